@@ -1,0 +1,1 @@
+"""For the people who work on the project; not installed."""

@@ -1,0 +1,125 @@
+"""``python -m tools.import_schemas``: Kafka's message schemas, out of pinned jars, as facts under ``schemas/kafka``.
+
+Facts are names, types, versions, tags, defaults and flags. Comments and descriptions stay behind. ORIGIN.json says for
+every file which artifact and version it came from, with the SHA-256 of the facts. Running it again changes nothing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import zipfile
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import click
+
+from kwire.codegen.schema import load_json, parse
+from tools.maven import resolve
+
+KAFKA_VERSION = "4.4.0"
+ARTIFACTS = (
+    "kafka-clients", "kafka-metadata", "kafka-raft", "kafka-group-coordinator", "kafka-transaction-coordinator",
+    "kafka-share-coordinator", "kafka-server-common", "kafka-storage", "kafka-server",
+)  # fmt: skip
+SCHEMAS = Path(__file__).resolve().parent.parent / "schemas"
+
+_MESSAGE_ORDER = ("apiKey", "type", "listeners", "name", "validVersions", "deprecatedVersions", "flexibleVersions",
+                  "latestVersionUnstable", "commonStructs", "fields")  # fmt: skip
+_FIELD_ORDER = ("name", "type", "versions", "nullableVersions", "taggedVersions", "tag", "flexibleVersions", "default",
+                "ignorable", "mapKey", "zeroCopy", "entityType", "fields")  # fmt: skip
+
+
+@click.command(epilog="Example: python -m tools.import_schemas --kafka 4.4.0")
+@click.option("--kafka", default=KAFKA_VERSION, show_default=True, help="Version of Apache Kafka to take from Maven.")
+@click.option("--jar", "jars", multiple=True, type=click.Path(exists=True, path_type=Path), help="Take these jars instead.")
+@click.option("--out", default=SCHEMAS / "kafka", type=click.Path(path_type=Path), show_default=True)
+def main(kafka: str, jars: tuple[Path, ...], out: Path) -> None:
+    """Read Kafka's message JSON from its jars and write normalised facts."""
+    paths = list(jars) or resolve([f"org.apache.kafka:{a}:{kafka}" for a in ARTIFACTS])
+    written, changed = import_jars(paths, out)
+    click.echo(f"{written} schemas, {changed} files changed, in {out}")
+
+
+def import_jars(jars: Iterable[Path], out: Path) -> tuple[int, int]:
+    """Write the facts of every schema in ``jars`` to ``out`` and ORIGIN.json beside it: (schemas, files changed)."""
+    texts: dict[str, str] = {}
+    origin: dict[str, dict[str, str]] = {}
+    for jar in sorted(jars, key=lambda p: p.name):
+        artifact, _, version = jar.stem.rpartition("-")
+        for raw in schemas_of(jar):
+            name = f"{raw['name']}.json"
+            if name in texts:
+                raise click.ClickException(f"{name} stands in two jars: {origin[name]['artifact']} and {artifact}")
+            texts[name] = render(facts(raw))
+            origin[name] = {"artifact": artifact, "version": version, "sha256": hashlib.sha256(texts[name].encode()).hexdigest()}
+    changed = sum(_write(out / name, text) for name, text in texts.items())
+    for left_over in {p.name for p in out.glob("*.json")} - set(texts):
+        (out / left_over).unlink()
+        changed += 1
+    rows = ",\n".join(f"  {json.dumps(name)}: {json.dumps(origin[name])}" for name in sorted(origin))
+    changed += _write(out.parent / "ORIGIN.json", f"{{\n{rows}\n}}\n")
+    return len(texts), changed
+
+
+def schemas_of(jar: Path) -> Iterator[dict[str, Any]]:
+    """Every message schema in a jar, checked. Raises SchemaError."""
+    with zipfile.ZipFile(jar) as archive:
+        for name in sorted(archive.namelist()):
+            if name.endswith(".json"):
+                source = f"{jar.name}!{name}"
+                raw = load_json(archive.read(name).decode("utf-8"), source)
+                if "validVersions" in raw:
+                    parse(raw, source)
+                    yield raw
+
+
+def facts(raw: Mapping[str, Any]) -> dict[str, Any]:
+    """``raw`` without descriptions, members in one fixed order."""
+    out = {k: raw[k] for k in _MESSAGE_ORDER if k in raw}
+    for member in ("fields", "commonStructs"):
+        if member in out:
+            out[member] = [_field_facts(f) for f in out[member]]
+    return out
+
+
+def _field_facts(raw: Mapping[str, Any]) -> dict[str, Any]:
+    out = {k: raw[k] for k in _FIELD_ORDER if k in raw}
+    if "fields" in out:
+        out["fields"] = [_field_facts(f) for f in out["fields"]]
+    return out
+
+
+def render(value: Mapping[str, Any]) -> str:
+    """Schema facts as text: a line a field, two spaces a level."""
+    head = ",\n".join(f"  {json.dumps(k)}: {json.dumps(v)}" for k, v in value.items() if k not in ("fields", "commonStructs"))
+    parts = [head] if head else []
+    parts += [f'  "{k}": {_render_list(value[k], 2)}' for k in ("commonStructs", "fields") if k in value]
+    return "{\n" + ",\n".join(parts) + "\n}\n"
+
+
+def _render_list(items: list[dict[str, Any]], indent: int) -> str:
+    if not items:
+        return "[]"
+    pad = " " * (indent + 2)
+    return "[\n" + ",\n".join(pad + _render_field(item, indent + 2) for item in items) + "\n" + " " * indent + "]"
+
+
+def _render_field(item: dict[str, Any], indent: int) -> str:
+    members = [f"{json.dumps(k)}: {json.dumps(v)}" for k, v in item.items() if k != "fields"]
+    if "fields" in item:
+        members.append(f'"fields": {_render_list(item["fields"], indent)}')
+    return "{" + ", ".join(members) + "}"
+
+
+def _write(path: Path, text: str) -> bool:
+    if path.exists() and path.read_text(encoding="utf-8") == text:
+        return False
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")
+    return True
+
+
+if __name__ == "__main__":
+    main()

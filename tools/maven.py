@@ -1,0 +1,72 @@
+"""Jars from Maven by coordinates, into a cache directory of our own.
+
+Needs ``mvn`` on the PATH. A tiny POM names the coordinates; for a flat set every transitive dependency is excluded by a
+wildcard, because a missing transitive artifact would otherwise send Maven to repositories named in foreign POMs.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from xml.sax.saxutils import escape
+
+_POM = """<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>
+<groupId>kwire.tools</groupId><artifactId>jars</artifactId><version>1</version><packaging>pom</packaging>
+<dependencies>{dependencies}</dependencies></project>
+"""
+_DEPENDENCY = "<dependency><groupId>{}</groupId><artifactId>{}</artifactId><version>{}</version>{}</dependency>"
+_NO_TRANSITIVE = "<exclusions><exclusion><groupId>*</groupId><artifactId>*</artifactId></exclusion></exclusions>"
+
+
+class MavenError(Exception):
+    """Maven is missing or did not find the artifacts; the text holds its own words."""
+
+
+def cache_dir() -> Path:
+    """Where jars are kept: ``$KWIRE_CACHE``, else ``$XDG_CACHE_HOME/kwire``, else ``~/.cache/kwire``."""
+    if own := os.environ.get("KWIRE_CACHE"):
+        return Path(own)
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "kwire"
+
+
+def resolve(coordinates: Sequence[str], *, transitive: bool = False, timeout_s: float = 600) -> list[Path]:
+    """The jars of ``group:artifact:version`` coordinates, sorted by name; with their dependencies if ``transitive``.
+
+    A set that was resolved before comes from the cache without asking anybody. Raises MavenError.
+    """
+    key = hashlib.sha256(repr((sorted(coordinates), transitive)).encode()).hexdigest()[:16]
+    target = cache_dir() / "jars" / key
+    if not target.is_dir():
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=target.parent) as scratch:
+            _download(coordinates, transitive, Path(scratch), timeout_s)
+            try:
+                # Another process may have been first: a directory that is there is whole, so either one will do.
+                (Path(scratch) / "out").rename(target)
+            except OSError:
+                if not target.is_dir():
+                    raise
+    return sorted(target.glob("*.jar"))
+
+
+def _download(coordinates: Sequence[str], transitive: bool, scratch: Path, timeout_s: float) -> None:
+    mvn = shutil.which("mvn")
+    if mvn is None:
+        raise MavenError("mvn is not on the PATH: install Maven and a JDK, or give the jars as files")
+    rows = []
+    for one in coordinates:
+        group, artifact, version = one.split(":")
+        rows.append(_DEPENDENCY.format(escape(group), escape(artifact), escape(version), "" if transitive else _NO_TRANSITIVE))
+    (scratch / "pom.xml").write_text(_POM.format(dependencies="".join(rows)))
+    run = subprocess.run(
+        [mvn, "-q", "-B", "-f", str(scratch / "pom.xml"), "dependency:copy-dependencies",
+         f"-DoutputDirectory={scratch / 'out'}", "-DincludeScope=runtime"],
+        capture_output=True, text=True, timeout=timeout_s, check=False,
+    )  # fmt: skip
+    if run.returncode != 0 or not (scratch / "out").is_dir():
+        raise MavenError(f"Maven did not find {', '.join(coordinates)}:\n{run.stdout[-4000:]}{run.stderr[-2000:]}")
