@@ -1,0 +1,123 @@
+"""What handlers may ask of the rest of the house, as Protocols. No trio, no files: values in, values out.
+
+A *source* provides the metadata partition; the group coordinator and the authorizer are asked through theirs. Handlers
+are written against these and never see who stands behind.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+#: What clients see: topic name and its one partition.
+TOPIC_NAME = "__cluster_metadata"
+PARTITION = 0
+
+
+@dataclass(frozen=True, slots=True)
+class FileRange:
+    """Bytes of an open file that a plaintext connection can hand to ``sendfile``: descriptor, position, length."""
+
+    fd: int
+    position: int
+    length: int
+
+
+#: Record bytes of an answer: ranges of files, or bytes already in memory, in order.
+Chunk = FileRange | bytes | memoryview
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """The outcome of a read: whole batches only, in offset order.
+
+    ``chunks`` joined are the record bytes, ``size`` their number. The descriptors stay open until ``release`` is called
+    (once, by whoever sent the answer).
+    """
+
+    chunks: Sequence[Chunk]
+    size: int
+    release: Callable[[], None]
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetAt:
+    """An offset with the timestamp (ms since the epoch) and leader epoch of its record; -1 where there is none."""
+
+    offset: int
+    timestamp: int
+    leader_epoch: int
+
+
+class OffsetOutOfRange(Exception):
+    """A read began below the log start or above the high watermark."""
+
+
+class State(enum.Enum):
+    """Whether the partition can be served: LOADING answers retriable errors, never offset 0."""
+
+    LOADING = "loading"
+    READY = "ready"
+    STALE = "stale"  #: committed data is served, but the source is out of reach
+    BROKEN = "broken"  #: a corrupt batch ends the log; what lies before it is served
+
+
+class Partition(Protocol):
+    """The metadata partition. All methods are called on the event loop, return at once and never do unbounded work."""
+
+    @property
+    def state(self) -> State: ...
+    @property
+    def cluster_id(self) -> str: ...
+    @property
+    def leader_epoch(self) -> int:
+        """Epoch of the newest batch (or of the leader, where one is known)."""
+        ...
+
+    @property
+    def log_start_offset(self) -> int: ...
+    @property
+    def high_watermark(self) -> int:
+        """One past the last offset that clients may see. Never goes back, except over a truncation of a followed directory."""
+        ...
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes on disk, for DescribeLogDirs."""
+        ...
+
+    @property
+    def log_dir(self) -> str: ...
+
+    def read(self, offset: int, max_bytes: int) -> Read:
+        """Whole batches from the one that holds ``offset``: at least one while offset < high watermark, even beyond ``max_bytes``.
+
+        Empty at the high watermark. Raises OffsetOutOfRange.
+        """
+        ...
+
+    def bytes_available(self, offset: int, limit: int) -> int:
+        """Bytes a read at ``offset`` would give, counted no further than ``limit``: for a Fetch's min_bytes."""
+        ...
+
+    def offset_for_timestamp(self, timestamp: int) -> OffsetAt | None:
+        """The first record with a timestamp >= ``timestamp`` (ms), or None."""
+        ...
+
+    def max_timestamp(self) -> OffsetAt | None:
+        """The record with the largest timestamp, the first of them; None in an empty log."""
+        ...
+
+    def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
+        """(largest known epoch <= ``epoch``, its end offset), (-1, -1) if there is none (OffsetForLeaderEpoch's rule)."""
+        ...
+
+    def epoch_at(self, offset: int) -> int:
+        """Leader epoch of the batch that holds ``offset``, -1 if outside the log."""
+        ...
+
+    def on_advance(self, callback: Callable[[], None]) -> Callable[[], None]:
+        """Call ``callback`` on the event loop whenever the high watermark or log start moves; returns the unsubscriber."""
+        ...
