@@ -9,7 +9,10 @@ from __future__ import annotations
 import enum
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from kwire.message import Message
 
 #: What clients see: topic name and its one partition.
 TOPIC_NAME = "__cluster_metadata"
@@ -120,4 +123,62 @@ class Partition(Protocol):
 
     def on_advance(self, callback: Callable[[], None]) -> Callable[[], None]:
         """Call ``callback`` on the event loop whenever the high watermark or log start moves; returns the unsubscriber."""
+        ...
+
+
+class Authorizer(Protocol):
+    """Kafka's ACL question, asked on every API: may ``principal`` from ``host`` do ``operation`` on the resource?"""
+
+    def allows(self, principal: str, host: str, operation: str, resource_type: str, resource_name: str) -> bool: ...
+
+
+class Waiters(Protocol):
+    """Parked fetches: completed on the event loop when the partition advances far enough."""
+
+    def park(self, later: Any, ready: Callable[[], Message | None]) -> None:
+        """Ask ``ready`` whenever the partition advances; a message it returns completes ``later``."""
+        ...
+
+
+class Groups(Protocol):
+    """The group coordinator's driver: events in, answers through the given Later."""
+
+    @property
+    def coordinator_node_id(self) -> int: ...
+
+    def submit(self, event: Any, later: Any) -> None:
+        """Feed one event of ``gateway.groups`` to the core; its answer completes ``later``, after what it depends on is on disk."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """One advertised listener of this node."""
+
+    listener: str
+    host: str
+    port: int
+    security_protocol: str
+
+
+class Gateway(Protocol):
+    """Everything a handler may reach, in one place."""
+
+    @property
+    def node_id(self) -> int: ...
+    @property
+    def partition(self) -> Partition: ...
+    @property
+    def groups(self) -> Groups: ...
+    @property
+    def authorizer(self) -> Authorizer: ...
+    @property
+    def waiters(self) -> Waiters: ...
+    @property
+    def config(self) -> Any:
+        """The frozen ``gateway.config.Config``."""
+        ...
+
+    def endpoint(self, listener: str) -> Endpoint:
+        """The advertised address of this node for clients of ``listener``."""
         ...
