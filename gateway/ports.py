@@ -45,6 +45,22 @@ class Read:
     release: Callable[[], None]
 
 
+class Spliced:
+    """Stands in a response's ``records`` field for the bytes of a :class:`Read` that Python never touches.
+
+    A handler sets ``records=Spliced(read)``; ``encode_parts`` writes ``len()`` and passes the object through; the connection
+    puts the chunks there (``sendfile`` where it can) and releases the read once it is sent or the connection is gone.
+    """
+
+    __slots__ = ("read",)
+
+    def __init__(self, read: Read) -> None:
+        self.read = read
+
+    def __len__(self) -> int:
+        return self.read.size
+
+
 @dataclass(frozen=True, slots=True)
 class OffsetAt:
     """An offset with the timestamp (ms since the epoch) and leader epoch of its record; -1 where there is none."""
