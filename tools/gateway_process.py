@@ -1,0 +1,72 @@
+"""Our own server as a child process, as a user starts it: ``with gateway("--source", "log", ...) as server:`` gives its address."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tools.process import Process, ProcessError
+
+#: The console script's function, by this interpreter, so that it works from a checkout too.
+KWIRE = (sys.executable, "-c", "import sys; from gateway.cli import main; sys.exit(main())")
+
+
+@dataclass
+class Gateway:
+    """A ``kwire serve`` that said it is ready; ``ready`` is what it said, ``started_in_s`` how long that took."""
+
+    process: Process
+    ready: dict[str, Any]
+    started_in_s: float
+
+    @property
+    def bootstrap(self) -> str:
+        """``host:port`` of its first listener."""
+        return str(next(iter(self.ready["listeners"].values())))
+
+    @property
+    def pid(self) -> int:
+        return self.process.pid
+
+
+@contextlib.contextmanager
+def gateway(*arguments: str, timeout_s: float = 30) -> Iterator[Gateway]:
+    """``kwire serve --listeners PLAINTEXT://127.0.0.1:0`` with ``arguments``; it must drain and exit 0 at the end of the block.
+
+    Raises ProcessError when it does not become ready in ``timeout_s``, or ends otherwise than with 0.
+    """
+    with tempfile.TemporaryDirectory(prefix="kwire-serve-") as scratch:
+        command = [*KWIRE, "serve", "--listeners", "PLAINTEXT://127.0.0.1:0", *arguments]
+        began = time.monotonic()
+        process = Process("kwire serve", command, Path(scratch) / "output", {"PYTHONUNBUFFERED": "1"})
+        try:
+            process.wait_until(lambda: _ready_line(process) is not None, timeout_s, interval_s=0.005)
+            yield Gateway(process, _ready_line(process) or {}, time.monotonic() - began)
+            running = process.running()
+        except BaseException:
+            process.kill()
+            print(process.said(), file=sys.stderr)
+            raise
+        status = process.stop()
+        if status != 0 or not running:
+            raise ProcessError(
+                f"kwire serve ended with {status}, not by itself with 0 after SIGTERM:\n{process.said()}"
+            )
+
+
+def _ready_line(process: Process) -> dict[str, Any] | None:
+    """The JSON line ``{"event": "ready", ...}`` among the output so far; log lines may stand around it."""
+    for line in process.log.read_text(errors="replace").splitlines():
+        if line.startswith("{") and '"ready"' in line:
+            with contextlib.suppress(ValueError):
+                value = json.loads(line)
+                if value.get("event") == "ready":
+                    return dict(value)
+    return None

@@ -1,0 +1,90 @@
+"""Kafka's own Java programs by class name, on a class path that Maven brings by coordinates. Needs ``java`` and ``mvn``."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+from tools.maven import MavenError, resolve
+
+KAFKA_VERSION = "4.3.1"
+
+CONSOLE_CONSUMER = "org.apache.kafka.tools.consumer.ConsoleConsumer"
+CONSUMER_PERFORMANCE = "org.apache.kafka.tools.ConsumerPerformance"
+DUMP_LOG_SEGMENTS = "org.apache.kafka.tools.DumpLogSegments"
+METADATA_QUORUM = "org.apache.kafka.tools.MetadataQuorumCommand"
+TOPICS = "org.apache.kafka.tools.TopicCommand"
+STORAGE = "kafka.tools.StorageTool"
+SERVER = "kafka.Kafka"
+
+#: slf4j's simple logger: Kafka's own jars bring no binding, and without one a broker that fails says nothing.
+_LOGGER = "org.slf4j:slf4j-simple:1.7.36"
+_LOG_OPTIONS = (
+    "-Dorg.slf4j.simpleLogger.showDateTime=true",
+    "-Dorg.slf4j.simpleLogger.dateTimeFormat=HH:mm:ss.SSS",
+    "-Dorg.slf4j.simpleLogger.showThreadName=false",
+)
+#: A tool that lives for seconds is not worth the second compiler.
+QUICK_START = ("-XX:TieredStopAtLevel=1", "-Xshare:auto", "-XX:+UseSerialGC")
+
+
+class JavaError(Exception):
+    """There is no Java here, or a Java program failed; the text holds its own words."""
+
+
+def java() -> str:
+    """The ``java`` to run: of JAVA_HOME, else of the PATH. Raises JavaError."""
+    if home := os.environ.get("JAVA_HOME"):
+        candidate = Path(home) / "bin" / "java"
+        if candidate.exists():
+            return str(candidate)
+    found = shutil.which("java")
+    if found is None:
+        raise JavaError("java is not on the PATH and JAVA_HOME is not set: install a JRE of 17 or newer")
+    return found
+
+
+def class_path(version: str = KAFKA_VERSION) -> list[Path]:
+    """The jars of a Kafka broker with its command line tools. Raises JavaError."""
+    try:
+        return resolve(
+            [f"org.apache.kafka:kafka_2.13:{version}", f"org.apache.kafka:kafka-tools:{version}", _LOGGER],
+            transitive=True,
+        )
+    except MavenError as error:
+        raise JavaError(str(error)) from error
+
+
+def command(
+    main_class: str,
+    arguments: Sequence[str] = (),
+    *,
+    version: str = KAFKA_VERSION,
+    options: Sequence[str] = QUICK_START,
+    log_level: str = "warn",
+) -> list[str]:
+    """The command line that runs ``main_class`` of Kafka ``version``; its log goes to standard error."""
+    jars = os.pathsep.join(str(jar) for jar in class_path(version))
+    level = f"-Dorg.slf4j.simpleLogger.defaultLogLevel={log_level}"
+    return [java(), *options, *_LOG_OPTIONS, level, "-cp", jars, main_class, *arguments]
+
+
+def run_tool(
+    main_class: str, arguments: Sequence[str] = (), *, version: str = KAFKA_VERSION, timeout_s: float = 60
+) -> str:
+    """Run a tool to its end; its standard output. Raises JavaError when it fails or takes longer than ``timeout_s``."""
+    try:
+        done = subprocess.run(
+            command(main_class, arguments, version=version),
+            stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=timeout_s, check=False,
+        )  # fmt: skip
+    except subprocess.TimeoutExpired as error:
+        raise JavaError(f"{main_class} {' '.join(arguments)} gave no answer in {timeout_s:.0f} s") from error
+    if done.returncode != 0:
+        raise JavaError(
+            f"{main_class} {' '.join(arguments)} ended with {done.returncode}:\n{done.stdout}{done.stderr[-4000:]}"
+        )
+    return done.stdout

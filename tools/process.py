@@ -1,0 +1,103 @@
+"""Child processes that end: started with their output in a file, stopped by their own id. Knows nothing of what they run."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+
+class ProcessError(Exception):
+    """A child ended, or was not ready in time; the text ends with what it said last."""
+
+
+class Process:
+    """One child whose standard output and error go to ``log``."""
+
+    def __init__(self, name: str, command: Sequence[str], log: Path, env: Mapping[str, str] | None = None) -> None:
+        self.name = name
+        self.log = log
+        with log.open("ab") as output:
+            self._child = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                env={**os.environ, **(env or {})},
+            )
+
+    @property
+    def pid(self) -> int:
+        return self._child.pid
+
+    def running(self) -> bool:
+        return self._child.poll() is None
+
+    def said(self, limit: int = 4000) -> str:
+        """The end of what the child printed so far."""
+        return self.log.read_text(errors="replace")[-limit:]
+
+    def wait_until(self, ready: Callable[[], bool], timeout_s: float, interval_s: float = 0.1) -> None:
+        """Return when ``ready()`` holds. Raises ProcessError when the child ends before that, or time is up."""
+        deadline = time.monotonic() + timeout_s
+        while not ready():
+            if not self.running():
+                raise ProcessError(f"{self.name} ended with {self._child.returncode}:\n{self.said()}")
+            if time.monotonic() > deadline:
+                raise ProcessError(f"{self.name} was not ready after {timeout_s:.0f} s:\n{self.said()}")
+            time.sleep(interval_s)
+
+    def stop(self, timeout_s: float = 20) -> int:
+        """SIGTERM, then SIGKILL after ``timeout_s``; the exit status (negative: the signal that ended it)."""
+        if self.running():
+            self._child.send_signal(signal.SIGTERM)
+            try:
+                self._child.wait(timeout_s)
+            except subprocess.TimeoutExpired:
+                self._child.kill()
+        return self._child.wait()
+
+    def kill(self) -> None:
+        """End it as a crash would."""
+        self._child.kill()
+        self._child.wait()
+
+
+def free_ports(count: int) -> list[int]:
+    """``count`` ports of 127.0.0.1 that nobody listens on now, picked by the system.
+
+    They are free again when this returns, so another process may take one first: callers try again with others.
+    """
+    with contextlib.ExitStack() as stack:
+        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for one in sockets:
+            one.bind(("127.0.0.1", 0))
+        return [int(one.getsockname()[1]) for one in sockets]
+
+
+def accepts(host: str, port: int) -> bool:
+    """Whether somebody listens there."""
+    try:
+        with socket.create_connection((host, port), timeout=1):
+            return True
+    except OSError:
+        return False
+
+
+def cpu_seconds(pid: int) -> float:
+    """User and system time that the process has used, from /proc (Linux)."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def memory_mib(pid: int, key: str = "VmRSS") -> float:
+    """Resident memory of the process in MiB now (``VmRSS``), or at its highest (``VmHWM``), from /proc (Linux)."""
+    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith(key + ":"):
+            return int(line.split()[1]) / 1024
+    raise ProcessError(f"no {key} for process {pid}")
