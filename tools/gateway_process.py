@@ -1,4 +1,4 @@
-"""Our own server as a child process, as a user starts it: ``with gateway("--source", "log", ...) as server:`` gives its address."""
+"""Our own server as a child process, as a user starts it: ``with gateway("--source", "log", ...) as server:``."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Gateway:
 
 @contextlib.contextmanager
 def gateway(*arguments: str, timeout_s: float = 30) -> Iterator[Gateway]:
-    """``kwire serve --listeners PLAINTEXT://127.0.0.1:0`` with ``arguments``; it must drain and exit 0 at the end of the block.
+    """``kwire serve --listeners PLAINTEXT://127.0.0.1:0`` with ``arguments``; must exit 0 at the end of the block.
 
     Raises ProcessError when it does not become ready in ``timeout_s``, or ends otherwise than with 0.
     """

@@ -1,4 +1,4 @@
-"""Kafka's own Java programs by class name, on a class path that Maven brings by coordinates. Needs ``java`` and ``mvn``."""
+"""Kafka's own Java programs by class name, on a class path that Maven brings. Needs ``java`` and ``mvn``."""
 
 from __future__ import annotations
 

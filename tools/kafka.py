@@ -1,7 +1,7 @@
-"""Real Apache Kafka for tests and benches: ``with kafka() as cluster:`` has brokers that serve, and cleans up behind them.
+"""Real Apache Kafka for tests and benches: ``with kafka() as cluster:`` has brokers that serve, and cleans up.
 
-Runs the released jars. Every port is picked by the system, every directory is temporary; after a failure the directory stays,
-and its path is in the error. Knows nothing of our own server.
+Runs the released jars. Every port is picked by the system, every directory is temporary; after a failure the
+directory stays, and its path is told. Knows nothing of our own server.
 """
 
 from __future__ import annotations
@@ -134,10 +134,10 @@ def kafka(
 ) -> Iterator[Cluster]:
     """A running cluster; stopped and removed at the end of the block.
 
-    ``controllers=0`` makes every node a combined one (broker and controller), otherwise roles are apart: node ids from 1 are
-    controllers, brokers from 101. ``properties`` go into every server.properties. With ``static_voters`` the quorum is named
-    in ``controller.quorum.voters`` (kraft.version 0), else it is formatted as a dynamic one with the first controller
-    as its only voter. Raises JavaError without Java or Maven, ProcessError when a node does not come up.
+    ``controllers=0`` makes every node a combined one (broker and controller), otherwise roles are apart: node ids
+    from 1 are controllers, brokers from 101. ``properties`` go into every server.properties. With ``static_voters``
+    the quorum is named in ``controller.quorum.voters`` (kraft.version 0), else it is formatted as a dynamic one with
+    the first controller as its only voter. Raises JavaError without Java or Maven, ProcessError when a node does not come up.
     """
     for left in reversed(range(_TRIES)):
         cluster = _prepare(version, _roles(brokers, controllers), dict(properties or {}), static_voters)
@@ -161,8 +161,8 @@ def kafka(
 
 def _roles(brokers: int, controllers: int) -> dict[int, tuple[str, ...]]:
     if not controllers:
-        return {node_id: ("broker", "controller") for node_id in range(1, brokers + 1)}
-    roles: dict[int, tuple[str, ...]] = {node_id: ("controller",) for node_id in range(1, controllers + 1)}
+        return dict.fromkeys(range(1, brokers + 1), ("broker", "controller"))
+    roles: dict[int, tuple[str, ...]] = dict.fromkeys(range(1, controllers + 1), ("controller",))
     return roles | {100 + number: ("broker",) for number in range(1, brokers + 1)}
 
 

@@ -1,4 +1,4 @@
-"""Child processes that end: started with their output in a file, stopped by their own id. Knows nothing of what they run."""
+"""Child processes that end: output in a file, stopped by their own id. Knows nothing of what they run."""
 
 from __future__ import annotations
 
