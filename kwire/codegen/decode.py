@@ -1,0 +1,335 @@
+"""Emits the decoder of one message at one version: one flat function, everything inlined, runs of fixed fields read at once.
+
+Why it looks so: a call per struct costs 6 % and more, a ``Struct.unpack_from`` for a run is cheaper than any loop over its
+fields, and the next length (or tag count) byte rides along in the run. Truncation is noticed by ``struct.error``, IndexError
+or one comparison at the end, since a slice past the end only comes back short; every count is held against the bytes left
+before its loop starts.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from kwire.codegen.schema import NONE, Field, Schema, Struct
+from kwire.codegen.text import BLOBS, FIXED, Formats, Lines, default_expression, flexible_at, size_of, smallest
+
+
+class DecodeEmitter:
+    """Writes ``def NAME(d, p, b)``: ``d`` bytes, ``p`` position, ``b`` elements still allowed; returns (object, position).
+
+    ``helpers`` collects the tag readers that the function calls, as text by name.
+    """
+
+    def __init__(self, schema: Schema, version: int, formats: Formats, helpers: dict[str, str]) -> None:
+        self.schema, self.version, self.formats, self.helpers = schema, version, formats, helpers
+        self.out = Lines()
+        self.run: list[tuple[str, str]] = []
+        self.after: list[str] = []
+        self.depth = 0
+
+    def message(self, name: str) -> str:
+        """The text of the whole decoder."""
+        root = self.schema.root
+        with self.out.block(f"def {name}(d: bytes, p: int, b: int) -> tuple[{root.cls}, int]:"):
+            self.out("e = len(d)")
+            if any(f.type == "records" for s in self.schema.structs for f in s.at(self.version)):
+                self.out("m = memoryview(d)")
+            self.struct(root, "o")
+            self.out("return o, p")
+        return self.out.text()
+
+    # --- runs of fixed fields -------------------------------------------------------------------------------------
+
+    def add(self, code: str, target: str, after: str = "") -> None:
+        self.run.append((code, target))
+        if after:
+            self.after.append(after)
+
+    def flush(self) -> None:
+        """Read the run collected so far in one unpack."""
+        if not self.run:
+            return
+        codes = [c for c, _ in self.run]
+        targets = [t for _, t in self.run]
+        if codes == ["B"]:
+            self.out(f"{targets[0]} = d[p]")
+        elif len(codes) == 1:
+            self.out(f"{targets[0]} = {self.formats('u', codes)}(d, p)[0]")
+        else:
+            self.out(f"{', '.join(targets)} = {self.formats('u', codes)}(d, p)")
+        self.out(f"p += {size_of(codes)}")
+        for line in self.after:
+            self.out(line)
+        self.run, self.after = [], []
+
+    def length(self, flexible: bool, code: str, *, string: bool = False) -> None:
+        """Read a length or count into ``n``: compact ones are still one too high afterwards."""
+        self.add("B" if flexible else code, "n")
+        self.flush()
+        if flexible:
+            with self.out.block("if n > 127:"):
+                self.out(f"n, p = {'string_length' if string else 'more_varint'}(d, p, n)")
+
+    # --- structs and fields ---------------------------------------------------------------------------------------
+
+    def struct(self, struct: Struct, var: str) -> None:
+        """Make ``var``, a new ``struct``, and read it up to the end of its tag section."""
+        self.flush()
+        self.out(f"{var} = new({struct.cls})")
+        self.defaults(struct, var)
+        for f in struct.at(self.version):
+            self.field(f, f"{var}.{f.attr}")
+        if self.version in self.schema.flexible:
+            self.add("B", "n")
+            self.flush()
+            with self.out.block("if n:"):
+                self.tags(struct, var)
+        else:
+            self.flush()
+
+    def defaults(self, struct: Struct, var: str) -> None:
+        """Fill what this version does not carry, and what tags may set later."""
+        groups: dict[str, list[str]] = {}
+        present = {f.attr for f in struct.at(self.version)}
+        for f in struct.fields:
+            if f.attr not in present:
+                text = default_expression(f, shared=True)
+                if text == "[]":
+                    self.out(f"{var}.{f.attr} = []")
+                else:
+                    groups.setdefault(text, []).append(f"{var}.{f.attr}")
+        groups.setdefault("()", []).append(f"{var}.unknown_tags")
+        for text, targets in groups.items():
+            self.out(f"{' = '.join(targets)} = {text}")
+
+    def field(self, f: Field, target: str) -> None:
+        if f.array:
+            self.array(f, target)
+        elif f.struct is not None:
+            self.inner(f, target)
+        elif f.type == "string":
+            self.string(f, target)
+        elif f.type in BLOBS:
+            self.blob(f, target)
+        elif f.type == "uuid":
+            temp = f"u{len(self.run)}"
+            self.add("16s", temp, f"{target} = Uuid({temp})")
+        else:
+            self.add(FIXED[f.type], target)
+
+    def inner(self, f: Field, target: str) -> None:
+        assert f.struct is not None
+        self.depth += 1
+        var = f"o{self.depth}"
+        if self.version in f.nullable:
+            # Outside a tag section a nullable struct is announced by a signed byte, any negative one meaning null.
+            self.add("b", "n")
+            self.flush()
+            with self.out.block("if n < 0:"):
+                self.out(f"{target} = None")
+            with self.out.block("else:"):
+                self.struct(f.struct, var)
+                self.out(f"{target} = {var}")
+        else:
+            self.struct(f.struct, var)
+            self.out(f"{target} = {var}")
+        self.depth -= 1
+
+    def presence(self, f: Field, target: str, flexible: bool) -> bool:
+        """Deal with null in ``n``. True if the value must be read inside an ``else`` block."""
+        nullable = self.version in f.nullable
+        absent = "n == 0" if flexible else "n < 0"
+        with self.out.block(f"if {absent}:"):
+            self.out(f"{target} = None" if nullable else "null()")
+        return nullable
+
+    def string(self, f: Field, target: str) -> None:
+        flexible = flexible_at(self.schema, f, self.version)
+        self.length(flexible, "h", string=True)
+        nested = self.presence(f, target, flexible)
+        if nested:
+            self.out("else:")
+            self.out.level += 1
+        self.out("q = p + n - 1" if flexible else "q = p + n")
+        self.out(f"{target} = d[p:q].decode()")
+        self.out("p = q")
+        if nested:
+            self.out.level -= 1
+
+    def blob(self, f: Field, target: str) -> None:
+        flexible = flexible_at(self.schema, f, self.version)
+        self.length(flexible, "i")
+        nested = self.presence(f, target, flexible)
+        if nested:
+            self.out("else:")
+            self.out.level += 1
+        self.out("q = p + n - 1" if flexible else "q = p + n")
+        self.out(f"{target} = {'m' if f.type == 'records' else 'd'}[p:q]")
+        self.out("p = q")
+        if nested:
+            self.out.level -= 1
+
+    def array(self, f: Field, target: str) -> None:
+        flexible = flexible_at(self.schema, f, self.version)
+        self.length(flexible, "i")
+        nested = self.presence(f, target, flexible)
+        if nested:
+            self.out("else:")
+            self.out.level += 1
+        if flexible:
+            self.out("n -= 1")
+        least = smallest(self.schema, f, self.version)
+        with self.out.block(f"if n > b or n{f' * {least}' if least > 1 else ''} > e - p:"):
+            self.out("too_many(n, b)")
+        self.out("b -= n")
+        self.elements(f, target)
+        if nested:
+            self.out.level -= 1
+
+    def elements(self, f: Field, target: str) -> None:
+        """Read ``n`` elements, which fit into what is left."""
+        if f.struct is not None:
+            self.struct_elements(f.struct, target)
+        elif f.type == "string" or f.type in BLOBS or f.type in ("uuid", "bool"):
+            self.depth += 1
+            items = f"l{self.depth}"
+            self.out(f"{target} = {items} = []")
+            with self.out.block("for _ in range(n):"):
+                self.field(_element(f), "x")
+                self.flush()
+                self.out(f"{items}.append(x)")
+            self.depth -= 1
+        else:
+            code = FIXED[f.type]
+            size = size_of([code])
+            self.out(f"{target} = [*_{code}s[n](d, p)] if n < 64 else numbers(d, p, n, \"{code}\")")
+            self.formats.used[f"_{code}s"] = f'_{code}s = array_unpackers("{code}")'
+            self.out(f"p += n * {size}" if size > 1 else "p += n")
+
+    def struct_elements(self, struct: Struct, target: str) -> None:
+        self.depth += 1
+        items, var = f"l{self.depth}", f"o{self.depth}"
+        self.out(f"{target} = {items} = []")
+        codes = self.fixed_codes(struct)
+        if codes is not None:
+            self.fixed_elements(struct, items, var, codes)
+        else:
+            with self.out.block("for _ in range(n):"):
+                self.struct(struct, var)
+                self.out(f"{items}.append({var})")
+        self.depth -= 1
+
+    def fixed_codes(self, struct: Struct) -> list[str] | None:
+        """The format of a struct that holds nothing but fixed fields, or None."""
+        fields = struct.at(self.version)
+        if not fields or any(f.array or f.struct is not None or f.type not in FIXED for f in fields):
+            return None
+        return [FIXED[f.type] for f in fields]
+
+    def fixed_elements(self, struct: Struct, items: str, var: str, codes: list[str]) -> None:
+        """Elements of one size are unpacked by ``iter_unpack``; with tag sections, only while every tag count is zero."""
+        flexible = self.version in self.schema.flexible
+        names = [f"x{i}" for i in range(len(codes))]
+        size = size_of(codes)
+        if flexible:
+            whole = size + 1
+            self.out(f"q = p + n * {whole}")
+            self.out(f"if d[p + {size}:q:{whole}].count(0) == n:")
+            self.out.level += 1
+            codes, names = [*codes, "x"], names
+        else:
+            self.out(f"q = p + n * {size}")
+        comma = "," if len(names) == 1 else ""
+        with self.out.block(f"for {', '.join(names)}{comma} in {self.formats('i', codes)}(d[p:q]):"):
+            self.out(f"{var} = new({struct.cls})")
+            self.defaults(struct, var)
+            for name, f in zip(names, struct.at(self.version), strict=True):
+                self.out(f"{var}.{f.attr} = Uuid({name})" if f.type == "uuid" else f"{var}.{f.attr} = {name}")
+            self.out(f"{items}.append({var})")
+        self.out("p = q")
+        if flexible:
+            self.out.level -= 1
+            self.out("else:")
+            self.out.level += 1
+            with self.out.block("for _ in range(n):"):
+                self.struct(struct, var)
+                self.out(f"{items}.append({var})")
+            self.out.level -= 1
+
+    # --- tagged fields --------------------------------------------------------------------------------------------
+
+    def tags(self, struct: Struct, var: str) -> None:
+        """Read a tag section that is not empty; ``n`` is the first byte of its count."""
+        known = struct.tagged_at(self.version)
+        foreign = tuple(sorted(f.tag for f in struct.fields if f.tag is not None and f not in known))
+        if not known:
+            tail = f", {foreign}" if foreign else ""
+            self.out(f"{var}.unknown_tags, p, b = read_unknown_tags(d, p, n, b{tail})")
+            return
+        self.out(f"p, b = {self.tag_reader(struct, known, foreign)}(d, p, n, b, {var})")
+
+    def tag_reader(self, struct: Struct, known: list[Field], foreign: tuple[int, ...]) -> str:
+        """Make the function that reads a struct's known tags; returns its name."""
+        inside = DecodeEmitter(self.schema, self.version, self.formats, self.helpers)
+        out = inside.out
+        out.level = 1
+        out("e = len(d)")
+        if any(f.type == "records" for f in known):
+            out("m = memoryview(d)")
+        out("count, p = (n, p) if n < 128 else more_varint(d, p, n)")
+        with out.block("if count > b or count * 2 > e - p:"):
+            out("too_many(count, b)")
+        out("b -= count")
+        out("unknown = []")
+        with out.block("for _ in range(count):"):
+            out("tag, size, p = read_tag(d, p)")
+            out("end = p + size")
+            for i, f in enumerate(known):
+                with out.block(f"{'if' if i == 0 else 'elif'} tag == {f.tag}:"):
+                    inside.tagged_value(f, f"o.{f.attr}")
+                    with out.block("if p != end:"):
+                        out(f"tag_size({f.tag}, size)")
+            if foreign:
+                with out.block(f"elif tag in {foreign}:"):
+                    out("tag_of_other_version(tag)")
+            with out.block("else:"):
+                out("unknown.append((tag, d[p:end]))")
+                out("p = end")
+        with out.block("if unknown:"):
+            out("o.unknown_tags = unknown")
+        out("return p, b")
+        body = out.text()
+        return self.named_helper(f"_tags_{struct.cls}", "(d: bytes, p: int, n: int, b: int, o: Any) -> tuple[int, int]", body)
+
+    def tagged_value(self, f: Field, target: str) -> None:
+        """A value inside a tag. A nullable struct is announced by an unsigned varint there: 0 null, else present."""
+        if f.struct is not None and not f.array:
+            if self.version in f.nullable:
+                self.length(True, "B")
+                with self.out.block("if n == 0:"):
+                    self.out(f"{target} = None")
+                with self.out.block("else:"):
+                    self.struct(f.struct, "t")
+                    self.out(f"{target} = t")
+            else:
+                self.struct(f.struct, "t")
+                self.out(f"{target} = t")
+        else:
+            self.field(f, target)
+            self.flush()
+
+    def named_helper(self, stem: str, signature: str, body: str) -> str:
+        """Keep a helper under a name of its own; equal ones of other versions are shared."""
+        for name, text in self.helpers.items():
+            if name.startswith(stem + "_v") and text.partition("\n")[2] == body:
+                return name
+        name = f"{stem}_v{self.version}"
+        while name in self.helpers:
+            name += "_"
+        self.helpers[name] = f"def {name}{signature}:\n{body}"
+        return name
+
+
+def _element(f: Field) -> Field:
+    """The field that stands for one element of an array: never null."""
+    return replace(f, array=False, nullable=NONE)
