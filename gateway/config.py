@@ -1,0 +1,407 @@
+"""The configuration of ``kwire serve``: one frozen value from flags, environment and a properties file, checked once.
+
+Keys are Kafka's own ``server.properties`` names where the meaning is the same. It knows no room of the house: what a
+security protocol needs or whether a directory can be read is checked by those who use them.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+KIB: Final = 1024
+MIB: Final = 1024 * KIB
+INT_MAX: Final = 2**31 - 1
+ENVIRONMENT_PREFIX: Final = "KWIRE_"
+SECURITY_PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+
+_LISTENER = re.compile(r"(?P<name>[A-Za-z0-9_]+)://(?P<host>\[[0-9a-fA-F:.]*\]|[^:\[\]/]*):(?P<port>[0-9]{1,5})")
+
+
+class ConfigError(Exception):
+    """The configuration cannot be used. ``problems``: one sentence each, naming the key."""
+
+    def __init__(self, *problems: str) -> None:
+        self.problems = problems
+        super().__init__("\n".join(problems))
+
+
+@dataclass(frozen=True, slots=True)
+class Listener:
+    """One entry of ``listeners``: name, host ("" for every address), port (0 picks one)."""
+
+    name: str
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{self.name}://{host}:{self.port}"
+
+
+def _key(default: Any, help: str, *, unit: str = "", at_least: int = 0, at_most: int = INT_MAX, **more: Any) -> Any:
+    metadata = {"help": help, "unit": unit, "at_least": at_least, "at_most": at_most, **more}
+    if callable(default):
+        return field(default_factory=default, metadata=metadata)
+    return field(default=default, metadata=metadata)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Config:
+    """Every key of the server; the key of a field is its name with dots (``node_id`` is ``node.id``)."""
+
+    # What is served, and as whom.
+    node_id: int = _key(1, "Id of this node, the only broker that clients see.")
+    source: str = _key(
+        "auto",
+        "Where the metadata partition comes from: 'log' follows log.dirs, 'sample' is the small real log in the "
+        "package; 'auto' is 'log' when log.dirs is given, else 'sample'.",
+        choices=("auto", "log", "sample"),
+    )
+    log_dirs: Path | None = _key(  # noqa: RUF009
+        None,
+        "The __cluster_metadata-0 directory to serve, its parent, or one .log or .checkpoint file; never written to.",
+        aliases=("log.dir",),
+    )
+    snapshot_prefix: bool = _key(
+        True, "Serve the records of the oldest snapshot below the start of a log that begins after it."
+    )
+    state_dir: Path | None = _key(  # noqa: RUF009
+        None,
+        "Directory for what this server itself remembers (committed offsets); default: in the user's state directory.",
+    )
+
+    # Listeners.
+    listeners: tuple[Listener, ...] = _key(
+        lambda: (Listener("PLAINTEXT", "127.0.0.1", 9092),),
+        "Where to listen: NAME://HOST:PORT, comma separated; port 0 picks one.",
+    )
+    advertised_listeners: tuple[Listener, ...] = _key(
+        tuple,
+        "What clients are told to connect to, where it differs from listeners; port 0 is the port of the listener.",
+    )
+    listener_security_protocol_map: Mapping[str, str] = _key(
+        lambda: {name: name for name in SECURITY_PROTOCOLS},
+        "Listener name to security protocol: NAME:PROTOCOL, comma separated.",
+    )
+    socket_listen_backlog_size: int = _key(1024, "Connections that may wait to be accepted.", at_least=1, at_most=65535)
+    socket_send_buffer_bytes: int = _key(
+        -1, "SO_SNDBUF of a connection; -1 leaves it to the system.", unit="bytes", at_least=-1
+    )
+    socket_receive_buffer_bytes: int = _key(
+        -1, "SO_RCVBUF of a connection; -1 leaves it to the system.", unit="bytes", at_least=-1
+    )
+
+    # Limits on what a peer can make this server hold.
+    max_connections: int = _key(20_000, "Connections at one time; more are closed at once.", at_least=1)
+    max_connections_per_ip: int = _key(
+        INT_MAX, "Connections at one time from one address; more are closed at once.", at_least=1
+    )
+    connections_max_idle_ms: int = _key(
+        600_000, "A connection on which nothing moved for so long is closed.", unit="ms", at_least=100
+    )
+    socket_request_max_bytes: int = _key(
+        16 * MIB, "Largest request; a connection that announces more is closed.", unit="bytes", at_least=64
+    )
+    first_request_max_bytes: int = _key(
+        512 * KIB, "Largest request before the first valid one of a connection.", unit="bytes", at_least=64
+    )
+    request_max_elements: int = _key(
+        100_000,
+        "Array elements and unknown tagged fields that one request may hold in all.",
+        unit="elements",
+        at_least=100,
+    )
+    request_receive_timeout_ms: int = _key(
+        60_000, "A request that was begun must be complete within this time.", unit="ms", at_least=100
+    )
+    read_ahead_max_bytes: int = _key(
+        64 * KIB,
+        "Bytes read from a connection behind a request that is still waiting for its answer.",
+        unit="bytes",
+        at_least=KIB,
+    )
+    output_buffer_max_bytes: int = _key(
+        MIB,
+        "With so many answer bytes unsent, no further request of the connection is carried out.",
+        unit="bytes",
+        at_least=KIB,
+    )
+    # Longer than the five minutes of max.poll.interval.ms, in which a busy Java consumer rightly does not read.
+    response_send_timeout_ms: int = _key(
+        360_000, "A connection that takes none of its answer for so long is closed.", unit="ms", at_least=100
+    )
+    fetch_max_bytes: int = _key(
+        55 * MIB,
+        "Most record bytes in one Fetch answer, whatever the client asks (one whole batch always fits).",
+        unit="bytes",
+        at_least=KIB,
+    )
+
+    # Consumer groups (the classic protocol).
+    group_initial_rebalance_delay_ms: int = _key(
+        3000, "How long the first rebalance of an empty group waits for more members.", unit="ms"
+    )
+    group_min_session_timeout_ms: int = _key(6000, "Shortest session timeout a member may ask for.", unit="ms")
+    group_max_session_timeout_ms: int = _key(1_800_000, "Longest session timeout a member may ask for.", unit="ms")
+    group_max_size: int = _key(INT_MAX, "Members in one group.", at_least=1)
+    offset_metadata_max_bytes: int = _key(4096, "Longest metadata string of a committed offset.", unit="bytes")
+    offsets_retention_minutes: int = _key(
+        10_080, "Committed offsets of a group without members are kept so long.", unit="min", at_least=1
+    )
+    offsets_retention_check_interval_ms: int = _key(
+        600_000, "How often expired offsets are looked for.", unit="ms", at_least=1
+    )
+
+    # The process.
+    drain_timeout_ms: int = _key(
+        5000, "On SIGTERM: how long answers may still be sent before connections are cut.", unit="ms"
+    )
+    log_level: str = _key("info", "Least level that is logged.", choices=("debug", "info", "warning", "error"))
+    log_format: str = _key(
+        "auto",
+        "'console' for people, 'json' for lines; 'auto' decides by whether standard error is a terminal.",
+        choices=("auto", "console", "json"),
+    )
+
+    def __post_init__(self) -> None:
+        problems = [*_out_of_range(self), *_listener_problems(self), *_contradictions(self)]
+        if problems:
+            raise ConfigError(*problems)
+
+    def security_protocol(self, listener: str) -> str:
+        """The security protocol of the listener of that name."""
+        return self.listener_security_protocol_map[listener]
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """One key as users see it: ``name`` with dots, the attribute of Config, parser of its text, what it is for."""
+
+    name: str
+    attribute: str
+    parse: Callable[[str], Any]
+    help: str
+    unit: str
+    default: Any
+    choices: tuple[str, ...] = ()
+    aliases: tuple[str, ...] = ()
+
+    @property
+    def environment(self) -> str:
+        return ENVIRONMENT_PREFIX + self.name.upper().replace(".", "_")
+
+
+def load_config(
+    *, flags: Mapping[str, str] | None = None, environment: Mapping[str, str] | None = None, file: Path | None = None
+) -> Config:
+    """Put a Config together: flags before environment before file before defaults.
+
+    ``flags`` maps key names to texts, ``environment`` is the process's. Raises ConfigError with every problem found.
+    """
+    problems: list[str] = []
+    texts: dict[str, tuple[str, str]] = {}  # key -> (where it was said, text)
+    if file is not None:
+        texts.update(_from_file(file, problems))
+    texts.update(_from_environment(environment or {}, problems))
+    texts.update({name: (f"--{name.replace('.', '-')}", text) for name, text in (flags or {}).items()})
+    values: dict[str, Any] = {}
+    for name, (where, text) in texts.items():
+        key = KEYS[name]
+        try:
+            values[key.attribute] = key.parse(text.strip())
+        except ValueError as error:
+            problems.append(f"{name} ({where}): {error}")
+    try:
+        config = Config(**values)
+    except ConfigError as error:
+        problems.extend(error.problems)
+    if problems:
+        raise ConfigError(*problems)
+    return config
+
+
+def nearest_key(name: str) -> str | None:
+    """The known key most like ``name``, or None if none is near."""
+    near = difflib.get_close_matches(name, [*KEYS, *_ALIASES], n=1, cutoff=0.75)
+    return near[0] if near else None
+
+
+def _from_file(file: Path, problems: list[str]) -> dict[str, tuple[str, str]]:
+    import javaproperties  # only those who have a file pay for it
+
+    try:
+        content = file.read_text(encoding="utf-8")
+        pairs = [(p.key, p.value) for p in javaproperties.parse(content) if isinstance(p, javaproperties.KeyValue)]
+    except (OSError, ValueError) as error:  # a wrong \u escape and bytes that are no UTF-8 are ValueErrors
+        problems.append(f"--config {file}: cannot be read: {error}")
+        return {}
+    found: dict[str, tuple[str, str]] = {}
+    for name, text in pairs:
+        known = _ALIASES.get(name, name)
+        if known not in KEYS:
+            near = nearest_key(name)
+            problems.append(f"{name} ({file}): unknown key" + (f"; did you mean {near}?" if near else ""))
+        elif known in found:
+            problems.append(f"{known} ({file}): given twice")
+        else:
+            found[known] = (str(file), text)
+    return found
+
+
+def _from_environment(environment: Mapping[str, str], problems: list[str]) -> dict[str, tuple[str, str]]:
+    # The environment is not ours alone (Kubernetes puts KWIRE_PORT and KWIRE_SERVICE_HOST there for a service kwire), so
+    # only a name that looks like a mistyped key is refused.
+    by_variable = {key.environment: key.name for key in KEYS.values()}
+    by_variable |= {ENVIRONMENT_PREFIX + alias.upper().replace(".", "_"): name for alias, name in _ALIASES.items()}
+    found: dict[str, tuple[str, str]] = {}
+    for variable, text in environment.items():
+        if variable in by_variable:
+            found[by_variable[variable]] = (variable, text)
+        elif variable.startswith(ENVIRONMENT_PREFIX):
+            near = difflib.get_close_matches(variable, by_variable, n=1, cutoff=0.88)
+            if near:
+                problems.append(f"{variable}: unknown key; did you mean {near[0]}?")
+    return found
+
+
+def _out_of_range(config: Config) -> list[str]:
+    problems = []
+    for key in dataclasses.fields(config):
+        value, about = getattr(config, key.name), key.metadata
+        name = key.name.replace("_", ".")
+        if type(value) is int and not about["at_least"] <= value <= about["at_most"]:
+            unit = f" {about['unit']}" if about["unit"] else ""
+            problems.append(f"{name}: {value} is outside {about['at_least']} to {about['at_most']}{unit}")
+        if "choices" in about and value not in about["choices"]:
+            problems.append(f"{name}: {value!r} is none of {', '.join(about['choices'])}")
+    return problems
+
+
+def _listener_problems(config: Config) -> list[str]:
+    if not config.listeners:
+        return ["listeners: at least one is needed"]
+    problems = []
+    names = [listener.name for listener in config.listeners]
+    for name in sorted({name for name in names if names.count(name) > 1}):
+        problems.append(f"listeners: the name {name} is there more than once")
+    for name in names:
+        if name not in config.listener_security_protocol_map:
+            problems.append(f"listener.security.protocol.map: no security protocol for the listener {name}")
+    ports = [(listener.host, listener.port) for listener in config.listeners if listener.port]
+    for host, port in sorted({place for place in ports if ports.count(place) > 1}):
+        problems.append(f"listeners: two listeners at {host}:{port}")
+    advertised = {listener.name: listener for listener in config.advertised_listeners}
+    for name in advertised.keys() - set(names):
+        problems.append(f"advertised.listeners: there is no listener {name}")
+    for listener in config.listeners:
+        told = advertised.get(listener.name, listener)
+        if told.host in ("", "0.0.0.0", "::"):
+            key = "advertised.listeners" if listener.name in advertised else "listeners"
+            problems.append(
+                f"{key}: clients cannot connect to {told}: give a host that they can reach in advertised.listeners"
+            )
+    return problems
+
+
+def _contradictions(config: Config) -> list[str]:
+    problems = []
+    if config.source == "log" and config.log_dirs is None:
+        problems.append("log.dirs: source=log needs the directory to serve (--log-dir DIR)")
+    if config.source == "sample" and config.log_dirs is not None:
+        problems.append("log.dirs: means nothing with source=sample")
+    if config.first_request_max_bytes > config.socket_request_max_bytes:
+        problems.append("first.request.max.bytes: larger than socket.request.max.bytes")
+    if config.group_min_session_timeout_ms > config.group_max_session_timeout_ms:
+        problems.append("group.min.session.timeout.ms: larger than group.max.session.timeout.ms")
+    return problems
+
+
+def _parse_int(text: str) -> int:
+    if not re.fullmatch(r"-?[0-9]{1,18}", text):
+        raise ValueError(f"{text!r} is not a whole number")
+    return int(text)
+
+
+def _parse_bool(text: str) -> bool:
+    if text.lower() not in ("true", "false"):
+        raise ValueError(f"{text!r} is neither true nor false")
+    return text.lower() == "true"
+
+
+def _parse_path(text: str) -> Path:
+    if not text:
+        raise ValueError("is empty")
+    return Path(text)
+
+
+def _parse_log_dir(text: str) -> Path:
+    path = _parse_path(text)
+    if "," in text and not path.exists():
+        raise ValueError(
+            f"{text!r} is a list; the metadata log is in one directory: metadata.log.dir, else the first of log.dirs"
+        )
+    return path
+
+
+def _parse_listeners(text: str) -> tuple[Listener, ...]:
+    return tuple(_parse_listener(part.strip()) for part in text.split(",") if part.strip())
+
+
+def _parse_listener(text: str) -> Listener:
+    match = _LISTENER.fullmatch(text)
+    if match is None:
+        raise ValueError(f"{text!r} is not of the form NAME://HOST:PORT")
+    port = int(match["port"])
+    if port > 65535:
+        raise ValueError(f"{text!r}: there is no port {port}")
+    return Listener(match["name"].upper(), match["host"].strip("[]"), port)
+
+
+def _parse_protocol_map(text: str) -> dict[str, str]:
+    pairs = {}
+    for part in text.split(","):
+        name, colon, protocol = part.strip().partition(":")
+        if not colon or protocol.upper() not in SECURITY_PROTOCOLS:
+            raise ValueError(
+                f"{part.strip()!r} is not NAME:PROTOCOL with a protocol of {', '.join(SECURITY_PROTOCOLS)}"
+            )
+        pairs[name.upper()] = protocol.upper()
+    return pairs
+
+
+_PARSERS: Final[dict[str, Callable[[str], Any]]] = {
+    "int": _parse_int,
+    "bool": _parse_bool,
+    "str": str,
+    "Path | None": _parse_path,
+    "tuple[Listener, ...]": _parse_listeners,
+    "Mapping[str, str]": _parse_protocol_map,
+}
+
+
+def _keys() -> dict[str, Key]:
+    keys = {}
+    for attribute in dataclasses.fields(Config):
+        name, about = attribute.name.replace("_", "."), attribute.metadata
+        keys[name] = Key(
+            name=name,
+            attribute=attribute.name,
+            parse=_parse_log_dir if name == "log.dirs" else _PARSERS[str(attribute.type)],
+            help=about["help"],
+            unit=about["unit"],
+            default=attribute.default_factory() if callable(attribute.default_factory) else attribute.default,
+            choices=about.get("choices", ()),
+            aliases=about.get("aliases", ()),
+        )
+    return keys
+
+
+#: Every key by its name, in the order of Config.
+KEYS: Final[Mapping[str, Key]] = _keys()
+_ALIASES: Final = {alias: key.name for key in KEYS.values() for alias in key.aliases}
