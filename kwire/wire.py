@@ -67,7 +67,8 @@ def pack_numbers(values: Sequence[Any], code: str) -> bytes:
 def more_varint(d: bytes, p: int, first: int) -> tuple[int, int]:
     """The rest of an unsigned varint whose first byte had its high bit set: (value, position after it).
 
-    Five bytes at most, and no bits beyond the 32nd: Kafka drops those silently, which can turn a length negative.
+    Five bytes and 31 bits at most. Kafka drops surplus bits and takes what is above as negative, which turns a length
+    into null or nonsense; no writer makes such a varint.
     """
     value = first & 0x7F
     for shift in (7, 14, 21):
@@ -77,8 +78,8 @@ def more_varint(d: bytes, p: int, first: int) -> tuple[int, int]:
         if byte < 128:
             return value, p
     byte = d[p]
-    if byte > 15:
-        raise DecodeError("unsigned varint of more than 32 bits", rule="varint-surplus")
+    if byte > 7:
+        raise DecodeError("unsigned varint of more than 31 bits", rule="varint-range")
     return value | byte << 28, p + 1
 
 

@@ -5,20 +5,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
+from kwire.message import Message
+from kwire.wire import more_varint, new, packer, read_tag, string_length, string_varint, tag_section, tag_size, too_many, unknown_tags
 
-from kwire.message import Message, Struct, frozen_default
-from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import (
-    array_packers, array_unpackers, as_bytes, bad_uuid, iter_unpacker, lost, more_varint, new, null, numbers,
-    pack_numbers, packer, read_tag, read_unknown_tags, string_length, string_varint, tag_of_other_version,
-    tag_section, tag_size, too_many, unknown_tags, unpacker, varint,
-)  # fmt: skip
-
-_E: Any = object()
+_E: Any = object()  # stands for "not given" where the default is a new list or struct
 
 
 class AbortTransactionRecord(Message):
-    __slots__ = ('reason', 'unknown_tags', )
+    __slots__ = (
+        "reason", "unknown_tags",
+    )
     NAME = 'AbortTransactionRecord'
     TYPE = 'metadata'
     API_KEY = 25
@@ -32,13 +28,17 @@ class AbortTransactionRecord(Message):
     )
 
     def __init__(
-        self, *, reason: str | None = None,
+        self,
+        *,
+        reason: str | None = None,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.reason = reason
         self.unknown_tags = unknown_tags
 
+
 _p_B = packer(">B")
+
 
 def _tags_AbortTransactionRecord_v0(d: bytes, p: int, n: int, b: int, o: Any) -> tuple[int, int]:
     e = len(d)
@@ -70,6 +70,7 @@ def _tags_AbortTransactionRecord_v0(d: bytes, p: int, n: int, b: int, o: Any) ->
         o.unknown_tags = unknown
     return p, b
 
+
 def _write_tags_AbortTransactionRecord_v0(o: Any) -> bytes:
     tags: list[tuple[int, bytes]] = []
     if o.reason is not None:
@@ -89,6 +90,7 @@ def _write_tags_AbortTransactionRecord_v0(o: Any) -> bytes:
         tags.append((0, b"".join(v)))
     return tag_section(tags, o.unknown_tags)
 
+
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[AbortTransactionRecord, int]:
     e = len(d)
     o = new(AbortTransactionRecord)
@@ -100,11 +102,13 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[AbortTransactionRecord, int]:
         p, b = _tags_AbortTransactionRecord_v0(d, p, n, b, o)
     return o, p
 
+
 def _encode_v0(o: AbortTransactionRecord, w: Callable[[Any], None]) -> None:
     if o.unknown_tags or o.reason is not None:
         w(_write_tags_AbortTransactionRecord_v0(o))
     else:
         w(b"\0")
+
 
 AbortTransactionRecord._DECODERS = {0: _decode_v0}
 AbortTransactionRecord._ENCODERS = {0: _encode_v0}

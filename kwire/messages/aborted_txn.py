@@ -5,20 +5,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
+from kwire.message import Message
+from kwire.wire import lost, new, packer, unknown_tags, unpacker
 
-from kwire.message import Message, Struct, frozen_default
-from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import (
-    array_packers, array_unpackers, as_bytes, bad_uuid, iter_unpacker, lost, more_varint, new, null, numbers,
-    pack_numbers, packer, read_tag, read_unknown_tags, string_length, string_varint, tag_of_other_version,
-    tag_section, tag_size, too_many, unknown_tags, unpacker, varint,
-)  # fmt: skip
-
-_E: Any = object()
+_E: Any = object()  # stands for "not given" where the default is a new list or struct
 
 
 class AbortedTxn(Message):
-    __slots__ = ('producer_id', 'first_offset', 'last_offset', 'last_stable_offset', 'unknown_tags', )
+    __slots__ = (
+        "producer_id", "first_offset", "last_offset", "last_stable_offset", "unknown_tags",
+    )
     NAME = 'AbortedTxn'
     TYPE = 'data'
     API_KEY = None
@@ -35,17 +31,24 @@ class AbortedTxn(Message):
     )
 
     def __init__(
-        self, *, producer_id: int = 0, first_offset: int = 0, last_offset: int = 0, last_stable_offset: int = 0,
+        self,
+        *,
+        producer_id: int = 0,
+        first_offset: int = 0,
+        last_offset: int = 0,
+        last_stable_offset: int = 0,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.producer_id = producer_id
         self.first_offset = first_offset
         self.last_offset = last_offset
         self.last_stable_offset = last_stable_offset
         self.unknown_tags = unknown_tags
 
+
 _p_qqqq = packer(">qqqq")
 _u_qqqq = unpacker(">qqqq")
+
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[AbortedTxn, int]:
     e = len(d)
@@ -55,10 +58,12 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[AbortedTxn, int]:
     p += 32
     return o, p
 
+
 def _encode_v0(o: AbortedTxn, w: Callable[[Any], None]) -> None:
     if o.unknown_tags:
         lost("unknown_tags")
     w(_p_qqqq(o.producer_id, o.first_offset, o.last_offset, o.last_stable_offset))
+
 
 AbortedTxn._DECODERS = {0: _decode_v0}
 AbortedTxn._ENCODERS = {0: _encode_v0}

@@ -5,20 +5,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-
-from kwire.message import Message, Struct, frozen_default
+from kwire.message import Message
 from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import (
-    array_packers, array_unpackers, as_bytes, bad_uuid, iter_unpacker, lost, more_varint, new, null, numbers,
-    pack_numbers, packer, read_tag, read_unknown_tags, string_length, string_varint, tag_of_other_version,
-    tag_section, tag_size, too_many, unknown_tags, unpacker, varint,
-)  # fmt: skip
+from kwire.wire import bad_uuid, new, null, packer, read_unknown_tags, string_length, string_varint, unknown_tags, unpacker
 
-_E: Any = object()
+_E: Any = object()  # stands for "not given" where the default is a new list or struct
 
 
 class AccessControlEntryRecord(Message):
-    __slots__ = ('id', 'resource_type', 'resource_name', 'pattern_type', 'principal', 'host', 'operation', 'permission_type', 'unknown_tags', )
+    __slots__ = (
+        "id", "resource_type", "resource_name", "pattern_type", "principal", "host", "operation", "permission_type",
+        "unknown_tags",
+    )
     NAME = 'AccessControlEntryRecord'
     TYPE = 'metadata'
     API_KEY = 18
@@ -39,9 +37,18 @@ class AccessControlEntryRecord(Message):
     )
 
     def __init__(
-        self, *, id: Uuid = ZERO_UUID, resource_type: int = 0, resource_name: str = '', pattern_type: int = 0, principal: str = '', host: str = '', operation: int = 0, permission_type: int = 0,
+        self,
+        *,
+        id: Uuid = ZERO_UUID,
+        resource_type: int = 0,
+        resource_name: str = '',
+        pattern_type: int = 0,
+        principal: str = '',
+        host: str = '',
+        operation: int = 0,
+        permission_type: int = 0,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.id = id
         self.resource_type = resource_type
         self.resource_name = resource_name
@@ -51,6 +58,7 @@ class AccessControlEntryRecord(Message):
         self.operation = operation
         self.permission_type = permission_type
         self.unknown_tags = unknown_tags
+
 
 _p_16sb = packer(">16sb")
 _p_16sbB = packer(">16sbB")
@@ -62,6 +70,7 @@ _p_bbx = packer(">bbx")
 _u_16sbB = unpacker(">16sbB")
 _u_bB = unpacker(">bB")
 _u_bbB = unpacker(">bbB")
+
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[AccessControlEntryRecord, int]:
     e = len(d)
@@ -101,6 +110,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[AccessControlEntryRecord, int]
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
     return o, p
 
+
 def _encode_v0(o: AccessControlEntryRecord, w: Callable[[Any], None]) -> None:
     if len(o.id) != 16:
         bad_uuid()
@@ -135,6 +145,7 @@ def _encode_v0(o: AccessControlEntryRecord, w: Callable[[Any], None]) -> None:
         w(unknown_tags(o.unknown_tags))
     else:
         w(_p_bbx(o.operation, o.permission_type))
+
 
 AccessControlEntryRecord._DECODERS = {0: _decode_v0}
 AccessControlEntryRecord._ENCODERS = {0: _encode_v0}

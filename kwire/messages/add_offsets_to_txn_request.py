@@ -5,20 +5,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
+from kwire.message import Message
+from kwire.wire import lost, new, null, packer, read_unknown_tags, string_length, string_varint, unknown_tags, unpacker
 
-from kwire.message import Message, Struct, frozen_default
-from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import (
-    array_packers, array_unpackers, as_bytes, bad_uuid, iter_unpacker, lost, more_varint, new, null, numbers,
-    pack_numbers, packer, read_tag, read_unknown_tags, string_length, string_varint, tag_of_other_version,
-    tag_section, tag_size, too_many, unknown_tags, unpacker, varint,
-)  # fmt: skip
-
-_E: Any = object()
+_E: Any = object()  # stands for "not given" where the default is a new list or struct
 
 
 class AddOffsetsToTxnRequest(Message):
-    __slots__ = ('transactional_id', 'producer_id', 'producer_epoch', 'group_id', 'unknown_tags', )
+    __slots__ = (
+        "transactional_id", "producer_id", "producer_epoch", "group_id", "unknown_tags",
+    )
     NAME = 'AddOffsetsToTxnRequest'
     TYPE = 'request'
     API_KEY = 25
@@ -35,14 +31,20 @@ class AddOffsetsToTxnRequest(Message):
     )
 
     def __init__(
-        self, *, transactional_id: str = '', producer_id: int = 0, producer_epoch: int = 0, group_id: str = '',
+        self,
+        *,
+        transactional_id: str = '',
+        producer_id: int = 0,
+        producer_epoch: int = 0,
+        group_id: str = '',
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.transactional_id = transactional_id
         self.producer_id = producer_id
         self.producer_epoch = producer_epoch
         self.group_id = group_id
         self.unknown_tags = unknown_tags
+
 
 _p_B = packer(">B")
 _p_h = packer(">h")
@@ -52,6 +54,7 @@ _p_qhh = packer(">qhh")
 _u_h = unpacker(">h")
 _u_qhB = unpacker(">qhB")
 _u_qhh = unpacker(">qhh")
+
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[AddOffsetsToTxnRequest, int]:
     e = len(d)
@@ -72,6 +75,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[AddOffsetsToTxnRequest, int]:
     o.group_id = d[p:q].decode()
     p = q
     return o, p
+
 
 def _decode_v3(d: bytes, p: int, b: int) -> tuple[AddOffsetsToTxnRequest, int]:
     e = len(d)
@@ -101,6 +105,7 @@ def _decode_v3(d: bytes, p: int, b: int) -> tuple[AddOffsetsToTxnRequest, int]:
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
     return o, p
 
+
 def _encode_v0(o: AddOffsetsToTxnRequest, w: Callable[[Any], None]) -> None:
     if o.unknown_tags:
         lost("unknown_tags")
@@ -112,6 +117,7 @@ def _encode_v0(o: AddOffsetsToTxnRequest, w: Callable[[Any], None]) -> None:
     s = s.encode()
     w(_p_qhh(o.producer_id, o.producer_epoch, len(s)))
     w(s)
+
 
 def _encode_v3(o: AddOffsetsToTxnRequest, w: Callable[[Any], None]) -> None:
     s = o.transactional_id
@@ -135,6 +141,7 @@ def _encode_v3(o: AddOffsetsToTxnRequest, w: Callable[[Any], None]) -> None:
         w(unknown_tags(o.unknown_tags))
     else:
         w(b"\0")
+
 
 AddOffsetsToTxnRequest._DECODERS = {0: _decode_v0, 1: _decode_v0, 2: _decode_v0, 3: _decode_v3, 4: _decode_v3}
 AddOffsetsToTxnRequest._ENCODERS = {0: _encode_v0, 1: _encode_v0, 2: _encode_v0, 3: _encode_v3, 4: _encode_v3}

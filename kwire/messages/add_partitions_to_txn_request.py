@@ -5,20 +5,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
+from kwire.message import Message, Struct
+from kwire.wire import array_packers, array_unpackers, lost, more_varint, new, null, numbers, pack_numbers, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
 
-from kwire.message import Message, Struct, frozen_default
-from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import (
-    array_packers, array_unpackers, as_bytes, bad_uuid, iter_unpacker, lost, more_varint, new, null, numbers,
-    pack_numbers, packer, read_tag, read_unknown_tags, string_length, string_varint, tag_of_other_version,
-    tag_section, tag_size, too_many, unknown_tags, unpacker, varint,
-)  # fmt: skip
-
-_E: Any = object()
+_E: Any = object()  # stands for "not given" where the default is a new list or struct
 
 
 class AddPartitionsToTxnTopic(Struct):
-    __slots__ = ('name', 'partitions', 'unknown_tags', )
+    __slots__ = (
+        "name", "partitions", "unknown_tags",
+    )
     NAME = 'AddPartitionsToTxnTopic'
     FIELDS = (
         ('Name', 'name', 'name', 'string', False, False, (0, 32767), (0, -1), (0, -1), None, '', False, True, None, 'topicName'),
@@ -26,15 +22,21 @@ class AddPartitionsToTxnTopic(Struct):
     )
 
     def __init__(
-        self, *, name: str = '', partitions: list[int] = _E,
+        self,
+        *,
+        name: str = '',
+        partitions: list[int] = _E,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.name = name
         self.partitions = [] if partitions is _E else partitions
         self.unknown_tags = unknown_tags
 
+
 class AddPartitionsToTxnTransaction(Struct):
-    __slots__ = ('transactional_id', 'producer_id', 'producer_epoch', 'verify_only', 'topics', 'unknown_tags', )
+    __slots__ = (
+        "transactional_id", "producer_id", "producer_epoch", "verify_only", "topics", "unknown_tags",
+    )
     NAME = 'AddPartitionsToTxnTransaction'
     FIELDS = (
         ('TransactionalId', 'transactional_id', 'transactionalId', 'string', False, False, (4, 32767), (0, -1), (0, -1), None, '', False, True, None, 'transactionalId'),
@@ -45,9 +47,15 @@ class AddPartitionsToTxnTransaction(Struct):
     )
 
     def __init__(
-        self, *, transactional_id: str = '', producer_id: int = 0, producer_epoch: int = 0, verify_only: bool = False, topics: list[AddPartitionsToTxnTopic] = _E,
+        self,
+        *,
+        transactional_id: str = '',
+        producer_id: int = 0,
+        producer_epoch: int = 0,
+        verify_only: bool = False,
+        topics: list[AddPartitionsToTxnTopic] = _E,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.transactional_id = transactional_id
         self.producer_id = producer_id
         self.producer_epoch = producer_epoch
@@ -55,8 +63,12 @@ class AddPartitionsToTxnTransaction(Struct):
         self.topics = [] if topics is _E else topics
         self.unknown_tags = unknown_tags
 
+
 class AddPartitionsToTxnRequest(Message):
-    __slots__ = ('transactions', 'v3_and_below_transactional_id', 'v3_and_below_producer_id', 'v3_and_below_producer_epoch', 'v3_and_below_topics', 'unknown_tags', )
+    __slots__ = (
+        "transactions", "v3_and_below_transactional_id", "v3_and_below_producer_id", "v3_and_below_producer_epoch",
+        "v3_and_below_topics", "unknown_tags",
+    )
     NAME = 'AddPartitionsToTxnRequest'
     TYPE = 'request'
     API_KEY = 24
@@ -74,9 +86,15 @@ class AddPartitionsToTxnRequest(Message):
     )
 
     def __init__(
-        self, *, transactions: list[AddPartitionsToTxnTransaction] = _E, v3_and_below_transactional_id: str = '', v3_and_below_producer_id: int = 0, v3_and_below_producer_epoch: int = 0, v3_and_below_topics: list[AddPartitionsToTxnTopic] = _E,
+        self,
+        *,
+        transactions: list[AddPartitionsToTxnTransaction] = _E,
+        v3_and_below_transactional_id: str = '',
+        v3_and_below_producer_id: int = 0,
+        v3_and_below_producer_epoch: int = 0,
+        v3_and_below_topics: list[AddPartitionsToTxnTopic] = _E,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.transactions = [] if transactions is _E else transactions
         self.v3_and_below_transactional_id = v3_and_below_transactional_id
         self.v3_and_below_producer_id = v3_and_below_producer_id
@@ -84,8 +102,6 @@ class AddPartitionsToTxnRequest(Message):
         self.v3_and_below_topics = [] if v3_and_below_topics is _E else v3_and_below_topics
         self.unknown_tags = unknown_tags
 
-_D_AddPartitionsToTxnTopic = frozen_default(AddPartitionsToTxnTopic)
-_D_AddPartitionsToTxnTransaction = frozen_default(AddPartitionsToTxnTransaction)
 
 _is = array_unpackers("i")
 _iw = array_packers("i")
@@ -102,6 +118,7 @@ _u_i = unpacker(">i")
 _u_qhB = unpacker(">qhB")
 _u_qhi = unpacker(">qhi")
 _u_qhtB = unpacker(">qh?B")
+
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[AddPartitionsToTxnRequest, int]:
     e = len(d)
@@ -144,6 +161,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[AddPartitionsToTxnRequest, int
         p += n * 4
         l1.append(o1)
     return o, p
+
 
 def _decode_v3(d: bytes, p: int, b: int) -> tuple[AddPartitionsToTxnRequest, int]:
     e = len(d)
@@ -204,6 +222,7 @@ def _decode_v3(d: bytes, p: int, b: int) -> tuple[AddPartitionsToTxnRequest, int
     if n:
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
     return o, p
+
 
 def _decode_v4(d: bytes, p: int, b: int) -> tuple[AddPartitionsToTxnRequest, int]:
     e = len(d)
@@ -286,6 +305,7 @@ def _decode_v4(d: bytes, p: int, b: int) -> tuple[AddPartitionsToTxnRequest, int
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
     return o, p
 
+
 def _encode_v0(o: AddPartitionsToTxnRequest, w: Callable[[Any], None]) -> None:
     if len(o.transactions) > 0:
         lost('Transactions')
@@ -309,6 +329,7 @@ def _encode_v0(o: AddPartitionsToTxnRequest, w: Callable[[Any], None]) -> None:
         n = len(l2)
         if n:
             w(_iw[n](*l2) if n < 64 else pack_numbers(l2, "i"))
+
 
 def _encode_v3(o: AddPartitionsToTxnRequest, w: Callable[[Any], None]) -> None:
     if len(o.transactions) > 0:
@@ -354,6 +375,7 @@ def _encode_v3(o: AddPartitionsToTxnRequest, w: Callable[[Any], None]) -> None:
         w(unknown_tags(o.unknown_tags))
     else:
         w(b"\0")
+
 
 def _encode_v4(o: AddPartitionsToTxnRequest, w: Callable[[Any], None]) -> None:
     if o.v3_and_below_transactional_id != "":
@@ -416,6 +438,7 @@ def _encode_v4(o: AddPartitionsToTxnRequest, w: Callable[[Any], None]) -> None:
         w(unknown_tags(o.unknown_tags))
     else:
         w(b"\0")
+
 
 AddPartitionsToTxnRequest._DECODERS = {0: _decode_v0, 1: _decode_v0, 2: _decode_v0, 3: _decode_v3, 4: _decode_v4, 5: _decode_v4}
 AddPartitionsToTxnRequest._ENCODERS = {0: _encode_v0, 1: _encode_v0, 2: _encode_v0, 3: _encode_v3, 4: _encode_v4, 5: _encode_v4}

@@ -5,20 +5,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
+from kwire.message import Message, Struct
+from kwire.wire import iter_unpacker, lost, more_varint, new, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
 
-from kwire.message import Message, Struct, frozen_default
-from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import (
-    array_packers, array_unpackers, as_bytes, bad_uuid, iter_unpacker, lost, more_varint, new, null, numbers,
-    pack_numbers, packer, read_tag, read_unknown_tags, string_length, string_varint, tag_of_other_version,
-    tag_section, tag_size, too_many, unknown_tags, unpacker, varint,
-)  # fmt: skip
-
-_E: Any = object()
+_E: Any = object()  # stands for "not given" where the default is a new list or struct
 
 
 class AddPartitionsToTxnPartitionResult(Struct):
-    __slots__ = ('partition_index', 'partition_error_code', 'unknown_tags', )
+    __slots__ = (
+        "partition_index", "partition_error_code", "unknown_tags",
+    )
     NAME = 'AddPartitionsToTxnPartitionResult'
     FIELDS = (
         ('PartitionIndex', 'partition_index', 'partitionIndex', 'int32', False, False, (0, 32767), (0, -1), (0, -1), None, 0, False, True, None, None),
@@ -26,15 +22,21 @@ class AddPartitionsToTxnPartitionResult(Struct):
     )
 
     def __init__(
-        self, *, partition_index: int = 0, partition_error_code: int = 0,
+        self,
+        *,
+        partition_index: int = 0,
+        partition_error_code: int = 0,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.partition_index = partition_index
         self.partition_error_code = partition_error_code
         self.unknown_tags = unknown_tags
 
+
 class AddPartitionsToTxnTopicResult(Struct):
-    __slots__ = ('name', 'results_by_partition', 'unknown_tags', )
+    __slots__ = (
+        "name", "results_by_partition", "unknown_tags",
+    )
     NAME = 'AddPartitionsToTxnTopicResult'
     FIELDS = (
         ('Name', 'name', 'name', 'string', False, False, (0, 32767), (0, -1), (0, -1), None, '', False, True, None, 'topicName'),
@@ -42,15 +44,21 @@ class AddPartitionsToTxnTopicResult(Struct):
     )
 
     def __init__(
-        self, *, name: str = '', results_by_partition: list[AddPartitionsToTxnPartitionResult] = _E,
+        self,
+        *,
+        name: str = '',
+        results_by_partition: list[AddPartitionsToTxnPartitionResult] = _E,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.name = name
         self.results_by_partition = [] if results_by_partition is _E else results_by_partition
         self.unknown_tags = unknown_tags
 
+
 class AddPartitionsToTxnResult(Struct):
-    __slots__ = ('transactional_id', 'topic_results', 'unknown_tags', )
+    __slots__ = (
+        "transactional_id", "topic_results", "unknown_tags",
+    )
     NAME = 'AddPartitionsToTxnResult'
     FIELDS = (
         ('TransactionalId', 'transactional_id', 'transactionalId', 'string', False, False, (4, 32767), (0, -1), (0, -1), None, '', False, True, None, 'transactionalId'),
@@ -58,15 +66,21 @@ class AddPartitionsToTxnResult(Struct):
     )
 
     def __init__(
-        self, *, transactional_id: str = '', topic_results: list[AddPartitionsToTxnTopicResult] = _E,
+        self,
+        *,
+        transactional_id: str = '',
+        topic_results: list[AddPartitionsToTxnTopicResult] = _E,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.transactional_id = transactional_id
         self.topic_results = [] if topic_results is _E else topic_results
         self.unknown_tags = unknown_tags
 
+
 class AddPartitionsToTxnResponse(Message):
-    __slots__ = ('throttle_time_ms', 'error_code', 'results_by_transaction', 'results_by_topic_v3_and_below', 'unknown_tags', )
+    __slots__ = (
+        "throttle_time_ms", "error_code", "results_by_transaction", "results_by_topic_v3_and_below", "unknown_tags",
+    )
     NAME = 'AddPartitionsToTxnResponse'
     TYPE = 'response'
     API_KEY = 24
@@ -83,18 +97,20 @@ class AddPartitionsToTxnResponse(Message):
     )
 
     def __init__(
-        self, *, throttle_time_ms: int = 0, error_code: int = 0, results_by_transaction: list[AddPartitionsToTxnResult] = _E, results_by_topic_v3_and_below: list[AddPartitionsToTxnTopicResult] = _E,
+        self,
+        *,
+        throttle_time_ms: int = 0,
+        error_code: int = 0,
+        results_by_transaction: list[AddPartitionsToTxnResult] = _E,
+        results_by_topic_v3_and_below: list[AddPartitionsToTxnTopicResult] = _E,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.throttle_time_ms = throttle_time_ms
         self.error_code = error_code
         self.results_by_transaction = [] if results_by_transaction is _E else results_by_transaction
         self.results_by_topic_v3_and_below = [] if results_by_topic_v3_and_below is _E else results_by_topic_v3_and_below
         self.unknown_tags = unknown_tags
 
-_D_AddPartitionsToTxnPartitionResult = frozen_default(AddPartitionsToTxnPartitionResult)
-_D_AddPartitionsToTxnTopicResult = frozen_default(AddPartitionsToTxnTopicResult)
-_D_AddPartitionsToTxnResult = frozen_default(AddPartitionsToTxnResult)
 
 _i_ih = iter_unpacker(">ih")
 _i_ihx = iter_unpacker(">ihx")
@@ -111,6 +127,7 @@ _u_i = unpacker(">i")
 _u_iB = unpacker(">iB")
 _u_ihB = unpacker(">ihB")
 _u_ii = unpacker(">ii")
+
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[AddPartitionsToTxnResponse, int]:
     e = len(d)
@@ -154,6 +171,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[AddPartitionsToTxnResponse, in
         p = q
         l1.append(o1)
     return o, p
+
 
 def _decode_v3(d: bytes, p: int, b: int) -> tuple[AddPartitionsToTxnResponse, int]:
     e = len(d)
@@ -223,6 +241,7 @@ def _decode_v3(d: bytes, p: int, b: int) -> tuple[AddPartitionsToTxnResponse, in
     if n:
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
     return o, p
+
 
 def _decode_v4(d: bytes, p: int, b: int) -> tuple[AddPartitionsToTxnResponse, int]:
     e = len(d)
@@ -320,6 +339,7 @@ def _decode_v4(d: bytes, p: int, b: int) -> tuple[AddPartitionsToTxnResponse, in
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
     return o, p
 
+
 def _encode_v0(o: AddPartitionsToTxnResponse, w: Callable[[Any], None]) -> None:
     if len(o.results_by_transaction) > 0:
         lost('ResultsByTransaction')
@@ -340,6 +360,7 @@ def _encode_v0(o: AddPartitionsToTxnResponse, w: Callable[[Any], None]) -> None:
             if o2.unknown_tags:
                 lost("unknown_tags")
             w(_p_ih(o2.partition_index, o2.partition_error_code))
+
 
 def _encode_v3(o: AddPartitionsToTxnResponse, w: Callable[[Any], None]) -> None:
     if len(o.results_by_transaction) > 0:
@@ -380,6 +401,7 @@ def _encode_v3(o: AddPartitionsToTxnResponse, w: Callable[[Any], None]) -> None:
         w(unknown_tags(o.unknown_tags))
     else:
         w(b"\0")
+
 
 def _encode_v4(o: AddPartitionsToTxnResponse, w: Callable[[Any], None]) -> None:
     if len(o.results_by_topic_v3_and_below) > 0:
@@ -439,6 +461,7 @@ def _encode_v4(o: AddPartitionsToTxnResponse, w: Callable[[Any], None]) -> None:
         w(unknown_tags(o.unknown_tags))
     else:
         w(b"\0")
+
 
 AddPartitionsToTxnResponse._DECODERS = {0: _decode_v0, 1: _decode_v0, 2: _decode_v0, 3: _decode_v3, 4: _decode_v4, 5: _decode_v4}
 AddPartitionsToTxnResponse._ENCODERS = {0: _encode_v0, 1: _encode_v0, 2: _encode_v0, 3: _encode_v3, 4: _encode_v4, 5: _encode_v4}

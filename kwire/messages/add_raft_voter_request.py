@@ -5,20 +5,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-
-from kwire.message import Message, Struct, frozen_default
+from kwire.message import Message, Struct
 from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import (
-    array_packers, array_unpackers, as_bytes, bad_uuid, iter_unpacker, lost, more_varint, new, null, numbers,
-    pack_numbers, packer, read_tag, read_unknown_tags, string_length, string_varint, tag_of_other_version,
-    tag_section, tag_size, too_many, unknown_tags, unpacker, varint,
-)  # fmt: skip
+from kwire.wire import bad_uuid, lost, more_varint, new, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
 
-_E: Any = object()
+_E: Any = object()  # stands for "not given" where the default is a new list or struct
 
 
 class Listener(Struct):
-    __slots__ = ('name', 'host', 'port', 'unknown_tags', )
+    __slots__ = (
+        "name", "host", "port", "unknown_tags",
+    )
     NAME = 'Listener'
     FIELDS = (
         ('Name', 'name', 'name', 'string', False, False, (0, 32767), (0, -1), (0, -1), None, '', False, True, None, None),
@@ -27,16 +24,24 @@ class Listener(Struct):
     )
 
     def __init__(
-        self, *, name: str = '', host: str = '', port: int = 0,
+        self,
+        *,
+        name: str = '',
+        host: str = '',
+        port: int = 0,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.name = name
         self.host = host
         self.port = port
         self.unknown_tags = unknown_tags
 
+
 class AddRaftVoterRequest(Message):
-    __slots__ = ('cluster_id', 'timeout_ms', 'voter_id', 'voter_directory_id', 'listeners', 'ack_when_committed', 'unknown_tags', )
+    __slots__ = (
+        "cluster_id", "timeout_ms", "voter_id", "voter_directory_id", "listeners", "ack_when_committed",
+        "unknown_tags",
+    )
     NAME = 'AddRaftVoterRequest'
     TYPE = 'request'
     API_KEY = 80
@@ -55,9 +60,16 @@ class AddRaftVoterRequest(Message):
     )
 
     def __init__(
-        self, *, cluster_id: str | None = '', timeout_ms: int = 0, voter_id: int = 0, voter_directory_id: Uuid = ZERO_UUID, listeners: list[Listener] = _E, ack_when_committed: bool = True,
+        self,
+        *,
+        cluster_id: str | None = '',
+        timeout_ms: int = 0,
+        voter_id: int = 0,
+        voter_directory_id: Uuid = ZERO_UUID,
+        listeners: list[Listener] = _E,
+        ack_when_committed: bool = True,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.cluster_id = cluster_id
         self.timeout_ms = timeout_ms
         self.voter_id = voter_id
@@ -66,7 +78,6 @@ class AddRaftVoterRequest(Message):
         self.ack_when_committed = ack_when_committed
         self.unknown_tags = unknown_tags
 
-_D_Listener = frozen_default(Listener)
 
 _p_B = packer(">B")
 _p_H = packer(">H")
@@ -78,6 +89,7 @@ _p_tx = packer(">?x")
 _u_HB = unpacker(">HB")
 _u_ii16sB = unpacker(">ii16sB")
 _u_tB = unpacker(">?B")
+
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[AddRaftVoterRequest, int]:
     e = len(d)
@@ -138,6 +150,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[AddRaftVoterRequest, int]:
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
     return o, p
 
+
 def _decode_v1(d: bytes, p: int, b: int) -> tuple[AddRaftVoterRequest, int]:
     e = len(d)
     o = new(AddRaftVoterRequest)
@@ -196,6 +209,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[AddRaftVoterRequest, int]:
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
     return o, p
 
+
 def _encode_v0(o: AddRaftVoterRequest, w: Callable[[Any], None]) -> None:
     if not o.ack_when_committed:
         lost('AckWhenCommitted')
@@ -246,6 +260,7 @@ def _encode_v0(o: AddRaftVoterRequest, w: Callable[[Any], None]) -> None:
     else:
         w(b"\0")
 
+
 def _encode_v1(o: AddRaftVoterRequest, w: Callable[[Any], None]) -> None:
     s = o.cluster_id
     if s is None:
@@ -294,6 +309,7 @@ def _encode_v1(o: AddRaftVoterRequest, w: Callable[[Any], None]) -> None:
         w(unknown_tags(o.unknown_tags))
     else:
         w(_p_tx(o.ack_when_committed))
+
 
 AddRaftVoterRequest._DECODERS = {0: _decode_v0, 1: _decode_v1}
 AddRaftVoterRequest._ENCODERS = {0: _encode_v0, 1: _encode_v1}

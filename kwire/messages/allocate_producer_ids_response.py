@@ -5,20 +5,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
+from kwire.message import Message
+from kwire.wire import new, packer, read_unknown_tags, unknown_tags, unpacker
 
-from kwire.message import Message, Struct, frozen_default
-from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import (
-    array_packers, array_unpackers, as_bytes, bad_uuid, iter_unpacker, lost, more_varint, new, null, numbers,
-    pack_numbers, packer, read_tag, read_unknown_tags, string_length, string_varint, tag_of_other_version,
-    tag_section, tag_size, too_many, unknown_tags, unpacker, varint,
-)  # fmt: skip
-
-_E: Any = object()
+_E: Any = object()  # stands for "not given" where the default is a new list or struct
 
 
 class AllocateProducerIdsResponse(Message):
-    __slots__ = ('throttle_time_ms', 'error_code', 'producer_id_start', 'producer_id_len', 'unknown_tags', )
+    __slots__ = (
+        "throttle_time_ms", "error_code", "producer_id_start", "producer_id_len", "unknown_tags",
+    )
     NAME = 'AllocateProducerIdsResponse'
     TYPE = 'response'
     API_KEY = 67
@@ -35,18 +31,25 @@ class AllocateProducerIdsResponse(Message):
     )
 
     def __init__(
-        self, *, throttle_time_ms: int = 0, error_code: int = 0, producer_id_start: int = 0, producer_id_len: int = 0,
+        self,
+        *,
+        throttle_time_ms: int = 0,
+        error_code: int = 0,
+        producer_id_start: int = 0,
+        producer_id_len: int = 0,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.throttle_time_ms = throttle_time_ms
         self.error_code = error_code
         self.producer_id_start = producer_id_start
         self.producer_id_len = producer_id_len
         self.unknown_tags = unknown_tags
 
+
 _p_ihqi = packer(">ihqi")
 _p_ihqix = packer(">ihqix")
 _u_ihqiB = unpacker(">ihqiB")
+
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[AllocateProducerIdsResponse, int]:
     e = len(d)
@@ -58,12 +61,14 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[AllocateProducerIdsResponse, i
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
     return o, p
 
+
 def _encode_v0(o: AllocateProducerIdsResponse, w: Callable[[Any], None]) -> None:
     if o.unknown_tags:
         w(_p_ihqi(o.throttle_time_ms, o.error_code, o.producer_id_start, o.producer_id_len))
         w(unknown_tags(o.unknown_tags))
     else:
         w(_p_ihqix(o.throttle_time_ms, o.error_code, o.producer_id_start, o.producer_id_len))
+
 
 AllocateProducerIdsResponse._DECODERS = {0: _decode_v0}
 AllocateProducerIdsResponse._ENCODERS = {0: _encode_v0}

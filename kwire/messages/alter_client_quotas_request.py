@@ -5,20 +5,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
+from kwire.message import Message, Struct
+from kwire.wire import lost, more_varint, new, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
 
-from kwire.message import Message, Struct, frozen_default
-from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import (
-    array_packers, array_unpackers, as_bytes, bad_uuid, iter_unpacker, lost, more_varint, new, null, numbers,
-    pack_numbers, packer, read_tag, read_unknown_tags, string_length, string_varint, tag_of_other_version,
-    tag_section, tag_size, too_many, unknown_tags, unpacker, varint,
-)  # fmt: skip
-
-_E: Any = object()
+_E: Any = object()  # stands for "not given" where the default is a new list or struct
 
 
 class EntityData(Struct):
-    __slots__ = ('entity_type', 'entity_name', 'unknown_tags', )
+    __slots__ = (
+        "entity_type", "entity_name", "unknown_tags",
+    )
     NAME = 'EntityData'
     FIELDS = (
         ('EntityType', 'entity_type', 'entityType', 'string', False, False, (0, 32767), (0, -1), (0, -1), None, '', False, False, None, None),
@@ -26,15 +22,21 @@ class EntityData(Struct):
     )
 
     def __init__(
-        self, *, entity_type: str = '', entity_name: str | None = '',
+        self,
+        *,
+        entity_type: str = '',
+        entity_name: str | None = '',
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.entity_type = entity_type
         self.entity_name = entity_name
         self.unknown_tags = unknown_tags
 
+
 class OpData(Struct):
-    __slots__ = ('key', 'value', 'remove', 'unknown_tags', )
+    __slots__ = (
+        "key", "value", "remove", "unknown_tags",
+    )
     NAME = 'OpData'
     FIELDS = (
         ('Key', 'key', 'key', 'string', False, False, (0, 32767), (0, -1), (0, -1), None, '', False, False, None, None),
@@ -43,16 +45,23 @@ class OpData(Struct):
     )
 
     def __init__(
-        self, *, key: str = '', value: float = 0.0, remove: bool = False,
+        self,
+        *,
+        key: str = '',
+        value: float = 0.0,
+        remove: bool = False,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.key = key
         self.value = value
         self.remove = remove
         self.unknown_tags = unknown_tags
 
+
 class EntryData(Struct):
-    __slots__ = ('entity', 'ops', 'unknown_tags', )
+    __slots__ = (
+        "entity", "ops", "unknown_tags",
+    )
     NAME = 'EntryData'
     FIELDS = (
         ('Entity', 'entity', 'entity', 'EntityData', True, True, (0, 32767), (0, -1), (0, -1), None, '', False, False, None, None),
@@ -60,15 +69,21 @@ class EntryData(Struct):
     )
 
     def __init__(
-        self, *, entity: list[EntityData] = _E, ops: list[OpData] = _E,
+        self,
+        *,
+        entity: list[EntityData] = _E,
+        ops: list[OpData] = _E,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.entity = [] if entity is _E else entity
         self.ops = [] if ops is _E else ops
         self.unknown_tags = unknown_tags
 
+
 class AlterClientQuotasRequest(Message):
-    __slots__ = ('entries', 'validate_only', 'unknown_tags', )
+    __slots__ = (
+        "entries", "validate_only", "unknown_tags",
+    )
     NAME = 'AlterClientQuotasRequest'
     TYPE = 'request'
     API_KEY = 49
@@ -83,16 +98,16 @@ class AlterClientQuotasRequest(Message):
     )
 
     def __init__(
-        self, *, entries: list[EntryData] = _E, validate_only: bool = False,
+        self,
+        *,
+        entries: list[EntryData] = _E,
+        validate_only: bool = False,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.entries = [] if entries is _E else entries
         self.validate_only = validate_only
         self.unknown_tags = unknown_tags
 
-_D_EntityData = frozen_default(EntityData)
-_D_OpData = frozen_default(OpData)
-_D_EntryData = frozen_default(EntryData)
 
 _p_B = packer(">B")
 _p_dt = packer(">d?")
@@ -107,6 +122,7 @@ _u_h = unpacker(">h")
 _u_i = unpacker(">i")
 _u_t = unpacker(">?")
 _u_tB = unpacker(">?B")
+
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[AlterClientQuotasRequest, int]:
     e = len(d)
@@ -175,6 +191,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[AlterClientQuotasRequest, int]
     o.validate_only = _u_t(d, p)[0]
     p += 1
     return o, p
+
 
 def _decode_v1(d: bytes, p: int, b: int) -> tuple[AlterClientQuotasRequest, int]:
     e = len(d)
@@ -271,6 +288,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[AlterClientQuotasRequest, int]
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
     return o, p
 
+
 def _encode_v0(o: AlterClientQuotasRequest, w: Callable[[Any], None]) -> None:
     if o.unknown_tags:
         lost("unknown_tags")
@@ -306,6 +324,7 @@ def _encode_v0(o: AlterClientQuotasRequest, w: Callable[[Any], None]) -> None:
             w(s)
             w(_p_dt(o2.value, o2.remove))
     w(_p_t(o.validate_only))
+
 
 def _encode_v1(o: AlterClientQuotasRequest, w: Callable[[Any], None]) -> None:
     l1 = o.entries
@@ -374,6 +393,7 @@ def _encode_v1(o: AlterClientQuotasRequest, w: Callable[[Any], None]) -> None:
         w(unknown_tags(o.unknown_tags))
     else:
         w(_p_tx(o.validate_only))
+
 
 AlterClientQuotasRequest._DECODERS = {0: _decode_v0, 1: _decode_v1}
 AlterClientQuotasRequest._ENCODERS = {0: _encode_v0, 1: _encode_v1}

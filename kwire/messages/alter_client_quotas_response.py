@@ -5,20 +5,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
+from kwire.message import Message, Struct
+from kwire.wire import lost, more_varint, new, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
 
-from kwire.message import Message, Struct, frozen_default
-from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import (
-    array_packers, array_unpackers, as_bytes, bad_uuid, iter_unpacker, lost, more_varint, new, null, numbers,
-    pack_numbers, packer, read_tag, read_unknown_tags, string_length, string_varint, tag_of_other_version,
-    tag_section, tag_size, too_many, unknown_tags, unpacker, varint,
-)  # fmt: skip
-
-_E: Any = object()
+_E: Any = object()  # stands for "not given" where the default is a new list or struct
 
 
 class EntityData(Struct):
-    __slots__ = ('entity_type', 'entity_name', 'unknown_tags', )
+    __slots__ = (
+        "entity_type", "entity_name", "unknown_tags",
+    )
     NAME = 'EntityData'
     FIELDS = (
         ('EntityType', 'entity_type', 'entityType', 'string', False, False, (0, 32767), (0, -1), (0, -1), None, '', False, False, None, None),
@@ -26,15 +22,21 @@ class EntityData(Struct):
     )
 
     def __init__(
-        self, *, entity_type: str = '', entity_name: str | None = '',
+        self,
+        *,
+        entity_type: str = '',
+        entity_name: str | None = '',
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.entity_type = entity_type
         self.entity_name = entity_name
         self.unknown_tags = unknown_tags
 
+
 class EntryData(Struct):
-    __slots__ = ('error_code', 'error_message', 'entity', 'unknown_tags', )
+    __slots__ = (
+        "error_code", "error_message", "entity", "unknown_tags",
+    )
     NAME = 'EntryData'
     FIELDS = (
         ('ErrorCode', 'error_code', 'errorCode', 'int16', False, False, (0, 32767), (0, -1), (0, -1), None, 0, False, False, None, None),
@@ -43,16 +45,23 @@ class EntryData(Struct):
     )
 
     def __init__(
-        self, *, error_code: int = 0, error_message: str | None = '', entity: list[EntityData] = _E,
+        self,
+        *,
+        error_code: int = 0,
+        error_message: str | None = '',
+        entity: list[EntityData] = _E,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.error_code = error_code
         self.error_message = error_message
         self.entity = [] if entity is _E else entity
         self.unknown_tags = unknown_tags
 
+
 class AlterClientQuotasResponse(Message):
-    __slots__ = ('throttle_time_ms', 'entries', 'unknown_tags', )
+    __slots__ = (
+        "throttle_time_ms", "entries", "unknown_tags",
+    )
     NAME = 'AlterClientQuotasResponse'
     TYPE = 'response'
     API_KEY = 49
@@ -67,15 +76,16 @@ class AlterClientQuotasResponse(Message):
     )
 
     def __init__(
-        self, *, throttle_time_ms: int = 0, entries: list[EntryData] = _E,
+        self,
+        *,
+        throttle_time_ms: int = 0,
+        entries: list[EntryData] = _E,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.throttle_time_ms = throttle_time_ms
         self.entries = [] if entries is _E else entries
         self.unknown_tags = unknown_tags
 
-_D_EntityData = frozen_default(EntityData)
-_D_EntryData = frozen_default(EntryData)
 
 _p_B = packer(">B")
 _p_h = packer(">h")
@@ -91,6 +101,7 @@ _u_hh = unpacker(">hh")
 _u_i = unpacker(">i")
 _u_iB = unpacker(">iB")
 _u_ii = unpacker(">ii")
+
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[AlterClientQuotasResponse, int]:
     e = len(d)
@@ -144,6 +155,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[AlterClientQuotasResponse, int
             l2.append(o2)
         l1.append(o1)
     return o, p
+
 
 def _decode_v1(d: bytes, p: int, b: int) -> tuple[AlterClientQuotasResponse, int]:
     e = len(d)
@@ -222,6 +234,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[AlterClientQuotasResponse, int
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
     return o, p
 
+
 def _encode_v0(o: AlterClientQuotasResponse, w: Callable[[Any], None]) -> None:
     if o.unknown_tags:
         lost("unknown_tags")
@@ -253,6 +266,7 @@ def _encode_v0(o: AlterClientQuotasResponse, w: Callable[[Any], None]) -> None:
                 s = s.encode()
                 w(_p_h(len(s)))
                 w(s)
+
 
 def _encode_v1(o: AlterClientQuotasResponse, w: Callable[[Any], None]) -> None:
     l1 = o.entries
@@ -313,6 +327,7 @@ def _encode_v1(o: AlterClientQuotasResponse, w: Callable[[Any], None]) -> None:
         w(unknown_tags(o.unknown_tags))
     else:
         w(b"\0")
+
 
 AlterClientQuotasResponse._DECODERS = {0: _decode_v0, 1: _decode_v1}
 AlterClientQuotasResponse._ENCODERS = {0: _encode_v0, 1: _encode_v1}

@@ -5,20 +5,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
+from kwire.message import Message, Struct
+from kwire.wire import array_packers, array_unpackers, lost, more_varint, new, null, numbers, pack_numbers, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
 
-from kwire.message import Message, Struct, frozen_default
-from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import (
-    array_packers, array_unpackers, as_bytes, bad_uuid, iter_unpacker, lost, more_varint, new, null, numbers,
-    pack_numbers, packer, read_tag, read_unknown_tags, string_length, string_varint, tag_of_other_version,
-    tag_section, tag_size, too_many, unknown_tags, unpacker, varint,
-)  # fmt: skip
-
-_E: Any = object()
+_E: Any = object()  # stands for "not given" where the default is a new list or struct
 
 
 class ReassignablePartition(Struct):
-    __slots__ = ('partition_index', 'replicas', 'unknown_tags', )
+    __slots__ = (
+        "partition_index", "replicas", "unknown_tags",
+    )
     NAME = 'ReassignablePartition'
     FIELDS = (
         ('PartitionIndex', 'partition_index', 'partitionIndex', 'int32', False, False, (0, 32767), (0, -1), (0, -1), None, 0, False, False, None, None),
@@ -26,15 +22,21 @@ class ReassignablePartition(Struct):
     )
 
     def __init__(
-        self, *, partition_index: int = 0, replicas: list[int] | None = None,
+        self,
+        *,
+        partition_index: int = 0,
+        replicas: list[int] | None = None,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.partition_index = partition_index
         self.replicas = replicas
         self.unknown_tags = unknown_tags
 
+
 class ReassignableTopic(Struct):
-    __slots__ = ('name', 'partitions', 'unknown_tags', )
+    __slots__ = (
+        "name", "partitions", "unknown_tags",
+    )
     NAME = 'ReassignableTopic'
     FIELDS = (
         ('Name', 'name', 'name', 'string', False, False, (0, 32767), (0, -1), (0, -1), None, '', False, False, None, 'topicName'),
@@ -42,15 +44,21 @@ class ReassignableTopic(Struct):
     )
 
     def __init__(
-        self, *, name: str = '', partitions: list[ReassignablePartition] = _E,
+        self,
+        *,
+        name: str = '',
+        partitions: list[ReassignablePartition] = _E,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.name = name
         self.partitions = [] if partitions is _E else partitions
         self.unknown_tags = unknown_tags
 
+
 class AlterPartitionReassignmentsRequest(Message):
-    __slots__ = ('timeout_ms', 'allow_replication_factor_change', 'topics', 'unknown_tags', )
+    __slots__ = (
+        "timeout_ms", "allow_replication_factor_change", "topics", "unknown_tags",
+    )
     NAME = 'AlterPartitionReassignmentsRequest'
     TYPE = 'request'
     API_KEY = 45
@@ -66,16 +74,18 @@ class AlterPartitionReassignmentsRequest(Message):
     )
 
     def __init__(
-        self, *, timeout_ms: int = 60000, allow_replication_factor_change: bool = True, topics: list[ReassignableTopic] = _E,
+        self,
+        *,
+        timeout_ms: int = 60000,
+        allow_replication_factor_change: bool = True,
+        topics: list[ReassignableTopic] = _E,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.timeout_ms = timeout_ms
         self.allow_replication_factor_change = allow_replication_factor_change
         self.topics = [] if topics is _E else topics
         self.unknown_tags = unknown_tags
 
-_D_ReassignablePartition = frozen_default(ReassignablePartition)
-_D_ReassignableTopic = frozen_default(ReassignableTopic)
 
 _is = array_unpackers("i")
 _iw = array_packers("i")
@@ -87,6 +97,7 @@ _p_itB = packer(">i?B")
 _p_ix = packer(">ix")
 _u_iB = unpacker(">iB")
 _u_itB = unpacker(">i?B")
+
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[AlterPartitionReassignmentsRequest, int]:
     e = len(d)
@@ -159,6 +170,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[AlterPartitionReassignmentsReq
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
     return o, p
 
+
 def _decode_v1(d: bytes, p: int, b: int) -> tuple[AlterPartitionReassignmentsRequest, int]:
     e = len(d)
     o = new(AlterPartitionReassignmentsRequest)
@@ -229,6 +241,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[AlterPartitionReassignmentsReq
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
     return o, p
 
+
 def _encode_v0(o: AlterPartitionReassignmentsRequest, w: Callable[[Any], None]) -> None:
     if not o.allow_replication_factor_change:
         lost('AllowReplicationFactorChange')
@@ -281,6 +294,7 @@ def _encode_v0(o: AlterPartitionReassignmentsRequest, w: Callable[[Any], None]) 
     else:
         w(b"\0")
 
+
 def _encode_v1(o: AlterPartitionReassignmentsRequest, w: Callable[[Any], None]) -> None:
     l1 = o.topics
     n = len(l1) + 1
@@ -330,6 +344,7 @@ def _encode_v1(o: AlterPartitionReassignmentsRequest, w: Callable[[Any], None]) 
         w(unknown_tags(o.unknown_tags))
     else:
         w(b"\0")
+
 
 AlterPartitionReassignmentsRequest._DECODERS = {0: _decode_v0, 1: _decode_v1}
 AlterPartitionReassignmentsRequest._ENCODERS = {0: _encode_v0, 1: _encode_v1}

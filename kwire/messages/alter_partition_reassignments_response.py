@@ -5,20 +5,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
+from kwire.message import Message, Struct
+from kwire.wire import more_varint, new, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
 
-from kwire.message import Message, Struct, frozen_default
-from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import (
-    array_packers, array_unpackers, as_bytes, bad_uuid, iter_unpacker, lost, more_varint, new, null, numbers,
-    pack_numbers, packer, read_tag, read_unknown_tags, string_length, string_varint, tag_of_other_version,
-    tag_section, tag_size, too_many, unknown_tags, unpacker, varint,
-)  # fmt: skip
-
-_E: Any = object()
+_E: Any = object()  # stands for "not given" where the default is a new list or struct
 
 
 class ReassignablePartitionResponse(Struct):
-    __slots__ = ('partition_index', 'error_code', 'error_message', 'unknown_tags', )
+    __slots__ = (
+        "partition_index", "error_code", "error_message", "unknown_tags",
+    )
     NAME = 'ReassignablePartitionResponse'
     FIELDS = (
         ('PartitionIndex', 'partition_index', 'partitionIndex', 'int32', False, False, (0, 32767), (0, -1), (0, -1), None, 0, False, False, None, None),
@@ -27,16 +23,23 @@ class ReassignablePartitionResponse(Struct):
     )
 
     def __init__(
-        self, *, partition_index: int = 0, error_code: int = 0, error_message: str | None = '',
+        self,
+        *,
+        partition_index: int = 0,
+        error_code: int = 0,
+        error_message: str | None = '',
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.partition_index = partition_index
         self.error_code = error_code
         self.error_message = error_message
         self.unknown_tags = unknown_tags
 
+
 class ReassignableTopicResponse(Struct):
-    __slots__ = ('name', 'partitions', 'unknown_tags', )
+    __slots__ = (
+        "name", "partitions", "unknown_tags",
+    )
     NAME = 'ReassignableTopicResponse'
     FIELDS = (
         ('Name', 'name', 'name', 'string', False, False, (0, 32767), (0, -1), (0, -1), None, '', False, False, None, 'topicName'),
@@ -44,15 +47,22 @@ class ReassignableTopicResponse(Struct):
     )
 
     def __init__(
-        self, *, name: str = '', partitions: list[ReassignablePartitionResponse] = _E,
+        self,
+        *,
+        name: str = '',
+        partitions: list[ReassignablePartitionResponse] = _E,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.name = name
         self.partitions = [] if partitions is _E else partitions
         self.unknown_tags = unknown_tags
 
+
 class AlterPartitionReassignmentsResponse(Message):
-    __slots__ = ('throttle_time_ms', 'allow_replication_factor_change', 'error_code', 'error_message', 'responses', 'unknown_tags', )
+    __slots__ = (
+        "throttle_time_ms", "allow_replication_factor_change", "error_code", "error_message", "responses",
+        "unknown_tags",
+    )
     NAME = 'AlterPartitionReassignmentsResponse'
     TYPE = 'response'
     API_KEY = 45
@@ -70,9 +80,15 @@ class AlterPartitionReassignmentsResponse(Message):
     )
 
     def __init__(
-        self, *, throttle_time_ms: int = 0, allow_replication_factor_change: bool = True, error_code: int = 0, error_message: str | None = '', responses: list[ReassignableTopicResponse] = _E,
+        self,
+        *,
+        throttle_time_ms: int = 0,
+        allow_replication_factor_change: bool = True,
+        error_code: int = 0,
+        error_message: str | None = '',
+        responses: list[ReassignableTopicResponse] = _E,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.throttle_time_ms = throttle_time_ms
         self.allow_replication_factor_change = allow_replication_factor_change
         self.error_code = error_code
@@ -80,8 +96,6 @@ class AlterPartitionReassignmentsResponse(Message):
         self.responses = [] if responses is _E else responses
         self.unknown_tags = unknown_tags
 
-_D_ReassignablePartitionResponse = frozen_default(ReassignablePartitionResponse)
-_D_ReassignableTopicResponse = frozen_default(ReassignableTopicResponse)
 
 _p_B = packer(">B")
 _p_ih = packer(">ih")
@@ -92,6 +106,7 @@ _p_ithB = packer(">i?hB")
 _p_ithx = packer(">i?hx")
 _u_ihB = unpacker(">ihB")
 _u_ithB = unpacker(">i?hB")
+
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[AlterPartitionReassignmentsResponse, int]:
     e = len(d)
@@ -171,6 +186,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[AlterPartitionReassignmentsRes
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
     return o, p
 
+
 def _decode_v1(d: bytes, p: int, b: int) -> tuple[AlterPartitionReassignmentsResponse, int]:
     e = len(d)
     o = new(AlterPartitionReassignmentsResponse)
@@ -248,6 +264,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[AlterPartitionReassignmentsRes
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
     return o, p
 
+
 def _encode_v0(o: AlterPartitionReassignmentsResponse, w: Callable[[Any], None]) -> None:
     s = o.error_message
     if s is None:
@@ -308,6 +325,7 @@ def _encode_v0(o: AlterPartitionReassignmentsResponse, w: Callable[[Any], None])
     else:
         w(b"\0")
 
+
 def _encode_v1(o: AlterPartitionReassignmentsResponse, w: Callable[[Any], None]) -> None:
     s = o.error_message
     if s is None:
@@ -367,6 +385,7 @@ def _encode_v1(o: AlterPartitionReassignmentsResponse, w: Callable[[Any], None])
         w(unknown_tags(o.unknown_tags))
     else:
         w(b"\0")
+
 
 AlterPartitionReassignmentsResponse._DECODERS = {0: _decode_v0, 1: _decode_v1}
 AlterPartitionReassignmentsResponse._ENCODERS = {0: _encode_v0, 1: _encode_v1}

@@ -5,20 +5,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-
-from kwire.message import Message, Struct, frozen_default
+from kwire.message import Message, Struct
 from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import (
-    array_packers, array_unpackers, as_bytes, bad_uuid, iter_unpacker, lost, more_varint, new, null, numbers,
-    pack_numbers, packer, read_tag, read_unknown_tags, string_length, string_varint, tag_of_other_version,
-    tag_section, tag_size, too_many, unknown_tags, unpacker, varint,
-)  # fmt: skip
+from kwire.wire import array_packers, array_unpackers, bad_uuid, iter_unpacker, lost, more_varint, new, null, numbers, pack_numbers, packer, read_unknown_tags, too_many, unknown_tags, unpacker, varint
 
-_E: Any = object()
+_E: Any = object()  # stands for "not given" where the default is a new list or struct
 
 
 class BrokerState(Struct):
-    __slots__ = ('broker_id', 'broker_epoch', 'unknown_tags', )
+    __slots__ = (
+        "broker_id", "broker_epoch", "unknown_tags",
+    )
     NAME = 'BrokerState'
     FIELDS = (
         ('BrokerId', 'broker_id', 'brokerId', 'int32', False, False, (3, 32767), (0, -1), (0, -1), None, 0, False, False, None, 'brokerId'),
@@ -26,15 +23,22 @@ class BrokerState(Struct):
     )
 
     def __init__(
-        self, *, broker_id: int = 0, broker_epoch: int = -1,
+        self,
+        *,
+        broker_id: int = 0,
+        broker_epoch: int = -1,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.broker_id = broker_id
         self.broker_epoch = broker_epoch
         self.unknown_tags = unknown_tags
 
+
 class PartitionData(Struct):
-    __slots__ = ('partition_index', 'leader_epoch', 'new_isr', 'new_isr_with_epochs', 'leader_recovery_state', 'partition_epoch', 'unknown_tags', )
+    __slots__ = (
+        "partition_index", "leader_epoch", "new_isr", "new_isr_with_epochs", "leader_recovery_state",
+        "partition_epoch", "unknown_tags",
+    )
     NAME = 'PartitionData'
     FIELDS = (
         ('PartitionIndex', 'partition_index', 'partitionIndex', 'int32', False, False, (0, 32767), (0, -1), (0, -1), None, 0, False, False, None, None),
@@ -46,9 +50,16 @@ class PartitionData(Struct):
     )
 
     def __init__(
-        self, *, partition_index: int = 0, leader_epoch: int = 0, new_isr: list[int] = _E, new_isr_with_epochs: list[BrokerState] = _E, leader_recovery_state: int = 0, partition_epoch: int = 0,
+        self,
+        *,
+        partition_index: int = 0,
+        leader_epoch: int = 0,
+        new_isr: list[int] = _E,
+        new_isr_with_epochs: list[BrokerState] = _E,
+        leader_recovery_state: int = 0,
+        partition_epoch: int = 0,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.partition_index = partition_index
         self.leader_epoch = leader_epoch
         self.new_isr = [] if new_isr is _E else new_isr
@@ -57,8 +68,11 @@ class PartitionData(Struct):
         self.partition_epoch = partition_epoch
         self.unknown_tags = unknown_tags
 
+
 class TopicData(Struct):
-    __slots__ = ('topic_id', 'partitions', 'unknown_tags', )
+    __slots__ = (
+        "topic_id", "partitions", "unknown_tags",
+    )
     NAME = 'TopicData'
     FIELDS = (
         ('TopicId', 'topic_id', 'topicId', 'uuid', False, False, (2, 32767), (0, -1), (0, -1), None, b'\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00', True, False, None, None),
@@ -66,15 +80,21 @@ class TopicData(Struct):
     )
 
     def __init__(
-        self, *, topic_id: Uuid = ZERO_UUID, partitions: list[PartitionData] = _E,
+        self,
+        *,
+        topic_id: Uuid = ZERO_UUID,
+        partitions: list[PartitionData] = _E,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.topic_id = topic_id
         self.partitions = [] if partitions is _E else partitions
         self.unknown_tags = unknown_tags
 
+
 class AlterPartitionRequest(Message):
-    __slots__ = ('broker_id', 'broker_epoch', 'topics', 'unknown_tags', )
+    __slots__ = (
+        "broker_id", "broker_epoch", "topics", "unknown_tags",
+    )
     NAME = 'AlterPartitionRequest'
     TYPE = 'request'
     API_KEY = 56
@@ -90,17 +110,18 @@ class AlterPartitionRequest(Message):
     )
 
     def __init__(
-        self, *, broker_id: int = 0, broker_epoch: int = -1, topics: list[TopicData] = _E,
+        self,
+        *,
+        broker_id: int = 0,
+        broker_epoch: int = -1,
+        topics: list[TopicData] = _E,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.broker_id = broker_id
         self.broker_epoch = broker_epoch
         self.topics = [] if topics is _E else topics
         self.unknown_tags = unknown_tags
 
-_D_BrokerState = frozen_default(BrokerState)
-_D_PartitionData = frozen_default(PartitionData)
-_D_TopicData = frozen_default(TopicData)
 
 _i_iqx = iter_unpacker(">iqx")
 _is = array_unpackers("i")
@@ -118,6 +139,7 @@ _u_16sB = unpacker(">16sB")
 _u_biB = unpacker(">biB")
 _u_iiB = unpacker(">iiB")
 _u_iqB = unpacker(">iqB")
+
 
 def _decode_v2(d: bytes, p: int, b: int) -> tuple[AlterPartitionRequest, int]:
     e = len(d)
@@ -180,6 +202,7 @@ def _decode_v2(d: bytes, p: int, b: int) -> tuple[AlterPartitionRequest, int]:
     if n:
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
     return o, p
+
 
 def _decode_v3(d: bytes, p: int, b: int) -> tuple[AlterPartitionRequest, int]:
     e = len(d)
@@ -260,6 +283,7 @@ def _decode_v3(d: bytes, p: int, b: int) -> tuple[AlterPartitionRequest, int]:
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
     return o, p
 
+
 def _encode_v2(o: AlterPartitionRequest, w: Callable[[Any], None]) -> None:
     l1 = o.topics
     n = len(l1) + 1
@@ -304,6 +328,7 @@ def _encode_v2(o: AlterPartitionRequest, w: Callable[[Any], None]) -> None:
         w(unknown_tags(o.unknown_tags))
     else:
         w(b"\0")
+
 
 def _encode_v3(o: AlterPartitionRequest, w: Callable[[Any], None]) -> None:
     l1 = o.topics
@@ -352,6 +377,7 @@ def _encode_v3(o: AlterPartitionRequest, w: Callable[[Any], None]) -> None:
         w(unknown_tags(o.unknown_tags))
     else:
         w(b"\0")
+
 
 AlterPartitionRequest._DECODERS = {2: _decode_v2, 3: _decode_v3}
 AlterPartitionRequest._ENCODERS = {2: _encode_v2, 3: _encode_v3}

@@ -5,20 +5,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-
-from kwire.message import Message, Struct, frozen_default
+from kwire.message import Message, Struct
 from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import (
-    array_packers, array_unpackers, as_bytes, bad_uuid, iter_unpacker, lost, more_varint, new, null, numbers,
-    pack_numbers, packer, read_tag, read_unknown_tags, string_length, string_varint, tag_of_other_version,
-    tag_section, tag_size, too_many, unknown_tags, unpacker, varint,
-)  # fmt: skip
+from kwire.wire import array_packers, array_unpackers, bad_uuid, more_varint, new, null, numbers, pack_numbers, packer, read_unknown_tags, too_many, unknown_tags, unpacker, varint
 
-_E: Any = object()
+_E: Any = object()  # stands for "not given" where the default is a new list or struct
 
 
 class PartitionData(Struct):
-    __slots__ = ('partition_index', 'error_code', 'leader_id', 'leader_epoch', 'isr', 'leader_recovery_state', 'partition_epoch', 'unknown_tags', )
+    __slots__ = (
+        "partition_index", "error_code", "leader_id", "leader_epoch", "isr", "leader_recovery_state",
+        "partition_epoch", "unknown_tags",
+    )
     NAME = 'PartitionData'
     FIELDS = (
         ('PartitionIndex', 'partition_index', 'partitionIndex', 'int32', False, False, (0, 32767), (0, -1), (0, -1), None, 0, False, False, None, None),
@@ -31,9 +29,17 @@ class PartitionData(Struct):
     )
 
     def __init__(
-        self, *, partition_index: int = 0, error_code: int = 0, leader_id: int = 0, leader_epoch: int = 0, isr: list[int] = _E, leader_recovery_state: int = 0, partition_epoch: int = 0,
+        self,
+        *,
+        partition_index: int = 0,
+        error_code: int = 0,
+        leader_id: int = 0,
+        leader_epoch: int = 0,
+        isr: list[int] = _E,
+        leader_recovery_state: int = 0,
+        partition_epoch: int = 0,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.partition_index = partition_index
         self.error_code = error_code
         self.leader_id = leader_id
@@ -43,8 +49,11 @@ class PartitionData(Struct):
         self.partition_epoch = partition_epoch
         self.unknown_tags = unknown_tags
 
+
 class TopicData(Struct):
-    __slots__ = ('topic_id', 'partitions', 'unknown_tags', )
+    __slots__ = (
+        "topic_id", "partitions", "unknown_tags",
+    )
     NAME = 'TopicData'
     FIELDS = (
         ('TopicId', 'topic_id', 'topicId', 'uuid', False, False, (2, 32767), (0, -1), (0, -1), None, b'\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00', True, False, None, None),
@@ -52,15 +61,21 @@ class TopicData(Struct):
     )
 
     def __init__(
-        self, *, topic_id: Uuid = ZERO_UUID, partitions: list[PartitionData] = _E,
+        self,
+        *,
+        topic_id: Uuid = ZERO_UUID,
+        partitions: list[PartitionData] = _E,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.topic_id = topic_id
         self.partitions = [] if partitions is _E else partitions
         self.unknown_tags = unknown_tags
 
+
 class AlterPartitionResponse(Message):
-    __slots__ = ('throttle_time_ms', 'error_code', 'topics', 'unknown_tags', )
+    __slots__ = (
+        "throttle_time_ms", "error_code", "topics", "unknown_tags",
+    )
     NAME = 'AlterPartitionResponse'
     TYPE = 'response'
     API_KEY = 56
@@ -76,16 +91,18 @@ class AlterPartitionResponse(Message):
     )
 
     def __init__(
-        self, *, throttle_time_ms: int = 0, error_code: int = 0, topics: list[TopicData] = _E,
+        self,
+        *,
+        throttle_time_ms: int = 0,
+        error_code: int = 0,
+        topics: list[TopicData] = _E,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.throttle_time_ms = throttle_time_ms
         self.error_code = error_code
         self.topics = [] if topics is _E else topics
         self.unknown_tags = unknown_tags
 
-_D_PartitionData = frozen_default(PartitionData)
-_D_TopicData = frozen_default(TopicData)
 
 _is = array_unpackers("i")
 _iw = array_packers("i")
@@ -101,6 +118,7 @@ _u_16sB = unpacker(">16sB")
 _u_biB = unpacker(">biB")
 _u_ihB = unpacker(">ihB")
 _u_ihiiB = unpacker(">ihiiB")
+
 
 def _decode_v2(d: bytes, p: int, b: int) -> tuple[AlterPartitionResponse, int]:
     e = len(d)
@@ -163,6 +181,7 @@ def _decode_v2(d: bytes, p: int, b: int) -> tuple[AlterPartitionResponse, int]:
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
     return o, p
 
+
 def _encode_v2(o: AlterPartitionResponse, w: Callable[[Any], None]) -> None:
     l1 = o.topics
     n = len(l1) + 1
@@ -205,6 +224,7 @@ def _encode_v2(o: AlterPartitionResponse, w: Callable[[Any], None]) -> None:
         w(unknown_tags(o.unknown_tags))
     else:
         w(b"\0")
+
 
 AlterPartitionResponse._DECODERS = {2: _decode_v2, 3: _decode_v2}
 AlterPartitionResponse._ENCODERS = {2: _encode_v2, 3: _encode_v2}

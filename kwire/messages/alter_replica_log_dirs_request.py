@@ -5,20 +5,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
+from kwire.message import Message, Struct
+from kwire.wire import array_packers, array_unpackers, lost, more_varint, new, null, numbers, pack_numbers, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
 
-from kwire.message import Message, Struct, frozen_default
-from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import (
-    array_packers, array_unpackers, as_bytes, bad_uuid, iter_unpacker, lost, more_varint, new, null, numbers,
-    pack_numbers, packer, read_tag, read_unknown_tags, string_length, string_varint, tag_of_other_version,
-    tag_section, tag_size, too_many, unknown_tags, unpacker, varint,
-)  # fmt: skip
-
-_E: Any = object()
+_E: Any = object()  # stands for "not given" where the default is a new list or struct
 
 
 class AlterReplicaLogDirTopic(Struct):
-    __slots__ = ('name', 'partitions', 'unknown_tags', )
+    __slots__ = (
+        "name", "partitions", "unknown_tags",
+    )
     NAME = 'AlterReplicaLogDirTopic'
     FIELDS = (
         ('Name', 'name', 'name', 'string', False, False, (0, 32767), (0, -1), (0, -1), None, '', False, True, None, 'topicName'),
@@ -26,15 +22,21 @@ class AlterReplicaLogDirTopic(Struct):
     )
 
     def __init__(
-        self, *, name: str = '', partitions: list[int] = _E,
+        self,
+        *,
+        name: str = '',
+        partitions: list[int] = _E,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.name = name
         self.partitions = [] if partitions is _E else partitions
         self.unknown_tags = unknown_tags
 
+
 class AlterReplicaLogDir(Struct):
-    __slots__ = ('path', 'topics', 'unknown_tags', )
+    __slots__ = (
+        "path", "topics", "unknown_tags",
+    )
     NAME = 'AlterReplicaLogDir'
     FIELDS = (
         ('Path', 'path', 'path', 'string', False, False, (0, 32767), (0, -1), (0, -1), None, '', False, True, None, None),
@@ -42,15 +44,21 @@ class AlterReplicaLogDir(Struct):
     )
 
     def __init__(
-        self, *, path: str = '', topics: list[AlterReplicaLogDirTopic] = _E,
+        self,
+        *,
+        path: str = '',
+        topics: list[AlterReplicaLogDirTopic] = _E,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.path = path
         self.topics = [] if topics is _E else topics
         self.unknown_tags = unknown_tags
 
+
 class AlterReplicaLogDirsRequest(Message):
-    __slots__ = ('dirs', 'unknown_tags', )
+    __slots__ = (
+        "dirs", "unknown_tags",
+    )
     NAME = 'AlterReplicaLogDirsRequest'
     TYPE = 'request'
     API_KEY = 34
@@ -64,14 +72,14 @@ class AlterReplicaLogDirsRequest(Message):
     )
 
     def __init__(
-        self, *, dirs: list[AlterReplicaLogDir] = _E,
+        self,
+        *,
+        dirs: list[AlterReplicaLogDir] = _E,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.dirs = [] if dirs is _E else dirs
         self.unknown_tags = unknown_tags
 
-_D_AlterReplicaLogDirTopic = frozen_default(AlterReplicaLogDirTopic)
-_D_AlterReplicaLogDir = frozen_default(AlterReplicaLogDir)
 
 _is = array_unpackers("i")
 _iw = array_packers("i")
@@ -80,6 +88,7 @@ _p_h = packer(">h")
 _p_i = packer(">i")
 _u_h = unpacker(">h")
 _u_i = unpacker(">i")
+
 
 def _decode_v1(d: bytes, p: int, b: int) -> tuple[AlterReplicaLogDirsRequest, int]:
     e = len(d)
@@ -133,6 +142,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[AlterReplicaLogDirsRequest, in
             l2.append(o2)
         l1.append(o1)
     return o, p
+
 
 def _decode_v2(d: bytes, p: int, b: int) -> tuple[AlterReplicaLogDirsRequest, int]:
     e = len(d)
@@ -212,6 +222,7 @@ def _decode_v2(d: bytes, p: int, b: int) -> tuple[AlterReplicaLogDirsRequest, in
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
     return o, p
 
+
 def _encode_v1(o: AlterReplicaLogDirsRequest, w: Callable[[Any], None]) -> None:
     if o.unknown_tags:
         lost("unknown_tags")
@@ -238,6 +249,7 @@ def _encode_v1(o: AlterReplicaLogDirsRequest, w: Callable[[Any], None]) -> None:
             n = len(l3)
             if n:
                 w(_iw[n](*l3) if n < 64 else pack_numbers(l3, "i"))
+
 
 def _encode_v2(o: AlterReplicaLogDirsRequest, w: Callable[[Any], None]) -> None:
     l1 = o.dirs
@@ -291,6 +303,7 @@ def _encode_v2(o: AlterReplicaLogDirsRequest, w: Callable[[Any], None]) -> None:
         w(unknown_tags(o.unknown_tags))
     else:
         w(b"\0")
+
 
 AlterReplicaLogDirsRequest._DECODERS = {1: _decode_v1, 2: _decode_v2}
 AlterReplicaLogDirsRequest._ENCODERS = {1: _encode_v1, 2: _encode_v2}

@@ -5,20 +5,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
+from kwire.message import Message, Struct
+from kwire.wire import iter_unpacker, lost, more_varint, new, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
 
-from kwire.message import Message, Struct, frozen_default
-from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import (
-    array_packers, array_unpackers, as_bytes, bad_uuid, iter_unpacker, lost, more_varint, new, null, numbers,
-    pack_numbers, packer, read_tag, read_unknown_tags, string_length, string_varint, tag_of_other_version,
-    tag_section, tag_size, too_many, unknown_tags, unpacker, varint,
-)  # fmt: skip
-
-_E: Any = object()
+_E: Any = object()  # stands for "not given" where the default is a new list or struct
 
 
 class AlterReplicaLogDirPartitionResult(Struct):
-    __slots__ = ('partition_index', 'error_code', 'unknown_tags', )
+    __slots__ = (
+        "partition_index", "error_code", "unknown_tags",
+    )
     NAME = 'AlterReplicaLogDirPartitionResult'
     FIELDS = (
         ('PartitionIndex', 'partition_index', 'partitionIndex', 'int32', False, False, (0, 32767), (0, -1), (0, -1), None, 0, False, False, None, None),
@@ -26,15 +22,21 @@ class AlterReplicaLogDirPartitionResult(Struct):
     )
 
     def __init__(
-        self, *, partition_index: int = 0, error_code: int = 0,
+        self,
+        *,
+        partition_index: int = 0,
+        error_code: int = 0,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.partition_index = partition_index
         self.error_code = error_code
         self.unknown_tags = unknown_tags
 
+
 class AlterReplicaLogDirTopicResult(Struct):
-    __slots__ = ('topic_name', 'partitions', 'unknown_tags', )
+    __slots__ = (
+        "topic_name", "partitions", "unknown_tags",
+    )
     NAME = 'AlterReplicaLogDirTopicResult'
     FIELDS = (
         ('TopicName', 'topic_name', 'topicName', 'string', False, False, (0, 32767), (0, -1), (0, -1), None, '', False, False, None, 'topicName'),
@@ -42,15 +44,21 @@ class AlterReplicaLogDirTopicResult(Struct):
     )
 
     def __init__(
-        self, *, topic_name: str = '', partitions: list[AlterReplicaLogDirPartitionResult] = _E,
+        self,
+        *,
+        topic_name: str = '',
+        partitions: list[AlterReplicaLogDirPartitionResult] = _E,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.topic_name = topic_name
         self.partitions = [] if partitions is _E else partitions
         self.unknown_tags = unknown_tags
 
+
 class AlterReplicaLogDirsResponse(Message):
-    __slots__ = ('throttle_time_ms', 'results', 'unknown_tags', )
+    __slots__ = (
+        "throttle_time_ms", "results", "unknown_tags",
+    )
     NAME = 'AlterReplicaLogDirsResponse'
     TYPE = 'response'
     API_KEY = 34
@@ -65,15 +73,16 @@ class AlterReplicaLogDirsResponse(Message):
     )
 
     def __init__(
-        self, *, throttle_time_ms: int = 0, results: list[AlterReplicaLogDirTopicResult] = _E,
+        self,
+        *,
+        throttle_time_ms: int = 0,
+        results: list[AlterReplicaLogDirTopicResult] = _E,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.throttle_time_ms = throttle_time_ms
         self.results = [] if results is _E else results
         self.unknown_tags = unknown_tags
 
-_D_AlterReplicaLogDirPartitionResult = frozen_default(AlterReplicaLogDirPartitionResult)
-_D_AlterReplicaLogDirTopicResult = frozen_default(AlterReplicaLogDirTopicResult)
 
 _i_ih = iter_unpacker(">ih")
 _i_ihx = iter_unpacker(">ihx")
@@ -89,6 +98,7 @@ _u_i = unpacker(">i")
 _u_iB = unpacker(">iB")
 _u_ihB = unpacker(">ihB")
 _u_ii = unpacker(">ii")
+
 
 def _decode_v1(d: bytes, p: int, b: int) -> tuple[AlterReplicaLogDirsResponse, int]:
     e = len(d)
@@ -130,6 +140,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[AlterReplicaLogDirsResponse, i
         p = q
         l1.append(o1)
     return o, p
+
 
 def _decode_v2(d: bytes, p: int, b: int) -> tuple[AlterReplicaLogDirsResponse, int]:
     e = len(d)
@@ -198,6 +209,7 @@ def _decode_v2(d: bytes, p: int, b: int) -> tuple[AlterReplicaLogDirsResponse, i
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
     return o, p
 
+
 def _encode_v1(o: AlterReplicaLogDirsResponse, w: Callable[[Any], None]) -> None:
     if o.unknown_tags:
         lost("unknown_tags")
@@ -216,6 +228,7 @@ def _encode_v1(o: AlterReplicaLogDirsResponse, w: Callable[[Any], None]) -> None
             if o2.unknown_tags:
                 lost("unknown_tags")
             w(_p_ih(o2.partition_index, o2.error_code))
+
 
 def _encode_v2(o: AlterReplicaLogDirsResponse, w: Callable[[Any], None]) -> None:
     l1 = o.results
@@ -254,6 +267,7 @@ def _encode_v2(o: AlterReplicaLogDirsResponse, w: Callable[[Any], None]) -> None
         w(unknown_tags(o.unknown_tags))
     else:
         w(b"\0")
+
 
 AlterReplicaLogDirsResponse._DECODERS = {1: _decode_v1, 2: _decode_v2}
 AlterReplicaLogDirsResponse._ENCODERS = {1: _encode_v1, 2: _encode_v2}

@@ -5,20 +5,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
+from kwire.message import Message, Struct
+from kwire.wire import iter_unpacker, more_varint, new, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
 
-from kwire.message import Message, Struct, frozen_default
-from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import (
-    array_packers, array_unpackers, as_bytes, bad_uuid, iter_unpacker, lost, more_varint, new, null, numbers,
-    pack_numbers, packer, read_tag, read_unknown_tags, string_length, string_varint, tag_of_other_version,
-    tag_section, tag_size, too_many, unknown_tags, unpacker, varint,
-)  # fmt: skip
-
-_E: Any = object()
+_E: Any = object()  # stands for "not given" where the default is a new list or struct
 
 
 class AlterShareGroupOffsetsRequestPartition(Struct):
-    __slots__ = ('partition_index', 'start_offset', 'unknown_tags', )
+    __slots__ = (
+        "partition_index", "start_offset", "unknown_tags",
+    )
     NAME = 'AlterShareGroupOffsetsRequestPartition'
     FIELDS = (
         ('PartitionIndex', 'partition_index', 'partitionIndex', 'int32', False, False, (0, 32767), (0, -1), (0, -1), None, 0, False, False, None, None),
@@ -26,15 +22,21 @@ class AlterShareGroupOffsetsRequestPartition(Struct):
     )
 
     def __init__(
-        self, *, partition_index: int = 0, start_offset: int = 0,
+        self,
+        *,
+        partition_index: int = 0,
+        start_offset: int = 0,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.partition_index = partition_index
         self.start_offset = start_offset
         self.unknown_tags = unknown_tags
 
+
 class AlterShareGroupOffsetsRequestTopic(Struct):
-    __slots__ = ('topic_name', 'partitions', 'unknown_tags', )
+    __slots__ = (
+        "topic_name", "partitions", "unknown_tags",
+    )
     NAME = 'AlterShareGroupOffsetsRequestTopic'
     FIELDS = (
         ('TopicName', 'topic_name', 'topicName', 'string', False, False, (0, 32767), (0, -1), (0, -1), None, '', False, True, None, 'topicName'),
@@ -42,15 +44,21 @@ class AlterShareGroupOffsetsRequestTopic(Struct):
     )
 
     def __init__(
-        self, *, topic_name: str = '', partitions: list[AlterShareGroupOffsetsRequestPartition] = _E,
+        self,
+        *,
+        topic_name: str = '',
+        partitions: list[AlterShareGroupOffsetsRequestPartition] = _E,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.topic_name = topic_name
         self.partitions = [] if partitions is _E else partitions
         self.unknown_tags = unknown_tags
 
+
 class AlterShareGroupOffsetsRequest(Message):
-    __slots__ = ('group_id', 'topics', 'unknown_tags', )
+    __slots__ = (
+        "group_id", "topics", "unknown_tags",
+    )
     NAME = 'AlterShareGroupOffsetsRequest'
     TYPE = 'request'
     API_KEY = 91
@@ -65,21 +73,23 @@ class AlterShareGroupOffsetsRequest(Message):
     )
 
     def __init__(
-        self, *, group_id: str = '', topics: list[AlterShareGroupOffsetsRequestTopic] = _E,
+        self,
+        *,
+        group_id: str = '',
+        topics: list[AlterShareGroupOffsetsRequestTopic] = _E,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.group_id = group_id
         self.topics = [] if topics is _E else topics
         self.unknown_tags = unknown_tags
 
-_D_AlterShareGroupOffsetsRequestPartition = frozen_default(AlterShareGroupOffsetsRequestPartition)
-_D_AlterShareGroupOffsetsRequestTopic = frozen_default(AlterShareGroupOffsetsRequestTopic)
 
 _i_iqx = iter_unpacker(">iqx")
 _p_B = packer(">B")
 _p_iq = packer(">iq")
 _p_iqx = packer(">iqx")
 _u_iqB = unpacker(">iqB")
+
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[AlterShareGroupOffsetsRequest, int]:
     e = len(d)
@@ -157,6 +167,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[AlterShareGroupOffsetsRequest,
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
     return o, p
 
+
 def _encode_v0(o: AlterShareGroupOffsetsRequest, w: Callable[[Any], None]) -> None:
     s = o.group_id
     s = s.encode()
@@ -201,6 +212,7 @@ def _encode_v0(o: AlterShareGroupOffsetsRequest, w: Callable[[Any], None]) -> No
         w(unknown_tags(o.unknown_tags))
     else:
         w(b"\0")
+
 
 AlterShareGroupOffsetsRequest._DECODERS = {0: _decode_v0}
 AlterShareGroupOffsetsRequest._ENCODERS = {0: _encode_v0}

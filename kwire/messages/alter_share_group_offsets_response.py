@@ -5,20 +5,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-
-from kwire.message import Message, Struct, frozen_default
+from kwire.message import Message, Struct
 from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import (
-    array_packers, array_unpackers, as_bytes, bad_uuid, iter_unpacker, lost, more_varint, new, null, numbers,
-    pack_numbers, packer, read_tag, read_unknown_tags, string_length, string_varint, tag_of_other_version,
-    tag_section, tag_size, too_many, unknown_tags, unpacker, varint,
-)  # fmt: skip
+from kwire.wire import bad_uuid, more_varint, new, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
 
-_E: Any = object()
+_E: Any = object()  # stands for "not given" where the default is a new list or struct
 
 
 class AlterShareGroupOffsetsResponsePartition(Struct):
-    __slots__ = ('partition_index', 'error_code', 'error_message', 'unknown_tags', )
+    __slots__ = (
+        "partition_index", "error_code", "error_message", "unknown_tags",
+    )
     NAME = 'AlterShareGroupOffsetsResponsePartition'
     FIELDS = (
         ('PartitionIndex', 'partition_index', 'partitionIndex', 'int32', False, False, (0, 32767), (0, -1), (0, -1), None, 0, False, False, None, None),
@@ -27,16 +24,23 @@ class AlterShareGroupOffsetsResponsePartition(Struct):
     )
 
     def __init__(
-        self, *, partition_index: int = 0, error_code: int = 0, error_message: str | None = None,
+        self,
+        *,
+        partition_index: int = 0,
+        error_code: int = 0,
+        error_message: str | None = None,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.partition_index = partition_index
         self.error_code = error_code
         self.error_message = error_message
         self.unknown_tags = unknown_tags
 
+
 class AlterShareGroupOffsetsResponseTopic(Struct):
-    __slots__ = ('topic_name', 'topic_id', 'partitions', 'unknown_tags', )
+    __slots__ = (
+        "topic_name", "topic_id", "partitions", "unknown_tags",
+    )
     NAME = 'AlterShareGroupOffsetsResponseTopic'
     FIELDS = (
         ('TopicName', 'topic_name', 'topicName', 'string', False, False, (0, 32767), (0, -1), (0, -1), None, '', False, True, None, 'topicName'),
@@ -45,16 +49,23 @@ class AlterShareGroupOffsetsResponseTopic(Struct):
     )
 
     def __init__(
-        self, *, topic_name: str = '', topic_id: Uuid = ZERO_UUID, partitions: list[AlterShareGroupOffsetsResponsePartition] = _E,
+        self,
+        *,
+        topic_name: str = '',
+        topic_id: Uuid = ZERO_UUID,
+        partitions: list[AlterShareGroupOffsetsResponsePartition] = _E,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.topic_name = topic_name
         self.topic_id = topic_id
         self.partitions = [] if partitions is _E else partitions
         self.unknown_tags = unknown_tags
 
+
 class AlterShareGroupOffsetsResponse(Message):
-    __slots__ = ('throttle_time_ms', 'error_code', 'error_message', 'responses', 'unknown_tags', )
+    __slots__ = (
+        "throttle_time_ms", "error_code", "error_message", "responses", "unknown_tags",
+    )
     NAME = 'AlterShareGroupOffsetsResponse'
     TYPE = 'response'
     API_KEY = 91
@@ -71,17 +82,20 @@ class AlterShareGroupOffsetsResponse(Message):
     )
 
     def __init__(
-        self, *, throttle_time_ms: int = 0, error_code: int = 0, error_message: str | None = None, responses: list[AlterShareGroupOffsetsResponseTopic] = _E,
+        self,
+        *,
+        throttle_time_ms: int = 0,
+        error_code: int = 0,
+        error_message: str | None = None,
+        responses: list[AlterShareGroupOffsetsResponseTopic] = _E,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.throttle_time_ms = throttle_time_ms
         self.error_code = error_code
         self.error_message = error_message
         self.responses = [] if responses is _E else responses
         self.unknown_tags = unknown_tags
 
-_D_AlterShareGroupOffsetsResponsePartition = frozen_default(AlterShareGroupOffsetsResponsePartition)
-_D_AlterShareGroupOffsetsResponseTopic = frozen_default(AlterShareGroupOffsetsResponseTopic)
 
 _p_16s = packer(">16s")
 _p_16sB = packer(">16sB")
@@ -91,6 +105,7 @@ _p_ihB = packer(">ihB")
 _p_ihx = packer(">ihx")
 _u_16sB = unpacker(">16sB")
 _u_ihB = unpacker(">ihB")
+
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[AlterShareGroupOffsetsResponse, int]:
     e = len(d)
@@ -170,6 +185,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[AlterShareGroupOffsetsResponse
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
     return o, p
 
+
 def _encode_v0(o: AlterShareGroupOffsetsResponse, w: Callable[[Any], None]) -> None:
     s = o.error_message
     if s is None:
@@ -232,6 +248,7 @@ def _encode_v0(o: AlterShareGroupOffsetsResponse, w: Callable[[Any], None]) -> N
         w(unknown_tags(o.unknown_tags))
     else:
         w(b"\0")
+
 
 AlterShareGroupOffsetsResponse._DECODERS = {0: _decode_v0}
 AlterShareGroupOffsetsResponse._ENCODERS = {0: _encode_v0}

@@ -5,20 +5,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
+from kwire.message import Message, Struct
+from kwire.wire import as_bytes, more_varint, new, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
 
-from kwire.message import Message, Struct, frozen_default
-from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import (
-    array_packers, array_unpackers, as_bytes, bad_uuid, iter_unpacker, lost, more_varint, new, null, numbers,
-    pack_numbers, packer, read_tag, read_unknown_tags, string_length, string_varint, tag_of_other_version,
-    tag_section, tag_size, too_many, unknown_tags, unpacker, varint,
-)  # fmt: skip
-
-_E: Any = object()
+_E: Any = object()  # stands for "not given" where the default is a new list or struct
 
 
 class ScramCredentialDeletion(Struct):
-    __slots__ = ('name', 'mechanism', 'unknown_tags', )
+    __slots__ = (
+        "name", "mechanism", "unknown_tags",
+    )
     NAME = 'ScramCredentialDeletion'
     FIELDS = (
         ('Name', 'name', 'name', 'string', False, False, (0, 32767), (0, -1), (0, -1), None, '', False, False, None, None),
@@ -26,15 +22,21 @@ class ScramCredentialDeletion(Struct):
     )
 
     def __init__(
-        self, *, name: str = '', mechanism: int = 0,
+        self,
+        *,
+        name: str = '',
+        mechanism: int = 0,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.name = name
         self.mechanism = mechanism
         self.unknown_tags = unknown_tags
 
+
 class ScramCredentialUpsertion(Struct):
-    __slots__ = ('name', 'mechanism', 'iterations', 'salt', 'salted_password', 'unknown_tags', )
+    __slots__ = (
+        "name", "mechanism", "iterations", "salt", "salted_password", "unknown_tags",
+    )
     NAME = 'ScramCredentialUpsertion'
     FIELDS = (
         ('Name', 'name', 'name', 'string', False, False, (0, 32767), (0, -1), (0, -1), None, '', False, False, None, None),
@@ -45,9 +47,15 @@ class ScramCredentialUpsertion(Struct):
     )
 
     def __init__(
-        self, *, name: str = '', mechanism: int = 0, iterations: int = 0, salt: bytes = b"", salted_password: bytes = b"",
+        self,
+        *,
+        name: str = '',
+        mechanism: int = 0,
+        iterations: int = 0,
+        salt: bytes = b"",
+        salted_password: bytes = b"",
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.name = name
         self.mechanism = mechanism
         self.iterations = iterations
@@ -55,8 +63,11 @@ class ScramCredentialUpsertion(Struct):
         self.salted_password = salted_password
         self.unknown_tags = unknown_tags
 
+
 class AlterUserScramCredentialsRequest(Message):
-    __slots__ = ('deletions', 'upsertions', 'unknown_tags', )
+    __slots__ = (
+        "deletions", "upsertions", "unknown_tags",
+    )
     NAME = 'AlterUserScramCredentialsRequest'
     TYPE = 'request'
     API_KEY = 51
@@ -71,15 +82,16 @@ class AlterUserScramCredentialsRequest(Message):
     )
 
     def __init__(
-        self, *, deletions: list[ScramCredentialDeletion] = _E, upsertions: list[ScramCredentialUpsertion] = _E,
+        self,
+        *,
+        deletions: list[ScramCredentialDeletion] = _E,
+        upsertions: list[ScramCredentialUpsertion] = _E,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.deletions = [] if deletions is _E else deletions
         self.upsertions = [] if upsertions is _E else upsertions
         self.unknown_tags = unknown_tags
 
-_D_ScramCredentialDeletion = frozen_default(ScramCredentialDeletion)
-_D_ScramCredentialUpsertion = frozen_default(ScramCredentialUpsertion)
 
 _p_B = packer(">B")
 _p_b = packer(">b")
@@ -88,6 +100,7 @@ _p_biB = packer(">biB")
 _p_bx = packer(">bx")
 _u_bB = unpacker(">bB")
 _u_biB = unpacker(">biB")
+
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[AlterUserScramCredentialsRequest, int]:
     e = len(d)
@@ -173,6 +186,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[AlterUserScramCredentialsReque
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
     return o, p
 
+
 def _encode_v0(o: AlterUserScramCredentialsRequest, w: Callable[[Any], None]) -> None:
     l1 = o.deletions
     n = len(l1) + 1
@@ -236,6 +250,7 @@ def _encode_v0(o: AlterUserScramCredentialsRequest, w: Callable[[Any], None]) ->
         w(unknown_tags(o.unknown_tags))
     else:
         w(b"\0")
+
 
 AlterUserScramCredentialsRequest._DECODERS = {0: _decode_v0}
 AlterUserScramCredentialsRequest._ENCODERS = {0: _encode_v0}

@@ -5,20 +5,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
+from kwire.message import Message, Struct
+from kwire.wire import more_varint, new, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
 
-from kwire.message import Message, Struct, frozen_default
-from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import (
-    array_packers, array_unpackers, as_bytes, bad_uuid, iter_unpacker, lost, more_varint, new, null, numbers,
-    pack_numbers, packer, read_tag, read_unknown_tags, string_length, string_varint, tag_of_other_version,
-    tag_section, tag_size, too_many, unknown_tags, unpacker, varint,
-)  # fmt: skip
-
-_E: Any = object()
+_E: Any = object()  # stands for "not given" where the default is a new list or struct
 
 
 class AlterUserScramCredentialsResult(Struct):
-    __slots__ = ('user', 'error_code', 'error_message', 'unknown_tags', )
+    __slots__ = (
+        "user", "error_code", "error_message", "unknown_tags",
+    )
     NAME = 'AlterUserScramCredentialsResult'
     FIELDS = (
         ('User', 'user', 'user', 'string', False, False, (0, 32767), (0, -1), (0, -1), None, '', False, False, None, None),
@@ -27,16 +23,23 @@ class AlterUserScramCredentialsResult(Struct):
     )
 
     def __init__(
-        self, *, user: str = '', error_code: int = 0, error_message: str | None = '',
+        self,
+        *,
+        user: str = '',
+        error_code: int = 0,
+        error_message: str | None = '',
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.user = user
         self.error_code = error_code
         self.error_message = error_message
         self.unknown_tags = unknown_tags
 
+
 class AlterUserScramCredentialsResponse(Message):
-    __slots__ = ('throttle_time_ms', 'results', 'unknown_tags', )
+    __slots__ = (
+        "throttle_time_ms", "results", "unknown_tags",
+    )
     NAME = 'AlterUserScramCredentialsResponse'
     TYPE = 'response'
     API_KEY = 51
@@ -51,14 +54,16 @@ class AlterUserScramCredentialsResponse(Message):
     )
 
     def __init__(
-        self, *, throttle_time_ms: int = 0, results: list[AlterUserScramCredentialsResult] = _E,
+        self,
+        *,
+        throttle_time_ms: int = 0,
+        results: list[AlterUserScramCredentialsResult] = _E,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.throttle_time_ms = throttle_time_ms
         self.results = [] if results is _E else results
         self.unknown_tags = unknown_tags
 
-_D_AlterUserScramCredentialsResult = frozen_default(AlterUserScramCredentialsResult)
 
 _p_B = packer(">B")
 _p_h = packer(">h")
@@ -68,6 +73,7 @@ _p_i = packer(">i")
 _p_iB = packer(">iB")
 _u_hB = unpacker(">hB")
 _u_iB = unpacker(">iB")
+
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[AlterUserScramCredentialsResponse, int]:
     e = len(d)
@@ -117,6 +123,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[AlterUserScramCredentialsRespo
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
     return o, p
 
+
 def _encode_v0(o: AlterUserScramCredentialsResponse, w: Callable[[Any], None]) -> None:
     l1 = o.results
     n = len(l1) + 1
@@ -154,6 +161,7 @@ def _encode_v0(o: AlterUserScramCredentialsResponse, w: Callable[[Any], None]) -
         w(unknown_tags(o.unknown_tags))
     else:
         w(b"\0")
+
 
 AlterUserScramCredentialsResponse._DECODERS = {0: _decode_v0}
 AlterUserScramCredentialsResponse._ENCODERS = {0: _encode_v0}

@@ -5,20 +5,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
+from kwire.message import Message
+from kwire.wire import lost, new, null, packer, read_unknown_tags, string_length, string_varint, unknown_tags, unpacker
 
-from kwire.message import Message, Struct, frozen_default
-from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import (
-    array_packers, array_unpackers, as_bytes, bad_uuid, iter_unpacker, lost, more_varint, new, null, numbers,
-    pack_numbers, packer, read_tag, read_unknown_tags, string_length, string_varint, tag_of_other_version,
-    tag_section, tag_size, too_many, unknown_tags, unpacker, varint,
-)  # fmt: skip
-
-_E: Any = object()
+_E: Any = object()  # stands for "not given" where the default is a new list or struct
 
 
 class ApiVersionsRequest(Message):
-    __slots__ = ('client_software_name', 'client_software_version', 'cluster_id', 'node_id', 'unknown_tags', )
+    __slots__ = (
+        "client_software_name", "client_software_version", "cluster_id", "node_id", "unknown_tags",
+    )
     NAME = 'ApiVersionsRequest'
     TYPE = 'request'
     API_KEY = 18
@@ -35,19 +31,26 @@ class ApiVersionsRequest(Message):
     )
 
     def __init__(
-        self, *, client_software_name: str = '', client_software_version: str = '', cluster_id: str | None = None, node_id: int = -1,
+        self,
+        *,
+        client_software_name: str = '',
+        client_software_version: str = '',
+        cluster_id: str | None = None,
+        node_id: int = -1,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.client_software_name = client_software_name
         self.client_software_version = client_software_version
         self.cluster_id = cluster_id
         self.node_id = node_id
         self.unknown_tags = unknown_tags
 
+
 _p_B = packer(">B")
 _p_i = packer(">i")
 _p_ix = packer(">ix")
 _u_iB = unpacker(">iB")
+
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[ApiVersionsRequest, int]:
     e = len(d)
@@ -57,6 +60,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[ApiVersionsRequest, int]:
     o.node_id = -1
     o.unknown_tags = ()
     return o, p
+
 
 def _decode_v3(d: bytes, p: int, b: int) -> tuple[ApiVersionsRequest, int]:
     e = len(d)
@@ -87,6 +91,7 @@ def _decode_v3(d: bytes, p: int, b: int) -> tuple[ApiVersionsRequest, int]:
     if n:
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
     return o, p
+
 
 def _decode_v5(d: bytes, p: int, b: int) -> tuple[ApiVersionsRequest, int]:
     e = len(d)
@@ -126,9 +131,11 @@ def _decode_v5(d: bytes, p: int, b: int) -> tuple[ApiVersionsRequest, int]:
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
     return o, p
 
+
 def _encode_v0(o: ApiVersionsRequest, w: Callable[[Any], None]) -> None:
     if o.unknown_tags:
         lost("unknown_tags")
+
 
 def _encode_v3(o: ApiVersionsRequest, w: Callable[[Any], None]) -> None:
     s = o.client_software_name
@@ -151,6 +158,7 @@ def _encode_v3(o: ApiVersionsRequest, w: Callable[[Any], None]) -> None:
         w(unknown_tags(o.unknown_tags))
     else:
         w(b"\0")
+
 
 def _encode_v5(o: ApiVersionsRequest, w: Callable[[Any], None]) -> None:
     s = o.client_software_name
@@ -185,6 +193,7 @@ def _encode_v5(o: ApiVersionsRequest, w: Callable[[Any], None]) -> None:
         w(unknown_tags(o.unknown_tags))
     else:
         w(_p_ix(o.node_id))
+
 
 ApiVersionsRequest._DECODERS = {0: _decode_v0, 1: _decode_v0, 2: _decode_v0, 3: _decode_v3, 4: _decode_v3, 5: _decode_v5}
 ApiVersionsRequest._ENCODERS = {0: _encode_v0, 1: _encode_v0, 2: _encode_v0, 3: _encode_v3, 4: _encode_v3, 5: _encode_v5}

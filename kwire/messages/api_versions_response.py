@@ -5,20 +5,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
+from kwire.message import Message, Struct
+from kwire.wire import iter_unpacker, lost, more_varint, new, null, packer, read_tag, read_unknown_tags, string_length, string_varint, tag_section, tag_size, too_many, unknown_tags, unpacker, varint
 
-from kwire.message import Message, Struct, frozen_default
-from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import (
-    array_packers, array_unpackers, as_bytes, bad_uuid, iter_unpacker, lost, more_varint, new, null, numbers,
-    pack_numbers, packer, read_tag, read_unknown_tags, string_length, string_varint, tag_of_other_version,
-    tag_section, tag_size, too_many, unknown_tags, unpacker, varint,
-)  # fmt: skip
-
-_E: Any = object()
+_E: Any = object()  # stands for "not given" where the default is a new list or struct
 
 
 class ApiVersion(Struct):
-    __slots__ = ('api_key', 'min_version', 'max_version', 'unknown_tags', )
+    __slots__ = (
+        "api_key", "min_version", "max_version", "unknown_tags",
+    )
     NAME = 'ApiVersion'
     FIELDS = (
         ('ApiKey', 'api_key', 'apiKey', 'int16', False, False, (0, 32767), (0, -1), (0, -1), None, 0, False, True, None, None),
@@ -27,16 +23,23 @@ class ApiVersion(Struct):
     )
 
     def __init__(
-        self, *, api_key: int = 0, min_version: int = 0, max_version: int = 0,
+        self,
+        *,
+        api_key: int = 0,
+        min_version: int = 0,
+        max_version: int = 0,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.api_key = api_key
         self.min_version = min_version
         self.max_version = max_version
         self.unknown_tags = unknown_tags
 
+
 class SupportedFeatureKey(Struct):
-    __slots__ = ('name', 'min_version', 'max_version', 'unknown_tags', )
+    __slots__ = (
+        "name", "min_version", "max_version", "unknown_tags",
+    )
     NAME = 'SupportedFeatureKey'
     FIELDS = (
         ('Name', 'name', 'name', 'string', False, False, (3, 32767), (0, -1), (0, -1), None, '', False, True, None, None),
@@ -45,16 +48,23 @@ class SupportedFeatureKey(Struct):
     )
 
     def __init__(
-        self, *, name: str = '', min_version: int = 0, max_version: int = 0,
+        self,
+        *,
+        name: str = '',
+        min_version: int = 0,
+        max_version: int = 0,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.name = name
         self.min_version = min_version
         self.max_version = max_version
         self.unknown_tags = unknown_tags
 
+
 class FinalizedFeatureKey(Struct):
-    __slots__ = ('name', 'max_version_level', 'min_version_level', 'unknown_tags', )
+    __slots__ = (
+        "name", "max_version_level", "min_version_level", "unknown_tags",
+    )
     NAME = 'FinalizedFeatureKey'
     FIELDS = (
         ('Name', 'name', 'name', 'string', False, False, (3, 32767), (0, -1), (0, -1), None, '', False, True, None, None),
@@ -63,16 +73,24 @@ class FinalizedFeatureKey(Struct):
     )
 
     def __init__(
-        self, *, name: str = '', max_version_level: int = 0, min_version_level: int = 0,
+        self,
+        *,
+        name: str = '',
+        max_version_level: int = 0,
+        min_version_level: int = 0,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.name = name
         self.max_version_level = max_version_level
         self.min_version_level = min_version_level
         self.unknown_tags = unknown_tags
 
+
 class ApiVersionsResponse(Message):
-    __slots__ = ('error_code', 'api_keys', 'throttle_time_ms', 'supported_features', 'finalized_features_epoch', 'finalized_features', 'zk_migration_ready', 'unknown_tags', )
+    __slots__ = (
+        "error_code", "api_keys", "throttle_time_ms", "supported_features", "finalized_features_epoch",
+        "finalized_features", "zk_migration_ready", "unknown_tags",
+    )
     NAME = 'ApiVersionsResponse'
     TYPE = 'response'
     API_KEY = 18
@@ -92,9 +110,17 @@ class ApiVersionsResponse(Message):
     )
 
     def __init__(
-        self, *, error_code: int = 0, api_keys: list[ApiVersion] = _E, throttle_time_ms: int = 0, supported_features: list[SupportedFeatureKey] = _E, finalized_features_epoch: int = -1, finalized_features: list[FinalizedFeatureKey] = _E, zk_migration_ready: bool = False,
+        self,
+        *,
+        error_code: int = 0,
+        api_keys: list[ApiVersion] = _E,
+        throttle_time_ms: int = 0,
+        supported_features: list[SupportedFeatureKey] = _E,
+        finalized_features_epoch: int = -1,
+        finalized_features: list[FinalizedFeatureKey] = _E,
+        zk_migration_ready: bool = False,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.error_code = error_code
         self.api_keys = [] if api_keys is _E else api_keys
         self.throttle_time_ms = throttle_time_ms
@@ -104,9 +130,6 @@ class ApiVersionsResponse(Message):
         self.zk_migration_ready = zk_migration_ready
         self.unknown_tags = unknown_tags
 
-_D_ApiVersion = frozen_default(ApiVersion)
-_D_SupportedFeatureKey = frozen_default(SupportedFeatureKey)
-_D_FinalizedFeatureKey = frozen_default(FinalizedFeatureKey)
 
 _i_hhh = iter_unpacker(">hhh")
 _i_hhhx = iter_unpacker(">hhhx")
@@ -130,6 +153,7 @@ _u_i = unpacker(">i")
 _u_iB = unpacker(">iB")
 _u_q = unpacker(">q")
 _u_t = unpacker(">?")
+
 
 def _tags_ApiVersionsResponse_v3(d: bytes, p: int, n: int, b: int, o: Any) -> tuple[int, int]:
     e = len(d)
@@ -220,6 +244,7 @@ def _tags_ApiVersionsResponse_v3(d: bytes, p: int, n: int, b: int, o: Any) -> tu
         o.unknown_tags = unknown
     return p, b
 
+
 def _write_tags_ApiVersionsResponse_v3(o: Any) -> bytes:
     tags: list[tuple[int, bytes]] = []
     if len(o.supported_features) > 0:
@@ -282,6 +307,7 @@ def _write_tags_ApiVersionsResponse_v3(o: Any) -> bytes:
         tags.append((3, b"".join(v)))
     return tag_section(tags, o.unknown_tags)
 
+
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[ApiVersionsResponse, int]:
     e = len(d)
     o = new(ApiVersionsResponse)
@@ -309,6 +335,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[ApiVersionsResponse, int]:
         l1.append(o1)
     p = q
     return o, p
+
 
 def _decode_v1(d: bytes, p: int, b: int) -> tuple[ApiVersionsResponse, int]:
     e = len(d)
@@ -338,6 +365,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[ApiVersionsResponse, int]:
     o.throttle_time_ms = _u_i(d, p)[0]
     p += 4
     return o, p
+
 
 def _decode_v3(d: bytes, p: int, b: int) -> tuple[ApiVersionsResponse, int]:
     e = len(d)
@@ -383,6 +411,7 @@ def _decode_v3(d: bytes, p: int, b: int) -> tuple[ApiVersionsResponse, int]:
         p, b = _tags_ApiVersionsResponse_v3(d, p, n, b, o)
     return o, p
 
+
 def _encode_v0(o: ApiVersionsResponse, w: Callable[[Any], None]) -> None:
     if o.unknown_tags:
         lost("unknown_tags")
@@ -392,6 +421,7 @@ def _encode_v0(o: ApiVersionsResponse, w: Callable[[Any], None]) -> None:
         if o1.unknown_tags:
             lost("unknown_tags")
         w(_p_hhh(o1.api_key, o1.min_version, o1.max_version))
+
 
 def _encode_v1(o: ApiVersionsResponse, w: Callable[[Any], None]) -> None:
     if o.unknown_tags:
@@ -403,6 +433,7 @@ def _encode_v1(o: ApiVersionsResponse, w: Callable[[Any], None]) -> None:
             lost("unknown_tags")
         w(_p_hhh(o1.api_key, o1.min_version, o1.max_version))
     w(_p_i(o.throttle_time_ms))
+
 
 def _encode_v3(o: ApiVersionsResponse, w: Callable[[Any], None]) -> None:
     l1 = o.api_keys
@@ -423,6 +454,7 @@ def _encode_v3(o: ApiVersionsResponse, w: Callable[[Any], None]) -> None:
         w(_write_tags_ApiVersionsResponse_v3(o))
     else:
         w(_p_ix(o.throttle_time_ms))
+
 
 ApiVersionsResponse._DECODERS = {0: _decode_v0, 1: _decode_v1, 2: _decode_v1, 3: _decode_v3, 4: _decode_v3, 5: _decode_v3}
 ApiVersionsResponse._ENCODERS = {0: _encode_v0, 1: _encode_v1, 2: _encode_v1, 3: _encode_v3, 4: _encode_v3, 5: _encode_v3}

@@ -5,20 +5,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-
-from kwire.message import Message, Struct, frozen_default
+from kwire.message import Message, Struct
 from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import (
-    array_packers, array_unpackers, as_bytes, bad_uuid, iter_unpacker, lost, more_varint, new, null, numbers,
-    pack_numbers, packer, read_tag, read_unknown_tags, string_length, string_varint, tag_of_other_version,
-    tag_section, tag_size, too_many, unknown_tags, unpacker, varint,
-)  # fmt: skip
+from kwire.wire import bad_uuid, iter_unpacker, more_varint, new, null, packer, read_unknown_tags, too_many, unknown_tags, unpacker, varint
 
-_E: Any = object()
+_E: Any = object()  # stands for "not given" where the default is a new list or struct
 
 
 class PartitionData(Struct):
-    __slots__ = ('partition_index', 'error_code', 'unknown_tags', )
+    __slots__ = (
+        "partition_index", "error_code", "unknown_tags",
+    )
     NAME = 'PartitionData'
     FIELDS = (
         ('PartitionIndex', 'partition_index', 'partitionIndex', 'int32', False, False, (0, 32767), (0, -1), (0, -1), None, 0, False, False, None, None),
@@ -26,15 +23,21 @@ class PartitionData(Struct):
     )
 
     def __init__(
-        self, *, partition_index: int = 0, error_code: int = 0,
+        self,
+        *,
+        partition_index: int = 0,
+        error_code: int = 0,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.partition_index = partition_index
         self.error_code = error_code
         self.unknown_tags = unknown_tags
 
+
 class TopicData(Struct):
-    __slots__ = ('topic_id', 'partitions', 'unknown_tags', )
+    __slots__ = (
+        "topic_id", "partitions", "unknown_tags",
+    )
     NAME = 'TopicData'
     FIELDS = (
         ('TopicId', 'topic_id', 'topicId', 'uuid', False, False, (0, 32767), (0, -1), (0, -1), None, b'\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00', False, False, None, None),
@@ -42,15 +45,21 @@ class TopicData(Struct):
     )
 
     def __init__(
-        self, *, topic_id: Uuid = ZERO_UUID, partitions: list[PartitionData] = _E,
+        self,
+        *,
+        topic_id: Uuid = ZERO_UUID,
+        partitions: list[PartitionData] = _E,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.topic_id = topic_id
         self.partitions = [] if partitions is _E else partitions
         self.unknown_tags = unknown_tags
 
+
 class DirectoryData(Struct):
-    __slots__ = ('id', 'topics', 'unknown_tags', )
+    __slots__ = (
+        "id", "topics", "unknown_tags",
+    )
     NAME = 'DirectoryData'
     FIELDS = (
         ('Id', 'id', 'id', 'uuid', False, False, (0, 32767), (0, -1), (0, -1), None, b'\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00', False, False, None, None),
@@ -58,15 +67,21 @@ class DirectoryData(Struct):
     )
 
     def __init__(
-        self, *, id: Uuid = ZERO_UUID, topics: list[TopicData] = _E,
+        self,
+        *,
+        id: Uuid = ZERO_UUID,
+        topics: list[TopicData] = _E,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.id = id
         self.topics = [] if topics is _E else topics
         self.unknown_tags = unknown_tags
 
+
 class AssignReplicasToDirsResponse(Message):
-    __slots__ = ('throttle_time_ms', 'error_code', 'directories', 'unknown_tags', )
+    __slots__ = (
+        "throttle_time_ms", "error_code", "directories", "unknown_tags",
+    )
     NAME = 'AssignReplicasToDirsResponse'
     TYPE = 'response'
     API_KEY = 73
@@ -82,17 +97,18 @@ class AssignReplicasToDirsResponse(Message):
     )
 
     def __init__(
-        self, *, throttle_time_ms: int = 0, error_code: int = 0, directories: list[DirectoryData] = _E,
+        self,
+        *,
+        throttle_time_ms: int = 0,
+        error_code: int = 0,
+        directories: list[DirectoryData] = _E,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.throttle_time_ms = throttle_time_ms
         self.error_code = error_code
         self.directories = [] if directories is _E else directories
         self.unknown_tags = unknown_tags
 
-_D_PartitionData = frozen_default(PartitionData)
-_D_TopicData = frozen_default(TopicData)
-_D_DirectoryData = frozen_default(DirectoryData)
 
 _i_ihx = iter_unpacker(">ihx")
 _p_16s = packer(">16s")
@@ -102,6 +118,7 @@ _p_ihB = packer(">ihB")
 _p_ihx = packer(">ihx")
 _u_16sB = unpacker(">16sB")
 _u_ihB = unpacker(">ihB")
+
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[AssignReplicasToDirsResponse, int]:
     e = len(d)
@@ -182,6 +199,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[AssignReplicasToDirsResponse, 
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
     return o, p
 
+
 def _encode_v0(o: AssignReplicasToDirsResponse, w: Callable[[Any], None]) -> None:
     l1 = o.directories
     n = len(l1) + 1
@@ -228,6 +246,7 @@ def _encode_v0(o: AssignReplicasToDirsResponse, w: Callable[[Any], None]) -> Non
         w(unknown_tags(o.unknown_tags))
     else:
         w(b"\0")
+
 
 AssignReplicasToDirsResponse._DECODERS = {0: _decode_v0}
 AssignReplicasToDirsResponse._ENCODERS = {0: _encode_v0}

@@ -5,20 +5,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-
-from kwire.message import Message, Struct, frozen_default
+from kwire.message import Message, Struct
 from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import (
-    array_packers, array_unpackers, as_bytes, bad_uuid, iter_unpacker, lost, more_varint, new, null, numbers,
-    pack_numbers, packer, read_tag, read_unknown_tags, string_length, string_varint, tag_of_other_version,
-    tag_section, tag_size, too_many, unknown_tags, unpacker, varint,
-)  # fmt: skip
+from kwire.wire import bad_uuid, iter_unpacker, lost, more_varint, new, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
 
-_E: Any = object()
+_E: Any = object()  # stands for "not given" where the default is a new list or struct
 
 
 class PartitionData(Struct):
-    __slots__ = ('partition_index', 'voter_directory_id', 'leader_id', 'leader_epoch', 'unknown_tags', )
+    __slots__ = (
+        "partition_index", "voter_directory_id", "leader_id", "leader_epoch", "unknown_tags",
+    )
     NAME = 'PartitionData'
     FIELDS = (
         ('PartitionIndex', 'partition_index', 'partitionIndex', 'int32', False, False, (0, 32767), (0, -1), (0, -1), None, 0, False, False, None, None),
@@ -28,17 +25,25 @@ class PartitionData(Struct):
     )
 
     def __init__(
-        self, *, partition_index: int = 0, voter_directory_id: Uuid = ZERO_UUID, leader_id: int = 0, leader_epoch: int = 0,
+        self,
+        *,
+        partition_index: int = 0,
+        voter_directory_id: Uuid = ZERO_UUID,
+        leader_id: int = 0,
+        leader_epoch: int = 0,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.partition_index = partition_index
         self.voter_directory_id = voter_directory_id
         self.leader_id = leader_id
         self.leader_epoch = leader_epoch
         self.unknown_tags = unknown_tags
 
+
 class TopicData(Struct):
-    __slots__ = ('topic_name', 'partitions', 'unknown_tags', )
+    __slots__ = (
+        "topic_name", "partitions", "unknown_tags",
+    )
     NAME = 'TopicData'
     FIELDS = (
         ('TopicName', 'topic_name', 'topicName', 'string', False, False, (0, 32767), (0, -1), (0, -1), None, '', False, False, None, 'topicName'),
@@ -46,15 +51,21 @@ class TopicData(Struct):
     )
 
     def __init__(
-        self, *, topic_name: str = '', partitions: list[PartitionData] = _E,
+        self,
+        *,
+        topic_name: str = '',
+        partitions: list[PartitionData] = _E,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.topic_name = topic_name
         self.partitions = [] if partitions is _E else partitions
         self.unknown_tags = unknown_tags
 
+
 class LeaderEndpoint(Struct):
-    __slots__ = ('name', 'host', 'port', 'unknown_tags', )
+    __slots__ = (
+        "name", "host", "port", "unknown_tags",
+    )
     NAME = 'LeaderEndpoint'
     FIELDS = (
         ('Name', 'name', 'name', 'string', False, False, (1, 32767), (0, -1), (0, -1), None, '', False, True, None, None),
@@ -63,16 +74,23 @@ class LeaderEndpoint(Struct):
     )
 
     def __init__(
-        self, *, name: str = '', host: str = '', port: int = 0,
+        self,
+        *,
+        name: str = '',
+        host: str = '',
+        port: int = 0,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.name = name
         self.host = host
         self.port = port
         self.unknown_tags = unknown_tags
 
+
 class BeginQuorumEpochRequest(Message):
-    __slots__ = ('cluster_id', 'voter_id', 'topics', 'leader_endpoints', 'unknown_tags', )
+    __slots__ = (
+        "cluster_id", "voter_id", "topics", "leader_endpoints", "unknown_tags",
+    )
     NAME = 'BeginQuorumEpochRequest'
     TYPE = 'request'
     API_KEY = 53
@@ -89,18 +107,20 @@ class BeginQuorumEpochRequest(Message):
     )
 
     def __init__(
-        self, *, cluster_id: str | None = None, voter_id: int = -1, topics: list[TopicData] = _E, leader_endpoints: list[LeaderEndpoint] = _E,
+        self,
+        *,
+        cluster_id: str | None = None,
+        voter_id: int = -1,
+        topics: list[TopicData] = _E,
+        leader_endpoints: list[LeaderEndpoint] = _E,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.cluster_id = cluster_id
         self.voter_id = voter_id
         self.topics = [] if topics is _E else topics
         self.leader_endpoints = [] if leader_endpoints is _E else leader_endpoints
         self.unknown_tags = unknown_tags
 
-_D_PartitionData = frozen_default(PartitionData)
-_D_TopicData = frozen_default(TopicData)
-_D_LeaderEndpoint = frozen_default(LeaderEndpoint)
 
 _i_i16siix = iter_unpacker(">i16siix")
 _i_iii = iter_unpacker(">iii")
@@ -118,6 +138,7 @@ _u_h = unpacker(">h")
 _u_i = unpacker(">i")
 _u_i16siiB = unpacker(">i16siiB")
 _u_iB = unpacker(">iB")
+
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[BeginQuorumEpochRequest, int]:
     e = len(d)
@@ -171,6 +192,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[BeginQuorumEpochRequest, int]:
         p = q
         l1.append(o1)
     return o, p
+
 
 def _decode_v1(d: bytes, p: int, b: int) -> tuple[BeginQuorumEpochRequest, int]:
     e = len(d)
@@ -289,6 +311,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[BeginQuorumEpochRequest, int]:
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
     return o, p
 
+
 def _encode_v0(o: BeginQuorumEpochRequest, w: Callable[[Any], None]) -> None:
     if o.unknown_tags:
         lost("unknown_tags")
@@ -314,6 +337,7 @@ def _encode_v0(o: BeginQuorumEpochRequest, w: Callable[[Any], None]) -> None:
             if o2.unknown_tags:
                 lost("unknown_tags")
             w(_p_iii(o2.partition_index, o2.leader_id, o2.leader_epoch))
+
 
 def _encode_v1(o: BeginQuorumEpochRequest, w: Callable[[Any], None]) -> None:
     s = o.cluster_id
@@ -393,6 +417,7 @@ def _encode_v1(o: BeginQuorumEpochRequest, w: Callable[[Any], None]) -> None:
         w(unknown_tags(o.unknown_tags))
     else:
         w(b"\0")
+
 
 BeginQuorumEpochRequest._DECODERS = {0: _decode_v0, 1: _decode_v1}
 BeginQuorumEpochRequest._ENCODERS = {0: _encode_v0, 1: _encode_v1}

@@ -5,20 +5,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
+from kwire.message import Message, Struct
+from kwire.wire import iter_unpacker, lost, more_varint, new, null, packer, read_tag, read_unknown_tags, string_length, string_varint, tag_section, tag_size, too_many, unknown_tags, unpacker, varint
 
-from kwire.message import Message, Struct, frozen_default
-from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import (
-    array_packers, array_unpackers, as_bytes, bad_uuid, iter_unpacker, lost, more_varint, new, null, numbers,
-    pack_numbers, packer, read_tag, read_unknown_tags, string_length, string_varint, tag_of_other_version,
-    tag_section, tag_size, too_many, unknown_tags, unpacker, varint,
-)  # fmt: skip
-
-_E: Any = object()
+_E: Any = object()  # stands for "not given" where the default is a new list or struct
 
 
 class PartitionData(Struct):
-    __slots__ = ('partition_index', 'error_code', 'leader_id', 'leader_epoch', 'unknown_tags', )
+    __slots__ = (
+        "partition_index", "error_code", "leader_id", "leader_epoch", "unknown_tags",
+    )
     NAME = 'PartitionData'
     FIELDS = (
         ('PartitionIndex', 'partition_index', 'partitionIndex', 'int32', False, False, (0, 32767), (0, -1), (0, -1), None, 0, False, False, None, None),
@@ -28,17 +24,25 @@ class PartitionData(Struct):
     )
 
     def __init__(
-        self, *, partition_index: int = 0, error_code: int = 0, leader_id: int = 0, leader_epoch: int = 0,
+        self,
+        *,
+        partition_index: int = 0,
+        error_code: int = 0,
+        leader_id: int = 0,
+        leader_epoch: int = 0,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.partition_index = partition_index
         self.error_code = error_code
         self.leader_id = leader_id
         self.leader_epoch = leader_epoch
         self.unknown_tags = unknown_tags
 
+
 class TopicData(Struct):
-    __slots__ = ('topic_name', 'partitions', 'unknown_tags', )
+    __slots__ = (
+        "topic_name", "partitions", "unknown_tags",
+    )
     NAME = 'TopicData'
     FIELDS = (
         ('TopicName', 'topic_name', 'topicName', 'string', False, False, (0, 32767), (0, -1), (0, -1), None, '', False, False, None, 'topicName'),
@@ -46,15 +50,21 @@ class TopicData(Struct):
     )
 
     def __init__(
-        self, *, topic_name: str = '', partitions: list[PartitionData] = _E,
+        self,
+        *,
+        topic_name: str = '',
+        partitions: list[PartitionData] = _E,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.topic_name = topic_name
         self.partitions = [] if partitions is _E else partitions
         self.unknown_tags = unknown_tags
 
+
 class NodeEndpoint(Struct):
-    __slots__ = ('node_id', 'host', 'port', 'unknown_tags', )
+    __slots__ = (
+        "node_id", "host", "port", "unknown_tags",
+    )
     NAME = 'NodeEndpoint'
     FIELDS = (
         ('NodeId', 'node_id', 'nodeId', 'int32', False, False, (1, 32767), (0, -1), (0, -1), None, 0, False, True, None, 'brokerId'),
@@ -63,16 +73,23 @@ class NodeEndpoint(Struct):
     )
 
     def __init__(
-        self, *, node_id: int = 0, host: str = '', port: int = 0,
+        self,
+        *,
+        node_id: int = 0,
+        host: str = '',
+        port: int = 0,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.node_id = node_id
         self.host = host
         self.port = port
         self.unknown_tags = unknown_tags
 
+
 class BeginQuorumEpochResponse(Message):
-    __slots__ = ('error_code', 'topics', 'node_endpoints', 'unknown_tags', )
+    __slots__ = (
+        "error_code", "topics", "node_endpoints", "unknown_tags",
+    )
     NAME = 'BeginQuorumEpochResponse'
     TYPE = 'response'
     API_KEY = 53
@@ -88,17 +105,18 @@ class BeginQuorumEpochResponse(Message):
     )
 
     def __init__(
-        self, *, error_code: int = 0, topics: list[TopicData] = _E, node_endpoints: list[NodeEndpoint] = _E,
+        self,
+        *,
+        error_code: int = 0,
+        topics: list[TopicData] = _E,
+        node_endpoints: list[NodeEndpoint] = _E,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.error_code = error_code
         self.topics = [] if topics is _E else topics
         self.node_endpoints = [] if node_endpoints is _E else node_endpoints
         self.unknown_tags = unknown_tags
 
-_D_PartitionData = frozen_default(PartitionData)
-_D_TopicData = frozen_default(TopicData)
-_D_NodeEndpoint = frozen_default(NodeEndpoint)
 
 _i_ihii = iter_unpacker(">ihii")
 _i_ihiix = iter_unpacker(">ihiix")
@@ -119,6 +137,7 @@ _u_hi = unpacker(">hi")
 _u_i = unpacker(">i")
 _u_iB = unpacker(">iB")
 _u_ihiiB = unpacker(">ihiiB")
+
 
 def _tags_BeginQuorumEpochResponse_v1(d: bytes, p: int, n: int, b: int, o: Any) -> tuple[int, int]:
     e = len(d)
@@ -168,6 +187,7 @@ def _tags_BeginQuorumEpochResponse_v1(d: bytes, p: int, n: int, b: int, o: Any) 
         o.unknown_tags = unknown
     return p, b
 
+
 def _write_tags_BeginQuorumEpochResponse_v1(o: Any) -> bytes:
     tags: list[tuple[int, bytes]] = []
     if len(o.node_endpoints) > 0:
@@ -196,6 +216,7 @@ def _write_tags_BeginQuorumEpochResponse_v1(o: Any) -> bytes:
                 w(_p_Hx(o1.port))
         tags.append((0, b"".join(v)))
     return tag_section(tags, o.unknown_tags)
+
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[BeginQuorumEpochResponse, int]:
     e = len(d)
@@ -240,6 +261,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[BeginQuorumEpochResponse, int]
         p = q
         l1.append(o1)
     return o, p
+
 
 def _decode_v1(d: bytes, p: int, b: int) -> tuple[BeginQuorumEpochResponse, int]:
     e = len(d)
@@ -311,6 +333,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[BeginQuorumEpochResponse, int]
         p, b = _tags_BeginQuorumEpochResponse_v1(d, p, n, b, o)
     return o, p
 
+
 def _encode_v0(o: BeginQuorumEpochResponse, w: Callable[[Any], None]) -> None:
     if len(o.node_endpoints) > 0:
         lost('NodeEndpoints')
@@ -331,6 +354,7 @@ def _encode_v0(o: BeginQuorumEpochResponse, w: Callable[[Any], None]) -> None:
             if o2.unknown_tags:
                 lost("unknown_tags")
             w(_p_ihii(o2.partition_index, o2.error_code, o2.leader_id, o2.leader_epoch))
+
 
 def _encode_v1(o: BeginQuorumEpochResponse, w: Callable[[Any], None]) -> None:
     l1 = o.topics
@@ -369,6 +393,7 @@ def _encode_v1(o: BeginQuorumEpochResponse, w: Callable[[Any], None]) -> None:
         w(_write_tags_BeginQuorumEpochResponse_v1(o))
     else:
         w(b"\0")
+
 
 BeginQuorumEpochResponse._DECODERS = {0: _decode_v0, 1: _decode_v1}
 BeginQuorumEpochResponse._ENCODERS = {0: _encode_v0, 1: _encode_v1}

@@ -5,20 +5,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
+from kwire.message import Message
+from kwire.uuid import Uuid
+from kwire.wire import bad_uuid, lost, more_varint, new, null, packer, read_tag, read_unknown_tags, tag_of_other_version, tag_section, tag_size, too_many, unknown_tags, unpacker, varint
 
-from kwire.message import Message, Struct, frozen_default
-from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import (
-    array_packers, array_unpackers, as_bytes, bad_uuid, iter_unpacker, lost, more_varint, new, null, numbers,
-    pack_numbers, packer, read_tag, read_unknown_tags, string_length, string_varint, tag_of_other_version,
-    tag_section, tag_size, too_many, unknown_tags, unpacker, varint,
-)  # fmt: skip
-
-_E: Any = object()
+_E: Any = object()  # stands for "not given" where the default is a new list or struct
 
 
 class BrokerHeartbeatRequest(Message):
-    __slots__ = ('broker_id', 'broker_epoch', 'current_metadata_offset', 'want_fence', 'want_shut_down', 'offline_log_dirs', 'cordoned_log_dirs', 'unknown_tags', )
+    __slots__ = (
+        "broker_id", "broker_epoch", "current_metadata_offset", "want_fence", "want_shut_down", "offline_log_dirs",
+        "cordoned_log_dirs", "unknown_tags",
+    )
     NAME = 'BrokerHeartbeatRequest'
     TYPE = 'request'
     API_KEY = 63
@@ -38,9 +36,17 @@ class BrokerHeartbeatRequest(Message):
     )
 
     def __init__(
-        self, *, broker_id: int = 0, broker_epoch: int = -1, current_metadata_offset: int = 0, want_fence: bool = False, want_shut_down: bool = False, offline_log_dirs: list[Uuid] = _E, cordoned_log_dirs: list[Uuid] | None = None,
+        self,
+        *,
+        broker_id: int = 0,
+        broker_epoch: int = -1,
+        current_metadata_offset: int = 0,
+        want_fence: bool = False,
+        want_shut_down: bool = False,
+        offline_log_dirs: list[Uuid] = _E,
+        cordoned_log_dirs: list[Uuid] | None = None,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.broker_id = broker_id
         self.broker_epoch = broker_epoch
         self.current_metadata_offset = current_metadata_offset
@@ -50,12 +56,14 @@ class BrokerHeartbeatRequest(Message):
         self.cordoned_log_dirs = cordoned_log_dirs
         self.unknown_tags = unknown_tags
 
+
 _p_16s = packer(">16s")
 _p_B = packer(">B")
 _p_iqqtt = packer(">iqq??")
 _p_iqqttx = packer(">iqq??x")
 _u_16s = unpacker(">16s")
 _u_iqqttB = unpacker(">iqq??B")
+
 
 def _tags_BrokerHeartbeatRequest_v1(d: bytes, p: int, n: int, b: int, o: Any) -> tuple[int, int]:
     e = len(d)
@@ -95,6 +103,7 @@ def _tags_BrokerHeartbeatRequest_v1(d: bytes, p: int, n: int, b: int, o: Any) ->
         o.unknown_tags = unknown
     return p, b
 
+
 def _write_tags_BrokerHeartbeatRequest_v1(o: Any) -> bytes:
     tags: list[tuple[int, bytes]] = []
     if len(o.offline_log_dirs) > 0:
@@ -112,6 +121,7 @@ def _write_tags_BrokerHeartbeatRequest_v1(o: Any) -> bytes:
             w(_p_16s(o1))
         tags.append((0, b"".join(v)))
     return tag_section(tags, o.unknown_tags)
+
 
 def _tags_BrokerHeartbeatRequest_v2(d: bytes, p: int, n: int, b: int, o: Any) -> tuple[int, int]:
     e = len(d)
@@ -169,6 +179,7 @@ def _tags_BrokerHeartbeatRequest_v2(d: bytes, p: int, n: int, b: int, o: Any) ->
         o.unknown_tags = unknown
     return p, b
 
+
 def _write_tags_BrokerHeartbeatRequest_v2(o: Any) -> bytes:
     tags: list[tuple[int, bytes]] = []
     if len(o.offline_log_dirs) > 0:
@@ -204,6 +215,7 @@ def _write_tags_BrokerHeartbeatRequest_v2(o: Any) -> bytes:
         tags.append((1, b"".join(v)))
     return tag_section(tags, o.unknown_tags)
 
+
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[BrokerHeartbeatRequest, int]:
     e = len(d)
     o = new(BrokerHeartbeatRequest)
@@ -215,6 +227,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[BrokerHeartbeatRequest, int]:
     if n:
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b, (0, 1))
     return o, p
+
 
 def _decode_v1(d: bytes, p: int, b: int) -> tuple[BrokerHeartbeatRequest, int]:
     e = len(d)
@@ -228,6 +241,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[BrokerHeartbeatRequest, int]:
         p, b = _tags_BrokerHeartbeatRequest_v1(d, p, n, b, o)
     return o, p
 
+
 def _decode_v2(d: bytes, p: int, b: int) -> tuple[BrokerHeartbeatRequest, int]:
     e = len(d)
     o = new(BrokerHeartbeatRequest)
@@ -240,6 +254,7 @@ def _decode_v2(d: bytes, p: int, b: int) -> tuple[BrokerHeartbeatRequest, int]:
         p, b = _tags_BrokerHeartbeatRequest_v2(d, p, n, b, o)
     return o, p
 
+
 def _encode_v0(o: BrokerHeartbeatRequest, w: Callable[[Any], None]) -> None:
     if len(o.offline_log_dirs) > 0:
         lost('OfflineLogDirs')
@@ -251,6 +266,7 @@ def _encode_v0(o: BrokerHeartbeatRequest, w: Callable[[Any], None]) -> None:
     else:
         w(_p_iqqttx(o.broker_id, o.broker_epoch, o.current_metadata_offset, o.want_fence, o.want_shut_down))
 
+
 def _encode_v1(o: BrokerHeartbeatRequest, w: Callable[[Any], None]) -> None:
     if o.cordoned_log_dirs is not None:
         lost('CordonedLogDirs')
@@ -260,12 +276,14 @@ def _encode_v1(o: BrokerHeartbeatRequest, w: Callable[[Any], None]) -> None:
     else:
         w(_p_iqqttx(o.broker_id, o.broker_epoch, o.current_metadata_offset, o.want_fence, o.want_shut_down))
 
+
 def _encode_v2(o: BrokerHeartbeatRequest, w: Callable[[Any], None]) -> None:
     if o.unknown_tags or len(o.offline_log_dirs) > 0 or o.cordoned_log_dirs is not None:
         w(_p_iqqtt(o.broker_id, o.broker_epoch, o.current_metadata_offset, o.want_fence, o.want_shut_down))
         w(_write_tags_BrokerHeartbeatRequest_v2(o))
     else:
         w(_p_iqqttx(o.broker_id, o.broker_epoch, o.current_metadata_offset, o.want_fence, o.want_shut_down))
+
 
 BrokerHeartbeatRequest._DECODERS = {0: _decode_v0, 1: _decode_v1, 2: _decode_v2}
 BrokerHeartbeatRequest._ENCODERS = {0: _encode_v0, 1: _encode_v1, 2: _encode_v2}

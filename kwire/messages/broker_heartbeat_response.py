@@ -5,20 +5,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
+from kwire.message import Message
+from kwire.wire import new, packer, read_unknown_tags, unknown_tags, unpacker
 
-from kwire.message import Message, Struct, frozen_default
-from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import (
-    array_packers, array_unpackers, as_bytes, bad_uuid, iter_unpacker, lost, more_varint, new, null, numbers,
-    pack_numbers, packer, read_tag, read_unknown_tags, string_length, string_varint, tag_of_other_version,
-    tag_section, tag_size, too_many, unknown_tags, unpacker, varint,
-)  # fmt: skip
-
-_E: Any = object()
+_E: Any = object()  # stands for "not given" where the default is a new list or struct
 
 
 class BrokerHeartbeatResponse(Message):
-    __slots__ = ('throttle_time_ms', 'error_code', 'is_caught_up', 'is_fenced', 'should_shut_down', 'unknown_tags', )
+    __slots__ = (
+        "throttle_time_ms", "error_code", "is_caught_up", "is_fenced", "should_shut_down", "unknown_tags",
+    )
     NAME = 'BrokerHeartbeatResponse'
     TYPE = 'response'
     API_KEY = 63
@@ -36,9 +32,15 @@ class BrokerHeartbeatResponse(Message):
     )
 
     def __init__(
-        self, *, throttle_time_ms: int = 0, error_code: int = 0, is_caught_up: bool = False, is_fenced: bool = True, should_shut_down: bool = False,
+        self,
+        *,
+        throttle_time_ms: int = 0,
+        error_code: int = 0,
+        is_caught_up: bool = False,
+        is_fenced: bool = True,
+        should_shut_down: bool = False,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.throttle_time_ms = throttle_time_ms
         self.error_code = error_code
         self.is_caught_up = is_caught_up
@@ -46,9 +48,11 @@ class BrokerHeartbeatResponse(Message):
         self.should_shut_down = should_shut_down
         self.unknown_tags = unknown_tags
 
+
 _p_ihttt = packer(">ih???")
 _p_ihtttx = packer(">ih???x")
 _u_ihtttB = unpacker(">ih???B")
+
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[BrokerHeartbeatResponse, int]:
     e = len(d)
@@ -60,12 +64,14 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[BrokerHeartbeatResponse, int]:
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
     return o, p
 
+
 def _encode_v0(o: BrokerHeartbeatResponse, w: Callable[[Any], None]) -> None:
     if o.unknown_tags:
         w(_p_ihttt(o.throttle_time_ms, o.error_code, o.is_caught_up, o.is_fenced, o.should_shut_down))
         w(unknown_tags(o.unknown_tags))
     else:
         w(_p_ihtttx(o.throttle_time_ms, o.error_code, o.is_caught_up, o.is_fenced, o.should_shut_down))
+
 
 BrokerHeartbeatResponse._DECODERS = {0: _decode_v0, 1: _decode_v0, 2: _decode_v0}
 BrokerHeartbeatResponse._ENCODERS = {0: _encode_v0, 1: _encode_v0, 2: _encode_v0}

@@ -5,20 +5,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
+from kwire.message import Message
+from kwire.uuid import Uuid
+from kwire.wire import bad_uuid, lost, more_varint, new, null, packer, read_tag, tag_of_other_version, tag_section, tag_size, too_many, unknown_tags, unpacker, varint
 
-from kwire.message import Message, Struct, frozen_default
-from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import (
-    array_packers, array_unpackers, as_bytes, bad_uuid, iter_unpacker, lost, more_varint, new, null, numbers,
-    pack_numbers, packer, read_tag, read_unknown_tags, string_length, string_varint, tag_of_other_version,
-    tag_section, tag_size, too_many, unknown_tags, unpacker, varint,
-)  # fmt: skip
-
-_E: Any = object()
+_E: Any = object()  # stands for "not given" where the default is a new list or struct
 
 
 class BrokerRegistrationChangeRecord(Message):
-    __slots__ = ('broker_id', 'broker_epoch', 'fenced', 'in_controlled_shutdown', 'log_dirs', 'cordoned_log_dirs', 'unknown_tags', )
+    __slots__ = (
+        "broker_id", "broker_epoch", "fenced", "in_controlled_shutdown", "log_dirs", "cordoned_log_dirs",
+        "unknown_tags",
+    )
     NAME = 'BrokerRegistrationChangeRecord'
     TYPE = 'metadata'
     API_KEY = 17
@@ -37,9 +35,16 @@ class BrokerRegistrationChangeRecord(Message):
     )
 
     def __init__(
-        self, *, broker_id: int = 0, broker_epoch: int = 0, fenced: int = 0, in_controlled_shutdown: int = 0, log_dirs: list[Uuid] = _E, cordoned_log_dirs: list[Uuid] | None = None,
+        self,
+        *,
+        broker_id: int = 0,
+        broker_epoch: int = 0,
+        fenced: int = 0,
+        in_controlled_shutdown: int = 0,
+        log_dirs: list[Uuid] = _E,
+        cordoned_log_dirs: list[Uuid] | None = None,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.broker_id = broker_id
         self.broker_epoch = broker_epoch
         self.fenced = fenced
@@ -47,6 +52,7 @@ class BrokerRegistrationChangeRecord(Message):
         self.log_dirs = [] if log_dirs is _E else log_dirs
         self.cordoned_log_dirs = cordoned_log_dirs
         self.unknown_tags = unknown_tags
+
 
 _p_16s = packer(">16s")
 _p_B = packer(">B")
@@ -56,6 +62,7 @@ _p_iqx = packer(">iqx")
 _u_16s = unpacker(">16s")
 _u_b = unpacker(">b")
 _u_iqB = unpacker(">iqB")
+
 
 def _tags_BrokerRegistrationChangeRecord_v0(d: bytes, p: int, n: int, b: int, o: Any) -> tuple[int, int]:
     e = len(d)
@@ -81,6 +88,7 @@ def _tags_BrokerRegistrationChangeRecord_v0(d: bytes, p: int, n: int, b: int, o:
         o.unknown_tags = unknown
     return p, b
 
+
 def _write_tags_BrokerRegistrationChangeRecord_v0(o: Any) -> bytes:
     tags: list[tuple[int, bytes]] = []
     if o.fenced != 0:
@@ -89,6 +97,7 @@ def _write_tags_BrokerRegistrationChangeRecord_v0(o: Any) -> bytes:
         w(_p_b(o.fenced))
         tags.append((0, b"".join(v)))
     return tag_section(tags, o.unknown_tags)
+
 
 def _tags_BrokerRegistrationChangeRecord_v1(d: bytes, p: int, n: int, b: int, o: Any) -> tuple[int, int]:
     e = len(d)
@@ -119,6 +128,7 @@ def _tags_BrokerRegistrationChangeRecord_v1(d: bytes, p: int, n: int, b: int, o:
         o.unknown_tags = unknown
     return p, b
 
+
 def _write_tags_BrokerRegistrationChangeRecord_v1(o: Any) -> bytes:
     tags: list[tuple[int, bytes]] = []
     if o.fenced != 0:
@@ -132,6 +142,7 @@ def _write_tags_BrokerRegistrationChangeRecord_v1(o: Any) -> bytes:
         w(_p_b(o.in_controlled_shutdown))
         tags.append((1, b"".join(v)))
     return tag_section(tags, o.unknown_tags)
+
 
 def _tags_BrokerRegistrationChangeRecord_v2(d: bytes, p: int, n: int, b: int, o: Any) -> tuple[int, int]:
     e = len(d)
@@ -181,6 +192,7 @@ def _tags_BrokerRegistrationChangeRecord_v2(d: bytes, p: int, n: int, b: int, o:
         o.unknown_tags = unknown
     return p, b
 
+
 def _write_tags_BrokerRegistrationChangeRecord_v2(o: Any) -> bytes:
     tags: list[tuple[int, bytes]] = []
     if o.fenced != 0:
@@ -208,6 +220,7 @@ def _write_tags_BrokerRegistrationChangeRecord_v2(o: Any) -> bytes:
             w(_p_16s(o1))
         tags.append((2, b"".join(v)))
     return tag_section(tags, o.unknown_tags)
+
 
 def _tags_BrokerRegistrationChangeRecord_v3(d: bytes, p: int, n: int, b: int, o: Any) -> tuple[int, int]:
     e = len(d)
@@ -275,6 +288,7 @@ def _tags_BrokerRegistrationChangeRecord_v3(d: bytes, p: int, n: int, b: int, o:
         o.unknown_tags = unknown
     return p, b
 
+
 def _write_tags_BrokerRegistrationChangeRecord_v3(o: Any) -> bytes:
     tags: list[tuple[int, bytes]] = []
     if o.fenced != 0:
@@ -320,6 +334,7 @@ def _write_tags_BrokerRegistrationChangeRecord_v3(o: Any) -> bytes:
         tags.append((3, b"".join(v)))
     return tag_section(tags, o.unknown_tags)
 
+
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[BrokerRegistrationChangeRecord, int]:
     e = len(d)
     o = new(BrokerRegistrationChangeRecord)
@@ -332,6 +347,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[BrokerRegistrationChangeRecord
     if n:
         p, b = _tags_BrokerRegistrationChangeRecord_v0(d, p, n, b, o)
     return o, p
+
 
 def _decode_v1(d: bytes, p: int, b: int) -> tuple[BrokerRegistrationChangeRecord, int]:
     e = len(d)
@@ -346,6 +362,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[BrokerRegistrationChangeRecord
         p, b = _tags_BrokerRegistrationChangeRecord_v1(d, p, n, b, o)
     return o, p
 
+
 def _decode_v2(d: bytes, p: int, b: int) -> tuple[BrokerRegistrationChangeRecord, int]:
     e = len(d)
     o = new(BrokerRegistrationChangeRecord)
@@ -358,6 +375,7 @@ def _decode_v2(d: bytes, p: int, b: int) -> tuple[BrokerRegistrationChangeRecord
     if n:
         p, b = _tags_BrokerRegistrationChangeRecord_v2(d, p, n, b, o)
     return o, p
+
 
 def _decode_v3(d: bytes, p: int, b: int) -> tuple[BrokerRegistrationChangeRecord, int]:
     e = len(d)
@@ -372,6 +390,7 @@ def _decode_v3(d: bytes, p: int, b: int) -> tuple[BrokerRegistrationChangeRecord
         p, b = _tags_BrokerRegistrationChangeRecord_v3(d, p, n, b, o)
     return o, p
 
+
 def _encode_v0(o: BrokerRegistrationChangeRecord, w: Callable[[Any], None]) -> None:
     if o.in_controlled_shutdown != 0:
         lost('InControlledShutdown')
@@ -385,6 +404,7 @@ def _encode_v0(o: BrokerRegistrationChangeRecord, w: Callable[[Any], None]) -> N
     else:
         w(_p_iqx(o.broker_id, o.broker_epoch))
 
+
 def _encode_v1(o: BrokerRegistrationChangeRecord, w: Callable[[Any], None]) -> None:
     if len(o.log_dirs) > 0:
         lost('LogDirs')
@@ -396,6 +416,7 @@ def _encode_v1(o: BrokerRegistrationChangeRecord, w: Callable[[Any], None]) -> N
     else:
         w(_p_iqx(o.broker_id, o.broker_epoch))
 
+
 def _encode_v2(o: BrokerRegistrationChangeRecord, w: Callable[[Any], None]) -> None:
     if o.cordoned_log_dirs is not None:
         lost('CordonedLogDirs')
@@ -405,12 +426,14 @@ def _encode_v2(o: BrokerRegistrationChangeRecord, w: Callable[[Any], None]) -> N
     else:
         w(_p_iqx(o.broker_id, o.broker_epoch))
 
+
 def _encode_v3(o: BrokerRegistrationChangeRecord, w: Callable[[Any], None]) -> None:
     if o.unknown_tags or o.fenced != 0 or o.in_controlled_shutdown != 0 or len(o.log_dirs) > 0 or o.cordoned_log_dirs is not None:
         w(_p_iq(o.broker_id, o.broker_epoch))
         w(_write_tags_BrokerRegistrationChangeRecord_v3(o))
     else:
         w(_p_iqx(o.broker_id, o.broker_epoch))
+
 
 BrokerRegistrationChangeRecord._DECODERS = {0: _decode_v0, 1: _decode_v1, 2: _decode_v2, 3: _decode_v3}
 BrokerRegistrationChangeRecord._ENCODERS = {0: _encode_v0, 1: _encode_v1, 2: _encode_v2, 3: _encode_v3}

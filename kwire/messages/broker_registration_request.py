@@ -5,20 +5,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-
-from kwire.message import Message, Struct, frozen_default
+from kwire.message import Message, Struct
 from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import (
-    array_packers, array_unpackers, as_bytes, bad_uuid, iter_unpacker, lost, more_varint, new, null, numbers,
-    pack_numbers, packer, read_tag, read_unknown_tags, string_length, string_varint, tag_of_other_version,
-    tag_section, tag_size, too_many, unknown_tags, unpacker, varint,
-)  # fmt: skip
+from kwire.wire import bad_uuid, lost, more_varint, new, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
 
-_E: Any = object()
+_E: Any = object()  # stands for "not given" where the default is a new list or struct
 
 
 class Listener(Struct):
-    __slots__ = ('name', 'host', 'port', 'security_protocol', 'unknown_tags', )
+    __slots__ = (
+        "name", "host", "port", "security_protocol", "unknown_tags",
+    )
     NAME = 'Listener'
     FIELDS = (
         ('Name', 'name', 'name', 'string', False, False, (0, 32767), (0, -1), (0, -1), None, '', False, True, None, None),
@@ -28,17 +25,25 @@ class Listener(Struct):
     )
 
     def __init__(
-        self, *, name: str = '', host: str = '', port: int = 0, security_protocol: int = 0,
+        self,
+        *,
+        name: str = '',
+        host: str = '',
+        port: int = 0,
+        security_protocol: int = 0,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.name = name
         self.host = host
         self.port = port
         self.security_protocol = security_protocol
         self.unknown_tags = unknown_tags
 
+
 class Feature(Struct):
-    __slots__ = ('name', 'min_supported_version', 'max_supported_version', 'unknown_tags', )
+    __slots__ = (
+        "name", "min_supported_version", "max_supported_version", "unknown_tags",
+    )
     NAME = 'Feature'
     FIELDS = (
         ('Name', 'name', 'name', 'string', False, False, (0, 32767), (0, -1), (0, -1), None, '', False, True, None, None),
@@ -47,16 +52,24 @@ class Feature(Struct):
     )
 
     def __init__(
-        self, *, name: str = '', min_supported_version: int = 0, max_supported_version: int = 0,
+        self,
+        *,
+        name: str = '',
+        min_supported_version: int = 0,
+        max_supported_version: int = 0,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.name = name
         self.min_supported_version = min_supported_version
         self.max_supported_version = max_supported_version
         self.unknown_tags = unknown_tags
 
+
 class BrokerRegistrationRequest(Message):
-    __slots__ = ('broker_id', 'cluster_id', 'incarnation_id', 'listeners', 'features', 'rack', 'is_migrating_zk_broker', 'log_dirs', 'previous_broker_epoch', 'unknown_tags', )
+    __slots__ = (
+        "broker_id", "cluster_id", "incarnation_id", "listeners", "features", "rack", "is_migrating_zk_broker",
+        "log_dirs", "previous_broker_epoch", "unknown_tags",
+    )
     NAME = 'BrokerRegistrationRequest'
     TYPE = 'request'
     API_KEY = 62
@@ -78,9 +91,19 @@ class BrokerRegistrationRequest(Message):
     )
 
     def __init__(
-        self, *, broker_id: int = 0, cluster_id: str = '', incarnation_id: Uuid = ZERO_UUID, listeners: list[Listener] = _E, features: list[Feature] = _E, rack: str | None = '', is_migrating_zk_broker: bool = False, log_dirs: list[Uuid] = _E, previous_broker_epoch: int = -1,
+        self,
+        *,
+        broker_id: int = 0,
+        cluster_id: str = '',
+        incarnation_id: Uuid = ZERO_UUID,
+        listeners: list[Listener] = _E,
+        features: list[Feature] = _E,
+        rack: str | None = '',
+        is_migrating_zk_broker: bool = False,
+        log_dirs: list[Uuid] = _E,
+        previous_broker_epoch: int = -1,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.broker_id = broker_id
         self.cluster_id = cluster_id
         self.incarnation_id = incarnation_id
@@ -92,8 +115,6 @@ class BrokerRegistrationRequest(Message):
         self.previous_broker_epoch = previous_broker_epoch
         self.unknown_tags = unknown_tags
 
-_D_Listener = frozen_default(Listener)
-_D_Feature = frozen_default(Feature)
 
 _p_16s = packer(">16s")
 _p_16sB = packer(">16sB")
@@ -116,6 +137,7 @@ _u_hhB = unpacker(">hhB")
 _u_iB = unpacker(">iB")
 _u_qB = unpacker(">qB")
 _u_tB = unpacker(">?B")
+
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[BrokerRegistrationRequest, int]:
     e = len(d)
@@ -215,6 +237,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[BrokerRegistrationRequest, int
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
     return o, p
 
+
 def _decode_v1(d: bytes, p: int, b: int) -> tuple[BrokerRegistrationRequest, int]:
     e = len(d)
     o = new(BrokerRegistrationRequest)
@@ -311,6 +334,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[BrokerRegistrationRequest, int
     if n:
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
     return o, p
+
 
 def _decode_v2(d: bytes, p: int, b: int) -> tuple[BrokerRegistrationRequest, int]:
     e = len(d)
@@ -424,6 +448,7 @@ def _decode_v2(d: bytes, p: int, b: int) -> tuple[BrokerRegistrationRequest, int
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
     return o, p
 
+
 def _decode_v3(d: bytes, p: int, b: int) -> tuple[BrokerRegistrationRequest, int]:
     e = len(d)
     o = new(BrokerRegistrationRequest)
@@ -535,6 +560,7 @@ def _decode_v3(d: bytes, p: int, b: int) -> tuple[BrokerRegistrationRequest, int
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
     return o, p
 
+
 def _encode_v0(o: BrokerRegistrationRequest, w: Callable[[Any], None]) -> None:
     if o.is_migrating_zk_broker:
         lost('IsMigratingZkBroker')
@@ -614,6 +640,7 @@ def _encode_v0(o: BrokerRegistrationRequest, w: Callable[[Any], None]) -> None:
     else:
         w(b"\0")
 
+
 def _encode_v1(o: BrokerRegistrationRequest, w: Callable[[Any], None]) -> None:
     s = o.cluster_id
     s = s.encode()
@@ -691,6 +718,7 @@ def _encode_v1(o: BrokerRegistrationRequest, w: Callable[[Any], None]) -> None:
         w(unknown_tags(o.unknown_tags))
     else:
         w(_p_tx(o.is_migrating_zk_broker))
+
 
 def _encode_v2(o: BrokerRegistrationRequest, w: Callable[[Any], None]) -> None:
     s = o.cluster_id
@@ -780,6 +808,7 @@ def _encode_v2(o: BrokerRegistrationRequest, w: Callable[[Any], None]) -> None:
     else:
         w(b"\0")
 
+
 def _encode_v3(o: BrokerRegistrationRequest, w: Callable[[Any], None]) -> None:
     s = o.cluster_id
     s = s.encode()
@@ -868,6 +897,7 @@ def _encode_v3(o: BrokerRegistrationRequest, w: Callable[[Any], None]) -> None:
         w(unknown_tags(o.unknown_tags))
     else:
         w(_p_qx(o.previous_broker_epoch))
+
 
 BrokerRegistrationRequest._DECODERS = {0: _decode_v0, 1: _decode_v1, 2: _decode_v2, 3: _decode_v3, 4: _decode_v3}
 BrokerRegistrationRequest._ENCODERS = {0: _encode_v0, 1: _encode_v1, 2: _encode_v2, 3: _encode_v3, 4: _encode_v3}

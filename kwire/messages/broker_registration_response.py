@@ -5,20 +5,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
+from kwire.message import Message
+from kwire.wire import new, packer, read_unknown_tags, unknown_tags, unpacker
 
-from kwire.message import Message, Struct, frozen_default
-from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import (
-    array_packers, array_unpackers, as_bytes, bad_uuid, iter_unpacker, lost, more_varint, new, null, numbers,
-    pack_numbers, packer, read_tag, read_unknown_tags, string_length, string_varint, tag_of_other_version,
-    tag_section, tag_size, too_many, unknown_tags, unpacker, varint,
-)  # fmt: skip
-
-_E: Any = object()
+_E: Any = object()  # stands for "not given" where the default is a new list or struct
 
 
 class BrokerRegistrationResponse(Message):
-    __slots__ = ('throttle_time_ms', 'error_code', 'broker_epoch', 'unknown_tags', )
+    __slots__ = (
+        "throttle_time_ms", "error_code", "broker_epoch", "unknown_tags",
+    )
     NAME = 'BrokerRegistrationResponse'
     TYPE = 'response'
     API_KEY = 62
@@ -34,17 +30,23 @@ class BrokerRegistrationResponse(Message):
     )
 
     def __init__(
-        self, *, throttle_time_ms: int = 0, error_code: int = 0, broker_epoch: int = -1,
+        self,
+        *,
+        throttle_time_ms: int = 0,
+        error_code: int = 0,
+        broker_epoch: int = -1,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.throttle_time_ms = throttle_time_ms
         self.error_code = error_code
         self.broker_epoch = broker_epoch
         self.unknown_tags = unknown_tags
 
+
 _p_ihq = packer(">ihq")
 _p_ihqx = packer(">ihqx")
 _u_ihqB = unpacker(">ihqB")
+
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[BrokerRegistrationResponse, int]:
     e = len(d)
@@ -56,12 +58,14 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[BrokerRegistrationResponse, in
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
     return o, p
 
+
 def _encode_v0(o: BrokerRegistrationResponse, w: Callable[[Any], None]) -> None:
     if o.unknown_tags:
         w(_p_ihq(o.throttle_time_ms, o.error_code, o.broker_epoch))
         w(unknown_tags(o.unknown_tags))
     else:
         w(_p_ihqx(o.throttle_time_ms, o.error_code, o.broker_epoch))
+
 
 BrokerRegistrationResponse._DECODERS = {0: _decode_v0, 1: _decode_v0, 2: _decode_v0, 3: _decode_v0, 4: _decode_v0}
 BrokerRegistrationResponse._ENCODERS = {0: _encode_v0, 1: _encode_v0, 2: _encode_v0, 3: _encode_v0, 4: _encode_v0}

@@ -5,20 +5,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
+from kwire.message import Message, Struct
+from kwire.wire import more_varint, new, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
 
-from kwire.message import Message, Struct, frozen_default
-from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import (
-    array_packers, array_unpackers, as_bytes, bad_uuid, iter_unpacker, lost, more_varint, new, null, numbers,
-    pack_numbers, packer, read_tag, read_unknown_tags, string_length, string_varint, tag_of_other_version,
-    tag_section, tag_size, too_many, unknown_tags, unpacker, varint,
-)  # fmt: skip
-
-_E: Any = object()
+_E: Any = object()  # stands for "not given" where the default is a new list or struct
 
 
 class EntityData(Struct):
-    __slots__ = ('entity_type', 'entity_name', 'unknown_tags', )
+    __slots__ = (
+        "entity_type", "entity_name", "unknown_tags",
+    )
     NAME = 'EntityData'
     FIELDS = (
         ('EntityType', 'entity_type', 'entityType', 'string', False, False, (0, 32767), (0, -1), (0, -1), None, '', False, False, None, None),
@@ -26,15 +22,21 @@ class EntityData(Struct):
     )
 
     def __init__(
-        self, *, entity_type: str = '', entity_name: str | None = '',
+        self,
+        *,
+        entity_type: str = '',
+        entity_name: str | None = '',
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.entity_type = entity_type
         self.entity_name = entity_name
         self.unknown_tags = unknown_tags
 
+
 class ClientQuotaRecord(Message):
-    __slots__ = ('entity', 'key', 'value', 'remove', 'unknown_tags', )
+    __slots__ = (
+        "entity", "key", "value", "remove", "unknown_tags",
+    )
     NAME = 'ClientQuotaRecord'
     TYPE = 'metadata'
     API_KEY = 14
@@ -51,21 +53,26 @@ class ClientQuotaRecord(Message):
     )
 
     def __init__(
-        self, *, entity: list[EntityData] = _E, key: str = '', value: float = 0.0, remove: bool = False,
+        self,
+        *,
+        entity: list[EntityData] = _E,
+        key: str = '',
+        value: float = 0.0,
+        remove: bool = False,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.entity = [] if entity is _E else entity
         self.key = key
         self.value = value
         self.remove = remove
         self.unknown_tags = unknown_tags
 
-_D_EntityData = frozen_default(EntityData)
 
 _p_B = packer(">B")
 _p_dt = packer(">d?")
 _p_dtx = packer(">d?x")
 _u_dtB = unpacker(">d?B")
+
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[ClientQuotaRecord, int]:
     e = len(d)
@@ -124,6 +131,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[ClientQuotaRecord, int]:
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
     return o, p
 
+
 def _encode_v0(o: ClientQuotaRecord, w: Callable[[Any], None]) -> None:
     l1 = o.entity
     n = len(l1) + 1
@@ -168,6 +176,7 @@ def _encode_v0(o: ClientQuotaRecord, w: Callable[[Any], None]) -> None:
         w(unknown_tags(o.unknown_tags))
     else:
         w(_p_dtx(o.value, o.remove))
+
 
 ClientQuotaRecord._DECODERS = {0: _decode_v0}
 ClientQuotaRecord._ENCODERS = {0: _encode_v0}

@@ -5,20 +5,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
+from kwire.message import Message
+from kwire.wire import new, null, packer, read_unknown_tags, string_length, string_varint, unknown_tags, unpacker
 
-from kwire.message import Message, Struct, frozen_default
-from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import (
-    array_packers, array_unpackers, as_bytes, bad_uuid, iter_unpacker, lost, more_varint, new, null, numbers,
-    pack_numbers, packer, read_tag, read_unknown_tags, string_length, string_varint, tag_of_other_version,
-    tag_section, tag_size, too_many, unknown_tags, unpacker, varint,
-)  # fmt: skip
-
-_E: Any = object()
+_E: Any = object()  # stands for "not given" where the default is a new list or struct
 
 
 class ConfigRecord(Message):
-    __slots__ = ('resource_type', 'resource_name', 'name', 'value', 'unknown_tags', )
+    __slots__ = (
+        "resource_type", "resource_name", "name", "value", "unknown_tags",
+    )
     NAME = 'ConfigRecord'
     TYPE = 'metadata'
     API_KEY = 4
@@ -35,19 +31,26 @@ class ConfigRecord(Message):
     )
 
     def __init__(
-        self, *, resource_type: int = 0, resource_name: str = '', name: str = '', value: str | None = '',
+        self,
+        *,
+        resource_type: int = 0,
+        resource_name: str = '',
+        name: str = '',
+        value: str | None = '',
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.resource_type = resource_type
         self.resource_name = resource_name
         self.name = name
         self.value = value
         self.unknown_tags = unknown_tags
 
+
 _p_B = packer(">B")
 _p_b = packer(">b")
 _p_bB = packer(">bB")
 _u_bB = unpacker(">bB")
+
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[ConfigRecord, int]:
     e = len(d)
@@ -87,6 +90,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[ConfigRecord, int]:
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
     return o, p
 
+
 def _encode_v0(o: ConfigRecord, w: Callable[[Any], None]) -> None:
     s = o.resource_name
     s = s.encode()
@@ -120,6 +124,7 @@ def _encode_v0(o: ConfigRecord, w: Callable[[Any], None]) -> None:
         w(unknown_tags(o.unknown_tags))
     else:
         w(b"\0")
+
 
 ConfigRecord._DECODERS = {0: _decode_v0}
 ConfigRecord._ENCODERS = {0: _encode_v0}

@@ -5,20 +5,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-
-from kwire.message import Message, Struct, frozen_default
+from kwire.message import Message, Struct
 from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import (
-    array_packers, array_unpackers, as_bytes, bad_uuid, iter_unpacker, lost, more_varint, new, null, numbers,
-    pack_numbers, packer, read_tag, read_unknown_tags, string_length, string_varint, tag_of_other_version,
-    tag_section, tag_size, too_many, unknown_tags, unpacker, varint,
-)  # fmt: skip
+from kwire.wire import array_packers, array_unpackers, bad_uuid, more_varint, new, null, numbers, pack_numbers, packer, read_tag, read_unknown_tags, tag_section, tag_size, too_many, unknown_tags, unpacker, varint
 
-_E: Any = object()
+_E: Any = object()  # stands for "not given" where the default is a new list or struct
 
 
 class TopicPartitions(Struct):
-    __slots__ = ('topic_id', 'partitions', 'assignment_epochs', 'unknown_tags', )
+    __slots__ = (
+        "topic_id", "partitions", "assignment_epochs", "unknown_tags",
+    )
     NAME = 'TopicPartitions'
     FIELDS = (
         ('TopicId', 'topic_id', 'topicId', 'uuid', False, False, (0, 32767), (0, -1), (0, -1), None, b'\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00', False, False, None, None),
@@ -27,16 +24,24 @@ class TopicPartitions(Struct):
     )
 
     def __init__(
-        self, *, topic_id: Uuid = ZERO_UUID, partitions: list[int] = _E, assignment_epochs: list[int] | None = _E,
+        self,
+        *,
+        topic_id: Uuid = ZERO_UUID,
+        partitions: list[int] = _E,
+        assignment_epochs: list[int] | None = _E,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.topic_id = topic_id
         self.partitions = [] if partitions is _E else partitions
         self.assignment_epochs = [] if assignment_epochs is _E else assignment_epochs
         self.unknown_tags = unknown_tags
 
+
 class ConsumerGroupCurrentMemberAssignmentValue(Message):
-    __slots__ = ('member_epoch', 'previous_member_epoch', 'state', 'assigned_partitions', 'partitions_pending_revocation', 'unknown_tags', )
+    __slots__ = (
+        "member_epoch", "previous_member_epoch", "state", "assigned_partitions", "partitions_pending_revocation",
+        "unknown_tags",
+    )
     NAME = 'ConsumerGroupCurrentMemberAssignmentValue'
     TYPE = 'coordinator-value'
     API_KEY = 8
@@ -54,9 +59,15 @@ class ConsumerGroupCurrentMemberAssignmentValue(Message):
     )
 
     def __init__(
-        self, *, member_epoch: int = 0, previous_member_epoch: int = 0, state: int = 0, assigned_partitions: list[TopicPartitions] = _E, partitions_pending_revocation: list[TopicPartitions] = _E,
+        self,
+        *,
+        member_epoch: int = 0,
+        previous_member_epoch: int = 0,
+        state: int = 0,
+        assigned_partitions: list[TopicPartitions] = _E,
+        partitions_pending_revocation: list[TopicPartitions] = _E,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.member_epoch = member_epoch
         self.previous_member_epoch = previous_member_epoch
         self.state = state
@@ -64,7 +75,6 @@ class ConsumerGroupCurrentMemberAssignmentValue(Message):
         self.partitions_pending_revocation = [] if partitions_pending_revocation is _E else partitions_pending_revocation
         self.unknown_tags = unknown_tags
 
-_D_TopicPartitions = frozen_default(TopicPartitions)
 
 _is = array_unpackers("i")
 _iw = array_packers("i")
@@ -75,6 +85,7 @@ _p_iib = packer(">iib")
 _p_iibB = packer(">iibB")
 _u_16sB = unpacker(">16sB")
 _u_iibB = unpacker(">iibB")
+
 
 def _tags_TopicPartitions_v0(d: bytes, p: int, n: int, b: int, o: Any) -> tuple[int, int]:
     e = len(d)
@@ -109,6 +120,7 @@ def _tags_TopicPartitions_v0(d: bytes, p: int, n: int, b: int, o: Any) -> tuple[
         o.unknown_tags = unknown
     return p, b
 
+
 def _write_tags_TopicPartitions_v0(o: Any) -> bytes:
     tags: list[tuple[int, bytes]] = []
     if (o.assignment_epochs is None or len(o.assignment_epochs) > 0):
@@ -128,6 +140,7 @@ def _write_tags_TopicPartitions_v0(o: Any) -> bytes:
                 w(_iw[n](*l1) if n < 64 else pack_numbers(l1, "i"))
         tags.append((0, b"".join(v)))
     return tag_section(tags, o.unknown_tags)
+
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[ConsumerGroupCurrentMemberAssignmentValue, int]:
     e = len(d)
@@ -205,6 +218,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[ConsumerGroupCurrentMemberAssi
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
     return o, p
 
+
 def _encode_v0(o: ConsumerGroupCurrentMemberAssignmentValue, w: Callable[[Any], None]) -> None:
     l1 = o.assigned_partitions
     n = len(l1) + 1
@@ -257,6 +271,7 @@ def _encode_v0(o: ConsumerGroupCurrentMemberAssignmentValue, w: Callable[[Any], 
         w(unknown_tags(o.unknown_tags))
     else:
         w(b"\0")
+
 
 ConsumerGroupCurrentMemberAssignmentValue._DECODERS = {0: _decode_v0}
 ConsumerGroupCurrentMemberAssignmentValue._ENCODERS = {0: _encode_v0}

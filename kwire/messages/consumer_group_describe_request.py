@@ -5,20 +5,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
+from kwire.message import Message
+from kwire.wire import more_varint, new, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
 
-from kwire.message import Message, Struct, frozen_default
-from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import (
-    array_packers, array_unpackers, as_bytes, bad_uuid, iter_unpacker, lost, more_varint, new, null, numbers,
-    pack_numbers, packer, read_tag, read_unknown_tags, string_length, string_varint, tag_of_other_version,
-    tag_section, tag_size, too_many, unknown_tags, unpacker, varint,
-)  # fmt: skip
-
-_E: Any = object()
+_E: Any = object()  # stands for "not given" where the default is a new list or struct
 
 
 class ConsumerGroupDescribeRequest(Message):
-    __slots__ = ('group_ids', 'include_authorized_operations', 'unknown_tags', )
+    __slots__ = (
+        "group_ids", "include_authorized_operations", "unknown_tags",
+    )
     NAME = 'ConsumerGroupDescribeRequest'
     TYPE = 'request'
     API_KEY = 69
@@ -33,17 +29,22 @@ class ConsumerGroupDescribeRequest(Message):
     )
 
     def __init__(
-        self, *, group_ids: list[str] = _E, include_authorized_operations: bool = False,
+        self,
+        *,
+        group_ids: list[str] = _E,
+        include_authorized_operations: bool = False,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.group_ids = [] if group_ids is _E else group_ids
         self.include_authorized_operations = include_authorized_operations
         self.unknown_tags = unknown_tags
+
 
 _p_B = packer(">B")
 _p_t = packer(">?")
 _p_tx = packer(">?x")
 _u_tB = unpacker(">?B")
+
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[ConsumerGroupDescribeRequest, int]:
     e = len(d)
@@ -77,6 +78,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[ConsumerGroupDescribeRequest, 
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
     return o, p
 
+
 def _encode_v0(o: ConsumerGroupDescribeRequest, w: Callable[[Any], None]) -> None:
     l1 = o.group_ids
     n = len(l1) + 1
@@ -98,6 +100,7 @@ def _encode_v0(o: ConsumerGroupDescribeRequest, w: Callable[[Any], None]) -> Non
         w(unknown_tags(o.unknown_tags))
     else:
         w(_p_tx(o.include_authorized_operations))
+
 
 ConsumerGroupDescribeRequest._DECODERS = {0: _decode_v0, 1: _decode_v0}
 ConsumerGroupDescribeRequest._ENCODERS = {0: _encode_v0, 1: _encode_v0}

@@ -5,20 +5,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-
-from kwire.message import Message, Struct, frozen_default
+from kwire.message import Message, Struct
 from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import (
-    array_packers, array_unpackers, as_bytes, bad_uuid, iter_unpacker, lost, more_varint, new, null, numbers,
-    pack_numbers, packer, read_tag, read_unknown_tags, string_length, string_varint, tag_of_other_version,
-    tag_section, tag_size, too_many, unknown_tags, unpacker, varint,
-)  # fmt: skip
+from kwire.wire import array_packers, array_unpackers, bad_uuid, more_varint, new, null, numbers, pack_numbers, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
 
-_E: Any = object()
+_E: Any = object()  # stands for "not given" where the default is a new list or struct
 
 
 class TopicPartitions(Struct):
-    __slots__ = ('topic_id', 'topic_name', 'partitions', 'unknown_tags', )
+    __slots__ = (
+        "topic_id", "topic_name", "partitions", "unknown_tags",
+    )
     NAME = 'TopicPartitions'
     FIELDS = (
         ('TopicId', 'topic_id', 'topicId', 'uuid', False, False, (0, 32767), (0, -1), (0, -1), None, b'\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00', False, False, None, None),
@@ -27,30 +24,43 @@ class TopicPartitions(Struct):
     )
 
     def __init__(
-        self, *, topic_id: Uuid = ZERO_UUID, topic_name: str = '', partitions: list[int] = _E,
+        self,
+        *,
+        topic_id: Uuid = ZERO_UUID,
+        topic_name: str = '',
+        partitions: list[int] = _E,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.topic_id = topic_id
         self.topic_name = topic_name
         self.partitions = [] if partitions is _E else partitions
         self.unknown_tags = unknown_tags
 
+
 class Assignment(Struct):
-    __slots__ = ('topic_partitions', 'unknown_tags', )
+    __slots__ = (
+        "topic_partitions", "unknown_tags",
+    )
     NAME = 'Assignment'
     FIELDS = (
         ('TopicPartitions', 'topic_partitions', 'topicPartitions', 'TopicPartitions', True, True, (0, 32767), (0, -1), (0, -1), None, '', False, False, None, None),
     )
 
     def __init__(
-        self, *, topic_partitions: list[TopicPartitions] = _E,
+        self,
+        *,
+        topic_partitions: list[TopicPartitions] = _E,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.topic_partitions = [] if topic_partitions is _E else topic_partitions
         self.unknown_tags = unknown_tags
 
+
 class Member(Struct):
-    __slots__ = ('member_id', 'instance_id', 'rack_id', 'member_epoch', 'client_id', 'client_host', 'subscribed_topic_names', 'subscribed_topic_regex', 'assignment', 'target_assignment', 'member_type', 'unknown_tags', )
+    __slots__ = (
+        "member_id", "instance_id", "rack_id", "member_epoch", "client_id", "client_host", "subscribed_topic_names",
+        "subscribed_topic_regex", "assignment", "target_assignment", "member_type", "unknown_tags",
+    )
     NAME = 'Member'
     FIELDS = (
         ('MemberId', 'member_id', 'memberId', 'string', False, False, (0, 32767), (0, -1), (0, -1), None, '', False, False, None, None),
@@ -67,9 +77,21 @@ class Member(Struct):
     )
 
     def __init__(
-        self, *, member_id: str = '', instance_id: str | None = None, rack_id: str | None = None, member_epoch: int = 0, client_id: str = '', client_host: str = '', subscribed_topic_names: list[str] = _E, subscribed_topic_regex: str | None = None, assignment: Assignment = _E, target_assignment: Assignment = _E, member_type: int = -1,
+        self,
+        *,
+        member_id: str = '',
+        instance_id: str | None = None,
+        rack_id: str | None = None,
+        member_epoch: int = 0,
+        client_id: str = '',
+        client_host: str = '',
+        subscribed_topic_names: list[str] = _E,
+        subscribed_topic_regex: str | None = None,
+        assignment: Assignment = _E,
+        target_assignment: Assignment = _E,
+        member_type: int = -1,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.member_id = member_id
         self.instance_id = instance_id
         self.rack_id = rack_id
@@ -83,8 +105,12 @@ class Member(Struct):
         self.member_type = member_type
         self.unknown_tags = unknown_tags
 
+
 class DescribedGroup(Struct):
-    __slots__ = ('error_code', 'error_message', 'group_id', 'group_state', 'group_epoch', 'assignment_epoch', 'assignor_name', 'members', 'authorized_operations', 'unknown_tags', )
+    __slots__ = (
+        "error_code", "error_message", "group_id", "group_state", "group_epoch", "assignment_epoch", "assignor_name",
+        "members", "authorized_operations", "unknown_tags",
+    )
     NAME = 'DescribedGroup'
     FIELDS = (
         ('ErrorCode', 'error_code', 'errorCode', 'int16', False, False, (0, 32767), (0, -1), (0, -1), None, 0, False, False, None, None),
@@ -99,9 +125,19 @@ class DescribedGroup(Struct):
     )
 
     def __init__(
-        self, *, error_code: int = 0, error_message: str | None = None, group_id: str = '', group_state: str = '', group_epoch: int = 0, assignment_epoch: int = 0, assignor_name: str = '', members: list[Member] = _E, authorized_operations: int = -2147483648,
+        self,
+        *,
+        error_code: int = 0,
+        error_message: str | None = None,
+        group_id: str = '',
+        group_state: str = '',
+        group_epoch: int = 0,
+        assignment_epoch: int = 0,
+        assignor_name: str = '',
+        members: list[Member] = _E,
+        authorized_operations: int = -2147483648,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.error_code = error_code
         self.error_message = error_message
         self.group_id = group_id
@@ -113,8 +149,11 @@ class DescribedGroup(Struct):
         self.authorized_operations = authorized_operations
         self.unknown_tags = unknown_tags
 
+
 class ConsumerGroupDescribeResponse(Message):
-    __slots__ = ('throttle_time_ms', 'groups', 'unknown_tags', )
+    __slots__ = (
+        "throttle_time_ms", "groups", "unknown_tags",
+    )
     NAME = 'ConsumerGroupDescribeResponse'
     TYPE = 'response'
     API_KEY = 69
@@ -129,17 +168,16 @@ class ConsumerGroupDescribeResponse(Message):
     )
 
     def __init__(
-        self, *, throttle_time_ms: int = 0, groups: list[DescribedGroup] = _E,
+        self,
+        *,
+        throttle_time_ms: int = 0,
+        groups: list[DescribedGroup] = _E,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.throttle_time_ms = throttle_time_ms
         self.groups = [] if groups is _E else groups
         self.unknown_tags = unknown_tags
 
-_D_TopicPartitions = frozen_default(TopicPartitions)
-_D_Assignment = frozen_default(Assignment)
-_D_Member = frozen_default(Member)
-_D_DescribedGroup = frozen_default(DescribedGroup)
 
 _is = array_unpackers("i")
 _iw = array_packers("i")
@@ -161,6 +199,7 @@ _u_bB = unpacker(">bB")
 _u_hB = unpacker(">hB")
 _u_iB = unpacker(">iB")
 _u_iiB = unpacker(">iiB")
+
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[ConsumerGroupDescribeResponse, int]:
     e = len(d)
@@ -423,6 +462,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[ConsumerGroupDescribeResponse,
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
     return o, p
 
+
 def _decode_v1(d: bytes, p: int, b: int) -> tuple[ConsumerGroupDescribeResponse, int]:
     e = len(d)
     o = new(ConsumerGroupDescribeResponse)
@@ -683,6 +723,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[ConsumerGroupDescribeResponse,
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
     return o, p
 
+
 def _encode_v0(o: ConsumerGroupDescribeResponse, w: Callable[[Any], None]) -> None:
     l1 = o.groups
     n = len(l1) + 1
@@ -894,6 +935,7 @@ def _encode_v0(o: ConsumerGroupDescribeResponse, w: Callable[[Any], None]) -> No
         w(unknown_tags(o.unknown_tags))
     else:
         w(b"\0")
+
 
 def _encode_v1(o: ConsumerGroupDescribeResponse, w: Callable[[Any], None]) -> None:
     l1 = o.groups
@@ -1107,6 +1149,7 @@ def _encode_v1(o: ConsumerGroupDescribeResponse, w: Callable[[Any], None]) -> No
         w(unknown_tags(o.unknown_tags))
     else:
         w(b"\0")
+
 
 ConsumerGroupDescribeResponse._DECODERS = {0: _decode_v0, 1: _decode_v1}
 ConsumerGroupDescribeResponse._ENCODERS = {0: _encode_v0, 1: _encode_v1}

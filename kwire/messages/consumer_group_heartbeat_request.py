@@ -5,20 +5,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-
-from kwire.message import Message, Struct, frozen_default
+from kwire.message import Message, Struct
 from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import (
-    array_packers, array_unpackers, as_bytes, bad_uuid, iter_unpacker, lost, more_varint, new, null, numbers,
-    pack_numbers, packer, read_tag, read_unknown_tags, string_length, string_varint, tag_of_other_version,
-    tag_section, tag_size, too_many, unknown_tags, unpacker, varint,
-)  # fmt: skip
+from kwire.wire import array_packers, array_unpackers, bad_uuid, lost, more_varint, new, null, numbers, pack_numbers, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
 
-_E: Any = object()
+_E: Any = object()  # stands for "not given" where the default is a new list or struct
 
 
 class TopicPartitions(Struct):
-    __slots__ = ('topic_id', 'partitions', 'unknown_tags', )
+    __slots__ = (
+        "topic_id", "partitions", "unknown_tags",
+    )
     NAME = 'TopicPartitions'
     FIELDS = (
         ('TopicId', 'topic_id', 'topicId', 'uuid', False, False, (0, 32767), (0, -1), (0, -1), None, b'\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00', False, False, None, None),
@@ -26,15 +23,22 @@ class TopicPartitions(Struct):
     )
 
     def __init__(
-        self, *, topic_id: Uuid = ZERO_UUID, partitions: list[int] = _E,
+        self,
+        *,
+        topic_id: Uuid = ZERO_UUID,
+        partitions: list[int] = _E,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.topic_id = topic_id
         self.partitions = [] if partitions is _E else partitions
         self.unknown_tags = unknown_tags
 
+
 class ConsumerGroupHeartbeatRequest(Message):
-    __slots__ = ('group_id', 'member_id', 'member_epoch', 'instance_id', 'rack_id', 'rebalance_timeout_ms', 'subscribed_topic_names', 'subscribed_topic_regex', 'server_assignor', 'topic_partitions', 'unknown_tags', )
+    __slots__ = (
+        "group_id", "member_id", "member_epoch", "instance_id", "rack_id", "rebalance_timeout_ms",
+        "subscribed_topic_names", "subscribed_topic_regex", "server_assignor", "topic_partitions", "unknown_tags",
+    )
     NAME = 'ConsumerGroupHeartbeatRequest'
     TYPE = 'request'
     API_KEY = 68
@@ -57,9 +61,20 @@ class ConsumerGroupHeartbeatRequest(Message):
     )
 
     def __init__(
-        self, *, group_id: str = '', member_id: str = '', member_epoch: int = 0, instance_id: str | None = None, rack_id: str | None = None, rebalance_timeout_ms: int = -1, subscribed_topic_names: list[str] | None = None, subscribed_topic_regex: str | None = None, server_assignor: str | None = None, topic_partitions: list[TopicPartitions] | None = None,
+        self,
+        *,
+        group_id: str = '',
+        member_id: str = '',
+        member_epoch: int = 0,
+        instance_id: str | None = None,
+        rack_id: str | None = None,
+        rebalance_timeout_ms: int = -1,
+        subscribed_topic_names: list[str] | None = None,
+        subscribed_topic_regex: str | None = None,
+        server_assignor: str | None = None,
+        topic_partitions: list[TopicPartitions] | None = None,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.group_id = group_id
         self.member_id = member_id
         self.member_epoch = member_epoch
@@ -72,7 +87,6 @@ class ConsumerGroupHeartbeatRequest(Message):
         self.topic_partitions = topic_partitions
         self.unknown_tags = unknown_tags
 
-_D_TopicPartitions = frozen_default(TopicPartitions)
 
 _is = array_unpackers("i")
 _iw = array_packers("i")
@@ -84,6 +98,7 @@ _p_iB = packer(">iB")
 _p_ix = packer(">ix")
 _u_16sB = unpacker(">16sB")
 _u_iB = unpacker(">iB")
+
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[ConsumerGroupHeartbeatRequest, int]:
     e = len(d)
@@ -199,6 +214,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[ConsumerGroupHeartbeatRequest,
     if n:
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
     return o, p
+
 
 def _decode_v1(d: bytes, p: int, b: int) -> tuple[ConsumerGroupHeartbeatRequest, int]:
     e = len(d)
@@ -324,6 +340,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[ConsumerGroupHeartbeatRequest,
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
     return o, p
 
+
 def _encode_v0(o: ConsumerGroupHeartbeatRequest, w: Callable[[Any], None]) -> None:
     if o.subscribed_topic_regex is not None:
         lost('SubscribedTopicRegex')
@@ -426,6 +443,7 @@ def _encode_v0(o: ConsumerGroupHeartbeatRequest, w: Callable[[Any], None]) -> No
         w(unknown_tags(o.unknown_tags))
     else:
         w(b"\0")
+
 
 def _encode_v1(o: ConsumerGroupHeartbeatRequest, w: Callable[[Any], None]) -> None:
     s = o.group_id
@@ -538,6 +556,7 @@ def _encode_v1(o: ConsumerGroupHeartbeatRequest, w: Callable[[Any], None]) -> No
         w(unknown_tags(o.unknown_tags))
     else:
         w(b"\0")
+
 
 ConsumerGroupHeartbeatRequest._DECODERS = {0: _decode_v0, 1: _decode_v1}
 ConsumerGroupHeartbeatRequest._ENCODERS = {0: _encode_v0, 1: _encode_v1}

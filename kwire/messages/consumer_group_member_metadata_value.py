@@ -5,20 +5,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-
 from kwire.message import Message, Struct, frozen_default
-from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import (
-    array_packers, array_unpackers, as_bytes, bad_uuid, iter_unpacker, lost, more_varint, new, null, numbers,
-    pack_numbers, packer, read_tag, read_unknown_tags, string_length, string_varint, tag_of_other_version,
-    tag_section, tag_size, too_many, unknown_tags, unpacker, varint,
-)  # fmt: skip
+from kwire.wire import as_bytes, more_varint, new, null, packer, read_tag, read_unknown_tags, string_length, string_varint, tag_section, tag_size, too_many, unknown_tags, unpacker, varint
 
-_E: Any = object()
+_E: Any = object()  # stands for "not given" where the default is a new list or struct
 
 
 class ClassicProtocol(Struct):
-    __slots__ = ('name', 'metadata', 'unknown_tags', )
+    __slots__ = (
+        "name", "metadata", "unknown_tags",
+    )
     NAME = 'ClassicProtocol'
     FIELDS = (
         ('Name', 'name', 'name', 'string', False, False, (0, 32767), (0, -1), (0, -1), None, '', False, False, None, None),
@@ -26,15 +22,21 @@ class ClassicProtocol(Struct):
     )
 
     def __init__(
-        self, *, name: str = '', metadata: bytes = b"",
+        self,
+        *,
+        name: str = '',
+        metadata: bytes = b"",
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.name = name
         self.metadata = metadata
         self.unknown_tags = unknown_tags
 
+
 class ClassicMemberMetadata(Struct):
-    __slots__ = ('session_timeout_ms', 'supported_protocols', 'unknown_tags', )
+    __slots__ = (
+        "session_timeout_ms", "supported_protocols", "unknown_tags",
+    )
     NAME = 'ClassicMemberMetadata'
     FIELDS = (
         ('SessionTimeoutMs', 'session_timeout_ms', 'sessionTimeoutMs', 'int32', False, False, (0, 32767), (0, -1), (0, -1), None, 0, False, False, None, None),
@@ -42,15 +44,22 @@ class ClassicMemberMetadata(Struct):
     )
 
     def __init__(
-        self, *, session_timeout_ms: int = 0, supported_protocols: list[ClassicProtocol] = _E,
+        self,
+        *,
+        session_timeout_ms: int = 0,
+        supported_protocols: list[ClassicProtocol] = _E,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.session_timeout_ms = session_timeout_ms
         self.supported_protocols = [] if supported_protocols is _E else supported_protocols
         self.unknown_tags = unknown_tags
 
+
 class ConsumerGroupMemberMetadataValue(Message):
-    __slots__ = ('instance_id', 'rack_id', 'client_id', 'client_host', 'subscribed_topic_names', 'subscribed_topic_regex', 'rebalance_timeout_ms', 'server_assignor', 'classic_member_metadata', 'unknown_tags', )
+    __slots__ = (
+        "instance_id", "rack_id", "client_id", "client_host", "subscribed_topic_names", "subscribed_topic_regex",
+        "rebalance_timeout_ms", "server_assignor", "classic_member_metadata", "unknown_tags",
+    )
     NAME = 'ConsumerGroupMemberMetadataValue'
     TYPE = 'coordinator-value'
     API_KEY = 5
@@ -72,9 +81,19 @@ class ConsumerGroupMemberMetadataValue(Message):
     )
 
     def __init__(
-        self, *, instance_id: str | None = '', rack_id: str | None = '', client_id: str = '', client_host: str = '', subscribed_topic_names: list[str] = _E, subscribed_topic_regex: str | None = '', rebalance_timeout_ms: int = -1, server_assignor: str | None = '', classic_member_metadata: ClassicMemberMetadata | None = _E,
+        self,
+        *,
+        instance_id: str | None = '',
+        rack_id: str | None = '',
+        client_id: str = '',
+        client_host: str = '',
+        subscribed_topic_names: list[str] = _E,
+        subscribed_topic_regex: str | None = '',
+        rebalance_timeout_ms: int = -1,
+        server_assignor: str | None = '',
+        classic_member_metadata: ClassicMemberMetadata | None = _E,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.instance_id = instance_id
         self.rack_id = rack_id
         self.client_id = client_id
@@ -86,8 +105,9 @@ class ConsumerGroupMemberMetadataValue(Message):
         self.classic_member_metadata = ClassicMemberMetadata() if classic_member_metadata is _E else classic_member_metadata
         self.unknown_tags = unknown_tags
 
-_D_ClassicProtocol = frozen_default(ClassicProtocol)
+
 _D_ClassicMemberMetadata = frozen_default(ClassicMemberMetadata)
+
 
 _p_B = packer(">B")
 _p_Bi = packer(">Bi")
@@ -96,6 +116,7 @@ _p_i = packer(">i")
 _p_iB = packer(">iB")
 _p_ix = packer(">ix")
 _u_iB = unpacker(">iB")
+
 
 def _tags_ConsumerGroupMemberMetadataValue_v0(d: bytes, p: int, n: int, b: int, o: Any) -> tuple[int, int]:
     e = len(d)
@@ -168,6 +189,7 @@ def _tags_ConsumerGroupMemberMetadataValue_v0(d: bytes, p: int, n: int, b: int, 
         o.unknown_tags = unknown
     return p, b
 
+
 def _write_tags_ConsumerGroupMemberMetadataValue_v0(o: Any) -> bytes:
     tags: list[tuple[int, bytes]] = []
     if (o.classic_member_metadata is not _D_ClassicMemberMetadata and o.classic_member_metadata != _D_ClassicMemberMetadata):
@@ -212,6 +234,7 @@ def _write_tags_ConsumerGroupMemberMetadataValue_v0(o: Any) -> bytes:
                 w(b"\0")
         tags.append((0, b"".join(v)))
     return tag_section(tags, o.unknown_tags)
+
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[ConsumerGroupMemberMetadataValue, int]:
     e = len(d)
@@ -304,6 +327,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[ConsumerGroupMemberMetadataVal
         p, b = _tags_ConsumerGroupMemberMetadataValue_v0(d, p, n, b, o)
     return o, p
 
+
 def _encode_v0(o: ConsumerGroupMemberMetadataValue, w: Callable[[Any], None]) -> None:
     s = o.instance_id
     if s is None:
@@ -385,6 +409,7 @@ def _encode_v0(o: ConsumerGroupMemberMetadataValue, w: Callable[[Any], None]) ->
         w(_write_tags_ConsumerGroupMemberMetadataValue_v0(o))
     else:
         w(b"\0")
+
 
 ConsumerGroupMemberMetadataValue._DECODERS = {0: _decode_v0}
 ConsumerGroupMemberMetadataValue._ENCODERS = {0: _encode_v0}

@@ -5,20 +5,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-
-from kwire.message import Message, Struct, frozen_default
+from kwire.message import Message, Struct
 from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import (
-    array_packers, array_unpackers, as_bytes, bad_uuid, iter_unpacker, lost, more_varint, new, null, numbers,
-    pack_numbers, packer, read_tag, read_unknown_tags, string_length, string_varint, tag_of_other_version,
-    tag_section, tag_size, too_many, unknown_tags, unpacker, varint,
-)  # fmt: skip
+from kwire.wire import bad_uuid, more_varint, new, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
 
-_E: Any = object()
+_E: Any = object()  # stands for "not given" where the default is a new list or struct
 
 
 class PartitionMetadata(Struct):
-    __slots__ = ('partition', 'racks', 'unknown_tags', )
+    __slots__ = (
+        "partition", "racks", "unknown_tags",
+    )
     NAME = 'PartitionMetadata'
     FIELDS = (
         ('Partition', 'partition', 'partition', 'int32', False, False, (0, 32767), (0, -1), (0, -1), None, 0, False, False, None, None),
@@ -26,15 +23,21 @@ class PartitionMetadata(Struct):
     )
 
     def __init__(
-        self, *, partition: int = 0, racks: list[str] = _E,
+        self,
+        *,
+        partition: int = 0,
+        racks: list[str] = _E,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.partition = partition
         self.racks = [] if racks is _E else racks
         self.unknown_tags = unknown_tags
 
+
 class TopicMetadata(Struct):
-    __slots__ = ('topic_id', 'topic_name', 'num_partitions', 'partition_metadata', 'unknown_tags', )
+    __slots__ = (
+        "topic_id", "topic_name", "num_partitions", "partition_metadata", "unknown_tags",
+    )
     NAME = 'TopicMetadata'
     FIELDS = (
         ('TopicId', 'topic_id', 'topicId', 'uuid', False, False, (0, 32767), (0, -1), (0, -1), None, b'\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00', False, False, None, None),
@@ -44,17 +47,25 @@ class TopicMetadata(Struct):
     )
 
     def __init__(
-        self, *, topic_id: Uuid = ZERO_UUID, topic_name: str = '', num_partitions: int = 0, partition_metadata: list[PartitionMetadata] = _E,
+        self,
+        *,
+        topic_id: Uuid = ZERO_UUID,
+        topic_name: str = '',
+        num_partitions: int = 0,
+        partition_metadata: list[PartitionMetadata] = _E,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.topic_id = topic_id
         self.topic_name = topic_name
         self.num_partitions = num_partitions
         self.partition_metadata = [] if partition_metadata is _E else partition_metadata
         self.unknown_tags = unknown_tags
 
+
 class ConsumerGroupPartitionMetadataValue(Message):
-    __slots__ = ('topics', 'unknown_tags', )
+    __slots__ = (
+        "topics", "unknown_tags",
+    )
     NAME = 'ConsumerGroupPartitionMetadataValue'
     TYPE = 'coordinator-value'
     API_KEY = 4
@@ -68,14 +79,14 @@ class ConsumerGroupPartitionMetadataValue(Message):
     )
 
     def __init__(
-        self, *, topics: list[TopicMetadata] = _E,
+        self,
+        *,
+        topics: list[TopicMetadata] = _E,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.topics = [] if topics is _E else topics
         self.unknown_tags = unknown_tags
 
-_D_PartitionMetadata = frozen_default(PartitionMetadata)
-_D_TopicMetadata = frozen_default(TopicMetadata)
 
 _p_16s = packer(">16s")
 _p_16sB = packer(">16sB")
@@ -84,6 +95,7 @@ _p_i = packer(">i")
 _p_iB = packer(">iB")
 _u_16sB = unpacker(">16sB")
 _u_iB = unpacker(">iB")
+
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[ConsumerGroupPartitionMetadataValue, int]:
     e = len(d)
@@ -165,6 +177,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[ConsumerGroupPartitionMetadata
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
     return o, p
 
+
 def _encode_v0(o: ConsumerGroupPartitionMetadataValue, w: Callable[[Any], None]) -> None:
     l1 = o.topics
     n = len(l1) + 1
@@ -220,6 +233,7 @@ def _encode_v0(o: ConsumerGroupPartitionMetadataValue, w: Callable[[Any], None])
         w(unknown_tags(o.unknown_tags))
     else:
         w(b"\0")
+
 
 ConsumerGroupPartitionMetadataValue._DECODERS = {0: _decode_v0}
 ConsumerGroupPartitionMetadataValue._ENCODERS = {0: _encode_v0}

@@ -5,20 +5,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
+from kwire.message import Message
+from kwire.wire import more_varint, new, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
 
-from kwire.message import Message, Struct, frozen_default
-from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import (
-    array_packers, array_unpackers, as_bytes, bad_uuid, iter_unpacker, lost, more_varint, new, null, numbers,
-    pack_numbers, packer, read_tag, read_unknown_tags, string_length, string_varint, tag_of_other_version,
-    tag_section, tag_size, too_many, unknown_tags, unpacker, varint,
-)  # fmt: skip
-
-_E: Any = object()
+_E: Any = object()  # stands for "not given" where the default is a new list or struct
 
 
 class ConsumerGroupRegularExpressionValue(Message):
-    __slots__ = ('topics', 'version', 'timestamp', 'unknown_tags', )
+    __slots__ = (
+        "topics", "version", "timestamp", "unknown_tags",
+    )
     NAME = 'ConsumerGroupRegularExpressionValue'
     TYPE = 'coordinator-value'
     API_KEY = 16
@@ -34,18 +30,24 @@ class ConsumerGroupRegularExpressionValue(Message):
     )
 
     def __init__(
-        self, *, topics: list[str] = _E, version: int = 0, timestamp: int = 0,
+        self,
+        *,
+        topics: list[str] = _E,
+        version: int = 0,
+        timestamp: int = 0,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.topics = [] if topics is _E else topics
         self.version = version
         self.timestamp = timestamp
         self.unknown_tags = unknown_tags
 
+
 _p_B = packer(">B")
 _p_qq = packer(">qq")
 _p_qqx = packer(">qqx")
 _u_qqB = unpacker(">qqB")
+
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[ConsumerGroupRegularExpressionValue, int]:
     e = len(d)
@@ -79,6 +81,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[ConsumerGroupRegularExpression
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
     return o, p
 
+
 def _encode_v0(o: ConsumerGroupRegularExpressionValue, w: Callable[[Any], None]) -> None:
     l1 = o.topics
     n = len(l1) + 1
@@ -100,6 +103,7 @@ def _encode_v0(o: ConsumerGroupRegularExpressionValue, w: Callable[[Any], None])
         w(unknown_tags(o.unknown_tags))
     else:
         w(_p_qqx(o.version, o.timestamp))
+
 
 ConsumerGroupRegularExpressionValue._DECODERS = {0: _decode_v0}
 ConsumerGroupRegularExpressionValue._ENCODERS = {0: _encode_v0}

@@ -5,20 +5,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
+from kwire.message import Message, Struct
+from kwire.wire import array_packers, array_unpackers, as_bytes, lost, new, null, numbers, pack_numbers, packer, too_many, unknown_tags, unpacker
 
-from kwire.message import Message, Struct, frozen_default
-from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import (
-    array_packers, array_unpackers, as_bytes, bad_uuid, iter_unpacker, lost, more_varint, new, null, numbers,
-    pack_numbers, packer, read_tag, read_unknown_tags, string_length, string_varint, tag_of_other_version,
-    tag_section, tag_size, too_many, unknown_tags, unpacker, varint,
-)  # fmt: skip
-
-_E: Any = object()
+_E: Any = object()  # stands for "not given" where the default is a new list or struct
 
 
 class TopicPartition(Struct):
-    __slots__ = ('topic', 'partitions', 'unknown_tags', )
+    __slots__ = (
+        "topic", "partitions", "unknown_tags",
+    )
     NAME = 'TopicPartition'
     FIELDS = (
         ('Topic', 'topic', 'topic', 'string', False, False, (0, 32767), (0, -1), (0, -1), None, '', False, True, None, 'topicName'),
@@ -26,15 +22,21 @@ class TopicPartition(Struct):
     )
 
     def __init__(
-        self, *, topic: str = '', partitions: list[int] = _E,
+        self,
+        *,
+        topic: str = '',
+        partitions: list[int] = _E,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.topic = topic
         self.partitions = [] if partitions is _E else partitions
         self.unknown_tags = unknown_tags
 
+
 class ConsumerProtocolAssignment(Message):
-    __slots__ = ('assigned_partitions', 'user_data', 'unknown_tags', )
+    __slots__ = (
+        "assigned_partitions", "user_data", "unknown_tags",
+    )
     NAME = 'ConsumerProtocolAssignment'
     TYPE = 'data'
     API_KEY = None
@@ -49,14 +51,16 @@ class ConsumerProtocolAssignment(Message):
     )
 
     def __init__(
-        self, *, assigned_partitions: list[TopicPartition] = _E, user_data: bytes | None = None,
+        self,
+        *,
+        assigned_partitions: list[TopicPartition] = _E,
+        user_data: bytes | None = None,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.assigned_partitions = [] if assigned_partitions is _E else assigned_partitions
         self.user_data = user_data
         self.unknown_tags = unknown_tags
 
-_D_TopicPartition = frozen_default(TopicPartition)
 
 _is = array_unpackers("i")
 _iw = array_packers("i")
@@ -64,6 +68,7 @@ _p_h = packer(">h")
 _p_i = packer(">i")
 _u_h = unpacker(">h")
 _u_i = unpacker(">i")
+
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[ConsumerProtocolAssignment, int]:
     e = len(d)
@@ -107,6 +112,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[ConsumerProtocolAssignment, in
         p = q
     return o, p
 
+
 def _encode_v0(o: ConsumerProtocolAssignment, w: Callable[[Any], None]) -> None:
     if o.unknown_tags:
         lost("unknown_tags")
@@ -132,6 +138,7 @@ def _encode_v0(o: ConsumerProtocolAssignment, w: Callable[[Any], None]) -> None:
             s = as_bytes(s)
         w(_p_i(len(s)))
         w(s)
+
 
 ConsumerProtocolAssignment._DECODERS = {0: _decode_v0, 1: _decode_v0, 2: _decode_v0, 3: _decode_v0}
 ConsumerProtocolAssignment._ENCODERS = {0: _encode_v0, 1: _encode_v0, 2: _encode_v0, 3: _encode_v0}

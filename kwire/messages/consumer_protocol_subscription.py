@@ -5,20 +5,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
+from kwire.message import Message, Struct
+from kwire.wire import array_packers, array_unpackers, as_bytes, lost, new, null, numbers, pack_numbers, packer, too_many, unknown_tags, unpacker
 
-from kwire.message import Message, Struct, frozen_default
-from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import (
-    array_packers, array_unpackers, as_bytes, bad_uuid, iter_unpacker, lost, more_varint, new, null, numbers,
-    pack_numbers, packer, read_tag, read_unknown_tags, string_length, string_varint, tag_of_other_version,
-    tag_section, tag_size, too_many, unknown_tags, unpacker, varint,
-)  # fmt: skip
-
-_E: Any = object()
+_E: Any = object()  # stands for "not given" where the default is a new list or struct
 
 
 class TopicPartition(Struct):
-    __slots__ = ('topic', 'partitions', 'unknown_tags', )
+    __slots__ = (
+        "topic", "partitions", "unknown_tags",
+    )
     NAME = 'TopicPartition'
     FIELDS = (
         ('Topic', 'topic', 'topic', 'string', False, False, (1, 32767), (0, -1), (0, -1), None, '', False, True, None, 'topicName'),
@@ -26,15 +22,21 @@ class TopicPartition(Struct):
     )
 
     def __init__(
-        self, *, topic: str = '', partitions: list[int] = _E,
+        self,
+        *,
+        topic: str = '',
+        partitions: list[int] = _E,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.topic = topic
         self.partitions = [] if partitions is _E else partitions
         self.unknown_tags = unknown_tags
 
+
 class ConsumerProtocolSubscription(Message):
-    __slots__ = ('topics', 'user_data', 'owned_partitions', 'generation_id', 'rack_id', 'unknown_tags', )
+    __slots__ = (
+        "topics", "user_data", "owned_partitions", "generation_id", "rack_id", "unknown_tags",
+    )
     NAME = 'ConsumerProtocolSubscription'
     TYPE = 'data'
     API_KEY = None
@@ -52,9 +54,15 @@ class ConsumerProtocolSubscription(Message):
     )
 
     def __init__(
-        self, *, topics: list[str] = _E, user_data: bytes | None = None, owned_partitions: list[TopicPartition] = _E, generation_id: int = -1, rack_id: str | None = None,
+        self,
+        *,
+        topics: list[str] = _E,
+        user_data: bytes | None = None,
+        owned_partitions: list[TopicPartition] = _E,
+        generation_id: int = -1,
+        rack_id: str | None = None,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.topics = [] if topics is _E else topics
         self.user_data = user_data
         self.owned_partitions = [] if owned_partitions is _E else owned_partitions
@@ -62,7 +70,6 @@ class ConsumerProtocolSubscription(Message):
         self.rack_id = rack_id
         self.unknown_tags = unknown_tags
 
-_D_TopicPartition = frozen_default(TopicPartition)
 
 _is = array_unpackers("i")
 _iw = array_packers("i")
@@ -72,6 +79,7 @@ _p_ih = packer(">ih")
 _u_h = unpacker(">h")
 _u_i = unpacker(">i")
 _u_ih = unpacker(">ih")
+
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[ConsumerProtocolSubscription, int]:
     e = len(d)
@@ -106,6 +114,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[ConsumerProtocolSubscription, 
         o.user_data = d[p:q]
         p = q
     return o, p
+
 
 def _decode_v1(d: bytes, p: int, b: int) -> tuple[ConsumerProtocolSubscription, int]:
     e = len(d)
@@ -168,6 +177,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[ConsumerProtocolSubscription, 
         l1.append(o1)
     return o, p
 
+
 def _decode_v2(d: bytes, p: int, b: int) -> tuple[ConsumerProtocolSubscription, int]:
     e = len(d)
     o = new(ConsumerProtocolSubscription)
@@ -229,6 +239,7 @@ def _decode_v2(d: bytes, p: int, b: int) -> tuple[ConsumerProtocolSubscription, 
     o.generation_id = _u_i(d, p)[0]
     p += 4
     return o, p
+
 
 def _decode_v3(d: bytes, p: int, b: int) -> tuple[ConsumerProtocolSubscription, int]:
     e = len(d)
@@ -297,6 +308,7 @@ def _decode_v3(d: bytes, p: int, b: int) -> tuple[ConsumerProtocolSubscription, 
         p = q
     return o, p
 
+
 def _encode_v0(o: ConsumerProtocolSubscription, w: Callable[[Any], None]) -> None:
     if o.unknown_tags:
         lost("unknown_tags")
@@ -315,6 +327,7 @@ def _encode_v0(o: ConsumerProtocolSubscription, w: Callable[[Any], None]) -> Non
             s = as_bytes(s)
         w(_p_i(len(s)))
         w(s)
+
 
 def _encode_v1(o: ConsumerProtocolSubscription, w: Callable[[Any], None]) -> None:
     if o.unknown_tags:
@@ -349,6 +362,7 @@ def _encode_v1(o: ConsumerProtocolSubscription, w: Callable[[Any], None]) -> Non
         if n:
             w(_iw[n](*l2) if n < 64 else pack_numbers(l2, "i"))
 
+
 def _encode_v2(o: ConsumerProtocolSubscription, w: Callable[[Any], None]) -> None:
     if o.unknown_tags:
         lost("unknown_tags")
@@ -382,6 +396,7 @@ def _encode_v2(o: ConsumerProtocolSubscription, w: Callable[[Any], None]) -> Non
         if n:
             w(_iw[n](*l2) if n < 64 else pack_numbers(l2, "i"))
     w(_p_i(o.generation_id))
+
 
 def _encode_v3(o: ConsumerProtocolSubscription, w: Callable[[Any], None]) -> None:
     if o.unknown_tags:
@@ -422,6 +437,7 @@ def _encode_v3(o: ConsumerProtocolSubscription, w: Callable[[Any], None]) -> Non
         s = s.encode()
         w(_p_ih(o.generation_id, len(s)))
         w(s)
+
 
 ConsumerProtocolSubscription._DECODERS = {0: _decode_v0, 1: _decode_v1, 2: _decode_v2, 3: _decode_v3}
 ConsumerProtocolSubscription._ENCODERS = {0: _encode_v0, 1: _encode_v1, 2: _encode_v2, 3: _encode_v3}

@@ -5,20 +5,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
+from kwire.message import Message
+from kwire.wire import lost, new, packer, unknown_tags, unpacker
 
-from kwire.message import Message, Struct, frozen_default
-from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import (
-    array_packers, array_unpackers, as_bytes, bad_uuid, iter_unpacker, lost, more_varint, new, null, numbers,
-    pack_numbers, packer, read_tag, read_unknown_tags, string_length, string_varint, tag_of_other_version,
-    tag_section, tag_size, too_many, unknown_tags, unpacker, varint,
-)  # fmt: skip
-
-_E: Any = object()
+_E: Any = object()  # stands for "not given" where the default is a new list or struct
 
 
 class ControlRecordTypeSchema(Message):
-    __slots__ = ('type', 'unknown_tags', )
+    __slots__ = (
+        "type", "unknown_tags",
+    )
     NAME = 'ControlRecordTypeSchema'
     TYPE = 'data'
     API_KEY = None
@@ -32,14 +28,18 @@ class ControlRecordTypeSchema(Message):
     )
 
     def __init__(
-        self, *, type: int = 0,
+        self,
+        *,
+        type: int = 0,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.type = type
         self.unknown_tags = unknown_tags
 
+
 _p_h = packer(">h")
 _u_h = unpacker(">h")
+
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[ControlRecordTypeSchema, int]:
     e = len(d)
@@ -49,10 +49,12 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[ControlRecordTypeSchema, int]:
     p += 2
     return o, p
 
+
 def _encode_v0(o: ControlRecordTypeSchema, w: Callable[[Any], None]) -> None:
     if o.unknown_tags:
         lost("unknown_tags")
     w(_p_h(o.type))
+
 
 ControlRecordTypeSchema._DECODERS = {0: _decode_v0}
 ControlRecordTypeSchema._ENCODERS = {0: _encode_v0}

@@ -5,20 +5,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
+from kwire.message import Message, Struct
+from kwire.wire import lost, more_varint, new, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
 
-from kwire.message import Message, Struct, frozen_default
-from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import (
-    array_packers, array_unpackers, as_bytes, bad_uuid, iter_unpacker, lost, more_varint, new, null, numbers,
-    pack_numbers, packer, read_tag, read_unknown_tags, string_length, string_varint, tag_of_other_version,
-    tag_section, tag_size, too_many, unknown_tags, unpacker, varint,
-)  # fmt: skip
-
-_E: Any = object()
+_E: Any = object()  # stands for "not given" where the default is a new list or struct
 
 
 class AclCreation(Struct):
-    __slots__ = ('resource_type', 'resource_name', 'resource_pattern_type', 'principal', 'host', 'operation', 'permission_type', 'unknown_tags', )
+    __slots__ = (
+        "resource_type", "resource_name", "resource_pattern_type", "principal", "host", "operation",
+        "permission_type", "unknown_tags",
+    )
     NAME = 'AclCreation'
     FIELDS = (
         ('ResourceType', 'resource_type', 'resourceType', 'int8', False, False, (0, 32767), (0, -1), (0, -1), None, 0, False, False, None, None),
@@ -31,9 +28,17 @@ class AclCreation(Struct):
     )
 
     def __init__(
-        self, *, resource_type: int = 0, resource_name: str = '', resource_pattern_type: int = 3, principal: str = '', host: str = '', operation: int = 0, permission_type: int = 0,
+        self,
+        *,
+        resource_type: int = 0,
+        resource_name: str = '',
+        resource_pattern_type: int = 3,
+        principal: str = '',
+        host: str = '',
+        operation: int = 0,
+        permission_type: int = 0,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.resource_type = resource_type
         self.resource_name = resource_name
         self.resource_pattern_type = resource_pattern_type
@@ -43,8 +48,11 @@ class AclCreation(Struct):
         self.permission_type = permission_type
         self.unknown_tags = unknown_tags
 
+
 class CreateAclsRequest(Message):
-    __slots__ = ('creations', 'unknown_tags', )
+    __slots__ = (
+        "creations", "unknown_tags",
+    )
     NAME = 'CreateAclsRequest'
     TYPE = 'request'
     API_KEY = 30
@@ -58,13 +66,14 @@ class CreateAclsRequest(Message):
     )
 
     def __init__(
-        self, *, creations: list[AclCreation] = _E,
+        self,
+        *,
+        creations: list[AclCreation] = _E,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.creations = [] if creations is _E else creations
         self.unknown_tags = unknown_tags
 
-_D_AclCreation = frozen_default(AclCreation)
 
 _p_B = packer(">B")
 _p_b = packer(">b")
@@ -80,6 +89,7 @@ _u_bbB = unpacker(">bbB")
 _u_bh = unpacker(">bh")
 _u_h = unpacker(">h")
 _u_i = unpacker(">i")
+
 
 def _decode_v1(d: bytes, p: int, b: int) -> tuple[CreateAclsRequest, int]:
     e = len(d)
@@ -121,6 +131,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[CreateAclsRequest, int]:
         p += 2
         l1.append(o1)
     return o, p
+
 
 def _decode_v2(d: bytes, p: int, b: int) -> tuple[CreateAclsRequest, int]:
     e = len(d)
@@ -178,6 +189,7 @@ def _decode_v2(d: bytes, p: int, b: int) -> tuple[CreateAclsRequest, int]:
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
     return o, p
 
+
 def _encode_v1(o: CreateAclsRequest, w: Callable[[Any], None]) -> None:
     if o.unknown_tags:
         lost("unknown_tags")
@@ -199,6 +211,7 @@ def _encode_v1(o: CreateAclsRequest, w: Callable[[Any], None]) -> None:
         w(_p_h(len(s)))
         w(s)
         w(_p_bb(o1.operation, o1.permission_type))
+
 
 def _encode_v2(o: CreateAclsRequest, w: Callable[[Any], None]) -> None:
     l1 = o.creations
@@ -243,6 +256,7 @@ def _encode_v2(o: CreateAclsRequest, w: Callable[[Any], None]) -> None:
         w(unknown_tags(o.unknown_tags))
     else:
         w(b"\0")
+
 
 CreateAclsRequest._DECODERS = {1: _decode_v1, 2: _decode_v2, 3: _decode_v2}
 CreateAclsRequest._ENCODERS = {1: _encode_v1, 2: _encode_v2, 3: _encode_v2}

@@ -5,20 +5,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
+from kwire.message import Message, Struct
+from kwire.wire import lost, more_varint, new, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
 
-from kwire.message import Message, Struct, frozen_default
-from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import (
-    array_packers, array_unpackers, as_bytes, bad_uuid, iter_unpacker, lost, more_varint, new, null, numbers,
-    pack_numbers, packer, read_tag, read_unknown_tags, string_length, string_varint, tag_of_other_version,
-    tag_section, tag_size, too_many, unknown_tags, unpacker, varint,
-)  # fmt: skip
-
-_E: Any = object()
+_E: Any = object()  # stands for "not given" where the default is a new list or struct
 
 
 class AclCreationResult(Struct):
-    __slots__ = ('error_code', 'error_message', 'unknown_tags', )
+    __slots__ = (
+        "error_code", "error_message", "unknown_tags",
+    )
     NAME = 'AclCreationResult'
     FIELDS = (
         ('ErrorCode', 'error_code', 'errorCode', 'int16', False, False, (0, 32767), (0, -1), (0, -1), None, 0, False, False, None, None),
@@ -26,15 +22,21 @@ class AclCreationResult(Struct):
     )
 
     def __init__(
-        self, *, error_code: int = 0, error_message: str | None = '',
+        self,
+        *,
+        error_code: int = 0,
+        error_message: str | None = '',
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.error_code = error_code
         self.error_message = error_message
         self.unknown_tags = unknown_tags
 
+
 class CreateAclsResponse(Message):
-    __slots__ = ('throttle_time_ms', 'results', 'unknown_tags', )
+    __slots__ = (
+        "throttle_time_ms", "results", "unknown_tags",
+    )
     NAME = 'CreateAclsResponse'
     TYPE = 'response'
     API_KEY = 30
@@ -49,14 +51,16 @@ class CreateAclsResponse(Message):
     )
 
     def __init__(
-        self, *, throttle_time_ms: int = 0, results: list[AclCreationResult] = _E,
+        self,
+        *,
+        throttle_time_ms: int = 0,
+        results: list[AclCreationResult] = _E,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.throttle_time_ms = throttle_time_ms
         self.results = [] if results is _E else results
         self.unknown_tags = unknown_tags
 
-_D_AclCreationResult = frozen_default(AclCreationResult)
 
 _p_h = packer(">h")
 _p_hB = packer(">hB")
@@ -69,6 +73,7 @@ _u_hB = unpacker(">hB")
 _u_hh = unpacker(">hh")
 _u_iB = unpacker(">iB")
 _u_ii = unpacker(">ii")
+
 
 def _decode_v1(d: bytes, p: int, b: int) -> tuple[CreateAclsResponse, int]:
     e = len(d)
@@ -95,6 +100,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[CreateAclsResponse, int]:
             p = q
         l1.append(o1)
     return o, p
+
 
 def _decode_v2(d: bytes, p: int, b: int) -> tuple[CreateAclsResponse, int]:
     e = len(d)
@@ -135,6 +141,7 @@ def _decode_v2(d: bytes, p: int, b: int) -> tuple[CreateAclsResponse, int]:
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
     return o, p
 
+
 def _encode_v1(o: CreateAclsResponse, w: Callable[[Any], None]) -> None:
     if o.unknown_tags:
         lost("unknown_tags")
@@ -150,6 +157,7 @@ def _encode_v1(o: CreateAclsResponse, w: Callable[[Any], None]) -> None:
             s = s.encode()
             w(_p_hh(o1.error_code, len(s)))
             w(s)
+
 
 def _encode_v2(o: CreateAclsResponse, w: Callable[[Any], None]) -> None:
     l1 = o.results
@@ -180,6 +188,7 @@ def _encode_v2(o: CreateAclsResponse, w: Callable[[Any], None]) -> None:
         w(unknown_tags(o.unknown_tags))
     else:
         w(b"\0")
+
 
 CreateAclsResponse._DECODERS = {1: _decode_v1, 2: _decode_v2, 3: _decode_v2}
 CreateAclsResponse._ENCODERS = {1: _encode_v1, 2: _encode_v2, 3: _encode_v2}

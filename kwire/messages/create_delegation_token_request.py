@@ -5,20 +5,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
+from kwire.message import Message, Struct
+from kwire.wire import lost, more_varint, new, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
 
-from kwire.message import Message, Struct, frozen_default
-from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import (
-    array_packers, array_unpackers, as_bytes, bad_uuid, iter_unpacker, lost, more_varint, new, null, numbers,
-    pack_numbers, packer, read_tag, read_unknown_tags, string_length, string_varint, tag_of_other_version,
-    tag_section, tag_size, too_many, unknown_tags, unpacker, varint,
-)  # fmt: skip
-
-_E: Any = object()
+_E: Any = object()  # stands for "not given" where the default is a new list or struct
 
 
 class CreatableRenewers(Struct):
-    __slots__ = ('principal_type', 'principal_name', 'unknown_tags', )
+    __slots__ = (
+        "principal_type", "principal_name", "unknown_tags",
+    )
     NAME = 'CreatableRenewers'
     FIELDS = (
         ('PrincipalType', 'principal_type', 'principalType', 'string', False, False, (0, 32767), (0, -1), (0, -1), None, '', False, False, None, None),
@@ -26,15 +22,21 @@ class CreatableRenewers(Struct):
     )
 
     def __init__(
-        self, *, principal_type: str = '', principal_name: str = '',
+        self,
+        *,
+        principal_type: str = '',
+        principal_name: str = '',
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.principal_type = principal_type
         self.principal_name = principal_name
         self.unknown_tags = unknown_tags
 
+
 class CreateDelegationTokenRequest(Message):
-    __slots__ = ('owner_principal_type', 'owner_principal_name', 'renewers', 'max_lifetime_ms', 'unknown_tags', )
+    __slots__ = (
+        "owner_principal_type", "owner_principal_name", "renewers", "max_lifetime_ms", "unknown_tags",
+    )
     NAME = 'CreateDelegationTokenRequest'
     TYPE = 'request'
     API_KEY = 38
@@ -51,16 +53,20 @@ class CreateDelegationTokenRequest(Message):
     )
 
     def __init__(
-        self, *, owner_principal_type: str | None = '', owner_principal_name: str | None = '', renewers: list[CreatableRenewers] = _E, max_lifetime_ms: int = 0,
+        self,
+        *,
+        owner_principal_type: str | None = '',
+        owner_principal_name: str | None = '',
+        renewers: list[CreatableRenewers] = _E,
+        max_lifetime_ms: int = 0,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.owner_principal_type = owner_principal_type
         self.owner_principal_name = owner_principal_name
         self.renewers = [] if renewers is _E else renewers
         self.max_lifetime_ms = max_lifetime_ms
         self.unknown_tags = unknown_tags
 
-_D_CreatableRenewers = frozen_default(CreatableRenewers)
 
 _p_B = packer(">B")
 _p_h = packer(">h")
@@ -71,6 +77,7 @@ _u_h = unpacker(">h")
 _u_i = unpacker(">i")
 _u_q = unpacker(">q")
 _u_qB = unpacker(">qB")
+
 
 def _decode_v1(d: bytes, p: int, b: int) -> tuple[CreateDelegationTokenRequest, int]:
     e = len(d)
@@ -106,6 +113,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[CreateDelegationTokenRequest, 
     o.max_lifetime_ms = _u_q(d, p)[0]
     p += 8
     return o, p
+
 
 def _decode_v2(d: bytes, p: int, b: int) -> tuple[CreateDelegationTokenRequest, int]:
     e = len(d)
@@ -154,6 +162,7 @@ def _decode_v2(d: bytes, p: int, b: int) -> tuple[CreateDelegationTokenRequest, 
     if n:
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
     return o, p
+
 
 def _decode_v3(d: bytes, p: int, b: int) -> tuple[CreateDelegationTokenRequest, int]:
     e = len(d)
@@ -222,6 +231,7 @@ def _decode_v3(d: bytes, p: int, b: int) -> tuple[CreateDelegationTokenRequest, 
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
     return o, p
 
+
 def _encode_v1(o: CreateDelegationTokenRequest, w: Callable[[Any], None]) -> None:
     if o.owner_principal_type != "":
         lost('OwnerPrincipalType')
@@ -243,6 +253,7 @@ def _encode_v1(o: CreateDelegationTokenRequest, w: Callable[[Any], None]) -> Non
         w(_p_h(len(s)))
         w(s)
     w(_p_q(o.max_lifetime_ms))
+
 
 def _encode_v2(o: CreateDelegationTokenRequest, w: Callable[[Any], None]) -> None:
     if o.owner_principal_type != "":
@@ -281,6 +292,7 @@ def _encode_v2(o: CreateDelegationTokenRequest, w: Callable[[Any], None]) -> Non
         w(unknown_tags(o.unknown_tags))
     else:
         w(_p_qx(o.max_lifetime_ms))
+
 
 def _encode_v3(o: CreateDelegationTokenRequest, w: Callable[[Any], None]) -> None:
     s = o.owner_principal_type
@@ -337,6 +349,7 @@ def _encode_v3(o: CreateDelegationTokenRequest, w: Callable[[Any], None]) -> Non
         w(unknown_tags(o.unknown_tags))
     else:
         w(_p_qx(o.max_lifetime_ms))
+
 
 CreateDelegationTokenRequest._DECODERS = {1: _decode_v1, 2: _decode_v2, 3: _decode_v3}
 CreateDelegationTokenRequest._ENCODERS = {1: _encode_v1, 2: _encode_v2, 3: _encode_v3}

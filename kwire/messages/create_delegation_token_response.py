@@ -5,20 +5,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
+from kwire.message import Message
+from kwire.wire import as_bytes, lost, more_varint, new, null, packer, read_unknown_tags, string_length, string_varint, unknown_tags, unpacker, varint
 
-from kwire.message import Message, Struct, frozen_default
-from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import (
-    array_packers, array_unpackers, as_bytes, bad_uuid, iter_unpacker, lost, more_varint, new, null, numbers,
-    pack_numbers, packer, read_tag, read_unknown_tags, string_length, string_varint, tag_of_other_version,
-    tag_section, tag_size, too_many, unknown_tags, unpacker, varint,
-)  # fmt: skip
-
-_E: Any = object()
+_E: Any = object()  # stands for "not given" where the default is a new list or struct
 
 
 class CreateDelegationTokenResponse(Message):
-    __slots__ = ('error_code', 'principal_type', 'principal_name', 'token_requester_principal_type', 'token_requester_principal_name', 'issue_timestamp_ms', 'expiry_timestamp_ms', 'max_timestamp_ms', 'token_id', 'hmac', 'throttle_time_ms', 'unknown_tags', )
+    __slots__ = (
+        "error_code", "principal_type", "principal_name", "token_requester_principal_type",
+        "token_requester_principal_name", "issue_timestamp_ms", "expiry_timestamp_ms", "max_timestamp_ms", "token_id",
+        "hmac", "throttle_time_ms", "unknown_tags",
+    )
     NAME = 'CreateDelegationTokenResponse'
     TYPE = 'response'
     API_KEY = 38
@@ -42,9 +40,21 @@ class CreateDelegationTokenResponse(Message):
     )
 
     def __init__(
-        self, *, error_code: int = 0, principal_type: str = '', principal_name: str = '', token_requester_principal_type: str = '', token_requester_principal_name: str = '', issue_timestamp_ms: int = 0, expiry_timestamp_ms: int = 0, max_timestamp_ms: int = 0, token_id: str = '', hmac: bytes = b"", throttle_time_ms: int = 0,
+        self,
+        *,
+        error_code: int = 0,
+        principal_type: str = '',
+        principal_name: str = '',
+        token_requester_principal_type: str = '',
+        token_requester_principal_name: str = '',
+        issue_timestamp_ms: int = 0,
+        expiry_timestamp_ms: int = 0,
+        max_timestamp_ms: int = 0,
+        token_id: str = '',
+        hmac: bytes = b"",
+        throttle_time_ms: int = 0,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.error_code = error_code
         self.principal_type = principal_type
         self.principal_name = principal_name
@@ -57,6 +67,7 @@ class CreateDelegationTokenResponse(Message):
         self.hmac = hmac
         self.throttle_time_ms = throttle_time_ms
         self.unknown_tags = unknown_tags
+
 
 _p_B = packer(">B")
 _p_h = packer(">h")
@@ -74,6 +85,7 @@ _u_i = unpacker(">i")
 _u_iB = unpacker(">iB")
 _u_qqqB = unpacker(">qqqB")
 _u_qqqh = unpacker(">qqqh")
+
 
 def _decode_v1(d: bytes, p: int, b: int) -> tuple[CreateDelegationTokenResponse, int]:
     e = len(d)
@@ -111,6 +123,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[CreateDelegationTokenResponse,
     o.throttle_time_ms = _u_i(d, p)[0]
     p += 4
     return o, p
+
 
 def _decode_v2(d: bytes, p: int, b: int) -> tuple[CreateDelegationTokenResponse, int]:
     e = len(d)
@@ -158,6 +171,7 @@ def _decode_v2(d: bytes, p: int, b: int) -> tuple[CreateDelegationTokenResponse,
     if n:
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
     return o, p
+
 
 def _decode_v3(d: bytes, p: int, b: int) -> tuple[CreateDelegationTokenResponse, int]:
     e = len(d)
@@ -223,6 +237,7 @@ def _decode_v3(d: bytes, p: int, b: int) -> tuple[CreateDelegationTokenResponse,
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
     return o, p
 
+
 def _encode_v1(o: CreateDelegationTokenResponse, w: Callable[[Any], None]) -> None:
     if o.token_requester_principal_type != "":
         lost('TokenRequesterPrincipalType')
@@ -248,6 +263,7 @@ def _encode_v1(o: CreateDelegationTokenResponse, w: Callable[[Any], None]) -> No
     w(_p_i(len(s)))
     w(s)
     w(_p_i(o.throttle_time_ms))
+
 
 def _encode_v2(o: CreateDelegationTokenResponse, w: Callable[[Any], None]) -> None:
     if o.token_requester_principal_type != "":
@@ -294,6 +310,7 @@ def _encode_v2(o: CreateDelegationTokenResponse, w: Callable[[Any], None]) -> No
         w(unknown_tags(o.unknown_tags))
     else:
         w(_p_ix(o.throttle_time_ms))
+
 
 def _encode_v3(o: CreateDelegationTokenResponse, w: Callable[[Any], None]) -> None:
     s = o.principal_type
@@ -352,6 +369,7 @@ def _encode_v3(o: CreateDelegationTokenResponse, w: Callable[[Any], None]) -> No
         w(unknown_tags(o.unknown_tags))
     else:
         w(_p_ix(o.throttle_time_ms))
+
 
 CreateDelegationTokenResponse._DECODERS = {1: _decode_v1, 2: _decode_v2, 3: _decode_v3}
 CreateDelegationTokenResponse._ENCODERS = {1: _encode_v1, 2: _encode_v2, 3: _encode_v3}

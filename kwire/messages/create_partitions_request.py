@@ -5,34 +5,35 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
+from kwire.message import Message, Struct
+from kwire.wire import array_packers, array_unpackers, lost, more_varint, new, null, numbers, pack_numbers, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
 
-from kwire.message import Message, Struct, frozen_default
-from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import (
-    array_packers, array_unpackers, as_bytes, bad_uuid, iter_unpacker, lost, more_varint, new, null, numbers,
-    pack_numbers, packer, read_tag, read_unknown_tags, string_length, string_varint, tag_of_other_version,
-    tag_section, tag_size, too_many, unknown_tags, unpacker, varint,
-)  # fmt: skip
-
-_E: Any = object()
+_E: Any = object()  # stands for "not given" where the default is a new list or struct
 
 
 class CreatePartitionsAssignment(Struct):
-    __slots__ = ('broker_ids', 'unknown_tags', )
+    __slots__ = (
+        "broker_ids", "unknown_tags",
+    )
     NAME = 'CreatePartitionsAssignment'
     FIELDS = (
         ('BrokerIds', 'broker_ids', 'brokerIds', 'int32', False, True, (0, 32767), (0, -1), (0, -1), None, '', False, False, None, 'brokerId'),
     )
 
     def __init__(
-        self, *, broker_ids: list[int] = _E,
+        self,
+        *,
+        broker_ids: list[int] = _E,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.broker_ids = [] if broker_ids is _E else broker_ids
         self.unknown_tags = unknown_tags
 
+
 class CreatePartitionsTopic(Struct):
-    __slots__ = ('name', 'count', 'assignments', 'unknown_tags', )
+    __slots__ = (
+        "name", "count", "assignments", "unknown_tags",
+    )
     NAME = 'CreatePartitionsTopic'
     FIELDS = (
         ('Name', 'name', 'name', 'string', False, False, (0, 32767), (0, -1), (0, -1), None, '', False, True, None, 'topicName'),
@@ -41,16 +42,23 @@ class CreatePartitionsTopic(Struct):
     )
 
     def __init__(
-        self, *, name: str = '', count: int = 0, assignments: list[CreatePartitionsAssignment] | None = _E,
+        self,
+        *,
+        name: str = '',
+        count: int = 0,
+        assignments: list[CreatePartitionsAssignment] | None = _E,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.name = name
         self.count = count
         self.assignments = [] if assignments is _E else assignments
         self.unknown_tags = unknown_tags
 
+
 class CreatePartitionsRequest(Message):
-    __slots__ = ('topics', 'timeout_ms', 'validate_only', 'unknown_tags', )
+    __slots__ = (
+        "topics", "timeout_ms", "validate_only", "unknown_tags",
+    )
     NAME = 'CreatePartitionsRequest'
     TYPE = 'request'
     API_KEY = 37
@@ -66,16 +74,18 @@ class CreatePartitionsRequest(Message):
     )
 
     def __init__(
-        self, *, topics: list[CreatePartitionsTopic] = _E, timeout_ms: int = 0, validate_only: bool = False,
+        self,
+        *,
+        topics: list[CreatePartitionsTopic] = _E,
+        timeout_ms: int = 0,
+        validate_only: bool = False,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.topics = [] if topics is _E else topics
         self.timeout_ms = timeout_ms
         self.validate_only = validate_only
         self.unknown_tags = unknown_tags
 
-_D_CreatePartitionsAssignment = frozen_default(CreatePartitionsAssignment)
-_D_CreatePartitionsTopic = frozen_default(CreatePartitionsTopic)
 
 _is = array_unpackers("i")
 _iw = array_packers("i")
@@ -93,6 +103,7 @@ _u_iB = unpacker(">iB")
 _u_ii = unpacker(">ii")
 _u_it = unpacker(">i?")
 _u_itB = unpacker(">i?B")
+
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[CreatePartitionsRequest, int]:
     e = len(d)
@@ -142,6 +153,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[CreatePartitionsRequest, int]:
     o.timeout_ms, o.validate_only = _u_it(d, p)
     p += 5
     return o, p
+
 
 def _decode_v2(d: bytes, p: int, b: int) -> tuple[CreatePartitionsRequest, int]:
     e = len(d)
@@ -213,6 +225,7 @@ def _decode_v2(d: bytes, p: int, b: int) -> tuple[CreatePartitionsRequest, int]:
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
     return o, p
 
+
 def _encode_v0(o: CreatePartitionsRequest, w: Callable[[Any], None]) -> None:
     if o.unknown_tags:
         lost("unknown_tags")
@@ -239,6 +252,7 @@ def _encode_v0(o: CreatePartitionsRequest, w: Callable[[Any], None]) -> None:
                 if n:
                     w(_iw[n](*l3) if n < 64 else pack_numbers(l3, "i"))
     w(_p_it(o.timeout_ms, o.validate_only))
+
 
 def _encode_v2(o: CreatePartitionsRequest, w: Callable[[Any], None]) -> None:
     l1 = o.topics
@@ -289,6 +303,7 @@ def _encode_v2(o: CreatePartitionsRequest, w: Callable[[Any], None]) -> None:
         w(unknown_tags(o.unknown_tags))
     else:
         w(_p_itx(o.timeout_ms, o.validate_only))
+
 
 CreatePartitionsRequest._DECODERS = {0: _decode_v0, 1: _decode_v0, 2: _decode_v2, 3: _decode_v2}
 CreatePartitionsRequest._ENCODERS = {0: _encode_v0, 1: _encode_v0, 2: _encode_v2, 3: _encode_v2}

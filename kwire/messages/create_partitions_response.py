@@ -5,20 +5,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
+from kwire.message import Message, Struct
+from kwire.wire import lost, more_varint, new, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
 
-from kwire.message import Message, Struct, frozen_default
-from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import (
-    array_packers, array_unpackers, as_bytes, bad_uuid, iter_unpacker, lost, more_varint, new, null, numbers,
-    pack_numbers, packer, read_tag, read_unknown_tags, string_length, string_varint, tag_of_other_version,
-    tag_section, tag_size, too_many, unknown_tags, unpacker, varint,
-)  # fmt: skip
-
-_E: Any = object()
+_E: Any = object()  # stands for "not given" where the default is a new list or struct
 
 
 class CreatePartitionsTopicResult(Struct):
-    __slots__ = ('name', 'error_code', 'error_message', 'unknown_tags', )
+    __slots__ = (
+        "name", "error_code", "error_message", "unknown_tags",
+    )
     NAME = 'CreatePartitionsTopicResult'
     FIELDS = (
         ('Name', 'name', 'name', 'string', False, False, (0, 32767), (0, -1), (0, -1), None, '', False, False, None, 'topicName'),
@@ -27,16 +23,23 @@ class CreatePartitionsTopicResult(Struct):
     )
 
     def __init__(
-        self, *, name: str = '', error_code: int = 0, error_message: str | None = None,
+        self,
+        *,
+        name: str = '',
+        error_code: int = 0,
+        error_message: str | None = None,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.name = name
         self.error_code = error_code
         self.error_message = error_message
         self.unknown_tags = unknown_tags
 
+
 class CreatePartitionsResponse(Message):
-    __slots__ = ('throttle_time_ms', 'results', 'unknown_tags', )
+    __slots__ = (
+        "throttle_time_ms", "results", "unknown_tags",
+    )
     NAME = 'CreatePartitionsResponse'
     TYPE = 'response'
     API_KEY = 37
@@ -51,14 +54,16 @@ class CreatePartitionsResponse(Message):
     )
 
     def __init__(
-        self, *, throttle_time_ms: int = 0, results: list[CreatePartitionsTopicResult] = _E,
+        self,
+        *,
+        throttle_time_ms: int = 0,
+        results: list[CreatePartitionsTopicResult] = _E,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.throttle_time_ms = throttle_time_ms
         self.results = [] if results is _E else results
         self.unknown_tags = unknown_tags
 
-_D_CreatePartitionsTopicResult = frozen_default(CreatePartitionsTopicResult)
 
 _p_B = packer(">B")
 _p_h = packer(">h")
@@ -73,6 +78,7 @@ _u_hB = unpacker(">hB")
 _u_hh = unpacker(">hh")
 _u_iB = unpacker(">iB")
 _u_ii = unpacker(">ii")
+
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[CreatePartitionsResponse, int]:
     e = len(d)
@@ -106,6 +112,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[CreatePartitionsResponse, int]
             p = q
         l1.append(o1)
     return o, p
+
 
 def _decode_v2(d: bytes, p: int, b: int) -> tuple[CreatePartitionsResponse, int]:
     e = len(d)
@@ -155,6 +162,7 @@ def _decode_v2(d: bytes, p: int, b: int) -> tuple[CreatePartitionsResponse, int]
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
     return o, p
 
+
 def _encode_v0(o: CreatePartitionsResponse, w: Callable[[Any], None]) -> None:
     if o.unknown_tags:
         lost("unknown_tags")
@@ -174,6 +182,7 @@ def _encode_v0(o: CreatePartitionsResponse, w: Callable[[Any], None]) -> None:
             s = s.encode()
             w(_p_hh(o1.error_code, len(s)))
             w(s)
+
 
 def _encode_v2(o: CreatePartitionsResponse, w: Callable[[Any], None]) -> None:
     l1 = o.results
@@ -212,6 +221,7 @@ def _encode_v2(o: CreatePartitionsResponse, w: Callable[[Any], None]) -> None:
         w(unknown_tags(o.unknown_tags))
     else:
         w(b"\0")
+
 
 CreatePartitionsResponse._DECODERS = {0: _decode_v0, 1: _decode_v0, 2: _decode_v2, 3: _decode_v2}
 CreatePartitionsResponse._ENCODERS = {0: _encode_v0, 1: _encode_v0, 2: _encode_v2, 3: _encode_v2}

@@ -5,20 +5,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
+from kwire.message import Message, Struct
+from kwire.wire import array_packers, array_unpackers, lost, more_varint, new, null, numbers, pack_numbers, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
 
-from kwire.message import Message, Struct, frozen_default
-from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import (
-    array_packers, array_unpackers, as_bytes, bad_uuid, iter_unpacker, lost, more_varint, new, null, numbers,
-    pack_numbers, packer, read_tag, read_unknown_tags, string_length, string_varint, tag_of_other_version,
-    tag_section, tag_size, too_many, unknown_tags, unpacker, varint,
-)  # fmt: skip
-
-_E: Any = object()
+_E: Any = object()  # stands for "not given" where the default is a new list or struct
 
 
 class CreatableReplicaAssignment(Struct):
-    __slots__ = ('partition_index', 'broker_ids', 'unknown_tags', )
+    __slots__ = (
+        "partition_index", "broker_ids", "unknown_tags",
+    )
     NAME = 'CreatableReplicaAssignment'
     FIELDS = (
         ('PartitionIndex', 'partition_index', 'partitionIndex', 'int32', False, False, (0, 32767), (0, -1), (0, -1), None, 0, False, True, None, None),
@@ -26,15 +22,21 @@ class CreatableReplicaAssignment(Struct):
     )
 
     def __init__(
-        self, *, partition_index: int = 0, broker_ids: list[int] = _E,
+        self,
+        *,
+        partition_index: int = 0,
+        broker_ids: list[int] = _E,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.partition_index = partition_index
         self.broker_ids = [] if broker_ids is _E else broker_ids
         self.unknown_tags = unknown_tags
 
+
 class CreatableTopicConfig(Struct):
-    __slots__ = ('name', 'value', 'unknown_tags', )
+    __slots__ = (
+        "name", "value", "unknown_tags",
+    )
     NAME = 'CreatableTopicConfig'
     FIELDS = (
         ('Name', 'name', 'name', 'string', False, False, (0, 32767), (0, -1), (0, -1), None, '', False, True, None, None),
@@ -42,15 +44,21 @@ class CreatableTopicConfig(Struct):
     )
 
     def __init__(
-        self, *, name: str = '', value: str | None = '',
+        self,
+        *,
+        name: str = '',
+        value: str | None = '',
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.name = name
         self.value = value
         self.unknown_tags = unknown_tags
 
+
 class CreatableTopic(Struct):
-    __slots__ = ('name', 'num_partitions', 'replication_factor', 'assignments', 'configs', 'unknown_tags', )
+    __slots__ = (
+        "name", "num_partitions", "replication_factor", "assignments", "configs", "unknown_tags",
+    )
     NAME = 'CreatableTopic'
     FIELDS = (
         ('Name', 'name', 'name', 'string', False, False, (0, 32767), (0, -1), (0, -1), None, '', False, True, None, 'topicName'),
@@ -61,9 +69,15 @@ class CreatableTopic(Struct):
     )
 
     def __init__(
-        self, *, name: str = '', num_partitions: int = 0, replication_factor: int = 0, assignments: list[CreatableReplicaAssignment] = _E, configs: list[CreatableTopicConfig] = _E,
+        self,
+        *,
+        name: str = '',
+        num_partitions: int = 0,
+        replication_factor: int = 0,
+        assignments: list[CreatableReplicaAssignment] = _E,
+        configs: list[CreatableTopicConfig] = _E,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.name = name
         self.num_partitions = num_partitions
         self.replication_factor = replication_factor
@@ -71,8 +85,11 @@ class CreatableTopic(Struct):
         self.configs = [] if configs is _E else configs
         self.unknown_tags = unknown_tags
 
+
 class CreateTopicsRequest(Message):
-    __slots__ = ('topics', 'timeout_ms', 'validate_only', 'unknown_tags', )
+    __slots__ = (
+        "topics", "timeout_ms", "validate_only", "unknown_tags",
+    )
     NAME = 'CreateTopicsRequest'
     TYPE = 'request'
     API_KEY = 19
@@ -88,17 +105,18 @@ class CreateTopicsRequest(Message):
     )
 
     def __init__(
-        self, *, topics: list[CreatableTopic] = _E, timeout_ms: int = 60000, validate_only: bool = False,
+        self,
+        *,
+        topics: list[CreatableTopic] = _E,
+        timeout_ms: int = 60000,
+        validate_only: bool = False,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.topics = [] if topics is _E else topics
         self.timeout_ms = timeout_ms
         self.validate_only = validate_only
         self.unknown_tags = unknown_tags
 
-_D_CreatableReplicaAssignment = frozen_default(CreatableReplicaAssignment)
-_D_CreatableTopicConfig = frozen_default(CreatableTopicConfig)
-_D_CreatableTopic = frozen_default(CreatableTopic)
 
 _is = array_unpackers("i")
 _iw = array_packers("i")
@@ -120,6 +138,7 @@ _u_ihi = unpacker(">ihi")
 _u_ii = unpacker(">ii")
 _u_it = unpacker(">i?")
 _u_itB = unpacker(">i?B")
+
 
 def _decode_v2(d: bytes, p: int, b: int) -> tuple[CreateTopicsRequest, int]:
     e = len(d)
@@ -195,6 +214,7 @@ def _decode_v2(d: bytes, p: int, b: int) -> tuple[CreateTopicsRequest, int]:
     o.timeout_ms, o.validate_only = _u_it(d, p)
     p += 5
     return o, p
+
 
 def _decode_v5(d: bytes, p: int, b: int) -> tuple[CreateTopicsRequest, int]:
     e = len(d)
@@ -303,6 +323,7 @@ def _decode_v5(d: bytes, p: int, b: int) -> tuple[CreateTopicsRequest, int]:
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
     return o, p
 
+
 def _encode_v2(o: CreateTopicsRequest, w: Callable[[Any], None]) -> None:
     if o.unknown_tags:
         lost("unknown_tags")
@@ -342,6 +363,7 @@ def _encode_v2(o: CreateTopicsRequest, w: Callable[[Any], None]) -> None:
                 w(_p_h(len(s)))
                 w(s)
     w(_p_it(o.timeout_ms, o.validate_only))
+
 
 def _encode_v5(o: CreateTopicsRequest, w: Callable[[Any], None]) -> None:
     l1 = o.topics
@@ -420,6 +442,7 @@ def _encode_v5(o: CreateTopicsRequest, w: Callable[[Any], None]) -> None:
         w(unknown_tags(o.unknown_tags))
     else:
         w(_p_itx(o.timeout_ms, o.validate_only))
+
 
 CreateTopicsRequest._DECODERS = {2: _decode_v2, 3: _decode_v2, 4: _decode_v2, 5: _decode_v5, 6: _decode_v5, 7: _decode_v5}
 CreateTopicsRequest._ENCODERS = {2: _encode_v2, 3: _encode_v2, 4: _encode_v2, 5: _encode_v5, 6: _encode_v5, 7: _encode_v5}

@@ -5,20 +5,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-
-from kwire.message import Message, Struct, frozen_default
+from kwire.message import Message, Struct
 from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import (
-    array_packers, array_unpackers, as_bytes, bad_uuid, iter_unpacker, lost, more_varint, new, null, numbers,
-    pack_numbers, packer, read_tag, read_unknown_tags, string_length, string_varint, tag_of_other_version,
-    tag_section, tag_size, too_many, unknown_tags, unpacker, varint,
-)  # fmt: skip
+from kwire.wire import bad_uuid, lost, more_varint, new, null, packer, read_tag, read_unknown_tags, string_length, string_varint, tag_section, tag_size, too_many, unknown_tags, unpacker, varint
 
-_E: Any = object()
+_E: Any = object()  # stands for "not given" where the default is a new list or struct
 
 
 class CreatableTopicConfigs(Struct):
-    __slots__ = ('name', 'value', 'read_only', 'config_source', 'is_sensitive', 'unknown_tags', )
+    __slots__ = (
+        "name", "value", "read_only", "config_source", "is_sensitive", "unknown_tags",
+    )
     NAME = 'CreatableTopicConfigs'
     FIELDS = (
         ('Name', 'name', 'name', 'string', False, False, (5, 32767), (0, -1), (0, -1), None, '', False, False, None, None),
@@ -29,9 +26,15 @@ class CreatableTopicConfigs(Struct):
     )
 
     def __init__(
-        self, *, name: str = '', value: str | None = '', read_only: bool = False, config_source: int = -1, is_sensitive: bool = False,
+        self,
+        *,
+        name: str = '',
+        value: str | None = '',
+        read_only: bool = False,
+        config_source: int = -1,
+        is_sensitive: bool = False,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.name = name
         self.value = value
         self.read_only = read_only
@@ -39,8 +42,12 @@ class CreatableTopicConfigs(Struct):
         self.is_sensitive = is_sensitive
         self.unknown_tags = unknown_tags
 
+
 class CreatableTopicResult(Struct):
-    __slots__ = ('name', 'topic_id', 'error_code', 'error_message', 'topic_config_error_code', 'num_partitions', 'replication_factor', 'configs', 'unknown_tags', )
+    __slots__ = (
+        "name", "topic_id", "error_code", "error_message", "topic_config_error_code", "num_partitions",
+        "replication_factor", "configs", "unknown_tags",
+    )
     NAME = 'CreatableTopicResult'
     FIELDS = (
         ('Name', 'name', 'name', 'string', False, False, (0, 32767), (0, -1), (0, -1), None, '', False, True, None, 'topicName'),
@@ -54,9 +61,18 @@ class CreatableTopicResult(Struct):
     )
 
     def __init__(
-        self, *, name: str = '', topic_id: Uuid = ZERO_UUID, error_code: int = 0, error_message: str | None = '', topic_config_error_code: int = 0, num_partitions: int = -1, replication_factor: int = -1, configs: list[CreatableTopicConfigs] | None = _E,
+        self,
+        *,
+        name: str = '',
+        topic_id: Uuid = ZERO_UUID,
+        error_code: int = 0,
+        error_message: str | None = '',
+        topic_config_error_code: int = 0,
+        num_partitions: int = -1,
+        replication_factor: int = -1,
+        configs: list[CreatableTopicConfigs] | None = _E,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.name = name
         self.topic_id = topic_id
         self.error_code = error_code
@@ -67,8 +83,11 @@ class CreatableTopicResult(Struct):
         self.configs = [] if configs is _E else configs
         self.unknown_tags = unknown_tags
 
+
 class CreateTopicsResponse(Message):
-    __slots__ = ('throttle_time_ms', 'topics', 'unknown_tags', )
+    __slots__ = (
+        "throttle_time_ms", "topics", "unknown_tags",
+    )
     NAME = 'CreateTopicsResponse'
     TYPE = 'response'
     API_KEY = 19
@@ -83,15 +102,16 @@ class CreateTopicsResponse(Message):
     )
 
     def __init__(
-        self, *, throttle_time_ms: int = 0, topics: list[CreatableTopicResult] = _E,
+        self,
+        *,
+        throttle_time_ms: int = 0,
+        topics: list[CreatableTopicResult] = _E,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.throttle_time_ms = throttle_time_ms
         self.topics = [] if topics is _E else topics
         self.unknown_tags = unknown_tags
 
-_D_CreatableTopicConfigs = frozen_default(CreatableTopicConfigs)
-_D_CreatableTopicResult = frozen_default(CreatableTopicResult)
 
 _p_16sh = packer(">16sh")
 _p_16shB = packer(">16shB")
@@ -118,6 +138,7 @@ _u_ihB = unpacker(">ihB")
 _u_ii = unpacker(">ii")
 _u_tbtB = unpacker(">?b?B")
 
+
 def _tags_CreatableTopicResult_v5(d: bytes, p: int, n: int, b: int, o: Any) -> tuple[int, int]:
     e = len(d)
     count, p = (n, p) if n < 128 else more_varint(d, p, n)
@@ -140,6 +161,7 @@ def _tags_CreatableTopicResult_v5(d: bytes, p: int, n: int, b: int, o: Any) -> t
         o.unknown_tags = unknown
     return p, b
 
+
 def _write_tags_CreatableTopicResult_v5(o: Any) -> bytes:
     tags: list[tuple[int, bytes]] = []
     if o.topic_config_error_code != 0:
@@ -148,6 +170,7 @@ def _write_tags_CreatableTopicResult_v5(o: Any) -> bytes:
         w(_p_h(o.topic_config_error_code))
         tags.append((0, b"".join(v)))
     return tag_section(tags, o.unknown_tags)
+
 
 def _decode_v2(d: bytes, p: int, b: int) -> tuple[CreateTopicsResponse, int]:
     e = len(d)
@@ -185,6 +208,7 @@ def _decode_v2(d: bytes, p: int, b: int) -> tuple[CreateTopicsResponse, int]:
             p = q
         l1.append(o1)
     return o, p
+
 
 def _decode_v5(d: bytes, p: int, b: int) -> tuple[CreateTopicsResponse, int]:
     e = len(d)
@@ -275,6 +299,7 @@ def _decode_v5(d: bytes, p: int, b: int) -> tuple[CreateTopicsResponse, int]:
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
     return o, p
 
+
 def _decode_v7(d: bytes, p: int, b: int) -> tuple[CreateTopicsResponse, int]:
     e = len(d)
     o = new(CreateTopicsResponse)
@@ -364,6 +389,7 @@ def _decode_v7(d: bytes, p: int, b: int) -> tuple[CreateTopicsResponse, int]:
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
     return o, p
 
+
 def _encode_v2(o: CreateTopicsResponse, w: Callable[[Any], None]) -> None:
     if o.unknown_tags:
         lost("unknown_tags")
@@ -383,6 +409,7 @@ def _encode_v2(o: CreateTopicsResponse, w: Callable[[Any], None]) -> None:
             s = s.encode()
             w(_p_hh(o1.error_code, len(s)))
             w(s)
+
 
 def _encode_v5(o: CreateTopicsResponse, w: Callable[[Any], None]) -> None:
     l1 = o.topics
@@ -456,6 +483,7 @@ def _encode_v5(o: CreateTopicsResponse, w: Callable[[Any], None]) -> None:
         w(unknown_tags(o.unknown_tags))
     else:
         w(b"\0")
+
 
 def _encode_v7(o: CreateTopicsResponse, w: Callable[[Any], None]) -> None:
     l1 = o.topics
@@ -531,6 +559,7 @@ def _encode_v7(o: CreateTopicsResponse, w: Callable[[Any], None]) -> None:
         w(unknown_tags(o.unknown_tags))
     else:
         w(b"\0")
+
 
 CreateTopicsResponse._DECODERS = {2: _decode_v2, 3: _decode_v2, 4: _decode_v2, 5: _decode_v5, 6: _decode_v5, 7: _decode_v7}
 CreateTopicsResponse._ENCODERS = {2: _encode_v2, 3: _encode_v2, 4: _encode_v2, 5: _encode_v5, 6: _encode_v5, 7: _encode_v7}

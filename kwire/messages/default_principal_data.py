@@ -5,20 +5,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
+from kwire.message import Message
+from kwire.wire import new, null, packer, read_unknown_tags, string_length, string_varint, unknown_tags, unpacker
 
-from kwire.message import Message, Struct, frozen_default
-from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import (
-    array_packers, array_unpackers, as_bytes, bad_uuid, iter_unpacker, lost, more_varint, new, null, numbers,
-    pack_numbers, packer, read_tag, read_unknown_tags, string_length, string_varint, tag_of_other_version,
-    tag_section, tag_size, too_many, unknown_tags, unpacker, varint,
-)  # fmt: skip
-
-_E: Any = object()
+_E: Any = object()  # stands for "not given" where the default is a new list or struct
 
 
 class DefaultPrincipalData(Message):
-    __slots__ = ('type', 'name', 'token_authenticated', 'unknown_tags', )
+    __slots__ = (
+        "type", "name", "token_authenticated", "unknown_tags",
+    )
     NAME = 'DefaultPrincipalData'
     TYPE = 'data'
     API_KEY = None
@@ -34,18 +30,24 @@ class DefaultPrincipalData(Message):
     )
 
     def __init__(
-        self, *, type: str = '', name: str = '', token_authenticated: bool = False,
+        self,
+        *,
+        type: str = '',
+        name: str = '',
+        token_authenticated: bool = False,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.type = type
         self.name = name
         self.token_authenticated = token_authenticated
         self.unknown_tags = unknown_tags
 
+
 _p_B = packer(">B")
 _p_t = packer(">?")
 _p_tx = packer(">?x")
 _u_tB = unpacker(">?B")
+
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[DefaultPrincipalData, int]:
     e = len(d)
@@ -75,6 +77,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[DefaultPrincipalData, int]:
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
     return o, p
 
+
 def _encode_v0(o: DefaultPrincipalData, w: Callable[[Any], None]) -> None:
     s = o.type
     s = s.encode()
@@ -97,6 +100,7 @@ def _encode_v0(o: DefaultPrincipalData, w: Callable[[Any], None]) -> None:
         w(unknown_tags(o.unknown_tags))
     else:
         w(_p_tx(o.token_authenticated))
+
 
 DefaultPrincipalData._DECODERS = {0: _decode_v0}
 DefaultPrincipalData._ENCODERS = {0: _encode_v0}

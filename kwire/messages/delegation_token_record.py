@@ -5,20 +5,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
+from kwire.message import Message
+from kwire.wire import more_varint, new, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
 
-from kwire.message import Message, Struct, frozen_default
-from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import (
-    array_packers, array_unpackers, as_bytes, bad_uuid, iter_unpacker, lost, more_varint, new, null, numbers,
-    pack_numbers, packer, read_tag, read_unknown_tags, string_length, string_varint, tag_of_other_version,
-    tag_section, tag_size, too_many, unknown_tags, unpacker, varint,
-)  # fmt: skip
-
-_E: Any = object()
+_E: Any = object()  # stands for "not given" where the default is a new list or struct
 
 
 class DelegationTokenRecord(Message):
-    __slots__ = ('owner', 'requester', 'renewers', 'issue_timestamp', 'max_timestamp', 'expiration_timestamp', 'token_id', 'unknown_tags', )
+    __slots__ = (
+        "owner", "requester", "renewers", "issue_timestamp", "max_timestamp", "expiration_timestamp", "token_id",
+        "unknown_tags",
+    )
     NAME = 'DelegationTokenRecord'
     TYPE = 'metadata'
     API_KEY = 10
@@ -38,9 +35,17 @@ class DelegationTokenRecord(Message):
     )
 
     def __init__(
-        self, *, owner: str = '', requester: str = '', renewers: list[str] = _E, issue_timestamp: int = 0, max_timestamp: int = 0, expiration_timestamp: int = 0, token_id: str = '',
+        self,
+        *,
+        owner: str = '',
+        requester: str = '',
+        renewers: list[str] = _E,
+        issue_timestamp: int = 0,
+        max_timestamp: int = 0,
+        expiration_timestamp: int = 0,
+        token_id: str = '',
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.owner = owner
         self.requester = requester
         self.renewers = [] if renewers is _E else renewers
@@ -50,10 +55,12 @@ class DelegationTokenRecord(Message):
         self.token_id = token_id
         self.unknown_tags = unknown_tags
 
+
 _p_B = packer(">B")
 _p_qqq = packer(">qqq")
 _p_qqqB = packer(">qqqB")
 _u_qqqB = unpacker(">qqqB")
+
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[DelegationTokenRecord, int]:
     e = len(d)
@@ -114,6 +121,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[DelegationTokenRecord, int]:
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
     return o, p
 
+
 def _encode_v0(o: DelegationTokenRecord, w: Callable[[Any], None]) -> None:
     s = o.owner
     s = s.encode()
@@ -159,6 +167,7 @@ def _encode_v0(o: DelegationTokenRecord, w: Callable[[Any], None]) -> None:
         w(unknown_tags(o.unknown_tags))
     else:
         w(b"\0")
+
 
 DelegationTokenRecord._DECODERS = {0: _decode_v0}
 DelegationTokenRecord._ENCODERS = {0: _encode_v0}

@@ -5,20 +5,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
+from kwire.message import Message, Struct
+from kwire.wire import lost, more_varint, new, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
 
-from kwire.message import Message, Struct, frozen_default
-from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import (
-    array_packers, array_unpackers, as_bytes, bad_uuid, iter_unpacker, lost, more_varint, new, null, numbers,
-    pack_numbers, packer, read_tag, read_unknown_tags, string_length, string_varint, tag_of_other_version,
-    tag_section, tag_size, too_many, unknown_tags, unpacker, varint,
-)  # fmt: skip
-
-_E: Any = object()
+_E: Any = object()  # stands for "not given" where the default is a new list or struct
 
 
 class DeleteAclsFilter(Struct):
-    __slots__ = ('resource_type_filter', 'resource_name_filter', 'pattern_type_filter', 'principal_filter', 'host_filter', 'operation', 'permission_type', 'unknown_tags', )
+    __slots__ = (
+        "resource_type_filter", "resource_name_filter", "pattern_type_filter", "principal_filter", "host_filter",
+        "operation", "permission_type", "unknown_tags",
+    )
     NAME = 'DeleteAclsFilter'
     FIELDS = (
         ('ResourceTypeFilter', 'resource_type_filter', 'resourceTypeFilter', 'int8', False, False, (0, 32767), (0, -1), (0, -1), None, 0, False, False, None, None),
@@ -31,9 +28,17 @@ class DeleteAclsFilter(Struct):
     )
 
     def __init__(
-        self, *, resource_type_filter: int = 0, resource_name_filter: str | None = '', pattern_type_filter: int = 3, principal_filter: str | None = '', host_filter: str | None = '', operation: int = 0, permission_type: int = 0,
+        self,
+        *,
+        resource_type_filter: int = 0,
+        resource_name_filter: str | None = '',
+        pattern_type_filter: int = 3,
+        principal_filter: str | None = '',
+        host_filter: str | None = '',
+        operation: int = 0,
+        permission_type: int = 0,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.resource_type_filter = resource_type_filter
         self.resource_name_filter = resource_name_filter
         self.pattern_type_filter = pattern_type_filter
@@ -43,8 +48,11 @@ class DeleteAclsFilter(Struct):
         self.permission_type = permission_type
         self.unknown_tags = unknown_tags
 
+
 class DeleteAclsRequest(Message):
-    __slots__ = ('filters', 'unknown_tags', )
+    __slots__ = (
+        "filters", "unknown_tags",
+    )
     NAME = 'DeleteAclsRequest'
     TYPE = 'request'
     API_KEY = 31
@@ -58,13 +66,14 @@ class DeleteAclsRequest(Message):
     )
 
     def __init__(
-        self, *, filters: list[DeleteAclsFilter] = _E,
+        self,
+        *,
+        filters: list[DeleteAclsFilter] = _E,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.filters = [] if filters is _E else filters
         self.unknown_tags = unknown_tags
 
-_D_DeleteAclsFilter = frozen_default(DeleteAclsFilter)
 
 _p_B = packer(">B")
 _p_b = packer(">b")
@@ -81,6 +90,7 @@ _u_bbB = unpacker(">bbB")
 _u_bh = unpacker(">bh")
 _u_h = unpacker(">h")
 _u_i = unpacker(">i")
+
 
 def _decode_v1(d: bytes, p: int, b: int) -> tuple[DeleteAclsRequest, int]:
     e = len(d)
@@ -125,6 +135,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[DeleteAclsRequest, int]:
         p += 2
         l1.append(o1)
     return o, p
+
 
 def _decode_v2(d: bytes, p: int, b: int) -> tuple[DeleteAclsRequest, int]:
     e = len(d)
@@ -185,6 +196,7 @@ def _decode_v2(d: bytes, p: int, b: int) -> tuple[DeleteAclsRequest, int]:
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
     return o, p
 
+
 def _encode_v1(o: DeleteAclsRequest, w: Callable[[Any], None]) -> None:
     if o.unknown_tags:
         lost("unknown_tags")
@@ -215,6 +227,7 @@ def _encode_v1(o: DeleteAclsRequest, w: Callable[[Any], None]) -> None:
             w(_p_h(len(s)))
             w(s)
         w(_p_bb(o1.operation, o1.permission_type))
+
 
 def _encode_v2(o: DeleteAclsRequest, w: Callable[[Any], None]) -> None:
     l1 = o.filters
@@ -268,6 +281,7 @@ def _encode_v2(o: DeleteAclsRequest, w: Callable[[Any], None]) -> None:
         w(unknown_tags(o.unknown_tags))
     else:
         w(b"\0")
+
 
 DeleteAclsRequest._DECODERS = {1: _decode_v1, 2: _decode_v2, 3: _decode_v2}
 DeleteAclsRequest._ENCODERS = {1: _encode_v1, 2: _encode_v2, 3: _encode_v2}

@@ -5,20 +5,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
+from kwire.message import Message, Struct
+from kwire.wire import lost, more_varint, new, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
 
-from kwire.message import Message, Struct, frozen_default
-from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import (
-    array_packers, array_unpackers, as_bytes, bad_uuid, iter_unpacker, lost, more_varint, new, null, numbers,
-    pack_numbers, packer, read_tag, read_unknown_tags, string_length, string_varint, tag_of_other_version,
-    tag_section, tag_size, too_many, unknown_tags, unpacker, varint,
-)  # fmt: skip
-
-_E: Any = object()
+_E: Any = object()  # stands for "not given" where the default is a new list or struct
 
 
 class DeleteAclsMatchingAcl(Struct):
-    __slots__ = ('error_code', 'error_message', 'resource_type', 'resource_name', 'pattern_type', 'principal', 'host', 'operation', 'permission_type', 'unknown_tags', )
+    __slots__ = (
+        "error_code", "error_message", "resource_type", "resource_name", "pattern_type", "principal", "host",
+        "operation", "permission_type", "unknown_tags",
+    )
     NAME = 'DeleteAclsMatchingAcl'
     FIELDS = (
         ('ErrorCode', 'error_code', 'errorCode', 'int16', False, False, (0, 32767), (0, -1), (0, -1), None, 0, False, False, None, None),
@@ -33,9 +30,19 @@ class DeleteAclsMatchingAcl(Struct):
     )
 
     def __init__(
-        self, *, error_code: int = 0, error_message: str | None = '', resource_type: int = 0, resource_name: str = '', pattern_type: int = 3, principal: str = '', host: str = '', operation: int = 0, permission_type: int = 0,
+        self,
+        *,
+        error_code: int = 0,
+        error_message: str | None = '',
+        resource_type: int = 0,
+        resource_name: str = '',
+        pattern_type: int = 3,
+        principal: str = '',
+        host: str = '',
+        operation: int = 0,
+        permission_type: int = 0,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.error_code = error_code
         self.error_message = error_message
         self.resource_type = resource_type
@@ -47,8 +54,11 @@ class DeleteAclsMatchingAcl(Struct):
         self.permission_type = permission_type
         self.unknown_tags = unknown_tags
 
+
 class DeleteAclsFilterResult(Struct):
-    __slots__ = ('error_code', 'error_message', 'matching_acls', 'unknown_tags', )
+    __slots__ = (
+        "error_code", "error_message", "matching_acls", "unknown_tags",
+    )
     NAME = 'DeleteAclsFilterResult'
     FIELDS = (
         ('ErrorCode', 'error_code', 'errorCode', 'int16', False, False, (0, 32767), (0, -1), (0, -1), None, 0, False, False, None, None),
@@ -57,16 +67,23 @@ class DeleteAclsFilterResult(Struct):
     )
 
     def __init__(
-        self, *, error_code: int = 0, error_message: str | None = '', matching_acls: list[DeleteAclsMatchingAcl] = _E,
+        self,
+        *,
+        error_code: int = 0,
+        error_message: str | None = '',
+        matching_acls: list[DeleteAclsMatchingAcl] = _E,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.error_code = error_code
         self.error_message = error_message
         self.matching_acls = [] if matching_acls is _E else matching_acls
         self.unknown_tags = unknown_tags
 
+
 class DeleteAclsResponse(Message):
-    __slots__ = ('throttle_time_ms', 'filter_results', 'unknown_tags', )
+    __slots__ = (
+        "throttle_time_ms", "filter_results", "unknown_tags",
+    )
     NAME = 'DeleteAclsResponse'
     TYPE = 'response'
     API_KEY = 31
@@ -81,15 +98,16 @@ class DeleteAclsResponse(Message):
     )
 
     def __init__(
-        self, *, throttle_time_ms: int = 0, filter_results: list[DeleteAclsFilterResult] = _E,
+        self,
+        *,
+        throttle_time_ms: int = 0,
+        filter_results: list[DeleteAclsFilterResult] = _E,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.throttle_time_ms = throttle_time_ms
         self.filter_results = [] if filter_results is _E else filter_results
         self.unknown_tags = unknown_tags
 
-_D_DeleteAclsMatchingAcl = frozen_default(DeleteAclsMatchingAcl)
-_D_DeleteAclsFilterResult = frozen_default(DeleteAclsFilterResult)
 
 _p_B = packer(">B")
 _p_b = packer(">b")
@@ -114,6 +132,7 @@ _u_hh = unpacker(">hh")
 _u_i = unpacker(">i")
 _u_iB = unpacker(">iB")
 _u_ii = unpacker(">ii")
+
 
 def _decode_v1(d: bytes, p: int, b: int) -> tuple[DeleteAclsResponse, int]:
     e = len(d)
@@ -183,6 +202,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[DeleteAclsResponse, int]:
             l2.append(o2)
         l1.append(o1)
     return o, p
+
 
 def _decode_v2(d: bytes, p: int, b: int) -> tuple[DeleteAclsResponse, int]:
     e = len(d)
@@ -279,6 +299,7 @@ def _decode_v2(d: bytes, p: int, b: int) -> tuple[DeleteAclsResponse, int]:
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
     return o, p
 
+
 def _encode_v1(o: DeleteAclsResponse, w: Callable[[Any], None]) -> None:
     if o.unknown_tags:
         lost("unknown_tags")
@@ -319,6 +340,7 @@ def _encode_v1(o: DeleteAclsResponse, w: Callable[[Any], None]) -> None:
             w(_p_h(len(s)))
             w(s)
             w(_p_bb(o2.operation, o2.permission_type))
+
 
 def _encode_v2(o: DeleteAclsResponse, w: Callable[[Any], None]) -> None:
     l1 = o.filter_results
@@ -399,6 +421,7 @@ def _encode_v2(o: DeleteAclsResponse, w: Callable[[Any], None]) -> None:
         w(unknown_tags(o.unknown_tags))
     else:
         w(b"\0")
+
 
 DeleteAclsResponse._DECODERS = {1: _decode_v1, 2: _decode_v2, 3: _decode_v2}
 DeleteAclsResponse._ENCODERS = {1: _encode_v1, 2: _encode_v2, 3: _encode_v2}

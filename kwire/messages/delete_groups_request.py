@@ -5,20 +5,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
+from kwire.message import Message
+from kwire.wire import lost, more_varint, new, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
 
-from kwire.message import Message, Struct, frozen_default
-from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import (
-    array_packers, array_unpackers, as_bytes, bad_uuid, iter_unpacker, lost, more_varint, new, null, numbers,
-    pack_numbers, packer, read_tag, read_unknown_tags, string_length, string_varint, tag_of_other_version,
-    tag_section, tag_size, too_many, unknown_tags, unpacker, varint,
-)  # fmt: skip
-
-_E: Any = object()
+_E: Any = object()  # stands for "not given" where the default is a new list or struct
 
 
 class DeleteGroupsRequest(Message):
-    __slots__ = ('groups_names', 'unknown_tags', )
+    __slots__ = (
+        "groups_names", "unknown_tags",
+    )
     NAME = 'DeleteGroupsRequest'
     TYPE = 'request'
     API_KEY = 42
@@ -32,17 +28,21 @@ class DeleteGroupsRequest(Message):
     )
 
     def __init__(
-        self, *, groups_names: list[str] = _E,
+        self,
+        *,
+        groups_names: list[str] = _E,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.groups_names = [] if groups_names is _E else groups_names
         self.unknown_tags = unknown_tags
+
 
 _p_B = packer(">B")
 _p_h = packer(">h")
 _p_i = packer(">i")
 _u_h = unpacker(">h")
 _u_i = unpacker(">i")
+
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[DeleteGroupsRequest, int]:
     e = len(d)
@@ -66,6 +66,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[DeleteGroupsRequest, int]:
         p = q
         l1.append(x)
     return o, p
+
 
 def _decode_v2(d: bytes, p: int, b: int) -> tuple[DeleteGroupsRequest, int]:
     e = len(d)
@@ -99,6 +100,7 @@ def _decode_v2(d: bytes, p: int, b: int) -> tuple[DeleteGroupsRequest, int]:
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
     return o, p
 
+
 def _encode_v0(o: DeleteGroupsRequest, w: Callable[[Any], None]) -> None:
     if o.unknown_tags:
         lost("unknown_tags")
@@ -109,6 +111,7 @@ def _encode_v0(o: DeleteGroupsRequest, w: Callable[[Any], None]) -> None:
         s = s.encode()
         w(_p_h(len(s)))
         w(s)
+
 
 def _encode_v2(o: DeleteGroupsRequest, w: Callable[[Any], None]) -> None:
     l1 = o.groups_names
@@ -130,6 +133,7 @@ def _encode_v2(o: DeleteGroupsRequest, w: Callable[[Any], None]) -> None:
         w(unknown_tags(o.unknown_tags))
     else:
         w(b"\0")
+
 
 DeleteGroupsRequest._DECODERS = {0: _decode_v0, 1: _decode_v0, 2: _decode_v2, 3: _decode_v2}
 DeleteGroupsRequest._ENCODERS = {0: _encode_v0, 1: _encode_v0, 2: _encode_v2, 3: _encode_v2}

@@ -5,20 +5,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
+from kwire.message import Message, Struct
+from kwire.wire import lost, more_varint, new, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
 
-from kwire.message import Message, Struct, frozen_default
-from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import (
-    array_packers, array_unpackers, as_bytes, bad_uuid, iter_unpacker, lost, more_varint, new, null, numbers,
-    pack_numbers, packer, read_tag, read_unknown_tags, string_length, string_varint, tag_of_other_version,
-    tag_section, tag_size, too_many, unknown_tags, unpacker, varint,
-)  # fmt: skip
-
-_E: Any = object()
+_E: Any = object()  # stands for "not given" where the default is a new list or struct
 
 
 class DeletableGroupResult(Struct):
-    __slots__ = ('group_id', 'error_code', 'error_message', 'unknown_tags', )
+    __slots__ = (
+        "group_id", "error_code", "error_message", "unknown_tags",
+    )
     NAME = 'DeletableGroupResult'
     FIELDS = (
         ('GroupId', 'group_id', 'groupId', 'string', False, False, (0, 32767), (0, -1), (0, -1), None, '', False, True, None, 'groupId'),
@@ -27,16 +23,23 @@ class DeletableGroupResult(Struct):
     )
 
     def __init__(
-        self, *, group_id: str = '', error_code: int = 0, error_message: str | None = None,
+        self,
+        *,
+        group_id: str = '',
+        error_code: int = 0,
+        error_message: str | None = None,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.group_id = group_id
         self.error_code = error_code
         self.error_message = error_message
         self.unknown_tags = unknown_tags
 
+
 class DeleteGroupsResponse(Message):
-    __slots__ = ('throttle_time_ms', 'results', 'unknown_tags', )
+    __slots__ = (
+        "throttle_time_ms", "results", "unknown_tags",
+    )
     NAME = 'DeleteGroupsResponse'
     TYPE = 'response'
     API_KEY = 42
@@ -51,14 +54,16 @@ class DeleteGroupsResponse(Message):
     )
 
     def __init__(
-        self, *, throttle_time_ms: int = 0, results: list[DeletableGroupResult] = _E,
+        self,
+        *,
+        throttle_time_ms: int = 0,
+        results: list[DeletableGroupResult] = _E,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.throttle_time_ms = throttle_time_ms
         self.results = [] if results is _E else results
         self.unknown_tags = unknown_tags
 
-_D_DeletableGroupResult = frozen_default(DeletableGroupResult)
 
 _p_B = packer(">B")
 _p_h = packer(">h")
@@ -71,6 +76,7 @@ _u_h = unpacker(">h")
 _u_hB = unpacker(">hB")
 _u_iB = unpacker(">iB")
 _u_ii = unpacker(">ii")
+
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[DeleteGroupsResponse, int]:
     e = len(d)
@@ -99,6 +105,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[DeleteGroupsResponse, int]:
         p += 2
         l1.append(o1)
     return o, p
+
 
 def _decode_v2(d: bytes, p: int, b: int) -> tuple[DeleteGroupsResponse, int]:
     e = len(d)
@@ -138,6 +145,7 @@ def _decode_v2(d: bytes, p: int, b: int) -> tuple[DeleteGroupsResponse, int]:
     if n:
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
     return o, p
+
 
 def _decode_v3(d: bytes, p: int, b: int) -> tuple[DeleteGroupsResponse, int]:
     e = len(d)
@@ -187,6 +195,7 @@ def _decode_v3(d: bytes, p: int, b: int) -> tuple[DeleteGroupsResponse, int]:
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
     return o, p
 
+
 def _encode_v0(o: DeleteGroupsResponse, w: Callable[[Any], None]) -> None:
     if o.unknown_tags:
         lost("unknown_tags")
@@ -200,6 +209,7 @@ def _encode_v0(o: DeleteGroupsResponse, w: Callable[[Any], None]) -> None:
         w(_p_h(len(s)))
         w(s)
         w(_p_h(o1.error_code))
+
 
 def _encode_v2(o: DeleteGroupsResponse, w: Callable[[Any], None]) -> None:
     l1 = o.results
@@ -227,6 +237,7 @@ def _encode_v2(o: DeleteGroupsResponse, w: Callable[[Any], None]) -> None:
         w(unknown_tags(o.unknown_tags))
     else:
         w(b"\0")
+
 
 def _encode_v3(o: DeleteGroupsResponse, w: Callable[[Any], None]) -> None:
     l1 = o.results
@@ -265,6 +276,7 @@ def _encode_v3(o: DeleteGroupsResponse, w: Callable[[Any], None]) -> None:
         w(unknown_tags(o.unknown_tags))
     else:
         w(b"\0")
+
 
 DeleteGroupsResponse._DECODERS = {0: _decode_v0, 1: _decode_v0, 2: _decode_v2, 3: _decode_v3}
 DeleteGroupsResponse._ENCODERS = {0: _encode_v0, 1: _encode_v0, 2: _encode_v2, 3: _encode_v3}

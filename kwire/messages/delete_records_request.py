@@ -5,20 +5,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
+from kwire.message import Message, Struct
+from kwire.wire import iter_unpacker, lost, more_varint, new, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
 
-from kwire.message import Message, Struct, frozen_default
-from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import (
-    array_packers, array_unpackers, as_bytes, bad_uuid, iter_unpacker, lost, more_varint, new, null, numbers,
-    pack_numbers, packer, read_tag, read_unknown_tags, string_length, string_varint, tag_of_other_version,
-    tag_section, tag_size, too_many, unknown_tags, unpacker, varint,
-)  # fmt: skip
-
-_E: Any = object()
+_E: Any = object()  # stands for "not given" where the default is a new list or struct
 
 
 class DeleteRecordsPartition(Struct):
-    __slots__ = ('partition_index', 'offset', 'unknown_tags', )
+    __slots__ = (
+        "partition_index", "offset", "unknown_tags",
+    )
     NAME = 'DeleteRecordsPartition'
     FIELDS = (
         ('PartitionIndex', 'partition_index', 'partitionIndex', 'int32', False, False, (0, 32767), (0, -1), (0, -1), None, 0, False, False, None, None),
@@ -26,15 +22,21 @@ class DeleteRecordsPartition(Struct):
     )
 
     def __init__(
-        self, *, partition_index: int = 0, offset: int = 0,
+        self,
+        *,
+        partition_index: int = 0,
+        offset: int = 0,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.partition_index = partition_index
         self.offset = offset
         self.unknown_tags = unknown_tags
 
+
 class DeleteRecordsTopic(Struct):
-    __slots__ = ('name', 'partitions', 'unknown_tags', )
+    __slots__ = (
+        "name", "partitions", "unknown_tags",
+    )
     NAME = 'DeleteRecordsTopic'
     FIELDS = (
         ('Name', 'name', 'name', 'string', False, False, (0, 32767), (0, -1), (0, -1), None, '', False, False, None, 'topicName'),
@@ -42,15 +44,21 @@ class DeleteRecordsTopic(Struct):
     )
 
     def __init__(
-        self, *, name: str = '', partitions: list[DeleteRecordsPartition] = _E,
+        self,
+        *,
+        name: str = '',
+        partitions: list[DeleteRecordsPartition] = _E,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.name = name
         self.partitions = [] if partitions is _E else partitions
         self.unknown_tags = unknown_tags
 
+
 class DeleteRecordsRequest(Message):
-    __slots__ = ('topics', 'timeout_ms', 'unknown_tags', )
+    __slots__ = (
+        "topics", "timeout_ms", "unknown_tags",
+    )
     NAME = 'DeleteRecordsRequest'
     TYPE = 'request'
     API_KEY = 21
@@ -65,15 +73,16 @@ class DeleteRecordsRequest(Message):
     )
 
     def __init__(
-        self, *, topics: list[DeleteRecordsTopic] = _E, timeout_ms: int = 0,
+        self,
+        *,
+        topics: list[DeleteRecordsTopic] = _E,
+        timeout_ms: int = 0,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.topics = [] if topics is _E else topics
         self.timeout_ms = timeout_ms
         self.unknown_tags = unknown_tags
 
-_D_DeleteRecordsPartition = frozen_default(DeleteRecordsPartition)
-_D_DeleteRecordsTopic = frozen_default(DeleteRecordsTopic)
 
 _i_iq = iter_unpacker(">iq")
 _i_iqx = iter_unpacker(">iqx")
@@ -87,6 +96,7 @@ _u_h = unpacker(">h")
 _u_i = unpacker(">i")
 _u_iB = unpacker(">iB")
 _u_iqB = unpacker(">iqB")
+
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[DeleteRecordsRequest, int]:
     e = len(d)
@@ -130,6 +140,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[DeleteRecordsRequest, int]:
     o.timeout_ms = _u_i(d, p)[0]
     p += 4
     return o, p
+
 
 def _decode_v2(d: bytes, p: int, b: int) -> tuple[DeleteRecordsRequest, int]:
     e = len(d)
@@ -198,6 +209,7 @@ def _decode_v2(d: bytes, p: int, b: int) -> tuple[DeleteRecordsRequest, int]:
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
     return o, p
 
+
 def _encode_v0(o: DeleteRecordsRequest, w: Callable[[Any], None]) -> None:
     if o.unknown_tags:
         lost("unknown_tags")
@@ -217,6 +229,7 @@ def _encode_v0(o: DeleteRecordsRequest, w: Callable[[Any], None]) -> None:
                 lost("unknown_tags")
             w(_p_iq(o2.partition_index, o2.offset))
     w(_p_i(o.timeout_ms))
+
 
 def _encode_v2(o: DeleteRecordsRequest, w: Callable[[Any], None]) -> None:
     l1 = o.topics
@@ -255,6 +268,7 @@ def _encode_v2(o: DeleteRecordsRequest, w: Callable[[Any], None]) -> None:
         w(unknown_tags(o.unknown_tags))
     else:
         w(_p_ix(o.timeout_ms))
+
 
 DeleteRecordsRequest._DECODERS = {0: _decode_v0, 1: _decode_v0, 2: _decode_v2}
 DeleteRecordsRequest._ENCODERS = {0: _encode_v0, 1: _encode_v0, 2: _encode_v2}

@@ -5,20 +5,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
+from kwire.message import Message, Struct
+from kwire.wire import iter_unpacker, lost, more_varint, new, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
 
-from kwire.message import Message, Struct, frozen_default
-from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import (
-    array_packers, array_unpackers, as_bytes, bad_uuid, iter_unpacker, lost, more_varint, new, null, numbers,
-    pack_numbers, packer, read_tag, read_unknown_tags, string_length, string_varint, tag_of_other_version,
-    tag_section, tag_size, too_many, unknown_tags, unpacker, varint,
-)  # fmt: skip
-
-_E: Any = object()
+_E: Any = object()  # stands for "not given" where the default is a new list or struct
 
 
 class DeleteRecordsPartitionResult(Struct):
-    __slots__ = ('partition_index', 'low_watermark', 'error_code', 'unknown_tags', )
+    __slots__ = (
+        "partition_index", "low_watermark", "error_code", "unknown_tags",
+    )
     NAME = 'DeleteRecordsPartitionResult'
     FIELDS = (
         ('PartitionIndex', 'partition_index', 'partitionIndex', 'int32', False, False, (0, 32767), (0, -1), (0, -1), None, 0, False, True, None, None),
@@ -27,16 +23,23 @@ class DeleteRecordsPartitionResult(Struct):
     )
 
     def __init__(
-        self, *, partition_index: int = 0, low_watermark: int = 0, error_code: int = 0,
+        self,
+        *,
+        partition_index: int = 0,
+        low_watermark: int = 0,
+        error_code: int = 0,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.partition_index = partition_index
         self.low_watermark = low_watermark
         self.error_code = error_code
         self.unknown_tags = unknown_tags
 
+
 class DeleteRecordsTopicResult(Struct):
-    __slots__ = ('name', 'partitions', 'unknown_tags', )
+    __slots__ = (
+        "name", "partitions", "unknown_tags",
+    )
     NAME = 'DeleteRecordsTopicResult'
     FIELDS = (
         ('Name', 'name', 'name', 'string', False, False, (0, 32767), (0, -1), (0, -1), None, '', False, True, None, 'topicName'),
@@ -44,15 +47,21 @@ class DeleteRecordsTopicResult(Struct):
     )
 
     def __init__(
-        self, *, name: str = '', partitions: list[DeleteRecordsPartitionResult] = _E,
+        self,
+        *,
+        name: str = '',
+        partitions: list[DeleteRecordsPartitionResult] = _E,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.name = name
         self.partitions = [] if partitions is _E else partitions
         self.unknown_tags = unknown_tags
 
+
 class DeleteRecordsResponse(Message):
-    __slots__ = ('throttle_time_ms', 'topics', 'unknown_tags', )
+    __slots__ = (
+        "throttle_time_ms", "topics", "unknown_tags",
+    )
     NAME = 'DeleteRecordsResponse'
     TYPE = 'response'
     API_KEY = 21
@@ -67,15 +76,16 @@ class DeleteRecordsResponse(Message):
     )
 
     def __init__(
-        self, *, throttle_time_ms: int = 0, topics: list[DeleteRecordsTopicResult] = _E,
+        self,
+        *,
+        throttle_time_ms: int = 0,
+        topics: list[DeleteRecordsTopicResult] = _E,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.throttle_time_ms = throttle_time_ms
         self.topics = [] if topics is _E else topics
         self.unknown_tags = unknown_tags
 
-_D_DeleteRecordsPartitionResult = frozen_default(DeleteRecordsPartitionResult)
-_D_DeleteRecordsTopicResult = frozen_default(DeleteRecordsTopicResult)
 
 _i_iqh = iter_unpacker(">iqh")
 _i_iqhx = iter_unpacker(">iqhx")
@@ -91,6 +101,7 @@ _u_i = unpacker(">i")
 _u_iB = unpacker(">iB")
 _u_ii = unpacker(">ii")
 _u_iqhB = unpacker(">iqhB")
+
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[DeleteRecordsResponse, int]:
     e = len(d)
@@ -133,6 +144,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[DeleteRecordsResponse, int]:
         p = q
         l1.append(o1)
     return o, p
+
 
 def _decode_v2(d: bytes, p: int, b: int) -> tuple[DeleteRecordsResponse, int]:
     e = len(d)
@@ -202,6 +214,7 @@ def _decode_v2(d: bytes, p: int, b: int) -> tuple[DeleteRecordsResponse, int]:
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
     return o, p
 
+
 def _encode_v0(o: DeleteRecordsResponse, w: Callable[[Any], None]) -> None:
     if o.unknown_tags:
         lost("unknown_tags")
@@ -220,6 +233,7 @@ def _encode_v0(o: DeleteRecordsResponse, w: Callable[[Any], None]) -> None:
             if o2.unknown_tags:
                 lost("unknown_tags")
             w(_p_iqh(o2.partition_index, o2.low_watermark, o2.error_code))
+
 
 def _encode_v2(o: DeleteRecordsResponse, w: Callable[[Any], None]) -> None:
     l1 = o.topics
@@ -258,6 +272,7 @@ def _encode_v2(o: DeleteRecordsResponse, w: Callable[[Any], None]) -> None:
         w(unknown_tags(o.unknown_tags))
     else:
         w(b"\0")
+
 
 DeleteRecordsResponse._DECODERS = {0: _decode_v0, 1: _decode_v0, 2: _decode_v2}
 DeleteRecordsResponse._ENCODERS = {0: _encode_v0, 1: _encode_v0, 2: _encode_v2}

@@ -5,34 +5,35 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
+from kwire.message import Message, Struct
+from kwire.wire import more_varint, new, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, varint
 
-from kwire.message import Message, Struct, frozen_default
-from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import (
-    array_packers, array_unpackers, as_bytes, bad_uuid, iter_unpacker, lost, more_varint, new, null, numbers,
-    pack_numbers, packer, read_tag, read_unknown_tags, string_length, string_varint, tag_of_other_version,
-    tag_section, tag_size, too_many, unknown_tags, unpacker, varint,
-)  # fmt: skip
-
-_E: Any = object()
+_E: Any = object()  # stands for "not given" where the default is a new list or struct
 
 
 class DeleteShareGroupOffsetsRequestTopic(Struct):
-    __slots__ = ('topic_name', 'unknown_tags', )
+    __slots__ = (
+        "topic_name", "unknown_tags",
+    )
     NAME = 'DeleteShareGroupOffsetsRequestTopic'
     FIELDS = (
         ('TopicName', 'topic_name', 'topicName', 'string', False, False, (0, 32767), (0, -1), (0, -1), None, '', False, False, None, 'topicName'),
     )
 
     def __init__(
-        self, *, topic_name: str = '',
+        self,
+        *,
+        topic_name: str = '',
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.topic_name = topic_name
         self.unknown_tags = unknown_tags
 
+
 class DeleteShareGroupOffsetsRequest(Message):
-    __slots__ = ('group_id', 'topics', 'unknown_tags', )
+    __slots__ = (
+        "group_id", "topics", "unknown_tags",
+    )
     NAME = 'DeleteShareGroupOffsetsRequest'
     TYPE = 'request'
     API_KEY = 92
@@ -47,16 +48,19 @@ class DeleteShareGroupOffsetsRequest(Message):
     )
 
     def __init__(
-        self, *, group_id: str = '', topics: list[DeleteShareGroupOffsetsRequestTopic] = _E,
+        self,
+        *,
+        group_id: str = '',
+        topics: list[DeleteShareGroupOffsetsRequestTopic] = _E,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.group_id = group_id
         self.topics = [] if topics is _E else topics
         self.unknown_tags = unknown_tags
 
-_D_DeleteShareGroupOffsetsRequestTopic = frozen_default(DeleteShareGroupOffsetsRequestTopic)
 
 _p_B = packer(">B")
+
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[DeleteShareGroupOffsetsRequest, int]:
     e = len(d)
@@ -105,6 +109,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[DeleteShareGroupOffsetsRequest
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
     return o, p
 
+
 def _encode_v0(o: DeleteShareGroupOffsetsRequest, w: Callable[[Any], None]) -> None:
     s = o.group_id
     s = s.encode()
@@ -137,6 +142,7 @@ def _encode_v0(o: DeleteShareGroupOffsetsRequest, w: Callable[[Any], None]) -> N
         w(unknown_tags(o.unknown_tags))
     else:
         w(b"\0")
+
 
 DeleteShareGroupOffsetsRequest._DECODERS = {0: _decode_v0}
 DeleteShareGroupOffsetsRequest._ENCODERS = {0: _encode_v0}

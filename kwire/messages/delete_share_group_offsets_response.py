@@ -5,20 +5,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-
-from kwire.message import Message, Struct, frozen_default
+from kwire.message import Message, Struct
 from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import (
-    array_packers, array_unpackers, as_bytes, bad_uuid, iter_unpacker, lost, more_varint, new, null, numbers,
-    pack_numbers, packer, read_tag, read_unknown_tags, string_length, string_varint, tag_of_other_version,
-    tag_section, tag_size, too_many, unknown_tags, unpacker, varint,
-)  # fmt: skip
+from kwire.wire import bad_uuid, more_varint, new, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
 
-_E: Any = object()
+_E: Any = object()  # stands for "not given" where the default is a new list or struct
 
 
 class DeleteShareGroupOffsetsResponseTopic(Struct):
-    __slots__ = ('topic_name', 'topic_id', 'error_code', 'error_message', 'unknown_tags', )
+    __slots__ = (
+        "topic_name", "topic_id", "error_code", "error_message", "unknown_tags",
+    )
     NAME = 'DeleteShareGroupOffsetsResponseTopic'
     FIELDS = (
         ('TopicName', 'topic_name', 'topicName', 'string', False, False, (0, 32767), (0, -1), (0, -1), None, '', False, False, None, 'topicName'),
@@ -28,17 +25,25 @@ class DeleteShareGroupOffsetsResponseTopic(Struct):
     )
 
     def __init__(
-        self, *, topic_name: str = '', topic_id: Uuid = ZERO_UUID, error_code: int = 0, error_message: str | None = None,
+        self,
+        *,
+        topic_name: str = '',
+        topic_id: Uuid = ZERO_UUID,
+        error_code: int = 0,
+        error_message: str | None = None,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.topic_name = topic_name
         self.topic_id = topic_id
         self.error_code = error_code
         self.error_message = error_message
         self.unknown_tags = unknown_tags
 
+
 class DeleteShareGroupOffsetsResponse(Message):
-    __slots__ = ('throttle_time_ms', 'error_code', 'error_message', 'responses', 'unknown_tags', )
+    __slots__ = (
+        "throttle_time_ms", "error_code", "error_message", "responses", "unknown_tags",
+    )
     NAME = 'DeleteShareGroupOffsetsResponse'
     TYPE = 'response'
     API_KEY = 92
@@ -55,16 +60,20 @@ class DeleteShareGroupOffsetsResponse(Message):
     )
 
     def __init__(
-        self, *, throttle_time_ms: int = 0, error_code: int = 0, error_message: str | None = None, responses: list[DeleteShareGroupOffsetsResponseTopic] = _E,
+        self,
+        *,
+        throttle_time_ms: int = 0,
+        error_code: int = 0,
+        error_message: str | None = None,
+        responses: list[DeleteShareGroupOffsetsResponseTopic] = _E,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.throttle_time_ms = throttle_time_ms
         self.error_code = error_code
         self.error_message = error_message
         self.responses = [] if responses is _E else responses
         self.unknown_tags = unknown_tags
 
-_D_DeleteShareGroupOffsetsResponseTopic = frozen_default(DeleteShareGroupOffsetsResponseTopic)
 
 _p_16sh = packer(">16sh")
 _p_16shB = packer(">16shB")
@@ -75,6 +84,7 @@ _p_ihB = packer(">ihB")
 _p_ihx = packer(">ihx")
 _u_16shB = unpacker(">16shB")
 _u_ihB = unpacker(">ihB")
+
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[DeleteShareGroupOffsetsResponse, int]:
     e = len(d)
@@ -135,6 +145,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[DeleteShareGroupOffsetsRespons
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
     return o, p
 
+
 def _encode_v0(o: DeleteShareGroupOffsetsResponse, w: Callable[[Any], None]) -> None:
     s = o.error_message
     if s is None:
@@ -185,6 +196,7 @@ def _encode_v0(o: DeleteShareGroupOffsetsResponse, w: Callable[[Any], None]) -> 
         w(unknown_tags(o.unknown_tags))
     else:
         w(b"\0")
+
 
 DeleteShareGroupOffsetsResponse._DECODERS = {0: _decode_v0}
 DeleteShareGroupOffsetsResponse._ENCODERS = {0: _encode_v0}

@@ -5,34 +5,36 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-
-from kwire.message import Message, Struct, frozen_default
+from kwire.message import Message, Struct
 from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import (
-    array_packers, array_unpackers, as_bytes, bad_uuid, iter_unpacker, lost, more_varint, new, null, numbers,
-    pack_numbers, packer, read_tag, read_unknown_tags, string_length, string_varint, tag_of_other_version,
-    tag_section, tag_size, too_many, unknown_tags, unpacker, varint,
-)  # fmt: skip
+from kwire.wire import bad_uuid, iter_unpacker, more_varint, new, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
 
-_E: Any = object()
+_E: Any = object()  # stands for "not given" where the default is a new list or struct
 
 
 class PartitionData(Struct):
-    __slots__ = ('partition', 'unknown_tags', )
+    __slots__ = (
+        "partition", "unknown_tags",
+    )
     NAME = 'PartitionData'
     FIELDS = (
         ('Partition', 'partition', 'partition', 'int32', False, False, (0, 32767), (0, -1), (0, -1), None, 0, False, False, None, None),
     )
 
     def __init__(
-        self, *, partition: int = 0,
+        self,
+        *,
+        partition: int = 0,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.partition = partition
         self.unknown_tags = unknown_tags
 
+
 class DeleteStateData(Struct):
-    __slots__ = ('topic_id', 'partitions', 'unknown_tags', )
+    __slots__ = (
+        "topic_id", "partitions", "unknown_tags",
+    )
     NAME = 'DeleteStateData'
     FIELDS = (
         ('TopicId', 'topic_id', 'topicId', 'uuid', False, False, (0, 32767), (0, -1), (0, -1), None, b'\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00', False, False, None, None),
@@ -40,15 +42,21 @@ class DeleteStateData(Struct):
     )
 
     def __init__(
-        self, *, topic_id: Uuid = ZERO_UUID, partitions: list[PartitionData] = _E,
+        self,
+        *,
+        topic_id: Uuid = ZERO_UUID,
+        partitions: list[PartitionData] = _E,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.topic_id = topic_id
         self.partitions = [] if partitions is _E else partitions
         self.unknown_tags = unknown_tags
 
+
 class DeleteShareGroupStateRequest(Message):
-    __slots__ = ('group_id', 'topics', 'unknown_tags', )
+    __slots__ = (
+        "group_id", "topics", "unknown_tags",
+    )
     NAME = 'DeleteShareGroupStateRequest'
     TYPE = 'request'
     API_KEY = 86
@@ -63,15 +71,16 @@ class DeleteShareGroupStateRequest(Message):
     )
 
     def __init__(
-        self, *, group_id: str = '', topics: list[DeleteStateData] = _E,
+        self,
+        *,
+        group_id: str = '',
+        topics: list[DeleteStateData] = _E,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.group_id = group_id
         self.topics = [] if topics is _E else topics
         self.unknown_tags = unknown_tags
 
-_D_PartitionData = frozen_default(PartitionData)
-_D_DeleteStateData = frozen_default(DeleteStateData)
 
 _i_ix = iter_unpacker(">ix")
 _p_16s = packer(">16s")
@@ -81,6 +90,7 @@ _p_i = packer(">i")
 _p_ix = packer(">ix")
 _u_16sB = unpacker(">16sB")
 _u_iB = unpacker(">iB")
+
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[DeleteShareGroupStateRequest, int]:
     e = len(d)
@@ -149,6 +159,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[DeleteShareGroupStateRequest, 
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
     return o, p
 
+
 def _encode_v0(o: DeleteShareGroupStateRequest, w: Callable[[Any], None]) -> None:
     s = o.group_id
     s = s.encode()
@@ -188,6 +199,7 @@ def _encode_v0(o: DeleteShareGroupStateRequest, w: Callable[[Any], None]) -> Non
         w(unknown_tags(o.unknown_tags))
     else:
         w(b"\0")
+
 
 DeleteShareGroupStateRequest._DECODERS = {0: _decode_v0}
 DeleteShareGroupStateRequest._ENCODERS = {0: _encode_v0}

@@ -5,20 +5,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-
-from kwire.message import Message, Struct, frozen_default
+from kwire.message import Message, Struct
 from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import (
-    array_packers, array_unpackers, as_bytes, bad_uuid, iter_unpacker, lost, more_varint, new, null, numbers,
-    pack_numbers, packer, read_tag, read_unknown_tags, string_length, string_varint, tag_of_other_version,
-    tag_section, tag_size, too_many, unknown_tags, unpacker, varint,
-)  # fmt: skip
+from kwire.wire import bad_uuid, lost, more_varint, new, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
 
-_E: Any = object()
+_E: Any = object()  # stands for "not given" where the default is a new list or struct
 
 
 class DeleteTopicState(Struct):
-    __slots__ = ('name', 'topic_id', 'unknown_tags', )
+    __slots__ = (
+        "name", "topic_id", "unknown_tags",
+    )
     NAME = 'DeleteTopicState'
     FIELDS = (
         ('Name', 'name', 'name', 'string', False, False, (6, 32767), (6, 32767), (0, -1), None, None, False, False, None, 'topicName'),
@@ -26,15 +23,21 @@ class DeleteTopicState(Struct):
     )
 
     def __init__(
-        self, *, name: str | None = None, topic_id: Uuid = ZERO_UUID,
+        self,
+        *,
+        name: str | None = None,
+        topic_id: Uuid = ZERO_UUID,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.name = name
         self.topic_id = topic_id
         self.unknown_tags = unknown_tags
 
+
 class DeleteTopicsRequest(Message):
-    __slots__ = ('topics', 'topic_names', 'timeout_ms', 'unknown_tags', )
+    __slots__ = (
+        "topics", "topic_names", "timeout_ms", "unknown_tags",
+    )
     NAME = 'DeleteTopicsRequest'
     TYPE = 'request'
     API_KEY = 20
@@ -50,15 +53,18 @@ class DeleteTopicsRequest(Message):
     )
 
     def __init__(
-        self, *, topics: list[DeleteTopicState] = _E, topic_names: list[str] = _E, timeout_ms: int = 0,
+        self,
+        *,
+        topics: list[DeleteTopicState] = _E,
+        topic_names: list[str] = _E,
+        timeout_ms: int = 0,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.topics = [] if topics is _E else topics
         self.topic_names = [] if topic_names is _E else topic_names
         self.timeout_ms = timeout_ms
         self.unknown_tags = unknown_tags
 
-_D_DeleteTopicState = frozen_default(DeleteTopicState)
 
 _p_16s = packer(">16s")
 _p_16sx = packer(">16sx")
@@ -70,6 +76,7 @@ _u_16sB = unpacker(">16sB")
 _u_h = unpacker(">h")
 _u_i = unpacker(">i")
 _u_iB = unpacker(">iB")
+
 
 def _decode_v1(d: bytes, p: int, b: int) -> tuple[DeleteTopicsRequest, int]:
     e = len(d)
@@ -96,6 +103,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[DeleteTopicsRequest, int]:
     o.timeout_ms = _u_i(d, p)[0]
     p += 4
     return o, p
+
 
 def _decode_v4(d: bytes, p: int, b: int) -> tuple[DeleteTopicsRequest, int]:
     e = len(d)
@@ -129,6 +137,7 @@ def _decode_v4(d: bytes, p: int, b: int) -> tuple[DeleteTopicsRequest, int]:
     if n:
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
     return o, p
+
 
 def _decode_v6(d: bytes, p: int, b: int) -> tuple[DeleteTopicsRequest, int]:
     e = len(d)
@@ -171,6 +180,7 @@ def _decode_v6(d: bytes, p: int, b: int) -> tuple[DeleteTopicsRequest, int]:
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
     return o, p
 
+
 def _encode_v1(o: DeleteTopicsRequest, w: Callable[[Any], None]) -> None:
     if len(o.topics) > 0:
         lost('Topics')
@@ -184,6 +194,7 @@ def _encode_v1(o: DeleteTopicsRequest, w: Callable[[Any], None]) -> None:
         w(_p_h(len(s)))
         w(s)
     w(_p_i(o.timeout_ms))
+
 
 def _encode_v4(o: DeleteTopicsRequest, w: Callable[[Any], None]) -> None:
     if len(o.topics) > 0:
@@ -208,6 +219,7 @@ def _encode_v4(o: DeleteTopicsRequest, w: Callable[[Any], None]) -> None:
         w(unknown_tags(o.unknown_tags))
     else:
         w(_p_ix(o.timeout_ms))
+
 
 def _encode_v6(o: DeleteTopicsRequest, w: Callable[[Any], None]) -> None:
     l1 = o.topics
@@ -240,6 +252,7 @@ def _encode_v6(o: DeleteTopicsRequest, w: Callable[[Any], None]) -> None:
         w(unknown_tags(o.unknown_tags))
     else:
         w(_p_ix(o.timeout_ms))
+
 
 DeleteTopicsRequest._DECODERS = {1: _decode_v1, 2: _decode_v1, 3: _decode_v1, 4: _decode_v4, 5: _decode_v4, 6: _decode_v6}
 DeleteTopicsRequest._ENCODERS = {1: _encode_v1, 2: _encode_v1, 3: _encode_v1, 4: _encode_v4, 5: _encode_v4, 6: _encode_v6}

@@ -5,20 +5,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-
-from kwire.message import Message, Struct, frozen_default
+from kwire.message import Message, Struct
 from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import (
-    array_packers, array_unpackers, as_bytes, bad_uuid, iter_unpacker, lost, more_varint, new, null, numbers,
-    pack_numbers, packer, read_tag, read_unknown_tags, string_length, string_varint, tag_of_other_version,
-    tag_section, tag_size, too_many, unknown_tags, unpacker, varint,
-)  # fmt: skip
+from kwire.wire import bad_uuid, lost, more_varint, new, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
 
-_E: Any = object()
+_E: Any = object()  # stands for "not given" where the default is a new list or struct
 
 
 class DeletableTopicResult(Struct):
-    __slots__ = ('name', 'topic_id', 'error_code', 'error_message', 'unknown_tags', )
+    __slots__ = (
+        "name", "topic_id", "error_code", "error_message", "unknown_tags",
+    )
     NAME = 'DeletableTopicResult'
     FIELDS = (
         ('Name', 'name', 'name', 'string', False, False, (0, 32767), (6, 32767), (0, -1), None, '', False, True, None, 'topicName'),
@@ -28,17 +25,25 @@ class DeletableTopicResult(Struct):
     )
 
     def __init__(
-        self, *, name: str | None = '', topic_id: Uuid = ZERO_UUID, error_code: int = 0, error_message: str | None = None,
+        self,
+        *,
+        name: str | None = '',
+        topic_id: Uuid = ZERO_UUID,
+        error_code: int = 0,
+        error_message: str | None = None,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.name = name
         self.topic_id = topic_id
         self.error_code = error_code
         self.error_message = error_message
         self.unknown_tags = unknown_tags
 
+
 class DeleteTopicsResponse(Message):
-    __slots__ = ('throttle_time_ms', 'responses', 'unknown_tags', )
+    __slots__ = (
+        "throttle_time_ms", "responses", "unknown_tags",
+    )
     NAME = 'DeleteTopicsResponse'
     TYPE = 'response'
     API_KEY = 20
@@ -53,14 +58,16 @@ class DeleteTopicsResponse(Message):
     )
 
     def __init__(
-        self, *, throttle_time_ms: int = 0, responses: list[DeletableTopicResult] = _E,
+        self,
+        *,
+        throttle_time_ms: int = 0,
+        responses: list[DeletableTopicResult] = _E,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.throttle_time_ms = throttle_time_ms
         self.responses = [] if responses is _E else responses
         self.unknown_tags = unknown_tags
 
-_D_DeletableTopicResult = frozen_default(DeletableTopicResult)
 
 _p_16sh = packer(">16sh")
 _p_16shB = packer(">16shB")
@@ -77,6 +84,7 @@ _u_h = unpacker(">h")
 _u_hB = unpacker(">hB")
 _u_iB = unpacker(">iB")
 _u_ii = unpacker(">ii")
+
 
 def _decode_v1(d: bytes, p: int, b: int) -> tuple[DeleteTopicsResponse, int]:
     e = len(d)
@@ -106,6 +114,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[DeleteTopicsResponse, int]:
         p += 2
         l1.append(o1)
     return o, p
+
 
 def _decode_v4(d: bytes, p: int, b: int) -> tuple[DeleteTopicsResponse, int]:
     e = len(d)
@@ -146,6 +155,7 @@ def _decode_v4(d: bytes, p: int, b: int) -> tuple[DeleteTopicsResponse, int]:
     if n:
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
     return o, p
+
 
 def _decode_v5(d: bytes, p: int, b: int) -> tuple[DeleteTopicsResponse, int]:
     e = len(d)
@@ -195,6 +205,7 @@ def _decode_v5(d: bytes, p: int, b: int) -> tuple[DeleteTopicsResponse, int]:
     if n:
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
     return o, p
+
 
 def _decode_v6(d: bytes, p: int, b: int) -> tuple[DeleteTopicsResponse, int]:
     e = len(d)
@@ -246,6 +257,7 @@ def _decode_v6(d: bytes, p: int, b: int) -> tuple[DeleteTopicsResponse, int]:
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
     return o, p
 
+
 def _encode_v1(o: DeleteTopicsResponse, w: Callable[[Any], None]) -> None:
     if o.unknown_tags:
         lost("unknown_tags")
@@ -259,6 +271,7 @@ def _encode_v1(o: DeleteTopicsResponse, w: Callable[[Any], None]) -> None:
         w(_p_h(len(s)))
         w(s)
         w(_p_h(o1.error_code))
+
 
 def _encode_v4(o: DeleteTopicsResponse, w: Callable[[Any], None]) -> None:
     l1 = o.responses
@@ -286,6 +299,7 @@ def _encode_v4(o: DeleteTopicsResponse, w: Callable[[Any], None]) -> None:
         w(unknown_tags(o.unknown_tags))
     else:
         w(b"\0")
+
 
 def _encode_v5(o: DeleteTopicsResponse, w: Callable[[Any], None]) -> None:
     l1 = o.responses
@@ -324,6 +338,7 @@ def _encode_v5(o: DeleteTopicsResponse, w: Callable[[Any], None]) -> None:
         w(unknown_tags(o.unknown_tags))
     else:
         w(b"\0")
+
 
 def _encode_v6(o: DeleteTopicsResponse, w: Callable[[Any], None]) -> None:
     l1 = o.responses
@@ -367,6 +382,7 @@ def _encode_v6(o: DeleteTopicsResponse, w: Callable[[Any], None]) -> None:
         w(unknown_tags(o.unknown_tags))
     else:
         w(b"\0")
+
 
 DeleteTopicsResponse._DECODERS = {1: _decode_v1, 2: _decode_v1, 3: _decode_v1, 4: _decode_v4, 5: _decode_v5, 6: _decode_v6}
 DeleteTopicsResponse._ENCODERS = {1: _encode_v1, 2: _encode_v1, 3: _encode_v1, 4: _encode_v4, 5: _encode_v5, 6: _encode_v6}

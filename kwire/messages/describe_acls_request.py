@@ -5,20 +5,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
+from kwire.message import Message
+from kwire.wire import lost, new, packer, read_unknown_tags, string_length, string_varint, unknown_tags, unpacker
 
-from kwire.message import Message, Struct, frozen_default
-from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import (
-    array_packers, array_unpackers, as_bytes, bad_uuid, iter_unpacker, lost, more_varint, new, null, numbers,
-    pack_numbers, packer, read_tag, read_unknown_tags, string_length, string_varint, tag_of_other_version,
-    tag_section, tag_size, too_many, unknown_tags, unpacker, varint,
-)  # fmt: skip
-
-_E: Any = object()
+_E: Any = object()  # stands for "not given" where the default is a new list or struct
 
 
 class DescribeAclsRequest(Message):
-    __slots__ = ('resource_type_filter', 'resource_name_filter', 'pattern_type_filter', 'principal_filter', 'host_filter', 'operation', 'permission_type', 'unknown_tags', )
+    __slots__ = (
+        "resource_type_filter", "resource_name_filter", "pattern_type_filter", "principal_filter", "host_filter",
+        "operation", "permission_type", "unknown_tags",
+    )
     NAME = 'DescribeAclsRequest'
     TYPE = 'request'
     API_KEY = 29
@@ -38,9 +35,17 @@ class DescribeAclsRequest(Message):
     )
 
     def __init__(
-        self, *, resource_type_filter: int = 0, resource_name_filter: str | None = '', pattern_type_filter: int = 3, principal_filter: str | None = '', host_filter: str | None = '', operation: int = 0, permission_type: int = 0,
+        self,
+        *,
+        resource_type_filter: int = 0,
+        resource_name_filter: str | None = '',
+        pattern_type_filter: int = 3,
+        principal_filter: str | None = '',
+        host_filter: str | None = '',
+        operation: int = 0,
+        permission_type: int = 0,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.resource_type_filter = resource_type_filter
         self.resource_name_filter = resource_name_filter
         self.pattern_type_filter = pattern_type_filter
@@ -49,6 +54,7 @@ class DescribeAclsRequest(Message):
         self.operation = operation
         self.permission_type = permission_type
         self.unknown_tags = unknown_tags
+
 
 _p_B = packer(">B")
 _p_b = packer(">b")
@@ -63,6 +69,7 @@ _u_bb = unpacker(">bb")
 _u_bbB = unpacker(">bbB")
 _u_bh = unpacker(">bh")
 _u_h = unpacker(">h")
+
 
 def _decode_v1(d: bytes, p: int, b: int) -> tuple[DescribeAclsRequest, int]:
     e = len(d)
@@ -95,6 +102,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[DescribeAclsRequest, int]:
     o.operation, o.permission_type = _u_bb(d, p)
     p += 2
     return o, p
+
 
 def _decode_v2(d: bytes, p: int, b: int) -> tuple[DescribeAclsRequest, int]:
     e = len(d)
@@ -136,6 +144,7 @@ def _decode_v2(d: bytes, p: int, b: int) -> tuple[DescribeAclsRequest, int]:
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
     return o, p
 
+
 def _encode_v1(o: DescribeAclsRequest, w: Callable[[Any], None]) -> None:
     if o.unknown_tags:
         lost("unknown_tags")
@@ -161,6 +170,7 @@ def _encode_v1(o: DescribeAclsRequest, w: Callable[[Any], None]) -> None:
         w(_p_h(len(s)))
         w(s)
     w(_p_bb(o.operation, o.permission_type))
+
 
 def _encode_v2(o: DescribeAclsRequest, w: Callable[[Any], None]) -> None:
     s = o.resource_name_filter
@@ -203,6 +213,7 @@ def _encode_v2(o: DescribeAclsRequest, w: Callable[[Any], None]) -> None:
         w(unknown_tags(o.unknown_tags))
     else:
         w(_p_bbx(o.operation, o.permission_type))
+
 
 DescribeAclsRequest._DECODERS = {1: _decode_v1, 2: _decode_v2, 3: _decode_v2}
 DescribeAclsRequest._ENCODERS = {1: _encode_v1, 2: _encode_v2, 3: _encode_v2}

@@ -5,20 +5,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
+from kwire.message import Message, Struct
+from kwire.wire import lost, more_varint, new, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
 
-from kwire.message import Message, Struct, frozen_default
-from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import (
-    array_packers, array_unpackers, as_bytes, bad_uuid, iter_unpacker, lost, more_varint, new, null, numbers,
-    pack_numbers, packer, read_tag, read_unknown_tags, string_length, string_varint, tag_of_other_version,
-    tag_section, tag_size, too_many, unknown_tags, unpacker, varint,
-)  # fmt: skip
-
-_E: Any = object()
+_E: Any = object()  # stands for "not given" where the default is a new list or struct
 
 
 class AclDescription(Struct):
-    __slots__ = ('principal', 'host', 'operation', 'permission_type', 'unknown_tags', )
+    __slots__ = (
+        "principal", "host", "operation", "permission_type", "unknown_tags",
+    )
     NAME = 'AclDescription'
     FIELDS = (
         ('Principal', 'principal', 'principal', 'string', False, False, (0, 32767), (0, -1), (0, -1), None, '', False, False, None, None),
@@ -28,17 +24,25 @@ class AclDescription(Struct):
     )
 
     def __init__(
-        self, *, principal: str = '', host: str = '', operation: int = 0, permission_type: int = 0,
+        self,
+        *,
+        principal: str = '',
+        host: str = '',
+        operation: int = 0,
+        permission_type: int = 0,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.principal = principal
         self.host = host
         self.operation = operation
         self.permission_type = permission_type
         self.unknown_tags = unknown_tags
 
+
 class DescribeAclsResource(Struct):
-    __slots__ = ('resource_type', 'resource_name', 'pattern_type', 'acls', 'unknown_tags', )
+    __slots__ = (
+        "resource_type", "resource_name", "pattern_type", "acls", "unknown_tags",
+    )
     NAME = 'DescribeAclsResource'
     FIELDS = (
         ('ResourceType', 'resource_type', 'resourceType', 'int8', False, False, (0, 32767), (0, -1), (0, -1), None, 0, False, False, None, None),
@@ -48,17 +52,25 @@ class DescribeAclsResource(Struct):
     )
 
     def __init__(
-        self, *, resource_type: int = 0, resource_name: str = '', pattern_type: int = 3, acls: list[AclDescription] = _E,
+        self,
+        *,
+        resource_type: int = 0,
+        resource_name: str = '',
+        pattern_type: int = 3,
+        acls: list[AclDescription] = _E,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.resource_type = resource_type
         self.resource_name = resource_name
         self.pattern_type = pattern_type
         self.acls = [] if acls is _E else acls
         self.unknown_tags = unknown_tags
 
+
 class DescribeAclsResponse(Message):
-    __slots__ = ('throttle_time_ms', 'error_code', 'error_message', 'resources', 'unknown_tags', )
+    __slots__ = (
+        "throttle_time_ms", "error_code", "error_message", "resources", "unknown_tags",
+    )
     NAME = 'DescribeAclsResponse'
     TYPE = 'response'
     API_KEY = 29
@@ -75,17 +87,20 @@ class DescribeAclsResponse(Message):
     )
 
     def __init__(
-        self, *, throttle_time_ms: int = 0, error_code: int = 0, error_message: str | None = '', resources: list[DescribeAclsResource] = _E,
+        self,
+        *,
+        throttle_time_ms: int = 0,
+        error_code: int = 0,
+        error_message: str | None = '',
+        resources: list[DescribeAclsResource] = _E,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.throttle_time_ms = throttle_time_ms
         self.error_code = error_code
         self.error_message = error_message
         self.resources = [] if resources is _E else resources
         self.unknown_tags = unknown_tags
 
-_D_AclDescription = frozen_default(AclDescription)
-_D_DescribeAclsResource = frozen_default(DescribeAclsResource)
 
 _p_B = packer(">B")
 _p_b = packer(">b")
@@ -109,6 +124,7 @@ _u_h = unpacker(">h")
 _u_i = unpacker(">i")
 _u_ihB = unpacker(">ihB")
 _u_ihh = unpacker(">ihh")
+
 
 def _decode_v1(d: bytes, p: int, b: int) -> tuple[DescribeAclsResponse, int]:
     e = len(d)
@@ -170,6 +186,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[DescribeAclsResponse, int]:
             l2.append(o2)
         l1.append(o1)
     return o, p
+
 
 def _decode_v2(d: bytes, p: int, b: int) -> tuple[DescribeAclsResponse, int]:
     e = len(d)
@@ -256,6 +273,7 @@ def _decode_v2(d: bytes, p: int, b: int) -> tuple[DescribeAclsResponse, int]:
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
     return o, p
 
+
 def _encode_v1(o: DescribeAclsResponse, w: Callable[[Any], None]) -> None:
     if o.unknown_tags:
         lost("unknown_tags")
@@ -289,6 +307,7 @@ def _encode_v1(o: DescribeAclsResponse, w: Callable[[Any], None]) -> None:
             w(_p_h(len(s)))
             w(s)
             w(_p_bb(o2.operation, o2.permission_type))
+
 
 def _encode_v2(o: DescribeAclsResponse, w: Callable[[Any], None]) -> None:
     s = o.error_message
@@ -356,6 +375,7 @@ def _encode_v2(o: DescribeAclsResponse, w: Callable[[Any], None]) -> None:
         w(unknown_tags(o.unknown_tags))
     else:
         w(b"\0")
+
 
 DescribeAclsResponse._DECODERS = {1: _decode_v1, 2: _decode_v2, 3: _decode_v2}
 DescribeAclsResponse._ENCODERS = {1: _encode_v1, 2: _encode_v2, 3: _encode_v2}

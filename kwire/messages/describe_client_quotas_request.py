@@ -5,20 +5,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
+from kwire.message import Message, Struct
+from kwire.wire import lost, more_varint, new, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
 
-from kwire.message import Message, Struct, frozen_default
-from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import (
-    array_packers, array_unpackers, as_bytes, bad_uuid, iter_unpacker, lost, more_varint, new, null, numbers,
-    pack_numbers, packer, read_tag, read_unknown_tags, string_length, string_varint, tag_of_other_version,
-    tag_section, tag_size, too_many, unknown_tags, unpacker, varint,
-)  # fmt: skip
-
-_E: Any = object()
+_E: Any = object()  # stands for "not given" where the default is a new list or struct
 
 
 class ComponentData(Struct):
-    __slots__ = ('entity_type', 'match_type', 'match', 'unknown_tags', )
+    __slots__ = (
+        "entity_type", "match_type", "match", "unknown_tags",
+    )
     NAME = 'ComponentData'
     FIELDS = (
         ('EntityType', 'entity_type', 'entityType', 'string', False, False, (0, 32767), (0, -1), (0, -1), None, '', False, False, None, None),
@@ -27,16 +23,23 @@ class ComponentData(Struct):
     )
 
     def __init__(
-        self, *, entity_type: str = '', match_type: int = 0, match: str | None = '',
+        self,
+        *,
+        entity_type: str = '',
+        match_type: int = 0,
+        match: str | None = '',
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.entity_type = entity_type
         self.match_type = match_type
         self.match = match
         self.unknown_tags = unknown_tags
 
+
 class DescribeClientQuotasRequest(Message):
-    __slots__ = ('components', 'strict', 'unknown_tags', )
+    __slots__ = (
+        "components", "strict", "unknown_tags",
+    )
     NAME = 'DescribeClientQuotasRequest'
     TYPE = 'request'
     API_KEY = 48
@@ -51,14 +54,16 @@ class DescribeClientQuotasRequest(Message):
     )
 
     def __init__(
-        self, *, components: list[ComponentData] = _E, strict: bool = False,
+        self,
+        *,
+        components: list[ComponentData] = _E,
+        strict: bool = False,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.components = [] if components is _E else components
         self.strict = strict
         self.unknown_tags = unknown_tags
 
-_D_ComponentData = frozen_default(ComponentData)
 
 _p_B = packer(">B")
 _p_b = packer(">b")
@@ -75,6 +80,7 @@ _u_h = unpacker(">h")
 _u_i = unpacker(">i")
 _u_t = unpacker(">?")
 _u_tB = unpacker(">?B")
+
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[DescribeClientQuotasRequest, int]:
     e = len(d)
@@ -110,6 +116,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[DescribeClientQuotasRequest, i
     o.strict = _u_t(d, p)[0]
     p += 1
     return o, p
+
 
 def _decode_v1(d: bytes, p: int, b: int) -> tuple[DescribeClientQuotasRequest, int]:
     e = len(d)
@@ -159,6 +166,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[DescribeClientQuotasRequest, i
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
     return o, p
 
+
 def _encode_v0(o: DescribeClientQuotasRequest, w: Callable[[Any], None]) -> None:
     if o.unknown_tags:
         lost("unknown_tags")
@@ -179,6 +187,7 @@ def _encode_v0(o: DescribeClientQuotasRequest, w: Callable[[Any], None]) -> None
             w(_p_bh(o1.match_type, len(s)))
             w(s)
     w(_p_t(o.strict))
+
 
 def _encode_v1(o: DescribeClientQuotasRequest, w: Callable[[Any], None]) -> None:
     l1 = o.components
@@ -217,6 +226,7 @@ def _encode_v1(o: DescribeClientQuotasRequest, w: Callable[[Any], None]) -> None
         w(unknown_tags(o.unknown_tags))
     else:
         w(_p_tx(o.strict))
+
 
 DescribeClientQuotasRequest._DECODERS = {0: _decode_v0, 1: _decode_v1}
 DescribeClientQuotasRequest._ENCODERS = {0: _encode_v0, 1: _encode_v1}

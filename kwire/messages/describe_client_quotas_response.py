@@ -5,20 +5,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
+from kwire.message import Message, Struct
+from kwire.wire import lost, more_varint, new, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
 
-from kwire.message import Message, Struct, frozen_default
-from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import (
-    array_packers, array_unpackers, as_bytes, bad_uuid, iter_unpacker, lost, more_varint, new, null, numbers,
-    pack_numbers, packer, read_tag, read_unknown_tags, string_length, string_varint, tag_of_other_version,
-    tag_section, tag_size, too_many, unknown_tags, unpacker, varint,
-)  # fmt: skip
-
-_E: Any = object()
+_E: Any = object()  # stands for "not given" where the default is a new list or struct
 
 
 class EntityData(Struct):
-    __slots__ = ('entity_type', 'entity_name', 'unknown_tags', )
+    __slots__ = (
+        "entity_type", "entity_name", "unknown_tags",
+    )
     NAME = 'EntityData'
     FIELDS = (
         ('EntityType', 'entity_type', 'entityType', 'string', False, False, (0, 32767), (0, -1), (0, -1), None, '', False, False, None, None),
@@ -26,15 +22,21 @@ class EntityData(Struct):
     )
 
     def __init__(
-        self, *, entity_type: str = '', entity_name: str | None = '',
+        self,
+        *,
+        entity_type: str = '',
+        entity_name: str | None = '',
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.entity_type = entity_type
         self.entity_name = entity_name
         self.unknown_tags = unknown_tags
 
+
 class ValueData(Struct):
-    __slots__ = ('key', 'value', 'unknown_tags', )
+    __slots__ = (
+        "key", "value", "unknown_tags",
+    )
     NAME = 'ValueData'
     FIELDS = (
         ('Key', 'key', 'key', 'string', False, False, (0, 32767), (0, -1), (0, -1), None, '', False, False, None, None),
@@ -42,15 +44,21 @@ class ValueData(Struct):
     )
 
     def __init__(
-        self, *, key: str = '', value: float = 0.0,
+        self,
+        *,
+        key: str = '',
+        value: float = 0.0,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.key = key
         self.value = value
         self.unknown_tags = unknown_tags
 
+
 class EntryData(Struct):
-    __slots__ = ('entity', 'values', 'unknown_tags', )
+    __slots__ = (
+        "entity", "values", "unknown_tags",
+    )
     NAME = 'EntryData'
     FIELDS = (
         ('Entity', 'entity', 'entity', 'EntityData', True, True, (0, 32767), (0, -1), (0, -1), None, '', False, False, None, None),
@@ -58,15 +66,21 @@ class EntryData(Struct):
     )
 
     def __init__(
-        self, *, entity: list[EntityData] = _E, values: list[ValueData] = _E,
+        self,
+        *,
+        entity: list[EntityData] = _E,
+        values: list[ValueData] = _E,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.entity = [] if entity is _E else entity
         self.values = [] if values is _E else values
         self.unknown_tags = unknown_tags
 
+
 class DescribeClientQuotasResponse(Message):
-    __slots__ = ('throttle_time_ms', 'error_code', 'error_message', 'entries', 'unknown_tags', )
+    __slots__ = (
+        "throttle_time_ms", "error_code", "error_message", "entries", "unknown_tags",
+    )
     NAME = 'DescribeClientQuotasResponse'
     TYPE = 'response'
     API_KEY = 48
@@ -83,18 +97,20 @@ class DescribeClientQuotasResponse(Message):
     )
 
     def __init__(
-        self, *, throttle_time_ms: int = 0, error_code: int = 0, error_message: str | None = '', entries: list[EntryData] | None = _E,
+        self,
+        *,
+        throttle_time_ms: int = 0,
+        error_code: int = 0,
+        error_message: str | None = '',
+        entries: list[EntryData] | None = _E,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.throttle_time_ms = throttle_time_ms
         self.error_code = error_code
         self.error_message = error_message
         self.entries = [] if entries is _E else entries
         self.unknown_tags = unknown_tags
 
-_D_EntityData = frozen_default(EntityData)
-_D_ValueData = frozen_default(ValueData)
-_D_EntryData = frozen_default(EntryData)
 
 _p_B = packer(">B")
 _p_d = packer(">d")
@@ -111,6 +127,7 @@ _u_h = unpacker(">h")
 _u_i = unpacker(">i")
 _u_ihB = unpacker(">ihB")
 _u_ihh = unpacker(">ihh")
+
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[DescribeClientQuotasResponse, int]:
     e = len(d)
@@ -186,6 +203,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[DescribeClientQuotasResponse, 
                 l2.append(o2)
             l1.append(o1)
     return o, p
+
 
 def _decode_v1(d: bytes, p: int, b: int) -> tuple[DescribeClientQuotasResponse, int]:
     e = len(d)
@@ -293,6 +311,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[DescribeClientQuotasResponse, 
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
     return o, p
 
+
 def _encode_v0(o: DescribeClientQuotasResponse, w: Callable[[Any], None]) -> None:
     if o.unknown_tags:
         lost("unknown_tags")
@@ -337,6 +356,7 @@ def _encode_v0(o: DescribeClientQuotasResponse, w: Callable[[Any], None]) -> Non
                 w(_p_h(len(s)))
                 w(s)
                 w(_p_d(o2.value))
+
 
 def _encode_v1(o: DescribeClientQuotasResponse, w: Callable[[Any], None]) -> None:
     s = o.error_message
@@ -419,6 +439,7 @@ def _encode_v1(o: DescribeClientQuotasResponse, w: Callable[[Any], None]) -> Non
         w(unknown_tags(o.unknown_tags))
     else:
         w(b"\0")
+
 
 DescribeClientQuotasResponse._DECODERS = {0: _decode_v0, 1: _decode_v1}
 DescribeClientQuotasResponse._ENCODERS = {0: _encode_v0, 1: _encode_v1}

@@ -5,20 +5,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
+from kwire.message import Message
+from kwire.wire import lost, new, packer, read_unknown_tags, unknown_tags, unpacker
 
-from kwire.message import Message, Struct, frozen_default
-from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import (
-    array_packers, array_unpackers, as_bytes, bad_uuid, iter_unpacker, lost, more_varint, new, null, numbers,
-    pack_numbers, packer, read_tag, read_unknown_tags, string_length, string_varint, tag_of_other_version,
-    tag_section, tag_size, too_many, unknown_tags, unpacker, varint,
-)  # fmt: skip
-
-_E: Any = object()
+_E: Any = object()  # stands for "not given" where the default is a new list or struct
 
 
 class DescribeClusterRequest(Message):
-    __slots__ = ('include_cluster_authorized_operations', 'endpoint_type', 'include_fenced_brokers', 'unknown_tags', )
+    __slots__ = (
+        "include_cluster_authorized_operations", "endpoint_type", "include_fenced_brokers", "unknown_tags",
+    )
     NAME = 'DescribeClusterRequest'
     TYPE = 'request'
     API_KEY = 60
@@ -34,13 +30,18 @@ class DescribeClusterRequest(Message):
     )
 
     def __init__(
-        self, *, include_cluster_authorized_operations: bool = False, endpoint_type: int = 1, include_fenced_brokers: bool = False,
+        self,
+        *,
+        include_cluster_authorized_operations: bool = False,
+        endpoint_type: int = 1,
+        include_fenced_brokers: bool = False,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.include_cluster_authorized_operations = include_cluster_authorized_operations
         self.endpoint_type = endpoint_type
         self.include_fenced_brokers = include_fenced_brokers
         self.unknown_tags = unknown_tags
+
 
 _p_t = packer(">?")
 _p_tb = packer(">?b")
@@ -51,6 +52,7 @@ _p_tx = packer(">?x")
 _u_tB = unpacker(">?B")
 _u_tbB = unpacker(">?bB")
 _u_tbtB = unpacker(">?b?B")
+
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[DescribeClusterRequest, int]:
     e = len(d)
@@ -64,6 +66,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[DescribeClusterRequest, int]:
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
     return o, p
 
+
 def _decode_v1(d: bytes, p: int, b: int) -> tuple[DescribeClusterRequest, int]:
     e = len(d)
     o = new(DescribeClusterRequest)
@@ -75,6 +78,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[DescribeClusterRequest, int]:
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
     return o, p
 
+
 def _decode_v2(d: bytes, p: int, b: int) -> tuple[DescribeClusterRequest, int]:
     e = len(d)
     o = new(DescribeClusterRequest)
@@ -84,6 +88,7 @@ def _decode_v2(d: bytes, p: int, b: int) -> tuple[DescribeClusterRequest, int]:
     if n:
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
     return o, p
+
 
 def _encode_v0(o: DescribeClusterRequest, w: Callable[[Any], None]) -> None:
     if o.endpoint_type != 1:
@@ -96,6 +101,7 @@ def _encode_v0(o: DescribeClusterRequest, w: Callable[[Any], None]) -> None:
     else:
         w(_p_tx(o.include_cluster_authorized_operations))
 
+
 def _encode_v1(o: DescribeClusterRequest, w: Callable[[Any], None]) -> None:
     if o.include_fenced_brokers:
         lost('IncludeFencedBrokers')
@@ -105,12 +111,14 @@ def _encode_v1(o: DescribeClusterRequest, w: Callable[[Any], None]) -> None:
     else:
         w(_p_tbx(o.include_cluster_authorized_operations, o.endpoint_type))
 
+
 def _encode_v2(o: DescribeClusterRequest, w: Callable[[Any], None]) -> None:
     if o.unknown_tags:
         w(_p_tbt(o.include_cluster_authorized_operations, o.endpoint_type, o.include_fenced_brokers))
         w(unknown_tags(o.unknown_tags))
     else:
         w(_p_tbtx(o.include_cluster_authorized_operations, o.endpoint_type, o.include_fenced_brokers))
+
 
 DescribeClusterRequest._DECODERS = {0: _decode_v0, 1: _decode_v1, 2: _decode_v2}
 DescribeClusterRequest._ENCODERS = {0: _encode_v0, 1: _encode_v1, 2: _encode_v2}

@@ -5,20 +5,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
+from kwire.message import Message, Struct
+from kwire.wire import lost, more_varint, new, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
 
-from kwire.message import Message, Struct, frozen_default
-from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import (
-    array_packers, array_unpackers, as_bytes, bad_uuid, iter_unpacker, lost, more_varint, new, null, numbers,
-    pack_numbers, packer, read_tag, read_unknown_tags, string_length, string_varint, tag_of_other_version,
-    tag_section, tag_size, too_many, unknown_tags, unpacker, varint,
-)  # fmt: skip
-
-_E: Any = object()
+_E: Any = object()  # stands for "not given" where the default is a new list or struct
 
 
 class DescribeClusterBroker(Struct):
-    __slots__ = ('broker_id', 'host', 'port', 'rack', 'is_fenced', 'unknown_tags', )
+    __slots__ = (
+        "broker_id", "host", "port", "rack", "is_fenced", "unknown_tags",
+    )
     NAME = 'DescribeClusterBroker'
     FIELDS = (
         ('BrokerId', 'broker_id', 'brokerId', 'int32', False, False, (0, 32767), (0, -1), (0, -1), None, 0, False, True, None, 'brokerId'),
@@ -29,9 +25,15 @@ class DescribeClusterBroker(Struct):
     )
 
     def __init__(
-        self, *, broker_id: int = 0, host: str = '', port: int = 0, rack: str | None = None, is_fenced: bool = False,
+        self,
+        *,
+        broker_id: int = 0,
+        host: str = '',
+        port: int = 0,
+        rack: str | None = None,
+        is_fenced: bool = False,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.broker_id = broker_id
         self.host = host
         self.port = port
@@ -39,8 +41,12 @@ class DescribeClusterBroker(Struct):
         self.is_fenced = is_fenced
         self.unknown_tags = unknown_tags
 
+
 class DescribeClusterResponse(Message):
-    __slots__ = ('throttle_time_ms', 'error_code', 'error_message', 'endpoint_type', 'cluster_id', 'controller_id', 'brokers', 'cluster_authorized_operations', 'unknown_tags', )
+    __slots__ = (
+        "throttle_time_ms", "error_code", "error_message", "endpoint_type", "cluster_id", "controller_id", "brokers",
+        "cluster_authorized_operations", "unknown_tags",
+    )
     NAME = 'DescribeClusterResponse'
     TYPE = 'response'
     API_KEY = 60
@@ -61,9 +67,18 @@ class DescribeClusterResponse(Message):
     )
 
     def __init__(
-        self, *, throttle_time_ms: int = 0, error_code: int = 0, error_message: str | None = None, endpoint_type: int = 1, cluster_id: str = '', controller_id: int = -1, brokers: list[DescribeClusterBroker] = _E, cluster_authorized_operations: int = -2147483648,
+        self,
+        *,
+        throttle_time_ms: int = 0,
+        error_code: int = 0,
+        error_message: str | None = None,
+        endpoint_type: int = 1,
+        cluster_id: str = '',
+        controller_id: int = -1,
+        brokers: list[DescribeClusterBroker] = _E,
+        cluster_authorized_operations: int = -2147483648,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.throttle_time_ms = throttle_time_ms
         self.error_code = error_code
         self.error_message = error_message
@@ -74,7 +89,6 @@ class DescribeClusterResponse(Message):
         self.cluster_authorized_operations = cluster_authorized_operations
         self.unknown_tags = unknown_tags
 
-_D_DescribeClusterBroker = frozen_default(DescribeClusterBroker)
 
 _p_B = packer(">B")
 _p_b = packer(">b")
@@ -91,6 +105,7 @@ _u_bB = unpacker(">bB")
 _u_iB = unpacker(">iB")
 _u_ihB = unpacker(">ihB")
 _u_tB = unpacker(">?B")
+
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[DescribeClusterResponse, int]:
     e = len(d)
@@ -161,6 +176,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[DescribeClusterResponse, int]:
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
     return o, p
 
+
 def _decode_v1(d: bytes, p: int, b: int) -> tuple[DescribeClusterResponse, int]:
     e = len(d)
     o = new(DescribeClusterResponse)
@@ -229,6 +245,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[DescribeClusterResponse, int]:
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
     return o, p
 
+
 def _decode_v2(d: bytes, p: int, b: int) -> tuple[DescribeClusterResponse, int]:
     e = len(d)
     o = new(DescribeClusterResponse)
@@ -296,6 +313,7 @@ def _decode_v2(d: bytes, p: int, b: int) -> tuple[DescribeClusterResponse, int]:
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
     return o, p
 
+
 def _encode_v0(o: DescribeClusterResponse, w: Callable[[Any], None]) -> None:
     if o.endpoint_type != 1:
         lost('EndpointType')
@@ -360,6 +378,7 @@ def _encode_v0(o: DescribeClusterResponse, w: Callable[[Any], None]) -> None:
     else:
         w(_p_ix(o.cluster_authorized_operations))
 
+
 def _encode_v1(o: DescribeClusterResponse, w: Callable[[Any], None]) -> None:
     s = o.error_message
     if s is None:
@@ -423,6 +442,7 @@ def _encode_v1(o: DescribeClusterResponse, w: Callable[[Any], None]) -> None:
     else:
         w(_p_ix(o.cluster_authorized_operations))
 
+
 def _encode_v2(o: DescribeClusterResponse, w: Callable[[Any], None]) -> None:
     s = o.error_message
     if s is None:
@@ -484,6 +504,7 @@ def _encode_v2(o: DescribeClusterResponse, w: Callable[[Any], None]) -> None:
         w(unknown_tags(o.unknown_tags))
     else:
         w(_p_ix(o.cluster_authorized_operations))
+
 
 DescribeClusterResponse._DECODERS = {0: _decode_v0, 1: _decode_v1, 2: _decode_v2}
 DescribeClusterResponse._ENCODERS = {0: _encode_v0, 1: _encode_v1, 2: _encode_v2}

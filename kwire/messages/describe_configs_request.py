@@ -5,20 +5,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
+from kwire.message import Message, Struct
+from kwire.wire import lost, more_varint, new, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
 
-from kwire.message import Message, Struct, frozen_default
-from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import (
-    array_packers, array_unpackers, as_bytes, bad_uuid, iter_unpacker, lost, more_varint, new, null, numbers,
-    pack_numbers, packer, read_tag, read_unknown_tags, string_length, string_varint, tag_of_other_version,
-    tag_section, tag_size, too_many, unknown_tags, unpacker, varint,
-)  # fmt: skip
-
-_E: Any = object()
+_E: Any = object()  # stands for "not given" where the default is a new list or struct
 
 
 class DescribeConfigsResource(Struct):
-    __slots__ = ('resource_type', 'resource_name', 'configuration_keys', 'unknown_tags', )
+    __slots__ = (
+        "resource_type", "resource_name", "configuration_keys", "unknown_tags",
+    )
     NAME = 'DescribeConfigsResource'
     FIELDS = (
         ('ResourceType', 'resource_type', 'resourceType', 'int8', False, False, (0, 32767), (0, -1), (0, -1), None, 0, False, False, None, None),
@@ -27,16 +23,23 @@ class DescribeConfigsResource(Struct):
     )
 
     def __init__(
-        self, *, resource_type: int = 0, resource_name: str = '', configuration_keys: list[str] | None = _E,
+        self,
+        *,
+        resource_type: int = 0,
+        resource_name: str = '',
+        configuration_keys: list[str] | None = _E,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.resource_type = resource_type
         self.resource_name = resource_name
         self.configuration_keys = [] if configuration_keys is _E else configuration_keys
         self.unknown_tags = unknown_tags
 
+
 class DescribeConfigsRequest(Message):
-    __slots__ = ('resources', 'include_synonyms', 'include_documentation', 'unknown_tags', )
+    __slots__ = (
+        "resources", "include_synonyms", "include_documentation", "unknown_tags",
+    )
     NAME = 'DescribeConfigsRequest'
     TYPE = 'request'
     API_KEY = 32
@@ -52,15 +55,18 @@ class DescribeConfigsRequest(Message):
     )
 
     def __init__(
-        self, *, resources: list[DescribeConfigsResource] = _E, include_synonyms: bool = False, include_documentation: bool = False,
+        self,
+        *,
+        resources: list[DescribeConfigsResource] = _E,
+        include_synonyms: bool = False,
+        include_documentation: bool = False,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.resources = [] if resources is _E else resources
         self.include_synonyms = include_synonyms
         self.include_documentation = include_documentation
         self.unknown_tags = unknown_tags
 
-_D_DescribeConfigsResource = frozen_default(DescribeConfigsResource)
 
 _p_B = packer(">B")
 _p_b = packer(">b")
@@ -78,6 +84,7 @@ _u_i = unpacker(">i")
 _u_t = unpacker(">?")
 _u_tt = unpacker(">??")
 _u_ttB = unpacker(">??B")
+
 
 def _decode_v1(d: bytes, p: int, b: int) -> tuple[DescribeConfigsRequest, int]:
     e = len(d)
@@ -125,6 +132,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[DescribeConfigsRequest, int]:
     p += 1
     return o, p
 
+
 def _decode_v3(d: bytes, p: int, b: int) -> tuple[DescribeConfigsRequest, int]:
     e = len(d)
     o = new(DescribeConfigsRequest)
@@ -169,6 +177,7 @@ def _decode_v3(d: bytes, p: int, b: int) -> tuple[DescribeConfigsRequest, int]:
     o.include_synonyms, o.include_documentation = _u_tt(d, p)
     p += 2
     return o, p
+
 
 def _decode_v4(d: bytes, p: int, b: int) -> tuple[DescribeConfigsRequest, int]:
     e = len(d)
@@ -231,6 +240,7 @@ def _decode_v4(d: bytes, p: int, b: int) -> tuple[DescribeConfigsRequest, int]:
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
     return o, p
 
+
 def _encode_v1(o: DescribeConfigsRequest, w: Callable[[Any], None]) -> None:
     if o.include_documentation:
         lost('IncludeDocumentation')
@@ -257,6 +267,7 @@ def _encode_v1(o: DescribeConfigsRequest, w: Callable[[Any], None]) -> None:
                 w(s)
     w(_p_t(o.include_synonyms))
 
+
 def _encode_v3(o: DescribeConfigsRequest, w: Callable[[Any], None]) -> None:
     if o.unknown_tags:
         lost("unknown_tags")
@@ -280,6 +291,7 @@ def _encode_v3(o: DescribeConfigsRequest, w: Callable[[Any], None]) -> None:
                 w(_p_h(len(s)))
                 w(s)
     w(_p_tt(o.include_synonyms, o.include_documentation))
+
 
 def _encode_v4(o: DescribeConfigsRequest, w: Callable[[Any], None]) -> None:
     l1 = o.resources
@@ -325,6 +337,7 @@ def _encode_v4(o: DescribeConfigsRequest, w: Callable[[Any], None]) -> None:
         w(unknown_tags(o.unknown_tags))
     else:
         w(_p_ttx(o.include_synonyms, o.include_documentation))
+
 
 DescribeConfigsRequest._DECODERS = {1: _decode_v1, 2: _decode_v1, 3: _decode_v3, 4: _decode_v4}
 DescribeConfigsRequest._ENCODERS = {1: _encode_v1, 2: _encode_v1, 3: _encode_v3, 4: _encode_v4}

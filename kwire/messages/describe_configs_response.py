@@ -5,20 +5,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
+from kwire.message import Message, Struct
+from kwire.wire import lost, more_varint, new, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
 
-from kwire.message import Message, Struct, frozen_default
-from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import (
-    array_packers, array_unpackers, as_bytes, bad_uuid, iter_unpacker, lost, more_varint, new, null, numbers,
-    pack_numbers, packer, read_tag, read_unknown_tags, string_length, string_varint, tag_of_other_version,
-    tag_section, tag_size, too_many, unknown_tags, unpacker, varint,
-)  # fmt: skip
-
-_E: Any = object()
+_E: Any = object()  # stands for "not given" where the default is a new list or struct
 
 
 class DescribeConfigsSynonym(Struct):
-    __slots__ = ('name', 'value', 'source', 'unknown_tags', )
+    __slots__ = (
+        "name", "value", "source", "unknown_tags",
+    )
     NAME = 'DescribeConfigsSynonym'
     FIELDS = (
         ('Name', 'name', 'name', 'string', False, False, (1, 32767), (0, -1), (0, -1), None, '', False, False, None, None),
@@ -27,16 +23,24 @@ class DescribeConfigsSynonym(Struct):
     )
 
     def __init__(
-        self, *, name: str = '', value: str | None = '', source: int = 0,
+        self,
+        *,
+        name: str = '',
+        value: str | None = '',
+        source: int = 0,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.name = name
         self.value = value
         self.source = source
         self.unknown_tags = unknown_tags
 
+
 class DescribeConfigsResourceResult(Struct):
-    __slots__ = ('name', 'value', 'read_only', 'config_source', 'is_sensitive', 'synonyms', 'config_type', 'documentation', 'unknown_tags', )
+    __slots__ = (
+        "name", "value", "read_only", "config_source", "is_sensitive", "synonyms", "config_type", "documentation",
+        "unknown_tags",
+    )
     NAME = 'DescribeConfigsResourceResult'
     FIELDS = (
         ('Name', 'name', 'name', 'string', False, False, (0, 32767), (0, -1), (0, -1), None, '', False, False, None, None),
@@ -50,9 +54,18 @@ class DescribeConfigsResourceResult(Struct):
     )
 
     def __init__(
-        self, *, name: str = '', value: str | None = '', read_only: bool = False, config_source: int = -1, is_sensitive: bool = False, synonyms: list[DescribeConfigsSynonym] = _E, config_type: int = 0, documentation: str | None = '',
+        self,
+        *,
+        name: str = '',
+        value: str | None = '',
+        read_only: bool = False,
+        config_source: int = -1,
+        is_sensitive: bool = False,
+        synonyms: list[DescribeConfigsSynonym] = _E,
+        config_type: int = 0,
+        documentation: str | None = '',
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.name = name
         self.value = value
         self.read_only = read_only
@@ -63,8 +76,11 @@ class DescribeConfigsResourceResult(Struct):
         self.documentation = documentation
         self.unknown_tags = unknown_tags
 
+
 class DescribeConfigsResult(Struct):
-    __slots__ = ('error_code', 'error_message', 'resource_type', 'resource_name', 'configs', 'unknown_tags', )
+    __slots__ = (
+        "error_code", "error_message", "resource_type", "resource_name", "configs", "unknown_tags",
+    )
     NAME = 'DescribeConfigsResult'
     FIELDS = (
         ('ErrorCode', 'error_code', 'errorCode', 'int16', False, False, (0, 32767), (0, -1), (0, -1), None, 0, False, False, None, None),
@@ -75,9 +91,15 @@ class DescribeConfigsResult(Struct):
     )
 
     def __init__(
-        self, *, error_code: int = 0, error_message: str | None = '', resource_type: int = 0, resource_name: str = '', configs: list[DescribeConfigsResourceResult] = _E,
+        self,
+        *,
+        error_code: int = 0,
+        error_message: str | None = '',
+        resource_type: int = 0,
+        resource_name: str = '',
+        configs: list[DescribeConfigsResourceResult] = _E,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.error_code = error_code
         self.error_message = error_message
         self.resource_type = resource_type
@@ -85,8 +107,11 @@ class DescribeConfigsResult(Struct):
         self.configs = [] if configs is _E else configs
         self.unknown_tags = unknown_tags
 
+
 class DescribeConfigsResponse(Message):
-    __slots__ = ('throttle_time_ms', 'results', 'unknown_tags', )
+    __slots__ = (
+        "throttle_time_ms", "results", "unknown_tags",
+    )
     NAME = 'DescribeConfigsResponse'
     TYPE = 'response'
     API_KEY = 32
@@ -101,16 +126,16 @@ class DescribeConfigsResponse(Message):
     )
 
     def __init__(
-        self, *, throttle_time_ms: int = 0, results: list[DescribeConfigsResult] = _E,
+        self,
+        *,
+        throttle_time_ms: int = 0,
+        results: list[DescribeConfigsResult] = _E,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.throttle_time_ms = throttle_time_ms
         self.results = [] if results is _E else results
         self.unknown_tags = unknown_tags
 
-_D_DescribeConfigsSynonym = frozen_default(DescribeConfigsSynonym)
-_D_DescribeConfigsResourceResult = frozen_default(DescribeConfigsResourceResult)
-_D_DescribeConfigsResult = frozen_default(DescribeConfigsResult)
 
 _p_B = packer(">B")
 _p_b = packer(">b")
@@ -138,6 +163,7 @@ _u_iB = unpacker(">iB")
 _u_ii = unpacker(">ii")
 _u_tbtB = unpacker(">?b?B")
 _u_tbti = unpacker(">?b?i")
+
 
 def _decode_v1(d: bytes, p: int, b: int) -> tuple[DescribeConfigsResponse, int]:
     e = len(d)
@@ -229,6 +255,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[DescribeConfigsResponse, int]:
             l2.append(o2)
         l1.append(o1)
     return o, p
+
 
 def _decode_v3(d: bytes, p: int, b: int) -> tuple[DescribeConfigsResponse, int]:
     e = len(d)
@@ -326,6 +353,7 @@ def _decode_v3(d: bytes, p: int, b: int) -> tuple[DescribeConfigsResponse, int]:
             l2.append(o2)
         l1.append(o1)
     return o, p
+
 
 def _decode_v4(d: bytes, p: int, b: int) -> tuple[DescribeConfigsResponse, int]:
     e = len(d)
@@ -461,6 +489,7 @@ def _decode_v4(d: bytes, p: int, b: int) -> tuple[DescribeConfigsResponse, int]:
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
     return o, p
 
+
 def _encode_v1(o: DescribeConfigsResponse, w: Callable[[Any], None]) -> None:
     if o.unknown_tags:
         lost("unknown_tags")
@@ -513,6 +542,7 @@ def _encode_v1(o: DescribeConfigsResponse, w: Callable[[Any], None]) -> None:
                     w(_p_h(len(s)))
                     w(s)
                 w(_p_b(o3.source))
+
 
 def _encode_v3(o: DescribeConfigsResponse, w: Callable[[Any], None]) -> None:
     if o.unknown_tags:
@@ -573,6 +603,7 @@ def _encode_v3(o: DescribeConfigsResponse, w: Callable[[Any], None]) -> None:
                 s = s.encode()
                 w(_p_bh(o2.config_type, len(s)))
                 w(s)
+
 
 def _encode_v4(o: DescribeConfigsResponse, w: Callable[[Any], None]) -> None:
     l1 = o.results
@@ -686,6 +717,7 @@ def _encode_v4(o: DescribeConfigsResponse, w: Callable[[Any], None]) -> None:
         w(unknown_tags(o.unknown_tags))
     else:
         w(b"\0")
+
 
 DescribeConfigsResponse._DECODERS = {1: _decode_v1, 2: _decode_v1, 3: _decode_v3, 4: _decode_v4}
 DescribeConfigsResponse._ENCODERS = {1: _encode_v1, 2: _encode_v1, 3: _encode_v3, 4: _encode_v4}

@@ -5,20 +5,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
+from kwire.message import Message, Struct
+from kwire.wire import lost, more_varint, new, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
 
-from kwire.message import Message, Struct, frozen_default
-from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import (
-    array_packers, array_unpackers, as_bytes, bad_uuid, iter_unpacker, lost, more_varint, new, null, numbers,
-    pack_numbers, packer, read_tag, read_unknown_tags, string_length, string_varint, tag_of_other_version,
-    tag_section, tag_size, too_many, unknown_tags, unpacker, varint,
-)  # fmt: skip
-
-_E: Any = object()
+_E: Any = object()  # stands for "not given" where the default is a new list or struct
 
 
 class DescribeDelegationTokenOwner(Struct):
-    __slots__ = ('principal_type', 'principal_name', 'unknown_tags', )
+    __slots__ = (
+        "principal_type", "principal_name", "unknown_tags",
+    )
     NAME = 'DescribeDelegationTokenOwner'
     FIELDS = (
         ('PrincipalType', 'principal_type', 'principalType', 'string', False, False, (0, 32767), (0, -1), (0, -1), None, '', False, False, None, None),
@@ -26,15 +22,21 @@ class DescribeDelegationTokenOwner(Struct):
     )
 
     def __init__(
-        self, *, principal_type: str = '', principal_name: str = '',
+        self,
+        *,
+        principal_type: str = '',
+        principal_name: str = '',
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.principal_type = principal_type
         self.principal_name = principal_name
         self.unknown_tags = unknown_tags
 
+
 class DescribeDelegationTokenRequest(Message):
-    __slots__ = ('owners', 'unknown_tags', )
+    __slots__ = (
+        "owners", "unknown_tags",
+    )
     NAME = 'DescribeDelegationTokenRequest'
     TYPE = 'request'
     API_KEY = 41
@@ -48,19 +50,21 @@ class DescribeDelegationTokenRequest(Message):
     )
 
     def __init__(
-        self, *, owners: list[DescribeDelegationTokenOwner] | None = _E,
+        self,
+        *,
+        owners: list[DescribeDelegationTokenOwner] | None = _E,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.owners = [] if owners is _E else owners
         self.unknown_tags = unknown_tags
 
-_D_DescribeDelegationTokenOwner = frozen_default(DescribeDelegationTokenOwner)
 
 _p_B = packer(">B")
 _p_h = packer(">h")
 _p_i = packer(">i")
 _u_h = unpacker(">h")
 _u_i = unpacker(">i")
+
 
 def _decode_v1(d: bytes, p: int, b: int) -> tuple[DescribeDelegationTokenRequest, int]:
     e = len(d)
@@ -94,6 +98,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[DescribeDelegationTokenRequest
             p = q
             l1.append(o1)
     return o, p
+
 
 def _decode_v2(d: bytes, p: int, b: int) -> tuple[DescribeDelegationTokenRequest, int]:
     e = len(d)
@@ -143,6 +148,7 @@ def _decode_v2(d: bytes, p: int, b: int) -> tuple[DescribeDelegationTokenRequest
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
     return o, p
 
+
 def _encode_v1(o: DescribeDelegationTokenRequest, w: Callable[[Any], None]) -> None:
     if o.unknown_tags:
         lost("unknown_tags")
@@ -162,6 +168,7 @@ def _encode_v1(o: DescribeDelegationTokenRequest, w: Callable[[Any], None]) -> N
             s = s.encode()
             w(_p_h(len(s)))
             w(s)
+
 
 def _encode_v2(o: DescribeDelegationTokenRequest, w: Callable[[Any], None]) -> None:
     l1 = o.owners
@@ -198,6 +205,7 @@ def _encode_v2(o: DescribeDelegationTokenRequest, w: Callable[[Any], None]) -> N
         w(unknown_tags(o.unknown_tags))
     else:
         w(b"\0")
+
 
 DescribeDelegationTokenRequest._DECODERS = {1: _decode_v1, 2: _decode_v2, 3: _decode_v2}
 DescribeDelegationTokenRequest._ENCODERS = {1: _encode_v1, 2: _encode_v2, 3: _encode_v2}

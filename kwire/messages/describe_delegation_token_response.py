@@ -5,20 +5,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
+from kwire.message import Message, Struct
+from kwire.wire import as_bytes, lost, more_varint, new, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
 
-from kwire.message import Message, Struct, frozen_default
-from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import (
-    array_packers, array_unpackers, as_bytes, bad_uuid, iter_unpacker, lost, more_varint, new, null, numbers,
-    pack_numbers, packer, read_tag, read_unknown_tags, string_length, string_varint, tag_of_other_version,
-    tag_section, tag_size, too_many, unknown_tags, unpacker, varint,
-)  # fmt: skip
-
-_E: Any = object()
+_E: Any = object()  # stands for "not given" where the default is a new list or struct
 
 
 class DescribedDelegationTokenRenewer(Struct):
-    __slots__ = ('principal_type', 'principal_name', 'unknown_tags', )
+    __slots__ = (
+        "principal_type", "principal_name", "unknown_tags",
+    )
     NAME = 'DescribedDelegationTokenRenewer'
     FIELDS = (
         ('PrincipalType', 'principal_type', 'principalType', 'string', False, False, (0, 32767), (0, -1), (0, -1), None, '', False, False, None, None),
@@ -26,15 +22,22 @@ class DescribedDelegationTokenRenewer(Struct):
     )
 
     def __init__(
-        self, *, principal_type: str = '', principal_name: str = '',
+        self,
+        *,
+        principal_type: str = '',
+        principal_name: str = '',
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.principal_type = principal_type
         self.principal_name = principal_name
         self.unknown_tags = unknown_tags
 
+
 class DescribedDelegationToken(Struct):
-    __slots__ = ('principal_type', 'principal_name', 'token_requester_principal_type', 'token_requester_principal_name', 'issue_timestamp', 'expiry_timestamp', 'max_timestamp', 'token_id', 'hmac', 'renewers', 'unknown_tags', )
+    __slots__ = (
+        "principal_type", "principal_name", "token_requester_principal_type", "token_requester_principal_name",
+        "issue_timestamp", "expiry_timestamp", "max_timestamp", "token_id", "hmac", "renewers", "unknown_tags",
+    )
     NAME = 'DescribedDelegationToken'
     FIELDS = (
         ('PrincipalType', 'principal_type', 'principalType', 'string', False, False, (0, 32767), (0, -1), (0, -1), None, '', False, False, None, None),
@@ -50,9 +53,20 @@ class DescribedDelegationToken(Struct):
     )
 
     def __init__(
-        self, *, principal_type: str = '', principal_name: str = '', token_requester_principal_type: str = '', token_requester_principal_name: str = '', issue_timestamp: int = 0, expiry_timestamp: int = 0, max_timestamp: int = 0, token_id: str = '', hmac: bytes = b"", renewers: list[DescribedDelegationTokenRenewer] = _E,
+        self,
+        *,
+        principal_type: str = '',
+        principal_name: str = '',
+        token_requester_principal_type: str = '',
+        token_requester_principal_name: str = '',
+        issue_timestamp: int = 0,
+        expiry_timestamp: int = 0,
+        max_timestamp: int = 0,
+        token_id: str = '',
+        hmac: bytes = b"",
+        renewers: list[DescribedDelegationTokenRenewer] = _E,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.principal_type = principal_type
         self.principal_name = principal_name
         self.token_requester_principal_type = token_requester_principal_type
@@ -65,8 +79,11 @@ class DescribedDelegationToken(Struct):
         self.renewers = [] if renewers is _E else renewers
         self.unknown_tags = unknown_tags
 
+
 class DescribeDelegationTokenResponse(Message):
-    __slots__ = ('error_code', 'tokens', 'throttle_time_ms', 'unknown_tags', )
+    __slots__ = (
+        "error_code", "tokens", "throttle_time_ms", "unknown_tags",
+    )
     NAME = 'DescribeDelegationTokenResponse'
     TYPE = 'response'
     API_KEY = 41
@@ -82,16 +99,18 @@ class DescribeDelegationTokenResponse(Message):
     )
 
     def __init__(
-        self, *, error_code: int = 0, tokens: list[DescribedDelegationToken] = _E, throttle_time_ms: int = 0,
+        self,
+        *,
+        error_code: int = 0,
+        tokens: list[DescribedDelegationToken] = _E,
+        throttle_time_ms: int = 0,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.error_code = error_code
         self.tokens = [] if tokens is _E else tokens
         self.throttle_time_ms = throttle_time_ms
         self.unknown_tags = unknown_tags
 
-_D_DescribedDelegationTokenRenewer = frozen_default(DescribedDelegationTokenRenewer)
-_D_DescribedDelegationToken = frozen_default(DescribedDelegationToken)
 
 _p_B = packer(">B")
 _p_h = packer(">h")
@@ -109,6 +128,7 @@ _u_i = unpacker(">i")
 _u_iB = unpacker(">iB")
 _u_qqqB = unpacker(">qqqB")
 _u_qqqh = unpacker(">qqqh")
+
 
 def _decode_v1(d: bytes, p: int, b: int) -> tuple[DescribeDelegationTokenResponse, int]:
     e = len(d)
@@ -184,6 +204,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[DescribeDelegationTokenRespons
     o.throttle_time_ms = _u_i(d, p)[0]
     p += 4
     return o, p
+
 
 def _decode_v2(d: bytes, p: int, b: int) -> tuple[DescribeDelegationTokenResponse, int]:
     e = len(d)
@@ -287,6 +308,7 @@ def _decode_v2(d: bytes, p: int, b: int) -> tuple[DescribeDelegationTokenRespons
     if n:
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
     return o, p
+
 
 def _decode_v3(d: bytes, p: int, b: int) -> tuple[DescribeDelegationTokenResponse, int]:
     e = len(d)
@@ -408,6 +430,7 @@ def _decode_v3(d: bytes, p: int, b: int) -> tuple[DescribeDelegationTokenRespons
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
     return o, p
 
+
 def _encode_v1(o: DescribeDelegationTokenResponse, w: Callable[[Any], None]) -> None:
     if o.unknown_tags:
         lost("unknown_tags")
@@ -451,6 +474,7 @@ def _encode_v1(o: DescribeDelegationTokenResponse, w: Callable[[Any], None]) -> 
             w(_p_h(len(s)))
             w(s)
     w(_p_i(o.throttle_time_ms))
+
 
 def _encode_v2(o: DescribeDelegationTokenResponse, w: Callable[[Any], None]) -> None:
     l1 = o.tokens
@@ -535,6 +559,7 @@ def _encode_v2(o: DescribeDelegationTokenResponse, w: Callable[[Any], None]) -> 
         w(unknown_tags(o.unknown_tags))
     else:
         w(_p_ix(o.throttle_time_ms))
+
 
 def _encode_v3(o: DescribeDelegationTokenResponse, w: Callable[[Any], None]) -> None:
     l1 = o.tokens
@@ -631,6 +656,7 @@ def _encode_v3(o: DescribeDelegationTokenResponse, w: Callable[[Any], None]) -> 
         w(unknown_tags(o.unknown_tags))
     else:
         w(_p_ix(o.throttle_time_ms))
+
 
 DescribeDelegationTokenResponse._DECODERS = {1: _decode_v1, 2: _decode_v2, 3: _decode_v3}
 DescribeDelegationTokenResponse._ENCODERS = {1: _encode_v1, 2: _encode_v2, 3: _encode_v3}

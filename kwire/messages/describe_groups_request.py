@@ -5,20 +5,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
+from kwire.message import Message
+from kwire.wire import lost, more_varint, new, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
 
-from kwire.message import Message, Struct, frozen_default
-from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import (
-    array_packers, array_unpackers, as_bytes, bad_uuid, iter_unpacker, lost, more_varint, new, null, numbers,
-    pack_numbers, packer, read_tag, read_unknown_tags, string_length, string_varint, tag_of_other_version,
-    tag_section, tag_size, too_many, unknown_tags, unpacker, varint,
-)  # fmt: skip
-
-_E: Any = object()
+_E: Any = object()  # stands for "not given" where the default is a new list or struct
 
 
 class DescribeGroupsRequest(Message):
-    __slots__ = ('groups', 'include_authorized_operations', 'unknown_tags', )
+    __slots__ = (
+        "groups", "include_authorized_operations", "unknown_tags",
+    )
     NAME = 'DescribeGroupsRequest'
     TYPE = 'request'
     API_KEY = 15
@@ -33,12 +29,16 @@ class DescribeGroupsRequest(Message):
     )
 
     def __init__(
-        self, *, groups: list[str] = _E, include_authorized_operations: bool = False,
+        self,
+        *,
+        groups: list[str] = _E,
+        include_authorized_operations: bool = False,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.groups = [] if groups is _E else groups
         self.include_authorized_operations = include_authorized_operations
         self.unknown_tags = unknown_tags
+
 
 _p_B = packer(">B")
 _p_h = packer(">h")
@@ -49,6 +49,7 @@ _u_h = unpacker(">h")
 _u_i = unpacker(">i")
 _u_t = unpacker(">?")
 _u_tB = unpacker(">?B")
+
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[DescribeGroupsRequest, int]:
     e = len(d)
@@ -74,6 +75,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[DescribeGroupsRequest, int]:
         l1.append(x)
     return o, p
 
+
 def _decode_v3(d: bytes, p: int, b: int) -> tuple[DescribeGroupsRequest, int]:
     e = len(d)
     o = new(DescribeGroupsRequest)
@@ -98,6 +100,7 @@ def _decode_v3(d: bytes, p: int, b: int) -> tuple[DescribeGroupsRequest, int]:
     o.include_authorized_operations = _u_t(d, p)[0]
     p += 1
     return o, p
+
 
 def _decode_v5(d: bytes, p: int, b: int) -> tuple[DescribeGroupsRequest, int]:
     e = len(d)
@@ -131,6 +134,7 @@ def _decode_v5(d: bytes, p: int, b: int) -> tuple[DescribeGroupsRequest, int]:
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
     return o, p
 
+
 def _encode_v0(o: DescribeGroupsRequest, w: Callable[[Any], None]) -> None:
     if o.include_authorized_operations:
         lost('IncludeAuthorizedOperations')
@@ -144,6 +148,7 @@ def _encode_v0(o: DescribeGroupsRequest, w: Callable[[Any], None]) -> None:
         w(_p_h(len(s)))
         w(s)
 
+
 def _encode_v3(o: DescribeGroupsRequest, w: Callable[[Any], None]) -> None:
     if o.unknown_tags:
         lost("unknown_tags")
@@ -155,6 +160,7 @@ def _encode_v3(o: DescribeGroupsRequest, w: Callable[[Any], None]) -> None:
         w(_p_h(len(s)))
         w(s)
     w(_p_t(o.include_authorized_operations))
+
 
 def _encode_v5(o: DescribeGroupsRequest, w: Callable[[Any], None]) -> None:
     l1 = o.groups
@@ -177,6 +183,7 @@ def _encode_v5(o: DescribeGroupsRequest, w: Callable[[Any], None]) -> None:
         w(unknown_tags(o.unknown_tags))
     else:
         w(_p_tx(o.include_authorized_operations))
+
 
 DescribeGroupsRequest._DECODERS = {0: _decode_v0, 1: _decode_v0, 2: _decode_v0, 3: _decode_v3, 4: _decode_v3, 5: _decode_v5, 6: _decode_v5}
 DescribeGroupsRequest._ENCODERS = {0: _encode_v0, 1: _encode_v0, 2: _encode_v0, 3: _encode_v3, 4: _encode_v3, 5: _encode_v5, 6: _encode_v5}

@@ -5,20 +5,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
+from kwire.message import Message, Struct
+from kwire.wire import as_bytes, lost, more_varint, new, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
 
-from kwire.message import Message, Struct, frozen_default
-from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import (
-    array_packers, array_unpackers, as_bytes, bad_uuid, iter_unpacker, lost, more_varint, new, null, numbers,
-    pack_numbers, packer, read_tag, read_unknown_tags, string_length, string_varint, tag_of_other_version,
-    tag_section, tag_size, too_many, unknown_tags, unpacker, varint,
-)  # fmt: skip
-
-_E: Any = object()
+_E: Any = object()  # stands for "not given" where the default is a new list or struct
 
 
 class DescribedGroupMember(Struct):
-    __slots__ = ('member_id', 'group_instance_id', 'client_id', 'client_host', 'member_metadata', 'member_assignment', 'unknown_tags', )
+    __slots__ = (
+        "member_id", "group_instance_id", "client_id", "client_host", "member_metadata", "member_assignment",
+        "unknown_tags",
+    )
     NAME = 'DescribedGroupMember'
     FIELDS = (
         ('MemberId', 'member_id', 'memberId', 'string', False, False, (0, 32767), (0, -1), (0, -1), None, '', False, False, None, None),
@@ -30,9 +27,16 @@ class DescribedGroupMember(Struct):
     )
 
     def __init__(
-        self, *, member_id: str = '', group_instance_id: str | None = None, client_id: str = '', client_host: str = '', member_metadata: bytes = b"", member_assignment: bytes = b"",
+        self,
+        *,
+        member_id: str = '',
+        group_instance_id: str | None = None,
+        client_id: str = '',
+        client_host: str = '',
+        member_metadata: bytes = b"",
+        member_assignment: bytes = b"",
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.member_id = member_id
         self.group_instance_id = group_instance_id
         self.client_id = client_id
@@ -41,8 +45,12 @@ class DescribedGroupMember(Struct):
         self.member_assignment = member_assignment
         self.unknown_tags = unknown_tags
 
+
 class DescribedGroup(Struct):
-    __slots__ = ('error_code', 'error_message', 'group_id', 'group_state', 'protocol_type', 'protocol_data', 'members', 'authorized_operations', 'unknown_tags', )
+    __slots__ = (
+        "error_code", "error_message", "group_id", "group_state", "protocol_type", "protocol_data", "members",
+        "authorized_operations", "unknown_tags",
+    )
     NAME = 'DescribedGroup'
     FIELDS = (
         ('ErrorCode', 'error_code', 'errorCode', 'int16', False, False, (0, 32767), (0, -1), (0, -1), None, 0, False, False, None, None),
@@ -56,9 +64,18 @@ class DescribedGroup(Struct):
     )
 
     def __init__(
-        self, *, error_code: int = 0, error_message: str | None = None, group_id: str = '', group_state: str = '', protocol_type: str = '', protocol_data: str = '', members: list[DescribedGroupMember] = _E, authorized_operations: int = -2147483648,
+        self,
+        *,
+        error_code: int = 0,
+        error_message: str | None = None,
+        group_id: str = '',
+        group_state: str = '',
+        protocol_type: str = '',
+        protocol_data: str = '',
+        members: list[DescribedGroupMember] = _E,
+        authorized_operations: int = -2147483648,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.error_code = error_code
         self.error_message = error_message
         self.group_id = group_id
@@ -69,8 +86,11 @@ class DescribedGroup(Struct):
         self.authorized_operations = authorized_operations
         self.unknown_tags = unknown_tags
 
+
 class DescribeGroupsResponse(Message):
-    __slots__ = ('throttle_time_ms', 'groups', 'unknown_tags', )
+    __slots__ = (
+        "throttle_time_ms", "groups", "unknown_tags",
+    )
     NAME = 'DescribeGroupsResponse'
     TYPE = 'response'
     API_KEY = 15
@@ -85,15 +105,16 @@ class DescribeGroupsResponse(Message):
     )
 
     def __init__(
-        self, *, throttle_time_ms: int = 0, groups: list[DescribedGroup] = _E,
+        self,
+        *,
+        throttle_time_ms: int = 0,
+        groups: list[DescribedGroup] = _E,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.throttle_time_ms = throttle_time_ms
         self.groups = [] if groups is _E else groups
         self.unknown_tags = unknown_tags
 
-_D_DescribedGroupMember = frozen_default(DescribedGroupMember)
-_D_DescribedGroup = frozen_default(DescribedGroup)
 
 _p_B = packer(">B")
 _p_h = packer(">h")
@@ -110,6 +131,7 @@ _u_hh = unpacker(">hh")
 _u_i = unpacker(">i")
 _u_iB = unpacker(">iB")
 _u_ii = unpacker(">ii")
+
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[DescribeGroupsResponse, int]:
     e = len(d)
@@ -208,6 +230,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[DescribeGroupsResponse, int]:
         l1.append(o1)
     return o, p
 
+
 def _decode_v1(d: bytes, p: int, b: int) -> tuple[DescribeGroupsResponse, int]:
     e = len(d)
     o = new(DescribeGroupsResponse)
@@ -303,6 +326,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[DescribeGroupsResponse, int]:
             l2.append(o2)
         l1.append(o1)
     return o, p
+
 
 def _decode_v3(d: bytes, p: int, b: int) -> tuple[DescribeGroupsResponse, int]:
     e = len(d)
@@ -400,6 +424,7 @@ def _decode_v3(d: bytes, p: int, b: int) -> tuple[DescribeGroupsResponse, int]:
         p += 4
         l1.append(o1)
     return o, p
+
 
 def _decode_v4(d: bytes, p: int, b: int) -> tuple[DescribeGroupsResponse, int]:
     e = len(d)
@@ -504,6 +529,7 @@ def _decode_v4(d: bytes, p: int, b: int) -> tuple[DescribeGroupsResponse, int]:
         p += 4
         l1.append(o1)
     return o, p
+
 
 def _decode_v5(d: bytes, p: int, b: int) -> tuple[DescribeGroupsResponse, int]:
     e = len(d)
@@ -644,6 +670,7 @@ def _decode_v5(d: bytes, p: int, b: int) -> tuple[DescribeGroupsResponse, int]:
     if n:
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
     return o, p
+
 
 def _decode_v6(d: bytes, p: int, b: int) -> tuple[DescribeGroupsResponse, int]:
     e = len(d)
@@ -794,6 +821,7 @@ def _decode_v6(d: bytes, p: int, b: int) -> tuple[DescribeGroupsResponse, int]:
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
     return o, p
 
+
 def _encode_v0(o: DescribeGroupsResponse, w: Callable[[Any], None]) -> None:
     if o.unknown_tags:
         lost("unknown_tags")
@@ -849,6 +877,7 @@ def _encode_v0(o: DescribeGroupsResponse, w: Callable[[Any], None]) -> None:
                 s = as_bytes(s)
             w(_p_i(len(s)))
             w(s)
+
 
 def _encode_v1(o: DescribeGroupsResponse, w: Callable[[Any], None]) -> None:
     if o.unknown_tags:
@@ -906,6 +935,7 @@ def _encode_v1(o: DescribeGroupsResponse, w: Callable[[Any], None]) -> None:
             w(_p_i(len(s)))
             w(s)
 
+
 def _encode_v3(o: DescribeGroupsResponse, w: Callable[[Any], None]) -> None:
     if o.unknown_tags:
         lost("unknown_tags")
@@ -960,6 +990,7 @@ def _encode_v3(o: DescribeGroupsResponse, w: Callable[[Any], None]) -> None:
             w(_p_i(len(s)))
             w(s)
         w(_p_i(o1.authorized_operations))
+
 
 def _encode_v4(o: DescribeGroupsResponse, w: Callable[[Any], None]) -> None:
     if o.unknown_tags:
@@ -1022,6 +1053,7 @@ def _encode_v4(o: DescribeGroupsResponse, w: Callable[[Any], None]) -> None:
             w(_p_i(len(s)))
             w(s)
         w(_p_i(o1.authorized_operations))
+
 
 def _encode_v5(o: DescribeGroupsResponse, w: Callable[[Any], None]) -> None:
     l1 = o.groups
@@ -1140,6 +1172,7 @@ def _encode_v5(o: DescribeGroupsResponse, w: Callable[[Any], None]) -> None:
         w(unknown_tags(o.unknown_tags))
     else:
         w(b"\0")
+
 
 def _encode_v6(o: DescribeGroupsResponse, w: Callable[[Any], None]) -> None:
     l1 = o.groups
@@ -1267,6 +1300,7 @@ def _encode_v6(o: DescribeGroupsResponse, w: Callable[[Any], None]) -> None:
         w(unknown_tags(o.unknown_tags))
     else:
         w(b"\0")
+
 
 DescribeGroupsResponse._DECODERS = {0: _decode_v0, 1: _decode_v1, 2: _decode_v1, 3: _decode_v3, 4: _decode_v4, 5: _decode_v5, 6: _decode_v6}
 DescribeGroupsResponse._ENCODERS = {0: _encode_v0, 1: _encode_v1, 2: _encode_v1, 3: _encode_v3, 4: _encode_v4, 5: _encode_v5, 6: _encode_v6}

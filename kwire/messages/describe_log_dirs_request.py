@@ -5,20 +5,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
+from kwire.message import Message, Struct
+from kwire.wire import array_packers, array_unpackers, lost, more_varint, new, null, numbers, pack_numbers, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
 
-from kwire.message import Message, Struct, frozen_default
-from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import (
-    array_packers, array_unpackers, as_bytes, bad_uuid, iter_unpacker, lost, more_varint, new, null, numbers,
-    pack_numbers, packer, read_tag, read_unknown_tags, string_length, string_varint, tag_of_other_version,
-    tag_section, tag_size, too_many, unknown_tags, unpacker, varint,
-)  # fmt: skip
-
-_E: Any = object()
+_E: Any = object()  # stands for "not given" where the default is a new list or struct
 
 
 class DescribableLogDirTopic(Struct):
-    __slots__ = ('topic', 'partitions', 'unknown_tags', )
+    __slots__ = (
+        "topic", "partitions", "unknown_tags",
+    )
     NAME = 'DescribableLogDirTopic'
     FIELDS = (
         ('Topic', 'topic', 'topic', 'string', False, False, (0, 32767), (0, -1), (0, -1), None, '', False, True, None, 'topicName'),
@@ -26,15 +22,21 @@ class DescribableLogDirTopic(Struct):
     )
 
     def __init__(
-        self, *, topic: str = '', partitions: list[int] = _E,
+        self,
+        *,
+        topic: str = '',
+        partitions: list[int] = _E,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.topic = topic
         self.partitions = [] if partitions is _E else partitions
         self.unknown_tags = unknown_tags
 
+
 class DescribeLogDirsRequest(Message):
-    __slots__ = ('topics', 'unknown_tags', )
+    __slots__ = (
+        "topics", "unknown_tags",
+    )
     NAME = 'DescribeLogDirsRequest'
     TYPE = 'request'
     API_KEY = 35
@@ -48,13 +50,14 @@ class DescribeLogDirsRequest(Message):
     )
 
     def __init__(
-        self, *, topics: list[DescribableLogDirTopic] | None = _E,
+        self,
+        *,
+        topics: list[DescribableLogDirTopic] | None = _E,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.topics = [] if topics is _E else topics
         self.unknown_tags = unknown_tags
 
-_D_DescribableLogDirTopic = frozen_default(DescribableLogDirTopic)
 
 _is = array_unpackers("i")
 _iw = array_packers("i")
@@ -63,6 +66,7 @@ _p_h = packer(">h")
 _p_i = packer(">i")
 _u_h = unpacker(">h")
 _u_i = unpacker(">i")
+
 
 def _decode_v1(d: bytes, p: int, b: int) -> tuple[DescribeLogDirsRequest, int]:
     e = len(d)
@@ -98,6 +102,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[DescribeLogDirsRequest, int]:
             p += n * 4
             l1.append(o1)
     return o, p
+
 
 def _decode_v2(d: bytes, p: int, b: int) -> tuple[DescribeLogDirsRequest, int]:
     e = len(d)
@@ -150,6 +155,7 @@ def _decode_v2(d: bytes, p: int, b: int) -> tuple[DescribeLogDirsRequest, int]:
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
     return o, p
 
+
 def _encode_v1(o: DescribeLogDirsRequest, w: Callable[[Any], None]) -> None:
     if o.unknown_tags:
         lost("unknown_tags")
@@ -170,6 +176,7 @@ def _encode_v1(o: DescribeLogDirsRequest, w: Callable[[Any], None]) -> None:
             n = len(l2)
             if n:
                 w(_iw[n](*l2) if n < 64 else pack_numbers(l2, "i"))
+
 
 def _encode_v2(o: DescribeLogDirsRequest, w: Callable[[Any], None]) -> None:
     l1 = o.topics
@@ -207,6 +214,7 @@ def _encode_v2(o: DescribeLogDirsRequest, w: Callable[[Any], None]) -> None:
         w(unknown_tags(o.unknown_tags))
     else:
         w(b"\0")
+
 
 DescribeLogDirsRequest._DECODERS = {1: _decode_v1, 2: _decode_v2, 3: _decode_v2, 4: _decode_v2, 5: _decode_v2}
 DescribeLogDirsRequest._ENCODERS = {1: _encode_v1, 2: _encode_v2, 3: _encode_v2, 4: _encode_v2, 5: _encode_v2}

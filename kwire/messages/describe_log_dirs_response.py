@@ -5,20 +5,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
+from kwire.message import Message, Struct
+from kwire.wire import iter_unpacker, lost, more_varint, new, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
 
-from kwire.message import Message, Struct, frozen_default
-from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import (
-    array_packers, array_unpackers, as_bytes, bad_uuid, iter_unpacker, lost, more_varint, new, null, numbers,
-    pack_numbers, packer, read_tag, read_unknown_tags, string_length, string_varint, tag_of_other_version,
-    tag_section, tag_size, too_many, unknown_tags, unpacker, varint,
-)  # fmt: skip
-
-_E: Any = object()
+_E: Any = object()  # stands for "not given" where the default is a new list or struct
 
 
 class DescribeLogDirsPartition(Struct):
-    __slots__ = ('partition_index', 'partition_size', 'offset_lag', 'is_future_key', 'unknown_tags', )
+    __slots__ = (
+        "partition_index", "partition_size", "offset_lag", "is_future_key", "unknown_tags",
+    )
     NAME = 'DescribeLogDirsPartition'
     FIELDS = (
         ('PartitionIndex', 'partition_index', 'partitionIndex', 'int32', False, False, (0, 32767), (0, -1), (0, -1), None, 0, False, False, None, None),
@@ -28,17 +24,25 @@ class DescribeLogDirsPartition(Struct):
     )
 
     def __init__(
-        self, *, partition_index: int = 0, partition_size: int = 0, offset_lag: int = 0, is_future_key: bool = False,
+        self,
+        *,
+        partition_index: int = 0,
+        partition_size: int = 0,
+        offset_lag: int = 0,
+        is_future_key: bool = False,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.partition_index = partition_index
         self.partition_size = partition_size
         self.offset_lag = offset_lag
         self.is_future_key = is_future_key
         self.unknown_tags = unknown_tags
 
+
 class DescribeLogDirsTopic(Struct):
-    __slots__ = ('name', 'partitions', 'unknown_tags', )
+    __slots__ = (
+        "name", "partitions", "unknown_tags",
+    )
     NAME = 'DescribeLogDirsTopic'
     FIELDS = (
         ('Name', 'name', 'name', 'string', False, False, (0, 32767), (0, -1), (0, -1), None, '', False, False, None, 'topicName'),
@@ -46,15 +50,21 @@ class DescribeLogDirsTopic(Struct):
     )
 
     def __init__(
-        self, *, name: str = '', partitions: list[DescribeLogDirsPartition] = _E,
+        self,
+        *,
+        name: str = '',
+        partitions: list[DescribeLogDirsPartition] = _E,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.name = name
         self.partitions = [] if partitions is _E else partitions
         self.unknown_tags = unknown_tags
 
+
 class DescribeLogDirsResult(Struct):
-    __slots__ = ('error_code', 'log_dir', 'topics', 'total_bytes', 'usable_bytes', 'is_cordoned', 'unknown_tags', )
+    __slots__ = (
+        "error_code", "log_dir", "topics", "total_bytes", "usable_bytes", "is_cordoned", "unknown_tags",
+    )
     NAME = 'DescribeLogDirsResult'
     FIELDS = (
         ('ErrorCode', 'error_code', 'errorCode', 'int16', False, False, (0, 32767), (0, -1), (0, -1), None, 0, False, False, None, None),
@@ -66,9 +76,16 @@ class DescribeLogDirsResult(Struct):
     )
 
     def __init__(
-        self, *, error_code: int = 0, log_dir: str = '', topics: list[DescribeLogDirsTopic] = _E, total_bytes: int = -1, usable_bytes: int = -1, is_cordoned: bool = False,
+        self,
+        *,
+        error_code: int = 0,
+        log_dir: str = '',
+        topics: list[DescribeLogDirsTopic] = _E,
+        total_bytes: int = -1,
+        usable_bytes: int = -1,
+        is_cordoned: bool = False,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.error_code = error_code
         self.log_dir = log_dir
         self.topics = [] if topics is _E else topics
@@ -77,8 +94,11 @@ class DescribeLogDirsResult(Struct):
         self.is_cordoned = is_cordoned
         self.unknown_tags = unknown_tags
 
+
 class DescribeLogDirsResponse(Message):
-    __slots__ = ('throttle_time_ms', 'error_code', 'results', 'unknown_tags', )
+    __slots__ = (
+        "throttle_time_ms", "error_code", "results", "unknown_tags",
+    )
     NAME = 'DescribeLogDirsResponse'
     TYPE = 'response'
     API_KEY = 35
@@ -94,17 +114,18 @@ class DescribeLogDirsResponse(Message):
     )
 
     def __init__(
-        self, *, throttle_time_ms: int = 0, error_code: int = 0, results: list[DescribeLogDirsResult] = _E,
+        self,
+        *,
+        throttle_time_ms: int = 0,
+        error_code: int = 0,
+        results: list[DescribeLogDirsResult] = _E,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.throttle_time_ms = throttle_time_ms
         self.error_code = error_code
         self.results = [] if results is _E else results
         self.unknown_tags = unknown_tags
 
-_D_DescribeLogDirsPartition = frozen_default(DescribeLogDirsPartition)
-_D_DescribeLogDirsTopic = frozen_default(DescribeLogDirsTopic)
-_D_DescribeLogDirsResult = frozen_default(DescribeLogDirsResult)
 
 _i_iqqt = iter_unpacker(">iqq?")
 _i_iqqtx = iter_unpacker(">iqq?x")
@@ -133,6 +154,7 @@ _u_ii = unpacker(">ii")
 _u_iqqtB = unpacker(">iqq?B")
 _u_qqB = unpacker(">qqB")
 _u_qqtB = unpacker(">qq?B")
+
 
 def _decode_v1(d: bytes, p: int, b: int) -> tuple[DescribeLogDirsResponse, int]:
     e = len(d)
@@ -198,6 +220,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[DescribeLogDirsResponse, int]:
             l2.append(o2)
         l1.append(o1)
     return o, p
+
 
 def _decode_v2(d: bytes, p: int, b: int) -> tuple[DescribeLogDirsResponse, int]:
     e = len(d)
@@ -299,6 +322,7 @@ def _decode_v2(d: bytes, p: int, b: int) -> tuple[DescribeLogDirsResponse, int]:
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
     return o, p
 
+
 def _decode_v3(d: bytes, p: int, b: int) -> tuple[DescribeLogDirsResponse, int]:
     e = len(d)
     o = new(DescribeLogDirsResponse)
@@ -398,6 +422,7 @@ def _decode_v3(d: bytes, p: int, b: int) -> tuple[DescribeLogDirsResponse, int]:
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
     return o, p
 
+
 def _decode_v4(d: bytes, p: int, b: int) -> tuple[DescribeLogDirsResponse, int]:
     e = len(d)
     o = new(DescribeLogDirsResponse)
@@ -496,6 +521,7 @@ def _decode_v4(d: bytes, p: int, b: int) -> tuple[DescribeLogDirsResponse, int]:
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
     return o, p
 
+
 def _decode_v5(d: bytes, p: int, b: int) -> tuple[DescribeLogDirsResponse, int]:
     e = len(d)
     o = new(DescribeLogDirsResponse)
@@ -593,6 +619,7 @@ def _decode_v5(d: bytes, p: int, b: int) -> tuple[DescribeLogDirsResponse, int]:
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
     return o, p
 
+
 def _encode_v1(o: DescribeLogDirsResponse, w: Callable[[Any], None]) -> None:
     if o.unknown_tags:
         lost("unknown_tags")
@@ -620,6 +647,7 @@ def _encode_v1(o: DescribeLogDirsResponse, w: Callable[[Any], None]) -> None:
                 if o3.unknown_tags:
                     lost("unknown_tags")
                 w(_p_iqqt(o3.partition_index, o3.partition_size, o3.offset_lag, o3.is_future_key))
+
 
 def _encode_v2(o: DescribeLogDirsResponse, w: Callable[[Any], None]) -> None:
     l1 = o.results
@@ -679,6 +707,7 @@ def _encode_v2(o: DescribeLogDirsResponse, w: Callable[[Any], None]) -> None:
     else:
         w(b"\0")
 
+
 def _encode_v3(o: DescribeLogDirsResponse, w: Callable[[Any], None]) -> None:
     l1 = o.results
     n = len(l1) + 1
@@ -736,6 +765,7 @@ def _encode_v3(o: DescribeLogDirsResponse, w: Callable[[Any], None]) -> None:
         w(unknown_tags(o.unknown_tags))
     else:
         w(b"\0")
+
 
 def _encode_v4(o: DescribeLogDirsResponse, w: Callable[[Any], None]) -> None:
     l1 = o.results
@@ -796,6 +826,7 @@ def _encode_v4(o: DescribeLogDirsResponse, w: Callable[[Any], None]) -> None:
     else:
         w(b"\0")
 
+
 def _encode_v5(o: DescribeLogDirsResponse, w: Callable[[Any], None]) -> None:
     l1 = o.results
     n = len(l1) + 1
@@ -854,6 +885,7 @@ def _encode_v5(o: DescribeLogDirsResponse, w: Callable[[Any], None]) -> None:
         w(unknown_tags(o.unknown_tags))
     else:
         w(b"\0")
+
 
 DescribeLogDirsResponse._DECODERS = {1: _decode_v1, 2: _decode_v2, 3: _decode_v3, 4: _decode_v4, 5: _decode_v5}
 DescribeLogDirsResponse._ENCODERS = {1: _encode_v1, 2: _encode_v2, 3: _encode_v3, 4: _encode_v4, 5: _encode_v5}

@@ -5,20 +5,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
+from kwire.message import Message, Struct
+from kwire.wire import array_packers, array_unpackers, more_varint, new, null, numbers, pack_numbers, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, varint
 
-from kwire.message import Message, Struct, frozen_default
-from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import (
-    array_packers, array_unpackers, as_bytes, bad_uuid, iter_unpacker, lost, more_varint, new, null, numbers,
-    pack_numbers, packer, read_tag, read_unknown_tags, string_length, string_varint, tag_of_other_version,
-    tag_section, tag_size, too_many, unknown_tags, unpacker, varint,
-)  # fmt: skip
-
-_E: Any = object()
+_E: Any = object()  # stands for "not given" where the default is a new list or struct
 
 
 class TopicRequest(Struct):
-    __slots__ = ('name', 'partition_indexes', 'unknown_tags', )
+    __slots__ = (
+        "name", "partition_indexes", "unknown_tags",
+    )
     NAME = 'TopicRequest'
     FIELDS = (
         ('Name', 'name', 'name', 'string', False, False, (0, 32767), (0, -1), (0, -1), None, '', False, True, None, 'topicName'),
@@ -26,15 +22,21 @@ class TopicRequest(Struct):
     )
 
     def __init__(
-        self, *, name: str = '', partition_indexes: list[int] = _E,
+        self,
+        *,
+        name: str = '',
+        partition_indexes: list[int] = _E,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.name = name
         self.partition_indexes = [] if partition_indexes is _E else partition_indexes
         self.unknown_tags = unknown_tags
 
+
 class DescribeProducersRequest(Message):
-    __slots__ = ('topics', 'unknown_tags', )
+    __slots__ = (
+        "topics", "unknown_tags",
+    )
     NAME = 'DescribeProducersRequest'
     TYPE = 'request'
     API_KEY = 61
@@ -48,17 +50,19 @@ class DescribeProducersRequest(Message):
     )
 
     def __init__(
-        self, *, topics: list[TopicRequest] = _E,
+        self,
+        *,
+        topics: list[TopicRequest] = _E,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.topics = [] if topics is _E else topics
         self.unknown_tags = unknown_tags
 
-_D_TopicRequest = frozen_default(TopicRequest)
 
 _is = array_unpackers("i")
 _iw = array_packers("i")
 _p_B = packer(">B")
+
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[DescribeProducersRequest, int]:
     e = len(d)
@@ -110,6 +114,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[DescribeProducersRequest, int]
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
     return o, p
 
+
 def _encode_v0(o: DescribeProducersRequest, w: Callable[[Any], None]) -> None:
     l1 = o.topics
     n = len(l1) + 1
@@ -143,6 +148,7 @@ def _encode_v0(o: DescribeProducersRequest, w: Callable[[Any], None]) -> None:
         w(unknown_tags(o.unknown_tags))
     else:
         w(b"\0")
+
 
 DescribeProducersRequest._DECODERS = {0: _decode_v0}
 DescribeProducersRequest._ENCODERS = {0: _encode_v0}

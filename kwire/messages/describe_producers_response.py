@@ -5,20 +5,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
+from kwire.message import Message, Struct
+from kwire.wire import iter_unpacker, more_varint, new, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
 
-from kwire.message import Message, Struct, frozen_default
-from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import (
-    array_packers, array_unpackers, as_bytes, bad_uuid, iter_unpacker, lost, more_varint, new, null, numbers,
-    pack_numbers, packer, read_tag, read_unknown_tags, string_length, string_varint, tag_of_other_version,
-    tag_section, tag_size, too_many, unknown_tags, unpacker, varint,
-)  # fmt: skip
-
-_E: Any = object()
+_E: Any = object()  # stands for "not given" where the default is a new list or struct
 
 
 class ProducerState(Struct):
-    __slots__ = ('producer_id', 'producer_epoch', 'last_sequence', 'last_timestamp', 'coordinator_epoch', 'current_txn_start_offset', 'unknown_tags', )
+    __slots__ = (
+        "producer_id", "producer_epoch", "last_sequence", "last_timestamp", "coordinator_epoch",
+        "current_txn_start_offset", "unknown_tags",
+    )
     NAME = 'ProducerState'
     FIELDS = (
         ('ProducerId', 'producer_id', 'producerId', 'int64', False, False, (0, 32767), (0, -1), (0, -1), None, 0, False, False, None, 'producerId'),
@@ -30,9 +27,16 @@ class ProducerState(Struct):
     )
 
     def __init__(
-        self, *, producer_id: int = 0, producer_epoch: int = 0, last_sequence: int = -1, last_timestamp: int = -1, coordinator_epoch: int = 0, current_txn_start_offset: int = -1,
+        self,
+        *,
+        producer_id: int = 0,
+        producer_epoch: int = 0,
+        last_sequence: int = -1,
+        last_timestamp: int = -1,
+        coordinator_epoch: int = 0,
+        current_txn_start_offset: int = -1,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.producer_id = producer_id
         self.producer_epoch = producer_epoch
         self.last_sequence = last_sequence
@@ -41,8 +45,11 @@ class ProducerState(Struct):
         self.current_txn_start_offset = current_txn_start_offset
         self.unknown_tags = unknown_tags
 
+
 class PartitionResponse(Struct):
-    __slots__ = ('partition_index', 'error_code', 'error_message', 'active_producers', 'unknown_tags', )
+    __slots__ = (
+        "partition_index", "error_code", "error_message", "active_producers", "unknown_tags",
+    )
     NAME = 'PartitionResponse'
     FIELDS = (
         ('PartitionIndex', 'partition_index', 'partitionIndex', 'int32', False, False, (0, 32767), (0, -1), (0, -1), None, 0, False, False, None, None),
@@ -52,17 +59,25 @@ class PartitionResponse(Struct):
     )
 
     def __init__(
-        self, *, partition_index: int = 0, error_code: int = 0, error_message: str | None = None, active_producers: list[ProducerState] = _E,
+        self,
+        *,
+        partition_index: int = 0,
+        error_code: int = 0,
+        error_message: str | None = None,
+        active_producers: list[ProducerState] = _E,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.partition_index = partition_index
         self.error_code = error_code
         self.error_message = error_message
         self.active_producers = [] if active_producers is _E else active_producers
         self.unknown_tags = unknown_tags
 
+
 class TopicResponse(Struct):
-    __slots__ = ('name', 'partitions', 'unknown_tags', )
+    __slots__ = (
+        "name", "partitions", "unknown_tags",
+    )
     NAME = 'TopicResponse'
     FIELDS = (
         ('Name', 'name', 'name', 'string', False, False, (0, 32767), (0, -1), (0, -1), None, '', False, False, None, 'topicName'),
@@ -70,15 +85,21 @@ class TopicResponse(Struct):
     )
 
     def __init__(
-        self, *, name: str = '', partitions: list[PartitionResponse] = _E,
+        self,
+        *,
+        name: str = '',
+        partitions: list[PartitionResponse] = _E,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.name = name
         self.partitions = [] if partitions is _E else partitions
         self.unknown_tags = unknown_tags
 
+
 class DescribeProducersResponse(Message):
-    __slots__ = ('throttle_time_ms', 'topics', 'unknown_tags', )
+    __slots__ = (
+        "throttle_time_ms", "topics", "unknown_tags",
+    )
     NAME = 'DescribeProducersResponse'
     TYPE = 'response'
     API_KEY = 61
@@ -93,16 +114,16 @@ class DescribeProducersResponse(Message):
     )
 
     def __init__(
-        self, *, throttle_time_ms: int = 0, topics: list[TopicResponse] = _E,
+        self,
+        *,
+        throttle_time_ms: int = 0,
+        topics: list[TopicResponse] = _E,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.throttle_time_ms = throttle_time_ms
         self.topics = [] if topics is _E else topics
         self.unknown_tags = unknown_tags
 
-_D_ProducerState = frozen_default(ProducerState)
-_D_PartitionResponse = frozen_default(PartitionResponse)
-_D_TopicResponse = frozen_default(TopicResponse)
 
 _i_qiiqiqx = iter_unpacker(">qiiqiqx")
 _p_B = packer(">B")
@@ -116,6 +137,7 @@ _p_qiiqiqx = packer(">qiiqiqx")
 _u_iB = unpacker(">iB")
 _u_ihB = unpacker(">ihB")
 _u_qiiqiqB = unpacker(">qiiqiqB")
+
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[DescribeProducersResponse, int]:
     e = len(d)
@@ -217,6 +239,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[DescribeProducersResponse, int
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
     return o, p
 
+
 def _encode_v0(o: DescribeProducersResponse, w: Callable[[Any], None]) -> None:
     l1 = o.topics
     n = len(l1) + 1
@@ -277,6 +300,7 @@ def _encode_v0(o: DescribeProducersResponse, w: Callable[[Any], None]) -> None:
         w(unknown_tags(o.unknown_tags))
     else:
         w(b"\0")
+
 
 DescribeProducersResponse._DECODERS = {0: _decode_v0}
 DescribeProducersResponse._ENCODERS = {0: _encode_v0}

@@ -5,34 +5,35 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
+from kwire.message import Message, Struct
+from kwire.wire import iter_unpacker, more_varint, new, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
 
-from kwire.message import Message, Struct, frozen_default
-from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import (
-    array_packers, array_unpackers, as_bytes, bad_uuid, iter_unpacker, lost, more_varint, new, null, numbers,
-    pack_numbers, packer, read_tag, read_unknown_tags, string_length, string_varint, tag_of_other_version,
-    tag_section, tag_size, too_many, unknown_tags, unpacker, varint,
-)  # fmt: skip
-
-_E: Any = object()
+_E: Any = object()  # stands for "not given" where the default is a new list or struct
 
 
 class PartitionData(Struct):
-    __slots__ = ('partition_index', 'unknown_tags', )
+    __slots__ = (
+        "partition_index", "unknown_tags",
+    )
     NAME = 'PartitionData'
     FIELDS = (
         ('PartitionIndex', 'partition_index', 'partitionIndex', 'int32', False, False, (0, 32767), (0, -1), (0, -1), None, 0, False, False, None, None),
     )
 
     def __init__(
-        self, *, partition_index: int = 0,
+        self,
+        *,
+        partition_index: int = 0,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.partition_index = partition_index
         self.unknown_tags = unknown_tags
 
+
 class TopicData(Struct):
-    __slots__ = ('topic_name', 'partitions', 'unknown_tags', )
+    __slots__ = (
+        "topic_name", "partitions", "unknown_tags",
+    )
     NAME = 'TopicData'
     FIELDS = (
         ('TopicName', 'topic_name', 'topicName', 'string', False, False, (0, 32767), (0, -1), (0, -1), None, '', False, False, None, 'topicName'),
@@ -40,15 +41,21 @@ class TopicData(Struct):
     )
 
     def __init__(
-        self, *, topic_name: str = '', partitions: list[PartitionData] = _E,
+        self,
+        *,
+        topic_name: str = '',
+        partitions: list[PartitionData] = _E,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.topic_name = topic_name
         self.partitions = [] if partitions is _E else partitions
         self.unknown_tags = unknown_tags
 
+
 class DescribeQuorumRequest(Message):
-    __slots__ = ('topics', 'unknown_tags', )
+    __slots__ = (
+        "topics", "unknown_tags",
+    )
     NAME = 'DescribeQuorumRequest'
     TYPE = 'request'
     API_KEY = 55
@@ -62,20 +69,21 @@ class DescribeQuorumRequest(Message):
     )
 
     def __init__(
-        self, *, topics: list[TopicData] = _E,
+        self,
+        *,
+        topics: list[TopicData] = _E,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.topics = [] if topics is _E else topics
         self.unknown_tags = unknown_tags
 
-_D_PartitionData = frozen_default(PartitionData)
-_D_TopicData = frozen_default(TopicData)
 
 _i_ix = iter_unpacker(">ix")
 _p_B = packer(">B")
 _p_i = packer(">i")
 _p_ix = packer(">ix")
 _u_iB = unpacker(">iB")
+
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[DescribeQuorumRequest, int]:
     e = len(d)
@@ -143,6 +151,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[DescribeQuorumRequest, int]:
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
     return o, p
 
+
 def _encode_v0(o: DescribeQuorumRequest, w: Callable[[Any], None]) -> None:
     l1 = o.topics
     n = len(l1) + 1
@@ -179,6 +188,7 @@ def _encode_v0(o: DescribeQuorumRequest, w: Callable[[Any], None]) -> None:
         w(unknown_tags(o.unknown_tags))
     else:
         w(b"\0")
+
 
 DescribeQuorumRequest._DECODERS = {0: _decode_v0, 1: _decode_v0, 2: _decode_v0}
 DescribeQuorumRequest._ENCODERS = {0: _encode_v0, 1: _encode_v0, 2: _encode_v0}

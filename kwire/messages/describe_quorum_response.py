@@ -5,20 +5,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-
-from kwire.message import Message, Struct, frozen_default
+from kwire.message import Message, Struct
 from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import (
-    array_packers, array_unpackers, as_bytes, bad_uuid, iter_unpacker, lost, more_varint, new, null, numbers,
-    pack_numbers, packer, read_tag, read_unknown_tags, string_length, string_varint, tag_of_other_version,
-    tag_section, tag_size, too_many, unknown_tags, unpacker, varint,
-)  # fmt: skip
+from kwire.wire import bad_uuid, iter_unpacker, lost, more_varint, new, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
 
-_E: Any = object()
+_E: Any = object()  # stands for "not given" where the default is a new list or struct
 
 
 class ReplicaState(Struct):
-    __slots__ = ('replica_id', 'replica_directory_id', 'log_end_offset', 'last_fetch_timestamp', 'last_caught_up_timestamp', 'unknown_tags', )
+    __slots__ = (
+        "replica_id", "replica_directory_id", "log_end_offset", "last_fetch_timestamp", "last_caught_up_timestamp",
+        "unknown_tags",
+    )
     NAME = 'ReplicaState'
     FIELDS = (
         ('ReplicaId', 'replica_id', 'replicaId', 'int32', False, False, (0, 32767), (0, -1), (0, -1), None, 0, False, False, None, 'brokerId'),
@@ -29,9 +27,15 @@ class ReplicaState(Struct):
     )
 
     def __init__(
-        self, *, replica_id: int = 0, replica_directory_id: Uuid = ZERO_UUID, log_end_offset: int = 0, last_fetch_timestamp: int = -1, last_caught_up_timestamp: int = -1,
+        self,
+        *,
+        replica_id: int = 0,
+        replica_directory_id: Uuid = ZERO_UUID,
+        log_end_offset: int = 0,
+        last_fetch_timestamp: int = -1,
+        last_caught_up_timestamp: int = -1,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.replica_id = replica_id
         self.replica_directory_id = replica_directory_id
         self.log_end_offset = log_end_offset
@@ -39,8 +43,12 @@ class ReplicaState(Struct):
         self.last_caught_up_timestamp = last_caught_up_timestamp
         self.unknown_tags = unknown_tags
 
+
 class PartitionData(Struct):
-    __slots__ = ('partition_index', 'error_code', 'error_message', 'leader_id', 'leader_epoch', 'high_watermark', 'current_voters', 'observers', 'unknown_tags', )
+    __slots__ = (
+        "partition_index", "error_code", "error_message", "leader_id", "leader_epoch", "high_watermark",
+        "current_voters", "observers", "unknown_tags",
+    )
     NAME = 'PartitionData'
     FIELDS = (
         ('PartitionIndex', 'partition_index', 'partitionIndex', 'int32', False, False, (0, 32767), (0, -1), (0, -1), None, 0, False, False, None, None),
@@ -54,9 +62,18 @@ class PartitionData(Struct):
     )
 
     def __init__(
-        self, *, partition_index: int = 0, error_code: int = 0, error_message: str | None = '', leader_id: int = 0, leader_epoch: int = 0, high_watermark: int = 0, current_voters: list[ReplicaState] = _E, observers: list[ReplicaState] = _E,
+        self,
+        *,
+        partition_index: int = 0,
+        error_code: int = 0,
+        error_message: str | None = '',
+        leader_id: int = 0,
+        leader_epoch: int = 0,
+        high_watermark: int = 0,
+        current_voters: list[ReplicaState] = _E,
+        observers: list[ReplicaState] = _E,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.partition_index = partition_index
         self.error_code = error_code
         self.error_message = error_message
@@ -67,8 +84,11 @@ class PartitionData(Struct):
         self.observers = [] if observers is _E else observers
         self.unknown_tags = unknown_tags
 
+
 class TopicData(Struct):
-    __slots__ = ('topic_name', 'partitions', 'unknown_tags', )
+    __slots__ = (
+        "topic_name", "partitions", "unknown_tags",
+    )
     NAME = 'TopicData'
     FIELDS = (
         ('TopicName', 'topic_name', 'topicName', 'string', False, False, (0, 32767), (0, -1), (0, -1), None, '', False, False, None, 'topicName'),
@@ -76,15 +96,21 @@ class TopicData(Struct):
     )
 
     def __init__(
-        self, *, topic_name: str = '', partitions: list[PartitionData] = _E,
+        self,
+        *,
+        topic_name: str = '',
+        partitions: list[PartitionData] = _E,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.topic_name = topic_name
         self.partitions = [] if partitions is _E else partitions
         self.unknown_tags = unknown_tags
 
+
 class Listener(Struct):
-    __slots__ = ('name', 'host', 'port', 'unknown_tags', )
+    __slots__ = (
+        "name", "host", "port", "unknown_tags",
+    )
     NAME = 'Listener'
     FIELDS = (
         ('Name', 'name', 'name', 'string', False, False, (2, 32767), (0, -1), (0, -1), None, '', False, True, None, None),
@@ -93,16 +119,23 @@ class Listener(Struct):
     )
 
     def __init__(
-        self, *, name: str = '', host: str = '', port: int = 0,
+        self,
+        *,
+        name: str = '',
+        host: str = '',
+        port: int = 0,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.name = name
         self.host = host
         self.port = port
         self.unknown_tags = unknown_tags
 
+
 class Node(Struct):
-    __slots__ = ('node_id', 'listeners', 'unknown_tags', )
+    __slots__ = (
+        "node_id", "listeners", "unknown_tags",
+    )
     NAME = 'Node'
     FIELDS = (
         ('NodeId', 'node_id', 'nodeId', 'int32', False, False, (2, 32767), (0, -1), (0, -1), None, 0, False, True, None, 'brokerId'),
@@ -110,15 +143,21 @@ class Node(Struct):
     )
 
     def __init__(
-        self, *, node_id: int = 0, listeners: list[Listener] = _E,
+        self,
+        *,
+        node_id: int = 0,
+        listeners: list[Listener] = _E,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.node_id = node_id
         self.listeners = [] if listeners is _E else listeners
         self.unknown_tags = unknown_tags
 
+
 class DescribeQuorumResponse(Message):
-    __slots__ = ('error_code', 'error_message', 'topics', 'nodes', 'unknown_tags', )
+    __slots__ = (
+        "error_code", "error_message", "topics", "nodes", "unknown_tags",
+    )
     NAME = 'DescribeQuorumResponse'
     TYPE = 'response'
     API_KEY = 55
@@ -135,20 +174,20 @@ class DescribeQuorumResponse(Message):
     )
 
     def __init__(
-        self, *, error_code: int = 0, error_message: str | None = '', topics: list[TopicData] = _E, nodes: list[Node] = _E,
+        self,
+        *,
+        error_code: int = 0,
+        error_message: str | None = '',
+        topics: list[TopicData] = _E,
+        nodes: list[Node] = _E,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.error_code = error_code
         self.error_message = error_message
         self.topics = [] if topics is _E else topics
         self.nodes = [] if nodes is _E else nodes
         self.unknown_tags = unknown_tags
 
-_D_ReplicaState = frozen_default(ReplicaState)
-_D_PartitionData = frozen_default(PartitionData)
-_D_TopicData = frozen_default(TopicData)
-_D_Listener = frozen_default(Listener)
-_D_Node = frozen_default(Node)
 
 _i_i16sqqqx = iter_unpacker(">i16sqqqx")
 _i_iqqqx = iter_unpacker(">iqqqx")
@@ -183,6 +222,7 @@ _u_ihiiqB = unpacker(">ihiiqB")
 _u_iiqB = unpacker(">iiqB")
 _u_iqB = unpacker(">iqB")
 _u_iqqqB = unpacker(">iqqqB")
+
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[DescribeQuorumResponse, int]:
     e = len(d)
@@ -310,6 +350,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[DescribeQuorumResponse, int]:
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
     return o, p
 
+
 def _decode_v1(d: bytes, p: int, b: int) -> tuple[DescribeQuorumResponse, int]:
     e = len(d)
     o = new(DescribeQuorumResponse)
@@ -435,6 +476,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[DescribeQuorumResponse, int]:
     if n:
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
     return o, p
+
 
 def _decode_v2(d: bytes, p: int, b: int) -> tuple[DescribeQuorumResponse, int]:
     e = len(d)
@@ -635,6 +677,7 @@ def _decode_v2(d: bytes, p: int, b: int) -> tuple[DescribeQuorumResponse, int]:
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
     return o, p
 
+
 def _encode_v0(o: DescribeQuorumResponse, w: Callable[[Any], None]) -> None:
     if len(o.nodes) > 0:
         lost('Nodes')
@@ -703,6 +746,7 @@ def _encode_v0(o: DescribeQuorumResponse, w: Callable[[Any], None]) -> None:
     else:
         w(b"\0")
 
+
 def _encode_v1(o: DescribeQuorumResponse, w: Callable[[Any], None]) -> None:
     if len(o.nodes) > 0:
         lost('Nodes')
@@ -770,6 +814,7 @@ def _encode_v1(o: DescribeQuorumResponse, w: Callable[[Any], None]) -> None:
         w(unknown_tags(o.unknown_tags))
     else:
         w(b"\0")
+
 
 def _encode_v2(o: DescribeQuorumResponse, w: Callable[[Any], None]) -> None:
     s = o.error_message
@@ -899,6 +944,7 @@ def _encode_v2(o: DescribeQuorumResponse, w: Callable[[Any], None]) -> None:
         w(unknown_tags(o.unknown_tags))
     else:
         w(b"\0")
+
 
 DescribeQuorumResponse._DECODERS = {0: _decode_v0, 1: _decode_v1, 2: _decode_v2}
 DescribeQuorumResponse._ENCODERS = {0: _encode_v0, 1: _encode_v1, 2: _encode_v2}

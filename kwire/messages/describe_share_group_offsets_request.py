@@ -5,20 +5,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
+from kwire.message import Message, Struct
+from kwire.wire import array_packers, array_unpackers, more_varint, new, null, numbers, pack_numbers, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, varint
 
-from kwire.message import Message, Struct, frozen_default
-from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import (
-    array_packers, array_unpackers, as_bytes, bad_uuid, iter_unpacker, lost, more_varint, new, null, numbers,
-    pack_numbers, packer, read_tag, read_unknown_tags, string_length, string_varint, tag_of_other_version,
-    tag_section, tag_size, too_many, unknown_tags, unpacker, varint,
-)  # fmt: skip
-
-_E: Any = object()
+_E: Any = object()  # stands for "not given" where the default is a new list or struct
 
 
 class DescribeShareGroupOffsetsRequestTopic(Struct):
-    __slots__ = ('topic_name', 'partitions', 'unknown_tags', )
+    __slots__ = (
+        "topic_name", "partitions", "unknown_tags",
+    )
     NAME = 'DescribeShareGroupOffsetsRequestTopic'
     FIELDS = (
         ('TopicName', 'topic_name', 'topicName', 'string', False, False, (0, 32767), (0, -1), (0, -1), None, '', False, False, None, 'topicName'),
@@ -26,15 +22,21 @@ class DescribeShareGroupOffsetsRequestTopic(Struct):
     )
 
     def __init__(
-        self, *, topic_name: str = '', partitions: list[int] = _E,
+        self,
+        *,
+        topic_name: str = '',
+        partitions: list[int] = _E,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.topic_name = topic_name
         self.partitions = [] if partitions is _E else partitions
         self.unknown_tags = unknown_tags
 
+
 class DescribeShareGroupOffsetsRequestGroup(Struct):
-    __slots__ = ('group_id', 'topics', 'unknown_tags', )
+    __slots__ = (
+        "group_id", "topics", "unknown_tags",
+    )
     NAME = 'DescribeShareGroupOffsetsRequestGroup'
     FIELDS = (
         ('GroupId', 'group_id', 'groupId', 'string', False, False, (0, 32767), (0, -1), (0, -1), None, '', False, False, None, 'groupId'),
@@ -42,15 +44,21 @@ class DescribeShareGroupOffsetsRequestGroup(Struct):
     )
 
     def __init__(
-        self, *, group_id: str = '', topics: list[DescribeShareGroupOffsetsRequestTopic] | None = _E,
+        self,
+        *,
+        group_id: str = '',
+        topics: list[DescribeShareGroupOffsetsRequestTopic] | None = _E,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.group_id = group_id
         self.topics = [] if topics is _E else topics
         self.unknown_tags = unknown_tags
 
+
 class DescribeShareGroupOffsetsRequest(Message):
-    __slots__ = ('groups', 'unknown_tags', )
+    __slots__ = (
+        "groups", "unknown_tags",
+    )
     NAME = 'DescribeShareGroupOffsetsRequest'
     TYPE = 'request'
     API_KEY = 90
@@ -64,18 +72,19 @@ class DescribeShareGroupOffsetsRequest(Message):
     )
 
     def __init__(
-        self, *, groups: list[DescribeShareGroupOffsetsRequestGroup] = _E,
+        self,
+        *,
+        groups: list[DescribeShareGroupOffsetsRequestGroup] = _E,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.groups = [] if groups is _E else groups
         self.unknown_tags = unknown_tags
 
-_D_DescribeShareGroupOffsetsRequestTopic = frozen_default(DescribeShareGroupOffsetsRequestTopic)
-_D_DescribeShareGroupOffsetsRequestGroup = frozen_default(DescribeShareGroupOffsetsRequestGroup)
 
 _is = array_unpackers("i")
 _iw = array_packers("i")
 _p_B = packer(">B")
+
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[DescribeShareGroupOffsetsRequest, int]:
     e = len(d)
@@ -156,6 +165,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[DescribeShareGroupOffsetsReque
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
     return o, p
 
+
 def _encode_v0(o: DescribeShareGroupOffsetsRequest, w: Callable[[Any], None]) -> None:
     l1 = o.groups
     n = len(l1) + 1
@@ -211,6 +221,7 @@ def _encode_v0(o: DescribeShareGroupOffsetsRequest, w: Callable[[Any], None]) ->
         w(unknown_tags(o.unknown_tags))
     else:
         w(b"\0")
+
 
 DescribeShareGroupOffsetsRequest._DECODERS = {0: _decode_v0, 1: _decode_v0}
 DescribeShareGroupOffsetsRequest._ENCODERS = {0: _encode_v0, 1: _encode_v0}

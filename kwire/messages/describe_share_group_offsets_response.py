@@ -5,20 +5,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-
-from kwire.message import Message, Struct, frozen_default
+from kwire.message import Message, Struct
 from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import (
-    array_packers, array_unpackers, as_bytes, bad_uuid, iter_unpacker, lost, more_varint, new, null, numbers,
-    pack_numbers, packer, read_tag, read_unknown_tags, string_length, string_varint, tag_of_other_version,
-    tag_section, tag_size, too_many, unknown_tags, unpacker, varint,
-)  # fmt: skip
+from kwire.wire import bad_uuid, more_varint, new, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
 
-_E: Any = object()
+_E: Any = object()  # stands for "not given" where the default is a new list or struct
 
 
 class DescribeShareGroupOffsetsResponsePartition(Struct):
-    __slots__ = ('partition_index', 'start_offset', 'leader_epoch', 'lag', 'error_code', 'error_message', 'unknown_tags', )
+    __slots__ = (
+        "partition_index", "start_offset", "leader_epoch", "lag", "error_code", "error_message", "unknown_tags",
+    )
     NAME = 'DescribeShareGroupOffsetsResponsePartition'
     FIELDS = (
         ('PartitionIndex', 'partition_index', 'partitionIndex', 'int32', False, False, (0, 32767), (0, -1), (0, -1), None, 0, False, False, None, None),
@@ -30,9 +27,16 @@ class DescribeShareGroupOffsetsResponsePartition(Struct):
     )
 
     def __init__(
-        self, *, partition_index: int = 0, start_offset: int = 0, leader_epoch: int = 0, lag: int = -1, error_code: int = 0, error_message: str | None = None,
+        self,
+        *,
+        partition_index: int = 0,
+        start_offset: int = 0,
+        leader_epoch: int = 0,
+        lag: int = -1,
+        error_code: int = 0,
+        error_message: str | None = None,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.partition_index = partition_index
         self.start_offset = start_offset
         self.leader_epoch = leader_epoch
@@ -41,8 +45,11 @@ class DescribeShareGroupOffsetsResponsePartition(Struct):
         self.error_message = error_message
         self.unknown_tags = unknown_tags
 
+
 class DescribeShareGroupOffsetsResponseTopic(Struct):
-    __slots__ = ('topic_name', 'topic_id', 'partitions', 'unknown_tags', )
+    __slots__ = (
+        "topic_name", "topic_id", "partitions", "unknown_tags",
+    )
     NAME = 'DescribeShareGroupOffsetsResponseTopic'
     FIELDS = (
         ('TopicName', 'topic_name', 'topicName', 'string', False, False, (0, 32767), (0, -1), (0, -1), None, '', False, False, None, 'topicName'),
@@ -51,16 +58,23 @@ class DescribeShareGroupOffsetsResponseTopic(Struct):
     )
 
     def __init__(
-        self, *, topic_name: str = '', topic_id: Uuid = ZERO_UUID, partitions: list[DescribeShareGroupOffsetsResponsePartition] = _E,
+        self,
+        *,
+        topic_name: str = '',
+        topic_id: Uuid = ZERO_UUID,
+        partitions: list[DescribeShareGroupOffsetsResponsePartition] = _E,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.topic_name = topic_name
         self.topic_id = topic_id
         self.partitions = [] if partitions is _E else partitions
         self.unknown_tags = unknown_tags
 
+
 class DescribeShareGroupOffsetsResponseGroup(Struct):
-    __slots__ = ('group_id', 'topics', 'error_code', 'error_message', 'unknown_tags', )
+    __slots__ = (
+        "group_id", "topics", "error_code", "error_message", "unknown_tags",
+    )
     NAME = 'DescribeShareGroupOffsetsResponseGroup'
     FIELDS = (
         ('GroupId', 'group_id', 'groupId', 'string', False, False, (0, 32767), (0, -1), (0, -1), None, '', False, False, None, 'groupId'),
@@ -70,17 +84,25 @@ class DescribeShareGroupOffsetsResponseGroup(Struct):
     )
 
     def __init__(
-        self, *, group_id: str = '', topics: list[DescribeShareGroupOffsetsResponseTopic] = _E, error_code: int = 0, error_message: str | None = None,
+        self,
+        *,
+        group_id: str = '',
+        topics: list[DescribeShareGroupOffsetsResponseTopic] = _E,
+        error_code: int = 0,
+        error_message: str | None = None,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.group_id = group_id
         self.topics = [] if topics is _E else topics
         self.error_code = error_code
         self.error_message = error_message
         self.unknown_tags = unknown_tags
 
+
 class DescribeShareGroupOffsetsResponse(Message):
-    __slots__ = ('throttle_time_ms', 'groups', 'unknown_tags', )
+    __slots__ = (
+        "throttle_time_ms", "groups", "unknown_tags",
+    )
     NAME = 'DescribeShareGroupOffsetsResponse'
     TYPE = 'response'
     API_KEY = 90
@@ -95,16 +117,16 @@ class DescribeShareGroupOffsetsResponse(Message):
     )
 
     def __init__(
-        self, *, throttle_time_ms: int = 0, groups: list[DescribeShareGroupOffsetsResponseGroup] = _E,
+        self,
+        *,
+        throttle_time_ms: int = 0,
+        groups: list[DescribeShareGroupOffsetsResponseGroup] = _E,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.throttle_time_ms = throttle_time_ms
         self.groups = [] if groups is _E else groups
         self.unknown_tags = unknown_tags
 
-_D_DescribeShareGroupOffsetsResponsePartition = frozen_default(DescribeShareGroupOffsetsResponsePartition)
-_D_DescribeShareGroupOffsetsResponseTopic = frozen_default(DescribeShareGroupOffsetsResponseTopic)
-_D_DescribeShareGroupOffsetsResponseGroup = frozen_default(DescribeShareGroupOffsetsResponseGroup)
 
 _p_16s = packer(">16s")
 _p_16sB = packer(">16sB")
@@ -125,6 +147,7 @@ _u_hB = unpacker(">hB")
 _u_iB = unpacker(">iB")
 _u_iqihB = unpacker(">iqihB")
 _u_iqiqhB = unpacker(">iqiqhB")
+
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[DescribeShareGroupOffsetsResponse, int]:
     e = len(d)
@@ -233,6 +256,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[DescribeShareGroupOffsetsRespo
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
     return o, p
 
+
 def _decode_v1(d: bytes, p: int, b: int) -> tuple[DescribeShareGroupOffsetsResponse, int]:
     e = len(d)
     o = new(DescribeShareGroupOffsetsResponse)
@@ -339,6 +363,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[DescribeShareGroupOffsetsRespo
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
     return o, p
 
+
 def _encode_v0(o: DescribeShareGroupOffsetsResponse, w: Callable[[Any], None]) -> None:
     l1 = o.groups
     n = len(l1) + 1
@@ -422,6 +447,7 @@ def _encode_v0(o: DescribeShareGroupOffsetsResponse, w: Callable[[Any], None]) -
     else:
         w(b"\0")
 
+
 def _encode_v1(o: DescribeShareGroupOffsetsResponse, w: Callable[[Any], None]) -> None:
     l1 = o.groups
     n = len(l1) + 1
@@ -504,6 +530,7 @@ def _encode_v1(o: DescribeShareGroupOffsetsResponse, w: Callable[[Any], None]) -
         w(unknown_tags(o.unknown_tags))
     else:
         w(b"\0")
+
 
 DescribeShareGroupOffsetsResponse._DECODERS = {0: _decode_v0, 1: _decode_v1}
 DescribeShareGroupOffsetsResponse._ENCODERS = {0: _encode_v0, 1: _encode_v1}

@@ -5,34 +5,35 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
+from kwire.message import Message, Struct
+from kwire.wire import more_varint, new, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
 
-from kwire.message import Message, Struct, frozen_default
-from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import (
-    array_packers, array_unpackers, as_bytes, bad_uuid, iter_unpacker, lost, more_varint, new, null, numbers,
-    pack_numbers, packer, read_tag, read_unknown_tags, string_length, string_varint, tag_of_other_version,
-    tag_section, tag_size, too_many, unknown_tags, unpacker, varint,
-)  # fmt: skip
-
-_E: Any = object()
+_E: Any = object()  # stands for "not given" where the default is a new list or struct
 
 
 class TopicRequest(Struct):
-    __slots__ = ('name', 'unknown_tags', )
+    __slots__ = (
+        "name", "unknown_tags",
+    )
     NAME = 'TopicRequest'
     FIELDS = (
         ('Name', 'name', 'name', 'string', False, False, (0, 32767), (0, -1), (0, -1), None, '', False, False, None, 'topicName'),
     )
 
     def __init__(
-        self, *, name: str = '',
+        self,
+        *,
+        name: str = '',
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.name = name
         self.unknown_tags = unknown_tags
 
+
 class Cursor(Struct):
-    __slots__ = ('topic_name', 'partition_index', 'unknown_tags', )
+    __slots__ = (
+        "topic_name", "partition_index", "unknown_tags",
+    )
     NAME = 'Cursor'
     FIELDS = (
         ('TopicName', 'topic_name', 'topicName', 'string', False, False, (0, 32767), (0, -1), (0, -1), None, '', False, False, None, 'topicName'),
@@ -40,15 +41,21 @@ class Cursor(Struct):
     )
 
     def __init__(
-        self, *, topic_name: str = '', partition_index: int = 0,
+        self,
+        *,
+        topic_name: str = '',
+        partition_index: int = 0,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.topic_name = topic_name
         self.partition_index = partition_index
         self.unknown_tags = unknown_tags
 
+
 class DescribeTopicPartitionsRequest(Message):
-    __slots__ = ('topics', 'response_partition_limit', 'cursor', 'unknown_tags', )
+    __slots__ = (
+        "topics", "response_partition_limit", "cursor", "unknown_tags",
+    )
     NAME = 'DescribeTopicPartitionsRequest'
     TYPE = 'request'
     API_KEY = 75
@@ -64,16 +71,18 @@ class DescribeTopicPartitionsRequest(Message):
     )
 
     def __init__(
-        self, *, topics: list[TopicRequest] = _E, response_partition_limit: int = 2000, cursor: Cursor | None = None,
+        self,
+        *,
+        topics: list[TopicRequest] = _E,
+        response_partition_limit: int = 2000,
+        cursor: Cursor | None = None,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.topics = [] if topics is _E else topics
         self.response_partition_limit = response_partition_limit
         self.cursor = cursor
         self.unknown_tags = unknown_tags
 
-_D_TopicRequest = frozen_default(TopicRequest)
-_D_Cursor = frozen_default(Cursor)
 
 _p_B = packer(">B")
 _p_i = packer(">i")
@@ -82,6 +91,7 @@ _p_ibB = packer(">ibB")
 _p_ix = packer(">ix")
 _u_iB = unpacker(">iB")
 _u_ib = unpacker(">ib")
+
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[DescribeTopicPartitionsRequest, int]:
     e = len(d)
@@ -142,6 +152,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[DescribeTopicPartitionsRequest
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
     return o, p
 
+
 def _encode_v0(o: DescribeTopicPartitionsRequest, w: Callable[[Any], None]) -> None:
     l1 = o.topics
     n = len(l1) + 1
@@ -184,6 +195,7 @@ def _encode_v0(o: DescribeTopicPartitionsRequest, w: Callable[[Any], None]) -> N
         w(unknown_tags(o.unknown_tags))
     else:
         w(b"\0")
+
 
 DescribeTopicPartitionsRequest._DECODERS = {0: _decode_v0}
 DescribeTopicPartitionsRequest._ENCODERS = {0: _encode_v0}

@@ -5,20 +5,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-
-from kwire.message import Message, Struct, frozen_default
+from kwire.message import Message, Struct
 from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import (
-    array_packers, array_unpackers, as_bytes, bad_uuid, iter_unpacker, lost, more_varint, new, null, numbers,
-    pack_numbers, packer, read_tag, read_unknown_tags, string_length, string_varint, tag_of_other_version,
-    tag_section, tag_size, too_many, unknown_tags, unpacker, varint,
-)  # fmt: skip
+from kwire.wire import array_packers, array_unpackers, bad_uuid, more_varint, new, null, numbers, pack_numbers, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
 
-_E: Any = object()
+_E: Any = object()  # stands for "not given" where the default is a new list or struct
 
 
 class DescribeTopicPartitionsResponsePartition(Struct):
-    __slots__ = ('error_code', 'partition_index', 'leader_id', 'leader_epoch', 'replica_nodes', 'isr_nodes', 'eligible_leader_replicas', 'last_known_elr', 'offline_replicas', 'unknown_tags', )
+    __slots__ = (
+        "error_code", "partition_index", "leader_id", "leader_epoch", "replica_nodes", "isr_nodes",
+        "eligible_leader_replicas", "last_known_elr", "offline_replicas", "unknown_tags",
+    )
     NAME = 'DescribeTopicPartitionsResponsePartition'
     FIELDS = (
         ('ErrorCode', 'error_code', 'errorCode', 'int16', False, False, (0, 32767), (0, -1), (0, -1), None, 0, False, False, None, None),
@@ -33,9 +31,19 @@ class DescribeTopicPartitionsResponsePartition(Struct):
     )
 
     def __init__(
-        self, *, error_code: int = 0, partition_index: int = 0, leader_id: int = 0, leader_epoch: int = -1, replica_nodes: list[int] = _E, isr_nodes: list[int] = _E, eligible_leader_replicas: list[int] | None = None, last_known_elr: list[int] | None = None, offline_replicas: list[int] = _E,
+        self,
+        *,
+        error_code: int = 0,
+        partition_index: int = 0,
+        leader_id: int = 0,
+        leader_epoch: int = -1,
+        replica_nodes: list[int] = _E,
+        isr_nodes: list[int] = _E,
+        eligible_leader_replicas: list[int] | None = None,
+        last_known_elr: list[int] | None = None,
+        offline_replicas: list[int] = _E,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.error_code = error_code
         self.partition_index = partition_index
         self.leader_id = leader_id
@@ -47,8 +55,11 @@ class DescribeTopicPartitionsResponsePartition(Struct):
         self.offline_replicas = [] if offline_replicas is _E else offline_replicas
         self.unknown_tags = unknown_tags
 
+
 class DescribeTopicPartitionsResponseTopic(Struct):
-    __slots__ = ('error_code', 'name', 'topic_id', 'is_internal', 'partitions', 'topic_authorized_operations', 'unknown_tags', )
+    __slots__ = (
+        "error_code", "name", "topic_id", "is_internal", "partitions", "topic_authorized_operations", "unknown_tags",
+    )
     NAME = 'DescribeTopicPartitionsResponseTopic'
     FIELDS = (
         ('ErrorCode', 'error_code', 'errorCode', 'int16', False, False, (0, 32767), (0, -1), (0, -1), None, 0, False, False, None, None),
@@ -60,9 +71,16 @@ class DescribeTopicPartitionsResponseTopic(Struct):
     )
 
     def __init__(
-        self, *, error_code: int = 0, name: str | None = '', topic_id: Uuid = ZERO_UUID, is_internal: bool = False, partitions: list[DescribeTopicPartitionsResponsePartition] = _E, topic_authorized_operations: int = -2147483648,
+        self,
+        *,
+        error_code: int = 0,
+        name: str | None = '',
+        topic_id: Uuid = ZERO_UUID,
+        is_internal: bool = False,
+        partitions: list[DescribeTopicPartitionsResponsePartition] = _E,
+        topic_authorized_operations: int = -2147483648,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.error_code = error_code
         self.name = name
         self.topic_id = topic_id
@@ -71,8 +89,11 @@ class DescribeTopicPartitionsResponseTopic(Struct):
         self.topic_authorized_operations = topic_authorized_operations
         self.unknown_tags = unknown_tags
 
+
 class Cursor(Struct):
-    __slots__ = ('topic_name', 'partition_index', 'unknown_tags', )
+    __slots__ = (
+        "topic_name", "partition_index", "unknown_tags",
+    )
     NAME = 'Cursor'
     FIELDS = (
         ('TopicName', 'topic_name', 'topicName', 'string', False, False, (0, 32767), (0, -1), (0, -1), None, '', False, False, None, 'topicName'),
@@ -80,15 +101,21 @@ class Cursor(Struct):
     )
 
     def __init__(
-        self, *, topic_name: str = '', partition_index: int = 0,
+        self,
+        *,
+        topic_name: str = '',
+        partition_index: int = 0,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.topic_name = topic_name
         self.partition_index = partition_index
         self.unknown_tags = unknown_tags
 
+
 class DescribeTopicPartitionsResponse(Message):
-    __slots__ = ('throttle_time_ms', 'topics', 'next_cursor', 'unknown_tags', )
+    __slots__ = (
+        "throttle_time_ms", "topics", "next_cursor", "unknown_tags",
+    )
     NAME = 'DescribeTopicPartitionsResponse'
     TYPE = 'response'
     API_KEY = 75
@@ -104,17 +131,18 @@ class DescribeTopicPartitionsResponse(Message):
     )
 
     def __init__(
-        self, *, throttle_time_ms: int = 0, topics: list[DescribeTopicPartitionsResponseTopic] = _E, next_cursor: Cursor | None = None,
+        self,
+        *,
+        throttle_time_ms: int = 0,
+        topics: list[DescribeTopicPartitionsResponseTopic] = _E,
+        next_cursor: Cursor | None = None,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.throttle_time_ms = throttle_time_ms
         self.topics = [] if topics is _E else topics
         self.next_cursor = next_cursor
         self.unknown_tags = unknown_tags
 
-_D_DescribeTopicPartitionsResponsePartition = frozen_default(DescribeTopicPartitionsResponsePartition)
-_D_DescribeTopicPartitionsResponseTopic = frozen_default(DescribeTopicPartitionsResponseTopic)
-_D_Cursor = frozen_default(Cursor)
 
 _is = array_unpackers("i")
 _iw = array_packers("i")
@@ -136,6 +164,7 @@ _u_b = unpacker(">b")
 _u_hB = unpacker(">hB")
 _u_hiiiB = unpacker(">hiiiB")
 _u_iB = unpacker(">iB")
+
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[DescribeTopicPartitionsResponse, int]:
     e = len(d)
@@ -279,6 +308,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[DescribeTopicPartitionsRespons
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
     return o, p
 
+
 def _encode_v0(o: DescribeTopicPartitionsResponse, w: Callable[[Any], None]) -> None:
     l1 = o.topics
     n = len(l1) + 1
@@ -393,6 +423,7 @@ def _encode_v0(o: DescribeTopicPartitionsResponse, w: Callable[[Any], None]) -> 
         w(unknown_tags(o.unknown_tags))
     else:
         w(b"\0")
+
 
 DescribeTopicPartitionsResponse._DECODERS = {0: _decode_v0}
 DescribeTopicPartitionsResponse._ENCODERS = {0: _encode_v0}

@@ -5,20 +5,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
+from kwire.message import Message
+from kwire.wire import more_varint, new, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, varint
 
-from kwire.message import Message, Struct, frozen_default
-from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import (
-    array_packers, array_unpackers, as_bytes, bad_uuid, iter_unpacker, lost, more_varint, new, null, numbers,
-    pack_numbers, packer, read_tag, read_unknown_tags, string_length, string_varint, tag_of_other_version,
-    tag_section, tag_size, too_many, unknown_tags, unpacker, varint,
-)  # fmt: skip
-
-_E: Any = object()
+_E: Any = object()  # stands for "not given" where the default is a new list or struct
 
 
 class DescribeTransactionsRequest(Message):
-    __slots__ = ('transactional_ids', 'unknown_tags', )
+    __slots__ = (
+        "transactional_ids", "unknown_tags",
+    )
     NAME = 'DescribeTransactionsRequest'
     TYPE = 'request'
     API_KEY = 65
@@ -32,13 +28,17 @@ class DescribeTransactionsRequest(Message):
     )
 
     def __init__(
-        self, *, transactional_ids: list[str] = _E,
+        self,
+        *,
+        transactional_ids: list[str] = _E,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.transactional_ids = [] if transactional_ids is _E else transactional_ids
         self.unknown_tags = unknown_tags
 
+
 _p_B = packer(">B")
+
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[DescribeTransactionsRequest, int]:
     e = len(d)
@@ -72,6 +72,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[DescribeTransactionsRequest, i
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
     return o, p
 
+
 def _encode_v0(o: DescribeTransactionsRequest, w: Callable[[Any], None]) -> None:
     l1 = o.transactional_ids
     n = len(l1) + 1
@@ -92,6 +93,7 @@ def _encode_v0(o: DescribeTransactionsRequest, w: Callable[[Any], None]) -> None
         w(unknown_tags(o.unknown_tags))
     else:
         w(b"\0")
+
 
 DescribeTransactionsRequest._DECODERS = {0: _decode_v0}
 DescribeTransactionsRequest._ENCODERS = {0: _encode_v0}

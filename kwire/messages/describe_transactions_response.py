@@ -5,20 +5,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
+from kwire.message import Message, Struct
+from kwire.wire import array_packers, array_unpackers, more_varint, new, null, numbers, pack_numbers, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
 
-from kwire.message import Message, Struct, frozen_default
-from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import (
-    array_packers, array_unpackers, as_bytes, bad_uuid, iter_unpacker, lost, more_varint, new, null, numbers,
-    pack_numbers, packer, read_tag, read_unknown_tags, string_length, string_varint, tag_of_other_version,
-    tag_section, tag_size, too_many, unknown_tags, unpacker, varint,
-)  # fmt: skip
-
-_E: Any = object()
+_E: Any = object()  # stands for "not given" where the default is a new list or struct
 
 
 class TopicData(Struct):
-    __slots__ = ('topic', 'partitions', 'unknown_tags', )
+    __slots__ = (
+        "topic", "partitions", "unknown_tags",
+    )
     NAME = 'TopicData'
     FIELDS = (
         ('Topic', 'topic', 'topic', 'string', False, False, (0, 32767), (0, -1), (0, -1), None, '', False, True, None, 'topicName'),
@@ -26,15 +22,22 @@ class TopicData(Struct):
     )
 
     def __init__(
-        self, *, topic: str = '', partitions: list[int] = _E,
+        self,
+        *,
+        topic: str = '',
+        partitions: list[int] = _E,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.topic = topic
         self.partitions = [] if partitions is _E else partitions
         self.unknown_tags = unknown_tags
 
+
 class TransactionState(Struct):
-    __slots__ = ('error_code', 'transactional_id', 'transaction_state', 'transaction_timeout_ms', 'transaction_start_time_ms', 'producer_id', 'producer_epoch', 'topics', 'unknown_tags', )
+    __slots__ = (
+        "error_code", "transactional_id", "transaction_state", "transaction_timeout_ms", "transaction_start_time_ms",
+        "producer_id", "producer_epoch", "topics", "unknown_tags",
+    )
     NAME = 'TransactionState'
     FIELDS = (
         ('ErrorCode', 'error_code', 'errorCode', 'int16', False, False, (0, 32767), (0, -1), (0, -1), None, 0, False, False, None, None),
@@ -48,9 +51,18 @@ class TransactionState(Struct):
     )
 
     def __init__(
-        self, *, error_code: int = 0, transactional_id: str = '', transaction_state: str = '', transaction_timeout_ms: int = 0, transaction_start_time_ms: int = 0, producer_id: int = 0, producer_epoch: int = 0, topics: list[TopicData] = _E,
+        self,
+        *,
+        error_code: int = 0,
+        transactional_id: str = '',
+        transaction_state: str = '',
+        transaction_timeout_ms: int = 0,
+        transaction_start_time_ms: int = 0,
+        producer_id: int = 0,
+        producer_epoch: int = 0,
+        topics: list[TopicData] = _E,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.error_code = error_code
         self.transactional_id = transactional_id
         self.transaction_state = transaction_state
@@ -61,8 +73,11 @@ class TransactionState(Struct):
         self.topics = [] if topics is _E else topics
         self.unknown_tags = unknown_tags
 
+
 class DescribeTransactionsResponse(Message):
-    __slots__ = ('throttle_time_ms', 'transaction_states', 'unknown_tags', )
+    __slots__ = (
+        "throttle_time_ms", "transaction_states", "unknown_tags",
+    )
     NAME = 'DescribeTransactionsResponse'
     TYPE = 'response'
     API_KEY = 65
@@ -77,15 +92,16 @@ class DescribeTransactionsResponse(Message):
     )
 
     def __init__(
-        self, *, throttle_time_ms: int = 0, transaction_states: list[TransactionState] = _E,
+        self,
+        *,
+        throttle_time_ms: int = 0,
+        transaction_states: list[TransactionState] = _E,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.throttle_time_ms = throttle_time_ms
         self.transaction_states = [] if transaction_states is _E else transaction_states
         self.unknown_tags = unknown_tags
 
-_D_TopicData = frozen_default(TopicData)
-_D_TransactionState = frozen_default(TransactionState)
 
 _is = array_unpackers("i")
 _iw = array_packers("i")
@@ -99,6 +115,7 @@ _p_iqqhB = packer(">iqqhB")
 _u_hB = unpacker(">hB")
 _u_iB = unpacker(">iB")
 _u_iqqhB = unpacker(">iqqhB")
+
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[DescribeTransactionsResponse, int]:
     e = len(d)
@@ -187,6 +204,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[DescribeTransactionsResponse, 
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
     return o, p
 
+
 def _encode_v0(o: DescribeTransactionsResponse, w: Callable[[Any], None]) -> None:
     l1 = o.transaction_states
     n = len(l1) + 1
@@ -250,6 +268,7 @@ def _encode_v0(o: DescribeTransactionsResponse, w: Callable[[Any], None]) -> Non
         w(unknown_tags(o.unknown_tags))
     else:
         w(b"\0")
+
 
 DescribeTransactionsResponse._DECODERS = {0: _decode_v0}
 DescribeTransactionsResponse._ENCODERS = {0: _encode_v0}

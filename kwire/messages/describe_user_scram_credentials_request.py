@@ -5,34 +5,35 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
+from kwire.message import Message, Struct
+from kwire.wire import more_varint, new, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, varint
 
-from kwire.message import Message, Struct, frozen_default
-from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import (
-    array_packers, array_unpackers, as_bytes, bad_uuid, iter_unpacker, lost, more_varint, new, null, numbers,
-    pack_numbers, packer, read_tag, read_unknown_tags, string_length, string_varint, tag_of_other_version,
-    tag_section, tag_size, too_many, unknown_tags, unpacker, varint,
-)  # fmt: skip
-
-_E: Any = object()
+_E: Any = object()  # stands for "not given" where the default is a new list or struct
 
 
 class UserName(Struct):
-    __slots__ = ('name', 'unknown_tags', )
+    __slots__ = (
+        "name", "unknown_tags",
+    )
     NAME = 'UserName'
     FIELDS = (
         ('Name', 'name', 'name', 'string', False, False, (0, 32767), (0, -1), (0, -1), None, '', False, False, None, None),
     )
 
     def __init__(
-        self, *, name: str = '',
+        self,
+        *,
+        name: str = '',
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.name = name
         self.unknown_tags = unknown_tags
 
+
 class DescribeUserScramCredentialsRequest(Message):
-    __slots__ = ('users', 'unknown_tags', )
+    __slots__ = (
+        "users", "unknown_tags",
+    )
     NAME = 'DescribeUserScramCredentialsRequest'
     TYPE = 'request'
     API_KEY = 50
@@ -46,15 +47,17 @@ class DescribeUserScramCredentialsRequest(Message):
     )
 
     def __init__(
-        self, *, users: list[UserName] | None = _E,
+        self,
+        *,
+        users: list[UserName] | None = _E,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.users = [] if users is _E else users
         self.unknown_tags = unknown_tags
 
-_D_UserName = frozen_default(UserName)
 
 _p_B = packer(">B")
+
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[DescribeUserScramCredentialsRequest, int]:
     e = len(d)
@@ -95,6 +98,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[DescribeUserScramCredentialsRe
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
     return o, p
 
+
 def _encode_v0(o: DescribeUserScramCredentialsRequest, w: Callable[[Any], None]) -> None:
     l1 = o.users
     if l1 is None:
@@ -122,6 +126,7 @@ def _encode_v0(o: DescribeUserScramCredentialsRequest, w: Callable[[Any], None])
         w(unknown_tags(o.unknown_tags))
     else:
         w(b"\0")
+
 
 DescribeUserScramCredentialsRequest._DECODERS = {0: _decode_v0}
 DescribeUserScramCredentialsRequest._ENCODERS = {0: _encode_v0}

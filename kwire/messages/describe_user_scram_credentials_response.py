@@ -5,20 +5,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
+from kwire.message import Message, Struct
+from kwire.wire import iter_unpacker, more_varint, new, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
 
-from kwire.message import Message, Struct, frozen_default
-from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import (
-    array_packers, array_unpackers, as_bytes, bad_uuid, iter_unpacker, lost, more_varint, new, null, numbers,
-    pack_numbers, packer, read_tag, read_unknown_tags, string_length, string_varint, tag_of_other_version,
-    tag_section, tag_size, too_many, unknown_tags, unpacker, varint,
-)  # fmt: skip
-
-_E: Any = object()
+_E: Any = object()  # stands for "not given" where the default is a new list or struct
 
 
 class CredentialInfo(Struct):
-    __slots__ = ('mechanism', 'iterations', 'unknown_tags', )
+    __slots__ = (
+        "mechanism", "iterations", "unknown_tags",
+    )
     NAME = 'CredentialInfo'
     FIELDS = (
         ('Mechanism', 'mechanism', 'mechanism', 'int8', False, False, (0, 32767), (0, -1), (0, -1), None, 0, False, False, None, None),
@@ -26,15 +22,21 @@ class CredentialInfo(Struct):
     )
 
     def __init__(
-        self, *, mechanism: int = 0, iterations: int = 0,
+        self,
+        *,
+        mechanism: int = 0,
+        iterations: int = 0,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.mechanism = mechanism
         self.iterations = iterations
         self.unknown_tags = unknown_tags
 
+
 class DescribeUserScramCredentialsResult(Struct):
-    __slots__ = ('user', 'error_code', 'error_message', 'credential_infos', 'unknown_tags', )
+    __slots__ = (
+        "user", "error_code", "error_message", "credential_infos", "unknown_tags",
+    )
     NAME = 'DescribeUserScramCredentialsResult'
     FIELDS = (
         ('User', 'user', 'user', 'string', False, False, (0, 32767), (0, -1), (0, -1), None, '', False, False, None, None),
@@ -44,17 +46,25 @@ class DescribeUserScramCredentialsResult(Struct):
     )
 
     def __init__(
-        self, *, user: str = '', error_code: int = 0, error_message: str | None = '', credential_infos: list[CredentialInfo] = _E,
+        self,
+        *,
+        user: str = '',
+        error_code: int = 0,
+        error_message: str | None = '',
+        credential_infos: list[CredentialInfo] = _E,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.user = user
         self.error_code = error_code
         self.error_message = error_message
         self.credential_infos = [] if credential_infos is _E else credential_infos
         self.unknown_tags = unknown_tags
 
+
 class DescribeUserScramCredentialsResponse(Message):
-    __slots__ = ('throttle_time_ms', 'error_code', 'error_message', 'results', 'unknown_tags', )
+    __slots__ = (
+        "throttle_time_ms", "error_code", "error_message", "results", "unknown_tags",
+    )
     NAME = 'DescribeUserScramCredentialsResponse'
     TYPE = 'response'
     API_KEY = 50
@@ -71,17 +81,20 @@ class DescribeUserScramCredentialsResponse(Message):
     )
 
     def __init__(
-        self, *, throttle_time_ms: int = 0, error_code: int = 0, error_message: str | None = '', results: list[DescribeUserScramCredentialsResult] = _E,
+        self,
+        *,
+        throttle_time_ms: int = 0,
+        error_code: int = 0,
+        error_message: str | None = '',
+        results: list[DescribeUserScramCredentialsResult] = _E,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.throttle_time_ms = throttle_time_ms
         self.error_code = error_code
         self.error_message = error_message
         self.results = [] if results is _E else results
         self.unknown_tags = unknown_tags
 
-_D_CredentialInfo = frozen_default(CredentialInfo)
-_D_DescribeUserScramCredentialsResult = frozen_default(DescribeUserScramCredentialsResult)
 
 _i_bix = iter_unpacker(">bix")
 _p_B = packer(">B")
@@ -96,6 +109,7 @@ _p_ihx = packer(">ihx")
 _u_biB = unpacker(">biB")
 _u_hB = unpacker(">hB")
 _u_ihB = unpacker(">ihB")
+
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[DescribeUserScramCredentialsResponse, int]:
     e = len(d)
@@ -184,6 +198,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[DescribeUserScramCredentialsRe
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
     return o, p
 
+
 def _encode_v0(o: DescribeUserScramCredentialsResponse, w: Callable[[Any], None]) -> None:
     s = o.error_message
     if s is None:
@@ -244,6 +259,7 @@ def _encode_v0(o: DescribeUserScramCredentialsResponse, w: Callable[[Any], None]
         w(unknown_tags(o.unknown_tags))
     else:
         w(b"\0")
+
 
 DescribeUserScramCredentialsResponse._DECODERS = {0: _decode_v0}
 DescribeUserScramCredentialsResponse._ENCODERS = {0: _encode_v0}

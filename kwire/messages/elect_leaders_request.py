@@ -5,20 +5,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
+from kwire.message import Message, Struct
+from kwire.wire import array_packers, array_unpackers, lost, more_varint, new, null, numbers, pack_numbers, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
 
-from kwire.message import Message, Struct, frozen_default
-from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import (
-    array_packers, array_unpackers, as_bytes, bad_uuid, iter_unpacker, lost, more_varint, new, null, numbers,
-    pack_numbers, packer, read_tag, read_unknown_tags, string_length, string_varint, tag_of_other_version,
-    tag_section, tag_size, too_many, unknown_tags, unpacker, varint,
-)  # fmt: skip
-
-_E: Any = object()
+_E: Any = object()  # stands for "not given" where the default is a new list or struct
 
 
 class TopicPartitions(Struct):
-    __slots__ = ('topic', 'partitions', 'unknown_tags', )
+    __slots__ = (
+        "topic", "partitions", "unknown_tags",
+    )
     NAME = 'TopicPartitions'
     FIELDS = (
         ('Topic', 'topic', 'topic', 'string', False, False, (0, 32767), (0, -1), (0, -1), None, '', False, True, None, 'topicName'),
@@ -26,15 +22,21 @@ class TopicPartitions(Struct):
     )
 
     def __init__(
-        self, *, topic: str = '', partitions: list[int] = _E,
+        self,
+        *,
+        topic: str = '',
+        partitions: list[int] = _E,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.topic = topic
         self.partitions = [] if partitions is _E else partitions
         self.unknown_tags = unknown_tags
 
+
 class ElectLeadersRequest(Message):
-    __slots__ = ('election_type', 'topic_partitions', 'timeout_ms', 'unknown_tags', )
+    __slots__ = (
+        "election_type", "topic_partitions", "timeout_ms", "unknown_tags",
+    )
     NAME = 'ElectLeadersRequest'
     TYPE = 'request'
     API_KEY = 43
@@ -50,15 +52,18 @@ class ElectLeadersRequest(Message):
     )
 
     def __init__(
-        self, *, election_type: int = 0, topic_partitions: list[TopicPartitions] | None = _E, timeout_ms: int = 60000,
+        self,
+        *,
+        election_type: int = 0,
+        topic_partitions: list[TopicPartitions] | None = _E,
+        timeout_ms: int = 60000,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.election_type = election_type
         self.topic_partitions = [] if topic_partitions is _E else topic_partitions
         self.timeout_ms = timeout_ms
         self.unknown_tags = unknown_tags
 
-_D_TopicPartitions = frozen_default(TopicPartitions)
 
 _is = array_unpackers("i")
 _iw = array_packers("i")
@@ -75,6 +80,7 @@ _u_bi = unpacker(">bi")
 _u_h = unpacker(">h")
 _u_i = unpacker(">i")
 _u_iB = unpacker(">iB")
+
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[ElectLeadersRequest, int]:
     e = len(d)
@@ -114,6 +120,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[ElectLeadersRequest, int]:
     p += 4
     return o, p
 
+
 def _decode_v1(d: bytes, p: int, b: int) -> tuple[ElectLeadersRequest, int]:
     e = len(d)
     o = new(ElectLeadersRequest)
@@ -150,6 +157,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[ElectLeadersRequest, int]:
     o.timeout_ms = _u_i(d, p)[0]
     p += 4
     return o, p
+
 
 def _decode_v2(d: bytes, p: int, b: int) -> tuple[ElectLeadersRequest, int]:
     e = len(d)
@@ -202,6 +210,7 @@ def _decode_v2(d: bytes, p: int, b: int) -> tuple[ElectLeadersRequest, int]:
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
     return o, p
 
+
 def _encode_v0(o: ElectLeadersRequest, w: Callable[[Any], None]) -> None:
     if o.election_type != 0:
         lost('ElectionType')
@@ -226,6 +235,7 @@ def _encode_v0(o: ElectLeadersRequest, w: Callable[[Any], None]) -> None:
                 w(_iw[n](*l2) if n < 64 else pack_numbers(l2, "i"))
     w(_p_i(o.timeout_ms))
 
+
 def _encode_v1(o: ElectLeadersRequest, w: Callable[[Any], None]) -> None:
     if o.unknown_tags:
         lost("unknown_tags")
@@ -247,6 +257,7 @@ def _encode_v1(o: ElectLeadersRequest, w: Callable[[Any], None]) -> None:
             if n:
                 w(_iw[n](*l2) if n < 64 else pack_numbers(l2, "i"))
     w(_p_i(o.timeout_ms))
+
 
 def _encode_v2(o: ElectLeadersRequest, w: Callable[[Any], None]) -> None:
     l1 = o.topic_partitions
@@ -286,6 +297,7 @@ def _encode_v2(o: ElectLeadersRequest, w: Callable[[Any], None]) -> None:
         w(unknown_tags(o.unknown_tags))
     else:
         w(_p_ix(o.timeout_ms))
+
 
 ElectLeadersRequest._DECODERS = {0: _decode_v0, 1: _decode_v1, 2: _decode_v2}
 ElectLeadersRequest._ENCODERS = {0: _encode_v0, 1: _encode_v1, 2: _encode_v2}

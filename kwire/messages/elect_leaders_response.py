@@ -5,20 +5,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
+from kwire.message import Message, Struct
+from kwire.wire import lost, more_varint, new, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
 
-from kwire.message import Message, Struct, frozen_default
-from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import (
-    array_packers, array_unpackers, as_bytes, bad_uuid, iter_unpacker, lost, more_varint, new, null, numbers,
-    pack_numbers, packer, read_tag, read_unknown_tags, string_length, string_varint, tag_of_other_version,
-    tag_section, tag_size, too_many, unknown_tags, unpacker, varint,
-)  # fmt: skip
-
-_E: Any = object()
+_E: Any = object()  # stands for "not given" where the default is a new list or struct
 
 
 class PartitionResult(Struct):
-    __slots__ = ('partition_id', 'error_code', 'error_message', 'unknown_tags', )
+    __slots__ = (
+        "partition_id", "error_code", "error_message", "unknown_tags",
+    )
     NAME = 'PartitionResult'
     FIELDS = (
         ('PartitionId', 'partition_id', 'partitionId', 'int32', False, False, (0, 32767), (0, -1), (0, -1), None, 0, False, False, None, None),
@@ -27,16 +23,23 @@ class PartitionResult(Struct):
     )
 
     def __init__(
-        self, *, partition_id: int = 0, error_code: int = 0, error_message: str | None = '',
+        self,
+        *,
+        partition_id: int = 0,
+        error_code: int = 0,
+        error_message: str | None = '',
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.partition_id = partition_id
         self.error_code = error_code
         self.error_message = error_message
         self.unknown_tags = unknown_tags
 
+
 class ReplicaElectionResult(Struct):
-    __slots__ = ('topic', 'partition_result', 'unknown_tags', )
+    __slots__ = (
+        "topic", "partition_result", "unknown_tags",
+    )
     NAME = 'ReplicaElectionResult'
     FIELDS = (
         ('Topic', 'topic', 'topic', 'string', False, False, (0, 32767), (0, -1), (0, -1), None, '', False, False, None, 'topicName'),
@@ -44,15 +47,21 @@ class ReplicaElectionResult(Struct):
     )
 
     def __init__(
-        self, *, topic: str = '', partition_result: list[PartitionResult] = _E,
+        self,
+        *,
+        topic: str = '',
+        partition_result: list[PartitionResult] = _E,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.topic = topic
         self.partition_result = [] if partition_result is _E else partition_result
         self.unknown_tags = unknown_tags
 
+
 class ElectLeadersResponse(Message):
-    __slots__ = ('throttle_time_ms', 'error_code', 'replica_election_results', 'unknown_tags', )
+    __slots__ = (
+        "throttle_time_ms", "error_code", "replica_election_results", "unknown_tags",
+    )
     NAME = 'ElectLeadersResponse'
     TYPE = 'response'
     API_KEY = 43
@@ -68,16 +77,18 @@ class ElectLeadersResponse(Message):
     )
 
     def __init__(
-        self, *, throttle_time_ms: int = 0, error_code: int = 0, replica_election_results: list[ReplicaElectionResult] = _E,
+        self,
+        *,
+        throttle_time_ms: int = 0,
+        error_code: int = 0,
+        replica_election_results: list[ReplicaElectionResult] = _E,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.throttle_time_ms = throttle_time_ms
         self.error_code = error_code
         self.replica_election_results = [] if replica_election_results is _E else replica_election_results
         self.unknown_tags = unknown_tags
 
-_D_PartitionResult = frozen_default(PartitionResult)
-_D_ReplicaElectionResult = frozen_default(ReplicaElectionResult)
 
 _p_B = packer(">B")
 _p_h = packer(">h")
@@ -94,6 +105,7 @@ _u_ihB = unpacker(">ihB")
 _u_ihh = unpacker(">ihh")
 _u_ihi = unpacker(">ihi")
 _u_ii = unpacker(">ii")
+
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[ElectLeadersResponse, int]:
     e = len(d)
@@ -141,6 +153,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[ElectLeadersResponse, int]:
         l1.append(o1)
     return o, p
 
+
 def _decode_v1(d: bytes, p: int, b: int) -> tuple[ElectLeadersResponse, int]:
     e = len(d)
     o = new(ElectLeadersResponse)
@@ -185,6 +198,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[ElectLeadersResponse, int]:
             l2.append(o2)
         l1.append(o1)
     return o, p
+
 
 def _decode_v2(d: bytes, p: int, b: int) -> tuple[ElectLeadersResponse, int]:
     e = len(d)
@@ -253,6 +267,7 @@ def _decode_v2(d: bytes, p: int, b: int) -> tuple[ElectLeadersResponse, int]:
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
     return o, p
 
+
 def _encode_v0(o: ElectLeadersResponse, w: Callable[[Any], None]) -> None:
     if o.error_code != 0:
         lost('ErrorCode')
@@ -280,6 +295,7 @@ def _encode_v0(o: ElectLeadersResponse, w: Callable[[Any], None]) -> None:
                 w(_p_ihh(o2.partition_id, o2.error_code, len(s)))
                 w(s)
 
+
 def _encode_v1(o: ElectLeadersResponse, w: Callable[[Any], None]) -> None:
     if o.unknown_tags:
         lost("unknown_tags")
@@ -304,6 +320,7 @@ def _encode_v1(o: ElectLeadersResponse, w: Callable[[Any], None]) -> None:
                 s = s.encode()
                 w(_p_ihh(o2.partition_id, o2.error_code, len(s)))
                 w(s)
+
 
 def _encode_v2(o: ElectLeadersResponse, w: Callable[[Any], None]) -> None:
     l1 = o.replica_election_results
@@ -353,6 +370,7 @@ def _encode_v2(o: ElectLeadersResponse, w: Callable[[Any], None]) -> None:
         w(unknown_tags(o.unknown_tags))
     else:
         w(b"\0")
+
 
 ElectLeadersResponse._DECODERS = {0: _decode_v0, 1: _decode_v1, 2: _decode_v2}
 ElectLeadersResponse._ENCODERS = {0: _encode_v0, 1: _encode_v1, 2: _encode_v2}

@@ -5,20 +5,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-
-from kwire.message import Message, Struct, frozen_default
+from kwire.message import Message, Struct
 from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import (
-    array_packers, array_unpackers, as_bytes, bad_uuid, iter_unpacker, lost, more_varint, new, null, numbers,
-    pack_numbers, packer, read_tag, read_unknown_tags, string_length, string_varint, tag_of_other_version,
-    tag_section, tag_size, too_many, unknown_tags, unpacker, varint,
-)  # fmt: skip
+from kwire.wire import array_packers, array_unpackers, bad_uuid, iter_unpacker, lost, more_varint, new, null, numbers, pack_numbers, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
 
-_E: Any = object()
+_E: Any = object()  # stands for "not given" where the default is a new list or struct
 
 
 class ReplicaInfo(Struct):
-    __slots__ = ('candidate_id', 'candidate_directory_id', 'unknown_tags', )
+    __slots__ = (
+        "candidate_id", "candidate_directory_id", "unknown_tags",
+    )
     NAME = 'ReplicaInfo'
     FIELDS = (
         ('CandidateId', 'candidate_id', 'candidateId', 'int32', False, False, (1, 32767), (0, -1), (0, -1), None, 0, False, False, None, 'brokerId'),
@@ -26,15 +23,22 @@ class ReplicaInfo(Struct):
     )
 
     def __init__(
-        self, *, candidate_id: int = 0, candidate_directory_id: Uuid = ZERO_UUID,
+        self,
+        *,
+        candidate_id: int = 0,
+        candidate_directory_id: Uuid = ZERO_UUID,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.candidate_id = candidate_id
         self.candidate_directory_id = candidate_directory_id
         self.unknown_tags = unknown_tags
 
+
 class PartitionData(Struct):
-    __slots__ = ('partition_index', 'leader_id', 'leader_epoch', 'preferred_successors', 'preferred_candidates', 'unknown_tags', )
+    __slots__ = (
+        "partition_index", "leader_id", "leader_epoch", "preferred_successors", "preferred_candidates",
+        "unknown_tags",
+    )
     NAME = 'PartitionData'
     FIELDS = (
         ('PartitionIndex', 'partition_index', 'partitionIndex', 'int32', False, False, (0, 32767), (0, -1), (0, -1), None, 0, False, False, None, None),
@@ -45,9 +49,15 @@ class PartitionData(Struct):
     )
 
     def __init__(
-        self, *, partition_index: int = 0, leader_id: int = 0, leader_epoch: int = 0, preferred_successors: list[int] = _E, preferred_candidates: list[ReplicaInfo] = _E,
+        self,
+        *,
+        partition_index: int = 0,
+        leader_id: int = 0,
+        leader_epoch: int = 0,
+        preferred_successors: list[int] = _E,
+        preferred_candidates: list[ReplicaInfo] = _E,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.partition_index = partition_index
         self.leader_id = leader_id
         self.leader_epoch = leader_epoch
@@ -55,8 +65,11 @@ class PartitionData(Struct):
         self.preferred_candidates = [] if preferred_candidates is _E else preferred_candidates
         self.unknown_tags = unknown_tags
 
+
 class TopicData(Struct):
-    __slots__ = ('topic_name', 'partitions', 'unknown_tags', )
+    __slots__ = (
+        "topic_name", "partitions", "unknown_tags",
+    )
     NAME = 'TopicData'
     FIELDS = (
         ('TopicName', 'topic_name', 'topicName', 'string', False, False, (0, 32767), (0, -1), (0, -1), None, '', False, False, None, 'topicName'),
@@ -64,15 +77,21 @@ class TopicData(Struct):
     )
 
     def __init__(
-        self, *, topic_name: str = '', partitions: list[PartitionData] = _E,
+        self,
+        *,
+        topic_name: str = '',
+        partitions: list[PartitionData] = _E,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.topic_name = topic_name
         self.partitions = [] if partitions is _E else partitions
         self.unknown_tags = unknown_tags
 
+
 class LeaderEndpoint(Struct):
-    __slots__ = ('name', 'host', 'port', 'unknown_tags', )
+    __slots__ = (
+        "name", "host", "port", "unknown_tags",
+    )
     NAME = 'LeaderEndpoint'
     FIELDS = (
         ('Name', 'name', 'name', 'string', False, False, (1, 32767), (0, -1), (0, -1), None, '', False, True, None, None),
@@ -81,16 +100,23 @@ class LeaderEndpoint(Struct):
     )
 
     def __init__(
-        self, *, name: str = '', host: str = '', port: int = 0,
+        self,
+        *,
+        name: str = '',
+        host: str = '',
+        port: int = 0,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.name = name
         self.host = host
         self.port = port
         self.unknown_tags = unknown_tags
 
+
 class EndQuorumEpochRequest(Message):
-    __slots__ = ('cluster_id', 'topics', 'leader_endpoints', 'unknown_tags', )
+    __slots__ = (
+        "cluster_id", "topics", "leader_endpoints", "unknown_tags",
+    )
     NAME = 'EndQuorumEpochRequest'
     TYPE = 'request'
     API_KEY = 54
@@ -106,18 +132,18 @@ class EndQuorumEpochRequest(Message):
     )
 
     def __init__(
-        self, *, cluster_id: str | None = None, topics: list[TopicData] = _E, leader_endpoints: list[LeaderEndpoint] = _E,
+        self,
+        *,
+        cluster_id: str | None = None,
+        topics: list[TopicData] = _E,
+        leader_endpoints: list[LeaderEndpoint] = _E,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.cluster_id = cluster_id
         self.topics = [] if topics is _E else topics
         self.leader_endpoints = [] if leader_endpoints is _E else leader_endpoints
         self.unknown_tags = unknown_tags
 
-_D_ReplicaInfo = frozen_default(ReplicaInfo)
-_D_PartitionData = frozen_default(PartitionData)
-_D_TopicData = frozen_default(TopicData)
-_D_LeaderEndpoint = frozen_default(LeaderEndpoint)
 
 _i_i16sx = iter_unpacker(">i16sx")
 _is = array_unpackers("i")
@@ -138,6 +164,7 @@ _u_i = unpacker(">i")
 _u_i16sB = unpacker(">i16sB")
 _u_iiiB = unpacker(">iiiB")
 _u_iiii = unpacker(">iiii")
+
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[EndQuorumEpochRequest, int]:
     e = len(d)
@@ -194,6 +221,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[EndQuorumEpochRequest, int]:
             l2.append(o2)
         l1.append(o1)
     return o, p
+
 
 def _decode_v1(d: bytes, p: int, b: int) -> tuple[EndQuorumEpochRequest, int]:
     e = len(d)
@@ -330,6 +358,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[EndQuorumEpochRequest, int]:
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
     return o, p
 
+
 def _encode_v0(o: EndQuorumEpochRequest, w: Callable[[Any], None]) -> None:
     if o.unknown_tags:
         lost("unknown_tags")
@@ -359,6 +388,7 @@ def _encode_v0(o: EndQuorumEpochRequest, w: Callable[[Any], None]) -> None:
             n = len(l3)
             if n:
                 w(_iw[n](*l3) if n < 64 else pack_numbers(l3, "i"))
+
 
 def _encode_v1(o: EndQuorumEpochRequest, w: Callable[[Any], None]) -> None:
     s = o.cluster_id
@@ -449,6 +479,7 @@ def _encode_v1(o: EndQuorumEpochRequest, w: Callable[[Any], None]) -> None:
         w(unknown_tags(o.unknown_tags))
     else:
         w(b"\0")
+
 
 EndQuorumEpochRequest._DECODERS = {0: _decode_v0, 1: _decode_v1}
 EndQuorumEpochRequest._ENCODERS = {0: _encode_v0, 1: _encode_v1}

@@ -5,20 +5,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
+from kwire.message import Message
+from kwire.wire import new, read_unknown_tags, unknown_tags
 
-from kwire.message import Message, Struct, frozen_default
-from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import (
-    array_packers, array_unpackers, as_bytes, bad_uuid, iter_unpacker, lost, more_varint, new, null, numbers,
-    pack_numbers, packer, read_tag, read_unknown_tags, string_length, string_varint, tag_of_other_version,
-    tag_section, tag_size, too_many, unknown_tags, unpacker, varint,
-)  # fmt: skip
-
-_E: Any = object()
+_E: Any = object()  # stands for "not given" where the default is a new list or struct
 
 
 class EndTransactionRecord(Message):
-    __slots__ = ('unknown_tags', )
+    __slots__ = (
+        "unknown_tags",
+    )
     NAME = 'EndTransactionRecord'
     TYPE = 'metadata'
     API_KEY = 24
@@ -33,6 +29,7 @@ class EndTransactionRecord(Message):
     def __init__(self, *, unknown_tags: Any = ()) -> None:
         self.unknown_tags = unknown_tags
 
+
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[EndTransactionRecord, int]:
     e = len(d)
     o = new(EndTransactionRecord)
@@ -43,11 +40,13 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[EndTransactionRecord, int]:
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
     return o, p
 
+
 def _encode_v0(o: EndTransactionRecord, w: Callable[[Any], None]) -> None:
     if o.unknown_tags:
         w(unknown_tags(o.unknown_tags))
     else:
         w(b"\0")
+
 
 EndTransactionRecord._DECODERS = {0: _decode_v0}
 EndTransactionRecord._ENCODERS = {0: _encode_v0}

@@ -5,20 +5,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
+from kwire.message import Message
+from kwire.wire import lost, new, packer, unknown_tags, unpacker
 
-from kwire.message import Message, Struct, frozen_default
-from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import (
-    array_packers, array_unpackers, as_bytes, bad_uuid, iter_unpacker, lost, more_varint, new, null, numbers,
-    pack_numbers, packer, read_tag, read_unknown_tags, string_length, string_varint, tag_of_other_version,
-    tag_section, tag_size, too_many, unknown_tags, unpacker, varint,
-)  # fmt: skip
-
-_E: Any = object()
+_E: Any = object()  # stands for "not given" where the default is a new list or struct
 
 
 class EndTxnMarker(Message):
-    __slots__ = ('coordinator_epoch', 'unknown_tags', )
+    __slots__ = (
+        "coordinator_epoch", "unknown_tags",
+    )
     NAME = 'EndTxnMarker'
     TYPE = 'data'
     API_KEY = None
@@ -32,14 +28,18 @@ class EndTxnMarker(Message):
     )
 
     def __init__(
-        self, *, coordinator_epoch: int = 0,
+        self,
+        *,
+        coordinator_epoch: int = 0,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.coordinator_epoch = coordinator_epoch
         self.unknown_tags = unknown_tags
 
+
 _p_i = packer(">i")
 _u_i = unpacker(">i")
+
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[EndTxnMarker, int]:
     e = len(d)
@@ -49,10 +49,12 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[EndTxnMarker, int]:
     p += 4
     return o, p
 
+
 def _encode_v0(o: EndTxnMarker, w: Callable[[Any], None]) -> None:
     if o.unknown_tags:
         lost("unknown_tags")
     w(_p_i(o.coordinator_epoch))
+
 
 EndTxnMarker._DECODERS = {0: _decode_v0}
 EndTxnMarker._ENCODERS = {0: _encode_v0}

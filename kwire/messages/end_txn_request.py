@@ -5,20 +5,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
+from kwire.message import Message
+from kwire.wire import lost, new, null, packer, read_unknown_tags, string_length, string_varint, unknown_tags, unpacker
 
-from kwire.message import Message, Struct, frozen_default
-from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import (
-    array_packers, array_unpackers, as_bytes, bad_uuid, iter_unpacker, lost, more_varint, new, null, numbers,
-    pack_numbers, packer, read_tag, read_unknown_tags, string_length, string_varint, tag_of_other_version,
-    tag_section, tag_size, too_many, unknown_tags, unpacker, varint,
-)  # fmt: skip
-
-_E: Any = object()
+_E: Any = object()  # stands for "not given" where the default is a new list or struct
 
 
 class EndTxnRequest(Message):
-    __slots__ = ('transactional_id', 'producer_id', 'producer_epoch', 'committed', 'unknown_tags', )
+    __slots__ = (
+        "transactional_id", "producer_id", "producer_epoch", "committed", "unknown_tags",
+    )
     NAME = 'EndTxnRequest'
     TYPE = 'request'
     API_KEY = 26
@@ -35,14 +31,20 @@ class EndTxnRequest(Message):
     )
 
     def __init__(
-        self, *, transactional_id: str = '', producer_id: int = 0, producer_epoch: int = 0, committed: bool = False,
+        self,
+        *,
+        transactional_id: str = '',
+        producer_id: int = 0,
+        producer_epoch: int = 0,
+        committed: bool = False,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.transactional_id = transactional_id
         self.producer_id = producer_id
         self.producer_epoch = producer_epoch
         self.committed = committed
         self.unknown_tags = unknown_tags
+
 
 _p_B = packer(">B")
 _p_h = packer(">h")
@@ -51,6 +53,7 @@ _p_qhtx = packer(">qh?x")
 _u_h = unpacker(">h")
 _u_qht = unpacker(">qh?")
 _u_qhtB = unpacker(">qh?B")
+
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[EndTxnRequest, int]:
     e = len(d)
@@ -66,6 +69,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[EndTxnRequest, int]:
     o.producer_id, o.producer_epoch, o.committed = _u_qht(d, p)
     p += 11
     return o, p
+
 
 def _decode_v3(d: bytes, p: int, b: int) -> tuple[EndTxnRequest, int]:
     e = len(d)
@@ -86,6 +90,7 @@ def _decode_v3(d: bytes, p: int, b: int) -> tuple[EndTxnRequest, int]:
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
     return o, p
 
+
 def _encode_v0(o: EndTxnRequest, w: Callable[[Any], None]) -> None:
     if o.unknown_tags:
         lost("unknown_tags")
@@ -94,6 +99,7 @@ def _encode_v0(o: EndTxnRequest, w: Callable[[Any], None]) -> None:
     w(_p_h(len(s)))
     w(s)
     w(_p_qht(o.producer_id, o.producer_epoch, o.committed))
+
 
 def _encode_v3(o: EndTxnRequest, w: Callable[[Any], None]) -> None:
     s = o.transactional_id
@@ -109,6 +115,7 @@ def _encode_v3(o: EndTxnRequest, w: Callable[[Any], None]) -> None:
         w(unknown_tags(o.unknown_tags))
     else:
         w(_p_qhtx(o.producer_id, o.producer_epoch, o.committed))
+
 
 EndTxnRequest._DECODERS = {0: _decode_v0, 1: _decode_v0, 2: _decode_v0, 3: _decode_v3, 4: _decode_v3, 5: _decode_v3}
 EndTxnRequest._ENCODERS = {0: _encode_v0, 1: _encode_v0, 2: _encode_v0, 3: _encode_v3, 4: _encode_v3, 5: _encode_v3}

@@ -5,20 +5,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
+from kwire.message import Message
+from kwire.wire import lost, new, packer, read_unknown_tags, unknown_tags, unpacker
 
-from kwire.message import Message, Struct, frozen_default
-from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import (
-    array_packers, array_unpackers, as_bytes, bad_uuid, iter_unpacker, lost, more_varint, new, null, numbers,
-    pack_numbers, packer, read_tag, read_unknown_tags, string_length, string_varint, tag_of_other_version,
-    tag_section, tag_size, too_many, unknown_tags, unpacker, varint,
-)  # fmt: skip
-
-_E: Any = object()
+_E: Any = object()  # stands for "not given" where the default is a new list or struct
 
 
 class EndTxnResponse(Message):
-    __slots__ = ('throttle_time_ms', 'error_code', 'producer_id', 'producer_epoch', 'unknown_tags', )
+    __slots__ = (
+        "throttle_time_ms", "error_code", "producer_id", "producer_epoch", "unknown_tags",
+    )
     NAME = 'EndTxnResponse'
     TYPE = 'response'
     API_KEY = 26
@@ -35,14 +31,20 @@ class EndTxnResponse(Message):
     )
 
     def __init__(
-        self, *, throttle_time_ms: int = 0, error_code: int = 0, producer_id: int = -1, producer_epoch: int = -1,
+        self,
+        *,
+        throttle_time_ms: int = 0,
+        error_code: int = 0,
+        producer_id: int = -1,
+        producer_epoch: int = -1,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.throttle_time_ms = throttle_time_ms
         self.error_code = error_code
         self.producer_id = producer_id
         self.producer_epoch = producer_epoch
         self.unknown_tags = unknown_tags
+
 
 _p_ih = packer(">ih")
 _p_ihqh = packer(">ihqh")
@@ -52,6 +54,7 @@ _u_ih = unpacker(">ih")
 _u_ihB = unpacker(">ihB")
 _u_ihqhB = unpacker(">ihqhB")
 
+
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[EndTxnResponse, int]:
     e = len(d)
     o = new(EndTxnResponse)
@@ -60,6 +63,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[EndTxnResponse, int]:
     o.throttle_time_ms, o.error_code = _u_ih(d, p)
     p += 6
     return o, p
+
 
 def _decode_v3(d: bytes, p: int, b: int) -> tuple[EndTxnResponse, int]:
     e = len(d)
@@ -72,6 +76,7 @@ def _decode_v3(d: bytes, p: int, b: int) -> tuple[EndTxnResponse, int]:
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
     return o, p
 
+
 def _decode_v5(d: bytes, p: int, b: int) -> tuple[EndTxnResponse, int]:
     e = len(d)
     o = new(EndTxnResponse)
@@ -82,10 +87,12 @@ def _decode_v5(d: bytes, p: int, b: int) -> tuple[EndTxnResponse, int]:
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
     return o, p
 
+
 def _encode_v0(o: EndTxnResponse, w: Callable[[Any], None]) -> None:
     if o.unknown_tags:
         lost("unknown_tags")
     w(_p_ih(o.throttle_time_ms, o.error_code))
+
 
 def _encode_v3(o: EndTxnResponse, w: Callable[[Any], None]) -> None:
     if o.unknown_tags:
@@ -94,12 +101,14 @@ def _encode_v3(o: EndTxnResponse, w: Callable[[Any], None]) -> None:
     else:
         w(_p_ihx(o.throttle_time_ms, o.error_code))
 
+
 def _encode_v5(o: EndTxnResponse, w: Callable[[Any], None]) -> None:
     if o.unknown_tags:
         w(_p_ihqh(o.throttle_time_ms, o.error_code, o.producer_id, o.producer_epoch))
         w(unknown_tags(o.unknown_tags))
     else:
         w(_p_ihqhx(o.throttle_time_ms, o.error_code, o.producer_id, o.producer_epoch))
+
 
 EndTxnResponse._DECODERS = {0: _decode_v0, 1: _decode_v0, 2: _decode_v0, 3: _decode_v3, 4: _decode_v3, 5: _decode_v5}
 EndTxnResponse._ENCODERS = {0: _encode_v0, 1: _encode_v0, 2: _encode_v0, 3: _encode_v3, 4: _encode_v3, 5: _encode_v5}

@@ -5,20 +5,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
+from kwire.message import Message
+from kwire.wire import as_bytes, more_varint, new, null, packer, read_unknown_tags, unknown_tags, varint
 
-from kwire.message import Message, Struct, frozen_default
-from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import (
-    array_packers, array_unpackers, as_bytes, bad_uuid, iter_unpacker, lost, more_varint, new, null, numbers,
-    pack_numbers, packer, read_tag, read_unknown_tags, string_length, string_varint, tag_of_other_version,
-    tag_section, tag_size, too_many, unknown_tags, unpacker, varint,
-)  # fmt: skip
-
-_E: Any = object()
+_E: Any = object()  # stands for "not given" where the default is a new list or struct
 
 
 class EnvelopeRequest(Message):
-    __slots__ = ('request_data', 'request_principal', 'client_host_address', 'unknown_tags', )
+    __slots__ = (
+        "request_data", "request_principal", "client_host_address", "unknown_tags",
+    )
     NAME = 'EnvelopeRequest'
     TYPE = 'request'
     API_KEY = 58
@@ -34,15 +30,21 @@ class EnvelopeRequest(Message):
     )
 
     def __init__(
-        self, *, request_data: bytes = b"", request_principal: bytes | None = b"", client_host_address: bytes = b"",
+        self,
+        *,
+        request_data: bytes = b"",
+        request_principal: bytes | None = b"",
+        client_host_address: bytes = b"",
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.request_data = request_data
         self.request_principal = request_principal
         self.client_host_address = client_host_address
         self.unknown_tags = unknown_tags
 
+
 _p_B = packer(">B")
+
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[EnvelopeRequest, int]:
     e = len(d)
@@ -82,6 +84,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[EnvelopeRequest, int]:
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
     return o, p
 
+
 def _encode_v0(o: EnvelopeRequest, w: Callable[[Any], None]) -> None:
     s = o.request_data
     if s.__class__ is not bytes:
@@ -117,6 +120,7 @@ def _encode_v0(o: EnvelopeRequest, w: Callable[[Any], None]) -> None:
         w(unknown_tags(o.unknown_tags))
     else:
         w(b"\0")
+
 
 EnvelopeRequest._DECODERS = {0: _decode_v0}
 EnvelopeRequest._ENCODERS = {0: _encode_v0}

@@ -5,20 +5,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
+from kwire.message import Message
+from kwire.wire import as_bytes, more_varint, new, packer, read_unknown_tags, unknown_tags, unpacker, varint
 
-from kwire.message import Message, Struct, frozen_default
-from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import (
-    array_packers, array_unpackers, as_bytes, bad_uuid, iter_unpacker, lost, more_varint, new, null, numbers,
-    pack_numbers, packer, read_tag, read_unknown_tags, string_length, string_varint, tag_of_other_version,
-    tag_section, tag_size, too_many, unknown_tags, unpacker, varint,
-)  # fmt: skip
-
-_E: Any = object()
+_E: Any = object()  # stands for "not given" where the default is a new list or struct
 
 
 class EnvelopeResponse(Message):
-    __slots__ = ('response_data', 'error_code', 'unknown_tags', )
+    __slots__ = (
+        "response_data", "error_code", "unknown_tags",
+    )
     NAME = 'EnvelopeResponse'
     TYPE = 'response'
     API_KEY = 58
@@ -33,17 +29,22 @@ class EnvelopeResponse(Message):
     )
 
     def __init__(
-        self, *, response_data: bytes | None = None, error_code: int = 0,
+        self,
+        *,
+        response_data: bytes | None = None,
+        error_code: int = 0,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.response_data = response_data
         self.error_code = error_code
         self.unknown_tags = unknown_tags
+
 
 _p_B = packer(">B")
 _p_h = packer(">h")
 _p_hx = packer(">hx")
 _u_hB = unpacker(">hB")
+
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[EnvelopeResponse, int]:
     e = len(d)
@@ -65,6 +66,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[EnvelopeResponse, int]:
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
     return o, p
 
+
 def _encode_v0(o: EnvelopeResponse, w: Callable[[Any], None]) -> None:
     s = o.response_data
     if s is None:
@@ -83,6 +85,7 @@ def _encode_v0(o: EnvelopeResponse, w: Callable[[Any], None]) -> None:
         w(unknown_tags(o.unknown_tags))
     else:
         w(_p_hx(o.error_code))
+
 
 EnvelopeResponse._DECODERS = {0: _decode_v0}
 EnvelopeResponse._ENCODERS = {0: _encode_v0}

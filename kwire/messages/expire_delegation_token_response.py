@@ -5,20 +5,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
+from kwire.message import Message
+from kwire.wire import lost, new, packer, read_unknown_tags, unknown_tags, unpacker
 
-from kwire.message import Message, Struct, frozen_default
-from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import (
-    array_packers, array_unpackers, as_bytes, bad_uuid, iter_unpacker, lost, more_varint, new, null, numbers,
-    pack_numbers, packer, read_tag, read_unknown_tags, string_length, string_varint, tag_of_other_version,
-    tag_section, tag_size, too_many, unknown_tags, unpacker, varint,
-)  # fmt: skip
-
-_E: Any = object()
+_E: Any = object()  # stands for "not given" where the default is a new list or struct
 
 
 class ExpireDelegationTokenResponse(Message):
-    __slots__ = ('error_code', 'expiry_timestamp_ms', 'throttle_time_ms', 'unknown_tags', )
+    __slots__ = (
+        "error_code", "expiry_timestamp_ms", "throttle_time_ms", "unknown_tags",
+    )
     NAME = 'ExpireDelegationTokenResponse'
     TYPE = 'response'
     API_KEY = 40
@@ -34,18 +30,24 @@ class ExpireDelegationTokenResponse(Message):
     )
 
     def __init__(
-        self, *, error_code: int = 0, expiry_timestamp_ms: int = 0, throttle_time_ms: int = 0,
+        self,
+        *,
+        error_code: int = 0,
+        expiry_timestamp_ms: int = 0,
+        throttle_time_ms: int = 0,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.error_code = error_code
         self.expiry_timestamp_ms = expiry_timestamp_ms
         self.throttle_time_ms = throttle_time_ms
         self.unknown_tags = unknown_tags
 
+
 _p_hqi = packer(">hqi")
 _p_hqix = packer(">hqix")
 _u_hqi = unpacker(">hqi")
 _u_hqiB = unpacker(">hqiB")
+
 
 def _decode_v1(d: bytes, p: int, b: int) -> tuple[ExpireDelegationTokenResponse, int]:
     e = len(d)
@@ -54,6 +56,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[ExpireDelegationTokenResponse,
     o.error_code, o.expiry_timestamp_ms, o.throttle_time_ms = _u_hqi(d, p)
     p += 14
     return o, p
+
 
 def _decode_v2(d: bytes, p: int, b: int) -> tuple[ExpireDelegationTokenResponse, int]:
     e = len(d)
@@ -65,10 +68,12 @@ def _decode_v2(d: bytes, p: int, b: int) -> tuple[ExpireDelegationTokenResponse,
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
     return o, p
 
+
 def _encode_v1(o: ExpireDelegationTokenResponse, w: Callable[[Any], None]) -> None:
     if o.unknown_tags:
         lost("unknown_tags")
     w(_p_hqi(o.error_code, o.expiry_timestamp_ms, o.throttle_time_ms))
+
 
 def _encode_v2(o: ExpireDelegationTokenResponse, w: Callable[[Any], None]) -> None:
     if o.unknown_tags:
@@ -76,6 +81,7 @@ def _encode_v2(o: ExpireDelegationTokenResponse, w: Callable[[Any], None]) -> No
         w(unknown_tags(o.unknown_tags))
     else:
         w(_p_hqix(o.error_code, o.expiry_timestamp_ms, o.throttle_time_ms))
+
 
 ExpireDelegationTokenResponse._DECODERS = {1: _decode_v1, 2: _decode_v2}
 ExpireDelegationTokenResponse._ENCODERS = {1: _encode_v1, 2: _encode_v2}

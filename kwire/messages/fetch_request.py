@@ -5,20 +5,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-
 from kwire.message import Message, Struct, frozen_default
 from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import (
-    array_packers, array_unpackers, as_bytes, bad_uuid, iter_unpacker, lost, more_varint, new, null, numbers,
-    pack_numbers, packer, read_tag, read_unknown_tags, string_length, string_varint, tag_of_other_version,
-    tag_section, tag_size, too_many, unknown_tags, unpacker, varint,
-)  # fmt: skip
+from kwire.wire import array_packers, array_unpackers, bad_uuid, iter_unpacker, lost, more_varint, new, null, numbers, pack_numbers, packer, read_tag, read_unknown_tags, string_length, string_varint, tag_of_other_version, tag_section, tag_size, too_many, unknown_tags, unpacker, varint
 
-_E: Any = object()
+_E: Any = object()  # stands for "not given" where the default is a new list or struct
 
 
 class ReplicaState(Struct):
-    __slots__ = ('replica_id', 'replica_epoch', 'unknown_tags', )
+    __slots__ = (
+        "replica_id", "replica_epoch", "unknown_tags",
+    )
     NAME = 'ReplicaState'
     FIELDS = (
         ('ReplicaId', 'replica_id', 'replicaId', 'int32', False, False, (15, 32767), (0, -1), (0, -1), None, -1, False, False, None, 'brokerId'),
@@ -26,15 +23,22 @@ class ReplicaState(Struct):
     )
 
     def __init__(
-        self, *, replica_id: int = -1, replica_epoch: int = -1,
+        self,
+        *,
+        replica_id: int = -1,
+        replica_epoch: int = -1,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.replica_id = replica_id
         self.replica_epoch = replica_epoch
         self.unknown_tags = unknown_tags
 
+
 class FetchPartition(Struct):
-    __slots__ = ('partition', 'current_leader_epoch', 'fetch_offset', 'last_fetched_epoch', 'log_start_offset', 'partition_max_bytes', 'replica_directory_id', 'high_watermark', 'unknown_tags', )
+    __slots__ = (
+        "partition", "current_leader_epoch", "fetch_offset", "last_fetched_epoch", "log_start_offset",
+        "partition_max_bytes", "replica_directory_id", "high_watermark", "unknown_tags",
+    )
     NAME = 'FetchPartition'
     FIELDS = (
         ('Partition', 'partition', 'partition', 'int32', False, False, (0, 32767), (0, -1), (0, -1), None, 0, False, False, None, None),
@@ -48,9 +52,18 @@ class FetchPartition(Struct):
     )
 
     def __init__(
-        self, *, partition: int = 0, current_leader_epoch: int = -1, fetch_offset: int = 0, last_fetched_epoch: int = -1, log_start_offset: int = -1, partition_max_bytes: int = 0, replica_directory_id: Uuid = ZERO_UUID, high_watermark: int = 9223372036854775807,
+        self,
+        *,
+        partition: int = 0,
+        current_leader_epoch: int = -1,
+        fetch_offset: int = 0,
+        last_fetched_epoch: int = -1,
+        log_start_offset: int = -1,
+        partition_max_bytes: int = 0,
+        replica_directory_id: Uuid = ZERO_UUID,
+        high_watermark: int = 9223372036854775807,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.partition = partition
         self.current_leader_epoch = current_leader_epoch
         self.fetch_offset = fetch_offset
@@ -61,8 +74,11 @@ class FetchPartition(Struct):
         self.high_watermark = high_watermark
         self.unknown_tags = unknown_tags
 
+
 class FetchTopic(Struct):
-    __slots__ = ('topic', 'topic_id', 'partitions', 'unknown_tags', )
+    __slots__ = (
+        "topic", "topic_id", "partitions", "unknown_tags",
+    )
     NAME = 'FetchTopic'
     FIELDS = (
         ('Topic', 'topic', 'topic', 'string', False, False, (0, 12), (0, -1), (0, -1), None, '', True, False, None, 'topicName'),
@@ -71,16 +87,23 @@ class FetchTopic(Struct):
     )
 
     def __init__(
-        self, *, topic: str = '', topic_id: Uuid = ZERO_UUID, partitions: list[FetchPartition] = _E,
+        self,
+        *,
+        topic: str = '',
+        topic_id: Uuid = ZERO_UUID,
+        partitions: list[FetchPartition] = _E,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.topic = topic
         self.topic_id = topic_id
         self.partitions = [] if partitions is _E else partitions
         self.unknown_tags = unknown_tags
 
+
 class ForgottenTopic(Struct):
-    __slots__ = ('topic', 'topic_id', 'partitions', 'unknown_tags', )
+    __slots__ = (
+        "topic", "topic_id", "partitions", "unknown_tags",
+    )
     NAME = 'ForgottenTopic'
     FIELDS = (
         ('Topic', 'topic', 'topic', 'string', False, False, (7, 12), (0, -1), (0, -1), None, '', True, False, None, 'topicName'),
@@ -89,16 +112,24 @@ class ForgottenTopic(Struct):
     )
 
     def __init__(
-        self, *, topic: str = '', topic_id: Uuid = ZERO_UUID, partitions: list[int] = _E,
+        self,
+        *,
+        topic: str = '',
+        topic_id: Uuid = ZERO_UUID,
+        partitions: list[int] = _E,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.topic = topic
         self.topic_id = topic_id
         self.partitions = [] if partitions is _E else partitions
         self.unknown_tags = unknown_tags
 
+
 class FetchRequest(Message):
-    __slots__ = ('cluster_id', 'replica_id', 'replica_state', 'max_wait_ms', 'min_bytes', 'max_bytes', 'isolation_level', 'session_id', 'session_epoch', 'topics', 'forgotten_topics_data', 'rack_id', 'unknown_tags', )
+    __slots__ = (
+        "cluster_id", "replica_id", "replica_state", "max_wait_ms", "min_bytes", "max_bytes", "isolation_level",
+        "session_id", "session_epoch", "topics", "forgotten_topics_data", "rack_id", "unknown_tags",
+    )
     NAME = 'FetchRequest'
     TYPE = 'request'
     API_KEY = 1
@@ -123,9 +154,22 @@ class FetchRequest(Message):
     )
 
     def __init__(
-        self, *, cluster_id: str | None = None, replica_id: int = -1, replica_state: ReplicaState = _E, max_wait_ms: int = 0, min_bytes: int = 0, max_bytes: int = 2147483647, isolation_level: int = 0, session_id: int = 0, session_epoch: int = -1, topics: list[FetchTopic] = _E, forgotten_topics_data: list[ForgottenTopic] = _E, rack_id: str = '',
+        self,
+        *,
+        cluster_id: str | None = None,
+        replica_id: int = -1,
+        replica_state: ReplicaState = _E,
+        max_wait_ms: int = 0,
+        min_bytes: int = 0,
+        max_bytes: int = 2147483647,
+        isolation_level: int = 0,
+        session_id: int = 0,
+        session_epoch: int = -1,
+        topics: list[FetchTopic] = _E,
+        forgotten_topics_data: list[ForgottenTopic] = _E,
+        rack_id: str = '',
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.cluster_id = cluster_id
         self.replica_id = replica_id
         self.replica_state = ReplicaState() if replica_state is _E else replica_state
@@ -140,10 +184,9 @@ class FetchRequest(Message):
         self.rack_id = rack_id
         self.unknown_tags = unknown_tags
 
+
 _D_ReplicaState = frozen_default(ReplicaState)
-_D_FetchPartition = frozen_default(FetchPartition)
-_D_FetchTopic = frozen_default(FetchTopic)
-_D_ForgottenTopic = frozen_default(ForgottenTopic)
+
 
 _i_iiqiqix = iter_unpacker(">iiqiqix")
 _i_iiqqi = iter_unpacker(">iiqqi")
@@ -182,6 +225,7 @@ _u_iiqiqiB = unpacker(">iiqiqiB")
 _u_iqB = unpacker(">iqB")
 _u_q = unpacker(">q")
 
+
 def _tags_FetchRequest_v12(d: bytes, p: int, n: int, b: int, o: Any) -> tuple[int, int]:
     e = len(d)
     count, p = (n, p) if n < 128 else more_varint(d, p, n)
@@ -214,6 +258,7 @@ def _tags_FetchRequest_v12(d: bytes, p: int, n: int, b: int, o: Any) -> tuple[in
         o.unknown_tags = unknown
     return p, b
 
+
 def _write_tags_FetchRequest_v12(o: Any) -> bytes:
     tags: list[tuple[int, bytes]] = []
     if o.cluster_id is not None:
@@ -232,6 +277,7 @@ def _write_tags_FetchRequest_v12(o: Any) -> bytes:
             w(s)
         tags.append((0, b"".join(v)))
     return tag_section(tags, o.unknown_tags)
+
 
 def _tags_FetchRequest_v15(d: bytes, p: int, n: int, b: int, o: Any) -> tuple[int, int]:
     e = len(d)
@@ -273,6 +319,7 @@ def _tags_FetchRequest_v15(d: bytes, p: int, n: int, b: int, o: Any) -> tuple[in
         o.unknown_tags = unknown
     return p, b
 
+
 def _write_tags_FetchRequest_v15(o: Any) -> bytes:
     tags: list[tuple[int, bytes]] = []
     if o.cluster_id is not None:
@@ -302,6 +349,7 @@ def _write_tags_FetchRequest_v15(o: Any) -> bytes:
         tags.append((1, b"".join(v)))
     return tag_section(tags, o.unknown_tags)
 
+
 def _tags_FetchPartition_v17(d: bytes, p: int, n: int, b: int, o: Any) -> tuple[int, int]:
     e = len(d)
     count, p = (n, p) if n < 128 else more_varint(d, p, n)
@@ -327,6 +375,7 @@ def _tags_FetchPartition_v17(d: bytes, p: int, n: int, b: int, o: Any) -> tuple[
         o.unknown_tags = unknown
     return p, b
 
+
 def _write_tags_FetchPartition_v17(o: Any) -> bytes:
     tags: list[tuple[int, bytes]] = []
     if o.replica_directory_id != ZERO_UUID:
@@ -337,6 +386,7 @@ def _write_tags_FetchPartition_v17(o: Any) -> bytes:
         w(_p_16s(o.replica_directory_id))
         tags.append((0, b"".join(v)))
     return tag_section(tags, o.unknown_tags)
+
 
 def _tags_FetchPartition_v18(d: bytes, p: int, n: int, b: int, o: Any) -> tuple[int, int]:
     e = len(d)
@@ -366,6 +416,7 @@ def _tags_FetchPartition_v18(d: bytes, p: int, n: int, b: int, o: Any) -> tuple[
         o.unknown_tags = unknown
     return p, b
 
+
 def _write_tags_FetchPartition_v18(o: Any) -> bytes:
     tags: list[tuple[int, bytes]] = []
     if o.replica_directory_id != ZERO_UUID:
@@ -381,6 +432,7 @@ def _write_tags_FetchPartition_v18(o: Any) -> bytes:
         w(_p_q(o.high_watermark))
         tags.append((1, b"".join(v)))
     return tag_section(tags, o.unknown_tags)
+
 
 def _decode_v4(d: bytes, p: int, b: int) -> tuple[FetchRequest, int]:
     e = len(d)
@@ -434,6 +486,7 @@ def _decode_v4(d: bytes, p: int, b: int) -> tuple[FetchRequest, int]:
         l1.append(o1)
     return o, p
 
+
 def _decode_v5(d: bytes, p: int, b: int) -> tuple[FetchRequest, int]:
     e = len(d)
     o = new(FetchRequest)
@@ -486,6 +539,7 @@ def _decode_v5(d: bytes, p: int, b: int) -> tuple[FetchRequest, int]:
         p = q
         l1.append(o1)
     return o, p
+
 
 def _decode_v7(d: bytes, p: int, b: int) -> tuple[FetchRequest, int]:
     e = len(d)
@@ -566,6 +620,7 @@ def _decode_v7(d: bytes, p: int, b: int) -> tuple[FetchRequest, int]:
         l1.append(o1)
     return o, p
 
+
 def _decode_v9(d: bytes, p: int, b: int) -> tuple[FetchRequest, int]:
     e = len(d)
     o = new(FetchRequest)
@@ -645,6 +700,7 @@ def _decode_v9(d: bytes, p: int, b: int) -> tuple[FetchRequest, int]:
         p += n * 4
         l1.append(o1)
     return o, p
+
 
 def _decode_v11(d: bytes, p: int, b: int) -> tuple[FetchRequest, int]:
     e = len(d)
@@ -731,6 +787,7 @@ def _decode_v11(d: bytes, p: int, b: int) -> tuple[FetchRequest, int]:
     o.rack_id = d[p:q].decode()
     p = q
     return o, p
+
 
 def _decode_v12(d: bytes, p: int, b: int) -> tuple[FetchRequest, int]:
     e = len(d)
@@ -860,6 +917,7 @@ def _decode_v12(d: bytes, p: int, b: int) -> tuple[FetchRequest, int]:
         p, b = _tags_FetchRequest_v12(d, p, n, b, o)
     return o, p
 
+
 def _decode_v13(d: bytes, p: int, b: int) -> tuple[FetchRequest, int]:
     e = len(d)
     o = new(FetchRequest)
@@ -971,6 +1029,7 @@ def _decode_v13(d: bytes, p: int, b: int) -> tuple[FetchRequest, int]:
     if n:
         p, b = _tags_FetchRequest_v12(d, p, n, b, o)
     return o, p
+
 
 def _decode_v15(d: bytes, p: int, b: int) -> tuple[FetchRequest, int]:
     e = len(d)
@@ -1085,6 +1144,7 @@ def _decode_v15(d: bytes, p: int, b: int) -> tuple[FetchRequest, int]:
         p, b = _tags_FetchRequest_v15(d, p, n, b, o)
     return o, p
 
+
 def _decode_v17(d: bytes, p: int, b: int) -> tuple[FetchRequest, int]:
     e = len(d)
     o = new(FetchRequest)
@@ -1197,6 +1257,7 @@ def _decode_v17(d: bytes, p: int, b: int) -> tuple[FetchRequest, int]:
     if n:
         p, b = _tags_FetchRequest_v15(d, p, n, b, o)
     return o, p
+
 
 def _decode_v18(d: bytes, p: int, b: int) -> tuple[FetchRequest, int]:
     e = len(d)
@@ -1311,6 +1372,7 @@ def _decode_v18(d: bytes, p: int, b: int) -> tuple[FetchRequest, int]:
         p, b = _tags_FetchRequest_v15(d, p, n, b, o)
     return o, p
 
+
 def _encode_v4(o: FetchRequest, w: Callable[[Any], None]) -> None:
     if (o.replica_state is not _D_ReplicaState and o.replica_state != _D_ReplicaState):
         lost('ReplicaState')
@@ -1336,6 +1398,7 @@ def _encode_v4(o: FetchRequest, w: Callable[[Any], None]) -> None:
                 lost("unknown_tags")
             w(_p_iqi(o2.partition, o2.fetch_offset, o2.partition_max_bytes))
 
+
 def _encode_v5(o: FetchRequest, w: Callable[[Any], None]) -> None:
     if (o.replica_state is not _D_ReplicaState and o.replica_state != _D_ReplicaState):
         lost('ReplicaState')
@@ -1360,6 +1423,7 @@ def _encode_v5(o: FetchRequest, w: Callable[[Any], None]) -> None:
             if o2.unknown_tags:
                 lost("unknown_tags")
             w(_p_iqqi(o2.partition, o2.fetch_offset, o2.log_start_offset, o2.partition_max_bytes))
+
 
 def _encode_v7(o: FetchRequest, w: Callable[[Any], None]) -> None:
     if (o.replica_state is not _D_ReplicaState and o.replica_state != _D_ReplicaState):
@@ -1398,6 +1462,7 @@ def _encode_v7(o: FetchRequest, w: Callable[[Any], None]) -> None:
         if n:
             w(_iw[n](*l2) if n < 64 else pack_numbers(l2, "i"))
 
+
 def _encode_v9(o: FetchRequest, w: Callable[[Any], None]) -> None:
     if (o.replica_state is not _D_ReplicaState and o.replica_state != _D_ReplicaState):
         lost('ReplicaState')
@@ -1434,6 +1499,7 @@ def _encode_v9(o: FetchRequest, w: Callable[[Any], None]) -> None:
         n = len(l2)
         if n:
             w(_iw[n](*l2) if n < 64 else pack_numbers(l2, "i"))
+
 
 def _encode_v11(o: FetchRequest, w: Callable[[Any], None]) -> None:
     if (o.replica_state is not _D_ReplicaState and o.replica_state != _D_ReplicaState):
@@ -1475,6 +1541,7 @@ def _encode_v11(o: FetchRequest, w: Callable[[Any], None]) -> None:
     s = s.encode()
     w(_p_h(len(s)))
     w(s)
+
 
 def _encode_v12(o: FetchRequest, w: Callable[[Any], None]) -> None:
     if (o.replica_state is not _D_ReplicaState and o.replica_state != _D_ReplicaState):
@@ -1552,6 +1619,7 @@ def _encode_v12(o: FetchRequest, w: Callable[[Any], None]) -> None:
     else:
         w(b"\0")
 
+
 def _encode_v13(o: FetchRequest, w: Callable[[Any], None]) -> None:
     if (o.replica_state is not _D_ReplicaState and o.replica_state != _D_ReplicaState):
         lost('ReplicaState')
@@ -1617,6 +1685,7 @@ def _encode_v13(o: FetchRequest, w: Callable[[Any], None]) -> None:
         w(_write_tags_FetchRequest_v12(o))
     else:
         w(b"\0")
+
 
 def _encode_v15(o: FetchRequest, w: Callable[[Any], None]) -> None:
     if o.replica_id != -1:
@@ -1684,6 +1753,7 @@ def _encode_v15(o: FetchRequest, w: Callable[[Any], None]) -> None:
     else:
         w(b"\0")
 
+
 def _encode_v17(o: FetchRequest, w: Callable[[Any], None]) -> None:
     if o.replica_id != -1:
         lost('ReplicaId')
@@ -1750,6 +1820,7 @@ def _encode_v17(o: FetchRequest, w: Callable[[Any], None]) -> None:
     else:
         w(b"\0")
 
+
 def _encode_v18(o: FetchRequest, w: Callable[[Any], None]) -> None:
     if o.replica_id != -1:
         lost('ReplicaId')
@@ -1815,6 +1886,7 @@ def _encode_v18(o: FetchRequest, w: Callable[[Any], None]) -> None:
         w(_write_tags_FetchRequest_v15(o))
     else:
         w(b"\0")
+
 
 FetchRequest._DECODERS = {4: _decode_v4, 5: _decode_v5, 6: _decode_v5, 7: _decode_v7, 8: _decode_v7, 9: _decode_v9, 10: _decode_v9, 11: _decode_v11, 12: _decode_v12, 13: _decode_v13, 14: _decode_v13, 15: _decode_v15, 16: _decode_v15, 17: _decode_v17, 18: _decode_v18}
 FetchRequest._ENCODERS = {4: _encode_v4, 5: _encode_v5, 6: _encode_v5, 7: _encode_v7, 8: _encode_v7, 9: _encode_v9, 10: _encode_v9, 11: _encode_v11, 12: _encode_v12, 13: _encode_v13, 14: _encode_v13, 15: _encode_v15, 16: _encode_v15, 17: _encode_v17, 18: _encode_v18}

@@ -5,20 +5,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-
 from kwire.message import Message, Struct, frozen_default
 from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import (
-    array_packers, array_unpackers, as_bytes, bad_uuid, iter_unpacker, lost, more_varint, new, null, numbers,
-    pack_numbers, packer, read_tag, read_unknown_tags, string_length, string_varint, tag_of_other_version,
-    tag_section, tag_size, too_many, unknown_tags, unpacker, varint,
-)  # fmt: skip
+from kwire.wire import bad_uuid, iter_unpacker, lost, more_varint, new, null, packer, read_tag, read_unknown_tags, string_length, string_varint, tag_section, tag_size, too_many, unknown_tags, unpacker, varint
 
-_E: Any = object()
+_E: Any = object()  # stands for "not given" where the default is a new list or struct
 
 
 class EpochEndOffset(Struct):
-    __slots__ = ('epoch', 'end_offset', 'unknown_tags', )
+    __slots__ = (
+        "epoch", "end_offset", "unknown_tags",
+    )
     NAME = 'EpochEndOffset'
     FIELDS = (
         ('Epoch', 'epoch', 'epoch', 'int32', False, False, (12, 32767), (0, -1), (0, -1), None, -1, False, False, None, None),
@@ -26,15 +23,21 @@ class EpochEndOffset(Struct):
     )
 
     def __init__(
-        self, *, epoch: int = -1, end_offset: int = -1,
+        self,
+        *,
+        epoch: int = -1,
+        end_offset: int = -1,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.epoch = epoch
         self.end_offset = end_offset
         self.unknown_tags = unknown_tags
 
+
 class LeaderIdAndEpoch(Struct):
-    __slots__ = ('leader_id', 'leader_epoch', 'unknown_tags', )
+    __slots__ = (
+        "leader_id", "leader_epoch", "unknown_tags",
+    )
     NAME = 'LeaderIdAndEpoch'
     FIELDS = (
         ('LeaderId', 'leader_id', 'leaderId', 'int32', False, False, (12, 32767), (0, -1), (0, -1), None, -1, False, False, None, 'brokerId'),
@@ -42,15 +45,21 @@ class LeaderIdAndEpoch(Struct):
     )
 
     def __init__(
-        self, *, leader_id: int = -1, leader_epoch: int = -1,
+        self,
+        *,
+        leader_id: int = -1,
+        leader_epoch: int = -1,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.leader_id = leader_id
         self.leader_epoch = leader_epoch
         self.unknown_tags = unknown_tags
 
+
 class SnapshotId(Struct):
-    __slots__ = ('end_offset', 'epoch', 'unknown_tags', )
+    __slots__ = (
+        "end_offset", "epoch", "unknown_tags",
+    )
     NAME = 'SnapshotId'
     FIELDS = (
         ('EndOffset', 'end_offset', 'endOffset', 'int64', False, False, (0, 32767), (0, -1), (0, -1), None, -1, False, False, None, None),
@@ -58,15 +67,21 @@ class SnapshotId(Struct):
     )
 
     def __init__(
-        self, *, end_offset: int = -1, epoch: int = -1,
+        self,
+        *,
+        end_offset: int = -1,
+        epoch: int = -1,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.end_offset = end_offset
         self.epoch = epoch
         self.unknown_tags = unknown_tags
 
+
 class AbortedTransaction(Struct):
-    __slots__ = ('producer_id', 'first_offset', 'unknown_tags', )
+    __slots__ = (
+        "producer_id", "first_offset", "unknown_tags",
+    )
     NAME = 'AbortedTransaction'
     FIELDS = (
         ('ProducerId', 'producer_id', 'producerId', 'int64', False, False, (4, 32767), (0, -1), (0, -1), None, 0, False, False, None, 'producerId'),
@@ -74,15 +89,23 @@ class AbortedTransaction(Struct):
     )
 
     def __init__(
-        self, *, producer_id: int = 0, first_offset: int = 0,
+        self,
+        *,
+        producer_id: int = 0,
+        first_offset: int = 0,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.producer_id = producer_id
         self.first_offset = first_offset
         self.unknown_tags = unknown_tags
 
+
 class PartitionData(Struct):
-    __slots__ = ('partition_index', 'error_code', 'high_watermark', 'last_stable_offset', 'log_start_offset', 'diverging_epoch', 'current_leader', 'snapshot_id', 'aborted_transactions', 'preferred_read_replica', 'records', 'unknown_tags', )
+    __slots__ = (
+        "partition_index", "error_code", "high_watermark", "last_stable_offset", "log_start_offset",
+        "diverging_epoch", "current_leader", "snapshot_id", "aborted_transactions", "preferred_read_replica",
+        "records", "unknown_tags",
+    )
     NAME = 'PartitionData'
     FIELDS = (
         ('PartitionIndex', 'partition_index', 'partitionIndex', 'int32', False, False, (0, 32767), (0, -1), (0, -1), None, 0, False, False, None, None),
@@ -99,9 +122,21 @@ class PartitionData(Struct):
     )
 
     def __init__(
-        self, *, partition_index: int = 0, error_code: int = 0, high_watermark: int = 0, last_stable_offset: int = -1, log_start_offset: int = -1, diverging_epoch: EpochEndOffset = _E, current_leader: LeaderIdAndEpoch = _E, snapshot_id: SnapshotId = _E, aborted_transactions: list[AbortedTransaction] | None = _E, preferred_read_replica: int = -1, records: Any | None = b"",
+        self,
+        *,
+        partition_index: int = 0,
+        error_code: int = 0,
+        high_watermark: int = 0,
+        last_stable_offset: int = -1,
+        log_start_offset: int = -1,
+        diverging_epoch: EpochEndOffset = _E,
+        current_leader: LeaderIdAndEpoch = _E,
+        snapshot_id: SnapshotId = _E,
+        aborted_transactions: list[AbortedTransaction] | None = _E,
+        preferred_read_replica: int = -1,
+        records: Any | None = b"",
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.partition_index = partition_index
         self.error_code = error_code
         self.high_watermark = high_watermark
@@ -115,8 +150,11 @@ class PartitionData(Struct):
         self.records = records
         self.unknown_tags = unknown_tags
 
+
 class FetchableTopicResponse(Struct):
-    __slots__ = ('topic', 'topic_id', 'partitions', 'unknown_tags', )
+    __slots__ = (
+        "topic", "topic_id", "partitions", "unknown_tags",
+    )
     NAME = 'FetchableTopicResponse'
     FIELDS = (
         ('Topic', 'topic', 'topic', 'string', False, False, (0, 12), (0, -1), (0, -1), None, '', True, False, None, 'topicName'),
@@ -125,16 +163,23 @@ class FetchableTopicResponse(Struct):
     )
 
     def __init__(
-        self, *, topic: str = '', topic_id: Uuid = ZERO_UUID, partitions: list[PartitionData] = _E,
+        self,
+        *,
+        topic: str = '',
+        topic_id: Uuid = ZERO_UUID,
+        partitions: list[PartitionData] = _E,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.topic = topic
         self.topic_id = topic_id
         self.partitions = [] if partitions is _E else partitions
         self.unknown_tags = unknown_tags
 
+
 class NodeEndpoint(Struct):
-    __slots__ = ('node_id', 'host', 'port', 'rack', 'unknown_tags', )
+    __slots__ = (
+        "node_id", "host", "port", "rack", "unknown_tags",
+    )
     NAME = 'NodeEndpoint'
     FIELDS = (
         ('NodeId', 'node_id', 'nodeId', 'int32', False, False, (16, 32767), (0, -1), (0, -1), None, 0, False, True, None, 'brokerId'),
@@ -144,17 +189,25 @@ class NodeEndpoint(Struct):
     )
 
     def __init__(
-        self, *, node_id: int = 0, host: str = '', port: int = 0, rack: str | None = None,
+        self,
+        *,
+        node_id: int = 0,
+        host: str = '',
+        port: int = 0,
+        rack: str | None = None,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.node_id = node_id
         self.host = host
         self.port = port
         self.rack = rack
         self.unknown_tags = unknown_tags
 
+
 class FetchResponse(Message):
-    __slots__ = ('throttle_time_ms', 'error_code', 'session_id', 'responses', 'node_endpoints', 'unknown_tags', )
+    __slots__ = (
+        "throttle_time_ms", "error_code", "session_id", "responses", "node_endpoints", "unknown_tags",
+    )
     NAME = 'FetchResponse'
     TYPE = 'response'
     API_KEY = 1
@@ -172,9 +225,15 @@ class FetchResponse(Message):
     )
 
     def __init__(
-        self, *, throttle_time_ms: int = 0, error_code: int = 0, session_id: int = 0, responses: list[FetchableTopicResponse] = _E, node_endpoints: list[NodeEndpoint] = _E,
+        self,
+        *,
+        throttle_time_ms: int = 0,
+        error_code: int = 0,
+        session_id: int = 0,
+        responses: list[FetchableTopicResponse] = _E,
+        node_endpoints: list[NodeEndpoint] = _E,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.throttle_time_ms = throttle_time_ms
         self.error_code = error_code
         self.session_id = session_id
@@ -182,13 +241,11 @@ class FetchResponse(Message):
         self.node_endpoints = [] if node_endpoints is _E else node_endpoints
         self.unknown_tags = unknown_tags
 
+
 _D_EpochEndOffset = frozen_default(EpochEndOffset)
 _D_LeaderIdAndEpoch = frozen_default(LeaderIdAndEpoch)
 _D_SnapshotId = frozen_default(SnapshotId)
-_D_AbortedTransaction = frozen_default(AbortedTransaction)
-_D_PartitionData = frozen_default(PartitionData)
-_D_FetchableTopicResponse = frozen_default(FetchableTopicResponse)
-_D_NodeEndpoint = frozen_default(NodeEndpoint)
+
 
 _i_qq = iter_unpacker(">qq")
 _i_qqx = iter_unpacker(">qqx")
@@ -229,6 +286,7 @@ _u_iiB = unpacker(">iiB")
 _u_iqB = unpacker(">iqB")
 _u_qiB = unpacker(">qiB")
 _u_qqB = unpacker(">qqB")
+
 
 def _tags_PartitionData_v12(d: bytes, p: int, n: int, b: int, o: Any) -> tuple[int, int]:
     e = len(d)
@@ -277,6 +335,7 @@ def _tags_PartitionData_v12(d: bytes, p: int, n: int, b: int, o: Any) -> tuple[i
         o.unknown_tags = unknown
     return p, b
 
+
 def _write_tags_PartitionData_v12(o: Any) -> bytes:
     tags: list[tuple[int, bytes]] = []
     if (o.diverging_epoch is not _D_EpochEndOffset and o.diverging_epoch != _D_EpochEndOffset):
@@ -310,6 +369,7 @@ def _write_tags_PartitionData_v12(o: Any) -> bytes:
             w(_p_qix(t.end_offset, t.epoch))
         tags.append((2, b"".join(v)))
     return tag_section(tags, o.unknown_tags)
+
 
 def _tags_FetchResponse_v16(d: bytes, p: int, n: int, b: int, o: Any) -> tuple[int, int]:
     e = len(d)
@@ -369,6 +429,7 @@ def _tags_FetchResponse_v16(d: bytes, p: int, n: int, b: int, o: Any) -> tuple[i
         o.unknown_tags = unknown
     return p, b
 
+
 def _write_tags_FetchResponse_v16(o: Any) -> bytes:
     tags: list[tuple[int, bytes]] = []
     if len(o.node_endpoints) > 0:
@@ -408,6 +469,7 @@ def _write_tags_FetchResponse_v16(o: Any) -> bytes:
                 w(b"\0")
         tags.append((0, b"".join(v)))
     return tag_section(tags, o.unknown_tags)
+
 
 def _decode_v4(d: bytes, p: int, b: int) -> tuple[FetchResponse, int]:
     e = len(d)
@@ -479,6 +541,7 @@ def _decode_v4(d: bytes, p: int, b: int) -> tuple[FetchResponse, int]:
         l1.append(o1)
     return o, p
 
+
 def _decode_v5(d: bytes, p: int, b: int) -> tuple[FetchResponse, int]:
     e = len(d)
     m = memoryview(d)
@@ -549,6 +612,7 @@ def _decode_v5(d: bytes, p: int, b: int) -> tuple[FetchResponse, int]:
         l1.append(o1)
     return o, p
 
+
 def _decode_v7(d: bytes, p: int, b: int) -> tuple[FetchResponse, int]:
     e = len(d)
     m = memoryview(d)
@@ -618,6 +682,7 @@ def _decode_v7(d: bytes, p: int, b: int) -> tuple[FetchResponse, int]:
         l1.append(o1)
     return o, p
 
+
 def _decode_v11(d: bytes, p: int, b: int) -> tuple[FetchResponse, int]:
     e = len(d)
     m = memoryview(d)
@@ -685,6 +750,7 @@ def _decode_v11(d: bytes, p: int, b: int) -> tuple[FetchResponse, int]:
             l2.append(o2)
         l1.append(o1)
     return o, p
+
 
 def _decode_v12(d: bytes, p: int, b: int) -> tuple[FetchResponse, int]:
     e = len(d)
@@ -789,6 +855,7 @@ def _decode_v12(d: bytes, p: int, b: int) -> tuple[FetchResponse, int]:
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b, (0,))
     return o, p
 
+
 def _decode_v13(d: bytes, p: int, b: int) -> tuple[FetchResponse, int]:
     e = len(d)
     m = memoryview(d)
@@ -883,6 +950,7 @@ def _decode_v13(d: bytes, p: int, b: int) -> tuple[FetchResponse, int]:
     if n:
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b, (0,))
     return o, p
+
 
 def _decode_v16(d: bytes, p: int, b: int) -> tuple[FetchResponse, int]:
     e = len(d)
@@ -979,6 +1047,7 @@ def _decode_v16(d: bytes, p: int, b: int) -> tuple[FetchResponse, int]:
         p, b = _tags_FetchResponse_v16(d, p, n, b, o)
     return o, p
 
+
 def _encode_v4(o: FetchResponse, w: Callable[[Any], None]) -> None:
     if o.session_id != 0:
         lost('SessionId')
@@ -1023,6 +1092,7 @@ def _encode_v4(o: FetchResponse, w: Callable[[Any], None]) -> None:
             else:
                 w(_p_i(len(s)))
                 w(s)
+
 
 def _encode_v5(o: FetchResponse, w: Callable[[Any], None]) -> None:
     if o.session_id != 0:
@@ -1069,6 +1139,7 @@ def _encode_v5(o: FetchResponse, w: Callable[[Any], None]) -> None:
                 w(_p_i(len(s)))
                 w(s)
 
+
 def _encode_v7(o: FetchResponse, w: Callable[[Any], None]) -> None:
     if len(o.node_endpoints) > 0:
         lost('NodeEndpoints')
@@ -1112,6 +1183,7 @@ def _encode_v7(o: FetchResponse, w: Callable[[Any], None]) -> None:
                 w(_p_i(len(s)))
                 w(s)
 
+
 def _encode_v11(o: FetchResponse, w: Callable[[Any], None]) -> None:
     if len(o.node_endpoints) > 0:
         lost('NodeEndpoints')
@@ -1152,6 +1224,7 @@ def _encode_v11(o: FetchResponse, w: Callable[[Any], None]) -> None:
             else:
                 w(_p_ii(o2.preferred_read_replica, len(s)))
                 w(s)
+
 
 def _encode_v12(o: FetchResponse, w: Callable[[Any], None]) -> None:
     if len(o.node_endpoints) > 0:
@@ -1219,6 +1292,7 @@ def _encode_v12(o: FetchResponse, w: Callable[[Any], None]) -> None:
     else:
         w(b"\0")
 
+
 def _encode_v13(o: FetchResponse, w: Callable[[Any], None]) -> None:
     if len(o.node_endpoints) > 0:
         lost('NodeEndpoints')
@@ -1280,6 +1354,7 @@ def _encode_v13(o: FetchResponse, w: Callable[[Any], None]) -> None:
     else:
         w(b"\0")
 
+
 def _encode_v16(o: FetchResponse, w: Callable[[Any], None]) -> None:
     l1 = o.responses
     n = len(l1) + 1
@@ -1338,6 +1413,7 @@ def _encode_v16(o: FetchResponse, w: Callable[[Any], None]) -> None:
         w(_write_tags_FetchResponse_v16(o))
     else:
         w(b"\0")
+
 
 FetchResponse._DECODERS = {4: _decode_v4, 5: _decode_v5, 6: _decode_v5, 7: _decode_v7, 8: _decode_v7, 9: _decode_v7, 10: _decode_v7, 11: _decode_v11, 12: _decode_v12, 13: _decode_v13, 14: _decode_v13, 15: _decode_v13, 16: _decode_v16, 17: _decode_v16, 18: _decode_v16}
 FetchResponse._ENCODERS = {4: _encode_v4, 5: _encode_v5, 6: _encode_v5, 7: _encode_v7, 8: _encode_v7, 9: _encode_v7, 10: _encode_v7, 11: _encode_v11, 12: _encode_v12, 13: _encode_v13, 14: _encode_v13, 15: _encode_v13, 16: _encode_v16, 17: _encode_v16, 18: _encode_v16}

@@ -5,20 +5,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-
-from kwire.message import Message, Struct, frozen_default
+from kwire.message import Message, Struct
 from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import (
-    array_packers, array_unpackers, as_bytes, bad_uuid, iter_unpacker, lost, more_varint, new, null, numbers,
-    pack_numbers, packer, read_tag, read_unknown_tags, string_length, string_varint, tag_of_other_version,
-    tag_section, tag_size, too_many, unknown_tags, unpacker, varint,
-)  # fmt: skip
+from kwire.wire import bad_uuid, more_varint, new, null, packer, read_tag, read_unknown_tags, string_length, string_varint, tag_section, tag_size, too_many, unknown_tags, unpacker, varint
 
-_E: Any = object()
+_E: Any = object()  # stands for "not given" where the default is a new list or struct
 
 
 class SnapshotId(Struct):
-    __slots__ = ('end_offset', 'epoch', 'unknown_tags', )
+    __slots__ = (
+        "end_offset", "epoch", "unknown_tags",
+    )
     NAME = 'SnapshotId'
     FIELDS = (
         ('EndOffset', 'end_offset', 'endOffset', 'int64', False, False, (0, 32767), (0, -1), (0, -1), None, 0, False, False, None, None),
@@ -26,15 +23,21 @@ class SnapshotId(Struct):
     )
 
     def __init__(
-        self, *, end_offset: int = 0, epoch: int = 0,
+        self,
+        *,
+        end_offset: int = 0,
+        epoch: int = 0,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.end_offset = end_offset
         self.epoch = epoch
         self.unknown_tags = unknown_tags
 
+
 class PartitionSnapshot(Struct):
-    __slots__ = ('partition', 'current_leader_epoch', 'snapshot_id', 'position', 'replica_directory_id', 'unknown_tags', )
+    __slots__ = (
+        "partition", "current_leader_epoch", "snapshot_id", "position", "replica_directory_id", "unknown_tags",
+    )
     NAME = 'PartitionSnapshot'
     FIELDS = (
         ('Partition', 'partition', 'partition', 'int32', False, False, (0, 32767), (0, -1), (0, -1), None, 0, False, False, None, None),
@@ -45,9 +48,15 @@ class PartitionSnapshot(Struct):
     )
 
     def __init__(
-        self, *, partition: int = 0, current_leader_epoch: int = 0, snapshot_id: SnapshotId = _E, position: int = 0, replica_directory_id: Uuid = ZERO_UUID,
+        self,
+        *,
+        partition: int = 0,
+        current_leader_epoch: int = 0,
+        snapshot_id: SnapshotId = _E,
+        position: int = 0,
+        replica_directory_id: Uuid = ZERO_UUID,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.partition = partition
         self.current_leader_epoch = current_leader_epoch
         self.snapshot_id = SnapshotId() if snapshot_id is _E else snapshot_id
@@ -55,8 +64,11 @@ class PartitionSnapshot(Struct):
         self.replica_directory_id = replica_directory_id
         self.unknown_tags = unknown_tags
 
+
 class TopicSnapshot(Struct):
-    __slots__ = ('name', 'partitions', 'unknown_tags', )
+    __slots__ = (
+        "name", "partitions", "unknown_tags",
+    )
     NAME = 'TopicSnapshot'
     FIELDS = (
         ('Name', 'name', 'name', 'string', False, False, (0, 32767), (0, -1), (0, -1), None, '', False, False, None, 'topicName'),
@@ -64,15 +76,21 @@ class TopicSnapshot(Struct):
     )
 
     def __init__(
-        self, *, name: str = '', partitions: list[PartitionSnapshot] = _E,
+        self,
+        *,
+        name: str = '',
+        partitions: list[PartitionSnapshot] = _E,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.name = name
         self.partitions = [] if partitions is _E else partitions
         self.unknown_tags = unknown_tags
 
+
 class FetchSnapshotRequest(Message):
-    __slots__ = ('cluster_id', 'replica_id', 'max_bytes', 'topics', 'unknown_tags', )
+    __slots__ = (
+        "cluster_id", "replica_id", "max_bytes", "topics", "unknown_tags",
+    )
     NAME = 'FetchSnapshotRequest'
     TYPE = 'request'
     API_KEY = 59
@@ -89,18 +107,20 @@ class FetchSnapshotRequest(Message):
     )
 
     def __init__(
-        self, *, cluster_id: str | None = None, replica_id: int = -1, max_bytes: int = 2147483647, topics: list[TopicSnapshot] = _E,
+        self,
+        *,
+        cluster_id: str | None = None,
+        replica_id: int = -1,
+        max_bytes: int = 2147483647,
+        topics: list[TopicSnapshot] = _E,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.cluster_id = cluster_id
         self.replica_id = replica_id
         self.max_bytes = max_bytes
         self.topics = [] if topics is _E else topics
         self.unknown_tags = unknown_tags
 
-_D_SnapshotId = frozen_default(SnapshotId)
-_D_PartitionSnapshot = frozen_default(PartitionSnapshot)
-_D_TopicSnapshot = frozen_default(TopicSnapshot)
 
 _p_16s = packer(">16s")
 _p_B = packer(">B")
@@ -115,6 +135,7 @@ _u_ii = unpacker(">ii")
 _u_iiB = unpacker(">iiB")
 _u_qB = unpacker(">qB")
 _u_qiB = unpacker(">qiB")
+
 
 def _tags_FetchSnapshotRequest_v0(d: bytes, p: int, n: int, b: int, o: Any) -> tuple[int, int]:
     e = len(d)
@@ -146,6 +167,7 @@ def _tags_FetchSnapshotRequest_v0(d: bytes, p: int, n: int, b: int, o: Any) -> t
         o.unknown_tags = unknown
     return p, b
 
+
 def _write_tags_FetchSnapshotRequest_v0(o: Any) -> bytes:
     tags: list[tuple[int, bytes]] = []
     if o.cluster_id is not None:
@@ -164,6 +186,7 @@ def _write_tags_FetchSnapshotRequest_v0(o: Any) -> bytes:
             w(s)
         tags.append((0, b"".join(v)))
     return tag_section(tags, o.unknown_tags)
+
 
 def _tags_PartitionSnapshot_v1(d: bytes, p: int, n: int, b: int, o: Any) -> tuple[int, int]:
     e = len(d)
@@ -188,6 +211,7 @@ def _tags_PartitionSnapshot_v1(d: bytes, p: int, n: int, b: int, o: Any) -> tupl
         o.unknown_tags = unknown
     return p, b
 
+
 def _write_tags_PartitionSnapshot_v1(o: Any) -> bytes:
     tags: list[tuple[int, bytes]] = []
     if o.replica_directory_id != ZERO_UUID:
@@ -198,6 +222,7 @@ def _write_tags_PartitionSnapshot_v1(o: Any) -> bytes:
         w(_p_16s(o.replica_directory_id))
         tags.append((0, b"".join(v)))
     return tag_section(tags, o.unknown_tags)
+
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[FetchSnapshotRequest, int]:
     e = len(d)
@@ -267,6 +292,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[FetchSnapshotRequest, int]:
         p, b = _tags_FetchSnapshotRequest_v0(d, p, n, b, o)
     return o, p
 
+
 def _decode_v1(d: bytes, p: int, b: int) -> tuple[FetchSnapshotRequest, int]:
     e = len(d)
     o = new(FetchSnapshotRequest)
@@ -335,6 +361,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[FetchSnapshotRequest, int]:
         p, b = _tags_FetchSnapshotRequest_v0(d, p, n, b, o)
     return o, p
 
+
 def _encode_v0(o: FetchSnapshotRequest, w: Callable[[Any], None]) -> None:
     l1 = o.topics
     n = len(l1) + 1
@@ -379,6 +406,7 @@ def _encode_v0(o: FetchSnapshotRequest, w: Callable[[Any], None]) -> None:
     else:
         w(b"\0")
 
+
 def _encode_v1(o: FetchSnapshotRequest, w: Callable[[Any], None]) -> None:
     l1 = o.topics
     n = len(l1) + 1
@@ -422,6 +450,7 @@ def _encode_v1(o: FetchSnapshotRequest, w: Callable[[Any], None]) -> None:
         w(_write_tags_FetchSnapshotRequest_v0(o))
     else:
         w(b"\0")
+
 
 FetchSnapshotRequest._DECODERS = {0: _decode_v0, 1: _decode_v1}
 FetchSnapshotRequest._ENCODERS = {0: _encode_v0, 1: _encode_v1}

@@ -5,20 +5,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-
 from kwire.message import Message, Struct, frozen_default
-from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import (
-    array_packers, array_unpackers, as_bytes, bad_uuid, iter_unpacker, lost, more_varint, new, null, numbers,
-    pack_numbers, packer, read_tag, read_unknown_tags, string_length, string_varint, tag_of_other_version,
-    tag_section, tag_size, too_many, unknown_tags, unpacker, varint,
-)  # fmt: skip
+from kwire.wire import lost, more_varint, new, null, packer, read_tag, read_unknown_tags, string_length, string_varint, tag_section, tag_size, too_many, unknown_tags, unpacker, varint
 
-_E: Any = object()
+_E: Any = object()  # stands for "not given" where the default is a new list or struct
 
 
 class SnapshotId(Struct):
-    __slots__ = ('end_offset', 'epoch', 'unknown_tags', )
+    __slots__ = (
+        "end_offset", "epoch", "unknown_tags",
+    )
     NAME = 'SnapshotId'
     FIELDS = (
         ('EndOffset', 'end_offset', 'endOffset', 'int64', False, False, (0, 32767), (0, -1), (0, -1), None, 0, False, False, None, None),
@@ -26,15 +22,21 @@ class SnapshotId(Struct):
     )
 
     def __init__(
-        self, *, end_offset: int = 0, epoch: int = 0,
+        self,
+        *,
+        end_offset: int = 0,
+        epoch: int = 0,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.end_offset = end_offset
         self.epoch = epoch
         self.unknown_tags = unknown_tags
 
+
 class LeaderIdAndEpoch(Struct):
-    __slots__ = ('leader_id', 'leader_epoch', 'unknown_tags', )
+    __slots__ = (
+        "leader_id", "leader_epoch", "unknown_tags",
+    )
     NAME = 'LeaderIdAndEpoch'
     FIELDS = (
         ('LeaderId', 'leader_id', 'leaderId', 'int32', False, False, (0, 32767), (0, -1), (0, -1), None, 0, False, False, None, 'brokerId'),
@@ -42,15 +44,22 @@ class LeaderIdAndEpoch(Struct):
     )
 
     def __init__(
-        self, *, leader_id: int = 0, leader_epoch: int = 0,
+        self,
+        *,
+        leader_id: int = 0,
+        leader_epoch: int = 0,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.leader_id = leader_id
         self.leader_epoch = leader_epoch
         self.unknown_tags = unknown_tags
 
+
 class PartitionSnapshot(Struct):
-    __slots__ = ('index', 'error_code', 'snapshot_id', 'current_leader', 'size', 'position', 'unaligned_records', 'unknown_tags', )
+    __slots__ = (
+        "index", "error_code", "snapshot_id", "current_leader", "size", "position", "unaligned_records",
+        "unknown_tags",
+    )
     NAME = 'PartitionSnapshot'
     FIELDS = (
         ('Index', 'index', 'index', 'int32', False, False, (0, 32767), (0, -1), (0, -1), None, 0, False, False, None, None),
@@ -63,9 +72,17 @@ class PartitionSnapshot(Struct):
     )
 
     def __init__(
-        self, *, index: int = 0, error_code: int = 0, snapshot_id: SnapshotId = _E, current_leader: LeaderIdAndEpoch = _E, size: int = 0, position: int = 0, unaligned_records: Any = b"",
+        self,
+        *,
+        index: int = 0,
+        error_code: int = 0,
+        snapshot_id: SnapshotId = _E,
+        current_leader: LeaderIdAndEpoch = _E,
+        size: int = 0,
+        position: int = 0,
+        unaligned_records: Any = b"",
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.index = index
         self.error_code = error_code
         self.snapshot_id = SnapshotId() if snapshot_id is _E else snapshot_id
@@ -75,8 +92,11 @@ class PartitionSnapshot(Struct):
         self.unaligned_records = unaligned_records
         self.unknown_tags = unknown_tags
 
+
 class TopicSnapshot(Struct):
-    __slots__ = ('name', 'partitions', 'unknown_tags', )
+    __slots__ = (
+        "name", "partitions", "unknown_tags",
+    )
     NAME = 'TopicSnapshot'
     FIELDS = (
         ('Name', 'name', 'name', 'string', False, False, (0, 32767), (0, -1), (0, -1), None, '', False, False, None, 'topicName'),
@@ -84,15 +104,21 @@ class TopicSnapshot(Struct):
     )
 
     def __init__(
-        self, *, name: str = '', partitions: list[PartitionSnapshot] = _E,
+        self,
+        *,
+        name: str = '',
+        partitions: list[PartitionSnapshot] = _E,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.name = name
         self.partitions = [] if partitions is _E else partitions
         self.unknown_tags = unknown_tags
 
+
 class NodeEndpoint(Struct):
-    __slots__ = ('node_id', 'host', 'port', 'unknown_tags', )
+    __slots__ = (
+        "node_id", "host", "port", "unknown_tags",
+    )
     NAME = 'NodeEndpoint'
     FIELDS = (
         ('NodeId', 'node_id', 'nodeId', 'int32', False, False, (1, 32767), (0, -1), (0, -1), None, 0, False, True, None, 'brokerId'),
@@ -101,16 +127,23 @@ class NodeEndpoint(Struct):
     )
 
     def __init__(
-        self, *, node_id: int = 0, host: str = '', port: int = 0,
+        self,
+        *,
+        node_id: int = 0,
+        host: str = '',
+        port: int = 0,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.node_id = node_id
         self.host = host
         self.port = port
         self.unknown_tags = unknown_tags
 
+
 class FetchSnapshotResponse(Message):
-    __slots__ = ('throttle_time_ms', 'error_code', 'topics', 'node_endpoints', 'unknown_tags', )
+    __slots__ = (
+        "throttle_time_ms", "error_code", "topics", "node_endpoints", "unknown_tags",
+    )
     NAME = 'FetchSnapshotResponse'
     TYPE = 'response'
     API_KEY = 59
@@ -127,20 +160,23 @@ class FetchSnapshotResponse(Message):
     )
 
     def __init__(
-        self, *, throttle_time_ms: int = 0, error_code: int = 0, topics: list[TopicSnapshot] = _E, node_endpoints: list[NodeEndpoint] = _E,
+        self,
+        *,
+        throttle_time_ms: int = 0,
+        error_code: int = 0,
+        topics: list[TopicSnapshot] = _E,
+        node_endpoints: list[NodeEndpoint] = _E,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.throttle_time_ms = throttle_time_ms
         self.error_code = error_code
         self.topics = [] if topics is _E else topics
         self.node_endpoints = [] if node_endpoints is _E else node_endpoints
         self.unknown_tags = unknown_tags
 
-_D_SnapshotId = frozen_default(SnapshotId)
+
 _D_LeaderIdAndEpoch = frozen_default(LeaderIdAndEpoch)
-_D_PartitionSnapshot = frozen_default(PartitionSnapshot)
-_D_TopicSnapshot = frozen_default(TopicSnapshot)
-_D_NodeEndpoint = frozen_default(NodeEndpoint)
+
 
 _p_B = packer(">B")
 _p_H = packer(">H")
@@ -162,6 +198,7 @@ _u_ihB = unpacker(">ihB")
 _u_iiB = unpacker(">iiB")
 _u_qiB = unpacker(">qiB")
 _u_qqB = unpacker(">qqB")
+
 
 def _tags_PartitionSnapshot_v0(d: bytes, p: int, n: int, b: int, o: Any) -> tuple[int, int]:
     e = len(d)
@@ -190,6 +227,7 @@ def _tags_PartitionSnapshot_v0(d: bytes, p: int, n: int, b: int, o: Any) -> tupl
         o.unknown_tags = unknown
     return p, b
 
+
 def _write_tags_PartitionSnapshot_v0(o: Any) -> bytes:
     tags: list[tuple[int, bytes]] = []
     if (o.current_leader is not _D_LeaderIdAndEpoch and o.current_leader != _D_LeaderIdAndEpoch):
@@ -203,6 +241,7 @@ def _write_tags_PartitionSnapshot_v0(o: Any) -> bytes:
             w(_p_iix(t.leader_id, t.leader_epoch))
         tags.append((0, b"".join(v)))
     return tag_section(tags, o.unknown_tags)
+
 
 def _tags_FetchSnapshotResponse_v1(d: bytes, p: int, n: int, b: int, o: Any) -> tuple[int, int]:
     e = len(d)
@@ -252,6 +291,7 @@ def _tags_FetchSnapshotResponse_v1(d: bytes, p: int, n: int, b: int, o: Any) -> 
         o.unknown_tags = unknown
     return p, b
 
+
 def _write_tags_FetchSnapshotResponse_v1(o: Any) -> bytes:
     tags: list[tuple[int, bytes]] = []
     if len(o.node_endpoints) > 0:
@@ -280,6 +320,7 @@ def _write_tags_FetchSnapshotResponse_v1(o: Any) -> bytes:
                 w(_p_Hx(o1.port))
         tags.append((0, b"".join(v)))
     return tag_section(tags, o.unknown_tags)
+
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[FetchSnapshotResponse, int]:
     e = len(d)
@@ -359,6 +400,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[FetchSnapshotResponse, int]:
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b, (0,))
     return o, p
 
+
 def _decode_v1(d: bytes, p: int, b: int) -> tuple[FetchSnapshotResponse, int]:
     e = len(d)
     m = memoryview(d)
@@ -437,6 +479,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[FetchSnapshotResponse, int]:
         p, b = _tags_FetchSnapshotResponse_v1(d, p, n, b, o)
     return o, p
 
+
 def _encode_v0(o: FetchSnapshotResponse, w: Callable[[Any], None]) -> None:
     if len(o.node_endpoints) > 0:
         lost('NodeEndpoints')
@@ -490,6 +533,7 @@ def _encode_v0(o: FetchSnapshotResponse, w: Callable[[Any], None]) -> None:
     else:
         w(b"\0")
 
+
 def _encode_v1(o: FetchSnapshotResponse, w: Callable[[Any], None]) -> None:
     l1 = o.topics
     n = len(l1) + 1
@@ -540,6 +584,7 @@ def _encode_v1(o: FetchSnapshotResponse, w: Callable[[Any], None]) -> None:
         w(_write_tags_FetchSnapshotResponse_v1(o))
     else:
         w(b"\0")
+
 
 FetchSnapshotResponse._DECODERS = {0: _decode_v0, 1: _decode_v1}
 FetchSnapshotResponse._ENCODERS = {0: _encode_v0, 1: _encode_v1}

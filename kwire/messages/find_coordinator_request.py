@@ -5,20 +5,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
+from kwire.message import Message
+from kwire.wire import lost, more_varint, new, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
 
-from kwire.message import Message, Struct, frozen_default
-from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import (
-    array_packers, array_unpackers, as_bytes, bad_uuid, iter_unpacker, lost, more_varint, new, null, numbers,
-    pack_numbers, packer, read_tag, read_unknown_tags, string_length, string_varint, tag_of_other_version,
-    tag_section, tag_size, too_many, unknown_tags, unpacker, varint,
-)  # fmt: skip
-
-_E: Any = object()
+_E: Any = object()  # stands for "not given" where the default is a new list or struct
 
 
 class FindCoordinatorRequest(Message):
-    __slots__ = ('key', 'key_type', 'coordinator_keys', 'unknown_tags', )
+    __slots__ = (
+        "key", "key_type", "coordinator_keys", "unknown_tags",
+    )
     NAME = 'FindCoordinatorRequest'
     TYPE = 'request'
     API_KEY = 10
@@ -34,13 +30,18 @@ class FindCoordinatorRequest(Message):
     )
 
     def __init__(
-        self, *, key: str = '', key_type: int = 0, coordinator_keys: list[str] = _E,
+        self,
+        *,
+        key: str = '',
+        key_type: int = 0,
+        coordinator_keys: list[str] = _E,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.key = key
         self.key_type = key_type
         self.coordinator_keys = [] if coordinator_keys is _E else coordinator_keys
         self.unknown_tags = unknown_tags
+
 
 _p_B = packer(">B")
 _p_b = packer(">b")
@@ -50,6 +51,7 @@ _p_h = packer(">h")
 _u_b = unpacker(">b")
 _u_bB = unpacker(">bB")
 _u_h = unpacker(">h")
+
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[FindCoordinatorRequest, int]:
     e = len(d)
@@ -66,6 +68,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[FindCoordinatorRequest, int]:
     p = q
     return o, p
 
+
 def _decode_v1(d: bytes, p: int, b: int) -> tuple[FindCoordinatorRequest, int]:
     e = len(d)
     o = new(FindCoordinatorRequest)
@@ -81,6 +84,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[FindCoordinatorRequest, int]:
     o.key_type = _u_b(d, p)[0]
     p += 1
     return o, p
+
 
 def _decode_v3(d: bytes, p: int, b: int) -> tuple[FindCoordinatorRequest, int]:
     e = len(d)
@@ -101,6 +105,7 @@ def _decode_v3(d: bytes, p: int, b: int) -> tuple[FindCoordinatorRequest, int]:
     if n:
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
     return o, p
+
 
 def _decode_v4(d: bytes, p: int, b: int) -> tuple[FindCoordinatorRequest, int]:
     e = len(d)
@@ -135,6 +140,7 @@ def _decode_v4(d: bytes, p: int, b: int) -> tuple[FindCoordinatorRequest, int]:
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
     return o, p
 
+
 def _encode_v0(o: FindCoordinatorRequest, w: Callable[[Any], None]) -> None:
     if o.key_type != 0:
         lost('KeyType')
@@ -147,6 +153,7 @@ def _encode_v0(o: FindCoordinatorRequest, w: Callable[[Any], None]) -> None:
     w(_p_h(len(s)))
     w(s)
 
+
 def _encode_v1(o: FindCoordinatorRequest, w: Callable[[Any], None]) -> None:
     if len(o.coordinator_keys) > 0:
         lost('CoordinatorKeys')
@@ -157,6 +164,7 @@ def _encode_v1(o: FindCoordinatorRequest, w: Callable[[Any], None]) -> None:
     w(_p_h(len(s)))
     w(s)
     w(_p_b(o.key_type))
+
 
 def _encode_v3(o: FindCoordinatorRequest, w: Callable[[Any], None]) -> None:
     if len(o.coordinator_keys) > 0:
@@ -174,6 +182,7 @@ def _encode_v3(o: FindCoordinatorRequest, w: Callable[[Any], None]) -> None:
         w(unknown_tags(o.unknown_tags))
     else:
         w(_p_bx(o.key_type))
+
 
 def _encode_v4(o: FindCoordinatorRequest, w: Callable[[Any], None]) -> None:
     if o.key != "":
@@ -198,6 +207,7 @@ def _encode_v4(o: FindCoordinatorRequest, w: Callable[[Any], None]) -> None:
         w(unknown_tags(o.unknown_tags))
     else:
         w(b"\0")
+
 
 FindCoordinatorRequest._DECODERS = {0: _decode_v0, 1: _decode_v1, 2: _decode_v1, 3: _decode_v3, 4: _decode_v4, 5: _decode_v4, 6: _decode_v4}
 FindCoordinatorRequest._ENCODERS = {0: _encode_v0, 1: _encode_v1, 2: _encode_v1, 3: _encode_v3, 4: _encode_v4, 5: _encode_v4, 6: _encode_v4}

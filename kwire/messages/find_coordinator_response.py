@@ -5,20 +5,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
+from kwire.message import Message, Struct
+from kwire.wire import lost, more_varint, new, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
 
-from kwire.message import Message, Struct, frozen_default
-from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import (
-    array_packers, array_unpackers, as_bytes, bad_uuid, iter_unpacker, lost, more_varint, new, null, numbers,
-    pack_numbers, packer, read_tag, read_unknown_tags, string_length, string_varint, tag_of_other_version,
-    tag_section, tag_size, too_many, unknown_tags, unpacker, varint,
-)  # fmt: skip
-
-_E: Any = object()
+_E: Any = object()  # stands for "not given" where the default is a new list or struct
 
 
 class Coordinator(Struct):
-    __slots__ = ('key', 'node_id', 'host', 'port', 'error_code', 'error_message', 'unknown_tags', )
+    __slots__ = (
+        "key", "node_id", "host", "port", "error_code", "error_message", "unknown_tags",
+    )
     NAME = 'Coordinator'
     FIELDS = (
         ('Key', 'key', 'key', 'string', False, False, (4, 32767), (0, -1), (0, -1), None, '', False, False, None, None),
@@ -30,9 +26,16 @@ class Coordinator(Struct):
     )
 
     def __init__(
-        self, *, key: str = '', node_id: int = 0, host: str = '', port: int = 0, error_code: int = 0, error_message: str | None = '',
+        self,
+        *,
+        key: str = '',
+        node_id: int = 0,
+        host: str = '',
+        port: int = 0,
+        error_code: int = 0,
+        error_message: str | None = '',
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.key = key
         self.node_id = node_id
         self.host = host
@@ -41,8 +44,11 @@ class Coordinator(Struct):
         self.error_message = error_message
         self.unknown_tags = unknown_tags
 
+
 class FindCoordinatorResponse(Message):
-    __slots__ = ('throttle_time_ms', 'error_code', 'error_message', 'node_id', 'host', 'port', 'coordinators', 'unknown_tags', )
+    __slots__ = (
+        "throttle_time_ms", "error_code", "error_message", "node_id", "host", "port", "coordinators", "unknown_tags",
+    )
     NAME = 'FindCoordinatorResponse'
     TYPE = 'response'
     API_KEY = 10
@@ -62,9 +68,17 @@ class FindCoordinatorResponse(Message):
     )
 
     def __init__(
-        self, *, throttle_time_ms: int = 0, error_code: int = 0, error_message: str | None = '', node_id: int = 0, host: str = '', port: int = 0, coordinators: list[Coordinator] = _E,
+        self,
+        *,
+        throttle_time_ms: int = 0,
+        error_code: int = 0,
+        error_message: str | None = '',
+        node_id: int = 0,
+        host: str = '',
+        port: int = 0,
+        coordinators: list[Coordinator] = _E,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.throttle_time_ms = throttle_time_ms
         self.error_code = error_code
         self.error_message = error_message
@@ -74,7 +88,6 @@ class FindCoordinatorResponse(Message):
         self.coordinators = [] if coordinators is _E else coordinators
         self.unknown_tags = unknown_tags
 
-_D_Coordinator = frozen_default(Coordinator)
 
 _p_B = packer(">B")
 _p_hih = packer(">hih")
@@ -91,6 +104,7 @@ _u_iB = unpacker(">iB")
 _u_ih = unpacker(">ih")
 _u_ihB = unpacker(">ihB")
 _u_ihh = unpacker(">ihh")
+
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[FindCoordinatorResponse, int]:
     e = len(d)
@@ -109,6 +123,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[FindCoordinatorResponse, int]:
     o.port = _u_i(d, p)[0]
     p += 4
     return o, p
+
 
 def _decode_v1(d: bytes, p: int, b: int) -> tuple[FindCoordinatorResponse, int]:
     e = len(d)
@@ -133,6 +148,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[FindCoordinatorResponse, int]:
     o.port = _u_i(d, p)[0]
     p += 4
     return o, p
+
 
 def _decode_v3(d: bytes, p: int, b: int) -> tuple[FindCoordinatorResponse, int]:
     e = len(d)
@@ -163,6 +179,7 @@ def _decode_v3(d: bytes, p: int, b: int) -> tuple[FindCoordinatorResponse, int]:
     if n:
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
     return o, p
+
 
 def _decode_v4(d: bytes, p: int, b: int) -> tuple[FindCoordinatorResponse, int]:
     e = len(d)
@@ -223,6 +240,7 @@ def _decode_v4(d: bytes, p: int, b: int) -> tuple[FindCoordinatorResponse, int]:
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
     return o, p
 
+
 def _encode_v0(o: FindCoordinatorResponse, w: Callable[[Any], None]) -> None:
     if len(o.coordinators) > 0:
         lost('Coordinators')
@@ -233,6 +251,7 @@ def _encode_v0(o: FindCoordinatorResponse, w: Callable[[Any], None]) -> None:
     w(_p_hih(o.error_code, o.node_id, len(s)))
     w(s)
     w(_p_i(o.port))
+
 
 def _encode_v1(o: FindCoordinatorResponse, w: Callable[[Any], None]) -> None:
     if len(o.coordinators) > 0:
@@ -251,6 +270,7 @@ def _encode_v1(o: FindCoordinatorResponse, w: Callable[[Any], None]) -> None:
     w(_p_ih(o.node_id, len(s)))
     w(s)
     w(_p_i(o.port))
+
 
 def _encode_v3(o: FindCoordinatorResponse, w: Callable[[Any], None]) -> None:
     if len(o.coordinators) > 0:
@@ -281,6 +301,7 @@ def _encode_v3(o: FindCoordinatorResponse, w: Callable[[Any], None]) -> None:
         w(unknown_tags(o.unknown_tags))
     else:
         w(_p_ix(o.port))
+
 
 def _encode_v4(o: FindCoordinatorResponse, w: Callable[[Any], None]) -> None:
     if o.error_code != 0:
@@ -336,6 +357,7 @@ def _encode_v4(o: FindCoordinatorResponse, w: Callable[[Any], None]) -> None:
         w(unknown_tags(o.unknown_tags))
     else:
         w(b"\0")
+
 
 FindCoordinatorResponse._DECODERS = {0: _decode_v0, 1: _decode_v1, 2: _decode_v1, 3: _decode_v3, 4: _decode_v4, 5: _decode_v4, 6: _decode_v4}
 FindCoordinatorResponse._ENCODERS = {0: _encode_v0, 1: _encode_v1, 2: _encode_v1, 3: _encode_v3, 4: _encode_v4, 5: _encode_v4, 6: _encode_v4}

@@ -5,20 +5,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-
-from kwire.message import Message, Struct, frozen_default
+from kwire.message import Message
 from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import (
-    array_packers, array_unpackers, as_bytes, bad_uuid, iter_unpacker, lost, more_varint, new, null, numbers,
-    pack_numbers, packer, read_tag, read_unknown_tags, string_length, string_varint, tag_of_other_version,
-    tag_section, tag_size, too_many, unknown_tags, unpacker, varint,
-)  # fmt: skip
+from kwire.wire import array_packers, array_unpackers, bad_uuid, more_varint, new, null, numbers, pack_numbers, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
 
-_E: Any = object()
+_E: Any = object()  # stands for "not given" where the default is a new list or struct
 
 
 class GetTelemetrySubscriptionsResponse(Message):
-    __slots__ = ('throttle_time_ms', 'error_code', 'client_instance_id', 'subscription_id', 'accepted_compression_types', 'push_interval_ms', 'telemetry_max_bytes', 'delta_temporality', 'requested_metrics', 'unknown_tags', )
+    __slots__ = (
+        "throttle_time_ms", "error_code", "client_instance_id", "subscription_id", "accepted_compression_types",
+        "push_interval_ms", "telemetry_max_bytes", "delta_temporality", "requested_metrics", "unknown_tags",
+    )
     NAME = 'GetTelemetrySubscriptionsResponse'
     TYPE = 'response'
     API_KEY = 71
@@ -40,9 +38,19 @@ class GetTelemetrySubscriptionsResponse(Message):
     )
 
     def __init__(
-        self, *, throttle_time_ms: int = 0, error_code: int = 0, client_instance_id: Uuid = ZERO_UUID, subscription_id: int = 0, accepted_compression_types: list[int] = _E, push_interval_ms: int = 0, telemetry_max_bytes: int = 0, delta_temporality: bool = False, requested_metrics: list[str] = _E,
+        self,
+        *,
+        throttle_time_ms: int = 0,
+        error_code: int = 0,
+        client_instance_id: Uuid = ZERO_UUID,
+        subscription_id: int = 0,
+        accepted_compression_types: list[int] = _E,
+        push_interval_ms: int = 0,
+        telemetry_max_bytes: int = 0,
+        delta_temporality: bool = False,
+        requested_metrics: list[str] = _E,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.throttle_time_ms = throttle_time_ms
         self.error_code = error_code
         self.client_instance_id = client_instance_id
@@ -54,6 +62,7 @@ class GetTelemetrySubscriptionsResponse(Message):
         self.requested_metrics = [] if requested_metrics is _E else requested_metrics
         self.unknown_tags = unknown_tags
 
+
 _bs = array_unpackers("b")
 _bw = array_packers("b")
 _p_B = packer(">B")
@@ -63,6 +72,7 @@ _p_iit = packer(">ii?")
 _p_iitB = packer(">ii?B")
 _u_ih16siB = unpacker(">ih16siB")
 _u_iitB = unpacker(">ii?B")
+
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[GetTelemetrySubscriptionsResponse, int]:
     e = len(d)
@@ -109,6 +119,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[GetTelemetrySubscriptionsRespo
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
     return o, p
 
+
 def _encode_v0(o: GetTelemetrySubscriptionsResponse, w: Callable[[Any], None]) -> None:
     if len(o.client_instance_id) != 16:
         bad_uuid()
@@ -142,6 +153,7 @@ def _encode_v0(o: GetTelemetrySubscriptionsResponse, w: Callable[[Any], None]) -
         w(unknown_tags(o.unknown_tags))
     else:
         w(b"\0")
+
 
 GetTelemetrySubscriptionsResponse._DECODERS = {0: _decode_v0}
 GetTelemetrySubscriptionsResponse._ENCODERS = {0: _encode_v0}

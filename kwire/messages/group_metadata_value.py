@@ -5,20 +5,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
+from kwire.message import Message, Struct
+from kwire.wire import as_bytes, lost, more_varint, new, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
 
-from kwire.message import Message, Struct, frozen_default
-from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import (
-    array_packers, array_unpackers, as_bytes, bad_uuid, iter_unpacker, lost, more_varint, new, null, numbers,
-    pack_numbers, packer, read_tag, read_unknown_tags, string_length, string_varint, tag_of_other_version,
-    tag_section, tag_size, too_many, unknown_tags, unpacker, varint,
-)  # fmt: skip
-
-_E: Any = object()
+_E: Any = object()  # stands for "not given" where the default is a new list or struct
 
 
 class MemberMetadata(Struct):
-    __slots__ = ('member_id', 'group_instance_id', 'client_id', 'client_host', 'rebalance_timeout', 'session_timeout', 'subscription', 'assignment', 'unknown_tags', )
+    __slots__ = (
+        "member_id", "group_instance_id", "client_id", "client_host", "rebalance_timeout", "session_timeout",
+        "subscription", "assignment", "unknown_tags",
+    )
     NAME = 'MemberMetadata'
     FIELDS = (
         ('memberId', 'member_id', 'memberId', 'string', False, False, (0, 32767), (0, -1), (0, -1), None, '', False, False, None, None),
@@ -32,9 +29,18 @@ class MemberMetadata(Struct):
     )
 
     def __init__(
-        self, *, member_id: str = '', group_instance_id: str | None = None, client_id: str = '', client_host: str = '', rebalance_timeout: int = -1, session_timeout: int = 0, subscription: bytes = b"", assignment: bytes = b"",
+        self,
+        *,
+        member_id: str = '',
+        group_instance_id: str | None = None,
+        client_id: str = '',
+        client_host: str = '',
+        rebalance_timeout: int = -1,
+        session_timeout: int = 0,
+        subscription: bytes = b"",
+        assignment: bytes = b"",
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.member_id = member_id
         self.group_instance_id = group_instance_id
         self.client_id = client_id
@@ -45,8 +51,11 @@ class MemberMetadata(Struct):
         self.assignment = assignment
         self.unknown_tags = unknown_tags
 
+
 class GroupMetadataValue(Message):
-    __slots__ = ('protocol_type', 'generation', 'protocol', 'leader', 'current_state_timestamp', 'members', 'unknown_tags', )
+    __slots__ = (
+        "protocol_type", "generation", "protocol", "leader", "current_state_timestamp", "members", "unknown_tags",
+    )
     NAME = 'GroupMetadataValue'
     TYPE = 'coordinator-value'
     API_KEY = 2
@@ -65,9 +74,16 @@ class GroupMetadataValue(Message):
     )
 
     def __init__(
-        self, *, protocol_type: str = '', generation: int = 0, protocol: str | None = '', leader: str | None = '', current_state_timestamp: int = -1, members: list[MemberMetadata] = _E,
+        self,
+        *,
+        protocol_type: str = '',
+        generation: int = 0,
+        protocol: str | None = '',
+        leader: str | None = '',
+        current_state_timestamp: int = -1,
+        members: list[MemberMetadata] = _E,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.protocol_type = protocol_type
         self.generation = generation
         self.protocol = protocol
@@ -76,7 +92,6 @@ class GroupMetadataValue(Message):
         self.members = [] if members is _E else members
         self.unknown_tags = unknown_tags
 
-_D_MemberMetadata = frozen_default(MemberMetadata)
 
 _p_B = packer(">B")
 _p_h = packer(">h")
@@ -99,6 +114,7 @@ _u_iiB = unpacker(">iiB")
 _u_iii = unpacker(">iii")
 _u_qB = unpacker(">qB")
 _u_qi = unpacker(">qi")
+
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[GroupMetadataValue, int]:
     e = len(d)
@@ -179,6 +195,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[GroupMetadataValue, int]:
         l1.append(o1)
     return o, p
 
+
 def _decode_v1(d: bytes, p: int, b: int) -> tuple[GroupMetadataValue, int]:
     e = len(d)
     o = new(GroupMetadataValue)
@@ -257,6 +274,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[GroupMetadataValue, int]:
         l1.append(o1)
     return o, p
 
+
 def _decode_v2(d: bytes, p: int, b: int) -> tuple[GroupMetadataValue, int]:
     e = len(d)
     o = new(GroupMetadataValue)
@@ -333,6 +351,7 @@ def _decode_v2(d: bytes, p: int, b: int) -> tuple[GroupMetadataValue, int]:
         p = q
         l1.append(o1)
     return o, p
+
 
 def _decode_v3(d: bytes, p: int, b: int) -> tuple[GroupMetadataValue, int]:
     e = len(d)
@@ -417,6 +436,7 @@ def _decode_v3(d: bytes, p: int, b: int) -> tuple[GroupMetadataValue, int]:
         p = q
         l1.append(o1)
     return o, p
+
 
 def _decode_v4(d: bytes, p: int, b: int) -> tuple[GroupMetadataValue, int]:
     e = len(d)
@@ -531,6 +551,7 @@ def _decode_v4(d: bytes, p: int, b: int) -> tuple[GroupMetadataValue, int]:
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
     return o, p
 
+
 def _encode_v0(o: GroupMetadataValue, w: Callable[[Any], None]) -> None:
     if o.unknown_tags:
         lost("unknown_tags")
@@ -579,6 +600,7 @@ def _encode_v0(o: GroupMetadataValue, w: Callable[[Any], None]) -> None:
             s = as_bytes(s)
         w(_p_i(len(s)))
         w(s)
+
 
 def _encode_v1(o: GroupMetadataValue, w: Callable[[Any], None]) -> None:
     if o.unknown_tags:
@@ -629,6 +651,7 @@ def _encode_v1(o: GroupMetadataValue, w: Callable[[Any], None]) -> None:
         w(_p_i(len(s)))
         w(s)
 
+
 def _encode_v2(o: GroupMetadataValue, w: Callable[[Any], None]) -> None:
     if o.unknown_tags:
         lost("unknown_tags")
@@ -677,6 +700,7 @@ def _encode_v2(o: GroupMetadataValue, w: Callable[[Any], None]) -> None:
             s = as_bytes(s)
         w(_p_i(len(s)))
         w(s)
+
 
 def _encode_v3(o: GroupMetadataValue, w: Callable[[Any], None]) -> None:
     if o.unknown_tags:
@@ -733,6 +757,7 @@ def _encode_v3(o: GroupMetadataValue, w: Callable[[Any], None]) -> None:
             s = as_bytes(s)
         w(_p_i(len(s)))
         w(s)
+
 
 def _encode_v4(o: GroupMetadataValue, w: Callable[[Any], None]) -> None:
     s = o.protocol_type
@@ -836,6 +861,7 @@ def _encode_v4(o: GroupMetadataValue, w: Callable[[Any], None]) -> None:
         w(unknown_tags(o.unknown_tags))
     else:
         w(b"\0")
+
 
 GroupMetadataValue._DECODERS = {0: _decode_v0, 1: _decode_v1, 2: _decode_v2, 3: _decode_v3, 4: _decode_v4}
 GroupMetadataValue._ENCODERS = {0: _encode_v0, 1: _encode_v1, 2: _encode_v2, 3: _encode_v3, 4: _encode_v4}

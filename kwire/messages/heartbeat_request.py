@@ -5,20 +5,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
+from kwire.message import Message
+from kwire.wire import lost, new, null, packer, read_unknown_tags, string_length, string_varint, unknown_tags, unpacker
 
-from kwire.message import Message, Struct, frozen_default
-from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import (
-    array_packers, array_unpackers, as_bytes, bad_uuid, iter_unpacker, lost, more_varint, new, null, numbers,
-    pack_numbers, packer, read_tag, read_unknown_tags, string_length, string_varint, tag_of_other_version,
-    tag_section, tag_size, too_many, unknown_tags, unpacker, varint,
-)  # fmt: skip
-
-_E: Any = object()
+_E: Any = object()  # stands for "not given" where the default is a new list or struct
 
 
 class HeartbeatRequest(Message):
-    __slots__ = ('group_id', 'generation_id', 'member_id', 'group_instance_id', 'unknown_tags', )
+    __slots__ = (
+        "group_id", "generation_id", "member_id", "group_instance_id", "unknown_tags",
+    )
     NAME = 'HeartbeatRequest'
     TYPE = 'request'
     API_KEY = 12
@@ -35,14 +31,20 @@ class HeartbeatRequest(Message):
     )
 
     def __init__(
-        self, *, group_id: str = '', generation_id: int = 0, member_id: str = '', group_instance_id: str | None = None,
+        self,
+        *,
+        group_id: str = '',
+        generation_id: int = 0,
+        member_id: str = '',
+        group_instance_id: str | None = None,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.group_id = group_id
         self.generation_id = generation_id
         self.member_id = member_id
         self.group_instance_id = group_instance_id
         self.unknown_tags = unknown_tags
+
 
 _p_B = packer(">B")
 _p_h = packer(">h")
@@ -52,6 +54,7 @@ _p_ih = packer(">ih")
 _u_h = unpacker(">h")
 _u_iB = unpacker(">iB")
 _u_ih = unpacker(">ih")
+
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[HeartbeatRequest, int]:
     e = len(d)
@@ -73,6 +76,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[HeartbeatRequest, int]:
     o.member_id = d[p:q].decode()
     p = q
     return o, p
+
 
 def _decode_v3(d: bytes, p: int, b: int) -> tuple[HeartbeatRequest, int]:
     e = len(d)
@@ -101,6 +105,7 @@ def _decode_v3(d: bytes, p: int, b: int) -> tuple[HeartbeatRequest, int]:
         o.group_instance_id = d[p:q].decode()
         p = q
     return o, p
+
 
 def _decode_v4(d: bytes, p: int, b: int) -> tuple[HeartbeatRequest, int]:
     e = len(d)
@@ -140,6 +145,7 @@ def _decode_v4(d: bytes, p: int, b: int) -> tuple[HeartbeatRequest, int]:
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
     return o, p
 
+
 def _encode_v0(o: HeartbeatRequest, w: Callable[[Any], None]) -> None:
     if o.group_instance_id is not None:
         lost('GroupInstanceId')
@@ -153,6 +159,7 @@ def _encode_v0(o: HeartbeatRequest, w: Callable[[Any], None]) -> None:
     s = s.encode()
     w(_p_ih(o.generation_id, len(s)))
     w(s)
+
 
 def _encode_v3(o: HeartbeatRequest, w: Callable[[Any], None]) -> None:
     if o.unknown_tags:
@@ -172,6 +179,7 @@ def _encode_v3(o: HeartbeatRequest, w: Callable[[Any], None]) -> None:
         s = s.encode()
         w(_p_h(len(s)))
         w(s)
+
 
 def _encode_v4(o: HeartbeatRequest, w: Callable[[Any], None]) -> None:
     s = o.group_id
@@ -206,6 +214,7 @@ def _encode_v4(o: HeartbeatRequest, w: Callable[[Any], None]) -> None:
         w(unknown_tags(o.unknown_tags))
     else:
         w(b"\0")
+
 
 HeartbeatRequest._DECODERS = {0: _decode_v0, 1: _decode_v0, 2: _decode_v0, 3: _decode_v3, 4: _decode_v4}
 HeartbeatRequest._ENCODERS = {0: _encode_v0, 1: _encode_v0, 2: _encode_v0, 3: _encode_v3, 4: _encode_v4}

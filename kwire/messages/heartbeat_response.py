@@ -5,20 +5,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
+from kwire.message import Message
+from kwire.wire import lost, new, packer, read_unknown_tags, unknown_tags, unpacker
 
-from kwire.message import Message, Struct, frozen_default
-from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import (
-    array_packers, array_unpackers, as_bytes, bad_uuid, iter_unpacker, lost, more_varint, new, null, numbers,
-    pack_numbers, packer, read_tag, read_unknown_tags, string_length, string_varint, tag_of_other_version,
-    tag_section, tag_size, too_many, unknown_tags, unpacker, varint,
-)  # fmt: skip
-
-_E: Any = object()
+_E: Any = object()  # stands for "not given" where the default is a new list or struct
 
 
 class HeartbeatResponse(Message):
-    __slots__ = ('throttle_time_ms', 'error_code', 'unknown_tags', )
+    __slots__ = (
+        "throttle_time_ms", "error_code", "unknown_tags",
+    )
     NAME = 'HeartbeatResponse'
     TYPE = 'response'
     API_KEY = 12
@@ -33,12 +29,16 @@ class HeartbeatResponse(Message):
     )
 
     def __init__(
-        self, *, throttle_time_ms: int = 0, error_code: int = 0,
+        self,
+        *,
+        throttle_time_ms: int = 0,
+        error_code: int = 0,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.throttle_time_ms = throttle_time_ms
         self.error_code = error_code
         self.unknown_tags = unknown_tags
+
 
 _p_h = packer(">h")
 _p_ih = packer(">ih")
@@ -46,6 +46,7 @@ _p_ihx = packer(">ihx")
 _u_h = unpacker(">h")
 _u_ih = unpacker(">ih")
 _u_ihB = unpacker(">ihB")
+
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[HeartbeatResponse, int]:
     e = len(d)
@@ -56,6 +57,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[HeartbeatResponse, int]:
     p += 2
     return o, p
 
+
 def _decode_v1(d: bytes, p: int, b: int) -> tuple[HeartbeatResponse, int]:
     e = len(d)
     o = new(HeartbeatResponse)
@@ -63,6 +65,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[HeartbeatResponse, int]:
     o.throttle_time_ms, o.error_code = _u_ih(d, p)
     p += 6
     return o, p
+
 
 def _decode_v4(d: bytes, p: int, b: int) -> tuple[HeartbeatResponse, int]:
     e = len(d)
@@ -74,15 +77,18 @@ def _decode_v4(d: bytes, p: int, b: int) -> tuple[HeartbeatResponse, int]:
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
     return o, p
 
+
 def _encode_v0(o: HeartbeatResponse, w: Callable[[Any], None]) -> None:
     if o.unknown_tags:
         lost("unknown_tags")
     w(_p_h(o.error_code))
 
+
 def _encode_v1(o: HeartbeatResponse, w: Callable[[Any], None]) -> None:
     if o.unknown_tags:
         lost("unknown_tags")
     w(_p_ih(o.throttle_time_ms, o.error_code))
+
 
 def _encode_v4(o: HeartbeatResponse, w: Callable[[Any], None]) -> None:
     if o.unknown_tags:
@@ -90,6 +96,7 @@ def _encode_v4(o: HeartbeatResponse, w: Callable[[Any], None]) -> None:
         w(unknown_tags(o.unknown_tags))
     else:
         w(_p_ihx(o.throttle_time_ms, o.error_code))
+
 
 HeartbeatResponse._DECODERS = {0: _decode_v0, 1: _decode_v1, 2: _decode_v1, 3: _decode_v1, 4: _decode_v4}
 HeartbeatResponse._ENCODERS = {0: _encode_v0, 1: _encode_v1, 2: _encode_v1, 3: _encode_v1, 4: _encode_v4}

@@ -5,20 +5,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
+from kwire.message import Message, Struct
+from kwire.wire import lost, more_varint, new, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
 
-from kwire.message import Message, Struct, frozen_default
-from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import (
-    array_packers, array_unpackers, as_bytes, bad_uuid, iter_unpacker, lost, more_varint, new, null, numbers,
-    pack_numbers, packer, read_tag, read_unknown_tags, string_length, string_varint, tag_of_other_version,
-    tag_section, tag_size, too_many, unknown_tags, unpacker, varint,
-)  # fmt: skip
-
-_E: Any = object()
+_E: Any = object()  # stands for "not given" where the default is a new list or struct
 
 
 class AlterableConfig(Struct):
-    __slots__ = ('name', 'config_operation', 'value', 'unknown_tags', )
+    __slots__ = (
+        "name", "config_operation", "value", "unknown_tags",
+    )
     NAME = 'AlterableConfig'
     FIELDS = (
         ('Name', 'name', 'name', 'string', False, False, (0, 32767), (0, -1), (0, -1), None, '', False, True, None, None),
@@ -27,16 +23,23 @@ class AlterableConfig(Struct):
     )
 
     def __init__(
-        self, *, name: str = '', config_operation: int = 0, value: str | None = '',
+        self,
+        *,
+        name: str = '',
+        config_operation: int = 0,
+        value: str | None = '',
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.name = name
         self.config_operation = config_operation
         self.value = value
         self.unknown_tags = unknown_tags
 
+
 class AlterConfigsResource(Struct):
-    __slots__ = ('resource_type', 'resource_name', 'configs', 'unknown_tags', )
+    __slots__ = (
+        "resource_type", "resource_name", "configs", "unknown_tags",
+    )
     NAME = 'AlterConfigsResource'
     FIELDS = (
         ('ResourceType', 'resource_type', 'resourceType', 'int8', False, False, (0, 32767), (0, -1), (0, -1), None, 0, False, True, None, None),
@@ -45,16 +48,23 @@ class AlterConfigsResource(Struct):
     )
 
     def __init__(
-        self, *, resource_type: int = 0, resource_name: str = '', configs: list[AlterableConfig] = _E,
+        self,
+        *,
+        resource_type: int = 0,
+        resource_name: str = '',
+        configs: list[AlterableConfig] = _E,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.resource_type = resource_type
         self.resource_name = resource_name
         self.configs = [] if configs is _E else configs
         self.unknown_tags = unknown_tags
 
+
 class IncrementalAlterConfigsRequest(Message):
-    __slots__ = ('resources', 'validate_only', 'unknown_tags', )
+    __slots__ = (
+        "resources", "validate_only", "unknown_tags",
+    )
     NAME = 'IncrementalAlterConfigsRequest'
     TYPE = 'request'
     API_KEY = 44
@@ -69,15 +79,16 @@ class IncrementalAlterConfigsRequest(Message):
     )
 
     def __init__(
-        self, *, resources: list[AlterConfigsResource] = _E, validate_only: bool = False,
+        self,
+        *,
+        resources: list[AlterConfigsResource] = _E,
+        validate_only: bool = False,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.resources = [] if resources is _E else resources
         self.validate_only = validate_only
         self.unknown_tags = unknown_tags
 
-_D_AlterableConfig = frozen_default(AlterableConfig)
-_D_AlterConfigsResource = frozen_default(AlterConfigsResource)
 
 _p_B = packer(">B")
 _p_b = packer(">b")
@@ -94,6 +105,7 @@ _u_h = unpacker(">h")
 _u_i = unpacker(">i")
 _u_t = unpacker(">?")
 _u_tB = unpacker(">?B")
+
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[IncrementalAlterConfigsRequest, int]:
     e = len(d)
@@ -148,6 +160,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[IncrementalAlterConfigsRequest
     o.validate_only = _u_t(d, p)[0]
     p += 1
     return o, p
+
 
 def _decode_v1(d: bytes, p: int, b: int) -> tuple[IncrementalAlterConfigsRequest, int]:
     e = len(d)
@@ -225,6 +238,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[IncrementalAlterConfigsRequest
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
     return o, p
 
+
 def _encode_v0(o: IncrementalAlterConfigsRequest, w: Callable[[Any], None]) -> None:
     if o.unknown_tags:
         lost("unknown_tags")
@@ -254,6 +268,7 @@ def _encode_v0(o: IncrementalAlterConfigsRequest, w: Callable[[Any], None]) -> N
                 w(_p_bh(o2.config_operation, len(s)))
                 w(s)
     w(_p_t(o.validate_only))
+
 
 def _encode_v1(o: IncrementalAlterConfigsRequest, w: Callable[[Any], None]) -> None:
     l1 = o.resources
@@ -312,6 +327,7 @@ def _encode_v1(o: IncrementalAlterConfigsRequest, w: Callable[[Any], None]) -> N
         w(unknown_tags(o.unknown_tags))
     else:
         w(_p_tx(o.validate_only))
+
 
 IncrementalAlterConfigsRequest._DECODERS = {0: _decode_v0, 1: _decode_v1}
 IncrementalAlterConfigsRequest._ENCODERS = {0: _encode_v0, 1: _encode_v1}

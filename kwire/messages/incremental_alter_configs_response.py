@@ -5,20 +5,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
+from kwire.message import Message, Struct
+from kwire.wire import lost, more_varint, new, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
 
-from kwire.message import Message, Struct, frozen_default
-from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import (
-    array_packers, array_unpackers, as_bytes, bad_uuid, iter_unpacker, lost, more_varint, new, null, numbers,
-    pack_numbers, packer, read_tag, read_unknown_tags, string_length, string_varint, tag_of_other_version,
-    tag_section, tag_size, too_many, unknown_tags, unpacker, varint,
-)  # fmt: skip
-
-_E: Any = object()
+_E: Any = object()  # stands for "not given" where the default is a new list or struct
 
 
 class AlterConfigsResourceResponse(Struct):
-    __slots__ = ('error_code', 'error_message', 'resource_type', 'resource_name', 'unknown_tags', )
+    __slots__ = (
+        "error_code", "error_message", "resource_type", "resource_name", "unknown_tags",
+    )
     NAME = 'AlterConfigsResourceResponse'
     FIELDS = (
         ('ErrorCode', 'error_code', 'errorCode', 'int16', False, False, (0, 32767), (0, -1), (0, -1), None, 0, False, False, None, None),
@@ -28,17 +24,25 @@ class AlterConfigsResourceResponse(Struct):
     )
 
     def __init__(
-        self, *, error_code: int = 0, error_message: str | None = '', resource_type: int = 0, resource_name: str = '',
+        self,
+        *,
+        error_code: int = 0,
+        error_message: str | None = '',
+        resource_type: int = 0,
+        resource_name: str = '',
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.error_code = error_code
         self.error_message = error_message
         self.resource_type = resource_type
         self.resource_name = resource_name
         self.unknown_tags = unknown_tags
 
+
 class IncrementalAlterConfigsResponse(Message):
-    __slots__ = ('throttle_time_ms', 'responses', 'unknown_tags', )
+    __slots__ = (
+        "throttle_time_ms", "responses", "unknown_tags",
+    )
     NAME = 'IncrementalAlterConfigsResponse'
     TYPE = 'response'
     API_KEY = 44
@@ -53,14 +57,16 @@ class IncrementalAlterConfigsResponse(Message):
     )
 
     def __init__(
-        self, *, throttle_time_ms: int = 0, responses: list[AlterConfigsResourceResponse] = _E,
+        self,
+        *,
+        throttle_time_ms: int = 0,
+        responses: list[AlterConfigsResourceResponse] = _E,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.throttle_time_ms = throttle_time_ms
         self.responses = [] if responses is _E else responses
         self.unknown_tags = unknown_tags
 
-_D_AlterConfigsResourceResponse = frozen_default(AlterConfigsResourceResponse)
 
 _p_b = packer(">b")
 _p_bB = packer(">bB")
@@ -78,6 +84,7 @@ _u_hB = unpacker(">hB")
 _u_hh = unpacker(">hh")
 _u_iB = unpacker(">iB")
 _u_ii = unpacker(">ii")
+
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[IncrementalAlterConfigsResponse, int]:
     e = len(d)
@@ -111,6 +118,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[IncrementalAlterConfigsRespons
         p = q
         l1.append(o1)
     return o, p
+
 
 def _decode_v1(d: bytes, p: int, b: int) -> tuple[IncrementalAlterConfigsResponse, int]:
     e = len(d)
@@ -160,6 +168,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[IncrementalAlterConfigsRespons
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
     return o, p
 
+
 def _encode_v0(o: IncrementalAlterConfigsResponse, w: Callable[[Any], None]) -> None:
     if o.unknown_tags:
         lost("unknown_tags")
@@ -179,6 +188,7 @@ def _encode_v0(o: IncrementalAlterConfigsResponse, w: Callable[[Any], None]) -> 
         s = s.encode()
         w(_p_bh(o1.resource_type, len(s)))
         w(s)
+
 
 def _encode_v1(o: IncrementalAlterConfigsResponse, w: Callable[[Any], None]) -> None:
     l1 = o.responses
@@ -218,6 +228,7 @@ def _encode_v1(o: IncrementalAlterConfigsResponse, w: Callable[[Any], None]) -> 
         w(unknown_tags(o.unknown_tags))
     else:
         w(b"\0")
+
 
 IncrementalAlterConfigsResponse._DECODERS = {0: _decode_v0, 1: _decode_v1}
 IncrementalAlterConfigsResponse._ENCODERS = {0: _encode_v0, 1: _encode_v1}

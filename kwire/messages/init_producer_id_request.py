@@ -5,20 +5,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
+from kwire.message import Message
+from kwire.wire import lost, new, packer, read_unknown_tags, string_length, string_varint, unknown_tags, unpacker
 
-from kwire.message import Message, Struct, frozen_default
-from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import (
-    array_packers, array_unpackers, as_bytes, bad_uuid, iter_unpacker, lost, more_varint, new, null, numbers,
-    pack_numbers, packer, read_tag, read_unknown_tags, string_length, string_varint, tag_of_other_version,
-    tag_section, tag_size, too_many, unknown_tags, unpacker, varint,
-)  # fmt: skip
-
-_E: Any = object()
+_E: Any = object()  # stands for "not given" where the default is a new list or struct
 
 
 class InitProducerIdRequest(Message):
-    __slots__ = ('transactional_id', 'transaction_timeout_ms', 'producer_id', 'producer_epoch', 'enable2_pc', 'keep_prepared_txn', 'unknown_tags', )
+    __slots__ = (
+        "transactional_id", "transaction_timeout_ms", "producer_id", "producer_epoch", "enable2_pc",
+        "keep_prepared_txn", "unknown_tags",
+    )
     NAME = 'InitProducerIdRequest'
     TYPE = 'request'
     API_KEY = 22
@@ -37,9 +34,16 @@ class InitProducerIdRequest(Message):
     )
 
     def __init__(
-        self, *, transactional_id: str | None = '', transaction_timeout_ms: int = 0, producer_id: int = -1, producer_epoch: int = -1, enable2_pc: bool = False, keep_prepared_txn: bool = False,
+        self,
+        *,
+        transactional_id: str | None = '',
+        transaction_timeout_ms: int = 0,
+        producer_id: int = -1,
+        producer_epoch: int = -1,
+        enable2_pc: bool = False,
+        keep_prepared_txn: bool = False,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.transactional_id = transactional_id
         self.transaction_timeout_ms = transaction_timeout_ms
         self.producer_id = producer_id
@@ -47,6 +51,7 @@ class InitProducerIdRequest(Message):
         self.enable2_pc = enable2_pc
         self.keep_prepared_txn = keep_prepared_txn
         self.unknown_tags = unknown_tags
+
 
 _p_B = packer(">B")
 _p_h = packer(">h")
@@ -61,6 +66,7 @@ _u_i = unpacker(">i")
 _u_iB = unpacker(">iB")
 _u_iqhB = unpacker(">iqhB")
 _u_iqhttB = unpacker(">iqh??B")
+
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[InitProducerIdRequest, int]:
     e = len(d)
@@ -79,6 +85,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[InitProducerIdRequest, int]:
     o.transaction_timeout_ms = _u_i(d, p)[0]
     p += 4
     return o, p
+
 
 def _decode_v2(d: bytes, p: int, b: int) -> tuple[InitProducerIdRequest, int]:
     e = len(d)
@@ -102,6 +109,7 @@ def _decode_v2(d: bytes, p: int, b: int) -> tuple[InitProducerIdRequest, int]:
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
     return o, p
 
+
 def _decode_v3(d: bytes, p: int, b: int) -> tuple[InitProducerIdRequest, int]:
     e = len(d)
     o = new(InitProducerIdRequest)
@@ -123,6 +131,7 @@ def _decode_v3(d: bytes, p: int, b: int) -> tuple[InitProducerIdRequest, int]:
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
     return o, p
 
+
 def _decode_v6(d: bytes, p: int, b: int) -> tuple[InitProducerIdRequest, int]:
     e = len(d)
     o = new(InitProducerIdRequest)
@@ -143,6 +152,7 @@ def _decode_v6(d: bytes, p: int, b: int) -> tuple[InitProducerIdRequest, int]:
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
     return o, p
 
+
 def _encode_v0(o: InitProducerIdRequest, w: Callable[[Any], None]) -> None:
     if o.producer_id != -1:
         lost('ProducerId')
@@ -162,6 +172,7 @@ def _encode_v0(o: InitProducerIdRequest, w: Callable[[Any], None]) -> None:
         w(_p_h(len(s)))
         w(s)
     w(_p_i(o.transaction_timeout_ms))
+
 
 def _encode_v2(o: InitProducerIdRequest, w: Callable[[Any], None]) -> None:
     if o.producer_id != -1:
@@ -189,6 +200,7 @@ def _encode_v2(o: InitProducerIdRequest, w: Callable[[Any], None]) -> None:
     else:
         w(_p_ix(o.transaction_timeout_ms))
 
+
 def _encode_v3(o: InitProducerIdRequest, w: Callable[[Any], None]) -> None:
     if o.enable2_pc:
         lost('Enable2Pc')
@@ -211,6 +223,7 @@ def _encode_v3(o: InitProducerIdRequest, w: Callable[[Any], None]) -> None:
     else:
         w(_p_iqhx(o.transaction_timeout_ms, o.producer_id, o.producer_epoch))
 
+
 def _encode_v6(o: InitProducerIdRequest, w: Callable[[Any], None]) -> None:
     s = o.transactional_id
     if s is None:
@@ -228,6 +241,7 @@ def _encode_v6(o: InitProducerIdRequest, w: Callable[[Any], None]) -> None:
         w(unknown_tags(o.unknown_tags))
     else:
         w(_p_iqhttx(o.transaction_timeout_ms, o.producer_id, o.producer_epoch, o.enable2_pc, o.keep_prepared_txn))
+
 
 InitProducerIdRequest._DECODERS = {0: _decode_v0, 1: _decode_v0, 2: _decode_v2, 3: _decode_v3, 4: _decode_v3, 5: _decode_v3, 6: _decode_v6}
 InitProducerIdRequest._ENCODERS = {0: _encode_v0, 1: _encode_v0, 2: _encode_v2, 3: _encode_v3, 4: _encode_v3, 5: _encode_v3, 6: _encode_v6}

@@ -5,20 +5,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
+from kwire.message import Message
+from kwire.wire import lost, new, packer, read_unknown_tags, unknown_tags, unpacker
 
-from kwire.message import Message, Struct, frozen_default
-from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import (
-    array_packers, array_unpackers, as_bytes, bad_uuid, iter_unpacker, lost, more_varint, new, null, numbers,
-    pack_numbers, packer, read_tag, read_unknown_tags, string_length, string_varint, tag_of_other_version,
-    tag_section, tag_size, too_many, unknown_tags, unpacker, varint,
-)  # fmt: skip
-
-_E: Any = object()
+_E: Any = object()  # stands for "not given" where the default is a new list or struct
 
 
 class InitProducerIdResponse(Message):
-    __slots__ = ('throttle_time_ms', 'error_code', 'producer_id', 'producer_epoch', 'ongoing_txn_producer_id', 'ongoing_txn_producer_epoch', 'unknown_tags', )
+    __slots__ = (
+        "throttle_time_ms", "error_code", "producer_id", "producer_epoch", "ongoing_txn_producer_id",
+        "ongoing_txn_producer_epoch", "unknown_tags",
+    )
     NAME = 'InitProducerIdResponse'
     TYPE = 'response'
     API_KEY = 22
@@ -37,9 +34,16 @@ class InitProducerIdResponse(Message):
     )
 
     def __init__(
-        self, *, throttle_time_ms: int = 0, error_code: int = 0, producer_id: int = -1, producer_epoch: int = 0, ongoing_txn_producer_id: int = -1, ongoing_txn_producer_epoch: int = -1,
+        self,
+        *,
+        throttle_time_ms: int = 0,
+        error_code: int = 0,
+        producer_id: int = -1,
+        producer_epoch: int = 0,
+        ongoing_txn_producer_id: int = -1,
+        ongoing_txn_producer_epoch: int = -1,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.throttle_time_ms = throttle_time_ms
         self.error_code = error_code
         self.producer_id = producer_id
@@ -47,6 +51,7 @@ class InitProducerIdResponse(Message):
         self.ongoing_txn_producer_id = ongoing_txn_producer_id
         self.ongoing_txn_producer_epoch = ongoing_txn_producer_epoch
         self.unknown_tags = unknown_tags
+
 
 _p_ihqh = packer(">ihqh")
 _p_ihqhqh = packer(">ihqhqh")
@@ -56,6 +61,7 @@ _u_ihqh = unpacker(">ihqh")
 _u_ihqhB = unpacker(">ihqhB")
 _u_ihqhqhB = unpacker(">ihqhqhB")
 
+
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[InitProducerIdResponse, int]:
     e = len(d)
     o = new(InitProducerIdResponse)
@@ -64,6 +70,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[InitProducerIdResponse, int]:
     o.throttle_time_ms, o.error_code, o.producer_id, o.producer_epoch = _u_ihqh(d, p)
     p += 16
     return o, p
+
 
 def _decode_v2(d: bytes, p: int, b: int) -> tuple[InitProducerIdResponse, int]:
     e = len(d)
@@ -76,6 +83,7 @@ def _decode_v2(d: bytes, p: int, b: int) -> tuple[InitProducerIdResponse, int]:
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
     return o, p
 
+
 def _decode_v6(d: bytes, p: int, b: int) -> tuple[InitProducerIdResponse, int]:
     e = len(d)
     o = new(InitProducerIdResponse)
@@ -86,6 +94,7 @@ def _decode_v6(d: bytes, p: int, b: int) -> tuple[InitProducerIdResponse, int]:
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
     return o, p
 
+
 def _encode_v0(o: InitProducerIdResponse, w: Callable[[Any], None]) -> None:
     if o.ongoing_txn_producer_id != -1:
         lost('OngoingTxnProducerId')
@@ -94,6 +103,7 @@ def _encode_v0(o: InitProducerIdResponse, w: Callable[[Any], None]) -> None:
     if o.unknown_tags:
         lost("unknown_tags")
     w(_p_ihqh(o.throttle_time_ms, o.error_code, o.producer_id, o.producer_epoch))
+
 
 def _encode_v2(o: InitProducerIdResponse, w: Callable[[Any], None]) -> None:
     if o.ongoing_txn_producer_id != -1:
@@ -106,12 +116,14 @@ def _encode_v2(o: InitProducerIdResponse, w: Callable[[Any], None]) -> None:
     else:
         w(_p_ihqhx(o.throttle_time_ms, o.error_code, o.producer_id, o.producer_epoch))
 
+
 def _encode_v6(o: InitProducerIdResponse, w: Callable[[Any], None]) -> None:
     if o.unknown_tags:
         w(_p_ihqhqh(o.throttle_time_ms, o.error_code, o.producer_id, o.producer_epoch, o.ongoing_txn_producer_id, o.ongoing_txn_producer_epoch))
         w(unknown_tags(o.unknown_tags))
     else:
         w(_p_ihqhqhx(o.throttle_time_ms, o.error_code, o.producer_id, o.producer_epoch, o.ongoing_txn_producer_id, o.ongoing_txn_producer_epoch))
+
 
 InitProducerIdResponse._DECODERS = {0: _decode_v0, 1: _decode_v0, 2: _decode_v2, 3: _decode_v2, 4: _decode_v2, 5: _decode_v2, 6: _decode_v6}
 InitProducerIdResponse._ENCODERS = {0: _encode_v0, 1: _encode_v0, 2: _encode_v2, 3: _encode_v2, 4: _encode_v2, 5: _encode_v2, 6: _encode_v6}

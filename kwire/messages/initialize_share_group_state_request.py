@@ -5,20 +5,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-
-from kwire.message import Message, Struct, frozen_default
+from kwire.message import Message, Struct
 from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import (
-    array_packers, array_unpackers, as_bytes, bad_uuid, iter_unpacker, lost, more_varint, new, null, numbers,
-    pack_numbers, packer, read_tag, read_unknown_tags, string_length, string_varint, tag_of_other_version,
-    tag_section, tag_size, too_many, unknown_tags, unpacker, varint,
-)  # fmt: skip
+from kwire.wire import bad_uuid, iter_unpacker, more_varint, new, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
 
-_E: Any = object()
+_E: Any = object()  # stands for "not given" where the default is a new list or struct
 
 
 class PartitionData(Struct):
-    __slots__ = ('partition', 'state_epoch', 'start_offset', 'unknown_tags', )
+    __slots__ = (
+        "partition", "state_epoch", "start_offset", "unknown_tags",
+    )
     NAME = 'PartitionData'
     FIELDS = (
         ('Partition', 'partition', 'partition', 'int32', False, False, (0, 32767), (0, -1), (0, -1), None, 0, False, False, None, None),
@@ -27,16 +24,23 @@ class PartitionData(Struct):
     )
 
     def __init__(
-        self, *, partition: int = 0, state_epoch: int = 0, start_offset: int = 0,
+        self,
+        *,
+        partition: int = 0,
+        state_epoch: int = 0,
+        start_offset: int = 0,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.partition = partition
         self.state_epoch = state_epoch
         self.start_offset = start_offset
         self.unknown_tags = unknown_tags
 
+
 class InitializeStateData(Struct):
-    __slots__ = ('topic_id', 'partitions', 'unknown_tags', )
+    __slots__ = (
+        "topic_id", "partitions", "unknown_tags",
+    )
     NAME = 'InitializeStateData'
     FIELDS = (
         ('TopicId', 'topic_id', 'topicId', 'uuid', False, False, (0, 32767), (0, -1), (0, -1), None, b'\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00', False, False, None, None),
@@ -44,15 +48,21 @@ class InitializeStateData(Struct):
     )
 
     def __init__(
-        self, *, topic_id: Uuid = ZERO_UUID, partitions: list[PartitionData] = _E,
+        self,
+        *,
+        topic_id: Uuid = ZERO_UUID,
+        partitions: list[PartitionData] = _E,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.topic_id = topic_id
         self.partitions = [] if partitions is _E else partitions
         self.unknown_tags = unknown_tags
 
+
 class InitializeShareGroupStateRequest(Message):
-    __slots__ = ('group_id', 'topics', 'unknown_tags', )
+    __slots__ = (
+        "group_id", "topics", "unknown_tags",
+    )
     NAME = 'InitializeShareGroupStateRequest'
     TYPE = 'request'
     API_KEY = 83
@@ -67,15 +77,16 @@ class InitializeShareGroupStateRequest(Message):
     )
 
     def __init__(
-        self, *, group_id: str = '', topics: list[InitializeStateData] = _E,
+        self,
+        *,
+        group_id: str = '',
+        topics: list[InitializeStateData] = _E,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.group_id = group_id
         self.topics = [] if topics is _E else topics
         self.unknown_tags = unknown_tags
 
-_D_PartitionData = frozen_default(PartitionData)
-_D_InitializeStateData = frozen_default(InitializeStateData)
 
 _i_iiqx = iter_unpacker(">iiqx")
 _p_16s = packer(">16s")
@@ -85,6 +96,7 @@ _p_iiq = packer(">iiq")
 _p_iiqx = packer(">iiqx")
 _u_16sB = unpacker(">16sB")
 _u_iiqB = unpacker(">iiqB")
+
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[InitializeShareGroupStateRequest, int]:
     e = len(d)
@@ -155,6 +167,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[InitializeShareGroupStateReque
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
     return o, p
 
+
 def _encode_v0(o: InitializeShareGroupStateRequest, w: Callable[[Any], None]) -> None:
     s = o.group_id
     s = s.encode()
@@ -194,6 +207,7 @@ def _encode_v0(o: InitializeShareGroupStateRequest, w: Callable[[Any], None]) ->
         w(unknown_tags(o.unknown_tags))
     else:
         w(b"\0")
+
 
 InitializeShareGroupStateRequest._DECODERS = {0: _decode_v0}
 InitializeShareGroupStateRequest._ENCODERS = {0: _encode_v0}

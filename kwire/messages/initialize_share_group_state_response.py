@@ -5,20 +5,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-
-from kwire.message import Message, Struct, frozen_default
+from kwire.message import Message, Struct
 from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import (
-    array_packers, array_unpackers, as_bytes, bad_uuid, iter_unpacker, lost, more_varint, new, null, numbers,
-    pack_numbers, packer, read_tag, read_unknown_tags, string_length, string_varint, tag_of_other_version,
-    tag_section, tag_size, too_many, unknown_tags, unpacker, varint,
-)  # fmt: skip
+from kwire.wire import bad_uuid, more_varint, new, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
 
-_E: Any = object()
+_E: Any = object()  # stands for "not given" where the default is a new list or struct
 
 
 class PartitionResult(Struct):
-    __slots__ = ('partition', 'error_code', 'error_message', 'unknown_tags', )
+    __slots__ = (
+        "partition", "error_code", "error_message", "unknown_tags",
+    )
     NAME = 'PartitionResult'
     FIELDS = (
         ('Partition', 'partition', 'partition', 'int32', False, False, (0, 32767), (0, -1), (0, -1), None, 0, False, False, None, None),
@@ -27,16 +24,23 @@ class PartitionResult(Struct):
     )
 
     def __init__(
-        self, *, partition: int = 0, error_code: int = 0, error_message: str | None = None,
+        self,
+        *,
+        partition: int = 0,
+        error_code: int = 0,
+        error_message: str | None = None,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.partition = partition
         self.error_code = error_code
         self.error_message = error_message
         self.unknown_tags = unknown_tags
 
+
 class InitializeStateResult(Struct):
-    __slots__ = ('topic_id', 'partitions', 'unknown_tags', )
+    __slots__ = (
+        "topic_id", "partitions", "unknown_tags",
+    )
     NAME = 'InitializeStateResult'
     FIELDS = (
         ('TopicId', 'topic_id', 'topicId', 'uuid', False, False, (0, 32767), (0, -1), (0, -1), None, b'\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00', False, False, None, None),
@@ -44,15 +48,21 @@ class InitializeStateResult(Struct):
     )
 
     def __init__(
-        self, *, topic_id: Uuid = ZERO_UUID, partitions: list[PartitionResult] = _E,
+        self,
+        *,
+        topic_id: Uuid = ZERO_UUID,
+        partitions: list[PartitionResult] = _E,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.topic_id = topic_id
         self.partitions = [] if partitions is _E else partitions
         self.unknown_tags = unknown_tags
 
+
 class InitializeShareGroupStateResponse(Message):
-    __slots__ = ('results', 'unknown_tags', )
+    __slots__ = (
+        "results", "unknown_tags",
+    )
     NAME = 'InitializeShareGroupStateResponse'
     TYPE = 'response'
     API_KEY = 83
@@ -66,14 +76,14 @@ class InitializeShareGroupStateResponse(Message):
     )
 
     def __init__(
-        self, *, results: list[InitializeStateResult] = _E,
+        self,
+        *,
+        results: list[InitializeStateResult] = _E,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.results = [] if results is _E else results
         self.unknown_tags = unknown_tags
 
-_D_PartitionResult = frozen_default(PartitionResult)
-_D_InitializeStateResult = frozen_default(InitializeStateResult)
 
 _p_16s = packer(">16s")
 _p_16sB = packer(">16sB")
@@ -83,6 +93,7 @@ _p_ihB = packer(">ihB")
 _p_ihx = packer(">ihx")
 _u_16sB = unpacker(">16sB")
 _u_ihB = unpacker(">ihB")
+
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[InitializeShareGroupStateResponse, int]:
     e = len(d)
@@ -143,6 +154,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[InitializeShareGroupStateRespo
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
     return o, p
 
+
 def _encode_v0(o: InitializeShareGroupStateResponse, w: Callable[[Any], None]) -> None:
     l1 = o.results
     n = len(l1) + 1
@@ -185,6 +197,7 @@ def _encode_v0(o: InitializeShareGroupStateResponse, w: Callable[[Any], None]) -
         w(unknown_tags(o.unknown_tags))
     else:
         w(b"\0")
+
 
 InitializeShareGroupStateResponse._DECODERS = {0: _decode_v0}
 InitializeShareGroupStateResponse._ENCODERS = {0: _encode_v0}

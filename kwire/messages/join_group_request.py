@@ -5,20 +5,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
+from kwire.message import Message, Struct
+from kwire.wire import as_bytes, lost, more_varint, new, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
 
-from kwire.message import Message, Struct, frozen_default
-from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import (
-    array_packers, array_unpackers, as_bytes, bad_uuid, iter_unpacker, lost, more_varint, new, null, numbers,
-    pack_numbers, packer, read_tag, read_unknown_tags, string_length, string_varint, tag_of_other_version,
-    tag_section, tag_size, too_many, unknown_tags, unpacker, varint,
-)  # fmt: skip
-
-_E: Any = object()
+_E: Any = object()  # stands for "not given" where the default is a new list or struct
 
 
 class JoinGroupRequestProtocol(Struct):
-    __slots__ = ('name', 'metadata', 'unknown_tags', )
+    __slots__ = (
+        "name", "metadata", "unknown_tags",
+    )
     NAME = 'JoinGroupRequestProtocol'
     FIELDS = (
         ('Name', 'name', 'name', 'string', False, False, (0, 32767), (0, -1), (0, -1), None, '', False, True, None, None),
@@ -26,15 +22,22 @@ class JoinGroupRequestProtocol(Struct):
     )
 
     def __init__(
-        self, *, name: str = '', metadata: bytes = b"",
+        self,
+        *,
+        name: str = '',
+        metadata: bytes = b"",
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.name = name
         self.metadata = metadata
         self.unknown_tags = unknown_tags
 
+
 class JoinGroupRequest(Message):
-    __slots__ = ('group_id', 'session_timeout_ms', 'rebalance_timeout_ms', 'member_id', 'group_instance_id', 'protocol_type', 'protocols', 'reason', 'unknown_tags', )
+    __slots__ = (
+        "group_id", "session_timeout_ms", "rebalance_timeout_ms", "member_id", "group_instance_id", "protocol_type",
+        "protocols", "reason", "unknown_tags",
+    )
     NAME = 'JoinGroupRequest'
     TYPE = 'request'
     API_KEY = 11
@@ -55,9 +58,18 @@ class JoinGroupRequest(Message):
     )
 
     def __init__(
-        self, *, group_id: str = '', session_timeout_ms: int = 0, rebalance_timeout_ms: int = -1, member_id: str = '', group_instance_id: str | None = None, protocol_type: str = '', protocols: list[JoinGroupRequestProtocol] = _E, reason: str | None = None,
+        self,
+        *,
+        group_id: str = '',
+        session_timeout_ms: int = 0,
+        rebalance_timeout_ms: int = -1,
+        member_id: str = '',
+        group_instance_id: str | None = None,
+        protocol_type: str = '',
+        protocols: list[JoinGroupRequestProtocol] = _E,
+        reason: str | None = None,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.group_id = group_id
         self.session_timeout_ms = session_timeout_ms
         self.rebalance_timeout_ms = rebalance_timeout_ms
@@ -68,7 +80,6 @@ class JoinGroupRequest(Message):
         self.reason = reason
         self.unknown_tags = unknown_tags
 
-_D_JoinGroupRequestProtocol = frozen_default(JoinGroupRequestProtocol)
 
 _p_B = packer(">B")
 _p_h = packer(">h")
@@ -82,6 +93,7 @@ _u_i = unpacker(">i")
 _u_ih = unpacker(">ih")
 _u_iiB = unpacker(">iiB")
 _u_iih = unpacker(">iih")
+
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[JoinGroupRequest, int]:
     e = len(d)
@@ -138,6 +150,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[JoinGroupRequest, int]:
         l1.append(o1)
     return o, p
 
+
 def _decode_v1(d: bytes, p: int, b: int) -> tuple[JoinGroupRequest, int]:
     e = len(d)
     o = new(JoinGroupRequest)
@@ -191,6 +204,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[JoinGroupRequest, int]:
         p = q
         l1.append(o1)
     return o, p
+
 
 def _decode_v5(d: bytes, p: int, b: int) -> tuple[JoinGroupRequest, int]:
     e = len(d)
@@ -253,6 +267,7 @@ def _decode_v5(d: bytes, p: int, b: int) -> tuple[JoinGroupRequest, int]:
         p = q
         l1.append(o1)
     return o, p
+
 
 def _decode_v6(d: bytes, p: int, b: int) -> tuple[JoinGroupRequest, int]:
     e = len(d)
@@ -338,6 +353,7 @@ def _decode_v6(d: bytes, p: int, b: int) -> tuple[JoinGroupRequest, int]:
     if n:
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
     return o, p
+
 
 def _decode_v8(d: bytes, p: int, b: int) -> tuple[JoinGroupRequest, int]:
     e = len(d)
@@ -433,6 +449,7 @@ def _decode_v8(d: bytes, p: int, b: int) -> tuple[JoinGroupRequest, int]:
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
     return o, p
 
+
 def _encode_v0(o: JoinGroupRequest, w: Callable[[Any], None]) -> None:
     if o.group_instance_id is not None:
         lost('GroupInstanceId')
@@ -465,6 +482,7 @@ def _encode_v0(o: JoinGroupRequest, w: Callable[[Any], None]) -> None:
         w(_p_i(len(s)))
         w(s)
 
+
 def _encode_v1(o: JoinGroupRequest, w: Callable[[Any], None]) -> None:
     if o.group_instance_id is not None:
         lost('GroupInstanceId')
@@ -496,6 +514,7 @@ def _encode_v1(o: JoinGroupRequest, w: Callable[[Any], None]) -> None:
             s = as_bytes(s)
         w(_p_i(len(s)))
         w(s)
+
 
 def _encode_v5(o: JoinGroupRequest, w: Callable[[Any], None]) -> None:
     if o.unknown_tags:
@@ -533,6 +552,7 @@ def _encode_v5(o: JoinGroupRequest, w: Callable[[Any], None]) -> None:
             s = as_bytes(s)
         w(_p_i(len(s)))
         w(s)
+
 
 def _encode_v6(o: JoinGroupRequest, w: Callable[[Any], None]) -> None:
     s = o.group_id
@@ -603,6 +623,7 @@ def _encode_v6(o: JoinGroupRequest, w: Callable[[Any], None]) -> None:
         w(unknown_tags(o.unknown_tags))
     else:
         w(b"\0")
+
 
 def _encode_v8(o: JoinGroupRequest, w: Callable[[Any], None]) -> None:
     s = o.group_id
@@ -684,6 +705,7 @@ def _encode_v8(o: JoinGroupRequest, w: Callable[[Any], None]) -> None:
         w(unknown_tags(o.unknown_tags))
     else:
         w(b"\0")
+
 
 JoinGroupRequest._DECODERS = {0: _decode_v0, 1: _decode_v1, 2: _decode_v1, 3: _decode_v1, 4: _decode_v1, 5: _decode_v5, 6: _decode_v6, 7: _decode_v6, 8: _decode_v8, 9: _decode_v8}
 JoinGroupRequest._ENCODERS = {0: _encode_v0, 1: _encode_v1, 2: _encode_v1, 3: _encode_v1, 4: _encode_v1, 5: _encode_v5, 6: _encode_v6, 7: _encode_v6, 8: _encode_v8, 9: _encode_v8}

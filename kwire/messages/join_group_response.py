@@ -5,20 +5,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
+from kwire.message import Message, Struct
+from kwire.wire import as_bytes, lost, more_varint, new, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
 
-from kwire.message import Message, Struct, frozen_default
-from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import (
-    array_packers, array_unpackers, as_bytes, bad_uuid, iter_unpacker, lost, more_varint, new, null, numbers,
-    pack_numbers, packer, read_tag, read_unknown_tags, string_length, string_varint, tag_of_other_version,
-    tag_section, tag_size, too_many, unknown_tags, unpacker, varint,
-)  # fmt: skip
-
-_E: Any = object()
+_E: Any = object()  # stands for "not given" where the default is a new list or struct
 
 
 class JoinGroupResponseMember(Struct):
-    __slots__ = ('member_id', 'group_instance_id', 'metadata', 'unknown_tags', )
+    __slots__ = (
+        "member_id", "group_instance_id", "metadata", "unknown_tags",
+    )
     NAME = 'JoinGroupResponseMember'
     FIELDS = (
         ('MemberId', 'member_id', 'memberId', 'string', False, False, (0, 32767), (0, -1), (0, -1), None, '', False, False, None, None),
@@ -27,16 +23,24 @@ class JoinGroupResponseMember(Struct):
     )
 
     def __init__(
-        self, *, member_id: str = '', group_instance_id: str | None = None, metadata: bytes = b"",
+        self,
+        *,
+        member_id: str = '',
+        group_instance_id: str | None = None,
+        metadata: bytes = b"",
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.member_id = member_id
         self.group_instance_id = group_instance_id
         self.metadata = metadata
         self.unknown_tags = unknown_tags
 
+
 class JoinGroupResponse(Message):
-    __slots__ = ('throttle_time_ms', 'error_code', 'generation_id', 'protocol_type', 'protocol_name', 'leader', 'skip_assignment', 'member_id', 'members', 'unknown_tags', )
+    __slots__ = (
+        "throttle_time_ms", "error_code", "generation_id", "protocol_type", "protocol_name", "leader",
+        "skip_assignment", "member_id", "members", "unknown_tags",
+    )
     NAME = 'JoinGroupResponse'
     TYPE = 'response'
     API_KEY = 11
@@ -58,9 +62,19 @@ class JoinGroupResponse(Message):
     )
 
     def __init__(
-        self, *, throttle_time_ms: int = 0, error_code: int = 0, generation_id: int = -1, protocol_type: str | None = None, protocol_name: str | None = '', leader: str = '', skip_assignment: bool = False, member_id: str = '', members: list[JoinGroupResponseMember] = _E,
+        self,
+        *,
+        throttle_time_ms: int = 0,
+        error_code: int = 0,
+        generation_id: int = -1,
+        protocol_type: str | None = None,
+        protocol_name: str | None = '',
+        leader: str = '',
+        skip_assignment: bool = False,
+        member_id: str = '',
+        members: list[JoinGroupResponseMember] = _E,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.throttle_time_ms = throttle_time_ms
         self.error_code = error_code
         self.generation_id = generation_id
@@ -72,7 +86,6 @@ class JoinGroupResponse(Message):
         self.members = [] if members is _E else members
         self.unknown_tags = unknown_tags
 
-_D_JoinGroupResponseMember = frozen_default(JoinGroupResponseMember)
 
 _p_B = packer(">B")
 _p_h = packer(">h")
@@ -90,6 +103,7 @@ _u_i = unpacker(">i")
 _u_ihiB = unpacker(">ihiB")
 _u_ihih = unpacker(">ihih")
 _u_tB = unpacker(">?B")
+
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[JoinGroupResponse, int]:
     e = len(d)
@@ -148,6 +162,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[JoinGroupResponse, int]:
         l1.append(o1)
     return o, p
 
+
 def _decode_v2(d: bytes, p: int, b: int) -> tuple[JoinGroupResponse, int]:
     e = len(d)
     o = new(JoinGroupResponse)
@@ -203,6 +218,7 @@ def _decode_v2(d: bytes, p: int, b: int) -> tuple[JoinGroupResponse, int]:
         p = q
         l1.append(o1)
     return o, p
+
 
 def _decode_v5(d: bytes, p: int, b: int) -> tuple[JoinGroupResponse, int]:
     e = len(d)
@@ -266,6 +282,7 @@ def _decode_v5(d: bytes, p: int, b: int) -> tuple[JoinGroupResponse, int]:
         p = q
         l1.append(o1)
     return o, p
+
 
 def _decode_v6(d: bytes, p: int, b: int) -> tuple[JoinGroupResponse, int]:
     e = len(d)
@@ -352,6 +369,7 @@ def _decode_v6(d: bytes, p: int, b: int) -> tuple[JoinGroupResponse, int]:
     if n:
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
     return o, p
+
 
 def _decode_v7(d: bytes, p: int, b: int) -> tuple[JoinGroupResponse, int]:
     e = len(d)
@@ -449,6 +467,7 @@ def _decode_v7(d: bytes, p: int, b: int) -> tuple[JoinGroupResponse, int]:
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
     return o, p
 
+
 def _decode_v9(d: bytes, p: int, b: int) -> tuple[JoinGroupResponse, int]:
     e = len(d)
     o = new(JoinGroupResponse)
@@ -544,6 +563,7 @@ def _decode_v9(d: bytes, p: int, b: int) -> tuple[JoinGroupResponse, int]:
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
     return o, p
 
+
 def _encode_v0(o: JoinGroupResponse, w: Callable[[Any], None]) -> None:
     if o.skip_assignment:
         lost('SkipAssignment')
@@ -576,6 +596,7 @@ def _encode_v0(o: JoinGroupResponse, w: Callable[[Any], None]) -> None:
         w(_p_i(len(s)))
         w(s)
 
+
 def _encode_v2(o: JoinGroupResponse, w: Callable[[Any], None]) -> None:
     if o.skip_assignment:
         lost('SkipAssignment')
@@ -607,6 +628,7 @@ def _encode_v2(o: JoinGroupResponse, w: Callable[[Any], None]) -> None:
             s = as_bytes(s)
         w(_p_i(len(s)))
         w(s)
+
 
 def _encode_v5(o: JoinGroupResponse, w: Callable[[Any], None]) -> None:
     if o.skip_assignment:
@@ -646,6 +668,7 @@ def _encode_v5(o: JoinGroupResponse, w: Callable[[Any], None]) -> None:
             s = as_bytes(s)
         w(_p_i(len(s)))
         w(s)
+
 
 def _encode_v6(o: JoinGroupResponse, w: Callable[[Any], None]) -> None:
     if o.skip_assignment:
@@ -718,6 +741,7 @@ def _encode_v6(o: JoinGroupResponse, w: Callable[[Any], None]) -> None:
         w(unknown_tags(o.unknown_tags))
     else:
         w(b"\0")
+
 
 def _encode_v7(o: JoinGroupResponse, w: Callable[[Any], None]) -> None:
     if o.skip_assignment:
@@ -805,6 +829,7 @@ def _encode_v7(o: JoinGroupResponse, w: Callable[[Any], None]) -> None:
     else:
         w(b"\0")
 
+
 def _encode_v9(o: JoinGroupResponse, w: Callable[[Any], None]) -> None:
     s = o.protocol_type
     if s is None:
@@ -889,6 +914,7 @@ def _encode_v9(o: JoinGroupResponse, w: Callable[[Any], None]) -> None:
         w(unknown_tags(o.unknown_tags))
     else:
         w(b"\0")
+
 
 JoinGroupResponse._DECODERS = {0: _decode_v0, 1: _decode_v0, 2: _decode_v2, 3: _decode_v2, 4: _decode_v2, 5: _decode_v5, 6: _decode_v6, 7: _decode_v7, 8: _decode_v7, 9: _decode_v9}
 JoinGroupResponse._ENCODERS = {0: _encode_v0, 1: _encode_v0, 2: _encode_v2, 3: _encode_v2, 4: _encode_v2, 5: _encode_v5, 6: _encode_v6, 7: _encode_v7, 8: _encode_v7, 9: _encode_v9}

@@ -5,20 +5,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
+from kwire.message import Message
+from kwire.wire import new, packer, read_unknown_tags, unknown_tags, unpacker
 
-from kwire.message import Message, Struct, frozen_default
-from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import (
-    array_packers, array_unpackers, as_bytes, bad_uuid, iter_unpacker, lost, more_varint, new, null, numbers,
-    pack_numbers, packer, read_tag, read_unknown_tags, string_length, string_varint, tag_of_other_version,
-    tag_section, tag_size, too_many, unknown_tags, unpacker, varint,
-)  # fmt: skip
-
-_E: Any = object()
+_E: Any = object()  # stands for "not given" where the default is a new list or struct
 
 
 class KRaftVersionRecord(Message):
-    __slots__ = ('version', 'k_raft_version', 'unknown_tags', )
+    __slots__ = (
+        "version", "k_raft_version", "unknown_tags",
+    )
     NAME = 'KRaftVersionRecord'
     TYPE = 'data'
     API_KEY = None
@@ -33,16 +29,21 @@ class KRaftVersionRecord(Message):
     )
 
     def __init__(
-        self, *, version: int = 0, k_raft_version: int = 0,
+        self,
+        *,
+        version: int = 0,
+        k_raft_version: int = 0,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.version = version
         self.k_raft_version = k_raft_version
         self.unknown_tags = unknown_tags
 
+
 _p_hh = packer(">hh")
 _p_hhx = packer(">hhx")
 _u_hhB = unpacker(">hhB")
+
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[KRaftVersionRecord, int]:
     e = len(d)
@@ -54,12 +55,14 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[KRaftVersionRecord, int]:
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
     return o, p
 
+
 def _encode_v0(o: KRaftVersionRecord, w: Callable[[Any], None]) -> None:
     if o.unknown_tags:
         w(_p_hh(o.version, o.k_raft_version))
         w(unknown_tags(o.unknown_tags))
     else:
         w(_p_hhx(o.version, o.k_raft_version))
+
 
 KRaftVersionRecord._DECODERS = {0: _decode_v0}
 KRaftVersionRecord._ENCODERS = {0: _encode_v0}

@@ -5,20 +5,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-
-from kwire.message import Message, Struct, frozen_default
+from kwire.message import Message, Struct
 from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import (
-    array_packers, array_unpackers, as_bytes, bad_uuid, iter_unpacker, lost, more_varint, new, null, numbers,
-    pack_numbers, packer, read_tag, read_unknown_tags, string_length, string_varint, tag_of_other_version,
-    tag_section, tag_size, too_many, unknown_tags, unpacker, varint,
-)  # fmt: skip
+from kwire.wire import bad_uuid, iter_unpacker, lost, more_varint, new, null, packer, read_unknown_tags, too_many, unknown_tags, unpacker, varint
 
-_E: Any = object()
+_E: Any = object()  # stands for "not given" where the default is a new list or struct
 
 
 class Voter(Struct):
-    __slots__ = ('voter_id', 'voter_directory_id', 'unknown_tags', )
+    __slots__ = (
+        "voter_id", "voter_directory_id", "unknown_tags",
+    )
     NAME = 'Voter'
     FIELDS = (
         ('VoterId', 'voter_id', 'voterId', 'int32', False, False, (0, 32767), (0, -1), (0, -1), None, 0, False, False, None, None),
@@ -26,15 +23,21 @@ class Voter(Struct):
     )
 
     def __init__(
-        self, *, voter_id: int = 0, voter_directory_id: Uuid = ZERO_UUID,
+        self,
+        *,
+        voter_id: int = 0,
+        voter_directory_id: Uuid = ZERO_UUID,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.voter_id = voter_id
         self.voter_directory_id = voter_directory_id
         self.unknown_tags = unknown_tags
 
+
 class LeaderChangeMessage(Message):
-    __slots__ = ('version', 'leader_id', 'voters', 'granting_voters', 'unknown_tags', )
+    __slots__ = (
+        "version", "leader_id", "voters", "granting_voters", "unknown_tags",
+    )
     NAME = 'LeaderChangeMessage'
     TYPE = 'data'
     API_KEY = None
@@ -51,16 +54,20 @@ class LeaderChangeMessage(Message):
     )
 
     def __init__(
-        self, *, version: int = 0, leader_id: int = 0, voters: list[Voter] = _E, granting_voters: list[Voter] = _E,
+        self,
+        *,
+        version: int = 0,
+        leader_id: int = 0,
+        voters: list[Voter] = _E,
+        granting_voters: list[Voter] = _E,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.version = version
         self.leader_id = leader_id
         self.voters = [] if voters is _E else voters
         self.granting_voters = [] if granting_voters is _E else granting_voters
         self.unknown_tags = unknown_tags
 
-_D_Voter = frozen_default(Voter)
 
 _i_i16sx = iter_unpacker(">i16sx")
 _i_ix = iter_unpacker(">ix")
@@ -74,6 +81,7 @@ _p_ix = packer(">ix")
 _u_hiB = unpacker(">hiB")
 _u_i16sB = unpacker(">i16sB")
 _u_iB = unpacker(">iB")
+
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[LeaderChangeMessage, int]:
     e = len(d)
@@ -145,6 +153,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[LeaderChangeMessage, int]:
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
     return o, p
 
+
 def _decode_v1(d: bytes, p: int, b: int) -> tuple[LeaderChangeMessage, int]:
     e = len(d)
     o = new(LeaderChangeMessage)
@@ -215,6 +224,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[LeaderChangeMessage, int]:
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
     return o, p
 
+
 def _encode_v0(o: LeaderChangeMessage, w: Callable[[Any], None]) -> None:
     l1 = o.voters
     n = len(l1) + 1
@@ -250,6 +260,7 @@ def _encode_v0(o: LeaderChangeMessage, w: Callable[[Any], None]) -> None:
     else:
         w(b"\0")
 
+
 def _encode_v1(o: LeaderChangeMessage, w: Callable[[Any], None]) -> None:
     l1 = o.voters
     n = len(l1) + 1
@@ -284,6 +295,7 @@ def _encode_v1(o: LeaderChangeMessage, w: Callable[[Any], None]) -> None:
         w(unknown_tags(o.unknown_tags))
     else:
         w(b"\0")
+
 
 LeaderChangeMessage._DECODERS = {0: _decode_v0, 1: _decode_v1}
 LeaderChangeMessage._ENCODERS = {0: _encode_v0, 1: _encode_v1}

@@ -5,20 +5,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
+from kwire.message import Message, Struct
+from kwire.wire import lost, more_varint, new, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
 
-from kwire.message import Message, Struct, frozen_default
-from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import (
-    array_packers, array_unpackers, as_bytes, bad_uuid, iter_unpacker, lost, more_varint, new, null, numbers,
-    pack_numbers, packer, read_tag, read_unknown_tags, string_length, string_varint, tag_of_other_version,
-    tag_section, tag_size, too_many, unknown_tags, unpacker, varint,
-)  # fmt: skip
-
-_E: Any = object()
+_E: Any = object()  # stands for "not given" where the default is a new list or struct
 
 
 class MemberIdentity(Struct):
-    __slots__ = ('member_id', 'group_instance_id', 'reason', 'unknown_tags', )
+    __slots__ = (
+        "member_id", "group_instance_id", "reason", "unknown_tags",
+    )
     NAME = 'MemberIdentity'
     FIELDS = (
         ('MemberId', 'member_id', 'memberId', 'string', False, False, (3, 32767), (0, -1), (0, -1), None, '', False, False, None, None),
@@ -27,16 +23,23 @@ class MemberIdentity(Struct):
     )
 
     def __init__(
-        self, *, member_id: str = '', group_instance_id: str | None = None, reason: str | None = None,
+        self,
+        *,
+        member_id: str = '',
+        group_instance_id: str | None = None,
+        reason: str | None = None,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.member_id = member_id
         self.group_instance_id = group_instance_id
         self.reason = reason
         self.unknown_tags = unknown_tags
 
+
 class LeaveGroupRequest(Message):
-    __slots__ = ('group_id', 'member_id', 'members', 'unknown_tags', )
+    __slots__ = (
+        "group_id", "member_id", "members", "unknown_tags",
+    )
     NAME = 'LeaveGroupRequest'
     TYPE = 'request'
     API_KEY = 13
@@ -52,21 +55,25 @@ class LeaveGroupRequest(Message):
     )
 
     def __init__(
-        self, *, group_id: str = '', member_id: str = '', members: list[MemberIdentity] = _E,
+        self,
+        *,
+        group_id: str = '',
+        member_id: str = '',
+        members: list[MemberIdentity] = _E,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.group_id = group_id
         self.member_id = member_id
         self.members = [] if members is _E else members
         self.unknown_tags = unknown_tags
 
-_D_MemberIdentity = frozen_default(MemberIdentity)
 
 _p_B = packer(">B")
 _p_h = packer(">h")
 _p_i = packer(">i")
 _u_h = unpacker(">h")
 _u_i = unpacker(">i")
+
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[LeaveGroupRequest, int]:
     e = len(d)
@@ -88,6 +95,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[LeaveGroupRequest, int]:
     o.member_id = d[p:q].decode()
     p = q
     return o, p
+
 
 def _decode_v3(d: bytes, p: int, b: int) -> tuple[LeaveGroupRequest, int]:
     e = len(d)
@@ -130,6 +138,7 @@ def _decode_v3(d: bytes, p: int, b: int) -> tuple[LeaveGroupRequest, int]:
             p = q
         l1.append(o1)
     return o, p
+
 
 def _decode_v4(d: bytes, p: int, b: int) -> tuple[LeaveGroupRequest, int]:
     e = len(d)
@@ -189,6 +198,7 @@ def _decode_v4(d: bytes, p: int, b: int) -> tuple[LeaveGroupRequest, int]:
     if n:
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
     return o, p
+
 
 def _decode_v5(d: bytes, p: int, b: int) -> tuple[LeaveGroupRequest, int]:
     e = len(d)
@@ -258,6 +268,7 @@ def _decode_v5(d: bytes, p: int, b: int) -> tuple[LeaveGroupRequest, int]:
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
     return o, p
 
+
 def _encode_v0(o: LeaveGroupRequest, w: Callable[[Any], None]) -> None:
     if len(o.members) > 0:
         lost('Members')
@@ -271,6 +282,7 @@ def _encode_v0(o: LeaveGroupRequest, w: Callable[[Any], None]) -> None:
     s = s.encode()
     w(_p_h(len(s)))
     w(s)
+
 
 def _encode_v3(o: LeaveGroupRequest, w: Callable[[Any], None]) -> None:
     if o.member_id != "":
@@ -297,6 +309,7 @@ def _encode_v3(o: LeaveGroupRequest, w: Callable[[Any], None]) -> None:
             s = s.encode()
             w(_p_h(len(s)))
             w(s)
+
 
 def _encode_v4(o: LeaveGroupRequest, w: Callable[[Any], None]) -> None:
     if o.member_id != "":
@@ -343,6 +356,7 @@ def _encode_v4(o: LeaveGroupRequest, w: Callable[[Any], None]) -> None:
         w(unknown_tags(o.unknown_tags))
     else:
         w(b"\0")
+
 
 def _encode_v5(o: LeaveGroupRequest, w: Callable[[Any], None]) -> None:
     if o.member_id != "":
@@ -400,6 +414,7 @@ def _encode_v5(o: LeaveGroupRequest, w: Callable[[Any], None]) -> None:
         w(unknown_tags(o.unknown_tags))
     else:
         w(b"\0")
+
 
 LeaveGroupRequest._DECODERS = {0: _decode_v0, 1: _decode_v0, 2: _decode_v0, 3: _decode_v3, 4: _decode_v4, 5: _decode_v5}
 LeaveGroupRequest._ENCODERS = {0: _encode_v0, 1: _encode_v0, 2: _encode_v0, 3: _encode_v3, 4: _encode_v4, 5: _encode_v5}

@@ -5,20 +5,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
+from kwire.message import Message, Struct
+from kwire.wire import lost, more_varint, new, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
 
-from kwire.message import Message, Struct, frozen_default
-from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import (
-    array_packers, array_unpackers, as_bytes, bad_uuid, iter_unpacker, lost, more_varint, new, null, numbers,
-    pack_numbers, packer, read_tag, read_unknown_tags, string_length, string_varint, tag_of_other_version,
-    tag_section, tag_size, too_many, unknown_tags, unpacker, varint,
-)  # fmt: skip
-
-_E: Any = object()
+_E: Any = object()  # stands for "not given" where the default is a new list or struct
 
 
 class MemberResponse(Struct):
-    __slots__ = ('member_id', 'group_instance_id', 'error_code', 'unknown_tags', )
+    __slots__ = (
+        "member_id", "group_instance_id", "error_code", "unknown_tags",
+    )
     NAME = 'MemberResponse'
     FIELDS = (
         ('MemberId', 'member_id', 'memberId', 'string', False, False, (3, 32767), (0, -1), (0, -1), None, '', False, False, None, None),
@@ -27,16 +23,23 @@ class MemberResponse(Struct):
     )
 
     def __init__(
-        self, *, member_id: str = '', group_instance_id: str | None = '', error_code: int = 0,
+        self,
+        *,
+        member_id: str = '',
+        group_instance_id: str | None = '',
+        error_code: int = 0,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.member_id = member_id
         self.group_instance_id = group_instance_id
         self.error_code = error_code
         self.unknown_tags = unknown_tags
 
+
 class LeaveGroupResponse(Message):
-    __slots__ = ('throttle_time_ms', 'error_code', 'members', 'unknown_tags', )
+    __slots__ = (
+        "throttle_time_ms", "error_code", "members", "unknown_tags",
+    )
     NAME = 'LeaveGroupResponse'
     TYPE = 'response'
     API_KEY = 13
@@ -52,15 +55,18 @@ class LeaveGroupResponse(Message):
     )
 
     def __init__(
-        self, *, throttle_time_ms: int = 0, error_code: int = 0, members: list[MemberResponse] = _E,
+        self,
+        *,
+        throttle_time_ms: int = 0,
+        error_code: int = 0,
+        members: list[MemberResponse] = _E,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.throttle_time_ms = throttle_time_ms
         self.error_code = error_code
         self.members = [] if members is _E else members
         self.unknown_tags = unknown_tags
 
-_D_MemberResponse = frozen_default(MemberResponse)
 
 _p_B = packer(">B")
 _p_h = packer(">h")
@@ -74,6 +80,7 @@ _u_ih = unpacker(">ih")
 _u_ihB = unpacker(">ihB")
 _u_ihi = unpacker(">ihi")
 
+
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[LeaveGroupResponse, int]:
     e = len(d)
     o = new(LeaveGroupResponse)
@@ -84,6 +91,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[LeaveGroupResponse, int]:
     p += 2
     return o, p
 
+
 def _decode_v1(d: bytes, p: int, b: int) -> tuple[LeaveGroupResponse, int]:
     e = len(d)
     o = new(LeaveGroupResponse)
@@ -92,6 +100,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[LeaveGroupResponse, int]:
     o.throttle_time_ms, o.error_code = _u_ih(d, p)
     p += 6
     return o, p
+
 
 def _decode_v3(d: bytes, p: int, b: int) -> tuple[LeaveGroupResponse, int]:
     e = len(d)
@@ -127,6 +136,7 @@ def _decode_v3(d: bytes, p: int, b: int) -> tuple[LeaveGroupResponse, int]:
         p += 2
         l1.append(o1)
     return o, p
+
 
 def _decode_v4(d: bytes, p: int, b: int) -> tuple[LeaveGroupResponse, int]:
     e = len(d)
@@ -176,6 +186,7 @@ def _decode_v4(d: bytes, p: int, b: int) -> tuple[LeaveGroupResponse, int]:
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
     return o, p
 
+
 def _encode_v0(o: LeaveGroupResponse, w: Callable[[Any], None]) -> None:
     if len(o.members) > 0:
         lost('Members')
@@ -183,12 +194,14 @@ def _encode_v0(o: LeaveGroupResponse, w: Callable[[Any], None]) -> None:
         lost("unknown_tags")
     w(_p_h(o.error_code))
 
+
 def _encode_v1(o: LeaveGroupResponse, w: Callable[[Any], None]) -> None:
     if len(o.members) > 0:
         lost('Members')
     if o.unknown_tags:
         lost("unknown_tags")
     w(_p_ih(o.throttle_time_ms, o.error_code))
+
 
 def _encode_v3(o: LeaveGroupResponse, w: Callable[[Any], None]) -> None:
     if o.unknown_tags:
@@ -210,6 +223,7 @@ def _encode_v3(o: LeaveGroupResponse, w: Callable[[Any], None]) -> None:
             w(_p_h(len(s)))
             w(s)
         w(_p_h(o1.error_code))
+
 
 def _encode_v4(o: LeaveGroupResponse, w: Callable[[Any], None]) -> None:
     l1 = o.members
@@ -248,6 +262,7 @@ def _encode_v4(o: LeaveGroupResponse, w: Callable[[Any], None]) -> None:
         w(unknown_tags(o.unknown_tags))
     else:
         w(b"\0")
+
 
 LeaveGroupResponse._DECODERS = {0: _decode_v0, 1: _decode_v1, 2: _decode_v1, 3: _decode_v3, 4: _decode_v4, 5: _decode_v4}
 LeaveGroupResponse._ENCODERS = {0: _encode_v0, 1: _encode_v1, 2: _encode_v1, 3: _encode_v3, 4: _encode_v4, 5: _encode_v4}

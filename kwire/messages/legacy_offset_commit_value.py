@@ -5,20 +5,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
+from kwire.message import Message
+from kwire.wire import lost, new, null, packer, unknown_tags, unpacker
 
-from kwire.message import Message, Struct, frozen_default
-from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import (
-    array_packers, array_unpackers, as_bytes, bad_uuid, iter_unpacker, lost, more_varint, new, null, numbers,
-    pack_numbers, packer, read_tag, read_unknown_tags, string_length, string_varint, tag_of_other_version,
-    tag_section, tag_size, too_many, unknown_tags, unpacker, varint,
-)  # fmt: skip
-
-_E: Any = object()
+_E: Any = object()  # stands for "not given" where the default is a new list or struct
 
 
 class LegacyOffsetCommitValue(Message):
-    __slots__ = ('offset', 'metadata', 'commit_timestamp', 'unknown_tags', )
+    __slots__ = (
+        "offset", "metadata", "commit_timestamp", "unknown_tags",
+    )
     NAME = 'LegacyOffsetCommitValue'
     TYPE = 'coordinator-value'
     API_KEY = 0
@@ -34,18 +30,24 @@ class LegacyOffsetCommitValue(Message):
     )
 
     def __init__(
-        self, *, offset: int = 0, metadata: str = '', commit_timestamp: int = 0,
+        self,
+        *,
+        offset: int = 0,
+        metadata: str = '',
+        commit_timestamp: int = 0,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.offset = offset
         self.metadata = metadata
         self.commit_timestamp = commit_timestamp
         self.unknown_tags = unknown_tags
 
+
 _p_q = packer(">q")
 _p_qh = packer(">qh")
 _u_q = unpacker(">q")
 _u_qh = unpacker(">qh")
+
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[LegacyOffsetCommitValue, int]:
     e = len(d)
@@ -62,6 +64,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[LegacyOffsetCommitValue, int]:
     p += 8
     return o, p
 
+
 def _encode_v0(o: LegacyOffsetCommitValue, w: Callable[[Any], None]) -> None:
     if o.unknown_tags:
         lost("unknown_tags")
@@ -70,6 +73,7 @@ def _encode_v0(o: LegacyOffsetCommitValue, w: Callable[[Any], None]) -> None:
     w(_p_qh(o.offset, len(s)))
     w(s)
     w(_p_q(o.commit_timestamp))
+
 
 LegacyOffsetCommitValue._DECODERS = {0: _decode_v0}
 LegacyOffsetCommitValue._ENCODERS = {0: _encode_v0}

@@ -5,20 +5,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
+from kwire.message import Message
+from kwire.wire import array_packers, array_unpackers, lost, more_varint, new, null, numbers, pack_numbers, packer, read_unknown_tags, too_many, unknown_tags, varint
 
-from kwire.message import Message, Struct, frozen_default
-from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import (
-    array_packers, array_unpackers, as_bytes, bad_uuid, iter_unpacker, lost, more_varint, new, null, numbers,
-    pack_numbers, packer, read_tag, read_unknown_tags, string_length, string_varint, tag_of_other_version,
-    tag_section, tag_size, too_many, unknown_tags, unpacker, varint,
-)  # fmt: skip
-
-_E: Any = object()
+_E: Any = object()  # stands for "not given" where the default is a new list or struct
 
 
 class ListConfigResourcesRequest(Message):
-    __slots__ = ('resource_types', 'unknown_tags', )
+    __slots__ = (
+        "resource_types", "unknown_tags",
+    )
     NAME = 'ListConfigResourcesRequest'
     TYPE = 'request'
     API_KEY = 74
@@ -32,15 +28,19 @@ class ListConfigResourcesRequest(Message):
     )
 
     def __init__(
-        self, *, resource_types: list[int] = _E,
+        self,
+        *,
+        resource_types: list[int] = _E,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.resource_types = [] if resource_types is _E else resource_types
         self.unknown_tags = unknown_tags
+
 
 _bs = array_unpackers("b")
 _bw = array_packers("b")
 _p_B = packer(">B")
+
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[ListConfigResourcesRequest, int]:
     e = len(d)
@@ -52,6 +52,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[ListConfigResourcesRequest, in
     if n:
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
     return o, p
+
 
 def _decode_v1(d: bytes, p: int, b: int) -> tuple[ListConfigResourcesRequest, int]:
     e = len(d)
@@ -75,6 +76,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[ListConfigResourcesRequest, in
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
     return o, p
 
+
 def _encode_v0(o: ListConfigResourcesRequest, w: Callable[[Any], None]) -> None:
     if len(o.resource_types) > 0:
         lost('ResourceTypes')
@@ -82,6 +84,7 @@ def _encode_v0(o: ListConfigResourcesRequest, w: Callable[[Any], None]) -> None:
         w(unknown_tags(o.unknown_tags))
     else:
         w(b"\0")
+
 
 def _encode_v1(o: ListConfigResourcesRequest, w: Callable[[Any], None]) -> None:
     l1 = o.resource_types
@@ -97,6 +100,7 @@ def _encode_v1(o: ListConfigResourcesRequest, w: Callable[[Any], None]) -> None:
         w(unknown_tags(o.unknown_tags))
     else:
         w(b"\0")
+
 
 ListConfigResourcesRequest._DECODERS = {0: _decode_v0, 1: _decode_v1}
 ListConfigResourcesRequest._ENCODERS = {0: _encode_v0, 1: _encode_v1}

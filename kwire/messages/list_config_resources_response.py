@@ -5,20 +5,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
+from kwire.message import Message, Struct
+from kwire.wire import more_varint, new, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
 
-from kwire.message import Message, Struct, frozen_default
-from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import (
-    array_packers, array_unpackers, as_bytes, bad_uuid, iter_unpacker, lost, more_varint, new, null, numbers,
-    pack_numbers, packer, read_tag, read_unknown_tags, string_length, string_varint, tag_of_other_version,
-    tag_section, tag_size, too_many, unknown_tags, unpacker, varint,
-)  # fmt: skip
-
-_E: Any = object()
+_E: Any = object()  # stands for "not given" where the default is a new list or struct
 
 
 class ConfigResource(Struct):
-    __slots__ = ('resource_name', 'resource_type', 'unknown_tags', )
+    __slots__ = (
+        "resource_name", "resource_type", "unknown_tags",
+    )
     NAME = 'ConfigResource'
     FIELDS = (
         ('ResourceName', 'resource_name', 'resourceName', 'string', False, False, (0, 32767), (0, -1), (0, -1), None, '', False, False, None, None),
@@ -26,15 +22,21 @@ class ConfigResource(Struct):
     )
 
     def __init__(
-        self, *, resource_name: str = '', resource_type: int = 16,
+        self,
+        *,
+        resource_name: str = '',
+        resource_type: int = 16,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.resource_name = resource_name
         self.resource_type = resource_type
         self.unknown_tags = unknown_tags
 
+
 class ListConfigResourcesResponse(Message):
-    __slots__ = ('throttle_time_ms', 'error_code', 'config_resources', 'unknown_tags', )
+    __slots__ = (
+        "throttle_time_ms", "error_code", "config_resources", "unknown_tags",
+    )
     NAME = 'ListConfigResourcesResponse'
     TYPE = 'response'
     API_KEY = 74
@@ -50,15 +52,18 @@ class ListConfigResourcesResponse(Message):
     )
 
     def __init__(
-        self, *, throttle_time_ms: int = 0, error_code: int = 0, config_resources: list[ConfigResource] = _E,
+        self,
+        *,
+        throttle_time_ms: int = 0,
+        error_code: int = 0,
+        config_resources: list[ConfigResource] = _E,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.throttle_time_ms = throttle_time_ms
         self.error_code = error_code
         self.config_resources = [] if config_resources is _E else config_resources
         self.unknown_tags = unknown_tags
 
-_D_ConfigResource = frozen_default(ConfigResource)
 
 _p_B = packer(">B")
 _p_b = packer(">b")
@@ -67,6 +72,7 @@ _p_ih = packer(">ih")
 _p_ihB = packer(">ihB")
 _u_bB = unpacker(">bB")
 _u_ihB = unpacker(">ihB")
+
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[ListConfigResourcesResponse, int]:
     e = len(d)
@@ -107,6 +113,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[ListConfigResourcesResponse, i
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
     return o, p
 
+
 def _decode_v1(d: bytes, p: int, b: int) -> tuple[ListConfigResourcesResponse, int]:
     e = len(d)
     o = new(ListConfigResourcesResponse)
@@ -145,6 +152,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[ListConfigResourcesResponse, i
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
     return o, p
 
+
 def _encode_v0(o: ListConfigResourcesResponse, w: Callable[[Any], None]) -> None:
     l1 = o.config_resources
     n = len(l1) + 1
@@ -170,6 +178,7 @@ def _encode_v0(o: ListConfigResourcesResponse, w: Callable[[Any], None]) -> None
         w(unknown_tags(o.unknown_tags))
     else:
         w(b"\0")
+
 
 def _encode_v1(o: ListConfigResourcesResponse, w: Callable[[Any], None]) -> None:
     l1 = o.config_resources
@@ -197,6 +206,7 @@ def _encode_v1(o: ListConfigResourcesResponse, w: Callable[[Any], None]) -> None
         w(unknown_tags(o.unknown_tags))
     else:
         w(b"\0")
+
 
 ListConfigResourcesResponse._DECODERS = {0: _decode_v0, 1: _decode_v1}
 ListConfigResourcesResponse._ENCODERS = {0: _encode_v0, 1: _encode_v1}

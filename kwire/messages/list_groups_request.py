@@ -5,20 +5,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
+from kwire.message import Message
+from kwire.wire import lost, more_varint, new, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, varint
 
-from kwire.message import Message, Struct, frozen_default
-from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import (
-    array_packers, array_unpackers, as_bytes, bad_uuid, iter_unpacker, lost, more_varint, new, null, numbers,
-    pack_numbers, packer, read_tag, read_unknown_tags, string_length, string_varint, tag_of_other_version,
-    tag_section, tag_size, too_many, unknown_tags, unpacker, varint,
-)  # fmt: skip
-
-_E: Any = object()
+_E: Any = object()  # stands for "not given" where the default is a new list or struct
 
 
 class ListGroupsRequest(Message):
-    __slots__ = ('states_filter', 'types_filter', 'unknown_tags', )
+    __slots__ = (
+        "states_filter", "types_filter", "unknown_tags",
+    )
     NAME = 'ListGroupsRequest'
     TYPE = 'request'
     API_KEY = 16
@@ -33,14 +29,19 @@ class ListGroupsRequest(Message):
     )
 
     def __init__(
-        self, *, states_filter: list[str] = _E, types_filter: list[str] = _E,
+        self,
+        *,
+        states_filter: list[str] = _E,
+        types_filter: list[str] = _E,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.states_filter = [] if states_filter is _E else states_filter
         self.types_filter = [] if types_filter is _E else types_filter
         self.unknown_tags = unknown_tags
 
+
 _p_B = packer(">B")
+
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[ListGroupsRequest, int]:
     e = len(d)
@@ -49,6 +50,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[ListGroupsRequest, int]:
     o.types_filter = []
     o.unknown_tags = ()
     return o, p
+
 
 def _decode_v3(d: bytes, p: int, b: int) -> tuple[ListGroupsRequest, int]:
     e = len(d)
@@ -61,6 +63,7 @@ def _decode_v3(d: bytes, p: int, b: int) -> tuple[ListGroupsRequest, int]:
     if n:
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
     return o, p
+
 
 def _decode_v4(d: bytes, p: int, b: int) -> tuple[ListGroupsRequest, int]:
     e = len(d)
@@ -94,6 +97,7 @@ def _decode_v4(d: bytes, p: int, b: int) -> tuple[ListGroupsRequest, int]:
     if n:
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
     return o, p
+
 
 def _decode_v5(d: bytes, p: int, b: int) -> tuple[ListGroupsRequest, int]:
     e = len(d)
@@ -149,6 +153,7 @@ def _decode_v5(d: bytes, p: int, b: int) -> tuple[ListGroupsRequest, int]:
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
     return o, p
 
+
 def _encode_v0(o: ListGroupsRequest, w: Callable[[Any], None]) -> None:
     if len(o.states_filter) > 0:
         lost('StatesFilter')
@@ -156,6 +161,7 @@ def _encode_v0(o: ListGroupsRequest, w: Callable[[Any], None]) -> None:
         lost('TypesFilter')
     if o.unknown_tags:
         lost("unknown_tags")
+
 
 def _encode_v3(o: ListGroupsRequest, w: Callable[[Any], None]) -> None:
     if len(o.states_filter) > 0:
@@ -166,6 +172,7 @@ def _encode_v3(o: ListGroupsRequest, w: Callable[[Any], None]) -> None:
         w(unknown_tags(o.unknown_tags))
     else:
         w(b"\0")
+
 
 def _encode_v4(o: ListGroupsRequest, w: Callable[[Any], None]) -> None:
     if len(o.types_filter) > 0:
@@ -189,6 +196,7 @@ def _encode_v4(o: ListGroupsRequest, w: Callable[[Any], None]) -> None:
         w(unknown_tags(o.unknown_tags))
     else:
         w(b"\0")
+
 
 def _encode_v5(o: ListGroupsRequest, w: Callable[[Any], None]) -> None:
     l1 = o.states_filter
@@ -225,6 +233,7 @@ def _encode_v5(o: ListGroupsRequest, w: Callable[[Any], None]) -> None:
         w(unknown_tags(o.unknown_tags))
     else:
         w(b"\0")
+
 
 ListGroupsRequest._DECODERS = {0: _decode_v0, 1: _decode_v0, 2: _decode_v0, 3: _decode_v3, 4: _decode_v4, 5: _decode_v5}
 ListGroupsRequest._ENCODERS = {0: _encode_v0, 1: _encode_v0, 2: _encode_v0, 3: _encode_v3, 4: _encode_v4, 5: _encode_v5}

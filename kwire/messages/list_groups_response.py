@@ -5,20 +5,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
+from kwire.message import Message, Struct
+from kwire.wire import lost, more_varint, new, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
 
-from kwire.message import Message, Struct, frozen_default
-from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import (
-    array_packers, array_unpackers, as_bytes, bad_uuid, iter_unpacker, lost, more_varint, new, null, numbers,
-    pack_numbers, packer, read_tag, read_unknown_tags, string_length, string_varint, tag_of_other_version,
-    tag_section, tag_size, too_many, unknown_tags, unpacker, varint,
-)  # fmt: skip
-
-_E: Any = object()
+_E: Any = object()  # stands for "not given" where the default is a new list or struct
 
 
 class ListedGroup(Struct):
-    __slots__ = ('group_id', 'protocol_type', 'group_state', 'group_type', 'unknown_tags', )
+    __slots__ = (
+        "group_id", "protocol_type", "group_state", "group_type", "unknown_tags",
+    )
     NAME = 'ListedGroup'
     FIELDS = (
         ('GroupId', 'group_id', 'groupId', 'string', False, False, (0, 32767), (0, -1), (0, -1), None, '', False, False, None, 'groupId'),
@@ -28,17 +24,25 @@ class ListedGroup(Struct):
     )
 
     def __init__(
-        self, *, group_id: str = '', protocol_type: str = '', group_state: str = '', group_type: str = '',
+        self,
+        *,
+        group_id: str = '',
+        protocol_type: str = '',
+        group_state: str = '',
+        group_type: str = '',
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.group_id = group_id
         self.protocol_type = protocol_type
         self.group_state = group_state
         self.group_type = group_type
         self.unknown_tags = unknown_tags
 
+
 class ListGroupsResponse(Message):
-    __slots__ = ('throttle_time_ms', 'error_code', 'groups', 'unknown_tags', )
+    __slots__ = (
+        "throttle_time_ms", "error_code", "groups", "unknown_tags",
+    )
     NAME = 'ListGroupsResponse'
     TYPE = 'response'
     API_KEY = 16
@@ -54,15 +58,18 @@ class ListGroupsResponse(Message):
     )
 
     def __init__(
-        self, *, throttle_time_ms: int = 0, error_code: int = 0, groups: list[ListedGroup] = _E,
+        self,
+        *,
+        throttle_time_ms: int = 0,
+        error_code: int = 0,
+        groups: list[ListedGroup] = _E,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.throttle_time_ms = throttle_time_ms
         self.error_code = error_code
         self.groups = [] if groups is _E else groups
         self.unknown_tags = unknown_tags
 
-_D_ListedGroup = frozen_default(ListedGroup)
 
 _p_B = packer(">B")
 _p_h = packer(">h")
@@ -74,6 +81,7 @@ _u_h = unpacker(">h")
 _u_hi = unpacker(">hi")
 _u_ihB = unpacker(">ihB")
 _u_ihi = unpacker(">ihi")
+
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[ListGroupsResponse, int]:
     e = len(d)
@@ -109,6 +117,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[ListGroupsResponse, int]:
         l1.append(o1)
     return o, p
 
+
 def _decode_v1(d: bytes, p: int, b: int) -> tuple[ListGroupsResponse, int]:
     e = len(d)
     o = new(ListGroupsResponse)
@@ -141,6 +150,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[ListGroupsResponse, int]:
         p = q
         l1.append(o1)
     return o, p
+
 
 def _decode_v3(d: bytes, p: int, b: int) -> tuple[ListGroupsResponse, int]:
     e = len(d)
@@ -189,6 +199,7 @@ def _decode_v3(d: bytes, p: int, b: int) -> tuple[ListGroupsResponse, int]:
     if n:
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
     return o, p
+
 
 def _decode_v4(d: bytes, p: int, b: int) -> tuple[ListGroupsResponse, int]:
     e = len(d)
@@ -246,6 +257,7 @@ def _decode_v4(d: bytes, p: int, b: int) -> tuple[ListGroupsResponse, int]:
     if n:
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
     return o, p
+
 
 def _decode_v5(d: bytes, p: int, b: int) -> tuple[ListGroupsResponse, int]:
     e = len(d)
@@ -312,6 +324,7 @@ def _decode_v5(d: bytes, p: int, b: int) -> tuple[ListGroupsResponse, int]:
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
     return o, p
 
+
 def _encode_v0(o: ListGroupsResponse, w: Callable[[Any], None]) -> None:
     if o.unknown_tags:
         lost("unknown_tags")
@@ -329,6 +342,7 @@ def _encode_v0(o: ListGroupsResponse, w: Callable[[Any], None]) -> None:
         w(_p_h(len(s)))
         w(s)
 
+
 def _encode_v1(o: ListGroupsResponse, w: Callable[[Any], None]) -> None:
     if o.unknown_tags:
         lost("unknown_tags")
@@ -345,6 +359,7 @@ def _encode_v1(o: ListGroupsResponse, w: Callable[[Any], None]) -> None:
         s = s.encode()
         w(_p_h(len(s)))
         w(s)
+
 
 def _encode_v3(o: ListGroupsResponse, w: Callable[[Any], None]) -> None:
     l1 = o.groups
@@ -379,6 +394,7 @@ def _encode_v3(o: ListGroupsResponse, w: Callable[[Any], None]) -> None:
         w(unknown_tags(o.unknown_tags))
     else:
         w(b"\0")
+
 
 def _encode_v4(o: ListGroupsResponse, w: Callable[[Any], None]) -> None:
     l1 = o.groups
@@ -421,6 +437,7 @@ def _encode_v4(o: ListGroupsResponse, w: Callable[[Any], None]) -> None:
         w(unknown_tags(o.unknown_tags))
     else:
         w(b"\0")
+
 
 def _encode_v5(o: ListGroupsResponse, w: Callable[[Any], None]) -> None:
     l1 = o.groups
@@ -471,6 +488,7 @@ def _encode_v5(o: ListGroupsResponse, w: Callable[[Any], None]) -> None:
         w(unknown_tags(o.unknown_tags))
     else:
         w(b"\0")
+
 
 ListGroupsResponse._DECODERS = {0: _decode_v0, 1: _decode_v1, 2: _decode_v1, 3: _decode_v3, 4: _decode_v4, 5: _decode_v5}
 ListGroupsResponse._ENCODERS = {0: _encode_v0, 1: _encode_v1, 2: _encode_v1, 3: _encode_v3, 4: _encode_v4, 5: _encode_v5}

@@ -5,20 +5,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
+from kwire.message import Message, Struct
+from kwire.wire import iter_unpacker, lost, more_varint, new, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
 
-from kwire.message import Message, Struct, frozen_default
-from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import (
-    array_packers, array_unpackers, as_bytes, bad_uuid, iter_unpacker, lost, more_varint, new, null, numbers,
-    pack_numbers, packer, read_tag, read_unknown_tags, string_length, string_varint, tag_of_other_version,
-    tag_section, tag_size, too_many, unknown_tags, unpacker, varint,
-)  # fmt: skip
-
-_E: Any = object()
+_E: Any = object()  # stands for "not given" where the default is a new list or struct
 
 
 class ListOffsetsPartition(Struct):
-    __slots__ = ('partition_index', 'current_leader_epoch', 'timestamp', 'unknown_tags', )
+    __slots__ = (
+        "partition_index", "current_leader_epoch", "timestamp", "unknown_tags",
+    )
     NAME = 'ListOffsetsPartition'
     FIELDS = (
         ('PartitionIndex', 'partition_index', 'partitionIndex', 'int32', False, False, (0, 32767), (0, -1), (0, -1), None, 0, False, False, None, None),
@@ -27,16 +23,23 @@ class ListOffsetsPartition(Struct):
     )
 
     def __init__(
-        self, *, partition_index: int = 0, current_leader_epoch: int = -1, timestamp: int = 0,
+        self,
+        *,
+        partition_index: int = 0,
+        current_leader_epoch: int = -1,
+        timestamp: int = 0,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.partition_index = partition_index
         self.current_leader_epoch = current_leader_epoch
         self.timestamp = timestamp
         self.unknown_tags = unknown_tags
 
+
 class ListOffsetsTopic(Struct):
-    __slots__ = ('name', 'partitions', 'unknown_tags', )
+    __slots__ = (
+        "name", "partitions", "unknown_tags",
+    )
     NAME = 'ListOffsetsTopic'
     FIELDS = (
         ('Name', 'name', 'name', 'string', False, False, (0, 32767), (0, -1), (0, -1), None, '', False, False, None, 'topicName'),
@@ -44,15 +47,21 @@ class ListOffsetsTopic(Struct):
     )
 
     def __init__(
-        self, *, name: str = '', partitions: list[ListOffsetsPartition] = _E,
+        self,
+        *,
+        name: str = '',
+        partitions: list[ListOffsetsPartition] = _E,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.name = name
         self.partitions = [] if partitions is _E else partitions
         self.unknown_tags = unknown_tags
 
+
 class ListOffsetsRequest(Message):
-    __slots__ = ('replica_id', 'isolation_level', 'topics', 'timeout_ms', 'unknown_tags', )
+    __slots__ = (
+        "replica_id", "isolation_level", "topics", "timeout_ms", "unknown_tags",
+    )
     NAME = 'ListOffsetsRequest'
     TYPE = 'request'
     API_KEY = 2
@@ -69,17 +78,20 @@ class ListOffsetsRequest(Message):
     )
 
     def __init__(
-        self, *, replica_id: int = 0, isolation_level: int = 0, topics: list[ListOffsetsTopic] = _E, timeout_ms: int = 0,
+        self,
+        *,
+        replica_id: int = 0,
+        isolation_level: int = 0,
+        topics: list[ListOffsetsTopic] = _E,
+        timeout_ms: int = 0,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.replica_id = replica_id
         self.isolation_level = isolation_level
         self.topics = [] if topics is _E else topics
         self.timeout_ms = timeout_ms
         self.unknown_tags = unknown_tags
 
-_D_ListOffsetsPartition = frozen_default(ListOffsetsPartition)
-_D_ListOffsetsTopic = frozen_default(ListOffsetsTopic)
 
 _i_iiq = iter_unpacker(">iiq")
 _i_iiqx = iter_unpacker(">iiqx")
@@ -102,6 +114,7 @@ _u_ibB = unpacker(">ibB")
 _u_ibi = unpacker(">ibi")
 _u_ii = unpacker(">ii")
 _u_iiqB = unpacker(">iiqB")
+
 
 def _decode_v1(d: bytes, p: int, b: int) -> tuple[ListOffsetsRequest, int]:
     e = len(d)
@@ -146,6 +159,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[ListOffsetsRequest, int]:
         l1.append(o1)
     return o, p
 
+
 def _decode_v2(d: bytes, p: int, b: int) -> tuple[ListOffsetsRequest, int]:
     e = len(d)
     o = new(ListOffsetsRequest)
@@ -189,6 +203,7 @@ def _decode_v2(d: bytes, p: int, b: int) -> tuple[ListOffsetsRequest, int]:
         l1.append(o1)
     return o, p
 
+
 def _decode_v4(d: bytes, p: int, b: int) -> tuple[ListOffsetsRequest, int]:
     e = len(d)
     o = new(ListOffsetsRequest)
@@ -231,6 +246,7 @@ def _decode_v4(d: bytes, p: int, b: int) -> tuple[ListOffsetsRequest, int]:
         p = q
         l1.append(o1)
     return o, p
+
 
 def _decode_v6(d: bytes, p: int, b: int) -> tuple[ListOffsetsRequest, int]:
     e = len(d)
@@ -301,6 +317,7 @@ def _decode_v6(d: bytes, p: int, b: int) -> tuple[ListOffsetsRequest, int]:
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
     return o, p
 
+
 def _decode_v10(d: bytes, p: int, b: int) -> tuple[ListOffsetsRequest, int]:
     e = len(d)
     o = new(ListOffsetsRequest)
@@ -369,6 +386,7 @@ def _decode_v10(d: bytes, p: int, b: int) -> tuple[ListOffsetsRequest, int]:
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
     return o, p
 
+
 def _encode_v1(o: ListOffsetsRequest, w: Callable[[Any], None]) -> None:
     if o.isolation_level != 0:
         lost('IsolationLevel')
@@ -390,6 +408,7 @@ def _encode_v1(o: ListOffsetsRequest, w: Callable[[Any], None]) -> None:
                 lost("unknown_tags")
             w(_p_iq(o2.partition_index, o2.timestamp))
 
+
 def _encode_v2(o: ListOffsetsRequest, w: Callable[[Any], None]) -> None:
     if o.unknown_tags:
         lost("unknown_tags")
@@ -409,6 +428,7 @@ def _encode_v2(o: ListOffsetsRequest, w: Callable[[Any], None]) -> None:
                 lost("unknown_tags")
             w(_p_iq(o2.partition_index, o2.timestamp))
 
+
 def _encode_v4(o: ListOffsetsRequest, w: Callable[[Any], None]) -> None:
     if o.unknown_tags:
         lost("unknown_tags")
@@ -427,6 +447,7 @@ def _encode_v4(o: ListOffsetsRequest, w: Callable[[Any], None]) -> None:
             if o2.unknown_tags:
                 lost("unknown_tags")
             w(_p_iiq(o2.partition_index, o2.current_leader_epoch, o2.timestamp))
+
 
 def _encode_v6(o: ListOffsetsRequest, w: Callable[[Any], None]) -> None:
     l1 = o.topics
@@ -466,6 +487,7 @@ def _encode_v6(o: ListOffsetsRequest, w: Callable[[Any], None]) -> None:
     else:
         w(b"\0")
 
+
 def _encode_v10(o: ListOffsetsRequest, w: Callable[[Any], None]) -> None:
     l1 = o.topics
     n = len(l1) + 1
@@ -504,6 +526,7 @@ def _encode_v10(o: ListOffsetsRequest, w: Callable[[Any], None]) -> None:
         w(unknown_tags(o.unknown_tags))
     else:
         w(_p_ix(o.timeout_ms))
+
 
 ListOffsetsRequest._DECODERS = {1: _decode_v1, 2: _decode_v2, 3: _decode_v2, 4: _decode_v4, 5: _decode_v4, 6: _decode_v6, 7: _decode_v6, 8: _decode_v6, 9: _decode_v6, 10: _decode_v10, 11: _decode_v10}
 ListOffsetsRequest._ENCODERS = {1: _encode_v1, 2: _encode_v2, 3: _encode_v2, 4: _encode_v4, 5: _encode_v4, 6: _encode_v6, 7: _encode_v6, 8: _encode_v6, 9: _encode_v6, 10: _encode_v10, 11: _encode_v10}

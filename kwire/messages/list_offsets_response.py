@@ -5,20 +5,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
+from kwire.message import Message, Struct
+from kwire.wire import iter_unpacker, lost, more_varint, new, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
 
-from kwire.message import Message, Struct, frozen_default
-from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import (
-    array_packers, array_unpackers, as_bytes, bad_uuid, iter_unpacker, lost, more_varint, new, null, numbers,
-    pack_numbers, packer, read_tag, read_unknown_tags, string_length, string_varint, tag_of_other_version,
-    tag_section, tag_size, too_many, unknown_tags, unpacker, varint,
-)  # fmt: skip
-
-_E: Any = object()
+_E: Any = object()  # stands for "not given" where the default is a new list or struct
 
 
 class ListOffsetsPartitionResponse(Struct):
-    __slots__ = ('partition_index', 'error_code', 'timestamp', 'offset', 'leader_epoch', 'unknown_tags', )
+    __slots__ = (
+        "partition_index", "error_code", "timestamp", "offset", "leader_epoch", "unknown_tags",
+    )
     NAME = 'ListOffsetsPartitionResponse'
     FIELDS = (
         ('PartitionIndex', 'partition_index', 'partitionIndex', 'int32', False, False, (0, 32767), (0, -1), (0, -1), None, 0, False, False, None, None),
@@ -29,9 +25,15 @@ class ListOffsetsPartitionResponse(Struct):
     )
 
     def __init__(
-        self, *, partition_index: int = 0, error_code: int = 0, timestamp: int = -1, offset: int = -1, leader_epoch: int = -1,
+        self,
+        *,
+        partition_index: int = 0,
+        error_code: int = 0,
+        timestamp: int = -1,
+        offset: int = -1,
+        leader_epoch: int = -1,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.partition_index = partition_index
         self.error_code = error_code
         self.timestamp = timestamp
@@ -39,8 +41,11 @@ class ListOffsetsPartitionResponse(Struct):
         self.leader_epoch = leader_epoch
         self.unknown_tags = unknown_tags
 
+
 class ListOffsetsTopicResponse(Struct):
-    __slots__ = ('name', 'partitions', 'unknown_tags', )
+    __slots__ = (
+        "name", "partitions", "unknown_tags",
+    )
     NAME = 'ListOffsetsTopicResponse'
     FIELDS = (
         ('Name', 'name', 'name', 'string', False, False, (0, 32767), (0, -1), (0, -1), None, '', False, False, None, 'topicName'),
@@ -48,15 +53,21 @@ class ListOffsetsTopicResponse(Struct):
     )
 
     def __init__(
-        self, *, name: str = '', partitions: list[ListOffsetsPartitionResponse] = _E,
+        self,
+        *,
+        name: str = '',
+        partitions: list[ListOffsetsPartitionResponse] = _E,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.name = name
         self.partitions = [] if partitions is _E else partitions
         self.unknown_tags = unknown_tags
 
+
 class ListOffsetsResponse(Message):
-    __slots__ = ('throttle_time_ms', 'topics', 'unknown_tags', )
+    __slots__ = (
+        "throttle_time_ms", "topics", "unknown_tags",
+    )
     NAME = 'ListOffsetsResponse'
     TYPE = 'response'
     API_KEY = 2
@@ -71,15 +82,16 @@ class ListOffsetsResponse(Message):
     )
 
     def __init__(
-        self, *, throttle_time_ms: int = 0, topics: list[ListOffsetsTopicResponse] = _E,
+        self,
+        *,
+        throttle_time_ms: int = 0,
+        topics: list[ListOffsetsTopicResponse] = _E,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.throttle_time_ms = throttle_time_ms
         self.topics = [] if topics is _E else topics
         self.unknown_tags = unknown_tags
 
-_D_ListOffsetsPartitionResponse = frozen_default(ListOffsetsPartitionResponse)
-_D_ListOffsetsTopicResponse = frozen_default(ListOffsetsTopicResponse)
 
 _i_ihqq = iter_unpacker(">ihqq")
 _i_ihqqi = iter_unpacker(">ihqqi")
@@ -97,6 +109,7 @@ _u_i = unpacker(">i")
 _u_iB = unpacker(">iB")
 _u_ihqqiB = unpacker(">ihqqiB")
 _u_ii = unpacker(">ii")
+
 
 def _decode_v1(d: bytes, p: int, b: int) -> tuple[ListOffsetsResponse, int]:
     e = len(d)
@@ -143,6 +156,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[ListOffsetsResponse, int]:
         l1.append(o1)
     return o, p
 
+
 def _decode_v2(d: bytes, p: int, b: int) -> tuple[ListOffsetsResponse, int]:
     e = len(d)
     o = new(ListOffsetsResponse)
@@ -187,6 +201,7 @@ def _decode_v2(d: bytes, p: int, b: int) -> tuple[ListOffsetsResponse, int]:
         l1.append(o1)
     return o, p
 
+
 def _decode_v4(d: bytes, p: int, b: int) -> tuple[ListOffsetsResponse, int]:
     e = len(d)
     o = new(ListOffsetsResponse)
@@ -230,6 +245,7 @@ def _decode_v4(d: bytes, p: int, b: int) -> tuple[ListOffsetsResponse, int]:
         p = q
         l1.append(o1)
     return o, p
+
 
 def _decode_v6(d: bytes, p: int, b: int) -> tuple[ListOffsetsResponse, int]:
     e = len(d)
@@ -301,6 +317,7 @@ def _decode_v6(d: bytes, p: int, b: int) -> tuple[ListOffsetsResponse, int]:
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
     return o, p
 
+
 def _encode_v1(o: ListOffsetsResponse, w: Callable[[Any], None]) -> None:
     if o.unknown_tags:
         lost("unknown_tags")
@@ -321,6 +338,7 @@ def _encode_v1(o: ListOffsetsResponse, w: Callable[[Any], None]) -> None:
             if o2.unknown_tags:
                 lost("unknown_tags")
             w(_p_ihqq(o2.partition_index, o2.error_code, o2.timestamp, o2.offset))
+
 
 def _encode_v2(o: ListOffsetsResponse, w: Callable[[Any], None]) -> None:
     if o.unknown_tags:
@@ -343,6 +361,7 @@ def _encode_v2(o: ListOffsetsResponse, w: Callable[[Any], None]) -> None:
                 lost("unknown_tags")
             w(_p_ihqq(o2.partition_index, o2.error_code, o2.timestamp, o2.offset))
 
+
 def _encode_v4(o: ListOffsetsResponse, w: Callable[[Any], None]) -> None:
     if o.unknown_tags:
         lost("unknown_tags")
@@ -361,6 +380,7 @@ def _encode_v4(o: ListOffsetsResponse, w: Callable[[Any], None]) -> None:
             if o2.unknown_tags:
                 lost("unknown_tags")
             w(_p_ihqqi(o2.partition_index, o2.error_code, o2.timestamp, o2.offset, o2.leader_epoch))
+
 
 def _encode_v6(o: ListOffsetsResponse, w: Callable[[Any], None]) -> None:
     l1 = o.topics
@@ -399,6 +419,7 @@ def _encode_v6(o: ListOffsetsResponse, w: Callable[[Any], None]) -> None:
         w(unknown_tags(o.unknown_tags))
     else:
         w(b"\0")
+
 
 ListOffsetsResponse._DECODERS = {1: _decode_v1, 2: _decode_v2, 3: _decode_v2, 4: _decode_v4, 5: _decode_v4, 6: _decode_v6, 7: _decode_v6, 8: _decode_v6, 9: _decode_v6, 10: _decode_v6, 11: _decode_v6}
 ListOffsetsResponse._ENCODERS = {1: _encode_v1, 2: _encode_v2, 3: _encode_v2, 4: _encode_v4, 5: _encode_v4, 6: _encode_v6, 7: _encode_v6, 8: _encode_v6, 9: _encode_v6, 10: _encode_v6, 11: _encode_v6}

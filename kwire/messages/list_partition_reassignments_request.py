@@ -5,20 +5,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
+from kwire.message import Message, Struct
+from kwire.wire import array_packers, array_unpackers, more_varint, new, null, numbers, pack_numbers, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
 
-from kwire.message import Message, Struct, frozen_default
-from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import (
-    array_packers, array_unpackers, as_bytes, bad_uuid, iter_unpacker, lost, more_varint, new, null, numbers,
-    pack_numbers, packer, read_tag, read_unknown_tags, string_length, string_varint, tag_of_other_version,
-    tag_section, tag_size, too_many, unknown_tags, unpacker, varint,
-)  # fmt: skip
-
-_E: Any = object()
+_E: Any = object()  # stands for "not given" where the default is a new list or struct
 
 
 class ListPartitionReassignmentsTopics(Struct):
-    __slots__ = ('name', 'partition_indexes', 'unknown_tags', )
+    __slots__ = (
+        "name", "partition_indexes", "unknown_tags",
+    )
     NAME = 'ListPartitionReassignmentsTopics'
     FIELDS = (
         ('Name', 'name', 'name', 'string', False, False, (0, 32767), (0, -1), (0, -1), None, '', False, False, None, 'topicName'),
@@ -26,15 +22,21 @@ class ListPartitionReassignmentsTopics(Struct):
     )
 
     def __init__(
-        self, *, name: str = '', partition_indexes: list[int] = _E,
+        self,
+        *,
+        name: str = '',
+        partition_indexes: list[int] = _E,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.name = name
         self.partition_indexes = [] if partition_indexes is _E else partition_indexes
         self.unknown_tags = unknown_tags
 
+
 class ListPartitionReassignmentsRequest(Message):
-    __slots__ = ('timeout_ms', 'topics', 'unknown_tags', )
+    __slots__ = (
+        "timeout_ms", "topics", "unknown_tags",
+    )
     NAME = 'ListPartitionReassignmentsRequest'
     TYPE = 'request'
     API_KEY = 46
@@ -49,14 +51,16 @@ class ListPartitionReassignmentsRequest(Message):
     )
 
     def __init__(
-        self, *, timeout_ms: int = 60000, topics: list[ListPartitionReassignmentsTopics] | None = None,
+        self,
+        *,
+        timeout_ms: int = 60000,
+        topics: list[ListPartitionReassignmentsTopics] | None = None,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.timeout_ms = timeout_ms
         self.topics = topics
         self.unknown_tags = unknown_tags
 
-_D_ListPartitionReassignmentsTopics = frozen_default(ListPartitionReassignmentsTopics)
 
 _is = array_unpackers("i")
 _iw = array_packers("i")
@@ -65,6 +69,7 @@ _p_i = packer(">i")
 _p_iB = packer(">iB")
 _p_ix = packer(">ix")
 _u_iB = unpacker(">iB")
+
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[ListPartitionReassignmentsRequest, int]:
     e = len(d)
@@ -117,6 +122,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[ListPartitionReassignmentsRequ
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
     return o, p
 
+
 def _encode_v0(o: ListPartitionReassignmentsRequest, w: Callable[[Any], None]) -> None:
     l1 = o.topics
     if l1 is None:
@@ -154,6 +160,7 @@ def _encode_v0(o: ListPartitionReassignmentsRequest, w: Callable[[Any], None]) -
         w(unknown_tags(o.unknown_tags))
     else:
         w(b"\0")
+
 
 ListPartitionReassignmentsRequest._DECODERS = {0: _decode_v0}
 ListPartitionReassignmentsRequest._ENCODERS = {0: _encode_v0}

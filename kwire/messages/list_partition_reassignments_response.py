@@ -5,20 +5,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
+from kwire.message import Message, Struct
+from kwire.wire import array_packers, array_unpackers, more_varint, new, null, numbers, pack_numbers, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
 
-from kwire.message import Message, Struct, frozen_default
-from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import (
-    array_packers, array_unpackers, as_bytes, bad_uuid, iter_unpacker, lost, more_varint, new, null, numbers,
-    pack_numbers, packer, read_tag, read_unknown_tags, string_length, string_varint, tag_of_other_version,
-    tag_section, tag_size, too_many, unknown_tags, unpacker, varint,
-)  # fmt: skip
-
-_E: Any = object()
+_E: Any = object()  # stands for "not given" where the default is a new list or struct
 
 
 class OngoingPartitionReassignment(Struct):
-    __slots__ = ('partition_index', 'replicas', 'adding_replicas', 'removing_replicas', 'unknown_tags', )
+    __slots__ = (
+        "partition_index", "replicas", "adding_replicas", "removing_replicas", "unknown_tags",
+    )
     NAME = 'OngoingPartitionReassignment'
     FIELDS = (
         ('PartitionIndex', 'partition_index', 'partitionIndex', 'int32', False, False, (0, 32767), (0, -1), (0, -1), None, 0, False, False, None, None),
@@ -28,17 +24,25 @@ class OngoingPartitionReassignment(Struct):
     )
 
     def __init__(
-        self, *, partition_index: int = 0, replicas: list[int] = _E, adding_replicas: list[int] = _E, removing_replicas: list[int] = _E,
+        self,
+        *,
+        partition_index: int = 0,
+        replicas: list[int] = _E,
+        adding_replicas: list[int] = _E,
+        removing_replicas: list[int] = _E,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.partition_index = partition_index
         self.replicas = [] if replicas is _E else replicas
         self.adding_replicas = [] if adding_replicas is _E else adding_replicas
         self.removing_replicas = [] if removing_replicas is _E else removing_replicas
         self.unknown_tags = unknown_tags
 
+
 class OngoingTopicReassignment(Struct):
-    __slots__ = ('name', 'partitions', 'unknown_tags', )
+    __slots__ = (
+        "name", "partitions", "unknown_tags",
+    )
     NAME = 'OngoingTopicReassignment'
     FIELDS = (
         ('Name', 'name', 'name', 'string', False, False, (0, 32767), (0, -1), (0, -1), None, '', False, False, None, 'topicName'),
@@ -46,15 +50,21 @@ class OngoingTopicReassignment(Struct):
     )
 
     def __init__(
-        self, *, name: str = '', partitions: list[OngoingPartitionReassignment] = _E,
+        self,
+        *,
+        name: str = '',
+        partitions: list[OngoingPartitionReassignment] = _E,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.name = name
         self.partitions = [] if partitions is _E else partitions
         self.unknown_tags = unknown_tags
 
+
 class ListPartitionReassignmentsResponse(Message):
-    __slots__ = ('throttle_time_ms', 'error_code', 'error_message', 'topics', 'unknown_tags', )
+    __slots__ = (
+        "throttle_time_ms", "error_code", "error_message", "topics", "unknown_tags",
+    )
     NAME = 'ListPartitionReassignmentsResponse'
     TYPE = 'response'
     API_KEY = 46
@@ -71,17 +81,20 @@ class ListPartitionReassignmentsResponse(Message):
     )
 
     def __init__(
-        self, *, throttle_time_ms: int = 0, error_code: int = 0, error_message: str | None = '', topics: list[OngoingTopicReassignment] = _E,
+        self,
+        *,
+        throttle_time_ms: int = 0,
+        error_code: int = 0,
+        error_message: str | None = '',
+        topics: list[OngoingTopicReassignment] = _E,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.throttle_time_ms = throttle_time_ms
         self.error_code = error_code
         self.error_message = error_message
         self.topics = [] if topics is _E else topics
         self.unknown_tags = unknown_tags
 
-_D_OngoingPartitionReassignment = frozen_default(OngoingPartitionReassignment)
-_D_OngoingTopicReassignment = frozen_default(OngoingTopicReassignment)
 
 _is = array_unpackers("i")
 _iw = array_packers("i")
@@ -93,6 +106,7 @@ _p_ihB = packer(">ihB")
 _p_ihx = packer(">ihx")
 _u_iB = unpacker(">iB")
 _u_ihB = unpacker(">ihB")
+
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[ListPartitionReassignmentsResponse, int]:
     e = len(d)
@@ -197,6 +211,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[ListPartitionReassignmentsResp
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
     return o, p
 
+
 def _encode_v0(o: ListPartitionReassignmentsResponse, w: Callable[[Any], None]) -> None:
     s = o.error_message
     if s is None:
@@ -272,6 +287,7 @@ def _encode_v0(o: ListPartitionReassignmentsResponse, w: Callable[[Any], None]) 
         w(unknown_tags(o.unknown_tags))
     else:
         w(b"\0")
+
 
 ListPartitionReassignmentsResponse._DECODERS = {0: _decode_v0}
 ListPartitionReassignmentsResponse._ENCODERS = {0: _encode_v0}

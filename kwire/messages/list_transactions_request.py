@@ -5,20 +5,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
+from kwire.message import Message
+from kwire.wire import array_packers, array_unpackers, lost, more_varint, new, null, numbers, pack_numbers, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
 
-from kwire.message import Message, Struct, frozen_default
-from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import (
-    array_packers, array_unpackers, as_bytes, bad_uuid, iter_unpacker, lost, more_varint, new, null, numbers,
-    pack_numbers, packer, read_tag, read_unknown_tags, string_length, string_varint, tag_of_other_version,
-    tag_section, tag_size, too_many, unknown_tags, unpacker, varint,
-)  # fmt: skip
-
-_E: Any = object()
+_E: Any = object()  # stands for "not given" where the default is a new list or struct
 
 
 class ListTransactionsRequest(Message):
-    __slots__ = ('state_filters', 'producer_id_filters', 'duration_filter', 'transactional_id_pattern', 'unknown_tags', )
+    __slots__ = (
+        "state_filters", "producer_id_filters", "duration_filter", "transactional_id_pattern", "unknown_tags",
+    )
     NAME = 'ListTransactionsRequest'
     TYPE = 'request'
     API_KEY = 66
@@ -35,14 +31,20 @@ class ListTransactionsRequest(Message):
     )
 
     def __init__(
-        self, *, state_filters: list[str] = _E, producer_id_filters: list[int] = _E, duration_filter: int = -1, transactional_id_pattern: str | None = None,
+        self,
+        *,
+        state_filters: list[str] = _E,
+        producer_id_filters: list[int] = _E,
+        duration_filter: int = -1,
+        transactional_id_pattern: str | None = None,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.state_filters = [] if state_filters is _E else state_filters
         self.producer_id_filters = [] if producer_id_filters is _E else producer_id_filters
         self.duration_filter = duration_filter
         self.transactional_id_pattern = transactional_id_pattern
         self.unknown_tags = unknown_tags
+
 
 _p_B = packer(">B")
 _p_q = packer(">q")
@@ -51,6 +53,7 @@ _p_qx = packer(">qx")
 _qs = array_unpackers("q")
 _qw = array_packers("q")
 _u_qB = unpacker(">qB")
+
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[ListTransactionsRequest, int]:
     e = len(d)
@@ -98,6 +101,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[ListTransactionsRequest, int]:
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
     return o, p
 
+
 def _decode_v1(d: bytes, p: int, b: int) -> tuple[ListTransactionsRequest, int]:
     e = len(d)
     o = new(ListTransactionsRequest)
@@ -142,6 +146,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[ListTransactionsRequest, int]:
     if n:
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
     return o, p
+
 
 def _decode_v2(d: bytes, p: int, b: int) -> tuple[ListTransactionsRequest, int]:
     e = len(d)
@@ -197,6 +202,7 @@ def _decode_v2(d: bytes, p: int, b: int) -> tuple[ListTransactionsRequest, int]:
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
     return o, p
 
+
 def _encode_v0(o: ListTransactionsRequest, w: Callable[[Any], None]) -> None:
     if o.duration_filter != -1:
         lost('DurationFilter')
@@ -231,6 +237,7 @@ def _encode_v0(o: ListTransactionsRequest, w: Callable[[Any], None]) -> None:
     else:
         w(b"\0")
 
+
 def _encode_v1(o: ListTransactionsRequest, w: Callable[[Any], None]) -> None:
     if o.transactional_id_pattern is not None:
         lost('TransactionalIdPattern')
@@ -263,6 +270,7 @@ def _encode_v1(o: ListTransactionsRequest, w: Callable[[Any], None]) -> None:
         w(unknown_tags(o.unknown_tags))
     else:
         w(_p_qx(o.duration_filter))
+
 
 def _encode_v2(o: ListTransactionsRequest, w: Callable[[Any], None]) -> None:
     l1 = o.state_filters
@@ -305,6 +313,7 @@ def _encode_v2(o: ListTransactionsRequest, w: Callable[[Any], None]) -> None:
         w(unknown_tags(o.unknown_tags))
     else:
         w(b"\0")
+
 
 ListTransactionsRequest._DECODERS = {0: _decode_v0, 1: _decode_v1, 2: _decode_v2}
 ListTransactionsRequest._ENCODERS = {0: _encode_v0, 1: _encode_v1, 2: _encode_v2}

@@ -5,20 +5,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
+from kwire.message import Message, Struct
+from kwire.wire import more_varint, new, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
 
-from kwire.message import Message, Struct, frozen_default
-from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import (
-    array_packers, array_unpackers, as_bytes, bad_uuid, iter_unpacker, lost, more_varint, new, null, numbers,
-    pack_numbers, packer, read_tag, read_unknown_tags, string_length, string_varint, tag_of_other_version,
-    tag_section, tag_size, too_many, unknown_tags, unpacker, varint,
-)  # fmt: skip
-
-_E: Any = object()
+_E: Any = object()  # stands for "not given" where the default is a new list or struct
 
 
 class TransactionState(Struct):
-    __slots__ = ('transactional_id', 'producer_id', 'transaction_state', 'unknown_tags', )
+    __slots__ = (
+        "transactional_id", "producer_id", "transaction_state", "unknown_tags",
+    )
     NAME = 'TransactionState'
     FIELDS = (
         ('TransactionalId', 'transactional_id', 'transactionalId', 'string', False, False, (0, 32767), (0, -1), (0, -1), None, '', False, False, None, 'transactionalId'),
@@ -27,16 +23,23 @@ class TransactionState(Struct):
     )
 
     def __init__(
-        self, *, transactional_id: str = '', producer_id: int = 0, transaction_state: str = '',
+        self,
+        *,
+        transactional_id: str = '',
+        producer_id: int = 0,
+        transaction_state: str = '',
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.transactional_id = transactional_id
         self.producer_id = producer_id
         self.transaction_state = transaction_state
         self.unknown_tags = unknown_tags
 
+
 class ListTransactionsResponse(Message):
-    __slots__ = ('throttle_time_ms', 'error_code', 'unknown_state_filters', 'transaction_states', 'unknown_tags', )
+    __slots__ = (
+        "throttle_time_ms", "error_code", "unknown_state_filters", "transaction_states", "unknown_tags",
+    )
     NAME = 'ListTransactionsResponse'
     TYPE = 'response'
     API_KEY = 66
@@ -53,16 +56,20 @@ class ListTransactionsResponse(Message):
     )
 
     def __init__(
-        self, *, throttle_time_ms: int = 0, error_code: int = 0, unknown_state_filters: list[str] = _E, transaction_states: list[TransactionState] = _E,
+        self,
+        *,
+        throttle_time_ms: int = 0,
+        error_code: int = 0,
+        unknown_state_filters: list[str] = _E,
+        transaction_states: list[TransactionState] = _E,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.throttle_time_ms = throttle_time_ms
         self.error_code = error_code
         self.unknown_state_filters = [] if unknown_state_filters is _E else unknown_state_filters
         self.transaction_states = [] if transaction_states is _E else transaction_states
         self.unknown_tags = unknown_tags
 
-_D_TransactionState = frozen_default(TransactionState)
 
 _p_B = packer(">B")
 _p_ih = packer(">ih")
@@ -71,6 +78,7 @@ _p_q = packer(">q")
 _p_qB = packer(">qB")
 _u_ihB = unpacker(">ihB")
 _u_qB = unpacker(">qB")
+
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[ListTransactionsResponse, int]:
     e = len(d)
@@ -141,6 +149,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[ListTransactionsResponse, int]
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
     return o, p
 
+
 def _encode_v0(o: ListTransactionsResponse, w: Callable[[Any], None]) -> None:
     l1 = o.unknown_state_filters
     n = len(l1) + 1
@@ -190,6 +199,7 @@ def _encode_v0(o: ListTransactionsResponse, w: Callable[[Any], None]) -> None:
         w(unknown_tags(o.unknown_tags))
     else:
         w(b"\0")
+
 
 ListTransactionsResponse._DECODERS = {0: _decode_v0, 1: _decode_v0, 2: _decode_v0}
 ListTransactionsResponse._ENCODERS = {0: _encode_v0, 1: _encode_v0, 2: _encode_v0}

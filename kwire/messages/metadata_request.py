@@ -5,20 +5,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-
-from kwire.message import Message, Struct, frozen_default
+from kwire.message import Message, Struct
 from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import (
-    array_packers, array_unpackers, as_bytes, bad_uuid, iter_unpacker, lost, more_varint, new, null, numbers,
-    pack_numbers, packer, read_tag, read_unknown_tags, string_length, string_varint, tag_of_other_version,
-    tag_section, tag_size, too_many, unknown_tags, unpacker, varint,
-)  # fmt: skip
+from kwire.wire import bad_uuid, lost, more_varint, new, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
 
-_E: Any = object()
+_E: Any = object()  # stands for "not given" where the default is a new list or struct
 
 
 class MetadataRequestTopic(Struct):
-    __slots__ = ('topic_id', 'name', 'unknown_tags', )
+    __slots__ = (
+        "topic_id", "name", "unknown_tags",
+    )
     NAME = 'MetadataRequestTopic'
     FIELDS = (
         ('TopicId', 'topic_id', 'topicId', 'uuid', False, False, (10, 32767), (0, -1), (0, -1), None, b'\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00', True, False, None, None),
@@ -26,15 +23,22 @@ class MetadataRequestTopic(Struct):
     )
 
     def __init__(
-        self, *, topic_id: Uuid = ZERO_UUID, name: str | None = '',
+        self,
+        *,
+        topic_id: Uuid = ZERO_UUID,
+        name: str | None = '',
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.topic_id = topic_id
         self.name = name
         self.unknown_tags = unknown_tags
 
+
 class MetadataRequest(Message):
-    __slots__ = ('topics', 'allow_auto_topic_creation', 'include_cluster_authorized_operations', 'include_topic_authorized_operations', 'unknown_tags', )
+    __slots__ = (
+        "topics", "allow_auto_topic_creation", "include_cluster_authorized_operations",
+        "include_topic_authorized_operations", "unknown_tags",
+    )
     NAME = 'MetadataRequest'
     TYPE = 'request'
     API_KEY = 3
@@ -51,16 +55,20 @@ class MetadataRequest(Message):
     )
 
     def __init__(
-        self, *, topics: list[MetadataRequestTopic] | None = _E, allow_auto_topic_creation: bool = True, include_cluster_authorized_operations: bool = False, include_topic_authorized_operations: bool = False,
+        self,
+        *,
+        topics: list[MetadataRequestTopic] | None = _E,
+        allow_auto_topic_creation: bool = True,
+        include_cluster_authorized_operations: bool = False,
+        include_topic_authorized_operations: bool = False,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.topics = [] if topics is _E else topics
         self.allow_auto_topic_creation = allow_auto_topic_creation
         self.include_cluster_authorized_operations = include_cluster_authorized_operations
         self.include_topic_authorized_operations = include_topic_authorized_operations
         self.unknown_tags = unknown_tags
 
-_D_MetadataRequestTopic = frozen_default(MetadataRequestTopic)
 
 _p_16s = packer(">16s")
 _p_16sB = packer(">16sB")
@@ -80,6 +88,7 @@ _u_t = unpacker(">?")
 _u_ttB = unpacker(">??B")
 _u_ttt = unpacker(">???")
 _u_tttB = unpacker(">???B")
+
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[MetadataRequest, int]:
     e = len(d)
@@ -109,6 +118,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[MetadataRequest, int]:
         l1.append(o1)
     return o, p
 
+
 def _decode_v1(d: bytes, p: int, b: int) -> tuple[MetadataRequest, int]:
     e = len(d)
     o = new(MetadataRequest)
@@ -137,6 +147,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[MetadataRequest, int]:
             p = q
             l1.append(o1)
     return o, p
+
 
 def _decode_v4(d: bytes, p: int, b: int) -> tuple[MetadataRequest, int]:
     e = len(d)
@@ -168,6 +179,7 @@ def _decode_v4(d: bytes, p: int, b: int) -> tuple[MetadataRequest, int]:
     p += 1
     return o, p
 
+
 def _decode_v8(d: bytes, p: int, b: int) -> tuple[MetadataRequest, int]:
     e = len(d)
     o = new(MetadataRequest)
@@ -196,6 +208,7 @@ def _decode_v8(d: bytes, p: int, b: int) -> tuple[MetadataRequest, int]:
     o.allow_auto_topic_creation, o.include_cluster_authorized_operations, o.include_topic_authorized_operations = _u_ttt(d, p)
     p += 3
     return o, p
+
 
 def _decode_v9(d: bytes, p: int, b: int) -> tuple[MetadataRequest, int]:
     e = len(d)
@@ -237,6 +250,7 @@ def _decode_v9(d: bytes, p: int, b: int) -> tuple[MetadataRequest, int]:
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
     return o, p
 
+
 def _decode_v10(d: bytes, p: int, b: int) -> tuple[MetadataRequest, int]:
     e = len(d)
     o = new(MetadataRequest)
@@ -277,6 +291,7 @@ def _decode_v10(d: bytes, p: int, b: int) -> tuple[MetadataRequest, int]:
     if n:
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
     return o, p
+
 
 def _decode_v11(d: bytes, p: int, b: int) -> tuple[MetadataRequest, int]:
     e = len(d)
@@ -320,6 +335,7 @@ def _decode_v11(d: bytes, p: int, b: int) -> tuple[MetadataRequest, int]:
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
     return o, p
 
+
 def _encode_v0(o: MetadataRequest, w: Callable[[Any], None]) -> None:
     if not o.allow_auto_topic_creation:
         lost('AllowAutoTopicCreation')
@@ -338,6 +354,7 @@ def _encode_v0(o: MetadataRequest, w: Callable[[Any], None]) -> None:
         s = s.encode()
         w(_p_h(len(s)))
         w(s)
+
 
 def _encode_v1(o: MetadataRequest, w: Callable[[Any], None]) -> None:
     if not o.allow_auto_topic_creation:
@@ -361,6 +378,7 @@ def _encode_v1(o: MetadataRequest, w: Callable[[Any], None]) -> None:
             w(_p_h(len(s)))
             w(s)
 
+
 def _encode_v4(o: MetadataRequest, w: Callable[[Any], None]) -> None:
     if o.include_cluster_authorized_operations:
         lost('IncludeClusterAuthorizedOperations')
@@ -382,6 +400,7 @@ def _encode_v4(o: MetadataRequest, w: Callable[[Any], None]) -> None:
             w(s)
     w(_p_t(o.allow_auto_topic_creation))
 
+
 def _encode_v8(o: MetadataRequest, w: Callable[[Any], None]) -> None:
     if o.unknown_tags:
         lost("unknown_tags")
@@ -398,6 +417,7 @@ def _encode_v8(o: MetadataRequest, w: Callable[[Any], None]) -> None:
             w(_p_h(len(s)))
             w(s)
     w(_p_ttt(o.allow_auto_topic_creation, o.include_cluster_authorized_operations, o.include_topic_authorized_operations))
+
 
 def _encode_v9(o: MetadataRequest, w: Callable[[Any], None]) -> None:
     l1 = o.topics
@@ -427,6 +447,7 @@ def _encode_v9(o: MetadataRequest, w: Callable[[Any], None]) -> None:
         w(unknown_tags(o.unknown_tags))
     else:
         w(_p_tttx(o.allow_auto_topic_creation, o.include_cluster_authorized_operations, o.include_topic_authorized_operations))
+
 
 def _encode_v10(o: MetadataRequest, w: Callable[[Any], None]) -> None:
     l1 = o.topics
@@ -462,6 +483,7 @@ def _encode_v10(o: MetadataRequest, w: Callable[[Any], None]) -> None:
         w(unknown_tags(o.unknown_tags))
     else:
         w(_p_tttx(o.allow_auto_topic_creation, o.include_cluster_authorized_operations, o.include_topic_authorized_operations))
+
 
 def _encode_v11(o: MetadataRequest, w: Callable[[Any], None]) -> None:
     if o.include_cluster_authorized_operations:
@@ -499,6 +521,7 @@ def _encode_v11(o: MetadataRequest, w: Callable[[Any], None]) -> None:
         w(unknown_tags(o.unknown_tags))
     else:
         w(_p_ttx(o.allow_auto_topic_creation, o.include_topic_authorized_operations))
+
 
 MetadataRequest._DECODERS = {0: _decode_v0, 1: _decode_v1, 2: _decode_v1, 3: _decode_v1, 4: _decode_v4, 5: _decode_v4, 6: _decode_v4, 7: _decode_v4, 8: _decode_v8, 9: _decode_v9, 10: _decode_v10, 11: _decode_v11, 12: _decode_v11, 13: _decode_v11}
 MetadataRequest._ENCODERS = {0: _encode_v0, 1: _encode_v1, 2: _encode_v1, 3: _encode_v1, 4: _encode_v4, 5: _encode_v4, 6: _encode_v4, 7: _encode_v4, 8: _encode_v8, 9: _encode_v9, 10: _encode_v10, 11: _encode_v11, 12: _encode_v11, 13: _encode_v11}

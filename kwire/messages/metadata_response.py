@@ -5,20 +5,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-
-from kwire.message import Message, Struct, frozen_default
+from kwire.message import Message, Struct
 from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import (
-    array_packers, array_unpackers, as_bytes, bad_uuid, iter_unpacker, lost, more_varint, new, null, numbers,
-    pack_numbers, packer, read_tag, read_unknown_tags, string_length, string_varint, tag_of_other_version,
-    tag_section, tag_size, too_many, unknown_tags, unpacker, varint,
-)  # fmt: skip
+from kwire.wire import array_packers, array_unpackers, bad_uuid, lost, more_varint, new, null, numbers, pack_numbers, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
 
-_E: Any = object()
+_E: Any = object()  # stands for "not given" where the default is a new list or struct
 
 
 class MetadataResponseBroker(Struct):
-    __slots__ = ('node_id', 'host', 'port', 'rack', 'unknown_tags', )
+    __slots__ = (
+        "node_id", "host", "port", "rack", "unknown_tags",
+    )
     NAME = 'MetadataResponseBroker'
     FIELDS = (
         ('NodeId', 'node_id', 'nodeId', 'int32', False, False, (0, 32767), (0, -1), (0, -1), None, 0, False, True, None, 'brokerId'),
@@ -28,17 +25,26 @@ class MetadataResponseBroker(Struct):
     )
 
     def __init__(
-        self, *, node_id: int = 0, host: str = '', port: int = 0, rack: str | None = None,
+        self,
+        *,
+        node_id: int = 0,
+        host: str = '',
+        port: int = 0,
+        rack: str | None = None,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.node_id = node_id
         self.host = host
         self.port = port
         self.rack = rack
         self.unknown_tags = unknown_tags
 
+
 class MetadataResponsePartition(Struct):
-    __slots__ = ('error_code', 'partition_index', 'leader_id', 'leader_epoch', 'replica_nodes', 'isr_nodes', 'offline_replicas', 'unknown_tags', )
+    __slots__ = (
+        "error_code", "partition_index", "leader_id", "leader_epoch", "replica_nodes", "isr_nodes",
+        "offline_replicas", "unknown_tags",
+    )
     NAME = 'MetadataResponsePartition'
     FIELDS = (
         ('ErrorCode', 'error_code', 'errorCode', 'int16', False, False, (0, 32767), (0, -1), (0, -1), None, 0, False, False, None, None),
@@ -51,9 +57,17 @@ class MetadataResponsePartition(Struct):
     )
 
     def __init__(
-        self, *, error_code: int = 0, partition_index: int = 0, leader_id: int = 0, leader_epoch: int = -1, replica_nodes: list[int] = _E, isr_nodes: list[int] = _E, offline_replicas: list[int] = _E,
+        self,
+        *,
+        error_code: int = 0,
+        partition_index: int = 0,
+        leader_id: int = 0,
+        leader_epoch: int = -1,
+        replica_nodes: list[int] = _E,
+        isr_nodes: list[int] = _E,
+        offline_replicas: list[int] = _E,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.error_code = error_code
         self.partition_index = partition_index
         self.leader_id = leader_id
@@ -63,8 +77,11 @@ class MetadataResponsePartition(Struct):
         self.offline_replicas = [] if offline_replicas is _E else offline_replicas
         self.unknown_tags = unknown_tags
 
+
 class MetadataResponseTopic(Struct):
-    __slots__ = ('error_code', 'name', 'topic_id', 'is_internal', 'partitions', 'topic_authorized_operations', 'unknown_tags', )
+    __slots__ = (
+        "error_code", "name", "topic_id", "is_internal", "partitions", "topic_authorized_operations", "unknown_tags",
+    )
     NAME = 'MetadataResponseTopic'
     FIELDS = (
         ('ErrorCode', 'error_code', 'errorCode', 'int16', False, False, (0, 32767), (0, -1), (0, -1), None, 0, False, False, None, None),
@@ -76,9 +93,16 @@ class MetadataResponseTopic(Struct):
     )
 
     def __init__(
-        self, *, error_code: int = 0, name: str | None = '', topic_id: Uuid = ZERO_UUID, is_internal: bool = False, partitions: list[MetadataResponsePartition] = _E, topic_authorized_operations: int = -2147483648,
+        self,
+        *,
+        error_code: int = 0,
+        name: str | None = '',
+        topic_id: Uuid = ZERO_UUID,
+        is_internal: bool = False,
+        partitions: list[MetadataResponsePartition] = _E,
+        topic_authorized_operations: int = -2147483648,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.error_code = error_code
         self.name = name
         self.topic_id = topic_id
@@ -87,8 +111,12 @@ class MetadataResponseTopic(Struct):
         self.topic_authorized_operations = topic_authorized_operations
         self.unknown_tags = unknown_tags
 
+
 class MetadataResponse(Message):
-    __slots__ = ('throttle_time_ms', 'brokers', 'cluster_id', 'controller_id', 'topics', 'cluster_authorized_operations', 'error_code', 'unknown_tags', )
+    __slots__ = (
+        "throttle_time_ms", "brokers", "cluster_id", "controller_id", "topics", "cluster_authorized_operations",
+        "error_code", "unknown_tags",
+    )
     NAME = 'MetadataResponse'
     TYPE = 'response'
     API_KEY = 3
@@ -108,9 +136,17 @@ class MetadataResponse(Message):
     )
 
     def __init__(
-        self, *, throttle_time_ms: int = 0, brokers: list[MetadataResponseBroker] = _E, cluster_id: str | None = None, controller_id: int = -1, topics: list[MetadataResponseTopic] = _E, cluster_authorized_operations: int = -2147483648, error_code: int = 0,
+        self,
+        *,
+        throttle_time_ms: int = 0,
+        brokers: list[MetadataResponseBroker] = _E,
+        cluster_id: str | None = None,
+        controller_id: int = -1,
+        topics: list[MetadataResponseTopic] = _E,
+        cluster_authorized_operations: int = -2147483648,
+        error_code: int = 0,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.throttle_time_ms = throttle_time_ms
         self.brokers = [] if brokers is _E else brokers
         self.cluster_id = cluster_id
@@ -120,9 +156,6 @@ class MetadataResponse(Message):
         self.error_code = error_code
         self.unknown_tags = unknown_tags
 
-_D_MetadataResponseBroker = frozen_default(MetadataResponseBroker)
-_D_MetadataResponsePartition = frozen_default(MetadataResponsePartition)
-_D_MetadataResponseTopic = frozen_default(MetadataResponseTopic)
 
 _is = array_unpackers("i")
 _iw = array_packers("i")
@@ -157,6 +190,7 @@ _u_ih = unpacker(">ih")
 _u_ii = unpacker(">ii")
 _u_tB = unpacker(">?B")
 _u_ti = unpacker(">?i")
+
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[MetadataResponse, int]:
     e = len(d)
@@ -243,6 +277,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[MetadataResponse, int]:
             l2.append(o2)
         l1.append(o1)
     return o, p
+
 
 def _decode_v1(d: bytes, p: int, b: int) -> tuple[MetadataResponse, int]:
     e = len(d)
@@ -332,6 +367,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[MetadataResponse, int]:
             l2.append(o2)
         l1.append(o1)
     return o, p
+
 
 def _decode_v2(d: bytes, p: int, b: int) -> tuple[MetadataResponse, int]:
     e = len(d)
@@ -429,6 +465,7 @@ def _decode_v2(d: bytes, p: int, b: int) -> tuple[MetadataResponse, int]:
         l1.append(o1)
     return o, p
 
+
 def _decode_v3(d: bytes, p: int, b: int) -> tuple[MetadataResponse, int]:
     e = len(d)
     o = new(MetadataResponse)
@@ -524,6 +561,7 @@ def _decode_v3(d: bytes, p: int, b: int) -> tuple[MetadataResponse, int]:
             l2.append(o2)
         l1.append(o1)
     return o, p
+
 
 def _decode_v5(d: bytes, p: int, b: int) -> tuple[MetadataResponse, int]:
     e = len(d)
@@ -629,6 +667,7 @@ def _decode_v5(d: bytes, p: int, b: int) -> tuple[MetadataResponse, int]:
         l1.append(o1)
     return o, p
 
+
 def _decode_v7(d: bytes, p: int, b: int) -> tuple[MetadataResponse, int]:
     e = len(d)
     o = new(MetadataResponse)
@@ -731,6 +770,7 @@ def _decode_v7(d: bytes, p: int, b: int) -> tuple[MetadataResponse, int]:
             l2.append(o2)
         l1.append(o1)
     return o, p
+
 
 def _decode_v8(d: bytes, p: int, b: int) -> tuple[MetadataResponse, int]:
     e = len(d)
@@ -836,6 +876,7 @@ def _decode_v8(d: bytes, p: int, b: int) -> tuple[MetadataResponse, int]:
     o.cluster_authorized_operations = _u_i(d, p)[0]
     p += 4
     return o, p
+
 
 def _decode_v9(d: bytes, p: int, b: int) -> tuple[MetadataResponse, int]:
     e = len(d)
@@ -980,6 +1021,7 @@ def _decode_v9(d: bytes, p: int, b: int) -> tuple[MetadataResponse, int]:
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
     return o, p
 
+
 def _decode_v10(d: bytes, p: int, b: int) -> tuple[MetadataResponse, int]:
     e = len(d)
     o = new(MetadataResponse)
@@ -1122,6 +1164,7 @@ def _decode_v10(d: bytes, p: int, b: int) -> tuple[MetadataResponse, int]:
     if n:
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
     return o, p
+
 
 def _decode_v11(d: bytes, p: int, b: int) -> tuple[MetadataResponse, int]:
     e = len(d)
@@ -1266,6 +1309,7 @@ def _decode_v11(d: bytes, p: int, b: int) -> tuple[MetadataResponse, int]:
     if n:
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
     return o, p
+
 
 def _decode_v12(d: bytes, p: int, b: int) -> tuple[MetadataResponse, int]:
     e = len(d)
@@ -1412,6 +1456,7 @@ def _decode_v12(d: bytes, p: int, b: int) -> tuple[MetadataResponse, int]:
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
     return o, p
 
+
 def _decode_v13(d: bytes, p: int, b: int) -> tuple[MetadataResponse, int]:
     e = len(d)
     o = new(MetadataResponse)
@@ -1556,6 +1601,7 @@ def _decode_v13(d: bytes, p: int, b: int) -> tuple[MetadataResponse, int]:
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
     return o, p
 
+
 def _encode_v0(o: MetadataResponse, w: Callable[[Any], None]) -> None:
     if o.cluster_authorized_operations != -2147483648:
         lost('ClusterAuthorizedOperations')
@@ -1597,6 +1643,7 @@ def _encode_v0(o: MetadataResponse, w: Callable[[Any], None]) -> None:
             n = len(l3)
             if n:
                 w(_iw[n](*l3) if n < 64 else pack_numbers(l3, "i"))
+
 
 def _encode_v1(o: MetadataResponse, w: Callable[[Any], None]) -> None:
     if o.cluster_authorized_operations != -2147483648:
@@ -1645,6 +1692,7 @@ def _encode_v1(o: MetadataResponse, w: Callable[[Any], None]) -> None:
             n = len(l3)
             if n:
                 w(_iw[n](*l3) if n < 64 else pack_numbers(l3, "i"))
+
 
 def _encode_v2(o: MetadataResponse, w: Callable[[Any], None]) -> None:
     if o.cluster_authorized_operations != -2147483648:
@@ -1701,6 +1749,7 @@ def _encode_v2(o: MetadataResponse, w: Callable[[Any], None]) -> None:
             if n:
                 w(_iw[n](*l3) if n < 64 else pack_numbers(l3, "i"))
 
+
 def _encode_v3(o: MetadataResponse, w: Callable[[Any], None]) -> None:
     if o.cluster_authorized_operations != -2147483648:
         lost('ClusterAuthorizedOperations')
@@ -1755,6 +1804,7 @@ def _encode_v3(o: MetadataResponse, w: Callable[[Any], None]) -> None:
             n = len(l3)
             if n:
                 w(_iw[n](*l3) if n < 64 else pack_numbers(l3, "i"))
+
 
 def _encode_v5(o: MetadataResponse, w: Callable[[Any], None]) -> None:
     if o.cluster_authorized_operations != -2147483648:
@@ -1816,6 +1866,7 @@ def _encode_v5(o: MetadataResponse, w: Callable[[Any], None]) -> None:
             if n:
                 w(_iw[n](*l3) if n < 64 else pack_numbers(l3, "i"))
 
+
 def _encode_v7(o: MetadataResponse, w: Callable[[Any], None]) -> None:
     if o.cluster_authorized_operations != -2147483648:
         lost('ClusterAuthorizedOperations')
@@ -1876,6 +1927,7 @@ def _encode_v7(o: MetadataResponse, w: Callable[[Any], None]) -> None:
             if n:
                 w(_iw[n](*l3) if n < 64 else pack_numbers(l3, "i"))
 
+
 def _encode_v8(o: MetadataResponse, w: Callable[[Any], None]) -> None:
     if o.unknown_tags:
         lost("unknown_tags")
@@ -1933,6 +1985,7 @@ def _encode_v8(o: MetadataResponse, w: Callable[[Any], None]) -> None:
                 w(_iw[n](*l3) if n < 64 else pack_numbers(l3, "i"))
         w(_p_i(o1.topic_authorized_operations))
     w(_p_i(o.cluster_authorized_operations))
+
 
 def _encode_v9(o: MetadataResponse, w: Callable[[Any], None]) -> None:
     l1 = o.brokers
@@ -2046,6 +2099,7 @@ def _encode_v9(o: MetadataResponse, w: Callable[[Any], None]) -> None:
         w(unknown_tags(o.unknown_tags))
     else:
         w(_p_ix(o.cluster_authorized_operations))
+
 
 def _encode_v10(o: MetadataResponse, w: Callable[[Any], None]) -> None:
     l1 = o.brokers
@@ -2162,6 +2216,7 @@ def _encode_v10(o: MetadataResponse, w: Callable[[Any], None]) -> None:
     else:
         w(_p_ix(o.cluster_authorized_operations))
 
+
 def _encode_v11(o: MetadataResponse, w: Callable[[Any], None]) -> None:
     if o.cluster_authorized_operations != -2147483648:
         lost('ClusterAuthorizedOperations')
@@ -2277,6 +2332,7 @@ def _encode_v11(o: MetadataResponse, w: Callable[[Any], None]) -> None:
         w(unknown_tags(o.unknown_tags))
     else:
         w(b"\0")
+
 
 def _encode_v12(o: MetadataResponse, w: Callable[[Any], None]) -> None:
     if o.cluster_authorized_operations != -2147483648:
@@ -2397,6 +2453,7 @@ def _encode_v12(o: MetadataResponse, w: Callable[[Any], None]) -> None:
     else:
         w(b"\0")
 
+
 def _encode_v13(o: MetadataResponse, w: Callable[[Any], None]) -> None:
     if o.cluster_authorized_operations != -2147483648:
         lost('ClusterAuthorizedOperations')
@@ -2516,6 +2573,7 @@ def _encode_v13(o: MetadataResponse, w: Callable[[Any], None]) -> None:
         w(unknown_tags(o.unknown_tags))
     else:
         w(_p_hx(o.error_code))
+
 
 MetadataResponse._DECODERS = {0: _decode_v0, 1: _decode_v1, 2: _decode_v2, 3: _decode_v3, 4: _decode_v3, 5: _decode_v5, 6: _decode_v5, 7: _decode_v7, 8: _decode_v8, 9: _decode_v9, 10: _decode_v10, 11: _decode_v11, 12: _decode_v12, 13: _decode_v13}
 MetadataResponse._ENCODERS = {0: _encode_v0, 1: _encode_v1, 2: _encode_v2, 3: _encode_v3, 4: _encode_v3, 5: _encode_v5, 6: _encode_v5, 7: _encode_v7, 8: _encode_v8, 9: _encode_v9, 10: _encode_v10, 11: _encode_v11, 12: _encode_v12, 13: _encode_v13}

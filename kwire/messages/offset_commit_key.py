@@ -5,20 +5,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
+from kwire.message import Message
+from kwire.wire import lost, new, null, packer, unknown_tags, unpacker
 
-from kwire.message import Message, Struct, frozen_default
-from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import (
-    array_packers, array_unpackers, as_bytes, bad_uuid, iter_unpacker, lost, more_varint, new, null, numbers,
-    pack_numbers, packer, read_tag, read_unknown_tags, string_length, string_varint, tag_of_other_version,
-    tag_section, tag_size, too_many, unknown_tags, unpacker, varint,
-)  # fmt: skip
-
-_E: Any = object()
+_E: Any = object()  # stands for "not given" where the default is a new list or struct
 
 
 class OffsetCommitKey(Message):
-    __slots__ = ('group', 'topic', 'partition', 'unknown_tags', )
+    __slots__ = (
+        "group", "topic", "partition", "unknown_tags",
+    )
     NAME = 'OffsetCommitKey'
     TYPE = 'coordinator-key'
     API_KEY = 1
@@ -34,18 +30,24 @@ class OffsetCommitKey(Message):
     )
 
     def __init__(
-        self, *, group: str = '', topic: str = '', partition: int = 0,
+        self,
+        *,
+        group: str = '',
+        topic: str = '',
+        partition: int = 0,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.group = group
         self.topic = topic
         self.partition = partition
         self.unknown_tags = unknown_tags
 
+
 _p_h = packer(">h")
 _p_i = packer(">i")
 _u_h = unpacker(">h")
 _u_i = unpacker(">i")
+
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[OffsetCommitKey, int]:
     e = len(d)
@@ -69,6 +71,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[OffsetCommitKey, int]:
     p += 4
     return o, p
 
+
 def _encode_v0(o: OffsetCommitKey, w: Callable[[Any], None]) -> None:
     if o.unknown_tags:
         lost("unknown_tags")
@@ -81,6 +84,7 @@ def _encode_v0(o: OffsetCommitKey, w: Callable[[Any], None]) -> None:
     w(_p_h(len(s)))
     w(s)
     w(_p_i(o.partition))
+
 
 OffsetCommitKey._DECODERS = {0: _decode_v0}
 OffsetCommitKey._ENCODERS = {0: _encode_v0}

@@ -5,20 +5,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-
-from kwire.message import Message, Struct, frozen_default
+from kwire.message import Message, Struct
 from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import (
-    array_packers, array_unpackers, as_bytes, bad_uuid, iter_unpacker, lost, more_varint, new, null, numbers,
-    pack_numbers, packer, read_tag, read_unknown_tags, string_length, string_varint, tag_of_other_version,
-    tag_section, tag_size, too_many, unknown_tags, unpacker, varint,
-)  # fmt: skip
+from kwire.wire import bad_uuid, lost, more_varint, new, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
 
-_E: Any = object()
+_E: Any = object()  # stands for "not given" where the default is a new list or struct
 
 
 class OffsetCommitRequestPartition(Struct):
-    __slots__ = ('partition_index', 'committed_offset', 'committed_leader_epoch', 'committed_metadata', 'unknown_tags', )
+    __slots__ = (
+        "partition_index", "committed_offset", "committed_leader_epoch", "committed_metadata", "unknown_tags",
+    )
     NAME = 'OffsetCommitRequestPartition'
     FIELDS = (
         ('PartitionIndex', 'partition_index', 'partitionIndex', 'int32', False, False, (0, 32767), (0, -1), (0, -1), None, 0, False, False, None, None),
@@ -28,17 +25,25 @@ class OffsetCommitRequestPartition(Struct):
     )
 
     def __init__(
-        self, *, partition_index: int = 0, committed_offset: int = 0, committed_leader_epoch: int = -1, committed_metadata: str | None = '',
+        self,
+        *,
+        partition_index: int = 0,
+        committed_offset: int = 0,
+        committed_leader_epoch: int = -1,
+        committed_metadata: str | None = '',
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.partition_index = partition_index
         self.committed_offset = committed_offset
         self.committed_leader_epoch = committed_leader_epoch
         self.committed_metadata = committed_metadata
         self.unknown_tags = unknown_tags
 
+
 class OffsetCommitRequestTopic(Struct):
-    __slots__ = ('name', 'topic_id', 'partitions', 'unknown_tags', )
+    __slots__ = (
+        "name", "topic_id", "partitions", "unknown_tags",
+    )
     NAME = 'OffsetCommitRequestTopic'
     FIELDS = (
         ('Name', 'name', 'name', 'string', False, False, (0, 9), (0, -1), (0, -1), None, '', True, False, None, 'topicName'),
@@ -47,16 +52,24 @@ class OffsetCommitRequestTopic(Struct):
     )
 
     def __init__(
-        self, *, name: str = '', topic_id: Uuid = ZERO_UUID, partitions: list[OffsetCommitRequestPartition] = _E,
+        self,
+        *,
+        name: str = '',
+        topic_id: Uuid = ZERO_UUID,
+        partitions: list[OffsetCommitRequestPartition] = _E,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.name = name
         self.topic_id = topic_id
         self.partitions = [] if partitions is _E else partitions
         self.unknown_tags = unknown_tags
 
+
 class OffsetCommitRequest(Message):
-    __slots__ = ('group_id', 'generation_id_or_member_epoch', 'member_id', 'group_instance_id', 'retention_time_ms', 'topics', 'unknown_tags', )
+    __slots__ = (
+        "group_id", "generation_id_or_member_epoch", "member_id", "group_instance_id", "retention_time_ms", "topics",
+        "unknown_tags",
+    )
     NAME = 'OffsetCommitRequest'
     TYPE = 'request'
     API_KEY = 8
@@ -75,9 +88,16 @@ class OffsetCommitRequest(Message):
     )
 
     def __init__(
-        self, *, group_id: str = '', generation_id_or_member_epoch: int = -1, member_id: str = '', group_instance_id: str | None = None, retention_time_ms: int = -1, topics: list[OffsetCommitRequestTopic] = _E,
+        self,
+        *,
+        group_id: str = '',
+        generation_id_or_member_epoch: int = -1,
+        member_id: str = '',
+        group_instance_id: str | None = None,
+        retention_time_ms: int = -1,
+        topics: list[OffsetCommitRequestTopic] = _E,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.group_id = group_id
         self.generation_id_or_member_epoch = generation_id_or_member_epoch
         self.member_id = member_id
@@ -86,8 +106,6 @@ class OffsetCommitRequest(Message):
         self.topics = [] if topics is _E else topics
         self.unknown_tags = unknown_tags
 
-_D_OffsetCommitRequestPartition = frozen_default(OffsetCommitRequestPartition)
-_D_OffsetCommitRequestTopic = frozen_default(OffsetCommitRequestTopic)
 
 _p_16s = packer(">16s")
 _p_16sB = packer(">16sB")
@@ -111,6 +129,7 @@ _u_iqh = unpacker(">iqh")
 _u_iqiB = unpacker(">iqiB")
 _u_iqih = unpacker(">iqih")
 _u_qi = unpacker(">qi")
+
 
 def _decode_v2(d: bytes, p: int, b: int) -> tuple[OffsetCommitRequest, int]:
     e = len(d)
@@ -173,6 +192,7 @@ def _decode_v2(d: bytes, p: int, b: int) -> tuple[OffsetCommitRequest, int]:
             l2.append(o2)
         l1.append(o1)
     return o, p
+
 
 def _decode_v5(d: bytes, p: int, b: int) -> tuple[OffsetCommitRequest, int]:
     e = len(d)
@@ -237,6 +257,7 @@ def _decode_v5(d: bytes, p: int, b: int) -> tuple[OffsetCommitRequest, int]:
         l1.append(o1)
     return o, p
 
+
 def _decode_v6(d: bytes, p: int, b: int) -> tuple[OffsetCommitRequest, int]:
     e = len(d)
     o = new(OffsetCommitRequest)
@@ -298,6 +319,7 @@ def _decode_v6(d: bytes, p: int, b: int) -> tuple[OffsetCommitRequest, int]:
             l2.append(o2)
         l1.append(o1)
     return o, p
+
 
 def _decode_v7(d: bytes, p: int, b: int) -> tuple[OffsetCommitRequest, int]:
     e = len(d)
@@ -367,6 +389,7 @@ def _decode_v7(d: bytes, p: int, b: int) -> tuple[OffsetCommitRequest, int]:
             l2.append(o2)
         l1.append(o1)
     return o, p
+
 
 def _decode_v8(d: bytes, p: int, b: int) -> tuple[OffsetCommitRequest, int]:
     e = len(d)
@@ -465,6 +488,7 @@ def _decode_v8(d: bytes, p: int, b: int) -> tuple[OffsetCommitRequest, int]:
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
     return o, p
 
+
 def _decode_v10(d: bytes, p: int, b: int) -> tuple[OffsetCommitRequest, int]:
     e = len(d)
     o = new(OffsetCommitRequest)
@@ -554,6 +578,7 @@ def _decode_v10(d: bytes, p: int, b: int) -> tuple[OffsetCommitRequest, int]:
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
     return o, p
 
+
 def _encode_v2(o: OffsetCommitRequest, w: Callable[[Any], None]) -> None:
     if o.group_instance_id is not None:
         lost('GroupInstanceId')
@@ -588,6 +613,7 @@ def _encode_v2(o: OffsetCommitRequest, w: Callable[[Any], None]) -> None:
                 s = s.encode()
                 w(_p_iqh(o2.partition_index, o2.committed_offset, len(s)))
                 w(s)
+
 
 def _encode_v5(o: OffsetCommitRequest, w: Callable[[Any], None]) -> None:
     if o.group_instance_id is not None:
@@ -624,6 +650,7 @@ def _encode_v5(o: OffsetCommitRequest, w: Callable[[Any], None]) -> None:
                 w(_p_iqh(o2.partition_index, o2.committed_offset, len(s)))
                 w(s)
 
+
 def _encode_v6(o: OffsetCommitRequest, w: Callable[[Any], None]) -> None:
     if o.group_instance_id is not None:
         lost('GroupInstanceId')
@@ -658,6 +685,7 @@ def _encode_v6(o: OffsetCommitRequest, w: Callable[[Any], None]) -> None:
                 s = s.encode()
                 w(_p_iqih(o2.partition_index, o2.committed_offset, o2.committed_leader_epoch, len(s)))
                 w(s)
+
 
 def _encode_v7(o: OffsetCommitRequest, w: Callable[[Any], None]) -> None:
     if o.unknown_tags:
@@ -698,6 +726,7 @@ def _encode_v7(o: OffsetCommitRequest, w: Callable[[Any], None]) -> None:
                 s = s.encode()
                 w(_p_iqih(o2.partition_index, o2.committed_offset, o2.committed_leader_epoch, len(s)))
                 w(s)
+
 
 def _encode_v8(o: OffsetCommitRequest, w: Callable[[Any], None]) -> None:
     s = o.group_id
@@ -775,6 +804,7 @@ def _encode_v8(o: OffsetCommitRequest, w: Callable[[Any], None]) -> None:
     else:
         w(b"\0")
 
+
 def _encode_v10(o: OffsetCommitRequest, w: Callable[[Any], None]) -> None:
     s = o.group_id
     s = s.encode()
@@ -845,6 +875,7 @@ def _encode_v10(o: OffsetCommitRequest, w: Callable[[Any], None]) -> None:
         w(unknown_tags(o.unknown_tags))
     else:
         w(b"\0")
+
 
 OffsetCommitRequest._DECODERS = {2: _decode_v2, 3: _decode_v2, 4: _decode_v2, 5: _decode_v5, 6: _decode_v6, 7: _decode_v7, 8: _decode_v8, 9: _decode_v8, 10: _decode_v10}
 OffsetCommitRequest._ENCODERS = {2: _encode_v2, 3: _encode_v2, 4: _encode_v2, 5: _encode_v5, 6: _encode_v6, 7: _encode_v7, 8: _encode_v8, 9: _encode_v8, 10: _encode_v10}

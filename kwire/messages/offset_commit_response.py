@@ -5,20 +5,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-
-from kwire.message import Message, Struct, frozen_default
+from kwire.message import Message, Struct
 from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import (
-    array_packers, array_unpackers, as_bytes, bad_uuid, iter_unpacker, lost, more_varint, new, null, numbers,
-    pack_numbers, packer, read_tag, read_unknown_tags, string_length, string_varint, tag_of_other_version,
-    tag_section, tag_size, too_many, unknown_tags, unpacker, varint,
-)  # fmt: skip
+from kwire.wire import bad_uuid, iter_unpacker, lost, more_varint, new, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
 
-_E: Any = object()
+_E: Any = object()  # stands for "not given" where the default is a new list or struct
 
 
 class OffsetCommitResponsePartition(Struct):
-    __slots__ = ('partition_index', 'error_code', 'unknown_tags', )
+    __slots__ = (
+        "partition_index", "error_code", "unknown_tags",
+    )
     NAME = 'OffsetCommitResponsePartition'
     FIELDS = (
         ('PartitionIndex', 'partition_index', 'partitionIndex', 'int32', False, False, (0, 32767), (0, -1), (0, -1), None, 0, False, False, None, None),
@@ -26,15 +23,21 @@ class OffsetCommitResponsePartition(Struct):
     )
 
     def __init__(
-        self, *, partition_index: int = 0, error_code: int = 0,
+        self,
+        *,
+        partition_index: int = 0,
+        error_code: int = 0,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.partition_index = partition_index
         self.error_code = error_code
         self.unknown_tags = unknown_tags
 
+
 class OffsetCommitResponseTopic(Struct):
-    __slots__ = ('name', 'topic_id', 'partitions', 'unknown_tags', )
+    __slots__ = (
+        "name", "topic_id", "partitions", "unknown_tags",
+    )
     NAME = 'OffsetCommitResponseTopic'
     FIELDS = (
         ('Name', 'name', 'name', 'string', False, False, (0, 9), (0, -1), (0, -1), None, '', True, False, None, 'topicName'),
@@ -43,16 +46,23 @@ class OffsetCommitResponseTopic(Struct):
     )
 
     def __init__(
-        self, *, name: str = '', topic_id: Uuid = ZERO_UUID, partitions: list[OffsetCommitResponsePartition] = _E,
+        self,
+        *,
+        name: str = '',
+        topic_id: Uuid = ZERO_UUID,
+        partitions: list[OffsetCommitResponsePartition] = _E,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.name = name
         self.topic_id = topic_id
         self.partitions = [] if partitions is _E else partitions
         self.unknown_tags = unknown_tags
 
+
 class OffsetCommitResponse(Message):
-    __slots__ = ('throttle_time_ms', 'topics', 'unknown_tags', )
+    __slots__ = (
+        "throttle_time_ms", "topics", "unknown_tags",
+    )
     NAME = 'OffsetCommitResponse'
     TYPE = 'response'
     API_KEY = 8
@@ -67,15 +77,16 @@ class OffsetCommitResponse(Message):
     )
 
     def __init__(
-        self, *, throttle_time_ms: int = 0, topics: list[OffsetCommitResponseTopic] = _E,
+        self,
+        *,
+        throttle_time_ms: int = 0,
+        topics: list[OffsetCommitResponseTopic] = _E,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.throttle_time_ms = throttle_time_ms
         self.topics = [] if topics is _E else topics
         self.unknown_tags = unknown_tags
 
-_D_OffsetCommitResponsePartition = frozen_default(OffsetCommitResponsePartition)
-_D_OffsetCommitResponseTopic = frozen_default(OffsetCommitResponseTopic)
 
 _i_ih = iter_unpacker(">ih")
 _i_ihx = iter_unpacker(">ihx")
@@ -94,6 +105,7 @@ _u_i = unpacker(">i")
 _u_iB = unpacker(">iB")
 _u_ihB = unpacker(">ihB")
 _u_ii = unpacker(">ii")
+
 
 def _decode_v2(d: bytes, p: int, b: int) -> tuple[OffsetCommitResponse, int]:
     e = len(d)
@@ -138,6 +150,7 @@ def _decode_v2(d: bytes, p: int, b: int) -> tuple[OffsetCommitResponse, int]:
         l1.append(o1)
     return o, p
 
+
 def _decode_v3(d: bytes, p: int, b: int) -> tuple[OffsetCommitResponse, int]:
     e = len(d)
     o = new(OffsetCommitResponse)
@@ -179,6 +192,7 @@ def _decode_v3(d: bytes, p: int, b: int) -> tuple[OffsetCommitResponse, int]:
         p = q
         l1.append(o1)
     return o, p
+
 
 def _decode_v8(d: bytes, p: int, b: int) -> tuple[OffsetCommitResponse, int]:
     e = len(d)
@@ -248,6 +262,7 @@ def _decode_v8(d: bytes, p: int, b: int) -> tuple[OffsetCommitResponse, int]:
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
     return o, p
 
+
 def _decode_v10(d: bytes, p: int, b: int) -> tuple[OffsetCommitResponse, int]:
     e = len(d)
     o = new(OffsetCommitResponse)
@@ -308,6 +323,7 @@ def _decode_v10(d: bytes, p: int, b: int) -> tuple[OffsetCommitResponse, int]:
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
     return o, p
 
+
 def _encode_v2(o: OffsetCommitResponse, w: Callable[[Any], None]) -> None:
     if o.unknown_tags:
         lost("unknown_tags")
@@ -327,6 +343,7 @@ def _encode_v2(o: OffsetCommitResponse, w: Callable[[Any], None]) -> None:
                 lost("unknown_tags")
             w(_p_ih(o2.partition_index, o2.error_code))
 
+
 def _encode_v3(o: OffsetCommitResponse, w: Callable[[Any], None]) -> None:
     if o.unknown_tags:
         lost("unknown_tags")
@@ -345,6 +362,7 @@ def _encode_v3(o: OffsetCommitResponse, w: Callable[[Any], None]) -> None:
             if o2.unknown_tags:
                 lost("unknown_tags")
             w(_p_ih(o2.partition_index, o2.error_code))
+
 
 def _encode_v8(o: OffsetCommitResponse, w: Callable[[Any], None]) -> None:
     l1 = o.topics
@@ -384,6 +402,7 @@ def _encode_v8(o: OffsetCommitResponse, w: Callable[[Any], None]) -> None:
     else:
         w(b"\0")
 
+
 def _encode_v10(o: OffsetCommitResponse, w: Callable[[Any], None]) -> None:
     l1 = o.topics
     n = len(l1) + 1
@@ -416,6 +435,7 @@ def _encode_v10(o: OffsetCommitResponse, w: Callable[[Any], None]) -> None:
         w(unknown_tags(o.unknown_tags))
     else:
         w(b"\0")
+
 
 OffsetCommitResponse._DECODERS = {2: _decode_v2, 3: _decode_v3, 4: _decode_v3, 5: _decode_v3, 6: _decode_v3, 7: _decode_v3, 8: _decode_v8, 9: _decode_v8, 10: _decode_v10}
 OffsetCommitResponse._ENCODERS = {2: _encode_v2, 3: _encode_v3, 4: _encode_v3, 5: _encode_v3, 6: _encode_v3, 7: _encode_v3, 8: _encode_v8, 9: _encode_v8, 10: _encode_v10}

@@ -5,20 +5,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-
-from kwire.message import Message, Struct, frozen_default
+from kwire.message import Message
 from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import (
-    array_packers, array_unpackers, as_bytes, bad_uuid, iter_unpacker, lost, more_varint, new, null, numbers,
-    pack_numbers, packer, read_tag, read_unknown_tags, string_length, string_varint, tag_of_other_version,
-    tag_section, tag_size, too_many, unknown_tags, unpacker, varint,
-)  # fmt: skip
+from kwire.wire import bad_uuid, lost, more_varint, new, null, packer, read_tag, string_length, string_varint, tag_section, tag_size, too_many, unknown_tags, unpacker
 
-_E: Any = object()
+_E: Any = object()  # stands for "not given" where the default is a new list or struct
 
 
 class OffsetCommitValue(Message):
-    __slots__ = ('offset', 'leader_epoch', 'metadata', 'commit_timestamp', 'expire_timestamp', 'topic_id', 'unknown_tags', )
+    __slots__ = (
+        "offset", "leader_epoch", "metadata", "commit_timestamp", "expire_timestamp", "topic_id", "unknown_tags",
+    )
     NAME = 'OffsetCommitValue'
     TYPE = 'coordinator-value'
     API_KEY = 1
@@ -37,9 +34,16 @@ class OffsetCommitValue(Message):
     )
 
     def __init__(
-        self, *, offset: int = 0, leader_epoch: int = -1, metadata: str = '', commit_timestamp: int = 0, expire_timestamp: int = -1, topic_id: Uuid = ZERO_UUID,
+        self,
+        *,
+        offset: int = 0,
+        leader_epoch: int = -1,
+        metadata: str = '',
+        commit_timestamp: int = 0,
+        expire_timestamp: int = -1,
+        topic_id: Uuid = ZERO_UUID,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.offset = offset
         self.leader_epoch = leader_epoch
         self.metadata = metadata
@@ -47,6 +51,7 @@ class OffsetCommitValue(Message):
         self.expire_timestamp = expire_timestamp
         self.topic_id = topic_id
         self.unknown_tags = unknown_tags
+
 
 _p_16s = packer(">16s")
 _p_q = packer(">q")
@@ -63,6 +68,7 @@ _u_qh = unpacker(">qh")
 _u_qiB = unpacker(">qiB")
 _u_qih = unpacker(">qih")
 _u_qq = unpacker(">qq")
+
 
 def _tags_OffsetCommitValue_v4(d: bytes, p: int, n: int, b: int, o: Any) -> tuple[int, int]:
     e = len(d)
@@ -87,6 +93,7 @@ def _tags_OffsetCommitValue_v4(d: bytes, p: int, n: int, b: int, o: Any) -> tupl
         o.unknown_tags = unknown
     return p, b
 
+
 def _write_tags_OffsetCommitValue_v4(o: Any) -> bytes:
     tags: list[tuple[int, bytes]] = []
     if o.topic_id != ZERO_UUID:
@@ -97,6 +104,7 @@ def _write_tags_OffsetCommitValue_v4(o: Any) -> bytes:
         w(_p_16s(o.topic_id))
         tags.append((0, b"".join(v)))
     return tag_section(tags, o.unknown_tags)
+
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[OffsetCommitValue, int]:
     e = len(d)
@@ -115,6 +123,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[OffsetCommitValue, int]:
     p += 8
     return o, p
 
+
 def _decode_v1(d: bytes, p: int, b: int) -> tuple[OffsetCommitValue, int]:
     e = len(d)
     o = new(OffsetCommitValue)
@@ -132,6 +141,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[OffsetCommitValue, int]:
     p += 16
     return o, p
 
+
 def _decode_v3(d: bytes, p: int, b: int) -> tuple[OffsetCommitValue, int]:
     e = len(d)
     o = new(OffsetCommitValue)
@@ -148,6 +158,7 @@ def _decode_v3(d: bytes, p: int, b: int) -> tuple[OffsetCommitValue, int]:
     o.commit_timestamp = _u_q(d, p)[0]
     p += 8
     return o, p
+
 
 def _decode_v4(d: bytes, p: int, b: int) -> tuple[OffsetCommitValue, int]:
     e = len(d)
@@ -170,6 +181,7 @@ def _decode_v4(d: bytes, p: int, b: int) -> tuple[OffsetCommitValue, int]:
         p, b = _tags_OffsetCommitValue_v4(d, p, n, b, o)
     return o, p
 
+
 def _encode_v0(o: OffsetCommitValue, w: Callable[[Any], None]) -> None:
     if o.unknown_tags:
         lost("unknown_tags")
@@ -178,6 +190,7 @@ def _encode_v0(o: OffsetCommitValue, w: Callable[[Any], None]) -> None:
     w(_p_qh(o.offset, len(s)))
     w(s)
     w(_p_q(o.commit_timestamp))
+
 
 def _encode_v1(o: OffsetCommitValue, w: Callable[[Any], None]) -> None:
     if o.unknown_tags:
@@ -188,6 +201,7 @@ def _encode_v1(o: OffsetCommitValue, w: Callable[[Any], None]) -> None:
     w(s)
     w(_p_qq(o.commit_timestamp, o.expire_timestamp))
 
+
 def _encode_v3(o: OffsetCommitValue, w: Callable[[Any], None]) -> None:
     if o.unknown_tags:
         lost("unknown_tags")
@@ -196,6 +210,7 @@ def _encode_v3(o: OffsetCommitValue, w: Callable[[Any], None]) -> None:
     w(_p_qih(o.offset, o.leader_epoch, len(s)))
     w(s)
     w(_p_q(o.commit_timestamp))
+
 
 def _encode_v4(o: OffsetCommitValue, w: Callable[[Any], None]) -> None:
     s = o.metadata
@@ -212,6 +227,7 @@ def _encode_v4(o: OffsetCommitValue, w: Callable[[Any], None]) -> None:
         w(_write_tags_OffsetCommitValue_v4(o))
     else:
         w(_p_qx(o.commit_timestamp))
+
 
 OffsetCommitValue._DECODERS = {0: _decode_v0, 1: _decode_v1, 2: _decode_v0, 3: _decode_v3, 4: _decode_v4}
 OffsetCommitValue._ENCODERS = {0: _encode_v0, 1: _encode_v1, 2: _encode_v0, 3: _encode_v3, 4: _encode_v4}

@@ -5,34 +5,35 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
+from kwire.message import Message, Struct
+from kwire.wire import iter_unpacker, lost, new, null, packer, too_many, unknown_tags, unpacker
 
-from kwire.message import Message, Struct, frozen_default
-from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import (
-    array_packers, array_unpackers, as_bytes, bad_uuid, iter_unpacker, lost, more_varint, new, null, numbers,
-    pack_numbers, packer, read_tag, read_unknown_tags, string_length, string_varint, tag_of_other_version,
-    tag_section, tag_size, too_many, unknown_tags, unpacker, varint,
-)  # fmt: skip
-
-_E: Any = object()
+_E: Any = object()  # stands for "not given" where the default is a new list or struct
 
 
 class OffsetDeleteRequestPartition(Struct):
-    __slots__ = ('partition_index', 'unknown_tags', )
+    __slots__ = (
+        "partition_index", "unknown_tags",
+    )
     NAME = 'OffsetDeleteRequestPartition'
     FIELDS = (
         ('PartitionIndex', 'partition_index', 'partitionIndex', 'int32', False, False, (0, 32767), (0, -1), (0, -1), None, 0, False, False, None, None),
     )
 
     def __init__(
-        self, *, partition_index: int = 0,
+        self,
+        *,
+        partition_index: int = 0,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.partition_index = partition_index
         self.unknown_tags = unknown_tags
 
+
 class OffsetDeleteRequestTopic(Struct):
-    __slots__ = ('name', 'partitions', 'unknown_tags', )
+    __slots__ = (
+        "name", "partitions", "unknown_tags",
+    )
     NAME = 'OffsetDeleteRequestTopic'
     FIELDS = (
         ('Name', 'name', 'name', 'string', False, False, (0, 32767), (0, -1), (0, -1), None, '', False, True, None, 'topicName'),
@@ -40,15 +41,21 @@ class OffsetDeleteRequestTopic(Struct):
     )
 
     def __init__(
-        self, *, name: str = '', partitions: list[OffsetDeleteRequestPartition] = _E,
+        self,
+        *,
+        name: str = '',
+        partitions: list[OffsetDeleteRequestPartition] = _E,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.name = name
         self.partitions = [] if partitions is _E else partitions
         self.unknown_tags = unknown_tags
 
+
 class OffsetDeleteRequest(Message):
-    __slots__ = ('group_id', 'topics', 'unknown_tags', )
+    __slots__ = (
+        "group_id", "topics", "unknown_tags",
+    )
     NAME = 'OffsetDeleteRequest'
     TYPE = 'request'
     API_KEY = 47
@@ -63,21 +70,23 @@ class OffsetDeleteRequest(Message):
     )
 
     def __init__(
-        self, *, group_id: str = '', topics: list[OffsetDeleteRequestTopic] = _E,
+        self,
+        *,
+        group_id: str = '',
+        topics: list[OffsetDeleteRequestTopic] = _E,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.group_id = group_id
         self.topics = [] if topics is _E else topics
         self.unknown_tags = unknown_tags
 
-_D_OffsetDeleteRequestPartition = frozen_default(OffsetDeleteRequestPartition)
-_D_OffsetDeleteRequestTopic = frozen_default(OffsetDeleteRequestTopic)
 
 _i_i = iter_unpacker(">i")
 _p_h = packer(">h")
 _p_i = packer(">i")
 _u_h = unpacker(">h")
 _u_i = unpacker(">i")
+
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[OffsetDeleteRequest, int]:
     e = len(d)
@@ -126,6 +135,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[OffsetDeleteRequest, int]:
         l1.append(o1)
     return o, p
 
+
 def _encode_v0(o: OffsetDeleteRequest, w: Callable[[Any], None]) -> None:
     if o.unknown_tags:
         lost("unknown_tags")
@@ -148,6 +158,7 @@ def _encode_v0(o: OffsetDeleteRequest, w: Callable[[Any], None]) -> None:
             if o2.unknown_tags:
                 lost("unknown_tags")
             w(_p_i(o2.partition_index))
+
 
 OffsetDeleteRequest._DECODERS = {0: _decode_v0}
 OffsetDeleteRequest._ENCODERS = {0: _encode_v0}

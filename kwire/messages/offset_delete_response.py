@@ -5,20 +5,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
+from kwire.message import Message, Struct
+from kwire.wire import iter_unpacker, lost, new, null, packer, too_many, unknown_tags, unpacker
 
-from kwire.message import Message, Struct, frozen_default
-from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import (
-    array_packers, array_unpackers, as_bytes, bad_uuid, iter_unpacker, lost, more_varint, new, null, numbers,
-    pack_numbers, packer, read_tag, read_unknown_tags, string_length, string_varint, tag_of_other_version,
-    tag_section, tag_size, too_many, unknown_tags, unpacker, varint,
-)  # fmt: skip
-
-_E: Any = object()
+_E: Any = object()  # stands for "not given" where the default is a new list or struct
 
 
 class OffsetDeleteResponsePartition(Struct):
-    __slots__ = ('partition_index', 'error_code', 'unknown_tags', )
+    __slots__ = (
+        "partition_index", "error_code", "unknown_tags",
+    )
     NAME = 'OffsetDeleteResponsePartition'
     FIELDS = (
         ('PartitionIndex', 'partition_index', 'partitionIndex', 'int32', False, False, (0, 32767), (0, -1), (0, -1), None, 0, False, True, None, None),
@@ -26,15 +22,21 @@ class OffsetDeleteResponsePartition(Struct):
     )
 
     def __init__(
-        self, *, partition_index: int = 0, error_code: int = 0,
+        self,
+        *,
+        partition_index: int = 0,
+        error_code: int = 0,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.partition_index = partition_index
         self.error_code = error_code
         self.unknown_tags = unknown_tags
 
+
 class OffsetDeleteResponseTopic(Struct):
-    __slots__ = ('name', 'partitions', 'unknown_tags', )
+    __slots__ = (
+        "name", "partitions", "unknown_tags",
+    )
     NAME = 'OffsetDeleteResponseTopic'
     FIELDS = (
         ('Name', 'name', 'name', 'string', False, False, (0, 32767), (0, -1), (0, -1), None, '', False, True, None, 'topicName'),
@@ -42,15 +44,21 @@ class OffsetDeleteResponseTopic(Struct):
     )
 
     def __init__(
-        self, *, name: str = '', partitions: list[OffsetDeleteResponsePartition] = _E,
+        self,
+        *,
+        name: str = '',
+        partitions: list[OffsetDeleteResponsePartition] = _E,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.name = name
         self.partitions = [] if partitions is _E else partitions
         self.unknown_tags = unknown_tags
 
+
 class OffsetDeleteResponse(Message):
-    __slots__ = ('error_code', 'throttle_time_ms', 'topics', 'unknown_tags', )
+    __slots__ = (
+        "error_code", "throttle_time_ms", "topics", "unknown_tags",
+    )
     NAME = 'OffsetDeleteResponse'
     TYPE = 'response'
     API_KEY = 47
@@ -66,16 +74,18 @@ class OffsetDeleteResponse(Message):
     )
 
     def __init__(
-        self, *, error_code: int = 0, throttle_time_ms: int = 0, topics: list[OffsetDeleteResponseTopic] = _E,
+        self,
+        *,
+        error_code: int = 0,
+        throttle_time_ms: int = 0,
+        topics: list[OffsetDeleteResponseTopic] = _E,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.error_code = error_code
         self.throttle_time_ms = throttle_time_ms
         self.topics = [] if topics is _E else topics
         self.unknown_tags = unknown_tags
 
-_D_OffsetDeleteResponsePartition = frozen_default(OffsetDeleteResponsePartition)
-_D_OffsetDeleteResponseTopic = frozen_default(OffsetDeleteResponseTopic)
 
 _i_ih = iter_unpacker(">ih")
 _p_h = packer(">h")
@@ -85,6 +95,7 @@ _p_ih = packer(">ih")
 _u_h = unpacker(">h")
 _u_hii = unpacker(">hii")
 _u_i = unpacker(">i")
+
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[OffsetDeleteResponse, int]:
     e = len(d)
@@ -127,6 +138,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[OffsetDeleteResponse, int]:
         l1.append(o1)
     return o, p
 
+
 def _encode_v0(o: OffsetDeleteResponse, w: Callable[[Any], None]) -> None:
     if o.unknown_tags:
         lost("unknown_tags")
@@ -145,6 +157,7 @@ def _encode_v0(o: OffsetDeleteResponse, w: Callable[[Any], None]) -> None:
             if o2.unknown_tags:
                 lost("unknown_tags")
             w(_p_ih(o2.partition_index, o2.error_code))
+
 
 OffsetDeleteResponse._DECODERS = {0: _decode_v0}
 OffsetDeleteResponse._ENCODERS = {0: _encode_v0}

@@ -5,20 +5,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-
-from kwire.message import Message, Struct, frozen_default
+from kwire.message import Message, Struct
 from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import (
-    array_packers, array_unpackers, as_bytes, bad_uuid, iter_unpacker, lost, more_varint, new, null, numbers,
-    pack_numbers, packer, read_tag, read_unknown_tags, string_length, string_varint, tag_of_other_version,
-    tag_section, tag_size, too_many, unknown_tags, unpacker, varint,
-)  # fmt: skip
+from kwire.wire import array_packers, array_unpackers, bad_uuid, lost, more_varint, new, null, numbers, pack_numbers, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
 
-_E: Any = object()
+_E: Any = object()  # stands for "not given" where the default is a new list or struct
 
 
 class OffsetFetchRequestTopic(Struct):
-    __slots__ = ('name', 'partition_indexes', 'unknown_tags', )
+    __slots__ = (
+        "name", "partition_indexes", "unknown_tags",
+    )
     NAME = 'OffsetFetchRequestTopic'
     FIELDS = (
         ('Name', 'name', 'name', 'string', False, False, (0, 7), (0, -1), (0, -1), None, '', False, False, None, 'topicName'),
@@ -26,15 +23,21 @@ class OffsetFetchRequestTopic(Struct):
     )
 
     def __init__(
-        self, *, name: str = '', partition_indexes: list[int] = _E,
+        self,
+        *,
+        name: str = '',
+        partition_indexes: list[int] = _E,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.name = name
         self.partition_indexes = [] if partition_indexes is _E else partition_indexes
         self.unknown_tags = unknown_tags
 
+
 class OffsetFetchRequestTopics(Struct):
-    __slots__ = ('name', 'topic_id', 'partition_indexes', 'unknown_tags', )
+    __slots__ = (
+        "name", "topic_id", "partition_indexes", "unknown_tags",
+    )
     NAME = 'OffsetFetchRequestTopics'
     FIELDS = (
         ('Name', 'name', 'name', 'string', False, False, (8, 9), (0, -1), (0, -1), None, '', True, False, None, 'topicName'),
@@ -43,16 +46,23 @@ class OffsetFetchRequestTopics(Struct):
     )
 
     def __init__(
-        self, *, name: str = '', topic_id: Uuid = ZERO_UUID, partition_indexes: list[int] = _E,
+        self,
+        *,
+        name: str = '',
+        topic_id: Uuid = ZERO_UUID,
+        partition_indexes: list[int] = _E,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.name = name
         self.topic_id = topic_id
         self.partition_indexes = [] if partition_indexes is _E else partition_indexes
         self.unknown_tags = unknown_tags
 
+
 class OffsetFetchRequestGroup(Struct):
-    __slots__ = ('group_id', 'member_id', 'member_epoch', 'topics', 'unknown_tags', )
+    __slots__ = (
+        "group_id", "member_id", "member_epoch", "topics", "unknown_tags",
+    )
     NAME = 'OffsetFetchRequestGroup'
     FIELDS = (
         ('GroupId', 'group_id', 'groupId', 'string', False, False, (8, 32767), (0, -1), (0, -1), None, '', False, False, None, 'groupId'),
@@ -62,17 +72,25 @@ class OffsetFetchRequestGroup(Struct):
     )
 
     def __init__(
-        self, *, group_id: str = '', member_id: str | None = None, member_epoch: int = -1, topics: list[OffsetFetchRequestTopics] | None = _E,
+        self,
+        *,
+        group_id: str = '',
+        member_id: str | None = None,
+        member_epoch: int = -1,
+        topics: list[OffsetFetchRequestTopics] | None = _E,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.group_id = group_id
         self.member_id = member_id
         self.member_epoch = member_epoch
         self.topics = [] if topics is _E else topics
         self.unknown_tags = unknown_tags
 
+
 class OffsetFetchRequest(Message):
-    __slots__ = ('group_id', 'topics', 'groups', 'require_stable', 'unknown_tags', )
+    __slots__ = (
+        "group_id", "topics", "groups", "require_stable", "unknown_tags",
+    )
     NAME = 'OffsetFetchRequest'
     TYPE = 'request'
     API_KEY = 9
@@ -89,18 +107,20 @@ class OffsetFetchRequest(Message):
     )
 
     def __init__(
-        self, *, group_id: str = '', topics: list[OffsetFetchRequestTopic] | None = _E, groups: list[OffsetFetchRequestGroup] = _E, require_stable: bool = False,
+        self,
+        *,
+        group_id: str = '',
+        topics: list[OffsetFetchRequestTopic] | None = _E,
+        groups: list[OffsetFetchRequestGroup] = _E,
+        require_stable: bool = False,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.group_id = group_id
         self.topics = [] if topics is _E else topics
         self.groups = [] if groups is _E else groups
         self.require_stable = require_stable
         self.unknown_tags = unknown_tags
 
-_D_OffsetFetchRequestTopic = frozen_default(OffsetFetchRequestTopic)
-_D_OffsetFetchRequestTopics = frozen_default(OffsetFetchRequestTopics)
-_D_OffsetFetchRequestGroup = frozen_default(OffsetFetchRequestGroup)
 
 _is = array_unpackers("i")
 _iw = array_packers("i")
@@ -118,6 +138,7 @@ _u_h = unpacker(">h")
 _u_i = unpacker(">i")
 _u_iB = unpacker(">iB")
 _u_tB = unpacker(">?B")
+
 
 def _decode_v1(d: bytes, p: int, b: int) -> tuple[OffsetFetchRequest, int]:
     e = len(d)
@@ -162,6 +183,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[OffsetFetchRequest, int]:
         l1.append(o1)
     return o, p
 
+
 def _decode_v2(d: bytes, p: int, b: int) -> tuple[OffsetFetchRequest, int]:
     e = len(d)
     o = new(OffsetFetchRequest)
@@ -205,6 +227,7 @@ def _decode_v2(d: bytes, p: int, b: int) -> tuple[OffsetFetchRequest, int]:
             p += n * 4
             l1.append(o1)
     return o, p
+
 
 def _decode_v6(d: bytes, p: int, b: int) -> tuple[OffsetFetchRequest, int]:
     e = len(d)
@@ -268,6 +291,7 @@ def _decode_v6(d: bytes, p: int, b: int) -> tuple[OffsetFetchRequest, int]:
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
     return o, p
 
+
 def _decode_v7(d: bytes, p: int, b: int) -> tuple[OffsetFetchRequest, int]:
     e = len(d)
     o = new(OffsetFetchRequest)
@@ -328,6 +352,7 @@ def _decode_v7(d: bytes, p: int, b: int) -> tuple[OffsetFetchRequest, int]:
     if n:
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
     return o, p
+
 
 def _decode_v8(d: bytes, p: int, b: int) -> tuple[OffsetFetchRequest, int]:
     e = len(d)
@@ -412,6 +437,7 @@ def _decode_v8(d: bytes, p: int, b: int) -> tuple[OffsetFetchRequest, int]:
     if n:
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
     return o, p
+
 
 def _decode_v9(d: bytes, p: int, b: int) -> tuple[OffsetFetchRequest, int]:
     e = len(d)
@@ -505,6 +531,7 @@ def _decode_v9(d: bytes, p: int, b: int) -> tuple[OffsetFetchRequest, int]:
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
     return o, p
 
+
 def _decode_v10(d: bytes, p: int, b: int) -> tuple[OffsetFetchRequest, int]:
     e = len(d)
     o = new(OffsetFetchRequest)
@@ -589,6 +616,7 @@ def _decode_v10(d: bytes, p: int, b: int) -> tuple[OffsetFetchRequest, int]:
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
     return o, p
 
+
 def _encode_v1(o: OffsetFetchRequest, w: Callable[[Any], None]) -> None:
     if len(o.groups) > 0:
         lost('Groups')
@@ -614,6 +642,7 @@ def _encode_v1(o: OffsetFetchRequest, w: Callable[[Any], None]) -> None:
         n = len(l2)
         if n:
             w(_iw[n](*l2) if n < 64 else pack_numbers(l2, "i"))
+
 
 def _encode_v2(o: OffsetFetchRequest, w: Callable[[Any], None]) -> None:
     if len(o.groups) > 0:
@@ -643,6 +672,7 @@ def _encode_v2(o: OffsetFetchRequest, w: Callable[[Any], None]) -> None:
             n = len(l2)
             if n:
                 w(_iw[n](*l2) if n < 64 else pack_numbers(l2, "i"))
+
 
 def _encode_v6(o: OffsetFetchRequest, w: Callable[[Any], None]) -> None:
     if len(o.groups) > 0:
@@ -693,6 +723,7 @@ def _encode_v6(o: OffsetFetchRequest, w: Callable[[Any], None]) -> None:
     else:
         w(b"\0")
 
+
 def _encode_v7(o: OffsetFetchRequest, w: Callable[[Any], None]) -> None:
     if len(o.groups) > 0:
         lost('Groups')
@@ -740,6 +771,7 @@ def _encode_v7(o: OffsetFetchRequest, w: Callable[[Any], None]) -> None:
         w(unknown_tags(o.unknown_tags))
     else:
         w(_p_tx(o.require_stable))
+
 
 def _encode_v8(o: OffsetFetchRequest, w: Callable[[Any], None]) -> None:
     if o.group_id != "":
@@ -801,6 +833,7 @@ def _encode_v8(o: OffsetFetchRequest, w: Callable[[Any], None]) -> None:
         w(unknown_tags(o.unknown_tags))
     else:
         w(_p_tx(o.require_stable))
+
 
 def _encode_v9(o: OffsetFetchRequest, w: Callable[[Any], None]) -> None:
     if o.group_id != "":
@@ -875,6 +908,7 @@ def _encode_v9(o: OffsetFetchRequest, w: Callable[[Any], None]) -> None:
     else:
         w(_p_tx(o.require_stable))
 
+
 def _encode_v10(o: OffsetFetchRequest, w: Callable[[Any], None]) -> None:
     if o.group_id != "":
         lost('GroupId')
@@ -942,6 +976,7 @@ def _encode_v10(o: OffsetFetchRequest, w: Callable[[Any], None]) -> None:
         w(unknown_tags(o.unknown_tags))
     else:
         w(_p_tx(o.require_stable))
+
 
 OffsetFetchRequest._DECODERS = {1: _decode_v1, 2: _decode_v2, 3: _decode_v2, 4: _decode_v2, 5: _decode_v2, 6: _decode_v6, 7: _decode_v7, 8: _decode_v8, 9: _decode_v9, 10: _decode_v10}
 OffsetFetchRequest._ENCODERS = {1: _encode_v1, 2: _encode_v2, 3: _encode_v2, 4: _encode_v2, 5: _encode_v2, 6: _encode_v6, 7: _encode_v7, 8: _encode_v8, 9: _encode_v9, 10: _encode_v10}

@@ -5,20 +5,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-
-from kwire.message import Message, Struct, frozen_default
+from kwire.message import Message, Struct
 from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import (
-    array_packers, array_unpackers, as_bytes, bad_uuid, iter_unpacker, lost, more_varint, new, null, numbers,
-    pack_numbers, packer, read_tag, read_unknown_tags, string_length, string_varint, tag_of_other_version,
-    tag_section, tag_size, too_many, unknown_tags, unpacker, varint,
-)  # fmt: skip
+from kwire.wire import bad_uuid, lost, more_varint, new, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
 
-_E: Any = object()
+_E: Any = object()  # stands for "not given" where the default is a new list or struct
 
 
 class OffsetFetchResponsePartition(Struct):
-    __slots__ = ('partition_index', 'committed_offset', 'committed_leader_epoch', 'metadata', 'error_code', 'unknown_tags', )
+    __slots__ = (
+        "partition_index", "committed_offset", "committed_leader_epoch", "metadata", "error_code", "unknown_tags",
+    )
     NAME = 'OffsetFetchResponsePartition'
     FIELDS = (
         ('PartitionIndex', 'partition_index', 'partitionIndex', 'int32', False, False, (0, 7), (0, -1), (0, -1), None, 0, False, False, None, None),
@@ -29,9 +26,15 @@ class OffsetFetchResponsePartition(Struct):
     )
 
     def __init__(
-        self, *, partition_index: int = 0, committed_offset: int = 0, committed_leader_epoch: int = -1, metadata: str | None = '', error_code: int = 0,
+        self,
+        *,
+        partition_index: int = 0,
+        committed_offset: int = 0,
+        committed_leader_epoch: int = -1,
+        metadata: str | None = '',
+        error_code: int = 0,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.partition_index = partition_index
         self.committed_offset = committed_offset
         self.committed_leader_epoch = committed_leader_epoch
@@ -39,8 +42,11 @@ class OffsetFetchResponsePartition(Struct):
         self.error_code = error_code
         self.unknown_tags = unknown_tags
 
+
 class OffsetFetchResponseTopic(Struct):
-    __slots__ = ('name', 'partitions', 'unknown_tags', )
+    __slots__ = (
+        "name", "partitions", "unknown_tags",
+    )
     NAME = 'OffsetFetchResponseTopic'
     FIELDS = (
         ('Name', 'name', 'name', 'string', False, False, (0, 7), (0, -1), (0, -1), None, '', False, False, None, 'topicName'),
@@ -48,15 +54,21 @@ class OffsetFetchResponseTopic(Struct):
     )
 
     def __init__(
-        self, *, name: str = '', partitions: list[OffsetFetchResponsePartition] = _E,
+        self,
+        *,
+        name: str = '',
+        partitions: list[OffsetFetchResponsePartition] = _E,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.name = name
         self.partitions = [] if partitions is _E else partitions
         self.unknown_tags = unknown_tags
 
+
 class OffsetFetchResponsePartitions(Struct):
-    __slots__ = ('partition_index', 'committed_offset', 'committed_leader_epoch', 'metadata', 'error_code', 'unknown_tags', )
+    __slots__ = (
+        "partition_index", "committed_offset", "committed_leader_epoch", "metadata", "error_code", "unknown_tags",
+    )
     NAME = 'OffsetFetchResponsePartitions'
     FIELDS = (
         ('PartitionIndex', 'partition_index', 'partitionIndex', 'int32', False, False, (8, 32767), (0, -1), (0, -1), None, 0, False, False, None, None),
@@ -67,9 +79,15 @@ class OffsetFetchResponsePartitions(Struct):
     )
 
     def __init__(
-        self, *, partition_index: int = 0, committed_offset: int = 0, committed_leader_epoch: int = -1, metadata: str | None = '', error_code: int = 0,
+        self,
+        *,
+        partition_index: int = 0,
+        committed_offset: int = 0,
+        committed_leader_epoch: int = -1,
+        metadata: str | None = '',
+        error_code: int = 0,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.partition_index = partition_index
         self.committed_offset = committed_offset
         self.committed_leader_epoch = committed_leader_epoch
@@ -77,8 +95,11 @@ class OffsetFetchResponsePartitions(Struct):
         self.error_code = error_code
         self.unknown_tags = unknown_tags
 
+
 class OffsetFetchResponseTopics(Struct):
-    __slots__ = ('name', 'topic_id', 'partitions', 'unknown_tags', )
+    __slots__ = (
+        "name", "topic_id", "partitions", "unknown_tags",
+    )
     NAME = 'OffsetFetchResponseTopics'
     FIELDS = (
         ('Name', 'name', 'name', 'string', False, False, (8, 9), (0, -1), (0, -1), None, '', True, False, None, 'topicName'),
@@ -87,16 +108,23 @@ class OffsetFetchResponseTopics(Struct):
     )
 
     def __init__(
-        self, *, name: str = '', topic_id: Uuid = ZERO_UUID, partitions: list[OffsetFetchResponsePartitions] = _E,
+        self,
+        *,
+        name: str = '',
+        topic_id: Uuid = ZERO_UUID,
+        partitions: list[OffsetFetchResponsePartitions] = _E,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.name = name
         self.topic_id = topic_id
         self.partitions = [] if partitions is _E else partitions
         self.unknown_tags = unknown_tags
 
+
 class OffsetFetchResponseGroup(Struct):
-    __slots__ = ('group_id', 'topics', 'error_code', 'unknown_tags', )
+    __slots__ = (
+        "group_id", "topics", "error_code", "unknown_tags",
+    )
     NAME = 'OffsetFetchResponseGroup'
     FIELDS = (
         ('GroupId', 'group_id', 'groupId', 'string', False, False, (8, 32767), (0, -1), (0, -1), None, '', False, False, None, 'groupId'),
@@ -105,16 +133,23 @@ class OffsetFetchResponseGroup(Struct):
     )
 
     def __init__(
-        self, *, group_id: str = '', topics: list[OffsetFetchResponseTopics] = _E, error_code: int = 0,
+        self,
+        *,
+        group_id: str = '',
+        topics: list[OffsetFetchResponseTopics] = _E,
+        error_code: int = 0,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.group_id = group_id
         self.topics = [] if topics is _E else topics
         self.error_code = error_code
         self.unknown_tags = unknown_tags
 
+
 class OffsetFetchResponse(Message):
-    __slots__ = ('throttle_time_ms', 'topics', 'error_code', 'groups', 'unknown_tags', )
+    __slots__ = (
+        "throttle_time_ms", "topics", "error_code", "groups", "unknown_tags",
+    )
     NAME = 'OffsetFetchResponse'
     TYPE = 'response'
     API_KEY = 9
@@ -131,20 +166,20 @@ class OffsetFetchResponse(Message):
     )
 
     def __init__(
-        self, *, throttle_time_ms: int = 0, topics: list[OffsetFetchResponseTopic] = _E, error_code: int = 0, groups: list[OffsetFetchResponseGroup] = _E,
+        self,
+        *,
+        throttle_time_ms: int = 0,
+        topics: list[OffsetFetchResponseTopic] = _E,
+        error_code: int = 0,
+        groups: list[OffsetFetchResponseGroup] = _E,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.throttle_time_ms = throttle_time_ms
         self.topics = [] if topics is _E else topics
         self.error_code = error_code
         self.groups = [] if groups is _E else groups
         self.unknown_tags = unknown_tags
 
-_D_OffsetFetchResponsePartition = frozen_default(OffsetFetchResponsePartition)
-_D_OffsetFetchResponseTopic = frozen_default(OffsetFetchResponseTopic)
-_D_OffsetFetchResponsePartitions = frozen_default(OffsetFetchResponsePartitions)
-_D_OffsetFetchResponseTopics = frozen_default(OffsetFetchResponseTopics)
-_D_OffsetFetchResponseGroup = frozen_default(OffsetFetchResponseGroup)
 
 _p_16s = packer(">16s")
 _p_16sB = packer(">16sB")
@@ -168,6 +203,7 @@ _u_ii = unpacker(">ii")
 _u_iqh = unpacker(">iqh")
 _u_iqiB = unpacker(">iqiB")
 _u_iqih = unpacker(">iqih")
+
 
 def _decode_v1(d: bytes, p: int, b: int) -> tuple[OffsetFetchResponse, int]:
     e = len(d)
@@ -218,6 +254,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[OffsetFetchResponse, int]:
             l2.append(o2)
         l1.append(o1)
     return o, p
+
 
 def _decode_v2(d: bytes, p: int, b: int) -> tuple[OffsetFetchResponse, int]:
     e = len(d)
@@ -271,6 +308,7 @@ def _decode_v2(d: bytes, p: int, b: int) -> tuple[OffsetFetchResponse, int]:
     p += 2
     return o, p
 
+
 def _decode_v3(d: bytes, p: int, b: int) -> tuple[OffsetFetchResponse, int]:
     e = len(d)
     o = new(OffsetFetchResponse)
@@ -322,6 +360,7 @@ def _decode_v3(d: bytes, p: int, b: int) -> tuple[OffsetFetchResponse, int]:
     p += 2
     return o, p
 
+
 def _decode_v5(d: bytes, p: int, b: int) -> tuple[OffsetFetchResponse, int]:
     e = len(d)
     o = new(OffsetFetchResponse)
@@ -371,6 +410,7 @@ def _decode_v5(d: bytes, p: int, b: int) -> tuple[OffsetFetchResponse, int]:
     o.error_code = _u_h(d, p)[0]
     p += 2
     return o, p
+
 
 def _decode_v6(d: bytes, p: int, b: int) -> tuple[OffsetFetchResponse, int]:
     e = len(d)
@@ -439,6 +479,7 @@ def _decode_v6(d: bytes, p: int, b: int) -> tuple[OffsetFetchResponse, int]:
     if n:
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
     return o, p
+
 
 def _decode_v8(d: bytes, p: int, b: int) -> tuple[OffsetFetchResponse, int]:
     e = len(d)
@@ -538,6 +579,7 @@ def _decode_v8(d: bytes, p: int, b: int) -> tuple[OffsetFetchResponse, int]:
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
     return o, p
 
+
 def _decode_v10(d: bytes, p: int, b: int) -> tuple[OffsetFetchResponse, int]:
     e = len(d)
     o = new(OffsetFetchResponse)
@@ -628,6 +670,7 @@ def _decode_v10(d: bytes, p: int, b: int) -> tuple[OffsetFetchResponse, int]:
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
     return o, p
 
+
 def _encode_v1(o: OffsetFetchResponse, w: Callable[[Any], None]) -> None:
     if len(o.groups) > 0:
         lost('Groups')
@@ -655,6 +698,7 @@ def _encode_v1(o: OffsetFetchResponse, w: Callable[[Any], None]) -> None:
                 w(_p_iqh(o2.partition_index, o2.committed_offset, len(s)))
                 w(s)
             w(_p_h(o2.error_code))
+
 
 def _encode_v2(o: OffsetFetchResponse, w: Callable[[Any], None]) -> None:
     if len(o.groups) > 0:
@@ -685,6 +729,7 @@ def _encode_v2(o: OffsetFetchResponse, w: Callable[[Any], None]) -> None:
             w(_p_h(o2.error_code))
     w(_p_h(o.error_code))
 
+
 def _encode_v3(o: OffsetFetchResponse, w: Callable[[Any], None]) -> None:
     if len(o.groups) > 0:
         lost('Groups')
@@ -714,6 +759,7 @@ def _encode_v3(o: OffsetFetchResponse, w: Callable[[Any], None]) -> None:
             w(_p_h(o2.error_code))
     w(_p_h(o.error_code))
 
+
 def _encode_v5(o: OffsetFetchResponse, w: Callable[[Any], None]) -> None:
     if len(o.groups) > 0:
         lost('Groups')
@@ -742,6 +788,7 @@ def _encode_v5(o: OffsetFetchResponse, w: Callable[[Any], None]) -> None:
                 w(s)
             w(_p_h(o2.error_code))
     w(_p_h(o.error_code))
+
 
 def _encode_v6(o: OffsetFetchResponse, w: Callable[[Any], None]) -> None:
     if len(o.groups) > 0:
@@ -795,6 +842,7 @@ def _encode_v6(o: OffsetFetchResponse, w: Callable[[Any], None]) -> None:
         w(unknown_tags(o.unknown_tags))
     else:
         w(_p_hx(o.error_code))
+
 
 def _encode_v8(o: OffsetFetchResponse, w: Callable[[Any], None]) -> None:
     if len(o.topics) > 0:
@@ -868,6 +916,7 @@ def _encode_v8(o: OffsetFetchResponse, w: Callable[[Any], None]) -> None:
     else:
         w(b"\0")
 
+
 def _encode_v10(o: OffsetFetchResponse, w: Callable[[Any], None]) -> None:
     if len(o.topics) > 0:
         lost('Topics')
@@ -934,6 +983,7 @@ def _encode_v10(o: OffsetFetchResponse, w: Callable[[Any], None]) -> None:
         w(unknown_tags(o.unknown_tags))
     else:
         w(b"\0")
+
 
 OffsetFetchResponse._DECODERS = {1: _decode_v1, 2: _decode_v2, 3: _decode_v3, 4: _decode_v3, 5: _decode_v5, 6: _decode_v6, 7: _decode_v6, 8: _decode_v8, 9: _decode_v8, 10: _decode_v10}
 OffsetFetchResponse._ENCODERS = {1: _encode_v1, 2: _encode_v2, 3: _encode_v3, 4: _encode_v3, 5: _encode_v5, 6: _encode_v6, 7: _encode_v6, 8: _encode_v8, 9: _encode_v8, 10: _encode_v10}

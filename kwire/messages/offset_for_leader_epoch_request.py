@@ -5,20 +5,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
+from kwire.message import Message, Struct
+from kwire.wire import iter_unpacker, lost, more_varint, new, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
 
-from kwire.message import Message, Struct, frozen_default
-from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import (
-    array_packers, array_unpackers, as_bytes, bad_uuid, iter_unpacker, lost, more_varint, new, null, numbers,
-    pack_numbers, packer, read_tag, read_unknown_tags, string_length, string_varint, tag_of_other_version,
-    tag_section, tag_size, too_many, unknown_tags, unpacker, varint,
-)  # fmt: skip
-
-_E: Any = object()
+_E: Any = object()  # stands for "not given" where the default is a new list or struct
 
 
 class OffsetForLeaderPartition(Struct):
-    __slots__ = ('partition', 'current_leader_epoch', 'leader_epoch', 'unknown_tags', )
+    __slots__ = (
+        "partition", "current_leader_epoch", "leader_epoch", "unknown_tags",
+    )
     NAME = 'OffsetForLeaderPartition'
     FIELDS = (
         ('Partition', 'partition', 'partition', 'int32', False, False, (0, 32767), (0, -1), (0, -1), None, 0, False, False, None, None),
@@ -27,16 +23,23 @@ class OffsetForLeaderPartition(Struct):
     )
 
     def __init__(
-        self, *, partition: int = 0, current_leader_epoch: int = -1, leader_epoch: int = 0,
+        self,
+        *,
+        partition: int = 0,
+        current_leader_epoch: int = -1,
+        leader_epoch: int = 0,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.partition = partition
         self.current_leader_epoch = current_leader_epoch
         self.leader_epoch = leader_epoch
         self.unknown_tags = unknown_tags
 
+
 class OffsetForLeaderTopic(Struct):
-    __slots__ = ('topic', 'partitions', 'unknown_tags', )
+    __slots__ = (
+        "topic", "partitions", "unknown_tags",
+    )
     NAME = 'OffsetForLeaderTopic'
     FIELDS = (
         ('Topic', 'topic', 'topic', 'string', False, False, (0, 32767), (0, -1), (0, -1), None, '', False, True, None, 'topicName'),
@@ -44,15 +47,21 @@ class OffsetForLeaderTopic(Struct):
     )
 
     def __init__(
-        self, *, topic: str = '', partitions: list[OffsetForLeaderPartition] = _E,
+        self,
+        *,
+        topic: str = '',
+        partitions: list[OffsetForLeaderPartition] = _E,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.topic = topic
         self.partitions = [] if partitions is _E else partitions
         self.unknown_tags = unknown_tags
 
+
 class OffsetForLeaderEpochRequest(Message):
-    __slots__ = ('replica_id', 'topics', 'unknown_tags', )
+    __slots__ = (
+        "replica_id", "topics", "unknown_tags",
+    )
     NAME = 'OffsetForLeaderEpochRequest'
     TYPE = 'request'
     API_KEY = 23
@@ -67,15 +76,16 @@ class OffsetForLeaderEpochRequest(Message):
     )
 
     def __init__(
-        self, *, replica_id: int = -2, topics: list[OffsetForLeaderTopic] = _E,
+        self,
+        *,
+        replica_id: int = -2,
+        topics: list[OffsetForLeaderTopic] = _E,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.replica_id = replica_id
         self.topics = [] if topics is _E else topics
         self.unknown_tags = unknown_tags
 
-_D_OffsetForLeaderPartition = frozen_default(OffsetForLeaderPartition)
-_D_OffsetForLeaderTopic = frozen_default(OffsetForLeaderTopic)
 
 _i_iii = iter_unpacker(">iii")
 _i_iiix = iter_unpacker(">iiix")
@@ -91,6 +101,7 @@ _u_i = unpacker(">i")
 _u_iB = unpacker(">iB")
 _u_ii = unpacker(">ii")
 _u_iiiB = unpacker(">iiiB")
+
 
 def _decode_v2(d: bytes, p: int, b: int) -> tuple[OffsetForLeaderEpochRequest, int]:
     e = len(d)
@@ -135,6 +146,7 @@ def _decode_v2(d: bytes, p: int, b: int) -> tuple[OffsetForLeaderEpochRequest, i
         l1.append(o1)
     return o, p
 
+
 def _decode_v3(d: bytes, p: int, b: int) -> tuple[OffsetForLeaderEpochRequest, int]:
     e = len(d)
     o = new(OffsetForLeaderEpochRequest)
@@ -176,6 +188,7 @@ def _decode_v3(d: bytes, p: int, b: int) -> tuple[OffsetForLeaderEpochRequest, i
         p = q
         l1.append(o1)
     return o, p
+
 
 def _decode_v4(d: bytes, p: int, b: int) -> tuple[OffsetForLeaderEpochRequest, int]:
     e = len(d)
@@ -245,6 +258,7 @@ def _decode_v4(d: bytes, p: int, b: int) -> tuple[OffsetForLeaderEpochRequest, i
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
     return o, p
 
+
 def _encode_v2(o: OffsetForLeaderEpochRequest, w: Callable[[Any], None]) -> None:
     if o.unknown_tags:
         lost("unknown_tags")
@@ -264,6 +278,7 @@ def _encode_v2(o: OffsetForLeaderEpochRequest, w: Callable[[Any], None]) -> None
                 lost("unknown_tags")
             w(_p_iii(o2.partition, o2.current_leader_epoch, o2.leader_epoch))
 
+
 def _encode_v3(o: OffsetForLeaderEpochRequest, w: Callable[[Any], None]) -> None:
     if o.unknown_tags:
         lost("unknown_tags")
@@ -282,6 +297,7 @@ def _encode_v3(o: OffsetForLeaderEpochRequest, w: Callable[[Any], None]) -> None
             if o2.unknown_tags:
                 lost("unknown_tags")
             w(_p_iii(o2.partition, o2.current_leader_epoch, o2.leader_epoch))
+
 
 def _encode_v4(o: OffsetForLeaderEpochRequest, w: Callable[[Any], None]) -> None:
     l1 = o.topics
@@ -320,6 +336,7 @@ def _encode_v4(o: OffsetForLeaderEpochRequest, w: Callable[[Any], None]) -> None
         w(unknown_tags(o.unknown_tags))
     else:
         w(b"\0")
+
 
 OffsetForLeaderEpochRequest._DECODERS = {2: _decode_v2, 3: _decode_v3, 4: _decode_v4}
 OffsetForLeaderEpochRequest._ENCODERS = {2: _encode_v2, 3: _encode_v3, 4: _encode_v4}

@@ -5,20 +5,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
+from kwire.message import Message, Struct
+from kwire.wire import iter_unpacker, lost, more_varint, new, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
 
-from kwire.message import Message, Struct, frozen_default
-from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import (
-    array_packers, array_unpackers, as_bytes, bad_uuid, iter_unpacker, lost, more_varint, new, null, numbers,
-    pack_numbers, packer, read_tag, read_unknown_tags, string_length, string_varint, tag_of_other_version,
-    tag_section, tag_size, too_many, unknown_tags, unpacker, varint,
-)  # fmt: skip
-
-_E: Any = object()
+_E: Any = object()  # stands for "not given" where the default is a new list or struct
 
 
 class EpochEndOffset(Struct):
-    __slots__ = ('error_code', 'partition', 'leader_epoch', 'end_offset', 'unknown_tags', )
+    __slots__ = (
+        "error_code", "partition", "leader_epoch", "end_offset", "unknown_tags",
+    )
     NAME = 'EpochEndOffset'
     FIELDS = (
         ('ErrorCode', 'error_code', 'errorCode', 'int16', False, False, (0, 32767), (0, -1), (0, -1), None, 0, False, False, None, None),
@@ -28,17 +24,25 @@ class EpochEndOffset(Struct):
     )
 
     def __init__(
-        self, *, error_code: int = 0, partition: int = 0, leader_epoch: int = -1, end_offset: int = -1,
+        self,
+        *,
+        error_code: int = 0,
+        partition: int = 0,
+        leader_epoch: int = -1,
+        end_offset: int = -1,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.error_code = error_code
         self.partition = partition
         self.leader_epoch = leader_epoch
         self.end_offset = end_offset
         self.unknown_tags = unknown_tags
 
+
 class OffsetForLeaderTopicResult(Struct):
-    __slots__ = ('topic', 'partitions', 'unknown_tags', )
+    __slots__ = (
+        "topic", "partitions", "unknown_tags",
+    )
     NAME = 'OffsetForLeaderTopicResult'
     FIELDS = (
         ('Topic', 'topic', 'topic', 'string', False, False, (0, 32767), (0, -1), (0, -1), None, '', False, True, None, 'topicName'),
@@ -46,15 +50,21 @@ class OffsetForLeaderTopicResult(Struct):
     )
 
     def __init__(
-        self, *, topic: str = '', partitions: list[EpochEndOffset] = _E,
+        self,
+        *,
+        topic: str = '',
+        partitions: list[EpochEndOffset] = _E,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.topic = topic
         self.partitions = [] if partitions is _E else partitions
         self.unknown_tags = unknown_tags
 
+
 class OffsetForLeaderEpochResponse(Message):
-    __slots__ = ('throttle_time_ms', 'topics', 'unknown_tags', )
+    __slots__ = (
+        "throttle_time_ms", "topics", "unknown_tags",
+    )
     NAME = 'OffsetForLeaderEpochResponse'
     TYPE = 'response'
     API_KEY = 23
@@ -69,15 +79,16 @@ class OffsetForLeaderEpochResponse(Message):
     )
 
     def __init__(
-        self, *, throttle_time_ms: int = 0, topics: list[OffsetForLeaderTopicResult] = _E,
+        self,
+        *,
+        throttle_time_ms: int = 0,
+        topics: list[OffsetForLeaderTopicResult] = _E,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.throttle_time_ms = throttle_time_ms
         self.topics = [] if topics is _E else topics
         self.unknown_tags = unknown_tags
 
-_D_EpochEndOffset = frozen_default(EpochEndOffset)
-_D_OffsetForLeaderTopicResult = frozen_default(OffsetForLeaderTopicResult)
 
 _i_hiiq = iter_unpacker(">hiiq")
 _i_hiiqx = iter_unpacker(">hiiqx")
@@ -93,6 +104,7 @@ _u_hiiqB = unpacker(">hiiqB")
 _u_i = unpacker(">i")
 _u_iB = unpacker(">iB")
 _u_ii = unpacker(">ii")
+
 
 def _decode_v2(d: bytes, p: int, b: int) -> tuple[OffsetForLeaderEpochResponse, int]:
     e = len(d)
@@ -136,6 +148,7 @@ def _decode_v2(d: bytes, p: int, b: int) -> tuple[OffsetForLeaderEpochResponse, 
         p = q
         l1.append(o1)
     return o, p
+
 
 def _decode_v4(d: bytes, p: int, b: int) -> tuple[OffsetForLeaderEpochResponse, int]:
     e = len(d)
@@ -206,6 +219,7 @@ def _decode_v4(d: bytes, p: int, b: int) -> tuple[OffsetForLeaderEpochResponse, 
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
     return o, p
 
+
 def _encode_v2(o: OffsetForLeaderEpochResponse, w: Callable[[Any], None]) -> None:
     if o.unknown_tags:
         lost("unknown_tags")
@@ -224,6 +238,7 @@ def _encode_v2(o: OffsetForLeaderEpochResponse, w: Callable[[Any], None]) -> Non
             if o2.unknown_tags:
                 lost("unknown_tags")
             w(_p_hiiq(o2.error_code, o2.partition, o2.leader_epoch, o2.end_offset))
+
 
 def _encode_v4(o: OffsetForLeaderEpochResponse, w: Callable[[Any], None]) -> None:
     l1 = o.topics
@@ -262,6 +277,7 @@ def _encode_v4(o: OffsetForLeaderEpochResponse, w: Callable[[Any], None]) -> Non
         w(unknown_tags(o.unknown_tags))
     else:
         w(b"\0")
+
 
 OffsetForLeaderEpochResponse._DECODERS = {2: _decode_v2, 3: _decode_v2, 4: _decode_v4}
 OffsetForLeaderEpochResponse._ENCODERS = {2: _encode_v2, 3: _encode_v2, 4: _encode_v4}

@@ -5,20 +5,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-
-from kwire.message import Message, Struct, frozen_default
+from kwire.message import Message
 from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import (
-    array_packers, array_unpackers, as_bytes, bad_uuid, iter_unpacker, lost, more_varint, new, null, numbers,
-    pack_numbers, packer, read_tag, read_unknown_tags, string_length, string_varint, tag_of_other_version,
-    tag_section, tag_size, too_many, unknown_tags, unpacker, varint,
-)  # fmt: skip
+from kwire.wire import array_packers, array_unpackers, bad_uuid, lost, more_varint, new, numbers, pack_numbers, packer, read_tag, tag_of_other_version, tag_section, tag_size, too_many, unknown_tags, unpacker, varint
 
-_E: Any = object()
+_E: Any = object()  # stands for "not given" where the default is a new list or struct
 
 
 class PartitionChangeRecord(Message):
-    __slots__ = ('partition_id', 'topic_id', 'isr', 'leader', 'replicas', 'removing_replicas', 'adding_replicas', 'leader_recovery_state', 'directories', 'eligible_leader_replicas', 'last_known_elr', 'unknown_tags', )
+    __slots__ = (
+        "partition_id", "topic_id", "isr", "leader", "replicas", "removing_replicas", "adding_replicas",
+        "leader_recovery_state", "directories", "eligible_leader_replicas", "last_known_elr", "unknown_tags",
+    )
     NAME = 'PartitionChangeRecord'
     TYPE = 'metadata'
     API_KEY = 5
@@ -42,9 +40,21 @@ class PartitionChangeRecord(Message):
     )
 
     def __init__(
-        self, *, partition_id: int = -1, topic_id: Uuid = ZERO_UUID, isr: list[int] | None = None, leader: int = -2, replicas: list[int] | None = None, removing_replicas: list[int] | None = None, adding_replicas: list[int] | None = None, leader_recovery_state: int = -1, directories: list[Uuid] | None = None, eligible_leader_replicas: list[int] | None = None, last_known_elr: list[int] | None = None,
+        self,
+        *,
+        partition_id: int = -1,
+        topic_id: Uuid = ZERO_UUID,
+        isr: list[int] | None = None,
+        leader: int = -2,
+        replicas: list[int] | None = None,
+        removing_replicas: list[int] | None = None,
+        adding_replicas: list[int] | None = None,
+        leader_recovery_state: int = -1,
+        directories: list[Uuid] | None = None,
+        eligible_leader_replicas: list[int] | None = None,
+        last_known_elr: list[int] | None = None,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.partition_id = partition_id
         self.topic_id = topic_id
         self.isr = isr
@@ -58,6 +68,7 @@ class PartitionChangeRecord(Message):
         self.last_known_elr = last_known_elr
         self.unknown_tags = unknown_tags
 
+
 _is = array_unpackers("i")
 _iw = array_packers("i")
 _p_16s = packer(">16s")
@@ -70,6 +81,7 @@ _u_16s = unpacker(">16s")
 _u_b = unpacker(">b")
 _u_i = unpacker(">i")
 _u_i16sB = unpacker(">i16sB")
+
 
 def _tags_PartitionChangeRecord_v0(d: bytes, p: int, n: int, b: int, o: Any) -> tuple[int, int]:
     e = len(d)
@@ -164,6 +176,7 @@ def _tags_PartitionChangeRecord_v0(d: bytes, p: int, n: int, b: int, o: Any) -> 
         o.unknown_tags = unknown
     return p, b
 
+
 def _write_tags_PartitionChangeRecord_v0(o: Any) -> bytes:
     tags: list[tuple[int, bytes]] = []
     if o.isr is not None:
@@ -241,6 +254,7 @@ def _write_tags_PartitionChangeRecord_v0(o: Any) -> bytes:
         w(_p_b(o.leader_recovery_state))
         tags.append((5, b"".join(v)))
     return tag_section(tags, o.unknown_tags)
+
 
 def _tags_PartitionChangeRecord_v1(d: bytes, p: int, n: int, b: int, o: Any) -> tuple[int, int]:
     e = len(d)
@@ -355,6 +369,7 @@ def _tags_PartitionChangeRecord_v1(d: bytes, p: int, n: int, b: int, o: Any) -> 
         o.unknown_tags = unknown
     return p, b
 
+
 def _write_tags_PartitionChangeRecord_v1(o: Any) -> bytes:
     tags: list[tuple[int, bytes]] = []
     if o.isr is not None:
@@ -449,6 +464,7 @@ def _write_tags_PartitionChangeRecord_v1(o: Any) -> bytes:
                 w(_p_16s(o1))
         tags.append((8, b"".join(v)))
     return tag_section(tags, o.unknown_tags)
+
 
 def _tags_PartitionChangeRecord_v2(d: bytes, p: int, n: int, b: int, o: Any) -> tuple[int, int]:
     e = len(d)
@@ -593,6 +609,7 @@ def _tags_PartitionChangeRecord_v2(d: bytes, p: int, n: int, b: int, o: Any) -> 
         o.unknown_tags = unknown
     return p, b
 
+
 def _write_tags_PartitionChangeRecord_v2(o: Any) -> bytes:
     tags: list[tuple[int, bytes]] = []
     if o.isr is not None:
@@ -720,6 +737,7 @@ def _write_tags_PartitionChangeRecord_v2(o: Any) -> bytes:
         tags.append((8, b"".join(v)))
     return tag_section(tags, o.unknown_tags)
 
+
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[PartitionChangeRecord, int]:
     e = len(d)
     o = new(PartitionChangeRecord)
@@ -733,6 +751,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[PartitionChangeRecord, int]:
     if n:
         p, b = _tags_PartitionChangeRecord_v0(d, p, n, b, o)
     return o, p
+
 
 def _decode_v1(d: bytes, p: int, b: int) -> tuple[PartitionChangeRecord, int]:
     e = len(d)
@@ -748,6 +767,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[PartitionChangeRecord, int]:
         p, b = _tags_PartitionChangeRecord_v1(d, p, n, b, o)
     return o, p
 
+
 def _decode_v2(d: bytes, p: int, b: int) -> tuple[PartitionChangeRecord, int]:
     e = len(d)
     o = new(PartitionChangeRecord)
@@ -761,6 +781,7 @@ def _decode_v2(d: bytes, p: int, b: int) -> tuple[PartitionChangeRecord, int]:
     if n:
         p, b = _tags_PartitionChangeRecord_v2(d, p, n, b, o)
     return o, p
+
 
 def _encode_v0(o: PartitionChangeRecord, w: Callable[[Any], None]) -> None:
     if o.directories is not None:
@@ -777,6 +798,7 @@ def _encode_v0(o: PartitionChangeRecord, w: Callable[[Any], None]) -> None:
     else:
         w(_p_i16sx(o.partition_id, o.topic_id))
 
+
 def _encode_v1(o: PartitionChangeRecord, w: Callable[[Any], None]) -> None:
     if o.eligible_leader_replicas is not None:
         lost('EligibleLeaderReplicas')
@@ -790,6 +812,7 @@ def _encode_v1(o: PartitionChangeRecord, w: Callable[[Any], None]) -> None:
     else:
         w(_p_i16sx(o.partition_id, o.topic_id))
 
+
 def _encode_v2(o: PartitionChangeRecord, w: Callable[[Any], None]) -> None:
     if len(o.topic_id) != 16:
         bad_uuid()
@@ -798,6 +821,7 @@ def _encode_v2(o: PartitionChangeRecord, w: Callable[[Any], None]) -> None:
         w(_write_tags_PartitionChangeRecord_v2(o))
     else:
         w(_p_i16sx(o.partition_id, o.topic_id))
+
 
 PartitionChangeRecord._DECODERS = {0: _decode_v0, 1: _decode_v1, 2: _decode_v2}
 PartitionChangeRecord._ENCODERS = {0: _encode_v0, 1: _encode_v1, 2: _encode_v2}

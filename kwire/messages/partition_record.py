@@ -5,20 +5,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-
-from kwire.message import Message, Struct, frozen_default
+from kwire.message import Message
 from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import (
-    array_packers, array_unpackers, as_bytes, bad_uuid, iter_unpacker, lost, more_varint, new, null, numbers,
-    pack_numbers, packer, read_tag, read_unknown_tags, string_length, string_varint, tag_of_other_version,
-    tag_section, tag_size, too_many, unknown_tags, unpacker, varint,
-)  # fmt: skip
+from kwire.wire import array_packers, array_unpackers, bad_uuid, lost, more_varint, new, null, numbers, pack_numbers, packer, read_tag, tag_of_other_version, tag_section, tag_size, too_many, unknown_tags, unpacker, varint
 
-_E: Any = object()
+_E: Any = object()  # stands for "not given" where the default is a new list or struct
 
 
 class PartitionRecord(Message):
-    __slots__ = ('partition_id', 'topic_id', 'replicas', 'isr', 'removing_replicas', 'adding_replicas', 'leader', 'leader_recovery_state', 'leader_epoch', 'partition_epoch', 'directories', 'eligible_leader_replicas', 'last_known_elr', 'unknown_tags', )
+    __slots__ = (
+        "partition_id", "topic_id", "replicas", "isr", "removing_replicas", "adding_replicas", "leader",
+        "leader_recovery_state", "leader_epoch", "partition_epoch", "directories", "eligible_leader_replicas",
+        "last_known_elr", "unknown_tags",
+    )
     NAME = 'PartitionRecord'
     TYPE = 'metadata'
     API_KEY = 3
@@ -44,9 +43,23 @@ class PartitionRecord(Message):
     )
 
     def __init__(
-        self, *, partition_id: int = -1, topic_id: Uuid = ZERO_UUID, replicas: list[int] = _E, isr: list[int] = _E, removing_replicas: list[int] = _E, adding_replicas: list[int] = _E, leader: int = -1, leader_recovery_state: int = 0, leader_epoch: int = -1, partition_epoch: int = -1, directories: list[Uuid] = _E, eligible_leader_replicas: list[int] | None = None, last_known_elr: list[int] | None = None,
+        self,
+        *,
+        partition_id: int = -1,
+        topic_id: Uuid = ZERO_UUID,
+        replicas: list[int] = _E,
+        isr: list[int] = _E,
+        removing_replicas: list[int] = _E,
+        adding_replicas: list[int] = _E,
+        leader: int = -1,
+        leader_recovery_state: int = 0,
+        leader_epoch: int = -1,
+        partition_epoch: int = -1,
+        directories: list[Uuid] = _E,
+        eligible_leader_replicas: list[int] | None = None,
+        last_known_elr: list[int] | None = None,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.partition_id = partition_id
         self.topic_id = topic_id
         self.replicas = [] if replicas is _E else replicas
@@ -62,6 +75,7 @@ class PartitionRecord(Message):
         self.last_known_elr = last_known_elr
         self.unknown_tags = unknown_tags
 
+
 _is = array_unpackers("i")
 _iw = array_packers("i")
 _p_16s = packer(">16s")
@@ -76,6 +90,7 @@ _u_16s = unpacker(">16s")
 _u_b = unpacker(">b")
 _u_i16sB = unpacker(">i16sB")
 _u_iiiB = unpacker(">iiiB")
+
 
 def _tags_PartitionRecord_v0(d: bytes, p: int, n: int, b: int, o: Any) -> tuple[int, int]:
     e = len(d)
@@ -101,6 +116,7 @@ def _tags_PartitionRecord_v0(d: bytes, p: int, n: int, b: int, o: Any) -> tuple[
         o.unknown_tags = unknown
     return p, b
 
+
 def _write_tags_PartitionRecord_v0(o: Any) -> bytes:
     tags: list[tuple[int, bytes]] = []
     if o.leader_recovery_state != 0:
@@ -109,6 +125,7 @@ def _write_tags_PartitionRecord_v0(o: Any) -> bytes:
         w(_p_b(o.leader_recovery_state))
         tags.append((0, b"".join(v)))
     return tag_section(tags, o.unknown_tags)
+
 
 def _tags_PartitionRecord_v2(d: bytes, p: int, n: int, b: int, o: Any) -> tuple[int, int]:
     e = len(d)
@@ -164,6 +181,7 @@ def _tags_PartitionRecord_v2(d: bytes, p: int, n: int, b: int, o: Any) -> tuple[
         o.unknown_tags = unknown
     return p, b
 
+
 def _write_tags_PartitionRecord_v2(o: Any) -> bytes:
     tags: list[tuple[int, bytes]] = []
     if o.leader_recovery_state != 0:
@@ -204,6 +222,7 @@ def _write_tags_PartitionRecord_v2(o: Any) -> bytes:
                 w(_iw[n](*l1) if n < 64 else pack_numbers(l1, "i"))
         tags.append((2, b"".join(v)))
     return tag_section(tags, o.unknown_tags)
+
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[PartitionRecord, int]:
     e = len(d)
@@ -266,6 +285,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[PartitionRecord, int]:
     if n:
         p, b = _tags_PartitionRecord_v0(d, p, n, b, o)
     return o, p
+
 
 def _decode_v1(d: bytes, p: int, b: int) -> tuple[PartitionRecord, int]:
     e = len(d)
@@ -344,6 +364,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[PartitionRecord, int]:
         p, b = _tags_PartitionRecord_v0(d, p, n, b, o)
     return o, p
 
+
 def _decode_v2(d: bytes, p: int, b: int) -> tuple[PartitionRecord, int]:
     e = len(d)
     o = new(PartitionRecord)
@@ -421,6 +442,7 @@ def _decode_v2(d: bytes, p: int, b: int) -> tuple[PartitionRecord, int]:
         p, b = _tags_PartitionRecord_v2(d, p, n, b, o)
     return o, p
 
+
 def _encode_v0(o: PartitionRecord, w: Callable[[Any], None]) -> None:
     if len(o.directories) > 0:
         lost('Directories')
@@ -472,6 +494,7 @@ def _encode_v0(o: PartitionRecord, w: Callable[[Any], None]) -> None:
         w(_write_tags_PartitionRecord_v0(o))
     else:
         w(_p_iiix(o.leader, o.leader_epoch, o.partition_epoch))
+
 
 def _encode_v1(o: PartitionRecord, w: Callable[[Any], None]) -> None:
     if o.eligible_leader_replicas is not None:
@@ -533,6 +556,7 @@ def _encode_v1(o: PartitionRecord, w: Callable[[Any], None]) -> None:
     else:
         w(b"\0")
 
+
 def _encode_v2(o: PartitionRecord, w: Callable[[Any], None]) -> None:
     if len(o.topic_id) != 16:
         bad_uuid()
@@ -588,6 +612,7 @@ def _encode_v2(o: PartitionRecord, w: Callable[[Any], None]) -> None:
         w(_write_tags_PartitionRecord_v2(o))
     else:
         w(b"\0")
+
 
 PartitionRecord._DECODERS = {0: _decode_v0, 1: _decode_v1, 2: _decode_v2}
 PartitionRecord._ENCODERS = {0: _encode_v0, 1: _encode_v1, 2: _encode_v2}

@@ -5,20 +5,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-
-from kwire.message import Message, Struct, frozen_default
+from kwire.message import Message, Struct
 from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import (
-    array_packers, array_unpackers, as_bytes, bad_uuid, iter_unpacker, lost, more_varint, new, null, numbers,
-    pack_numbers, packer, read_tag, read_unknown_tags, string_length, string_varint, tag_of_other_version,
-    tag_section, tag_size, too_many, unknown_tags, unpacker, varint,
-)  # fmt: skip
+from kwire.wire import bad_uuid, lost, more_varint, new, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
 
-_E: Any = object()
+_E: Any = object()  # stands for "not given" where the default is a new list or struct
 
 
 class PartitionProduceData(Struct):
-    __slots__ = ('index', 'records', 'unknown_tags', )
+    __slots__ = (
+        "index", "records", "unknown_tags",
+    )
     NAME = 'PartitionProduceData'
     FIELDS = (
         ('Index', 'index', 'index', 'int32', False, False, (0, 32767), (0, -1), (0, -1), None, 0, False, False, None, None),
@@ -26,15 +23,21 @@ class PartitionProduceData(Struct):
     )
 
     def __init__(
-        self, *, index: int = 0, records: Any | None = b"",
+        self,
+        *,
+        index: int = 0,
+        records: Any | None = b"",
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.index = index
         self.records = records
         self.unknown_tags = unknown_tags
 
+
 class TopicProduceData(Struct):
-    __slots__ = ('name', 'topic_id', 'partition_data', 'unknown_tags', )
+    __slots__ = (
+        "name", "topic_id", "partition_data", "unknown_tags",
+    )
     NAME = 'TopicProduceData'
     FIELDS = (
         ('Name', 'name', 'name', 'string', False, False, (0, 12), (0, -1), (0, -1), None, '', True, True, None, 'topicName'),
@@ -43,16 +46,23 @@ class TopicProduceData(Struct):
     )
 
     def __init__(
-        self, *, name: str = '', topic_id: Uuid = ZERO_UUID, partition_data: list[PartitionProduceData] = _E,
+        self,
+        *,
+        name: str = '',
+        topic_id: Uuid = ZERO_UUID,
+        partition_data: list[PartitionProduceData] = _E,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.name = name
         self.topic_id = topic_id
         self.partition_data = [] if partition_data is _E else partition_data
         self.unknown_tags = unknown_tags
 
+
 class ProduceRequest(Message):
-    __slots__ = ('transactional_id', 'acks', 'timeout_ms', 'topic_data', 'unknown_tags', )
+    __slots__ = (
+        "transactional_id", "acks", "timeout_ms", "topic_data", "unknown_tags",
+    )
     NAME = 'ProduceRequest'
     TYPE = 'request'
     API_KEY = 0
@@ -69,17 +79,20 @@ class ProduceRequest(Message):
     )
 
     def __init__(
-        self, *, transactional_id: str | None = None, acks: int = 0, timeout_ms: int = 0, topic_data: list[TopicProduceData] = _E,
+        self,
+        *,
+        transactional_id: str | None = None,
+        acks: int = 0,
+        timeout_ms: int = 0,
+        topic_data: list[TopicProduceData] = _E,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.transactional_id = transactional_id
         self.acks = acks
         self.timeout_ms = timeout_ms
         self.topic_data = [] if topic_data is _E else topic_data
         self.unknown_tags = unknown_tags
 
-_D_PartitionProduceData = frozen_default(PartitionProduceData)
-_D_TopicProduceData = frozen_default(TopicProduceData)
 
 _p_16s = packer(">16s")
 _p_16sB = packer(">16sB")
@@ -99,6 +112,7 @@ _u_hii = unpacker(">hii")
 _u_i = unpacker(">i")
 _u_iB = unpacker(">iB")
 _u_ii = unpacker(">ii")
+
 
 def _decode_v3(d: bytes, p: int, b: int) -> tuple[ProduceRequest, int]:
     e = len(d)
@@ -154,6 +168,7 @@ def _decode_v3(d: bytes, p: int, b: int) -> tuple[ProduceRequest, int]:
             l2.append(o2)
         l1.append(o1)
     return o, p
+
 
 def _decode_v9(d: bytes, p: int, b: int) -> tuple[ProduceRequest, int]:
     e = len(d)
@@ -234,6 +249,7 @@ def _decode_v9(d: bytes, p: int, b: int) -> tuple[ProduceRequest, int]:
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
     return o, p
 
+
 def _decode_v13(d: bytes, p: int, b: int) -> tuple[ProduceRequest, int]:
     e = len(d)
     m = memoryview(d)
@@ -305,6 +321,7 @@ def _decode_v13(d: bytes, p: int, b: int) -> tuple[ProduceRequest, int]:
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
     return o, p
 
+
 def _encode_v3(o: ProduceRequest, w: Callable[[Any], None]) -> None:
     if o.unknown_tags:
         lost("unknown_tags")
@@ -335,6 +352,7 @@ def _encode_v3(o: ProduceRequest, w: Callable[[Any], None]) -> None:
             else:
                 w(_p_ii(o2.index, len(s)))
                 w(s)
+
 
 def _encode_v9(o: ProduceRequest, w: Callable[[Any], None]) -> None:
     s = o.transactional_id
@@ -395,6 +413,7 @@ def _encode_v9(o: ProduceRequest, w: Callable[[Any], None]) -> None:
     else:
         w(b"\0")
 
+
 def _encode_v13(o: ProduceRequest, w: Callable[[Any], None]) -> None:
     s = o.transactional_id
     if s is None:
@@ -448,6 +467,7 @@ def _encode_v13(o: ProduceRequest, w: Callable[[Any], None]) -> None:
         w(unknown_tags(o.unknown_tags))
     else:
         w(b"\0")
+
 
 ProduceRequest._DECODERS = {3: _decode_v3, 4: _decode_v3, 5: _decode_v3, 6: _decode_v3, 7: _decode_v3, 8: _decode_v3, 9: _decode_v9, 10: _decode_v9, 11: _decode_v9, 12: _decode_v9, 13: _decode_v13}
 ProduceRequest._ENCODERS = {3: _encode_v3, 4: _encode_v3, 5: _encode_v3, 6: _encode_v3, 7: _encode_v3, 8: _encode_v3, 9: _encode_v9, 10: _encode_v9, 11: _encode_v9, 12: _encode_v9, 13: _encode_v13}

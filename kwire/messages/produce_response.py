@@ -5,20 +5,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-
 from kwire.message import Message, Struct, frozen_default
 from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import (
-    array_packers, array_unpackers, as_bytes, bad_uuid, iter_unpacker, lost, more_varint, new, null, numbers,
-    pack_numbers, packer, read_tag, read_unknown_tags, string_length, string_varint, tag_of_other_version,
-    tag_section, tag_size, too_many, unknown_tags, unpacker, varint,
-)  # fmt: skip
+from kwire.wire import bad_uuid, iter_unpacker, lost, more_varint, new, null, packer, read_tag, read_unknown_tags, string_length, string_varint, tag_section, tag_size, too_many, unknown_tags, unpacker, varint
 
-_E: Any = object()
+_E: Any = object()  # stands for "not given" where the default is a new list or struct
 
 
 class BatchIndexAndErrorMessage(Struct):
-    __slots__ = ('batch_index', 'batch_index_error_message', 'unknown_tags', )
+    __slots__ = (
+        "batch_index", "batch_index_error_message", "unknown_tags",
+    )
     NAME = 'BatchIndexAndErrorMessage'
     FIELDS = (
         ('BatchIndex', 'batch_index', 'batchIndex', 'int32', False, False, (8, 32767), (0, -1), (0, -1), None, 0, False, False, None, None),
@@ -26,15 +23,21 @@ class BatchIndexAndErrorMessage(Struct):
     )
 
     def __init__(
-        self, *, batch_index: int = 0, batch_index_error_message: str | None = None,
+        self,
+        *,
+        batch_index: int = 0,
+        batch_index_error_message: str | None = None,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.batch_index = batch_index
         self.batch_index_error_message = batch_index_error_message
         self.unknown_tags = unknown_tags
 
+
 class LeaderIdAndEpoch(Struct):
-    __slots__ = ('leader_id', 'leader_epoch', 'unknown_tags', )
+    __slots__ = (
+        "leader_id", "leader_epoch", "unknown_tags",
+    )
     NAME = 'LeaderIdAndEpoch'
     FIELDS = (
         ('LeaderId', 'leader_id', 'leaderId', 'int32', False, False, (10, 32767), (0, -1), (0, -1), None, -1, False, False, None, 'brokerId'),
@@ -42,15 +45,22 @@ class LeaderIdAndEpoch(Struct):
     )
 
     def __init__(
-        self, *, leader_id: int = -1, leader_epoch: int = -1,
+        self,
+        *,
+        leader_id: int = -1,
+        leader_epoch: int = -1,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.leader_id = leader_id
         self.leader_epoch = leader_epoch
         self.unknown_tags = unknown_tags
 
+
 class PartitionProduceResponse(Struct):
-    __slots__ = ('index', 'error_code', 'base_offset', 'log_append_time_ms', 'log_start_offset', 'record_errors', 'error_message', 'current_leader', 'unknown_tags', )
+    __slots__ = (
+        "index", "error_code", "base_offset", "log_append_time_ms", "log_start_offset", "record_errors",
+        "error_message", "current_leader", "unknown_tags",
+    )
     NAME = 'PartitionProduceResponse'
     FIELDS = (
         ('Index', 'index', 'index', 'int32', False, False, (0, 32767), (0, -1), (0, -1), None, 0, False, False, None, None),
@@ -64,9 +74,18 @@ class PartitionProduceResponse(Struct):
     )
 
     def __init__(
-        self, *, index: int = 0, error_code: int = 0, base_offset: int = 0, log_append_time_ms: int = -1, log_start_offset: int = -1, record_errors: list[BatchIndexAndErrorMessage] = _E, error_message: str | None = None, current_leader: LeaderIdAndEpoch = _E,
+        self,
+        *,
+        index: int = 0,
+        error_code: int = 0,
+        base_offset: int = 0,
+        log_append_time_ms: int = -1,
+        log_start_offset: int = -1,
+        record_errors: list[BatchIndexAndErrorMessage] = _E,
+        error_message: str | None = None,
+        current_leader: LeaderIdAndEpoch = _E,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.index = index
         self.error_code = error_code
         self.base_offset = base_offset
@@ -77,8 +96,11 @@ class PartitionProduceResponse(Struct):
         self.current_leader = LeaderIdAndEpoch() if current_leader is _E else current_leader
         self.unknown_tags = unknown_tags
 
+
 class TopicProduceResponse(Struct):
-    __slots__ = ('name', 'topic_id', 'partition_responses', 'unknown_tags', )
+    __slots__ = (
+        "name", "topic_id", "partition_responses", "unknown_tags",
+    )
     NAME = 'TopicProduceResponse'
     FIELDS = (
         ('Name', 'name', 'name', 'string', False, False, (0, 12), (0, -1), (0, -1), None, '', True, True, None, 'topicName'),
@@ -87,16 +109,23 @@ class TopicProduceResponse(Struct):
     )
 
     def __init__(
-        self, *, name: str = '', topic_id: Uuid = ZERO_UUID, partition_responses: list[PartitionProduceResponse] = _E,
+        self,
+        *,
+        name: str = '',
+        topic_id: Uuid = ZERO_UUID,
+        partition_responses: list[PartitionProduceResponse] = _E,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.name = name
         self.topic_id = topic_id
         self.partition_responses = [] if partition_responses is _E else partition_responses
         self.unknown_tags = unknown_tags
 
+
 class NodeEndpoint(Struct):
-    __slots__ = ('node_id', 'host', 'port', 'rack', 'unknown_tags', )
+    __slots__ = (
+        "node_id", "host", "port", "rack", "unknown_tags",
+    )
     NAME = 'NodeEndpoint'
     FIELDS = (
         ('NodeId', 'node_id', 'nodeId', 'int32', False, False, (10, 32767), (0, -1), (0, -1), None, 0, False, True, None, 'brokerId'),
@@ -106,17 +135,25 @@ class NodeEndpoint(Struct):
     )
 
     def __init__(
-        self, *, node_id: int = 0, host: str = '', port: int = 0, rack: str | None = None,
+        self,
+        *,
+        node_id: int = 0,
+        host: str = '',
+        port: int = 0,
+        rack: str | None = None,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.node_id = node_id
         self.host = host
         self.port = port
         self.rack = rack
         self.unknown_tags = unknown_tags
 
+
 class ProduceResponse(Message):
-    __slots__ = ('responses', 'throttle_time_ms', 'node_endpoints', 'unknown_tags', )
+    __slots__ = (
+        "responses", "throttle_time_ms", "node_endpoints", "unknown_tags",
+    )
     NAME = 'ProduceResponse'
     TYPE = 'response'
     API_KEY = 0
@@ -132,19 +169,21 @@ class ProduceResponse(Message):
     )
 
     def __init__(
-        self, *, responses: list[TopicProduceResponse] = _E, throttle_time_ms: int = 0, node_endpoints: list[NodeEndpoint] = _E,
+        self,
+        *,
+        responses: list[TopicProduceResponse] = _E,
+        throttle_time_ms: int = 0,
+        node_endpoints: list[NodeEndpoint] = _E,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.responses = [] if responses is _E else responses
         self.throttle_time_ms = throttle_time_ms
         self.node_endpoints = [] if node_endpoints is _E else node_endpoints
         self.unknown_tags = unknown_tags
 
-_D_BatchIndexAndErrorMessage = frozen_default(BatchIndexAndErrorMessage)
+
 _D_LeaderIdAndEpoch = frozen_default(LeaderIdAndEpoch)
-_D_PartitionProduceResponse = frozen_default(PartitionProduceResponse)
-_D_TopicProduceResponse = frozen_default(TopicProduceResponse)
-_D_NodeEndpoint = frozen_default(NodeEndpoint)
+
 
 _i_ihqq = iter_unpacker(">ihqq")
 _i_ihqqq = iter_unpacker(">ihqqq")
@@ -170,6 +209,7 @@ _u_ih = unpacker(">ih")
 _u_ihqqqB = unpacker(">ihqqqB")
 _u_ihqqqi = unpacker(">ihqqqi")
 _u_iiB = unpacker(">iiB")
+
 
 def _tags_PartitionProduceResponse_v10(d: bytes, p: int, n: int, b: int, o: Any) -> tuple[int, int]:
     e = len(d)
@@ -197,6 +237,7 @@ def _tags_PartitionProduceResponse_v10(d: bytes, p: int, n: int, b: int, o: Any)
     if unknown:
         o.unknown_tags = unknown
     return p, b
+
 
 def _tags_ProduceResponse_v10(d: bytes, p: int, n: int, b: int, o: Any) -> tuple[int, int]:
     e = len(d)
@@ -256,6 +297,7 @@ def _tags_ProduceResponse_v10(d: bytes, p: int, n: int, b: int, o: Any) -> tuple
         o.unknown_tags = unknown
     return p, b
 
+
 def _write_tags_PartitionProduceResponse_v10(o: Any) -> bytes:
     tags: list[tuple[int, bytes]] = []
     if (o.current_leader is not _D_LeaderIdAndEpoch and o.current_leader != _D_LeaderIdAndEpoch):
@@ -269,6 +311,7 @@ def _write_tags_PartitionProduceResponse_v10(o: Any) -> bytes:
             w(_p_iix(t.leader_id, t.leader_epoch))
         tags.append((0, b"".join(v)))
     return tag_section(tags, o.unknown_tags)
+
 
 def _write_tags_ProduceResponse_v10(o: Any) -> bytes:
     tags: list[tuple[int, bytes]] = []
@@ -309,6 +352,7 @@ def _write_tags_ProduceResponse_v10(o: Any) -> bytes:
                 w(b"\0")
         tags.append((0, b"".join(v)))
     return tag_section(tags, o.unknown_tags)
+
 
 def _decode_v3(d: bytes, p: int, b: int) -> tuple[ProduceResponse, int]:
     e = len(d)
@@ -361,6 +405,7 @@ def _decode_v3(d: bytes, p: int, b: int) -> tuple[ProduceResponse, int]:
     p += 4
     return o, p
 
+
 def _decode_v5(d: bytes, p: int, b: int) -> tuple[ProduceResponse, int]:
     e = len(d)
     o = new(ProduceResponse)
@@ -411,6 +456,7 @@ def _decode_v5(d: bytes, p: int, b: int) -> tuple[ProduceResponse, int]:
     o.throttle_time_ms = _u_i(d, p)[0]
     p += 4
     return o, p
+
 
 def _decode_v8(d: bytes, p: int, b: int) -> tuple[ProduceResponse, int]:
     e = len(d)
@@ -481,6 +527,7 @@ def _decode_v8(d: bytes, p: int, b: int) -> tuple[ProduceResponse, int]:
     o.throttle_time_ms = _u_i(d, p)[0]
     p += 4
     return o, p
+
 
 def _decode_v9(d: bytes, p: int, b: int) -> tuple[ProduceResponse, int]:
     e = len(d)
@@ -581,6 +628,7 @@ def _decode_v9(d: bytes, p: int, b: int) -> tuple[ProduceResponse, int]:
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b, (0,))
     return o, p
 
+
 def _decode_v10(d: bytes, p: int, b: int) -> tuple[ProduceResponse, int]:
     e = len(d)
     o = new(ProduceResponse)
@@ -680,6 +728,7 @@ def _decode_v10(d: bytes, p: int, b: int) -> tuple[ProduceResponse, int]:
         p, b = _tags_ProduceResponse_v10(d, p, n, b, o)
     return o, p
 
+
 def _decode_v13(d: bytes, p: int, b: int) -> tuple[ProduceResponse, int]:
     e = len(d)
     o = new(ProduceResponse)
@@ -771,6 +820,7 @@ def _decode_v13(d: bytes, p: int, b: int) -> tuple[ProduceResponse, int]:
         p, b = _tags_ProduceResponse_v10(d, p, n, b, o)
     return o, p
 
+
 def _encode_v3(o: ProduceResponse, w: Callable[[Any], None]) -> None:
     if len(o.node_endpoints) > 0:
         lost('NodeEndpoints')
@@ -795,6 +845,7 @@ def _encode_v3(o: ProduceResponse, w: Callable[[Any], None]) -> None:
             w(_p_ihqq(o2.index, o2.error_code, o2.base_offset, o2.log_append_time_ms))
     w(_p_i(o.throttle_time_ms))
 
+
 def _encode_v5(o: ProduceResponse, w: Callable[[Any], None]) -> None:
     if len(o.node_endpoints) > 0:
         lost('NodeEndpoints')
@@ -818,6 +869,7 @@ def _encode_v5(o: ProduceResponse, w: Callable[[Any], None]) -> None:
                 lost("unknown_tags")
             w(_p_ihqqq(o2.index, o2.error_code, o2.base_offset, o2.log_append_time_ms, o2.log_start_offset))
     w(_p_i(o.throttle_time_ms))
+
 
 def _encode_v8(o: ProduceResponse, w: Callable[[Any], None]) -> None:
     if len(o.node_endpoints) > 0:
@@ -860,6 +912,7 @@ def _encode_v8(o: ProduceResponse, w: Callable[[Any], None]) -> None:
                 w(_p_h(len(s)))
                 w(s)
     w(_p_i(o.throttle_time_ms))
+
 
 def _encode_v9(o: ProduceResponse, w: Callable[[Any], None]) -> None:
     if len(o.node_endpoints) > 0:
@@ -937,6 +990,7 @@ def _encode_v9(o: ProduceResponse, w: Callable[[Any], None]) -> None:
     else:
         w(_p_ix(o.throttle_time_ms))
 
+
 def _encode_v10(o: ProduceResponse, w: Callable[[Any], None]) -> None:
     l1 = o.responses
     n = len(l1) + 1
@@ -1009,6 +1063,7 @@ def _encode_v10(o: ProduceResponse, w: Callable[[Any], None]) -> None:
     else:
         w(_p_ix(o.throttle_time_ms))
 
+
 def _encode_v13(o: ProduceResponse, w: Callable[[Any], None]) -> None:
     l1 = o.responses
     n = len(l1) + 1
@@ -1075,6 +1130,7 @@ def _encode_v13(o: ProduceResponse, w: Callable[[Any], None]) -> None:
         w(_write_tags_ProduceResponse_v10(o))
     else:
         w(_p_ix(o.throttle_time_ms))
+
 
 ProduceResponse._DECODERS = {3: _decode_v3, 4: _decode_v3, 5: _decode_v5, 6: _decode_v5, 7: _decode_v5, 8: _decode_v8, 9: _decode_v9, 10: _decode_v10, 11: _decode_v10, 12: _decode_v10, 13: _decode_v13}
 ProduceResponse._ENCODERS = {3: _encode_v3, 4: _encode_v3, 5: _encode_v5, 6: _encode_v5, 7: _encode_v5, 8: _encode_v8, 9: _encode_v9, 10: _encode_v10, 11: _encode_v10, 12: _encode_v10, 13: _encode_v13}

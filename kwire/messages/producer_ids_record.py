@@ -5,20 +5,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
+from kwire.message import Message
+from kwire.wire import new, packer, read_unknown_tags, unknown_tags, unpacker
 
-from kwire.message import Message, Struct, frozen_default
-from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import (
-    array_packers, array_unpackers, as_bytes, bad_uuid, iter_unpacker, lost, more_varint, new, null, numbers,
-    pack_numbers, packer, read_tag, read_unknown_tags, string_length, string_varint, tag_of_other_version,
-    tag_section, tag_size, too_many, unknown_tags, unpacker, varint,
-)  # fmt: skip
-
-_E: Any = object()
+_E: Any = object()  # stands for "not given" where the default is a new list or struct
 
 
 class ProducerIdsRecord(Message):
-    __slots__ = ('broker_id', 'broker_epoch', 'next_producer_id', 'unknown_tags', )
+    __slots__ = (
+        "broker_id", "broker_epoch", "next_producer_id", "unknown_tags",
+    )
     NAME = 'ProducerIdsRecord'
     TYPE = 'metadata'
     API_KEY = 15
@@ -34,17 +30,23 @@ class ProducerIdsRecord(Message):
     )
 
     def __init__(
-        self, *, broker_id: int = 0, broker_epoch: int = -1, next_producer_id: int = 0,
+        self,
+        *,
+        broker_id: int = 0,
+        broker_epoch: int = -1,
+        next_producer_id: int = 0,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.broker_id = broker_id
         self.broker_epoch = broker_epoch
         self.next_producer_id = next_producer_id
         self.unknown_tags = unknown_tags
 
+
 _p_iqq = packer(">iqq")
 _p_iqqx = packer(">iqqx")
 _u_iqqB = unpacker(">iqqB")
+
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[ProducerIdsRecord, int]:
     e = len(d)
@@ -56,12 +58,14 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[ProducerIdsRecord, int]:
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
     return o, p
 
+
 def _encode_v0(o: ProducerIdsRecord, w: Callable[[Any], None]) -> None:
     if o.unknown_tags:
         w(_p_iqq(o.broker_id, o.broker_epoch, o.next_producer_id))
         w(unknown_tags(o.unknown_tags))
     else:
         w(_p_iqqx(o.broker_id, o.broker_epoch, o.next_producer_id))
+
 
 ProducerIdsRecord._DECODERS = {0: _decode_v0}
 ProducerIdsRecord._ENCODERS = {0: _encode_v0}

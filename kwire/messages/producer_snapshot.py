@@ -5,20 +5,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
+from kwire.message import Message, Struct
+from kwire.wire import iter_unpacker, lost, new, null, packer, too_many, unknown_tags, unpacker
 
-from kwire.message import Message, Struct, frozen_default
-from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import (
-    array_packers, array_unpackers, as_bytes, bad_uuid, iter_unpacker, lost, more_varint, new, null, numbers,
-    pack_numbers, packer, read_tag, read_unknown_tags, string_length, string_varint, tag_of_other_version,
-    tag_section, tag_size, too_many, unknown_tags, unpacker, varint,
-)  # fmt: skip
-
-_E: Any = object()
+_E: Any = object()  # stands for "not given" where the default is a new list or struct
 
 
 class ProducerEntry(Struct):
-    __slots__ = ('producer_id', 'epoch', 'last_sequence', 'last_offset', 'offset_delta', 'timestamp', 'coordinator_epoch', 'current_txn_first_offset', 'unknown_tags', )
+    __slots__ = (
+        "producer_id", "epoch", "last_sequence", "last_offset", "offset_delta", "timestamp", "coordinator_epoch",
+        "current_txn_first_offset", "unknown_tags",
+    )
     NAME = 'ProducerEntry'
     FIELDS = (
         ('ProducerId', 'producer_id', 'producerId', 'int64', False, False, (1, 1), (0, -1), (0, -1), None, 0, False, False, None, None),
@@ -32,9 +29,18 @@ class ProducerEntry(Struct):
     )
 
     def __init__(
-        self, *, producer_id: int = 0, epoch: int = 0, last_sequence: int = 0, last_offset: int = 0, offset_delta: int = 0, timestamp: int = 0, coordinator_epoch: int = 0, current_txn_first_offset: int = 0,
+        self,
+        *,
+        producer_id: int = 0,
+        epoch: int = 0,
+        last_sequence: int = 0,
+        last_offset: int = 0,
+        offset_delta: int = 0,
+        timestamp: int = 0,
+        coordinator_epoch: int = 0,
+        current_txn_first_offset: int = 0,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.producer_id = producer_id
         self.epoch = epoch
         self.last_sequence = last_sequence
@@ -45,8 +51,11 @@ class ProducerEntry(Struct):
         self.current_txn_first_offset = current_txn_first_offset
         self.unknown_tags = unknown_tags
 
+
 class ProducerSnapshot(Message):
-    __slots__ = ('crc', 'producer_entries', 'unknown_tags', )
+    __slots__ = (
+        "crc", "producer_entries", "unknown_tags",
+    )
     NAME = 'ProducerSnapshot'
     TYPE = 'data'
     API_KEY = None
@@ -61,19 +70,22 @@ class ProducerSnapshot(Message):
     )
 
     def __init__(
-        self, *, crc: int = 0, producer_entries: list[ProducerEntry] = _E,
+        self,
+        *,
+        crc: int = 0,
+        producer_entries: list[ProducerEntry] = _E,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.crc = crc
         self.producer_entries = [] if producer_entries is _E else producer_entries
         self.unknown_tags = unknown_tags
 
-_D_ProducerEntry = frozen_default(ProducerEntry)
 
 _i_qhiqiqiq = iter_unpacker(">qhiqiqiq")
 _p_Ii = packer(">Ii")
 _p_qhiqiqiq = packer(">qhiqiqiq")
 _u_Ii = unpacker(">Ii")
+
 
 def _decode_v1(d: bytes, p: int, b: int) -> tuple[ProducerSnapshot, int]:
     e = len(d)
@@ -103,6 +115,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[ProducerSnapshot, int]:
     p = q
     return o, p
 
+
 def _encode_v1(o: ProducerSnapshot, w: Callable[[Any], None]) -> None:
     if o.unknown_tags:
         lost("unknown_tags")
@@ -112,6 +125,7 @@ def _encode_v1(o: ProducerSnapshot, w: Callable[[Any], None]) -> None:
         if o1.unknown_tags:
             lost("unknown_tags")
         w(_p_qhiqiqiq(o1.producer_id, o1.epoch, o1.last_sequence, o1.last_offset, o1.offset_delta, o1.timestamp, o1.coordinator_epoch, o1.current_txn_first_offset))
+
 
 ProducerSnapshot._DECODERS = {1: _decode_v1}
 ProducerSnapshot._ENCODERS = {1: _encode_v1}

@@ -5,20 +5,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-
-from kwire.message import Message, Struct, frozen_default
+from kwire.message import Message
 from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import (
-    array_packers, array_unpackers, as_bytes, bad_uuid, iter_unpacker, lost, more_varint, new, null, numbers,
-    pack_numbers, packer, read_tag, read_unknown_tags, string_length, string_varint, tag_of_other_version,
-    tag_section, tag_size, too_many, unknown_tags, unpacker, varint,
-)  # fmt: skip
+from kwire.wire import as_bytes, bad_uuid, more_varint, new, null, packer, read_unknown_tags, unknown_tags, unpacker, varint
 
-_E: Any = object()
+_E: Any = object()  # stands for "not given" where the default is a new list or struct
 
 
 class PushTelemetryRequest(Message):
-    __slots__ = ('client_instance_id', 'subscription_id', 'terminating', 'compression_type', 'metrics', 'unknown_tags', )
+    __slots__ = (
+        "client_instance_id", "subscription_id", "terminating", "compression_type", "metrics", "unknown_tags",
+    )
     NAME = 'PushTelemetryRequest'
     TYPE = 'request'
     API_KEY = 72
@@ -36,9 +33,15 @@ class PushTelemetryRequest(Message):
     )
 
     def __init__(
-        self, *, client_instance_id: Uuid = ZERO_UUID, subscription_id: int = 0, terminating: bool = False, compression_type: int = 0, metrics: bytes = b"",
+        self,
+        *,
+        client_instance_id: Uuid = ZERO_UUID,
+        subscription_id: int = 0,
+        terminating: bool = False,
+        compression_type: int = 0,
+        metrics: bytes = b"",
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.client_instance_id = client_instance_id
         self.subscription_id = subscription_id
         self.terminating = terminating
@@ -46,9 +49,11 @@ class PushTelemetryRequest(Message):
         self.metrics = metrics
         self.unknown_tags = unknown_tags
 
+
 _p_16sitb = packer(">16si?b")
 _p_16sitbB = packer(">16si?bB")
 _u_16sitbB = unpacker(">16si?bB")
+
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[PushTelemetryRequest, int]:
     e = len(d)
@@ -70,6 +75,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[PushTelemetryRequest, int]:
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
     return o, p
 
+
 def _encode_v0(o: PushTelemetryRequest, w: Callable[[Any], None]) -> None:
     if len(o.client_instance_id) != 16:
         bad_uuid()
@@ -87,6 +93,7 @@ def _encode_v0(o: PushTelemetryRequest, w: Callable[[Any], None]) -> None:
         w(unknown_tags(o.unknown_tags))
     else:
         w(b"\0")
+
 
 PushTelemetryRequest._DECODERS = {0: _decode_v0}
 PushTelemetryRequest._ENCODERS = {0: _encode_v0}

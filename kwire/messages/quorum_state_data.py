@@ -5,34 +5,37 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-
-from kwire.message import Message, Struct, frozen_default
+from kwire.message import Message, Struct
 from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import (
-    array_packers, array_unpackers, as_bytes, bad_uuid, iter_unpacker, lost, more_varint, new, null, numbers,
-    pack_numbers, packer, read_tag, read_unknown_tags, string_length, string_varint, tag_of_other_version,
-    tag_section, tag_size, too_many, unknown_tags, unpacker, varint,
-)  # fmt: skip
+from kwire.wire import bad_uuid, iter_unpacker, lost, more_varint, new, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
 
-_E: Any = object()
+_E: Any = object()  # stands for "not given" where the default is a new list or struct
 
 
 class Voter(Struct):
-    __slots__ = ('voter_id', 'unknown_tags', )
+    __slots__ = (
+        "voter_id", "unknown_tags",
+    )
     NAME = 'Voter'
     FIELDS = (
         ('VoterId', 'voter_id', 'voterId', 'int32', False, False, (0, 0), (0, -1), (0, -1), None, 0, False, False, None, None),
     )
 
     def __init__(
-        self, *, voter_id: int = 0,
+        self,
+        *,
+        voter_id: int = 0,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.voter_id = voter_id
         self.unknown_tags = unknown_tags
 
+
 class QuorumStateData(Message):
-    __slots__ = ('cluster_id', 'leader_id', 'leader_epoch', 'voted_id', 'voted_directory_id', 'applied_offset', 'current_voters', 'unknown_tags', )
+    __slots__ = (
+        "cluster_id", "leader_id", "leader_epoch", "voted_id", "voted_directory_id", "applied_offset",
+        "current_voters", "unknown_tags",
+    )
     NAME = 'QuorumStateData'
     TYPE = 'data'
     API_KEY = None
@@ -52,9 +55,17 @@ class QuorumStateData(Message):
     )
 
     def __init__(
-        self, *, cluster_id: str = '', leader_id: int = -1, leader_epoch: int = -1, voted_id: int = -1, voted_directory_id: Uuid = ZERO_UUID, applied_offset: int = 0, current_voters: list[Voter] | None = _E,
+        self,
+        *,
+        cluster_id: str = '',
+        leader_id: int = -1,
+        leader_epoch: int = -1,
+        voted_id: int = -1,
+        voted_directory_id: Uuid = ZERO_UUID,
+        applied_offset: int = 0,
+        current_voters: list[Voter] | None = _E,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.cluster_id = cluster_id
         self.leader_id = leader_id
         self.leader_epoch = leader_epoch
@@ -64,7 +75,6 @@ class QuorumStateData(Message):
         self.current_voters = [] if current_voters is _E else current_voters
         self.unknown_tags = unknown_tags
 
-_D_Voter = frozen_default(Voter)
 
 _i_ix = iter_unpacker(">ix")
 _p_B = packer(">B")
@@ -78,6 +88,7 @@ _p_ix = packer(">ix")
 _u_iB = unpacker(">iB")
 _u_iii16sB = unpacker(">iii16sB")
 _u_iiiqB = unpacker(">iiiqB")
+
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[QuorumStateData, int]:
     e = len(d)
@@ -128,6 +139,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[QuorumStateData, int]:
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
     return o, p
 
+
 def _decode_v1(d: bytes, p: int, b: int) -> tuple[QuorumStateData, int]:
     e = len(d)
     o = new(QuorumStateData)
@@ -141,6 +153,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[QuorumStateData, int]:
     if n:
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
     return o, p
+
 
 def _encode_v0(o: QuorumStateData, w: Callable[[Any], None]) -> None:
     if o.voted_directory_id != ZERO_UUID:
@@ -174,6 +187,7 @@ def _encode_v0(o: QuorumStateData, w: Callable[[Any], None]) -> None:
     else:
         w(b"\0")
 
+
 def _encode_v1(o: QuorumStateData, w: Callable[[Any], None]) -> None:
     if o.cluster_id != "":
         lost('ClusterId')
@@ -188,6 +202,7 @@ def _encode_v1(o: QuorumStateData, w: Callable[[Any], None]) -> None:
         w(unknown_tags(o.unknown_tags))
     else:
         w(_p_iii16sx(o.leader_id, o.leader_epoch, o.voted_id, o.voted_directory_id))
+
 
 QuorumStateData._DECODERS = {0: _decode_v0, 1: _decode_v1}
 QuorumStateData._ENCODERS = {0: _encode_v0, 1: _encode_v1}

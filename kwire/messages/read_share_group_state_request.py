@@ -5,20 +5,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-
-from kwire.message import Message, Struct, frozen_default
+from kwire.message import Message, Struct
 from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import (
-    array_packers, array_unpackers, as_bytes, bad_uuid, iter_unpacker, lost, more_varint, new, null, numbers,
-    pack_numbers, packer, read_tag, read_unknown_tags, string_length, string_varint, tag_of_other_version,
-    tag_section, tag_size, too_many, unknown_tags, unpacker, varint,
-)  # fmt: skip
+from kwire.wire import bad_uuid, iter_unpacker, more_varint, new, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
 
-_E: Any = object()
+_E: Any = object()  # stands for "not given" where the default is a new list or struct
 
 
 class PartitionData(Struct):
-    __slots__ = ('partition', 'leader_epoch', 'unknown_tags', )
+    __slots__ = (
+        "partition", "leader_epoch", "unknown_tags",
+    )
     NAME = 'PartitionData'
     FIELDS = (
         ('Partition', 'partition', 'partition', 'int32', False, False, (0, 32767), (0, -1), (0, -1), None, 0, False, False, None, None),
@@ -26,15 +23,21 @@ class PartitionData(Struct):
     )
 
     def __init__(
-        self, *, partition: int = 0, leader_epoch: int = 0,
+        self,
+        *,
+        partition: int = 0,
+        leader_epoch: int = 0,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.partition = partition
         self.leader_epoch = leader_epoch
         self.unknown_tags = unknown_tags
 
+
 class ReadStateData(Struct):
-    __slots__ = ('topic_id', 'partitions', 'unknown_tags', )
+    __slots__ = (
+        "topic_id", "partitions", "unknown_tags",
+    )
     NAME = 'ReadStateData'
     FIELDS = (
         ('TopicId', 'topic_id', 'topicId', 'uuid', False, False, (0, 32767), (0, -1), (0, -1), None, b'\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00', False, False, None, None),
@@ -42,15 +45,21 @@ class ReadStateData(Struct):
     )
 
     def __init__(
-        self, *, topic_id: Uuid = ZERO_UUID, partitions: list[PartitionData] = _E,
+        self,
+        *,
+        topic_id: Uuid = ZERO_UUID,
+        partitions: list[PartitionData] = _E,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.topic_id = topic_id
         self.partitions = [] if partitions is _E else partitions
         self.unknown_tags = unknown_tags
 
+
 class ReadShareGroupStateRequest(Message):
-    __slots__ = ('group_id', 'topics', 'unknown_tags', )
+    __slots__ = (
+        "group_id", "topics", "unknown_tags",
+    )
     NAME = 'ReadShareGroupStateRequest'
     TYPE = 'request'
     API_KEY = 84
@@ -65,15 +74,16 @@ class ReadShareGroupStateRequest(Message):
     )
 
     def __init__(
-        self, *, group_id: str = '', topics: list[ReadStateData] = _E,
+        self,
+        *,
+        group_id: str = '',
+        topics: list[ReadStateData] = _E,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.group_id = group_id
         self.topics = [] if topics is _E else topics
         self.unknown_tags = unknown_tags
 
-_D_PartitionData = frozen_default(PartitionData)
-_D_ReadStateData = frozen_default(ReadStateData)
 
 _i_iix = iter_unpacker(">iix")
 _p_16s = packer(">16s")
@@ -83,6 +93,7 @@ _p_ii = packer(">ii")
 _p_iix = packer(">iix")
 _u_16sB = unpacker(">16sB")
 _u_iiB = unpacker(">iiB")
+
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[ReadShareGroupStateRequest, int]:
     e = len(d)
@@ -152,6 +163,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[ReadShareGroupStateRequest, in
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
     return o, p
 
+
 def _encode_v0(o: ReadShareGroupStateRequest, w: Callable[[Any], None]) -> None:
     s = o.group_id
     s = s.encode()
@@ -191,6 +203,7 @@ def _encode_v0(o: ReadShareGroupStateRequest, w: Callable[[Any], None]) -> None:
         w(unknown_tags(o.unknown_tags))
     else:
         w(b"\0")
+
 
 ReadShareGroupStateRequest._DECODERS = {0: _decode_v0}
 ReadShareGroupStateRequest._ENCODERS = {0: _encode_v0}

@@ -5,20 +5,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-
-from kwire.message import Message, Struct, frozen_default
+from kwire.message import Message, Struct
 from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import (
-    array_packers, array_unpackers, as_bytes, bad_uuid, iter_unpacker, lost, more_varint, new, null, numbers,
-    pack_numbers, packer, read_tag, read_unknown_tags, string_length, string_varint, tag_of_other_version,
-    tag_section, tag_size, too_many, unknown_tags, unpacker, varint,
-)  # fmt: skip
+from kwire.wire import bad_uuid, iter_unpacker, more_varint, new, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
 
-_E: Any = object()
+_E: Any = object()  # stands for "not given" where the default is a new list or struct
 
 
 class StateBatch(Struct):
-    __slots__ = ('first_offset', 'last_offset', 'delivery_state', 'delivery_count', 'unknown_tags', )
+    __slots__ = (
+        "first_offset", "last_offset", "delivery_state", "delivery_count", "unknown_tags",
+    )
     NAME = 'StateBatch'
     FIELDS = (
         ('FirstOffset', 'first_offset', 'firstOffset', 'int64', False, False, (0, 32767), (0, -1), (0, -1), None, 0, False, False, None, None),
@@ -28,17 +25,25 @@ class StateBatch(Struct):
     )
 
     def __init__(
-        self, *, first_offset: int = 0, last_offset: int = 0, delivery_state: int = 0, delivery_count: int = 0,
+        self,
+        *,
+        first_offset: int = 0,
+        last_offset: int = 0,
+        delivery_state: int = 0,
+        delivery_count: int = 0,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.first_offset = first_offset
         self.last_offset = last_offset
         self.delivery_state = delivery_state
         self.delivery_count = delivery_count
         self.unknown_tags = unknown_tags
 
+
 class PartitionResult(Struct):
-    __slots__ = ('partition', 'error_code', 'error_message', 'state_epoch', 'start_offset', 'state_batches', 'unknown_tags', )
+    __slots__ = (
+        "partition", "error_code", "error_message", "state_epoch", "start_offset", "state_batches", "unknown_tags",
+    )
     NAME = 'PartitionResult'
     FIELDS = (
         ('Partition', 'partition', 'partition', 'int32', False, False, (0, 32767), (0, -1), (0, -1), None, 0, False, False, None, None),
@@ -50,9 +55,16 @@ class PartitionResult(Struct):
     )
 
     def __init__(
-        self, *, partition: int = 0, error_code: int = 0, error_message: str | None = None, state_epoch: int = 0, start_offset: int = 0, state_batches: list[StateBatch] = _E,
+        self,
+        *,
+        partition: int = 0,
+        error_code: int = 0,
+        error_message: str | None = None,
+        state_epoch: int = 0,
+        start_offset: int = 0,
+        state_batches: list[StateBatch] = _E,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.partition = partition
         self.error_code = error_code
         self.error_message = error_message
@@ -61,8 +73,11 @@ class PartitionResult(Struct):
         self.state_batches = [] if state_batches is _E else state_batches
         self.unknown_tags = unknown_tags
 
+
 class ReadStateResult(Struct):
-    __slots__ = ('topic_id', 'partitions', 'unknown_tags', )
+    __slots__ = (
+        "topic_id", "partitions", "unknown_tags",
+    )
     NAME = 'ReadStateResult'
     FIELDS = (
         ('TopicId', 'topic_id', 'topicId', 'uuid', False, False, (0, 32767), (0, -1), (0, -1), None, b'\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00', False, False, None, None),
@@ -70,15 +85,21 @@ class ReadStateResult(Struct):
     )
 
     def __init__(
-        self, *, topic_id: Uuid = ZERO_UUID, partitions: list[PartitionResult] = _E,
+        self,
+        *,
+        topic_id: Uuid = ZERO_UUID,
+        partitions: list[PartitionResult] = _E,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.topic_id = topic_id
         self.partitions = [] if partitions is _E else partitions
         self.unknown_tags = unknown_tags
 
+
 class ReadShareGroupStateResponse(Message):
-    __slots__ = ('results', 'unknown_tags', )
+    __slots__ = (
+        "results", "unknown_tags",
+    )
     NAME = 'ReadShareGroupStateResponse'
     TYPE = 'response'
     API_KEY = 84
@@ -92,15 +113,14 @@ class ReadShareGroupStateResponse(Message):
     )
 
     def __init__(
-        self, *, results: list[ReadStateResult] = _E,
+        self,
+        *,
+        results: list[ReadStateResult] = _E,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.results = [] if results is _E else results
         self.unknown_tags = unknown_tags
 
-_D_StateBatch = frozen_default(StateBatch)
-_D_PartitionResult = frozen_default(PartitionResult)
-_D_ReadStateResult = frozen_default(ReadStateResult)
 
 _i_qqbhx = iter_unpacker(">qqbhx")
 _p_16s = packer(">16s")
@@ -117,6 +137,7 @@ _u_16sB = unpacker(">16sB")
 _u_ihB = unpacker(">ihB")
 _u_iqB = unpacker(">iqB")
 _u_qqbhB = unpacker(">qqbhB")
+
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[ReadShareGroupStateResponse, int]:
     e = len(d)
@@ -208,6 +229,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[ReadShareGroupStateResponse, i
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
     return o, p
 
+
 def _encode_v0(o: ReadShareGroupStateResponse, w: Callable[[Any], None]) -> None:
     l1 = o.results
     n = len(l1) + 1
@@ -263,6 +285,7 @@ def _encode_v0(o: ReadShareGroupStateResponse, w: Callable[[Any], None]) -> None
         w(unknown_tags(o.unknown_tags))
     else:
         w(b"\0")
+
 
 ReadShareGroupStateResponse._DECODERS = {0: _decode_v0}
 ReadShareGroupStateResponse._ENCODERS = {0: _encode_v0}

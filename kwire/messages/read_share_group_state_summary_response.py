@@ -5,20 +5,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-
-from kwire.message import Message, Struct, frozen_default
+from kwire.message import Message, Struct
 from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import (
-    array_packers, array_unpackers, as_bytes, bad_uuid, iter_unpacker, lost, more_varint, new, null, numbers,
-    pack_numbers, packer, read_tag, read_unknown_tags, string_length, string_varint, tag_of_other_version,
-    tag_section, tag_size, too_many, unknown_tags, unpacker, varint,
-)  # fmt: skip
+from kwire.wire import bad_uuid, more_varint, new, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
 
-_E: Any = object()
+_E: Any = object()  # stands for "not given" where the default is a new list or struct
 
 
 class PartitionResult(Struct):
-    __slots__ = ('partition', 'error_code', 'error_message', 'state_epoch', 'leader_epoch', 'start_offset', 'delivery_complete_count', 'unknown_tags', )
+    __slots__ = (
+        "partition", "error_code", "error_message", "state_epoch", "leader_epoch", "start_offset",
+        "delivery_complete_count", "unknown_tags",
+    )
     NAME = 'PartitionResult'
     FIELDS = (
         ('Partition', 'partition', 'partition', 'int32', False, False, (0, 32767), (0, -1), (0, -1), None, 0, False, False, None, None),
@@ -31,9 +29,17 @@ class PartitionResult(Struct):
     )
 
     def __init__(
-        self, *, partition: int = 0, error_code: int = 0, error_message: str | None = None, state_epoch: int = 0, leader_epoch: int = 0, start_offset: int = 0, delivery_complete_count: int = -1,
+        self,
+        *,
+        partition: int = 0,
+        error_code: int = 0,
+        error_message: str | None = None,
+        state_epoch: int = 0,
+        leader_epoch: int = 0,
+        start_offset: int = 0,
+        delivery_complete_count: int = -1,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.partition = partition
         self.error_code = error_code
         self.error_message = error_message
@@ -43,8 +49,11 @@ class PartitionResult(Struct):
         self.delivery_complete_count = delivery_complete_count
         self.unknown_tags = unknown_tags
 
+
 class ReadStateSummaryResult(Struct):
-    __slots__ = ('topic_id', 'partitions', 'unknown_tags', )
+    __slots__ = (
+        "topic_id", "partitions", "unknown_tags",
+    )
     NAME = 'ReadStateSummaryResult'
     FIELDS = (
         ('TopicId', 'topic_id', 'topicId', 'uuid', False, False, (0, 32767), (0, -1), (0, -1), None, b'\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00', False, False, None, None),
@@ -52,15 +61,21 @@ class ReadStateSummaryResult(Struct):
     )
 
     def __init__(
-        self, *, topic_id: Uuid = ZERO_UUID, partitions: list[PartitionResult] = _E,
+        self,
+        *,
+        topic_id: Uuid = ZERO_UUID,
+        partitions: list[PartitionResult] = _E,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.topic_id = topic_id
         self.partitions = [] if partitions is _E else partitions
         self.unknown_tags = unknown_tags
 
+
 class ReadShareGroupStateSummaryResponse(Message):
-    __slots__ = ('results', 'unknown_tags', )
+    __slots__ = (
+        "results", "unknown_tags",
+    )
     NAME = 'ReadShareGroupStateSummaryResponse'
     TYPE = 'response'
     API_KEY = 87
@@ -74,14 +89,14 @@ class ReadShareGroupStateSummaryResponse(Message):
     )
 
     def __init__(
-        self, *, results: list[ReadStateSummaryResult] = _E,
+        self,
+        *,
+        results: list[ReadStateSummaryResult] = _E,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.results = [] if results is _E else results
         self.unknown_tags = unknown_tags
 
-_D_PartitionResult = frozen_default(PartitionResult)
-_D_ReadStateSummaryResult = frozen_default(ReadStateSummaryResult)
 
 _p_16s = packer(">16s")
 _p_16sB = packer(">16sB")
@@ -97,6 +112,7 @@ _u_16sB = unpacker(">16sB")
 _u_ihB = unpacker(">ihB")
 _u_iiqB = unpacker(">iiqB")
 _u_iiqiB = unpacker(">iiqiB")
+
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[ReadShareGroupStateSummaryResponse, int]:
     e = len(d)
@@ -158,6 +174,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[ReadShareGroupStateSummaryResp
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
     return o, p
 
+
 def _decode_v1(d: bytes, p: int, b: int) -> tuple[ReadShareGroupStateSummaryResponse, int]:
     e = len(d)
     o = new(ReadShareGroupStateSummaryResponse)
@@ -217,6 +234,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[ReadShareGroupStateSummaryResp
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
     return o, p
 
+
 def _encode_v0(o: ReadShareGroupStateSummaryResponse, w: Callable[[Any], None]) -> None:
     l1 = o.results
     n = len(l1) + 1
@@ -261,6 +279,7 @@ def _encode_v0(o: ReadShareGroupStateSummaryResponse, w: Callable[[Any], None]) 
     else:
         w(b"\0")
 
+
 def _encode_v1(o: ReadShareGroupStateSummaryResponse, w: Callable[[Any], None]) -> None:
     l1 = o.results
     n = len(l1) + 1
@@ -304,6 +323,7 @@ def _encode_v1(o: ReadShareGroupStateSummaryResponse, w: Callable[[Any], None]) 
         w(unknown_tags(o.unknown_tags))
     else:
         w(b"\0")
+
 
 ReadShareGroupStateSummaryResponse._DECODERS = {0: _decode_v0, 1: _decode_v1}
 ReadShareGroupStateSummaryResponse._ENCODERS = {0: _encode_v0, 1: _encode_v1}

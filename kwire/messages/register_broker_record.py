@@ -5,20 +5,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-
-from kwire.message import Message, Struct, frozen_default
+from kwire.message import Message, Struct
 from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import (
-    array_packers, array_unpackers, as_bytes, bad_uuid, iter_unpacker, lost, more_varint, new, null, numbers,
-    pack_numbers, packer, read_tag, read_unknown_tags, string_length, string_varint, tag_of_other_version,
-    tag_section, tag_size, too_many, unknown_tags, unpacker, varint,
-)  # fmt: skip
+from kwire.wire import bad_uuid, lost, more_varint, new, null, packer, read_tag, read_unknown_tags, string_length, string_varint, tag_of_other_version, tag_section, tag_size, too_many, unknown_tags, unpacker, varint
 
-_E: Any = object()
+_E: Any = object()  # stands for "not given" where the default is a new list or struct
 
 
 class BrokerEndpoint(Struct):
-    __slots__ = ('name', 'host', 'port', 'security_protocol', 'unknown_tags', )
+    __slots__ = (
+        "name", "host", "port", "security_protocol", "unknown_tags",
+    )
     NAME = 'BrokerEndpoint'
     FIELDS = (
         ('Name', 'name', 'name', 'string', False, False, (0, 32767), (0, -1), (0, -1), None, '', False, True, None, None),
@@ -28,17 +25,25 @@ class BrokerEndpoint(Struct):
     )
 
     def __init__(
-        self, *, name: str = '', host: str = '', port: int = 0, security_protocol: int = 0,
+        self,
+        *,
+        name: str = '',
+        host: str = '',
+        port: int = 0,
+        security_protocol: int = 0,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.name = name
         self.host = host
         self.port = port
         self.security_protocol = security_protocol
         self.unknown_tags = unknown_tags
 
+
 class BrokerFeature(Struct):
-    __slots__ = ('name', 'min_supported_version', 'max_supported_version', 'unknown_tags', )
+    __slots__ = (
+        "name", "min_supported_version", "max_supported_version", "unknown_tags",
+    )
     NAME = 'BrokerFeature'
     FIELDS = (
         ('Name', 'name', 'name', 'string', False, False, (0, 32767), (0, -1), (0, -1), None, '', False, True, None, None),
@@ -47,16 +52,24 @@ class BrokerFeature(Struct):
     )
 
     def __init__(
-        self, *, name: str = '', min_supported_version: int = 0, max_supported_version: int = 0,
+        self,
+        *,
+        name: str = '',
+        min_supported_version: int = 0,
+        max_supported_version: int = 0,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.name = name
         self.min_supported_version = min_supported_version
         self.max_supported_version = max_supported_version
         self.unknown_tags = unknown_tags
 
+
 class RegisterBrokerRecord(Message):
-    __slots__ = ('broker_id', 'is_migrating_zk_broker', 'incarnation_id', 'broker_epoch', 'end_points', 'features', 'rack', 'fenced', 'in_controlled_shutdown', 'log_dirs', 'cordoned_log_dirs', 'unknown_tags', )
+    __slots__ = (
+        "broker_id", "is_migrating_zk_broker", "incarnation_id", "broker_epoch", "end_points", "features", "rack",
+        "fenced", "in_controlled_shutdown", "log_dirs", "cordoned_log_dirs", "unknown_tags",
+    )
     NAME = 'RegisterBrokerRecord'
     TYPE = 'metadata'
     API_KEY = 0
@@ -80,9 +93,21 @@ class RegisterBrokerRecord(Message):
     )
 
     def __init__(
-        self, *, broker_id: int = 0, is_migrating_zk_broker: bool = False, incarnation_id: Uuid = ZERO_UUID, broker_epoch: int = 0, end_points: list[BrokerEndpoint] = _E, features: list[BrokerFeature] = _E, rack: str | None = '', fenced: bool = True, in_controlled_shutdown: bool = False, log_dirs: list[Uuid] = _E, cordoned_log_dirs: list[Uuid] | None = None,
+        self,
+        *,
+        broker_id: int = 0,
+        is_migrating_zk_broker: bool = False,
+        incarnation_id: Uuid = ZERO_UUID,
+        broker_epoch: int = 0,
+        end_points: list[BrokerEndpoint] = _E,
+        features: list[BrokerFeature] = _E,
+        rack: str | None = '',
+        fenced: bool = True,
+        in_controlled_shutdown: bool = False,
+        log_dirs: list[Uuid] = _E,
+        cordoned_log_dirs: list[Uuid] | None = None,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.broker_id = broker_id
         self.is_migrating_zk_broker = is_migrating_zk_broker
         self.incarnation_id = incarnation_id
@@ -96,8 +121,6 @@ class RegisterBrokerRecord(Message):
         self.cordoned_log_dirs = cordoned_log_dirs
         self.unknown_tags = unknown_tags
 
-_D_BrokerEndpoint = frozen_default(BrokerEndpoint)
-_D_BrokerFeature = frozen_default(BrokerFeature)
 
 _p_16s = packer(">16s")
 _p_B = packer(">B")
@@ -120,6 +143,7 @@ _u_i16sqB = unpacker(">i16sqB")
 _u_it16sqB = unpacker(">i?16sqB")
 _u_tB = unpacker(">?B")
 _u_ttB = unpacker(">??B")
+
 
 def _tags_RegisterBrokerRecord_v3(d: bytes, p: int, n: int, b: int, o: Any) -> tuple[int, int]:
     e = len(d)
@@ -159,6 +183,7 @@ def _tags_RegisterBrokerRecord_v3(d: bytes, p: int, n: int, b: int, o: Any) -> t
         o.unknown_tags = unknown
     return p, b
 
+
 def _write_tags_RegisterBrokerRecord_v3(o: Any) -> bytes:
     tags: list[tuple[int, bytes]] = []
     if len(o.log_dirs) > 0:
@@ -176,6 +201,7 @@ def _write_tags_RegisterBrokerRecord_v3(o: Any) -> bytes:
             w(_p_16s(o1))
         tags.append((0, b"".join(v)))
     return tag_section(tags, o.unknown_tags)
+
 
 def _tags_RegisterBrokerRecord_v4(d: bytes, p: int, n: int, b: int, o: Any) -> tuple[int, int]:
     e = len(d)
@@ -233,6 +259,7 @@ def _tags_RegisterBrokerRecord_v4(d: bytes, p: int, n: int, b: int, o: Any) -> t
         o.unknown_tags = unknown
     return p, b
 
+
 def _write_tags_RegisterBrokerRecord_v4(o: Any) -> bytes:
     tags: list[tuple[int, bytes]] = []
     if len(o.log_dirs) > 0:
@@ -267,6 +294,7 @@ def _write_tags_RegisterBrokerRecord_v4(o: Any) -> bytes:
                 w(_p_16s(o1))
         tags.append((1, b"".join(v)))
     return tag_section(tags, o.unknown_tags)
+
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[RegisterBrokerRecord, int]:
     e = len(d)
@@ -357,6 +385,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[RegisterBrokerRecord, int]:
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b, (0, 1))
     return o, p
 
+
 def _decode_v1(d: bytes, p: int, b: int) -> tuple[RegisterBrokerRecord, int]:
     e = len(d)
     o = new(RegisterBrokerRecord)
@@ -446,6 +475,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[RegisterBrokerRecord, int]:
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b, (0, 1))
     return o, p
 
+
 def _decode_v2(d: bytes, p: int, b: int) -> tuple[RegisterBrokerRecord, int]:
     e = len(d)
     o = new(RegisterBrokerRecord)
@@ -533,6 +563,7 @@ def _decode_v2(d: bytes, p: int, b: int) -> tuple[RegisterBrokerRecord, int]:
     if n:
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b, (0, 1))
     return o, p
+
 
 def _decode_v3(d: bytes, p: int, b: int) -> tuple[RegisterBrokerRecord, int]:
     e = len(d)
@@ -622,6 +653,7 @@ def _decode_v3(d: bytes, p: int, b: int) -> tuple[RegisterBrokerRecord, int]:
         p, b = _tags_RegisterBrokerRecord_v3(d, p, n, b, o)
     return o, p
 
+
 def _decode_v4(d: bytes, p: int, b: int) -> tuple[RegisterBrokerRecord, int]:
     e = len(d)
     o = new(RegisterBrokerRecord)
@@ -710,6 +742,7 @@ def _decode_v4(d: bytes, p: int, b: int) -> tuple[RegisterBrokerRecord, int]:
         p, b = _tags_RegisterBrokerRecord_v4(d, p, n, b, o)
     return o, p
 
+
 def _encode_v0(o: RegisterBrokerRecord, w: Callable[[Any], None]) -> None:
     if o.is_migrating_zk_broker:
         lost('IsMigratingZkBroker')
@@ -787,6 +820,7 @@ def _encode_v0(o: RegisterBrokerRecord, w: Callable[[Any], None]) -> None:
     else:
         w(_p_tx(o.fenced))
 
+
 def _encode_v1(o: RegisterBrokerRecord, w: Callable[[Any], None]) -> None:
     if o.is_migrating_zk_broker:
         lost('IsMigratingZkBroker')
@@ -862,6 +896,7 @@ def _encode_v1(o: RegisterBrokerRecord, w: Callable[[Any], None]) -> None:
     else:
         w(_p_ttx(o.fenced, o.in_controlled_shutdown))
 
+
 def _encode_v2(o: RegisterBrokerRecord, w: Callable[[Any], None]) -> None:
     if len(o.log_dirs) > 0:
         lost('LogDirs')
@@ -935,6 +970,7 @@ def _encode_v2(o: RegisterBrokerRecord, w: Callable[[Any], None]) -> None:
     else:
         w(_p_ttx(o.fenced, o.in_controlled_shutdown))
 
+
 def _encode_v3(o: RegisterBrokerRecord, w: Callable[[Any], None]) -> None:
     if o.cordoned_log_dirs is not None:
         lost('CordonedLogDirs')
@@ -1006,6 +1042,7 @@ def _encode_v3(o: RegisterBrokerRecord, w: Callable[[Any], None]) -> None:
     else:
         w(_p_ttx(o.fenced, o.in_controlled_shutdown))
 
+
 def _encode_v4(o: RegisterBrokerRecord, w: Callable[[Any], None]) -> None:
     if len(o.incarnation_id) != 16:
         bad_uuid()
@@ -1074,6 +1111,7 @@ def _encode_v4(o: RegisterBrokerRecord, w: Callable[[Any], None]) -> None:
         w(_write_tags_RegisterBrokerRecord_v4(o))
     else:
         w(_p_ttx(o.fenced, o.in_controlled_shutdown))
+
 
 RegisterBrokerRecord._DECODERS = {0: _decode_v0, 1: _decode_v1, 2: _decode_v2, 3: _decode_v3, 4: _decode_v4}
 RegisterBrokerRecord._ENCODERS = {0: _encode_v0, 1: _encode_v1, 2: _encode_v2, 3: _encode_v3, 4: _encode_v4}

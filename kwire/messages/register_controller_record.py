@@ -5,20 +5,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-
-from kwire.message import Message, Struct, frozen_default
+from kwire.message import Message, Struct
 from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import (
-    array_packers, array_unpackers, as_bytes, bad_uuid, iter_unpacker, lost, more_varint, new, null, numbers,
-    pack_numbers, packer, read_tag, read_unknown_tags, string_length, string_varint, tag_of_other_version,
-    tag_section, tag_size, too_many, unknown_tags, unpacker, varint,
-)  # fmt: skip
+from kwire.wire import bad_uuid, more_varint, new, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
 
-_E: Any = object()
+_E: Any = object()  # stands for "not given" where the default is a new list or struct
 
 
 class ControllerEndpoint(Struct):
-    __slots__ = ('name', 'host', 'port', 'security_protocol', 'unknown_tags', )
+    __slots__ = (
+        "name", "host", "port", "security_protocol", "unknown_tags",
+    )
     NAME = 'ControllerEndpoint'
     FIELDS = (
         ('Name', 'name', 'name', 'string', False, False, (0, 32767), (0, -1), (0, -1), None, '', False, True, None, None),
@@ -28,17 +25,25 @@ class ControllerEndpoint(Struct):
     )
 
     def __init__(
-        self, *, name: str = '', host: str = '', port: int = 0, security_protocol: int = 0,
+        self,
+        *,
+        name: str = '',
+        host: str = '',
+        port: int = 0,
+        security_protocol: int = 0,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.name = name
         self.host = host
         self.port = port
         self.security_protocol = security_protocol
         self.unknown_tags = unknown_tags
 
+
 class ControllerFeature(Struct):
-    __slots__ = ('name', 'min_supported_version', 'max_supported_version', 'unknown_tags', )
+    __slots__ = (
+        "name", "min_supported_version", "max_supported_version", "unknown_tags",
+    )
     NAME = 'ControllerFeature'
     FIELDS = (
         ('Name', 'name', 'name', 'string', False, False, (0, 32767), (0, -1), (0, -1), None, '', False, True, None, None),
@@ -47,16 +52,23 @@ class ControllerFeature(Struct):
     )
 
     def __init__(
-        self, *, name: str = '', min_supported_version: int = 0, max_supported_version: int = 0,
+        self,
+        *,
+        name: str = '',
+        min_supported_version: int = 0,
+        max_supported_version: int = 0,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.name = name
         self.min_supported_version = min_supported_version
         self.max_supported_version = max_supported_version
         self.unknown_tags = unknown_tags
 
+
 class RegisterControllerRecord(Message):
-    __slots__ = ('controller_id', 'incarnation_id', 'zk_migration_ready', 'end_points', 'features', 'unknown_tags', )
+    __slots__ = (
+        "controller_id", "incarnation_id", "zk_migration_ready", "end_points", "features", "unknown_tags",
+    )
     NAME = 'RegisterControllerRecord'
     TYPE = 'metadata'
     API_KEY = 27
@@ -74,9 +86,15 @@ class RegisterControllerRecord(Message):
     )
 
     def __init__(
-        self, *, controller_id: int = 0, incarnation_id: Uuid = ZERO_UUID, zk_migration_ready: bool = False, end_points: list[ControllerEndpoint] = _E, features: list[ControllerFeature] = _E,
+        self,
+        *,
+        controller_id: int = 0,
+        incarnation_id: Uuid = ZERO_UUID,
+        zk_migration_ready: bool = False,
+        end_points: list[ControllerEndpoint] = _E,
+        features: list[ControllerFeature] = _E,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.controller_id = controller_id
         self.incarnation_id = incarnation_id
         self.zk_migration_ready = zk_migration_ready
@@ -84,8 +102,6 @@ class RegisterControllerRecord(Message):
         self.features = [] if features is _E else features
         self.unknown_tags = unknown_tags
 
-_D_ControllerEndpoint = frozen_default(ControllerEndpoint)
-_D_ControllerFeature = frozen_default(ControllerFeature)
 
 _p_B = packer(">B")
 _p_Hh = packer(">Hh")
@@ -97,6 +113,7 @@ _p_i16stB = packer(">i16s?B")
 _u_HhB = unpacker(">HhB")
 _u_hhB = unpacker(">hhB")
 _u_i16stB = unpacker(">i16s?B")
+
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[RegisterControllerRecord, int]:
     e = len(d)
@@ -174,6 +191,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[RegisterControllerRecord, int]
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
     return o, p
 
+
 def _encode_v0(o: RegisterControllerRecord, w: Callable[[Any], None]) -> None:
     if len(o.incarnation_id) != 16:
         bad_uuid()
@@ -230,6 +248,7 @@ def _encode_v0(o: RegisterControllerRecord, w: Callable[[Any], None]) -> None:
         w(unknown_tags(o.unknown_tags))
     else:
         w(b"\0")
+
 
 RegisterControllerRecord._DECODERS = {0: _decode_v0}
 RegisterControllerRecord._ENCODERS = {0: _encode_v0}

@@ -5,20 +5,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-
-from kwire.message import Message, Struct, frozen_default
+from kwire.message import Message, Struct
 from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import (
-    array_packers, array_unpackers, as_bytes, bad_uuid, iter_unpacker, lost, more_varint, new, null, numbers,
-    pack_numbers, packer, read_tag, read_unknown_tags, string_length, string_varint, tag_of_other_version,
-    tag_section, tag_size, too_many, unknown_tags, unpacker, varint,
-)  # fmt: skip
+from kwire.wire import as_bytes, bad_uuid, iter_unpacker, more_varint, new, null, packer, read_tag, read_unknown_tags, string_length, string_varint, tag_section, tag_size, too_many, unknown_tags, unpacker, varint
 
-_E: Any = object()
+_E: Any = object()  # stands for "not given" where the default is a new list or struct
 
 
 class TopicIdPartitionEntry(Struct):
-    __slots__ = ('name', 'id', 'partition', 'unknown_tags', )
+    __slots__ = (
+        "name", "id", "partition", "unknown_tags",
+    )
     NAME = 'TopicIdPartitionEntry'
     FIELDS = (
         ('Name', 'name', 'name', 'string', False, False, (0, 32767), (0, -1), (0, -1), None, '', False, False, None, None),
@@ -27,16 +24,23 @@ class TopicIdPartitionEntry(Struct):
     )
 
     def __init__(
-        self, *, name: str = '', id: Uuid = ZERO_UUID, partition: int = 0,
+        self,
+        *,
+        name: str = '',
+        id: Uuid = ZERO_UUID,
+        partition: int = 0,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.name = name
         self.id = id
         self.partition = partition
         self.unknown_tags = unknown_tags
 
+
 class RemoteLogSegmentIdEntry(Struct):
-    __slots__ = ('topic_id_partition', 'id', 'unknown_tags', )
+    __slots__ = (
+        "topic_id_partition", "id", "unknown_tags",
+    )
     NAME = 'RemoteLogSegmentIdEntry'
     FIELDS = (
         ('TopicIdPartition', 'topic_id_partition', 'topicIdPartition', 'TopicIdPartitionEntry', True, False, (0, 32767), (0, -1), (0, -1), None, '', False, False, None, None),
@@ -44,15 +48,21 @@ class RemoteLogSegmentIdEntry(Struct):
     )
 
     def __init__(
-        self, *, topic_id_partition: TopicIdPartitionEntry = _E, id: Uuid = ZERO_UUID,
+        self,
+        *,
+        topic_id_partition: TopicIdPartitionEntry = _E,
+        id: Uuid = ZERO_UUID,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.topic_id_partition = TopicIdPartitionEntry() if topic_id_partition is _E else topic_id_partition
         self.id = id
         self.unknown_tags = unknown_tags
 
+
 class SegmentLeaderEpochEntry(Struct):
-    __slots__ = ('leader_epoch', 'offset', 'unknown_tags', )
+    __slots__ = (
+        "leader_epoch", "offset", "unknown_tags",
+    )
     NAME = 'SegmentLeaderEpochEntry'
     FIELDS = (
         ('LeaderEpoch', 'leader_epoch', 'leaderEpoch', 'int32', False, False, (0, 32767), (0, -1), (0, -1), None, 0, False, False, None, None),
@@ -60,15 +70,23 @@ class SegmentLeaderEpochEntry(Struct):
     )
 
     def __init__(
-        self, *, leader_epoch: int = 0, offset: int = 0,
+        self,
+        *,
+        leader_epoch: int = 0,
+        offset: int = 0,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.leader_epoch = leader_epoch
         self.offset = offset
         self.unknown_tags = unknown_tags
 
+
 class RemoteLogSegmentMetadataRecord(Message):
-    __slots__ = ('remote_log_segment_id', 'start_offset', 'end_offset', 'broker_id', 'max_timestamp_ms', 'event_timestamp_ms', 'segment_leader_epochs', 'segment_size_in_bytes', 'custom_metadata', 'remote_log_segment_state', 'txn_index_empty', 'unknown_tags', )
+    __slots__ = (
+        "remote_log_segment_id", "start_offset", "end_offset", "broker_id", "max_timestamp_ms", "event_timestamp_ms",
+        "segment_leader_epochs", "segment_size_in_bytes", "custom_metadata", "remote_log_segment_state",
+        "txn_index_empty", "unknown_tags",
+    )
     NAME = 'RemoteLogSegmentMetadataRecord'
     TYPE = 'metadata'
     API_KEY = 0
@@ -92,9 +110,21 @@ class RemoteLogSegmentMetadataRecord(Message):
     )
 
     def __init__(
-        self, *, remote_log_segment_id: RemoteLogSegmentIdEntry = _E, start_offset: int = 0, end_offset: int = 0, broker_id: int = 0, max_timestamp_ms: int = 0, event_timestamp_ms: int = 0, segment_leader_epochs: list[SegmentLeaderEpochEntry] = _E, segment_size_in_bytes: int = 0, custom_metadata: bytes | None = None, remote_log_segment_state: int = 0, txn_index_empty: bool = False,
+        self,
+        *,
+        remote_log_segment_id: RemoteLogSegmentIdEntry = _E,
+        start_offset: int = 0,
+        end_offset: int = 0,
+        broker_id: int = 0,
+        max_timestamp_ms: int = 0,
+        event_timestamp_ms: int = 0,
+        segment_leader_epochs: list[SegmentLeaderEpochEntry] = _E,
+        segment_size_in_bytes: int = 0,
+        custom_metadata: bytes | None = None,
+        remote_log_segment_state: int = 0,
+        txn_index_empty: bool = False,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.remote_log_segment_id = RemoteLogSegmentIdEntry() if remote_log_segment_id is _E else remote_log_segment_id
         self.start_offset = start_offset
         self.end_offset = end_offset
@@ -108,9 +138,6 @@ class RemoteLogSegmentMetadataRecord(Message):
         self.txn_index_empty = txn_index_empty
         self.unknown_tags = unknown_tags
 
-_D_TopicIdPartitionEntry = frozen_default(TopicIdPartitionEntry)
-_D_RemoteLogSegmentIdEntry = frozen_default(RemoteLogSegmentIdEntry)
-_D_SegmentLeaderEpochEntry = frozen_default(SegmentLeaderEpochEntry)
 
 _i_iqx = iter_unpacker(">iqx")
 _p_16s = packer(">16s")
@@ -136,6 +163,7 @@ _u_iqB = unpacker(">iqB")
 _u_qqiqqB = unpacker(">qqiqqB")
 _u_t = unpacker(">?")
 
+
 def _tags_RemoteLogSegmentMetadataRecord_v0(d: bytes, p: int, n: int, b: int, o: Any) -> tuple[int, int]:
     e = len(d)
     count, p = (n, p) if n < 128 else more_varint(d, p, n)
@@ -158,6 +186,7 @@ def _tags_RemoteLogSegmentMetadataRecord_v0(d: bytes, p: int, n: int, b: int, o:
         o.unknown_tags = unknown
     return p, b
 
+
 def _write_tags_RemoteLogSegmentMetadataRecord_v0(o: Any) -> bytes:
     tags: list[tuple[int, bytes]] = []
     if o.txn_index_empty:
@@ -166,6 +195,7 @@ def _write_tags_RemoteLogSegmentMetadataRecord_v0(o: Any) -> bytes:
         w(_p_t(o.txn_index_empty))
         tags.append((0, b"".join(v)))
     return tag_section(tags, o.unknown_tags)
+
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[RemoteLogSegmentMetadataRecord, int]:
     e = len(d)
@@ -242,6 +272,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[RemoteLogSegmentMetadataRecord
         p, b = _tags_RemoteLogSegmentMetadataRecord_v0(d, p, n, b, o)
     return o, p
 
+
 def _encode_v0(o: RemoteLogSegmentMetadataRecord, w: Callable[[Any], None]) -> None:
     o1 = o.remote_log_segment_id
     o2 = o1.topic_id_partition
@@ -298,6 +329,7 @@ def _encode_v0(o: RemoteLogSegmentMetadataRecord, w: Callable[[Any], None]) -> N
         w(_write_tags_RemoteLogSegmentMetadataRecord_v0(o))
     else:
         w(_p_bx(o.remote_log_segment_state))
+
 
 RemoteLogSegmentMetadataRecord._DECODERS = {0: _decode_v0}
 RemoteLogSegmentMetadataRecord._ENCODERS = {0: _encode_v0}

@@ -5,20 +5,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-
-from kwire.message import Message, Struct, frozen_default
+from kwire.message import Message, Struct
 from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import (
-    array_packers, array_unpackers, as_bytes, bad_uuid, iter_unpacker, lost, more_varint, new, null, numbers,
-    pack_numbers, packer, read_tag, read_unknown_tags, string_length, string_varint, tag_of_other_version,
-    tag_section, tag_size, too_many, unknown_tags, unpacker, varint,
-)  # fmt: skip
+from kwire.wire import as_bytes, bad_uuid, iter_unpacker, more_varint, new, null, packer, read_tag, read_unknown_tags, tag_section, tag_size, too_many, unknown_tags, unpacker, varint
 
-_E: Any = object()
+_E: Any = object()  # stands for "not given" where the default is a new list or struct
 
 
 class SegmentLeaderEpochEntry(Struct):
-    __slots__ = ('leader_epoch', 'offset', 'unknown_tags', )
+    __slots__ = (
+        "leader_epoch", "offset", "unknown_tags",
+    )
     NAME = 'SegmentLeaderEpochEntry'
     FIELDS = (
         ('LeaderEpoch', 'leader_epoch', 'leaderEpoch', 'int32', False, False, (0, 32767), (0, -1), (0, -1), None, 0, False, False, None, None),
@@ -26,15 +23,23 @@ class SegmentLeaderEpochEntry(Struct):
     )
 
     def __init__(
-        self, *, leader_epoch: int = 0, offset: int = 0,
+        self,
+        *,
+        leader_epoch: int = 0,
+        offset: int = 0,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.leader_epoch = leader_epoch
         self.offset = offset
         self.unknown_tags = unknown_tags
 
+
 class RemoteLogSegmentMetadataSnapshotRecord(Message):
-    __slots__ = ('segment_id', 'start_offset', 'end_offset', 'broker_id', 'max_timestamp_ms', 'event_timestamp_ms', 'segment_leader_epochs', 'segment_size_in_bytes', 'custom_metadata', 'remote_log_segment_state', 'txn_index_empty', 'unknown_tags', )
+    __slots__ = (
+        "segment_id", "start_offset", "end_offset", "broker_id", "max_timestamp_ms", "event_timestamp_ms",
+        "segment_leader_epochs", "segment_size_in_bytes", "custom_metadata", "remote_log_segment_state",
+        "txn_index_empty", "unknown_tags",
+    )
     NAME = 'RemoteLogSegmentMetadataSnapshotRecord'
     TYPE = 'metadata'
     API_KEY = 3
@@ -58,9 +63,21 @@ class RemoteLogSegmentMetadataSnapshotRecord(Message):
     )
 
     def __init__(
-        self, *, segment_id: Uuid = ZERO_UUID, start_offset: int = 0, end_offset: int = 0, broker_id: int = 0, max_timestamp_ms: int = 0, event_timestamp_ms: int = 0, segment_leader_epochs: list[SegmentLeaderEpochEntry] = _E, segment_size_in_bytes: int = 0, custom_metadata: bytes | None = None, remote_log_segment_state: int = 0, txn_index_empty: bool = False,
+        self,
+        *,
+        segment_id: Uuid = ZERO_UUID,
+        start_offset: int = 0,
+        end_offset: int = 0,
+        broker_id: int = 0,
+        max_timestamp_ms: int = 0,
+        event_timestamp_ms: int = 0,
+        segment_leader_epochs: list[SegmentLeaderEpochEntry] = _E,
+        segment_size_in_bytes: int = 0,
+        custom_metadata: bytes | None = None,
+        remote_log_segment_state: int = 0,
+        txn_index_empty: bool = False,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.segment_id = segment_id
         self.start_offset = start_offset
         self.end_offset = end_offset
@@ -74,7 +91,6 @@ class RemoteLogSegmentMetadataSnapshotRecord(Message):
         self.txn_index_empty = txn_index_empty
         self.unknown_tags = unknown_tags
 
-_D_SegmentLeaderEpochEntry = frozen_default(SegmentLeaderEpochEntry)
 
 _i_iqx = iter_unpacker(">iqx")
 _p_16sqqiqq = packer(">16sqqiqq")
@@ -92,6 +108,7 @@ _u_bB = unpacker(">bB")
 _u_iB = unpacker(">iB")
 _u_iqB = unpacker(">iqB")
 _u_t = unpacker(">?")
+
 
 def _tags_RemoteLogSegmentMetadataSnapshotRecord_v0(d: bytes, p: int, n: int, b: int, o: Any) -> tuple[int, int]:
     e = len(d)
@@ -115,6 +132,7 @@ def _tags_RemoteLogSegmentMetadataSnapshotRecord_v0(d: bytes, p: int, n: int, b:
         o.unknown_tags = unknown
     return p, b
 
+
 def _write_tags_RemoteLogSegmentMetadataSnapshotRecord_v0(o: Any) -> bytes:
     tags: list[tuple[int, bytes]] = []
     if o.txn_index_empty:
@@ -123,6 +141,7 @@ def _write_tags_RemoteLogSegmentMetadataSnapshotRecord_v0(o: Any) -> bytes:
         w(_p_t(o.txn_index_empty))
         tags.append((0, b"".join(v)))
     return tag_section(tags, o.unknown_tags)
+
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[RemoteLogSegmentMetadataSnapshotRecord, int]:
     e = len(d)
@@ -175,6 +194,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[RemoteLogSegmentMetadataSnapsh
         p, b = _tags_RemoteLogSegmentMetadataSnapshotRecord_v0(d, p, n, b, o)
     return o, p
 
+
 def _encode_v0(o: RemoteLogSegmentMetadataSnapshotRecord, w: Callable[[Any], None]) -> None:
     if len(o.segment_id) != 16:
         bad_uuid()
@@ -209,6 +229,7 @@ def _encode_v0(o: RemoteLogSegmentMetadataSnapshotRecord, w: Callable[[Any], Non
         w(_write_tags_RemoteLogSegmentMetadataSnapshotRecord_v0(o))
     else:
         w(_p_bx(o.remote_log_segment_state))
+
 
 RemoteLogSegmentMetadataSnapshotRecord._DECODERS = {0: _decode_v0}
 RemoteLogSegmentMetadataSnapshotRecord._ENCODERS = {0: _encode_v0}

@@ -5,20 +5,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-
-from kwire.message import Message, Struct, frozen_default
+from kwire.message import Message, Struct
 from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import (
-    array_packers, array_unpackers, as_bytes, bad_uuid, iter_unpacker, lost, more_varint, new, null, numbers,
-    pack_numbers, packer, read_tag, read_unknown_tags, string_length, string_varint, tag_of_other_version,
-    tag_section, tag_size, too_many, unknown_tags, unpacker, varint,
-)  # fmt: skip
+from kwire.wire import as_bytes, bad_uuid, more_varint, new, null, packer, read_unknown_tags, string_length, string_varint, unknown_tags, unpacker, varint
 
-_E: Any = object()
+_E: Any = object()  # stands for "not given" where the default is a new list or struct
 
 
 class TopicIdPartitionEntry(Struct):
-    __slots__ = ('name', 'id', 'partition', 'unknown_tags', )
+    __slots__ = (
+        "name", "id", "partition", "unknown_tags",
+    )
     NAME = 'TopicIdPartitionEntry'
     FIELDS = (
         ('Name', 'name', 'name', 'string', False, False, (0, 32767), (0, -1), (0, -1), None, '', False, False, None, None),
@@ -27,16 +24,23 @@ class TopicIdPartitionEntry(Struct):
     )
 
     def __init__(
-        self, *, name: str = '', id: Uuid = ZERO_UUID, partition: int = 0,
+        self,
+        *,
+        name: str = '',
+        id: Uuid = ZERO_UUID,
+        partition: int = 0,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.name = name
         self.id = id
         self.partition = partition
         self.unknown_tags = unknown_tags
 
+
 class RemoteLogSegmentIdEntry(Struct):
-    __slots__ = ('topic_id_partition', 'id', 'unknown_tags', )
+    __slots__ = (
+        "topic_id_partition", "id", "unknown_tags",
+    )
     NAME = 'RemoteLogSegmentIdEntry'
     FIELDS = (
         ('TopicIdPartition', 'topic_id_partition', 'topicIdPartition', 'TopicIdPartitionEntry', True, False, (0, 32767), (0, -1), (0, -1), None, '', False, False, None, None),
@@ -44,15 +48,22 @@ class RemoteLogSegmentIdEntry(Struct):
     )
 
     def __init__(
-        self, *, topic_id_partition: TopicIdPartitionEntry = _E, id: Uuid = ZERO_UUID,
+        self,
+        *,
+        topic_id_partition: TopicIdPartitionEntry = _E,
+        id: Uuid = ZERO_UUID,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.topic_id_partition = TopicIdPartitionEntry() if topic_id_partition is _E else topic_id_partition
         self.id = id
         self.unknown_tags = unknown_tags
 
+
 class RemoteLogSegmentMetadataUpdateRecord(Message):
-    __slots__ = ('remote_log_segment_id', 'broker_id', 'event_timestamp_ms', 'custom_metadata', 'remote_log_segment_state', 'unknown_tags', )
+    __slots__ = (
+        "remote_log_segment_id", "broker_id", "event_timestamp_ms", "custom_metadata", "remote_log_segment_state",
+        "unknown_tags",
+    )
     NAME = 'RemoteLogSegmentMetadataUpdateRecord'
     TYPE = 'metadata'
     API_KEY = 1
@@ -70,9 +81,15 @@ class RemoteLogSegmentMetadataUpdateRecord(Message):
     )
 
     def __init__(
-        self, *, remote_log_segment_id: RemoteLogSegmentIdEntry = _E, broker_id: int = 0, event_timestamp_ms: int = 0, custom_metadata: bytes | None = None, remote_log_segment_state: int = 0,
+        self,
+        *,
+        remote_log_segment_id: RemoteLogSegmentIdEntry = _E,
+        broker_id: int = 0,
+        event_timestamp_ms: int = 0,
+        custom_metadata: bytes | None = None,
+        remote_log_segment_state: int = 0,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.remote_log_segment_id = RemoteLogSegmentIdEntry() if remote_log_segment_id is _E else remote_log_segment_id
         self.broker_id = broker_id
         self.event_timestamp_ms = event_timestamp_ms
@@ -80,8 +97,6 @@ class RemoteLogSegmentMetadataUpdateRecord(Message):
         self.remote_log_segment_state = remote_log_segment_state
         self.unknown_tags = unknown_tags
 
-_D_TopicIdPartitionEntry = frozen_default(TopicIdPartitionEntry)
-_D_RemoteLogSegmentIdEntry = frozen_default(RemoteLogSegmentIdEntry)
 
 _p_16s = packer(">16s")
 _p_16si = packer(">16si")
@@ -97,6 +112,7 @@ _u_16sB = unpacker(">16sB")
 _u_16siB = unpacker(">16siB")
 _u_bB = unpacker(">bB")
 _u_iqB = unpacker(">iqB")
+
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[RemoteLogSegmentMetadataUpdateRecord, int]:
     e = len(d)
@@ -143,6 +159,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[RemoteLogSegmentMetadataUpdate
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
     return o, p
 
+
 def _encode_v0(o: RemoteLogSegmentMetadataUpdateRecord, w: Callable[[Any], None]) -> None:
     o1 = o.remote_log_segment_id
     o2 = o1.topic_id_partition
@@ -186,6 +203,7 @@ def _encode_v0(o: RemoteLogSegmentMetadataUpdateRecord, w: Callable[[Any], None]
         w(unknown_tags(o.unknown_tags))
     else:
         w(_p_bx(o.remote_log_segment_state))
+
 
 RemoteLogSegmentMetadataUpdateRecord._DECODERS = {0: _decode_v0}
 RemoteLogSegmentMetadataUpdateRecord._ENCODERS = {0: _encode_v0}

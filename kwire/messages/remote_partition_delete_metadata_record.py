@@ -5,20 +5,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-
-from kwire.message import Message, Struct, frozen_default
+from kwire.message import Message, Struct
 from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import (
-    array_packers, array_unpackers, as_bytes, bad_uuid, iter_unpacker, lost, more_varint, new, null, numbers,
-    pack_numbers, packer, read_tag, read_unknown_tags, string_length, string_varint, tag_of_other_version,
-    tag_section, tag_size, too_many, unknown_tags, unpacker, varint,
-)  # fmt: skip
+from kwire.wire import bad_uuid, new, null, packer, read_unknown_tags, string_length, string_varint, unknown_tags, unpacker
 
-_E: Any = object()
+_E: Any = object()  # stands for "not given" where the default is a new list or struct
 
 
 class TopicIdPartitionEntry(Struct):
-    __slots__ = ('name', 'id', 'partition', 'unknown_tags', )
+    __slots__ = (
+        "name", "id", "partition", "unknown_tags",
+    )
     NAME = 'TopicIdPartitionEntry'
     FIELDS = (
         ('Name', 'name', 'name', 'string', False, False, (0, 32767), (0, -1), (0, -1), None, '', False, False, None, None),
@@ -27,16 +24,23 @@ class TopicIdPartitionEntry(Struct):
     )
 
     def __init__(
-        self, *, name: str = '', id: Uuid = ZERO_UUID, partition: int = 0,
+        self,
+        *,
+        name: str = '',
+        id: Uuid = ZERO_UUID,
+        partition: int = 0,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.name = name
         self.id = id
         self.partition = partition
         self.unknown_tags = unknown_tags
 
+
 class RemotePartitionDeleteMetadataRecord(Message):
-    __slots__ = ('topic_id_partition', 'broker_id', 'event_timestamp_ms', 'remote_partition_delete_state', 'unknown_tags', )
+    __slots__ = (
+        "topic_id_partition", "broker_id", "event_timestamp_ms", "remote_partition_delete_state", "unknown_tags",
+    )
     NAME = 'RemotePartitionDeleteMetadataRecord'
     TYPE = 'metadata'
     API_KEY = 2
@@ -53,16 +57,20 @@ class RemotePartitionDeleteMetadataRecord(Message):
     )
 
     def __init__(
-        self, *, topic_id_partition: TopicIdPartitionEntry = _E, broker_id: int = 0, event_timestamp_ms: int = 0, remote_partition_delete_state: int = 0,
+        self,
+        *,
+        topic_id_partition: TopicIdPartitionEntry = _E,
+        broker_id: int = 0,
+        event_timestamp_ms: int = 0,
+        remote_partition_delete_state: int = 0,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.topic_id_partition = TopicIdPartitionEntry() if topic_id_partition is _E else topic_id_partition
         self.broker_id = broker_id
         self.event_timestamp_ms = event_timestamp_ms
         self.remote_partition_delete_state = remote_partition_delete_state
         self.unknown_tags = unknown_tags
 
-_D_TopicIdPartitionEntry = frozen_default(TopicIdPartitionEntry)
 
 _p_16si = packer(">16si")
 _p_16six = packer(">16six")
@@ -71,6 +79,7 @@ _p_iqb = packer(">iqb")
 _p_iqbx = packer(">iqbx")
 _u_16siB = unpacker(">16siB")
 _u_iqbB = unpacker(">iqbB")
+
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[RemotePartitionDeleteMetadataRecord, int]:
     e = len(d)
@@ -99,6 +108,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[RemotePartitionDeleteMetadataR
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
     return o, p
 
+
 def _encode_v0(o: RemotePartitionDeleteMetadataRecord, w: Callable[[Any], None]) -> None:
     o1 = o.topic_id_partition
     s = o1.name
@@ -121,6 +131,7 @@ def _encode_v0(o: RemotePartitionDeleteMetadataRecord, w: Callable[[Any], None])
         w(unknown_tags(o.unknown_tags))
     else:
         w(_p_iqbx(o.broker_id, o.event_timestamp_ms, o.remote_partition_delete_state))
+
 
 RemotePartitionDeleteMetadataRecord._DECODERS = {0: _decode_v0}
 RemotePartitionDeleteMetadataRecord._ENCODERS = {0: _encode_v0}

@@ -5,20 +5,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
+from kwire.message import Message
+from kwire.wire import new, null, packer, read_unknown_tags, string_length, string_varint, unknown_tags
 
-from kwire.message import Message, Struct, frozen_default
-from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import (
-    array_packers, array_unpackers, as_bytes, bad_uuid, iter_unpacker, lost, more_varint, new, null, numbers,
-    pack_numbers, packer, read_tag, read_unknown_tags, string_length, string_varint, tag_of_other_version,
-    tag_section, tag_size, too_many, unknown_tags, unpacker, varint,
-)  # fmt: skip
-
-_E: Any = object()
+_E: Any = object()  # stands for "not given" where the default is a new list or struct
 
 
 class RemoveDelegationTokenRecord(Message):
-    __slots__ = ('token_id', 'unknown_tags', )
+    __slots__ = (
+        "token_id", "unknown_tags",
+    )
     NAME = 'RemoveDelegationTokenRecord'
     TYPE = 'metadata'
     API_KEY = 26
@@ -32,13 +28,17 @@ class RemoveDelegationTokenRecord(Message):
     )
 
     def __init__(
-        self, *, token_id: str = '',
+        self,
+        *,
+        token_id: str = '',
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.token_id = token_id
         self.unknown_tags = unknown_tags
 
+
 _p_B = packer(">B")
+
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[RemoveDelegationTokenRecord, int]:
     e = len(d)
@@ -59,6 +59,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[RemoveDelegationTokenRecord, i
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
     return o, p
 
+
 def _encode_v0(o: RemoveDelegationTokenRecord, w: Callable[[Any], None]) -> None:
     s = o.token_id
     s = s.encode()
@@ -72,6 +73,7 @@ def _encode_v0(o: RemoveDelegationTokenRecord, w: Callable[[Any], None]) -> None
         w(unknown_tags(o.unknown_tags))
     else:
         w(b"\0")
+
 
 RemoveDelegationTokenRecord._DECODERS = {0: _decode_v0}
 RemoveDelegationTokenRecord._ENCODERS = {0: _encode_v0}

@@ -5,20 +5,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-
-from kwire.message import Message, Struct, frozen_default
+from kwire.message import Message
 from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import (
-    array_packers, array_unpackers, as_bytes, bad_uuid, iter_unpacker, lost, more_varint, new, null, numbers,
-    pack_numbers, packer, read_tag, read_unknown_tags, string_length, string_varint, tag_of_other_version,
-    tag_section, tag_size, too_many, unknown_tags, unpacker, varint,
-)  # fmt: skip
+from kwire.wire import bad_uuid, new, packer, read_unknown_tags, string_length, string_varint, unknown_tags, unpacker
 
-_E: Any = object()
+_E: Any = object()  # stands for "not given" where the default is a new list or struct
 
 
 class RemoveRaftVoterRequest(Message):
-    __slots__ = ('cluster_id', 'voter_id', 'voter_directory_id', 'unknown_tags', )
+    __slots__ = (
+        "cluster_id", "voter_id", "voter_directory_id", "unknown_tags",
+    )
     NAME = 'RemoveRaftVoterRequest'
     TYPE = 'request'
     API_KEY = 81
@@ -34,18 +31,24 @@ class RemoveRaftVoterRequest(Message):
     )
 
     def __init__(
-        self, *, cluster_id: str | None = '', voter_id: int = 0, voter_directory_id: Uuid = ZERO_UUID,
+        self,
+        *,
+        cluster_id: str | None = '',
+        voter_id: int = 0,
+        voter_directory_id: Uuid = ZERO_UUID,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.cluster_id = cluster_id
         self.voter_id = voter_id
         self.voter_directory_id = voter_directory_id
         self.unknown_tags = unknown_tags
 
+
 _p_B = packer(">B")
 _p_i16s = packer(">i16s")
 _p_i16sx = packer(">i16sx")
 _u_i16sB = unpacker(">i16sB")
+
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[RemoveRaftVoterRequest, int]:
     e = len(d)
@@ -68,6 +71,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[RemoveRaftVoterRequest, int]:
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
     return o, p
 
+
 def _encode_v0(o: RemoveRaftVoterRequest, w: Callable[[Any], None]) -> None:
     s = o.cluster_id
     if s is None:
@@ -87,6 +91,7 @@ def _encode_v0(o: RemoveRaftVoterRequest, w: Callable[[Any], None]) -> None:
         w(unknown_tags(o.unknown_tags))
     else:
         w(_p_i16sx(o.voter_id, o.voter_directory_id))
+
 
 RemoveRaftVoterRequest._DECODERS = {0: _decode_v0}
 RemoveRaftVoterRequest._ENCODERS = {0: _encode_v0}

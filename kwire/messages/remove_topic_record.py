@@ -5,20 +5,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-
-from kwire.message import Message, Struct, frozen_default
+from kwire.message import Message
 from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import (
-    array_packers, array_unpackers, as_bytes, bad_uuid, iter_unpacker, lost, more_varint, new, null, numbers,
-    pack_numbers, packer, read_tag, read_unknown_tags, string_length, string_varint, tag_of_other_version,
-    tag_section, tag_size, too_many, unknown_tags, unpacker, varint,
-)  # fmt: skip
+from kwire.wire import bad_uuid, new, packer, read_unknown_tags, unknown_tags, unpacker
 
-_E: Any = object()
+_E: Any = object()  # stands for "not given" where the default is a new list or struct
 
 
 class RemoveTopicRecord(Message):
-    __slots__ = ('topic_id', 'unknown_tags', )
+    __slots__ = (
+        "topic_id", "unknown_tags",
+    )
     NAME = 'RemoveTopicRecord'
     TYPE = 'metadata'
     API_KEY = 9
@@ -32,15 +29,19 @@ class RemoveTopicRecord(Message):
     )
 
     def __init__(
-        self, *, topic_id: Uuid = ZERO_UUID,
+        self,
+        *,
+        topic_id: Uuid = ZERO_UUID,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.topic_id = topic_id
         self.unknown_tags = unknown_tags
+
 
 _p_16s = packer(">16s")
 _p_16sx = packer(">16sx")
 _u_16sB = unpacker(">16sB")
+
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[RemoveTopicRecord, int]:
     e = len(d)
@@ -53,6 +54,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[RemoveTopicRecord, int]:
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
     return o, p
 
+
 def _encode_v0(o: RemoveTopicRecord, w: Callable[[Any], None]) -> None:
     if len(o.topic_id) != 16:
         bad_uuid()
@@ -61,6 +63,7 @@ def _encode_v0(o: RemoveTopicRecord, w: Callable[[Any], None]) -> None:
         w(unknown_tags(o.unknown_tags))
     else:
         w(_p_16sx(o.topic_id))
+
 
 RemoveTopicRecord._DECODERS = {0: _decode_v0}
 RemoveTopicRecord._ENCODERS = {0: _encode_v0}

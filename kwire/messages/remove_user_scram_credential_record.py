@@ -5,20 +5,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
+from kwire.message import Message
+from kwire.wire import new, null, packer, read_unknown_tags, string_length, string_varint, unknown_tags, unpacker
 
-from kwire.message import Message, Struct, frozen_default
-from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import (
-    array_packers, array_unpackers, as_bytes, bad_uuid, iter_unpacker, lost, more_varint, new, null, numbers,
-    pack_numbers, packer, read_tag, read_unknown_tags, string_length, string_varint, tag_of_other_version,
-    tag_section, tag_size, too_many, unknown_tags, unpacker, varint,
-)  # fmt: skip
-
-_E: Any = object()
+_E: Any = object()  # stands for "not given" where the default is a new list or struct
 
 
 class RemoveUserScramCredentialRecord(Message):
-    __slots__ = ('name', 'mechanism', 'unknown_tags', )
+    __slots__ = (
+        "name", "mechanism", "unknown_tags",
+    )
     NAME = 'RemoveUserScramCredentialRecord'
     TYPE = 'metadata'
     API_KEY = 22
@@ -33,17 +29,22 @@ class RemoveUserScramCredentialRecord(Message):
     )
 
     def __init__(
-        self, *, name: str = '', mechanism: int = 0,
+        self,
+        *,
+        name: str = '',
+        mechanism: int = 0,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.name = name
         self.mechanism = mechanism
         self.unknown_tags = unknown_tags
+
 
 _p_B = packer(">B")
 _p_b = packer(">b")
 _p_bx = packer(">bx")
 _u_bB = unpacker(">bB")
+
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[RemoveUserScramCredentialRecord, int]:
     e = len(d)
@@ -64,6 +65,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[RemoveUserScramCredentialRecor
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
     return o, p
 
+
 def _encode_v0(o: RemoveUserScramCredentialRecord, w: Callable[[Any], None]) -> None:
     s = o.name
     s = s.encode()
@@ -78,6 +80,7 @@ def _encode_v0(o: RemoveUserScramCredentialRecord, w: Callable[[Any], None]) -> 
         w(unknown_tags(o.unknown_tags))
     else:
         w(_p_bx(o.mechanism))
+
 
 RemoveUserScramCredentialRecord._DECODERS = {0: _decode_v0}
 RemoveUserScramCredentialRecord._ENCODERS = {0: _encode_v0}

@@ -5,20 +5,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
+from kwire.message import Message
+from kwire.wire import as_bytes, lost, more_varint, new, null, packer, read_unknown_tags, unknown_tags, unpacker, varint
 
-from kwire.message import Message, Struct, frozen_default
-from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import (
-    array_packers, array_unpackers, as_bytes, bad_uuid, iter_unpacker, lost, more_varint, new, null, numbers,
-    pack_numbers, packer, read_tag, read_unknown_tags, string_length, string_varint, tag_of_other_version,
-    tag_section, tag_size, too_many, unknown_tags, unpacker, varint,
-)  # fmt: skip
-
-_E: Any = object()
+_E: Any = object()  # stands for "not given" where the default is a new list or struct
 
 
 class RenewDelegationTokenRequest(Message):
-    __slots__ = ('hmac', 'renew_period_ms', 'unknown_tags', )
+    __slots__ = (
+        "hmac", "renew_period_ms", "unknown_tags",
+    )
     NAME = 'RenewDelegationTokenRequest'
     TYPE = 'request'
     API_KEY = 39
@@ -33,12 +29,16 @@ class RenewDelegationTokenRequest(Message):
     )
 
     def __init__(
-        self, *, hmac: bytes = b"", renew_period_ms: int = 0,
+        self,
+        *,
+        hmac: bytes = b"",
+        renew_period_ms: int = 0,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.hmac = hmac
         self.renew_period_ms = renew_period_ms
         self.unknown_tags = unknown_tags
+
 
 _p_B = packer(">B")
 _p_i = packer(">i")
@@ -47,6 +47,7 @@ _p_qx = packer(">qx")
 _u_i = unpacker(">i")
 _u_q = unpacker(">q")
 _u_qB = unpacker(">qB")
+
 
 def _decode_v1(d: bytes, p: int, b: int) -> tuple[RenewDelegationTokenRequest, int]:
     e = len(d)
@@ -62,6 +63,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[RenewDelegationTokenRequest, i
     o.renew_period_ms = _u_q(d, p)[0]
     p += 8
     return o, p
+
 
 def _decode_v2(d: bytes, p: int, b: int) -> tuple[RenewDelegationTokenRequest, int]:
     e = len(d)
@@ -82,6 +84,7 @@ def _decode_v2(d: bytes, p: int, b: int) -> tuple[RenewDelegationTokenRequest, i
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
     return o, p
 
+
 def _encode_v1(o: RenewDelegationTokenRequest, w: Callable[[Any], None]) -> None:
     if o.unknown_tags:
         lost("unknown_tags")
@@ -91,6 +94,7 @@ def _encode_v1(o: RenewDelegationTokenRequest, w: Callable[[Any], None]) -> None
     w(_p_i(len(s)))
     w(s)
     w(_p_q(o.renew_period_ms))
+
 
 def _encode_v2(o: RenewDelegationTokenRequest, w: Callable[[Any], None]) -> None:
     s = o.hmac
@@ -107,6 +111,7 @@ def _encode_v2(o: RenewDelegationTokenRequest, w: Callable[[Any], None]) -> None
         w(unknown_tags(o.unknown_tags))
     else:
         w(_p_qx(o.renew_period_ms))
+
 
 RenewDelegationTokenRequest._DECODERS = {1: _decode_v1, 2: _decode_v2}
 RenewDelegationTokenRequest._ENCODERS = {1: _encode_v1, 2: _encode_v2}

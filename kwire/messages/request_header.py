@@ -5,20 +5,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
+from kwire.message import Message
+from kwire.wire import lost, new, packer, read_unknown_tags, unknown_tags, unpacker
 
-from kwire.message import Message, Struct, frozen_default
-from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import (
-    array_packers, array_unpackers, as_bytes, bad_uuid, iter_unpacker, lost, more_varint, new, null, numbers,
-    pack_numbers, packer, read_tag, read_unknown_tags, string_length, string_varint, tag_of_other_version,
-    tag_section, tag_size, too_many, unknown_tags, unpacker, varint,
-)  # fmt: skip
-
-_E: Any = object()
+_E: Any = object()  # stands for "not given" where the default is a new list or struct
 
 
 class RequestHeader(Message):
-    __slots__ = ('request_api_key', 'request_api_version', 'correlation_id', 'client_id', 'unknown_tags', )
+    __slots__ = (
+        "request_api_key", "request_api_version", "correlation_id", "client_id", "unknown_tags",
+    )
     NAME = 'RequestHeader'
     TYPE = 'header'
     API_KEY = None
@@ -35,17 +31,24 @@ class RequestHeader(Message):
     )
 
     def __init__(
-        self, *, request_api_key: int = 0, request_api_version: int = 0, correlation_id: int = 0, client_id: str | None = '',
+        self,
+        *,
+        request_api_key: int = 0,
+        request_api_version: int = 0,
+        correlation_id: int = 0,
+        client_id: str | None = '',
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.request_api_key = request_api_key
         self.request_api_version = request_api_version
         self.correlation_id = correlation_id
         self.client_id = client_id
         self.unknown_tags = unknown_tags
 
+
 _p_hhih = packer(">hhih")
 _u_hhih = unpacker(">hhih")
+
 
 def _decode_v1(d: bytes, p: int, b: int) -> tuple[RequestHeader, int]:
     e = len(d)
@@ -60,6 +63,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[RequestHeader, int]:
         o.client_id = d[p:q].decode()
         p = q
     return o, p
+
 
 def _decode_v2(d: bytes, p: int, b: int) -> tuple[RequestHeader, int]:
     e = len(d)
@@ -79,6 +83,7 @@ def _decode_v2(d: bytes, p: int, b: int) -> tuple[RequestHeader, int]:
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
     return o, p
 
+
 def _encode_v1(o: RequestHeader, w: Callable[[Any], None]) -> None:
     if o.unknown_tags:
         lost("unknown_tags")
@@ -89,6 +94,7 @@ def _encode_v1(o: RequestHeader, w: Callable[[Any], None]) -> None:
         s = s.encode()
         w(_p_hhih(o.request_api_key, o.request_api_version, o.correlation_id, len(s)))
         w(s)
+
 
 def _encode_v2(o: RequestHeader, w: Callable[[Any], None]) -> None:
     s = o.client_id
@@ -102,6 +108,7 @@ def _encode_v2(o: RequestHeader, w: Callable[[Any], None]) -> None:
         w(unknown_tags(o.unknown_tags))
     else:
         w(b"\0")
+
 
 RequestHeader._DECODERS = {1: _decode_v1, 2: _decode_v2}
 RequestHeader._ENCODERS = {1: _encode_v1, 2: _encode_v2}

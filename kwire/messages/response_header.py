@@ -5,20 +5,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
+from kwire.message import Message
+from kwire.wire import lost, new, packer, read_unknown_tags, unknown_tags, unpacker
 
-from kwire.message import Message, Struct, frozen_default
-from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import (
-    array_packers, array_unpackers, as_bytes, bad_uuid, iter_unpacker, lost, more_varint, new, null, numbers,
-    pack_numbers, packer, read_tag, read_unknown_tags, string_length, string_varint, tag_of_other_version,
-    tag_section, tag_size, too_many, unknown_tags, unpacker, varint,
-)  # fmt: skip
-
-_E: Any = object()
+_E: Any = object()  # stands for "not given" where the default is a new list or struct
 
 
 class ResponseHeader(Message):
-    __slots__ = ('correlation_id', 'unknown_tags', )
+    __slots__ = (
+        "correlation_id", "unknown_tags",
+    )
     NAME = 'ResponseHeader'
     TYPE = 'header'
     API_KEY = None
@@ -32,16 +28,20 @@ class ResponseHeader(Message):
     )
 
     def __init__(
-        self, *, correlation_id: int = 0,
+        self,
+        *,
+        correlation_id: int = 0,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.correlation_id = correlation_id
         self.unknown_tags = unknown_tags
+
 
 _p_i = packer(">i")
 _p_ix = packer(">ix")
 _u_i = unpacker(">i")
 _u_iB = unpacker(">iB")
+
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[ResponseHeader, int]:
     e = len(d)
@@ -50,6 +50,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[ResponseHeader, int]:
     o.correlation_id = _u_i(d, p)[0]
     p += 4
     return o, p
+
 
 def _decode_v1(d: bytes, p: int, b: int) -> tuple[ResponseHeader, int]:
     e = len(d)
@@ -61,10 +62,12 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[ResponseHeader, int]:
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
     return o, p
 
+
 def _encode_v0(o: ResponseHeader, w: Callable[[Any], None]) -> None:
     if o.unknown_tags:
         lost("unknown_tags")
     w(_p_i(o.correlation_id))
+
 
 def _encode_v1(o: ResponseHeader, w: Callable[[Any], None]) -> None:
     if o.unknown_tags:
@@ -72,6 +75,7 @@ def _encode_v1(o: ResponseHeader, w: Callable[[Any], None]) -> None:
         w(unknown_tags(o.unknown_tags))
     else:
         w(_p_ix(o.correlation_id))
+
 
 ResponseHeader._DECODERS = {0: _decode_v0, 1: _decode_v1}
 ResponseHeader._ENCODERS = {0: _encode_v0, 1: _encode_v1}

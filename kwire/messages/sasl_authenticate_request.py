@@ -5,20 +5,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
+from kwire.message import Message
+from kwire.wire import as_bytes, lost, more_varint, new, null, packer, read_unknown_tags, unknown_tags, unpacker, varint
 
-from kwire.message import Message, Struct, frozen_default
-from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import (
-    array_packers, array_unpackers, as_bytes, bad_uuid, iter_unpacker, lost, more_varint, new, null, numbers,
-    pack_numbers, packer, read_tag, read_unknown_tags, string_length, string_varint, tag_of_other_version,
-    tag_section, tag_size, too_many, unknown_tags, unpacker, varint,
-)  # fmt: skip
-
-_E: Any = object()
+_E: Any = object()  # stands for "not given" where the default is a new list or struct
 
 
 class SaslAuthenticateRequest(Message):
-    __slots__ = ('auth_bytes', 'unknown_tags', )
+    __slots__ = (
+        "auth_bytes", "unknown_tags",
+    )
     NAME = 'SaslAuthenticateRequest'
     TYPE = 'request'
     API_KEY = 36
@@ -32,15 +28,19 @@ class SaslAuthenticateRequest(Message):
     )
 
     def __init__(
-        self, *, auth_bytes: bytes = b"",
+        self,
+        *,
+        auth_bytes: bytes = b"",
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.auth_bytes = auth_bytes
         self.unknown_tags = unknown_tags
+
 
 _p_B = packer(">B")
 _p_i = packer(">i")
 _u_i = unpacker(">i")
+
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[SaslAuthenticateRequest, int]:
     e = len(d)
@@ -54,6 +54,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[SaslAuthenticateRequest, int]:
     o.auth_bytes = d[p:q]
     p = q
     return o, p
+
 
 def _decode_v2(d: bytes, p: int, b: int) -> tuple[SaslAuthenticateRequest, int]:
     e = len(d)
@@ -74,6 +75,7 @@ def _decode_v2(d: bytes, p: int, b: int) -> tuple[SaslAuthenticateRequest, int]:
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
     return o, p
 
+
 def _encode_v0(o: SaslAuthenticateRequest, w: Callable[[Any], None]) -> None:
     if o.unknown_tags:
         lost("unknown_tags")
@@ -82,6 +84,7 @@ def _encode_v0(o: SaslAuthenticateRequest, w: Callable[[Any], None]) -> None:
         s = as_bytes(s)
     w(_p_i(len(s)))
     w(s)
+
 
 def _encode_v2(o: SaslAuthenticateRequest, w: Callable[[Any], None]) -> None:
     s = o.auth_bytes
@@ -97,6 +100,7 @@ def _encode_v2(o: SaslAuthenticateRequest, w: Callable[[Any], None]) -> None:
         w(unknown_tags(o.unknown_tags))
     else:
         w(b"\0")
+
 
 SaslAuthenticateRequest._DECODERS = {0: _decode_v0, 1: _decode_v0, 2: _decode_v2}
 SaslAuthenticateRequest._ENCODERS = {0: _encode_v0, 1: _encode_v0, 2: _encode_v2}

@@ -5,20 +5,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
+from kwire.message import Message
+from kwire.wire import as_bytes, lost, more_varint, new, null, packer, read_unknown_tags, string_length, string_varint, unknown_tags, unpacker, varint
 
-from kwire.message import Message, Struct, frozen_default
-from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import (
-    array_packers, array_unpackers, as_bytes, bad_uuid, iter_unpacker, lost, more_varint, new, null, numbers,
-    pack_numbers, packer, read_tag, read_unknown_tags, string_length, string_varint, tag_of_other_version,
-    tag_section, tag_size, too_many, unknown_tags, unpacker, varint,
-)  # fmt: skip
-
-_E: Any = object()
+_E: Any = object()  # stands for "not given" where the default is a new list or struct
 
 
 class SaslAuthenticateResponse(Message):
-    __slots__ = ('error_code', 'error_message', 'auth_bytes', 'session_lifetime_ms', 'unknown_tags', )
+    __slots__ = (
+        "error_code", "error_message", "auth_bytes", "session_lifetime_ms", "unknown_tags",
+    )
     NAME = 'SaslAuthenticateResponse'
     TYPE = 'response'
     API_KEY = 36
@@ -35,14 +31,20 @@ class SaslAuthenticateResponse(Message):
     )
 
     def __init__(
-        self, *, error_code: int = 0, error_message: str | None = '', auth_bytes: bytes = b"", session_lifetime_ms: int = 0,
+        self,
+        *,
+        error_code: int = 0,
+        error_message: str | None = '',
+        auth_bytes: bytes = b"",
+        session_lifetime_ms: int = 0,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.error_code = error_code
         self.error_message = error_message
         self.auth_bytes = auth_bytes
         self.session_lifetime_ms = session_lifetime_ms
         self.unknown_tags = unknown_tags
+
 
 _p_B = packer(">B")
 _p_h = packer(">h")
@@ -57,6 +59,7 @@ _u_hh = unpacker(">hh")
 _u_i = unpacker(">i")
 _u_q = unpacker(">q")
 _u_qB = unpacker(">qB")
+
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[SaslAuthenticateResponse, int]:
     e = len(d)
@@ -80,6 +83,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[SaslAuthenticateResponse, int]
     p = q
     return o, p
 
+
 def _decode_v1(d: bytes, p: int, b: int) -> tuple[SaslAuthenticateResponse, int]:
     e = len(d)
     o = new(SaslAuthenticateResponse)
@@ -102,6 +106,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[SaslAuthenticateResponse, int]
     o.session_lifetime_ms = _u_q(d, p)[0]
     p += 8
     return o, p
+
 
 def _decode_v2(d: bytes, p: int, b: int) -> tuple[SaslAuthenticateResponse, int]:
     e = len(d)
@@ -132,6 +137,7 @@ def _decode_v2(d: bytes, p: int, b: int) -> tuple[SaslAuthenticateResponse, int]
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
     return o, p
 
+
 def _encode_v0(o: SaslAuthenticateResponse, w: Callable[[Any], None]) -> None:
     if o.unknown_tags:
         lost("unknown_tags")
@@ -147,6 +153,7 @@ def _encode_v0(o: SaslAuthenticateResponse, w: Callable[[Any], None]) -> None:
         s = as_bytes(s)
     w(_p_i(len(s)))
     w(s)
+
 
 def _encode_v1(o: SaslAuthenticateResponse, w: Callable[[Any], None]) -> None:
     if o.unknown_tags:
@@ -164,6 +171,7 @@ def _encode_v1(o: SaslAuthenticateResponse, w: Callable[[Any], None]) -> None:
     w(_p_i(len(s)))
     w(s)
     w(_p_q(o.session_lifetime_ms))
+
 
 def _encode_v2(o: SaslAuthenticateResponse, w: Callable[[Any], None]) -> None:
     s = o.error_message
@@ -192,6 +200,7 @@ def _encode_v2(o: SaslAuthenticateResponse, w: Callable[[Any], None]) -> None:
         w(unknown_tags(o.unknown_tags))
     else:
         w(_p_qx(o.session_lifetime_ms))
+
 
 SaslAuthenticateResponse._DECODERS = {0: _decode_v0, 1: _decode_v1, 2: _decode_v2}
 SaslAuthenticateResponse._ENCODERS = {0: _encode_v0, 1: _encode_v1, 2: _encode_v2}

@@ -5,20 +5,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
+from kwire.message import Message
+from kwire.wire import lost, new, null, packer, too_many, unknown_tags, unpacker
 
-from kwire.message import Message, Struct, frozen_default
-from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import (
-    array_packers, array_unpackers, as_bytes, bad_uuid, iter_unpacker, lost, more_varint, new, null, numbers,
-    pack_numbers, packer, read_tag, read_unknown_tags, string_length, string_varint, tag_of_other_version,
-    tag_section, tag_size, too_many, unknown_tags, unpacker, varint,
-)  # fmt: skip
-
-_E: Any = object()
+_E: Any = object()  # stands for "not given" where the default is a new list or struct
 
 
 class SaslHandshakeResponse(Message):
-    __slots__ = ('error_code', 'mechanisms', 'unknown_tags', )
+    __slots__ = (
+        "error_code", "mechanisms", "unknown_tags",
+    )
     NAME = 'SaslHandshakeResponse'
     TYPE = 'response'
     API_KEY = 17
@@ -33,17 +29,22 @@ class SaslHandshakeResponse(Message):
     )
 
     def __init__(
-        self, *, error_code: int = 0, mechanisms: list[str] = _E,
+        self,
+        *,
+        error_code: int = 0,
+        mechanisms: list[str] = _E,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.error_code = error_code
         self.mechanisms = [] if mechanisms is _E else mechanisms
         self.unknown_tags = unknown_tags
+
 
 _p_h = packer(">h")
 _p_hi = packer(">hi")
 _u_h = unpacker(">h")
 _u_hi = unpacker(">hi")
+
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[SaslHandshakeResponse, int]:
     e = len(d)
@@ -68,6 +69,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[SaslHandshakeResponse, int]:
         l1.append(x)
     return o, p
 
+
 def _encode_v0(o: SaslHandshakeResponse, w: Callable[[Any], None]) -> None:
     if o.unknown_tags:
         lost("unknown_tags")
@@ -78,6 +80,7 @@ def _encode_v0(o: SaslHandshakeResponse, w: Callable[[Any], None]) -> None:
         s = s.encode()
         w(_p_h(len(s)))
         w(s)
+
 
 SaslHandshakeResponse._DECODERS = {0: _decode_v0, 1: _decode_v0}
 SaslHandshakeResponse._ENCODERS = {0: _encode_v0, 1: _encode_v0}

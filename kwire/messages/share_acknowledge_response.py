@@ -5,20 +5,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-
-from kwire.message import Message, Struct, frozen_default
+from kwire.message import Message, Struct
 from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import (
-    array_packers, array_unpackers, as_bytes, bad_uuid, iter_unpacker, lost, more_varint, new, null, numbers,
-    pack_numbers, packer, read_tag, read_unknown_tags, string_length, string_varint, tag_of_other_version,
-    tag_section, tag_size, too_many, unknown_tags, unpacker, varint,
-)  # fmt: skip
+from kwire.wire import bad_uuid, more_varint, new, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
 
-_E: Any = object()
+_E: Any = object()  # stands for "not given" where the default is a new list or struct
 
 
 class LeaderIdAndEpoch(Struct):
-    __slots__ = ('leader_id', 'leader_epoch', 'unknown_tags', )
+    __slots__ = (
+        "leader_id", "leader_epoch", "unknown_tags",
+    )
     NAME = 'LeaderIdAndEpoch'
     FIELDS = (
         ('LeaderId', 'leader_id', 'leaderId', 'int32', False, False, (0, 32767), (0, -1), (0, -1), None, 0, False, False, None, None),
@@ -26,15 +23,21 @@ class LeaderIdAndEpoch(Struct):
     )
 
     def __init__(
-        self, *, leader_id: int = 0, leader_epoch: int = 0,
+        self,
+        *,
+        leader_id: int = 0,
+        leader_epoch: int = 0,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.leader_id = leader_id
         self.leader_epoch = leader_epoch
         self.unknown_tags = unknown_tags
 
+
 class PartitionData(Struct):
-    __slots__ = ('partition_index', 'error_code', 'error_message', 'current_leader', 'unknown_tags', )
+    __slots__ = (
+        "partition_index", "error_code", "error_message", "current_leader", "unknown_tags",
+    )
     NAME = 'PartitionData'
     FIELDS = (
         ('PartitionIndex', 'partition_index', 'partitionIndex', 'int32', False, False, (0, 32767), (0, -1), (0, -1), None, 0, False, False, None, None),
@@ -44,17 +47,25 @@ class PartitionData(Struct):
     )
 
     def __init__(
-        self, *, partition_index: int = 0, error_code: int = 0, error_message: str | None = None, current_leader: LeaderIdAndEpoch = _E,
+        self,
+        *,
+        partition_index: int = 0,
+        error_code: int = 0,
+        error_message: str | None = None,
+        current_leader: LeaderIdAndEpoch = _E,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.partition_index = partition_index
         self.error_code = error_code
         self.error_message = error_message
         self.current_leader = LeaderIdAndEpoch() if current_leader is _E else current_leader
         self.unknown_tags = unknown_tags
 
+
 class ShareAcknowledgeTopicResponse(Struct):
-    __slots__ = ('topic_id', 'partitions', 'unknown_tags', )
+    __slots__ = (
+        "topic_id", "partitions", "unknown_tags",
+    )
     NAME = 'ShareAcknowledgeTopicResponse'
     FIELDS = (
         ('TopicId', 'topic_id', 'topicId', 'uuid', False, False, (0, 32767), (0, -1), (0, -1), None, b'\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00', False, True, None, None),
@@ -62,15 +73,21 @@ class ShareAcknowledgeTopicResponse(Struct):
     )
 
     def __init__(
-        self, *, topic_id: Uuid = ZERO_UUID, partitions: list[PartitionData] = _E,
+        self,
+        *,
+        topic_id: Uuid = ZERO_UUID,
+        partitions: list[PartitionData] = _E,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.topic_id = topic_id
         self.partitions = [] if partitions is _E else partitions
         self.unknown_tags = unknown_tags
 
+
 class NodeEndpoint(Struct):
-    __slots__ = ('node_id', 'host', 'port', 'rack', 'unknown_tags', )
+    __slots__ = (
+        "node_id", "host", "port", "rack", "unknown_tags",
+    )
     NAME = 'NodeEndpoint'
     FIELDS = (
         ('NodeId', 'node_id', 'nodeId', 'int32', False, False, (0, 32767), (0, -1), (0, -1), None, 0, False, True, None, 'brokerId'),
@@ -80,17 +97,26 @@ class NodeEndpoint(Struct):
     )
 
     def __init__(
-        self, *, node_id: int = 0, host: str = '', port: int = 0, rack: str | None = None,
+        self,
+        *,
+        node_id: int = 0,
+        host: str = '',
+        port: int = 0,
+        rack: str | None = None,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.node_id = node_id
         self.host = host
         self.port = port
         self.rack = rack
         self.unknown_tags = unknown_tags
 
+
 class ShareAcknowledgeResponse(Message):
-    __slots__ = ('throttle_time_ms', 'error_code', 'error_message', 'acquisition_lock_timeout_ms', 'responses', 'node_endpoints', 'unknown_tags', )
+    __slots__ = (
+        "throttle_time_ms", "error_code", "error_message", "acquisition_lock_timeout_ms", "responses",
+        "node_endpoints", "unknown_tags",
+    )
     NAME = 'ShareAcknowledgeResponse'
     TYPE = 'response'
     API_KEY = 79
@@ -109,9 +135,16 @@ class ShareAcknowledgeResponse(Message):
     )
 
     def __init__(
-        self, *, throttle_time_ms: int = 0, error_code: int = 0, error_message: str | None = None, acquisition_lock_timeout_ms: int = 0, responses: list[ShareAcknowledgeTopicResponse] = _E, node_endpoints: list[NodeEndpoint] = _E,
+        self,
+        *,
+        throttle_time_ms: int = 0,
+        error_code: int = 0,
+        error_message: str | None = None,
+        acquisition_lock_timeout_ms: int = 0,
+        responses: list[ShareAcknowledgeTopicResponse] = _E,
+        node_endpoints: list[NodeEndpoint] = _E,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.throttle_time_ms = throttle_time_ms
         self.error_code = error_code
         self.error_message = error_message
@@ -120,10 +153,6 @@ class ShareAcknowledgeResponse(Message):
         self.node_endpoints = [] if node_endpoints is _E else node_endpoints
         self.unknown_tags = unknown_tags
 
-_D_LeaderIdAndEpoch = frozen_default(LeaderIdAndEpoch)
-_D_PartitionData = frozen_default(PartitionData)
-_D_ShareAcknowledgeTopicResponse = frozen_default(ShareAcknowledgeTopicResponse)
-_D_NodeEndpoint = frozen_default(NodeEndpoint)
 
 _p_16s = packer(">16s")
 _p_16sB = packer(">16sB")
@@ -140,6 +169,7 @@ _u_16sB = unpacker(">16sB")
 _u_iB = unpacker(">iB")
 _u_ihB = unpacker(">ihB")
 _u_iiB = unpacker(">iiB")
+
 
 def _decode_v1(d: bytes, p: int, b: int) -> tuple[ShareAcknowledgeResponse, int]:
     e = len(d)
@@ -256,6 +286,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[ShareAcknowledgeResponse, int]
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
     return o, p
 
+
 def _decode_v2(d: bytes, p: int, b: int) -> tuple[ShareAcknowledgeResponse, int]:
     e = len(d)
     o = new(ShareAcknowledgeResponse)
@@ -370,6 +401,7 @@ def _decode_v2(d: bytes, p: int, b: int) -> tuple[ShareAcknowledgeResponse, int]
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
     return o, p
 
+
 def _encode_v1(o: ShareAcknowledgeResponse, w: Callable[[Any], None]) -> None:
     s = o.error_message
     if s is None:
@@ -462,6 +494,7 @@ def _encode_v1(o: ShareAcknowledgeResponse, w: Callable[[Any], None]) -> None:
         w(unknown_tags(o.unknown_tags))
     else:
         w(b"\0")
+
 
 def _encode_v2(o: ShareAcknowledgeResponse, w: Callable[[Any], None]) -> None:
     s = o.error_message
@@ -556,6 +589,7 @@ def _encode_v2(o: ShareAcknowledgeResponse, w: Callable[[Any], None]) -> None:
         w(unknown_tags(o.unknown_tags))
     else:
         w(b"\0")
+
 
 ShareAcknowledgeResponse._DECODERS = {1: _decode_v1, 2: _decode_v2}
 ShareAcknowledgeResponse._ENCODERS = {1: _encode_v1, 2: _encode_v2}

@@ -5,20 +5,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-
-from kwire.message import Message, Struct, frozen_default
+from kwire.message import Message, Struct
 from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import (
-    array_packers, array_unpackers, as_bytes, bad_uuid, iter_unpacker, lost, more_varint, new, null, numbers,
-    pack_numbers, packer, read_tag, read_unknown_tags, string_length, string_varint, tag_of_other_version,
-    tag_section, tag_size, too_many, unknown_tags, unpacker, varint,
-)  # fmt: skip
+from kwire.wire import array_packers, array_unpackers, bad_uuid, lost, more_varint, new, null, numbers, pack_numbers, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
 
-_E: Any = object()
+_E: Any = object()  # stands for "not given" where the default is a new list or struct
 
 
 class AcknowledgementBatch(Struct):
-    __slots__ = ('first_offset', 'last_offset', 'acknowledge_types', 'unknown_tags', )
+    __slots__ = (
+        "first_offset", "last_offset", "acknowledge_types", "unknown_tags",
+    )
     NAME = 'AcknowledgementBatch'
     FIELDS = (
         ('FirstOffset', 'first_offset', 'firstOffset', 'int64', False, False, (0, 32767), (0, -1), (0, -1), None, 0, False, False, None, None),
@@ -27,16 +24,23 @@ class AcknowledgementBatch(Struct):
     )
 
     def __init__(
-        self, *, first_offset: int = 0, last_offset: int = 0, acknowledge_types: list[int] = _E,
+        self,
+        *,
+        first_offset: int = 0,
+        last_offset: int = 0,
+        acknowledge_types: list[int] = _E,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.first_offset = first_offset
         self.last_offset = last_offset
         self.acknowledge_types = [] if acknowledge_types is _E else acknowledge_types
         self.unknown_tags = unknown_tags
 
+
 class FetchPartition(Struct):
-    __slots__ = ('partition_index', 'partition_max_bytes', 'acknowledgement_batches', 'unknown_tags', )
+    __slots__ = (
+        "partition_index", "partition_max_bytes", "acknowledgement_batches", "unknown_tags",
+    )
     NAME = 'FetchPartition'
     FIELDS = (
         ('PartitionIndex', 'partition_index', 'partitionIndex', 'int32', False, False, (0, 32767), (0, -1), (0, -1), None, 0, False, True, None, None),
@@ -45,16 +49,23 @@ class FetchPartition(Struct):
     )
 
     def __init__(
-        self, *, partition_index: int = 0, partition_max_bytes: int = 0, acknowledgement_batches: list[AcknowledgementBatch] = _E,
+        self,
+        *,
+        partition_index: int = 0,
+        partition_max_bytes: int = 0,
+        acknowledgement_batches: list[AcknowledgementBatch] = _E,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.partition_index = partition_index
         self.partition_max_bytes = partition_max_bytes
         self.acknowledgement_batches = [] if acknowledgement_batches is _E else acknowledgement_batches
         self.unknown_tags = unknown_tags
 
+
 class FetchTopic(Struct):
-    __slots__ = ('topic_id', 'partitions', 'unknown_tags', )
+    __slots__ = (
+        "topic_id", "partitions", "unknown_tags",
+    )
     NAME = 'FetchTopic'
     FIELDS = (
         ('TopicId', 'topic_id', 'topicId', 'uuid', False, False, (0, 32767), (0, -1), (0, -1), None, b'\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00', False, True, None, None),
@@ -62,15 +73,21 @@ class FetchTopic(Struct):
     )
 
     def __init__(
-        self, *, topic_id: Uuid = ZERO_UUID, partitions: list[FetchPartition] = _E,
+        self,
+        *,
+        topic_id: Uuid = ZERO_UUID,
+        partitions: list[FetchPartition] = _E,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.topic_id = topic_id
         self.partitions = [] if partitions is _E else partitions
         self.unknown_tags = unknown_tags
 
+
 class ForgottenTopic(Struct):
-    __slots__ = ('topic_id', 'partitions', 'unknown_tags', )
+    __slots__ = (
+        "topic_id", "partitions", "unknown_tags",
+    )
     NAME = 'ForgottenTopic'
     FIELDS = (
         ('TopicId', 'topic_id', 'topicId', 'uuid', False, False, (0, 32767), (0, -1), (0, -1), None, b'\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00', False, False, None, None),
@@ -78,15 +95,22 @@ class ForgottenTopic(Struct):
     )
 
     def __init__(
-        self, *, topic_id: Uuid = ZERO_UUID, partitions: list[int] = _E,
+        self,
+        *,
+        topic_id: Uuid = ZERO_UUID,
+        partitions: list[int] = _E,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.topic_id = topic_id
         self.partitions = [] if partitions is _E else partitions
         self.unknown_tags = unknown_tags
 
+
 class ShareFetchRequest(Message):
-    __slots__ = ('group_id', 'member_id', 'share_session_epoch', 'max_wait_ms', 'min_bytes', 'max_bytes', 'max_records', 'batch_size', 'share_acquire_mode', 'is_renew_ack', 'topics', 'forgotten_topics_data', 'unknown_tags', )
+    __slots__ = (
+        "group_id", "member_id", "share_session_epoch", "max_wait_ms", "min_bytes", "max_bytes", "max_records",
+        "batch_size", "share_acquire_mode", "is_renew_ack", "topics", "forgotten_topics_data", "unknown_tags",
+    )
     NAME = 'ShareFetchRequest'
     TYPE = 'request'
     API_KEY = 78
@@ -111,9 +135,22 @@ class ShareFetchRequest(Message):
     )
 
     def __init__(
-        self, *, group_id: str | None = None, member_id: str | None = '', share_session_epoch: int = 0, max_wait_ms: int = 0, min_bytes: int = 0, max_bytes: int = 2147483647, max_records: int = 0, batch_size: int = 0, share_acquire_mode: int = 0, is_renew_ack: bool = False, topics: list[FetchTopic] = _E, forgotten_topics_data: list[ForgottenTopic] = _E,
+        self,
+        *,
+        group_id: str | None = None,
+        member_id: str | None = '',
+        share_session_epoch: int = 0,
+        max_wait_ms: int = 0,
+        min_bytes: int = 0,
+        max_bytes: int = 2147483647,
+        max_records: int = 0,
+        batch_size: int = 0,
+        share_acquire_mode: int = 0,
+        is_renew_ack: bool = False,
+        topics: list[FetchTopic] = _E,
+        forgotten_topics_data: list[ForgottenTopic] = _E,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.group_id = group_id
         self.member_id = member_id
         self.share_session_epoch = share_session_epoch
@@ -128,10 +165,6 @@ class ShareFetchRequest(Message):
         self.forgotten_topics_data = [] if forgotten_topics_data is _E else forgotten_topics_data
         self.unknown_tags = unknown_tags
 
-_D_AcknowledgementBatch = frozen_default(AcknowledgementBatch)
-_D_FetchPartition = frozen_default(FetchPartition)
-_D_FetchTopic = frozen_default(FetchTopic)
-_D_ForgottenTopic = frozen_default(ForgottenTopic)
 
 _bs = array_unpackers("b")
 _bw = array_packers("b")
@@ -153,6 +186,7 @@ _u_iB = unpacker(">iB")
 _u_iiiiiiB = unpacker(">iiiiiiB")
 _u_iiiiiibtB = unpacker(">iiiiiib?B")
 _u_qqB = unpacker(">qqB")
+
 
 def _decode_v1(d: bytes, p: int, b: int) -> tuple[ShareFetchRequest, int]:
     e = len(d)
@@ -289,6 +323,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[ShareFetchRequest, int]:
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
     return o, p
 
+
 def _decode_v2(d: bytes, p: int, b: int) -> tuple[ShareFetchRequest, int]:
     e = len(d)
     o = new(ShareFetchRequest)
@@ -422,6 +457,7 @@ def _decode_v2(d: bytes, p: int, b: int) -> tuple[ShareFetchRequest, int]:
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
     return o, p
 
+
 def _encode_v1(o: ShareFetchRequest, w: Callable[[Any], None]) -> None:
     if o.is_renew_ack:
         lost('IsRenewAck')
@@ -525,6 +561,7 @@ def _encode_v1(o: ShareFetchRequest, w: Callable[[Any], None]) -> None:
     else:
         w(b"\0")
 
+
 def _encode_v2(o: ShareFetchRequest, w: Callable[[Any], None]) -> None:
     s = o.group_id
     if s is None:
@@ -625,6 +662,7 @@ def _encode_v2(o: ShareFetchRequest, w: Callable[[Any], None]) -> None:
         w(unknown_tags(o.unknown_tags))
     else:
         w(b"\0")
+
 
 ShareFetchRequest._DECODERS = {1: _decode_v1, 2: _decode_v2}
 ShareFetchRequest._ENCODERS = {1: _encode_v1, 2: _encode_v2}

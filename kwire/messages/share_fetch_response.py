@@ -5,20 +5,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-
-from kwire.message import Message, Struct, frozen_default
+from kwire.message import Message, Struct
 from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import (
-    array_packers, array_unpackers, as_bytes, bad_uuid, iter_unpacker, lost, more_varint, new, null, numbers,
-    pack_numbers, packer, read_tag, read_unknown_tags, string_length, string_varint, tag_of_other_version,
-    tag_section, tag_size, too_many, unknown_tags, unpacker, varint,
-)  # fmt: skip
+from kwire.wire import bad_uuid, iter_unpacker, more_varint, new, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
 
-_E: Any = object()
+_E: Any = object()  # stands for "not given" where the default is a new list or struct
 
 
 class LeaderIdAndEpoch(Struct):
-    __slots__ = ('leader_id', 'leader_epoch', 'unknown_tags', )
+    __slots__ = (
+        "leader_id", "leader_epoch", "unknown_tags",
+    )
     NAME = 'LeaderIdAndEpoch'
     FIELDS = (
         ('LeaderId', 'leader_id', 'leaderId', 'int32', False, False, (0, 32767), (0, -1), (0, -1), None, 0, False, False, None, None),
@@ -26,15 +23,21 @@ class LeaderIdAndEpoch(Struct):
     )
 
     def __init__(
-        self, *, leader_id: int = 0, leader_epoch: int = 0,
+        self,
+        *,
+        leader_id: int = 0,
+        leader_epoch: int = 0,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.leader_id = leader_id
         self.leader_epoch = leader_epoch
         self.unknown_tags = unknown_tags
 
+
 class AcquiredRecords(Struct):
-    __slots__ = ('first_offset', 'last_offset', 'delivery_count', 'unknown_tags', )
+    __slots__ = (
+        "first_offset", "last_offset", "delivery_count", "unknown_tags",
+    )
     NAME = 'AcquiredRecords'
     FIELDS = (
         ('FirstOffset', 'first_offset', 'firstOffset', 'int64', False, False, (0, 32767), (0, -1), (0, -1), None, 0, False, False, None, None),
@@ -43,16 +46,24 @@ class AcquiredRecords(Struct):
     )
 
     def __init__(
-        self, *, first_offset: int = 0, last_offset: int = 0, delivery_count: int = 0,
+        self,
+        *,
+        first_offset: int = 0,
+        last_offset: int = 0,
+        delivery_count: int = 0,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.first_offset = first_offset
         self.last_offset = last_offset
         self.delivery_count = delivery_count
         self.unknown_tags = unknown_tags
 
+
 class PartitionData(Struct):
-    __slots__ = ('partition_index', 'error_code', 'error_message', 'acknowledge_error_code', 'acknowledge_error_message', 'current_leader', 'records', 'acquired_records', 'unknown_tags', )
+    __slots__ = (
+        "partition_index", "error_code", "error_message", "acknowledge_error_code", "acknowledge_error_message",
+        "current_leader", "records", "acquired_records", "unknown_tags",
+    )
     NAME = 'PartitionData'
     FIELDS = (
         ('PartitionIndex', 'partition_index', 'partitionIndex', 'int32', False, False, (0, 32767), (0, -1), (0, -1), None, 0, False, False, None, None),
@@ -66,9 +77,18 @@ class PartitionData(Struct):
     )
 
     def __init__(
-        self, *, partition_index: int = 0, error_code: int = 0, error_message: str | None = None, acknowledge_error_code: int = 0, acknowledge_error_message: str | None = None, current_leader: LeaderIdAndEpoch = _E, records: Any | None = b"", acquired_records: list[AcquiredRecords] = _E,
+        self,
+        *,
+        partition_index: int = 0,
+        error_code: int = 0,
+        error_message: str | None = None,
+        acknowledge_error_code: int = 0,
+        acknowledge_error_message: str | None = None,
+        current_leader: LeaderIdAndEpoch = _E,
+        records: Any | None = b"",
+        acquired_records: list[AcquiredRecords] = _E,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.partition_index = partition_index
         self.error_code = error_code
         self.error_message = error_message
@@ -79,8 +99,11 @@ class PartitionData(Struct):
         self.acquired_records = [] if acquired_records is _E else acquired_records
         self.unknown_tags = unknown_tags
 
+
 class ShareFetchableTopicResponse(Struct):
-    __slots__ = ('topic_id', 'partitions', 'unknown_tags', )
+    __slots__ = (
+        "topic_id", "partitions", "unknown_tags",
+    )
     NAME = 'ShareFetchableTopicResponse'
     FIELDS = (
         ('TopicId', 'topic_id', 'topicId', 'uuid', False, False, (0, 32767), (0, -1), (0, -1), None, b'\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00', False, True, None, None),
@@ -88,15 +111,21 @@ class ShareFetchableTopicResponse(Struct):
     )
 
     def __init__(
-        self, *, topic_id: Uuid = ZERO_UUID, partitions: list[PartitionData] = _E,
+        self,
+        *,
+        topic_id: Uuid = ZERO_UUID,
+        partitions: list[PartitionData] = _E,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.topic_id = topic_id
         self.partitions = [] if partitions is _E else partitions
         self.unknown_tags = unknown_tags
 
+
 class NodeEndpoint(Struct):
-    __slots__ = ('node_id', 'host', 'port', 'rack', 'unknown_tags', )
+    __slots__ = (
+        "node_id", "host", "port", "rack", "unknown_tags",
+    )
     NAME = 'NodeEndpoint'
     FIELDS = (
         ('NodeId', 'node_id', 'nodeId', 'int32', False, False, (0, 32767), (0, -1), (0, -1), None, 0, False, True, None, 'brokerId'),
@@ -106,17 +135,26 @@ class NodeEndpoint(Struct):
     )
 
     def __init__(
-        self, *, node_id: int = 0, host: str = '', port: int = 0, rack: str | None = None,
+        self,
+        *,
+        node_id: int = 0,
+        host: str = '',
+        port: int = 0,
+        rack: str | None = None,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.node_id = node_id
         self.host = host
         self.port = port
         self.rack = rack
         self.unknown_tags = unknown_tags
 
+
 class ShareFetchResponse(Message):
-    __slots__ = ('throttle_time_ms', 'error_code', 'error_message', 'acquisition_lock_timeout_ms', 'responses', 'node_endpoints', 'unknown_tags', )
+    __slots__ = (
+        "throttle_time_ms", "error_code", "error_message", "acquisition_lock_timeout_ms", "responses",
+        "node_endpoints", "unknown_tags",
+    )
     NAME = 'ShareFetchResponse'
     TYPE = 'response'
     API_KEY = 78
@@ -135,9 +173,16 @@ class ShareFetchResponse(Message):
     )
 
     def __init__(
-        self, *, throttle_time_ms: int = 0, error_code: int = 0, error_message: str | None = None, acquisition_lock_timeout_ms: int = 0, responses: list[ShareFetchableTopicResponse] = _E, node_endpoints: list[NodeEndpoint] = _E,
+        self,
+        *,
+        throttle_time_ms: int = 0,
+        error_code: int = 0,
+        error_message: str | None = None,
+        acquisition_lock_timeout_ms: int = 0,
+        responses: list[ShareFetchableTopicResponse] = _E,
+        node_endpoints: list[NodeEndpoint] = _E,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.throttle_time_ms = throttle_time_ms
         self.error_code = error_code
         self.error_message = error_message
@@ -146,11 +191,6 @@ class ShareFetchResponse(Message):
         self.node_endpoints = [] if node_endpoints is _E else node_endpoints
         self.unknown_tags = unknown_tags
 
-_D_LeaderIdAndEpoch = frozen_default(LeaderIdAndEpoch)
-_D_AcquiredRecords = frozen_default(AcquiredRecords)
-_D_PartitionData = frozen_default(PartitionData)
-_D_ShareFetchableTopicResponse = frozen_default(ShareFetchableTopicResponse)
-_D_NodeEndpoint = frozen_default(NodeEndpoint)
 
 _i_qqhx = iter_unpacker(">qqhx")
 _p_16s = packer(">16s")
@@ -175,6 +215,7 @@ _u_iB = unpacker(">iB")
 _u_ihB = unpacker(">ihB")
 _u_iiB = unpacker(">iiB")
 _u_qqhB = unpacker(">qqhB")
+
 
 def _decode_v1(d: bytes, p: int, b: int) -> tuple[ShareFetchResponse, int]:
     e = len(d)
@@ -340,6 +381,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[ShareFetchResponse, int]:
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
     return o, p
 
+
 def _encode_v1(o: ShareFetchResponse, w: Callable[[Any], None]) -> None:
     s = o.error_message
     if s is None:
@@ -464,6 +506,7 @@ def _encode_v1(o: ShareFetchResponse, w: Callable[[Any], None]) -> None:
         w(unknown_tags(o.unknown_tags))
     else:
         w(b"\0")
+
 
 ShareFetchResponse._DECODERS = {1: _decode_v1, 2: _decode_v1}
 ShareFetchResponse._ENCODERS = {1: _encode_v1, 2: _encode_v1}

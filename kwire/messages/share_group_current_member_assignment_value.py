@@ -5,20 +5,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-
-from kwire.message import Message, Struct, frozen_default
+from kwire.message import Message, Struct
 from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import (
-    array_packers, array_unpackers, as_bytes, bad_uuid, iter_unpacker, lost, more_varint, new, null, numbers,
-    pack_numbers, packer, read_tag, read_unknown_tags, string_length, string_varint, tag_of_other_version,
-    tag_section, tag_size, too_many, unknown_tags, unpacker, varint,
-)  # fmt: skip
+from kwire.wire import array_packers, array_unpackers, bad_uuid, more_varint, new, null, numbers, pack_numbers, packer, read_unknown_tags, too_many, unknown_tags, unpacker, varint
 
-_E: Any = object()
+_E: Any = object()  # stands for "not given" where the default is a new list or struct
 
 
 class TopicPartitions(Struct):
-    __slots__ = ('topic_id', 'partitions', 'unknown_tags', )
+    __slots__ = (
+        "topic_id", "partitions", "unknown_tags",
+    )
     NAME = 'TopicPartitions'
     FIELDS = (
         ('TopicId', 'topic_id', 'topicId', 'uuid', False, False, (0, 32767), (0, -1), (0, -1), None, b'\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00', False, False, None, None),
@@ -26,15 +23,21 @@ class TopicPartitions(Struct):
     )
 
     def __init__(
-        self, *, topic_id: Uuid = ZERO_UUID, partitions: list[int] = _E,
+        self,
+        *,
+        topic_id: Uuid = ZERO_UUID,
+        partitions: list[int] = _E,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.topic_id = topic_id
         self.partitions = [] if partitions is _E else partitions
         self.unknown_tags = unknown_tags
 
+
 class ShareGroupCurrentMemberAssignmentValue(Message):
-    __slots__ = ('member_epoch', 'previous_member_epoch', 'state', 'assigned_partitions', 'unknown_tags', )
+    __slots__ = (
+        "member_epoch", "previous_member_epoch", "state", "assigned_partitions", "unknown_tags",
+    )
     NAME = 'ShareGroupCurrentMemberAssignmentValue'
     TYPE = 'coordinator-value'
     API_KEY = 14
@@ -51,16 +54,20 @@ class ShareGroupCurrentMemberAssignmentValue(Message):
     )
 
     def __init__(
-        self, *, member_epoch: int = 0, previous_member_epoch: int = 0, state: int = 0, assigned_partitions: list[TopicPartitions] = _E,
+        self,
+        *,
+        member_epoch: int = 0,
+        previous_member_epoch: int = 0,
+        state: int = 0,
+        assigned_partitions: list[TopicPartitions] = _E,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.member_epoch = member_epoch
         self.previous_member_epoch = previous_member_epoch
         self.state = state
         self.assigned_partitions = [] if assigned_partitions is _E else assigned_partitions
         self.unknown_tags = unknown_tags
 
-_D_TopicPartitions = frozen_default(TopicPartitions)
 
 _is = array_unpackers("i")
 _iw = array_packers("i")
@@ -70,6 +77,7 @@ _p_iib = packer(">iib")
 _p_iibB = packer(">iibB")
 _u_16sB = unpacker(">16sB")
 _u_iibB = unpacker(">iibB")
+
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[ShareGroupCurrentMemberAssignmentValue, int]:
     e = len(d)
@@ -113,6 +121,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[ShareGroupCurrentMemberAssignm
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
     return o, p
 
+
 def _encode_v0(o: ShareGroupCurrentMemberAssignmentValue, w: Callable[[Any], None]) -> None:
     l1 = o.assigned_partitions
     n = len(l1) + 1
@@ -142,6 +151,7 @@ def _encode_v0(o: ShareGroupCurrentMemberAssignmentValue, w: Callable[[Any], Non
         w(unknown_tags(o.unknown_tags))
     else:
         w(b"\0")
+
 
 ShareGroupCurrentMemberAssignmentValue._DECODERS = {0: _decode_v0}
 ShareGroupCurrentMemberAssignmentValue._ENCODERS = {0: _encode_v0}

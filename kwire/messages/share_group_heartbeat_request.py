@@ -5,20 +5,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
+from kwire.message import Message
+from kwire.wire import more_varint, new, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
 
-from kwire.message import Message, Struct, frozen_default
-from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import (
-    array_packers, array_unpackers, as_bytes, bad_uuid, iter_unpacker, lost, more_varint, new, null, numbers,
-    pack_numbers, packer, read_tag, read_unknown_tags, string_length, string_varint, tag_of_other_version,
-    tag_section, tag_size, too_many, unknown_tags, unpacker, varint,
-)  # fmt: skip
-
-_E: Any = object()
+_E: Any = object()  # stands for "not given" where the default is a new list or struct
 
 
 class ShareGroupHeartbeatRequest(Message):
-    __slots__ = ('group_id', 'member_id', 'member_epoch', 'rack_id', 'subscribed_topic_names', 'unknown_tags', )
+    __slots__ = (
+        "group_id", "member_id", "member_epoch", "rack_id", "subscribed_topic_names", "unknown_tags",
+    )
     NAME = 'ShareGroupHeartbeatRequest'
     TYPE = 'request'
     API_KEY = 76
@@ -36,9 +32,15 @@ class ShareGroupHeartbeatRequest(Message):
     )
 
     def __init__(
-        self, *, group_id: str = '', member_id: str = '', member_epoch: int = 0, rack_id: str | None = None, subscribed_topic_names: list[str] | None = None,
+        self,
+        *,
+        group_id: str = '',
+        member_id: str = '',
+        member_epoch: int = 0,
+        rack_id: str | None = None,
+        subscribed_topic_names: list[str] | None = None,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.group_id = group_id
         self.member_id = member_id
         self.member_epoch = member_epoch
@@ -46,11 +48,13 @@ class ShareGroupHeartbeatRequest(Message):
         self.subscribed_topic_names = subscribed_topic_names
         self.unknown_tags = unknown_tags
 
+
 _p_B = packer(">B")
 _p_i = packer(">i")
 _p_iB = packer(">iB")
 _p_ix = packer(">ix")
 _u_iB = unpacker(">iB")
+
 
 def _decode_v1(d: bytes, p: int, b: int) -> tuple[ShareGroupHeartbeatRequest, int]:
     e = len(d)
@@ -113,6 +117,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[ShareGroupHeartbeatRequest, in
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
     return o, p
 
+
 def _encode_v1(o: ShareGroupHeartbeatRequest, w: Callable[[Any], None]) -> None:
     s = o.group_id
     s = s.encode()
@@ -164,6 +169,7 @@ def _encode_v1(o: ShareGroupHeartbeatRequest, w: Callable[[Any], None]) -> None:
         w(unknown_tags(o.unknown_tags))
     else:
         w(b"\0")
+
 
 ShareGroupHeartbeatRequest._DECODERS = {1: _decode_v1}
 ShareGroupHeartbeatRequest._ENCODERS = {1: _encode_v1}

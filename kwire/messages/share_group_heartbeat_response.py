@@ -5,20 +5,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-
-from kwire.message import Message, Struct, frozen_default
+from kwire.message import Message, Struct
 from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import (
-    array_packers, array_unpackers, as_bytes, bad_uuid, iter_unpacker, lost, more_varint, new, null, numbers,
-    pack_numbers, packer, read_tag, read_unknown_tags, string_length, string_varint, tag_of_other_version,
-    tag_section, tag_size, too_many, unknown_tags, unpacker, varint,
-)  # fmt: skip
+from kwire.wire import array_packers, array_unpackers, bad_uuid, more_varint, new, null, numbers, pack_numbers, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
 
-_E: Any = object()
+_E: Any = object()  # stands for "not given" where the default is a new list or struct
 
 
 class TopicPartitions(Struct):
-    __slots__ = ('topic_id', 'partitions', 'unknown_tags', )
+    __slots__ = (
+        "topic_id", "partitions", "unknown_tags",
+    )
     NAME = 'TopicPartitions'
     FIELDS = (
         ('TopicId', 'topic_id', 'topicId', 'uuid', False, False, (0, 32767), (0, -1), (0, -1), None, b'\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00', False, False, None, None),
@@ -26,29 +23,41 @@ class TopicPartitions(Struct):
     )
 
     def __init__(
-        self, *, topic_id: Uuid = ZERO_UUID, partitions: list[int] = _E,
+        self,
+        *,
+        topic_id: Uuid = ZERO_UUID,
+        partitions: list[int] = _E,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.topic_id = topic_id
         self.partitions = [] if partitions is _E else partitions
         self.unknown_tags = unknown_tags
 
+
 class Assignment(Struct):
-    __slots__ = ('topic_partitions', 'unknown_tags', )
+    __slots__ = (
+        "topic_partitions", "unknown_tags",
+    )
     NAME = 'Assignment'
     FIELDS = (
         ('TopicPartitions', 'topic_partitions', 'topicPartitions', 'TopicPartitions', True, True, (0, 32767), (0, -1), (0, -1), None, '', False, False, None, None),
     )
 
     def __init__(
-        self, *, topic_partitions: list[TopicPartitions] = _E,
+        self,
+        *,
+        topic_partitions: list[TopicPartitions] = _E,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.topic_partitions = [] if topic_partitions is _E else topic_partitions
         self.unknown_tags = unknown_tags
 
+
 class ShareGroupHeartbeatResponse(Message):
-    __slots__ = ('throttle_time_ms', 'error_code', 'error_message', 'member_id', 'member_epoch', 'heartbeat_interval_ms', 'assignment', 'unknown_tags', )
+    __slots__ = (
+        "throttle_time_ms", "error_code", "error_message", "member_id", "member_epoch", "heartbeat_interval_ms",
+        "assignment", "unknown_tags",
+    )
     NAME = 'ShareGroupHeartbeatResponse'
     TYPE = 'response'
     API_KEY = 76
@@ -68,9 +77,17 @@ class ShareGroupHeartbeatResponse(Message):
     )
 
     def __init__(
-        self, *, throttle_time_ms: int = 0, error_code: int = 0, error_message: str | None = None, member_id: str | None = None, member_epoch: int = 0, heartbeat_interval_ms: int = 0, assignment: Assignment | None = None,
+        self,
+        *,
+        throttle_time_ms: int = 0,
+        error_code: int = 0,
+        error_message: str | None = None,
+        member_id: str | None = None,
+        member_epoch: int = 0,
+        heartbeat_interval_ms: int = 0,
+        assignment: Assignment | None = None,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.throttle_time_ms = throttle_time_ms
         self.error_code = error_code
         self.error_message = error_message
@@ -80,8 +97,6 @@ class ShareGroupHeartbeatResponse(Message):
         self.assignment = assignment
         self.unknown_tags = unknown_tags
 
-_D_TopicPartitions = frozen_default(TopicPartitions)
-_D_Assignment = frozen_default(Assignment)
 
 _is = array_unpackers("i")
 _iw = array_packers("i")
@@ -96,6 +111,7 @@ _p_iibB = packer(">iibB")
 _u_16sB = unpacker(">16sB")
 _u_ihB = unpacker(">ihB")
 _u_iib = unpacker(">iib")
+
 
 def _decode_v1(d: bytes, p: int, b: int) -> tuple[ShareGroupHeartbeatResponse, int]:
     e = len(d)
@@ -171,6 +187,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[ShareGroupHeartbeatResponse, i
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
     return o, p
 
+
 def _encode_v1(o: ShareGroupHeartbeatResponse, w: Callable[[Any], None]) -> None:
     s = o.error_message
     if s is None:
@@ -231,6 +248,7 @@ def _encode_v1(o: ShareGroupHeartbeatResponse, w: Callable[[Any], None]) -> None
         w(unknown_tags(o.unknown_tags))
     else:
         w(b"\0")
+
 
 ShareGroupHeartbeatResponse._DECODERS = {1: _decode_v1}
 ShareGroupHeartbeatResponse._ENCODERS = {1: _encode_v1}

@@ -5,20 +5,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
+from kwire.message import Message
+from kwire.wire import more_varint, new, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, varint
 
-from kwire.message import Message, Struct, frozen_default
-from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import (
-    array_packers, array_unpackers, as_bytes, bad_uuid, iter_unpacker, lost, more_varint, new, null, numbers,
-    pack_numbers, packer, read_tag, read_unknown_tags, string_length, string_varint, tag_of_other_version,
-    tag_section, tag_size, too_many, unknown_tags, unpacker, varint,
-)  # fmt: skip
-
-_E: Any = object()
+_E: Any = object()  # stands for "not given" where the default is a new list or struct
 
 
 class ShareGroupMemberMetadataValue(Message):
-    __slots__ = ('rack_id', 'client_id', 'client_host', 'subscribed_topic_names', 'unknown_tags', )
+    __slots__ = (
+        "rack_id", "client_id", "client_host", "subscribed_topic_names", "unknown_tags",
+    )
     NAME = 'ShareGroupMemberMetadataValue'
     TYPE = 'coordinator-value'
     API_KEY = 10
@@ -35,16 +31,23 @@ class ShareGroupMemberMetadataValue(Message):
     )
 
     def __init__(
-        self, *, rack_id: str | None = '', client_id: str = '', client_host: str = '', subscribed_topic_names: list[str] = _E,
+        self,
+        *,
+        rack_id: str | None = '',
+        client_id: str = '',
+        client_host: str = '',
+        subscribed_topic_names: list[str] = _E,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.rack_id = rack_id
         self.client_id = client_id
         self.client_host = client_host
         self.subscribed_topic_names = [] if subscribed_topic_names is _E else subscribed_topic_names
         self.unknown_tags = unknown_tags
 
+
 _p_B = packer(">B")
+
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[ShareGroupMemberMetadataValue, int]:
     e = len(d)
@@ -106,6 +109,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[ShareGroupMemberMetadataValue,
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
     return o, p
 
+
 def _encode_v0(o: ShareGroupMemberMetadataValue, w: Callable[[Any], None]) -> None:
     s = o.rack_id
     if s is None:
@@ -153,6 +157,7 @@ def _encode_v0(o: ShareGroupMemberMetadataValue, w: Callable[[Any], None]) -> No
         w(unknown_tags(o.unknown_tags))
     else:
         w(b"\0")
+
 
 ShareGroupMemberMetadataValue._DECODERS = {0: _decode_v0}
 ShareGroupMemberMetadataValue._ENCODERS = {0: _encode_v0}

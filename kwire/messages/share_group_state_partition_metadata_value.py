@@ -5,20 +5,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-
-from kwire.message import Message, Struct, frozen_default
+from kwire.message import Message, Struct
 from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import (
-    array_packers, array_unpackers, as_bytes, bad_uuid, iter_unpacker, lost, more_varint, new, null, numbers,
-    pack_numbers, packer, read_tag, read_unknown_tags, string_length, string_varint, tag_of_other_version,
-    tag_section, tag_size, too_many, unknown_tags, unpacker, varint,
-)  # fmt: skip
+from kwire.wire import array_packers, array_unpackers, bad_uuid, more_varint, new, null, numbers, pack_numbers, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
 
-_E: Any = object()
+_E: Any = object()  # stands for "not given" where the default is a new list or struct
 
 
 class TopicPartitionsInfo(Struct):
-    __slots__ = ('topic_id', 'topic_name', 'partitions', 'unknown_tags', )
+    __slots__ = (
+        "topic_id", "topic_name", "partitions", "unknown_tags",
+    )
     NAME = 'TopicPartitionsInfo'
     FIELDS = (
         ('TopicId', 'topic_id', 'topicId', 'uuid', False, False, (0, 32767), (0, -1), (0, -1), None, b'\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00', False, False, None, None),
@@ -27,16 +24,23 @@ class TopicPartitionsInfo(Struct):
     )
 
     def __init__(
-        self, *, topic_id: Uuid = ZERO_UUID, topic_name: str = '', partitions: list[int] = _E,
+        self,
+        *,
+        topic_id: Uuid = ZERO_UUID,
+        topic_name: str = '',
+        partitions: list[int] = _E,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.topic_id = topic_id
         self.topic_name = topic_name
         self.partitions = [] if partitions is _E else partitions
         self.unknown_tags = unknown_tags
 
+
 class TopicInfo(Struct):
-    __slots__ = ('topic_id', 'topic_name', 'unknown_tags', )
+    __slots__ = (
+        "topic_id", "topic_name", "unknown_tags",
+    )
     NAME = 'TopicInfo'
     FIELDS = (
         ('TopicId', 'topic_id', 'topicId', 'uuid', False, False, (0, 32767), (0, -1), (0, -1), None, b'\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00', False, False, None, None),
@@ -44,15 +48,21 @@ class TopicInfo(Struct):
     )
 
     def __init__(
-        self, *, topic_id: Uuid = ZERO_UUID, topic_name: str = '',
+        self,
+        *,
+        topic_id: Uuid = ZERO_UUID,
+        topic_name: str = '',
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.topic_id = topic_id
         self.topic_name = topic_name
         self.unknown_tags = unknown_tags
 
+
 class ShareGroupStatePartitionMetadataValue(Message):
-    __slots__ = ('initializing_topics', 'initialized_topics', 'deleting_topics', 'unknown_tags', )
+    __slots__ = (
+        "initializing_topics", "initialized_topics", "deleting_topics", "unknown_tags",
+    )
     NAME = 'ShareGroupStatePartitionMetadataValue'
     TYPE = 'coordinator-value'
     API_KEY = 15
@@ -68,16 +78,18 @@ class ShareGroupStatePartitionMetadataValue(Message):
     )
 
     def __init__(
-        self, *, initializing_topics: list[TopicPartitionsInfo] = _E, initialized_topics: list[TopicPartitionsInfo] = _E, deleting_topics: list[TopicInfo] = _E,
+        self,
+        *,
+        initializing_topics: list[TopicPartitionsInfo] = _E,
+        initialized_topics: list[TopicPartitionsInfo] = _E,
+        deleting_topics: list[TopicInfo] = _E,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.initializing_topics = [] if initializing_topics is _E else initializing_topics
         self.initialized_topics = [] if initialized_topics is _E else initialized_topics
         self.deleting_topics = [] if deleting_topics is _E else deleting_topics
         self.unknown_tags = unknown_tags
 
-_D_TopicPartitionsInfo = frozen_default(TopicPartitionsInfo)
-_D_TopicInfo = frozen_default(TopicInfo)
 
 _is = array_unpackers("i")
 _iw = array_packers("i")
@@ -85,6 +97,7 @@ _p_16s = packer(">16s")
 _p_16sB = packer(">16sB")
 _p_B = packer(">B")
 _u_16sB = unpacker(">16sB")
+
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[ShareGroupStatePartitionMetadataValue, int]:
     e = len(d)
@@ -207,6 +220,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[ShareGroupStatePartitionMetada
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
     return o, p
 
+
 def _encode_v0(o: ShareGroupStatePartitionMetadataValue, w: Callable[[Any], None]) -> None:
     l1 = o.initializing_topics
     n = len(l1) + 1
@@ -296,6 +310,7 @@ def _encode_v0(o: ShareGroupStatePartitionMetadataValue, w: Callable[[Any], None
         w(unknown_tags(o.unknown_tags))
     else:
         w(b"\0")
+
 
 ShareGroupStatePartitionMetadataValue._DECODERS = {0: _decode_v0}
 ShareGroupStatePartitionMetadataValue._ENCODERS = {0: _encode_v0}

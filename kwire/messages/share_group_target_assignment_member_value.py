@@ -5,20 +5,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-
-from kwire.message import Message, Struct, frozen_default
+from kwire.message import Message, Struct
 from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import (
-    array_packers, array_unpackers, as_bytes, bad_uuid, iter_unpacker, lost, more_varint, new, null, numbers,
-    pack_numbers, packer, read_tag, read_unknown_tags, string_length, string_varint, tag_of_other_version,
-    tag_section, tag_size, too_many, unknown_tags, unpacker, varint,
-)  # fmt: skip
+from kwire.wire import array_packers, array_unpackers, bad_uuid, more_varint, new, null, numbers, pack_numbers, packer, read_unknown_tags, too_many, unknown_tags, unpacker, varint
 
-_E: Any = object()
+_E: Any = object()  # stands for "not given" where the default is a new list or struct
 
 
 class TopicPartition(Struct):
-    __slots__ = ('topic_id', 'partitions', 'unknown_tags', )
+    __slots__ = (
+        "topic_id", "partitions", "unknown_tags",
+    )
     NAME = 'TopicPartition'
     FIELDS = (
         ('TopicId', 'topic_id', 'topicId', 'uuid', False, False, (0, 32767), (0, -1), (0, -1), None, b'\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00', False, False, None, None),
@@ -26,15 +23,21 @@ class TopicPartition(Struct):
     )
 
     def __init__(
-        self, *, topic_id: Uuid = ZERO_UUID, partitions: list[int] = _E,
+        self,
+        *,
+        topic_id: Uuid = ZERO_UUID,
+        partitions: list[int] = _E,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.topic_id = topic_id
         self.partitions = [] if partitions is _E else partitions
         self.unknown_tags = unknown_tags
 
+
 class ShareGroupTargetAssignmentMemberValue(Message):
-    __slots__ = ('topic_partitions', 'unknown_tags', )
+    __slots__ = (
+        "topic_partitions", "unknown_tags",
+    )
     NAME = 'ShareGroupTargetAssignmentMemberValue'
     TYPE = 'coordinator-value'
     API_KEY = 13
@@ -48,13 +51,14 @@ class ShareGroupTargetAssignmentMemberValue(Message):
     )
 
     def __init__(
-        self, *, topic_partitions: list[TopicPartition] = _E,
+        self,
+        *,
+        topic_partitions: list[TopicPartition] = _E,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.topic_partitions = [] if topic_partitions is _E else topic_partitions
         self.unknown_tags = unknown_tags
 
-_D_TopicPartition = frozen_default(TopicPartition)
 
 _is = array_unpackers("i")
 _iw = array_packers("i")
@@ -62,6 +66,7 @@ _p_16s = packer(">16s")
 _p_16sB = packer(">16sB")
 _p_B = packer(">B")
 _u_16sB = unpacker(">16sB")
+
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[ShareGroupTargetAssignmentMemberValue, int]:
     e = len(d)
@@ -105,6 +110,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[ShareGroupTargetAssignmentMemb
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
     return o, p
 
+
 def _encode_v0(o: ShareGroupTargetAssignmentMemberValue, w: Callable[[Any], None]) -> None:
     l1 = o.topic_partitions
     n = len(l1) + 1
@@ -133,6 +139,7 @@ def _encode_v0(o: ShareGroupTargetAssignmentMemberValue, w: Callable[[Any], None
         w(unknown_tags(o.unknown_tags))
     else:
         w(b"\0")
+
 
 ShareGroupTargetAssignmentMemberValue._DECODERS = {0: _decode_v0}
 ShareGroupTargetAssignmentMemberValue._ENCODERS = {0: _encode_v0}

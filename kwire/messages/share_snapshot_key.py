@@ -5,20 +5,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-
-from kwire.message import Message, Struct, frozen_default
+from kwire.message import Message
 from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import (
-    array_packers, array_unpackers, as_bytes, bad_uuid, iter_unpacker, lost, more_varint, new, null, numbers,
-    pack_numbers, packer, read_tag, read_unknown_tags, string_length, string_varint, tag_of_other_version,
-    tag_section, tag_size, too_many, unknown_tags, unpacker, varint,
-)  # fmt: skip
+from kwire.wire import bad_uuid, lost, new, null, packer, unknown_tags, unpacker
 
-_E: Any = object()
+_E: Any = object()  # stands for "not given" where the default is a new list or struct
 
 
 class ShareSnapshotKey(Message):
-    __slots__ = ('group_id', 'topic_id', 'partition', 'unknown_tags', )
+    __slots__ = (
+        "group_id", "topic_id", "partition", "unknown_tags",
+    )
     NAME = 'ShareSnapshotKey'
     TYPE = 'coordinator-key'
     API_KEY = 0
@@ -34,18 +31,24 @@ class ShareSnapshotKey(Message):
     )
 
     def __init__(
-        self, *, group_id: str = '', topic_id: Uuid = ZERO_UUID, partition: int = 0,
+        self,
+        *,
+        group_id: str = '',
+        topic_id: Uuid = ZERO_UUID,
+        partition: int = 0,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.group_id = group_id
         self.topic_id = topic_id
         self.partition = partition
         self.unknown_tags = unknown_tags
 
+
 _p_16si = packer(">16si")
 _p_h = packer(">h")
 _u_16si = unpacker(">16si")
 _u_h = unpacker(">h")
+
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[ShareSnapshotKey, int]:
     e = len(d)
@@ -63,6 +66,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[ShareSnapshotKey, int]:
     o.topic_id = Uuid(u0)
     return o, p
 
+
 def _encode_v0(o: ShareSnapshotKey, w: Callable[[Any], None]) -> None:
     if o.unknown_tags:
         lost("unknown_tags")
@@ -73,6 +77,7 @@ def _encode_v0(o: ShareSnapshotKey, w: Callable[[Any], None]) -> None:
     if len(o.topic_id) != 16:
         bad_uuid()
     w(_p_16si(o.topic_id, o.partition))
+
 
 ShareSnapshotKey._DECODERS = {0: _decode_v0}
 ShareSnapshotKey._ENCODERS = {0: _encode_v0}

@@ -5,20 +5,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
+from kwire.message import Message, Struct
+from kwire.wire import iter_unpacker, more_varint, new, null, packer, read_tag, read_unknown_tags, tag_section, tag_size, too_many, unknown_tags, unpacker, varint
 
-from kwire.message import Message, Struct, frozen_default
-from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import (
-    array_packers, array_unpackers, as_bytes, bad_uuid, iter_unpacker, lost, more_varint, new, null, numbers,
-    pack_numbers, packer, read_tag, read_unknown_tags, string_length, string_varint, tag_of_other_version,
-    tag_section, tag_size, too_many, unknown_tags, unpacker, varint,
-)  # fmt: skip
-
-_E: Any = object()
+_E: Any = object()  # stands for "not given" where the default is a new list or struct
 
 
 class StateBatch(Struct):
-    __slots__ = ('first_offset', 'last_offset', 'delivery_state', 'delivery_count', 'unknown_tags', )
+    __slots__ = (
+        "first_offset", "last_offset", "delivery_state", "delivery_count", "unknown_tags",
+    )
     NAME = 'StateBatch'
     FIELDS = (
         ('FirstOffset', 'first_offset', 'firstOffset', 'int64', False, False, (0, 32767), (0, -1), (0, -1), None, 0, False, False, None, None),
@@ -28,17 +24,25 @@ class StateBatch(Struct):
     )
 
     def __init__(
-        self, *, first_offset: int = 0, last_offset: int = 0, delivery_state: int = 0, delivery_count: int = 0,
+        self,
+        *,
+        first_offset: int = 0,
+        last_offset: int = 0,
+        delivery_state: int = 0,
+        delivery_count: int = 0,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.first_offset = first_offset
         self.last_offset = last_offset
         self.delivery_state = delivery_state
         self.delivery_count = delivery_count
         self.unknown_tags = unknown_tags
 
+
 class ShareUpdateValue(Message):
-    __slots__ = ('snapshot_epoch', 'leader_epoch', 'start_offset', 'delivery_complete_count', 'state_batches', 'unknown_tags', )
+    __slots__ = (
+        "snapshot_epoch", "leader_epoch", "start_offset", "delivery_complete_count", "state_batches", "unknown_tags",
+    )
     NAME = 'ShareUpdateValue'
     TYPE = 'coordinator-value'
     API_KEY = 1
@@ -56,9 +60,15 @@ class ShareUpdateValue(Message):
     )
 
     def __init__(
-        self, *, snapshot_epoch: int = 0, leader_epoch: int = 0, start_offset: int = 0, delivery_complete_count: int = -1, state_batches: list[StateBatch] = _E,
+        self,
+        *,
+        snapshot_epoch: int = 0,
+        leader_epoch: int = 0,
+        start_offset: int = 0,
+        delivery_complete_count: int = -1,
+        state_batches: list[StateBatch] = _E,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.snapshot_epoch = snapshot_epoch
         self.leader_epoch = leader_epoch
         self.start_offset = start_offset
@@ -66,7 +76,6 @@ class ShareUpdateValue(Message):
         self.state_batches = [] if state_batches is _E else state_batches
         self.unknown_tags = unknown_tags
 
-_D_StateBatch = frozen_default(StateBatch)
 
 _i_qqbhx = iter_unpacker(">qqbhx")
 _p_i = packer(">i")
@@ -77,6 +86,7 @@ _p_qqbhx = packer(">qqbhx")
 _u_i = unpacker(">i")
 _u_iiqB = unpacker(">iiqB")
 _u_qqbhB = unpacker(">qqbhB")
+
 
 def _tags_ShareUpdateValue_v0(d: bytes, p: int, n: int, b: int, o: Any) -> tuple[int, int]:
     e = len(d)
@@ -100,6 +110,7 @@ def _tags_ShareUpdateValue_v0(d: bytes, p: int, n: int, b: int, o: Any) -> tuple
         o.unknown_tags = unknown
     return p, b
 
+
 def _write_tags_ShareUpdateValue_v0(o: Any) -> bytes:
     tags: list[tuple[int, bytes]] = []
     if o.delivery_complete_count != -1:
@@ -108,6 +119,7 @@ def _write_tags_ShareUpdateValue_v0(o: Any) -> bytes:
         w(_p_i(o.delivery_complete_count))
         tags.append((0, b"".join(v)))
     return tag_section(tags, o.unknown_tags)
+
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[ShareUpdateValue, int]:
     e = len(d)
@@ -151,6 +163,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[ShareUpdateValue, int]:
         p, b = _tags_ShareUpdateValue_v0(d, p, n, b, o)
     return o, p
 
+
 def _encode_v0(o: ShareUpdateValue, w: Callable[[Any], None]) -> None:
     l1 = o.state_batches
     n = len(l1) + 1
@@ -169,6 +182,7 @@ def _encode_v0(o: ShareUpdateValue, w: Callable[[Any], None]) -> None:
         w(_write_tags_ShareUpdateValue_v0(o))
     else:
         w(b"\0")
+
 
 ShareUpdateValue._DECODERS = {0: _decode_v0}
 ShareUpdateValue._ENCODERS = {0: _encode_v0}

@@ -5,20 +5,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
+from kwire.message import Message
+from kwire.wire import new, packer, read_unknown_tags, unknown_tags, unpacker
 
-from kwire.message import Message, Struct, frozen_default
-from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import (
-    array_packers, array_unpackers, as_bytes, bad_uuid, iter_unpacker, lost, more_varint, new, null, numbers,
-    pack_numbers, packer, read_tag, read_unknown_tags, string_length, string_varint, tag_of_other_version,
-    tag_section, tag_size, too_many, unknown_tags, unpacker, varint,
-)  # fmt: skip
-
-_E: Any = object()
+_E: Any = object()  # stands for "not given" where the default is a new list or struct
 
 
 class SnapshotHeaderRecord(Message):
-    __slots__ = ('version', 'last_contained_log_timestamp', 'unknown_tags', )
+    __slots__ = (
+        "version", "last_contained_log_timestamp", "unknown_tags",
+    )
     NAME = 'SnapshotHeaderRecord'
     TYPE = 'data'
     API_KEY = None
@@ -33,16 +29,21 @@ class SnapshotHeaderRecord(Message):
     )
 
     def __init__(
-        self, *, version: int = 0, last_contained_log_timestamp: int = 0,
+        self,
+        *,
+        version: int = 0,
+        last_contained_log_timestamp: int = 0,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.version = version
         self.last_contained_log_timestamp = last_contained_log_timestamp
         self.unknown_tags = unknown_tags
 
+
 _p_hq = packer(">hq")
 _p_hqx = packer(">hqx")
 _u_hqB = unpacker(">hqB")
+
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[SnapshotHeaderRecord, int]:
     e = len(d)
@@ -54,12 +55,14 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[SnapshotHeaderRecord, int]:
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
     return o, p
 
+
 def _encode_v0(o: SnapshotHeaderRecord, w: Callable[[Any], None]) -> None:
     if o.unknown_tags:
         w(_p_hq(o.version, o.last_contained_log_timestamp))
         w(unknown_tags(o.unknown_tags))
     else:
         w(_p_hqx(o.version, o.last_contained_log_timestamp))
+
 
 SnapshotHeaderRecord._DECODERS = {0: _decode_v0}
 SnapshotHeaderRecord._ENCODERS = {0: _encode_v0}

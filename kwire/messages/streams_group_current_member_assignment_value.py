@@ -5,20 +5,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
+from kwire.message import Message, Struct
+from kwire.wire import array_packers, array_unpackers, more_varint, new, null, numbers, pack_numbers, packer, read_tag, read_unknown_tags, string_length, string_varint, tag_section, tag_size, too_many, unknown_tags, unpacker, varint
 
-from kwire.message import Message, Struct, frozen_default
-from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import (
-    array_packers, array_unpackers, as_bytes, bad_uuid, iter_unpacker, lost, more_varint, new, null, numbers,
-    pack_numbers, packer, read_tag, read_unknown_tags, string_length, string_varint, tag_of_other_version,
-    tag_section, tag_size, too_many, unknown_tags, unpacker, varint,
-)  # fmt: skip
-
-_E: Any = object()
+_E: Any = object()  # stands for "not given" where the default is a new list or struct
 
 
 class TaskIds(Struct):
-    __slots__ = ('subtopology_id', 'partitions', 'assignment_epochs', 'unknown_tags', )
+    __slots__ = (
+        "subtopology_id", "partitions", "assignment_epochs", "unknown_tags",
+    )
     NAME = 'TaskIds'
     FIELDS = (
         ('SubtopologyId', 'subtopology_id', 'subtopologyId', 'string', False, False, (0, 32767), (0, -1), (0, -1), None, '', False, False, None, None),
@@ -27,16 +23,25 @@ class TaskIds(Struct):
     )
 
     def __init__(
-        self, *, subtopology_id: str = '', partitions: list[int] = _E, assignment_epochs: list[int] | None = _E,
+        self,
+        *,
+        subtopology_id: str = '',
+        partitions: list[int] = _E,
+        assignment_epochs: list[int] | None = _E,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.subtopology_id = subtopology_id
         self.partitions = [] if partitions is _E else partitions
         self.assignment_epochs = [] if assignment_epochs is _E else assignment_epochs
         self.unknown_tags = unknown_tags
 
+
 class StreamsGroupCurrentMemberAssignmentValue(Message):
-    __slots__ = ('member_epoch', 'previous_member_epoch', 'state', 'active_tasks', 'standby_tasks', 'warmup_tasks', 'active_tasks_pending_revocation', 'standby_tasks_pending_revocation', 'warmup_tasks_pending_revocation', 'unknown_tags', )
+    __slots__ = (
+        "member_epoch", "previous_member_epoch", "state", "active_tasks", "standby_tasks", "warmup_tasks",
+        "active_tasks_pending_revocation", "standby_tasks_pending_revocation", "warmup_tasks_pending_revocation",
+        "unknown_tags",
+    )
     NAME = 'StreamsGroupCurrentMemberAssignmentValue'
     TYPE = 'coordinator-value'
     API_KEY = 22
@@ -58,9 +63,19 @@ class StreamsGroupCurrentMemberAssignmentValue(Message):
     )
 
     def __init__(
-        self, *, member_epoch: int = 0, previous_member_epoch: int = 0, state: int = 0, active_tasks: list[TaskIds] = _E, standby_tasks: list[TaskIds] = _E, warmup_tasks: list[TaskIds] = _E, active_tasks_pending_revocation: list[TaskIds] = _E, standby_tasks_pending_revocation: list[TaskIds] = _E, warmup_tasks_pending_revocation: list[TaskIds] = _E,
+        self,
+        *,
+        member_epoch: int = 0,
+        previous_member_epoch: int = 0,
+        state: int = 0,
+        active_tasks: list[TaskIds] = _E,
+        standby_tasks: list[TaskIds] = _E,
+        warmup_tasks: list[TaskIds] = _E,
+        active_tasks_pending_revocation: list[TaskIds] = _E,
+        standby_tasks_pending_revocation: list[TaskIds] = _E,
+        warmup_tasks_pending_revocation: list[TaskIds] = _E,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.member_epoch = member_epoch
         self.previous_member_epoch = previous_member_epoch
         self.state = state
@@ -72,7 +87,6 @@ class StreamsGroupCurrentMemberAssignmentValue(Message):
         self.warmup_tasks_pending_revocation = [] if warmup_tasks_pending_revocation is _E else warmup_tasks_pending_revocation
         self.unknown_tags = unknown_tags
 
-_D_TaskIds = frozen_default(TaskIds)
 
 _is = array_unpackers("i")
 _iw = array_packers("i")
@@ -80,6 +94,7 @@ _p_B = packer(">B")
 _p_iib = packer(">iib")
 _p_iibB = packer(">iibB")
 _u_iibB = unpacker(">iibB")
+
 
 def _tags_TaskIds_v0(d: bytes, p: int, n: int, b: int, o: Any) -> tuple[int, int]:
     e = len(d)
@@ -114,6 +129,7 @@ def _tags_TaskIds_v0(d: bytes, p: int, n: int, b: int, o: Any) -> tuple[int, int
         o.unknown_tags = unknown
     return p, b
 
+
 def _write_tags_TaskIds_v0(o: Any) -> bytes:
     tags: list[tuple[int, bytes]] = []
     if (o.assignment_epochs is None or len(o.assignment_epochs) > 0):
@@ -133,6 +149,7 @@ def _write_tags_TaskIds_v0(o: Any) -> bytes:
                 w(_iw[n](*l1) if n < 64 else pack_numbers(l1, "i"))
         tags.append((0, b"".join(v)))
     return tag_section(tags, o.unknown_tags)
+
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[StreamsGroupCurrentMemberAssignmentValue, int]:
     e = len(d)
@@ -390,6 +407,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[StreamsGroupCurrentMemberAssig
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
     return o, p
 
+
 def _encode_v0(o: StreamsGroupCurrentMemberAssignmentValue, w: Callable[[Any], None]) -> None:
     l1 = o.active_tasks
     n = len(l1) + 1
@@ -564,6 +582,7 @@ def _encode_v0(o: StreamsGroupCurrentMemberAssignmentValue, w: Callable[[Any], N
         w(unknown_tags(o.unknown_tags))
     else:
         w(b"\0")
+
 
 StreamsGroupCurrentMemberAssignmentValue._DECODERS = {0: _decode_v0}
 StreamsGroupCurrentMemberAssignmentValue._ENCODERS = {0: _encode_v0}

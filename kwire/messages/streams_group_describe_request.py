@@ -5,20 +5,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
+from kwire.message import Message
+from kwire.wire import lost, more_varint, new, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
 
-from kwire.message import Message, Struct, frozen_default
-from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import (
-    array_packers, array_unpackers, as_bytes, bad_uuid, iter_unpacker, lost, more_varint, new, null, numbers,
-    pack_numbers, packer, read_tag, read_unknown_tags, string_length, string_varint, tag_of_other_version,
-    tag_section, tag_size, too_many, unknown_tags, unpacker, varint,
-)  # fmt: skip
-
-_E: Any = object()
+_E: Any = object()  # stands for "not given" where the default is a new list or struct
 
 
 class StreamsGroupDescribeRequest(Message):
-    __slots__ = ('group_ids', 'include_authorized_operations', 'include_topology_description', 'unknown_tags', )
+    __slots__ = (
+        "group_ids", "include_authorized_operations", "include_topology_description", "unknown_tags",
+    )
     NAME = 'StreamsGroupDescribeRequest'
     TYPE = 'request'
     API_KEY = 89
@@ -34,13 +30,18 @@ class StreamsGroupDescribeRequest(Message):
     )
 
     def __init__(
-        self, *, group_ids: list[str] = _E, include_authorized_operations: bool = False, include_topology_description: bool = False,
+        self,
+        *,
+        group_ids: list[str] = _E,
+        include_authorized_operations: bool = False,
+        include_topology_description: bool = False,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.group_ids = [] if group_ids is _E else group_ids
         self.include_authorized_operations = include_authorized_operations
         self.include_topology_description = include_topology_description
         self.unknown_tags = unknown_tags
+
 
 _p_B = packer(">B")
 _p_t = packer(">?")
@@ -49,6 +50,7 @@ _p_ttx = packer(">??x")
 _p_tx = packer(">?x")
 _u_tB = unpacker(">?B")
 _u_ttB = unpacker(">??B")
+
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[StreamsGroupDescribeRequest, int]:
     e = len(d)
@@ -83,6 +85,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[StreamsGroupDescribeRequest, i
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
     return o, p
 
+
 def _decode_v1(d: bytes, p: int, b: int) -> tuple[StreamsGroupDescribeRequest, int]:
     e = len(d)
     o = new(StreamsGroupDescribeRequest)
@@ -115,6 +118,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[StreamsGroupDescribeRequest, i
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
     return o, p
 
+
 def _encode_v0(o: StreamsGroupDescribeRequest, w: Callable[[Any], None]) -> None:
     if o.include_topology_description:
         lost('IncludeTopologyDescription')
@@ -139,6 +143,7 @@ def _encode_v0(o: StreamsGroupDescribeRequest, w: Callable[[Any], None]) -> None
     else:
         w(_p_tx(o.include_authorized_operations))
 
+
 def _encode_v1(o: StreamsGroupDescribeRequest, w: Callable[[Any], None]) -> None:
     l1 = o.group_ids
     n = len(l1) + 1
@@ -160,6 +165,7 @@ def _encode_v1(o: StreamsGroupDescribeRequest, w: Callable[[Any], None]) -> None
         w(unknown_tags(o.unknown_tags))
     else:
         w(_p_ttx(o.include_authorized_operations, o.include_topology_description))
+
 
 StreamsGroupDescribeRequest._DECODERS = {0: _decode_v0, 1: _decode_v1}
 StreamsGroupDescribeRequest._ENCODERS = {0: _encode_v0, 1: _encode_v1}

@@ -5,20 +5,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
+from kwire.message import Message, Struct
+from kwire.wire import array_packers, array_unpackers, lost, more_varint, new, null, numbers, pack_numbers, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
 
-from kwire.message import Message, Struct, frozen_default
-from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import (
-    array_packers, array_unpackers, as_bytes, bad_uuid, iter_unpacker, lost, more_varint, new, null, numbers,
-    pack_numbers, packer, read_tag, read_unknown_tags, string_length, string_varint, tag_of_other_version,
-    tag_section, tag_size, too_many, unknown_tags, unpacker, varint,
-)  # fmt: skip
-
-_E: Any = object()
+_E: Any = object()  # stands for "not given" where the default is a new list or struct
 
 
 class KeyValue(Struct):
-    __slots__ = ('key', 'value', 'unknown_tags', )
+    __slots__ = (
+        "key", "value", "unknown_tags",
+    )
     NAME = 'KeyValue'
     FIELDS = (
         ('Key', 'key', 'key', 'string', False, False, (0, 32767), (0, -1), (0, -1), None, '', False, False, None, None),
@@ -26,15 +22,21 @@ class KeyValue(Struct):
     )
 
     def __init__(
-        self, *, key: str = '', value: str = '',
+        self,
+        *,
+        key: str = '',
+        value: str = '',
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.key = key
         self.value = value
         self.unknown_tags = unknown_tags
 
+
 class TopicInfo(Struct):
-    __slots__ = ('name', 'partitions', 'replication_factor', 'topic_configs', 'unknown_tags', )
+    __slots__ = (
+        "name", "partitions", "replication_factor", "topic_configs", "unknown_tags",
+    )
     NAME = 'TopicInfo'
     FIELDS = (
         ('Name', 'name', 'name', 'string', False, False, (0, 32767), (0, -1), (0, -1), None, '', False, False, None, 'topicName'),
@@ -44,17 +46,26 @@ class TopicInfo(Struct):
     )
 
     def __init__(
-        self, *, name: str = '', partitions: int = 0, replication_factor: int = 0, topic_configs: list[KeyValue] = _E,
+        self,
+        *,
+        name: str = '',
+        partitions: int = 0,
+        replication_factor: int = 0,
+        topic_configs: list[KeyValue] = _E,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.name = name
         self.partitions = partitions
         self.replication_factor = replication_factor
         self.topic_configs = [] if topic_configs is _E else topic_configs
         self.unknown_tags = unknown_tags
 
+
 class Subtopology(Struct):
-    __slots__ = ('subtopology_id', 'source_topics', 'repartition_sink_topics', 'state_changelog_topics', 'repartition_source_topics', 'unknown_tags', )
+    __slots__ = (
+        "subtopology_id", "source_topics", "repartition_sink_topics", "state_changelog_topics",
+        "repartition_source_topics", "unknown_tags",
+    )
     NAME = 'Subtopology'
     FIELDS = (
         ('SubtopologyId', 'subtopology_id', 'subtopologyId', 'string', False, False, (0, 32767), (0, -1), (0, -1), None, '', False, False, None, None),
@@ -65,9 +76,15 @@ class Subtopology(Struct):
     )
 
     def __init__(
-        self, *, subtopology_id: str = '', source_topics: list[str] = _E, repartition_sink_topics: list[str] = _E, state_changelog_topics: list[TopicInfo] = _E, repartition_source_topics: list[TopicInfo] = _E,
+        self,
+        *,
+        subtopology_id: str = '',
+        source_topics: list[str] = _E,
+        repartition_sink_topics: list[str] = _E,
+        state_changelog_topics: list[TopicInfo] = _E,
+        repartition_source_topics: list[TopicInfo] = _E,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.subtopology_id = subtopology_id
         self.source_topics = [] if source_topics is _E else source_topics
         self.repartition_sink_topics = [] if repartition_sink_topics is _E else repartition_sink_topics
@@ -75,8 +92,11 @@ class Subtopology(Struct):
         self.repartition_source_topics = [] if repartition_source_topics is _E else repartition_source_topics
         self.unknown_tags = unknown_tags
 
+
 class Topology(Struct):
-    __slots__ = ('epoch', 'subtopologies', 'unknown_tags', )
+    __slots__ = (
+        "epoch", "subtopologies", "unknown_tags",
+    )
     NAME = 'Topology'
     FIELDS = (
         ('Epoch', 'epoch', 'epoch', 'int32', False, False, (0, 32767), (0, -1), (0, -1), None, 0, False, False, None, None),
@@ -84,15 +104,21 @@ class Topology(Struct):
     )
 
     def __init__(
-        self, *, epoch: int = 0, subtopologies: list[Subtopology] | None = None,
+        self,
+        *,
+        epoch: int = 0,
+        subtopologies: list[Subtopology] | None = None,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.epoch = epoch
         self.subtopologies = subtopologies
         self.unknown_tags = unknown_tags
 
+
 class Endpoint(Struct):
-    __slots__ = ('host', 'port', 'unknown_tags', )
+    __slots__ = (
+        "host", "port", "unknown_tags",
+    )
     NAME = 'Endpoint'
     FIELDS = (
         ('Host', 'host', 'host', 'string', False, False, (0, 32767), (0, -1), (0, -1), None, '', False, False, None, None),
@@ -100,15 +126,21 @@ class Endpoint(Struct):
     )
 
     def __init__(
-        self, *, host: str = '', port: int = 0,
+        self,
+        *,
+        host: str = '',
+        port: int = 0,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.host = host
         self.port = port
         self.unknown_tags = unknown_tags
 
+
 class TaskOffset(Struct):
-    __slots__ = ('subtopology_id', 'partition', 'offset', 'unknown_tags', )
+    __slots__ = (
+        "subtopology_id", "partition", "offset", "unknown_tags",
+    )
     NAME = 'TaskOffset'
     FIELDS = (
         ('SubtopologyId', 'subtopology_id', 'subtopologyId', 'string', False, False, (0, 32767), (0, -1), (0, -1), None, '', False, False, None, None),
@@ -117,16 +149,23 @@ class TaskOffset(Struct):
     )
 
     def __init__(
-        self, *, subtopology_id: str = '', partition: int = 0, offset: int = 0,
+        self,
+        *,
+        subtopology_id: str = '',
+        partition: int = 0,
+        offset: int = 0,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.subtopology_id = subtopology_id
         self.partition = partition
         self.offset = offset
         self.unknown_tags = unknown_tags
 
+
 class TaskIds(Struct):
-    __slots__ = ('subtopology_id', 'partitions', 'unknown_tags', )
+    __slots__ = (
+        "subtopology_id", "partitions", "unknown_tags",
+    )
     NAME = 'TaskIds'
     FIELDS = (
         ('SubtopologyId', 'subtopology_id', 'subtopologyId', 'string', False, False, (0, 32767), (0, -1), (0, -1), None, '', False, False, None, None),
@@ -134,15 +173,21 @@ class TaskIds(Struct):
     )
 
     def __init__(
-        self, *, subtopology_id: str = '', partitions: list[int] = _E,
+        self,
+        *,
+        subtopology_id: str = '',
+        partitions: list[int] = _E,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.subtopology_id = subtopology_id
         self.partitions = [] if partitions is _E else partitions
         self.unknown_tags = unknown_tags
 
+
 class Assignment(Struct):
-    __slots__ = ('active_tasks', 'standby_tasks', 'warmup_tasks', 'unknown_tags', )
+    __slots__ = (
+        "active_tasks", "standby_tasks", "warmup_tasks", "unknown_tags",
+    )
     NAME = 'Assignment'
     FIELDS = (
         ('ActiveTasks', 'active_tasks', 'activeTasks', 'TaskIds', True, True, (0, 32767), (0, -1), (0, -1), None, '', False, False, None, None),
@@ -151,16 +196,25 @@ class Assignment(Struct):
     )
 
     def __init__(
-        self, *, active_tasks: list[TaskIds] = _E, standby_tasks: list[TaskIds] = _E, warmup_tasks: list[TaskIds] = _E,
+        self,
+        *,
+        active_tasks: list[TaskIds] = _E,
+        standby_tasks: list[TaskIds] = _E,
+        warmup_tasks: list[TaskIds] = _E,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.active_tasks = [] if active_tasks is _E else active_tasks
         self.standby_tasks = [] if standby_tasks is _E else standby_tasks
         self.warmup_tasks = [] if warmup_tasks is _E else warmup_tasks
         self.unknown_tags = unknown_tags
 
+
 class Member(Struct):
-    __slots__ = ('member_id', 'member_epoch', 'instance_id', 'rack_id', 'client_id', 'client_host', 'topology_epoch', 'process_id', 'user_endpoint', 'client_tags', 'task_offsets', 'task_end_offsets', 'assignment', 'target_assignment', 'is_classic', 'unknown_tags', )
+    __slots__ = (
+        "member_id", "member_epoch", "instance_id", "rack_id", "client_id", "client_host", "topology_epoch",
+        "process_id", "user_endpoint", "client_tags", "task_offsets", "task_end_offsets", "assignment",
+        "target_assignment", "is_classic", "unknown_tags",
+    )
     NAME = 'Member'
     FIELDS = (
         ('MemberId', 'member_id', 'memberId', 'string', False, False, (0, 32767), (0, -1), (0, -1), None, '', False, False, None, None),
@@ -181,9 +235,25 @@ class Member(Struct):
     )
 
     def __init__(
-        self, *, member_id: str = '', member_epoch: int = 0, instance_id: str | None = None, rack_id: str | None = None, client_id: str = '', client_host: str = '', topology_epoch: int = 0, process_id: str = '', user_endpoint: Endpoint | None = None, client_tags: list[KeyValue] = _E, task_offsets: list[TaskOffset] = _E, task_end_offsets: list[TaskOffset] = _E, assignment: Assignment = _E, target_assignment: Assignment = _E, is_classic: bool = False,
+        self,
+        *,
+        member_id: str = '',
+        member_epoch: int = 0,
+        instance_id: str | None = None,
+        rack_id: str | None = None,
+        client_id: str = '',
+        client_host: str = '',
+        topology_epoch: int = 0,
+        process_id: str = '',
+        user_endpoint: Endpoint | None = None,
+        client_tags: list[KeyValue] = _E,
+        task_offsets: list[TaskOffset] = _E,
+        task_end_offsets: list[TaskOffset] = _E,
+        assignment: Assignment = _E,
+        target_assignment: Assignment = _E,
+        is_classic: bool = False,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.member_id = member_id
         self.member_epoch = member_epoch
         self.instance_id = instance_id
@@ -201,8 +271,11 @@ class Member(Struct):
         self.is_classic = is_classic
         self.unknown_tags = unknown_tags
 
+
 class TopologyDescriptionNode(Struct):
-    __slots__ = ('name', 'node_type', 'source_topics', 'sink_topic', 'stores', 'successors', 'unknown_tags', )
+    __slots__ = (
+        "name", "node_type", "source_topics", "sink_topic", "stores", "successors", "unknown_tags",
+    )
     NAME = 'TopologyDescriptionNode'
     FIELDS = (
         ('Name', 'name', 'name', 'string', False, False, (1, 32767), (0, -1), (0, -1), None, '', False, False, None, None),
@@ -214,9 +287,16 @@ class TopologyDescriptionNode(Struct):
     )
 
     def __init__(
-        self, *, name: str = '', node_type: int = 0, source_topics: list[str] = _E, sink_topic: str | None = None, stores: list[str] = _E, successors: list[str] = _E,
+        self,
+        *,
+        name: str = '',
+        node_type: int = 0,
+        source_topics: list[str] = _E,
+        sink_topic: str | None = None,
+        stores: list[str] = _E,
+        successors: list[str] = _E,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.name = name
         self.node_type = node_type
         self.source_topics = [] if source_topics is _E else source_topics
@@ -225,8 +305,11 @@ class TopologyDescriptionNode(Struct):
         self.successors = [] if successors is _E else successors
         self.unknown_tags = unknown_tags
 
+
 class TopologyDescriptionSubtopology(Struct):
-    __slots__ = ('subtopology_id', 'nodes', 'unknown_tags', )
+    __slots__ = (
+        "subtopology_id", "nodes", "unknown_tags",
+    )
     NAME = 'TopologyDescriptionSubtopology'
     FIELDS = (
         ('SubtopologyId', 'subtopology_id', 'subtopologyId', 'string', False, False, (1, 32767), (0, -1), (0, -1), None, '', False, False, None, None),
@@ -234,15 +317,21 @@ class TopologyDescriptionSubtopology(Struct):
     )
 
     def __init__(
-        self, *, subtopology_id: str = '', nodes: list[TopologyDescriptionNode] = _E,
+        self,
+        *,
+        subtopology_id: str = '',
+        nodes: list[TopologyDescriptionNode] = _E,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.subtopology_id = subtopology_id
         self.nodes = [] if nodes is _E else nodes
         self.unknown_tags = unknown_tags
 
+
 class TopologyDescriptionGlobalStore(Struct):
-    __slots__ = ('source', 'processor', 'unknown_tags', )
+    __slots__ = (
+        "source", "processor", "unknown_tags",
+    )
     NAME = 'TopologyDescriptionGlobalStore'
     FIELDS = (
         ('Source', 'source', 'source', 'TopologyDescriptionNode', True, False, (1, 32767), (0, -1), (0, -1), None, '', False, False, None, None),
@@ -250,15 +339,21 @@ class TopologyDescriptionGlobalStore(Struct):
     )
 
     def __init__(
-        self, *, source: TopologyDescriptionNode = _E, processor: TopologyDescriptionNode = _E,
+        self,
+        *,
+        source: TopologyDescriptionNode = _E,
+        processor: TopologyDescriptionNode = _E,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.source = TopologyDescriptionNode() if source is _E else source
         self.processor = TopologyDescriptionNode() if processor is _E else processor
         self.unknown_tags = unknown_tags
 
+
 class TopologyDescription(Struct):
-    __slots__ = ('subtopologies', 'global_stores', 'unknown_tags', )
+    __slots__ = (
+        "subtopologies", "global_stores", "unknown_tags",
+    )
     NAME = 'TopologyDescription'
     FIELDS = (
         ('Subtopologies', 'subtopologies', 'subtopologies', 'TopologyDescriptionSubtopology', True, True, (1, 32767), (0, -1), (0, -1), None, '', False, False, None, None),
@@ -266,15 +361,23 @@ class TopologyDescription(Struct):
     )
 
     def __init__(
-        self, *, subtopologies: list[TopologyDescriptionSubtopology] = _E, global_stores: list[TopologyDescriptionGlobalStore] = _E,
+        self,
+        *,
+        subtopologies: list[TopologyDescriptionSubtopology] = _E,
+        global_stores: list[TopologyDescriptionGlobalStore] = _E,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.subtopologies = [] if subtopologies is _E else subtopologies
         self.global_stores = [] if global_stores is _E else global_stores
         self.unknown_tags = unknown_tags
 
+
 class DescribedGroup(Struct):
-    __slots__ = ('error_code', 'error_message', 'group_id', 'group_state', 'group_epoch', 'assignment_epoch', 'topology', 'members', 'authorized_operations', 'topology_description', 'topology_description_status', 'assignor_name', 'unknown_tags', )
+    __slots__ = (
+        "error_code", "error_message", "group_id", "group_state", "group_epoch", "assignment_epoch", "topology",
+        "members", "authorized_operations", "topology_description", "topology_description_status", "assignor_name",
+        "unknown_tags",
+    )
     NAME = 'DescribedGroup'
     FIELDS = (
         ('ErrorCode', 'error_code', 'errorCode', 'int16', False, False, (0, 32767), (0, -1), (0, -1), None, 0, False, False, None, None),
@@ -292,9 +395,22 @@ class DescribedGroup(Struct):
     )
 
     def __init__(
-        self, *, error_code: int = 0, error_message: str | None = None, group_id: str = '', group_state: str = '', group_epoch: int = 0, assignment_epoch: int = 0, topology: Topology | None = None, members: list[Member] = _E, authorized_operations: int = -2147483648, topology_description: TopologyDescription | None = None, topology_description_status: int = 0, assignor_name: str | None = None,
+        self,
+        *,
+        error_code: int = 0,
+        error_message: str | None = None,
+        group_id: str = '',
+        group_state: str = '',
+        group_epoch: int = 0,
+        assignment_epoch: int = 0,
+        topology: Topology | None = None,
+        members: list[Member] = _E,
+        authorized_operations: int = -2147483648,
+        topology_description: TopologyDescription | None = None,
+        topology_description_status: int = 0,
+        assignor_name: str | None = None,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.error_code = error_code
         self.error_message = error_message
         self.group_id = group_id
@@ -309,8 +425,11 @@ class DescribedGroup(Struct):
         self.assignor_name = assignor_name
         self.unknown_tags = unknown_tags
 
+
 class StreamsGroupDescribeResponse(Message):
-    __slots__ = ('throttle_time_ms', 'groups', 'unknown_tags', )
+    __slots__ = (
+        "throttle_time_ms", "groups", "unknown_tags",
+    )
     NAME = 'StreamsGroupDescribeResponse'
     TYPE = 'response'
     API_KEY = 89
@@ -325,27 +444,16 @@ class StreamsGroupDescribeResponse(Message):
     )
 
     def __init__(
-        self, *, throttle_time_ms: int = 0, groups: list[DescribedGroup] = _E,
+        self,
+        *,
+        throttle_time_ms: int = 0,
+        groups: list[DescribedGroup] = _E,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.throttle_time_ms = throttle_time_ms
         self.groups = [] if groups is _E else groups
         self.unknown_tags = unknown_tags
 
-_D_KeyValue = frozen_default(KeyValue)
-_D_TopicInfo = frozen_default(TopicInfo)
-_D_Subtopology = frozen_default(Subtopology)
-_D_Topology = frozen_default(Topology)
-_D_Endpoint = frozen_default(Endpoint)
-_D_TaskOffset = frozen_default(TaskOffset)
-_D_TaskIds = frozen_default(TaskIds)
-_D_Assignment = frozen_default(Assignment)
-_D_Member = frozen_default(Member)
-_D_TopologyDescriptionNode = frozen_default(TopologyDescriptionNode)
-_D_TopologyDescriptionSubtopology = frozen_default(TopologyDescriptionSubtopology)
-_D_TopologyDescriptionGlobalStore = frozen_default(TopologyDescriptionGlobalStore)
-_D_TopologyDescription = frozen_default(TopologyDescription)
-_D_DescribedGroup = frozen_default(DescribedGroup)
 
 _is = array_unpackers("i")
 _iw = array_packers("i")
@@ -383,6 +491,7 @@ _u_ihB = unpacker(">ihB")
 _u_iib = unpacker(">iib")
 _u_iqB = unpacker(">iqB")
 _u_tB = unpacker(">?B")
+
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[StreamsGroupDescribeResponse, int]:
     e = len(d)
@@ -1100,6 +1209,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[StreamsGroupDescribeResponse, 
     if n:
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
     return o, p
+
 
 def _decode_v1(d: bytes, p: int, b: int) -> tuple[StreamsGroupDescribeResponse, int]:
     e = len(d)
@@ -2173,6 +2283,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[StreamsGroupDescribeResponse, 
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
     return o, p
 
+
 def _encode_v0(o: StreamsGroupDescribeResponse, w: Callable[[Any], None]) -> None:
     l1 = o.groups
     n = len(l1) + 1
@@ -2709,6 +2820,7 @@ def _encode_v0(o: StreamsGroupDescribeResponse, w: Callable[[Any], None]) -> Non
         w(unknown_tags(o.unknown_tags))
     else:
         w(b"\0")
+
 
 def _encode_v1(o: StreamsGroupDescribeResponse, w: Callable[[Any], None]) -> None:
     l1 = o.groups
@@ -3508,6 +3620,7 @@ def _encode_v1(o: StreamsGroupDescribeResponse, w: Callable[[Any], None]) -> Non
         w(unknown_tags(o.unknown_tags))
     else:
         w(b"\0")
+
 
 StreamsGroupDescribeResponse._DECODERS = {0: _decode_v0, 1: _decode_v1}
 StreamsGroupDescribeResponse._ENCODERS = {0: _encode_v0, 1: _encode_v1}

@@ -5,20 +5,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
+from kwire.message import Message, Struct
+from kwire.wire import array_packers, array_unpackers, more_varint, new, null, numbers, pack_numbers, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
 
-from kwire.message import Message, Struct, frozen_default
-from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import (
-    array_packers, array_unpackers, as_bytes, bad_uuid, iter_unpacker, lost, more_varint, new, null, numbers,
-    pack_numbers, packer, read_tag, read_unknown_tags, string_length, string_varint, tag_of_other_version,
-    tag_section, tag_size, too_many, unknown_tags, unpacker, varint,
-)  # fmt: skip
-
-_E: Any = object()
+_E: Any = object()  # stands for "not given" where the default is a new list or struct
 
 
 class KeyValue(Struct):
-    __slots__ = ('key', 'value', 'unknown_tags', )
+    __slots__ = (
+        "key", "value", "unknown_tags",
+    )
     NAME = 'KeyValue'
     FIELDS = (
         ('Key', 'key', 'key', 'string', False, False, (0, 32767), (0, -1), (0, -1), None, '', False, False, None, None),
@@ -26,15 +22,21 @@ class KeyValue(Struct):
     )
 
     def __init__(
-        self, *, key: str = '', value: str = '',
+        self,
+        *,
+        key: str = '',
+        value: str = '',
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.key = key
         self.value = value
         self.unknown_tags = unknown_tags
 
+
 class TopicInfo(Struct):
-    __slots__ = ('name', 'partitions', 'replication_factor', 'topic_configs', 'unknown_tags', )
+    __slots__ = (
+        "name", "partitions", "replication_factor", "topic_configs", "unknown_tags",
+    )
     NAME = 'TopicInfo'
     FIELDS = (
         ('Name', 'name', 'name', 'string', False, False, (0, 32767), (0, -1), (0, -1), None, '', False, False, None, 'topicName'),
@@ -44,17 +46,25 @@ class TopicInfo(Struct):
     )
 
     def __init__(
-        self, *, name: str = '', partitions: int = 0, replication_factor: int = 0, topic_configs: list[KeyValue] = _E,
+        self,
+        *,
+        name: str = '',
+        partitions: int = 0,
+        replication_factor: int = 0,
+        topic_configs: list[KeyValue] = _E,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.name = name
         self.partitions = partitions
         self.replication_factor = replication_factor
         self.topic_configs = [] if topic_configs is _E else topic_configs
         self.unknown_tags = unknown_tags
 
+
 class CopartitionGroup(Struct):
-    __slots__ = ('source_topics', 'source_topic_regex', 'repartition_source_topics', 'unknown_tags', )
+    __slots__ = (
+        "source_topics", "source_topic_regex", "repartition_source_topics", "unknown_tags",
+    )
     NAME = 'CopartitionGroup'
     FIELDS = (
         ('SourceTopics', 'source_topics', 'sourceTopics', 'int16', False, True, (0, 32767), (0, -1), (0, -1), None, '', False, False, None, None),
@@ -63,16 +73,24 @@ class CopartitionGroup(Struct):
     )
 
     def __init__(
-        self, *, source_topics: list[int] = _E, source_topic_regex: list[int] = _E, repartition_source_topics: list[int] = _E,
+        self,
+        *,
+        source_topics: list[int] = _E,
+        source_topic_regex: list[int] = _E,
+        repartition_source_topics: list[int] = _E,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.source_topics = [] if source_topics is _E else source_topics
         self.source_topic_regex = [] if source_topic_regex is _E else source_topic_regex
         self.repartition_source_topics = [] if repartition_source_topics is _E else repartition_source_topics
         self.unknown_tags = unknown_tags
 
+
 class Subtopology(Struct):
-    __slots__ = ('subtopology_id', 'source_topics', 'source_topic_regex', 'state_changelog_topics', 'repartition_sink_topics', 'repartition_source_topics', 'copartition_groups', 'unknown_tags', )
+    __slots__ = (
+        "subtopology_id", "source_topics", "source_topic_regex", "state_changelog_topics", "repartition_sink_topics",
+        "repartition_source_topics", "copartition_groups", "unknown_tags",
+    )
     NAME = 'Subtopology'
     FIELDS = (
         ('SubtopologyId', 'subtopology_id', 'subtopologyId', 'string', False, False, (0, 32767), (0, -1), (0, -1), None, '', False, False, None, None),
@@ -85,9 +103,17 @@ class Subtopology(Struct):
     )
 
     def __init__(
-        self, *, subtopology_id: str = '', source_topics: list[str] = _E, source_topic_regex: list[str] = _E, state_changelog_topics: list[TopicInfo] = _E, repartition_sink_topics: list[str] = _E, repartition_source_topics: list[TopicInfo] = _E, copartition_groups: list[CopartitionGroup] = _E,
+        self,
+        *,
+        subtopology_id: str = '',
+        source_topics: list[str] = _E,
+        source_topic_regex: list[str] = _E,
+        state_changelog_topics: list[TopicInfo] = _E,
+        repartition_sink_topics: list[str] = _E,
+        repartition_source_topics: list[TopicInfo] = _E,
+        copartition_groups: list[CopartitionGroup] = _E,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.subtopology_id = subtopology_id
         self.source_topics = [] if source_topics is _E else source_topics
         self.source_topic_regex = [] if source_topic_regex is _E else source_topic_regex
@@ -97,8 +123,11 @@ class Subtopology(Struct):
         self.copartition_groups = [] if copartition_groups is _E else copartition_groups
         self.unknown_tags = unknown_tags
 
+
 class Topology(Struct):
-    __slots__ = ('epoch', 'subtopologies', 'unknown_tags', )
+    __slots__ = (
+        "epoch", "subtopologies", "unknown_tags",
+    )
     NAME = 'Topology'
     FIELDS = (
         ('Epoch', 'epoch', 'epoch', 'int32', False, False, (0, 32767), (0, -1), (0, -1), None, 0, False, False, None, None),
@@ -106,15 +135,21 @@ class Topology(Struct):
     )
 
     def __init__(
-        self, *, epoch: int = 0, subtopologies: list[Subtopology] = _E,
+        self,
+        *,
+        epoch: int = 0,
+        subtopologies: list[Subtopology] = _E,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.epoch = epoch
         self.subtopologies = [] if subtopologies is _E else subtopologies
         self.unknown_tags = unknown_tags
 
+
 class TaskIds(Struct):
-    __slots__ = ('subtopology_id', 'partitions', 'unknown_tags', )
+    __slots__ = (
+        "subtopology_id", "partitions", "unknown_tags",
+    )
     NAME = 'TaskIds'
     FIELDS = (
         ('SubtopologyId', 'subtopology_id', 'subtopologyId', 'string', False, False, (0, 32767), (0, -1), (0, -1), None, '', False, False, None, None),
@@ -122,15 +157,21 @@ class TaskIds(Struct):
     )
 
     def __init__(
-        self, *, subtopology_id: str = '', partitions: list[int] = _E,
+        self,
+        *,
+        subtopology_id: str = '',
+        partitions: list[int] = _E,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.subtopology_id = subtopology_id
         self.partitions = [] if partitions is _E else partitions
         self.unknown_tags = unknown_tags
 
+
 class Endpoint(Struct):
-    __slots__ = ('host', 'port', 'unknown_tags', )
+    __slots__ = (
+        "host", "port", "unknown_tags",
+    )
     NAME = 'Endpoint'
     FIELDS = (
         ('Host', 'host', 'host', 'string', False, False, (0, 32767), (0, -1), (0, -1), None, '', False, False, None, None),
@@ -138,15 +179,21 @@ class Endpoint(Struct):
     )
 
     def __init__(
-        self, *, host: str = '', port: int = 0,
+        self,
+        *,
+        host: str = '',
+        port: int = 0,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.host = host
         self.port = port
         self.unknown_tags = unknown_tags
 
+
 class TaskOffset(Struct):
-    __slots__ = ('subtopology_id', 'partition', 'offset', 'unknown_tags', )
+    __slots__ = (
+        "subtopology_id", "partition", "offset", "unknown_tags",
+    )
     NAME = 'TaskOffset'
     FIELDS = (
         ('SubtopologyId', 'subtopology_id', 'subtopologyId', 'string', False, False, (0, 32767), (0, -1), (0, -1), None, '', False, False, None, None),
@@ -155,16 +202,25 @@ class TaskOffset(Struct):
     )
 
     def __init__(
-        self, *, subtopology_id: str = '', partition: int = 0, offset: int = 0,
+        self,
+        *,
+        subtopology_id: str = '',
+        partition: int = 0,
+        offset: int = 0,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.subtopology_id = subtopology_id
         self.partition = partition
         self.offset = offset
         self.unknown_tags = unknown_tags
 
+
 class StreamsGroupHeartbeatRequest(Message):
-    __slots__ = ('group_id', 'member_id', 'member_epoch', 'endpoint_information_epoch', 'instance_id', 'rack_id', 'rebalance_timeout_ms', 'topology', 'active_tasks', 'standby_tasks', 'warmup_tasks', 'process_id', 'user_endpoint', 'client_tags', 'task_offsets', 'task_end_offsets', 'shutdown_application', 'unknown_tags', )
+    __slots__ = (
+        "group_id", "member_id", "member_epoch", "endpoint_information_epoch", "instance_id", "rack_id",
+        "rebalance_timeout_ms", "topology", "active_tasks", "standby_tasks", "warmup_tasks", "process_id",
+        "user_endpoint", "client_tags", "task_offsets", "task_end_offsets", "shutdown_application", "unknown_tags",
+    )
     NAME = 'StreamsGroupHeartbeatRequest'
     TYPE = 'request'
     API_KEY = 88
@@ -194,9 +250,27 @@ class StreamsGroupHeartbeatRequest(Message):
     )
 
     def __init__(
-        self, *, group_id: str = '', member_id: str = '', member_epoch: int = 0, endpoint_information_epoch: int = 0, instance_id: str | None = None, rack_id: str | None = None, rebalance_timeout_ms: int = -1, topology: Topology | None = None, active_tasks: list[TaskIds] | None = None, standby_tasks: list[TaskIds] | None = None, warmup_tasks: list[TaskIds] | None = None, process_id: str | None = None, user_endpoint: Endpoint | None = None, client_tags: list[KeyValue] | None = None, task_offsets: list[TaskOffset] | None = None, task_end_offsets: list[TaskOffset] | None = None, shutdown_application: bool = False,
+        self,
+        *,
+        group_id: str = '',
+        member_id: str = '',
+        member_epoch: int = 0,
+        endpoint_information_epoch: int = 0,
+        instance_id: str | None = None,
+        rack_id: str | None = None,
+        rebalance_timeout_ms: int = -1,
+        topology: Topology | None = None,
+        active_tasks: list[TaskIds] | None = None,
+        standby_tasks: list[TaskIds] | None = None,
+        warmup_tasks: list[TaskIds] | None = None,
+        process_id: str | None = None,
+        user_endpoint: Endpoint | None = None,
+        client_tags: list[KeyValue] | None = None,
+        task_offsets: list[TaskOffset] | None = None,
+        task_end_offsets: list[TaskOffset] | None = None,
+        shutdown_application: bool = False,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.group_id = group_id
         self.member_id = member_id
         self.member_epoch = member_epoch
@@ -216,14 +290,6 @@ class StreamsGroupHeartbeatRequest(Message):
         self.shutdown_application = shutdown_application
         self.unknown_tags = unknown_tags
 
-_D_KeyValue = frozen_default(KeyValue)
-_D_TopicInfo = frozen_default(TopicInfo)
-_D_CopartitionGroup = frozen_default(CopartitionGroup)
-_D_Subtopology = frozen_default(Subtopology)
-_D_Topology = frozen_default(Topology)
-_D_TaskIds = frozen_default(TaskIds)
-_D_Endpoint = frozen_default(Endpoint)
-_D_TaskOffset = frozen_default(TaskOffset)
 
 _hs = array_unpackers("h")
 _hw = array_packers("h")
@@ -254,6 +320,7 @@ _u_ihB = unpacker(">ihB")
 _u_iiB = unpacker(">iiB")
 _u_iqB = unpacker(">iqB")
 _u_tB = unpacker(">?B")
+
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[StreamsGroupHeartbeatRequest, int]:
     e = len(d)
@@ -844,6 +911,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[StreamsGroupHeartbeatRequest, 
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
     return o, p
 
+
 def _encode_v0(o: StreamsGroupHeartbeatRequest, w: Callable[[Any], None]) -> None:
     s = o.group_id
     s = s.encode()
@@ -1292,6 +1360,7 @@ def _encode_v0(o: StreamsGroupHeartbeatRequest, w: Callable[[Any], None]) -> Non
         w(unknown_tags(o.unknown_tags))
     else:
         w(_p_tx(o.shutdown_application))
+
 
 StreamsGroupHeartbeatRequest._DECODERS = {0: _decode_v0, 1: _decode_v0}
 StreamsGroupHeartbeatRequest._ENCODERS = {0: _encode_v0, 1: _encode_v0}

@@ -5,20 +5,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
+from kwire.message import Message, Struct
+from kwire.wire import array_packers, array_unpackers, lost, more_varint, new, null, numbers, pack_numbers, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
 
-from kwire.message import Message, Struct, frozen_default
-from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import (
-    array_packers, array_unpackers, as_bytes, bad_uuid, iter_unpacker, lost, more_varint, new, null, numbers,
-    pack_numbers, packer, read_tag, read_unknown_tags, string_length, string_varint, tag_of_other_version,
-    tag_section, tag_size, too_many, unknown_tags, unpacker, varint,
-)  # fmt: skip
-
-_E: Any = object()
+_E: Any = object()  # stands for "not given" where the default is a new list or struct
 
 
 class Status(Struct):
-    __slots__ = ('status_code', 'status_detail', 'unknown_tags', )
+    __slots__ = (
+        "status_code", "status_detail", "unknown_tags",
+    )
     NAME = 'Status'
     FIELDS = (
         ('StatusCode', 'status_code', 'statusCode', 'int8', False, False, (0, 32767), (0, -1), (0, -1), None, 0, False, False, None, None),
@@ -26,15 +22,21 @@ class Status(Struct):
     )
 
     def __init__(
-        self, *, status_code: int = 0, status_detail: str = '',
+        self,
+        *,
+        status_code: int = 0,
+        status_detail: str = '',
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.status_code = status_code
         self.status_detail = status_detail
         self.unknown_tags = unknown_tags
 
+
 class TaskIds(Struct):
-    __slots__ = ('subtopology_id', 'partitions', 'unknown_tags', )
+    __slots__ = (
+        "subtopology_id", "partitions", "unknown_tags",
+    )
     NAME = 'TaskIds'
     FIELDS = (
         ('SubtopologyId', 'subtopology_id', 'subtopologyId', 'string', False, False, (0, 32767), (0, -1), (0, -1), None, '', False, False, None, None),
@@ -42,15 +44,21 @@ class TaskIds(Struct):
     )
 
     def __init__(
-        self, *, subtopology_id: str = '', partitions: list[int] = _E,
+        self,
+        *,
+        subtopology_id: str = '',
+        partitions: list[int] = _E,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.subtopology_id = subtopology_id
         self.partitions = [] if partitions is _E else partitions
         self.unknown_tags = unknown_tags
 
+
 class Endpoint(Struct):
-    __slots__ = ('host', 'port', 'unknown_tags', )
+    __slots__ = (
+        "host", "port", "unknown_tags",
+    )
     NAME = 'Endpoint'
     FIELDS = (
         ('Host', 'host', 'host', 'string', False, False, (0, 32767), (0, -1), (0, -1), None, '', False, False, None, None),
@@ -58,15 +66,21 @@ class Endpoint(Struct):
     )
 
     def __init__(
-        self, *, host: str = '', port: int = 0,
+        self,
+        *,
+        host: str = '',
+        port: int = 0,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.host = host
         self.port = port
         self.unknown_tags = unknown_tags
 
+
 class TopicPartition(Struct):
-    __slots__ = ('topic', 'partitions', 'unknown_tags', )
+    __slots__ = (
+        "topic", "partitions", "unknown_tags",
+    )
     NAME = 'TopicPartition'
     FIELDS = (
         ('Topic', 'topic', 'topic', 'string', False, False, (0, 32767), (0, -1), (0, -1), None, '', False, False, None, 'topicName'),
@@ -74,15 +88,21 @@ class TopicPartition(Struct):
     )
 
     def __init__(
-        self, *, topic: str = '', partitions: list[int] = _E,
+        self,
+        *,
+        topic: str = '',
+        partitions: list[int] = _E,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.topic = topic
         self.partitions = [] if partitions is _E else partitions
         self.unknown_tags = unknown_tags
 
+
 class EndpointToPartitions(Struct):
-    __slots__ = ('user_endpoint', 'active_partitions', 'standby_partitions', 'unknown_tags', )
+    __slots__ = (
+        "user_endpoint", "active_partitions", "standby_partitions", "unknown_tags",
+    )
     NAME = 'EndpointToPartitions'
     FIELDS = (
         ('UserEndpoint', 'user_endpoint', 'userEndpoint', 'Endpoint', True, False, (0, 32767), (0, -1), (0, -1), None, '', False, False, None, None),
@@ -91,16 +111,26 @@ class EndpointToPartitions(Struct):
     )
 
     def __init__(
-        self, *, user_endpoint: Endpoint = _E, active_partitions: list[TopicPartition] = _E, standby_partitions: list[TopicPartition] = _E,
+        self,
+        *,
+        user_endpoint: Endpoint = _E,
+        active_partitions: list[TopicPartition] = _E,
+        standby_partitions: list[TopicPartition] = _E,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.user_endpoint = Endpoint() if user_endpoint is _E else user_endpoint
         self.active_partitions = [] if active_partitions is _E else active_partitions
         self.standby_partitions = [] if standby_partitions is _E else standby_partitions
         self.unknown_tags = unknown_tags
 
+
 class StreamsGroupHeartbeatResponse(Message):
-    __slots__ = ('throttle_time_ms', 'error_code', 'error_message', 'member_id', 'member_epoch', 'heartbeat_interval_ms', 'acceptable_recovery_lag_legacy', 'task_offset_interval_ms', 'acceptable_recovery_lag', 'status', 'active_tasks', 'standby_tasks', 'warmup_tasks', 'topology_description_required', 'endpoint_information_epoch', 'partitions_by_user_endpoint', 'unknown_tags', )
+    __slots__ = (
+        "throttle_time_ms", "error_code", "error_message", "member_id", "member_epoch", "heartbeat_interval_ms",
+        "acceptable_recovery_lag_legacy", "task_offset_interval_ms", "acceptable_recovery_lag", "status",
+        "active_tasks", "standby_tasks", "warmup_tasks", "topology_description_required",
+        "endpoint_information_epoch", "partitions_by_user_endpoint", "unknown_tags",
+    )
     NAME = 'StreamsGroupHeartbeatResponse'
     TYPE = 'response'
     API_KEY = 88
@@ -129,9 +159,26 @@ class StreamsGroupHeartbeatResponse(Message):
     )
 
     def __init__(
-        self, *, throttle_time_ms: int = 0, error_code: int = 0, error_message: str | None = None, member_id: str = '', member_epoch: int = 0, heartbeat_interval_ms: int = 0, acceptable_recovery_lag_legacy: int = 0, task_offset_interval_ms: int = 0, acceptable_recovery_lag: int = -1, status: list[Status] | None = _E, active_tasks: list[TaskIds] | None = None, standby_tasks: list[TaskIds] | None = None, warmup_tasks: list[TaskIds] | None = None, topology_description_required: bool = False, endpoint_information_epoch: int = 0, partitions_by_user_endpoint: list[EndpointToPartitions] | None = None,
+        self,
+        *,
+        throttle_time_ms: int = 0,
+        error_code: int = 0,
+        error_message: str | None = None,
+        member_id: str = '',
+        member_epoch: int = 0,
+        heartbeat_interval_ms: int = 0,
+        acceptable_recovery_lag_legacy: int = 0,
+        task_offset_interval_ms: int = 0,
+        acceptable_recovery_lag: int = -1,
+        status: list[Status] | None = _E,
+        active_tasks: list[TaskIds] | None = None,
+        standby_tasks: list[TaskIds] | None = None,
+        warmup_tasks: list[TaskIds] | None = None,
+        topology_description_required: bool = False,
+        endpoint_information_epoch: int = 0,
+        partitions_by_user_endpoint: list[EndpointToPartitions] | None = None,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.throttle_time_ms = throttle_time_ms
         self.error_code = error_code
         self.error_message = error_message
@@ -150,11 +197,6 @@ class StreamsGroupHeartbeatResponse(Message):
         self.partitions_by_user_endpoint = partitions_by_user_endpoint
         self.unknown_tags = unknown_tags
 
-_D_Status = frozen_default(Status)
-_D_TaskIds = frozen_default(TaskIds)
-_D_Endpoint = frozen_default(Endpoint)
-_D_TopicPartition = frozen_default(TopicPartition)
-_D_EndpointToPartitions = frozen_default(EndpointToPartitions)
 
 _is = array_unpackers("i")
 _iw = array_packers("i")
@@ -185,6 +227,7 @@ _u_ihB = unpacker(">ihB")
 _u_iiiiB = unpacker(">iiiiB")
 _u_iiiqB = unpacker(">iiiqB")
 _u_tiB = unpacker(">?iB")
+
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[StreamsGroupHeartbeatResponse, int]:
     e = len(d)
@@ -485,6 +528,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[StreamsGroupHeartbeatResponse,
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
     return o, p
 
+
 def _decode_v1(d: bytes, p: int, b: int) -> tuple[StreamsGroupHeartbeatResponse, int]:
     e = len(d)
     o = new(StreamsGroupHeartbeatResponse)
@@ -783,6 +827,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[StreamsGroupHeartbeatResponse,
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
     return o, p
 
+
 def _encode_v0(o: StreamsGroupHeartbeatResponse, w: Callable[[Any], None]) -> None:
     if o.topology_description_required:
         lost('TopologyDescriptionRequired')
@@ -1013,6 +1058,7 @@ def _encode_v0(o: StreamsGroupHeartbeatResponse, w: Callable[[Any], None]) -> No
     else:
         w(b"\0")
 
+
 def _encode_v1(o: StreamsGroupHeartbeatResponse, w: Callable[[Any], None]) -> None:
     if o.acceptable_recovery_lag_legacy != 0:
         lost('AcceptableRecoveryLagLegacy')
@@ -1242,6 +1288,7 @@ def _encode_v1(o: StreamsGroupHeartbeatResponse, w: Callable[[Any], None]) -> No
         w(unknown_tags(o.unknown_tags))
     else:
         w(b"\0")
+
 
 StreamsGroupHeartbeatResponse._DECODERS = {0: _decode_v0, 1: _decode_v1}
 StreamsGroupHeartbeatResponse._ENCODERS = {0: _encode_v0, 1: _encode_v1}

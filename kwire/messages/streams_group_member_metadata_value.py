@@ -5,20 +5,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
+from kwire.message import Message, Struct
+from kwire.wire import more_varint, new, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
 
-from kwire.message import Message, Struct, frozen_default
-from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import (
-    array_packers, array_unpackers, as_bytes, bad_uuid, iter_unpacker, lost, more_varint, new, null, numbers,
-    pack_numbers, packer, read_tag, read_unknown_tags, string_length, string_varint, tag_of_other_version,
-    tag_section, tag_size, too_many, unknown_tags, unpacker, varint,
-)  # fmt: skip
-
-_E: Any = object()
+_E: Any = object()  # stands for "not given" where the default is a new list or struct
 
 
 class Endpoint(Struct):
-    __slots__ = ('host', 'port', 'unknown_tags', )
+    __slots__ = (
+        "host", "port", "unknown_tags",
+    )
     NAME = 'Endpoint'
     FIELDS = (
         ('Host', 'host', 'host', 'string', False, False, (0, 32767), (0, -1), (0, -1), None, '', False, False, None, None),
@@ -26,15 +22,21 @@ class Endpoint(Struct):
     )
 
     def __init__(
-        self, *, host: str = '', port: int = 0,
+        self,
+        *,
+        host: str = '',
+        port: int = 0,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.host = host
         self.port = port
         self.unknown_tags = unknown_tags
 
+
 class KeyValue(Struct):
-    __slots__ = ('key', 'value', 'unknown_tags', )
+    __slots__ = (
+        "key", "value", "unknown_tags",
+    )
     NAME = 'KeyValue'
     FIELDS = (
         ('Key', 'key', 'key', 'string', False, False, (0, 32767), (0, -1), (0, -1), None, '', False, False, None, None),
@@ -42,15 +44,22 @@ class KeyValue(Struct):
     )
 
     def __init__(
-        self, *, key: str = '', value: str = '',
+        self,
+        *,
+        key: str = '',
+        value: str = '',
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.key = key
         self.value = value
         self.unknown_tags = unknown_tags
 
+
 class StreamsGroupMemberMetadataValue(Message):
-    __slots__ = ('instance_id', 'rack_id', 'client_id', 'client_host', 'rebalance_timeout_ms', 'topology_epoch', 'process_id', 'user_endpoint', 'client_tags', 'unknown_tags', )
+    __slots__ = (
+        "instance_id", "rack_id", "client_id", "client_host", "rebalance_timeout_ms", "topology_epoch", "process_id",
+        "user_endpoint", "client_tags", "unknown_tags",
+    )
     NAME = 'StreamsGroupMemberMetadataValue'
     TYPE = 'coordinator-value'
     API_KEY = 19
@@ -72,9 +81,19 @@ class StreamsGroupMemberMetadataValue(Message):
     )
 
     def __init__(
-        self, *, instance_id: str | None = '', rack_id: str | None = '', client_id: str = '', client_host: str = '', rebalance_timeout_ms: int = -1, topology_epoch: int = 0, process_id: str = '', user_endpoint: Endpoint | None = None, client_tags: list[KeyValue] = _E,
+        self,
+        *,
+        instance_id: str | None = '',
+        rack_id: str | None = '',
+        client_id: str = '',
+        client_host: str = '',
+        rebalance_timeout_ms: int = -1,
+        topology_epoch: int = 0,
+        process_id: str = '',
+        user_endpoint: Endpoint | None = None,
+        client_tags: list[KeyValue] = _E,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.instance_id = instance_id
         self.rack_id = rack_id
         self.client_id = client_id
@@ -86,8 +105,6 @@ class StreamsGroupMemberMetadataValue(Message):
         self.client_tags = [] if client_tags is _E else client_tags
         self.unknown_tags = unknown_tags
 
-_D_Endpoint = frozen_default(Endpoint)
-_D_KeyValue = frozen_default(KeyValue)
 
 _p_B = packer(">B")
 _p_H = packer(">H")
@@ -99,6 +116,7 @@ _p_iiB = packer(">iiB")
 _u_HB = unpacker(">HB")
 _u_b = unpacker(">b")
 _u_iiB = unpacker(">iiB")
+
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[StreamsGroupMemberMetadataValue, int]:
     e = len(d)
@@ -215,6 +233,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[StreamsGroupMemberMetadataValu
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
     return o, p
 
+
 def _encode_v0(o: StreamsGroupMemberMetadataValue, w: Callable[[Any], None]) -> None:
     s = o.instance_id
     if s is None:
@@ -312,6 +331,7 @@ def _encode_v0(o: StreamsGroupMemberMetadataValue, w: Callable[[Any], None]) -> 
         w(unknown_tags(o.unknown_tags))
     else:
         w(b"\0")
+
 
 StreamsGroupMemberMetadataValue._DECODERS = {0: _decode_v0}
 StreamsGroupMemberMetadataValue._ENCODERS = {0: _encode_v0}

@@ -5,20 +5,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
+from kwire.message import Message, Struct
+from kwire.wire import more_varint, new, null, packer, read_tag, read_unknown_tags, string_length, string_varint, tag_section, tag_size, too_many, unknown_tags, unpacker, varint
 
-from kwire.message import Message, Struct, frozen_default
-from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import (
-    array_packers, array_unpackers, as_bytes, bad_uuid, iter_unpacker, lost, more_varint, new, null, numbers,
-    pack_numbers, packer, read_tag, read_unknown_tags, string_length, string_varint, tag_of_other_version,
-    tag_section, tag_size, too_many, unknown_tags, unpacker, varint,
-)  # fmt: skip
-
-_E: Any = object()
+_E: Any = object()  # stands for "not given" where the default is a new list or struct
 
 
 class LastAssignmentConfig(Struct):
-    __slots__ = ('key', 'value', 'unknown_tags', )
+    __slots__ = (
+        "key", "value", "unknown_tags",
+    )
     NAME = 'LastAssignmentConfig'
     FIELDS = (
         ('Key', 'key', 'key', 'string', False, False, (0, 32767), (0, -1), (0, -1), None, '', False, False, None, None),
@@ -26,15 +22,22 @@ class LastAssignmentConfig(Struct):
     )
 
     def __init__(
-        self, *, key: str = '', value: str = '',
+        self,
+        *,
+        key: str = '',
+        value: str = '',
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.key = key
         self.value = value
         self.unknown_tags = unknown_tags
 
+
 class StreamsGroupMetadataValue(Message):
-    __slots__ = ('epoch', 'metadata_hash', 'validated_topology_epoch', 'last_assignment_configs', 'stored_description_topology_epoch', 'failed_description_topology_epoch', 'unknown_tags', )
+    __slots__ = (
+        "epoch", "metadata_hash", "validated_topology_epoch", "last_assignment_configs",
+        "stored_description_topology_epoch", "failed_description_topology_epoch", "unknown_tags",
+    )
     NAME = 'StreamsGroupMetadataValue'
     TYPE = 'coordinator-value'
     API_KEY = 17
@@ -53,9 +56,16 @@ class StreamsGroupMetadataValue(Message):
     )
 
     def __init__(
-        self, *, epoch: int = 0, metadata_hash: int = 0, validated_topology_epoch: int = -1, last_assignment_configs: list[LastAssignmentConfig] | None = _E, stored_description_topology_epoch: int = -1, failed_description_topology_epoch: int = -1,
+        self,
+        *,
+        epoch: int = 0,
+        metadata_hash: int = 0,
+        validated_topology_epoch: int = -1,
+        last_assignment_configs: list[LastAssignmentConfig] | None = _E,
+        stored_description_topology_epoch: int = -1,
+        failed_description_topology_epoch: int = -1,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.epoch = epoch
         self.metadata_hash = metadata_hash
         self.validated_topology_epoch = validated_topology_epoch
@@ -64,7 +74,6 @@ class StreamsGroupMetadataValue(Message):
         self.failed_description_topology_epoch = failed_description_topology_epoch
         self.unknown_tags = unknown_tags
 
-_D_LastAssignmentConfig = frozen_default(LastAssignmentConfig)
 
 _p_B = packer(">B")
 _p_i = packer(">i")
@@ -72,6 +81,7 @@ _p_iq = packer(">iq")
 _p_iqx = packer(">iqx")
 _u_i = unpacker(">i")
 _u_iqB = unpacker(">iqB")
+
 
 def _tags_StreamsGroupMetadataValue_v0(d: bytes, p: int, n: int, b: int, o: Any) -> tuple[int, int]:
     e = len(d)
@@ -146,6 +156,7 @@ def _tags_StreamsGroupMetadataValue_v0(d: bytes, p: int, n: int, b: int, o: Any)
         o.unknown_tags = unknown
     return p, b
 
+
 def _write_tags_StreamsGroupMetadataValue_v0(o: Any) -> bytes:
     tags: list[tuple[int, bytes]] = []
     if o.validated_topology_epoch != -1:
@@ -199,6 +210,7 @@ def _write_tags_StreamsGroupMetadataValue_v0(o: Any) -> bytes:
         tags.append((3, b"".join(v)))
     return tag_section(tags, o.unknown_tags)
 
+
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[StreamsGroupMetadataValue, int]:
     e = len(d)
     o = new(StreamsGroupMetadataValue)
@@ -211,12 +223,14 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[StreamsGroupMetadataValue, int
         p, b = _tags_StreamsGroupMetadataValue_v0(d, p, n, b, o)
     return o, p
 
+
 def _encode_v0(o: StreamsGroupMetadataValue, w: Callable[[Any], None]) -> None:
     if o.unknown_tags or o.validated_topology_epoch != -1 or (o.last_assignment_configs is None or len(o.last_assignment_configs) > 0) or o.stored_description_topology_epoch != -1 or o.failed_description_topology_epoch != -1:
         w(_p_iq(o.epoch, o.metadata_hash))
         w(_write_tags_StreamsGroupMetadataValue_v0(o))
     else:
         w(_p_iqx(o.epoch, o.metadata_hash))
+
 
 StreamsGroupMetadataValue._DECODERS = {0: _decode_v0}
 StreamsGroupMetadataValue._ENCODERS = {0: _encode_v0}

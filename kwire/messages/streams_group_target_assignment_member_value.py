@@ -5,20 +5,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
+from kwire.message import Message, Struct
+from kwire.wire import array_packers, array_unpackers, more_varint, new, null, numbers, pack_numbers, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, varint
 
-from kwire.message import Message, Struct, frozen_default
-from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import (
-    array_packers, array_unpackers, as_bytes, bad_uuid, iter_unpacker, lost, more_varint, new, null, numbers,
-    pack_numbers, packer, read_tag, read_unknown_tags, string_length, string_varint, tag_of_other_version,
-    tag_section, tag_size, too_many, unknown_tags, unpacker, varint,
-)  # fmt: skip
-
-_E: Any = object()
+_E: Any = object()  # stands for "not given" where the default is a new list or struct
 
 
 class TaskIds(Struct):
-    __slots__ = ('subtopology_id', 'partitions', 'unknown_tags', )
+    __slots__ = (
+        "subtopology_id", "partitions", "unknown_tags",
+    )
     NAME = 'TaskIds'
     FIELDS = (
         ('SubtopologyId', 'subtopology_id', 'subtopologyId', 'string', False, False, (0, 32767), (0, -1), (0, -1), None, '', False, False, None, None),
@@ -26,15 +22,21 @@ class TaskIds(Struct):
     )
 
     def __init__(
-        self, *, subtopology_id: str = '', partitions: list[int] = _E,
+        self,
+        *,
+        subtopology_id: str = '',
+        partitions: list[int] = _E,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.subtopology_id = subtopology_id
         self.partitions = [] if partitions is _E else partitions
         self.unknown_tags = unknown_tags
 
+
 class StreamsGroupTargetAssignmentMemberValue(Message):
-    __slots__ = ('active_tasks', 'standby_tasks', 'warmup_tasks', 'unknown_tags', )
+    __slots__ = (
+        "active_tasks", "standby_tasks", "warmup_tasks", "unknown_tags",
+    )
     NAME = 'StreamsGroupTargetAssignmentMemberValue'
     TYPE = 'coordinator-value'
     API_KEY = 21
@@ -50,19 +52,23 @@ class StreamsGroupTargetAssignmentMemberValue(Message):
     )
 
     def __init__(
-        self, *, active_tasks: list[TaskIds] = _E, standby_tasks: list[TaskIds] = _E, warmup_tasks: list[TaskIds] = _E,
+        self,
+        *,
+        active_tasks: list[TaskIds] = _E,
+        standby_tasks: list[TaskIds] = _E,
+        warmup_tasks: list[TaskIds] = _E,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.active_tasks = [] if active_tasks is _E else active_tasks
         self.standby_tasks = [] if standby_tasks is _E else standby_tasks
         self.warmup_tasks = [] if warmup_tasks is _E else warmup_tasks
         self.unknown_tags = unknown_tags
 
-_D_TaskIds = frozen_default(TaskIds)
 
 _is = array_unpackers("i")
 _iw = array_packers("i")
 _p_B = packer(">B")
+
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[StreamsGroupTargetAssignmentMemberValue, int]:
     e = len(d)
@@ -194,6 +200,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[StreamsGroupTargetAssignmentMe
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
     return o, p
 
+
 def _encode_v0(o: StreamsGroupTargetAssignmentMemberValue, w: Callable[[Any], None]) -> None:
     l1 = o.active_tasks
     n = len(l1) + 1
@@ -283,6 +290,7 @@ def _encode_v0(o: StreamsGroupTargetAssignmentMemberValue, w: Callable[[Any], No
         w(unknown_tags(o.unknown_tags))
     else:
         w(b"\0")
+
 
 StreamsGroupTargetAssignmentMemberValue._DECODERS = {0: _decode_v0}
 StreamsGroupTargetAssignmentMemberValue._ENCODERS = {0: _encode_v0}

@@ -5,20 +5,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
+from kwire.message import Message
+from kwire.wire import more_varint, new, packer, read_tag, tag_section, tag_size, too_many, unknown_tags, unpacker
 
-from kwire.message import Message, Struct, frozen_default
-from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import (
-    array_packers, array_unpackers, as_bytes, bad_uuid, iter_unpacker, lost, more_varint, new, null, numbers,
-    pack_numbers, packer, read_tag, read_unknown_tags, string_length, string_varint, tag_of_other_version,
-    tag_section, tag_size, too_many, unknown_tags, unpacker, varint,
-)  # fmt: skip
-
-_E: Any = object()
+_E: Any = object()  # stands for "not given" where the default is a new list or struct
 
 
 class StreamsGroupTargetAssignmentMetadataValue(Message):
-    __slots__ = ('assignment_epoch', 'assignment_timestamp', 'unknown_tags', )
+    __slots__ = (
+        "assignment_epoch", "assignment_timestamp", "unknown_tags",
+    )
     NAME = 'StreamsGroupTargetAssignmentMetadataValue'
     TYPE = 'coordinator-value'
     API_KEY = 20
@@ -33,18 +29,23 @@ class StreamsGroupTargetAssignmentMetadataValue(Message):
     )
 
     def __init__(
-        self, *, assignment_epoch: int = 0, assignment_timestamp: int = 0,
+        self,
+        *,
+        assignment_epoch: int = 0,
+        assignment_timestamp: int = 0,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.assignment_epoch = assignment_epoch
         self.assignment_timestamp = assignment_timestamp
         self.unknown_tags = unknown_tags
+
 
 _p_i = packer(">i")
 _p_ix = packer(">ix")
 _p_q = packer(">q")
 _u_iB = unpacker(">iB")
 _u_q = unpacker(">q")
+
 
 def _tags_StreamsGroupTargetAssignmentMetadataValue_v0(d: bytes, p: int, n: int, b: int, o: Any) -> tuple[int, int]:
     e = len(d)
@@ -68,6 +69,7 @@ def _tags_StreamsGroupTargetAssignmentMetadataValue_v0(d: bytes, p: int, n: int,
         o.unknown_tags = unknown
     return p, b
 
+
 def _write_tags_StreamsGroupTargetAssignmentMetadataValue_v0(o: Any) -> bytes:
     tags: list[tuple[int, bytes]] = []
     if o.assignment_timestamp != 0:
@@ -76,6 +78,7 @@ def _write_tags_StreamsGroupTargetAssignmentMetadataValue_v0(o: Any) -> bytes:
         w(_p_q(o.assignment_timestamp))
         tags.append((0, b"".join(v)))
     return tag_section(tags, o.unknown_tags)
+
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[StreamsGroupTargetAssignmentMetadataValue, int]:
     e = len(d)
@@ -88,12 +91,14 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[StreamsGroupTargetAssignmentMe
         p, b = _tags_StreamsGroupTargetAssignmentMetadataValue_v0(d, p, n, b, o)
     return o, p
 
+
 def _encode_v0(o: StreamsGroupTargetAssignmentMetadataValue, w: Callable[[Any], None]) -> None:
     if o.unknown_tags or o.assignment_timestamp != 0:
         w(_p_i(o.assignment_epoch))
         w(_write_tags_StreamsGroupTargetAssignmentMetadataValue_v0(o))
     else:
         w(_p_ix(o.assignment_epoch))
+
 
 StreamsGroupTargetAssignmentMetadataValue._DECODERS = {0: _decode_v0}
 StreamsGroupTargetAssignmentMetadataValue._ENCODERS = {0: _encode_v0}

@@ -5,20 +5,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
+from kwire.message import Message, Struct
+from kwire.wire import more_varint, new, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
 
-from kwire.message import Message, Struct, frozen_default
-from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import (
-    array_packers, array_unpackers, as_bytes, bad_uuid, iter_unpacker, lost, more_varint, new, null, numbers,
-    pack_numbers, packer, read_tag, read_unknown_tags, string_length, string_varint, tag_of_other_version,
-    tag_section, tag_size, too_many, unknown_tags, unpacker, varint,
-)  # fmt: skip
-
-_E: Any = object()
+_E: Any = object()  # stands for "not given" where the default is a new list or struct
 
 
 class TopologyDescriptionNode(Struct):
-    __slots__ = ('name', 'node_type', 'source_topics', 'sink_topic', 'stores', 'successors', 'unknown_tags', )
+    __slots__ = (
+        "name", "node_type", "source_topics", "sink_topic", "stores", "successors", "unknown_tags",
+    )
     NAME = 'TopologyDescriptionNode'
     FIELDS = (
         ('Name', 'name', 'name', 'string', False, False, (0, 32767), (0, -1), (0, -1), None, '', False, False, None, None),
@@ -30,9 +26,16 @@ class TopologyDescriptionNode(Struct):
     )
 
     def __init__(
-        self, *, name: str = '', node_type: int = 0, source_topics: list[str] = _E, sink_topic: str | None = None, stores: list[str] = _E, successors: list[str] = _E,
+        self,
+        *,
+        name: str = '',
+        node_type: int = 0,
+        source_topics: list[str] = _E,
+        sink_topic: str | None = None,
+        stores: list[str] = _E,
+        successors: list[str] = _E,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.name = name
         self.node_type = node_type
         self.source_topics = [] if source_topics is _E else source_topics
@@ -41,8 +44,11 @@ class TopologyDescriptionNode(Struct):
         self.successors = [] if successors is _E else successors
         self.unknown_tags = unknown_tags
 
+
 class TopologyDescriptionSubtopology(Struct):
-    __slots__ = ('subtopology_id', 'nodes', 'unknown_tags', )
+    __slots__ = (
+        "subtopology_id", "nodes", "unknown_tags",
+    )
     NAME = 'TopologyDescriptionSubtopology'
     FIELDS = (
         ('SubtopologyId', 'subtopology_id', 'subtopologyId', 'string', False, False, (0, 32767), (0, -1), (0, -1), None, '', False, False, None, None),
@@ -50,15 +56,21 @@ class TopologyDescriptionSubtopology(Struct):
     )
 
     def __init__(
-        self, *, subtopology_id: str = '', nodes: list[TopologyDescriptionNode] = _E,
+        self,
+        *,
+        subtopology_id: str = '',
+        nodes: list[TopologyDescriptionNode] = _E,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.subtopology_id = subtopology_id
         self.nodes = [] if nodes is _E else nodes
         self.unknown_tags = unknown_tags
 
+
 class TopologyDescriptionGlobalStore(Struct):
-    __slots__ = ('source', 'processor', 'unknown_tags', )
+    __slots__ = (
+        "source", "processor", "unknown_tags",
+    )
     NAME = 'TopologyDescriptionGlobalStore'
     FIELDS = (
         ('Source', 'source', 'source', 'TopologyDescriptionNode', True, False, (0, 32767), (0, -1), (0, -1), None, '', False, False, None, None),
@@ -66,15 +78,21 @@ class TopologyDescriptionGlobalStore(Struct):
     )
 
     def __init__(
-        self, *, source: TopologyDescriptionNode = _E, processor: TopologyDescriptionNode = _E,
+        self,
+        *,
+        source: TopologyDescriptionNode = _E,
+        processor: TopologyDescriptionNode = _E,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.source = TopologyDescriptionNode() if source is _E else source
         self.processor = TopologyDescriptionNode() if processor is _E else processor
         self.unknown_tags = unknown_tags
 
+
 class TopologyDescription(Struct):
-    __slots__ = ('subtopologies', 'global_stores', 'unknown_tags', )
+    __slots__ = (
+        "subtopologies", "global_stores", "unknown_tags",
+    )
     NAME = 'TopologyDescription'
     FIELDS = (
         ('Subtopologies', 'subtopologies', 'subtopologies', 'TopologyDescriptionSubtopology', True, True, (0, 32767), (0, -1), (0, -1), None, '', False, False, None, None),
@@ -82,15 +100,21 @@ class TopologyDescription(Struct):
     )
 
     def __init__(
-        self, *, subtopologies: list[TopologyDescriptionSubtopology] = _E, global_stores: list[TopologyDescriptionGlobalStore] = _E,
+        self,
+        *,
+        subtopologies: list[TopologyDescriptionSubtopology] = _E,
+        global_stores: list[TopologyDescriptionGlobalStore] = _E,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.subtopologies = [] if subtopologies is _E else subtopologies
         self.global_stores = [] if global_stores is _E else global_stores
         self.unknown_tags = unknown_tags
 
+
 class StreamsGroupTopologyDescriptionUpdateRequest(Message):
-    __slots__ = ('group_id', 'member_id', 'topology_epoch', 'topology_description', 'unknown_tags', )
+    __slots__ = (
+        "group_id", "member_id", "topology_epoch", "topology_description", "unknown_tags",
+    )
     NAME = 'StreamsGroupTopologyDescriptionUpdateRequest'
     TYPE = 'request'
     API_KEY = 93
@@ -107,19 +131,20 @@ class StreamsGroupTopologyDescriptionUpdateRequest(Message):
     )
 
     def __init__(
-        self, *, group_id: str = '', member_id: str = '', topology_epoch: int = 0, topology_description: TopologyDescription = _E,
+        self,
+        *,
+        group_id: str = '',
+        member_id: str = '',
+        topology_epoch: int = 0,
+        topology_description: TopologyDescription = _E,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.group_id = group_id
         self.member_id = member_id
         self.topology_epoch = topology_epoch
         self.topology_description = TopologyDescription() if topology_description is _E else topology_description
         self.unknown_tags = unknown_tags
 
-_D_TopologyDescriptionNode = frozen_default(TopologyDescriptionNode)
-_D_TopologyDescriptionSubtopology = frozen_default(TopologyDescriptionSubtopology)
-_D_TopologyDescriptionGlobalStore = frozen_default(TopologyDescriptionGlobalStore)
-_D_TopologyDescription = frozen_default(TopologyDescription)
 
 _p_B = packer(">B")
 _p_b = packer(">b")
@@ -128,6 +153,7 @@ _p_i = packer(">i")
 _p_iB = packer(">iB")
 _u_bB = unpacker(">bB")
 _u_i = unpacker(">i")
+
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[StreamsGroupTopologyDescriptionUpdateRequest, int]:
     e = len(d)
@@ -501,6 +527,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[StreamsGroupTopologyDescriptio
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
     return o, p
 
+
 def _encode_v0(o: StreamsGroupTopologyDescriptionUpdateRequest, w: Callable[[Any], None]) -> None:
     s = o.group_id
     s = s.encode()
@@ -774,6 +801,7 @@ def _encode_v0(o: StreamsGroupTopologyDescriptionUpdateRequest, w: Callable[[Any
         w(unknown_tags(o.unknown_tags))
     else:
         w(b"\0")
+
 
 StreamsGroupTopologyDescriptionUpdateRequest._DECODERS = {0: _decode_v0}
 StreamsGroupTopologyDescriptionUpdateRequest._ENCODERS = {0: _encode_v0}

@@ -5,20 +5,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
+from kwire.message import Message, Struct
+from kwire.wire import array_packers, array_unpackers, more_varint, new, null, numbers, pack_numbers, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
 
-from kwire.message import Message, Struct, frozen_default
-from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import (
-    array_packers, array_unpackers, as_bytes, bad_uuid, iter_unpacker, lost, more_varint, new, null, numbers,
-    pack_numbers, packer, read_tag, read_unknown_tags, string_length, string_varint, tag_of_other_version,
-    tag_section, tag_size, too_many, unknown_tags, unpacker, varint,
-)  # fmt: skip
-
-_E: Any = object()
+_E: Any = object()  # stands for "not given" where the default is a new list or struct
 
 
 class TopicConfig(Struct):
-    __slots__ = ('key', 'value', 'unknown_tags', )
+    __slots__ = (
+        "key", "value", "unknown_tags",
+    )
     NAME = 'TopicConfig'
     FIELDS = (
         ('key', 'key', 'key', 'string', False, False, (0, 32767), (0, -1), (0, -1), None, '', False, False, None, None),
@@ -26,15 +22,21 @@ class TopicConfig(Struct):
     )
 
     def __init__(
-        self, *, key: str = '', value: str = '',
+        self,
+        *,
+        key: str = '',
+        value: str = '',
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.key = key
         self.value = value
         self.unknown_tags = unknown_tags
 
+
 class TopicInfo(Struct):
-    __slots__ = ('name', 'partitions', 'replication_factor', 'topic_configs', 'unknown_tags', )
+    __slots__ = (
+        "name", "partitions", "replication_factor", "topic_configs", "unknown_tags",
+    )
     NAME = 'TopicInfo'
     FIELDS = (
         ('Name', 'name', 'name', 'string', False, False, (0, 32767), (0, -1), (0, -1), None, '', False, False, None, None),
@@ -44,17 +46,25 @@ class TopicInfo(Struct):
     )
 
     def __init__(
-        self, *, name: str = '', partitions: int = 0, replication_factor: int = 0, topic_configs: list[TopicConfig] = _E,
+        self,
+        *,
+        name: str = '',
+        partitions: int = 0,
+        replication_factor: int = 0,
+        topic_configs: list[TopicConfig] = _E,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.name = name
         self.partitions = partitions
         self.replication_factor = replication_factor
         self.topic_configs = [] if topic_configs is _E else topic_configs
         self.unknown_tags = unknown_tags
 
+
 class CopartitionGroup(Struct):
-    __slots__ = ('source_topics', 'source_topic_regex', 'repartition_source_topics', 'unknown_tags', )
+    __slots__ = (
+        "source_topics", "source_topic_regex", "repartition_source_topics", "unknown_tags",
+    )
     NAME = 'CopartitionGroup'
     FIELDS = (
         ('SourceTopics', 'source_topics', 'sourceTopics', 'int16', False, True, (0, 32767), (0, -1), (0, -1), None, '', False, False, None, None),
@@ -63,16 +73,24 @@ class CopartitionGroup(Struct):
     )
 
     def __init__(
-        self, *, source_topics: list[int] = _E, source_topic_regex: list[int] = _E, repartition_source_topics: list[int] = _E,
+        self,
+        *,
+        source_topics: list[int] = _E,
+        source_topic_regex: list[int] = _E,
+        repartition_source_topics: list[int] = _E,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.source_topics = [] if source_topics is _E else source_topics
         self.source_topic_regex = [] if source_topic_regex is _E else source_topic_regex
         self.repartition_source_topics = [] if repartition_source_topics is _E else repartition_source_topics
         self.unknown_tags = unknown_tags
 
+
 class Subtopology(Struct):
-    __slots__ = ('subtopology_id', 'source_topics', 'source_topic_regex', 'state_changelog_topics', 'repartition_sink_topics', 'repartition_source_topics', 'copartition_groups', 'unknown_tags', )
+    __slots__ = (
+        "subtopology_id", "source_topics", "source_topic_regex", "state_changelog_topics", "repartition_sink_topics",
+        "repartition_source_topics", "copartition_groups", "unknown_tags",
+    )
     NAME = 'Subtopology'
     FIELDS = (
         ('SubtopologyId', 'subtopology_id', 'subtopologyId', 'string', False, False, (0, 32767), (0, -1), (0, -1), None, '', False, False, None, None),
@@ -85,9 +103,17 @@ class Subtopology(Struct):
     )
 
     def __init__(
-        self, *, subtopology_id: str = '', source_topics: list[str] = _E, source_topic_regex: list[str] = _E, state_changelog_topics: list[TopicInfo] = _E, repartition_sink_topics: list[str] = _E, repartition_source_topics: list[TopicInfo] = _E, copartition_groups: list[CopartitionGroup] = _E,
+        self,
+        *,
+        subtopology_id: str = '',
+        source_topics: list[str] = _E,
+        source_topic_regex: list[str] = _E,
+        state_changelog_topics: list[TopicInfo] = _E,
+        repartition_sink_topics: list[str] = _E,
+        repartition_source_topics: list[TopicInfo] = _E,
+        copartition_groups: list[CopartitionGroup] = _E,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.subtopology_id = subtopology_id
         self.source_topics = [] if source_topics is _E else source_topics
         self.source_topic_regex = [] if source_topic_regex is _E else source_topic_regex
@@ -97,8 +123,11 @@ class Subtopology(Struct):
         self.copartition_groups = [] if copartition_groups is _E else copartition_groups
         self.unknown_tags = unknown_tags
 
+
 class StreamsGroupTopologyValue(Message):
-    __slots__ = ('epoch', 'subtopologies', 'unknown_tags', )
+    __slots__ = (
+        "epoch", "subtopologies", "unknown_tags",
+    )
     NAME = 'StreamsGroupTopologyValue'
     TYPE = 'coordinator-value'
     API_KEY = 23
@@ -113,17 +142,16 @@ class StreamsGroupTopologyValue(Message):
     )
 
     def __init__(
-        self, *, epoch: int = 0, subtopologies: list[Subtopology] = _E,
+        self,
+        *,
+        epoch: int = 0,
+        subtopologies: list[Subtopology] = _E,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.epoch = epoch
         self.subtopologies = [] if subtopologies is _E else subtopologies
         self.unknown_tags = unknown_tags
 
-_D_TopicConfig = frozen_default(TopicConfig)
-_D_TopicInfo = frozen_default(TopicInfo)
-_D_CopartitionGroup = frozen_default(CopartitionGroup)
-_D_Subtopology = frozen_default(Subtopology)
 
 _hs = array_unpackers("h")
 _hw = array_packers("h")
@@ -134,6 +162,7 @@ _p_ih = packer(">ih")
 _p_ihB = packer(">ihB")
 _u_iB = unpacker(">iB")
 _u_ihB = unpacker(">ihB")
+
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[StreamsGroupTopologyValue, int]:
     e = len(d)
@@ -424,6 +453,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[StreamsGroupTopologyValue, int
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
     return o, p
 
+
 def _encode_v0(o: StreamsGroupTopologyValue, w: Callable[[Any], None]) -> None:
     l1 = o.subtopologies
     n = len(l1) + 1
@@ -626,6 +656,7 @@ def _encode_v0(o: StreamsGroupTopologyValue, w: Callable[[Any], None]) -> None:
         w(unknown_tags(o.unknown_tags))
     else:
         w(b"\0")
+
 
 StreamsGroupTopologyValue._DECODERS = {0: _decode_v0}
 StreamsGroupTopologyValue._ENCODERS = {0: _encode_v0}

@@ -5,20 +5,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
+from kwire.message import Message, Struct
+from kwire.wire import as_bytes, lost, more_varint, new, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
 
-from kwire.message import Message, Struct, frozen_default
-from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import (
-    array_packers, array_unpackers, as_bytes, bad_uuid, iter_unpacker, lost, more_varint, new, null, numbers,
-    pack_numbers, packer, read_tag, read_unknown_tags, string_length, string_varint, tag_of_other_version,
-    tag_section, tag_size, too_many, unknown_tags, unpacker, varint,
-)  # fmt: skip
-
-_E: Any = object()
+_E: Any = object()  # stands for "not given" where the default is a new list or struct
 
 
 class SyncGroupRequestAssignment(Struct):
-    __slots__ = ('member_id', 'assignment', 'unknown_tags', )
+    __slots__ = (
+        "member_id", "assignment", "unknown_tags",
+    )
     NAME = 'SyncGroupRequestAssignment'
     FIELDS = (
         ('MemberId', 'member_id', 'memberId', 'string', False, False, (0, 32767), (0, -1), (0, -1), None, '', False, False, None, None),
@@ -26,15 +22,22 @@ class SyncGroupRequestAssignment(Struct):
     )
 
     def __init__(
-        self, *, member_id: str = '', assignment: bytes = b"",
+        self,
+        *,
+        member_id: str = '',
+        assignment: bytes = b"",
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.member_id = member_id
         self.assignment = assignment
         self.unknown_tags = unknown_tags
 
+
 class SyncGroupRequest(Message):
-    __slots__ = ('group_id', 'generation_id', 'member_id', 'group_instance_id', 'protocol_type', 'protocol_name', 'assignments', 'unknown_tags', )
+    __slots__ = (
+        "group_id", "generation_id", "member_id", "group_instance_id", "protocol_type", "protocol_name",
+        "assignments", "unknown_tags",
+    )
     NAME = 'SyncGroupRequest'
     TYPE = 'request'
     API_KEY = 14
@@ -54,9 +57,17 @@ class SyncGroupRequest(Message):
     )
 
     def __init__(
-        self, *, group_id: str = '', generation_id: int = 0, member_id: str = '', group_instance_id: str | None = None, protocol_type: str | None = None, protocol_name: str | None = None, assignments: list[SyncGroupRequestAssignment] = _E,
+        self,
+        *,
+        group_id: str = '',
+        generation_id: int = 0,
+        member_id: str = '',
+        group_instance_id: str | None = None,
+        protocol_type: str | None = None,
+        protocol_name: str | None = None,
+        assignments: list[SyncGroupRequestAssignment] = _E,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.group_id = group_id
         self.generation_id = generation_id
         self.member_id = member_id
@@ -66,7 +77,6 @@ class SyncGroupRequest(Message):
         self.assignments = [] if assignments is _E else assignments
         self.unknown_tags = unknown_tags
 
-_D_SyncGroupRequestAssignment = frozen_default(SyncGroupRequestAssignment)
 
 _p_B = packer(">B")
 _p_h = packer(">h")
@@ -77,6 +87,7 @@ _u_h = unpacker(">h")
 _u_i = unpacker(">i")
 _u_iB = unpacker(">iB")
 _u_ih = unpacker(">ih")
+
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[SyncGroupRequest, int]:
     e = len(d)
@@ -124,6 +135,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[SyncGroupRequest, int]:
         p = q
         l1.append(o1)
     return o, p
+
 
 def _decode_v3(d: bytes, p: int, b: int) -> tuple[SyncGroupRequest, int]:
     e = len(d)
@@ -179,6 +191,7 @@ def _decode_v3(d: bytes, p: int, b: int) -> tuple[SyncGroupRequest, int]:
         p = q
         l1.append(o1)
     return o, p
+
 
 def _decode_v4(d: bytes, p: int, b: int) -> tuple[SyncGroupRequest, int]:
     e = len(d)
@@ -255,6 +268,7 @@ def _decode_v4(d: bytes, p: int, b: int) -> tuple[SyncGroupRequest, int]:
     if n:
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
     return o, p
+
 
 def _decode_v5(d: bytes, p: int, b: int) -> tuple[SyncGroupRequest, int]:
     e = len(d)
@@ -351,6 +365,7 @@ def _decode_v5(d: bytes, p: int, b: int) -> tuple[SyncGroupRequest, int]:
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
     return o, p
 
+
 def _encode_v0(o: SyncGroupRequest, w: Callable[[Any], None]) -> None:
     if o.group_instance_id is not None:
         lost('GroupInstanceId')
@@ -378,6 +393,7 @@ def _encode_v0(o: SyncGroupRequest, w: Callable[[Any], None]) -> None:
             s = as_bytes(s)
         w(_p_i(len(s)))
         w(s)
+
 
 def _encode_v3(o: SyncGroupRequest, w: Callable[[Any], None]) -> None:
     if o.unknown_tags:
@@ -411,6 +427,7 @@ def _encode_v3(o: SyncGroupRequest, w: Callable[[Any], None]) -> None:
             s = as_bytes(s)
         w(_p_i(len(s)))
         w(s)
+
 
 def _encode_v4(o: SyncGroupRequest, w: Callable[[Any], None]) -> None:
     s = o.group_id
@@ -473,6 +490,7 @@ def _encode_v4(o: SyncGroupRequest, w: Callable[[Any], None]) -> None:
         w(unknown_tags(o.unknown_tags))
     else:
         w(b"\0")
+
 
 def _encode_v5(o: SyncGroupRequest, w: Callable[[Any], None]) -> None:
     s = o.group_id
@@ -557,6 +575,7 @@ def _encode_v5(o: SyncGroupRequest, w: Callable[[Any], None]) -> None:
         w(unknown_tags(o.unknown_tags))
     else:
         w(b"\0")
+
 
 SyncGroupRequest._DECODERS = {0: _decode_v0, 1: _decode_v0, 2: _decode_v0, 3: _decode_v3, 4: _decode_v4, 5: _decode_v5}
 SyncGroupRequest._ENCODERS = {0: _encode_v0, 1: _encode_v0, 2: _encode_v0, 3: _encode_v3, 4: _encode_v4, 5: _encode_v5}

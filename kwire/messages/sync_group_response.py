@@ -5,20 +5,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
+from kwire.message import Message
+from kwire.wire import as_bytes, lost, more_varint, new, null, packer, read_unknown_tags, string_length, string_varint, unknown_tags, unpacker, varint
 
-from kwire.message import Message, Struct, frozen_default
-from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import (
-    array_packers, array_unpackers, as_bytes, bad_uuid, iter_unpacker, lost, more_varint, new, null, numbers,
-    pack_numbers, packer, read_tag, read_unknown_tags, string_length, string_varint, tag_of_other_version,
-    tag_section, tag_size, too_many, unknown_tags, unpacker, varint,
-)  # fmt: skip
-
-_E: Any = object()
+_E: Any = object()  # stands for "not given" where the default is a new list or struct
 
 
 class SyncGroupResponse(Message):
-    __slots__ = ('throttle_time_ms', 'error_code', 'protocol_type', 'protocol_name', 'assignment', 'unknown_tags', )
+    __slots__ = (
+        "throttle_time_ms", "error_code", "protocol_type", "protocol_name", "assignment", "unknown_tags",
+    )
     NAME = 'SyncGroupResponse'
     TYPE = 'response'
     API_KEY = 14
@@ -36,15 +32,22 @@ class SyncGroupResponse(Message):
     )
 
     def __init__(
-        self, *, throttle_time_ms: int = 0, error_code: int = 0, protocol_type: str | None = None, protocol_name: str | None = None, assignment: bytes = b"",
+        self,
+        *,
+        throttle_time_ms: int = 0,
+        error_code: int = 0,
+        protocol_type: str | None = None,
+        protocol_name: str | None = None,
+        assignment: bytes = b"",
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.throttle_time_ms = throttle_time_ms
         self.error_code = error_code
         self.protocol_type = protocol_type
         self.protocol_name = protocol_name
         self.assignment = assignment
         self.unknown_tags = unknown_tags
+
 
 _p_B = packer(">B")
 _p_hi = packer(">hi")
@@ -55,6 +58,7 @@ _p_ihx = packer(">ihx")
 _u_hi = unpacker(">hi")
 _u_ihB = unpacker(">ihB")
 _u_ihi = unpacker(">ihi")
+
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[SyncGroupResponse, int]:
     e = len(d)
@@ -71,6 +75,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[SyncGroupResponse, int]:
     p = q
     return o, p
 
+
 def _decode_v1(d: bytes, p: int, b: int) -> tuple[SyncGroupResponse, int]:
     e = len(d)
     o = new(SyncGroupResponse)
@@ -84,6 +89,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[SyncGroupResponse, int]:
     o.assignment = d[p:q]
     p = q
     return o, p
+
 
 def _decode_v4(d: bytes, p: int, b: int) -> tuple[SyncGroupResponse, int]:
     e = len(d)
@@ -104,6 +110,7 @@ def _decode_v4(d: bytes, p: int, b: int) -> tuple[SyncGroupResponse, int]:
     if n:
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
     return o, p
+
 
 def _decode_v5(d: bytes, p: int, b: int) -> tuple[SyncGroupResponse, int]:
     e = len(d)
@@ -144,6 +151,7 @@ def _decode_v5(d: bytes, p: int, b: int) -> tuple[SyncGroupResponse, int]:
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
     return o, p
 
+
 def _encode_v0(o: SyncGroupResponse, w: Callable[[Any], None]) -> None:
     if o.unknown_tags:
         lost("unknown_tags")
@@ -153,6 +161,7 @@ def _encode_v0(o: SyncGroupResponse, w: Callable[[Any], None]) -> None:
     w(_p_hi(o.error_code, len(s)))
     w(s)
 
+
 def _encode_v1(o: SyncGroupResponse, w: Callable[[Any], None]) -> None:
     if o.unknown_tags:
         lost("unknown_tags")
@@ -161,6 +170,7 @@ def _encode_v1(o: SyncGroupResponse, w: Callable[[Any], None]) -> None:
         s = as_bytes(s)
     w(_p_ihi(o.throttle_time_ms, o.error_code, len(s)))
     w(s)
+
 
 def _encode_v4(o: SyncGroupResponse, w: Callable[[Any], None]) -> None:
     s = o.assignment
@@ -177,6 +187,7 @@ def _encode_v4(o: SyncGroupResponse, w: Callable[[Any], None]) -> None:
         w(unknown_tags(o.unknown_tags))
     else:
         w(b"\0")
+
 
 def _encode_v5(o: SyncGroupResponse, w: Callable[[Any], None]) -> None:
     s = o.protocol_type
@@ -215,6 +226,7 @@ def _encode_v5(o: SyncGroupResponse, w: Callable[[Any], None]) -> None:
         w(unknown_tags(o.unknown_tags))
     else:
         w(b"\0")
+
 
 SyncGroupResponse._DECODERS = {0: _decode_v0, 1: _decode_v1, 2: _decode_v1, 3: _decode_v1, 4: _decode_v4, 5: _decode_v5}
 SyncGroupResponse._ENCODERS = {0: _encode_v0, 1: _encode_v1, 2: _encode_v1, 3: _encode_v1, 4: _encode_v4, 5: _encode_v5}

@@ -5,20 +5,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-
-from kwire.message import Message, Struct, frozen_default
+from kwire.message import Message
 from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import (
-    array_packers, array_unpackers, as_bytes, bad_uuid, iter_unpacker, lost, more_varint, new, null, numbers,
-    pack_numbers, packer, read_tag, read_unknown_tags, string_length, string_varint, tag_of_other_version,
-    tag_section, tag_size, too_many, unknown_tags, unpacker, varint,
-)  # fmt: skip
+from kwire.wire import bad_uuid, new, null, packer, read_unknown_tags, string_length, string_varint, unknown_tags, unpacker
 
-_E: Any = object()
+_E: Any = object()  # stands for "not given" where the default is a new list or struct
 
 
 class TopicRecord(Message):
-    __slots__ = ('name', 'topic_id', 'unknown_tags', )
+    __slots__ = (
+        "name", "topic_id", "unknown_tags",
+    )
     NAME = 'TopicRecord'
     TYPE = 'metadata'
     API_KEY = 2
@@ -33,17 +30,22 @@ class TopicRecord(Message):
     )
 
     def __init__(
-        self, *, name: str = '', topic_id: Uuid = ZERO_UUID,
+        self,
+        *,
+        name: str = '',
+        topic_id: Uuid = ZERO_UUID,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.name = name
         self.topic_id = topic_id
         self.unknown_tags = unknown_tags
+
 
 _p_16s = packer(">16s")
 _p_16sx = packer(">16sx")
 _p_B = packer(">B")
 _u_16sB = unpacker(">16sB")
+
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[TopicRecord, int]:
     e = len(d)
@@ -65,6 +67,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[TopicRecord, int]:
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
     return o, p
 
+
 def _encode_v0(o: TopicRecord, w: Callable[[Any], None]) -> None:
     s = o.name
     s = s.encode()
@@ -81,6 +84,7 @@ def _encode_v0(o: TopicRecord, w: Callable[[Any], None]) -> None:
         w(unknown_tags(o.unknown_tags))
     else:
         w(_p_16sx(o.topic_id))
+
 
 TopicRecord._DECODERS = {0: _decode_v0}
 TopicRecord._ENCODERS = {0: _encode_v0}

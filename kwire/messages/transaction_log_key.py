@@ -5,20 +5,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
+from kwire.message import Message
+from kwire.wire import lost, new, null, packer, unknown_tags, unpacker
 
-from kwire.message import Message, Struct, frozen_default
-from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import (
-    array_packers, array_unpackers, as_bytes, bad_uuid, iter_unpacker, lost, more_varint, new, null, numbers,
-    pack_numbers, packer, read_tag, read_unknown_tags, string_length, string_varint, tag_of_other_version,
-    tag_section, tag_size, too_many, unknown_tags, unpacker, varint,
-)  # fmt: skip
-
-_E: Any = object()
+_E: Any = object()  # stands for "not given" where the default is a new list or struct
 
 
 class TransactionLogKey(Message):
-    __slots__ = ('transactional_id', 'unknown_tags', )
+    __slots__ = (
+        "transactional_id", "unknown_tags",
+    )
     NAME = 'TransactionLogKey'
     TYPE = 'coordinator-key'
     API_KEY = 0
@@ -32,14 +28,18 @@ class TransactionLogKey(Message):
     )
 
     def __init__(
-        self, *, transactional_id: str = '',
+        self,
+        *,
+        transactional_id: str = '',
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.transactional_id = transactional_id
         self.unknown_tags = unknown_tags
 
+
 _p_h = packer(">h")
 _u_h = unpacker(">h")
+
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[TransactionLogKey, int]:
     e = len(d)
@@ -54,6 +54,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[TransactionLogKey, int]:
     p = q
     return o, p
 
+
 def _encode_v0(o: TransactionLogKey, w: Callable[[Any], None]) -> None:
     if o.unknown_tags:
         lost("unknown_tags")
@@ -61,6 +62,7 @@ def _encode_v0(o: TransactionLogKey, w: Callable[[Any], None]) -> None:
     s = s.encode()
     w(_p_h(len(s)))
     w(s)
+
 
 TransactionLogKey._DECODERS = {0: _decode_v0}
 TransactionLogKey._ENCODERS = {0: _encode_v0}

@@ -5,20 +5,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
+from kwire.message import Message, Struct
+from kwire.wire import array_packers, array_unpackers, lost, more_varint, new, null, numbers, pack_numbers, packer, read_tag, read_unknown_tags, string_length, string_varint, tag_section, tag_size, too_many, unknown_tags, unpacker, varint
 
-from kwire.message import Message, Struct, frozen_default
-from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import (
-    array_packers, array_unpackers, as_bytes, bad_uuid, iter_unpacker, lost, more_varint, new, null, numbers,
-    pack_numbers, packer, read_tag, read_unknown_tags, string_length, string_varint, tag_of_other_version,
-    tag_section, tag_size, too_many, unknown_tags, unpacker, varint,
-)  # fmt: skip
-
-_E: Any = object()
+_E: Any = object()  # stands for "not given" where the default is a new list or struct
 
 
 class PartitionsSchema(Struct):
-    __slots__ = ('topic', 'partition_ids', 'unknown_tags', )
+    __slots__ = (
+        "topic", "partition_ids", "unknown_tags",
+    )
     NAME = 'PartitionsSchema'
     FIELDS = (
         ('Topic', 'topic', 'topic', 'string', False, False, (0, 32767), (0, -1), (0, -1), None, '', False, False, None, None),
@@ -26,15 +22,24 @@ class PartitionsSchema(Struct):
     )
 
     def __init__(
-        self, *, topic: str = '', partition_ids: list[int] = _E,
+        self,
+        *,
+        topic: str = '',
+        partition_ids: list[int] = _E,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.topic = topic
         self.partition_ids = [] if partition_ids is _E else partition_ids
         self.unknown_tags = unknown_tags
 
+
 class TransactionLogValue(Message):
-    __slots__ = ('producer_id', 'previous_producer_id', 'next_producer_id', 'producer_epoch', 'next_producer_epoch', 'transaction_timeout_ms', 'transaction_status', 'transaction_partitions', 'transaction_last_update_timestamp_ms', 'transaction_start_timestamp_ms', 'client_transaction_version', 'unknown_tags', )
+    __slots__ = (
+        "producer_id", "previous_producer_id", "next_producer_id", "producer_epoch", "next_producer_epoch",
+        "transaction_timeout_ms", "transaction_status", "transaction_partitions",
+        "transaction_last_update_timestamp_ms", "transaction_start_timestamp_ms", "client_transaction_version",
+        "unknown_tags",
+    )
     NAME = 'TransactionLogValue'
     TYPE = 'coordinator-value'
     API_KEY = 0
@@ -58,9 +63,21 @@ class TransactionLogValue(Message):
     )
 
     def __init__(
-        self, *, producer_id: int = 0, previous_producer_id: int = -1, next_producer_id: int = -1, producer_epoch: int = 0, next_producer_epoch: int = -1, transaction_timeout_ms: int = 0, transaction_status: int = 0, transaction_partitions: list[PartitionsSchema] | None = _E, transaction_last_update_timestamp_ms: int = 0, transaction_start_timestamp_ms: int = 0, client_transaction_version: int = 0,
+        self,
+        *,
+        producer_id: int = 0,
+        previous_producer_id: int = -1,
+        next_producer_id: int = -1,
+        producer_epoch: int = 0,
+        next_producer_epoch: int = -1,
+        transaction_timeout_ms: int = 0,
+        transaction_status: int = 0,
+        transaction_partitions: list[PartitionsSchema] | None = _E,
+        transaction_last_update_timestamp_ms: int = 0,
+        transaction_start_timestamp_ms: int = 0,
+        client_transaction_version: int = 0,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.producer_id = producer_id
         self.previous_producer_id = previous_producer_id
         self.next_producer_id = next_producer_id
@@ -74,7 +91,6 @@ class TransactionLogValue(Message):
         self.client_transaction_version = client_transaction_version
         self.unknown_tags = unknown_tags
 
-_D_PartitionsSchema = frozen_default(PartitionsSchema)
 
 _is = array_unpackers("i")
 _iw = array_packers("i")
@@ -95,6 +111,7 @@ _u_qhibB = unpacker(">qhibB")
 _u_qhibi = unpacker(">qhibi")
 _u_qq = unpacker(">qq")
 _u_qqB = unpacker(">qqB")
+
 
 def _tags_TransactionLogValue_v1(d: bytes, p: int, n: int, b: int, o: Any) -> tuple[int, int]:
     e = len(d)
@@ -133,6 +150,7 @@ def _tags_TransactionLogValue_v1(d: bytes, p: int, n: int, b: int, o: Any) -> tu
         o.unknown_tags = unknown
     return p, b
 
+
 def _write_tags_TransactionLogValue_v1(o: Any) -> bytes:
     tags: list[tuple[int, bytes]] = []
     if o.previous_producer_id != -1:
@@ -156,6 +174,7 @@ def _write_tags_TransactionLogValue_v1(o: Any) -> bytes:
         w(_p_h(o.next_producer_epoch))
         tags.append((3, b"".join(v)))
     return tag_section(tags, o.unknown_tags)
+
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[TransactionLogValue, int]:
     e = len(d)
@@ -195,6 +214,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[TransactionLogValue, int]:
     o.transaction_last_update_timestamp_ms, o.transaction_start_timestamp_ms = _u_qq(d, p)
     p += 16
     return o, p
+
 
 def _decode_v1(d: bytes, p: int, b: int) -> tuple[TransactionLogValue, int]:
     e = len(d)
@@ -249,6 +269,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[TransactionLogValue, int]:
         p, b = _tags_TransactionLogValue_v1(d, p, n, b, o)
     return o, p
 
+
 def _encode_v0(o: TransactionLogValue, w: Callable[[Any], None]) -> None:
     if o.previous_producer_id != -1:
         lost('PreviousProducerId')
@@ -278,6 +299,7 @@ def _encode_v0(o: TransactionLogValue, w: Callable[[Any], None]) -> None:
             if n:
                 w(_iw[n](*l2) if n < 64 else pack_numbers(l2, "i"))
     w(_p_qq(o.transaction_last_update_timestamp_ms, o.transaction_start_timestamp_ms))
+
 
 def _encode_v1(o: TransactionLogValue, w: Callable[[Any], None]) -> None:
     l1 = o.transaction_partitions
@@ -317,6 +339,7 @@ def _encode_v1(o: TransactionLogValue, w: Callable[[Any], None]) -> None:
         w(_write_tags_TransactionLogValue_v1(o))
     else:
         w(_p_qqx(o.transaction_last_update_timestamp_ms, o.transaction_start_timestamp_ms))
+
 
 TransactionLogValue._DECODERS = {0: _decode_v0, 1: _decode_v1}
 TransactionLogValue._ENCODERS = {0: _encode_v0, 1: _encode_v1}

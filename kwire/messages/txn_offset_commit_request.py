@@ -5,20 +5,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-
-from kwire.message import Message, Struct, frozen_default
+from kwire.message import Message, Struct
 from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import (
-    array_packers, array_unpackers, as_bytes, bad_uuid, iter_unpacker, lost, more_varint, new, null, numbers,
-    pack_numbers, packer, read_tag, read_unknown_tags, string_length, string_varint, tag_of_other_version,
-    tag_section, tag_size, too_many, unknown_tags, unpacker, varint,
-)  # fmt: skip
+from kwire.wire import bad_uuid, lost, more_varint, new, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
 
-_E: Any = object()
+_E: Any = object()  # stands for "not given" where the default is a new list or struct
 
 
 class TxnOffsetCommitRequestPartition(Struct):
-    __slots__ = ('partition_index', 'committed_offset', 'committed_leader_epoch', 'committed_metadata', 'unknown_tags', )
+    __slots__ = (
+        "partition_index", "committed_offset", "committed_leader_epoch", "committed_metadata", "unknown_tags",
+    )
     NAME = 'TxnOffsetCommitRequestPartition'
     FIELDS = (
         ('PartitionIndex', 'partition_index', 'partitionIndex', 'int32', False, False, (0, 32767), (0, -1), (0, -1), None, 0, False, False, None, None),
@@ -28,17 +25,25 @@ class TxnOffsetCommitRequestPartition(Struct):
     )
 
     def __init__(
-        self, *, partition_index: int = 0, committed_offset: int = 0, committed_leader_epoch: int = -1, committed_metadata: str | None = '',
+        self,
+        *,
+        partition_index: int = 0,
+        committed_offset: int = 0,
+        committed_leader_epoch: int = -1,
+        committed_metadata: str | None = '',
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.partition_index = partition_index
         self.committed_offset = committed_offset
         self.committed_leader_epoch = committed_leader_epoch
         self.committed_metadata = committed_metadata
         self.unknown_tags = unknown_tags
 
+
 class TxnOffsetCommitRequestTopic(Struct):
-    __slots__ = ('name', 'topic_id', 'partitions', 'unknown_tags', )
+    __slots__ = (
+        "name", "topic_id", "partitions", "unknown_tags",
+    )
     NAME = 'TxnOffsetCommitRequestTopic'
     FIELDS = (
         ('Name', 'name', 'name', 'string', False, False, (0, 5), (0, -1), (0, -1), None, '', True, False, None, 'topicName'),
@@ -47,16 +52,24 @@ class TxnOffsetCommitRequestTopic(Struct):
     )
 
     def __init__(
-        self, *, name: str = '', topic_id: Uuid = ZERO_UUID, partitions: list[TxnOffsetCommitRequestPartition] = _E,
+        self,
+        *,
+        name: str = '',
+        topic_id: Uuid = ZERO_UUID,
+        partitions: list[TxnOffsetCommitRequestPartition] = _E,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.name = name
         self.topic_id = topic_id
         self.partitions = [] if partitions is _E else partitions
         self.unknown_tags = unknown_tags
 
+
 class TxnOffsetCommitRequest(Message):
-    __slots__ = ('transactional_id', 'group_id', 'producer_id', 'producer_epoch', 'generation_id_or_member_epoch', 'member_id', 'group_instance_id', 'topics', 'unknown_tags', )
+    __slots__ = (
+        "transactional_id", "group_id", "producer_id", "producer_epoch", "generation_id_or_member_epoch", "member_id",
+        "group_instance_id", "topics", "unknown_tags",
+    )
     NAME = 'TxnOffsetCommitRequest'
     TYPE = 'request'
     API_KEY = 28
@@ -77,9 +90,18 @@ class TxnOffsetCommitRequest(Message):
     )
 
     def __init__(
-        self, *, transactional_id: str = '', group_id: str = '', producer_id: int = 0, producer_epoch: int = 0, generation_id_or_member_epoch: int = -1, member_id: str = '', group_instance_id: str | None = None, topics: list[TxnOffsetCommitRequestTopic] = _E,
+        self,
+        *,
+        transactional_id: str = '',
+        group_id: str = '',
+        producer_id: int = 0,
+        producer_epoch: int = 0,
+        generation_id_or_member_epoch: int = -1,
+        member_id: str = '',
+        group_instance_id: str | None = None,
+        topics: list[TxnOffsetCommitRequestTopic] = _E,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.transactional_id = transactional_id
         self.group_id = group_id
         self.producer_id = producer_id
@@ -90,8 +112,6 @@ class TxnOffsetCommitRequest(Message):
         self.topics = [] if topics is _E else topics
         self.unknown_tags = unknown_tags
 
-_D_TxnOffsetCommitRequestPartition = frozen_default(TxnOffsetCommitRequestPartition)
-_D_TxnOffsetCommitRequestTopic = frozen_default(TxnOffsetCommitRequestTopic)
 
 _p_16s = packer(">16s")
 _p_16sB = packer(">16sB")
@@ -113,6 +133,7 @@ _u_iqiB = unpacker(">iqiB")
 _u_iqih = unpacker(">iqih")
 _u_qhi = unpacker(">qhi")
 _u_qhiB = unpacker(">qhiB")
+
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[TxnOffsetCommitRequest, int]:
     e = len(d)
@@ -178,6 +199,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[TxnOffsetCommitRequest, int]:
         l1.append(o1)
     return o, p
 
+
 def _decode_v2(d: bytes, p: int, b: int) -> tuple[TxnOffsetCommitRequest, int]:
     e = len(d)
     o = new(TxnOffsetCommitRequest)
@@ -240,6 +262,7 @@ def _decode_v2(d: bytes, p: int, b: int) -> tuple[TxnOffsetCommitRequest, int]:
             l2.append(o2)
         l1.append(o1)
     return o, p
+
 
 def _decode_v3(d: bytes, p: int, b: int) -> tuple[TxnOffsetCommitRequest, int]:
     e = len(d)
@@ -346,6 +369,7 @@ def _decode_v3(d: bytes, p: int, b: int) -> tuple[TxnOffsetCommitRequest, int]:
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
     return o, p
 
+
 def _decode_v6(d: bytes, p: int, b: int) -> tuple[TxnOffsetCommitRequest, int]:
     e = len(d)
     o = new(TxnOffsetCommitRequest)
@@ -443,6 +467,7 @@ def _decode_v6(d: bytes, p: int, b: int) -> tuple[TxnOffsetCommitRequest, int]:
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
     return o, p
 
+
 def _encode_v0(o: TxnOffsetCommitRequest, w: Callable[[Any], None]) -> None:
     if o.generation_id_or_member_epoch != -1:
         lost('GenerationIdOrMemberEpoch')
@@ -482,6 +507,7 @@ def _encode_v0(o: TxnOffsetCommitRequest, w: Callable[[Any], None]) -> None:
                 w(_p_iqh(o2.partition_index, o2.committed_offset, len(s)))
                 w(s)
 
+
 def _encode_v2(o: TxnOffsetCommitRequest, w: Callable[[Any], None]) -> None:
     if o.generation_id_or_member_epoch != -1:
         lost('GenerationIdOrMemberEpoch')
@@ -520,6 +546,7 @@ def _encode_v2(o: TxnOffsetCommitRequest, w: Callable[[Any], None]) -> None:
                 s = s.encode()
                 w(_p_iqih(o2.partition_index, o2.committed_offset, o2.committed_leader_epoch, len(s)))
                 w(s)
+
 
 def _encode_v3(o: TxnOffsetCommitRequest, w: Callable[[Any], None]) -> None:
     s = o.transactional_id
@@ -605,6 +632,7 @@ def _encode_v3(o: TxnOffsetCommitRequest, w: Callable[[Any], None]) -> None:
     else:
         w(b"\0")
 
+
 def _encode_v6(o: TxnOffsetCommitRequest, w: Callable[[Any], None]) -> None:
     s = o.transactional_id
     s = s.encode()
@@ -683,6 +711,7 @@ def _encode_v6(o: TxnOffsetCommitRequest, w: Callable[[Any], None]) -> None:
         w(unknown_tags(o.unknown_tags))
     else:
         w(b"\0")
+
 
 TxnOffsetCommitRequest._DECODERS = {0: _decode_v0, 1: _decode_v0, 2: _decode_v2, 3: _decode_v3, 4: _decode_v3, 5: _decode_v3, 6: _decode_v6}
 TxnOffsetCommitRequest._ENCODERS = {0: _encode_v0, 1: _encode_v0, 2: _encode_v2, 3: _encode_v3, 4: _encode_v3, 5: _encode_v3, 6: _encode_v6}

@@ -5,20 +5,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-
-from kwire.message import Message, Struct, frozen_default
+from kwire.message import Message, Struct
 from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import (
-    array_packers, array_unpackers, as_bytes, bad_uuid, iter_unpacker, lost, more_varint, new, null, numbers,
-    pack_numbers, packer, read_tag, read_unknown_tags, string_length, string_varint, tag_of_other_version,
-    tag_section, tag_size, too_many, unknown_tags, unpacker, varint,
-)  # fmt: skip
+from kwire.wire import bad_uuid, iter_unpacker, lost, more_varint, new, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
 
-_E: Any = object()
+_E: Any = object()  # stands for "not given" where the default is a new list or struct
 
 
 class TxnOffsetCommitResponsePartition(Struct):
-    __slots__ = ('partition_index', 'error_code', 'unknown_tags', )
+    __slots__ = (
+        "partition_index", "error_code", "unknown_tags",
+    )
     NAME = 'TxnOffsetCommitResponsePartition'
     FIELDS = (
         ('PartitionIndex', 'partition_index', 'partitionIndex', 'int32', False, False, (0, 32767), (0, -1), (0, -1), None, 0, False, False, None, None),
@@ -26,15 +23,21 @@ class TxnOffsetCommitResponsePartition(Struct):
     )
 
     def __init__(
-        self, *, partition_index: int = 0, error_code: int = 0,
+        self,
+        *,
+        partition_index: int = 0,
+        error_code: int = 0,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.partition_index = partition_index
         self.error_code = error_code
         self.unknown_tags = unknown_tags
 
+
 class TxnOffsetCommitResponseTopic(Struct):
-    __slots__ = ('name', 'topic_id', 'partitions', 'unknown_tags', )
+    __slots__ = (
+        "name", "topic_id", "partitions", "unknown_tags",
+    )
     NAME = 'TxnOffsetCommitResponseTopic'
     FIELDS = (
         ('Name', 'name', 'name', 'string', False, False, (0, 5), (0, -1), (0, -1), None, '', True, False, None, 'topicName'),
@@ -43,16 +46,23 @@ class TxnOffsetCommitResponseTopic(Struct):
     )
 
     def __init__(
-        self, *, name: str = '', topic_id: Uuid = ZERO_UUID, partitions: list[TxnOffsetCommitResponsePartition] = _E,
+        self,
+        *,
+        name: str = '',
+        topic_id: Uuid = ZERO_UUID,
+        partitions: list[TxnOffsetCommitResponsePartition] = _E,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.name = name
         self.topic_id = topic_id
         self.partitions = [] if partitions is _E else partitions
         self.unknown_tags = unknown_tags
 
+
 class TxnOffsetCommitResponse(Message):
-    __slots__ = ('throttle_time_ms', 'topics', 'unknown_tags', )
+    __slots__ = (
+        "throttle_time_ms", "topics", "unknown_tags",
+    )
     NAME = 'TxnOffsetCommitResponse'
     TYPE = 'response'
     API_KEY = 28
@@ -67,15 +77,16 @@ class TxnOffsetCommitResponse(Message):
     )
 
     def __init__(
-        self, *, throttle_time_ms: int = 0, topics: list[TxnOffsetCommitResponseTopic] = _E,
+        self,
+        *,
+        throttle_time_ms: int = 0,
+        topics: list[TxnOffsetCommitResponseTopic] = _E,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.throttle_time_ms = throttle_time_ms
         self.topics = [] if topics is _E else topics
         self.unknown_tags = unknown_tags
 
-_D_TxnOffsetCommitResponsePartition = frozen_default(TxnOffsetCommitResponsePartition)
-_D_TxnOffsetCommitResponseTopic = frozen_default(TxnOffsetCommitResponseTopic)
 
 _i_ih = iter_unpacker(">ih")
 _i_ihx = iter_unpacker(">ihx")
@@ -94,6 +105,7 @@ _u_i = unpacker(">i")
 _u_iB = unpacker(">iB")
 _u_ihB = unpacker(">ihB")
 _u_ii = unpacker(">ii")
+
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[TxnOffsetCommitResponse, int]:
     e = len(d)
@@ -136,6 +148,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[TxnOffsetCommitResponse, int]:
         p = q
         l1.append(o1)
     return o, p
+
 
 def _decode_v3(d: bytes, p: int, b: int) -> tuple[TxnOffsetCommitResponse, int]:
     e = len(d)
@@ -205,6 +218,7 @@ def _decode_v3(d: bytes, p: int, b: int) -> tuple[TxnOffsetCommitResponse, int]:
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
     return o, p
 
+
 def _decode_v6(d: bytes, p: int, b: int) -> tuple[TxnOffsetCommitResponse, int]:
     e = len(d)
     o = new(TxnOffsetCommitResponse)
@@ -265,6 +279,7 @@ def _decode_v6(d: bytes, p: int, b: int) -> tuple[TxnOffsetCommitResponse, int]:
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
     return o, p
 
+
 def _encode_v0(o: TxnOffsetCommitResponse, w: Callable[[Any], None]) -> None:
     if o.unknown_tags:
         lost("unknown_tags")
@@ -283,6 +298,7 @@ def _encode_v0(o: TxnOffsetCommitResponse, w: Callable[[Any], None]) -> None:
             if o2.unknown_tags:
                 lost("unknown_tags")
             w(_p_ih(o2.partition_index, o2.error_code))
+
 
 def _encode_v3(o: TxnOffsetCommitResponse, w: Callable[[Any], None]) -> None:
     l1 = o.topics
@@ -322,6 +338,7 @@ def _encode_v3(o: TxnOffsetCommitResponse, w: Callable[[Any], None]) -> None:
     else:
         w(b"\0")
 
+
 def _encode_v6(o: TxnOffsetCommitResponse, w: Callable[[Any], None]) -> None:
     l1 = o.topics
     n = len(l1) + 1
@@ -354,6 +371,7 @@ def _encode_v6(o: TxnOffsetCommitResponse, w: Callable[[Any], None]) -> None:
         w(unknown_tags(o.unknown_tags))
     else:
         w(b"\0")
+
 
 TxnOffsetCommitResponse._DECODERS = {0: _decode_v0, 1: _decode_v0, 2: _decode_v0, 3: _decode_v3, 4: _decode_v3, 5: _decode_v3, 6: _decode_v6}
 TxnOffsetCommitResponse._ENCODERS = {0: _encode_v0, 1: _encode_v0, 2: _encode_v0, 3: _encode_v3, 4: _encode_v3, 5: _encode_v3, 6: _encode_v6}

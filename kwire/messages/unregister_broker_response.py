@@ -5,20 +5,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
+from kwire.message import Message
+from kwire.wire import new, packer, read_unknown_tags, string_length, string_varint, unknown_tags, unpacker
 
-from kwire.message import Message, Struct, frozen_default
-from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import (
-    array_packers, array_unpackers, as_bytes, bad_uuid, iter_unpacker, lost, more_varint, new, null, numbers,
-    pack_numbers, packer, read_tag, read_unknown_tags, string_length, string_varint, tag_of_other_version,
-    tag_section, tag_size, too_many, unknown_tags, unpacker, varint,
-)  # fmt: skip
-
-_E: Any = object()
+_E: Any = object()  # stands for "not given" where the default is a new list or struct
 
 
 class UnregisterBrokerResponse(Message):
-    __slots__ = ('throttle_time_ms', 'error_code', 'error_message', 'unknown_tags', )
+    __slots__ = (
+        "throttle_time_ms", "error_code", "error_message", "unknown_tags",
+    )
     NAME = 'UnregisterBrokerResponse'
     TYPE = 'response'
     API_KEY = 64
@@ -34,18 +30,24 @@ class UnregisterBrokerResponse(Message):
     )
 
     def __init__(
-        self, *, throttle_time_ms: int = 0, error_code: int = 0, error_message: str | None = '',
+        self,
+        *,
+        throttle_time_ms: int = 0,
+        error_code: int = 0,
+        error_message: str | None = '',
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.throttle_time_ms = throttle_time_ms
         self.error_code = error_code
         self.error_message = error_message
         self.unknown_tags = unknown_tags
 
+
 _p_ih = packer(">ih")
 _p_ihB = packer(">ihB")
 _p_ihx = packer(">ihx")
 _u_ihB = unpacker(">ihB")
+
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[UnregisterBrokerResponse, int]:
     e = len(d)
@@ -67,6 +69,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[UnregisterBrokerResponse, int]
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
     return o, p
 
+
 def _encode_v0(o: UnregisterBrokerResponse, w: Callable[[Any], None]) -> None:
     s = o.error_message
     if s is None:
@@ -84,6 +87,7 @@ def _encode_v0(o: UnregisterBrokerResponse, w: Callable[[Any], None]) -> None:
         w(unknown_tags(o.unknown_tags))
     else:
         w(b"\0")
+
 
 UnregisterBrokerResponse._DECODERS = {0: _decode_v0}
 UnregisterBrokerResponse._ENCODERS = {0: _encode_v0}

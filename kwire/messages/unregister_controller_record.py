@@ -5,20 +5,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
+from kwire.message import Message
+from kwire.wire import new, packer, read_unknown_tags, unknown_tags, unpacker
 
-from kwire.message import Message, Struct, frozen_default
-from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import (
-    array_packers, array_unpackers, as_bytes, bad_uuid, iter_unpacker, lost, more_varint, new, null, numbers,
-    pack_numbers, packer, read_tag, read_unknown_tags, string_length, string_varint, tag_of_other_version,
-    tag_section, tag_size, too_many, unknown_tags, unpacker, varint,
-)  # fmt: skip
-
-_E: Any = object()
+_E: Any = object()  # stands for "not given" where the default is a new list or struct
 
 
 class UnregisterControllerRecord(Message):
-    __slots__ = ('controller_id', 'unknown_tags', )
+    __slots__ = (
+        "controller_id", "unknown_tags",
+    )
     NAME = 'UnregisterControllerRecord'
     TYPE = 'metadata'
     API_KEY = 29
@@ -32,15 +28,19 @@ class UnregisterControllerRecord(Message):
     )
 
     def __init__(
-        self, *, controller_id: int = 0,
+        self,
+        *,
+        controller_id: int = 0,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.controller_id = controller_id
         self.unknown_tags = unknown_tags
+
 
 _p_i = packer(">i")
 _p_ix = packer(">ix")
 _u_iB = unpacker(">iB")
+
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[UnregisterControllerRecord, int]:
     e = len(d)
@@ -52,12 +52,14 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[UnregisterControllerRecord, in
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
     return o, p
 
+
 def _encode_v0(o: UnregisterControllerRecord, w: Callable[[Any], None]) -> None:
     if o.unknown_tags:
         w(_p_i(o.controller_id))
         w(unknown_tags(o.unknown_tags))
     else:
         w(_p_ix(o.controller_id))
+
 
 UnregisterControllerRecord._DECODERS = {0: _decode_v0}
 UnregisterControllerRecord._ENCODERS = {0: _encode_v0}

@@ -5,20 +5,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
+from kwire.message import Message, Struct
+from kwire.wire import lost, more_varint, new, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
 
-from kwire.message import Message, Struct, frozen_default
-from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import (
-    array_packers, array_unpackers, as_bytes, bad_uuid, iter_unpacker, lost, more_varint, new, null, numbers,
-    pack_numbers, packer, read_tag, read_unknown_tags, string_length, string_varint, tag_of_other_version,
-    tag_section, tag_size, too_many, unknown_tags, unpacker, varint,
-)  # fmt: skip
-
-_E: Any = object()
+_E: Any = object()  # stands for "not given" where the default is a new list or struct
 
 
 class FeatureUpdateKey(Struct):
-    __slots__ = ('feature', 'max_version_level', 'allow_downgrade', 'upgrade_type', 'unknown_tags', )
+    __slots__ = (
+        "feature", "max_version_level", "allow_downgrade", "upgrade_type", "unknown_tags",
+    )
     NAME = 'FeatureUpdateKey'
     FIELDS = (
         ('Feature', 'feature', 'feature', 'string', False, False, (0, 32767), (0, -1), (0, -1), None, '', False, True, None, None),
@@ -28,17 +24,25 @@ class FeatureUpdateKey(Struct):
     )
 
     def __init__(
-        self, *, feature: str = '', max_version_level: int = 0, allow_downgrade: bool = False, upgrade_type: int = 1,
+        self,
+        *,
+        feature: str = '',
+        max_version_level: int = 0,
+        allow_downgrade: bool = False,
+        upgrade_type: int = 1,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.feature = feature
         self.max_version_level = max_version_level
         self.allow_downgrade = allow_downgrade
         self.upgrade_type = upgrade_type
         self.unknown_tags = unknown_tags
 
+
 class UpdateFeaturesRequest(Message):
-    __slots__ = ('timeout_ms', 'feature_updates', 'validate_only', 'unknown_tags', )
+    __slots__ = (
+        "timeout_ms", "feature_updates", "validate_only", "unknown_tags",
+    )
     NAME = 'UpdateFeaturesRequest'
     TYPE = 'request'
     API_KEY = 57
@@ -54,15 +58,18 @@ class UpdateFeaturesRequest(Message):
     )
 
     def __init__(
-        self, *, timeout_ms: int = 60000, feature_updates: list[FeatureUpdateKey] = _E, validate_only: bool = False,
+        self,
+        *,
+        timeout_ms: int = 60000,
+        feature_updates: list[FeatureUpdateKey] = _E,
+        validate_only: bool = False,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.timeout_ms = timeout_ms
         self.feature_updates = [] if feature_updates is _E else feature_updates
         self.validate_only = validate_only
         self.unknown_tags = unknown_tags
 
-_D_FeatureUpdateKey = frozen_default(FeatureUpdateKey)
 
 _p_B = packer(">B")
 _p_hb = packer(">hb")
@@ -77,6 +84,7 @@ _u_hbB = unpacker(">hbB")
 _u_htB = unpacker(">h?B")
 _u_iB = unpacker(">iB")
 _u_tB = unpacker(">?B")
+
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[UpdateFeaturesRequest, int]:
     e = len(d)
@@ -118,6 +126,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[UpdateFeaturesRequest, int]:
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
     return o, p
 
+
 def _decode_v1(d: bytes, p: int, b: int) -> tuple[UpdateFeaturesRequest, int]:
     e = len(d)
     o = new(UpdateFeaturesRequest)
@@ -157,6 +166,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[UpdateFeaturesRequest, int]:
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
     return o, p
 
+
 def _encode_v0(o: UpdateFeaturesRequest, w: Callable[[Any], None]) -> None:
     if o.validate_only:
         lost('ValidateOnly')
@@ -188,6 +198,7 @@ def _encode_v0(o: UpdateFeaturesRequest, w: Callable[[Any], None]) -> None:
     else:
         w(b"\0")
 
+
 def _encode_v1(o: UpdateFeaturesRequest, w: Callable[[Any], None]) -> None:
     l1 = o.feature_updates
     n = len(l1) + 1
@@ -217,6 +228,7 @@ def _encode_v1(o: UpdateFeaturesRequest, w: Callable[[Any], None]) -> None:
         w(unknown_tags(o.unknown_tags))
     else:
         w(_p_tx(o.validate_only))
+
 
 UpdateFeaturesRequest._DECODERS = {0: _decode_v0, 1: _decode_v1, 2: _decode_v1}
 UpdateFeaturesRequest._ENCODERS = {0: _encode_v0, 1: _encode_v1, 2: _encode_v1}

@@ -5,20 +5,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
+from kwire.message import Message, Struct
+from kwire.wire import more_varint, new, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
 
-from kwire.message import Message, Struct, frozen_default
-from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import (
-    array_packers, array_unpackers, as_bytes, bad_uuid, iter_unpacker, lost, more_varint, new, null, numbers,
-    pack_numbers, packer, read_tag, read_unknown_tags, string_length, string_varint, tag_of_other_version,
-    tag_section, tag_size, too_many, unknown_tags, unpacker, varint,
-)  # fmt: skip
-
-_E: Any = object()
+_E: Any = object()  # stands for "not given" where the default is a new list or struct
 
 
 class UpdatableFeatureResult(Struct):
-    __slots__ = ('feature', 'error_code', 'error_message', 'unknown_tags', )
+    __slots__ = (
+        "feature", "error_code", "error_message", "unknown_tags",
+    )
     NAME = 'UpdatableFeatureResult'
     FIELDS = (
         ('Feature', 'feature', 'feature', 'string', False, False, (0, 32767), (0, -1), (0, -1), None, '', False, True, None, None),
@@ -27,16 +23,23 @@ class UpdatableFeatureResult(Struct):
     )
 
     def __init__(
-        self, *, feature: str = '', error_code: int = 0, error_message: str | None = '',
+        self,
+        *,
+        feature: str = '',
+        error_code: int = 0,
+        error_message: str | None = '',
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.feature = feature
         self.error_code = error_code
         self.error_message = error_message
         self.unknown_tags = unknown_tags
 
+
 class UpdateFeaturesResponse(Message):
-    __slots__ = ('throttle_time_ms', 'error_code', 'error_message', 'results', 'unknown_tags', )
+    __slots__ = (
+        "throttle_time_ms", "error_code", "error_message", "results", "unknown_tags",
+    )
     NAME = 'UpdateFeaturesResponse'
     TYPE = 'response'
     API_KEY = 57
@@ -53,16 +56,20 @@ class UpdateFeaturesResponse(Message):
     )
 
     def __init__(
-        self, *, throttle_time_ms: int = 0, error_code: int = 0, error_message: str | None = '', results: list[UpdatableFeatureResult] = _E,
+        self,
+        *,
+        throttle_time_ms: int = 0,
+        error_code: int = 0,
+        error_message: str | None = '',
+        results: list[UpdatableFeatureResult] = _E,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.throttle_time_ms = throttle_time_ms
         self.error_code = error_code
         self.error_message = error_message
         self.results = [] if results is _E else results
         self.unknown_tags = unknown_tags
 
-_D_UpdatableFeatureResult = frozen_default(UpdatableFeatureResult)
 
 _p_B = packer(">B")
 _p_h = packer(">h")
@@ -73,6 +80,7 @@ _p_ihB = packer(">ihB")
 _p_ihx = packer(">ihx")
 _u_hB = unpacker(">hB")
 _u_ihB = unpacker(">ihB")
+
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[UpdateFeaturesResponse, int]:
     e = len(d)
@@ -132,6 +140,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[UpdateFeaturesResponse, int]:
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
     return o, p
 
+
 def _decode_v2(d: bytes, p: int, b: int) -> tuple[UpdateFeaturesResponse, int]:
     e = len(d)
     o = new(UpdateFeaturesResponse)
@@ -152,6 +161,7 @@ def _decode_v2(d: bytes, p: int, b: int) -> tuple[UpdateFeaturesResponse, int]:
     if n:
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
     return o, p
+
 
 def _encode_v0(o: UpdateFeaturesResponse, w: Callable[[Any], None]) -> None:
     s = o.error_message
@@ -202,6 +212,7 @@ def _encode_v0(o: UpdateFeaturesResponse, w: Callable[[Any], None]) -> None:
     else:
         w(b"\0")
 
+
 def _encode_v2(o: UpdateFeaturesResponse, w: Callable[[Any], None]) -> None:
     s = o.error_message
     if s is None:
@@ -219,6 +230,7 @@ def _encode_v2(o: UpdateFeaturesResponse, w: Callable[[Any], None]) -> None:
         w(unknown_tags(o.unknown_tags))
     else:
         w(b"\0")
+
 
 UpdateFeaturesResponse._DECODERS = {0: _decode_v0, 1: _decode_v0, 2: _decode_v2}
 UpdateFeaturesResponse._ENCODERS = {0: _encode_v0, 1: _encode_v0, 2: _encode_v2}

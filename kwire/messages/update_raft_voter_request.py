@@ -5,20 +5,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-
-from kwire.message import Message, Struct, frozen_default
+from kwire.message import Message, Struct
 from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import (
-    array_packers, array_unpackers, as_bytes, bad_uuid, iter_unpacker, lost, more_varint, new, null, numbers,
-    pack_numbers, packer, read_tag, read_unknown_tags, string_length, string_varint, tag_of_other_version,
-    tag_section, tag_size, too_many, unknown_tags, unpacker, varint,
-)  # fmt: skip
+from kwire.wire import bad_uuid, more_varint, new, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
 
-_E: Any = object()
+_E: Any = object()  # stands for "not given" where the default is a new list or struct
 
 
 class Listener(Struct):
-    __slots__ = ('name', 'host', 'port', 'unknown_tags', )
+    __slots__ = (
+        "name", "host", "port", "unknown_tags",
+    )
     NAME = 'Listener'
     FIELDS = (
         ('Name', 'name', 'name', 'string', False, False, (0, 32767), (0, -1), (0, -1), None, '', False, True, None, None),
@@ -27,16 +24,23 @@ class Listener(Struct):
     )
 
     def __init__(
-        self, *, name: str = '', host: str = '', port: int = 0,
+        self,
+        *,
+        name: str = '',
+        host: str = '',
+        port: int = 0,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.name = name
         self.host = host
         self.port = port
         self.unknown_tags = unknown_tags
 
+
 class KRaftVersionFeature(Struct):
-    __slots__ = ('min_supported_version', 'max_supported_version', 'unknown_tags', )
+    __slots__ = (
+        "min_supported_version", "max_supported_version", "unknown_tags",
+    )
     NAME = 'KRaftVersionFeature'
     FIELDS = (
         ('MinSupportedVersion', 'min_supported_version', 'minSupportedVersion', 'int16', False, False, (0, 32767), (0, -1), (0, -1), None, 0, False, False, None, None),
@@ -44,15 +48,22 @@ class KRaftVersionFeature(Struct):
     )
 
     def __init__(
-        self, *, min_supported_version: int = 0, max_supported_version: int = 0,
+        self,
+        *,
+        min_supported_version: int = 0,
+        max_supported_version: int = 0,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.min_supported_version = min_supported_version
         self.max_supported_version = max_supported_version
         self.unknown_tags = unknown_tags
 
+
 class UpdateRaftVoterRequest(Message):
-    __slots__ = ('cluster_id', 'current_leader_epoch', 'voter_id', 'voter_directory_id', 'listeners', 'k_raft_version_feature', 'unknown_tags', )
+    __slots__ = (
+        "cluster_id", "current_leader_epoch", "voter_id", "voter_directory_id", "listeners", "k_raft_version_feature",
+        "unknown_tags",
+    )
     NAME = 'UpdateRaftVoterRequest'
     TYPE = 'request'
     API_KEY = 82
@@ -71,9 +82,16 @@ class UpdateRaftVoterRequest(Message):
     )
 
     def __init__(
-        self, *, cluster_id: str | None = '', current_leader_epoch: int = 0, voter_id: int = 0, voter_directory_id: Uuid = ZERO_UUID, listeners: list[Listener] = _E, k_raft_version_feature: KRaftVersionFeature = _E,
+        self,
+        *,
+        cluster_id: str | None = '',
+        current_leader_epoch: int = 0,
+        voter_id: int = 0,
+        voter_directory_id: Uuid = ZERO_UUID,
+        listeners: list[Listener] = _E,
+        k_raft_version_feature: KRaftVersionFeature = _E,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.cluster_id = cluster_id
         self.current_leader_epoch = current_leader_epoch
         self.voter_id = voter_id
@@ -82,8 +100,6 @@ class UpdateRaftVoterRequest(Message):
         self.k_raft_version_feature = KRaftVersionFeature() if k_raft_version_feature is _E else k_raft_version_feature
         self.unknown_tags = unknown_tags
 
-_D_Listener = frozen_default(Listener)
-_D_KRaftVersionFeature = frozen_default(KRaftVersionFeature)
 
 _p_B = packer(">B")
 _p_H = packer(">H")
@@ -95,6 +111,7 @@ _p_ii16sB = packer(">ii16sB")
 _u_HB = unpacker(">HB")
 _u_hhB = unpacker(">hhB")
 _u_ii16sB = unpacker(">ii16sB")
+
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[UpdateRaftVoterRequest, int]:
     e = len(d)
@@ -161,6 +178,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[UpdateRaftVoterRequest, int]:
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
     return o, p
 
+
 def _encode_v0(o: UpdateRaftVoterRequest, w: Callable[[Any], None]) -> None:
     s = o.cluster_id
     if s is None:
@@ -214,6 +232,7 @@ def _encode_v0(o: UpdateRaftVoterRequest, w: Callable[[Any], None]) -> None:
         w(unknown_tags(o.unknown_tags))
     else:
         w(b"\0")
+
 
 UpdateRaftVoterRequest._DECODERS = {0: _decode_v0}
 UpdateRaftVoterRequest._ENCODERS = {0: _encode_v0}

@@ -5,20 +5,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-
 from kwire.message import Message, Struct, frozen_default
-from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import (
-    array_packers, array_unpackers, as_bytes, bad_uuid, iter_unpacker, lost, more_varint, new, null, numbers,
-    pack_numbers, packer, read_tag, read_unknown_tags, string_length, string_varint, tag_of_other_version,
-    tag_section, tag_size, too_many, unknown_tags, unpacker, varint,
-)  # fmt: skip
+from kwire.wire import more_varint, new, null, packer, read_tag, read_unknown_tags, string_length, string_varint, tag_section, tag_size, too_many, unknown_tags, unpacker
 
-_E: Any = object()
+_E: Any = object()  # stands for "not given" where the default is a new list or struct
 
 
 class CurrentLeader(Struct):
-    __slots__ = ('leader_id', 'leader_epoch', 'host', 'port', 'unknown_tags', )
+    __slots__ = (
+        "leader_id", "leader_epoch", "host", "port", "unknown_tags",
+    )
     NAME = 'CurrentLeader'
     FIELDS = (
         ('LeaderId', 'leader_id', 'leaderId', 'int32', False, False, (0, 32767), (0, -1), (0, -1), None, -1, False, False, None, 'brokerId'),
@@ -28,17 +24,25 @@ class CurrentLeader(Struct):
     )
 
     def __init__(
-        self, *, leader_id: int = -1, leader_epoch: int = -1, host: str = '', port: int = 0,
+        self,
+        *,
+        leader_id: int = -1,
+        leader_epoch: int = -1,
+        host: str = '',
+        port: int = 0,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.leader_id = leader_id
         self.leader_epoch = leader_epoch
         self.host = host
         self.port = port
         self.unknown_tags = unknown_tags
 
+
 class UpdateRaftVoterResponse(Message):
-    __slots__ = ('throttle_time_ms', 'error_code', 'current_leader', 'unknown_tags', )
+    __slots__ = (
+        "throttle_time_ms", "error_code", "current_leader", "unknown_tags",
+    )
     NAME = 'UpdateRaftVoterResponse'
     TYPE = 'response'
     API_KEY = 82
@@ -54,15 +58,21 @@ class UpdateRaftVoterResponse(Message):
     )
 
     def __init__(
-        self, *, throttle_time_ms: int = 0, error_code: int = 0, current_leader: CurrentLeader = _E,
+        self,
+        *,
+        throttle_time_ms: int = 0,
+        error_code: int = 0,
+        current_leader: CurrentLeader = _E,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.throttle_time_ms = throttle_time_ms
         self.error_code = error_code
         self.current_leader = CurrentLeader() if current_leader is _E else current_leader
         self.unknown_tags = unknown_tags
 
+
 _D_CurrentLeader = frozen_default(CurrentLeader)
+
 
 _p_i = packer(">i")
 _p_ih = packer(">ih")
@@ -73,6 +83,7 @@ _p_ix = packer(">ix")
 _u_iB = unpacker(">iB")
 _u_ihB = unpacker(">ihB")
 _u_iiB = unpacker(">iiB")
+
 
 def _tags_UpdateRaftVoterResponse_v0(d: bytes, p: int, n: int, b: int, o: Any) -> tuple[int, int]:
     e = len(d)
@@ -110,6 +121,7 @@ def _tags_UpdateRaftVoterResponse_v0(d: bytes, p: int, n: int, b: int, o: Any) -
         o.unknown_tags = unknown
     return p, b
 
+
 def _write_tags_UpdateRaftVoterResponse_v0(o: Any) -> bytes:
     tags: list[tuple[int, bytes]] = []
     if (o.current_leader is not _D_CurrentLeader and o.current_leader != _D_CurrentLeader):
@@ -133,6 +145,7 @@ def _write_tags_UpdateRaftVoterResponse_v0(o: Any) -> bytes:
         tags.append((0, b"".join(v)))
     return tag_section(tags, o.unknown_tags)
 
+
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[UpdateRaftVoterResponse, int]:
     e = len(d)
     o = new(UpdateRaftVoterResponse)
@@ -144,12 +157,14 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[UpdateRaftVoterResponse, int]:
         p, b = _tags_UpdateRaftVoterResponse_v0(d, p, n, b, o)
     return o, p
 
+
 def _encode_v0(o: UpdateRaftVoterResponse, w: Callable[[Any], None]) -> None:
     if o.unknown_tags or (o.current_leader is not _D_CurrentLeader and o.current_leader != _D_CurrentLeader):
         w(_p_ih(o.throttle_time_ms, o.error_code))
         w(_write_tags_UpdateRaftVoterResponse_v0(o))
     else:
         w(_p_ihx(o.throttle_time_ms, o.error_code))
+
 
 UpdateRaftVoterResponse._DECODERS = {0: _decode_v0}
 UpdateRaftVoterResponse._ENCODERS = {0: _encode_v0}

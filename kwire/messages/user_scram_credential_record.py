@@ -5,20 +5,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
+from kwire.message import Message
+from kwire.wire import as_bytes, more_varint, new, null, packer, read_unknown_tags, string_length, string_varint, unknown_tags, unpacker, varint
 
-from kwire.message import Message, Struct, frozen_default
-from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import (
-    array_packers, array_unpackers, as_bytes, bad_uuid, iter_unpacker, lost, more_varint, new, null, numbers,
-    pack_numbers, packer, read_tag, read_unknown_tags, string_length, string_varint, tag_of_other_version,
-    tag_section, tag_size, too_many, unknown_tags, unpacker, varint,
-)  # fmt: skip
-
-_E: Any = object()
+_E: Any = object()  # stands for "not given" where the default is a new list or struct
 
 
 class UserScramCredentialRecord(Message):
-    __slots__ = ('name', 'mechanism', 'salt', 'stored_key', 'server_key', 'iterations', 'unknown_tags', )
+    __slots__ = (
+        "name", "mechanism", "salt", "stored_key", "server_key", "iterations", "unknown_tags",
+    )
     NAME = 'UserScramCredentialRecord'
     TYPE = 'metadata'
     API_KEY = 11
@@ -37,9 +33,16 @@ class UserScramCredentialRecord(Message):
     )
 
     def __init__(
-        self, *, name: str = '', mechanism: int = 0, salt: bytes = b"", stored_key: bytes = b"", server_key: bytes = b"", iterations: int = 0,
+        self,
+        *,
+        name: str = '',
+        mechanism: int = 0,
+        salt: bytes = b"",
+        stored_key: bytes = b"",
+        server_key: bytes = b"",
+        iterations: int = 0,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.name = name
         self.mechanism = mechanism
         self.salt = salt
@@ -48,6 +51,7 @@ class UserScramCredentialRecord(Message):
         self.iterations = iterations
         self.unknown_tags = unknown_tags
 
+
 _p_B = packer(">B")
 _p_b = packer(">b")
 _p_bB = packer(">bB")
@@ -55,6 +59,7 @@ _p_i = packer(">i")
 _p_ix = packer(">ix")
 _u_bB = unpacker(">bB")
 _u_iB = unpacker(">iB")
+
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[UserScramCredentialRecord, int]:
     e = len(d)
@@ -102,6 +107,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[UserScramCredentialRecord, int
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
     return o, p
 
+
 def _encode_v0(o: UserScramCredentialRecord, w: Callable[[Any], None]) -> None:
     s = o.name
     s = s.encode()
@@ -144,6 +150,7 @@ def _encode_v0(o: UserScramCredentialRecord, w: Callable[[Any], None]) -> None:
         w(unknown_tags(o.unknown_tags))
     else:
         w(_p_ix(o.iterations))
+
 
 UserScramCredentialRecord._DECODERS = {0: _decode_v0}
 UserScramCredentialRecord._ENCODERS = {0: _encode_v0}

@@ -5,20 +5,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-
-from kwire.message import Message, Struct, frozen_default
+from kwire.message import Message, Struct
 from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import (
-    array_packers, array_unpackers, as_bytes, bad_uuid, iter_unpacker, lost, more_varint, new, null, numbers,
-    pack_numbers, packer, read_tag, read_unknown_tags, string_length, string_varint, tag_of_other_version,
-    tag_section, tag_size, too_many, unknown_tags, unpacker, varint,
-)  # fmt: skip
+from kwire.wire import bad_uuid, iter_unpacker, lost, more_varint, new, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
 
-_E: Any = object()
+_E: Any = object()  # stands for "not given" where the default is a new list or struct
 
 
 class PartitionData(Struct):
-    __slots__ = ('partition_index', 'replica_epoch', 'replica_id', 'replica_directory_id', 'voter_directory_id', 'last_offset_epoch', 'last_offset', 'pre_vote', 'unknown_tags', )
+    __slots__ = (
+        "partition_index", "replica_epoch", "replica_id", "replica_directory_id", "voter_directory_id",
+        "last_offset_epoch", "last_offset", "pre_vote", "unknown_tags",
+    )
     NAME = 'PartitionData'
     FIELDS = (
         ('PartitionIndex', 'partition_index', 'partitionIndex', 'int32', False, False, (0, 32767), (0, -1), (0, -1), None, 0, False, False, None, None),
@@ -32,9 +30,18 @@ class PartitionData(Struct):
     )
 
     def __init__(
-        self, *, partition_index: int = 0, replica_epoch: int = 0, replica_id: int = 0, replica_directory_id: Uuid = ZERO_UUID, voter_directory_id: Uuid = ZERO_UUID, last_offset_epoch: int = 0, last_offset: int = 0, pre_vote: bool = False,
+        self,
+        *,
+        partition_index: int = 0,
+        replica_epoch: int = 0,
+        replica_id: int = 0,
+        replica_directory_id: Uuid = ZERO_UUID,
+        voter_directory_id: Uuid = ZERO_UUID,
+        last_offset_epoch: int = 0,
+        last_offset: int = 0,
+        pre_vote: bool = False,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.partition_index = partition_index
         self.replica_epoch = replica_epoch
         self.replica_id = replica_id
@@ -45,8 +52,11 @@ class PartitionData(Struct):
         self.pre_vote = pre_vote
         self.unknown_tags = unknown_tags
 
+
 class TopicData(Struct):
-    __slots__ = ('topic_name', 'partitions', 'unknown_tags', )
+    __slots__ = (
+        "topic_name", "partitions", "unknown_tags",
+    )
     NAME = 'TopicData'
     FIELDS = (
         ('TopicName', 'topic_name', 'topicName', 'string', False, False, (0, 32767), (0, -1), (0, -1), None, '', False, False, None, 'topicName'),
@@ -54,15 +64,21 @@ class TopicData(Struct):
     )
 
     def __init__(
-        self, *, topic_name: str = '', partitions: list[PartitionData] = _E,
+        self,
+        *,
+        topic_name: str = '',
+        partitions: list[PartitionData] = _E,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.topic_name = topic_name
         self.partitions = [] if partitions is _E else partitions
         self.unknown_tags = unknown_tags
 
+
 class VoteRequest(Message):
-    __slots__ = ('cluster_id', 'voter_id', 'topics', 'unknown_tags', )
+    __slots__ = (
+        "cluster_id", "voter_id", "topics", "unknown_tags",
+    )
     NAME = 'VoteRequest'
     TYPE = 'request'
     API_KEY = 52
@@ -78,16 +94,18 @@ class VoteRequest(Message):
     )
 
     def __init__(
-        self, *, cluster_id: str | None = None, voter_id: int = -1, topics: list[TopicData] = _E,
+        self,
+        *,
+        cluster_id: str | None = None,
+        voter_id: int = -1,
+        topics: list[TopicData] = _E,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.cluster_id = cluster_id
         self.voter_id = voter_id
         self.topics = [] if topics is _E else topics
         self.unknown_tags = unknown_tags
 
-_D_PartitionData = frozen_default(PartitionData)
-_D_TopicData = frozen_default(TopicData)
 
 _i_iii16s16siqtx = iter_unpacker(">iii16s16siq?x")
 _i_iii16s16siqx = iter_unpacker(">iii16s16siqx")
@@ -105,6 +123,7 @@ _u_iB = unpacker(">iB")
 _u_iii16s16siqB = unpacker(">iii16s16siqB")
 _u_iii16s16siqtB = unpacker(">iii16s16siq?B")
 _u_iiiiqB = unpacker(">iiiiqB")
+
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[VoteRequest, int]:
     e = len(d)
@@ -190,6 +209,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[VoteRequest, int]:
     if n:
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
     return o, p
+
 
 def _decode_v1(d: bytes, p: int, b: int) -> tuple[VoteRequest, int]:
     e = len(d)
@@ -277,6 +297,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[VoteRequest, int]:
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
     return o, p
 
+
 def _decode_v2(d: bytes, p: int, b: int) -> tuple[VoteRequest, int]:
     e = len(d)
     o = new(VoteRequest)
@@ -362,6 +383,7 @@ def _decode_v2(d: bytes, p: int, b: int) -> tuple[VoteRequest, int]:
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
     return o, p
 
+
 def _encode_v0(o: VoteRequest, w: Callable[[Any], None]) -> None:
     s = o.cluster_id
     if s is None:
@@ -411,6 +433,7 @@ def _encode_v0(o: VoteRequest, w: Callable[[Any], None]) -> None:
         w(unknown_tags(o.unknown_tags))
     else:
         w(b"\0")
+
 
 def _encode_v1(o: VoteRequest, w: Callable[[Any], None]) -> None:
     s = o.cluster_id
@@ -467,6 +490,7 @@ def _encode_v1(o: VoteRequest, w: Callable[[Any], None]) -> None:
     else:
         w(b"\0")
 
+
 def _encode_v2(o: VoteRequest, w: Callable[[Any], None]) -> None:
     s = o.cluster_id
     if s is None:
@@ -519,6 +543,7 @@ def _encode_v2(o: VoteRequest, w: Callable[[Any], None]) -> None:
         w(unknown_tags(o.unknown_tags))
     else:
         w(b"\0")
+
 
 VoteRequest._DECODERS = {0: _decode_v0, 1: _decode_v1, 2: _decode_v2}
 VoteRequest._ENCODERS = {0: _encode_v0, 1: _encode_v1, 2: _encode_v2}

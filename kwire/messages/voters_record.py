@@ -5,20 +5,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-
-from kwire.message import Message, Struct, frozen_default
+from kwire.message import Message, Struct
 from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import (
-    array_packers, array_unpackers, as_bytes, bad_uuid, iter_unpacker, lost, more_varint, new, null, numbers,
-    pack_numbers, packer, read_tag, read_unknown_tags, string_length, string_varint, tag_of_other_version,
-    tag_section, tag_size, too_many, unknown_tags, unpacker, varint,
-)  # fmt: skip
+from kwire.wire import bad_uuid, more_varint, new, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
 
-_E: Any = object()
+_E: Any = object()  # stands for "not given" where the default is a new list or struct
 
 
 class Endpoint(Struct):
-    __slots__ = ('name', 'host', 'port', 'unknown_tags', )
+    __slots__ = (
+        "name", "host", "port", "unknown_tags",
+    )
     NAME = 'Endpoint'
     FIELDS = (
         ('Name', 'name', 'name', 'string', False, False, (0, 32767), (0, -1), (0, -1), None, '', False, True, None, None),
@@ -27,16 +24,23 @@ class Endpoint(Struct):
     )
 
     def __init__(
-        self, *, name: str = '', host: str = '', port: int = 0,
+        self,
+        *,
+        name: str = '',
+        host: str = '',
+        port: int = 0,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.name = name
         self.host = host
         self.port = port
         self.unknown_tags = unknown_tags
 
+
 class KRaftVersionFeature(Struct):
-    __slots__ = ('min_supported_version', 'max_supported_version', 'unknown_tags', )
+    __slots__ = (
+        "min_supported_version", "max_supported_version", "unknown_tags",
+    )
     NAME = 'KRaftVersionFeature'
     FIELDS = (
         ('MinSupportedVersion', 'min_supported_version', 'minSupportedVersion', 'int16', False, False, (0, 32767), (0, -1), (0, -1), None, 0, False, False, None, None),
@@ -44,15 +48,21 @@ class KRaftVersionFeature(Struct):
     )
 
     def __init__(
-        self, *, min_supported_version: int = 0, max_supported_version: int = 0,
+        self,
+        *,
+        min_supported_version: int = 0,
+        max_supported_version: int = 0,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.min_supported_version = min_supported_version
         self.max_supported_version = max_supported_version
         self.unknown_tags = unknown_tags
 
+
 class Voter(Struct):
-    __slots__ = ('voter_id', 'voter_directory_id', 'endpoints', 'k_raft_version_feature', 'unknown_tags', )
+    __slots__ = (
+        "voter_id", "voter_directory_id", "endpoints", "k_raft_version_feature", "unknown_tags",
+    )
     NAME = 'Voter'
     FIELDS = (
         ('VoterId', 'voter_id', 'voterId', 'int32', False, False, (0, 32767), (0, -1), (0, -1), None, 0, False, False, None, 'brokerId'),
@@ -62,17 +72,25 @@ class Voter(Struct):
     )
 
     def __init__(
-        self, *, voter_id: int = 0, voter_directory_id: Uuid = ZERO_UUID, endpoints: list[Endpoint] = _E, k_raft_version_feature: KRaftVersionFeature = _E,
+        self,
+        *,
+        voter_id: int = 0,
+        voter_directory_id: Uuid = ZERO_UUID,
+        endpoints: list[Endpoint] = _E,
+        k_raft_version_feature: KRaftVersionFeature = _E,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.voter_id = voter_id
         self.voter_directory_id = voter_directory_id
         self.endpoints = [] if endpoints is _E else endpoints
         self.k_raft_version_feature = KRaftVersionFeature() if k_raft_version_feature is _E else k_raft_version_feature
         self.unknown_tags = unknown_tags
 
+
 class VotersRecord(Message):
-    __slots__ = ('version', 'voters', 'unknown_tags', )
+    __slots__ = (
+        "version", "voters", "unknown_tags",
+    )
     NAME = 'VotersRecord'
     TYPE = 'data'
     API_KEY = None
@@ -87,16 +105,16 @@ class VotersRecord(Message):
     )
 
     def __init__(
-        self, *, version: int = 0, voters: list[Voter] = _E,
+        self,
+        *,
+        version: int = 0,
+        voters: list[Voter] = _E,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.version = version
         self.voters = [] if voters is _E else voters
         self.unknown_tags = unknown_tags
 
-_D_Endpoint = frozen_default(Endpoint)
-_D_KRaftVersionFeature = frozen_default(KRaftVersionFeature)
-_D_Voter = frozen_default(Voter)
 
 _p_B = packer(">B")
 _p_H = packer(">H")
@@ -111,6 +129,7 @@ _u_HB = unpacker(">HB")
 _u_hB = unpacker(">hB")
 _u_hhB = unpacker(">hhB")
 _u_i16sB = unpacker(">i16sB")
+
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[VotersRecord, int]:
     e = len(d)
@@ -186,6 +205,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[VotersRecord, int]:
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
     return o, p
 
+
 def _encode_v0(o: VotersRecord, w: Callable[[Any], None]) -> None:
     l1 = o.voters
     n = len(l1) + 1
@@ -240,6 +260,7 @@ def _encode_v0(o: VotersRecord, w: Callable[[Any], None]) -> None:
         w(unknown_tags(o.unknown_tags))
     else:
         w(b"\0")
+
 
 VotersRecord._DECODERS = {0: _decode_v0}
 VotersRecord._ENCODERS = {0: _encode_v0}

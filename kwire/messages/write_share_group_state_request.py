@@ -5,20 +5,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-
-from kwire.message import Message, Struct, frozen_default
+from kwire.message import Message, Struct
 from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import (
-    array_packers, array_unpackers, as_bytes, bad_uuid, iter_unpacker, lost, more_varint, new, null, numbers,
-    pack_numbers, packer, read_tag, read_unknown_tags, string_length, string_varint, tag_of_other_version,
-    tag_section, tag_size, too_many, unknown_tags, unpacker, varint,
-)  # fmt: skip
+from kwire.wire import bad_uuid, iter_unpacker, more_varint, new, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
 
-_E: Any = object()
+_E: Any = object()  # stands for "not given" where the default is a new list or struct
 
 
 class StateBatch(Struct):
-    __slots__ = ('first_offset', 'last_offset', 'delivery_state', 'delivery_count', 'unknown_tags', )
+    __slots__ = (
+        "first_offset", "last_offset", "delivery_state", "delivery_count", "unknown_tags",
+    )
     NAME = 'StateBatch'
     FIELDS = (
         ('FirstOffset', 'first_offset', 'firstOffset', 'int64', False, False, (0, 32767), (0, -1), (0, -1), None, 0, False, False, None, None),
@@ -28,17 +25,26 @@ class StateBatch(Struct):
     )
 
     def __init__(
-        self, *, first_offset: int = 0, last_offset: int = 0, delivery_state: int = 0, delivery_count: int = 0,
+        self,
+        *,
+        first_offset: int = 0,
+        last_offset: int = 0,
+        delivery_state: int = 0,
+        delivery_count: int = 0,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.first_offset = first_offset
         self.last_offset = last_offset
         self.delivery_state = delivery_state
         self.delivery_count = delivery_count
         self.unknown_tags = unknown_tags
 
+
 class PartitionData(Struct):
-    __slots__ = ('partition', 'state_epoch', 'leader_epoch', 'start_offset', 'delivery_complete_count', 'state_batches', 'unknown_tags', )
+    __slots__ = (
+        "partition", "state_epoch", "leader_epoch", "start_offset", "delivery_complete_count", "state_batches",
+        "unknown_tags",
+    )
     NAME = 'PartitionData'
     FIELDS = (
         ('Partition', 'partition', 'partition', 'int32', False, False, (0, 32767), (0, -1), (0, -1), None, 0, False, False, None, None),
@@ -50,9 +56,16 @@ class PartitionData(Struct):
     )
 
     def __init__(
-        self, *, partition: int = 0, state_epoch: int = 0, leader_epoch: int = 0, start_offset: int = 0, delivery_complete_count: int = -1, state_batches: list[StateBatch] = _E,
+        self,
+        *,
+        partition: int = 0,
+        state_epoch: int = 0,
+        leader_epoch: int = 0,
+        start_offset: int = 0,
+        delivery_complete_count: int = -1,
+        state_batches: list[StateBatch] = _E,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.partition = partition
         self.state_epoch = state_epoch
         self.leader_epoch = leader_epoch
@@ -61,8 +74,11 @@ class PartitionData(Struct):
         self.state_batches = [] if state_batches is _E else state_batches
         self.unknown_tags = unknown_tags
 
+
 class WriteStateData(Struct):
-    __slots__ = ('topic_id', 'partitions', 'unknown_tags', )
+    __slots__ = (
+        "topic_id", "partitions", "unknown_tags",
+    )
     NAME = 'WriteStateData'
     FIELDS = (
         ('TopicId', 'topic_id', 'topicId', 'uuid', False, False, (0, 32767), (0, -1), (0, -1), None, b'\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00', False, False, None, None),
@@ -70,15 +86,21 @@ class WriteStateData(Struct):
     )
 
     def __init__(
-        self, *, topic_id: Uuid = ZERO_UUID, partitions: list[PartitionData] = _E,
+        self,
+        *,
+        topic_id: Uuid = ZERO_UUID,
+        partitions: list[PartitionData] = _E,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.topic_id = topic_id
         self.partitions = [] if partitions is _E else partitions
         self.unknown_tags = unknown_tags
 
+
 class WriteShareGroupStateRequest(Message):
-    __slots__ = ('group_id', 'topics', 'unknown_tags', )
+    __slots__ = (
+        "group_id", "topics", "unknown_tags",
+    )
     NAME = 'WriteShareGroupStateRequest'
     TYPE = 'request'
     API_KEY = 85
@@ -93,16 +115,16 @@ class WriteShareGroupStateRequest(Message):
     )
 
     def __init__(
-        self, *, group_id: str = '', topics: list[WriteStateData] = _E,
+        self,
+        *,
+        group_id: str = '',
+        topics: list[WriteStateData] = _E,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.group_id = group_id
         self.topics = [] if topics is _E else topics
         self.unknown_tags = unknown_tags
 
-_D_StateBatch = frozen_default(StateBatch)
-_D_PartitionData = frozen_default(PartitionData)
-_D_WriteStateData = frozen_default(WriteStateData)
 
 _i_qqbhx = iter_unpacker(">qqbhx")
 _p_16s = packer(">16s")
@@ -118,6 +140,7 @@ _u_16sB = unpacker(">16sB")
 _u_iiiqB = unpacker(">iiiqB")
 _u_iiiqiB = unpacker(">iiiqiB")
 _u_qqbhB = unpacker(">qqbhB")
+
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[WriteShareGroupStateRequest, int]:
     e = len(d)
@@ -209,6 +232,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[WriteShareGroupStateRequest, i
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
     return o, p
 
+
 def _decode_v1(d: bytes, p: int, b: int) -> tuple[WriteShareGroupStateRequest, int]:
     e = len(d)
     o = new(WriteShareGroupStateRequest)
@@ -298,6 +322,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[WriteShareGroupStateRequest, i
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
     return o, p
 
+
 def _encode_v0(o: WriteShareGroupStateRequest, w: Callable[[Any], None]) -> None:
     s = o.group_id
     s = s.encode()
@@ -350,6 +375,7 @@ def _encode_v0(o: WriteShareGroupStateRequest, w: Callable[[Any], None]) -> None
     else:
         w(b"\0")
 
+
 def _encode_v1(o: WriteShareGroupStateRequest, w: Callable[[Any], None]) -> None:
     s = o.group_id
     s = s.encode()
@@ -401,6 +427,7 @@ def _encode_v1(o: WriteShareGroupStateRequest, w: Callable[[Any], None]) -> None
         w(unknown_tags(o.unknown_tags))
     else:
         w(b"\0")
+
 
 WriteShareGroupStateRequest._DECODERS = {0: _decode_v0, 1: _decode_v1}
 WriteShareGroupStateRequest._ENCODERS = {0: _encode_v0, 1: _encode_v1}

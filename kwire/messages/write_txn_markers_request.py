@@ -5,20 +5,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
+from kwire.message import Message, Struct
+from kwire.wire import array_packers, array_unpackers, more_varint, new, null, numbers, pack_numbers, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
 
-from kwire.message import Message, Struct, frozen_default
-from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import (
-    array_packers, array_unpackers, as_bytes, bad_uuid, iter_unpacker, lost, more_varint, new, null, numbers,
-    pack_numbers, packer, read_tag, read_unknown_tags, string_length, string_varint, tag_of_other_version,
-    tag_section, tag_size, too_many, unknown_tags, unpacker, varint,
-)  # fmt: skip
-
-_E: Any = object()
+_E: Any = object()  # stands for "not given" where the default is a new list or struct
 
 
 class WritableTxnMarkerTopic(Struct):
-    __slots__ = ('name', 'partition_indexes', 'unknown_tags', )
+    __slots__ = (
+        "name", "partition_indexes", "unknown_tags",
+    )
     NAME = 'WritableTxnMarkerTopic'
     FIELDS = (
         ('Name', 'name', 'name', 'string', False, False, (0, 32767), (0, -1), (0, -1), None, '', False, False, None, 'topicName'),
@@ -26,15 +22,22 @@ class WritableTxnMarkerTopic(Struct):
     )
 
     def __init__(
-        self, *, name: str = '', partition_indexes: list[int] = _E,
+        self,
+        *,
+        name: str = '',
+        partition_indexes: list[int] = _E,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.name = name
         self.partition_indexes = [] if partition_indexes is _E else partition_indexes
         self.unknown_tags = unknown_tags
 
+
 class WritableTxnMarker(Struct):
-    __slots__ = ('producer_id', 'producer_epoch', 'transaction_result', 'topics', 'coordinator_epoch', 'transaction_version', 'unknown_tags', )
+    __slots__ = (
+        "producer_id", "producer_epoch", "transaction_result", "topics", "coordinator_epoch", "transaction_version",
+        "unknown_tags",
+    )
     NAME = 'WritableTxnMarker'
     FIELDS = (
         ('ProducerId', 'producer_id', 'producerId', 'int64', False, False, (0, 32767), (0, -1), (0, -1), None, 0, False, False, None, 'producerId'),
@@ -46,9 +49,16 @@ class WritableTxnMarker(Struct):
     )
 
     def __init__(
-        self, *, producer_id: int = 0, producer_epoch: int = 0, transaction_result: bool = False, topics: list[WritableTxnMarkerTopic] = _E, coordinator_epoch: int = 0, transaction_version: int = 0,
+        self,
+        *,
+        producer_id: int = 0,
+        producer_epoch: int = 0,
+        transaction_result: bool = False,
+        topics: list[WritableTxnMarkerTopic] = _E,
+        coordinator_epoch: int = 0,
+        transaction_version: int = 0,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.producer_id = producer_id
         self.producer_epoch = producer_epoch
         self.transaction_result = transaction_result
@@ -57,8 +67,11 @@ class WritableTxnMarker(Struct):
         self.transaction_version = transaction_version
         self.unknown_tags = unknown_tags
 
+
 class WriteTxnMarkersRequest(Message):
-    __slots__ = ('markers', 'unknown_tags', )
+    __slots__ = (
+        "markers", "unknown_tags",
+    )
     NAME = 'WriteTxnMarkersRequest'
     TYPE = 'request'
     API_KEY = 27
@@ -72,14 +85,14 @@ class WriteTxnMarkersRequest(Message):
     )
 
     def __init__(
-        self, *, markers: list[WritableTxnMarker] = _E,
+        self,
+        *,
+        markers: list[WritableTxnMarker] = _E,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.markers = [] if markers is _E else markers
         self.unknown_tags = unknown_tags
 
-_D_WritableTxnMarkerTopic = frozen_default(WritableTxnMarkerTopic)
-_D_WritableTxnMarker = frozen_default(WritableTxnMarker)
 
 _is = array_unpackers("i")
 _iw = array_packers("i")
@@ -93,6 +106,7 @@ _p_qhtB = packer(">qh?B")
 _u_iB = unpacker(">iB")
 _u_ibB = unpacker(">ibB")
 _u_qhtB = unpacker(">qh?B")
+
 
 def _decode_v1(d: bytes, p: int, b: int) -> tuple[WriteTxnMarkersRequest, int]:
     e = len(d)
@@ -164,6 +178,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[WriteTxnMarkersRequest, int]:
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
     return o, p
 
+
 def _decode_v2(d: bytes, p: int, b: int) -> tuple[WriteTxnMarkersRequest, int]:
     e = len(d)
     o = new(WriteTxnMarkersRequest)
@@ -233,6 +248,7 @@ def _decode_v2(d: bytes, p: int, b: int) -> tuple[WriteTxnMarkersRequest, int]:
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
     return o, p
 
+
 def _encode_v1(o: WriteTxnMarkersRequest, w: Callable[[Any], None]) -> None:
     l1 = o.markers
     n = len(l1) + 1
@@ -280,6 +296,7 @@ def _encode_v1(o: WriteTxnMarkersRequest, w: Callable[[Any], None]) -> None:
     else:
         w(b"\0")
 
+
 def _encode_v2(o: WriteTxnMarkersRequest, w: Callable[[Any], None]) -> None:
     l1 = o.markers
     n = len(l1) + 1
@@ -326,6 +343,7 @@ def _encode_v2(o: WriteTxnMarkersRequest, w: Callable[[Any], None]) -> None:
         w(unknown_tags(o.unknown_tags))
     else:
         w(b"\0")
+
 
 WriteTxnMarkersRequest._DECODERS = {1: _decode_v1, 2: _decode_v2}
 WriteTxnMarkersRequest._ENCODERS = {1: _encode_v1, 2: _encode_v2}

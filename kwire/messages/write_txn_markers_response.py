@@ -5,20 +5,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
+from kwire.message import Message, Struct
+from kwire.wire import iter_unpacker, more_varint, new, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
 
-from kwire.message import Message, Struct, frozen_default
-from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import (
-    array_packers, array_unpackers, as_bytes, bad_uuid, iter_unpacker, lost, more_varint, new, null, numbers,
-    pack_numbers, packer, read_tag, read_unknown_tags, string_length, string_varint, tag_of_other_version,
-    tag_section, tag_size, too_many, unknown_tags, unpacker, varint,
-)  # fmt: skip
-
-_E: Any = object()
+_E: Any = object()  # stands for "not given" where the default is a new list or struct
 
 
 class WritableTxnMarkerPartitionResult(Struct):
-    __slots__ = ('partition_index', 'error_code', 'unknown_tags', )
+    __slots__ = (
+        "partition_index", "error_code", "unknown_tags",
+    )
     NAME = 'WritableTxnMarkerPartitionResult'
     FIELDS = (
         ('PartitionIndex', 'partition_index', 'partitionIndex', 'int32', False, False, (0, 32767), (0, -1), (0, -1), None, 0, False, False, None, None),
@@ -26,15 +22,21 @@ class WritableTxnMarkerPartitionResult(Struct):
     )
 
     def __init__(
-        self, *, partition_index: int = 0, error_code: int = 0,
+        self,
+        *,
+        partition_index: int = 0,
+        error_code: int = 0,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.partition_index = partition_index
         self.error_code = error_code
         self.unknown_tags = unknown_tags
 
+
 class WritableTxnMarkerTopicResult(Struct):
-    __slots__ = ('name', 'partitions', 'unknown_tags', )
+    __slots__ = (
+        "name", "partitions", "unknown_tags",
+    )
     NAME = 'WritableTxnMarkerTopicResult'
     FIELDS = (
         ('Name', 'name', 'name', 'string', False, False, (0, 32767), (0, -1), (0, -1), None, '', False, False, None, 'topicName'),
@@ -42,15 +44,21 @@ class WritableTxnMarkerTopicResult(Struct):
     )
 
     def __init__(
-        self, *, name: str = '', partitions: list[WritableTxnMarkerPartitionResult] = _E,
+        self,
+        *,
+        name: str = '',
+        partitions: list[WritableTxnMarkerPartitionResult] = _E,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.name = name
         self.partitions = [] if partitions is _E else partitions
         self.unknown_tags = unknown_tags
 
+
 class WritableTxnMarkerResult(Struct):
-    __slots__ = ('producer_id', 'topics', 'unknown_tags', )
+    __slots__ = (
+        "producer_id", "topics", "unknown_tags",
+    )
     NAME = 'WritableTxnMarkerResult'
     FIELDS = (
         ('ProducerId', 'producer_id', 'producerId', 'int64', False, False, (0, 32767), (0, -1), (0, -1), None, 0, False, False, None, 'producerId'),
@@ -58,15 +66,21 @@ class WritableTxnMarkerResult(Struct):
     )
 
     def __init__(
-        self, *, producer_id: int = 0, topics: list[WritableTxnMarkerTopicResult] = _E,
+        self,
+        *,
+        producer_id: int = 0,
+        topics: list[WritableTxnMarkerTopicResult] = _E,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.producer_id = producer_id
         self.topics = [] if topics is _E else topics
         self.unknown_tags = unknown_tags
 
+
 class WriteTxnMarkersResponse(Message):
-    __slots__ = ('markers', 'unknown_tags', )
+    __slots__ = (
+        "markers", "unknown_tags",
+    )
     NAME = 'WriteTxnMarkersResponse'
     TYPE = 'response'
     API_KEY = 27
@@ -80,15 +94,14 @@ class WriteTxnMarkersResponse(Message):
     )
 
     def __init__(
-        self, *, markers: list[WritableTxnMarkerResult] = _E,
+        self,
+        *,
+        markers: list[WritableTxnMarkerResult] = _E,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.markers = [] if markers is _E else markers
         self.unknown_tags = unknown_tags
 
-_D_WritableTxnMarkerPartitionResult = frozen_default(WritableTxnMarkerPartitionResult)
-_D_WritableTxnMarkerTopicResult = frozen_default(WritableTxnMarkerTopicResult)
-_D_WritableTxnMarkerResult = frozen_default(WritableTxnMarkerResult)
 
 _i_ihx = iter_unpacker(">ihx")
 _p_B = packer(">B")
@@ -98,6 +111,7 @@ _p_q = packer(">q")
 _p_qB = packer(">qB")
 _u_ihB = unpacker(">ihB")
 _u_qB = unpacker(">qB")
+
 
 def _decode_v1(d: bytes, p: int, b: int) -> tuple[WriteTxnMarkersResponse, int]:
     e = len(d)
@@ -185,6 +199,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[WriteTxnMarkersResponse, int]:
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
     return o, p
 
+
 def _encode_v1(o: WriteTxnMarkersResponse, w: Callable[[Any], None]) -> None:
     l1 = o.markers
     n = len(l1) + 1
@@ -233,6 +248,7 @@ def _encode_v1(o: WriteTxnMarkersResponse, w: Callable[[Any], None]) -> None:
         w(unknown_tags(o.unknown_tags))
     else:
         w(b"\0")
+
 
 WriteTxnMarkersResponse._DECODERS = {1: _decode_v1, 2: _decode_v1}
 WriteTxnMarkersResponse._ENCODERS = {1: _encode_v1, 2: _encode_v1}

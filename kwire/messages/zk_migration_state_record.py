@@ -5,20 +5,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
+from kwire.message import Message
+from kwire.wire import new, packer, read_unknown_tags, unknown_tags, unpacker
 
-from kwire.message import Message, Struct, frozen_default
-from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import (
-    array_packers, array_unpackers, as_bytes, bad_uuid, iter_unpacker, lost, more_varint, new, null, numbers,
-    pack_numbers, packer, read_tag, read_unknown_tags, string_length, string_varint, tag_of_other_version,
-    tag_section, tag_size, too_many, unknown_tags, unpacker, varint,
-)  # fmt: skip
-
-_E: Any = object()
+_E: Any = object()  # stands for "not given" where the default is a new list or struct
 
 
 class ZkMigrationStateRecord(Message):
-    __slots__ = ('zk_migration_state', 'unknown_tags', )
+    __slots__ = (
+        "zk_migration_state", "unknown_tags",
+    )
     NAME = 'ZkMigrationStateRecord'
     TYPE = 'metadata'
     API_KEY = 21
@@ -32,15 +28,19 @@ class ZkMigrationStateRecord(Message):
     )
 
     def __init__(
-        self, *, zk_migration_state: int = 0,
+        self,
+        *,
+        zk_migration_state: int = 0,
         unknown_tags: Any = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.zk_migration_state = zk_migration_state
         self.unknown_tags = unknown_tags
+
 
 _p_b = packer(">b")
 _p_bx = packer(">bx")
 _u_bB = unpacker(">bB")
+
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[ZkMigrationStateRecord, int]:
     e = len(d)
@@ -52,12 +52,14 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[ZkMigrationStateRecord, int]:
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
     return o, p
 
+
 def _encode_v0(o: ZkMigrationStateRecord, w: Callable[[Any], None]) -> None:
     if o.unknown_tags:
         w(_p_b(o.zk_migration_state))
         w(unknown_tags(o.unknown_tags))
     else:
         w(_p_bx(o.zk_migration_state))
+
 
 ZkMigrationStateRecord._DECODERS = {0: _decode_v0}
 ZkMigrationStateRecord._ENCODERS = {0: _encode_v0}
