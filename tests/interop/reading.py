@@ -1,0 +1,99 @@
+"""What every client driver has in common: a record, the hash of many, and a reader that follows a topic in a thread."""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+import threading
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+
+class Record(NamedTuple):
+    """A record as a client hands it to its application. ``timestamp`` is in ms since the epoch."""
+
+    offset: int
+    timestamp: int
+    key: bytes | None
+    value: bytes | None
+
+
+def digest(records: Iterable[Record]) -> str:
+    """SHA-256 over offsets, timestamps and bytes, absent and empty kept apart."""
+    total = hashlib.sha256()
+    for record in records:
+        total.update(struct.pack(">qq", record.offset, record.timestamp))
+        for part in (record.key, record.value):
+            total.update(struct.pack(">i", -1 if part is None else len(part)))
+            total.update(part or b"")
+    return total.hexdigest()
+
+
+class Reader(ABC):
+    """One client reading partition 0 of a topic from the beginning, and on: assigned by hand, or in a group."""
+
+    #: The client's name in test ids and tables.
+    client = ""
+
+    def __init__(self, bootstrap: str, topic: str, group: str | None) -> None:
+        self.bootstrap = bootstrap
+        self.topic = topic
+        self.group = group
+        self.records: list[Record] = []
+        self.stopping = threading.Event()
+        self._failure: BaseException | None = None
+        self._thread = threading.Thread(target=self._run, name=f"{self.client} reader", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def wait_for(self, count: int, timeout_s: float) -> None:
+        """Return when it has ``count`` records. Raises AssertionError when it fails, or falls silent before that."""
+        deadline = time.monotonic() + timeout_s
+        while len(self.records) < count:
+            if self._failure is not None:
+                raise AssertionError(f"{self.client} failed after {len(self.records)} records: {self._failure!r}")
+            if not self._thread.is_alive():
+                raise AssertionError(f"{self.client} ended after {len(self.records)} of {count} records: {self.said()}")
+            if time.monotonic() > deadline:
+                raise AssertionError(
+                    f"{self.client} had {len(self.records)} of {count} records after {timeout_s:.0f} s: {self.said()}"
+                )
+            time.sleep(0.01)
+
+    def stop(self, timeout_s: float = 30) -> None:
+        """Leave the group, commit where the client does that on closing, and end. Raises AssertionError when it fails."""
+        self.stopping.set()
+        self.interrupt()
+        self._thread.join(timeout_s)
+        assert not self._thread.is_alive(), f"{self.client} did not stop within {timeout_s:.0f} s: {self.said()}"
+        assert self._failure is None, f"{self.client} failed: {self._failure!r}"
+
+    def _run(self) -> None:
+        try:
+            self.read()
+        except BaseException as error:
+            self._failure = error
+
+    @abstractmethod
+    def read(self) -> None:
+        """Append to ``records`` until ``stopping`` is set; runs in a thread of its own."""
+
+    def interrupt(self) -> None:
+        """Called after ``stopping`` was set, for readers that do not look at it."""
+
+    def said(self) -> str:
+        """What the client wrote to its log, for error messages."""
+        return ""
+
+
+def first_difference(seen: Sequence[Record], expected: Sequence[Record]) -> str:
+    """Where two readings part, in words; empty when they are equal."""
+    for number, (one, other) in enumerate(zip(seen, expected, strict=False)):
+        if one != other:
+            return f"record {number}: {one} instead of {other}"
+    if len(seen) != len(expected):
+        return f"{len(seen)} records instead of {len(expected)}"
+    return ""

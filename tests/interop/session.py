@@ -1,0 +1,69 @@
+"""All clients on one server at once: read what is there, then what is added, then leave."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from tests.interop.clients import WAYS, Way
+from tests.interop.reading import Reader, Record
+
+_WHOLE_TIMEOUT_S = 120.0
+_FOLLOW_TIMEOUT_S = 15.0
+
+
+@dataclass
+class Outcome:
+    """What one client got; ``error`` is empty when it got as many records as there are and stopped well."""
+
+    records: Sequence[Record]
+    committed: int | None
+    error: str
+
+
+def read_with_every_client(
+    bootstrap: str, topic: str, count: int, append: Callable[[], int], ways: Sequence[Way] = tuple(WAYS)
+) -> dict[Way, Outcome]:
+    """Start a reader for each way, let it read ``count`` records, call ``append`` once all did, wait for what that added.
+
+    ``append`` returns how many records it added. In group mode the outcome holds the offset that the group committed.
+    """
+    readers = {way: way.on(bootstrap, topic) for way in ways}
+    errors = dict.fromkeys(ways, "")
+    for reader in readers.values():
+        reader.start()
+    _wait(readers, errors, count, _WHOLE_TIMEOUT_S)
+    total = count + append()
+    _wait(readers, errors, total, _FOLLOW_TIMEOUT_S)
+    for way, reader in readers.items():
+        try:
+            reader.stop()
+        except AssertionError as error:
+            errors[way] = errors[way] or str(error)
+    return {
+        way: Outcome(reader.records, committed(bootstrap, topic, reader.group), errors[way])
+        for way, reader in readers.items()
+    }
+
+
+def _wait(readers: dict[Way, Reader], errors: dict[Way, str], count: int, timeout_s: float) -> None:
+    for way, reader in readers.items():
+        if not errors[way]:
+            try:
+                reader.wait_for(count, timeout_s)
+            except AssertionError as error:
+                errors[way] = str(error)
+
+
+def committed(bootstrap: str, topic: str, group: str | None) -> int | None:
+    """The offset that ``group`` committed for partition 0, None without a group."""
+    from confluent_kafka import Consumer, TopicPartition
+
+    if group is None:
+        return None
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group})
+    try:
+        [answer] = consumer.committed([TopicPartition(topic, 0)], timeout=10)
+        return int(answer.offset)
+    finally:
+        consumer.close()

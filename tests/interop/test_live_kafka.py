@@ -1,0 +1,85 @@
+"""Real Kafka running, its own metadata directory served live: a topic created there shows in ours within a second."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from gateway.ports import TOPIC_NAME
+from tests.interop.clients import ASSIGN, WAYS, need_java
+from tests.interop.reading import Reader
+from tools import java
+from tools.gateway_process import Gateway, gateway
+from tools.kafka import Cluster, kafka
+
+_WITHIN_S = 1.0
+
+
+@pytest.fixture(scope="module")
+def live() -> Iterator[tuple[Cluster, Gateway]]:
+    need_java()
+    with kafka() as cluster, gateway("--source", "log", "--log-dir", str(cluster.nodes[0].log_dir)) as server:
+        yield cluster, server
+
+
+@contextmanager
+def following(client: str, server: Gateway) -> Iterator[Reader]:
+    """A reader of the metadata topic that has caught up."""
+    way = next(way for way in WAYS if (way.reader.client, way.mode) == (client, ASSIGN))
+    reader = way.on(server.bootstrap, TOPIC_NAME)
+    reader.start()
+    reader.wait_for(1, 20)
+    while True:
+        before = len(reader.records)
+        time.sleep(0.3)
+        # An idle Kafka writes a NoOpRecord every half second: more than two at once means still catching up.
+        if len(reader.records) - before <= 2:
+            break
+    yield reader
+    reader.stop()
+
+
+@pytest.mark.parametrize("client", ["kafka-python", "confluent-kafka", "aiokafka"])
+def test_a_created_topic_shows_within_a_second(live: tuple[Cluster, Gateway], client: str) -> None:
+    from kafka import KafkaAdminClient
+
+    cluster, server = live
+    topic = f"seen-by-{client}"
+    with following(client, server) as reader:
+        admin = KafkaAdminClient(bootstrap_servers=cluster.bootstrap)
+        admin.create_topics({topic: {"num_partitions": 3, "replication_factor": 1}})
+        answered = time.monotonic()
+        while not any(topic.encode() in (record.value or b"") for record in reader.records):
+            assert time.monotonic() < answered + _WITHIN_S, f"{client} saw no record of {topic} within {_WITHIN_S} s"
+            time.sleep(0.002)
+        admin.close()
+
+
+def test_what_is_served_is_what_kafka_wrote(live: tuple[Cluster, Gateway]) -> None:
+    """kafka-dump-log of the running broker's segment and our clients name the same offsets and sizes."""
+    cluster, server = live
+    with following("kafka-python", server) as reader:
+        segment = cluster.nodes[0].metadata_log_dir / "00000000000000000000.log"
+        dump = java.run_tool(java.DUMP_LOG_SEGMENTS, ["--files", str(segment), "--cluster-metadata-decoder"])
+    dumped = {
+        int(line.split("offset: ")[1].split()[0]): int(line.split("valueSize: ")[1].split()[0])
+        for line in dump.splitlines()
+        if line.startswith("| offset:") and "payload:" in line
+    }
+    seen = {record.offset: len(record.value or b"") for record in reader.records}
+    assert len(dumped) > 10
+    common = dumped.keys() & seen.keys()
+    assert max(common) >= max(dumped) - 10, "the reader is far behind the file"
+    assert {offset: dumped[offset] for offset in common} == {offset: seen[offset] for offset in common}
+    assert {offset for offset in dumped if offset <= max(seen)} == common
+
+
+def test_kafkas_own_tools_see_the_topic(live: tuple[Cluster, Gateway]) -> None:
+    cluster, server = live
+    described = java.run_tool(java.TOPICS, ["--bootstrap-server", server.bootstrap, "--describe"])
+    assert TOPIC_NAME in described
+    status = java.run_tool(java.METADATA_QUORUM, ["--bootstrap-server", server.bootstrap, "describe", "--status"])
+    assert cluster.cluster_id in status

@@ -1,0 +1,136 @@
+"""Every log that real Kafka left, served from its directory: each stock client reads every record, and follows new ones.
+
+The logs are read by all clients at once. Then real batches are written behind the last one, as Kafka would, and every
+client must see those too; then they leave, and a group's committed offset must be the end that it read.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gateway.ports import TOPIC_NAME
+from tests.interop.clients import ASSIGN, GROUP, WAYS, Way, need_clients
+from tests.interop.conftest import READ
+from tests.interop.reading import Record, digest, first_difference
+from tests.interop.session import Outcome, read_with_every_client
+from tests.interop.truth import Log, log_of
+from tests.shared import needs_shared
+from tools.gateway_process import gateway
+
+pytestmark = needs_shared
+
+#: Log -> its nodes; ``side/`` are the directories of nodes that were cut off.
+DIRECTORIES = {
+    "p-abort": ("nodes/1", "side/nodes/1"),
+    "p-large": ("nodes/1",),
+    "p-old": ("nodes/1",),
+    "p-one-basic": ("nodes/1",),
+    "p-one-segments": ("nodes/7",),
+    "p-quorum": tuple(f"nodes/{node}" for node in (1, 2, 3, 4, 101, 102, 103)) + ("side/nodes/3",),
+    "p-quorum-short": tuple(f"nodes/{node}" for node in (1, 2, 3, 4, 101, 102, 103)) + ("side/nodes/3",),
+    "p-upgrade": ("nodes/1",),
+}
+TOPIC_NAME_0 = f"{TOPIC_NAME}-0"
+_APPENDED = 5
+
+
+@dataclass
+class Reading:
+    """One directory served: what it holds, what was added, and what each client made of it."""
+
+    name: str
+    log: Log
+    added: Sequence[Record]
+    outcomes: dict[Way, Outcome]
+
+
+@pytest.fixture(scope="module", params=[f"{log}/{node}" for log, nodes in DIRECTORIES.items() for node in nodes])
+def reading(request: Any, logs: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Reading]:
+    need_clients()
+    name, _, node = request.param.partition("/")
+    log, copy = copied(logs(name), node, tmp_path_factory.mktemp("served"))
+    batches = list(new_batches(log))
+    added = [record for _, records in batches for record in records]
+
+    def append() -> int:
+        for data, _ in batches:
+            with (copy / log.segments[-1].name).open("ab") as segment:
+                segment.write(data)
+        return len(added)
+
+    with gateway("--source", "log", "--log-dir", str(copy)) as server:
+        count = len(log.snapshot_values()) + len(log.records())
+        yield Reading(request.param, log, added, read_with_every_client(server.bootstrap, TOPIC_NAME, count, append))
+
+
+def copied(unpacked: Path, node: str, target: Path) -> tuple[Log, Path]:
+    """What a node's directory holds, and a copy of it that may be written to."""
+    truth = unpacked / node.replace("nodes", "truth")
+    copy = target / "data"
+    shutil.copytree(unpacked / node, copy)
+    return log_of(unpacked / node / TOPIC_NAME_0, truth), copy / TOPIC_NAME_0
+
+
+def new_batches(log: Log) -> Iterator[tuple[bytes, list[Record]]]:
+    """Bytes and records of the log's last data batches again, at the offsets behind its end."""
+    offset = log.end_offset
+    for batch in log.data_batches()[-_APPENDED:]:
+        shift = offset - batch.base_offset
+        records = [record._replace(offset=record.offset + shift) for record in batch.records()]
+        yield batch.moved_to(offset, log.last_epoch), records
+        offset += batch.last_offset - batch.base_offset + 1
+
+
+@pytest.mark.parametrize("way", WAYS, ids=str)
+def test_every_record_is_read_and_followed(reading: Reading, way: Way) -> None:
+    outcome, log = reading.outcomes[way], reading.log
+    assert not outcome.error
+    start = log.start_offset
+    prefix = [record for record in outcome.records if record.offset < start]
+    assert not first_difference(outcome.records[len(prefix) :], [*log.records(), *reading.added])
+    check_prefix(prefix, log)
+    READ.append((reading.name, str(way), len(outcome.records), digest(outcome.records)))
+
+
+def check_prefix(prefix: Sequence[Record], log: Log) -> None:
+    """The records below the log start are those of the snapshot it starts at, in order."""
+    assert [(record.key, record.value) for record in prefix] == log.snapshot_values()
+    offsets = [record.offset for record in prefix]
+    assert offsets == sorted(set(offsets)), "offsets of the snapshot's records do not grow"
+    assert all(0 <= offset < log.start_offset for offset in offsets)
+
+
+def test_all_clients_read_the_same(reading: Reading) -> None:
+    digests = {str(way): digest(outcome.records) for way, outcome in reading.outcomes.items()}
+    assert len(set(digests.values())) == 1, digests
+
+
+@pytest.mark.parametrize("way", [way for way in WAYS if way.mode == GROUP], ids=str)
+def test_a_group_commits_the_end(reading: Reading, way: Way) -> None:
+    outcome = reading.outcomes[way]
+    assert not outcome.error
+    # Added batches are data, so the offset behind the last one is both the position and the end.
+    assert outcome.committed == reading.added[-1].offset + 1
+
+
+def served_once(directory: Path, count: int, *options: str) -> list[Record]:
+    """What one client reads of ``directory`` from the beginning, by a server of its own."""
+    with gateway("--source", "log", "--log-dir", str(directory), *options) as server:
+        way = next(way for way in WAYS if (way.reader.client, way.mode) == ("confluent-kafka", ASSIGN))
+        outcome = read_with_every_client(server.bootstrap, TOPIC_NAME, count, lambda: 0, [way])[way]
+    assert not outcome.error
+    return list(outcome.records)
+
+
+def test_the_prefix_is_the_same_after_a_restart_and_can_be_turned_off(logs: Any, tmp_path: Path) -> None:
+    need_clients()
+    log, copy = copied(logs("p-one-segments"), "nodes/7", tmp_path)
+    count = len(log.snapshot_values()) + len(log.records())
+    assert digest(served_once(copy, count)) == digest(served_once(copy, count))
+    assert served_once(copy, len(log.records()), "--no-snapshot-prefix") == log.records()
