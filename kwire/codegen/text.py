@@ -117,8 +117,11 @@ def not_default(field: Field, value: str) -> str:
     if field.array:
         return f"({value} is None or len({value}) > 0)" if field.nullable else f"len({value}) > 0"
     if field.struct is not None:
-        frozen = f"_D_{field.struct.cls}"
-        return f"({value} is not {frozen} and {value} != {frozen})"
+        if not is_flat(field.struct):
+            return f"{value} != {field.struct.cls}()"
+        # Attribute by attribute: a call of __eq__ would cost more than the whole rest of a small struct.
+        parts = [not_default(f, f"{value}.{f.attr}") for f in field.struct.fields]
+        return f"({value} is not _D_{field.struct.cls} and ({' or '.join([*parts, f'{value}.unknown_tags'])}))"
     if field.type in BLOBS:
         return f"({value} is None or len({value}) > 0)" if field.nullable else f"len({value}) > 0"
     if field.type == "bool":

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-from kwire.message import Message, Struct, frozen_default
+from kwire.message import Message, Struct
 from kwire.wire import as_bytes, more_varint, new, null, packer, read_tag, read_unknown_tags, string_length, string_varint, tag_section, tag_size, too_many, unknown_tags, unpacker, varint
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
@@ -106,9 +106,6 @@ class ConsumerGroupMemberMetadataValue(Message):
         self.unknown_tags = unknown_tags
 
 
-_D_ClassicMemberMetadata = frozen_default(ClassicMemberMetadata)
-
-
 _p_B = packer(">B")
 _p_Bi = packer(">Bi")
 _p_BiB = packer(">BiB")
@@ -192,7 +189,7 @@ def _tags_ConsumerGroupMemberMetadataValue_v0(d: bytes, p: int, n: int, b: int, 
 
 def _write_tags_ConsumerGroupMemberMetadataValue_v0(o: Any) -> bytes:
     tags: list[tuple[int, bytes]] = []
-    if (o.classic_member_metadata is not _D_ClassicMemberMetadata and o.classic_member_metadata != _D_ClassicMemberMetadata):
+    if o.classic_member_metadata != ClassicMemberMetadata():
         v: list[Any] = []
         w = v.append
         t = o.classic_member_metadata
@@ -405,7 +402,7 @@ def _encode_v0(o: ConsumerGroupMemberMetadataValue, w: Callable[[Any], None]) ->
             w(_p_i(o.rebalance_timeout_ms))
             w(string_varint(n))
         w(s)
-    if o.unknown_tags or (o.classic_member_metadata is not _D_ClassicMemberMetadata and o.classic_member_metadata != _D_ClassicMemberMetadata):
+    if o.unknown_tags or o.classic_member_metadata != ClassicMemberMetadata():
         w(_write_tags_ConsumerGroupMemberMetadataValue_v0(o))
     else:
         w(b"\0")

@@ -337,7 +337,7 @@ def _write_tags_FetchRequest_v15(o: Any) -> bytes:
                 w(string_varint(n))
             w(s)
         tags.append((0, b"".join(v)))
-    if (o.replica_state is not _D_ReplicaState and o.replica_state != _D_ReplicaState):
+    if (o.replica_state is not _D_ReplicaState and (o.replica_state.replica_id != -1 or o.replica_state.replica_epoch != -1 or o.replica_state.unknown_tags)):
         v: list[Any] = []
         w = v.append
         t = o.replica_state
@@ -1374,7 +1374,7 @@ def _decode_v18(d: bytes, p: int, b: int) -> tuple[FetchRequest, int]:
 
 
 def _encode_v4(o: FetchRequest, w: Callable[[Any], None]) -> None:
-    if (o.replica_state is not _D_ReplicaState and o.replica_state != _D_ReplicaState):
+    if (o.replica_state is not _D_ReplicaState and (o.replica_state.replica_id != -1 or o.replica_state.replica_epoch != -1 or o.replica_state.unknown_tags)):
         lost('ReplicaState')
     if len(o.forgotten_topics_data) > 0:
         lost('ForgottenTopicsData')
@@ -1400,7 +1400,7 @@ def _encode_v4(o: FetchRequest, w: Callable[[Any], None]) -> None:
 
 
 def _encode_v5(o: FetchRequest, w: Callable[[Any], None]) -> None:
-    if (o.replica_state is not _D_ReplicaState and o.replica_state != _D_ReplicaState):
+    if (o.replica_state is not _D_ReplicaState and (o.replica_state.replica_id != -1 or o.replica_state.replica_epoch != -1 or o.replica_state.unknown_tags)):
         lost('ReplicaState')
     if len(o.forgotten_topics_data) > 0:
         lost('ForgottenTopicsData')
@@ -1426,7 +1426,7 @@ def _encode_v5(o: FetchRequest, w: Callable[[Any], None]) -> None:
 
 
 def _encode_v7(o: FetchRequest, w: Callable[[Any], None]) -> None:
-    if (o.replica_state is not _D_ReplicaState and o.replica_state != _D_ReplicaState):
+    if (o.replica_state is not _D_ReplicaState and (o.replica_state.replica_id != -1 or o.replica_state.replica_epoch != -1 or o.replica_state.unknown_tags)):
         lost('ReplicaState')
     if o.unknown_tags:
         lost("unknown_tags")
@@ -1464,7 +1464,7 @@ def _encode_v7(o: FetchRequest, w: Callable[[Any], None]) -> None:
 
 
 def _encode_v9(o: FetchRequest, w: Callable[[Any], None]) -> None:
-    if (o.replica_state is not _D_ReplicaState and o.replica_state != _D_ReplicaState):
+    if (o.replica_state is not _D_ReplicaState and (o.replica_state.replica_id != -1 or o.replica_state.replica_epoch != -1 or o.replica_state.unknown_tags)):
         lost('ReplicaState')
     if o.unknown_tags:
         lost("unknown_tags")
@@ -1502,7 +1502,7 @@ def _encode_v9(o: FetchRequest, w: Callable[[Any], None]) -> None:
 
 
 def _encode_v11(o: FetchRequest, w: Callable[[Any], None]) -> None:
-    if (o.replica_state is not _D_ReplicaState and o.replica_state != _D_ReplicaState):
+    if (o.replica_state is not _D_ReplicaState and (o.replica_state.replica_id != -1 or o.replica_state.replica_epoch != -1 or o.replica_state.unknown_tags)):
         lost('ReplicaState')
     if o.unknown_tags:
         lost("unknown_tags")
@@ -1544,7 +1544,7 @@ def _encode_v11(o: FetchRequest, w: Callable[[Any], None]) -> None:
 
 
 def _encode_v12(o: FetchRequest, w: Callable[[Any], None]) -> None:
-    if (o.replica_state is not _D_ReplicaState and o.replica_state != _D_ReplicaState):
+    if (o.replica_state is not _D_ReplicaState and (o.replica_state.replica_id != -1 or o.replica_state.replica_epoch != -1 or o.replica_state.unknown_tags)):
         lost('ReplicaState')
     l1 = o.topics
     n = len(l1) + 1
@@ -1621,7 +1621,7 @@ def _encode_v12(o: FetchRequest, w: Callable[[Any], None]) -> None:
 
 
 def _encode_v13(o: FetchRequest, w: Callable[[Any], None]) -> None:
-    if (o.replica_state is not _D_ReplicaState and o.replica_state != _D_ReplicaState):
+    if (o.replica_state is not _D_ReplicaState and (o.replica_state.replica_id != -1 or o.replica_state.replica_epoch != -1 or o.replica_state.unknown_tags)):
         lost('ReplicaState')
     l1 = o.topics
     n = len(l1) + 1
@@ -1748,7 +1748,7 @@ def _encode_v15(o: FetchRequest, w: Callable[[Any], None]) -> None:
     else:
         w(string_varint(n))
     w(s)
-    if o.unknown_tags or o.cluster_id is not None or (o.replica_state is not _D_ReplicaState and o.replica_state != _D_ReplicaState):
+    if o.unknown_tags or o.cluster_id is not None or (o.replica_state is not _D_ReplicaState and (o.replica_state.replica_id != -1 or o.replica_state.replica_epoch != -1 or o.replica_state.unknown_tags)):
         w(_write_tags_FetchRequest_v15(o))
     else:
         w(b"\0")
@@ -1815,7 +1815,7 @@ def _encode_v17(o: FetchRequest, w: Callable[[Any], None]) -> None:
     else:
         w(string_varint(n))
     w(s)
-    if o.unknown_tags or o.cluster_id is not None or (o.replica_state is not _D_ReplicaState and o.replica_state != _D_ReplicaState):
+    if o.unknown_tags or o.cluster_id is not None or (o.replica_state is not _D_ReplicaState and (o.replica_state.replica_id != -1 or o.replica_state.replica_epoch != -1 or o.replica_state.unknown_tags)):
         w(_write_tags_FetchRequest_v15(o))
     else:
         w(b"\0")
@@ -1882,7 +1882,7 @@ def _encode_v18(o: FetchRequest, w: Callable[[Any], None]) -> None:
     else:
         w(string_varint(n))
     w(s)
-    if o.unknown_tags or o.cluster_id is not None or (o.replica_state is not _D_ReplicaState and o.replica_state != _D_ReplicaState):
+    if o.unknown_tags or o.cluster_id is not None or (o.replica_state is not _D_ReplicaState and (o.replica_state.replica_id != -1 or o.replica_state.replica_epoch != -1 or o.replica_state.unknown_tags)):
         w(_write_tags_FetchRequest_v15(o))
     else:
         w(b"\0")

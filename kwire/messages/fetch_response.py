@@ -338,7 +338,7 @@ def _tags_PartitionData_v12(d: bytes, p: int, n: int, b: int, o: Any) -> tuple[i
 
 def _write_tags_PartitionData_v12(o: Any) -> bytes:
     tags: list[tuple[int, bytes]] = []
-    if (o.diverging_epoch is not _D_EpochEndOffset and o.diverging_epoch != _D_EpochEndOffset):
+    if (o.diverging_epoch is not _D_EpochEndOffset and (o.diverging_epoch.epoch != -1 or o.diverging_epoch.end_offset != -1 or o.diverging_epoch.unknown_tags)):
         v: list[Any] = []
         w = v.append
         t = o.diverging_epoch
@@ -348,7 +348,7 @@ def _write_tags_PartitionData_v12(o: Any) -> bytes:
         else:
             w(_p_iqx(t.epoch, t.end_offset))
         tags.append((0, b"".join(v)))
-    if (o.current_leader is not _D_LeaderIdAndEpoch and o.current_leader != _D_LeaderIdAndEpoch):
+    if (o.current_leader is not _D_LeaderIdAndEpoch and (o.current_leader.leader_id != -1 or o.current_leader.leader_epoch != -1 or o.current_leader.unknown_tags)):
         v: list[Any] = []
         w = v.append
         t = o.current_leader
@@ -358,7 +358,7 @@ def _write_tags_PartitionData_v12(o: Any) -> bytes:
         else:
             w(_p_iix(t.leader_id, t.leader_epoch))
         tags.append((1, b"".join(v)))
-    if (o.snapshot_id is not _D_SnapshotId and o.snapshot_id != _D_SnapshotId):
+    if (o.snapshot_id is not _D_SnapshotId and (o.snapshot_id.end_offset != -1 or o.snapshot_id.epoch != -1 or o.snapshot_id.unknown_tags)):
         v: list[Any] = []
         w = v.append
         t = o.snapshot_id
@@ -1067,11 +1067,11 @@ def _encode_v4(o: FetchResponse, w: Callable[[Any], None]) -> None:
         l2 = o1.partitions
         w(_p_i(len(l2)))
         for o2 in l2:
-            if (o2.diverging_epoch is not _D_EpochEndOffset and o2.diverging_epoch != _D_EpochEndOffset):
+            if (o2.diverging_epoch is not _D_EpochEndOffset and (o2.diverging_epoch.epoch != -1 or o2.diverging_epoch.end_offset != -1 or o2.diverging_epoch.unknown_tags)):
                 lost('DivergingEpoch')
-            if (o2.current_leader is not _D_LeaderIdAndEpoch and o2.current_leader != _D_LeaderIdAndEpoch):
+            if (o2.current_leader is not _D_LeaderIdAndEpoch and (o2.current_leader.leader_id != -1 or o2.current_leader.leader_epoch != -1 or o2.current_leader.unknown_tags)):
                 lost('CurrentLeader')
-            if (o2.snapshot_id is not _D_SnapshotId and o2.snapshot_id != _D_SnapshotId):
+            if (o2.snapshot_id is not _D_SnapshotId and (o2.snapshot_id.end_offset != -1 or o2.snapshot_id.epoch != -1 or o2.snapshot_id.unknown_tags)):
                 lost('SnapshotId')
             if o2.preferred_read_replica != -1:
                 lost('PreferredReadReplica')
@@ -1113,11 +1113,11 @@ def _encode_v5(o: FetchResponse, w: Callable[[Any], None]) -> None:
         l2 = o1.partitions
         w(_p_i(len(l2)))
         for o2 in l2:
-            if (o2.diverging_epoch is not _D_EpochEndOffset and o2.diverging_epoch != _D_EpochEndOffset):
+            if (o2.diverging_epoch is not _D_EpochEndOffset and (o2.diverging_epoch.epoch != -1 or o2.diverging_epoch.end_offset != -1 or o2.diverging_epoch.unknown_tags)):
                 lost('DivergingEpoch')
-            if (o2.current_leader is not _D_LeaderIdAndEpoch and o2.current_leader != _D_LeaderIdAndEpoch):
+            if (o2.current_leader is not _D_LeaderIdAndEpoch and (o2.current_leader.leader_id != -1 or o2.current_leader.leader_epoch != -1 or o2.current_leader.unknown_tags)):
                 lost('CurrentLeader')
-            if (o2.snapshot_id is not _D_SnapshotId and o2.snapshot_id != _D_SnapshotId):
+            if (o2.snapshot_id is not _D_SnapshotId and (o2.snapshot_id.end_offset != -1 or o2.snapshot_id.epoch != -1 or o2.snapshot_id.unknown_tags)):
                 lost('SnapshotId')
             if o2.preferred_read_replica != -1:
                 lost('PreferredReadReplica')
@@ -1157,11 +1157,11 @@ def _encode_v7(o: FetchResponse, w: Callable[[Any], None]) -> None:
         l2 = o1.partitions
         w(_p_i(len(l2)))
         for o2 in l2:
-            if (o2.diverging_epoch is not _D_EpochEndOffset and o2.diverging_epoch != _D_EpochEndOffset):
+            if (o2.diverging_epoch is not _D_EpochEndOffset and (o2.diverging_epoch.epoch != -1 or o2.diverging_epoch.end_offset != -1 or o2.diverging_epoch.unknown_tags)):
                 lost('DivergingEpoch')
-            if (o2.current_leader is not _D_LeaderIdAndEpoch and o2.current_leader != _D_LeaderIdAndEpoch):
+            if (o2.current_leader is not _D_LeaderIdAndEpoch and (o2.current_leader.leader_id != -1 or o2.current_leader.leader_epoch != -1 or o2.current_leader.unknown_tags)):
                 lost('CurrentLeader')
-            if (o2.snapshot_id is not _D_SnapshotId and o2.snapshot_id != _D_SnapshotId):
+            if (o2.snapshot_id is not _D_SnapshotId and (o2.snapshot_id.end_offset != -1 or o2.snapshot_id.epoch != -1 or o2.snapshot_id.unknown_tags)):
                 lost('SnapshotId')
             if o2.preferred_read_replica != -1:
                 lost('PreferredReadReplica')
@@ -1201,11 +1201,11 @@ def _encode_v11(o: FetchResponse, w: Callable[[Any], None]) -> None:
         l2 = o1.partitions
         w(_p_i(len(l2)))
         for o2 in l2:
-            if (o2.diverging_epoch is not _D_EpochEndOffset and o2.diverging_epoch != _D_EpochEndOffset):
+            if (o2.diverging_epoch is not _D_EpochEndOffset and (o2.diverging_epoch.epoch != -1 or o2.diverging_epoch.end_offset != -1 or o2.diverging_epoch.unknown_tags)):
                 lost('DivergingEpoch')
-            if (o2.current_leader is not _D_LeaderIdAndEpoch and o2.current_leader != _D_LeaderIdAndEpoch):
+            if (o2.current_leader is not _D_LeaderIdAndEpoch and (o2.current_leader.leader_id != -1 or o2.current_leader.leader_epoch != -1 or o2.current_leader.unknown_tags)):
                 lost('CurrentLeader')
-            if (o2.snapshot_id is not _D_SnapshotId and o2.snapshot_id != _D_SnapshotId):
+            if (o2.snapshot_id is not _D_SnapshotId and (o2.snapshot_id.end_offset != -1 or o2.snapshot_id.epoch != -1 or o2.snapshot_id.unknown_tags)):
                 lost('SnapshotId')
             if o2.unknown_tags:
                 lost("unknown_tags")
@@ -1279,7 +1279,7 @@ def _encode_v12(o: FetchResponse, w: Callable[[Any], None]) -> None:
                     w(_p_i(o2.preferred_read_replica))
                     w(varint(n))
                 w(s)
-            if o2.unknown_tags or (o2.diverging_epoch is not _D_EpochEndOffset and o2.diverging_epoch != _D_EpochEndOffset) or (o2.current_leader is not _D_LeaderIdAndEpoch and o2.current_leader != _D_LeaderIdAndEpoch) or (o2.snapshot_id is not _D_SnapshotId and o2.snapshot_id != _D_SnapshotId):
+            if o2.unknown_tags or (o2.diverging_epoch is not _D_EpochEndOffset and (o2.diverging_epoch.epoch != -1 or o2.diverging_epoch.end_offset != -1 or o2.diverging_epoch.unknown_tags)) or (o2.current_leader is not _D_LeaderIdAndEpoch and (o2.current_leader.leader_id != -1 or o2.current_leader.leader_epoch != -1 or o2.current_leader.unknown_tags)) or (o2.snapshot_id is not _D_SnapshotId and (o2.snapshot_id.end_offset != -1 or o2.snapshot_id.epoch != -1 or o2.snapshot_id.unknown_tags)):
                 w(_write_tags_PartitionData_v12(o2))
             else:
                 w(b"\0")
@@ -1341,7 +1341,7 @@ def _encode_v13(o: FetchResponse, w: Callable[[Any], None]) -> None:
                     w(_p_i(o2.preferred_read_replica))
                     w(varint(n))
                 w(s)
-            if o2.unknown_tags or (o2.diverging_epoch is not _D_EpochEndOffset and o2.diverging_epoch != _D_EpochEndOffset) or (o2.current_leader is not _D_LeaderIdAndEpoch and o2.current_leader != _D_LeaderIdAndEpoch) or (o2.snapshot_id is not _D_SnapshotId and o2.snapshot_id != _D_SnapshotId):
+            if o2.unknown_tags or (o2.diverging_epoch is not _D_EpochEndOffset and (o2.diverging_epoch.epoch != -1 or o2.diverging_epoch.end_offset != -1 or o2.diverging_epoch.unknown_tags)) or (o2.current_leader is not _D_LeaderIdAndEpoch and (o2.current_leader.leader_id != -1 or o2.current_leader.leader_epoch != -1 or o2.current_leader.unknown_tags)) or (o2.snapshot_id is not _D_SnapshotId and (o2.snapshot_id.end_offset != -1 or o2.snapshot_id.epoch != -1 or o2.snapshot_id.unknown_tags)):
                 w(_write_tags_PartitionData_v12(o2))
             else:
                 w(b"\0")
@@ -1401,7 +1401,7 @@ def _encode_v16(o: FetchResponse, w: Callable[[Any], None]) -> None:
                     w(_p_i(o2.preferred_read_replica))
                     w(varint(n))
                 w(s)
-            if o2.unknown_tags or (o2.diverging_epoch is not _D_EpochEndOffset and o2.diverging_epoch != _D_EpochEndOffset) or (o2.current_leader is not _D_LeaderIdAndEpoch and o2.current_leader != _D_LeaderIdAndEpoch) or (o2.snapshot_id is not _D_SnapshotId and o2.snapshot_id != _D_SnapshotId):
+            if o2.unknown_tags or (o2.diverging_epoch is not _D_EpochEndOffset and (o2.diverging_epoch.epoch != -1 or o2.diverging_epoch.end_offset != -1 or o2.diverging_epoch.unknown_tags)) or (o2.current_leader is not _D_LeaderIdAndEpoch and (o2.current_leader.leader_id != -1 or o2.current_leader.leader_epoch != -1 or o2.current_leader.unknown_tags)) or (o2.snapshot_id is not _D_SnapshotId and (o2.snapshot_id.end_offset != -1 or o2.snapshot_id.epoch != -1 or o2.snapshot_id.unknown_tags)):
                 w(_write_tags_PartitionData_v12(o2))
             else:
                 w(b"\0")

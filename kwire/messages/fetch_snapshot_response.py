@@ -230,7 +230,7 @@ def _tags_PartitionSnapshot_v0(d: bytes, p: int, n: int, b: int, o: Any) -> tupl
 
 def _write_tags_PartitionSnapshot_v0(o: Any) -> bytes:
     tags: list[tuple[int, bytes]] = []
-    if (o.current_leader is not _D_LeaderIdAndEpoch and o.current_leader != _D_LeaderIdAndEpoch):
+    if (o.current_leader is not _D_LeaderIdAndEpoch and (o.current_leader.leader_id != 0 or o.current_leader.leader_epoch != 0 or o.current_leader.unknown_tags)):
         v: list[Any] = []
         w = v.append
         t = o.current_leader
@@ -520,7 +520,7 @@ def _encode_v0(o: FetchSnapshotResponse, w: Callable[[Any], None]) -> None:
                 w(_p_qq(o2.size, o2.position))
                 w(varint(n))
             w(s)
-            if o2.unknown_tags or (o2.current_leader is not _D_LeaderIdAndEpoch and o2.current_leader != _D_LeaderIdAndEpoch):
+            if o2.unknown_tags or (o2.current_leader is not _D_LeaderIdAndEpoch and (o2.current_leader.leader_id != 0 or o2.current_leader.leader_epoch != 0 or o2.current_leader.unknown_tags)):
                 w(_write_tags_PartitionSnapshot_v0(o2))
             else:
                 w(b"\0")
@@ -572,7 +572,7 @@ def _encode_v1(o: FetchSnapshotResponse, w: Callable[[Any], None]) -> None:
                 w(_p_qq(o2.size, o2.position))
                 w(varint(n))
             w(s)
-            if o2.unknown_tags or (o2.current_leader is not _D_LeaderIdAndEpoch and o2.current_leader != _D_LeaderIdAndEpoch):
+            if o2.unknown_tags or (o2.current_leader is not _D_LeaderIdAndEpoch and (o2.current_leader.leader_id != 0 or o2.current_leader.leader_epoch != 0 or o2.current_leader.unknown_tags)):
                 w(_write_tags_PartitionSnapshot_v0(o2))
             else:
                 w(b"\0")

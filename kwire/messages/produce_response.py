@@ -300,7 +300,7 @@ def _tags_ProduceResponse_v10(d: bytes, p: int, n: int, b: int, o: Any) -> tuple
 
 def _write_tags_PartitionProduceResponse_v10(o: Any) -> bytes:
     tags: list[tuple[int, bytes]] = []
-    if (o.current_leader is not _D_LeaderIdAndEpoch and o.current_leader != _D_LeaderIdAndEpoch):
+    if (o.current_leader is not _D_LeaderIdAndEpoch and (o.current_leader.leader_id != -1 or o.current_leader.leader_epoch != -1 or o.current_leader.unknown_tags)):
         v: list[Any] = []
         w = v.append
         t = o.current_leader
@@ -838,7 +838,7 @@ def _encode_v3(o: ProduceResponse, w: Callable[[Any], None]) -> None:
         l2 = o1.partition_responses
         w(_p_i(len(l2)))
         for o2 in l2:
-            if (o2.current_leader is not _D_LeaderIdAndEpoch and o2.current_leader != _D_LeaderIdAndEpoch):
+            if (o2.current_leader is not _D_LeaderIdAndEpoch and (o2.current_leader.leader_id != -1 or o2.current_leader.leader_epoch != -1 or o2.current_leader.unknown_tags)):
                 lost('CurrentLeader')
             if o2.unknown_tags:
                 lost("unknown_tags")
@@ -863,7 +863,7 @@ def _encode_v5(o: ProduceResponse, w: Callable[[Any], None]) -> None:
         l2 = o1.partition_responses
         w(_p_i(len(l2)))
         for o2 in l2:
-            if (o2.current_leader is not _D_LeaderIdAndEpoch and o2.current_leader != _D_LeaderIdAndEpoch):
+            if (o2.current_leader is not _D_LeaderIdAndEpoch and (o2.current_leader.leader_id != -1 or o2.current_leader.leader_epoch != -1 or o2.current_leader.unknown_tags)):
                 lost('CurrentLeader')
             if o2.unknown_tags:
                 lost("unknown_tags")
@@ -888,7 +888,7 @@ def _encode_v8(o: ProduceResponse, w: Callable[[Any], None]) -> None:
         l2 = o1.partition_responses
         w(_p_i(len(l2)))
         for o2 in l2:
-            if (o2.current_leader is not _D_LeaderIdAndEpoch and o2.current_leader != _D_LeaderIdAndEpoch):
+            if (o2.current_leader is not _D_LeaderIdAndEpoch and (o2.current_leader.leader_id != -1 or o2.current_leader.leader_epoch != -1 or o2.current_leader.unknown_tags)):
                 lost('CurrentLeader')
             if o2.unknown_tags:
                 lost("unknown_tags")
@@ -939,7 +939,7 @@ def _encode_v9(o: ProduceResponse, w: Callable[[Any], None]) -> None:
         else:
             w(varint(n))
         for o2 in l2:
-            if (o2.current_leader is not _D_LeaderIdAndEpoch and o2.current_leader != _D_LeaderIdAndEpoch):
+            if (o2.current_leader is not _D_LeaderIdAndEpoch and (o2.current_leader.leader_id != -1 or o2.current_leader.leader_epoch != -1 or o2.current_leader.unknown_tags)):
                 lost('CurrentLeader')
             l3 = o2.record_errors
             n = len(l3) + 1
@@ -1049,7 +1049,7 @@ def _encode_v10(o: ProduceResponse, w: Callable[[Any], None]) -> None:
                 else:
                     w(string_varint(n))
                 w(s)
-            if o2.unknown_tags or (o2.current_leader is not _D_LeaderIdAndEpoch and o2.current_leader != _D_LeaderIdAndEpoch):
+            if o2.unknown_tags or (o2.current_leader is not _D_LeaderIdAndEpoch and (o2.current_leader.leader_id != -1 or o2.current_leader.leader_epoch != -1 or o2.current_leader.unknown_tags)):
                 w(_write_tags_PartitionProduceResponse_v10(o2))
             else:
                 w(b"\0")
@@ -1117,7 +1117,7 @@ def _encode_v13(o: ProduceResponse, w: Callable[[Any], None]) -> None:
                 else:
                     w(string_varint(n))
                 w(s)
-            if o2.unknown_tags or (o2.current_leader is not _D_LeaderIdAndEpoch and o2.current_leader != _D_LeaderIdAndEpoch):
+            if o2.unknown_tags or (o2.current_leader is not _D_LeaderIdAndEpoch and (o2.current_leader.leader_id != -1 or o2.current_leader.leader_epoch != -1 or o2.current_leader.unknown_tags)):
                 w(_write_tags_PartitionProduceResponse_v10(o2))
             else:
                 w(b"\0")

@@ -124,7 +124,7 @@ def _tags_UpdateRaftVoterResponse_v0(d: bytes, p: int, n: int, b: int, o: Any) -
 
 def _write_tags_UpdateRaftVoterResponse_v0(o: Any) -> bytes:
     tags: list[tuple[int, bytes]] = []
-    if (o.current_leader is not _D_CurrentLeader and o.current_leader != _D_CurrentLeader):
+    if (o.current_leader is not _D_CurrentLeader and (o.current_leader.leader_id != -1 or o.current_leader.leader_epoch != -1 or o.current_leader.host != "" or o.current_leader.port != 0 or o.current_leader.unknown_tags)):
         v: list[Any] = []
         w = v.append
         t = o.current_leader
@@ -159,7 +159,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[UpdateRaftVoterResponse, int]:
 
 
 def _encode_v0(o: UpdateRaftVoterResponse, w: Callable[[Any], None]) -> None:
-    if o.unknown_tags or (o.current_leader is not _D_CurrentLeader and o.current_leader != _D_CurrentLeader):
+    if o.unknown_tags or (o.current_leader is not _D_CurrentLeader and (o.current_leader.leader_id != -1 or o.current_leader.leader_epoch != -1 or o.current_leader.host != "" or o.current_leader.port != 0 or o.current_leader.unknown_tags)):
         w(_p_ih(o.throttle_time_ms, o.error_code))
         w(_write_tags_UpdateRaftVoterResponse_v0(o))
     else:

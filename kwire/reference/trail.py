@@ -1,0 +1,102 @@
+"""Where a parser is: the path of open fields, kept for error messages, or the whole tree of what was read. Reads nothing."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from kwire.errors import DecodeError
+
+T = TypeVar("T")
+
+
+@dataclass
+class Node:
+    """One thing in the bytes. ``start`` and ``end`` are byte positions, ``end`` not included.
+
+    ``value`` is what was read (None where reading failed, and for null); ``type`` the schema's word for it; ``error``
+    stands on the node where the bytes broke a rule, and nothing follows it.
+    """
+
+    name: str
+    type: str
+    start: int
+    end: int = -1
+    value: Any = None
+    children: list[Node] = field(default_factory=list)
+    error: DecodeError | None = None
+
+    def walk(self, depth: int = 0) -> Iterator[tuple[int, Node]]:
+        """This node and all below it, in order of the bytes, each with its depth."""
+        yield depth, self
+        for child in self.children:
+            yield from child.walk(depth + 1)
+
+    def failure(self) -> DecodeError | None:
+        """The rule that was broken somewhere in this tree, or None."""
+        return next((node.error for _, node in self.walk() if node.error is not None), None)
+
+
+class Trail:
+    """The fields that are open, outermost first. Left as it is when a parser raises: then it names the place."""
+
+    def __init__(self) -> None:
+        self._open: list[tuple[str, int]] = []
+
+    def enter(self, name: str, type_: str, start: int) -> None:
+        """A field or element of that name begins at byte ``start``."""
+        self._open.append((name, start))
+
+    def leave(self, end: int, value: Any) -> None:
+        """The innermost one ended before byte ``end``."""
+        self._open.pop()
+
+    def note(self, name: str, type_: str, stream: io.BytesIO, read: Callable[[], T]) -> T:
+        """Read something that is not a field: a count, a marker, the number of a tag."""
+        return read()
+
+    @property
+    def path(self) -> str:
+        """Such as ``Topics[3].Name``."""
+        return "".join(name if name[0] == "[" else f".{name}" for name, _ in self._open).removeprefix(".")
+
+    @property
+    def start(self) -> int:
+        """Where the innermost open field starts, or -1."""
+        return self._open[-1][1] if self._open else -1
+
+
+class Tree(Trail):
+    """A trail that keeps everything: ``root`` is the tree of nodes."""
+
+    def __init__(self, name: str, type_: str, start: int) -> None:
+        super().__init__()
+        self.root = Node(name, type_, start)
+        self._nodes = [self.root]
+
+    def enter(self, name: str, type_: str, start: int) -> None:
+        super().enter(name, type_, start)
+        node = Node(name, type_, start)
+        self._nodes[-1].children.append(node)
+        self._nodes.append(node)
+
+    def leave(self, end: int, value: Any) -> None:
+        super().leave(end, value)
+        node = self._nodes.pop()
+        node.end, node.value = end, value
+
+    def note(self, name: str, type_: str, stream: io.BytesIO, read: Callable[[], T]) -> T:
+        start = stream.tell()
+        value = read()
+        self._nodes[-1].children.append(Node(name, type_, start, stream.tell(), value))
+        return value
+
+    def finish(self, end: int, value: Any, error: DecodeError | None) -> Node:
+        """Close what is still open at byte ``end``; an error is put on the innermost open node."""
+        self._nodes[-1].error = error
+        for node in self._nodes:
+            node.end = end
+        self.root.value = value
+        return self.root
