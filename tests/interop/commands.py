@@ -1,4 +1,4 @@
-"""Readers that are programs: kcat and Kafka's own kafka-console-consumer. Their output is framed so that any bytes pass."""
+"""Readers that are programs: kcat and Kafka's own kafka-console-consumer. Framed so that any bytes pass."""
 
 from __future__ import annotations
 

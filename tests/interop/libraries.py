@@ -33,7 +33,9 @@ class ConfluentKafka(Reader):
                     if message.error():
                         raise KafkaException(message.error())
                     _, timestamp = message.timestamp()
-                    self.records.append(Record(message.offset(), timestamp, message.key(), message.value()))
+                    offset = message.offset()
+                    assert offset is not None
+                    self.records.append(Record(offset, timestamp, message.key(), message.value()))
         finally:
             consumer.close()
 

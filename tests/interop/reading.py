@@ -64,7 +64,7 @@ class Reader(ABC):
             time.sleep(0.01)
 
     def stop(self, timeout_s: float = 30) -> None:
-        """Leave the group, commit where the client does that on closing, and end. Raises AssertionError when it fails."""
+        """Commit and leave the group as the client does on closing. Raises AssertionError when it fails."""
         self.stopping.set()
         self.interrupt()
         self._thread.join(timeout_s)
@@ -81,7 +81,7 @@ class Reader(ABC):
     def read(self) -> None:
         """Append to ``records`` until ``stopping`` is set; runs in a thread of its own."""
 
-    def interrupt(self) -> None:
+    def interrupt(self) -> None:  # noqa: B027 - most readers look at `stopping`
         """Called after ``stopping`` was set, for readers that do not look at it."""
 
     def said(self) -> str:

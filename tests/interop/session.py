@@ -22,9 +22,9 @@ class Outcome:
 
 
 def read_with_every_client(
-    bootstrap: str, topic: str, count: int, append: Callable[[], int], ways: Sequence[Way] = tuple(WAYS)
+    bootstrap: str, topic: str, count: int, append: Callable[[], int], ways: Sequence[Way] = WAYS
 ) -> dict[Way, Outcome]:
-    """Start a reader for each way, let it read ``count`` records, call ``append`` once all did, wait for what that added.
+    """Start a reader for each way, let it read ``count`` records, call ``append`` once all did, wait for the rest.
 
     ``append`` returns how many records it added. In group mode the outcome holds the offset that the group committed.
     """

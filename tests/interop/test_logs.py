@@ -1,4 +1,4 @@
-"""Every log that real Kafka left, served from its directory: each stock client reads every record, and follows new ones.
+"""Every log that real Kafka left, served from its directory: each stock client reads it whole and follows it.
 
 The logs are read by all clients at once. Then real batches are written behind the last one, as Kafka would, and every
 client must see those too; then they leave, and a group's committed offset must be the end that it read.
@@ -25,6 +25,7 @@ from tools.gateway_process import gateway
 
 pytestmark = needs_shared
 
+_QUORUM = (*(f"nodes/{node}" for node in (1, 2, 3, 4, 101, 102, 103)), "side/nodes/3")
 #: Log -> its nodes; ``side/`` are the directories of nodes that were cut off.
 DIRECTORIES = {
     "p-abort": ("nodes/1", "side/nodes/1"),
@@ -32,8 +33,8 @@ DIRECTORIES = {
     "p-old": ("nodes/1",),
     "p-one-basic": ("nodes/1",),
     "p-one-segments": ("nodes/7",),
-    "p-quorum": tuple(f"nodes/{node}" for node in (1, 2, 3, 4, 101, 102, 103)) + ("side/nodes/3",),
-    "p-quorum-short": tuple(f"nodes/{node}" for node in (1, 2, 3, 4, 101, 102, 103)) + ("side/nodes/3",),
+    "p-quorum": _QUORUM,
+    "p-quorum-short": _QUORUM,
     "p-upgrade": ("nodes/1",),
 }
 TOPIC_NAME_0 = f"{TOPIC_NAME}-0"

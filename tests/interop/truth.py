@@ -1,4 +1,4 @@
-"""What a metadata log directory holds, read from the segments' bytes without kwire and checked against Kafka's own dump.
+"""What a metadata log directory holds, read from the bytes without kwire and checked against Kafka's own dump.
 
 Kafka writes these logs uncompressed, so a record is a few varints. Batches are kept as bytes too: a followed log is fed by
 appending real batches at new offsets, which neither the CRC nor the records depend on.
