@@ -1,7 +1,7 @@
 """What a metadata log directory holds, read from the bytes without kwire and checked against Kafka's own dump.
 
-Kafka writes these logs uncompressed, so a record is a few varints. Batches are kept as bytes too: a followed log is fed by
-appending real batches at new offsets, which neither the CRC nor the records depend on.
+Kafka writes these logs uncompressed, so a record is a few varints. Batches are kept as bytes too: a followed log is
+fed by appending real batches at new offsets, which neither the CRC nor the records depend on.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ def batches(file: Path) -> list[Batch]:
 
 
 class Log:
-    """A ``__cluster_metadata-0`` directory as Kafka left it. ``truth`` is the directory of Kafka's dumps of its files."""
+    """A ``__cluster_metadata-0`` directory as Kafka left it, with the directory of Kafka's dumps of its files."""
 
     def __init__(self, directory: Path, truth: Path) -> None:
         self.segments = sorted(directory.glob("*.log"))
