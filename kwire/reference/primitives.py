@@ -25,7 +25,8 @@ from kwire.uuid import Uuid
 
 #: The longest string of the protocol, in bytes of UTF-8: a Java short, in the compact form too.
 LONGEST_STRING: Final = 32767
-#: Kafka keeps lengths and counts in a Java int.
+#: The highest number that an unsigned varint holds, and the highest that Kafka writes as one (a Java int).
+HIGHEST_VARINT: Final = 2**32 - 1
 HIGHEST_INT: Final = 2**31 - 1
 
 
@@ -111,8 +112,8 @@ class _UuidBytes(Construct):  # type: ignore[misc]
 class _UnsignedVarint(Construct):  # type: ignore[misc]
     """Seven bits a byte, lowest first, five bytes at most; padding with empty high groups is allowed, as in Kafka.
 
-    Kafka drops surplus bits of the fifth byte and takes what then has the sign bit for a negative number. No writer
-    means either, so both are refused.
+    Kafka drops surplus bits of the fifth byte, and takes a number with the 32nd bit for a negative one. No writer means
+    either: here surplus bits are refused and the number stays positive, too big for any length.
     """
 
     def _parse(self, stream: io.BytesIO, context: Any, path: str) -> int:
@@ -124,8 +125,8 @@ class _UnsignedVarint(Construct):  # type: ignore[misc]
                 break
         else:
             raise Refused("a varint of more than five bytes", "varint")
-        if value > HIGHEST_INT:
-            raise Refused(f"varint {value} is above {HIGHEST_INT}", "varint")
+        if value > HIGHEST_VARINT:
+            raise Refused("a varint of more than 32 bits", "varint")
         return value
 
     def _build(self, obj: Any, stream: io.BytesIO, context: Any, path: str) -> Any:
