@@ -137,7 +137,8 @@ def kafka(
     ``controllers=0`` makes every node a combined one (broker and controller), otherwise roles are apart: node ids
     from 1 are controllers, brokers from 101. ``properties`` go into every server.properties. With ``static_voters``
     the quorum is named in ``controller.quorum.voters`` (kraft.version 0), else it is formatted as a dynamic one with
-    the first controller as its only voter. Raises JavaError without Java or Maven, ProcessError when a node does not come up.
+    the first controller as its only voter. Raises JavaError without Java or Maven, ProcessError when a node does not
+    come up.
     """
     for left in reversed(range(_TRIES)):
         cluster = _prepare(version, _roles(brokers, controllers), dict(properties or {}), static_voters)

@@ -61,7 +61,8 @@ def _download(coordinates: Sequence[str], transitive: bool, scratch: Path, timeo
     rows = []
     for one in coordinates:
         group, artifact, version = one.split(":")
-        rows.append(_DEPENDENCY.format(escape(group), escape(artifact), escape(version), "" if transitive else _NO_TRANSITIVE))
+        exclusions = "" if transitive else _NO_TRANSITIVE
+        rows.append(_DEPENDENCY.format(escape(group), escape(artifact), escape(version), exclusions))
     (scratch / "pom.xml").write_text(_POM.format(dependencies="".join(rows)))
     run = subprocess.run(
         [mvn, "-q", "-B", "-f", str(scratch / "pom.xml"), "dependency:copy-dependencies",

@@ -1,0 +1,72 @@
+"""The check's steps fail on what they are for: a tree that was changed by hand."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tools.check import steps
+from tools.check.__main__ import main
+
+
+@pytest.fixture
+def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A small tree of three schemas with the package made of them."""
+    kafka, package = tmp_path / "schemas/kafka", tmp_path / "kwire/messages"
+    kafka.mkdir(parents=True)
+    origin = json.loads((steps.SCHEMAS / "ORIGIN.json").read_text())
+    names = ("ApiVersionsRequest.json", "FetchRequest.json", "NoOpRecord.json")
+    for name in names:
+        shutil.copy(steps.SCHEMAS / "kafka" / name, kafka / name)
+    (tmp_path / "schemas/ORIGIN.json").write_text(json.dumps({name: origin[name] for name in names}))
+    monkeypatch.setattr(steps, "ROOT", tmp_path)
+    monkeypatch.setattr(steps, "SCHEMAS", tmp_path / "schemas")
+    monkeypatch.setattr(steps, "GENERATED", ((kafka, package),))
+    steps.generated(True)
+    return tmp_path
+
+
+def test_a_fresh_tree_passes(tree: Path) -> None:
+    assert steps.generated(False) == "4 modules"
+    assert steps.schema_hashes(False) == "3 schemas"
+
+
+def test_generated_files_are_compared_both_ways(tree: Path) -> None:
+    package = tree / "kwire/messages"
+    (package / "by_hand.py").write_text("")
+    (package / "no_op_record.py").unlink()
+    with (package / "fetch_request.py").open("a") as module:
+        module.write("# by hand\n")
+    with pytest.raises(steps.Failed) as failure:
+        steps.generated(False)
+    for problem in ("changed fetch_request.py", "missing no_op_record.py", "left over by_hand.py"):
+        assert problem in str(failure.value)
+    assert steps.generated(True) == "4 modules"
+    assert not (package / "by_hand.py").exists()
+
+
+def test_schemas_are_compared_with_their_origin(tree: Path) -> None:
+    kafka = tree / "schemas/kafka"
+    (kafka / "NoOpRecord.json").unlink()
+    (kafka / "Other.json").write_text("{}")
+    with (kafka / "FetchRequest.json").open("a") as schema:
+        schema.write("\n")
+    with pytest.raises(steps.Failed) as failure:
+        steps.schema_hashes(False)
+    for problem in ("missing NoOpRecord.json", "without origin Other.json", "changed FetchRequest.json"):
+        assert problem in str(failure.value)
+
+
+def test_the_command_names_its_steps_and_its_failures(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from click.testing import CliRunner
+
+    listed = CliRunner().invoke(main, ["--list"])
+    assert [line.split()[0] for line in listed.output.splitlines()] == [step.name for step in steps.STEPS]
+    assert CliRunner().invoke(main, ["nonsense"]).exit_code == 2
+    (tree / "schemas/kafka/NoOpRecord.json").unlink()
+    failed = CliRunner().invoke(main, ["schemas"])
+    assert failed.exit_code == 1
+    assert "failed: schemas" in failed.output

@@ -1,0 +1,125 @@
+"""The steps of the check, in order of cost. A step returns a few words on what it looked at, or raises Failed."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from kwire.codegen.generate import generate, stale, write
+from kwire.codegen.schema import SchemaError
+from tools.check.links import broken_links
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+SCHEMAS = ROOT / "schemas"
+#: Schemas -> the package that is made of them.
+GENERATED = ((SCHEMAS / "kafka", ROOT / "kwire/messages"), (SCHEMAS / "kip", ROOT / "kwire/messages/kip"))
+
+
+class Failed(Exception):
+    """A check did not hold; the text is what to show."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """``run(fix)`` does it; ``talks`` says that it prints lines of its own on the way."""
+
+    name: str
+    title: str
+    run: Callable[[bool], str]
+    talks: bool = False
+
+
+def generated(fix: bool) -> str:
+    """The committed packages are exactly what the generator writes: nothing changed, missing or left over."""
+    count, problems = 0, []
+    for source, package in GENERATED:
+        try:
+            files = generate(source)
+        except SchemaError as error:
+            raise Failed(str(error)) from error
+        count += len(files)
+        if fix:
+            write(files, package)
+        problems += [f"  {package.relative_to(ROOT)}: {problem}" for problem in stale(files, package)]
+    if problems:
+        raise Failed("\n".join([*problems, "  python -m tools.check --fix writes them anew"]))
+    return f"{count} modules"
+
+
+def schema_hashes(_fix: bool) -> str:
+    """Every imported schema is what ORIGIN.json says was imported, and none lacks an origin."""
+    origin = json.loads((SCHEMAS / "ORIGIN.json").read_text(encoding="utf-8"))
+    there = {path.name: path for path in (SCHEMAS / "kafka").glob("*.json")}
+    problems = [f"  missing {name}" for name in sorted(origin.keys() - there.keys())]
+    problems += [f"  without origin {name}" for name in sorted(there.keys() - origin.keys())]
+    for name in sorted(origin.keys() & there.keys()):
+        if hashlib.sha256(there[name].read_bytes()).hexdigest() != origin[name]["sha256"]:
+            problems.append(f"  changed {name}")
+    if problems:
+        raise Failed("\n".join([*problems, "  python -m tools.import_schemas writes them anew"]))
+    return f"{len(there)} schemas"
+
+
+def formatting(fix: bool) -> str:
+    return _last_line(_quiet([sys.executable, "-m", "ruff", "format", *([] if fix else ["--check"]), "."]))
+
+
+def lint(fix: bool) -> str:
+    return _last_line(_quiet([sys.executable, "-m", "ruff", "check", *(["--fix"] if fix else []), "."]))
+
+
+def imports(_fix: bool) -> str:
+    """The contracts of setup.cfg: who may import whom."""
+    program = "import sys; from importlinter.cli import lint_imports_command; sys.exit(lint_imports_command())"
+    return _last_line(_quiet([sys.executable, "-c", program, "--config", "setup.cfg"]))
+
+
+def types(_fix: bool) -> str:
+    return _last_line(_quiet([sys.executable, "-m", "mypy"]))
+
+
+def unit_tests(_fix: bool) -> str:
+    command = [sys.executable, "-m", "pytest", "-q", "-m", "not interop"]
+    if subprocess.run(command, cwd=ROOT, check=False).returncode != 0:
+        raise Failed("  see the report above")
+    return ""
+
+
+def links(_fix: bool) -> str:
+    """Every relative link of the documents leads to a file, and to a heading where it names one."""
+    pages = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "schemas").rglob("*.md")])
+    problems = [f"  {page.relative_to(ROOT)}: {link}" for page in pages for link in broken_links(page)]
+    if problems:
+        raise Failed("\n".join(problems))
+    return f"{len(pages)} pages"
+
+
+STEPS: Sequence[Step] = (
+    Step("schemas", "schema hashes", schema_hashes),
+    Step("links", "links of the documents", links),
+    Step("generated", "generated files fresh", generated),
+    Step("format", "ruff format", formatting),
+    Step("lint", "ruff lint", lint),
+    Step("imports", "import contracts", imports),
+    Step("types", "mypy --strict", types),
+    Step("tests", "unit tests", unit_tests, talks=True),
+)
+
+
+def _quiet(command: Sequence[str]) -> str:
+    """Run a tool; its output, which is shown only when it fails."""
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    output = done.stdout + done.stderr
+    if done.returncode != 0:
+        raise Failed(output[-8000:].rstrip())
+    return output
+
+
+def _last_line(output: str) -> str:
+    lines = [line.strip() for line in output.splitlines() if line.strip()]
+    return lines[-1].rstrip(".!") if lines else ""
