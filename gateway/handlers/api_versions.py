@@ -1,0 +1,104 @@
+"""ApiVersions (key 18): which APIs at which versions, and which features. First request of nearly every connection.
+
+Answers are made once and used for every connection. Version 5 carries whom the client believes to talk to (KIP-1242).
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from gateway.handlers.errors import ErrorCode
+from kwire.messages.api_versions_response import (
+    ApiVersion,
+    ApiVersionsResponse,
+    FinalizedFeatureKey,
+    SupportedFeatureKey,
+)
+
+if TYPE_CHECKING:
+    from gateway.handlers.context import Context
+    from kwire.messages.api_versions_request import ApiVersionsRequest
+
+API_KEY: Final = 18
+VERSIONS: Final = range(0, 6)
+
+# KIP-511: what a client may call itself (ApiVersionsRequest.isValid); librdkafka falls back to version 0 when refused.
+_SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
+
+
+@dataclass(frozen=True, slots=True)
+class Feature:
+    """A feature of KIP-584 with the levels this server supports, and the level finalised (0: not in use)."""
+
+    name: str
+    min_version: int
+    max_version: int
+    finalized: int = 0
+
+
+#: A log read from disk upgrades no feature: this server has none of its own.
+FEATURES: Final[tuple[Feature, ...]] = ()
+
+
+def handle(request: ApiVersionsRequest, context: Context) -> ApiVersionsResponse:
+    """INVALID_REQUEST for a software name or version outside KIP-511's pattern, REBOOTSTRAP_REQUIRED for a misrouted client."""
+    if context.version >= 3 and not _is_well_named(request):
+        return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
+    if context.version >= 5 and _is_misrouted(request, context):
+        return ApiVersionsResponse(error_code=ErrorCode.REBOOTSTRAP_REQUIRED)
+    return _cached_response(context.version >= 4)
+
+
+def unsupported_version_response() -> ApiVersionsResponse:
+    """The answer to a version above ours, to be encoded as version 0: the client reads it and asks again (KIP-511).
+
+    Of such a request a server reads the header only: the body may have any shape.
+    """
+    return ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=list(_api_keys()))
+
+
+def make_response(features: Sequence[Feature], *, minimum_zero_understood: bool) -> ApiVersionsResponse:
+    """The answer with these features. Java clients up to 3.8 throw on a feature whose minimum is 0, so it is left out for
+    versions below 4, which exists to say that the client understands it (KAFKA-17011)."""
+    shown = [feature for feature in features if feature.min_version > 0 or minimum_zero_understood]
+    return ApiVersionsResponse(
+        api_keys=list(_api_keys()),
+        supported_features=[
+            SupportedFeatureKey(name=f.name, min_version=f.min_version, max_version=f.max_version) for f in shown
+        ],
+        finalized_features=[
+            FinalizedFeatureKey(name=f.name, max_version_level=f.finalized, min_version_level=f.finalized)
+            for f in features
+            if f.finalized > 0
+        ],
+    )
+
+
+def _is_well_named(request: ApiVersionsRequest) -> bool:
+    return all(_SOFTWARE.fullmatch(text) for text in (request.client_software_name, request.client_software_version))
+
+
+def _is_misrouted(request: ApiVersionsRequest, context: Context) -> bool:
+    gateway = context.gateway
+    return request.cluster_id is not None and (
+        request.cluster_id != gateway.partition.cluster_id or request.node_id != gateway.node_id
+    )
+
+
+@functools.cache
+def _cached_response(minimum_zero_understood: bool) -> ApiVersionsResponse:
+    return make_response(FEATURES, minimum_zero_understood=minimum_zero_understood)
+
+
+@functools.cache
+def _api_keys() -> tuple[ApiVersion, ...]:
+    from gateway.handlers.table import handlers  # the table imports this module
+
+    return tuple(
+        ApiVersion(api_key=handler.api_key, min_version=handler.versions[0], max_version=handler.versions[-1])
+        for handler in handlers().values()
+    )

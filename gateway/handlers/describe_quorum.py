@@ -1,0 +1,95 @@
+"""DescribeQuorum (key 55): the quorum behind the partition as clients of this server see it, a quorum of this node alone.
+
+It is the same view that Metadata and DescribeCluster give: this node leads what it serves. Who led and who voted when the
+log was written stands in the log itself, in its LEADER_CHANGE and KRAFT_VOTERS records.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from gateway.handlers.access import Operation, may_on_cluster
+from gateway.handlers.errors import ErrorCode
+from gateway.handlers.topic import PARTITION, TOPIC_NAME
+from gateway.ports import State
+from kwire.messages.describe_quorum_response import (
+    DescribeQuorumResponse,
+    Listener,
+    Node,
+    PartitionData,
+    ReplicaState,
+    TopicData,
+)
+
+if TYPE_CHECKING:
+    from gateway.handlers.context import Context
+    from kwire.messages.describe_quorum_request import DescribeQuorumRequest
+
+API_KEY: Final = 55
+VERSIONS: Final = range(0, 3)
+
+#: From here on answers carry messages and the addresses of the nodes (KIP-853).
+_NODES: Final = 2
+
+
+def handle(request: DescribeQuorumRequest, context: Context) -> DescribeQuorumResponse:
+    """The state of partition 0 of ``__cluster_metadata``.
+
+    A request for anything but exactly that gets UNKNOWN_TOPIC_OR_PARTITION in every partition, as from
+    ``KafkaRaftClient``; while the source loads there is no leader to describe: NOT_LEADER_OR_FOLLOWER.
+    """
+    if not may_on_cluster(context, Operation.DESCRIBE):
+        return DescribeQuorumResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+    if [(t.topic_name, p.partition_index) for t in request.topics for p in t.partitions] != [(TOPIC_NAME, PARTITION)]:
+        return _refused(
+            request,
+            context,
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+            "The quorum has one partition: __cluster_metadata-0.",
+        )
+    if context.gateway.partition.state is State.LOADING:
+        return _refused(request, context, ErrorCode.NOT_LEADER_OR_FOLLOWER, "The log is still being loaded; ask again.")
+    response = DescribeQuorumResponse(topics=[TopicData(topic_name=TOPIC_NAME, partitions=[_partition(context)])])
+    if context.version >= _NODES:
+        response.nodes = [_node(context)]
+    return response
+
+
+def _refused(request: DescribeQuorumRequest, context: Context, fault: ErrorCode, why: str) -> DescribeQuorumResponse:
+    return DescribeQuorumResponse(
+        topics=[
+            TopicData(
+                topic_name=topic.topic_name,
+                partitions=[
+                    PartitionData(partition_index=partition.partition_index, error_code=fault, error_message=why)
+                    for partition in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def _partition(context: Context) -> PartitionData:
+    gateway, log = context.gateway, context.gateway.partition
+    return PartitionData(
+        partition_index=PARTITION,
+        leader_id=gateway.node_id,
+        leader_epoch=log.leader_epoch,
+        high_watermark=log.high_watermark,
+        current_voters=[
+            ReplicaState(
+                replica_id=gateway.node_id,
+                log_end_offset=log.high_watermark,
+                # A leader has always just fetched from itself and is never behind (``LeaderState.describeReplicaState``).
+                last_fetch_timestamp=context.wall_ms,
+                last_caught_up_timestamp=context.wall_ms,
+            )
+        ],
+    )
+
+
+def _node(context: Context) -> Node:
+    endpoint = context.gateway.endpoint(context.peer.listener)
+    listener = Listener(name=endpoint.listener, host=endpoint.host, port=endpoint.port)
+    return Node(node_id=context.gateway.node_id, listeners=[listener])

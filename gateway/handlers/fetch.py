@@ -1,0 +1,192 @@
+"""Fetch (key 1) from a consumer: whole batches below the high watermark, and the long poll when there are none yet.
+
+No fetch sessions (the answer always says session 0, so every client sends full requests), and no replicas: whoever claims a
+replica id gets a consumer's answer and moves nothing. Raft's own Fetch is another matter and another listener's.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from gateway.handlers.access import Operation, may
+from gateway.handlers.context import Later
+from gateway.handlers.errors import ErrorCode
+from gateway.handlers.topic import TOPIC_NAME, end_of_epoch, partition_fault, topic_fault
+from gateway.ports import OffsetOutOfRange, Spliced
+from kwire.messages.fetch_response import (
+    EpochEndOffset,
+    FetchableTopicResponse,
+    FetchResponse,
+    LeaderIdAndEpoch,
+    NodeEndpoint,
+    PartitionData,
+)
+
+if TYPE_CHECKING:
+    from gateway.handlers.context import Context
+    from kwire.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
+
+API_KEY: Final = 1
+VERSIONS: Final = range(4, 19)
+
+#: Topics are named by id from here on (KIP-516).
+_BY_ID: Final = 13
+#: Answers name the leader from here on when the client asked with an old epoch (KIP-951).
+_NAMES_LEADER: Final = 16
+#: Longest long poll, ms. A client may ask for 24 days; an empty answer before its time is always allowed, and is what keeps
+#: a parked request from holding its place for ever.
+WAIT_MAX_MS: Final = 300_000
+_READ_COMMITTED: Final = 1
+
+
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """One partition of the request; ``fault`` is what no waiting will change."""
+
+    topic: FetchTopic
+    partition: FetchPartition
+    fault: ErrorCode
+
+
+def handle(request: FetchRequest, context: Context) -> FetchResponse | Later:
+    """Answer at once if there is anything to say, else when ``min_bytes`` are there or ``max_wait_ms`` is over.
+
+    At least one whole batch is given while there is one, even beyond every limit (KIP-74).
+    """
+    fetch = _Fetch(request, context)
+    if request.max_wait_ms <= 0 or fetch.is_ready():
+        return fetch.answer()
+    wait_ms = min(request.max_wait_ms, WAIT_MAX_MS)
+    later = Later(deadline=context.now + wait_ms / 1000, expire=fetch.answer)
+    context.gateway.waiters.park(later, fetch.answer_if_ready)
+    return later
+
+
+class _Fetch:
+    """One request while it is looked at, and looked at again whenever the log grows."""
+
+    __slots__ = ("_bytes_max", "_bytes_min", "_context", "_log", "_request", "_wanted")
+
+    def __init__(self, request: FetchRequest, context: Context) -> None:
+        self._request = request
+        self._context = context
+        self._log = context.gateway.partition
+        # In the order of ReplicaManager: the server's limit bounds the client's, and both bound what a client waits for.
+        self._bytes_max = max(0, min(request.max_bytes, context.gateway.config.fetch_max_bytes))
+        self._bytes_min = min(request.min_bytes, self._bytes_max)
+        # As in Kafka's map by topic and partition, the last of several entries for one partition counts.
+        self._wanted = list(
+            {
+                (topic.topic, topic.topic_id, partition.partition): _Wanted(topic, partition, _fault(topic, context))
+                for topic in request.topics
+                for partition in topic.partitions
+            }.values()
+        )
+
+    def answer_if_ready(self) -> FetchResponse | None:
+        """For the waiters: the answer, or None to go on waiting."""
+        return self.answer() if self.is_ready() else None
+
+    def is_ready(self) -> bool:
+        """Would an answer now say more than "nothing yet"? An error, a divergence, enough bytes, or nothing asked."""
+        if self._bytes_min <= 0:
+            return True
+        return not self._wanted or any(self._has_news(wanted) for wanted in self._wanted)
+
+    def answer(self) -> FetchResponse:
+        """The answer as things stand now."""
+        topics: dict[int, FetchableTopicResponse] = {}
+        response = FetchResponse()
+        for wanted in self._wanted:
+            topic = topics.get(id(wanted.topic))
+            if topic is None:
+                topic = FetchableTopicResponse(topic=wanted.topic.topic, topic_id=wanted.topic.topic_id)
+                topics[id(wanted.topic)] = topic
+                response.responses.append(topic)
+            topic.partitions.append(self._partition(wanted, response))
+        return response
+
+    def _has_news(self, wanted: _Wanted) -> bool:
+        asked = wanted.partition
+        if self._fault_now(wanted) or not self._log.log_start_offset <= asked.fetch_offset <= self._log.high_watermark:
+            return True
+        # No more than the partition's limit will ever be sent, so it is no use to wait for more.
+        enough = max(1, min(self._bytes_min, asked.partition_max_bytes))
+        try:
+            return self._log.bytes_available(asked.fetch_offset, enough) >= enough or self._diverging(asked) is not None
+        except OffsetOutOfRange:
+            return True
+
+    def _fault_now(self, wanted: _Wanted) -> ErrorCode:
+        asked = wanted.partition
+        return wanted.fault or partition_fault(self._log, asked.partition, asked.current_leader_epoch)
+
+    def _partition(self, wanted: _Wanted, response: FetchResponse) -> PartitionData:
+        fault = self._fault_now(wanted)
+        if fault is ErrorCode.NONE:
+            try:
+                return self._data(wanted.partition)
+            except OffsetOutOfRange:
+                fault = ErrorCode.OFFSET_OUT_OF_RANGE
+        data = PartitionData(
+            partition_index=wanted.partition.partition, error_code=fault, high_watermark=-1, records=b""
+        )
+        if fault is ErrorCode.FENCED_LEADER_EPOCH and self._context.version >= _NAMES_LEADER:
+            self._name_leader(data, response)
+        return data
+
+    def _data(self, asked: FetchPartition) -> PartitionData:
+        log = self._log
+        diverging = self._diverging(asked)
+        committed = self._request.isolation_level == _READ_COMMITTED
+        data = PartitionData(
+            partition_index=asked.partition,
+            high_watermark=log.high_watermark,
+            last_stable_offset=log.high_watermark,  # nobody writes transactions here (KIP-98's are other ones)
+            log_start_offset=log.log_start_offset,
+            aborted_transactions=[] if committed else None,
+            records=b"",  # empty, never null: decoders of several clients are strict about it (KAFKA-18648)
+        )
+        if diverging is not None:
+            data.diverging_epoch = EpochEndOffset(epoch=diverging[0], end_offset=diverging[1])
+        else:
+            read = log.read(asked.fetch_offset, max(0, min(asked.partition_max_bytes, self._bytes_max)))
+            if read.size:
+                data.records = Spliced(read)
+            else:
+                read.release()
+        return data
+
+    def _diverging(self, asked: FetchPartition) -> tuple[int, int] | None:
+        """KIP-595's check, for those who tell the epoch of their last record: (epoch, end offset) to go back to, or None.
+
+        Raises OffsetOutOfRange where ``Partition.readRecords`` does.
+        """
+        log = self._log
+        if asked.last_fetched_epoch < 0:
+            return None
+        if asked.fetch_offset < log.log_start_offset:
+            raise OffsetOutOfRange(f"offset {asked.fetch_offset} is below the log start {log.log_start_offset}")
+        epoch, end = end_of_epoch(log, asked.last_fetched_epoch)
+        if epoch < 0:
+            raise OffsetOutOfRange(f"epoch {asked.last_fetched_epoch} is not in this log")
+        return (epoch, end) if epoch < asked.last_fetched_epoch or end < asked.fetch_offset else None
+
+    def _name_leader(self, data: PartitionData, response: FetchResponse) -> None:
+        gateway = self._context.gateway
+        data.current_leader = LeaderIdAndEpoch(leader_id=gateway.node_id, leader_epoch=self._log.leader_epoch)
+        if not response.node_endpoints:
+            endpoint = gateway.endpoint(self._context.peer.listener)
+            response.node_endpoints = [NodeEndpoint(node_id=gateway.node_id, host=endpoint.host, port=endpoint.port)]
+
+
+def _fault(topic: FetchTopic, context: Context) -> ErrorCode:
+    by_id = context.version >= _BY_ID
+    name = None if by_id else topic.topic
+    # As in Kafka: an id that is nobody's is unknown, a name is looked at for rights before for existence.
+    if by_id and (fault := topic_fault(name, topic.topic_id)):
+        return fault
+    if not may(context, Operation.READ, TOPIC_NAME if by_id else topic.topic):
+        return ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    return topic_fault(name, topic.topic_id)

@@ -1,0 +1,110 @@
+"""ListOffsets (key 2): the offset of a timestamp, where negative timestamps ask for an end of the log.
+
+A consumer's latest offset is the high watermark under either isolation level: nobody writes transactions here. There is no
+tiered storage, so whatever lies only there is nowhere.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Final
+
+from gateway.handlers.access import Operation, may
+from gateway.handlers.errors import ErrorCode
+from gateway.handlers.topic import PARTITION, TOPIC_NAME, epoch_fault
+from gateway.ports import OffsetAt, State
+from kwire.messages.list_offsets_response import (
+    ListOffsetsPartitionResponse,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
+
+if TYPE_CHECKING:
+    from gateway.handlers.context import Context
+    from gateway.ports import Partition
+    from kwire.messages.list_offsets_request import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+
+API_KEY: Final = 2
+# Version 0, which answered with a list of offsets, left Kafka with 4.0 (KIP-896), and its schema with it.
+VERSIONS: Final = range(1, 12)
+
+LATEST: Final = -1
+EARLIEST: Final = -2
+MAX_TIMESTAMP: Final = -3
+EARLIEST_LOCAL: Final = -4
+LATEST_TIERED: Final = -5
+EARLIEST_PENDING_UPLOAD: Final = -6
+#: The version from which on each special timestamp may be asked (``ReplicaManager.timestampMinSupportedVersion``).
+_SINCE: Final = {
+    LATEST: 1,
+    EARLIEST: 1,
+    MAX_TIMESTAMP: 7,  # KIP-734
+    EARLIEST_LOCAL: 8,  # KIP-405
+    LATEST_TIERED: 9,  # KIP-1005
+    EARLIEST_PENDING_UPLOAD: 11,  # KIP-1023
+}
+#: From here on OFFSET_NOT_AVAILABLE is known to clients (KIP-207).
+_OFFSET_NOT_AVAILABLE: Final = 5
+_NOWHERE: Final = OffsetAt(-1, -1, -1)
+
+
+def handle(request: ListOffsetsRequest, context: Context) -> ListOffsetsResponse:
+    """One offset for every partition asked; a partition asked twice is refused, as by Kafka."""
+    count = Counter(
+        (topic.name, partition.partition_index) for topic in request.topics for partition in topic.partitions
+    )
+    repeated = {key for key, times in count.items() if times > 1}
+    return ListOffsetsResponse(
+        topics=[
+            ListOffsetsTopicResponse(
+                name=topic.name,
+                partitions=[_answer(topic, partition, repeated, context) for partition in topic.partitions],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def _answer(
+    topic: ListOffsetsTopic, asked: ListOffsetsPartition, repeated: set[tuple[str, int]], context: Context
+) -> ListOffsetsPartitionResponse:
+    fault = _fault(topic.name, asked, context)
+    if (topic.name, asked.partition_index) in repeated and fault is not ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+        fault = ErrorCode.INVALID_REQUEST
+    if fault:
+        return ListOffsetsPartitionResponse(partition_index=asked.partition_index, error_code=fault)
+    found = _look_up(context.gateway.partition, asked.timestamp)
+    return ListOffsetsPartitionResponse(
+        partition_index=asked.partition_index,
+        timestamp=found.timestamp,
+        offset=found.offset,
+        leader_epoch=found.leader_epoch if context.version >= 4 else -1,
+    )
+
+
+def _fault(name: str, asked: ListOffsetsPartition, context: Context) -> ErrorCode:
+    if not may(context, Operation.DESCRIBE, name):
+        return ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    if asked.timestamp < 0 and context.version < _SINCE.get(asked.timestamp, len(VERSIONS) + VERSIONS[0]):
+        return ErrorCode.UNSUPPORTED_VERSION
+    if name != TOPIC_NAME or asked.partition_index != PARTITION:
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    partition = context.gateway.partition
+    if partition.state is State.LOADING:
+        # Never 0: a client that believes in an end that goes backwards loses data or stops (Spark).
+        since = _OFFSET_NOT_AVAILABLE
+        return ErrorCode.OFFSET_NOT_AVAILABLE if context.version >= since else ErrorCode.LEADER_NOT_AVAILABLE
+    return epoch_fault(partition, asked.current_leader_epoch)
+
+
+def _look_up(partition: Partition, timestamp: int) -> OffsetAt:
+    if timestamp == LATEST:
+        return OffsetAt(partition.high_watermark, -1, partition.leader_epoch)
+    if timestamp in (EARLIEST, EARLIEST_LOCAL):
+        start = partition.log_start_offset
+        return OffsetAt(start, -1, partition.epoch_at(start))
+    if timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
+        return _NOWHERE
+    found = partition.max_timestamp() if timestamp == MAX_TIMESTAMP else partition.offset_for_timestamp(timestamp)
+    # What lies at or above the high watermark is not there for a consumer.
+    return found if found is not None and found.offset < partition.high_watermark else _NOWHERE

@@ -1,0 +1,50 @@
+"""OffsetForLeaderEpoch (key 23): where an epoch ends, by which a consumer finds out that its log was truncated (KIP-320).
+
+Consumers act on a wrong answer as on lost data, so this says exactly what Kafka's epoch cache would.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from gateway.handlers.access import Operation, may
+from gateway.handlers.errors import ErrorCode
+from gateway.handlers.topic import TOPIC_NAME, end_of_epoch, partition_fault
+from kwire.messages.offset_for_leader_epoch_response import (
+    EpochEndOffset,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderTopicResult,
+)
+
+if TYPE_CHECKING:
+    from gateway.handlers.context import Context
+    from kwire.messages.offset_for_leader_epoch_request import OffsetForLeaderEpochRequest, OffsetForLeaderPartition
+
+API_KEY: Final = 23
+VERSIONS: Final = range(2, 5)
+
+
+def handle(request: OffsetForLeaderEpochRequest, context: Context) -> OffsetForLeaderEpochResponse:
+    """The largest epoch up to the one asked, and its end; -1 and -1 for an epoch that is still to come."""
+    return OffsetForLeaderEpochResponse(
+        topics=[
+            OffsetForLeaderTopicResult(
+                topic=topic.topic, partitions=[_answer(topic.topic, asked, context) for asked in topic.partitions]
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def _answer(topic: str, asked: OffsetForLeaderPartition, context: Context) -> EpochEndOffset:
+    log = context.gateway.partition
+    if not may(context, Operation.DESCRIBE, topic):
+        fault = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    elif topic != TOPIC_NAME:
+        fault = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    else:
+        fault = partition_fault(log, asked.partition, asked.current_leader_epoch)
+    if fault:
+        return EpochEndOffset(error_code=fault, partition=asked.partition)
+    epoch, end = end_of_epoch(log, asked.leader_epoch)
+    return EpochEndOffset(partition=asked.partition, leader_epoch=epoch, end_offset=end)

@@ -1,0 +1,56 @@
+"""Produce (key 0), advertised and always refused: the log is written by Kafka's controllers, not by clients of this server.
+
+It is advertised because librdkafka derives from it which record format the server knows, and without it sends no Fetch at
+all (kcat, confluent-kafka and all that builds on them: no records and no error).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from gateway.handlers.errors import ErrorCode
+from gateway.handlers.topic import METADATA_TOPIC_ID
+from kwire.messages.produce_response import PartitionProduceResponse, ProduceResponse, TopicProduceResponse
+
+if TYPE_CHECKING:
+    from gateway.handlers.context import Context
+    from kwire.messages.produce_request import ProduceRequest, TopicProduceData
+
+API_KEY: Final = 0
+VERSIONS: Final = range(3, 14)
+
+REASON: Final = "This server serves the metadata log read-only: nothing can be produced to it."
+_BY_ID: Final = 13
+
+
+def handle(request: ProduceRequest, context: Context) -> ProduceResponse | None:
+    """TOPIC_AUTHORIZATION_FAILED for every partition: not retriable, so that a producer fails at once.
+
+    None for acks=0, where no answer may be sent: like Kafka, the connection closes to tell the producer of the error.
+    """
+    if request.acks == 0:
+        return None
+    return ProduceResponse(
+        responses=[
+            TopicProduceResponse(
+                name=topic.name,
+                topic_id=topic.topic_id,
+                partition_responses=[
+                    PartitionProduceResponse(
+                        index=partition.index,
+                        error_code=_fault(topic, context),
+                        base_offset=-1,
+                        error_message=REASON,
+                    )
+                    for partition in topic.partition_data
+                ],
+            )
+            for topic in request.topic_data
+        ]
+    )
+
+
+def _fault(topic: TopicProduceData, context: Context) -> ErrorCode:
+    if context.version >= _BY_ID and topic.topic_id != METADATA_TOPIC_ID:
+        return ErrorCode.UNKNOWN_TOPIC_ID
+    return ErrorCode.TOPIC_AUTHORIZATION_FAILED

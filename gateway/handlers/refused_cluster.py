@@ -1,0 +1,84 @@
+"""Changes of the cluster's configuration, features, quotas and brokers, all refused in the shape that each API answers with.
+
+AlterConfigs 33, IncrementalAlterConfigs 44, AlterClientQuotas 49, UpdateFeatures 57, UnregisterBroker 64.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from gateway.handlers.refusals import REASON, REFUSED
+from gateway.handlers.table import Handler
+
+if TYPE_CHECKING:
+    from gateway.handlers.context import Context
+    from kwire.message import Message
+
+
+def _alter_configs(request: Any, context: Context) -> Message:
+    from kwire.messages.alter_configs_response import AlterConfigsResourceResponse, AlterConfigsResponse
+
+    return AlterConfigsResponse(responses=[AlterConfigsResourceResponse(**_refused(one)) for one in request.resources])
+
+
+def _incremental_alter_configs(request: Any, context: Context) -> Message:
+    from kwire.messages.incremental_alter_configs_response import (
+        AlterConfigsResourceResponse,
+        IncrementalAlterConfigsResponse,
+    )
+
+    return IncrementalAlterConfigsResponse(
+        responses=[AlterConfigsResourceResponse(**_refused(one)) for one in request.resources]
+    )
+
+
+def _refused(resource: Any) -> dict[str, Any]:
+    return {
+        "resource_type": resource.resource_type,
+        "resource_name": resource.resource_name,
+        "error_code": REFUSED,
+        "error_message": REASON,
+    }
+
+
+def _alter_client_quotas(request: Any, context: Context) -> Message:
+    from kwire.messages.alter_client_quotas_response import AlterClientQuotasResponse, EntityData, EntryData
+
+    return AlterClientQuotasResponse(
+        entries=[
+            EntryData(
+                error_code=REFUSED,
+                error_message=REASON,
+                entity=[EntityData(entity_type=e.entity_type, entity_name=e.entity_name) for e in entry.entity],
+            )
+            for entry in request.entries
+        ]
+    )
+
+
+def _update_features(request: Any, context: Context) -> Message:
+    from kwire.messages.update_features_response import UpdatableFeatureResult, UpdateFeaturesResponse
+
+    # Version 2 has no results any more; clients of the older ones take the error of the whole, too.
+    results = [
+        UpdatableFeatureResult(feature=update.feature, error_code=REFUSED, error_message=REASON)
+        for update in request.feature_updates
+    ]
+    return UpdateFeaturesResponse(
+        error_code=REFUSED, error_message=REASON, results=results if context.version < 2 else []
+    )
+
+
+def _unregister_broker(request: Any, context: Context) -> Message:
+    from kwire.messages.unregister_broker_response import UnregisterBrokerResponse
+
+    return UnregisterBrokerResponse(error_code=REFUSED, error_message=REASON)
+
+
+HANDLERS: Final = (
+    Handler(33, "alter_configs", range(0, 3), _alter_configs),
+    Handler(44, "incremental_alter_configs", range(0, 2), _incremental_alter_configs),
+    Handler(49, "alter_client_quotas", range(0, 2), _alter_client_quotas),
+    Handler(57, "update_features", range(0, 3), _update_features),
+    Handler(64, "unregister_broker", range(0, 1), _unregister_broker),
+)

@@ -1,0 +1,88 @@
+"""Which handler answers which api key at which versions. Knows the handlers by name, and nothing of connections.
+
+ApiVersions is made from this table and a connection looks here for every request, so what is advertised is what is served.
+A handler is either a module named after its API (``API_KEY``, ``VERSIONS``, ``handle``) or, where many small answers share
+one file, a :class:`Handler` in that module's ``HANDLERS``.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType, ModuleType
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from gateway.handlers.context import Context, Later
+    from kwire.message import Message
+
+
+@dataclass(frozen=True, slots=True)
+class Handler:
+    """One API as this server has it: ``versions`` are those that ``handle`` answers.
+
+    ``handle(request, context)`` gives the answer, or one that comes later, or None: the request wanted no answer and failed
+    (Produce with acks=0), and the connection is to be closed, the only way left to tell the client.
+    """
+
+    api_key: int
+    name: str
+    versions: range
+    handle: Callable[[Any, Context], Message | Later | None]
+
+
+#: Modules with one handler each.
+MODULES: Final = (
+    "produce",
+    "fetch",
+    "list_offsets",
+    "metadata",
+    "offset_commit",
+    "offset_fetch",
+    "find_coordinator",
+    "join_group",
+    "heartbeat",
+    "leave_group",
+    "sync_group",
+    "describe_groups",
+    "list_groups",
+    "api_versions",
+    "offset_for_leader_epoch",
+    "describe_configs",
+    "describe_log_dirs",
+    "delete_groups",
+    "offset_delete",
+    "describe_quorum",
+    "describe_cluster",
+    "describe_topic_partitions",
+)
+#: Modules with a tuple of them: what this server refuses to change, and what it has none of.
+COLLECTIONS: Final = ("refused_topics", "refused_cluster", "refused_security", "nothing_here")
+
+
+@functools.cache
+def handlers() -> Mapping[int, Handler]:
+    """Every handler by api key, in the order of the keys. Raises ValueError if two claim one key."""
+    found: dict[int, Handler] = {}
+    for handler in [_of_module(name) for name in MODULES] + [h for name in COLLECTIONS for h in _import(name).HANDLERS]:
+        if handler.api_key in found:
+            raise ValueError(f"api key {handler.api_key}: both {found[handler.api_key].name} and {handler.name}")
+        found[handler.api_key] = handler
+    return MappingProxyType(dict(sorted(found.items())))
+
+
+def handler_for(api_key: int, version: int) -> Handler | None:
+    """The handler of that API at that version; None where a server closes the connection (ApiVersions excepted, KIP-511)."""
+    handler = handlers().get(api_key)
+    return handler if handler is not None and version in handler.versions else None
+
+
+def _of_module(name: str) -> Handler:
+    module = _import(name)
+    return Handler(module.API_KEY, name, module.VERSIONS, module.handle)
+
+
+def _import(name: str) -> ModuleType:
+    return importlib.import_module(f"gateway.handlers.{name}")

@@ -1,0 +1,74 @@
+"""What several handlers ask of the one topic: is this its name or id, who leads it, which epochs are fenced, where does an epoch end.
+
+It reads the partition through the port and knows no request.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from gateway.handlers.errors import ErrorCode
+from gateway.ports import PARTITION, TOPIC_NAME, Partition, State
+from kwire.uuid import METADATA_TOPIC_ID, Uuid
+
+__all__ = [
+    "METADATA_TOPIC_ID",
+    "PARTITION",
+    "TOPIC_NAME",
+    "end_of_epoch",
+    "epoch_fault",
+    "is_valid_name",
+    "partition_fault",
+    "topic_fault",
+]
+
+_NAME: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
+#: ``RecordBatch.NO_PARTITION_LEADER_EPOCH``: the client does not know, or does not ask.
+NO_EPOCH: Final = -1
+
+
+def is_valid_name(name: str) -> bool:
+    """Kafka's rule for topic names (``Topic.validate``): 1 to 249 of ``a-zA-Z0-9._-``, and neither ``.`` nor ``..``."""
+    return _NAME.fullmatch(name) is not None and name not in (".", "..")
+
+
+def topic_fault(name: str | None, topic_id: Uuid) -> ErrorCode:
+    """NONE for the metadata topic; a null ``name`` asks by id."""
+    if name is None:
+        return ErrorCode.NONE if topic_id == METADATA_TOPIC_ID else ErrorCode.UNKNOWN_TOPIC_ID
+    return ErrorCode.NONE if name == TOPIC_NAME else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def partition_fault(partition: Partition, index: int, current_leader_epoch: int) -> ErrorCode:
+    """What stands against serving partition ``index`` to a client that believes in ``current_leader_epoch`` (-1: does not say).
+
+    While the source loads there is no leader yet: NOT_LEADER_OR_FOLLOWER, on which every client looks for one and tries
+    again. Offset 0 or an empty log would be believed.
+    """
+    if index != PARTITION:
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    if partition.state is State.LOADING:
+        return ErrorCode.NOT_LEADER_OR_FOLLOWER
+    return epoch_fault(partition, current_leader_epoch)
+
+
+def epoch_fault(partition: Partition, current_leader_epoch: int) -> ErrorCode:
+    """KIP-320: the client's leader epoch must be ours, which is the one that Metadata gives (``Partition.checkCurrentLeaderEpoch``)."""
+    if current_leader_epoch == NO_EPOCH or current_leader_epoch == partition.leader_epoch:
+        return ErrorCode.NONE
+    if current_leader_epoch < partition.leader_epoch:
+        return ErrorCode.FENCED_LEADER_EPOCH
+    return ErrorCode.UNKNOWN_LEADER_EPOCH
+
+
+def end_of_epoch(partition: Partition, epoch: int) -> tuple[int, int]:
+    """(epoch found, its end offset) as Kafka's epoch cache answers (``LeaderEpochFileCache.endOffsetFor``).
+
+    An epoch newer than any here gives (-1, -1); one older than any gives itself and the log start, where the oldest epoch
+    that is left begins: a consumer that stands there has lost nothing.
+    """
+    if epoch < 0 or epoch > partition.leader_epoch:
+        return -1, -1
+    found, end = partition.end_offset_for_epoch(epoch)
+    return (epoch, partition.log_start_offset) if found < 0 else (found, end)
