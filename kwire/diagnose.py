@@ -149,7 +149,7 @@ class _Reader:
             tag, size = self.varint(), self.varint()
             if size > len(self.data) - self.at:
                 raise DecodeError(
-                    f"tagged field {tag} of {size} bytes, {len(self.data) - self.at} are left", rule="truncated"
+                    f"tagged field {tag} of {size} bytes, {len(self.data) - self.at} are left", rule="tag-size"
                 )
             f = known.get(tag)
             if f is None:

@@ -102,7 +102,7 @@ def read_tag(d: bytes, p: int) -> tuple[int, int, int]:
     tag, p = read_varint(d, p)
     size, p = read_varint(d, p)
     if size > len(d) - p:
-        raise DecodeError(f"tagged field {tag} of {size} bytes, {max(0, len(d) - p)} are left", rule="truncated")
+        raise DecodeError(f"tagged field {tag} of {size} bytes, {max(0, len(d) - p)} are left", rule="tag-size")
     return tag, size, p
 
 

@@ -376,6 +376,8 @@ class _Parser:
             if not nullable.covers(versions):
                 raise self.fail(path, f"default null needs nullableVersions {versions}, not {nullable}")
             return None
+        if element == "records" and not array and not text:
+            return None  # Kafka's generator starts records at null, nullable or not
         try:
             return _default(element, array, struct, text)
         except ValueError as error:

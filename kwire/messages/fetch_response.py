@@ -118,7 +118,7 @@ class PartitionData(Struct):
         ('SnapshotId', 'snapshot_id', 'snapshotId', 'SnapshotId', True, False, (12, 32767), (0, -1), (12, 32767), 2, '', False, False, None, None),
         ('AbortedTransactions', 'aborted_transactions', 'abortedTransactions', 'AbortedTransaction', True, True, (4, 32767), (4, 32767), (0, -1), None, '', True, False, None, None),
         ('PreferredReadReplica', 'preferred_read_replica', 'preferredReadReplica', 'int32', False, False, (11, 32767), (0, -1), (0, -1), None, -1, False, False, None, 'brokerId'),
-        ('Records', 'records', 'records', 'records', False, False, (0, 32767), (0, 32767), (0, -1), None, '', False, False, None, None),
+        ('Records', 'records', 'records', 'records', False, False, (0, 32767), (0, 32767), (0, -1), None, None, False, False, None, None),
     )
 
     def __init__(
@@ -134,7 +134,7 @@ class PartitionData(Struct):
         snapshot_id: SnapshotId = _E,
         aborted_transactions: list[AbortedTransaction] | None = _E,
         preferred_read_replica: int = -1,
-        records: Any | None = b"",
+        records: Any | None = None,
         unknown_tags: Any = (),
     ) -> None:
         self.partition_index = partition_index

@@ -68,7 +68,7 @@ class PartitionSnapshot(Struct):
         ('CurrentLeader', 'current_leader', 'currentLeader', 'LeaderIdAndEpoch', True, False, (0, 32767), (0, -1), (0, 32767), 0, '', False, False, None, None),
         ('Size', 'size', 'size', 'int64', False, False, (0, 32767), (0, -1), (0, -1), None, 0, False, False, None, None),
         ('Position', 'position', 'position', 'int64', False, False, (0, 32767), (0, -1), (0, -1), None, 0, False, False, None, None),
-        ('UnalignedRecords', 'unaligned_records', 'unalignedRecords', 'records', False, False, (0, 32767), (0, -1), (0, -1), None, '', False, False, None, None),
+        ('UnalignedRecords', 'unaligned_records', 'unalignedRecords', 'records', False, False, (0, 32767), (0, -1), (0, -1), None, None, False, False, None, None),
     )
 
     def __init__(
@@ -80,7 +80,7 @@ class PartitionSnapshot(Struct):
         current_leader: LeaderIdAndEpoch = _E,
         size: int = 0,
         position: int = 0,
-        unaligned_records: Any = b"",
+        unaligned_records: Any | None = None,
         unknown_tags: Any = (),
     ) -> None:
         self.index = index

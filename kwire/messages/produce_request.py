@@ -19,14 +19,14 @@ class PartitionProduceData(Struct):
     NAME = 'PartitionProduceData'
     FIELDS = (
         ('Index', 'index', 'index', 'int32', False, False, (0, 32767), (0, -1), (0, -1), None, 0, False, False, None, None),
-        ('Records', 'records', 'records', 'records', False, False, (0, 32767), (0, 32767), (0, -1), None, '', False, False, None, None),
+        ('Records', 'records', 'records', 'records', False, False, (0, 32767), (0, 32767), (0, -1), None, None, False, False, None, None),
     )
 
     def __init__(
         self,
         *,
         index: int = 0,
-        records: Any | None = b"",
+        records: Any | None = None,
         unknown_tags: Any = (),
     ) -> None:
         self.index = index

@@ -72,7 +72,7 @@ class PartitionData(Struct):
         ('AcknowledgeErrorCode', 'acknowledge_error_code', 'acknowledgeErrorCode', 'int16', False, False, (0, 32767), (0, -1), (0, -1), None, 0, False, False, None, None),
         ('AcknowledgeErrorMessage', 'acknowledge_error_message', 'acknowledgeErrorMessage', 'string', False, False, (0, 32767), (0, 32767), (0, -1), None, None, False, False, None, None),
         ('CurrentLeader', 'current_leader', 'currentLeader', 'LeaderIdAndEpoch', True, False, (0, 32767), (0, -1), (0, -1), None, '', False, False, None, None),
-        ('Records', 'records', 'records', 'records', False, False, (0, 32767), (0, 0), (0, -1), None, '', False, False, None, None),
+        ('Records', 'records', 'records', 'records', False, False, (0, 32767), (0, 0), (0, -1), None, None, False, False, None, None),
         ('AcquiredRecords', 'acquired_records', 'acquiredRecords', 'AcquiredRecords', True, True, (0, 32767), (0, -1), (0, -1), None, '', False, False, None, None),
     )
 
@@ -85,7 +85,7 @@ class PartitionData(Struct):
         acknowledge_error_code: int = 0,
         acknowledge_error_message: str | None = None,
         current_leader: LeaderIdAndEpoch = _E,
-        records: Any | None = b"",
+        records: Any | None = None,
         acquired_records: list[AcquiredRecords] = _E,
         unknown_tags: Any = (),
     ) -> None:
