@@ -1,0 +1,40 @@
+# Two commands to know: `make serve` runs it, `make test` proves it. Each sets up what it needs in .venv first.
+PYTHON ?= $(shell for p in python3.11 python3.12 python3.13 python3 python; do command -v $$p && break; done)
+BIN := .venv/bin
+
+.PHONY: serve test check fix bench clean
+
+serve: .venv/serve        ## Serve the bundled metadata log on 127.0.0.1:9092
+	$(BIN)/kwire serve
+
+test: .venv/test          ## Every check, then the interoperability tests (they need Java 17, Maven and kcat)
+	$(BIN)/python -m tools.check
+	$(BIN)/python -m pytest -m interop
+
+check: .venv/test         ## Every check: generated files, lint, import contracts, types, unit tests, links
+	$(BIN)/python -m tools.check
+
+fix: .venv/test           ## The same, rewriting what can be rewritten
+	$(BIN)/python -m tools.check --fix
+
+bench: .venv/bench        ## The speed of codec and server beside other libraries and real Kafka
+	$(BIN)/python -m tools.bench
+
+clean:                    ## Remove the environment
+	rm -rf .venv
+
+.venv/serve: setup.cfg pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install -q -e .
+	touch $@
+
+.venv/test: setup.cfg pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install -q -e '.[test,check,spark]'
+	touch $@ .venv/serve
+
+.venv/bench: setup.cfg pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install -q -e '.[bench]'
+	touch $@ .venv/serve
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "$(PYTHON) is older than 3.11: make PYTHON=/path/to/python3.11"; exit 2; }
+	$(PYTHON) -m venv .venv
