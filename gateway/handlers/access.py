@@ -1,4 +1,4 @@
-"""Kafka's authorization questions as handlers ask them, and the bit field in which answers tell a client what it may do.
+"""Kafka's authorization questions as handlers ask them, and the bit field that tells a client what it may do.
 
 It decides nothing: the authorizer of ``context.gateway`` does.
 """

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from kwire.messages.api_versions_request import ApiVersionsRequest
 
 API_KEY: Final = 18
-VERSIONS: Final = range(0, 6)
+VERSIONS: Final = range(6)
 
 # KIP-511: what a client may call itself (ApiVersionsRequest.isValid); librdkafka falls back to version 0 when refused.
 _SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
@@ -45,7 +45,7 @@ FEATURES: Final[tuple[Feature, ...]] = ()
 
 
 def handle(request: ApiVersionsRequest, context: Context) -> ApiVersionsResponse:
-    """INVALID_REQUEST for a software name or version outside KIP-511's pattern, REBOOTSTRAP_REQUIRED for a misrouted client."""
+    """The table, or INVALID_REQUEST for a software name outside KIP-511's pattern, REBOOTSTRAP_REQUIRED for a stray."""
     if context.version >= 3 and not _is_well_named(request):
         return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
     if context.version >= 5 and _is_misrouted(request, context):
@@ -62,8 +62,11 @@ def unsupported_version_response() -> ApiVersionsResponse:
 
 
 def make_response(features: Sequence[Feature], *, minimum_zero_understood: bool) -> ApiVersionsResponse:
-    """The answer with these features. Java clients up to 3.8 throw on a feature whose minimum is 0, so it is left out for
-    versions below 4, which exists to say that the client understands it (KAFKA-17011)."""
+    """The answer with these features.
+
+    Java clients up to 3.8 throw on a feature whose minimum is 0, so it is left out below version 4, which exists to say
+    that the client understands it (KAFKA-17011).
+    """
     shown = [feature for feature in features if feature.min_version > 0 or minimum_zero_understood]
     return ApiVersionsResponse(
         api_keys=list(_api_keys()),

@@ -1,4 +1,4 @@
-"""DescribeCluster (key 60): who belongs to the cluster that clients of this server see, which is this node alone (KIP-700)."""
+"""DescribeCluster (key 60): who belongs to the cluster that clients see here, which is this node alone (KIP-700)."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ if TYPE_CHECKING:
     from kwire.messages.describe_cluster_request import DescribeClusterRequest
 
 API_KEY: Final = 60
-VERSIONS: Final = range(0, 3)
+VERSIONS: Final = range(3)
 
 _BROKERS: Final = 1
 _CONTROLLERS: Final = 2
 
 
 def handle(request: DescribeClusterRequest, context: Context) -> DescribeClusterResponse:
-    """The node, or MISMATCHED_ENDPOINT_TYPE for controllers (KIP-919), UNSUPPORTED_ENDPOINT_TYPE for what is neither."""
+    """The node; MISMATCHED_ENDPOINT_TYPE for controllers (KIP-919), UNSUPPORTED_ENDPOINT_TYPE for what is neither."""
     if request.endpoint_type != _BROKERS:
         return _refuse(request.endpoint_type)
     gateway = context.gateway
@@ -39,7 +39,7 @@ def _refuse(endpoint_type: int) -> DescribeClusterResponse:
     if endpoint_type == _CONTROLLERS:
         return DescribeClusterResponse(
             error_code=ErrorCode.MISMATCHED_ENDPOINT_TYPE,
-            error_message="This is a broker listener: ask a controller of the quorum for controllers (--bootstrap-controller).",
+            error_message="This is a broker listener: ask a controller of the quorum for the controllers.",
             endpoint_type=_CONTROLLERS,
         )
     return DescribeClusterResponse(

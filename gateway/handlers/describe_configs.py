@@ -1,4 +1,4 @@
-"""DescribeConfigs (key 32): the configuration of the topic and of this node. Nothing of it can be changed over the wire.
+"""DescribeConfigs (key 32): the configuration of the topic and of this node, which nobody can change over the wire.
 
 The node's values are those it runs with; each says whether it was set or is the default, and what the key is for.
 """

@@ -1,7 +1,7 @@
-"""DescribeQuorum (key 55): the quorum behind the partition as clients of this server see it, a quorum of this node alone.
+"""DescribeQuorum (key 55): the quorum behind the partition as clients see it here, which is this node alone.
 
-It is the same view that Metadata and DescribeCluster give: this node leads what it serves. Who led and who voted when the
-log was written stands in the log itself, in its LEADER_CHANGE and KRAFT_VOTERS records.
+It is the same view that Metadata and DescribeCluster give: this node leads what it serves. Who led and who voted when
+the log was written stands in the log itself, in its LEADER_CHANGE and KRAFT_VOTERS records.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from kwire.messages.describe_quorum_request import DescribeQuorumRequest
 
 API_KEY: Final = 55
-VERSIONS: Final = range(0, 3)
+VERSIONS: Final = range(3)
 
 #: From here on answers carry messages and the addresses of the nodes (KIP-853).
 _NODES: Final = 2
@@ -81,7 +81,8 @@ def _partition(context: Context) -> PartitionData:
             ReplicaState(
                 replica_id=gateway.node_id,
                 log_end_offset=log.high_watermark,
-                # A leader has always just fetched from itself and is never behind (``LeaderState.describeReplicaState``).
+                # A leader has always just fetched from itself and is never behind
+                # (``LeaderState.describeReplicaState``).
                 last_fetch_timestamp=context.wall_ms,
                 last_caught_up_timestamp=context.wall_ms,
             )

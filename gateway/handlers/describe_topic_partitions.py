@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from kwire.messages.describe_topic_partitions_request import DescribeTopicPartitionsRequest
 
 API_KEY: Final = 75
-VERSIONS: Final = range(0, 1)
+VERSIONS: Final = range(1)
 
 #: Partitions in one answer at most (Kafka's ``max.request.partition.size.limit``).
 LIMIT_MAX: Final = 2000

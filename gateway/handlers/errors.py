@@ -1,8 +1,8 @@
-"""Kafka's error codes: number, name, and whether a client may send the same request again. It knows no request and no answer.
+"""Kafka's error codes: number, name, and whether clients try again. It knows no request and no answer.
 
-Names, numbers and the retriable mark are those of ``org.apache.kafka.common.protocol.Errors`` of Kafka 4.4.0, in which an
-error is retriable when its exception is a ``RetriableException``: stock clients repeat such a request by themselves until
-their own time limit, so an answer that will never change must not carry one.
+Names, numbers and the retriable mark are those of ``org.apache.kafka.common.protocol.Errors`` of Kafka 4.4.0, in
+which an error is retriable when its exception is a ``RetriableException``: stock clients repeat such a request by
+themselves until their own time limit, so an answer that will never change must not carry one.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Fetch (key 1) from a consumer: whole batches below the high watermark, and the long poll when there are none yet.
 
-No fetch sessions (the answer always says session 0, so every client sends full requests), and no replicas: whoever claims a
-replica id gets a consumer's answer and moves nothing. Raft's own Fetch is another matter and another listener's.
+No fetch sessions (the answer always says session 0, so every client sends full requests), and no replicas: whoever
+claims a replica id gets a consumer's answer and moves nothing. Raft's own Fetch is another matter and another
+listener's.
 """
 
 from __future__ import annotations
@@ -34,8 +35,8 @@ VERSIONS: Final = range(4, 19)
 _BY_ID: Final = 13
 #: Answers name the leader from here on when the client asked with an old epoch (KIP-951).
 _NAMES_LEADER: Final = 16
-#: Longest long poll, ms. A client may ask for 24 days; an empty answer before its time is always allowed, and is what keeps
-#: a parked request from holding its place for ever.
+#: Longest long poll, ms. A client may ask for 24 days; an empty answer before its time is always allowed, and is what
+#: keeps a parked request from holding its place for ever.
 WAIT_MAX_MS: Final = 300_000
 _READ_COMMITTED: Final = 1
 
@@ -72,7 +73,8 @@ class _Fetch:
         self._request = request
         self._context = context
         self._log = context.gateway.partition
-        # In the order of ReplicaManager: the server's limit bounds the client's, and both bound what a client waits for.
+        # In the order of ReplicaManager: the server's limit bounds the client's, and both bound what a client waits
+        # for.
         self._bytes_max = max(0, min(request.max_bytes, context.gateway.config.fetch_max_bytes))
         self._bytes_min = min(request.min_bytes, self._bytes_max)
         # As in Kafka's map by topic and partition, the last of several entries for one partition counts.
@@ -159,7 +161,7 @@ class _Fetch:
         return data
 
     def _diverging(self, asked: FetchPartition) -> tuple[int, int] | None:
-        """KIP-595's check, for those who tell the epoch of their last record: (epoch, end offset) to go back to, or None.
+        """KIP-595's check for those who tell the epoch of their last record: (epoch, end offset) to go back to.
 
         Raises OffsetOutOfRange where ``Partition.readRecords`` does.
         """

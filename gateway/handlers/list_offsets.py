@@ -1,7 +1,7 @@
 """ListOffsets (key 2): the offset of a timestamp, where negative timestamps ask for an end of the log.
 
-A consumer's latest offset is the high watermark under either isolation level: nobody writes transactions here. There is no
-tiered storage, so whatever lies only there is nowhere.
+A consumer's latest offset is the high watermark under either isolation level: nobody writes transactions here. There
+is no tiered storage, so whatever lies only there is nowhere.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Metadata (key 3): where the topic is and who serves it, which is always this node.
 
-There is one broker, the node that was asked, at the address that clients of the same listener can reach. A topic that does
-not exist is never created. ``__cluster_metadata`` is not marked internal: clients hide internal topics, and Spark reads
-nothing of them without saying so.
+There is one broker, the node that was asked, at the address that clients of the same listener can reach. A topic that
+does not exist is never created. ``__cluster_metadata`` is not marked internal: clients hide internal topics, and
+Spark reads nothing of them without saying so.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from kwire.messages.metadata_request import MetadataRequest, MetadataRequestTopic
 
 API_KEY: Final = 3
-VERSIONS: Final = range(0, 14)
+VERSIONS: Final = range(14)
 
 #: The versions that answer with the operations allowed on the cluster (later ones have DescribeCluster for it).
 _CLUSTER_OPERATIONS: Final = range(8, 11)

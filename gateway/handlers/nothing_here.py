@@ -1,7 +1,7 @@
 """Questions about things this server has none of, answered with "none".
 
-ListPartitionReassignments 46, DescribeClientQuotas 48, DescribeUserScramCredentials 50: no partition moves, no client is
-throttled, no user is known here. What the cluster that wrote the log has of these stands in the log.
+ListPartitionReassignments 46, DescribeClientQuotas 48, DescribeUserScramCredentials 50: no partition moves, no client
+is throttled, no user is known here. What the cluster that wrote the log has of these stands in the log.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def _describe_user_scram_credentials(request: Any, context: Context) -> Message:
 
 
 HANDLERS: Final = (
-    Handler(46, "list_partition_reassignments", range(0, 1), _list_partition_reassignments),
-    Handler(48, "describe_client_quotas", range(0, 2), _describe_client_quotas),
-    Handler(50, "describe_user_scram_credentials", range(0, 1), _describe_user_scram_credentials),
+    Handler(46, "list_partition_reassignments", range(1), _list_partition_reassignments),
+    Handler(48, "describe_client_quotas", range(2), _describe_client_quotas),
+    Handler(50, "describe_user_scram_credentials", range(1), _describe_user_scram_credentials),
 )

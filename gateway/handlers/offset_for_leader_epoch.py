@@ -1,4 +1,4 @@
-"""OffsetForLeaderEpoch (key 23): where an epoch ends, by which a consumer finds out that its log was truncated (KIP-320).
+"""OffsetForLeaderEpoch (key 23): where an epoch ends, by which a consumer sees that its log was truncated (KIP-320).
 
 Consumers act on a wrong answer as on lost data, so this says exactly what Kafka's epoch cache would.
 """

@@ -1,7 +1,7 @@
-"""Produce (key 0), advertised and always refused: the log is written by Kafka's controllers, not by clients of this server.
+"""Produce (key 0), advertised and always refused: the log is written by Kafka's controllers, not by our clients.
 
-It is advertised because librdkafka derives from it which record format the server knows, and without it sends no Fetch at
-all (kcat, confluent-kafka and all that builds on them: no records and no error).
+It is advertised because librdkafka derives from it which record format the server knows, and without it sends no
+Fetch at all (kcat, confluent-kafka and all that builds on them: no records and no error).
 """
 
 from __future__ import annotations

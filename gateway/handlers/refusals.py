@@ -1,8 +1,9 @@
 """What every refused change says: one error, one reason. It knows no API.
 
-The error is POLICY_VIOLATION. It must end the matter at once, with a sentence the user sees: NOT_CONTROLLER and every other
-retriable error make clients ask again until their time is over; CLUSTER_AUTHORIZATION_FAILED sends people looking for an
-ACL that would not help; INVALID_REQUEST blames the client library; a closed socket says nothing at all.
+The error is POLICY_VIOLATION. It must end the matter at once, with a sentence the user sees: NOT_CONTROLLER and every
+other retriable error make clients ask again until their time is over; CLUSTER_AUTHORIZATION_FAILED sends people
+looking for an ACL that would not help; INVALID_REQUEST blames the client library; a closed socket says nothing at
+all.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Changes of the cluster's configuration, features, quotas and brokers, all refused in the shape that each API answers with.
+"""Changes of the cluster's configuration, features, quotas and brokers, all refused in the shape of each API.
 
 AlterConfigs 33, IncrementalAlterConfigs 44, AlterClientQuotas 49, UpdateFeatures 57, UnregisterBroker 64.
 """
@@ -76,9 +76,9 @@ def _unregister_broker(request: Any, context: Context) -> Message:
 
 
 HANDLERS: Final = (
-    Handler(33, "alter_configs", range(0, 3), _alter_configs),
-    Handler(44, "incremental_alter_configs", range(0, 2), _incremental_alter_configs),
-    Handler(49, "alter_client_quotas", range(0, 2), _alter_client_quotas),
-    Handler(57, "update_features", range(0, 3), _update_features),
-    Handler(64, "unregister_broker", range(0, 1), _unregister_broker),
+    Handler(33, "alter_configs", range(3), _alter_configs),
+    Handler(44, "incremental_alter_configs", range(2), _incremental_alter_configs),
+    Handler(49, "alter_client_quotas", range(2), _alter_client_quotas),
+    Handler(57, "update_features", range(3), _update_features),
+    Handler(64, "unregister_broker", range(1), _unregister_broker),
 )

@@ -23,8 +23,8 @@ _NO_ACLS: Final = "No authorizer is configured here; the ACLs of the cluster are
 def _init_producer_id(request: Any, context: Context) -> Message:
     from kwire.messages.init_producer_id_response import InitProducerIdResponse
 
-    # Java's producer is idempotent by default and asks this first. The two authorization errors are those that it hands to
-    # the application as they are; others become "unexpected error".
+    # Java's producer is idempotent by default and asks this first. The two authorization errors are those that it
+    # hands to the application as they are; others become "unexpected error".
     idempotent = request.transactional_id is None
     fault = ErrorCode.CLUSTER_AUTHORIZATION_FAILED if idempotent else ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
     return InitProducerIdResponse(error_code=fault, producer_id=-1, producer_epoch=-1)
@@ -39,15 +39,19 @@ def _describe_acls(request: Any, context: Context) -> Message:
 def _create_acls(request: Any, context: Context) -> Message:
     from kwire.messages.create_acls_response import AclCreationResult, CreateAclsResponse
 
-    refused = {"error_code": ErrorCode.SECURITY_DISABLED, "error_message": _NO_ACLS}
-    return CreateAclsResponse(results=[AclCreationResult(**refused) for _ in request.creations])
+    fault = ErrorCode.SECURITY_DISABLED
+    return CreateAclsResponse(
+        results=[AclCreationResult(error_code=fault, error_message=_NO_ACLS) for _ in request.creations]
+    )
 
 
 def _delete_acls(request: Any, context: Context) -> Message:
     from kwire.messages.delete_acls_response import DeleteAclsFilterResult, DeleteAclsResponse
 
-    refused = {"error_code": ErrorCode.SECURITY_DISABLED, "error_message": _NO_ACLS}
-    return DeleteAclsResponse(filter_results=[DeleteAclsFilterResult(**refused) for _ in request.filters])
+    fault = ErrorCode.SECURITY_DISABLED
+    return DeleteAclsResponse(
+        filter_results=[DeleteAclsFilterResult(error_code=fault, error_message=_NO_ACLS) for _ in request.filters]
+    )
 
 
 def _alter_user_scram_credentials(request: Any, context: Context) -> Message:
@@ -63,9 +67,9 @@ def _alter_user_scram_credentials(request: Any, context: Context) -> Message:
 
 
 HANDLERS: Final = (
-    Handler(22, "init_producer_id", range(0, 6), _init_producer_id),
+    Handler(22, "init_producer_id", range(6), _init_producer_id),
     Handler(29, "describe_acls", range(1, 4), _describe_acls),
     Handler(30, "create_acls", range(1, 4), _create_acls),
     Handler(31, "delete_acls", range(1, 4), _delete_acls),
-    Handler(51, "alter_user_scram_credentials", range(0, 1), _alter_user_scram_credentials),
+    Handler(51, "alter_user_scram_credentials", range(1), _alter_user_scram_credentials),
 )

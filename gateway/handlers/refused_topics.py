@@ -1,7 +1,7 @@
 """Changes of topics, partitions and records, all refused, item by item in the shape that each API answers with.
 
-CreateTopics 19, DeleteTopics 20, DeleteRecords 21, CreatePartitions 37, ElectLeaders 43, AlterPartitionReassignments 45.
-Answer classes are imported when first asked for: most servers never are.
+CreateTopics 19, DeleteTopics 20, DeleteRecords 21, CreatePartitions 37, ElectLeaders 43, AlterPartitionReassignments
+45. Answer classes are imported when first asked for: most servers never are.
 """
 
 from __future__ import annotations
@@ -126,8 +126,8 @@ def _alter_partition_reassignments(request: Any, context: Context) -> Message:
 HANDLERS: Final = (
     Handler(19, "create_topics", range(2, 8), _create_topics),
     Handler(20, "delete_topics", range(1, 7), _delete_topics),
-    Handler(21, "delete_records", range(0, 3), _delete_records),
-    Handler(37, "create_partitions", range(0, 4), _create_partitions),
-    Handler(43, "elect_leaders", range(0, 3), _elect_leaders),
-    Handler(45, "alter_partition_reassignments", range(0, 2), _alter_partition_reassignments),
+    Handler(21, "delete_records", range(3), _delete_records),
+    Handler(37, "create_partitions", range(4), _create_partitions),
+    Handler(43, "elect_leaders", range(3), _elect_leaders),
+    Handler(45, "alter_partition_reassignments", range(2), _alter_partition_reassignments),
 )

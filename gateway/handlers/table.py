@@ -1,8 +1,8 @@
 """Which handler answers which api key at which versions. Knows the handlers by name, and nothing of connections.
 
-ApiVersions is made from this table and a connection looks here for every request, so what is advertised is what is served.
-A handler is either a module named after its API (``API_KEY``, ``VERSIONS``, ``handle``) or, where many small answers share
-one file, a :class:`Handler` in that module's ``HANDLERS``.
+ApiVersions is made from this table and a connection looks here for every request, so what is advertised is what is
+served. A handler is either a module named after its API (``API_KEY``, ``VERSIONS``, ``handle``) or, where many small
+answers share one file, a :class:`Handler` in that module's ``HANDLERS``.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 class Handler:
     """One API as this server has it: ``versions`` are those that ``handle`` answers.
 
-    ``handle(request, context)`` gives the answer, or one that comes later, or None: the request wanted no answer and failed
-    (Produce with acks=0), and the connection is to be closed, the only way left to tell the client.
+    ``handle(request, context)`` gives the answer, or one that comes later, or None: the request wanted no answer and
+    failed (Produce with acks=0), and the connection is to be closed, the only way left to tell the client.
     """
 
     api_key: int
@@ -74,7 +74,7 @@ def handlers() -> Mapping[int, Handler]:
 
 
 def handler_for(api_key: int, version: int) -> Handler | None:
-    """The handler of that API at that version; None where a server closes the connection (ApiVersions excepted, KIP-511)."""
+    """The handler of that API at that version; None where a server closes the connection (but for ApiVersions, KIP-511)."""
     handler = handlers().get(api_key)
     return handler if handler is not None and version in handler.versions else None
 

@@ -1,4 +1,4 @@
-"""What several handlers ask of the one topic: is this its name or id, who leads it, which epochs are fenced, where does an epoch end.
+"""What several handlers ask of the one topic: is it known, may it be served, where does an epoch end.
 
 It reads the partition through the port and knows no request.
 """
@@ -41,7 +41,7 @@ def topic_fault(name: str | None, topic_id: Uuid) -> ErrorCode:
 
 
 def partition_fault(partition: Partition, index: int, current_leader_epoch: int) -> ErrorCode:
-    """What stands against serving partition ``index`` to a client that believes in ``current_leader_epoch`` (-1: does not say).
+    """What stands against serving partition ``index`` to a client that believes in ``current_leader_epoch``.
 
     While the source loads there is no leader yet: NOT_LEADER_OR_FOLLOWER, on which every client looks for one and tries
     again. Offset 0 or an empty log would be believed.
@@ -54,7 +54,7 @@ def partition_fault(partition: Partition, index: int, current_leader_epoch: int)
 
 
 def epoch_fault(partition: Partition, current_leader_epoch: int) -> ErrorCode:
-    """KIP-320: the client's leader epoch must be ours, which is the one that Metadata gives (``Partition.checkCurrentLeaderEpoch``)."""
+    """KIP-320: the client's leader epoch must be ours, the one that Metadata gives (``Partition.checkCurrentLeaderEpoch``)."""
     if current_leader_epoch == NO_EPOCH or current_leader_epoch == partition.leader_epoch:
         return ErrorCode.NONE
     if current_leader_epoch < partition.leader_epoch:
@@ -65,8 +65,8 @@ def epoch_fault(partition: Partition, current_leader_epoch: int) -> ErrorCode:
 def end_of_epoch(partition: Partition, epoch: int) -> tuple[int, int]:
     """(epoch found, its end offset) as Kafka's epoch cache answers (``LeaderEpochFileCache.endOffsetFor``).
 
-    An epoch newer than any here gives (-1, -1); one older than any gives itself and the log start, where the oldest epoch
-    that is left begins: a consumer that stands there has lost nothing.
+    An epoch newer than any here gives (-1, -1); one older than any gives itself and the log start, where the oldest
+    epoch that is left begins: a consumer that stands there has lost nothing.
     """
     if epoch < 0 or epoch > partition.leader_epoch:
         return -1, -1

@@ -1,7 +1,7 @@
 """The configuration of the topic, as names, types and values of Kafka 4.3.1. It knows no request.
 
-The values are Kafka's defaults for a topic, but for those that ``KafkaRaftLog`` sets for the metadata log itself: batches up to
-8 MiB, and no retention of its own, because snapshots decide what is deleted.
+The values are Kafka's defaults for a topic, but for those that ``KafkaRaftLog`` sets for the metadata log itself:
+batches up to 8 MiB, and no retention of its own, because snapshots decide what is deleted.
 """
 
 from __future__ import annotations
