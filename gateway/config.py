@@ -255,8 +255,8 @@ def _from_file(file: Path, problems: list[str]) -> dict[str, tuple[str, str]]:
 
 
 def _from_environment(environment: Mapping[str, str], problems: list[str]) -> dict[str, tuple[str, str]]:
-    # The environment is not ours alone (Kubernetes puts KWIRE_PORT and KWIRE_SERVICE_HOST there for a service kwire), so
-    # only a name that looks like a mistyped key is refused.
+    # The environment is not ours alone (Kubernetes puts KWIRE_PORT and KWIRE_SERVICE_HOST there for it),
+    # so only a name that looks like a mistyped key is refused.
     by_variable = {key.environment: key.name for key in KEYS.values()}
     by_variable |= {ENVIRONMENT_PREFIX + alias.upper().replace(".", "_"): name for alias, name in _ALIASES.items()}
     found: dict[str, tuple[str, str]] = {}
