@@ -1,0 +1,62 @@
+"""How long a call takes, and what an import costs. Knows nothing of what is measured."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+
+_ROUNDS = 7
+_ROUND_S = 0.05
+
+_IMPORT = """
+import sys, time
+def kib():
+    for line in open("/proc/self/status"):
+        if line.startswith("VmRSS"): return int(line.split()[1])
+    return 0
+before, began = kib(), time.perf_counter()
+{statement}
+print(time.perf_counter() - began, kib() - before)
+"""
+
+
+def microseconds(calls: Mapping[str, Callable[[], object]]) -> dict[str, float]:
+    """The fastest round of each call, in µs a call.
+
+    Rounds of the calls take turns, so that a machine that is busy for a while is busy for all of them. The garbage collector
+    stays on: it is part of what an object costs.
+    """
+    loops = {name: _loops(call) for name, call in calls.items()}
+    best = dict.fromkeys(calls, float("inf"))
+    for _ in range(_ROUNDS):
+        for name, call in calls.items():
+            best[name] = min(best[name], _round(call, loops[name]) / loops[name])
+    return {name: seconds * 1e6 for name, seconds in best.items()}
+
+
+def _loops(call: Callable[[], object]) -> int:
+    """How many calls fill a round."""
+    loops = 1
+    while (took := _round(call, loops)) < _ROUND_S / 4:
+        loops *= 4
+    return max(1, round(loops * _ROUND_S / took))
+
+
+def _round(call: Callable[[], object], loops: int) -> float:
+    began = time.perf_counter()
+    for _ in range(loops):
+        call()
+    return time.perf_counter() - began
+
+
+def import_cost(statement: str, *, path: Sequence[str] = (), rounds: int = 5) -> tuple[float, float]:
+    """(milliseconds, MiB of resident memory) that ``statement`` costs a new interpreter: the best of ``rounds``."""
+    program = f"import sys; sys.path[:0] = {list(path)!r}\n" + _IMPORT.format(statement=statement)
+    results = []
+    for _ in range(rounds):
+        output = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
+        seconds, kib = output.split()
+        results.append((float(seconds) * 1000, int(kib) / 1024))
+    return min(result[0] for result in results), min(result[1] for result in results)

@@ -1,0 +1,69 @@
+"""Rows of measurements as a table, for a terminal and for a page. Knows nothing of what was measured."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+_KNOWN = ("bench", "what", "unit", "ours", "peer", "theirs", "ratio", "bar")
+_NUMBERS = {"ours", "theirs", "ratio", "bar"}
+_VERDICT = {True: "yes", False: "NO", None: ""}
+
+Row = Mapping[str, Any]
+
+
+def holds(row: Row) -> bool | None:
+    """Whether the row's bar holds; None where there is none."""
+    if row.get("bar") is not None and row.get("ratio") is not None:
+        return bool(row["ratio"] >= row["bar"])
+    ok = row.get("ok")
+    return None if ok is None else bool(ok)
+
+
+def show(rows: Sequence[Row]) -> None:
+    """Print the table to standard output, as wide as it needs to be where that is not a terminal."""
+    console = Console()
+    if not console.is_terminal:
+        console = Console(width=200)
+    table = Table()
+    for column in (*_KNOWN, "holds", "notes"):
+        table.add_column(column, justify="right" if column in _NUMBERS else "left")
+    for row in rows:
+        table.add_row(*_cells(row), style="red" if holds(row) is False else None)
+    console.print(table)
+
+
+def markdown(rows: Sequence[Row], machine: str) -> str:
+    """The page: where it was measured, and the table."""
+    columns = (*_KNOWN, "holds", "notes")
+    lines = [
+        "# Benchmarks",
+        "",
+        "Printed by `make bench`; a ratio says how many times better ours is, a bar what it must reach.",
+        "",
+        f"Measured on: {machine}",
+        "",
+        "| " + " | ".join(columns) + " |",
+        "|" + "|".join("--:" if column in _NUMBERS else "---" for column in columns) + "|",
+    ]
+    lines += ["| " + " | ".join(cell.replace("|", r"\|") for cell in _cells(row)) + " |" for row in rows]
+    return "\n".join(lines) + "\n"
+
+
+def _cells(row: Row) -> list[str]:
+    notes = ", ".join(f"{key} {_text(value)}" for key, value in row.items() if key not in (*_KNOWN, "ok", "notes"))
+    if row.get("notes"):
+        notes = f"{row['notes']}{'; ' if notes else ''}{notes}"
+    return [*(_text(row.get(column)) for column in _KNOWN), _VERDICT[holds(row)], notes]
+
+
+def _text(value: Any) -> str:
+    """Three figures are what a measurement on a shared machine is worth."""
+    if value is None:
+        return ""
+    if isinstance(value, float):
+        return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
+    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
