@@ -99,7 +99,7 @@ class Partition(Protocol):
     def log_start_offset(self) -> int: ...
     @property
     def high_watermark(self) -> int:
-        """One past the last offset that clients may see. Never goes back, except over a truncation of a followed directory."""
+        """One past the last offset that clients may see. Goes back only when a followed directory is truncated."""
         ...
 
     @property
@@ -111,7 +111,7 @@ class Partition(Protocol):
     def log_dir(self) -> str: ...
 
     def read(self, offset: int, max_bytes: int) -> Read:
-        """Whole batches from the one that holds ``offset``: at least one while offset < high watermark, even beyond ``max_bytes``.
+        """Whole batches from the one that holds ``offset``; at least one below the high watermark, even beyond ``max_bytes``.
 
         Empty at the high watermark. Raises OffsetOutOfRange.
         """
@@ -163,7 +163,7 @@ class Groups(Protocol):
     def coordinator_node_id(self) -> int: ...
 
     def submit(self, event: Any, later: Any) -> None:
-        """Feed one event of ``gateway.groups`` to the core; its answer completes ``later``, after what it depends on is on disk."""
+        """Feed one event to the core; its answer completes ``later``, once what it depends on is on disk."""
         ...
 
 

@@ -1,8 +1,8 @@
-"""Kafka's wire protocol, generated from its message schemas: every request, response, header and record, byte for byte as Java writes it.
+"""Kafka's wire protocol, generated from its message schemas: every message, byte for byte as Java writes it.
 
-    import kwire
-    cls = kwire.message_type("FetchRequest")
-    cls.decode(cls(max_wait_ms=500).encode(12), 12)
+import kwire
+cls = kwire.message_type("FetchRequest")
+cls.decode(cls(max_wait_ms=500).encode(12), 12)
 """
 
 from __future__ import annotations

@@ -18,9 +18,7 @@ _CODES = {"bool": "?", "int8": "b", "int16": "h", "uint16": "H", "int32": "i", "
 _BLOBS = ("bytes", "records", "Header", "ApiMessage")
 
 
-def explain_decode(
-    cls: type[Message], data: bytes, version: int, offset: int, budget: int, error: Exception
-) -> DecodeError:
+def explain_decode(cls: type[Message], data: bytes, version: int, offset: int, budget: int, error: Exception) -> DecodeError:
     """The DecodeError, with path and offset, for bytes that the generated reader refused with ``error``."""
     walker = _Reader(cls, data, version, offset, budget)
     try:
@@ -134,7 +132,8 @@ class _Reader:
             raise DecodeError(f"{n} elements, more than the {self.budget} that this call still allows", rule="element-budget")
         if n * least > len(self.data) - self.at:
             raise DecodeError(
-                f"{n} elements of at least {least} bytes, {max(0, len(self.data) - self.at)} bytes are left", rule="truncated"
+                f"{n} elements of at least {least} bytes, {max(0, len(self.data) - self.at)} bytes are left",
+                rule="truncated",
             )
         self.budget -= n
 
@@ -148,9 +147,7 @@ class _Reader:
             self.field_at = self.at
             tag, size = self.varint(), self.varint()
             if size > len(self.data) - self.at:
-                raise DecodeError(
-                    f"tagged field {tag} of {size} bytes, {len(self.data) - self.at} are left", rule="tag-size"
-                )
+                raise DecodeError(f"tagged field {tag} of {size} bytes, {len(self.data) - self.at} are left", rule="tag-size")
             f = known.get(tag)
             if f is None:
                 self.at += size
@@ -191,8 +188,10 @@ def _smallest_struct(cls: type[Struct], version: int, flexible: bool) -> int:
         elif f.is_struct and f.nullable_at(version):
             total += 1
         else:
-            total += _smallest(cls, f, version, flexible) if not f.is_struct else _smallest_struct(
-                cls.struct_class(f.type), version, flexible
+            total += (
+                _smallest(cls, f, version, flexible)
+                if not f.is_struct
+                else _smallest_struct(cls.struct_class(f.type), version, flexible)
             )
     return total
 
@@ -232,7 +231,10 @@ def _tags_fault(value: Struct, path: str, version: int, flexible: bool) -> Encod
     try:
         for tag, data in value.unknown_tags:
             if not last < tag < 0x7FFFFFFF or tag in taken:
-                return EncodeError(f"tag {tag} after {last}: tags ascend to 0x7ffffffe and are not known ones", path=f"{path}.unknown_tags")
+                return EncodeError(
+                    f"tag {tag} after {last}: tags ascend to 0x7ffffffe and are not known ones",
+                    path=f"{path}.unknown_tags",
+                )
             memoryview(data)
             last = tag
     except (TypeError, ValueError) as error:
@@ -240,9 +242,7 @@ def _tags_fault(value: Struct, path: str, version: int, flexible: bool) -> Encod
     return None
 
 
-def _field_fault(
-    owner: Struct, f: FieldInfo, one: Any, where: str, version: int, flexible: bool
-) -> EncodeError | None:
+def _field_fault(owner: Struct, f: FieldInfo, one: Any, where: str, version: int, flexible: bool) -> EncodeError | None:
     if one is None:
         return None if f.nullable_at(version) else EncodeError("null where null is not allowed", path=where)
     if not f.array:
@@ -273,7 +273,11 @@ def _value_fault(owner: Struct, f: FieldInfo, one: Any, where: str, version: int
             size = len(one.encode())
         except UnicodeEncodeError as error:
             return EncodeError(f"not encodable as UTF-8: {error.reason}", path=where)
-        return EncodeError(f"string of {size} bytes, {STRING_BYTES_MAX} is the most", path=where) if size > STRING_BYTES_MAX else None
+        return (
+            EncodeError(f"string of {size} bytes, {STRING_BYTES_MAX} is the most", path=where)
+            if size > STRING_BYTES_MAX
+            else None
+        )
     if f.type in _BLOBS:
         sized = isinstance(one, bytes | bytearray | memoryview) or (f.type == "records" and hasattr(one, "__len__"))
         return None if sized else EncodeError(f"bytes expected, not {type(one).__name__}", path=where)

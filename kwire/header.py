@@ -38,7 +38,9 @@ def response_header_version(api_key: int, version: int) -> int:
 def peek(frame: bytes) -> tuple[int, int, int]:
     """(api key, version, correlation id) of a request frame without its size. Raises DecodeError."""
     if len(frame) < 8:
-        raise DecodeError(f"a request header has at least 8 bytes, not {len(frame)}", path="RequestHeader", offset=0, rule="truncated")
+        raise DecodeError(
+            f"a request header has at least 8 bytes, not {len(frame)}", path="RequestHeader", offset=0, rule="truncated"
+        )
     key, version, correlation = struct.unpack_from(">hhi", frame)
     return key, version, correlation
 

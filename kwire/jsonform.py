@@ -14,7 +14,7 @@ import math
 from typing import Any
 
 from kwire.errors import DecodeError, EncodeError
-from kwire.message import FieldInfo, Message, Struct, unsupported
+from kwire.message import FieldInfo, Message, Struct, generated_class, unsupported
 from kwire.uuid import Uuid
 
 _BLOBS = ("bytes", "records", "Header", "ApiMessage")
@@ -40,7 +40,7 @@ def _plan(cls: type[Struct], version: int) -> tuple[tuple[tuple[FieldInfo, bool,
 
 
 def _struct_to_json(value: Struct, version: int, path: str) -> dict[str, Any]:
-    present, absent = _plan(_generated(type(value)), version)
+    present, absent = _plan(generated_class(type(value)), version)
     for f, default in absent:
         if getattr(value, f.attr) != default:
             raise EncodeError(f"is set, but version {version} has no place for it", path=f"{path}.{f.name}")
@@ -51,11 +51,6 @@ def _struct_to_json(value: Struct, version: int, path: str) -> dict[str, Any]:
             continue
         out[f.json] = _field_to_json(f, one, version, path)
     return out
-
-
-def _generated(cls: type[Struct]) -> type[Struct]:
-    """The generated class behind a frozen default's."""
-    return cls.__base__ if "__setattr__" in cls.__dict__ else cls  # type: ignore[return-value]
 
 
 def _field_to_json(f: FieldInfo, one: Any, version: int, path: str) -> Any:

@@ -71,11 +71,9 @@ class Struct:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Struct) or self.FIELDS is not other.FIELDS:
             return NotImplemented
-        return all(getattr(self, row[1]) == getattr(other, row[1]) for row in self.FIELDS) and list(
-            self.unknown_tags
-        ) == list(other.unknown_tags)
-
-    __hash__ = None  # type: ignore[assignment]
+        return all(getattr(self, row[1]) == getattr(other, row[1]) for row in self.FIELDS) and list(self.unknown_tags) == list(
+            other.unknown_tags
+        )
 
     def __repr__(self) -> str:
         blank = type(self)()
@@ -87,7 +85,7 @@ class Struct:
         return f"{self.NAME}({', '.join(shown)})"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        base = _base(type(self))
+        base = generated_class(type(self))
         values = [getattr(self, row[1]) for row in self.FIELDS] + [self.unknown_tags]
         return _rebuild, (base, [bytes(v) if isinstance(v, memoryview) else v for v in values])
 
@@ -95,7 +93,7 @@ class Struct:
         """A copy that shares no struct and no list with this one, with ``changes`` made. Raises TypeError for an unknown name."""
         values = {row[1]: _copy(getattr(self, row[1])) for row in self.FIELDS}
         values["unknown_tags"] = list(self.unknown_tags) or ()
-        made: Self = _base(type(self))(**(values | changes))
+        made: Self = generated_class(type(self))(**(values | changes))
         return made
 
 
@@ -182,7 +180,7 @@ class Message(Struct):
         raise explain_decode(cls, data, version, offset, allowed, error) from None
 
     def to_json(self, version: int) -> dict[str, Any]:
-        """The form that Kafka's JsonConverter writes, as Python values (base64 bytes, 22-character uuids, tagged defaults left out).
+        """The form that Kafka's JsonConverter writes, as Python values: bytes in base64, tagged defaults left out.
 
         Raises EncodeError for a value the version cannot carry, UnsupportedVersion.
         """
@@ -195,7 +193,8 @@ class Message(Struct):
         """Read the form of :meth:`to_json`. Raises DecodeError naming the member, UnsupportedVersion."""
         from kwire.jsonform import from_json
 
-        message: Self = from_json(cls, value, version)
+        message = from_json(cls, value, version)
+        assert isinstance(message, cls)
         return message
 
 
@@ -206,7 +205,7 @@ def unsupported(cls: type[Message], version: int) -> UnsupportedVersion:
 
 
 def frozen_default(cls: type[_S]) -> _S:
-    """The one default of a struct that readers put where a tagged field is absent: equal to ``cls()``, and it cannot be changed."""
+    """The one default that readers put where a tagged struct is absent: equal to ``cls()``, but it cannot be changed."""
     frozen = type(cls.__name__, (cls,), {"__slots__": (), "__setattr__": _refuse_change, "__module__": cls.__module__})
     value = cls()
     value.__class__ = frozen
@@ -214,10 +213,12 @@ def frozen_default(cls: type[_S]) -> _S:
 
 
 def _refuse_change(self: Struct, name: str, value: Any) -> None:
-    raise AttributeError(f"this {self.NAME} is the shared default of an absent field: assign a new {self.NAME}({name}=...) instead")
+    raise AttributeError(
+        f"this {self.NAME} is the shared default of an absent field: assign a new {self.NAME}({name}=...) instead"
+    )
 
 
-def _base(cls: type[Any]) -> type[Any]:
+def generated_class(cls: type[Any]) -> type[Any]:
     """The generated class behind a frozen default's."""
     return cls.__base__ if "__setattr__" in cls.__dict__ else cls  # type: ignore[return-value]
 

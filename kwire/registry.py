@@ -46,5 +46,3 @@ def _by_key(kind: str, api_key: int) -> type[Message]:
 def message_names() -> tuple[str, ...]:
     """The name of every message, sorted."""
     return tuple(sorted(MODULES))
-
-

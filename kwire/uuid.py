@@ -8,7 +8,7 @@ from typing import Final
 
 
 class Uuid(bytes):
-    """A uuid as Kafka writes it: 16 bytes on the wire, 22 characters of URL-safe base64 in text (``org.apache.kafka.common.Uuid``)."""
+    """16 bytes on the wire, 22 characters of URL-safe base64 in text (``org.apache.kafka.common.Uuid``)."""
 
     __slots__ = ()
 

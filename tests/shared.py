@@ -16,7 +16,8 @@ SHARED = Path(os.environ.get("KWIRE_SHARED") or Path(__file__).resolve().parent.
 LOG_NAMES = ("p-abort", "p-large", "p-old", "p-one-basic", "p-one-segments", "p-quorum", "p-quorum-short", "p-upgrade")
 
 needs_shared = pytest.mark.skipif(
-    not (SHARED / "vectors").is_dir(), reason=f"the shared vectors and logs of real Kafka are not at {SHARED}; set KWIRE_SHARED"
+    not (SHARED / "vectors").is_dir(),
+    reason=f"the shared vectors and logs of real Kafka are not at {SHARED}; set KWIRE_SHARED",
 )
 
 

@@ -53,7 +53,11 @@ def import_jars(jars: Iterable[Path], out: Path) -> tuple[int, int]:
             if name in texts:
                 raise click.ClickException(f"{name} stands in two jars: {origin[name]['artifact']} and {artifact}")
             texts[name] = render(facts(raw))
-            origin[name] = {"artifact": artifact, "version": version, "sha256": hashlib.sha256(texts[name].encode()).hexdigest()}
+            origin[name] = {
+                "artifact": artifact,
+                "version": version,
+                "sha256": hashlib.sha256(texts[name].encode()).hexdigest(),
+            }
     changed = sum(_write(out / name, text) for name, text in texts.items())
     for left_over in {p.name for p in out.glob("*.json")} - set(texts):
         (out / left_over).unlink()

@@ -45,7 +45,9 @@ def command(source: Path, out: Path, check: bool) -> None:
         sys.exit(1 if problems else 0)
     foreign = [p.name for p in out.glob("*.py") if not _generated(p)] if out.is_dir() else []
     if foreign:
-        raise click.ClickException(f"{out} holds Python files that were not generated ({', '.join(foreign[:3])}): choose another --out")
+        raise click.ClickException(
+            f"{out} holds Python files that were not generated ({', '.join(foreign[:3])}): choose another --out"
+        )
     try:
         changed = write(files, out)
     except OSError as error:

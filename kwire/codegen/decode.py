@@ -202,7 +202,7 @@ class DecodeEmitter:
         else:
             code = FIXED[f.type]
             size = size_of([code])
-            self.out(f"{target} = [*_{code}s[n](d, p)] if n < 64 else numbers(d, p, n, \"{code}\")")
+            self.out(f'{target} = [*_{code}s[n](d, p)] if n < 64 else numbers(d, p, n, "{code}")')
             self.formats.used[f"_{code}s"] = f'_{code}s = array_unpackers("{code}")'
             self.out(f"p += n * {size}" if size > 1 else "p += n")
 

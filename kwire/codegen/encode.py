@@ -163,7 +163,7 @@ class EncodeEmitter:
             self.formats.used[f"_{code}w"] = f'_{code}w = array_packers("{code}")'
             self.out(f"n = len({items})")
             with self.out.block("if n:"):
-                self.out(f"w(_{code}w[n](*{items}) if n < 64 else pack_numbers({items}, \"{code}\"))")
+                self.out(f'w(_{code}w[n](*{items}) if n < 64 else pack_numbers({items}, "{code}"))')
         if nested:
             self.out.level -= 1
         self.depth -= 1

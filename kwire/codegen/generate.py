@@ -1,4 +1,4 @@
-"""A directory or jar of schemas to a package of modules, as text: what ``kwire generate`` writes and the freshness check compares."""
+"""A directory or jar of schemas to a package of modules, as text: for ``kwire generate`` and the freshness check."""
 
 from __future__ import annotations
 

@@ -130,7 +130,10 @@ def class_text(schema: Schema, struct: Struct) -> str:
 
 def _constructor(struct: Struct) -> list[str]:
     if not struct.fields:
-        return ["    def __init__(self, *, unknown_tags: Any = ()) -> None:", "        self.unknown_tags = unknown_tags"]
+        return [
+            "    def __init__(self, *, unknown_tags: Any = ()) -> None:",
+            "        self.unknown_tags = unknown_tags",
+        ]
     lines = ["    def __init__(", "        self,", "        *,"]
     lines += [f"        {f.attr}: {_annotation(f)} = {_parameter_default(f)}," for f in struct.fields]
     lines += ["        unknown_tags: Any = (),", "    ) -> None:"]

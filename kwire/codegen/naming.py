@@ -11,7 +11,21 @@ _WORD = re.compile(r"([a-z0-9])([A-Z])")
 
 #: What every generated class has already; a field of that name gets a trailing underscore.
 RESERVED = frozenset(
-    "encode decode decode_from to_json from_json copy unknown_tags NAME TYPE API_KEY VERSIONS FLEXIBLE_VERSIONS SCHEMA".split()
+    [
+        "encode",
+        "decode",
+        "decode_from",
+        "to_json",
+        "from_json",
+        "copy",
+        "unknown_tags",
+        "NAME",
+        "TYPE",
+        "API_KEY",
+        "VERSIONS",
+        "FLEXIBLE_VERSIONS",
+        "SCHEMA",
+    ]
 )
 
 

@@ -36,12 +36,39 @@ _ENTITY_TYPES = {"unknown": None, "transactionalId": "string", "producerId": "in
                  "topicName": "string", "brokerId": "int32"}  # fmt: skip
 
 _MESSAGE_MEMBERS = frozenset(
-    "name type apiKey validVersions deprecatedVersions flexibleVersions fields commonStructs listeners latestVersionUnstable about".split()
+    [
+        "name",
+        "type",
+        "apiKey",
+        "validVersions",
+        "deprecatedVersions",
+        "flexibleVersions",
+        "fields",
+        "commonStructs",
+        "listeners",
+        "latestVersionUnstable",
+        "about",
+    ]
 )
 _FIELD_MEMBERS = frozenset(
-    "name type versions about default fields nullableVersions entityType ignorable mapKey tag taggedVersions zeroCopy flexibleVersions".split()
+    [
+        "name",
+        "type",
+        "versions",
+        "about",
+        "default",
+        "fields",
+        "nullableVersions",
+        "entityType",
+        "ignorable",
+        "mapKey",
+        "tag",
+        "taggedVersions",
+        "zeroCopy",
+        "flexibleVersions",
+    ]
 )
-_COMMON_MEMBERS = frozenset("name versions fields about".split())
+_COMMON_MEMBERS = frozenset(["name", "versions", "fields", "about"])
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9]*\Z")
 
 
@@ -164,9 +191,7 @@ class Schema:
 
 def strip_comments(text: str) -> str:
     """Blank out ``//`` comments outside of strings, keeping every line where it was."""
-    return re.sub(
-        r'"(?:[^"\\\n]|\\.)*"|//[^\n]*', lambda m: m.group() if m.group().startswith('"') else "", text
-    )
+    return re.sub(r'"(?:[^"\\\n]|\\.)*"|//[^\n]*', lambda m: m.group() if m.group().startswith('"') else "", text)
 
 
 def load_json(text: str, source: str) -> dict[str, Any]:

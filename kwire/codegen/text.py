@@ -47,7 +47,7 @@ class Formats:
         """The name of ``unpack_from``, ``pack`` or ``iter_unpack`` (kind u, p, i) for a run of format characters."""
         joined = "".join(codes)
         name = f"_{kind}_{joined}".replace("?", "t")
-        self.used[name] = f"{name} = {({'u': 'unpacker', 'p': 'packer', 'i': 'iter_unpacker'})[kind]}(\">{joined}\")"
+        self.used[name] = f'{name} = {({"u": "unpacker", "p": "packer", "i": "iter_unpacker"})[kind]}(">{joined}")'
         return name
 
 

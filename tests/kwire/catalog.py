@@ -49,9 +49,7 @@ def every_struct(cls: type[Message]) -> list[type[Struct]]:
     """The message's class and those of all structs inside it."""
     found: list[type[Struct]] = [cls]
     for one in found:
-        found += [
-            inner for f in one.fields() if f.is_struct and (inner := one.struct_class(f.type)) not in found
-        ]
+        found += [inner for f in one.fields() if f.is_struct and (inner := one.struct_class(f.type)) not in found]
     return found
 
 

@@ -171,7 +171,7 @@ def test_prefixed_blobs(kafka: str) -> None:
 @pytest.mark.parametrize("kafka", RELEASES)
 def test_defaults_are_kafkas(kafka: str) -> None:
     for v in vectors("defaults", kafka):
-        cls = next(c for c in every_struct(message_class(v["api"], kafka)) if c.NAME == v["struct"])
+        cls = next(c for c in every_struct(message_class(v["api"], kafka)) if v["struct"] == c.NAME)
         f = next(f for f in cls.fields() if f.json == v["field"])
         value = getattr(cls(), f.attr)
         assert (f.tag if f.tag is not None else -1) == v["tag"]
@@ -249,9 +249,12 @@ def test_api_table(kafka: str) -> None:
         cls: type[Message] = by_key("request", v["key"], kafka)
         assert (cls.VERSIONS[0], cls.VERSIONS[-1]) == (v["lowest"], v["highest"])
         assert set(cls.LISTENERS) == set(v["listeners"])
-        assert cls.LATEST_VERSION_UNSTABLE == v["latest_unstable"]
+        assert v["latest_unstable"] == cls.LATEST_VERSION_UNSTABLE
         for version, request, response in zip(cls.VERSIONS, v["request_header"], v["response_header"], strict=True):
-            assert (request_header_version(v["key"], version), response_header_version(v["key"], version)) == (request, response)
+            assert (request_header_version(v["key"], version), response_header_version(v["key"], version)) == (
+                request,
+                response,
+            )
 
 
 def test_captured_frames_decode_and_re_encode() -> None:
