@@ -40,7 +40,7 @@ def _plan(cls: type[Struct], version: int) -> tuple[tuple[tuple[FieldInfo, bool,
 
 
 def _struct_to_json(value: Struct, version: int, path: str) -> dict[str, Any]:
-    present, absent = _plan(generated_class(type(value)), version)
+    present, absent = _plan(generated_class(type(value)), version)  # type: ignore[arg-type]  # classes are hashable
     for f, default in absent:
         if getattr(value, f.attr) != default:
             raise EncodeError(f"is set, but version {version} has no place for it", path=f"{path}.{f.name}")
@@ -90,7 +90,7 @@ def _struct_from_json(cls: type[Struct], value: Any, version: int, path: str) ->
     if not isinstance(value, dict):
         raise DecodeError(f"an object expected, not {type(value).__name__}", path=path)
     made = cls()
-    for f, tagged, _ in _plan(cls, version)[0]:
+    for f, tagged, _ in _plan(cls, version)[0]:  # type: ignore[arg-type]
         where = f"{path}.{f.json}"
         if f.json in value:
             setattr(made, f.attr, _field_from_json(cls, f, value[f.json], version, where))
