@@ -16,6 +16,8 @@ from tools.process import Process, ProcessError
 
 #: The console script's function, by this interpreter, so that it works from a checkout too.
 KWIRE = (sys.executable, "-c", "import sys; from gateway.cli import main; sys.exit(main())")
+#: As a user has it: byte code of the last run is there.
+_ENV = {"PYTHONUNBUFFERED": "1", "PYTHONDONTWRITEBYTECODE": ""}
 
 
 @dataclass
@@ -45,7 +47,7 @@ def gateway(*arguments: str, timeout_s: float = 30) -> Iterator[Gateway]:
     with tempfile.TemporaryDirectory(prefix="kwire-serve-") as scratch:
         command = [*KWIRE, "serve", "--listeners", "PLAINTEXT://127.0.0.1:0", *arguments]
         began = time.monotonic()
-        process = Process("kwire serve", command, Path(scratch) / "output", {"PYTHONUNBUFFERED": "1"})
+        process = Process("kwire serve", command, Path(scratch) / "output", _ENV)
         try:
             process.wait_until(lambda: _ready_line(process) is not None, timeout_s, interval_s=0.005)
             yield Gateway(process, _ready_line(process) or {}, time.monotonic() - began)
@@ -56,9 +58,7 @@ def gateway(*arguments: str, timeout_s: float = 30) -> Iterator[Gateway]:
             raise
         status = process.stop()
         if status != 0 or not running:
-            raise ProcessError(
-                f"kwire serve ended with {status}, not by itself with 0 after SIGTERM:\n{process.said()}"
-            )
+            raise ProcessError(f"kwire serve ended with {status}, not by itself with 0 after SIGTERM:\n{process.said()}")
 
 
 def _ready_line(process: Process) -> dict[str, Any] | None:

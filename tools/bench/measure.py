@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import time
@@ -25,8 +26,8 @@ print(time.perf_counter() - began, kib() - before)
 def microseconds(calls: Mapping[str, Callable[[], object]]) -> dict[str, float]:
     """The fastest round of each call, in µs a call.
 
-    Rounds of the calls take turns, so that a machine that is busy for a while is busy for all of them. The garbage collector
-    stays on: it is part of what an object costs.
+    Rounds of the calls take turns, so that a machine that is busy for a while is busy for all of them. The garbage
+    collector stays on: it is part of what an object costs.
     """
     loops = {name: _loops(call) for name, call in calls.items()}
     best = dict.fromkeys(calls, float("inf"))
@@ -52,11 +53,15 @@ def _round(call: Callable[[], object], loops: int) -> float:
 
 
 def import_cost(statement: str, *, path: Sequence[str] = (), rounds: int = 5) -> tuple[float, float]:
-    """(milliseconds, MiB of resident memory) that ``statement`` costs a new interpreter: the best of ``rounds``."""
+    """(milliseconds, MiB of resident memory) that ``statement`` costs a new interpreter: the best of ``rounds``.
+
+    Byte code is written on the first of them, as for every user, whatever the environment says of that.
+    """
+    env = {**os.environ, "PYTHONDONTWRITEBYTECODE": ""}
     program = f"import sys; sys.path[:0] = {list(path)!r}\n" + _IMPORT.format(statement=statement)
     results = []
     for _ in range(rounds):
-        output = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
+        output = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, env=env).stdout
         seconds, kib = output.split()
         results.append((float(seconds) * 1000, int(kib) / 1024))
     return min(result[0] for result in results), min(result[1] for result in results)
