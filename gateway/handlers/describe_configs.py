@@ -61,9 +61,7 @@ def handle(request: DescribeConfigsRequest, context: Context) -> DescribeConfigs
 
 
 def _result(asked: DescribeConfigsResource, request: DescribeConfigsRequest, context: Context) -> DescribeConfigsResult:
-    result = DescribeConfigsResult(
-        resource_type=asked.resource_type, resource_name=asked.resource_name, error_message=""
-    )
+    result = DescribeConfigsResult(resource_type=asked.resource_type, resource_name=asked.resource_name, error_message="")
     fault, why = _fault(asked, context)
     if fault:
         result.error_code, result.error_message = fault, why

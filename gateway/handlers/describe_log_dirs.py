@@ -37,9 +37,7 @@ def handle(request: DescribeLogDirsRequest, context: Context) -> DescribeLogDirs
 
 
 def _is_asked(request: DescribeLogDirsRequest) -> bool:
-    return request.topics is None or any(
-        topic.topic == TOPIC_NAME and PARTITION in topic.partitions for topic in request.topics
-    )
+    return request.topics is None or any(topic.topic == TOPIC_NAME and PARTITION in topic.partitions for topic in request.topics)
 
 
 def _topic(context: Context) -> DescribeLogDirsTopic:

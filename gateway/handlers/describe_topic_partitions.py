@@ -43,9 +43,7 @@ def handle(request: DescribeTopicPartitionsRequest, context: Context) -> Describ
     return _page(names, request, context)
 
 
-def _page(
-    names: list[str], request: DescribeTopicPartitionsRequest, context: Context
-) -> DescribeTopicPartitionsResponse:
+def _page(names: list[str], request: DescribeTopicPartitionsRequest, context: Context) -> DescribeTopicPartitionsResponse:
     response = DescribeTopicPartitionsResponse()
     left = max(1, min(request.response_partition_limit, LIMIT_MAX))
     forbidden = []

@@ -131,9 +131,7 @@ class _Fetch:
                 return self._data(wanted.partition)
             except OffsetOutOfRange:
                 fault = ErrorCode.OFFSET_OUT_OF_RANGE
-        data = PartitionData(
-            partition_index=wanted.partition.partition, error_code=fault, high_watermark=-1, records=b""
-        )
+        data = PartitionData(partition_index=wanted.partition.partition, error_code=fault, high_watermark=-1, records=b"")
         if fault is ErrorCode.FENCED_LEADER_EPOCH and self._context.version >= _NAMES_LEADER:
             self._name_leader(data, response)
         return data

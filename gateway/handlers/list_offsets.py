@@ -50,9 +50,7 @@ _NOWHERE: Final = OffsetAt(-1, -1, -1)
 
 def handle(request: ListOffsetsRequest, context: Context) -> ListOffsetsResponse:
     """One offset for every partition asked; a partition asked twice is refused, as by Kafka."""
-    count = Counter(
-        (topic.name, partition.partition_index) for topic in request.topics for partition in topic.partitions
-    )
+    count = Counter((topic.name, partition.partition_index) for topic in request.topics for partition in topic.partitions)
     repeated = {key for key, times in count.items() if times > 1}
     return ListOffsetsResponse(
         topics=[

@@ -67,9 +67,7 @@ def _topics(request: MetadataRequest, context: Context) -> list[MetadataResponse
 def _topic(asked: MetadataRequestTopic, request: MetadataRequest, context: Context) -> MetadataResponseTopic:
     if context.version < _BY_ID and (asked.name is None or asked.topic_id != ZERO_UUID):
         # Versions 10 and 11 have the fields but not the meaning; Kafka refuses such a request whole.
-        return MetadataResponseTopic(
-            error_code=ErrorCode.INVALID_REQUEST, name=asked.name or "", topic_id=asked.topic_id
-        )
+        return MetadataResponseTopic(error_code=ErrorCode.INVALID_REQUEST, name=asked.name or "", topic_id=asked.topic_id)
     if asked.name is None or asked.topic_id != ZERO_UUID:
         return _by_id(asked, request, context)
     if not may(context, Operation.DESCRIBE, asked.name):

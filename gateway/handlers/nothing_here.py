@@ -31,9 +31,7 @@ def _describe_client_quotas(request: Any, context: Context) -> Message:
     from kwire.messages.describe_client_quotas_response import DescribeClientQuotasResponse
 
     if not may_on_cluster(context, Operation.DESCRIBE_CONFIGS):
-        return DescribeClientQuotasResponse(
-            error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED, error_message=None, entries=None
-        )
+        return DescribeClientQuotasResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED, error_message=None, entries=None)
     return DescribeClientQuotasResponse(error_message=None, entries=[])
 
 

@@ -13,6 +13,4 @@ from typing import Final
 from gateway.handlers.errors import ErrorCode
 
 REFUSED: Final = ErrorCode.POLICY_VIOLATION
-REASON: Final = (
-    "This server serves the metadata log read-only; make the change on the Kafka cluster that writes the log."
-)
+REASON: Final = "This server serves the metadata log read-only; make the change on the Kafka cluster that writes the log."

@@ -27,9 +27,7 @@ def _incremental_alter_configs(request: Any, context: Context) -> Message:
         IncrementalAlterConfigsResponse,
     )
 
-    return IncrementalAlterConfigsResponse(
-        responses=[AlterConfigsResourceResponse(**_refused(one)) for one in request.resources]
-    )
+    return IncrementalAlterConfigsResponse(responses=[AlterConfigsResourceResponse(**_refused(one)) for one in request.resources])
 
 
 def _refused(resource: Any) -> dict[str, Any]:
@@ -64,9 +62,7 @@ def _update_features(request: Any, context: Context) -> Message:
         UpdatableFeatureResult(feature=update.feature, error_code=REFUSED, error_message=REASON)
         for update in request.feature_updates
     ]
-    return UpdateFeaturesResponse(
-        error_code=REFUSED, error_message=REASON, results=results if context.version < 2 else []
-    )
+    return UpdateFeaturesResponse(error_code=REFUSED, error_message=REASON, results=results if context.version < 2 else [])
 
 
 def _unregister_broker(request: Any, context: Context) -> Message:

@@ -40,9 +40,7 @@ def _create_acls(request: Any, context: Context) -> Message:
     from kwire.messages.create_acls_response import AclCreationResult, CreateAclsResponse
 
     fault = ErrorCode.SECURITY_DISABLED
-    return CreateAclsResponse(
-        results=[AclCreationResult(error_code=fault, error_message=_NO_ACLS) for _ in request.creations]
-    )
+    return CreateAclsResponse(results=[AclCreationResult(error_code=fault, error_message=_NO_ACLS) for _ in request.creations])
 
 
 def _delete_acls(request: Any, context: Context) -> Message:

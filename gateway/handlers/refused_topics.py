@@ -24,9 +24,7 @@ def _create_topics(request: Any, context: Context) -> Message:
     from kwire.messages.create_topics_response import CreatableTopicResult, CreateTopicsResponse
 
     return CreateTopicsResponse(
-        topics=[
-            CreatableTopicResult(name=topic.name, error_code=REFUSED, error_message=REASON) for topic in request.topics
-        ]
+        topics=[CreatableTopicResult(name=topic.name, error_code=REFUSED, error_message=REASON) for topic in request.topics]
     )
 
 
@@ -54,9 +52,7 @@ def _delete_records(request: Any, context: Context) -> Message:
             DeleteRecordsTopicResult(
                 name=topic.name,
                 partitions=[
-                    DeleteRecordsPartitionResult(
-                        partition_index=partition.partition_index, low_watermark=-1, error_code=REFUSED
-                    )
+                    DeleteRecordsPartitionResult(partition_index=partition.partition_index, low_watermark=-1, error_code=REFUSED)
                     for partition in topic.partitions
                 ],
             )
@@ -70,8 +66,7 @@ def _create_partitions(request: Any, context: Context) -> Message:
 
     return CreatePartitionsResponse(
         results=[
-            CreatePartitionsTopicResult(name=topic.name, error_code=REFUSED, error_message=REASON)
-            for topic in request.topics
+            CreatePartitionsTopicResult(name=topic.name, error_code=REFUSED, error_message=REASON) for topic in request.topics
         ]
     )
 
@@ -81,16 +76,13 @@ def _elect_leaders(request: Any, context: Context) -> Message:
 
     # Null asks for every partition there is. The error stands at the partitions: only there is room for a reason.
     everything = [(TOPIC_NAME, [PARTITION])]
-    asked = (
-        everything if request.topic_partitions is None else [(t.topic, t.partitions) for t in request.topic_partitions]
-    )
+    asked = everything if request.topic_partitions is None else [(t.topic, t.partitions) for t in request.topic_partitions]
     return ElectLeadersResponse(
         replica_election_results=[
             ReplicaElectionResult(
                 topic=topic,
                 partition_result=[
-                    PartitionResult(partition_id=index, error_code=REFUSED, error_message=REASON)
-                    for index in partitions
+                    PartitionResult(partition_id=index, error_code=REFUSED, error_message=REASON) for index in partitions
                 ],
             )
             for topic, partitions in asked

@@ -74,7 +74,7 @@ def handlers() -> Mapping[int, Handler]:
 
 
 def handler_for(api_key: int, version: int) -> Handler | None:
-    """The handler of that API at that version; None where a server closes the connection (but for ApiVersions, KIP-511)."""
+    """The handler of that API at that version; None where the connection closes (ApiVersions excepted, KIP-511)."""
     handler = handlers().get(api_key)
     return handler if handler is not None and version in handler.versions else None
 

@@ -54,7 +54,7 @@ def partition_fault(partition: Partition, index: int, current_leader_epoch: int)
 
 
 def epoch_fault(partition: Partition, current_leader_epoch: int) -> ErrorCode:
-    """KIP-320: the client's leader epoch must be ours, the one that Metadata gives (``Partition.checkCurrentLeaderEpoch``)."""
+    """KIP-320: the client's epoch must be ours, the one of Metadata (``Partition.checkCurrentLeaderEpoch``)."""
     if current_leader_epoch == NO_EPOCH or current_leader_epoch == partition.leader_epoch:
         return ErrorCode.NONE
     if current_leader_epoch < partition.leader_epoch:

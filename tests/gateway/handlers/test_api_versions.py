@@ -1,0 +1,88 @@
+"""ApiVersions: the table as clients see it, and the ways to be refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from gateway.handlers import api_versions
+from gateway.handlers.api_versions import Feature, make_response, unsupported_version_response
+from gateway.handlers.errors import ErrorCode
+from gateway.handlers.table import handlers
+from tests.gateway.handlers.world import CLUSTER_ID, NODE, World, over_the_wire
+
+CLIENT = {"client_software_name": "kwire-test", "client_software_version": "1.0.0-rc1"}
+
+
+def ranges(answer: Any) -> dict[int, tuple[int, int]]:
+    return {key.api_key: (key.min_version, key.max_version) for key in answer.api_keys}
+
+
+@pytest.mark.parametrize("version", api_versions.VERSIONS)
+def test_every_version_gives_the_whole_table(version: int) -> None:
+    answer = World().ask(api_versions, version, **(CLIENT if version >= 3 else {}))
+    assert answer.error_code == 0
+    assert ranges(answer) == {key: (h.versions[0], h.versions[-1]) for key, h in handlers().items()}
+    assert list(ranges(answer)) == sorted(ranges(answer))
+
+
+@pytest.mark.parametrize("name", ["", "-x", "x-", "a b", "a_b", "naïve", "x" * 100_000 + "!", ".", "a\n"])
+@pytest.mark.parametrize("which", ["client_software_name", "client_software_version"])
+def test_a_software_name_outside_the_pattern_is_refused(which: str, name: str) -> None:
+    answer = World().ask(api_versions, 3, **(CLIENT | {which: name}))
+    assert (answer.error_code, answer.api_keys) == (ErrorCode.INVALID_REQUEST, [])
+
+
+@pytest.mark.parametrize("name", ["a", "librdkafka", "apache-kafka-java", "1.0", "a-.-b"])
+def test_a_software_name_inside_it_is_not(name: str) -> None:
+    assert World().ask(api_versions, 4, **(CLIENT | {"client_software_name": name})).error_code == 0
+
+
+def test_a_version_above_ours_is_answered_in_version_0_with_what_there_is() -> None:
+    answer = over_the_wire(unsupported_version_response(), 0)
+    assert answer.error_code == ErrorCode.UNSUPPORTED_VERSION
+    assert ranges(answer)[18] == (0, api_versions.VERSIONS[-1])
+    assert ranges(answer).keys() == handlers().keys()
+
+
+@pytest.mark.parametrize(
+    ("cluster_id", "node_id", "error"),
+    [
+        (None, -1, ErrorCode.NONE),
+        (None, 99, ErrorCode.NONE),  # without a cluster id the client knows nothing yet
+        (CLUSTER_ID, NODE, ErrorCode.NONE),
+        (CLUSTER_ID, NODE + 1, ErrorCode.REBOOTSTRAP_REQUIRED),
+        ("another", NODE, ErrorCode.REBOOTSTRAP_REQUIRED),
+    ],
+)
+def test_a_client_that_meant_another_node_is_sent_back(cluster_id: str | None, node_id: int, error: ErrorCode) -> None:
+    answer = World().ask(api_versions, 5, **CLIENT, cluster_id=cluster_id, node_id=node_id)
+    assert answer.error_code == error
+    assert bool(answer.api_keys) == (error is ErrorCode.NONE)
+
+
+def test_features_whose_minimum_is_zero_are_hidden_from_clients_that_would_throw() -> None:
+    features = (Feature("metadata.version", 7, 30, 29), Feature("kraft.version", 0, 1, 1), Feature("group.version", 0, 1))
+    old = over_the_wire(make_response(features, minimum_zero_understood=False), 3)
+    assert [feature.name for feature in old.supported_features] == ["metadata.version"]
+    new = over_the_wire(make_response(features, minimum_zero_understood=True), 4)
+    assert [(f.name, f.min_version, f.max_version) for f in new.supported_features] == [
+        ("metadata.version", 7, 30),
+        ("kraft.version", 0, 1),
+        ("group.version", 0, 1),
+    ]
+    finalized = [(f.name, f.min_version_level, f.max_version_level) for f in new.finalized_features]
+    assert finalized == [("metadata.version", 29, 29), ("kraft.version", 1, 1)]
+
+
+def test_the_answer_is_made_once() -> None:
+    world = World()
+    request = api_versions_request()
+    assert api_versions.handle(request, world.context(4)) is api_versions.handle(request, world.context(4))
+
+
+def api_versions_request() -> Any:
+    from kwire.messages.api_versions_request import ApiVersionsRequest
+
+    return ApiVersionsRequest(**CLIENT)

@@ -1,0 +1,166 @@
+"""DescribeCluster, DescribeTopicPartitions, DescribeQuorum and DescribeLogDirs: the same node and topic, told four ways."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from gateway.handlers import describe_cluster, describe_log_dirs, describe_quorum, describe_topic_partitions
+from gateway.handlers.access import NOT_ASKED
+from gateway.handlers.errors import ErrorCode
+from gateway.ports import State
+from kwire.uuid import METADATA_TOPIC_ID
+from tests.gateway.handlers.world import CLUSTER_ID, NODE, World
+
+NAME = "__cluster_metadata"
+
+
+class TestCluster:
+    @pytest.mark.parametrize("version", describe_cluster.VERSIONS)
+    def test_this_node_is_all_of_it(self, version: int) -> None:
+        answer = World().ask(describe_cluster, version, listener="EXTERNAL")
+        assert (answer.error_code, answer.cluster_id, answer.controller_id) == (0, CLUSTER_ID, NODE)
+        assert [(b.broker_id, b.host, b.port, b.rack, b.is_fenced) for b in answer.brokers] == [
+            (NODE, "gateway.example", 19092, None, False)
+        ]
+        assert answer.cluster_authorized_operations == NOT_ASKED
+
+    def test_allowed_operations(self) -> None:
+        answer = World().ask(describe_cluster, 2, include_cluster_authorized_operations=True)
+        assert answer.cluster_authorized_operations == 1 << 8 | 1 << 10
+
+    @pytest.mark.parametrize(
+        ("endpoint_type", "error"), [(2, ErrorCode.MISMATCHED_ENDPOINT_TYPE), (0, ErrorCode.UNSUPPORTED_ENDPOINT_TYPE)]
+    )
+    def test_there_are_no_controllers_behind_a_broker_listener(self, endpoint_type: int, error: ErrorCode) -> None:
+        answer = World().ask(describe_cluster, 1, endpoint_type=endpoint_type)
+        assert (answer.error_code, answer.brokers, answer.endpoint_type) == (error, [], endpoint_type)
+        assert answer.error_message
+
+
+class TestTopicPartitions:
+    def ask(self, world: World, *names: str, **fields: Any) -> Any:
+        return world.ask(describe_topic_partitions, 0, topics=[{"name": name} for name in names], **fields)
+
+    def test_all_topics(self) -> None:
+        answer = self.ask(World())
+        (topic,) = answer.topics
+        assert (topic.name, topic.topic_id, topic.is_internal, topic.error_code) == (NAME, METADATA_TOPIC_ID, False, 0)
+        assert topic.topic_authorized_operations == 1 << 3 | 1 << 8 | 1 << 10
+        (partition,) = topic.partitions
+        assert (partition.leader_id, partition.leader_epoch, partition.replica_nodes) == (NODE, 3, [NODE])
+        assert (partition.isr_nodes, partition.offline_replicas) == ([NODE], [])
+        assert (partition.eligible_leader_replicas, partition.last_known_elr) == ([], [])
+        assert answer.next_cursor is None
+
+    def test_topics_come_in_the_order_of_their_names(self) -> None:
+        answer = self.ask(World(), "zebra", NAME, "a b", "aaa", NAME)
+        assert [(topic.name, topic.error_code) for topic in answer.topics] == [(NAME, 0), ("a b", 17), ("aaa", 3), ("zebra", 3)]
+
+    def test_a_limit_is_followed_by_a_cursor_that_goes_on(self) -> None:
+        first = self.ask(World(), NAME, "zebra", response_partition_limit=1)
+        assert [topic.name for topic in first.topics] == [NAME]
+        assert (first.next_cursor.topic_name, first.next_cursor.partition_index) == ("zebra", 0)
+        cursor = {"topic_name": "zebra", "partition_index": 0}
+        second = self.ask(World(), NAME, "zebra", response_partition_limit=1, cursor=cursor)
+        assert ([topic.name for topic in second.topics], second.next_cursor) == (["zebra"], None)
+
+    @pytest.mark.parametrize("limit", [0, -1, -(2**31)])
+    def test_at_least_one_partition_is_given(self, limit: int) -> None:
+        assert len(self.ask(World(), response_partition_limit=limit).topics[0].partitions) == 1
+
+    def test_a_cursor_behind_the_last_partition(self) -> None:
+        answer = self.ask(World(), cursor={"topic_name": NAME, "partition_index": 1})
+        assert [(topic.name, topic.partitions) for topic in answer.topics] == [(NAME, [])]
+
+    def test_a_cursor_behind_the_last_topic(self) -> None:
+        assert self.ask(World(), cursor={"topic_name": "a", "partition_index": 0}).topics == []
+
+    def test_a_cursor_at_no_partition_is_refused(self) -> None:
+        answer = self.ask(World(), NAME, "x", cursor={"topic_name": NAME, "partition_index": -1})
+        assert [(topic.name, topic.error_code) for topic in answer.topics] == [(NAME, 42), ("x", 42)]
+
+    def test_topics_one_may_not_describe(self) -> None:
+        world = World()
+        world.authorizer.forbidden = {("DESCRIBE", "TOPIC", NAME)}
+        assert self.ask(world).topics == []
+        answer = self.ask(world, NAME, "x")
+        assert [(t.name, t.error_code) for t in answer.topics] == [("x", 3), (NAME, ErrorCode.TOPIC_AUTHORIZATION_FAILED)]
+
+    def test_while_loading(self) -> None:
+        world = World()
+        world.partition.state = State.LOADING
+        (partition,) = self.ask(world).topics[0].partitions
+        assert (partition.error_code, partition.leader_id) == (ErrorCode.LEADER_NOT_AVAILABLE, -1)
+
+
+class TestQuorum:
+    TOPICS = ({"topic_name": NAME, "partitions": [{"partition_index": 0}]},)
+
+    @pytest.mark.parametrize("version", describe_quorum.VERSIONS)
+    def test_what_kafka_metadata_quorum_prints(self, version: int) -> None:
+        answer = World().ask(describe_quorum, version, topics=list(self.TOPICS))
+        (topic,) = answer.topics
+        (partition,) = topic.partitions
+        assert (answer.error_code, topic.topic_name, partition.error_code) == (0, NAME, 0)
+        assert (partition.leader_id, partition.leader_epoch, partition.high_watermark) == (NODE, 3, 15)
+        (voter,) = partition.current_voters  # the tool looks for the leader among the voters
+        assert (voter.replica_id, voter.log_end_offset, partition.observers) == (NODE, 15, [])
+        assert voter.last_caught_up_timestamp == (1_700_000_000_000 if version >= 1 else -1)
+        listeners = [(node.node_id, one.name, one.host, one.port) for node in answer.nodes for one in node.listeners]
+        assert listeners == ([(NODE, "PLAINTEXT", "gateway.example", 9092)] if version >= 2 else [])
+
+    @pytest.mark.parametrize("version", describe_quorum.VERSIONS)
+    @pytest.mark.parametrize(
+        "asked",
+        [
+            [("orders", [0])],
+            [(NAME, [1])],
+            [(NAME, [0, 0])],
+            [(NAME, [0]), ("orders", [0])],
+            [(NAME, [])],
+            [],
+        ],
+    )
+    def test_anything_but_its_one_partition_is_unknown(self, version: int, asked: list[tuple[str, list[int]]]) -> None:
+        topics = [{"topic_name": name, "partitions": [{"partition_index": i} for i in indexes]} for name, indexes in asked]
+        answer = World().ask(describe_quorum, version, topics=topics)
+        got = [(t.topic_name, [(p.partition_index, p.error_code) for p in t.partitions]) for t in answer.topics]
+        assert got == [(name, [(index, 3) for index in indexes]) for name, indexes in asked]
+
+    def test_while_loading_nobody_leads(self) -> None:
+        world = World()
+        world.partition.state = State.LOADING
+        (partition,) = world.ask(describe_quorum, 2, topics=list(self.TOPICS)).topics[0].partitions
+        assert (partition.error_code, partition.current_voters) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, [])
+
+    def test_asking_needs_the_right_to_describe_the_cluster(self) -> None:
+        world = World()
+        world.authorizer.forbidden = {("DESCRIBE", "CLUSTER", "kafka-cluster")}
+        answer = world.ask(describe_quorum, 2, topics=list(self.TOPICS))
+        assert (answer.error_code, answer.topics) == (ErrorCode.CLUSTER_AUTHORIZATION_FAILED, [])
+
+
+class TestLogDirs:
+    @pytest.mark.parametrize("version", describe_log_dirs.VERSIONS)
+    @pytest.mark.parametrize("topics", [None, [{"topic": NAME, "partitions": [0]}]])
+    def test_where_the_log_is_and_how_large(self, version: int, topics: Any) -> None:
+        answer = World().ask(describe_log_dirs, version, topics=topics)
+        (result,) = answer.results
+        assert (result.error_code, result.log_dir) == (0, "/var/lib/kafka/__cluster_metadata-0")
+        assert (result.total_bytes, result.usable_bytes, result.is_cordoned) == (-1, -1, False)
+        ((partition,),) = [topic.partitions for topic in result.topics if topic.name == NAME]
+        assert (partition.partition_index, partition.partition_size, partition.offset_lag) == (0, 400, 0)
+
+    @pytest.mark.parametrize("topics", [[], [{"topic": "orders", "partitions": [0]}], [{"topic": NAME, "partitions": [1]}]])
+    def test_other_partitions_are_not_in_it(self, topics: Any) -> None:
+        assert World().ask(describe_log_dirs, 4, topics=topics).results[0].topics == []
+
+    @pytest.mark.parametrize("version", describe_log_dirs.VERSIONS)
+    def test_asking_needs_the_right_to_describe_the_cluster(self, version: int) -> None:
+        world = World()
+        world.authorizer.forbidden = {("DESCRIBE", "CLUSTER", "kafka-cluster")}
+        answer = world.ask(describe_log_dirs, version, topics=None)
+        assert answer.results == []
+        assert answer.error_code == (ErrorCode.CLUSTER_AUTHORIZATION_FAILED if version >= 3 else 0)

@@ -1,0 +1,193 @@
+"""A partition in memory and a gateway around it, and ``World.ask``: one request through a handler, over the wire both ways."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import kwire
+from gateway.config import Config
+from gateway.handlers.context import Context, Later, Peer
+from gateway.ports import Chunk, Endpoint, OffsetAt, OffsetOutOfRange, Read, Spliced, State
+
+CLUSTER_ID = "Yo6qPvu0S9igQhobMQ-jbw"
+NODE = 7
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """A batch of a :class:`MemoryPartition`; its bytes say which it is."""
+
+    first: int
+    last: int
+    epoch: int
+    timestamp: int = 1000
+    size: int = 100
+
+    @property
+    def data(self) -> bytes:
+        return f"{self.first}-{self.last}@{self.epoch};".encode().ljust(self.size, b".")
+
+
+@dataclass
+class MemoryPartition:
+    """``gateway.ports.Partition`` over a list of batches that a test sets."""
+
+    batches: list[Batch] = field(default_factory=list)
+    log_start_offset: int = 0
+    state: State = State.READY
+    cluster_id: str = CLUSTER_ID
+    log_dir: str = "/var/lib/kafka/__cluster_metadata-0"
+    open_reads: int = 0
+    _callbacks: list[Callable[[], None]] = field(default_factory=list)
+
+    @property
+    def leader_epoch(self) -> int:
+        return self.batches[-1].epoch if self.batches else -1
+
+    @property
+    def high_watermark(self) -> int:
+        return self.batches[-1].last + 1 if self.batches else self.log_start_offset
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(batch.size for batch in self.batches)
+
+    def append(self, count: int = 1, *, epoch: int | None = None, timestamp: int = 1000, size: int = 100) -> None:
+        first = self.high_watermark
+        epoch = max(self.leader_epoch, 1) if epoch is None else epoch
+        self.batches.append(Batch(first, first + count - 1, epoch, timestamp, size))
+        for callback in list(self._callbacks):
+            callback()
+
+    def read(self, offset: int, max_bytes: int) -> Read:
+        taken: list[Chunk] = []
+        for batch in self._from(offset):
+            if taken and sum(len(chunk) for chunk in taken) + batch.size > max_bytes:  # type: ignore[arg-type]
+                break
+            taken.append(batch.data)
+        self.open_reads += 1
+        return Read(taken, sum(len(chunk) for chunk in taken), self._release)  # type: ignore[arg-type]
+
+    def _release(self) -> None:
+        self.open_reads -= 1
+
+    def bytes_available(self, offset: int, limit: int) -> int:
+        return min(limit, sum(batch.size for batch in self._from(offset)))
+
+    def _from(self, offset: int) -> list[Batch]:
+        if not self.log_start_offset <= offset <= self.high_watermark:
+            raise OffsetOutOfRange(offset)
+        return [batch for batch in self.batches if batch.last >= offset]
+
+    def offset_for_timestamp(self, timestamp: int) -> OffsetAt | None:
+        found = (OffsetAt(b.first, b.timestamp, b.epoch) for b in self.batches if b.timestamp >= timestamp)
+        return next(found, None)
+
+    def max_timestamp(self) -> OffsetAt | None:
+        newest = max(self.batches, key=lambda batch: batch.timestamp, default=None)
+        return None if newest is None else OffsetAt(newest.first, newest.timestamp, newest.epoch)
+
+    def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
+        known = [batch.epoch for batch in self.batches if batch.epoch <= epoch]
+        if not known:
+            return -1, -1
+        return known[-1], max(batch.last for batch in self.batches if batch.epoch == known[-1]) + 1
+
+    def epoch_at(self, offset: int) -> int:
+        return next((batch.epoch for batch in self.batches if batch.first <= offset <= batch.last), -1)
+
+    def on_advance(self, callback: Callable[[], None]) -> Callable[[], None]:
+        self._callbacks.append(callback)
+        return lambda: self._callbacks.remove(callback)
+
+
+class MemoryWaiters:
+    """Parked answers, asked again when :meth:`wake` is called."""
+
+    def __init__(self) -> None:
+        self.parked: list[tuple[Later, Callable[[], Any]]] = []
+
+    def park(self, later: Later, ready: Callable[[], Any]) -> None:
+        self.parked.append((later, ready))
+
+    def wake(self) -> None:
+        for later, ready in self.parked:
+            if not later.done and (response := ready()) is not None:
+                later.complete(response)
+
+
+@dataclass
+class Rules:
+    """An authorizer that forbids (operation, resource type, name); ``*`` is any name."""
+
+    forbidden: set[tuple[str, str, str]] = field(default_factory=set)
+
+    def allows(self, principal: str, host: str, operation: str, resource_type: str, resource_name: str) -> bool:
+        assert principal == "User:ANONYMOUS" and host == "127.0.0.1"
+        return not {(operation, resource_type, resource_name), (operation, resource_type, "*")} & self.forbidden
+
+
+@dataclass
+class World:
+    """A gateway with one partition in memory: epoch 1 at offsets 0-9, epoch 3 at 10-14."""
+
+    partition: MemoryPartition = field(
+        default_factory=lambda: MemoryPartition(
+            [Batch(0, 0, 1, 1000), Batch(1, 9, 1, 2000), Batch(10, 11, 3, 5000), Batch(12, 14, 3, 4000)]
+        )
+    )
+    node_id: int = NODE
+    config: Config = field(default_factory=Config)
+    authorizer: Rules = field(default_factory=Rules)
+    waiters: MemoryWaiters = field(default_factory=MemoryWaiters)
+    groups: Any = None
+
+    def endpoint(self, listener: str) -> Endpoint:
+        port = {"PLAINTEXT": 9092, "EXTERNAL": 19092}[listener]
+        return Endpoint(listener, "gateway.example", port, "PLAINTEXT")
+
+    def context(self, version: int, listener: str = "PLAINTEXT") -> Context:
+        peer = Peer(listener, "User:ANONYMOUS", "127.0.0.1", 50000, 1)
+        return Context(version, "test", peer, self, now=100.0, wall_ms=1_700_000_000_000)  # type: ignore[arg-type]
+
+    def ask(self, handler: Any, version: int, *, listener: str = "PLAINTEXT", **fields: Any) -> Any:
+        """The decoded answer of ``handler`` (a module or Handler) to a request of these fields, or the Later."""
+        request_class = kwire.request_type(api_key(handler))
+        data = build(request_class, fields).encode(version)
+        request = request_class.decode(data, version)
+        answer = handler.handle(request, self.context(version, listener))
+        return answer if isinstance(answer, Later) or answer is None else over_the_wire(answer, version)
+
+
+def api_key(handler: Any) -> int:
+    """Of a handler module or a Handler."""
+    return int(getattr(handler, "API_KEY", getattr(handler, "api_key", -1)))
+
+
+def over_the_wire(answer: Any, version: int) -> Any:
+    """Encode as the server does, put spliced records in place, release them, and decode strictly."""
+    data, reads = b"", []
+    for part in answer.encode_parts(version):
+        if isinstance(part, Spliced):
+            reads.append(part.read)
+            part = b"".join(bytes(chunk) for chunk in part.read.chunks)  # type: ignore[arg-type]
+        data += bytes(part)
+    for read in reads:
+        read.release()
+    return type(answer).decode(data, version)
+
+
+def build(cls: Any, fields: Mapping[str, Any]) -> Any:
+    """A message or struct of class ``cls`` from nested mappings: structs as dicts, arrays of structs as lists of dicts."""
+    infos = {info.attr: info for info in cls.fields()}
+    made = {}
+    for name, value in fields.items():
+        inner = cls.struct_class(infos[name].type) if infos[name].is_struct else None
+        if inner is not None and isinstance(value, list):
+            value = [build(inner, one) for one in value]
+        elif inner is not None and isinstance(value, dict):
+            value = build(inner, value)
+        made[name] = value
+    return cls(**made)
