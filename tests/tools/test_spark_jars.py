@@ -1,0 +1,67 @@
+"""Which jars are asked for, in which order, and what is said about it; Maven itself is not asked."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from tools import spark_jars
+from tools.maven import MavenError
+
+
+class Maven:
+    """Has the given Spark versions, and remembers what it was asked for."""
+
+    def __init__(self, *versions: str) -> None:
+        self.versions = versions
+        self.asked: list[Sequence[str]] = []
+
+    def resolve(self, coordinates: Sequence[str]) -> list[Path]:
+        self.asked.append(coordinates)
+        for one in coordinates:
+            group, artifact, version = one.split(":")
+            if group == "org.apache.spark" and f"{artifact.partition('-kafka')[0]}:{version}" not in self.versions:
+                raise MavenError(f"Maven did not find {one}")
+        return [Path(f"/jars/{one.split(':')[1]}.jar") for one in coordinates]
+
+
+def _maven(monkeypatch: pytest.MonkeyPatch, *versions: str) -> Maven:
+    maven = Maven(*versions)
+    monkeypatch.setattr(spark_jars, "resolve", maven.resolve)
+    return maven
+
+
+WORKING = ("spark-sql:4.2.0", "spark-token-provider:4.0.0")
+
+
+def test_the_connector_of_the_same_version_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    maven = _maven(monkeypatch, "spark-sql:4.3.0", "spark-token-provider:4.3.0", *WORKING)
+    found = spark_jars.spark_jars("4.3.0")
+    assert len(maven.asked) == 1
+    assert found.which.startswith("the connector of PySpark 4.3.0 itself")
+    assert len(found.paths) == 4
+
+
+def test_else_the_set_that_works_and_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    _maven(monkeypatch, "spark-sql:4.3.0", *WORKING)
+    run = CliRunner().invoke(spark_jars.main, ["--pyspark", "4.3.0"])
+    assert run.exit_code == 0
+    assert "connector 4.2.0, token provider 4.0.0" in run.stderr
+    assert run.stdout.strip().split(",")[0].endswith("spark-sql-kafka-0-10_2.13.jar")
+
+
+def test_no_guess_for_a_release_that_was_never_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    maven = _maven(monkeypatch, *WORKING)
+    with pytest.raises(MavenError, match=r"5\.0\.0"):
+        spark_jars.spark_jars("5.0.0")
+    assert len(maven.asked) == 1
+
+
+def test_both_failures_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    _maven(monkeypatch)
+    run = CliRunner().invoke(spark_jars.main, ["--pyspark", "4.3.0"])
+    assert run.exit_code == 1
+    assert ":4.3.0" in run.output and ":4.2.0" in run.output

@@ -1,0 +1,82 @@
+"""``python -m tools.spark_jars``: the jars of Spark's Kafka source for the installed PySpark, by one command.
+
+Asks Maven for the connector of PySpark's own version first. Where that is not complete, it takes the newest set of
+released parts that was seen to work together, and says so. Prints the paths with commas between, as ``spark.jars`` and
+``spark-submit --jars`` take them. Everything else that the connector needs comes with PySpark.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+
+import click
+
+from tools.maven import MavenError, resolve
+
+#: Of the clients any 3.9 or 4.x serves; this is the one that Spark 4.2's connector names.
+CLIENTS = "3.9.2"
+#: Connector and token provider that run on PySpark 4.2 and 4.3. The provider matters for delegation tokens only.
+FALLBACK_CONNECTOR, FALLBACK_TOKENS = "4.2.0", "4.0.0"
+#: The PySpark releases that the fallback was run with.
+FALLBACK_FOR = ("4.2", "4.3")
+
+
+@dataclass(frozen=True)
+class SparkJars:
+    """The jars, and in one sentence which ones they are."""
+
+    paths: tuple[Path, ...]
+    which: str
+
+    def __str__(self) -> str:
+        return ",".join(map(str, self.paths))
+
+
+@click.command(epilog="Example: spark-submit --jars $(python -m tools.spark_jars) job.py")
+@click.option("--pyspark", help="Version of PySpark to find jars for; the installed one by default.")
+def main(pyspark: str | None) -> None:
+    """Get the jars of Spark's Kafka source and print their paths."""
+    try:
+        found = spark_jars(pyspark)
+    except MavenError as error:
+        raise click.ClickException(str(error)) from error
+    click.echo(found.which, err=True)
+    click.echo(str(found))
+
+
+def spark_jars(pyspark: str | None = None) -> SparkJars:
+    """The jars for PySpark ``pyspark`` (the installed one by default), from Maven or its cache. Raises MavenError."""
+    version = pyspark or metadata.version("pyspark")
+    try:
+        paths = resolve(coordinates(version, version))
+        return SparkJars(tuple(paths), f"the connector of PySpark {version} itself, with kafka-clients {CLIENTS}")
+    except MavenError as error:
+        if not version.startswith(tuple(f"{one}." for one in FALLBACK_FOR)):
+            raise
+        own = error
+    try:
+        paths = resolve(coordinates(FALLBACK_CONNECTOR, FALLBACK_TOKENS))
+    except MavenError as error:
+        raise MavenError(f"{own}\nand neither the set that works with it:\n{error}") from None
+    return SparkJars(
+        tuple(paths),
+        f"Maven lacks the connector of PySpark {version} or a part of it: connector {FALLBACK_CONNECTOR}, token provider "
+        f"{FALLBACK_TOKENS} and kafka-clients {CLIENTS}, which work together except for delegation tokens",
+    )
+
+
+def coordinates(connector: str, tokens: str) -> Sequence[str]:
+    """Maven coordinates of the four jars. Scala 2.13 is the only one that Spark 4 has."""
+    return (
+        f"org.apache.spark:spark-sql-kafka-0-10_2.13:{connector}",
+        f"org.apache.spark:spark-token-provider-kafka-0-10_2.13:{tokens}",
+        f"org.apache.kafka:kafka-clients:{CLIENTS}",
+        "org.apache.commons:commons-pool2:2.13.1",
+    )
+
+
+if __name__ == "__main__":
+    main()
