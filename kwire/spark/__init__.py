@@ -1,0 +1,16 @@
+"""The metadata topic in Spark: functions that turn the ``value`` column of Spark's own Kafka source into columns.
+
+    from kwire.spark import decode, kafka_options, without
+    rows = spark.read.format("kafka").options(**kafka_options("localhost:9092")).load()
+    decode(without(rows, "NO_OP_RECORD")).show()
+
+Needs the ``spark`` extra (``pip install 'kwire[spark]'``), on the driver and on every executor. Connecting, offsets and
+checkpoints are Spark's business; nothing here opens a connection.
+"""
+
+from __future__ import annotations
+
+from kwire.spark.frames import decode, only, typed, without
+from kwire.spark.options import METADATA_TOPIC, kafka_options
+
+__all__ = ["METADATA_TOPIC", "decode", "kafka_options", "only", "typed", "without"]

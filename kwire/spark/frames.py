@@ -1,0 +1,110 @@
+"""Functions on DataFrames of Spark's Kafka source, batch or streaming: filter by record type, decode, typed columns."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial, reduce
+from typing import Literal
+
+from kwire.errors import UnknownApi
+from kwire.messages import BY_KEY
+from kwire.registry import message_type
+from kwire.spark.arrow import PASSED, decode_batches, type_name, typed_batches
+from kwire.spark.columns import spark_type
+
+try:
+    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import functions as F
+except ImportError as error:  # pragma: no cover - the extra is installed wherever the tests run
+    raise ImportError("kwire.spark needs PySpark: pip install 'kwire[spark]'") from error
+
+#: What becomes of a value that cannot be read, in the words of Spark's JSON and CSV sources.
+Mode = Literal["PERMISSIVE", "FAILFAST"]
+
+
+def decode(df: DataFrame, *, keep: Sequence[str] = (), mode: Mode = "PERMISSIVE") -> DataFrame:
+    """The records of ``df`` decoded: ``offset``, ``timestamp``, ``type``, ``version``, ``data``, ``error``.
+
+    ``df`` has the columns of Spark's Kafka source. ``type`` is Kafka's name such as ``PARTITION_RECORD``, ``data`` the
+    record as JSON, as ``kafka-dump-log`` prints it. A value that is damaged, or of a type or version that this kwire does
+    not know, has null there and the reason in ``error``; with ``mode="FAILFAST"`` it fails the query. ``keep`` names
+    further columns of ``df`` to carry along. Raises ValueError for columns that ``df`` lacks or that would be there twice.
+    """
+    columns = {"type": "string", "version": "int", "data": "string", "error": "string"}
+    function = partial(decode_batches, keep=tuple(keep), fail_fast=_fail_fast(mode))
+    return _selected(df, keep, columns).mapInArrow(function, _schema(df, columns, keep))
+
+
+def typed(df: DataFrame, name: str, *, keep: Sequence[str] = (), mode: Mode = "PERMISSIVE") -> DataFrame:
+    """The records of one type, as typed columns: ``offset``, ``timestamp``, ``version``, ``record``, ``error``.
+
+    ``name`` is ``"PartitionRecord"`` or ``"PARTITION_RECORD"``; other records are filtered out before Python sees them.
+    ``record`` is a struct with every field of every version of that type, by the names of Kafka's JSON form; select
+    ``record.*`` to spread it. A field that the record's version lacks is null. ``keep`` and ``mode`` as in :func:`decode`.
+    Raises UnknownApi for a name that is no metadata record.
+    """
+    message = BY_KEY["metadata", _key(name)]
+    columns = {"version": "int", "record": spark_type(message_type(message)), "error": "string"}
+    function = partial(typed_batches, name=message, keep=tuple(keep), fail_fast=_fail_fast(mode))
+    return _selected(only(df, name), keep, columns).mapInArrow(function, _schema(df, columns, keep))
+
+
+def only(df: DataFrame, *names: str) -> DataFrame:
+    """The rows of ``df`` whose value is a record of one of these types, by the first bytes of it.
+
+    The test runs in the JVM, so that what is not wanted never reaches Python. Raises UnknownApi for an unknown name.
+    """
+    return df.filter(_is_one_of(names))
+
+
+def without(df: DataFrame, *names: str) -> DataFrame:
+    """The rows of ``df`` but those whose value is a record of one of these types; damaged values and nulls stay.
+
+    An idle cluster writes a ``NO_OP_RECORD`` twice a second: leaving these out first is the cheapest thing to do.
+    """
+    return df.filter(~_is_one_of(names))
+
+
+def _is_one_of(names: Sequence[str]) -> Column:
+    tests = [F.substring(F.col("value"), 1, len(p)).eqNullSafe(F.lit(p)) for p in map(_prefix, names)]
+    return reduce(Column.__or__, tests, F.lit(False))
+
+
+def _prefix(name: str) -> bytearray:
+    """The first bytes of every record of a type: frame version 1, then its number, both as unsigned varints."""
+    key, prefix = _key(name), bytearray([1])
+    while key > 127:
+        prefix.append(key & 127 | 128)
+        key >>= 7
+    prefix.append(key)
+    return prefix
+
+
+def _key(name: str) -> int:
+    for (kind, key), message in BY_KEY.items():
+        if kind == "metadata" and name in (message, type_name(message)):
+            return key
+    raise UnknownApi(f"no metadata record is named {name!r}")
+
+
+def _fail_fast(mode: str) -> bool:
+    if mode not in ("PERMISSIVE", "FAILFAST"):
+        raise ValueError(f"mode is PERMISSIVE or FAILFAST, not {mode!r}")
+    return mode == "FAILFAST"
+
+
+def _selected(df: DataFrame, keep: Sequence[str], made: dict[str, str]) -> DataFrame:
+    """``df`` with nothing but what the worker needs: Spark then leaves the rest out of the scan's rows."""
+    for name in (*PASSED, "value", *keep):
+        if name not in df.columns:
+            raise ValueError(f"the DataFrame has no column {name!r}, only {', '.join(df.columns)}")
+    for name in keep:
+        if name in PASSED or name in made or keep.count(name) > 1:
+            raise ValueError(f"column {name!r} would be there twice: rename it before decoding")
+    return df.select(*PASSED, "value", *(name for name in keep if name != "value"))
+
+
+def _schema(df: DataFrame, made: dict[str, str], keep: Sequence[str]) -> str:
+    given = {field.name: field.dataType.simpleString() for field in df.schema.fields}
+    columns = {**{n: given[n] for n in PASSED}, **made, **{n: given[n] for n in keep}}
+    return ", ".join(f"`{name}` {kind}" for name, kind in columns.items())
