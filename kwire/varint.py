@@ -6,7 +6,7 @@ are refused, so no length ever turns negative.
 
 from __future__ import annotations
 
-from typing import Final, NoReturn
+from typing import Final
 
 from kwire.errors import DecodeError, EncodeError
 
@@ -75,13 +75,13 @@ def _read(data: bytes, start: int, longest: int, last_byte_max: int) -> tuple[in
                 )
             return value, position + 1
         shift += 7
-    _refuse(start, stop, len(data))
+    raise _fault(start, stop, len(data))
 
 
-def _refuse(start: int, stop: int, size: int) -> NoReturn:
+def _fault(start: int, stop: int, size: int) -> DecodeError:
     if size < stop:
-        raise DecodeError("the input ends inside a varint", offset=start, rule="truncated")
-    raise DecodeError(f"varint of more than {stop - start} bytes", offset=start, rule="varint-length")
+        return DecodeError("the input ends inside a varint", offset=start, rule="truncated")
+    return DecodeError(f"varint of more than {stop - start} bytes", offset=start, rule="varint-length")
 
 
 def _write(value: int) -> bytes:

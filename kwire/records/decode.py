@@ -1,0 +1,191 @@
+"""The records section of a batch of format 2, read in one hand-tuned loop. Knows nothing of headers, checksums or compression.
+
+A record is a few varints around two byte strings, so the loop inlines their one and two byte forms and calls only for
+more; every check that can wait is made once a record, by comparing positions. What a record claims is never allocated:
+slices end where the bytes end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, NoReturn
+
+from kwire.errors import DecodeError
+from kwire.records.record import Header, Record
+from kwire.varint import read_unsigned_varint, read_unsigned_varlong, read_varint
+
+#: The smallest record: length, attributes, two deltas, two lengths and the number of headers.
+RECORD_BYTES_MIN: Final = 7
+_INT64: Final = range(-(1 << 63), 1 << 63)
+#: A base this far inside int64 cannot leave it by a delta of two bytes, or of an int32.
+_SAFE_BASE: Final = range(-(1 << 62), 1 << 62)
+
+
+def read_records(d: bytes, count: int, base_offset: int, base_timestamp: int, budget: int) -> list[Record]:
+    """The ``count`` records that fill ``d``, each with its own timestamp (ms). ``budget`` bounds records and headers in all.
+
+    Raises DecodeError with the record's number as path and the byte in ``d`` as offset (``DefaultRecord.readFrom``).
+    """
+    if count > budget:
+        raise DecodeError(f"{count} records, more than the {budget} allowed", path="RecordsCount", rule="element-budget")
+    if count * RECORD_BYTES_MIN > len(d):
+        raise DecodeError(f"{count} records do not fit into {len(d)} bytes", path="RecordsCount", rule="truncated")
+    records: list[Record] = []
+    try:
+        end = _read(d, count, base_offset, base_timestamp, budget - count, records.append)
+        if end > len(d):
+            raise IndexError
+    except IndexError:
+        raise _at(records, DecodeError("the bytes end inside a record", offset=len(d), rule="truncated")) from None
+    except DecodeError as error:
+        raise _at(records, error) from None
+    if end < len(d):
+        left = len(d) - end
+        raise DecodeError(f"{left} bytes left over behind {count} records", offset=end, rule="trailing-bytes")
+    if base_timestamp not in _SAFE_BASE or base_offset not in _SAFE_BASE:
+        _check_longs(records)
+    return records
+
+
+def _read(d: bytes, count: int, base_offset: int, base_timestamp: int, budget: int, append: Callable[[Record], None]) -> int:
+    """Append ``count`` records; returns the position after them. IndexError when the bytes end early."""
+    new = object.__new__
+    p = 0
+    for _ in range(count):
+        n = d[p]
+        if n < 128:
+            p += 1
+        else:
+            n += (d[p + 1] << 7) - 128
+            p += 2
+            if n > 16383:
+                n, p = read_unsigned_varint(d, p - 2)
+        stop = p + p + n  # twice the end: an odd n is a negative length, which no position equals
+
+        record = new(Record)
+        n = d[p + 1]  # behind the attributes, of which no bit means anything yet
+        if n == 0:
+            record.timestamp = base_timestamp
+            p += 2
+        else:
+            if n < 128:
+                p += 2
+            else:
+                n += (d[p + 2] << 7) - 128
+                p += 3
+                if n > 16383:
+                    n, p = _read_wide_delta(d, p - 2, base_timestamp)
+            record.timestamp = base_timestamp - (n + 1 >> 1) if n & 1 else base_timestamp + (n >> 1)
+
+        n = d[p]
+        if n < 128:
+            p += 1
+        else:
+            n += (d[p + 1] << 7) - 128
+            p += 2
+            if n > 16383:
+                n, p = read_unsigned_varint(d, p - 2)
+        record.offset = base_offset - (n + 1 >> 1) if n & 1 else base_offset + (n >> 1)
+
+        n = d[p]
+        if n == 1:
+            record.key = None
+            p += 1
+        else:
+            if n < 128:
+                p += 1
+            else:
+                n += (d[p + 1] << 7) - 128
+                p += 2
+                if n > 16383:
+                    n, p = read_unsigned_varint(d, p - 2)
+            if n & 1:
+                record.key = None
+            else:
+                n = p + (n >> 1)
+                record.key = d[p:n]
+                p = n
+
+        n = d[p]
+        if n < 128:
+            p += 1
+        else:
+            n += (d[p + 1] << 7) - 128
+            p += 2
+            if n > 16383:
+                n, p = read_unsigned_varint(d, p - 2)
+        if n & 1:
+            record.value = None
+        else:
+            n = p + (n >> 1)
+            record.value = d[p:n]
+            p = n
+
+        if d[p] == 0:
+            record.headers = ()
+            p += 1
+        else:
+            record.headers, p = _read_headers(d, p, budget)
+            budget -= len(record.headers)
+        if p + p != stop:
+            raise DecodeError(
+                f"a record's fields end {p - stop / 2:+g} bytes from its declared end", offset=p, rule="record-length"
+            )
+        append(record)
+    return p
+
+
+def _read_wide_delta(d: bytes, p: int, base: int) -> tuple[int, int]:
+    """A timestamp delta of more than two bytes, still zigzag: (delta, position after it)."""
+    n, end = read_unsigned_varlong(d, p)
+    if base + (n >> 1 ^ -(n & 1)) not in _INT64:
+        raise DecodeError("timestamp beyond 64 bits", path=".TimestampDelta", offset=p, rule="int64-overflow")
+    return n, end
+
+
+def _read_headers(d: bytes, p: int, budget: int) -> tuple[tuple[Header, ...], int]:
+    """The headers of a record, their number first: (headers, position after them)."""
+    start = p
+    count, p = read_varint(d, p)
+    if count < 0 or count > len(d) - p:
+        raise DecodeError(f"{count} headers in {len(d) - p} bytes", path=".Headers", offset=start, rule="header-count")
+    if count > budget:
+        raise DecodeError(
+            f"{count} headers, more than the {budget} still allowed", path=".Headers", offset=start, rule="element-budget"
+        )
+    headers: list[Header] = []
+    for i in range(count):
+        start = p
+        size, p = read_varint(d, p)
+        end = p + size
+        if size < 0 or end > len(d):
+            _bad_header(i, f"key of {size} bytes", start, size)
+        try:
+            key = d[p:end].decode()
+        except UnicodeDecodeError as error:
+            raise DecodeError(f"key is not UTF-8: {error.reason}", path=f".Headers[{i}]", offset=p, rule="bad-utf8") from None
+        size, p = read_varint(d, end)
+        if size < 0:
+            headers.append((key, None))
+            continue
+        if p + size > len(d):
+            _bad_header(i, f"value of {size} bytes", end, size)
+        headers.append((key, d[p : p + size]))
+        p += size
+    return tuple(headers), p
+
+
+def _bad_header(i: int, what: str, offset: int, size: int) -> NoReturn:
+    rule = "null" if size < 0 else "truncated"
+    raise DecodeError(f"{what} in a record header", path=f".Headers[{i}]", offset=offset, rule=rule)
+
+
+def _check_longs(records: list[Record]) -> None:
+    """Offsets and timestamps near the ends of int64: Kafka lets them wrap around."""
+    for i, record in enumerate(records):
+        if record.timestamp not in _INT64 or record.offset not in _INT64:
+            raise DecodeError("offset or timestamp beyond 64 bits", path=f"records[{i}]", rule="int64-overflow")
+
+
+def _at(records: list[Record], error: DecodeError) -> DecodeError:
+    return DecodeError(error.reason, path=f"records[{len(records)}]{error.path}", offset=error.offset, rule=error.rule)
