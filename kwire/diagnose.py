@@ -10,7 +10,7 @@ import struct
 from typing import Any
 
 from kwire.errors import DecodeError, EncodeError
-from kwire.message import FieldInfo, Message, Struct
+from kwire.message import FieldInfo, Message, Struct, generated_class
 from kwire.wire import STRING_BYTES_MAX, more_varint
 
 _CODES = {"bool": "?", "int8": "b", "int16": "h", "uint16": "H", "int32": "i", "uint32": "I", "int64": "q", "float64": "d",
@@ -206,7 +206,7 @@ def explain_encode(message: Message, version: int, error: Exception) -> EncodeEr
 
 def _fault(value: Struct, path: str, version: int, flexible: bool) -> EncodeError | None:
     """The first field of ``value``, in order of the schema, that cannot be written."""
-    blank = type(value)()
+    blank = generated_class(type(value))()
     for f in value.fields():
         where = f"{path}.{f.name}"
         try:

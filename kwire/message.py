@@ -76,7 +76,7 @@ class Struct:
         )
 
     def __repr__(self) -> str:
-        blank = type(self)()
+        blank = generated_class(type(self))()
         shown = [
             f"{row[1]}={_short(getattr(self, row[1]))}" for row in self.FIELDS if getattr(self, row[1]) != getattr(blank, row[1])
         ]

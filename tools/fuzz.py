@@ -48,7 +48,7 @@ def main(runs: int, seed: int, corpus: Path | None) -> None:
             "-len_control=0",
         ]
         # libFuzzer ends the process itself; what it leaves in the scratch directory goes with the system's temporary files.
-        atexit.register(lambda: print(f"{targets.tried} inputs tried, {targets.decoded} decoded, none broke a rule"))
+        atexit.register(targets.report)
         atheris.Setup([sys.argv[0], *options, str(directory)], targets.try_one)
         atheris.Fuzz()
 
@@ -64,6 +64,11 @@ class Targets:
         random.Random(seed).shuffle(self.all)
         self.tried = 0
         self.decoded = 0
+        self.broken = False
+
+    def report(self) -> None:
+        outcome = "one broke a rule, see above" if self.broken else "none broke a rule"
+        print(f"{self.tried} inputs tried, {self.decoded} decoded, {outcome}")
 
     def write_seeds(self, directory: Path) -> None:
         """An input a target: the message as its constructor makes it, with one element in every array."""
@@ -76,6 +81,12 @@ class Targets:
 
     def try_one(self, data: bytes) -> None:
         """Decode one input and hold the outcome against the rules above."""
+        self.broken = True
+        self.hold(data)
+        self.broken = False
+
+    def hold(self, data: bytes) -> None:
+        """Raises whatever the codec should not have raised, AssertionError for a broken rule."""
         from kwire.errors import DecodeError, EncodeError
 
         if len(data) < 2:

@@ -179,6 +179,11 @@ def test_an_absent_tagged_struct_is_a_default_that_cannot_be_changed_by_accident
     assert partition.current_leader == LeaderIdAndEpoch()
     with pytest.raises(AttributeError, match="assign a new LeaderIdAndEpoch"):
         partition.current_leader.leader_id = 3
+    assert repr(partition.current_leader) == "LeaderIdAndEpoch()"
+    assert partition.current_leader.copy() == pickle.loads(pickle.dumps(partition.current_leader)) == LeaderIdAndEpoch()
+    partition.records = 5
+    with pytest.raises(EncodeError, match="bytes expected"):  # the slow walk meets the frozen default, too
+        FetchResponse(responses=[FetchableTopicResponse(topic="t", partitions=[partition])]).encode(12)
     partition.current_leader = LeaderIdAndEpoch(leader_id=3)
     assert FetchResponse.decode(data, 12).responses[0].partitions[0].current_leader.leader_id == -1
 
