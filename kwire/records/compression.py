@@ -180,7 +180,7 @@ def _short_xxh32(data: bytes) -> int:
 
 
 def _snappy_decompress(data: bytes, limit: int) -> bytes:
-    """The framing of snappy-java ("xerial": chunks with an int32 length), or one raw block. No length is believed unchecked.
+    """The framing of snappy-java ("xerial": chunks with an int32 length), or one raw block. No length is believed unchecked."""
     if data[:8] != _XERIAL_MAGIC:
         return _snappy_block(data, limit)
     if len(data) < _XERIAL_HEADER.size:

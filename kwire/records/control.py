@@ -44,7 +44,7 @@ _NUMBERS: Final = {row.name: row.number for row in CONTROL_TYPES.values()}
 
 
 class ControlRecord(NamedTuple):
-    """A control record taken apart. ``message`` is None where the type is unknown (name ``UNKNOWN``): the record has the bytes."""
+    """A control record taken apart. ``message`` is None where the type is unknown (``UNKNOWN``): the record has the bytes."""
 
     version: int
     type: int
