@@ -1,0 +1,66 @@
+"""The log ``p-large`` for the serving bench: as real Kafka left it, and as a longer one made of its own batches."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import struct
+import tarfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from kwire.records.header import iter_batches
+
+_SHARED = Path(os.environ.get("KWIRE_SHARED") or Path(__file__).resolve().parent.parent.parent.parent / "shared")
+_SEGMENT = "__cluster_metadata-0/00000000000000000000.log"
+#: The leader epoch's place in a batch; like the base offset it is not covered by the CRC.
+_EPOCH_AT = 12
+
+
+class NoLog(Exception):
+    """The shared logs are not on this machine."""
+
+
+@dataclass(frozen=True)
+class Batch:
+    """One data batch: its bytes, offsets and records."""
+
+    data: bytes
+    offsets: int
+    records: int
+
+
+def unpack(into: Path) -> Path:
+    """The node directory of p-large, unpacked. Raises NoLog."""
+    archive = _SHARED / "logs" / "p-large.tar.xz"
+    if not archive.exists():
+        raise NoLog(f"{archive} is not there; KWIRE_SHARED may name another place")
+    with tarfile.open(archive) as tar:
+        wanted = [member for member in tar.getmembers() if member.name.startswith("p-large/nodes/1")]
+        tar.extractall(into, members=wanted, filter="data")
+    return into / "p-large/nodes/1"
+
+
+def data_batches(node: Path) -> list[Batch]:
+    """Its batches without control batches, which no producer may send."""
+    data = (node / _SEGMENT).read_bytes()
+    return [
+        Batch(data[header.position : header.end], header.last_offset_delta + 1, header.record_count)
+        for header in iter_batches(data)
+        if not header.is_control
+    ]
+
+
+def repeated(node: Path, batches: list[Batch], times: int, into: Path) -> Path:
+    """A node directory like ``node`` whose log holds ``batches`` over and over, at growing offsets of one epoch."""
+    shutil.copytree(node, into, ignore=shutil.ignore_patterns("*.index", "*.timeindex", "*.checkpoint", "*.snapshot"))
+    offset = 0
+    with (into / _SEGMENT).open("wb") as segment:
+        for _ in range(times):
+            for batch in batches:
+                moved = bytearray(batch.data)
+                struct.pack_into(">q", moved, 0, offset)
+                struct.pack_into(">i", moved, _EPOCH_AT, 1)
+                segment.write(moved)
+                offset += batch.offsets
+    return into

@@ -1,0 +1,71 @@
+"""One pass of a stock client over a whole topic, in seconds. The same call for our server and for Kafka."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import time
+import uuid
+
+from tools import java
+
+_TIMEOUT_S = 120.0
+
+
+class PassError(Exception):
+    """A client did not read the whole topic; the text holds its own words."""
+
+
+def kcat(bootstrap: str, topic: str, count: int) -> float:
+    """The whole life of a kcat process that prints ``count`` messages to nowhere."""
+    command = ["kcat", "-C", "-q", "-b", bootstrap, "-t", topic, "-p", "0", "-o", "beginning", "-c", str(count)]
+    began = time.perf_counter()
+    done = subprocess.run(
+        command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, timeout=_TIMEOUT_S, check=False
+    )
+    if done.returncode != 0:
+        raise PassError(f"kcat ended with {done.returncode}: {done.stderr.decode(errors='replace')[-1000:]}")
+    return time.perf_counter() - began
+
+
+def confluent_kafka(bootstrap: str, topic: str, count: int) -> float:
+    """From the assignment to the last message, of a new consumer."""
+    from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
+
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "bench", "enable.auto.commit": False})
+    try:
+        began, seen = time.perf_counter(), 0
+        consumer.assign([TopicPartition(topic, 0, OFFSET_BEGINNING)])
+        while seen < count:
+            messages = consumer.consume(num_messages=10_000, timeout=1.0)
+            seen += sum(1 for message in messages if not message.error())
+            if time.perf_counter() - began > _TIMEOUT_S:
+                raise PassError(f"confluent-kafka had {seen} of {count} messages after {_TIMEOUT_S:.0f} s")
+        return time.perf_counter() - began
+    finally:
+        consumer.close()
+
+
+def java_consumer(bootstrap: str, topic: str, count: int) -> float:
+    """The fetch time that kafka-consumer-perf-test tells: without the JVM's start and the joining of the group."""
+    output = java.run_tool(
+        java.CONSUMER_PERFORMANCE,
+        ["--bootstrap-server", bootstrap, "--topic", topic, "--num-records", str(count), "--group", f"g-{uuid.uuid4().hex[:8]}",
+         "--hide-header", "--timeout", "30000"],
+        timeout_s=_TIMEOUT_S,
+    )  # fmt: skip
+    fields = [field.strip() for field in output.strip().splitlines()[-1].split(",")]
+    if len(fields) < 8 or int(fields[4]) < count:
+        raise PassError(f"kafka-consumer-perf-test did not read {count} records: {output[-1000:]}")
+    return int(fields[7]) / 1000
+
+
+def available() -> list[str]:
+    """What is missing here for the passes; empty when all can run."""
+    missing = [] if shutil.which("kcat") else ["kcat"]
+    try:
+        java.class_path()
+        java.java()
+    except java.JavaError as error:
+        missing.append(str(error))
+    return missing

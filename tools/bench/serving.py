@@ -1,0 +1,148 @@
+"""Serving ``p-large``: start, memory, and the rate of stock clients beside real Kafka with the same batches in a topic.
+
+A pass over the log itself takes a tenth of a second, so rates are of a log of the same batches ten times over. Passes on
+the two servers take turns; the median of each counts. One pass each comes first and does not: it warms caches and the JVM.
+"""
+
+from __future__ import annotations
+
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, cast
+
+from gateway.ports import TOPIC_NAME
+from kwire.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
+from kwire.messages.fetch_response import FetchResponse
+from kwire.messages.produce_request import PartitionProduceData, ProduceRequest, TopicProduceData
+from kwire.messages.produce_response import ProduceResponse
+from tools.bench import largelog, passes
+from tools.gateway_process import gateway
+from tools.java import KAFKA_VERSION, TOPICS
+from tools.kafka import Cluster, kafka
+from tools.process import cpu_seconds, memory_mib
+from tools.wire_client import WireClient
+
+_TIMES = 10
+_PASSES = 3
+_STARTS = 5
+_TOPIC = "p-large"
+_START_S_MAX, _MEMORY_MIB_MAX = 0.5, 80
+_CLIENTS: Sequence[tuple[str, Callable[[str, str, int], float]]] = (
+    ("kcat", passes.kcat),
+    ("confluent-kafka", passes.confluent_kafka),
+    ("Java consumer", passes.java_consumer),
+)
+#: Kafka's own defaults but for what would remove batches of another day.
+_KAFKA = {"log.retention.ms": "-1", "log.retention.bytes": "-1"}
+
+
+def run() -> list[dict[str, Any]]:
+    """The rows; one that says what is missing where the bench cannot run."""
+    if missing := passes.available():
+        return [{"what": "serving", "ok": False, "notes": f"not measured: {'; '.join(missing)}"}]
+    with tempfile.TemporaryDirectory(prefix="kwire-bench-") as scratch:
+        try:
+            node = largelog.unpack(Path(scratch))
+        except largelog.NoLog as error:
+            return [{"what": "serving", "ok": False, "notes": f"not measured: {error}"}]
+        batches = largelog.data_batches(node)
+        long_log = largelog.repeated(node, batches, _TIMES, Path(scratch) / "long")
+        return [*_start_and_memory(node, batches), *_rates(long_log, batches)]
+
+
+def _start_and_memory(node: Path, batches: Sequence[largelog.Batch]) -> Iterator[dict[str, Any]]:
+    count = sum(batch.records for batch in batches)
+    starts = []
+    for _ in range(_STARTS):
+        began = time.perf_counter()
+        with gateway("--source", "log", "--log-dir", str(node)) as server:
+            _first_records(server.bootstrap)
+            starts.append(time.perf_counter() - began)
+    yield {
+        "what": f"start to first records, {count:,} records", "unit": "s", "ours": statistics.median(starts),
+        "ok": statistics.median(starts) < _START_S_MAX, "notes": f"below {_START_S_MAX} s",
+    }  # fmt: skip
+    with gateway("--source", "log", "--log-dir", str(node)) as server:
+        for _, client in _CLIENTS:
+            client(server.bootstrap, TOPIC_NAME, count)
+        peak = memory_mib(server.pid, "VmHWM")
+    yield {
+        "what": "memory, highest, after a pass of each client", "unit": "MiB", "ours": peak,
+        "ok": peak < _MEMORY_MIB_MAX, "notes": f"below {_MEMORY_MIB_MAX} MiB",
+    }  # fmt: skip
+
+
+def _first_records(bootstrap: str) -> None:
+    partition = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1 << 20)
+    request = FetchRequest(
+        max_wait_ms=500, min_bytes=1, max_bytes=1 << 20, topics=[FetchTopic(topic=TOPIC_NAME, partitions=[partition])]
+    )
+    with WireClient(bootstrap) as client:
+        response = cast(FetchResponse, client.call(request, 12))
+    if not response.responses[0].partitions[0].records:
+        raise AssertionError(f"no records at offset 0: {response}")
+
+
+def _rates(long_log: Path, batches: Sequence[largelog.Batch]) -> Iterator[dict[str, Any]]:
+    count = _TIMES * sum(batch.records for batch in batches)
+    megabytes = _TIMES * sum(len(batch.data) for batch in batches) / 1e6
+    with (
+        kafka(properties=_KAFKA) as cluster,
+        gateway("--source", "log", "--log-dir", str(long_log)) as server,
+    ):
+        _fill(cluster, batches)
+        ours = (server.bootstrap, TOPIC_NAME, server.pid)
+        theirs = (cluster.bootstrap, _TOPIC, cluster.nodes[0].pid)
+        for name, client in _CLIENTS:
+            yield from _compare(name, client, (ours, theirs), count, megabytes)
+        yield {
+            "what": "memory after all passes", "unit": "MiB", "ours": memory_mib(server.pid),
+            "peer": f"Kafka {KAFKA_VERSION}", "theirs": memory_mib(cluster.nodes[0].pid),
+        }  # fmt: skip
+
+
+def _compare(
+    name: str,
+    client: Callable[[str, str, int], float],
+    servers: Sequence[tuple[str, str, int]],
+    count: int,
+    megabytes: float,
+) -> Iterator[dict[str, Any]]:
+    seconds: list[list[float]] = [[], []]
+    cpu: list[list[float]] = [[], []]
+    for number in range(_PASSES + 1):
+        for side, (bootstrap, topic, pid) in enumerate(servers):
+            before = cpu_seconds(pid)
+            took = client(bootstrap, topic, count)
+            if number:
+                seconds[side].append(took)
+                cpu[side].append(cpu_seconds(pid) - before)
+    ours, theirs = (count / statistics.median(side) for side in seconds)
+    peer = f"Kafka {KAFKA_VERSION}"
+    yield {
+        "what": f"{name}, {count:,} records", "unit": "records/s", "ours": ours, "peer": peer, "theirs": theirs,
+        "ratio": ours / theirs, "bar": 1.0, "notes": f"{ours * megabytes / count:.0f} and {theirs * megabytes / count:.0f} MB/s",
+    }  # fmt: skip
+    own_cpu, kafka_cpu = (statistics.median(side) for side in cpu)
+    yield {
+        "what": f"{name}, server CPU a pass", "unit": "s", "ours": own_cpu, "peer": peer, "theirs": kafka_cpu,
+        "ratio": kafka_cpu / max(own_cpu, 0.01),
+    }  # fmt: skip
+
+
+def _fill(cluster: Cluster, batches: Sequence[largelog.Batch]) -> None:
+    """The same batches, byte for byte but for offset and epoch, in an ordinary topic; producers send base offset 0."""
+    cluster.tool(TOPICS, ["--create", "--topic", _TOPIC, "--partitions", "1"])
+    with WireClient(cluster.bootstrap) as client:
+        for _ in range(_TIMES):
+            for batch in batches:
+                data = [PartitionProduceData(index=0, records=bytes(8) + batch.data[8:])]
+                request = ProduceRequest(
+                    acks=1, timeout_ms=30_000, topic_data=[TopicProduceData(name=_TOPIC, partition_data=data)]
+                )
+                response = cast(ProduceResponse, client.call(request, 9))
+                if error := response.responses[0].partition_responses[0].error_code:
+                    raise AssertionError(f"Kafka refused a batch with error {error}")

@@ -1,0 +1,51 @@
+"""A blocking Kafka connection in a few lines: one request, one answer. For measurements and probes, not for users."""
+
+from __future__ import annotations
+
+import socket
+import struct
+from types import TracebackType
+from typing import Self, cast
+
+from kwire import Message, response_type
+from kwire.header import decode_response_header, encode_request_header
+
+_SIZE = struct.Struct(">i")
+
+
+class WireClient:
+    """A connection to ``host:port``; every call waits for its answer. Raises OSError, and DecodeError for a bad answer."""
+
+    def __init__(self, address: str, timeout_s: float = 30) -> None:
+        host, _, port = address.rpartition(":")
+        self._socket = socket.create_connection((host, int(port)), timeout=timeout_s)
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._correlation_id = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._socket.close()
+
+    def call(self, request: Message, version: int) -> Message:
+        """Send ``request`` at ``version``, return its response. Raises EOFError when the server closes instead."""
+        self._correlation_id += 1
+        api_key = cast(int, request.API_KEY)
+        frame = encode_request_header(api_key, version, self._correlation_id, "wire-client") + request.encode(version)
+        self._socket.sendall(_SIZE.pack(len(frame)) + frame)
+        answer = self._receive(_SIZE.unpack(self._receive(_SIZE.size))[0])
+        header, body = decode_response_header(api_key, version, answer)
+        if header.correlation_id != self._correlation_id:
+            raise OSError(f"answer {header.correlation_id} to request {self._correlation_id}")
+        return response_type(api_key).decode(answer[body:], version)
+
+    def _receive(self, size: int) -> bytes:
+        parts, left = [], size
+        while left:
+            part = self._socket.recv(min(left, 1 << 20))
+            if not part:
+                raise EOFError(f"the server closed the connection with {left} of {size} bytes missing")
+            parts.append(part)
+            left -= len(part)
+        return b"".join(parts)
