@@ -25,8 +25,7 @@ from kwire.uuid import Uuid
 
 #: The longest string of the protocol, in bytes of UTF-8: a Java short, in the compact form too.
 LONGEST_STRING: Final = 32767
-#: The highest number that an unsigned varint holds, and the highest that Kafka writes as one (a Java int).
-HIGHEST_VARINT: Final = 2**32 - 1
+#: Kafka keeps lengths, counts and tag numbers in a Java int.
 HIGHEST_INT: Final = 2**31 - 1
 
 
@@ -113,7 +112,7 @@ class _UnsignedVarint(Construct):  # type: ignore[misc]
     """Seven bits a byte, lowest first, five bytes at most; padding with empty high groups is allowed, as in Kafka.
 
     Kafka drops surplus bits of the fifth byte, and takes a number with the 32nd bit for a negative one. No writer means
-    either: here surplus bits are refused and the number stays positive, too big for any length.
+    either, so both are refused.
     """
 
     def _parse(self, stream: io.BytesIO, context: Any, path: str) -> int:
@@ -124,9 +123,9 @@ class _UnsignedVarint(Construct):  # type: ignore[misc]
             if byte < 0x80:
                 break
         else:
-            raise Refused("a varint of more than five bytes", "varint")
-        if value > HIGHEST_VARINT:
-            raise Refused("a varint of more than 32 bits", "varint")
+            raise Refused("a varint of more than five bytes", "varint-range")
+        if value > HIGHEST_INT:
+            raise Refused(f"varint {value} is above {HIGHEST_INT}", "varint-range")
         return value
 
     def _build(self, obj: Any, stream: io.BytesIO, context: Any, path: str) -> Any:
@@ -145,7 +144,6 @@ class _UnsignedVarint(Construct):  # type: ignore[misc]
 UnsignedVarint: Final = _UnsignedVarint()
 #: The lengths of flexible versions: one more than the length, 0 for null.
 CompactLength: Final = ExprAdapter(UnsignedVarint, lambda n, _: n - 1, lambda n, _: n + 1)
-
 Int8: Final = _Whole(Int8sb)
 Int16: Final = _Whole(Int16sb)
 Int32: Final = _Whole(Int32sb)
@@ -177,7 +175,8 @@ class Blob(Construct):  # type: ignore[misc]
     def _parse(self, stream: io.BytesIO, context: Any, path: str) -> bytes | None:
         size: int = self.length._parsereport(stream, context, path)
         if size < 0:
-            return null_allowed(self.nullable)
+            null_allowed(self.nullable)
+            return None
         return take(stream, size, path)
 
     def _build(self, obj: Any, stream: io.BytesIO, context: Any, path: str) -> Any:
@@ -208,7 +207,7 @@ class Text(Construct):  # type: ignore[misc]
         try:
             return data.decode("utf-8")
         except UnicodeDecodeError as error:
-            raise Refused(f"not UTF-8: {error.reason} at byte {error.start} of the string", "utf8") from None
+            raise Refused(f"not UTF-8: {error.reason} at byte {error.start} of the string", "bad-utf8") from None
 
     def _build(self, obj: Any, stream: io.BytesIO, context: Any, path: str) -> Any:
         if obj is not None and not isinstance(obj, str):
@@ -216,7 +215,7 @@ class Text(Construct):  # type: ignore[misc]
         try:
             data = None if obj is None else obj.encode("utf-8")
         except UnicodeEncodeError as error:
-            raise Refused(f"not text that UTF-8 can hold: {error.reason}", "utf8") from None
+            raise Refused(f"not text that UTF-8 can hold: {error.reason}", "bad-utf8") from None
         _short_enough(data or b"")
         return self.blob._build(data, stream, context, path)
 
@@ -235,9 +234,10 @@ class Array(Construct):  # type: ignore[misc]
         trail = context._params.trail
         count: int = trail.note("count", "length", stream, lambda: self.length._parsereport(stream, context, path))
         if count < 0:
-            return null_allowed(self.nullable)
+            null_allowed(self.nullable)
+            return None
         if count > remaining(stream):
-            raise Refused(f"{count} elements claimed, {remaining(stream)} bytes left", "count")
+            raise Refused(f"{count} elements claimed, {remaining(stream)} bytes left", "truncated")
         found = []
         for index in range(count):
             trail.enter(f"[{index}]", self.label, stream.tell())
@@ -283,7 +283,7 @@ class Optional(Construct):  # type: ignore[misc]
 
 
 def null_allowed(nullable: bool) -> None:
-    """None, where null may stand. Refused where it may not."""
+    """Refuse a null where none may stand."""
     if not nullable:
         raise Refused("null where null is not allowed", "null")
 
