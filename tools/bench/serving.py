@@ -35,8 +35,8 @@ _CLIENTS: Sequence[tuple[str, Callable[[str, str, int], float]]] = (
     ("confluent-kafka", passes.confluent_kafka),
     ("Java consumer", passes.java_consumer),
 )
-#: Kafka's own defaults but for what would remove batches of another day.
-_KAFKA = {"log.retention.ms": "-1", "log.retention.bytes": "-1"}
+#: Kafka's own defaults, but it may not remove batches of another day, nor refuse those as large as a controller writes.
+_KAFKA = {"log.retention.ms": "-1", "log.retention.bytes": "-1", "message.max.bytes": "16777216"}
 
 
 def run() -> list[dict[str, Any]]:
