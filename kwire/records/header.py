@@ -34,6 +34,7 @@ CRC_START: Final = 21
 #: The smallest length field of any format (``LegacyRecord.RECORD_OVERHEAD_V0``).
 _LENGTH_MIN: Final = 14
 _MAGIC_AT: Final = 16
+_INT32_MAX: Final = (1 << 31) - 1
 _FIELDS: Final = struct.Struct(">qiibIhiqqqhii")
 _LENGTH: Final = struct.Struct(">8xi")
 
@@ -110,14 +111,11 @@ class BatchHeader(NamedTuple):
     @property
     def last_sequence(self) -> int:
         """Producer sequence of the last offset, -1 if there is none; wraps after 2^31 - 1."""
-        return self.sequence_of(self.last_offset)
+        return -1 if self.base_sequence == -1 else _increment_sequence(self.base_sequence, self.last_offset_delta)
 
     def sequence_of(self, offset: int) -> int:
-        """Producer sequence of the record at ``offset``, -1 if the batch has none (``incrementSequence``)."""
-        if self.base_sequence < 0:
-            return -1
-        sequence = self.base_sequence + offset - self.base_offset
-        return sequence if sequence < 1 << 31 else sequence - (1 << 31)
+        """Producer sequence of the record at ``offset``, -1 if the batch has none."""
+        return -1 if self.base_sequence < 0 else _increment_sequence(self.base_sequence, offset - self.base_offset)
 
 
 def read_header(data: Buffer, position: int = 0) -> BatchHeader:
@@ -189,6 +187,17 @@ def corrupt(stored: int, computed: int, position: int) -> DecodeError:
     return DecodeError(
         f"batch is corrupt: its CRC is {stored:08x}, its bytes give {computed:08x}", path="CRC", offset=position, rule="crc"
     )
+
+
+def _increment_sequence(sequence: int, increment: int) -> int:
+    """``DefaultRecordBatch.incrementSequence``, the wrapping around of its 32-bit arithmetic included."""
+    if sequence > _int32(_INT32_MAX - increment):
+        return _int32(increment - (_INT32_MAX - sequence) - 1)
+    return _int32(sequence + increment)
+
+
+def _int32(value: int) -> int:
+    return (value + (1 << 31) & 0xFFFFFFFF) - (1 << 31)
 
 
 def _bad_length(length: int, position: int) -> DecodeError:
