@@ -6,9 +6,7 @@ DataFrames. A value that cannot be read becomes a row that says why.
 
 from __future__ import annotations
 
-import functools
 import json
-import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -22,8 +20,7 @@ from kwire.spark.columns import arrow_type, row_maker
 
 #: What passes through unchanged, before what is decoded.
 PASSED = ("offset", "timestamp")
-Decoded = tuple[int, Message]
-_WORD = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+Decoded = tuple[str, int, Message]
 
 
 def decode_batches(batches: Iterator[pa.RecordBatch], *, keep: Sequence[str], fail_fast: bool) -> Iterator[pa.RecordBatch]:
@@ -38,9 +35,9 @@ def decode_batches(batches: Iterator[pa.RecordBatch], *, keep: Sequence[str], fa
         errors: list[str | None] = []
         for one in _decoded(batch, fail_fast):
             good = None if isinstance(one, str) else one
-            types.append(good and type_name(good[1].NAME))
-            versions.append(good and good[0])
-            texts.append(good and _json(good[1].to_json(good[0])))
+            types.append(good and good[0])
+            versions.append(good and good[1])
+            texts.append(good and _json(good[2].to_json(good[1])))
             errors.append(None if good else str(one))
         columns = {
             **_passed(batch, PASSED),
@@ -68,8 +65,8 @@ def typed_batches(
         errors: list[str | None] = []
         for one in _decoded(batch, fail_fast, cls):
             good = None if isinstance(one, str) else one
-            versions.append(good and good[0])
-            rows.append(good and makers[good[0]](good[1]))
+            versions.append(good and good[1])
+            rows.append(good and makers[good[1]](good[2]))
             errors.append(None if good else str(one))
         columns = {
             **_passed(batch, PASSED),
@@ -82,7 +79,7 @@ def typed_batches(
 
 
 def _decoded(batch: pa.RecordBatch, fail_fast: bool, wanted: type[Message] | None = None) -> Iterator[Decoded | str]:
-    """For each row (version, message), or the sentence that says what is wrong with its value."""
+    """For each row (type, version, message), or the sentence that says what is wrong with its value."""
     for at, value in enumerate(batch.column("value").to_pylist()):
         try:
             yield _read(value, wanted)
@@ -95,16 +92,10 @@ def _decoded(batch: pa.RecordBatch, fail_fast: bool, wanted: type[Message] | Non
 def _read(value: bytes | None, wanted: type[Message] | None) -> Decoded:
     if value is None:
         raise DecodeError("the value is null, so it is no metadata record")
-    _, version, message = decode_metadata_record(value)
+    name, version, message = decode_metadata_record(value)
     if wanted is not None and type(message) is not wanted:
-        raise DecodeError(f"a {message.NAME}, not a {wanted.NAME}")
-    return version, message
-
-
-@functools.cache
-def type_name(name: str) -> str:
-    """Kafka's name of a record type (``MetadataRecordType``): ``PartitionRecord`` -> ``PARTITION_RECORD``."""
-    return _WORD.sub("_", name).upper()
+        raise DecodeError(f"a {name}, not a {wanted.NAME}")
+    return name, version, message
 
 
 _json: Callable[[Any], str] = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, check_circular=False).encode

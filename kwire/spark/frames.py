@@ -9,7 +9,7 @@ from typing import Literal
 from kwire.errors import UnknownApi
 from kwire.messages import BY_KEY
 from kwire.registry import message_type
-from kwire.spark.arrow import PASSED, decode_batches, type_name, typed_batches
+from kwire.spark.arrow import PASSED, decode_batches, typed_batches
 from kwire.spark.columns import spark_type
 
 try:
@@ -81,8 +81,9 @@ def _prefix(name: str) -> bytearray:
 
 
 def _key(name: str) -> int:
+    plain = name.replace("_", "").lower()
     for (kind, key), message in BY_KEY.items():
-        if kind == "metadata" and name in (message, type_name(message)):
+        if kind == "metadata" and message.lower() == plain:
             return key
     raise UnknownApi(f"no metadata record is named {name!r}")
 

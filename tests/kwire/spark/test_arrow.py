@@ -11,12 +11,12 @@ import pytest
 pytest.importorskip("pyspark", reason="the spark extra is not installed")
 pa = pytest.importorskip("pyarrow", reason="the spark extra is not installed")
 
-import kwire
 from kwire.errors import DecodeError
 from kwire.messages.feature_level_record import FeatureLevelRecord
 from kwire.messages.partition_record import PartitionRecord
 from kwire.messages.topic_record import TopicRecord
-from kwire.spark.arrow import decode_batches, type_name, typed_batches
+from kwire.records import metadata_record_name
+from kwire.spark.arrow import decode_batches, typed_batches
 from kwire.uuid import Uuid
 from tests.kwire.spark.frames import METADATA, batch, every_record, frame
 
@@ -38,7 +38,7 @@ def test_every_record_type_as_json() -> None:
     rows = decoded([value for _, _, value in records])
     assert len({row["type"] for row in rows}) == len(METADATA)
     for row, (message, version, _) in zip(rows, records, strict=True):
-        assert row["type"] == type_name(message.NAME)
+        assert row["type"] == metadata_record_name(type(message))
         assert row["version"] == version
         assert json.loads(row["data"]) == message.to_json(version)
         assert row["error"] is None
@@ -112,7 +112,7 @@ def test_another_type_is_an_error_among_typed_rows() -> None:
     other = frame(FeatureLevelRecord(name="metadata.version", feature_level=1), 0)
     rows = typed("TopicRecord", [other, TOPIC])
     assert rows[0]["record"] is None
-    assert "FeatureLevelRecord" in rows[0]["error"]
+    assert "FEATURE_LEVEL_RECORD" in rows[0]["error"]
     assert rows[1]["record"] == {"name": "orders", "topicId": str(Uuid(b"\1" * 16))}
     with pytest.raises(DecodeError, match="offset 100"):
         typed("TopicRecord", [other], fail_fast=True)
@@ -123,9 +123,3 @@ def test_a_field_that_the_version_lacks_is_null_and_not_its_default() -> None:
     old, new = typed("PartitionRecord", [frame(record, 0), frame(record, 1)])
     assert old["record"]["directories"] is None
     assert new["record"]["directories"] == []
-
-
-def test_names_are_those_of_kafkas_metadata_record_type() -> None:
-    assert type_name("NoOpRecord") == "NO_OP_RECORD"
-    assert type_name("RemoveUserScramCredentialRecord") == "REMOVE_USER_SCRAM_CREDENTIAL_RECORD"
-    assert kwire.record_type(20).NAME == "NoOpRecord"

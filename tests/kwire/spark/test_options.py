@@ -1,6 +1,6 @@
 """Options for Spark's Kafka source: the spelling that Spark documents."""
 
-# ruff: noqa: E402 - without the extra nothing below can be imported
+
 from __future__ import annotations
 
 import json
