@@ -51,9 +51,26 @@ def array_packers(code: str) -> tuple[Callable[..., bytes], ...]:
     return tuple(struct.Struct(f">{n}{code}").pack for n in range(64))
 
 
-def numbers(d: bytes, p: int, n: int, code: str) -> list[Any]:
-    """``n`` numbers at ``p``; the caller has held ``n`` against the bytes left."""
-    return list(struct.unpack_from(f">{n}{code}", d, p))
+def numbers(d: bytes, p: int, n: int, b: int, code: str, nullable: bool) -> tuple[list[Any] | None, int, int]:
+    """A long, null or bad array of numbers whose count ``n`` has been read: (list, position, elements still allowed)."""
+    if n < 0 and nullable:
+        return None, p, b
+    size = n * struct.calcsize(">" + code)
+    if n < 0 or n > b or size > len(d) - p:
+        too_many(n, b)
+    return list(struct.unpack_from(f">{n}{code}", d, p)), p + size, b - n
+
+
+def compact_numbers(d: bytes, p: int, n: int, b: int, code: str, nullable: bool) -> tuple[list[Any] | None, int, int]:
+    """As :func:`numbers`; ``n`` is the first byte of the compact count."""
+    if n > 127:
+        n, p = more_varint(d, p, n)
+    return numbers(d, p, n - 1, b, code, nullable)
+
+
+def over_budget() -> NoReturn:
+    """More elements than the caller allowed, noticed at the end."""
+    raise DecodeError("more elements than this call allows", rule="element-budget")
 
 
 def pack_numbers(values: Sequence[Any], code: str) -> bytes:

@@ -35,6 +35,9 @@ class DecodeEmitter:
             if any(f.type == "records" for s in self.schema.structs for f in s.at(self.version)):
                 self.out("m = memoryview(d)")
             self.struct(root, "o")
+            if any(_is_numbers(f) for s in self.schema.structs for f in s.fields if self.version in f.versions):
+                with self.out.block("if b < 0:"):
+                    self.out("over_budget()")
             self.out("return o, p")
         return self.out.text()
 
@@ -171,6 +174,9 @@ class DecodeEmitter:
 
     def array(self, f: Field, target: str) -> None:
         flexible = flexible_at(self.schema, f, self.version)
+        if _is_numbers(f):
+            self.numbers(f, target, flexible)
+            return
         self.length(flexible, "i")
         nested = self.presence(f, target, flexible)
         if nested:
@@ -182,15 +188,9 @@ class DecodeEmitter:
         with self.out.block(f"if n > b or n{f' * {least}' if least > 1 else ''} > e - p:"):
             self.out("too_many(n, b)")
         self.out("b -= n")
-        self.elements(f, target)
-        if nested:
-            self.out.level -= 1
-
-    def elements(self, f: Field, target: str) -> None:
-        """Read ``n`` elements, which fit into what is left."""
         if f.struct is not None:
             self.struct_elements(f.struct, target)
-        elif f.type == "string" or f.type in BLOBS or f.type in ("uuid", "bool"):
+        else:
             self.depth += 1
             items = f"l{self.depth}"
             self.out(f"{target} = {items} = []")
@@ -199,12 +199,28 @@ class DecodeEmitter:
                 self.flush()
                 self.out(f"{items}.append(x)")
             self.depth -= 1
-        else:
-            code = FIXED[f.type]
-            size = size_of([code])
-            self.out(f'{target} = [*_{code}s[n](d, p)] if n < 64 else numbers(d, p, n, "{code}")')
-            self.formats.used[f"_{code}s"] = f'_{code}s = array_unpackers("{code}")'
+        if nested:
+            self.out.level -= 1
+
+    def numbers(self, f: Field, target: str, flexible: bool) -> None:
+        """An array of numbers. Short ones (nearly all) need no check of their own: their unpackers notice a missing byte.
+
+        The budget they take is looked at with the next count, or at the end.
+        """
+        code = FIXED[f.type]
+        size = size_of([code])
+        self.formats.used[f"_{code}s"] = f'_{code}s = array_unpackers("{code}")'
+        self.add("B" if flexible else "i", "n")
+        self.flush()
+        with self.out.block("if 0 < n < 65:" if flexible else "if 0 <= n < 64:"):
+            if flexible:
+                self.out("n -= 1")
+            self.out(f"{target} = [*_{code}s[n](d, p)]")
             self.out(f"p += n * {size}" if size > 1 else "p += n")
+            self.out("b -= n")
+        with self.out.block("else:"):
+            nullable = self.version in f.nullable
+            self.out(f'{target}, p, b = {"compact_" if flexible else ""}numbers(d, p, n, b, "{code}", {nullable})')
 
     def struct_elements(self, struct: Struct, target: str) -> None:
         self.depth += 1
@@ -328,6 +344,11 @@ class DecodeEmitter:
             name += "_"
         self.helpers[name] = f"def {name}{signature}:\n{body}"
         return name
+
+
+def _is_numbers(f: Field) -> bool:
+    """Is the field an array that one unpack reads?"""
+    return f.array and f.struct is None and f.type in FIXED and f.type not in ("uuid", "bool")
 
 
 def _element(f: Field) -> Field:

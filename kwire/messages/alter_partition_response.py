@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 from kwire.message import Message, Struct
 from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import array_packers, array_unpackers, bad_uuid, more_varint, new, null, numbers, pack_numbers, packer, read_unknown_tags, too_many, unknown_tags, unpacker, varint
+from kwire.wire import array_packers, array_unpackers, bad_uuid, compact_numbers, more_varint, new, null, over_budget, pack_numbers, packer, read_unknown_tags, too_many, unknown_tags, unpacker, varint
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -155,16 +155,13 @@ def _decode_v2(d: bytes, p: int, b: int) -> tuple[AlterPartitionResponse, int]:
             o2.unknown_tags = ()
             o2.partition_index, o2.error_code, o2.leader_id, o2.leader_epoch, n = _u_ihiiB(d, p)
             p += 15
-            if n > 127:
-                n, p = more_varint(d, p, n)
-            if n == 0:
-                null()
-            n -= 1
-            if n > b or n * 4 > e - p:
-                too_many(n, b)
-            b -= n
-            o2.isr = [*_is[n](d, p)] if n < 64 else numbers(d, p, n, "i")
-            p += n * 4
+            if 0 < n < 65:
+                n -= 1
+                o2.isr = [*_is[n](d, p)]
+                p += n * 4
+                b -= n
+            else:
+                o2.isr, p, b = compact_numbers(d, p, n, b, "i", False)
             o2.leader_recovery_state, o2.partition_epoch, n = _u_biB(d, p)
             p += 6
             if n:
@@ -179,6 +176,8 @@ def _decode_v2(d: bytes, p: int, b: int) -> tuple[AlterPartitionResponse, int]:
     p += 1
     if n:
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
+    if b < 0:
+        over_budget()
     return o, p
 
 

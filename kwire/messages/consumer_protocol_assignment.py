@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 from kwire.message import Message, Struct
-from kwire.wire import array_packers, array_unpackers, as_bytes, lost, new, null, numbers, pack_numbers, packer, too_many, unknown_tags, unpacker
+from kwire.wire import array_packers, array_unpackers, as_bytes, lost, new, null, numbers, over_budget, pack_numbers, packer, too_many, unknown_tags, unpacker
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -94,13 +94,12 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[ConsumerProtocolAssignment, in
         p = q
         n = _u_i(d, p)[0]
         p += 4
-        if n < 0:
-            null()
-        if n > b or n * 4 > e - p:
-            too_many(n, b)
-        b -= n
-        o1.partitions = [*_is[n](d, p)] if n < 64 else numbers(d, p, n, "i")
-        p += n * 4
+        if 0 <= n < 64:
+            o1.partitions = [*_is[n](d, p)]
+            p += n * 4
+            b -= n
+        else:
+            o1.partitions, p, b = numbers(d, p, n, b, "i", False)
         l1.append(o1)
     n = _u_i(d, p)[0]
     p += 4
@@ -110,6 +109,8 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[ConsumerProtocolAssignment, in
         q = p + n
         o.user_data = d[p:q]
         p = q
+    if b < 0:
+        over_budget()
     return o, p
 
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 from kwire.message import Message, Struct
-from kwire.wire import array_packers, array_unpackers, as_bytes, lost, new, null, numbers, pack_numbers, packer, too_many, unknown_tags, unpacker
+from kwire.wire import array_packers, array_unpackers, as_bytes, lost, new, null, numbers, over_budget, pack_numbers, packer, too_many, unknown_tags, unpacker
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -167,14 +167,15 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[ConsumerProtocolSubscription, 
         p = q
         n = _u_i(d, p)[0]
         p += 4
-        if n < 0:
-            null()
-        if n > b or n * 4 > e - p:
-            too_many(n, b)
-        b -= n
-        o1.partitions = [*_is[n](d, p)] if n < 64 else numbers(d, p, n, "i")
-        p += n * 4
+        if 0 <= n < 64:
+            o1.partitions = [*_is[n](d, p)]
+            p += n * 4
+            b -= n
+        else:
+            o1.partitions, p, b = numbers(d, p, n, b, "i", False)
         l1.append(o1)
+    if b < 0:
+        over_budget()
     return o, p
 
 
@@ -228,16 +229,17 @@ def _decode_v2(d: bytes, p: int, b: int) -> tuple[ConsumerProtocolSubscription, 
         p = q
         n = _u_i(d, p)[0]
         p += 4
-        if n < 0:
-            null()
-        if n > b or n * 4 > e - p:
-            too_many(n, b)
-        b -= n
-        o1.partitions = [*_is[n](d, p)] if n < 64 else numbers(d, p, n, "i")
-        p += n * 4
+        if 0 <= n < 64:
+            o1.partitions = [*_is[n](d, p)]
+            p += n * 4
+            b -= n
+        else:
+            o1.partitions, p, b = numbers(d, p, n, b, "i", False)
         l1.append(o1)
     o.generation_id = _u_i(d, p)[0]
     p += 4
+    if b < 0:
+        over_budget()
     return o, p
 
 
@@ -290,13 +292,12 @@ def _decode_v3(d: bytes, p: int, b: int) -> tuple[ConsumerProtocolSubscription, 
         p = q
         n = _u_i(d, p)[0]
         p += 4
-        if n < 0:
-            null()
-        if n > b or n * 4 > e - p:
-            too_many(n, b)
-        b -= n
-        o1.partitions = [*_is[n](d, p)] if n < 64 else numbers(d, p, n, "i")
-        p += n * 4
+        if 0 <= n < 64:
+            o1.partitions = [*_is[n](d, p)]
+            p += n * 4
+            b -= n
+        else:
+            o1.partitions, p, b = numbers(d, p, n, b, "i", False)
         l1.append(o1)
     o.generation_id, n = _u_ih(d, p)
     p += 6
@@ -306,6 +307,8 @@ def _decode_v3(d: bytes, p: int, b: int) -> tuple[ConsumerProtocolSubscription, 
         q = p + n
         o.rack_id = d[p:q].decode()
         p = q
+    if b < 0:
+        over_budget()
     return o, p
 
 

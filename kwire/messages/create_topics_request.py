@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 from kwire.message import Message, Struct
-from kwire.wire import array_packers, array_unpackers, lost, more_varint, new, null, numbers, pack_numbers, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
+from kwire.wire import array_packers, array_unpackers, compact_numbers, lost, more_varint, new, null, numbers, over_budget, pack_numbers, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -175,13 +175,12 @@ def _decode_v2(d: bytes, p: int, b: int) -> tuple[CreateTopicsRequest, int]:
             o2.unknown_tags = ()
             o2.partition_index, n = _u_ii(d, p)
             p += 8
-            if n < 0:
-                null()
-            if n > b or n * 4 > e - p:
-                too_many(n, b)
-            b -= n
-            o2.broker_ids = [*_is[n](d, p)] if n < 64 else numbers(d, p, n, "i")
-            p += n * 4
+            if 0 <= n < 64:
+                o2.broker_ids = [*_is[n](d, p)]
+                p += n * 4
+                b -= n
+            else:
+                o2.broker_ids, p, b = numbers(d, p, n, b, "i", False)
             l2.append(o2)
         n = _u_i(d, p)[0]
         p += 4
@@ -213,6 +212,8 @@ def _decode_v2(d: bytes, p: int, b: int) -> tuple[CreateTopicsRequest, int]:
         l1.append(o1)
     o.timeout_ms, o.validate_only = _u_it(d, p)
     p += 5
+    if b < 0:
+        over_budget()
     return o, p
 
 
@@ -259,16 +260,13 @@ def _decode_v5(d: bytes, p: int, b: int) -> tuple[CreateTopicsRequest, int]:
             o2.unknown_tags = ()
             o2.partition_index, n = _u_iB(d, p)
             p += 5
-            if n > 127:
-                n, p = more_varint(d, p, n)
-            if n == 0:
-                null()
-            n -= 1
-            if n > b or n * 4 > e - p:
-                too_many(n, b)
-            b -= n
-            o2.broker_ids = [*_is[n](d, p)] if n < 64 else numbers(d, p, n, "i")
-            p += n * 4
+            if 0 < n < 65:
+                n -= 1
+                o2.broker_ids = [*_is[n](d, p)]
+                p += n * 4
+                b -= n
+            else:
+                o2.broker_ids, p, b = compact_numbers(d, p, n, b, "i", False)
             n = d[p]
             p += 1
             if n:
@@ -321,6 +319,8 @@ def _decode_v5(d: bytes, p: int, b: int) -> tuple[CreateTopicsRequest, int]:
     p += 6
     if n:
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
+    if b < 0:
+        over_budget()
     return o, p
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 from kwire.message import Message, Struct
 from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import array_packers, array_unpackers, bad_uuid, iter_unpacker, lost, more_varint, new, null, numbers, pack_numbers, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
+from kwire.wire import array_packers, array_unpackers, bad_uuid, iter_unpacker, lost, more_varint, new, null, numbers, over_budget, pack_numbers, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -211,15 +211,16 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[EndQuorumEpochRequest, int]:
             o2.unknown_tags = ()
             o2.partition_index, o2.leader_id, o2.leader_epoch, n = _u_iiii(d, p)
             p += 16
-            if n < 0:
-                null()
-            if n > b or n * 4 > e - p:
-                too_many(n, b)
-            b -= n
-            o2.preferred_successors = [*_is[n](d, p)] if n < 64 else numbers(d, p, n, "i")
-            p += n * 4
+            if 0 <= n < 64:
+                o2.preferred_successors = [*_is[n](d, p)]
+                p += n * 4
+                b -= n
+            else:
+                o2.preferred_successors, p, b = numbers(d, p, n, b, "i", False)
             l2.append(o2)
         l1.append(o1)
+    if b < 0:
+        over_budget()
     return o, p
 
 

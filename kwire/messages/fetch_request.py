@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 from kwire.message import Message, Struct, frozen_default
 from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import array_packers, array_unpackers, bad_uuid, iter_unpacker, lost, more_varint, new, null, numbers, pack_numbers, packer, read_tag, read_unknown_tags, string_length, string_varint, tag_of_other_version, tag_section, tag_size, too_many, unknown_tags, unpacker, varint
+from kwire.wire import array_packers, array_unpackers, bad_uuid, compact_numbers, iter_unpacker, lost, more_varint, new, null, numbers, over_budget, pack_numbers, packer, read_tag, read_unknown_tags, string_length, string_varint, tag_of_other_version, tag_section, tag_size, too_many, unknown_tags, unpacker, varint
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -610,14 +610,15 @@ def _decode_v7(d: bytes, p: int, b: int) -> tuple[FetchRequest, int]:
         p = q
         n = _u_i(d, p)[0]
         p += 4
-        if n < 0:
-            null()
-        if n > b or n * 4 > e - p:
-            too_many(n, b)
-        b -= n
-        o1.partitions = [*_is[n](d, p)] if n < 64 else numbers(d, p, n, "i")
-        p += n * 4
+        if 0 <= n < 64:
+            o1.partitions = [*_is[n](d, p)]
+            p += n * 4
+            b -= n
+        else:
+            o1.partitions, p, b = numbers(d, p, n, b, "i", False)
         l1.append(o1)
+    if b < 0:
+        over_budget()
     return o, p
 
 
@@ -691,14 +692,15 @@ def _decode_v9(d: bytes, p: int, b: int) -> tuple[FetchRequest, int]:
         p = q
         n = _u_i(d, p)[0]
         p += 4
-        if n < 0:
-            null()
-        if n > b or n * 4 > e - p:
-            too_many(n, b)
-        b -= n
-        o1.partitions = [*_is[n](d, p)] if n < 64 else numbers(d, p, n, "i")
-        p += n * 4
+        if 0 <= n < 64:
+            o1.partitions = [*_is[n](d, p)]
+            p += n * 4
+            b -= n
+        else:
+            o1.partitions, p, b = numbers(d, p, n, b, "i", False)
         l1.append(o1)
+    if b < 0:
+        over_budget()
     return o, p
 
 
@@ -771,13 +773,12 @@ def _decode_v11(d: bytes, p: int, b: int) -> tuple[FetchRequest, int]:
         p = q
         n = _u_i(d, p)[0]
         p += 4
-        if n < 0:
-            null()
-        if n > b or n * 4 > e - p:
-            too_many(n, b)
-        b -= n
-        o1.partitions = [*_is[n](d, p)] if n < 64 else numbers(d, p, n, "i")
-        p += n * 4
+        if 0 <= n < 64:
+            o1.partitions = [*_is[n](d, p)]
+            p += n * 4
+            b -= n
+        else:
+            o1.partitions, p, b = numbers(d, p, n, b, "i", False)
         l1.append(o1)
     n = _u_h(d, p)[0]
     p += 2
@@ -786,6 +787,8 @@ def _decode_v11(d: bytes, p: int, b: int) -> tuple[FetchRequest, int]:
     q = p + n
     o.rack_id = d[p:q].decode()
     p = q
+    if b < 0:
+        over_budget()
     return o, p
 
 
@@ -887,16 +890,13 @@ def _decode_v12(d: bytes, p: int, b: int) -> tuple[FetchRequest, int]:
         p = q
         n = d[p]
         p += 1
-        if n > 127:
-            n, p = more_varint(d, p, n)
-        if n == 0:
-            null()
-        n -= 1
-        if n > b or n * 4 > e - p:
-            too_many(n, b)
-        b -= n
-        o1.partitions = [*_is[n](d, p)] if n < 64 else numbers(d, p, n, "i")
-        p += n * 4
+        if 0 < n < 65:
+            n -= 1
+            o1.partitions = [*_is[n](d, p)]
+            p += n * 4
+            b -= n
+        else:
+            o1.partitions, p, b = compact_numbers(d, p, n, b, "i", False)
         n = d[p]
         p += 1
         if n:
@@ -915,6 +915,8 @@ def _decode_v12(d: bytes, p: int, b: int) -> tuple[FetchRequest, int]:
     p += 1
     if n:
         p, b = _tags_FetchRequest_v12(d, p, n, b, o)
+    if b < 0:
+        over_budget()
     return o, p
 
 
@@ -1000,16 +1002,13 @@ def _decode_v13(d: bytes, p: int, b: int) -> tuple[FetchRequest, int]:
         u0, n = _u_16sB(d, p)
         p += 17
         o1.topic_id = Uuid(u0)
-        if n > 127:
-            n, p = more_varint(d, p, n)
-        if n == 0:
-            null()
-        n -= 1
-        if n > b or n * 4 > e - p:
-            too_many(n, b)
-        b -= n
-        o1.partitions = [*_is[n](d, p)] if n < 64 else numbers(d, p, n, "i")
-        p += n * 4
+        if 0 < n < 65:
+            n -= 1
+            o1.partitions = [*_is[n](d, p)]
+            p += n * 4
+            b -= n
+        else:
+            o1.partitions, p, b = compact_numbers(d, p, n, b, "i", False)
         n = d[p]
         p += 1
         if n:
@@ -1028,6 +1027,8 @@ def _decode_v13(d: bytes, p: int, b: int) -> tuple[FetchRequest, int]:
     p += 1
     if n:
         p, b = _tags_FetchRequest_v12(d, p, n, b, o)
+    if b < 0:
+        over_budget()
     return o, p
 
 
@@ -1114,16 +1115,13 @@ def _decode_v15(d: bytes, p: int, b: int) -> tuple[FetchRequest, int]:
         u0, n = _u_16sB(d, p)
         p += 17
         o1.topic_id = Uuid(u0)
-        if n > 127:
-            n, p = more_varint(d, p, n)
-        if n == 0:
-            null()
-        n -= 1
-        if n > b or n * 4 > e - p:
-            too_many(n, b)
-        b -= n
-        o1.partitions = [*_is[n](d, p)] if n < 64 else numbers(d, p, n, "i")
-        p += n * 4
+        if 0 < n < 65:
+            n -= 1
+            o1.partitions = [*_is[n](d, p)]
+            p += n * 4
+            b -= n
+        else:
+            o1.partitions, p, b = compact_numbers(d, p, n, b, "i", False)
         n = d[p]
         p += 1
         if n:
@@ -1142,6 +1140,8 @@ def _decode_v15(d: bytes, p: int, b: int) -> tuple[FetchRequest, int]:
     p += 1
     if n:
         p, b = _tags_FetchRequest_v15(d, p, n, b, o)
+    if b < 0:
+        over_budget()
     return o, p
 
 
@@ -1228,16 +1228,13 @@ def _decode_v17(d: bytes, p: int, b: int) -> tuple[FetchRequest, int]:
         u0, n = _u_16sB(d, p)
         p += 17
         o1.topic_id = Uuid(u0)
-        if n > 127:
-            n, p = more_varint(d, p, n)
-        if n == 0:
-            null()
-        n -= 1
-        if n > b or n * 4 > e - p:
-            too_many(n, b)
-        b -= n
-        o1.partitions = [*_is[n](d, p)] if n < 64 else numbers(d, p, n, "i")
-        p += n * 4
+        if 0 < n < 65:
+            n -= 1
+            o1.partitions = [*_is[n](d, p)]
+            p += n * 4
+            b -= n
+        else:
+            o1.partitions, p, b = compact_numbers(d, p, n, b, "i", False)
         n = d[p]
         p += 1
         if n:
@@ -1256,6 +1253,8 @@ def _decode_v17(d: bytes, p: int, b: int) -> tuple[FetchRequest, int]:
     p += 1
     if n:
         p, b = _tags_FetchRequest_v15(d, p, n, b, o)
+    if b < 0:
+        over_budget()
     return o, p
 
 
@@ -1342,16 +1341,13 @@ def _decode_v18(d: bytes, p: int, b: int) -> tuple[FetchRequest, int]:
         u0, n = _u_16sB(d, p)
         p += 17
         o1.topic_id = Uuid(u0)
-        if n > 127:
-            n, p = more_varint(d, p, n)
-        if n == 0:
-            null()
-        n -= 1
-        if n > b or n * 4 > e - p:
-            too_many(n, b)
-        b -= n
-        o1.partitions = [*_is[n](d, p)] if n < 64 else numbers(d, p, n, "i")
-        p += n * 4
+        if 0 < n < 65:
+            n -= 1
+            o1.partitions = [*_is[n](d, p)]
+            p += n * 4
+            b -= n
+        else:
+            o1.partitions, p, b = compact_numbers(d, p, n, b, "i", False)
         n = d[p]
         p += 1
         if n:
@@ -1370,6 +1366,8 @@ def _decode_v18(d: bytes, p: int, b: int) -> tuple[FetchRequest, int]:
     p += 1
     if n:
         p, b = _tags_FetchRequest_v15(d, p, n, b, o)
+    if b < 0:
+        over_budget()
     return o, p
 
 

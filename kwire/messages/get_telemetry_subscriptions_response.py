@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 from kwire.message import Message
 from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import array_packers, array_unpackers, bad_uuid, more_varint, new, null, numbers, pack_numbers, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
+from kwire.wire import array_packers, array_unpackers, bad_uuid, compact_numbers, more_varint, new, null, over_budget, pack_numbers, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -81,16 +81,13 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[GetTelemetrySubscriptionsRespo
     o.throttle_time_ms, o.error_code, u2, o.subscription_id, n = _u_ih16siB(d, p)
     p += 27
     o.client_instance_id = Uuid(u2)
-    if n > 127:
-        n, p = more_varint(d, p, n)
-    if n == 0:
-        null()
-    n -= 1
-    if n > b or n > e - p:
-        too_many(n, b)
-    b -= n
-    o.accepted_compression_types = [*_bs[n](d, p)] if n < 64 else numbers(d, p, n, "b")
-    p += n
+    if 0 < n < 65:
+        n -= 1
+        o.accepted_compression_types = [*_bs[n](d, p)]
+        p += n
+        b -= n
+    else:
+        o.accepted_compression_types, p, b = compact_numbers(d, p, n, b, "b", False)
     o.push_interval_ms, o.telemetry_max_bytes, o.delta_temporality, n = _u_iitB(d, p)
     p += 10
     if n > 127:
@@ -117,6 +114,8 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[GetTelemetrySubscriptionsRespo
     p += 1
     if n:
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
+    if b < 0:
+        over_budget()
     return o, p
 
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 from kwire.message import Message
-from kwire.wire import array_packers, array_unpackers, lost, more_varint, new, null, numbers, pack_numbers, packer, read_unknown_tags, too_many, unknown_tags, varint
+from kwire.wire import array_packers, array_unpackers, compact_numbers, lost, new, over_budget, pack_numbers, packer, read_unknown_tags, unknown_tags, varint
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -60,20 +60,19 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[ListConfigResourcesRequest, in
     o.unknown_tags = ()
     n = d[p]
     p += 1
-    if n > 127:
-        n, p = more_varint(d, p, n)
-    if n == 0:
-        null()
-    n -= 1
-    if n > b or n > e - p:
-        too_many(n, b)
-    b -= n
-    o.resource_types = [*_bs[n](d, p)] if n < 64 else numbers(d, p, n, "b")
-    p += n
+    if 0 < n < 65:
+        n -= 1
+        o.resource_types = [*_bs[n](d, p)]
+        p += n
+        b -= n
+    else:
+        o.resource_types, p, b = compact_numbers(d, p, n, b, "b", False)
     n = d[p]
     p += 1
     if n:
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
+    if b < 0:
+        over_budget()
     return o, p
 
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 from kwire.message import Message
-from kwire.wire import array_packers, array_unpackers, lost, more_varint, new, null, numbers, pack_numbers, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
+from kwire.wire import array_packers, array_unpackers, compact_numbers, lost, more_varint, new, null, over_budget, pack_numbers, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -85,20 +85,19 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[ListTransactionsRequest, int]:
         l1.append(x)
     n = d[p]
     p += 1
-    if n > 127:
-        n, p = more_varint(d, p, n)
-    if n == 0:
-        null()
-    n -= 1
-    if n > b or n * 8 > e - p:
-        too_many(n, b)
-    b -= n
-    o.producer_id_filters = [*_qs[n](d, p)] if n < 64 else numbers(d, p, n, "q")
-    p += n * 8
+    if 0 < n < 65:
+        n -= 1
+        o.producer_id_filters = [*_qs[n](d, p)]
+        p += n * 8
+        b -= n
+    else:
+        o.producer_id_filters, p, b = compact_numbers(d, p, n, b, "q", False)
     n = d[p]
     p += 1
     if n:
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
+    if b < 0:
+        over_budget()
     return o, p
 
 
@@ -131,20 +130,19 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[ListTransactionsRequest, int]:
         l1.append(x)
     n = d[p]
     p += 1
-    if n > 127:
-        n, p = more_varint(d, p, n)
-    if n == 0:
-        null()
-    n -= 1
-    if n > b or n * 8 > e - p:
-        too_many(n, b)
-    b -= n
-    o.producer_id_filters = [*_qs[n](d, p)] if n < 64 else numbers(d, p, n, "q")
-    p += n * 8
+    if 0 < n < 65:
+        n -= 1
+        o.producer_id_filters = [*_qs[n](d, p)]
+        p += n * 8
+        b -= n
+    else:
+        o.producer_id_filters, p, b = compact_numbers(d, p, n, b, "q", False)
     o.duration_filter, n = _u_qB(d, p)
     p += 9
     if n:
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
+    if b < 0:
+        over_budget()
     return o, p
 
 
@@ -176,16 +174,13 @@ def _decode_v2(d: bytes, p: int, b: int) -> tuple[ListTransactionsRequest, int]:
         l1.append(x)
     n = d[p]
     p += 1
-    if n > 127:
-        n, p = more_varint(d, p, n)
-    if n == 0:
-        null()
-    n -= 1
-    if n > b or n * 8 > e - p:
-        too_many(n, b)
-    b -= n
-    o.producer_id_filters = [*_qs[n](d, p)] if n < 64 else numbers(d, p, n, "q")
-    p += n * 8
+    if 0 < n < 65:
+        n -= 1
+        o.producer_id_filters = [*_qs[n](d, p)]
+        p += n * 8
+        b -= n
+    else:
+        o.producer_id_filters, p, b = compact_numbers(d, p, n, b, "q", False)
     o.duration_filter, n = _u_qB(d, p)
     p += 9
     if n > 127:
@@ -200,6 +195,8 @@ def _decode_v2(d: bytes, p: int, b: int) -> tuple[ListTransactionsRequest, int]:
     p += 1
     if n:
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
+    if b < 0:
+        over_budget()
     return o, p
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 from kwire.message import Message, Struct
 from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import array_packers, array_unpackers, bad_uuid, lost, more_varint, new, null, numbers, pack_numbers, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
+from kwire.wire import array_packers, array_unpackers, bad_uuid, compact_numbers, lost, more_varint, new, null, numbers, over_budget, pack_numbers, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -258,24 +258,24 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[MetadataResponse, int]:
             o2.unknown_tags = ()
             o2.error_code, o2.partition_index, o2.leader_id, n = _u_hiii(d, p)
             p += 14
-            if n < 0:
-                null()
-            if n > b or n * 4 > e - p:
-                too_many(n, b)
-            b -= n
-            o2.replica_nodes = [*_is[n](d, p)] if n < 64 else numbers(d, p, n, "i")
-            p += n * 4
+            if 0 <= n < 64:
+                o2.replica_nodes = [*_is[n](d, p)]
+                p += n * 4
+                b -= n
+            else:
+                o2.replica_nodes, p, b = numbers(d, p, n, b, "i", False)
             n = _u_i(d, p)[0]
             p += 4
-            if n < 0:
-                null()
-            if n > b or n * 4 > e - p:
-                too_many(n, b)
-            b -= n
-            o2.isr_nodes = [*_is[n](d, p)] if n < 64 else numbers(d, p, n, "i")
-            p += n * 4
+            if 0 <= n < 64:
+                o2.isr_nodes = [*_is[n](d, p)]
+                p += n * 4
+                b -= n
+            else:
+                o2.isr_nodes, p, b = numbers(d, p, n, b, "i", False)
             l2.append(o2)
         l1.append(o1)
+    if b < 0:
+        over_budget()
     return o, p
 
 
@@ -348,24 +348,24 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[MetadataResponse, int]:
             o2.unknown_tags = ()
             o2.error_code, o2.partition_index, o2.leader_id, n = _u_hiii(d, p)
             p += 14
-            if n < 0:
-                null()
-            if n > b or n * 4 > e - p:
-                too_many(n, b)
-            b -= n
-            o2.replica_nodes = [*_is[n](d, p)] if n < 64 else numbers(d, p, n, "i")
-            p += n * 4
+            if 0 <= n < 64:
+                o2.replica_nodes = [*_is[n](d, p)]
+                p += n * 4
+                b -= n
+            else:
+                o2.replica_nodes, p, b = numbers(d, p, n, b, "i", False)
             n = _u_i(d, p)[0]
             p += 4
-            if n < 0:
-                null()
-            if n > b or n * 4 > e - p:
-                too_many(n, b)
-            b -= n
-            o2.isr_nodes = [*_is[n](d, p)] if n < 64 else numbers(d, p, n, "i")
-            p += n * 4
+            if 0 <= n < 64:
+                o2.isr_nodes = [*_is[n](d, p)]
+                p += n * 4
+                b -= n
+            else:
+                o2.isr_nodes, p, b = numbers(d, p, n, b, "i", False)
             l2.append(o2)
         l1.append(o1)
+    if b < 0:
+        over_budget()
     return o, p
 
 
@@ -445,24 +445,24 @@ def _decode_v2(d: bytes, p: int, b: int) -> tuple[MetadataResponse, int]:
             o2.unknown_tags = ()
             o2.error_code, o2.partition_index, o2.leader_id, n = _u_hiii(d, p)
             p += 14
-            if n < 0:
-                null()
-            if n > b or n * 4 > e - p:
-                too_many(n, b)
-            b -= n
-            o2.replica_nodes = [*_is[n](d, p)] if n < 64 else numbers(d, p, n, "i")
-            p += n * 4
+            if 0 <= n < 64:
+                o2.replica_nodes = [*_is[n](d, p)]
+                p += n * 4
+                b -= n
+            else:
+                o2.replica_nodes, p, b = numbers(d, p, n, b, "i", False)
             n = _u_i(d, p)[0]
             p += 4
-            if n < 0:
-                null()
-            if n > b or n * 4 > e - p:
-                too_many(n, b)
-            b -= n
-            o2.isr_nodes = [*_is[n](d, p)] if n < 64 else numbers(d, p, n, "i")
-            p += n * 4
+            if 0 <= n < 64:
+                o2.isr_nodes = [*_is[n](d, p)]
+                p += n * 4
+                b -= n
+            else:
+                o2.isr_nodes, p, b = numbers(d, p, n, b, "i", False)
             l2.append(o2)
         l1.append(o1)
+    if b < 0:
+        over_budget()
     return o, p
 
 
@@ -542,24 +542,24 @@ def _decode_v3(d: bytes, p: int, b: int) -> tuple[MetadataResponse, int]:
             o2.unknown_tags = ()
             o2.error_code, o2.partition_index, o2.leader_id, n = _u_hiii(d, p)
             p += 14
-            if n < 0:
-                null()
-            if n > b or n * 4 > e - p:
-                too_many(n, b)
-            b -= n
-            o2.replica_nodes = [*_is[n](d, p)] if n < 64 else numbers(d, p, n, "i")
-            p += n * 4
+            if 0 <= n < 64:
+                o2.replica_nodes = [*_is[n](d, p)]
+                p += n * 4
+                b -= n
+            else:
+                o2.replica_nodes, p, b = numbers(d, p, n, b, "i", False)
             n = _u_i(d, p)[0]
             p += 4
-            if n < 0:
-                null()
-            if n > b or n * 4 > e - p:
-                too_many(n, b)
-            b -= n
-            o2.isr_nodes = [*_is[n](d, p)] if n < 64 else numbers(d, p, n, "i")
-            p += n * 4
+            if 0 <= n < 64:
+                o2.isr_nodes = [*_is[n](d, p)]
+                p += n * 4
+                b -= n
+            else:
+                o2.isr_nodes, p, b = numbers(d, p, n, b, "i", False)
             l2.append(o2)
         l1.append(o1)
+    if b < 0:
+        over_budget()
     return o, p
 
 
@@ -638,33 +638,32 @@ def _decode_v5(d: bytes, p: int, b: int) -> tuple[MetadataResponse, int]:
             o2.unknown_tags = ()
             o2.error_code, o2.partition_index, o2.leader_id, n = _u_hiii(d, p)
             p += 14
-            if n < 0:
-                null()
-            if n > b or n * 4 > e - p:
-                too_many(n, b)
-            b -= n
-            o2.replica_nodes = [*_is[n](d, p)] if n < 64 else numbers(d, p, n, "i")
-            p += n * 4
+            if 0 <= n < 64:
+                o2.replica_nodes = [*_is[n](d, p)]
+                p += n * 4
+                b -= n
+            else:
+                o2.replica_nodes, p, b = numbers(d, p, n, b, "i", False)
             n = _u_i(d, p)[0]
             p += 4
-            if n < 0:
-                null()
-            if n > b or n * 4 > e - p:
-                too_many(n, b)
-            b -= n
-            o2.isr_nodes = [*_is[n](d, p)] if n < 64 else numbers(d, p, n, "i")
-            p += n * 4
+            if 0 <= n < 64:
+                o2.isr_nodes = [*_is[n](d, p)]
+                p += n * 4
+                b -= n
+            else:
+                o2.isr_nodes, p, b = numbers(d, p, n, b, "i", False)
             n = _u_i(d, p)[0]
             p += 4
-            if n < 0:
-                null()
-            if n > b or n * 4 > e - p:
-                too_many(n, b)
-            b -= n
-            o2.offline_replicas = [*_is[n](d, p)] if n < 64 else numbers(d, p, n, "i")
-            p += n * 4
+            if 0 <= n < 64:
+                o2.offline_replicas = [*_is[n](d, p)]
+                p += n * 4
+                b -= n
+            else:
+                o2.offline_replicas, p, b = numbers(d, p, n, b, "i", False)
             l2.append(o2)
         l1.append(o1)
+    if b < 0:
+        over_budget()
     return o, p
 
 
@@ -742,33 +741,32 @@ def _decode_v7(d: bytes, p: int, b: int) -> tuple[MetadataResponse, int]:
             o2.unknown_tags = ()
             o2.error_code, o2.partition_index, o2.leader_id, o2.leader_epoch, n = _u_hiiii(d, p)
             p += 18
-            if n < 0:
-                null()
-            if n > b or n * 4 > e - p:
-                too_many(n, b)
-            b -= n
-            o2.replica_nodes = [*_is[n](d, p)] if n < 64 else numbers(d, p, n, "i")
-            p += n * 4
+            if 0 <= n < 64:
+                o2.replica_nodes = [*_is[n](d, p)]
+                p += n * 4
+                b -= n
+            else:
+                o2.replica_nodes, p, b = numbers(d, p, n, b, "i", False)
             n = _u_i(d, p)[0]
             p += 4
-            if n < 0:
-                null()
-            if n > b or n * 4 > e - p:
-                too_many(n, b)
-            b -= n
-            o2.isr_nodes = [*_is[n](d, p)] if n < 64 else numbers(d, p, n, "i")
-            p += n * 4
+            if 0 <= n < 64:
+                o2.isr_nodes = [*_is[n](d, p)]
+                p += n * 4
+                b -= n
+            else:
+                o2.isr_nodes, p, b = numbers(d, p, n, b, "i", False)
             n = _u_i(d, p)[0]
             p += 4
-            if n < 0:
-                null()
-            if n > b or n * 4 > e - p:
-                too_many(n, b)
-            b -= n
-            o2.offline_replicas = [*_is[n](d, p)] if n < 64 else numbers(d, p, n, "i")
-            p += n * 4
+            if 0 <= n < 64:
+                o2.offline_replicas = [*_is[n](d, p)]
+                p += n * 4
+                b -= n
+            else:
+                o2.offline_replicas, p, b = numbers(d, p, n, b, "i", False)
             l2.append(o2)
         l1.append(o1)
+    if b < 0:
+        over_budget()
     return o, p
 
 
@@ -844,37 +842,36 @@ def _decode_v8(d: bytes, p: int, b: int) -> tuple[MetadataResponse, int]:
             o2.unknown_tags = ()
             o2.error_code, o2.partition_index, o2.leader_id, o2.leader_epoch, n = _u_hiiii(d, p)
             p += 18
-            if n < 0:
-                null()
-            if n > b or n * 4 > e - p:
-                too_many(n, b)
-            b -= n
-            o2.replica_nodes = [*_is[n](d, p)] if n < 64 else numbers(d, p, n, "i")
-            p += n * 4
+            if 0 <= n < 64:
+                o2.replica_nodes = [*_is[n](d, p)]
+                p += n * 4
+                b -= n
+            else:
+                o2.replica_nodes, p, b = numbers(d, p, n, b, "i", False)
             n = _u_i(d, p)[0]
             p += 4
-            if n < 0:
-                null()
-            if n > b or n * 4 > e - p:
-                too_many(n, b)
-            b -= n
-            o2.isr_nodes = [*_is[n](d, p)] if n < 64 else numbers(d, p, n, "i")
-            p += n * 4
+            if 0 <= n < 64:
+                o2.isr_nodes = [*_is[n](d, p)]
+                p += n * 4
+                b -= n
+            else:
+                o2.isr_nodes, p, b = numbers(d, p, n, b, "i", False)
             n = _u_i(d, p)[0]
             p += 4
-            if n < 0:
-                null()
-            if n > b or n * 4 > e - p:
-                too_many(n, b)
-            b -= n
-            o2.offline_replicas = [*_is[n](d, p)] if n < 64 else numbers(d, p, n, "i")
-            p += n * 4
+            if 0 <= n < 64:
+                o2.offline_replicas = [*_is[n](d, p)]
+                p += n * 4
+                b -= n
+            else:
+                o2.offline_replicas, p, b = numbers(d, p, n, b, "i", False)
             l2.append(o2)
         o1.topic_authorized_operations = _u_i(d, p)[0]
         p += 4
         l1.append(o1)
     o.cluster_authorized_operations = _u_i(d, p)[0]
     p += 4
+    if b < 0:
+        over_budget()
     return o, p
 
 
@@ -971,40 +968,31 @@ def _decode_v9(d: bytes, p: int, b: int) -> tuple[MetadataResponse, int]:
             o2.unknown_tags = ()
             o2.error_code, o2.partition_index, o2.leader_id, o2.leader_epoch, n = _u_hiiiB(d, p)
             p += 15
-            if n > 127:
-                n, p = more_varint(d, p, n)
-            if n == 0:
-                null()
-            n -= 1
-            if n > b or n * 4 > e - p:
-                too_many(n, b)
-            b -= n
-            o2.replica_nodes = [*_is[n](d, p)] if n < 64 else numbers(d, p, n, "i")
-            p += n * 4
+            if 0 < n < 65:
+                n -= 1
+                o2.replica_nodes = [*_is[n](d, p)]
+                p += n * 4
+                b -= n
+            else:
+                o2.replica_nodes, p, b = compact_numbers(d, p, n, b, "i", False)
             n = d[p]
             p += 1
-            if n > 127:
-                n, p = more_varint(d, p, n)
-            if n == 0:
-                null()
-            n -= 1
-            if n > b or n * 4 > e - p:
-                too_many(n, b)
-            b -= n
-            o2.isr_nodes = [*_is[n](d, p)] if n < 64 else numbers(d, p, n, "i")
-            p += n * 4
+            if 0 < n < 65:
+                n -= 1
+                o2.isr_nodes = [*_is[n](d, p)]
+                p += n * 4
+                b -= n
+            else:
+                o2.isr_nodes, p, b = compact_numbers(d, p, n, b, "i", False)
             n = d[p]
             p += 1
-            if n > 127:
-                n, p = more_varint(d, p, n)
-            if n == 0:
-                null()
-            n -= 1
-            if n > b or n * 4 > e - p:
-                too_many(n, b)
-            b -= n
-            o2.offline_replicas = [*_is[n](d, p)] if n < 64 else numbers(d, p, n, "i")
-            p += n * 4
+            if 0 < n < 65:
+                n -= 1
+                o2.offline_replicas = [*_is[n](d, p)]
+                p += n * 4
+                b -= n
+            else:
+                o2.offline_replicas, p, b = compact_numbers(d, p, n, b, "i", False)
             n = d[p]
             p += 1
             if n:
@@ -1019,6 +1007,8 @@ def _decode_v9(d: bytes, p: int, b: int) -> tuple[MetadataResponse, int]:
     p += 5
     if n:
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
+    if b < 0:
+        over_budget()
     return o, p
 
 
@@ -1115,40 +1105,31 @@ def _decode_v10(d: bytes, p: int, b: int) -> tuple[MetadataResponse, int]:
             o2.unknown_tags = ()
             o2.error_code, o2.partition_index, o2.leader_id, o2.leader_epoch, n = _u_hiiiB(d, p)
             p += 15
-            if n > 127:
-                n, p = more_varint(d, p, n)
-            if n == 0:
-                null()
-            n -= 1
-            if n > b or n * 4 > e - p:
-                too_many(n, b)
-            b -= n
-            o2.replica_nodes = [*_is[n](d, p)] if n < 64 else numbers(d, p, n, "i")
-            p += n * 4
+            if 0 < n < 65:
+                n -= 1
+                o2.replica_nodes = [*_is[n](d, p)]
+                p += n * 4
+                b -= n
+            else:
+                o2.replica_nodes, p, b = compact_numbers(d, p, n, b, "i", False)
             n = d[p]
             p += 1
-            if n > 127:
-                n, p = more_varint(d, p, n)
-            if n == 0:
-                null()
-            n -= 1
-            if n > b or n * 4 > e - p:
-                too_many(n, b)
-            b -= n
-            o2.isr_nodes = [*_is[n](d, p)] if n < 64 else numbers(d, p, n, "i")
-            p += n * 4
+            if 0 < n < 65:
+                n -= 1
+                o2.isr_nodes = [*_is[n](d, p)]
+                p += n * 4
+                b -= n
+            else:
+                o2.isr_nodes, p, b = compact_numbers(d, p, n, b, "i", False)
             n = d[p]
             p += 1
-            if n > 127:
-                n, p = more_varint(d, p, n)
-            if n == 0:
-                null()
-            n -= 1
-            if n > b or n * 4 > e - p:
-                too_many(n, b)
-            b -= n
-            o2.offline_replicas = [*_is[n](d, p)] if n < 64 else numbers(d, p, n, "i")
-            p += n * 4
+            if 0 < n < 65:
+                n -= 1
+                o2.offline_replicas = [*_is[n](d, p)]
+                p += n * 4
+                b -= n
+            else:
+                o2.offline_replicas, p, b = compact_numbers(d, p, n, b, "i", False)
             n = d[p]
             p += 1
             if n:
@@ -1163,6 +1144,8 @@ def _decode_v10(d: bytes, p: int, b: int) -> tuple[MetadataResponse, int]:
     p += 5
     if n:
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
+    if b < 0:
+        over_budget()
     return o, p
 
 
@@ -1260,40 +1243,31 @@ def _decode_v11(d: bytes, p: int, b: int) -> tuple[MetadataResponse, int]:
             o2.unknown_tags = ()
             o2.error_code, o2.partition_index, o2.leader_id, o2.leader_epoch, n = _u_hiiiB(d, p)
             p += 15
-            if n > 127:
-                n, p = more_varint(d, p, n)
-            if n == 0:
-                null()
-            n -= 1
-            if n > b or n * 4 > e - p:
-                too_many(n, b)
-            b -= n
-            o2.replica_nodes = [*_is[n](d, p)] if n < 64 else numbers(d, p, n, "i")
-            p += n * 4
+            if 0 < n < 65:
+                n -= 1
+                o2.replica_nodes = [*_is[n](d, p)]
+                p += n * 4
+                b -= n
+            else:
+                o2.replica_nodes, p, b = compact_numbers(d, p, n, b, "i", False)
             n = d[p]
             p += 1
-            if n > 127:
-                n, p = more_varint(d, p, n)
-            if n == 0:
-                null()
-            n -= 1
-            if n > b or n * 4 > e - p:
-                too_many(n, b)
-            b -= n
-            o2.isr_nodes = [*_is[n](d, p)] if n < 64 else numbers(d, p, n, "i")
-            p += n * 4
+            if 0 < n < 65:
+                n -= 1
+                o2.isr_nodes = [*_is[n](d, p)]
+                p += n * 4
+                b -= n
+            else:
+                o2.isr_nodes, p, b = compact_numbers(d, p, n, b, "i", False)
             n = d[p]
             p += 1
-            if n > 127:
-                n, p = more_varint(d, p, n)
-            if n == 0:
-                null()
-            n -= 1
-            if n > b or n * 4 > e - p:
-                too_many(n, b)
-            b -= n
-            o2.offline_replicas = [*_is[n](d, p)] if n < 64 else numbers(d, p, n, "i")
-            p += n * 4
+            if 0 < n < 65:
+                n -= 1
+                o2.offline_replicas = [*_is[n](d, p)]
+                p += n * 4
+                b -= n
+            else:
+                o2.offline_replicas, p, b = compact_numbers(d, p, n, b, "i", False)
             n = d[p]
             p += 1
             if n:
@@ -1308,6 +1282,8 @@ def _decode_v11(d: bytes, p: int, b: int) -> tuple[MetadataResponse, int]:
     p += 1
     if n:
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
+    if b < 0:
+        over_budget()
     return o, p
 
 
@@ -1406,40 +1382,31 @@ def _decode_v12(d: bytes, p: int, b: int) -> tuple[MetadataResponse, int]:
             o2.unknown_tags = ()
             o2.error_code, o2.partition_index, o2.leader_id, o2.leader_epoch, n = _u_hiiiB(d, p)
             p += 15
-            if n > 127:
-                n, p = more_varint(d, p, n)
-            if n == 0:
-                null()
-            n -= 1
-            if n > b or n * 4 > e - p:
-                too_many(n, b)
-            b -= n
-            o2.replica_nodes = [*_is[n](d, p)] if n < 64 else numbers(d, p, n, "i")
-            p += n * 4
+            if 0 < n < 65:
+                n -= 1
+                o2.replica_nodes = [*_is[n](d, p)]
+                p += n * 4
+                b -= n
+            else:
+                o2.replica_nodes, p, b = compact_numbers(d, p, n, b, "i", False)
             n = d[p]
             p += 1
-            if n > 127:
-                n, p = more_varint(d, p, n)
-            if n == 0:
-                null()
-            n -= 1
-            if n > b or n * 4 > e - p:
-                too_many(n, b)
-            b -= n
-            o2.isr_nodes = [*_is[n](d, p)] if n < 64 else numbers(d, p, n, "i")
-            p += n * 4
+            if 0 < n < 65:
+                n -= 1
+                o2.isr_nodes = [*_is[n](d, p)]
+                p += n * 4
+                b -= n
+            else:
+                o2.isr_nodes, p, b = compact_numbers(d, p, n, b, "i", False)
             n = d[p]
             p += 1
-            if n > 127:
-                n, p = more_varint(d, p, n)
-            if n == 0:
-                null()
-            n -= 1
-            if n > b or n * 4 > e - p:
-                too_many(n, b)
-            b -= n
-            o2.offline_replicas = [*_is[n](d, p)] if n < 64 else numbers(d, p, n, "i")
-            p += n * 4
+            if 0 < n < 65:
+                n -= 1
+                o2.offline_replicas = [*_is[n](d, p)]
+                p += n * 4
+                b -= n
+            else:
+                o2.offline_replicas, p, b = compact_numbers(d, p, n, b, "i", False)
             n = d[p]
             p += 1
             if n:
@@ -1454,6 +1421,8 @@ def _decode_v12(d: bytes, p: int, b: int) -> tuple[MetadataResponse, int]:
     p += 1
     if n:
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
+    if b < 0:
+        over_budget()
     return o, p
 
 
@@ -1551,40 +1520,31 @@ def _decode_v13(d: bytes, p: int, b: int) -> tuple[MetadataResponse, int]:
             o2.unknown_tags = ()
             o2.error_code, o2.partition_index, o2.leader_id, o2.leader_epoch, n = _u_hiiiB(d, p)
             p += 15
-            if n > 127:
-                n, p = more_varint(d, p, n)
-            if n == 0:
-                null()
-            n -= 1
-            if n > b or n * 4 > e - p:
-                too_many(n, b)
-            b -= n
-            o2.replica_nodes = [*_is[n](d, p)] if n < 64 else numbers(d, p, n, "i")
-            p += n * 4
+            if 0 < n < 65:
+                n -= 1
+                o2.replica_nodes = [*_is[n](d, p)]
+                p += n * 4
+                b -= n
+            else:
+                o2.replica_nodes, p, b = compact_numbers(d, p, n, b, "i", False)
             n = d[p]
             p += 1
-            if n > 127:
-                n, p = more_varint(d, p, n)
-            if n == 0:
-                null()
-            n -= 1
-            if n > b or n * 4 > e - p:
-                too_many(n, b)
-            b -= n
-            o2.isr_nodes = [*_is[n](d, p)] if n < 64 else numbers(d, p, n, "i")
-            p += n * 4
+            if 0 < n < 65:
+                n -= 1
+                o2.isr_nodes = [*_is[n](d, p)]
+                p += n * 4
+                b -= n
+            else:
+                o2.isr_nodes, p, b = compact_numbers(d, p, n, b, "i", False)
             n = d[p]
             p += 1
-            if n > 127:
-                n, p = more_varint(d, p, n)
-            if n == 0:
-                null()
-            n -= 1
-            if n > b or n * 4 > e - p:
-                too_many(n, b)
-            b -= n
-            o2.offline_replicas = [*_is[n](d, p)] if n < 64 else numbers(d, p, n, "i")
-            p += n * 4
+            if 0 < n < 65:
+                n -= 1
+                o2.offline_replicas = [*_is[n](d, p)]
+                p += n * 4
+                b -= n
+            else:
+                o2.offline_replicas, p, b = compact_numbers(d, p, n, b, "i", False)
             n = d[p]
             p += 1
             if n:
@@ -1599,6 +1559,8 @@ def _decode_v13(d: bytes, p: int, b: int) -> tuple[MetadataResponse, int]:
     p += 3
     if n:
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
+    if b < 0:
+        over_budget()
     return o, p
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 from kwire.message import Message, Struct
 from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import array_packers, array_unpackers, bad_uuid, lost, more_varint, new, null, numbers, pack_numbers, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
+from kwire.wire import array_packers, array_unpackers, bad_uuid, compact_numbers, lost, more_varint, new, null, numbers, over_budget, pack_numbers, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -173,14 +173,15 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[OffsetFetchRequest, int]:
         p = q
         n = _u_i(d, p)[0]
         p += 4
-        if n < 0:
-            null()
-        if n > b or n * 4 > e - p:
-            too_many(n, b)
-        b -= n
-        o1.partition_indexes = [*_is[n](d, p)] if n < 64 else numbers(d, p, n, "i")
-        p += n * 4
+        if 0 <= n < 64:
+            o1.partition_indexes = [*_is[n](d, p)]
+            p += n * 4
+            b -= n
+        else:
+            o1.partition_indexes, p, b = numbers(d, p, n, b, "i", False)
         l1.append(o1)
+    if b < 0:
+        over_budget()
     return o, p
 
 
@@ -218,14 +219,15 @@ def _decode_v2(d: bytes, p: int, b: int) -> tuple[OffsetFetchRequest, int]:
             p = q
             n = _u_i(d, p)[0]
             p += 4
-            if n < 0:
-                null()
-            if n > b or n * 4 > e - p:
-                too_many(n, b)
-            b -= n
-            o1.partition_indexes = [*_is[n](d, p)] if n < 64 else numbers(d, p, n, "i")
-            p += n * 4
+            if 0 <= n < 64:
+                o1.partition_indexes = [*_is[n](d, p)]
+                p += n * 4
+                b -= n
+            else:
+                o1.partition_indexes, p, b = numbers(d, p, n, b, "i", False)
             l1.append(o1)
+    if b < 0:
+        over_budget()
     return o, p
 
 
@@ -270,16 +272,13 @@ def _decode_v6(d: bytes, p: int, b: int) -> tuple[OffsetFetchRequest, int]:
             p = q
             n = d[p]
             p += 1
-            if n > 127:
-                n, p = more_varint(d, p, n)
-            if n == 0:
-                null()
-            n -= 1
-            if n > b or n * 4 > e - p:
-                too_many(n, b)
-            b -= n
-            o1.partition_indexes = [*_is[n](d, p)] if n < 64 else numbers(d, p, n, "i")
-            p += n * 4
+            if 0 < n < 65:
+                n -= 1
+                o1.partition_indexes = [*_is[n](d, p)]
+                p += n * 4
+                b -= n
+            else:
+                o1.partition_indexes, p, b = compact_numbers(d, p, n, b, "i", False)
             n = d[p]
             p += 1
             if n:
@@ -289,6 +288,8 @@ def _decode_v6(d: bytes, p: int, b: int) -> tuple[OffsetFetchRequest, int]:
     p += 1
     if n:
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
+    if b < 0:
+        over_budget()
     return o, p
 
 
@@ -332,16 +333,13 @@ def _decode_v7(d: bytes, p: int, b: int) -> tuple[OffsetFetchRequest, int]:
             p = q
             n = d[p]
             p += 1
-            if n > 127:
-                n, p = more_varint(d, p, n)
-            if n == 0:
-                null()
-            n -= 1
-            if n > b or n * 4 > e - p:
-                too_many(n, b)
-            b -= n
-            o1.partition_indexes = [*_is[n](d, p)] if n < 64 else numbers(d, p, n, "i")
-            p += n * 4
+            if 0 < n < 65:
+                n -= 1
+                o1.partition_indexes = [*_is[n](d, p)]
+                p += n * 4
+                b -= n
+            else:
+                o1.partition_indexes, p, b = compact_numbers(d, p, n, b, "i", False)
             n = d[p]
             p += 1
             if n:
@@ -351,6 +349,8 @@ def _decode_v7(d: bytes, p: int, b: int) -> tuple[OffsetFetchRequest, int]:
     p += 2
     if n:
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
+    if b < 0:
+        over_budget()
     return o, p
 
 
@@ -412,16 +412,13 @@ def _decode_v8(d: bytes, p: int, b: int) -> tuple[OffsetFetchRequest, int]:
                 p = q
                 n = d[p]
                 p += 1
-                if n > 127:
-                    n, p = more_varint(d, p, n)
-                if n == 0:
-                    null()
-                n -= 1
-                if n > b or n * 4 > e - p:
-                    too_many(n, b)
-                b -= n
-                o2.partition_indexes = [*_is[n](d, p)] if n < 64 else numbers(d, p, n, "i")
-                p += n * 4
+                if 0 < n < 65:
+                    n -= 1
+                    o2.partition_indexes = [*_is[n](d, p)]
+                    p += n * 4
+                    b -= n
+                else:
+                    o2.partition_indexes, p, b = compact_numbers(d, p, n, b, "i", False)
                 n = d[p]
                 p += 1
                 if n:
@@ -436,6 +433,8 @@ def _decode_v8(d: bytes, p: int, b: int) -> tuple[OffsetFetchRequest, int]:
     p += 2
     if n:
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
+    if b < 0:
+        over_budget()
     return o, p
 
 
@@ -505,16 +504,13 @@ def _decode_v9(d: bytes, p: int, b: int) -> tuple[OffsetFetchRequest, int]:
                 p = q
                 n = d[p]
                 p += 1
-                if n > 127:
-                    n, p = more_varint(d, p, n)
-                if n == 0:
-                    null()
-                n -= 1
-                if n > b or n * 4 > e - p:
-                    too_many(n, b)
-                b -= n
-                o2.partition_indexes = [*_is[n](d, p)] if n < 64 else numbers(d, p, n, "i")
-                p += n * 4
+                if 0 < n < 65:
+                    n -= 1
+                    o2.partition_indexes = [*_is[n](d, p)]
+                    p += n * 4
+                    b -= n
+                else:
+                    o2.partition_indexes, p, b = compact_numbers(d, p, n, b, "i", False)
                 n = d[p]
                 p += 1
                 if n:
@@ -529,6 +525,8 @@ def _decode_v9(d: bytes, p: int, b: int) -> tuple[OffsetFetchRequest, int]:
     p += 2
     if n:
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
+    if b < 0:
+        over_budget()
     return o, p
 
 
@@ -590,16 +588,13 @@ def _decode_v10(d: bytes, p: int, b: int) -> tuple[OffsetFetchRequest, int]:
                 u0, n = _u_16sB(d, p)
                 p += 17
                 o2.topic_id = Uuid(u0)
-                if n > 127:
-                    n, p = more_varint(d, p, n)
-                if n == 0:
-                    null()
-                n -= 1
-                if n > b or n * 4 > e - p:
-                    too_many(n, b)
-                b -= n
-                o2.partition_indexes = [*_is[n](d, p)] if n < 64 else numbers(d, p, n, "i")
-                p += n * 4
+                if 0 < n < 65:
+                    n -= 1
+                    o2.partition_indexes = [*_is[n](d, p)]
+                    p += n * 4
+                    b -= n
+                else:
+                    o2.partition_indexes, p, b = compact_numbers(d, p, n, b, "i", False)
                 n = d[p]
                 p += 1
                 if n:
@@ -614,6 +609,8 @@ def _decode_v10(d: bytes, p: int, b: int) -> tuple[OffsetFetchRequest, int]:
     p += 2
     if n:
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
+    if b < 0:
+        over_budget()
     return o, p
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 from kwire.message import Message
 from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import array_packers, array_unpackers, bad_uuid, lost, more_varint, new, numbers, pack_numbers, packer, read_tag, tag_of_other_version, tag_section, tag_size, too_many, unknown_tags, unpacker, varint
+from kwire.wire import array_packers, array_unpackers, bad_uuid, compact_numbers, lost, more_varint, new, over_budget, pack_numbers, packer, read_tag, tag_of_other_version, tag_section, tag_size, too_many, unknown_tags, unpacker, varint
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -96,17 +96,13 @@ def _tags_PartitionChangeRecord_v0(d: bytes, p: int, n: int, b: int, o: Any) -> 
         if tag == 0:
             n = d[p]
             p += 1
-            if n > 127:
-                n, p = more_varint(d, p, n)
-            if n == 0:
-                o.isr = None
-            else:
+            if 0 < n < 65:
                 n -= 1
-                if n > b or n * 4 > e - p:
-                    too_many(n, b)
-                b -= n
-                o.isr = [*_is[n](d, p)] if n < 64 else numbers(d, p, n, "i")
+                o.isr = [*_is[n](d, p)]
                 p += n * 4
+                b -= n
+            else:
+                o.isr, p, b = compact_numbers(d, p, n, b, "i", True)
             if p != end:
                 tag_size(0, size)
         elif tag == 1:
@@ -117,49 +113,37 @@ def _tags_PartitionChangeRecord_v0(d: bytes, p: int, n: int, b: int, o: Any) -> 
         elif tag == 2:
             n = d[p]
             p += 1
-            if n > 127:
-                n, p = more_varint(d, p, n)
-            if n == 0:
-                o.replicas = None
-            else:
+            if 0 < n < 65:
                 n -= 1
-                if n > b or n * 4 > e - p:
-                    too_many(n, b)
-                b -= n
-                o.replicas = [*_is[n](d, p)] if n < 64 else numbers(d, p, n, "i")
+                o.replicas = [*_is[n](d, p)]
                 p += n * 4
+                b -= n
+            else:
+                o.replicas, p, b = compact_numbers(d, p, n, b, "i", True)
             if p != end:
                 tag_size(2, size)
         elif tag == 3:
             n = d[p]
             p += 1
-            if n > 127:
-                n, p = more_varint(d, p, n)
-            if n == 0:
-                o.removing_replicas = None
-            else:
+            if 0 < n < 65:
                 n -= 1
-                if n > b or n * 4 > e - p:
-                    too_many(n, b)
-                b -= n
-                o.removing_replicas = [*_is[n](d, p)] if n < 64 else numbers(d, p, n, "i")
+                o.removing_replicas = [*_is[n](d, p)]
                 p += n * 4
+                b -= n
+            else:
+                o.removing_replicas, p, b = compact_numbers(d, p, n, b, "i", True)
             if p != end:
                 tag_size(3, size)
         elif tag == 4:
             n = d[p]
             p += 1
-            if n > 127:
-                n, p = more_varint(d, p, n)
-            if n == 0:
-                o.adding_replicas = None
-            else:
+            if 0 < n < 65:
                 n -= 1
-                if n > b or n * 4 > e - p:
-                    too_many(n, b)
-                b -= n
-                o.adding_replicas = [*_is[n](d, p)] if n < 64 else numbers(d, p, n, "i")
+                o.adding_replicas = [*_is[n](d, p)]
                 p += n * 4
+                b -= n
+            else:
+                o.adding_replicas, p, b = compact_numbers(d, p, n, b, "i", True)
             if p != end:
                 tag_size(4, size)
         elif tag == 5:
@@ -269,17 +253,13 @@ def _tags_PartitionChangeRecord_v1(d: bytes, p: int, n: int, b: int, o: Any) -> 
         if tag == 0:
             n = d[p]
             p += 1
-            if n > 127:
-                n, p = more_varint(d, p, n)
-            if n == 0:
-                o.isr = None
-            else:
+            if 0 < n < 65:
                 n -= 1
-                if n > b or n * 4 > e - p:
-                    too_many(n, b)
-                b -= n
-                o.isr = [*_is[n](d, p)] if n < 64 else numbers(d, p, n, "i")
+                o.isr = [*_is[n](d, p)]
                 p += n * 4
+                b -= n
+            else:
+                o.isr, p, b = compact_numbers(d, p, n, b, "i", True)
             if p != end:
                 tag_size(0, size)
         elif tag == 1:
@@ -290,49 +270,37 @@ def _tags_PartitionChangeRecord_v1(d: bytes, p: int, n: int, b: int, o: Any) -> 
         elif tag == 2:
             n = d[p]
             p += 1
-            if n > 127:
-                n, p = more_varint(d, p, n)
-            if n == 0:
-                o.replicas = None
-            else:
+            if 0 < n < 65:
                 n -= 1
-                if n > b or n * 4 > e - p:
-                    too_many(n, b)
-                b -= n
-                o.replicas = [*_is[n](d, p)] if n < 64 else numbers(d, p, n, "i")
+                o.replicas = [*_is[n](d, p)]
                 p += n * 4
+                b -= n
+            else:
+                o.replicas, p, b = compact_numbers(d, p, n, b, "i", True)
             if p != end:
                 tag_size(2, size)
         elif tag == 3:
             n = d[p]
             p += 1
-            if n > 127:
-                n, p = more_varint(d, p, n)
-            if n == 0:
-                o.removing_replicas = None
-            else:
+            if 0 < n < 65:
                 n -= 1
-                if n > b or n * 4 > e - p:
-                    too_many(n, b)
-                b -= n
-                o.removing_replicas = [*_is[n](d, p)] if n < 64 else numbers(d, p, n, "i")
+                o.removing_replicas = [*_is[n](d, p)]
                 p += n * 4
+                b -= n
+            else:
+                o.removing_replicas, p, b = compact_numbers(d, p, n, b, "i", True)
             if p != end:
                 tag_size(3, size)
         elif tag == 4:
             n = d[p]
             p += 1
-            if n > 127:
-                n, p = more_varint(d, p, n)
-            if n == 0:
-                o.adding_replicas = None
-            else:
+            if 0 < n < 65:
                 n -= 1
-                if n > b or n * 4 > e - p:
-                    too_many(n, b)
-                b -= n
-                o.adding_replicas = [*_is[n](d, p)] if n < 64 else numbers(d, p, n, "i")
+                o.adding_replicas = [*_is[n](d, p)]
                 p += n * 4
+                b -= n
+            else:
+                o.adding_replicas, p, b = compact_numbers(d, p, n, b, "i", True)
             if p != end:
                 tag_size(4, size)
         elif tag == 5:
@@ -479,17 +447,13 @@ def _tags_PartitionChangeRecord_v2(d: bytes, p: int, n: int, b: int, o: Any) -> 
         if tag == 0:
             n = d[p]
             p += 1
-            if n > 127:
-                n, p = more_varint(d, p, n)
-            if n == 0:
-                o.isr = None
-            else:
+            if 0 < n < 65:
                 n -= 1
-                if n > b or n * 4 > e - p:
-                    too_many(n, b)
-                b -= n
-                o.isr = [*_is[n](d, p)] if n < 64 else numbers(d, p, n, "i")
+                o.isr = [*_is[n](d, p)]
                 p += n * 4
+                b -= n
+            else:
+                o.isr, p, b = compact_numbers(d, p, n, b, "i", True)
             if p != end:
                 tag_size(0, size)
         elif tag == 1:
@@ -500,49 +464,37 @@ def _tags_PartitionChangeRecord_v2(d: bytes, p: int, n: int, b: int, o: Any) -> 
         elif tag == 2:
             n = d[p]
             p += 1
-            if n > 127:
-                n, p = more_varint(d, p, n)
-            if n == 0:
-                o.replicas = None
-            else:
+            if 0 < n < 65:
                 n -= 1
-                if n > b or n * 4 > e - p:
-                    too_many(n, b)
-                b -= n
-                o.replicas = [*_is[n](d, p)] if n < 64 else numbers(d, p, n, "i")
+                o.replicas = [*_is[n](d, p)]
                 p += n * 4
+                b -= n
+            else:
+                o.replicas, p, b = compact_numbers(d, p, n, b, "i", True)
             if p != end:
                 tag_size(2, size)
         elif tag == 3:
             n = d[p]
             p += 1
-            if n > 127:
-                n, p = more_varint(d, p, n)
-            if n == 0:
-                o.removing_replicas = None
-            else:
+            if 0 < n < 65:
                 n -= 1
-                if n > b or n * 4 > e - p:
-                    too_many(n, b)
-                b -= n
-                o.removing_replicas = [*_is[n](d, p)] if n < 64 else numbers(d, p, n, "i")
+                o.removing_replicas = [*_is[n](d, p)]
                 p += n * 4
+                b -= n
+            else:
+                o.removing_replicas, p, b = compact_numbers(d, p, n, b, "i", True)
             if p != end:
                 tag_size(3, size)
         elif tag == 4:
             n = d[p]
             p += 1
-            if n > 127:
-                n, p = more_varint(d, p, n)
-            if n == 0:
-                o.adding_replicas = None
-            else:
+            if 0 < n < 65:
                 n -= 1
-                if n > b or n * 4 > e - p:
-                    too_many(n, b)
-                b -= n
-                o.adding_replicas = [*_is[n](d, p)] if n < 64 else numbers(d, p, n, "i")
+                o.adding_replicas = [*_is[n](d, p)]
                 p += n * 4
+                b -= n
+            else:
+                o.adding_replicas, p, b = compact_numbers(d, p, n, b, "i", True)
             if p != end:
                 tag_size(4, size)
         elif tag == 5:
@@ -553,33 +505,25 @@ def _tags_PartitionChangeRecord_v2(d: bytes, p: int, n: int, b: int, o: Any) -> 
         elif tag == 6:
             n = d[p]
             p += 1
-            if n > 127:
-                n, p = more_varint(d, p, n)
-            if n == 0:
-                o.eligible_leader_replicas = None
-            else:
+            if 0 < n < 65:
                 n -= 1
-                if n > b or n * 4 > e - p:
-                    too_many(n, b)
-                b -= n
-                o.eligible_leader_replicas = [*_is[n](d, p)] if n < 64 else numbers(d, p, n, "i")
+                o.eligible_leader_replicas = [*_is[n](d, p)]
                 p += n * 4
+                b -= n
+            else:
+                o.eligible_leader_replicas, p, b = compact_numbers(d, p, n, b, "i", True)
             if p != end:
                 tag_size(6, size)
         elif tag == 7:
             n = d[p]
             p += 1
-            if n > 127:
-                n, p = more_varint(d, p, n)
-            if n == 0:
-                o.last_known_elr = None
-            else:
+            if 0 < n < 65:
                 n -= 1
-                if n > b or n * 4 > e - p:
-                    too_many(n, b)
-                b -= n
-                o.last_known_elr = [*_is[n](d, p)] if n < 64 else numbers(d, p, n, "i")
+                o.last_known_elr = [*_is[n](d, p)]
                 p += n * 4
+                b -= n
+            else:
+                o.last_known_elr, p, b = compact_numbers(d, p, n, b, "i", True)
             if p != end:
                 tag_size(7, size)
         elif tag == 8:
@@ -750,6 +694,8 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[PartitionChangeRecord, int]:
     o.topic_id = Uuid(u1)
     if n:
         p, b = _tags_PartitionChangeRecord_v0(d, p, n, b, o)
+    if b < 0:
+        over_budget()
     return o, p
 
 
@@ -765,6 +711,8 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[PartitionChangeRecord, int]:
     o.topic_id = Uuid(u1)
     if n:
         p, b = _tags_PartitionChangeRecord_v1(d, p, n, b, o)
+    if b < 0:
+        over_budget()
     return o, p
 
 
@@ -780,6 +728,8 @@ def _decode_v2(d: bytes, p: int, b: int) -> tuple[PartitionChangeRecord, int]:
     o.topic_id = Uuid(u1)
     if n:
         p, b = _tags_PartitionChangeRecord_v2(d, p, n, b, o)
+    if b < 0:
+        over_budget()
     return o, p
 
 

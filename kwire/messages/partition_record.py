@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 from kwire.message import Message
 from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import array_packers, array_unpackers, bad_uuid, lost, more_varint, new, null, numbers, pack_numbers, packer, read_tag, tag_of_other_version, tag_section, tag_size, too_many, unknown_tags, unpacker, varint
+from kwire.wire import array_packers, array_unpackers, bad_uuid, compact_numbers, lost, more_varint, new, null, over_budget, pack_numbers, packer, read_tag, tag_of_other_version, tag_section, tag_size, too_many, unknown_tags, unpacker, varint
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -145,33 +145,25 @@ def _tags_PartitionRecord_v2(d: bytes, p: int, n: int, b: int, o: Any) -> tuple[
         elif tag == 1:
             n = d[p]
             p += 1
-            if n > 127:
-                n, p = more_varint(d, p, n)
-            if n == 0:
-                o.eligible_leader_replicas = None
-            else:
+            if 0 < n < 65:
                 n -= 1
-                if n > b or n * 4 > e - p:
-                    too_many(n, b)
-                b -= n
-                o.eligible_leader_replicas = [*_is[n](d, p)] if n < 64 else numbers(d, p, n, "i")
+                o.eligible_leader_replicas = [*_is[n](d, p)]
                 p += n * 4
+                b -= n
+            else:
+                o.eligible_leader_replicas, p, b = compact_numbers(d, p, n, b, "i", True)
             if p != end:
                 tag_size(1, size)
         elif tag == 2:
             n = d[p]
             p += 1
-            if n > 127:
-                n, p = more_varint(d, p, n)
-            if n == 0:
-                o.last_known_elr = None
-            else:
+            if 0 < n < 65:
                 n -= 1
-                if n > b or n * 4 > e - p:
-                    too_many(n, b)
-                b -= n
-                o.last_known_elr = [*_is[n](d, p)] if n < 64 else numbers(d, p, n, "i")
+                o.last_known_elr = [*_is[n](d, p)]
                 p += n * 4
+                b -= n
+            else:
+                o.last_known_elr, p, b = compact_numbers(d, p, n, b, "i", True)
             if p != end:
                 tag_size(2, size)
         else:
@@ -234,56 +226,46 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[PartitionRecord, int]:
     o.partition_id, u1, n = _u_i16sB(d, p)
     p += 21
     o.topic_id = Uuid(u1)
-    if n > 127:
-        n, p = more_varint(d, p, n)
-    if n == 0:
-        null()
-    n -= 1
-    if n > b or n * 4 > e - p:
-        too_many(n, b)
-    b -= n
-    o.replicas = [*_is[n](d, p)] if n < 64 else numbers(d, p, n, "i")
-    p += n * 4
+    if 0 < n < 65:
+        n -= 1
+        o.replicas = [*_is[n](d, p)]
+        p += n * 4
+        b -= n
+    else:
+        o.replicas, p, b = compact_numbers(d, p, n, b, "i", False)
     n = d[p]
     p += 1
-    if n > 127:
-        n, p = more_varint(d, p, n)
-    if n == 0:
-        null()
-    n -= 1
-    if n > b or n * 4 > e - p:
-        too_many(n, b)
-    b -= n
-    o.isr = [*_is[n](d, p)] if n < 64 else numbers(d, p, n, "i")
-    p += n * 4
+    if 0 < n < 65:
+        n -= 1
+        o.isr = [*_is[n](d, p)]
+        p += n * 4
+        b -= n
+    else:
+        o.isr, p, b = compact_numbers(d, p, n, b, "i", False)
     n = d[p]
     p += 1
-    if n > 127:
-        n, p = more_varint(d, p, n)
-    if n == 0:
-        null()
-    n -= 1
-    if n > b or n * 4 > e - p:
-        too_many(n, b)
-    b -= n
-    o.removing_replicas = [*_is[n](d, p)] if n < 64 else numbers(d, p, n, "i")
-    p += n * 4
+    if 0 < n < 65:
+        n -= 1
+        o.removing_replicas = [*_is[n](d, p)]
+        p += n * 4
+        b -= n
+    else:
+        o.removing_replicas, p, b = compact_numbers(d, p, n, b, "i", False)
     n = d[p]
     p += 1
-    if n > 127:
-        n, p = more_varint(d, p, n)
-    if n == 0:
-        null()
-    n -= 1
-    if n > b or n * 4 > e - p:
-        too_many(n, b)
-    b -= n
-    o.adding_replicas = [*_is[n](d, p)] if n < 64 else numbers(d, p, n, "i")
-    p += n * 4
+    if 0 < n < 65:
+        n -= 1
+        o.adding_replicas = [*_is[n](d, p)]
+        p += n * 4
+        b -= n
+    else:
+        o.adding_replicas, p, b = compact_numbers(d, p, n, b, "i", False)
     o.leader, o.leader_epoch, o.partition_epoch, n = _u_iiiB(d, p)
     p += 13
     if n:
         p, b = _tags_PartitionRecord_v0(d, p, n, b, o)
+    if b < 0:
+        over_budget()
     return o, p
 
 
@@ -296,52 +278,40 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[PartitionRecord, int]:
     o.partition_id, u1, n = _u_i16sB(d, p)
     p += 21
     o.topic_id = Uuid(u1)
-    if n > 127:
-        n, p = more_varint(d, p, n)
-    if n == 0:
-        null()
-    n -= 1
-    if n > b or n * 4 > e - p:
-        too_many(n, b)
-    b -= n
-    o.replicas = [*_is[n](d, p)] if n < 64 else numbers(d, p, n, "i")
-    p += n * 4
+    if 0 < n < 65:
+        n -= 1
+        o.replicas = [*_is[n](d, p)]
+        p += n * 4
+        b -= n
+    else:
+        o.replicas, p, b = compact_numbers(d, p, n, b, "i", False)
     n = d[p]
     p += 1
-    if n > 127:
-        n, p = more_varint(d, p, n)
-    if n == 0:
-        null()
-    n -= 1
-    if n > b or n * 4 > e - p:
-        too_many(n, b)
-    b -= n
-    o.isr = [*_is[n](d, p)] if n < 64 else numbers(d, p, n, "i")
-    p += n * 4
+    if 0 < n < 65:
+        n -= 1
+        o.isr = [*_is[n](d, p)]
+        p += n * 4
+        b -= n
+    else:
+        o.isr, p, b = compact_numbers(d, p, n, b, "i", False)
     n = d[p]
     p += 1
-    if n > 127:
-        n, p = more_varint(d, p, n)
-    if n == 0:
-        null()
-    n -= 1
-    if n > b or n * 4 > e - p:
-        too_many(n, b)
-    b -= n
-    o.removing_replicas = [*_is[n](d, p)] if n < 64 else numbers(d, p, n, "i")
-    p += n * 4
+    if 0 < n < 65:
+        n -= 1
+        o.removing_replicas = [*_is[n](d, p)]
+        p += n * 4
+        b -= n
+    else:
+        o.removing_replicas, p, b = compact_numbers(d, p, n, b, "i", False)
     n = d[p]
     p += 1
-    if n > 127:
-        n, p = more_varint(d, p, n)
-    if n == 0:
-        null()
-    n -= 1
-    if n > b or n * 4 > e - p:
-        too_many(n, b)
-    b -= n
-    o.adding_replicas = [*_is[n](d, p)] if n < 64 else numbers(d, p, n, "i")
-    p += n * 4
+    if 0 < n < 65:
+        n -= 1
+        o.adding_replicas = [*_is[n](d, p)]
+        p += n * 4
+        b -= n
+    else:
+        o.adding_replicas, p, b = compact_numbers(d, p, n, b, "i", False)
     o.leader, o.leader_epoch, o.partition_epoch, n = _u_iiiB(d, p)
     p += 13
     if n > 127:
@@ -362,6 +332,8 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[PartitionRecord, int]:
     p += 1
     if n:
         p, b = _tags_PartitionRecord_v0(d, p, n, b, o)
+    if b < 0:
+        over_budget()
     return o, p
 
 
@@ -374,52 +346,40 @@ def _decode_v2(d: bytes, p: int, b: int) -> tuple[PartitionRecord, int]:
     o.partition_id, u1, n = _u_i16sB(d, p)
     p += 21
     o.topic_id = Uuid(u1)
-    if n > 127:
-        n, p = more_varint(d, p, n)
-    if n == 0:
-        null()
-    n -= 1
-    if n > b or n * 4 > e - p:
-        too_many(n, b)
-    b -= n
-    o.replicas = [*_is[n](d, p)] if n < 64 else numbers(d, p, n, "i")
-    p += n * 4
+    if 0 < n < 65:
+        n -= 1
+        o.replicas = [*_is[n](d, p)]
+        p += n * 4
+        b -= n
+    else:
+        o.replicas, p, b = compact_numbers(d, p, n, b, "i", False)
     n = d[p]
     p += 1
-    if n > 127:
-        n, p = more_varint(d, p, n)
-    if n == 0:
-        null()
-    n -= 1
-    if n > b or n * 4 > e - p:
-        too_many(n, b)
-    b -= n
-    o.isr = [*_is[n](d, p)] if n < 64 else numbers(d, p, n, "i")
-    p += n * 4
+    if 0 < n < 65:
+        n -= 1
+        o.isr = [*_is[n](d, p)]
+        p += n * 4
+        b -= n
+    else:
+        o.isr, p, b = compact_numbers(d, p, n, b, "i", False)
     n = d[p]
     p += 1
-    if n > 127:
-        n, p = more_varint(d, p, n)
-    if n == 0:
-        null()
-    n -= 1
-    if n > b or n * 4 > e - p:
-        too_many(n, b)
-    b -= n
-    o.removing_replicas = [*_is[n](d, p)] if n < 64 else numbers(d, p, n, "i")
-    p += n * 4
+    if 0 < n < 65:
+        n -= 1
+        o.removing_replicas = [*_is[n](d, p)]
+        p += n * 4
+        b -= n
+    else:
+        o.removing_replicas, p, b = compact_numbers(d, p, n, b, "i", False)
     n = d[p]
     p += 1
-    if n > 127:
-        n, p = more_varint(d, p, n)
-    if n == 0:
-        null()
-    n -= 1
-    if n > b or n * 4 > e - p:
-        too_many(n, b)
-    b -= n
-    o.adding_replicas = [*_is[n](d, p)] if n < 64 else numbers(d, p, n, "i")
-    p += n * 4
+    if 0 < n < 65:
+        n -= 1
+        o.adding_replicas = [*_is[n](d, p)]
+        p += n * 4
+        b -= n
+    else:
+        o.adding_replicas, p, b = compact_numbers(d, p, n, b, "i", False)
     o.leader, o.leader_epoch, o.partition_epoch, n = _u_iiiB(d, p)
     p += 13
     if n > 127:
@@ -440,6 +400,8 @@ def _decode_v2(d: bytes, p: int, b: int) -> tuple[PartitionRecord, int]:
     p += 1
     if n:
         p, b = _tags_PartitionRecord_v2(d, p, n, b, o)
+    if b < 0:
+        over_budget()
     return o, p
 
 

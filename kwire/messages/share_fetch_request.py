@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 from kwire.message import Message, Struct
 from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import array_packers, array_unpackers, bad_uuid, lost, more_varint, new, null, numbers, pack_numbers, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
+from kwire.wire import array_packers, array_unpackers, bad_uuid, compact_numbers, lost, more_varint, new, null, over_budget, pack_numbers, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -260,16 +260,13 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[ShareFetchRequest, int]:
                 o3.unknown_tags = ()
                 o3.first_offset, o3.last_offset, n = _u_qqB(d, p)
                 p += 17
-                if n > 127:
-                    n, p = more_varint(d, p, n)
-                if n == 0:
-                    null()
-                n -= 1
-                if n > b or n > e - p:
-                    too_many(n, b)
-                b -= n
-                o3.acknowledge_types = [*_bs[n](d, p)] if n < 64 else numbers(d, p, n, "b")
-                p += n
+                if 0 < n < 65:
+                    n -= 1
+                    o3.acknowledge_types = [*_bs[n](d, p)]
+                    p += n
+                    b -= n
+                else:
+                    o3.acknowledge_types, p, b = compact_numbers(d, p, n, b, "b", False)
                 n = d[p]
                 p += 1
                 if n:
@@ -302,16 +299,13 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[ShareFetchRequest, int]:
         u0, n = _u_16sB(d, p)
         p += 17
         o1.topic_id = Uuid(u0)
-        if n > 127:
-            n, p = more_varint(d, p, n)
-        if n == 0:
-            null()
-        n -= 1
-        if n > b or n * 4 > e - p:
-            too_many(n, b)
-        b -= n
-        o1.partitions = [*_is[n](d, p)] if n < 64 else numbers(d, p, n, "i")
-        p += n * 4
+        if 0 < n < 65:
+            n -= 1
+            o1.partitions = [*_is[n](d, p)]
+            p += n * 4
+            b -= n
+        else:
+            o1.partitions, p, b = compact_numbers(d, p, n, b, "i", False)
         n = d[p]
         p += 1
         if n:
@@ -321,6 +315,8 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[ShareFetchRequest, int]:
     p += 1
     if n:
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
+    if b < 0:
+        over_budget()
     return o, p
 
 
@@ -394,16 +390,13 @@ def _decode_v2(d: bytes, p: int, b: int) -> tuple[ShareFetchRequest, int]:
                 o3.unknown_tags = ()
                 o3.first_offset, o3.last_offset, n = _u_qqB(d, p)
                 p += 17
-                if n > 127:
-                    n, p = more_varint(d, p, n)
-                if n == 0:
-                    null()
-                n -= 1
-                if n > b or n > e - p:
-                    too_many(n, b)
-                b -= n
-                o3.acknowledge_types = [*_bs[n](d, p)] if n < 64 else numbers(d, p, n, "b")
-                p += n
+                if 0 < n < 65:
+                    n -= 1
+                    o3.acknowledge_types = [*_bs[n](d, p)]
+                    p += n
+                    b -= n
+                else:
+                    o3.acknowledge_types, p, b = compact_numbers(d, p, n, b, "b", False)
                 n = d[p]
                 p += 1
                 if n:
@@ -436,16 +429,13 @@ def _decode_v2(d: bytes, p: int, b: int) -> tuple[ShareFetchRequest, int]:
         u0, n = _u_16sB(d, p)
         p += 17
         o1.topic_id = Uuid(u0)
-        if n > 127:
-            n, p = more_varint(d, p, n)
-        if n == 0:
-            null()
-        n -= 1
-        if n > b or n * 4 > e - p:
-            too_many(n, b)
-        b -= n
-        o1.partitions = [*_is[n](d, p)] if n < 64 else numbers(d, p, n, "i")
-        p += n * 4
+        if 0 < n < 65:
+            n -= 1
+            o1.partitions = [*_is[n](d, p)]
+            p += n * 4
+            b -= n
+        else:
+            o1.partitions, p, b = compact_numbers(d, p, n, b, "i", False)
         n = d[p]
         p += 1
         if n:
@@ -455,6 +445,8 @@ def _decode_v2(d: bytes, p: int, b: int) -> tuple[ShareFetchRequest, int]:
     p += 1
     if n:
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
+    if b < 0:
+        over_budget()
     return o, p
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 from kwire.message import Message, Struct
 from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import array_packers, array_unpackers, bad_uuid, more_varint, new, null, numbers, pack_numbers, packer, read_unknown_tags, too_many, unknown_tags, unpacker, varint
+from kwire.wire import array_packers, array_unpackers, bad_uuid, compact_numbers, more_varint, new, null, over_budget, pack_numbers, packer, read_unknown_tags, too_many, unknown_tags, unpacker, varint
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -100,16 +100,13 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[ShareGroupCurrentMemberAssignm
         u0, n = _u_16sB(d, p)
         p += 17
         o1.topic_id = Uuid(u0)
-        if n > 127:
-            n, p = more_varint(d, p, n)
-        if n == 0:
-            null()
-        n -= 1
-        if n > b or n * 4 > e - p:
-            too_many(n, b)
-        b -= n
-        o1.partitions = [*_is[n](d, p)] if n < 64 else numbers(d, p, n, "i")
-        p += n * 4
+        if 0 < n < 65:
+            n -= 1
+            o1.partitions = [*_is[n](d, p)]
+            p += n * 4
+            b -= n
+        else:
+            o1.partitions, p, b = compact_numbers(d, p, n, b, "i", False)
         n = d[p]
         p += 1
         if n:
@@ -119,6 +116,8 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[ShareGroupCurrentMemberAssignm
     p += 1
     if n:
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
+    if b < 0:
+        over_budget()
     return o, p
 
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 from kwire.message import Message, Struct
-from kwire.wire import array_packers, array_unpackers, more_varint, new, null, numbers, pack_numbers, packer, read_tag, read_unknown_tags, string_length, string_varint, tag_section, tag_size, too_many, unknown_tags, unpacker, varint
+from kwire.wire import array_packers, array_unpackers, compact_numbers, more_varint, new, null, over_budget, pack_numbers, packer, read_tag, read_unknown_tags, string_length, string_varint, tag_section, tag_size, too_many, unknown_tags, unpacker, varint
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -109,17 +109,13 @@ def _tags_TaskIds_v0(d: bytes, p: int, n: int, b: int, o: Any) -> tuple[int, int
         if tag == 0:
             n = d[p]
             p += 1
-            if n > 127:
-                n, p = more_varint(d, p, n)
-            if n == 0:
-                o.assignment_epochs = None
-            else:
+            if 0 < n < 65:
                 n -= 1
-                if n > b or n * 4 > e - p:
-                    too_many(n, b)
-                b -= n
-                o.assignment_epochs = [*_is[n](d, p)] if n < 64 else numbers(d, p, n, "i")
+                o.assignment_epochs = [*_is[n](d, p)]
                 p += n * 4
+                b -= n
+            else:
+                o.assignment_epochs, p, b = compact_numbers(d, p, n, b, "i", True)
             if p != end:
                 tag_size(0, size)
         else:
@@ -181,16 +177,13 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[StreamsGroupCurrentMemberAssig
         p = q
         n = d[p]
         p += 1
-        if n > 127:
-            n, p = more_varint(d, p, n)
-        if n == 0:
-            null()
-        n -= 1
-        if n > b or n * 4 > e - p:
-            too_many(n, b)
-        b -= n
-        o1.partitions = [*_is[n](d, p)] if n < 64 else numbers(d, p, n, "i")
-        p += n * 4
+        if 0 < n < 65:
+            n -= 1
+            o1.partitions = [*_is[n](d, p)]
+            p += n * 4
+            b -= n
+        else:
+            o1.partitions, p, b = compact_numbers(d, p, n, b, "i", False)
         n = d[p]
         p += 1
         if n:
@@ -222,16 +215,13 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[StreamsGroupCurrentMemberAssig
         p = q
         n = d[p]
         p += 1
-        if n > 127:
-            n, p = more_varint(d, p, n)
-        if n == 0:
-            null()
-        n -= 1
-        if n > b or n * 4 > e - p:
-            too_many(n, b)
-        b -= n
-        o1.partitions = [*_is[n](d, p)] if n < 64 else numbers(d, p, n, "i")
-        p += n * 4
+        if 0 < n < 65:
+            n -= 1
+            o1.partitions = [*_is[n](d, p)]
+            p += n * 4
+            b -= n
+        else:
+            o1.partitions, p, b = compact_numbers(d, p, n, b, "i", False)
         n = d[p]
         p += 1
         if n:
@@ -263,16 +253,13 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[StreamsGroupCurrentMemberAssig
         p = q
         n = d[p]
         p += 1
-        if n > 127:
-            n, p = more_varint(d, p, n)
-        if n == 0:
-            null()
-        n -= 1
-        if n > b or n * 4 > e - p:
-            too_many(n, b)
-        b -= n
-        o1.partitions = [*_is[n](d, p)] if n < 64 else numbers(d, p, n, "i")
-        p += n * 4
+        if 0 < n < 65:
+            n -= 1
+            o1.partitions = [*_is[n](d, p)]
+            p += n * 4
+            b -= n
+        else:
+            o1.partitions, p, b = compact_numbers(d, p, n, b, "i", False)
         n = d[p]
         p += 1
         if n:
@@ -304,16 +291,13 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[StreamsGroupCurrentMemberAssig
         p = q
         n = d[p]
         p += 1
-        if n > 127:
-            n, p = more_varint(d, p, n)
-        if n == 0:
-            null()
-        n -= 1
-        if n > b or n * 4 > e - p:
-            too_many(n, b)
-        b -= n
-        o1.partitions = [*_is[n](d, p)] if n < 64 else numbers(d, p, n, "i")
-        p += n * 4
+        if 0 < n < 65:
+            n -= 1
+            o1.partitions = [*_is[n](d, p)]
+            p += n * 4
+            b -= n
+        else:
+            o1.partitions, p, b = compact_numbers(d, p, n, b, "i", False)
         n = d[p]
         p += 1
         if n:
@@ -345,16 +329,13 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[StreamsGroupCurrentMemberAssig
         p = q
         n = d[p]
         p += 1
-        if n > 127:
-            n, p = more_varint(d, p, n)
-        if n == 0:
-            null()
-        n -= 1
-        if n > b or n * 4 > e - p:
-            too_many(n, b)
-        b -= n
-        o1.partitions = [*_is[n](d, p)] if n < 64 else numbers(d, p, n, "i")
-        p += n * 4
+        if 0 < n < 65:
+            n -= 1
+            o1.partitions = [*_is[n](d, p)]
+            p += n * 4
+            b -= n
+        else:
+            o1.partitions, p, b = compact_numbers(d, p, n, b, "i", False)
         n = d[p]
         p += 1
         if n:
@@ -386,16 +367,13 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[StreamsGroupCurrentMemberAssig
         p = q
         n = d[p]
         p += 1
-        if n > 127:
-            n, p = more_varint(d, p, n)
-        if n == 0:
-            null()
-        n -= 1
-        if n > b or n * 4 > e - p:
-            too_many(n, b)
-        b -= n
-        o1.partitions = [*_is[n](d, p)] if n < 64 else numbers(d, p, n, "i")
-        p += n * 4
+        if 0 < n < 65:
+            n -= 1
+            o1.partitions = [*_is[n](d, p)]
+            p += n * 4
+            b -= n
+        else:
+            o1.partitions, p, b = compact_numbers(d, p, n, b, "i", False)
         n = d[p]
         p += 1
         if n:
@@ -405,6 +383,8 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[StreamsGroupCurrentMemberAssig
     p += 1
     if n:
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
+    if b < 0:
+        over_budget()
     return o, p
 
 

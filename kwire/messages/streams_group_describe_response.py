@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 from kwire.message import Message, Struct
-from kwire.wire import array_packers, array_unpackers, lost, more_varint, new, null, numbers, pack_numbers, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
+from kwire.wire import array_packers, array_unpackers, compact_numbers, lost, more_varint, new, null, over_budget, pack_numbers, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -967,16 +967,13 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[StreamsGroupDescribeResponse, 
                 p = q
                 n = d[p]
                 p += 1
-                if n > 127:
-                    n, p = more_varint(d, p, n)
-                if n == 0:
-                    null()
-                n -= 1
-                if n > b or n * 4 > e - p:
-                    too_many(n, b)
-                b -= n
-                o4.partitions = [*_is[n](d, p)] if n < 64 else numbers(d, p, n, "i")
-                p += n * 4
+                if 0 < n < 65:
+                    n -= 1
+                    o4.partitions = [*_is[n](d, p)]
+                    p += n * 4
+                    b -= n
+                else:
+                    o4.partitions, p, b = compact_numbers(d, p, n, b, "i", False)
                 n = d[p]
                 p += 1
                 if n:
@@ -1007,16 +1004,13 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[StreamsGroupDescribeResponse, 
                 p = q
                 n = d[p]
                 p += 1
-                if n > 127:
-                    n, p = more_varint(d, p, n)
-                if n == 0:
-                    null()
-                n -= 1
-                if n > b or n * 4 > e - p:
-                    too_many(n, b)
-                b -= n
-                o4.partitions = [*_is[n](d, p)] if n < 64 else numbers(d, p, n, "i")
-                p += n * 4
+                if 0 < n < 65:
+                    n -= 1
+                    o4.partitions = [*_is[n](d, p)]
+                    p += n * 4
+                    b -= n
+                else:
+                    o4.partitions, p, b = compact_numbers(d, p, n, b, "i", False)
                 n = d[p]
                 p += 1
                 if n:
@@ -1047,16 +1041,13 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[StreamsGroupDescribeResponse, 
                 p = q
                 n = d[p]
                 p += 1
-                if n > 127:
-                    n, p = more_varint(d, p, n)
-                if n == 0:
-                    null()
-                n -= 1
-                if n > b or n * 4 > e - p:
-                    too_many(n, b)
-                b -= n
-                o4.partitions = [*_is[n](d, p)] if n < 64 else numbers(d, p, n, "i")
-                p += n * 4
+                if 0 < n < 65:
+                    n -= 1
+                    o4.partitions = [*_is[n](d, p)]
+                    p += n * 4
+                    b -= n
+                else:
+                    o4.partitions, p, b = compact_numbers(d, p, n, b, "i", False)
                 n = d[p]
                 p += 1
                 if n:
@@ -1094,16 +1085,13 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[StreamsGroupDescribeResponse, 
                 p = q
                 n = d[p]
                 p += 1
-                if n > 127:
-                    n, p = more_varint(d, p, n)
-                if n == 0:
-                    null()
-                n -= 1
-                if n > b or n * 4 > e - p:
-                    too_many(n, b)
-                b -= n
-                o4.partitions = [*_is[n](d, p)] if n < 64 else numbers(d, p, n, "i")
-                p += n * 4
+                if 0 < n < 65:
+                    n -= 1
+                    o4.partitions = [*_is[n](d, p)]
+                    p += n * 4
+                    b -= n
+                else:
+                    o4.partitions, p, b = compact_numbers(d, p, n, b, "i", False)
                 n = d[p]
                 p += 1
                 if n:
@@ -1134,16 +1122,13 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[StreamsGroupDescribeResponse, 
                 p = q
                 n = d[p]
                 p += 1
-                if n > 127:
-                    n, p = more_varint(d, p, n)
-                if n == 0:
-                    null()
-                n -= 1
-                if n > b or n * 4 > e - p:
-                    too_many(n, b)
-                b -= n
-                o4.partitions = [*_is[n](d, p)] if n < 64 else numbers(d, p, n, "i")
-                p += n * 4
+                if 0 < n < 65:
+                    n -= 1
+                    o4.partitions = [*_is[n](d, p)]
+                    p += n * 4
+                    b -= n
+                else:
+                    o4.partitions, p, b = compact_numbers(d, p, n, b, "i", False)
                 n = d[p]
                 p += 1
                 if n:
@@ -1174,16 +1159,13 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[StreamsGroupDescribeResponse, 
                 p = q
                 n = d[p]
                 p += 1
-                if n > 127:
-                    n, p = more_varint(d, p, n)
-                if n == 0:
-                    null()
-                n -= 1
-                if n > b or n * 4 > e - p:
-                    too_many(n, b)
-                b -= n
-                o4.partitions = [*_is[n](d, p)] if n < 64 else numbers(d, p, n, "i")
-                p += n * 4
+                if 0 < n < 65:
+                    n -= 1
+                    o4.partitions = [*_is[n](d, p)]
+                    p += n * 4
+                    b -= n
+                else:
+                    o4.partitions, p, b = compact_numbers(d, p, n, b, "i", False)
                 n = d[p]
                 p += 1
                 if n:
@@ -1208,6 +1190,8 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[StreamsGroupDescribeResponse, 
     p += 1
     if n:
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
+    if b < 0:
+        over_budget()
     return o, p
 
 
@@ -1683,16 +1667,13 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[StreamsGroupDescribeResponse, 
                 p = q
                 n = d[p]
                 p += 1
-                if n > 127:
-                    n, p = more_varint(d, p, n)
-                if n == 0:
-                    null()
-                n -= 1
-                if n > b or n * 4 > e - p:
-                    too_many(n, b)
-                b -= n
-                o4.partitions = [*_is[n](d, p)] if n < 64 else numbers(d, p, n, "i")
-                p += n * 4
+                if 0 < n < 65:
+                    n -= 1
+                    o4.partitions = [*_is[n](d, p)]
+                    p += n * 4
+                    b -= n
+                else:
+                    o4.partitions, p, b = compact_numbers(d, p, n, b, "i", False)
                 n = d[p]
                 p += 1
                 if n:
@@ -1723,16 +1704,13 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[StreamsGroupDescribeResponse, 
                 p = q
                 n = d[p]
                 p += 1
-                if n > 127:
-                    n, p = more_varint(d, p, n)
-                if n == 0:
-                    null()
-                n -= 1
-                if n > b or n * 4 > e - p:
-                    too_many(n, b)
-                b -= n
-                o4.partitions = [*_is[n](d, p)] if n < 64 else numbers(d, p, n, "i")
-                p += n * 4
+                if 0 < n < 65:
+                    n -= 1
+                    o4.partitions = [*_is[n](d, p)]
+                    p += n * 4
+                    b -= n
+                else:
+                    o4.partitions, p, b = compact_numbers(d, p, n, b, "i", False)
                 n = d[p]
                 p += 1
                 if n:
@@ -1763,16 +1741,13 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[StreamsGroupDescribeResponse, 
                 p = q
                 n = d[p]
                 p += 1
-                if n > 127:
-                    n, p = more_varint(d, p, n)
-                if n == 0:
-                    null()
-                n -= 1
-                if n > b or n * 4 > e - p:
-                    too_many(n, b)
-                b -= n
-                o4.partitions = [*_is[n](d, p)] if n < 64 else numbers(d, p, n, "i")
-                p += n * 4
+                if 0 < n < 65:
+                    n -= 1
+                    o4.partitions = [*_is[n](d, p)]
+                    p += n * 4
+                    b -= n
+                else:
+                    o4.partitions, p, b = compact_numbers(d, p, n, b, "i", False)
                 n = d[p]
                 p += 1
                 if n:
@@ -1810,16 +1785,13 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[StreamsGroupDescribeResponse, 
                 p = q
                 n = d[p]
                 p += 1
-                if n > 127:
-                    n, p = more_varint(d, p, n)
-                if n == 0:
-                    null()
-                n -= 1
-                if n > b or n * 4 > e - p:
-                    too_many(n, b)
-                b -= n
-                o4.partitions = [*_is[n](d, p)] if n < 64 else numbers(d, p, n, "i")
-                p += n * 4
+                if 0 < n < 65:
+                    n -= 1
+                    o4.partitions = [*_is[n](d, p)]
+                    p += n * 4
+                    b -= n
+                else:
+                    o4.partitions, p, b = compact_numbers(d, p, n, b, "i", False)
                 n = d[p]
                 p += 1
                 if n:
@@ -1850,16 +1822,13 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[StreamsGroupDescribeResponse, 
                 p = q
                 n = d[p]
                 p += 1
-                if n > 127:
-                    n, p = more_varint(d, p, n)
-                if n == 0:
-                    null()
-                n -= 1
-                if n > b or n * 4 > e - p:
-                    too_many(n, b)
-                b -= n
-                o4.partitions = [*_is[n](d, p)] if n < 64 else numbers(d, p, n, "i")
-                p += n * 4
+                if 0 < n < 65:
+                    n -= 1
+                    o4.partitions = [*_is[n](d, p)]
+                    p += n * 4
+                    b -= n
+                else:
+                    o4.partitions, p, b = compact_numbers(d, p, n, b, "i", False)
                 n = d[p]
                 p += 1
                 if n:
@@ -1890,16 +1859,13 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[StreamsGroupDescribeResponse, 
                 p = q
                 n = d[p]
                 p += 1
-                if n > 127:
-                    n, p = more_varint(d, p, n)
-                if n == 0:
-                    null()
-                n -= 1
-                if n > b or n * 4 > e - p:
-                    too_many(n, b)
-                b -= n
-                o4.partitions = [*_is[n](d, p)] if n < 64 else numbers(d, p, n, "i")
-                p += n * 4
+                if 0 < n < 65:
+                    n -= 1
+                    o4.partitions = [*_is[n](d, p)]
+                    p += n * 4
+                    b -= n
+                else:
+                    o4.partitions, p, b = compact_numbers(d, p, n, b, "i", False)
                 n = d[p]
                 p += 1
                 if n:
@@ -2281,6 +2247,8 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[StreamsGroupDescribeResponse, 
     p += 1
     if n:
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
+    if b < 0:
+        over_budget()
     return o, p
 
 

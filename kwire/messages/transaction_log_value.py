@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 from kwire.message import Message, Struct
-from kwire.wire import array_packers, array_unpackers, lost, more_varint, new, null, numbers, pack_numbers, packer, read_tag, read_unknown_tags, string_length, string_varint, tag_section, tag_size, too_many, unknown_tags, unpacker, varint
+from kwire.wire import array_packers, array_unpackers, compact_numbers, lost, more_varint, new, null, numbers, over_budget, pack_numbers, packer, read_tag, read_unknown_tags, string_length, string_varint, tag_section, tag_size, too_many, unknown_tags, unpacker, varint
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -203,16 +203,17 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[TransactionLogValue, int]:
             p = q
             n = _u_i(d, p)[0]
             p += 4
-            if n < 0:
-                null()
-            if n > b or n * 4 > e - p:
-                too_many(n, b)
-            b -= n
-            o1.partition_ids = [*_is[n](d, p)] if n < 64 else numbers(d, p, n, "i")
-            p += n * 4
+            if 0 <= n < 64:
+                o1.partition_ids = [*_is[n](d, p)]
+                p += n * 4
+                b -= n
+            else:
+                o1.partition_ids, p, b = numbers(d, p, n, b, "i", False)
             l1.append(o1)
     o.transaction_last_update_timestamp_ms, o.transaction_start_timestamp_ms = _u_qq(d, p)
     p += 16
+    if b < 0:
+        over_budget()
     return o, p
 
 
@@ -248,16 +249,13 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[TransactionLogValue, int]:
             p = q
             n = d[p]
             p += 1
-            if n > 127:
-                n, p = more_varint(d, p, n)
-            if n == 0:
-                null()
-            n -= 1
-            if n > b or n * 4 > e - p:
-                too_many(n, b)
-            b -= n
-            o1.partition_ids = [*_is[n](d, p)] if n < 64 else numbers(d, p, n, "i")
-            p += n * 4
+            if 0 < n < 65:
+                n -= 1
+                o1.partition_ids = [*_is[n](d, p)]
+                p += n * 4
+                b -= n
+            else:
+                o1.partition_ids, p, b = compact_numbers(d, p, n, b, "i", False)
             n = d[p]
             p += 1
             if n:
@@ -267,6 +265,8 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[TransactionLogValue, int]:
     p += 17
     if n:
         p, b = _tags_TransactionLogValue_v1(d, p, n, b, o)
+    if b < 0:
+        over_budget()
     return o, p
 
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 from kwire.message import Message, Struct
-from kwire.wire import array_packers, array_unpackers, lost, new, null, numbers, pack_numbers, packer, too_many, unknown_tags, unpacker
+from kwire.wire import array_packers, array_unpackers, lost, new, null, numbers, over_budget, pack_numbers, packer, too_many, unknown_tags, unpacker
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -166,18 +166,19 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[AlterIsrRequest, int]:
             o3.unknown_tags = ()
             o3.leader, o3.leader_epoch, n = _u_iii(d, p)
             p += 12
-            if n < 0:
-                null()
-            if n > b or n * 4 > e - p:
-                too_many(n, b)
-            b -= n
-            o3.isr = [*_is[n](d, p)] if n < 64 else numbers(d, p, n, "i")
-            p += n * 4
+            if 0 <= n < 64:
+                o3.isr = [*_is[n](d, p)]
+                p += n * 4
+                b -= n
+            else:
+                o3.isr, p, b = numbers(d, p, n, b, "i", False)
             o3.current_zk_version = _u_i(d, p)[0]
             p += 4
             o2.leader_and_isr = o3
             l2.append(o2)
         l1.append(o1)
+    if b < 0:
+        over_budget()
     return o, p
 
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 from kwire.message import Message, Struct
-from kwire.wire import array_packers, array_unpackers, iter_unpacker, lost, more_varint, new, null, numbers, pack_numbers, packer, read_tag, read_unknown_tags, string_length, string_varint, tag_section, tag_size, too_many, unknown_tags, unpacker, varint
+from kwire.wire import array_packers, array_unpackers, compact_numbers, iter_unpacker, lost, more_varint, new, null, numbers, over_budget, pack_numbers, packer, read_tag, read_unknown_tags, string_length, string_varint, tag_section, tag_size, too_many, unknown_tags, unpacker, varint
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -522,14 +522,15 @@ def _decode_v7(d: bytes, p: int, b: int) -> tuple[FetchRequest, int]:
         p = q
         n = _u_i(d, p)[0]
         p += 4
-        if n < 0:
-            null()
-        if n > b or n * 4 > e - p:
-            too_many(n, b)
-        b -= n
-        o1.forgotten_partition_indexes = [*_is[n](d, p)] if n < 64 else numbers(d, p, n, "i")
-        p += n * 4
+        if 0 <= n < 64:
+            o1.forgotten_partition_indexes = [*_is[n](d, p)]
+            p += n * 4
+            b -= n
+        else:
+            o1.forgotten_partition_indexes, p, b = numbers(d, p, n, b, "i", False)
         l1.append(o1)
+    if b < 0:
+        over_budget()
     return o, p
 
 
@@ -598,14 +599,15 @@ def _decode_v9(d: bytes, p: int, b: int) -> tuple[FetchRequest, int]:
         p = q
         n = _u_i(d, p)[0]
         p += 4
-        if n < 0:
-            null()
-        if n > b or n * 4 > e - p:
-            too_many(n, b)
-        b -= n
-        o1.forgotten_partition_indexes = [*_is[n](d, p)] if n < 64 else numbers(d, p, n, "i")
-        p += n * 4
+        if 0 <= n < 64:
+            o1.forgotten_partition_indexes = [*_is[n](d, p)]
+            p += n * 4
+            b -= n
+        else:
+            o1.forgotten_partition_indexes, p, b = numbers(d, p, n, b, "i", False)
         l1.append(o1)
+    if b < 0:
+        over_budget()
     return o, p
 
 
@@ -673,13 +675,12 @@ def _decode_v11(d: bytes, p: int, b: int) -> tuple[FetchRequest, int]:
         p = q
         n = _u_i(d, p)[0]
         p += 4
-        if n < 0:
-            null()
-        if n > b or n * 4 > e - p:
-            too_many(n, b)
-        b -= n
-        o1.forgotten_partition_indexes = [*_is[n](d, p)] if n < 64 else numbers(d, p, n, "i")
-        p += n * 4
+        if 0 <= n < 64:
+            o1.forgotten_partition_indexes = [*_is[n](d, p)]
+            p += n * 4
+            b -= n
+        else:
+            o1.forgotten_partition_indexes, p, b = numbers(d, p, n, b, "i", False)
         l1.append(o1)
     n = _u_h(d, p)[0]
     p += 2
@@ -688,6 +689,8 @@ def _decode_v11(d: bytes, p: int, b: int) -> tuple[FetchRequest, int]:
     q = p + n
     o.rack_id = d[p:q].decode()
     p = q
+    if b < 0:
+        over_budget()
     return o, p
 
 
@@ -783,16 +786,13 @@ def _decode_v12(d: bytes, p: int, b: int) -> tuple[FetchRequest, int]:
         p = q
         n = d[p]
         p += 1
-        if n > 127:
-            n, p = more_varint(d, p, n)
-        if n == 0:
-            null()
-        n -= 1
-        if n > b or n * 4 > e - p:
-            too_many(n, b)
-        b -= n
-        o1.forgotten_partition_indexes = [*_is[n](d, p)] if n < 64 else numbers(d, p, n, "i")
-        p += n * 4
+        if 0 < n < 65:
+            n -= 1
+            o1.forgotten_partition_indexes = [*_is[n](d, p)]
+            p += n * 4
+            b -= n
+        else:
+            o1.forgotten_partition_indexes, p, b = compact_numbers(d, p, n, b, "i", False)
         n = d[p]
         p += 1
         if n:
@@ -811,6 +811,8 @@ def _decode_v12(d: bytes, p: int, b: int) -> tuple[FetchRequest, int]:
     p += 1
     if n:
         p, b = _tags_FetchRequest_v12(d, p, n, b, o)
+    if b < 0:
+        over_budget()
     return o, p
 
 

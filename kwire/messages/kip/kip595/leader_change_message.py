@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 from kwire.message import Message
-from kwire.wire import array_packers, array_unpackers, more_varint, new, null, numbers, pack_numbers, packer, read_unknown_tags, too_many, unknown_tags, unpacker, varint
+from kwire.wire import array_packers, array_unpackers, compact_numbers, new, over_budget, pack_numbers, packer, read_unknown_tags, unknown_tags, unpacker, varint
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -53,20 +53,19 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[LeaderChangeMessage, int]:
     o.unknown_tags = ()
     o.leader_id, n = _u_iB(d, p)
     p += 5
-    if n > 127:
-        n, p = more_varint(d, p, n)
-    if n == 0:
-        null()
-    n -= 1
-    if n > b or n * 4 > e - p:
-        too_many(n, b)
-    b -= n
-    o.voted_ids = [*_is[n](d, p)] if n < 64 else numbers(d, p, n, "i")
-    p += n * 4
+    if 0 < n < 65:
+        n -= 1
+        o.voted_ids = [*_is[n](d, p)]
+        p += n * 4
+        b -= n
+    else:
+        o.voted_ids, p, b = compact_numbers(d, p, n, b, "i", False)
     n = d[p]
     p += 1
     if n:
         o.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
+    if b < 0:
+        over_budget()
     return o, p
 
 

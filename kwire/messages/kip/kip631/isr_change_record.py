@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 from kwire.message import Message
 from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import array_packers, array_unpackers, bad_uuid, lost, new, null, numbers, pack_numbers, packer, too_many, unknown_tags, unpacker
+from kwire.wire import array_packers, array_unpackers, bad_uuid, lost, new, numbers, over_budget, pack_numbers, packer, unknown_tags, unpacker
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -65,15 +65,16 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[IsrChangeRecord, int]:
     o.partition_id, u1, n = _u_i16si(d, p)
     p += 24
     o.topic_id = Uuid(u1)
-    if n < 0:
-        null()
-    if n > b or n * 4 > e - p:
-        too_many(n, b)
-    b -= n
-    o.isr = [*_is[n](d, p)] if n < 64 else numbers(d, p, n, "i")
-    p += n * 4
+    if 0 <= n < 64:
+        o.isr = [*_is[n](d, p)]
+        p += n * 4
+        b -= n
+    else:
+        o.isr, p, b = numbers(d, p, n, b, "i", False)
     o.leader, o.leader_epoch = _u_ii(d, p)
     p += 8
+    if b < 0:
+        over_budget()
     return o, p
 
 
