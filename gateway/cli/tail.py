@@ -1,0 +1,156 @@
+"""``kwire tail``: follow the metadata topic of any server, and print its records decoded and without secrets.
+
+A kafka-python consumer does the fetching, as any client would. It keeps control records to itself, so these are not
+shown: ``kwire decode`` shows them from files.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+import sys
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from gateway.cli.address import address_text, parse_address
+from gateway.ports import PARTITION, TOPIC_NAME
+
+if TYPE_CHECKING:
+    from kafka import KafkaConsumer, TopicPartition
+
+_POLL_MS: Final = 500
+_INTERRUPTED: Final = 130
+
+
+def parse_start(text: str) -> str | int:
+    """``beginning``, ``end``, or an offset as a number. Raises click.BadParameter."""
+    if text in ("beginning", "end"):
+        return text
+    if not re.fullmatch(r"[0-9]{1,18}", text):
+        raise click.BadParameter(f"{text!r} is neither beginning, end nor an offset")
+    return int(text)
+
+
+@click.command(
+    "tail",
+    short_help="Follow the metadata topic of a server, decoded.",
+    epilog="""\b
+Examples:
+  kwire tail -b localhost:9092
+  kwire tail -b localhost:9092 --until-end | jq -c 'select(.type == "TOPIC_RECORD").data.name'
+  kwire tail -b localhost:9092 --from end""",
+)
+@click.option(
+    "-b", "--bootstrap-server", "server", required=True, metavar="HOST:PORT", type=parse_address, help="The server to read."
+)
+@click.option("--topic", default=TOPIC_NAME, show_default=True, help="The topic, of metadata records.")
+@click.option(
+    "--from", "start", default="beginning", show_default=True, metavar="beginning|end|OFFSET", type=parse_start,
+    help="Where to begin.",
+)  # fmt: skip
+@click.option("--until-end", is_flag=True, help="Stop at the end that the topic has now, instead of following it.")
+@click.option(
+    "-o", "--output", type=click.Choice(["auto", "text", "json"]), default="auto", show_default=True,
+    help="Lines for people, or JSON lines; auto: for people on a terminal, JSON on a pipe.",
+)  # fmt: skip
+@click.option("--show-secrets", is_flag=True, help="Do not hide SCRAM keys and the values of sensitive configs.")
+def command(server: tuple[str, int], topic: str, start: str | int, until_end: bool, output: str, show_secrets: bool) -> None:
+    """Print the records of the metadata topic as JSON lines
+
+    \b
+      {"offset": 7, "epoch": 1, "timestamp": 1795231027885, "type": "TOPIC_RECORD", "version": 0, "data": {...}}
+
+    and go on with new ones as they are committed. A record that cannot be decoded has "error" in place of the last
+    three.
+    """
+    from kafka.errors import KafkaError
+
+    show = _text_line if output == "text" or (output == "auto" and sys.stdout.isatty()) else json.dumps
+    try:
+        with_consumer(server, topic, start, until_end, lambda record: click.echo(show(describe(record, show_secrets))))
+    except KafkaError as error:
+        raise click.ClickException(f"{address_text(*server)}: {error}") from None
+    except KeyboardInterrupt:
+        sys.exit(_INTERRUPTED)
+
+
+def with_consumer(server: tuple[str, int], topic: str, start: str | int, until_end: bool, take: Callable[[Any], None]) -> None:
+    """Give every record from ``start`` on to ``take``, for ever or until the present end.
+
+    Raises click.ClickException where there is no such topic or offset, and kafka-python's KafkaError.
+    """
+    from kafka import KafkaConsumer, TopicPartition
+
+    where = address_text(*server)
+    consumer = KafkaConsumer(
+        bootstrap_servers=where,
+        client_id="kwire-tail",
+        group_id=None,
+        enable_auto_commit=False,
+        auto_offset_reset="none",  # a position that is lost is an error to report, not one to hide
+        allow_auto_create_topics=False,
+    )
+    try:
+        partition = TopicPartition(topic, PARTITION)
+        if PARTITION not in (consumer.partitions_for_topic(topic) or ()):
+            raise click.ClickException(f"{where} has no topic {topic}")
+        end = go_to(consumer, partition, start)
+        for record in records(consumer, partition, end if until_end else None):
+            take(record)
+    finally:
+        consumer.close()
+
+
+def go_to(consumer: KafkaConsumer, partition: TopicPartition, start: str | int) -> int:
+    """Put the consumer at ``start``; returns the present end. Raises click.ClickException for an offset that is not there."""
+    consumer.assign([partition])
+    first = consumer.beginning_offsets([partition])[partition]
+    end: int = consumer.end_offsets([partition])[partition]
+    offset = {"beginning": first, "end": end}.get(str(start), start)
+    if not first <= offset <= end:
+        raise click.ClickException(f"offset {offset} is not in {partition.topic}: it goes from {first} to {end}")
+    consumer.seek(partition, offset)
+    return end
+
+
+def records(consumer: KafkaConsumer, partition: TopicPartition, end: int | None) -> Iterator[Any]:
+    """The consumer's records in order; with ``end`` those below it, and no waiting for more."""
+    # Not "until the record before the end was seen": that may be a control record, which the consumer passes in
+    # silence.
+    while end is None or consumer.position(partition) < end:
+        for record in consumer.poll(timeout_ms=_POLL_MS).get(partition, ()):
+            if end is None or record.offset < end:
+                yield record
+
+
+def describe(record: Any, show_secrets: bool) -> dict[str, Any]:
+    """What to print of a consumer's record."""
+    from gateway.cli.redact import redact
+    from kwire.errors import WireError
+    from kwire.records import decode_metadata_record
+
+    # kafka-python gives -1 for "none", where JSON has a word for it.
+    epoch = record.leader_epoch if record.leader_epoch is not None and record.leader_epoch >= 0 else None
+    line: dict[str, Any] = {"offset": record.offset, "epoch": epoch, "timestamp": record.timestamp}
+    try:
+        name, version, message = decode_metadata_record(record.value)
+        data = message.to_json(version)
+    except WireError as error:
+        line["error"] = str(error)
+        if show_secrets:  # who knows what is in it
+            line["value"] = None if record.value is None else base64.b64encode(record.value).decode("ascii")
+        return line
+    return line | {"type": name, "version": version, "data": data if show_secrets else redact(name, data)}
+
+
+def _text_line(line: dict[str, Any]) -> str:
+    when = datetime.fromtimestamp(line["timestamp"] / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S.%f")[:-3]
+    head = f"{line['offset']:>8}  {when}  "
+    if "error" in line:
+        return head + click.style(f"cannot be decoded: {line['error']}", fg="red")
+    name = click.style(f"{line['type']} v{line['version']}", bold=True)
+    return f"{head}{name}  {json.dumps(line['data'], ensure_ascii=False)}"
