@@ -27,7 +27,7 @@ def show(rows: Sequence[Row]) -> None:
     """Print the table to standard output, as wide as it needs to be where that is not a terminal."""
     console = Console()
     if not console.is_terminal:
-        console = Console(width=200)
+        console = Console(width=240)
     table = Table()
     for column in (*_KNOWN, "holds", "notes"):
         table.add_column(column, justify="right" if column in _NUMBERS else "left")

@@ -1,0 +1,57 @@
+"""Child processes: told when ready, stopped by their own id, with their last words in the error."""
+
+from __future__ import annotations
+
+import signal
+import socket
+import sys
+from pathlib import Path
+
+import pytest
+
+from tools.process import Process, ProcessError, accepts, cpu_seconds, free_ports, memory_mib
+
+_OBEDIENT = "import time; print('up', flush=True); time.sleep(60)"
+_STUBBORN = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); " + _OBEDIENT
+
+
+def child(program: str, tmp_path: Path) -> Process:
+    return Process("child", [sys.executable, "-c", program], tmp_path / "out")
+
+
+def test_ready_then_stopped(tmp_path: Path) -> None:
+    process = child(_OBEDIENT, tmp_path)
+    process.wait_until(lambda: "up" in process.said(), 20)
+    assert process.running()
+    assert cpu_seconds(process.pid) >= 0
+    assert memory_mib(process.pid) > 1
+    assert process.stop() == -signal.SIGTERM
+    assert not process.running()
+
+
+def test_one_that_ignores_the_signal_is_killed(tmp_path: Path) -> None:
+    process = child(_STUBBORN, tmp_path)
+    process.wait_until(lambda: "up" in process.said(), 20)
+    assert process.stop(timeout_s=0.2) == -signal.SIGKILL
+
+
+def test_an_early_end_is_told_with_the_last_words(tmp_path: Path) -> None:
+    process = child("import sys; sys.exit('no such file: cluster.id')", tmp_path)
+    with pytest.raises(ProcessError, match=r"ended with 1:\nno such file: cluster\.id"):
+        process.wait_until(lambda: False, 20)
+
+
+def test_a_late_one_is_told(tmp_path: Path) -> None:
+    process = child(_OBEDIENT, tmp_path)
+    with pytest.raises(ProcessError, match="was not ready after 0 s"):
+        process.wait_until(lambda: False, 0.1)
+    process.kill()
+
+
+def test_free_ports_are_different_and_free() -> None:
+    ports = free_ports(5)
+    assert len(set(ports)) == 5
+    for port in ports:
+        assert not accepts("127.0.0.1", port)
+        with socket.socket() as one:
+            one.bind(("127.0.0.1", port))
