@@ -65,7 +65,9 @@ def generate(source: Path) -> dict[str, str]:
     schemas = [s for s in read_schemas(source) if s.valid]
     files = {f"{snake(s.name)}.py": module_text(s, s.source.rpartition("/")[2]) for s in schemas}
     modules = "".join(f'    "{s.name}": "{snake(s.name)}",\n' for s in schemas)
-    keyed = sorted((s.type, s.api_key, s.name) for s in schemas if s.api_key is not None and s.api_key >= 0)
+    keyed = [(s.type, s.api_key, s.name) for s in schemas if s.api_key is not None and s.api_key >= 0]
+    # Tiered storage numbers its records from 0 as well, under the same type: the metadata log's own go first.
+    keyed.sort(key=lambda row: (*row[:2], row[2].startswith("Remote"), row[2]))
     seen: dict[tuple[str, int], str] = {}
     for kind, key, name in keyed:
         # Several coordinators number their records on their own: a type has one owner only among requests and records.
