@@ -1,6 +1,5 @@
 """Options for Spark's Kafka source: the spelling that Spark documents."""
 
-
 from __future__ import annotations
 
 import json

@@ -1,0 +1,75 @@
+"""One Spark session for every test of a run: starting one takes seconds, and a second cannot have other jars."""
+
+from __future__ import annotations
+
+import functools
+import os
+import shutil
+import sys
+import tempfile
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tools.maven import MavenError
+from tools.spark_jars import spark_jars
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+#: Set to ``require``, what is missing is a failure and not a skip.
+REQUIRED = os.environ.get("KWIRE_INTEROP") == "require"
+
+
+def missing(reason: str) -> None:
+    """Skip the test with ``reason``, or fail it where everything is required."""
+    if REQUIRED:
+        pytest.fail(f"KWIRE_INTEROP=require, but {reason}")
+    pytest.skip(reason)
+
+
+@functools.cache
+def _jars() -> tuple[str, str]:
+    """(the jars of the Kafka source, "") or ("", why there are none)."""
+    try:
+        return str(spark_jars()), ""
+    except MavenError as error:
+        return "", f"the jars of Spark's Kafka source are not to be had: {error}"
+
+
+def spark_session(*, kafka: bool) -> SparkSession:
+    """The session, started on first use; with ``kafka``, the test needs Spark's Kafka source."""
+    try:
+        import pyarrow  # noqa: F401
+        import pyspark  # noqa: F401
+    except ImportError:
+        missing("the spark extra is not installed")
+    if shutil.which("java") is None:
+        missing("there is no Java on the PATH")
+    jars, why = _jars()
+    if kafka and not jars:
+        missing(why)
+    return _session(jars)
+
+
+@functools.cache
+def _session(jars: str) -> SparkSession:
+    from pyspark.sql import SparkSession
+
+    # Workers are the python3 of the PATH and the address is that of a network card unless told otherwise.
+    os.environ.update(PYSPARK_PYTHON=sys.executable, SPARK_LOCAL_IP="127.0.0.1")
+    builder = SparkSession.builder.master("local[2]").appName("kwire tests")
+    settings = {
+        "spark.driver.host": "127.0.0.1",
+        "spark.ui.enabled": "false",
+        "spark.sql.shuffle.partitions": "2",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.driver.memory": "1g",
+        "spark.sql.warehouse.dir": tempfile.mkdtemp(prefix="kwire-spark-"),
+        "spark.sql.streaming.stopTimeout": "30s",
+    }
+    if jars:
+        settings["spark.jars"] = jars
+    session = builder.config(map=settings).getOrCreate()
+    session.sparkContext.setLogLevel("ERROR")
+    return session
