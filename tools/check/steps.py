@@ -16,8 +16,12 @@ from tools.check.links import broken_links
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 SCHEMAS = ROOT / "schemas"
+_MESSAGES = ROOT / "kwire/messages"
 #: Schemas -> the package that is made of them.
-GENERATED = ((SCHEMAS / "kafka", ROOT / "kwire/messages"), (SCHEMAS / "kip", ROOT / "kwire/messages/kip"))
+GENERATED = (
+    (SCHEMAS / "kafka", _MESSAGES),
+    *((SCHEMAS / "kip" / number, _MESSAGES / "kip" / f"kip{number}") for number in ("497", "590", "595", "631")),
+)
 
 
 class Failed(Exception):
