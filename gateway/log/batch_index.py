@@ -1,0 +1,316 @@
+"""A sparse index of the batches in one segment or snapshot, built by checking every one of them. Decodes no record.
+
+One entry stands for a *block*: the batches that begin within 4 KiB of each other, as many as one small read brings back.
+A log of a million idle-time records thus takes some hundred kilobytes of memory. Arrays only ever grow at their end, so
+a thread may scan while readers look at what was there before; whatever shortens an index makes a new one.
+"""
+
+from __future__ import annotations
+
+import bisect
+import enum
+import struct
+from array import array
+from typing import Final, NamedTuple
+
+import crc32c
+
+from gateway.log.open_file import OpenFile
+from gateway.log.problem import Problem
+from kwire.records.header import BATCH_OVERHEAD, CRC_START, LOG_OVERHEAD
+
+#: Bytes of batch starts that one entry covers (the default of ``index.interval.bytes``).
+BLOCK_BYTES: Final = 4096
+#: Bytes read at once while scanning.
+CHUNK_BYTES: Final = 256 * 1024
+#: What checking one batch costs beside its bytes, in bytes checked: it keeps the time of a step even.
+BATCH_COST_BYTES: Final = 2048
+
+_HEADER: Final = struct.Struct(">qiibIhiqq")  # base offset ... max timestamp; what follows is the producer's and not KRaft's
+_SLOT: Final = struct.Struct(">qi11xi8xq")  # base offset, length, last offset delta, max timestamp
+_EPOCH_AND_CRC: Final = struct.Struct(">q4xixI")  # base offset, partition leader epoch, CRC
+_LOWEST: Final = -(1 << 63)
+
+
+class Status(enum.Enum):
+    """How far a scan came."""
+
+    BEHIND = "behind"  #: there is more to check
+    AT_END = "at end"  #: every byte of the file is indexed
+    TORN = "torn"  #: the file ends inside a batch: still being written, or cut off
+    CORRUPT = "corrupt"  #: a batch that cannot be one; nothing behind it is looked at
+
+
+class Slot(NamedTuple):
+    """Where one batch stands and what it covers; ``offset`` and ``next_offset`` as in the file."""
+
+    position: int
+    size: int
+    offset: int
+    next_offset: int
+    max_timestamp: int
+
+
+class BatchIndex:
+    """Everything known of one file. Offsets are those in the file.
+
+    ``base_offset`` is the offset that the first batch must have (None: it may have any). Batches wholly below ``floor``,
+    the log start, are checked but not indexed.
+    """
+
+    __slots__ = (
+        "_checksums",
+        "_last",
+        "_seen",
+        "base_offset",
+        "block_max",
+        "end",
+        "epochs",
+        "file",
+        "floor",
+        "next_offset",
+        "offsets",
+        "positions",
+        "problem",
+        "running_max",
+        "status",
+    )
+
+    def __init__(self, file: OpenFile, base_offset: int | None, floor: int = 0) -> None:
+        self.file = file
+        self.base_offset = base_offset
+        self.floor = floor
+        self.status = Status.BEHIND
+        #: What is wrong at ``end``; set when the status is TORN or CORRUPT.
+        self.problem: Problem | None = None
+        self.end = 0  #: position behind the last batch that was checked
+        self.next_offset = base_offset or 0
+        self.offsets = array("q")  #: first offset of each block
+        self.positions = array("Q")  #: its position
+        self.block_max = array("q")  #: its largest timestamp
+        self.running_max = array("q")  #: the largest timestamp up to its end
+        self.epochs: list[tuple[int, int]] = []  #: (epoch, first indexed offset of it)
+        self._checksums = array("I")  # of the first batch of each block
+        self._last = (0, b"")  # position and header bytes of the last batch
+        self._seen = (-1, -1)  # size and change time of the file when it was last scanned to its end
+
+    # --- scanning -----------------------------------------------------------------------------------------------------
+
+    def scan(self, budget: int) -> int:
+        """Check and index further batches until the end, a fault, or until about ``budget`` bytes' worth of work is done.
+
+        Returns the work done; the outcome is in ``status`` and ``problem``. Raises OSError.
+        """
+        seen = self.file.status()
+        done = 0
+        self.status, self.problem = Status.BEHIND, None
+        while self.status is Status.BEHIND and done < budget:
+            if self.end >= seen[0]:
+                self.status = Status.AT_END
+            else:
+                done += self._scan_chunk(seen[0])
+        if self.status is not Status.BEHIND:
+            self._seen = seen
+        return max(done, 1)
+
+    def _scan_chunk(self, size: int) -> int:
+        data = self.file.read(self.end, min(CHUNK_BYTES, size - self.end))
+        taken, batches = self._take(data)
+        if taken == 0 and self.status is Status.BEHIND:
+            taken = self._take_large(data, size)
+        return taken + batches * BATCH_COST_BYTES
+
+    def _take(self, data: bytes) -> tuple[int, int]:
+        """Index the whole batches at the start of ``data``: (bytes, batches). The hot loop of a start on a large log."""
+        unpack, crc_of, view, limit = _HEADER.unpack_from, crc32c.crc32c, memoryview(data), len(data)
+        position = batches = 0
+        while limit - position >= BATCH_OVERHEAD:
+            offset, length, epoch, magic, crc, _, delta, _, max_timestamp = unpack(data, position)
+            end = position + LOG_OVERHEAD + length
+            if magic != 2 or end - position < BATCH_OVERHEAD:
+                self._refuse_header(data, position, magic, length)
+                break
+            if end > limit:
+                break
+            if crc_of(view[position + CRC_START : end]) != crc:
+                self._refuse(f"the batch of {end - position} bytes at offset {offset} has a wrong CRC")
+                break
+            if not self._follows(offset, delta, epoch):
+                break
+            self._add(offset, delta, epoch, crc, max_timestamp, end - position)
+            self._last = (self.end - (end - position), data[position : position + BATCH_OVERHEAD])
+            position = end
+            batches += 1
+        return position, batches
+
+    def _take_large(self, data: bytes, size: int) -> int:
+        """Index the one batch at ``end`` that is larger than a chunk, its CRC made piece by piece; or see that it is torn."""
+        left = size - self.end
+        if len(data) < BATCH_OVERHEAD:
+            self._torn(f"{left} bytes, less than a batch header")
+            return 0
+        offset, length, epoch, _, crc, _, delta, _, max_timestamp = _HEADER.unpack_from(data)
+        batch: int = LOG_OVERHEAD + length
+        if batch > left:
+            self._torn(f"{left} of the {batch} bytes of the batch at offset {offset}")
+            return 0
+        if self._crc(data[CRC_START:], batch) != crc:
+            self._refuse(f"the batch of {batch} bytes at offset {offset} has a wrong CRC")
+        elif self._follows(offset, delta, epoch):
+            self._last = (self.end, data[:BATCH_OVERHEAD])
+            self._add(offset, delta, epoch, crc, max_timestamp, batch)
+        return batch
+
+    def _crc(self, head: bytes, batch: int) -> int:
+        crc = crc32c.crc32c(head)
+        position, stop = self.end + CRC_START + len(head), self.end + batch
+        while position < stop:
+            piece = self.file.read(position, min(CHUNK_BYTES, stop - position))
+            if not piece:
+                break  # the file shrank: the CRC will not fit, and the next look finds out
+            crc = crc32c.crc32c(piece, crc)
+            position += len(piece)
+        return int(crc)
+
+    def _follows(self, offset: int, delta: int, epoch: int) -> bool:
+        """A leader gives offsets without a gap and epochs that never go back, so anything else is damage."""
+        expected = self.next_offset if self.end or self.base_offset is not None else offset
+        if offset != expected:
+            self._refuse(f"a batch at offset {offset} stands where offset {expected} must follow")
+        elif delta < 0 or offset < 0:
+            self._refuse(f"the batch at offset {offset} has the last offset delta {delta}")
+        elif self.epochs and epoch < self.epochs[-1][0]:
+            self._refuse(f"epoch {epoch} at offset {offset} follows epoch {self.epochs[-1][0]}")
+        else:
+            return True
+        return False
+
+    def _add(self, offset: int, delta: int, epoch: int, crc: int, max_timestamp: int, size: int) -> None:
+        position, self.end, self.next_offset = self.end, self.end + size, offset + delta + 1
+        if self.next_offset <= self.floor:
+            return
+        if not self.epochs or epoch > self.epochs[-1][0]:
+            self.epochs.append((epoch, offset))
+        positions = self.positions
+        if not positions or position - positions[-1] >= BLOCK_BYTES:
+            before = self.running_max[-1] if positions else _LOWEST
+            self.block_max.append(max_timestamp)
+            self.running_max.append(max(before, max_timestamp))
+            self._checksums.append(crc)
+            self.offsets.append(offset)
+            positions.append(position)
+        elif max_timestamp > self.block_max[-1]:
+            self.block_max[-1] = max_timestamp
+            self.running_max[-1] = max(self.running_max[-1], max_timestamp)
+
+    def _refuse_header(self, data: bytes, position: int, magic: int, length: int) -> None:
+        if not any(data[position:]):
+            # A crash of the machine can leave the length of a file on disk, but not the bytes: Kafka cuts them off.
+            self._torn("zeros, as after a crash of the machine")
+        elif length < BATCH_OVERHEAD - LOG_OVERHEAD:
+            self._refuse(f"a batch of length {length}, too short for its header")
+        else:
+            self._refuse(f"unknown batch format (magic) {magic}; a metadata log has 2")
+
+    def _refuse(self, reason: str) -> None:
+        self.status, self.problem = Status.CORRUPT, Problem(self.file.path, self.end, reason)
+
+    def _torn(self, reason: str) -> None:
+        self.status, self.problem = Status.TORN, Problem(self.file.path, self.end, f"incomplete: {reason}")
+
+    # --- what may change under us -------------------------------------------------------------------------------------
+
+    def touched(self) -> bool:
+        """Whether the file changed in any way since it was last scanned to its end. Raises OSError."""
+        return self.file.status() != self._seen
+
+    def intact(self) -> bool:
+        """Whether the last batch still stands where it was: by the epochs of Raft, then everything before it does too."""
+        position, header = self._last
+        return self.file.status()[0] >= self.end and self.file.read(position, len(header)) == header
+
+    def rewound(self) -> BatchIndex:
+        """A new index of what is left of this one in a file that was cut and perhaps written anew."""
+        low, high = 0, len(self.positions)
+        while low < high:  # blocks before ``low`` begin with the batch that we know
+            middle = (low + high) // 2
+            low, high = (middle + 1, high) if self._block_stands(middle) else (low, middle)
+        copy = BatchIndex(self.file, self.base_offset, self.floor)
+        if low > 0:  # the last of them may have lost batches behind its first
+            copy._take_blocks(self, 0, low - 1)
+            copy.end, copy.next_offset = self.positions[low - 1], self.offsets[low - 1]
+            copy.epochs = [entry for entry in self.epochs if entry[1] < copy.next_offset]
+        return copy
+
+    def raised(self, floor: int) -> BatchIndex:
+        """A new index without the batches wholly below ``floor``, the new log start."""
+        copy = BatchIndex(self.file, self.base_offset, floor)
+        if self.next_offset > floor and self.positions:
+            block = max(0, bisect.bisect_right(self.offsets, floor) - 1)
+            rest = [slot for slot in self.slots(block, self.end) if slot.next_offset > floor]
+            head = self.file.read(rest[0].position, CRC_START) if rest else b""
+            if len(head) < CRC_START:
+                return copy  # the file is no longer what was indexed: to be scanned from its beginning
+            copy._open_block(rest[0], _EPOCH_AND_CRC.unpack(head)[2], max(slot.max_timestamp for slot in rest))
+            copy._take_blocks(self, block + 1, len(self.positions))
+            copy.epochs = _epochs_from(self.epochs, copy.offsets[0])
+        copy.end, copy.next_offset, copy.status, copy.problem = self.end, self.next_offset, self.status, self.problem
+        copy._last, copy._seen = self._last, self._seen
+        return copy
+
+    def _block_stands(self, block: int) -> bool:
+        head = self.file.read(self.positions[block], CRC_START)
+        if len(head) < CRC_START:
+            return False
+        known = (self.offsets[block], self.epoch_at(self.offsets[block]), self._checksums[block])
+        return _EPOCH_AND_CRC.unpack(head) == known
+
+    def _open_block(self, slot: Slot, checksum: int, max_timestamp: int) -> None:
+        self.offsets.append(slot.offset)
+        self.positions.append(slot.position)
+        self._checksums.append(checksum)
+        self.block_max.append(max_timestamp)
+        self.running_max.append(max_timestamp)
+
+    def _take_blocks(self, other: BatchIndex, start: int, stop: int) -> None:
+        largest = self.running_max[-1] if self.running_max else _LOWEST
+        self.offsets.extend(other.offsets[start:stop])
+        self.positions.extend(other.positions[start:stop])
+        self._checksums.extend(other._checksums[start:stop])
+        self.block_max.extend(other.block_max[start:stop])
+        for one in other.block_max[start:stop]:
+            largest = max(largest, one)
+            self.running_max.append(largest)
+
+    # --- looking up ---------------------------------------------------------------------------------------------------
+
+    def epoch_at(self, offset: int) -> int:
+        """The epoch of the batch that holds ``offset``; -1 below the first."""
+        at = bisect.bisect_right(self.epochs, offset, key=lambda entry: entry[1])
+        return self.epochs[at - 1][0] if at else -1
+
+    def slots(self, block: int, end: int) -> list[Slot]:
+        """The batches of one block, as far as they end at or before ``end``: one read of at most 4 KiB and a header.
+
+        Shorter, possibly empty, where the file no longer holds what was indexed. Raises OSError.
+        """
+        start = self.positions[block]
+        stop = min(self.positions[block + 1], end) if block + 1 < len(self.positions) else end
+        data = self.file.read(start, min(stop - start, BLOCK_BYTES + BATCH_OVERHEAD))
+        found: list[Slot] = []
+        position = 0
+        while len(data) - position >= BATCH_OVERHEAD and start + position < stop:
+            offset, length, delta, max_timestamp = _SLOT.unpack_from(data, position)
+            size = LOG_OVERHEAD + length
+            if size < BATCH_OVERHEAD or start + position + size > stop:
+                break
+            found.append(Slot(start + position, size, offset, offset + delta + 1, max_timestamp))
+            position += size
+        return found
+
+
+def _epochs_from(epochs: list[tuple[int, int]], offset: int) -> list[tuple[int, int]]:
+    """The epochs from ``offset`` on; the one that holds it begins there."""
+    kept = [entry for entry in epochs if entry[1] > offset]
+    held = [entry for entry in epochs if entry[1] <= offset]
+    return [(held[-1][0], offset), *kept] if held else kept

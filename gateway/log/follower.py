@@ -1,0 +1,268 @@
+"""Keeps up with a metadata log that somebody else writes: one bounded step at a time, by looking, without a lock.
+
+A step lists the directory when it changed, scans what is new, and leaves the result in ``chain``. It may run in any one
+thread: a chain is never changed once it is there. Knows nothing of clients. Opens everything for reading only.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Sequence
+from typing import Final
+
+from gateway.log.batch_index import BatchIndex, Status
+from gateway.log.chain import Chain, Part, epochs_of, part_of
+from gateway.log.file_names import SnapshotId, segment_name
+from gateway.log.listing import Listing, LogStart, list_directory, log_start, superseding_snapshot
+from gateway.log.open_file import OpenFile
+from gateway.log.problem import Problem
+from gateway.log.snapshot import has_footer
+
+#: Work of one step, in bytes checked (``BatchIndex.scan``): a few milliseconds with warm files.
+STEP_BYTES: Final = 8 * 1024 * 1024
+#: However still the directory seems, it is listed anew, and its files looked at, this often.
+_LOOK_AGAIN_NS: Final = 1_000_000_000
+#: File systems tell times in ticks; a change within one tick of a look may not show in the time.
+_TICK_NS: Final = 20_000_000
+
+
+class DirectoryFollower:
+    """Follows a ``__cluster_metadata-0`` directory.
+
+    ``chain`` is the newest complete view, None until the first scan is through. ``unreachable`` says why the last step
+    could not look, None if it could. ``snapshot_prefix``: serve the records of the snapshot at the log start below it.
+    """
+
+    def __init__(self, directory: str, *, snapshot_prefix: bool) -> None:
+        self.chain: Chain | None = None
+        self.unreachable: Problem | None = None
+        self._directory = directory
+        self._want_prefix = snapshot_prefix
+        self._listing = Listing()
+        self._log_start = LogStart(0)
+        self._segments: list[BatchIndex] = []
+        self._snapshots: dict[SnapshotId, BatchIndex] = {}
+        self._listed: tuple[int, int] | None = None  # change time of the directory, monotonic time of the look
+        self._dirty = True  # something changed since ``chain`` was made
+        self._raced = False  # a file was gone when it should be opened
+        self._cut = False  # what ``chain`` shows is no longer in the files
+
+    def look(self) -> None:
+        """List the directory and open what belongs to the log. Raises OSError."""
+        changed = os.stat(self._directory).st_mtime_ns
+        self._listed = (changed, time.monotonic_ns()) if time.time_ns() - changed > _TICK_NS else None
+        listing = list_directory(self._directory)
+        if listing != self._listing:
+            self._reconcile(listing)
+
+    def step(self, budget: int = STEP_BYTES) -> bool:
+        """Look and scan once, for about ``budget`` bytes' worth of work. True if there is more to do at once."""
+        try:
+            again = self._time_to_look()
+            if again:
+                self.look()
+            behind = self._scan(budget, everything=again)
+            self.unreachable, self._raced = None, False
+        except OSError as error:
+            return self._failed(error)
+        if self._dirty:
+            self._publish(behind)
+        return behind
+
+    def _failed(self, error: OSError) -> bool:
+        """A file may go between being listed and being opened: one more look at once. What stays so is reported."""
+        self._listed = None
+        if isinstance(error, FileNotFoundError) and error.filename != self._directory and not self._raced:
+            self._raced = True
+            return True
+        self.unreachable = Problem(str(error.filename or self._directory), -1, error.strerror or str(error))
+        return False
+
+    def _time_to_look(self) -> bool:
+        if self._listed is None:
+            return True
+        changed, at = self._listed
+        return time.monotonic_ns() - at >= _LOOK_AGAIN_NS or os.stat(self._directory).st_mtime_ns != changed
+
+    def _reconcile(self, listing: Listing) -> None:
+        """Keep the index of every file that is still the same one, open those that are new, let go of the rest."""
+        start = log_start(listing)
+        known = {index.base_offset: index for index in self._segments}
+        segments = []
+        for base_offset, inode in _from(listing.segments, start.offset):
+            index = known.get(base_offset)
+            if index is None or index.file.identity[1] != inode or index.floor > start.offset > base_offset:
+                path = os.path.join(self._directory, segment_name(base_offset))
+                index = BatchIndex(OpenFile(path), base_offset, start.offset)
+            elif index.floor != start.offset and base_offset < start.offset:
+                index = index.raised(start.offset)
+            segments.append(index)
+        self._snapshots = {one: index for one, index in self._snapshots.items() if one in listing.snapshots}
+        self._segments, self._listing, self._log_start, self._dirty = segments, listing, start, True
+
+    # --- scanning -----------------------------------------------------------------------------------------------------
+
+    def _scan(self, budget: int, *, everything: bool) -> bool:
+        """Scan in log order while the budget lasts. True if it did not last.
+
+        Only the last segment grows, so the others are looked at again only when ``everything`` is.
+        """
+        for at, index in enumerate(self._segments):
+            settled = index.status is not Status.BEHIND
+            if settled and not everything and at + 1 < len(self._segments):
+                continue
+            if settled and not index.touched() and not (everything and _worth_a_look(index)):
+                continue
+            if not index.intact():
+                self._segments[at] = index = index.rewound()
+                self._cut = True
+            budget -= index.scan(budget)
+            self._dirty = True
+            if index.status is Status.BEHIND:
+                return True
+        return self._scan_snapshot(self._start().snapshot, budget)
+
+    def _scan_snapshot(self, snapshot: SnapshotId | None, budget: int) -> bool:
+        if snapshot is None or not self._want_prefix:
+            return False
+        index = self._snapshots.get(snapshot)
+        if index is None:
+            path = os.path.join(self._directory, snapshot.file_name)
+            index = self._snapshots[snapshot] = BatchIndex(OpenFile(path), 0)
+        if index.status is not Status.BEHIND:
+            return False
+        index.scan(max(budget, 1))
+        self._dirty = True
+        if index.end >= index.file.status()[0] and not has_footer(index):
+            index.problem = Problem(index.file.path, index.end, "no SNAPSHOT_FOOTER: the snapshot is not complete")
+        return index.status is Status.BEHIND
+
+    def _start(self) -> LogStart:
+        """The log start, moved to a later snapshot where that makes the whole log obsolete."""
+        last = self._segments[-1] if self._segments else None
+        if any(index.status in (Status.BEHIND, Status.CORRUPT) for index in self._segments):
+            return self._log_start
+        epoch = max((index.epochs[-1][0] for index in self._segments if index.epochs), default=-1)
+        latest = superseding_snapshot(self._listing, epoch, last.next_offset if last else 0)
+        return LogStart(latest.end_offset, latest) if latest else self._log_start
+
+    # --- the view -----------------------------------------------------------------------------------------------------
+
+    def _publish(self, behind: bool) -> None:
+        """Replace ``chain``. While behind only by what is better than nothing newer: growth, or a truncation."""
+        chain = self._compose()
+        old = self.chain
+        grown = old is not None and chain.end_offset >= old.end_offset and chain.start_offset == old.start_offset
+        if not behind or grown or (old is not None and self._cut):
+            self.chain, self._cut = chain, False
+        self._dirty = behind
+
+    def _compose(self) -> Chain:
+        start = self._start()
+        segments = self._segments if start == self._log_start else []
+        parts, broken, notices = _join(segments, start.offset)
+        end = max(start.offset, parts[-1].end_offset if parts else 0)
+        prefix, notice = self._prefix(start)
+        if prefix:
+            parts.insert(0, prefix)
+        first = prefix.start_offset if prefix else start.offset
+        epochs = epochs_of(parts)
+        epoch = epochs[-1][0] if epochs else start.snapshot.epoch if start.snapshot else 0
+        return Chain(tuple(parts), first, end, epochs, epoch, broken, (*notices, *notice))
+
+    def _prefix(self, start: LogStart) -> tuple[Part | None, list[Problem]]:
+        """The snapshot as the part that ends where the log starts, or why it cannot be."""
+        index = self._snapshots.get(start.snapshot) if start.snapshot else None
+        if index is None or index.status is Status.BEHIND:
+            return None, []
+        if index.problem:
+            return None, [index.problem]
+        count = index.next_offset
+        if count > start.offset:
+            reason = f"{count} records do not fit below its end offset {start.offset}; not served as a prefix"
+            return None, [Problem(index.file.path, -1, reason)]
+        return part_of(index, start.offset - count, 0), []
+
+
+class FileFollower:
+    """Follows one segment or snapshot file on its own; as :class:`DirectoryFollower`, with the offsets that stand in it."""
+
+    def __init__(self, path: str) -> None:
+        self.chain: Chain | None = None
+        self.unreachable: Problem | None = None
+        self._path = path
+        self._index: BatchIndex | None = None
+
+    def look(self) -> None:
+        """Open the file, again if another one has its name now. Raises OSError."""
+        status = os.stat(self._path)
+        if self._index is None or self._index.file.identity != (status.st_dev, status.st_ino):
+            self._index = BatchIndex(OpenFile(self._path), None)
+
+    def step(self, budget: int = STEP_BYTES) -> bool:
+        """As :meth:`DirectoryFollower.step`."""
+        try:
+            self.look()
+            assert self._index is not None
+            behind, cut = self._scan(self._index, budget)
+            self.unreachable = None
+        except OSError as error:
+            self.unreachable = Problem(self._path, -1, error.strerror or str(error))
+            return False
+        chain = self._compose()
+        grown = self.chain is not None and chain.end_offset >= self.chain.end_offset
+        if not behind or grown or (cut and self.chain is not None):
+            self.chain = self.chain if chain == self.chain else chain
+        return behind
+
+    def _scan(self, index: BatchIndex, budget: int) -> tuple[bool, bool]:
+        """Whether more is to do, and whether the file was cut."""
+        if index.status is not Status.BEHIND and not index.touched():
+            return False, False
+        cut = not index.intact()
+        if cut:
+            self._index = index = index.rewound()
+        index.scan(budget)
+        return index.status is Status.BEHIND, cut
+
+    def _compose(self) -> Chain:
+        segments = [self._index] if self._index else []
+        start = segments[0].offsets[0] if segments and segments[0].offsets else 0
+        parts, broken, notices = _join(segments, start)
+        epochs = epochs_of(parts)
+        end = parts[-1].end_offset if parts else start
+        return Chain(tuple(parts), start, end, epochs, epochs[-1][0] if epochs else 0, broken, tuple(notices))
+
+
+def _from(segments: Sequence[tuple[int, int]], offset: int) -> list[tuple[int, int]]:
+    """The segments that hold something at or above ``offset``; the last one in any case."""
+    ends = [base for base, _ in segments[1:]]
+    return [one for at, one in enumerate(segments) if at == len(ends) or ends[at] > offset]
+
+
+def _worth_a_look(index: BatchIndex) -> bool:
+    """A change within one tick of the last look shows only in the bytes."""
+    return index.status is not Status.AT_END or not index.intact()
+
+
+def _join(segments: Sequence[BatchIndex], start: int) -> tuple[list[Part], Problem | None, list[Problem]]:
+    """The parts of ``segments`` up to the first that does not follow on, or is not whole: (parts, what broke it, notices)."""
+    parts: list[Part] = []
+    expected, epoch = None, -1
+    for at, index in enumerate(segments):
+        if expected is not None and index.base_offset != expected:
+            reason = f"the log before it ends at offset {expected}: what is between is missing or twice there"
+            return parts, Problem(index.file.path, 0, reason), []
+        if index.epochs and index.epochs[0][0] < epoch:
+            return parts, Problem(index.file.path, 0, f"epoch {index.epochs[0][0]} follows epoch {epoch}"), []
+        if part := part_of(index, 0, start):
+            parts.append(part)
+        if index.status is Status.BEHIND:
+            return parts, None, []
+        if index.problem:
+            torn = index.status is Status.TORN and at + 1 == len(segments)
+            return (parts, None, [index.problem]) if torn else (parts, index.problem, [])
+        expected = index.next_offset
+        epoch = index.epochs[-1][0] if index.epochs else epoch
+    return parts, None, []

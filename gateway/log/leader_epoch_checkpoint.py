@@ -1,0 +1,45 @@
+"""``leader-epoch-checkpoint``: where each leader epoch begins, as Kafka last wrote it down (``LeaderEpochCheckpointFile``)."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+from typing import Final
+
+from kwire.errors import DecodeError
+
+FILE_NAME: Final = "leader-epoch-checkpoint"
+_BYTES_MAX: Final = 16 * 1024 * 1024
+
+
+def read_leader_epochs(path: Path) -> list[tuple[int, int]]:
+    """(epoch, start offset), oldest first. Raises OSError, and DecodeError with the file as ``path``."""
+    with path.open("rb") as file:
+        data = file.read(_BYTES_MAX + 1)
+    try:
+        return parse_leader_epochs(data)
+    except DecodeError as error:
+        raise DecodeError(error.reason, path=str(path)) from None
+
+
+def parse_leader_epochs(data: bytes) -> list[tuple[int, int]]:
+    """The file's bytes: version 0, the number of entries, an entry a line. Raises DecodeError."""
+    if len(data) > _BYTES_MAX:
+        raise DecodeError(f"more than {_BYTES_MAX} bytes are no {FILE_NAME}")
+    lines = data.decode("ascii", "replace").splitlines()
+    if len(lines) < 2 or lines[0].strip() != "0":
+        raise DecodeError(f"does not begin with version 0 and a count: {lines[:1]}")
+    entries = [_entry(number, line) for number, line in enumerate(lines[2:], 3)]
+    if lines[1].strip() != str(len(entries)):
+        raise DecodeError(f"announces {lines[1]!r} entries and has {len(entries)}")
+    for number, (before, after) in enumerate(itertools.pairwise(entries), 4):
+        if after[0] <= before[0] or after[1] < before[1]:
+            raise DecodeError(f"line {number}: epoch {after[0]} at {after[1]} follows epoch {before[0]} at {before[1]}")
+    return entries
+
+
+def _entry(number: int, line: str) -> tuple[int, int]:
+    fields = line.split()
+    if len(fields) != 2 or not all(field.isdigit() and len(field) < 20 for field in fields):
+        raise DecodeError(f"line {number} is not an epoch and an offset: {line!r}")
+    return int(fields[0]), int(fields[1])

@@ -1,0 +1,67 @@
+"""What a metadata log directory holds at one moment, and where its log starts. Opens no file."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+
+from gateway.log.file_names import BOOTSTRAP_SNAPSHOT, SnapshotId, parse_segment_name, parse_snapshot_name
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """Segments as (base offset, inode) and snapshots, without the one from formatting, both oldest first."""
+
+    segments: tuple[tuple[int, int], ...] = ()
+    snapshots: tuple[SnapshotId, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class LogStart:
+    """First offset of the log, and the snapshot that stands for everything before it (None at offset 0)."""
+
+    offset: int
+    snapshot: SnapshotId | None = None
+
+
+def list_directory(path: str) -> Listing:
+    """Read the directory's entries once. Names that are not segments or snapshots are passed over. Raises OSError."""
+    segments, snapshots = [], []
+    with os.scandir(path) as entries:
+        for entry in entries:
+            base_offset = parse_segment_name(entry.name)
+            if base_offset is not None:
+                segments.append((base_offset, entry.inode()))
+            elif (snapshot := parse_snapshot_name(entry.name)) and snapshot != BOOTSTRAP_SNAPSHOT:
+                snapshots.append(snapshot)
+    return Listing(tuple(sorted(segments)), tuple(sorted(snapshots)))
+
+
+def log_start(listing: Listing) -> LogStart:
+    """Where Kafka's log in this directory starts.
+
+    At 0 while the first segment is there. Otherwise at the end of the oldest snapshot that the segments continue: the
+    cleaner moves the log start to a snapshot's end, and deletes only whole segments below it
+    (``KafkaMetadataLog.deleteBeforeSnapshot``). A directory without segments is at its latest snapshot.
+    """
+    if not listing.segments:
+        return LogStart(listing.snapshots[-1].end_offset, listing.snapshots[-1]) if listing.snapshots else LogStart(0)
+    first = listing.segments[0][0]
+    if first == 0:
+        return LogStart(0)
+    for snapshot in listing.snapshots:
+        if snapshot.end_offset >= first:
+            return LogStart(snapshot.end_offset, snapshot)
+    return LogStart(first)
+
+
+def superseding_snapshot(listing: Listing, last_epoch: int, end_offset: int) -> SnapshotId | None:
+    """The latest snapshot if it lies beyond a log that ends at ``end_offset`` in ``last_epoch``, else None.
+
+    A follower that has downloaded a snapshot drops its whole log and goes on from there
+    (``KafkaMetadataLog.truncateToLatestSnapshot``); a crash in between leaves both on disk.
+    """
+    if not listing.snapshots:
+        return None
+    latest = max(listing.snapshots, key=lambda snapshot: (snapshot.epoch, snapshot.end_offset))
+    return latest if (latest.epoch, latest.end_offset) > (last_epoch, end_offset) else None

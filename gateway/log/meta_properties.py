@@ -1,0 +1,73 @@
+"""``meta.properties``: which cluster and which node a log directory belongs to. Read only; knows nothing of logs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import javaproperties
+
+from kwire.errors import DecodeError
+from kwire.uuid import Uuid
+
+FILE_NAME: Final = "meta.properties"
+#: The file is a handful of short lines; anything of this size is something else.
+_BYTES_MAX: Final = 64 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class MetaProperties:
+    """What the file says; None where it says nothing (``MetaProperties``)."""
+
+    version: int
+    cluster_id: str | None
+    node_id: int | None
+    directory_id: Uuid | None
+
+
+def read_meta_properties(path: Path) -> MetaProperties:
+    """Raises OSError, and DecodeError with the file as ``path`` for anything that Kafka would not start with."""
+    with path.open("rb") as file:
+        data = file.read(_BYTES_MAX + 1)
+    try:
+        return parse_meta_properties(data)
+    except DecodeError as error:
+        raise DecodeError(f"{error.reason} ({error.path})" if error.path else error.reason, path=str(path)) from None
+
+
+def parse_meta_properties(data: bytes) -> MetaProperties:
+    """The file's bytes, Java properties of version 0 (with ``broker.id``) or 1 (with ``node.id``). Raises DecodeError."""
+    if len(data) > _BYTES_MAX:
+        raise DecodeError(f"more than {_BYTES_MAX} bytes are no {FILE_NAME}")
+    try:
+        values = javaproperties.loads(data.decode("iso-8859-1"))
+    except javaproperties.InvalidUEscapeError as error:
+        raise DecodeError(str(error)) from None
+    version = _number(values, "version")
+    if version not in (0, 1):
+        raise DecodeError(f"version {version} is not 0 or 1", path="version")
+    node_id = _number(values, "node.id" if version else "broker.id")
+    cluster_id = values.get("cluster.id")
+    if version == 1 and (node_id is None or cluster_id is None):
+        raise DecodeError("version 1 must have node.id and cluster.id")
+    return MetaProperties(version, cluster_id, node_id, _directory_id(values.get("directory.id")))
+
+
+def _number(values: Mapping[str, str], key: str) -> int | None:
+    text = values.get(key)
+    if text is None:
+        if key == "version":
+            raise DecodeError("is missing", path=key)
+        return None
+    if not text.isascii() or not text.removeprefix("-").isdigit() or len(text) > 11:
+        raise DecodeError(f"{text!r} is not a number", path=key)
+    return int(text)
+
+
+def _directory_id(text: str | None) -> Uuid | None:
+    try:
+        return Uuid.parse(text) if text is not None else None
+    except ValueError as error:
+        raise DecodeError(str(error), path="directory.id") from None

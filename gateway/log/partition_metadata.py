@@ -1,0 +1,37 @@
+"""``partition.metadata``: the topic id of a partition's directory (``PartitionMetadataFile``)."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Final
+
+from kwire.errors import DecodeError
+from kwire.uuid import Uuid
+
+FILE_NAME: Final = "partition.metadata"
+_BYTES_MAX: Final = 4096
+_LINES: Final = re.compile(r"version: *(\S+)\n+topic_id: *(\S+)\s*", re.ASCII)
+
+
+def read_topic_id(path: Path) -> Uuid:
+    """The topic id. Raises OSError, and DecodeError with the file as ``path``."""
+    with path.open("rb") as file:
+        data = file.read(_BYTES_MAX)
+    try:
+        return parse_topic_id(data)
+    except DecodeError as error:
+        raise DecodeError(error.reason, path=str(path)) from None
+
+
+def parse_topic_id(data: bytes) -> Uuid:
+    """The topic id in the file's bytes, of the only version there is, 0. Raises DecodeError."""
+    match = _LINES.fullmatch(data.decode("ascii", "replace").replace("\r\n", "\n"))
+    if match is None:
+        raise DecodeError("not the two lines 'version: 0' and 'topic_id: ID'")
+    if match[1] != "0":
+        raise DecodeError(f"version {match[1]} is not 0")
+    try:
+        return Uuid.parse(match[2])
+    except ValueError as error:
+        raise DecodeError(str(error)) from None

@@ -1,0 +1,182 @@
+"""Answers about a chain of log files: which bytes to send, and where a timestamp is. Knows neither clients nor directories.
+
+Everything here takes a few reads of some kilobytes each, from files that were just scanned; only a search by timestamp
+inside a batch whose records differ in time decodes that one batch.
+"""
+
+from __future__ import annotations
+
+import bisect
+import struct
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from gateway.log.batch_index import Slot
+from gateway.log.chain import Chain, Part
+from gateway.log.open_file import OpenFile
+from gateway.ports import Chunk, FileRange, OffsetAt, OffsetOutOfRange, Read
+from kwire.errors import DecodeError
+from kwire.records.batch import decode_batch
+from kwire.records.header import BATCH_OVERHEAD, read_header
+
+_OFFSET: Final = struct.Struct(">q")
+#: Batches of a snapshot prefix in one read: each takes two chunks. Snapshots have few and large ones.
+_PREFIX_BATCHES_MAX: Final = 512
+
+
+class _Hold:
+    """Keeps files open until called, or until nobody remembers it."""
+
+    __slots__ = ("_files",)
+
+    def __init__(self, files: list[OpenFile]) -> None:
+        self._files = files
+
+    def __call__(self) -> None:
+        self._files = []
+
+
+def read(chain: Chain, offset: int, max_bytes: int) -> Read:
+    """Whole batches from the one that holds ``offset``, as ``gateway.ports.Partition.read``. Raises OffsetOutOfRange, OSError."""
+    if not chain.start_offset <= offset <= chain.end_offset:
+        raise OffsetOutOfRange(f"{offset} is not within {chain.start_offset} to {chain.end_offset}")
+    chunks: list[Chunk] = []
+    files: list[OpenFile] = []
+    size = 0
+    at = chain.part_at(offset) if offset < chain.end_offset else len(chain.parts)
+    for part in chain.parts[at:]:
+        first = _slot_of(part, offset) if not files else None
+        if not files and first is None:
+            break  # the file was cut a moment ago: nothing until the next look
+        start = first.position if first else part.start
+        least = start + first.size if first else start
+        end = max(least, _last_boundary(part, start + max_bytes - size))
+        taken = _take(part, start, end, chunks)
+        size += taken
+        files.append(part.index.file)
+        if start + taken < part.end:
+            break
+    return Read(chunks, size, _Hold(files))
+
+
+def bytes_available(chain: Chain, offset: int, limit: int) -> int:
+    """Record bytes from ``offset`` to the end, counted no further than ``limit``."""
+    if not chain.start_offset <= offset < chain.end_offset:
+        return 0
+    at = chain.part_at(offset)
+    first = _slot_of(chain.parts[at], offset)
+    if first is None:
+        return 0
+    size = chain.parts[at].end - first.position
+    for part in chain.parts[at + 1 :]:
+        if size >= limit:
+            break
+        size += part.end - part.start
+    return min(size, limit)
+
+
+def offset_for_timestamp(chain: Chain, timestamp: int) -> OffsetAt | None:
+    """The first record with a timestamp of at least ``timestamp`` ms (``UnifiedLog.fetchOffsetByTimestamp``)."""
+    return _first_record(chain, timestamp, lambda slot: slot.max_timestamp >= timestamp)
+
+
+def max_timestamp(chain: Chain) -> OffsetAt | None:
+    """The first record with the largest timestamp of all (KIP-734)."""
+    largest = max((part.max_timestamp for part in chain.parts), default=-1)
+    return _first_record(chain, largest, lambda slot: slot.max_timestamp >= largest) if largest >= 0 else None
+
+
+# --- bytes ------------------------------------------------------------------------------------------------------------
+
+
+def _slot_of(part: Part, offset: int) -> Slot | None:
+    """The batch that holds ``offset``; None if the file no longer has it."""
+    wanted = offset - part.shift
+    block = bisect.bisect_right(part.index.offsets, wanted, 0, part.blocks) - 1
+    return next((slot for slot in part.index.slots(max(block, 0), part.end) if slot.next_offset > wanted), None)
+
+
+def _last_boundary(part: Part, position: int) -> int:
+    """The end of the last batch of ``part`` that ends at or before ``position``; its start if there is none."""
+    if position >= part.end:
+        return part.end
+    if position <= part.start:
+        return part.start
+    block = bisect.bisect_right(part.index.positions, position, 0, part.blocks) - 1
+    boundary = part.index.positions[block]
+    for slot in part.index.slots(block, part.end):
+        if slot.position + slot.size > position:
+            break
+        boundary = slot.position + slot.size
+    return boundary
+
+
+def _take(part: Part, start: int, end: int, chunks: list[Chunk]) -> int:
+    """Add the bytes of ``part`` from ``start`` to ``end``, both between batches; returns their number."""
+    if end <= start:
+        return 0
+    if part.shift == 0:
+        chunks.append(FileRange(part.index.file.fd, start, end - start))
+        return end - start
+    taken = 0
+    for number, slot in enumerate(_slots(part, start)):
+        if slot.position + slot.size > end or number == _PREFIX_BATCHES_MAX:
+            break
+        # The base offset lies outside the CRC: a snapshot's batch takes its place in the log with these eight bytes alone.
+        chunks.append(_OFFSET.pack(slot.offset + part.shift))
+        chunks.append(FileRange(part.index.file.fd, slot.position + _OFFSET.size, slot.size - _OFFSET.size))
+        taken += slot.size
+    return taken
+
+
+def _slots(part: Part, start: int) -> Iterator[Slot]:
+    """The batches of ``part`` from position ``start`` on."""
+    first = bisect.bisect_right(part.index.positions, start, 0, part.blocks) - 1
+    for block in range(first, part.blocks):
+        for slot in part.index.slots(block, part.end):
+            if slot.position >= start:
+                yield slot
+
+
+# --- timestamps -------------------------------------------------------------------------------------------------------
+
+
+def _first_record(chain: Chain, timestamp: int, wanted: Callable[[Slot], bool]) -> OffsetAt | None:
+    """The first record at or after ``timestamp``, looked for in the batches that are ``wanted``."""
+    for part in chain.parts:
+        if part.max_timestamp < timestamp:
+            continue
+        block = bisect.bisect_left(part.index.running_max, timestamp, 0, part.blocks)
+        while block < part.blocks:
+            if part.index.block_max[block] >= timestamp:
+                for slot in filter(wanted, part.index.slots(block, part.end)):
+                    found = _record_in(part, slot, timestamp)
+                    if found:
+                        return found
+            block += 1
+    return None
+
+
+def _record_in(part: Part, slot: Slot, timestamp: int) -> OffsetAt | None:
+    """The first record of a batch that is late enough and not below the start of its part.
+
+    The base timestamp is that of the first record (``DefaultRecordBatch``), and all records of a metadata batch have it:
+    as a rule no record has to be decoded.
+    """
+    head = part.index.file.read(slot.position, BATCH_OVERHEAD)
+    if len(head) < BATCH_OVERHEAD:
+        return None
+    header = read_header(head)
+    first = slot.offset + part.shift
+    if header.base_timestamp >= timestamp and header.delete_horizon_ms is None and first >= part.start_offset:
+        return OffsetAt(first, header.base_timestamp, header.partition_leader_epoch)
+    try:
+        records = decode_batch(part.index.file.read(slot.position, slot.size)).records
+    except DecodeError:
+        # Its CRC is right, but its records are not for us: the batch as a whole is where such a record must be.
+        return OffsetAt(max(first, part.start_offset), header.max_timestamp, header.partition_leader_epoch)
+    for record in records:
+        offset = record.offset + part.shift
+        if record.timestamp >= timestamp and offset >= part.start_offset:
+            return OffsetAt(offset, record.timestamp, header.partition_leader_epoch)
+    return None
