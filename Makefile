@@ -1,5 +1,6 @@
 # Two commands to know: `make serve` runs it, `make test` proves it. Each sets up what it needs in .venv first.
-PYTHON ?= $(shell for p in python3.11 python3.12 python3.13 python3 python; do command -v $$p && break; done)
+PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python; do \
+    $$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2> /dev/null && echo $$p && break; done)
 BIN := .venv/bin
 
 .PHONY: serve test check fix bench clean
@@ -36,5 +37,5 @@ clean:                    ## Remove the environment
 	touch $@ .venv/serve
 
 $(BIN)/python:
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "$(PYTHON) is older than 3.11: make PYTHON=/path/to/python3.11"; exit 2; }
+	@test -n "$(PYTHON)" || { echo "no Python of 3.11 or newer on the PATH: make PYTHON=/path/to/python3.11"; exit 2; }
 	$(PYTHON) -m venv .venv
