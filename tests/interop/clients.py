@@ -35,9 +35,7 @@ class Way:
 
 
 WAYS = [
-    Way(reader, mode)
-    for reader in (Kcat, ConsoleConsumer, ConfluentKafka, KafkaPython, AioKafka)
-    for mode in (ASSIGN, GROUP)
+    Way(reader, mode) for reader in (Kcat, ConsoleConsumer, ConfluentKafka, KafkaPython, AioKafka) for mode in (ASSIGN, GROUP)
 ]
 
 

@@ -31,9 +31,7 @@ class CommandReader(Reader):
         raise AssertionError("every reader has a parser")
 
     def read(self) -> None:
-        self._child = subprocess.Popen(
-            self.command(), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=self._errors
-        )
+        self._child = subprocess.Popen(self.command(), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=self._errors)
         assert self._child.stdout is not None
         with self._child.stdout as output:
             self.parse(output)

@@ -41,8 +41,7 @@ def read_with_every_client(
         except AssertionError as error:
             errors[way] = errors[way] or str(error)
     return {
-        way: Outcome(reader.records, committed(bootstrap, topic, reader.group), errors[way])
-        for way, reader in readers.items()
+        way: Outcome(reader.records, committed(bootstrap, topic, reader.group), errors[way]) for way, reader in readers.items()
     }
 
 

@@ -26,9 +26,7 @@ def outcomes() -> Iterator[dict[Way, Outcome]]:
         producer = Producer(settings)
         producer.init_transactions()
         _produce(producer, 0, _FIRST)
-        yield read_with_every_client(
-            cluster.bootstrap, _TOPIC, _FIRST, lambda: _produce(producer, _FIRST + 1, _LATER), WAYS
-        )
+        yield read_with_every_client(cluster.bootstrap, _TOPIC, _FIRST, lambda: _produce(producer, _FIRST + 1, _LATER), WAYS)
 
 
 def _produce(producer: object, offset: int, count: int) -> int:

@@ -1,0 +1,37 @@
+"""``kwire serve`` with nothing said, as ``make serve`` runs it: every client reads the log that comes with the package."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import gateway
+from gateway.ports import TOPIC_NAME
+from tests.interop.clients import WAYS, Way, need_clients
+from tests.interop.conftest import READ
+from tests.interop.reading import digest, first_difference
+from tests.interop.session import Outcome, read_with_every_client
+from tests.interop.truth import Log, log_of
+from tools.gateway_process import gateway as serving
+
+
+@pytest.fixture(scope="module")
+def read() -> Iterator[tuple[Log, dict[Way, Outcome]]]:
+    need_clients()
+    log = log_of(Path(gateway.__file__).parent / "sample" / f"{TOPIC_NAME}-0", None)
+    count = len(log.snapshot_values()) + len(log.records())
+    with serving() as server:
+        yield log, read_with_every_client(server.bootstrap, TOPIC_NAME, count, lambda: 0)
+
+
+@pytest.mark.parametrize("way", WAYS, ids=str)
+def test_the_sample_is_read_whole(read: tuple[Log, dict[Way, Outcome]], way: Way) -> None:
+    log, outcomes = read
+    outcome = outcomes[way]
+    assert not outcome.error
+    beyond_prefix = [record for record in outcome.records if record.offset >= log.start_offset]
+    assert len(outcome.records) - len(beyond_prefix) == len(log.snapshot_values())
+    assert not first_difference(beyond_prefix, log.records())
+    READ.append(("(sample)", str(way), len(outcome.records), digest(outcome.records)))
