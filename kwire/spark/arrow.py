@@ -15,6 +15,7 @@ import pyarrow as pa
 from kwire.errors import DecodeError, WireError
 from kwire.message import Message
 from kwire.records import decode_metadata_record
+from kwire.records.redact import redact
 from kwire.registry import message_type
 from kwire.spark.columns import arrow_type, row_maker
 
@@ -23,11 +24,15 @@ PASSED = ("offset", "timestamp")
 Decoded = tuple[str, int, Message]
 
 
-def decode_batches(batches: Iterator[pa.RecordBatch], *, keep: Sequence[str], fail_fast: bool) -> Iterator[pa.RecordBatch]:
+def decode_batches(
+    batches: Iterator[pa.RecordBatch], *, keep: Sequence[str], fail_fast: bool, secrets: bool
+) -> Iterator[pa.RecordBatch]:
     """``offset``, ``timestamp``, ``type``, ``version``, ``data`` (JSON), ``error``, then the columns named in ``keep``.
 
-    Raises DecodeError for the first bad value if ``fail_fast``.
+    Without ``secrets``, SCRAM keys and configs that are secret are hidden. Raises DecodeError for the first bad value
+    if ``fail_fast``.
     """
+    shown = _as_it_is if secrets else redact
     for batch in batches:
         types: list[str | None] = []
         versions: list[int | None] = []
@@ -37,7 +42,7 @@ def decode_batches(batches: Iterator[pa.RecordBatch], *, keep: Sequence[str], fa
             good = None if isinstance(one, str) else one
             types.append(good and good[0])
             versions.append(good and good[1])
-            texts.append(good and _json(good[2].to_json(good[1])))
+            texts.append(good and _json(shown(good[0], good[2].to_json(good[1]))))
             errors.append(None if good else str(one))
         columns = {
             **_passed(batch, PASSED),
@@ -51,13 +56,14 @@ def decode_batches(batches: Iterator[pa.RecordBatch], *, keep: Sequence[str], fa
 
 
 def typed_batches(
-    batches: Iterator[pa.RecordBatch], *, name: str, keep: Sequence[str], fail_fast: bool
+    batches: Iterator[pa.RecordBatch], *, name: str, keep: Sequence[str], fail_fast: bool, secrets: bool
 ) -> Iterator[pa.RecordBatch]:
     """``offset``, ``timestamp``, ``version``, ``record`` (a struct of message ``name``), ``error``, then ``keep``.
 
     Raises DecodeError for the first bad value, or one of another type, if ``fail_fast``.
     """
     cls = message_type(name)
+    shown = _as_it_is if secrets else redact
     kind, makers = arrow_type(cls), {version: row_maker(cls, version) for version in cls.VERSIONS}
     for batch in batches:
         versions: list[int | None] = []
@@ -66,7 +72,7 @@ def typed_batches(
         for one in _decoded(batch, fail_fast, cls):
             good = None if isinstance(one, str) else one
             versions.append(good and good[1])
-            rows.append(good and makers[good[1]](good[2]))
+            rows.append(good and shown(good[0], makers[good[1]](good[2])))
             errors.append(None if good else str(one))
         columns = {
             **_passed(batch, PASSED),
@@ -96,6 +102,10 @@ def _read(value: bytes | None, wanted: type[Message] | None) -> Decoded:
     if wanted is not None and type(message) is not wanted:
         raise DecodeError(f"a {name}, not a {wanted.NAME}")
     return name, version, message
+
+
+def _as_it_is(record_type: str, data: dict[str, Any]) -> dict[str, Any]:
+    return data
 
 
 _json: Callable[[Any], str] = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, check_circular=False).encode

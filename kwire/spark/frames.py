@@ -22,30 +22,34 @@ except ImportError as error:  # pragma: no cover - the extra is installed wherev
 Mode = Literal["PERMISSIVE", "FAILFAST"]
 
 
-def decode(df: DataFrame, *, keep: Sequence[str] = (), mode: Mode = "PERMISSIVE") -> DataFrame:
+def decode(df: DataFrame, *, keep: Sequence[str] = (), mode: Mode = "PERMISSIVE", secrets: bool = False) -> DataFrame:
     """The records of ``df`` decoded: ``offset``, ``timestamp``, ``type``, ``version``, ``data``, ``error``.
 
     ``df`` has the columns of Spark's Kafka source. ``type`` is Kafka's name such as ``PARTITION_RECORD``, ``data`` the
     record as JSON, as ``kafka-dump-log`` prints it. A value that is damaged, or of a type or version that this kwire does
     not know, has null there and the reason in ``error``; with ``mode="FAILFAST"`` it fails the query. ``keep`` names
-    further columns of ``df`` to carry along. Raises ValueError for columns that ``df`` lacks or that would be there twice.
+    further columns of ``df`` to carry along. SCRAM keys and the values of secret configs are ``(redacted)`` unless
+    ``secrets`` is true; ``keep=["value"]`` has them in any case.
+
+    Raises ValueError for columns that ``df`` lacks or that would be there twice.
     """
     columns = {"type": "string", "version": "int", "data": "string", "error": "string"}
-    function = partial(decode_batches, keep=tuple(keep), fail_fast=_fail_fast(mode))
+    function = partial(decode_batches, keep=tuple(keep), fail_fast=_fail_fast(mode), secrets=secrets)
     return _selected(df, keep, columns).mapInArrow(function, _schema(df, columns, keep))
 
 
-def typed(df: DataFrame, name: str, *, keep: Sequence[str] = (), mode: Mode = "PERMISSIVE") -> DataFrame:
+def typed(df: DataFrame, name: str, *, keep: Sequence[str] = (), mode: Mode = "PERMISSIVE", secrets: bool = False) -> DataFrame:
     """The records of one type, as typed columns: ``offset``, ``timestamp``, ``version``, ``record``, ``error``.
 
     ``name`` is ``"PartitionRecord"`` or ``"PARTITION_RECORD"``; other records are filtered out before Python sees them.
     ``record`` is a struct with every field of every version of that type, by the names of Kafka's JSON form; select
-    ``record.*`` to spread it. A field that the record's version lacks is null. ``keep`` and ``mode`` as in :func:`decode`.
+    ``record.*`` to spread it. A field that the record's version lacks is null. ``keep``, ``mode`` and ``secrets`` as
+    in :func:`decode`.
     Raises UnknownApi for a name that is no metadata record.
     """
     message = BY_KEY["metadata", _key(name)]
     columns = {"version": "int", "record": spark_type(message_type(message)), "error": "string"}
-    function = partial(typed_batches, name=message, keep=tuple(keep), fail_fast=_fail_fast(mode))
+    function = partial(typed_batches, name=message, keep=tuple(keep), fail_fast=_fail_fast(mode), secrets=secrets)
     return _selected(only(df, name), keep, columns).mapInArrow(function, _schema(df, columns, keep))
 
 

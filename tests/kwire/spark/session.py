@@ -59,7 +59,7 @@ def _session(jars: str) -> SparkSession:
     # Workers are the python3 of the PATH and the address is that of a network card unless told otherwise.
     os.environ.update(PYSPARK_PYTHON=sys.executable, SPARK_LOCAL_IP="127.0.0.1")
     builder = SparkSession.builder.master("local[2]").appName("kwire tests")
-    settings = {
+    settings: dict[str, bool | float | int | str | None] = {
         "spark.driver.host": "127.0.0.1",
         "spark.ui.enabled": "false",
         "spark.sql.shuffle.partitions": "2",

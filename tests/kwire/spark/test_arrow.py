@@ -24,12 +24,12 @@ TOPIC = frame(TopicRecord(name="orders", topic_id=Uuid(b"\1" * 16)), 0)
 
 
 def decoded(values: list[bytes | None], keep: tuple[str, ...] = (), fail_fast: bool = False) -> list[dict[str, Any]]:
-    (out,) = decode_batches(iter([batch(values)]), keep=keep, fail_fast=fail_fast)
+    (out,) = decode_batches(iter([batch(values)]), keep=keep, fail_fast=fail_fast, secrets=True)
     return list(out.to_pylist())
 
 
 def typed(name: str, values: list[bytes | None], fail_fast: bool = False) -> list[dict[str, Any]]:
-    (out,) = typed_batches(iter([batch(values)]), name=name, keep=(), fail_fast=fail_fast)
+    (out,) = typed_batches(iter([batch(values)]), name=name, keep=(), fail_fast=fail_fast, secrets=True)
     return list(out.to_pylist())
 
 
@@ -73,7 +73,7 @@ def assert_same(message: Any, row: dict[str, Any], version: int) -> None:
 
 def test_offsets_and_times_pass_through() -> None:
     given = batch([TOPIC, TOPIC])
-    (out,) = decode_batches(iter([given]), keep=("note", "value"), fail_fast=False)
+    (out,) = decode_batches(iter([given]), keep=("note", "value"), fail_fast=False, secrets=False)
     assert out.schema.names == ["offset", "timestamp", "type", "version", "data", "error", "note", "value"]
     for name in ("offset", "timestamp", "note", "value"):
         assert out.column(name).equals(given.column(name))

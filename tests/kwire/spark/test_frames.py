@@ -11,8 +11,10 @@ import pytest
 pytest.importorskip("pyspark", reason="the spark extra is not installed")
 
 from kwire.errors import UnknownApi
+from kwire.messages.config_record import ConfigRecord
 from kwire.messages.no_op_record import NoOpRecord
 from kwire.messages.partition_record import PartitionRecord
+from kwire.messages.user_scram_credential_record import UserScramCredentialRecord
 from kwire.records import metadata_record_name
 from kwire.spark import decode, only, typed, without
 from kwire.uuid import Uuid
@@ -40,7 +42,7 @@ def rows(spark: SparkSession, values: list[bytes | None]) -> DataFrame:
 
 def test_every_record_type_decoded(spark: SparkSession) -> None:
     records = every_record(each=1)
-    found = decode(rows(spark, [value for _, _, value in records])).orderBy("offset").collect()
+    found = decode(rows(spark, [value for _, _, value in records]), secrets=True).orderBy("offset").collect()
     assert len(found) == len(records)
     for row, (message, version, _) in zip(found, records, strict=True):
         assert (row.type, row.version, row.error) == (metadata_record_name(type(message)), version, None)
@@ -94,6 +96,18 @@ def test_damaged_values_are_rows_unless_asked_to_fail(spark: SparkSession) -> No
         typed(df, "PartitionRecord", mode="FAILFAST").collect()
 
 
+def test_secrets_are_hidden_unless_asked_for(spark: SparkSession) -> None:
+    scram = UserScramCredentialRecord(name="eve", salt=b"salt", stored_key=b"stored", server_key=b"server")
+    config = ConfigRecord(resource_type=4, resource_name="1", name="ssl.key.password", value="hunter2")
+    df = rows(spark, [frame(scram, 0), frame(config, 0)])
+    hidden = [json.loads(row.data) for row in decode(df).orderBy("offset").collect()]
+    assert (hidden[0]["name"], hidden[0]["storedKey"]) == ("eve", "(redacted)")
+    assert (hidden[1]["name"], hidden[1]["value"]) == ("ssl.key.password", "(redacted)")
+    assert json.loads(decode(df, secrets=True).orderBy("offset").collect()[1].data)["value"] == "hunter2"
+    assert bytes(typed(df, "UserScramCredentialRecord").select("record.serverKey").collect()[0][0]) == b"(redacted)"
+    assert typed(df, "ConfigRecord", secrets=True).select("record.value").collect()[0][0] == "hunter2"
+
+
 @pytest.mark.parametrize(
     ("call", "kind", "words"),
     [
@@ -101,7 +115,7 @@ def test_damaged_values_are_rows_unless_asked_to_fail(spark: SparkSession) -> No
         (lambda df: decode(df, keep=["key"]), ValueError, "no column 'key'"),
         (lambda df: decode(df, keep=["offset"]), ValueError, "'offset' would be there twice"),
         (lambda df: decode(df, keep=["topic", "topic"]), ValueError, "'topic' would be there twice"),
-        (lambda df: decode(df, mode="DROPMALFORMED"), ValueError, "DROPMALFORMED"),
+        (lambda df: decode(df, mode="DROPMALFORMED"), ValueError, "DROPMALFORMED"),  # type: ignore[arg-type]
         (lambda df: typed(df, "FetchRequest"), UnknownApi, "FetchRequest"),
         (lambda df: without(df, "NOOP"), UnknownApi, "NOOP"),
     ],

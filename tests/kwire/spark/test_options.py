@@ -43,9 +43,8 @@ def test_end_of_a_batch() -> None:
 
 
 def test_everything_else_by_its_own_name() -> None:
-    options = kafka_options(
-        "a:1", max_offsets_per_trigger=500, fail_on_data_loss=False, minPartitions=2, **{"kafka.max.poll.records": 5000}
-    )
+    more: dict[str, Any] = {"kafka.max.poll.records": 5000, "minPartitions": 2}
+    options = kafka_options("a:1", max_offsets_per_trigger=500, fail_on_data_loss=False, **more)
     assert options["maxOffsetsPerTrigger"] == "500"
     assert options["failOnDataLoss"] == "false"
     assert options["minPartitions"] == "2"
