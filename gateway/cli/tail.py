@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from kafka import KafkaConsumer, TopicPartition
 
 _POLL_MS: Final = 500
+#: How long to look for a server that does not answer.
+BOOTSTRAP_TIMEOUT_MS: Final = 10_000
 _INTERRUPTED: Final = 130
 
 
@@ -90,6 +92,7 @@ def with_consumer(server: tuple[str, int], topic: str, start: str | int, until_e
         bootstrap_servers=where,
         client_id="kwire-tail",
         group_id=None,
+        bootstrap_timeout_ms=BOOTSTRAP_TIMEOUT_MS,
         enable_auto_commit=False,
         auto_offset_reset="none",  # a position that is lost is an error to report, not one to hide
         allow_auto_create_topics=False,

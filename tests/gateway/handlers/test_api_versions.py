@@ -27,7 +27,7 @@ def test_every_version_gives_the_whole_table(version: int) -> None:
     assert list(ranges(answer)) == sorted(ranges(answer))
 
 
-@pytest.mark.parametrize("name", ["", "-x", "x-", "a b", "a_b", "naïve", "x" * 100_000 + "!", ".", "a\n"])
+@pytest.mark.parametrize("name", ["", "-x", "x-", "a b", "a_b", "naïve", "x" * 30_000 + "!", ".", "a\n"])
 @pytest.mark.parametrize("which", ["client_software_name", "client_software_version"])
 def test_a_software_name_outside_the_pattern_is_refused(which: str, name: str) -> None:
     answer = World().ask(api_versions, 3, **(CLIENT | {which: name}))

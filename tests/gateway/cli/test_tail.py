@@ -1,0 +1,165 @@
+"""``kwire tail`` against the handlers, with kafka-python between them."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import click
+import pytest
+from click.testing import CliRunner, Result
+
+from gateway.cli import tail
+from kwire.messages.user_scram_credential_record import UserScramCredentialRecord
+from kwire.records import Record, decode_batches, decode_metadata_record, encode_batch, encode_metadata_record
+from tests.gateway.handlers.mini_server import MiniServer, RealBatch, serving
+from tests.gateway.handlers.world import MemoryPartition
+
+
+@pytest.fixture
+def server() -> Iterator[MiniServer]:
+    with serving() as server:
+        yield server
+
+
+def run(server: MiniServer, *arguments: str) -> Result:
+    return CliRunner().invoke(tail.command, ["-b", f"127.0.0.1:{server.port}", *arguments])
+
+
+def lines(result: Result) -> list[dict[str, Any]]:
+    assert result.exit_code == 0, result.output
+    return [json.loads(line) for line in result.stdout.splitlines()]
+
+
+def decoded(server: MiniServer) -> list[dict[str, Any]]:
+    """The records of the log as they should be printed."""
+    found = []
+    for batch in decode_batches(b"".join(batch.data for batch in server.partition.batches)):
+        if batch.header.is_control:
+            continue
+        for record in batch.records:
+            name, version, message = decode_metadata_record(record.value or b"")
+            head = {"offset": record.offset, "epoch": batch.header.partition_leader_epoch, "timestamp": record.timestamp}
+            found.append(head | {"type": name, "version": version, "data": message.to_json(version)})
+    return found
+
+
+def one_record(value: bytes | None) -> MemoryPartition:
+    data = encode_batch([Record(offset=0, timestamp=5, key=None, value=value)], partition_leader_epoch=4)
+    return MemoryPartition([RealBatch(0, 0, 4, 5, len(data), data)])
+
+
+def test_until_end_prints_every_record_once_and_ends(server: MiniServer) -> None:
+    assert lines(run(server, "--until-end", "--show-secrets")) == decoded(server)
+
+
+def test_members_come_in_the_order_that_people_read(server: MiniServer) -> None:
+    first = lines(run(server, "--until-end"))[0]
+    assert list(first) == ["offset", "epoch", "timestamp", "type", "version", "data"]
+
+
+def test_from_an_offset(server: MiniServer) -> None:
+    expected = [line["offset"] for line in decoded(server) if line["offset"] >= 10]
+    assert [line["offset"] for line in lines(run(server, "--until-end", "--from", "10"))] == expected
+
+
+def test_from_the_end_there_is_nothing_yet(server: MiniServer) -> None:
+    assert lines(run(server, "--until-end", "--from", "end")) == []
+
+
+@pytest.mark.parametrize("offset", ["100000", "-1", "soon"])
+def test_an_offset_that_is_not_there_is_refused(server: MiniServer, offset: str) -> None:
+    result = run(server, "--until-end", "--from", offset)
+    assert result.exit_code != 0
+    assert offset in result.output
+
+
+def test_a_topic_that_is_not_there_is_refused(server: MiniServer) -> None:
+    result = run(server, "--until-end", "--topic", "orders")
+    assert (result.exit_code, "has no topic orders" in result.output) == (1, True)
+
+
+def test_a_server_that_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tail, "BOOTSTRAP_TIMEOUT_MS", 500)
+    with serving() as server:
+        pass
+    started = time.monotonic()
+    result = CliRunner().invoke(tail.command, ["-b", f"127.0.0.1:{server.port}", "--until-end"])
+    assert result.exit_code == 1
+    assert f"127.0.0.1:{server.port}" in result.output
+    assert time.monotonic() - started < 10
+
+
+def test_following_goes_on_with_new_records(server: MiniServer) -> None:
+    seen: list[int] = []
+    end = server.partition.high_watermark
+    data = encode_batch(
+        [Record(offset=end, timestamp=1, key=None, value=b"\x01\x14\x00\x00")], base_offset=end, partition_leader_epoch=1
+    )
+
+    def append_when_read() -> None:
+        while not seen or seen[-1] < end - 2:
+            time.sleep(0.02)
+        server.partition.batches.append(RealBatch(end, end, server.partition.leader_epoch, 1, len(data), data))
+
+    class Enough(Exception):
+        pass
+
+    def take(record: Any) -> None:
+        seen.append(record.offset)
+        if record.offset == end:
+            raise Enough
+
+    threading.Thread(target=append_when_read, daemon=True).start()
+    with pytest.raises(Enough):
+        tail.with_consumer(("127.0.0.1", server.port), "__cluster_metadata", "beginning", False, take)
+    assert seen == [line["offset"] for line in decoded(server)]
+
+
+def test_secrets_are_hidden_unless_asked_for() -> None:
+    secret = UserScramCredentialRecord(
+        name="ann", mechanism=1, salt=b"salt", stored_key=b"stored", server_key=b"server", iterations=4096
+    )
+    with serving(one_record(encode_metadata_record(secret, 0))) as server:
+        (hidden,) = lines(run(server, "--until-end"))
+        (shown,) = lines(run(server, "--until-end", "--show-secrets"))
+    assert hidden["data"]["salt"] == hidden["data"]["storedKey"] == hidden["data"]["serverKey"] == "(redacted)"
+    assert shown["data"]["salt"] == "c2FsdA=="
+    assert (shown["epoch"], shown["timestamp"]) == (4, 5)
+
+
+@pytest.mark.parametrize(("value", "encoded"), [(b"\x07junk", "B2p1bms="), (None, None)])
+def test_what_cannot_be_decoded_is_said_to_be_so(value: bytes | None, encoded: str | None) -> None:
+    with serving(one_record(value)) as server:
+        (hidden,) = lines(run(server, "--until-end"))
+        (shown,) = lines(run(server, "--until-end", "--show-secrets"))
+        text = run(server, "--until-end", "-o", "text").stdout
+    assert hidden["error"] and "value" not in hidden and "type" not in hidden
+    assert shown["value"] == encoded
+    assert "cannot be decoded" in text
+
+
+def test_text_has_a_line_a_record(server: MiniServer) -> None:
+    result = run(server, "--until-end", "-o", "text")
+    assert result.exit_code == 0
+    expected = decoded(server)
+    printed = result.stdout.splitlines()
+    assert len(printed) == len(expected)
+    for line, record in zip(printed, expected, strict=True):
+        assert line.split()[0] == str(record["offset"])
+        assert f"{record['type']} v{record['version']}" in line
+
+
+def test_an_epoch_that_the_client_does_not_know_is_null() -> None:
+    record = SimpleNamespace(offset=1, leader_epoch=-1, timestamp=2, value=b"\x01\x14\x00\x00")
+    assert tail.describe(record, False)["epoch"] is None
+
+
+@pytest.mark.parametrize("text", ["", "1.5", "-3", "0x10", "1e3", "9" * 40])
+def test_what_is_no_start(text: str) -> None:
+    with pytest.raises(click.BadParameter):
+        tail.parse_start(text)

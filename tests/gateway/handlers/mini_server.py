@@ -1,0 +1,135 @@
+"""The handlers behind a plain blocking socket, a thread a connection: what a stock client makes of them, without the real server.
+
+It splits frames, reads headers, asks the table and writes answers: as little of a server as a client can talk to.
+"""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import kwire
+from gateway.handlers.api_versions import unsupported_version_response
+from gateway.handlers.context import Context, Later, Peer
+from gateway.handlers.table import handler_for
+from gateway.ports import Endpoint, Spliced
+from kwire.frame import FrameSplitter, frame
+from kwire.header import decode_request_header, encode_response_header
+from kwire.records import iter_batches
+from tests.gateway.handlers.world import Batch, MemoryPartition, World
+
+#: There is no group coordinator here: clients that look for one find the connection closed, and go on without.
+GROUP_APIS = frozenset({8, 9, 10, 11, 12, 13, 14, 15, 16, 42, 47})
+SAMPLE = Path(__file__).resolve().parents[3] / "gateway" / "sample" / "__cluster_metadata-0" / f"{0:020d}.log"
+
+
+@dataclass(frozen=True, slots=True)
+class RealBatch(Batch):
+    """A batch with the bytes of a real one."""
+
+    content: bytes = b""
+
+    @property
+    def data(self) -> bytes:
+        return self.content
+
+
+def sample_partition(path: Path = SAMPLE) -> MemoryPartition:
+    """The log in the package, which real Kafka wrote, in memory."""
+    data = path.read_bytes()
+    batches: list[Batch] = []
+    position = 0
+    for header in iter_batches(data):
+        size = header.length + 12
+        content = data[position : position + size]
+        last = header.base_offset + header.last_offset_delta
+        epoch = header.partition_leader_epoch
+        batches.append(RealBatch(header.base_offset, last, epoch, header.max_timestamp, size, content))
+        position += size
+    assert position == len(data)
+    return MemoryPartition(batches)
+
+
+class MiniServer(World):
+    """A World that listens on ``port``; ``seen`` holds (api key, version) of every request."""
+
+    port: int = 0
+    seen: list[tuple[int, int]]
+
+    def endpoint(self, listener: str) -> Endpoint:
+        return Endpoint(listener, "127.0.0.1", self.port, "PLAINTEXT")
+
+    def talk(self, connection: socket.socket) -> None:
+        """Answer the requests of one connection until it ends."""
+        splitter = FrameSplitter(1 << 24)
+        with connection, suppress(OSError):
+            while data := connection.recv(1 << 16):
+                splitter.feed(data)
+                while (request := splitter.next_frame()) is not None:
+                    answer = self.answer(request)
+                    if answer is None:
+                        return
+                    connection.sendall(answer)
+
+    def answer(self, request: bytes) -> bytes | None:
+        """The frame that answers a request, None to close the connection."""
+        header, at = decode_request_header(request)
+        key, version = header.request_api_key, header.request_api_version
+        self.seen.append((key, version))
+        handler = handler_for(key, version)
+        if key in GROUP_APIS or (handler is None and key != 18):
+            return None
+        head = encode_response_header(key, version if handler else 0, header.correlation_id)
+        if handler is None:
+            return frame(head, unsupported_version_response().encode(0))
+        body, _ = kwire.request_type(key).decode_from(request, version, at)
+        peer = Peer("PLAINTEXT", "User:ANONYMOUS", "127.0.0.1", 1, 1)
+        now, wall_ms = time.monotonic(), int(time.time() * 1000)
+        response = handler.handle(body, Context(version, header.client_id, peer, self, now, wall_ms))  # type: ignore[arg-type]
+        if isinstance(response, Later):
+            response = self.wait(response)
+        if response is None:
+            return None
+        parts: list[bytes] = []
+        for part in response.encode_parts(version):
+            parts += [bytes(chunk) for chunk in part.read.chunks] if isinstance(part, Spliced) else [bytes(part)]  # type: ignore[arg-type]
+        return frame(head, *parts)
+
+    def wait(self, later: Later) -> object:
+        """Look again and again until the answer is there or its time is over."""
+        ready = next(ready for parked, ready in self.waiters.parked if parked is later)
+        assert later.deadline is not None and later.expire is not None
+        while time.monotonic() < later.deadline:
+            if (response := ready()) is not None:
+                return response
+            time.sleep(0.01)
+        return later.expire()
+
+
+@contextmanager
+def serving(partition: MemoryPartition | None = None) -> Iterator[MiniServer]:
+    """A server on 127.0.0.1 at a port of its own, as long as the block lasts."""
+    server = MiniServer(partition or sample_partition())
+    server.seen = []
+    listener = socket.create_server(("127.0.0.1", 0))
+    server.port = listener.getsockname()[1]
+
+    def accept() -> None:
+        with suppress(OSError):
+            while True:
+                connection, _ = listener.accept()
+                threading.Thread(target=server.talk, args=(connection,), daemon=True).start()
+
+    thread = threading.Thread(target=accept, daemon=True)
+    thread.start()
+    try:
+        yield server
+    finally:
+        listener.shutdown(socket.SHUT_RDWR)
+        listener.close()
+        thread.join(5)

@@ -1,0 +1,43 @@
+"""The table: what is advertised is what is served, and nothing that the codec cannot carry."""
+
+from __future__ import annotations
+
+import pytest
+
+import kwire
+from gateway.handlers import table
+from gateway.handlers.table import Handler, handler_for, handlers
+
+
+@pytest.mark.parametrize("handler", handlers().values(), ids=lambda handler: handler.name)
+def test_versions_lie_inside_those_of_the_messages(handler: Handler) -> None:
+    request, response = kwire.request_type(handler.api_key), kwire.response_type(handler.api_key)
+    assert len(handler.versions) > 0 and handler.versions.step == 1
+    assert set(handler.versions) <= set(request.VERSIONS)
+    assert set(handler.versions) <= set(response.VERSIONS)
+
+
+@pytest.mark.parametrize("handler", handlers().values(), ids=lambda handler: handler.name)
+def test_a_handler_is_named_after_its_api_and_is_one_for_brokers(handler: Handler) -> None:
+    request = kwire.request_type(handler.api_key)
+    assert request.NAME.removesuffix("Request").lower() == handler.name.replace("_", "")
+    assert "broker" in request.LISTENERS
+
+
+def test_no_unstable_version_is_offered() -> None:
+    for handler in handlers().values():
+        request = kwire.request_type(handler.api_key)
+        assert not (request.LATEST_VERSION_UNSTABLE and request.VERSIONS[-1] in handler.versions), handler.name
+
+
+def test_a_handler_is_found_by_key_and_version() -> None:
+    fetch = handler_for(1, 18)
+    assert fetch is not None and fetch.name == "fetch"
+    for key, version in (1, 3), (1, 19), (1, -1), (-1, 0), (32767, 0), (52, 0):
+        assert handler_for(key, version) is None
+
+
+def test_two_handlers_of_one_key_are_a_mistake(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(table, "MODULES", ("fetch", "metadata", "fetch"))
+    with pytest.raises(ValueError, match="api key 1: both fetch and fetch"):
+        table.handlers.__wrapped__()

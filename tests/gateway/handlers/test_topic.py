@@ -1,0 +1,68 @@
+"""Names, epochs and faults that several handlers share."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gateway.handlers.errors import ErrorCode
+from gateway.handlers.topic import end_of_epoch, epoch_fault, is_valid_name, partition_fault, topic_fault
+from gateway.ports import State
+from kwire.uuid import METADATA_TOPIC_ID, ZERO_UUID
+from tests.gateway.handlers.world import Batch, MemoryPartition
+
+
+@given(st.text(alphabet="abcXYZ019._-", min_size=1, max_size=249))
+def test_legal_names(name: str) -> None:
+    assert is_valid_name(name) == (name not in (".", ".."))
+
+
+@given(st.text(min_size=1, max_size=20).filter(lambda text: any(not (c.isascii() and (c.isalnum() or c in "._-")) for c in text)))
+def test_names_with_other_characters(name: str) -> None:
+    assert not is_valid_name(name)
+
+
+@pytest.mark.parametrize("name", ["", "a" * 250, ".", ".."])
+def test_names_of_the_wrong_shape(name: str) -> None:
+    assert not is_valid_name(name)
+
+
+def test_the_topic_by_name_and_by_id() -> None:
+    assert topic_fault("__cluster_metadata", ZERO_UUID) is ErrorCode.NONE
+    assert topic_fault("orders", METADATA_TOPIC_ID) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert topic_fault(None, METADATA_TOPIC_ID) is ErrorCode.NONE
+    assert topic_fault(None, ZERO_UUID) is ErrorCode.UNKNOWN_TOPIC_ID
+
+
+def test_an_unknown_partition_is_said_before_everything_else() -> None:
+    partition = MemoryPartition(state=State.LOADING)
+    assert partition_fault(partition, 1, 5) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert partition_fault(partition, 0, 5) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+@given(st.integers(-1, 100), st.integers(0, 100))
+def test_the_epoch_of_the_client_is_old_new_or_right(asked: int, ours: int) -> None:
+    fault = epoch_fault(MemoryPartition([Batch(0, 0, ours)]), asked)
+    if asked in (-1, ours):
+        assert fault is ErrorCode.NONE
+    else:
+        assert fault is (ErrorCode.FENCED_LEADER_EPOCH if asked < ours else ErrorCode.UNKNOWN_LEADER_EPOCH)
+
+
+@given(st.lists(st.tuples(st.integers(1, 5), st.integers(0, 3)), min_size=1, max_size=8), st.integers(-1, 30), st.integers(0, 20))
+def test_the_end_of_an_epoch_is_where_the_next_one_begins(steps: list[tuple[int, int]], epoch: int, start: int) -> None:
+    partition = MemoryPartition(log_start_offset=start)
+    now = 1
+    for count, step in steps:
+        now += step
+        partition.append(count, epoch=now)
+    found, end = end_of_epoch(partition, epoch)
+    if epoch < 0 or epoch > now:
+        assert (found, end) == (-1, -1)
+    elif epoch < partition.batches[0].epoch:
+        assert (found, end) == (epoch, start)
+    else:
+        assert found == max(batch.epoch for batch in partition.batches if batch.epoch <= epoch)
+        later = [batch.first for batch in partition.batches if batch.epoch > found]
+        assert end == (later[0] if later else partition.high_watermark)
