@@ -90,7 +90,7 @@ def _struct_from_json(cls: type[Struct], value: Any, version: int, path: str) ->
     if not isinstance(value, dict):
         raise DecodeError(f"an object expected, not {type(value).__name__}", path=path)
     made = cls()
-    for f, tagged, _ in _plan(cls, version)[0]:  # type: ignore[arg-type]
+    for f, tagged, _ in _plan(cls, version)[0]:
         where = f"{path}.{f.json}"
         if f.json in value:
             setattr(made, f.attr, _field_from_json(cls, f, value[f.json], version, where))

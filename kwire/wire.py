@@ -16,8 +16,6 @@ from kwire.errors import DecodeError, EncodeError
 #: Longest string in bytes, both ways: Kafka keeps string lengths in a short.
 STRING_BYTES_MAX: Final = 32767
 
-new: Final = object.__new__
-
 
 @functools.cache
 def _struct(code: str) -> struct.Struct:

@@ -78,7 +78,7 @@ class DecodeEmitter:
     def struct(self, struct: Struct, var: str) -> None:
         """Make ``var``, a new ``struct``, and read it up to the end of its tag section."""
         self.flush()
-        self.out(f"{var} = new({struct.cls})")
+        self.out(f"{var} = _new_{struct.cls}()")
         self.defaults(struct, var)
         for f in struct.at(self.version):
             self.field(f, f"{var}.{f.attr}")
@@ -257,7 +257,7 @@ class DecodeEmitter:
             self.out(f"q = p + n * {size}")
         comma = "," if len(names) == 1 else ""
         with self.out.block(f"for {', '.join(names)}{comma} in {self.formats('i', codes)}(d[p:q]):"):
-            self.out(f"{var} = new({struct.cls})")
+            self.out(f"{var} = _new_{struct.cls}()")
             self.defaults(struct, var)
             for name, f in zip(names, struct.at(self.version), strict=True):
                 self.out(f"{var}.{f.attr} = Uuid({name})" if f.type == "uuid" else f"{var}.{f.attr} = {name}")

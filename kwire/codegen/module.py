@@ -25,11 +25,11 @@ _E: Any = object()  # stands for "not given" where the default is a new list or 
 _IMPORTS = {
     "collections.abc": ("Callable",),
     "typing": ("Any",),
-    "kwire.message": ("Message", "Struct", "frozen_default"),
+    "kwire.message": ("Message", "Struct", "bare", "frozen_default"),
     "kwire.uuid": ("ZERO_UUID", "Uuid"),
     "kwire.wire": (
         "array_packers", "array_unpackers", "as_bytes", "bad_uuid", "compact_numbers", "iter_unpacker", "lost",
-        "more_varint", "new", "null", "numbers", "over_budget", "pack_numbers", "packer", "read_tag", "read_unknown_tags", "string_length", "string_varint",
+        "more_varint", "null", "numbers", "over_budget", "pack_numbers", "packer", "read_tag", "read_unknown_tags", "string_length", "string_varint",
         "tag_of_other_version", "tag_section", "tag_size", "too_many", "unknown_tags", "unpacker", "varint",
     ),
 }  # fmt: skip
@@ -47,7 +47,8 @@ def module_text(schema: Schema, source: str) -> str:
     functions = [*helpers.values(), *decoders.texts, *encoders.texts]
     bodies = "\n".join(functions)
     frozen = [f"_D_{s.cls} = frozen_default({s.cls})" for s in schema.structs if f"_D_{s.cls}" in bodies]
-    parts += ["\n".join(frozen), "\n".join(formats.used[name] for name in sorted(formats.used)), *functions]
+    makers = [f"_new_{s.cls} = bare({s.cls})" for s in schema.structs if f"_new_{s.cls}(" in bodies]
+    parts += ["\n".join(makers), "\n".join(frozen), "\n".join(formats.used[name] for name in sorted(formats.used)), *functions]
     cls = schema.root.cls
     parts.append(f"{cls}._DECODERS = {{{decoders.table()}}}\n{cls}._ENCODERS = {{{encoders.table()}}}")
     text = "\n\n\n".join(p for p in parts if p.strip()) + "\n"

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-from kwire.message import Message
-from kwire.wire import more_varint, new, packer, read_tag, string_length, string_varint, tag_section, tag_size, too_many, unknown_tags
+from kwire.message import Message, bare
+from kwire.wire import more_varint, packer, read_tag, string_length, string_varint, tag_section, tag_size, too_many, unknown_tags
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -35,6 +35,9 @@ class AbortTransactionRecord(Message):
     ) -> None:
         self.reason = reason
         self.unknown_tags = unknown_tags
+
+
+_new_AbortTransactionRecord = bare(AbortTransactionRecord)
 
 
 _p_B = packer(">B")
@@ -93,7 +96,7 @@ def _write_tags_AbortTransactionRecord_v0(o: Any) -> bytes:
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[AbortTransactionRecord, int]:
     e = len(d)
-    o = new(AbortTransactionRecord)
+    o = _new_AbortTransactionRecord()
     o.reason = None
     o.unknown_tags = ()
     n = d[p]

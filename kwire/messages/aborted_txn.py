@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-from kwire.message import Message
-from kwire.wire import lost, new, packer, unknown_tags, unpacker
+from kwire.message import Message, bare
+from kwire.wire import lost, packer, unknown_tags, unpacker
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -46,13 +46,16 @@ class AbortedTxn(Message):
         self.unknown_tags = unknown_tags
 
 
+_new_AbortedTxn = bare(AbortedTxn)
+
+
 _p_qqqq = packer(">qqqq")
 _u_qqqq = unpacker(">qqqq")
 
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[AbortedTxn, int]:
     e = len(d)
-    o = new(AbortedTxn)
+    o = _new_AbortedTxn()
     o.unknown_tags = ()
     o.producer_id, o.first_offset, o.last_offset, o.last_stable_offset = _u_qqqq(d, p)
     p += 32

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-from kwire.message import Message
+from kwire.message import Message, bare
 from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import bad_uuid, new, null, packer, read_unknown_tags, string_length, string_varint, unknown_tags, unpacker
+from kwire.wire import bad_uuid, null, packer, read_unknown_tags, string_length, string_varint, unknown_tags, unpacker
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -60,6 +60,9 @@ class AccessControlEntryRecord(Message):
         self.unknown_tags = unknown_tags
 
 
+_new_AccessControlEntryRecord = bare(AccessControlEntryRecord)
+
+
 _p_16sb = packer(">16sb")
 _p_16sbB = packer(">16sbB")
 _p_B = packer(">B")
@@ -74,7 +77,7 @@ _u_bbB = unpacker(">bbB")
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[AccessControlEntryRecord, int]:
     e = len(d)
-    o = new(AccessControlEntryRecord)
+    o = _new_AccessControlEntryRecord()
     o.unknown_tags = ()
     u0, o.resource_type, n = _u_16sbB(d, p)
     p += 18

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-from kwire.message import Message
-from kwire.wire import lost, new, packer, read_unknown_tags, unknown_tags, unpacker
+from kwire.message import Message, bare
+from kwire.wire import lost, packer, read_unknown_tags, unknown_tags, unpacker
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -40,6 +40,9 @@ class AddOffsetsToTxnResponse(Message):
         self.unknown_tags = unknown_tags
 
 
+_new_AddOffsetsToTxnResponse = bare(AddOffsetsToTxnResponse)
+
+
 _p_ih = packer(">ih")
 _p_ihx = packer(">ihx")
 _u_ih = unpacker(">ih")
@@ -48,7 +51,7 @@ _u_ihB = unpacker(">ihB")
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[AddOffsetsToTxnResponse, int]:
     e = len(d)
-    o = new(AddOffsetsToTxnResponse)
+    o = _new_AddOffsetsToTxnResponse()
     o.unknown_tags = ()
     o.throttle_time_ms, o.error_code = _u_ih(d, p)
     p += 6
@@ -57,7 +60,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[AddOffsetsToTxnResponse, int]:
 
 def _decode_v3(d: bytes, p: int, b: int) -> tuple[AddOffsetsToTxnResponse, int]:
     e = len(d)
-    o = new(AddOffsetsToTxnResponse)
+    o = _new_AddOffsetsToTxnResponse()
     o.unknown_tags = ()
     o.throttle_time_ms, o.error_code, n = _u_ihB(d, p)
     p += 7

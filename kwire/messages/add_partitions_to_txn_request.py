@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-from kwire.message import Message, Struct
-from kwire.wire import array_packers, array_unpackers, compact_numbers, lost, more_varint, new, null, numbers, over_budget, pack_numbers, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
+from kwire.message import Message, Struct, bare
+from kwire.wire import array_packers, array_unpackers, compact_numbers, lost, more_varint, null, numbers, over_budget, pack_numbers, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -103,6 +103,11 @@ class AddPartitionsToTxnRequest(Message):
         self.unknown_tags = unknown_tags
 
 
+_new_AddPartitionsToTxnTopic = bare(AddPartitionsToTxnTopic)
+_new_AddPartitionsToTxnTransaction = bare(AddPartitionsToTxnTransaction)
+_new_AddPartitionsToTxnRequest = bare(AddPartitionsToTxnRequest)
+
+
 _is = array_unpackers("i")
 _iw = array_packers("i")
 _p_B = packer(">B")
@@ -122,7 +127,7 @@ _u_qhtB = unpacker(">qh?B")
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[AddPartitionsToTxnRequest, int]:
     e = len(d)
-    o = new(AddPartitionsToTxnRequest)
+    o = _new_AddPartitionsToTxnRequest()
     o.transactions = []
     o.unknown_tags = ()
     n = _u_h(d, p)[0]
@@ -141,7 +146,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[AddPartitionsToTxnRequest, int
     b -= n
     o.v3_and_below_topics = l1 = []
     for _ in range(n):
-        o1 = new(AddPartitionsToTxnTopic)
+        o1 = _new_AddPartitionsToTxnTopic()
         o1.unknown_tags = ()
         n = _u_h(d, p)[0]
         p += 2
@@ -166,7 +171,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[AddPartitionsToTxnRequest, int
 
 def _decode_v3(d: bytes, p: int, b: int) -> tuple[AddPartitionsToTxnRequest, int]:
     e = len(d)
-    o = new(AddPartitionsToTxnRequest)
+    o = _new_AddPartitionsToTxnRequest()
     o.transactions = []
     o.unknown_tags = ()
     n = d[p]
@@ -190,7 +195,7 @@ def _decode_v3(d: bytes, p: int, b: int) -> tuple[AddPartitionsToTxnRequest, int
     b -= n
     o.v3_and_below_topics = l1 = []
     for _ in range(n):
-        o1 = new(AddPartitionsToTxnTopic)
+        o1 = _new_AddPartitionsToTxnTopic()
         o1.unknown_tags = ()
         n = d[p]
         p += 1
@@ -226,7 +231,7 @@ def _decode_v3(d: bytes, p: int, b: int) -> tuple[AddPartitionsToTxnRequest, int
 
 def _decode_v4(d: bytes, p: int, b: int) -> tuple[AddPartitionsToTxnRequest, int]:
     e = len(d)
-    o = new(AddPartitionsToTxnRequest)
+    o = _new_AddPartitionsToTxnRequest()
     o.v3_and_below_topics = []
     o.v3_and_below_transactional_id = ''
     o.v3_and_below_producer_id = o.v3_and_below_producer_epoch = 0
@@ -243,7 +248,7 @@ def _decode_v4(d: bytes, p: int, b: int) -> tuple[AddPartitionsToTxnRequest, int
     b -= n
     o.transactions = l1 = []
     for _ in range(n):
-        o1 = new(AddPartitionsToTxnTransaction)
+        o1 = _new_AddPartitionsToTxnTransaction()
         o1.unknown_tags = ()
         n = d[p]
         p += 1
@@ -266,7 +271,7 @@ def _decode_v4(d: bytes, p: int, b: int) -> tuple[AddPartitionsToTxnRequest, int
         b -= n
         o1.topics = l2 = []
         for _ in range(n):
-            o2 = new(AddPartitionsToTxnTopic)
+            o2 = _new_AddPartitionsToTxnTopic()
             o2.unknown_tags = ()
             n = d[p]
             p += 1

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-from kwire.message import Message, Struct
-from kwire.wire import iter_unpacker, lost, more_varint, new, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
+from kwire.message import Message, Struct, bare
+from kwire.wire import iter_unpacker, lost, more_varint, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -112,6 +112,12 @@ class AddPartitionsToTxnResponse(Message):
         self.unknown_tags = unknown_tags
 
 
+_new_AddPartitionsToTxnPartitionResult = bare(AddPartitionsToTxnPartitionResult)
+_new_AddPartitionsToTxnTopicResult = bare(AddPartitionsToTxnTopicResult)
+_new_AddPartitionsToTxnResult = bare(AddPartitionsToTxnResult)
+_new_AddPartitionsToTxnResponse = bare(AddPartitionsToTxnResponse)
+
+
 _i_ih = iter_unpacker(">ih")
 _i_ihx = iter_unpacker(">ihx")
 _p_B = packer(">B")
@@ -131,7 +137,7 @@ _u_ii = unpacker(">ii")
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[AddPartitionsToTxnResponse, int]:
     e = len(d)
-    o = new(AddPartitionsToTxnResponse)
+    o = _new_AddPartitionsToTxnResponse()
     o.results_by_transaction = []
     o.error_code = 0
     o.unknown_tags = ()
@@ -144,7 +150,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[AddPartitionsToTxnResponse, in
     b -= n
     o.results_by_topic_v3_and_below = l1 = []
     for _ in range(n):
-        o1 = new(AddPartitionsToTxnTopicResult)
+        o1 = _new_AddPartitionsToTxnTopicResult()
         o1.unknown_tags = ()
         n = _u_h(d, p)[0]
         p += 2
@@ -163,7 +169,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[AddPartitionsToTxnResponse, in
         o1.results_by_partition = l2 = []
         q = p + n * 6
         for x0, x1 in _i_ih(d[p:q]):
-            o2 = new(AddPartitionsToTxnPartitionResult)
+            o2 = _new_AddPartitionsToTxnPartitionResult()
             o2.unknown_tags = ()
             o2.partition_index = x0
             o2.partition_error_code = x1
@@ -175,7 +181,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[AddPartitionsToTxnResponse, in
 
 def _decode_v3(d: bytes, p: int, b: int) -> tuple[AddPartitionsToTxnResponse, int]:
     e = len(d)
-    o = new(AddPartitionsToTxnResponse)
+    o = _new_AddPartitionsToTxnResponse()
     o.results_by_transaction = []
     o.error_code = 0
     o.unknown_tags = ()
@@ -191,7 +197,7 @@ def _decode_v3(d: bytes, p: int, b: int) -> tuple[AddPartitionsToTxnResponse, in
     b -= n
     o.results_by_topic_v3_and_below = l1 = []
     for _ in range(n):
-        o1 = new(AddPartitionsToTxnTopicResult)
+        o1 = _new_AddPartitionsToTxnTopicResult()
         o1.unknown_tags = ()
         n = d[p]
         p += 1
@@ -216,7 +222,7 @@ def _decode_v3(d: bytes, p: int, b: int) -> tuple[AddPartitionsToTxnResponse, in
         q = p + n * 7
         if d[p + 6:q:7].count(0) == n:
             for x0, x1 in _i_ihx(d[p:q]):
-                o2 = new(AddPartitionsToTxnPartitionResult)
+                o2 = _new_AddPartitionsToTxnPartitionResult()
                 o2.unknown_tags = ()
                 o2.partition_index = x0
                 o2.partition_error_code = x1
@@ -224,7 +230,7 @@ def _decode_v3(d: bytes, p: int, b: int) -> tuple[AddPartitionsToTxnResponse, in
             p = q
         else:
             for _ in range(n):
-                o2 = new(AddPartitionsToTxnPartitionResult)
+                o2 = _new_AddPartitionsToTxnPartitionResult()
                 o2.unknown_tags = ()
                 o2.partition_index, o2.partition_error_code, n = _u_ihB(d, p)
                 p += 7
@@ -245,7 +251,7 @@ def _decode_v3(d: bytes, p: int, b: int) -> tuple[AddPartitionsToTxnResponse, in
 
 def _decode_v4(d: bytes, p: int, b: int) -> tuple[AddPartitionsToTxnResponse, int]:
     e = len(d)
-    o = new(AddPartitionsToTxnResponse)
+    o = _new_AddPartitionsToTxnResponse()
     o.results_by_topic_v3_and_below = []
     o.unknown_tags = ()
     o.throttle_time_ms, o.error_code, n = _u_ihB(d, p)
@@ -260,7 +266,7 @@ def _decode_v4(d: bytes, p: int, b: int) -> tuple[AddPartitionsToTxnResponse, in
     b -= n
     o.results_by_transaction = l1 = []
     for _ in range(n):
-        o1 = new(AddPartitionsToTxnResult)
+        o1 = _new_AddPartitionsToTxnResult()
         o1.unknown_tags = ()
         n = d[p]
         p += 1
@@ -283,7 +289,7 @@ def _decode_v4(d: bytes, p: int, b: int) -> tuple[AddPartitionsToTxnResponse, in
         b -= n
         o1.topic_results = l2 = []
         for _ in range(n):
-            o2 = new(AddPartitionsToTxnTopicResult)
+            o2 = _new_AddPartitionsToTxnTopicResult()
             o2.unknown_tags = ()
             n = d[p]
             p += 1
@@ -308,7 +314,7 @@ def _decode_v4(d: bytes, p: int, b: int) -> tuple[AddPartitionsToTxnResponse, in
             q = p + n * 7
             if d[p + 6:q:7].count(0) == n:
                 for x0, x1 in _i_ihx(d[p:q]):
-                    o3 = new(AddPartitionsToTxnPartitionResult)
+                    o3 = _new_AddPartitionsToTxnPartitionResult()
                     o3.unknown_tags = ()
                     o3.partition_index = x0
                     o3.partition_error_code = x1
@@ -316,7 +322,7 @@ def _decode_v4(d: bytes, p: int, b: int) -> tuple[AddPartitionsToTxnResponse, in
                 p = q
             else:
                 for _ in range(n):
-                    o3 = new(AddPartitionsToTxnPartitionResult)
+                    o3 = _new_AddPartitionsToTxnPartitionResult()
                     o3.unknown_tags = ()
                     o3.partition_index, o3.partition_error_code, n = _u_ihB(d, p)
                     p += 7

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-from kwire.message import Message, Struct
+from kwire.message import Message, Struct, bare
 from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import bad_uuid, lost, more_varint, new, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
+from kwire.wire import bad_uuid, lost, more_varint, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -79,6 +79,10 @@ class AddRaftVoterRequest(Message):
         self.unknown_tags = unknown_tags
 
 
+_new_Listener = bare(Listener)
+_new_AddRaftVoterRequest = bare(AddRaftVoterRequest)
+
+
 _p_B = packer(">B")
 _p_H = packer(">H")
 _p_Hx = packer(">Hx")
@@ -93,7 +97,7 @@ _u_tB = unpacker(">?B")
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[AddRaftVoterRequest, int]:
     e = len(d)
-    o = new(AddRaftVoterRequest)
+    o = _new_AddRaftVoterRequest()
     o.ack_when_committed = True
     o.unknown_tags = ()
     n = d[p]
@@ -119,7 +123,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[AddRaftVoterRequest, int]:
     b -= n
     o.listeners = l1 = []
     for _ in range(n):
-        o1 = new(Listener)
+        o1 = _new_Listener()
         o1.unknown_tags = ()
         n = d[p]
         p += 1
@@ -153,7 +157,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[AddRaftVoterRequest, int]:
 
 def _decode_v1(d: bytes, p: int, b: int) -> tuple[AddRaftVoterRequest, int]:
     e = len(d)
-    o = new(AddRaftVoterRequest)
+    o = _new_AddRaftVoterRequest()
     o.unknown_tags = ()
     n = d[p]
     p += 1
@@ -178,7 +182,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[AddRaftVoterRequest, int]:
     b -= n
     o.listeners = l1 = []
     for _ in range(n):
-        o1 = new(Listener)
+        o1 = _new_Listener()
         o1.unknown_tags = ()
         n = d[p]
         p += 1

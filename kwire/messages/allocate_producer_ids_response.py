@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-from kwire.message import Message
-from kwire.wire import new, packer, read_unknown_tags, unknown_tags, unpacker
+from kwire.message import Message, bare
+from kwire.wire import packer, read_unknown_tags, unknown_tags, unpacker
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -46,6 +46,9 @@ class AllocateProducerIdsResponse(Message):
         self.unknown_tags = unknown_tags
 
 
+_new_AllocateProducerIdsResponse = bare(AllocateProducerIdsResponse)
+
+
 _p_ihqi = packer(">ihqi")
 _p_ihqix = packer(">ihqix")
 _u_ihqiB = unpacker(">ihqiB")
@@ -53,7 +56,7 @@ _u_ihqiB = unpacker(">ihqiB")
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[AllocateProducerIdsResponse, int]:
     e = len(d)
-    o = new(AllocateProducerIdsResponse)
+    o = _new_AllocateProducerIdsResponse()
     o.unknown_tags = ()
     o.throttle_time_ms, o.error_code, o.producer_id_start, o.producer_id_len, n = _u_ihqiB(d, p)
     p += 19

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-from kwire.message import Message, Struct
-from kwire.wire import lost, more_varint, new, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
+from kwire.message import Message, Struct, bare
+from kwire.wire import lost, more_varint, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -109,6 +109,12 @@ class AlterClientQuotasRequest(Message):
         self.unknown_tags = unknown_tags
 
 
+_new_EntityData = bare(EntityData)
+_new_OpData = bare(OpData)
+_new_EntryData = bare(EntryData)
+_new_AlterClientQuotasRequest = bare(AlterClientQuotasRequest)
+
+
 _p_B = packer(">B")
 _p_dt = packer(">d?")
 _p_dtx = packer(">d?x")
@@ -126,7 +132,7 @@ _u_tB = unpacker(">?B")
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[AlterClientQuotasRequest, int]:
     e = len(d)
-    o = new(AlterClientQuotasRequest)
+    o = _new_AlterClientQuotasRequest()
     o.unknown_tags = ()
     n = _u_i(d, p)[0]
     p += 4
@@ -137,7 +143,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[AlterClientQuotasRequest, int]
     b -= n
     o.entries = l1 = []
     for _ in range(n):
-        o1 = new(EntryData)
+        o1 = _new_EntryData()
         o1.unknown_tags = ()
         n = _u_i(d, p)[0]
         p += 4
@@ -148,7 +154,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[AlterClientQuotasRequest, int]
         b -= n
         o1.entity = l2 = []
         for _ in range(n):
-            o2 = new(EntityData)
+            o2 = _new_EntityData()
             o2.unknown_tags = ()
             n = _u_h(d, p)[0]
             p += 2
@@ -175,7 +181,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[AlterClientQuotasRequest, int]
         b -= n
         o1.ops = l2 = []
         for _ in range(n):
-            o2 = new(OpData)
+            o2 = _new_OpData()
             o2.unknown_tags = ()
             n = _u_h(d, p)[0]
             p += 2
@@ -195,7 +201,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[AlterClientQuotasRequest, int]
 
 def _decode_v1(d: bytes, p: int, b: int) -> tuple[AlterClientQuotasRequest, int]:
     e = len(d)
-    o = new(AlterClientQuotasRequest)
+    o = _new_AlterClientQuotasRequest()
     o.unknown_tags = ()
     n = d[p]
     p += 1
@@ -209,7 +215,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[AlterClientQuotasRequest, int]
     b -= n
     o.entries = l1 = []
     for _ in range(n):
-        o1 = new(EntryData)
+        o1 = _new_EntryData()
         o1.unknown_tags = ()
         n = d[p]
         p += 1
@@ -223,7 +229,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[AlterClientQuotasRequest, int]
         b -= n
         o1.entity = l2 = []
         for _ in range(n):
-            o2 = new(EntityData)
+            o2 = _new_EntityData()
             o2.unknown_tags = ()
             n = d[p]
             p += 1
@@ -261,7 +267,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[AlterClientQuotasRequest, int]
         b -= n
         o1.ops = l2 = []
         for _ in range(n):
-            o2 = new(OpData)
+            o2 = _new_OpData()
             o2.unknown_tags = ()
             n = d[p]
             p += 1

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-from kwire.message import Message, Struct
-from kwire.wire import lost, more_varint, new, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
+from kwire.message import Message, Struct, bare
+from kwire.wire import lost, more_varint, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -87,6 +87,11 @@ class AlterClientQuotasResponse(Message):
         self.unknown_tags = unknown_tags
 
 
+_new_EntityData = bare(EntityData)
+_new_EntryData = bare(EntryData)
+_new_AlterClientQuotasResponse = bare(AlterClientQuotasResponse)
+
+
 _p_B = packer(">B")
 _p_h = packer(">h")
 _p_hB = packer(">hB")
@@ -105,7 +110,7 @@ _u_ii = unpacker(">ii")
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[AlterClientQuotasResponse, int]:
     e = len(d)
-    o = new(AlterClientQuotasResponse)
+    o = _new_AlterClientQuotasResponse()
     o.unknown_tags = ()
     o.throttle_time_ms, n = _u_ii(d, p)
     p += 8
@@ -116,7 +121,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[AlterClientQuotasResponse, int
     b -= n
     o.entries = l1 = []
     for _ in range(n):
-        o1 = new(EntryData)
+        o1 = _new_EntryData()
         o1.unknown_tags = ()
         o1.error_code, n = _u_hh(d, p)
         p += 4
@@ -135,7 +140,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[AlterClientQuotasResponse, int
         b -= n
         o1.entity = l2 = []
         for _ in range(n):
-            o2 = new(EntityData)
+            o2 = _new_EntityData()
             o2.unknown_tags = ()
             n = _u_h(d, p)[0]
             p += 2
@@ -159,7 +164,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[AlterClientQuotasResponse, int
 
 def _decode_v1(d: bytes, p: int, b: int) -> tuple[AlterClientQuotasResponse, int]:
     e = len(d)
-    o = new(AlterClientQuotasResponse)
+    o = _new_AlterClientQuotasResponse()
     o.unknown_tags = ()
     o.throttle_time_ms, n = _u_iB(d, p)
     p += 5
@@ -173,7 +178,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[AlterClientQuotasResponse, int
     b -= n
     o.entries = l1 = []
     for _ in range(n):
-        o1 = new(EntryData)
+        o1 = _new_EntryData()
         o1.unknown_tags = ()
         o1.error_code, n = _u_hB(d, p)
         p += 3
@@ -197,7 +202,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[AlterClientQuotasResponse, int
         b -= n
         o1.entity = l2 = []
         for _ in range(n):
-            o2 = new(EntityData)
+            o2 = _new_EntityData()
             o2.unknown_tags = ()
             n = d[p]
             p += 1

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-from kwire.message import Message, Struct
-from kwire.wire import lost, more_varint, new, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
+from kwire.message import Message, Struct, bare
+from kwire.wire import lost, more_varint, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -68,6 +68,10 @@ class AlterConfigsResponse(Message):
         self.unknown_tags = unknown_tags
 
 
+_new_AlterConfigsResourceResponse = bare(AlterConfigsResourceResponse)
+_new_AlterConfigsResponse = bare(AlterConfigsResponse)
+
+
 _p_b = packer(">b")
 _p_bB = packer(">bB")
 _p_bh = packer(">bh")
@@ -88,7 +92,7 @@ _u_ii = unpacker(">ii")
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[AlterConfigsResponse, int]:
     e = len(d)
-    o = new(AlterConfigsResponse)
+    o = _new_AlterConfigsResponse()
     o.unknown_tags = ()
     o.throttle_time_ms, n = _u_ii(d, p)
     p += 8
@@ -99,7 +103,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[AlterConfigsResponse, int]:
     b -= n
     o.responses = l1 = []
     for _ in range(n):
-        o1 = new(AlterConfigsResourceResponse)
+        o1 = _new_AlterConfigsResourceResponse()
         o1.unknown_tags = ()
         o1.error_code, n = _u_hh(d, p)
         p += 4
@@ -122,7 +126,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[AlterConfigsResponse, int]:
 
 def _decode_v2(d: bytes, p: int, b: int) -> tuple[AlterConfigsResponse, int]:
     e = len(d)
-    o = new(AlterConfigsResponse)
+    o = _new_AlterConfigsResponse()
     o.unknown_tags = ()
     o.throttle_time_ms, n = _u_iB(d, p)
     p += 5
@@ -136,7 +140,7 @@ def _decode_v2(d: bytes, p: int, b: int) -> tuple[AlterConfigsResponse, int]:
     b -= n
     o.responses = l1 = []
     for _ in range(n):
-        o1 = new(AlterConfigsResourceResponse)
+        o1 = _new_AlterConfigsResourceResponse()
         o1.unknown_tags = ()
         o1.error_code, n = _u_hB(d, p)
         p += 3

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-from kwire.message import Message, Struct
-from kwire.wire import array_packers, array_unpackers, compact_numbers, lost, more_varint, new, null, over_budget, pack_numbers, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
+from kwire.message import Message, Struct, bare
+from kwire.wire import array_packers, array_unpackers, compact_numbers, lost, more_varint, null, over_budget, pack_numbers, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -87,6 +87,11 @@ class AlterPartitionReassignmentsRequest(Message):
         self.unknown_tags = unknown_tags
 
 
+_new_ReassignablePartition = bare(ReassignablePartition)
+_new_ReassignableTopic = bare(ReassignableTopic)
+_new_AlterPartitionReassignmentsRequest = bare(AlterPartitionReassignmentsRequest)
+
+
 _is = array_unpackers("i")
 _iw = array_packers("i")
 _p_B = packer(">B")
@@ -101,7 +106,7 @@ _u_itB = unpacker(">i?B")
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[AlterPartitionReassignmentsRequest, int]:
     e = len(d)
-    o = new(AlterPartitionReassignmentsRequest)
+    o = _new_AlterPartitionReassignmentsRequest()
     o.allow_replication_factor_change = True
     o.unknown_tags = ()
     o.timeout_ms, n = _u_iB(d, p)
@@ -116,7 +121,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[AlterPartitionReassignmentsReq
     b -= n
     o.topics = l1 = []
     for _ in range(n):
-        o1 = new(ReassignableTopic)
+        o1 = _new_ReassignableTopic()
         o1.unknown_tags = ()
         n = d[p]
         p += 1
@@ -139,7 +144,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[AlterPartitionReassignmentsReq
         b -= n
         o1.partitions = l2 = []
         for _ in range(n):
-            o2 = new(ReassignablePartition)
+            o2 = _new_ReassignablePartition()
             o2.unknown_tags = ()
             o2.partition_index, n = _u_iB(d, p)
             p += 5
@@ -171,7 +176,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[AlterPartitionReassignmentsReq
 
 def _decode_v1(d: bytes, p: int, b: int) -> tuple[AlterPartitionReassignmentsRequest, int]:
     e = len(d)
-    o = new(AlterPartitionReassignmentsRequest)
+    o = _new_AlterPartitionReassignmentsRequest()
     o.unknown_tags = ()
     o.timeout_ms, o.allow_replication_factor_change, n = _u_itB(d, p)
     p += 6
@@ -185,7 +190,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[AlterPartitionReassignmentsReq
     b -= n
     o.topics = l1 = []
     for _ in range(n):
-        o1 = new(ReassignableTopic)
+        o1 = _new_ReassignableTopic()
         o1.unknown_tags = ()
         n = d[p]
         p += 1
@@ -208,7 +213,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[AlterPartitionReassignmentsReq
         b -= n
         o1.partitions = l2 = []
         for _ in range(n):
-            o2 = new(ReassignablePartition)
+            o2 = _new_ReassignablePartition()
             o2.unknown_tags = ()
             o2.partition_index, n = _u_iB(d, p)
             p += 5

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-from kwire.message import Message, Struct
-from kwire.wire import more_varint, new, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
+from kwire.message import Message, Struct, bare
+from kwire.wire import more_varint, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -97,6 +97,11 @@ class AlterPartitionReassignmentsResponse(Message):
         self.unknown_tags = unknown_tags
 
 
+_new_ReassignablePartitionResponse = bare(ReassignablePartitionResponse)
+_new_ReassignableTopicResponse = bare(ReassignableTopicResponse)
+_new_AlterPartitionReassignmentsResponse = bare(AlterPartitionReassignmentsResponse)
+
+
 _p_B = packer(">B")
 _p_ih = packer(">ih")
 _p_ihB = packer(">ihB")
@@ -110,7 +115,7 @@ _u_ithB = unpacker(">i?hB")
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[AlterPartitionReassignmentsResponse, int]:
     e = len(d)
-    o = new(AlterPartitionReassignmentsResponse)
+    o = _new_AlterPartitionReassignmentsResponse()
     o.allow_replication_factor_change = True
     o.unknown_tags = ()
     o.throttle_time_ms, o.error_code, n = _u_ihB(d, p)
@@ -135,7 +140,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[AlterPartitionReassignmentsRes
     b -= n
     o.responses = l1 = []
     for _ in range(n):
-        o1 = new(ReassignableTopicResponse)
+        o1 = _new_ReassignableTopicResponse()
         o1.unknown_tags = ()
         n = d[p]
         p += 1
@@ -158,7 +163,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[AlterPartitionReassignmentsRes
         b -= n
         o1.partitions = l2 = []
         for _ in range(n):
-            o2 = new(ReassignablePartitionResponse)
+            o2 = _new_ReassignablePartitionResponse()
             o2.unknown_tags = ()
             o2.partition_index, o2.error_code, n = _u_ihB(d, p)
             p += 7
@@ -189,7 +194,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[AlterPartitionReassignmentsRes
 
 def _decode_v1(d: bytes, p: int, b: int) -> tuple[AlterPartitionReassignmentsResponse, int]:
     e = len(d)
-    o = new(AlterPartitionReassignmentsResponse)
+    o = _new_AlterPartitionReassignmentsResponse()
     o.unknown_tags = ()
     o.throttle_time_ms, o.allow_replication_factor_change, o.error_code, n = _u_ithB(d, p)
     p += 8
@@ -213,7 +218,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[AlterPartitionReassignmentsRes
     b -= n
     o.responses = l1 = []
     for _ in range(n):
-        o1 = new(ReassignableTopicResponse)
+        o1 = _new_ReassignableTopicResponse()
         o1.unknown_tags = ()
         n = d[p]
         p += 1
@@ -236,7 +241,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[AlterPartitionReassignmentsRes
         b -= n
         o1.partitions = l2 = []
         for _ in range(n):
-            o2 = new(ReassignablePartitionResponse)
+            o2 = _new_ReassignablePartitionResponse()
             o2.unknown_tags = ()
             o2.partition_index, o2.error_code, n = _u_ihB(d, p)
             p += 7

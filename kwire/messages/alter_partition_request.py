@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-from kwire.message import Message, Struct
+from kwire.message import Message, Struct, bare
 from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import array_packers, array_unpackers, bad_uuid, compact_numbers, iter_unpacker, lost, more_varint, new, null, over_budget, pack_numbers, packer, read_unknown_tags, too_many, unknown_tags, unpacker, varint
+from kwire.wire import array_packers, array_unpackers, bad_uuid, compact_numbers, iter_unpacker, lost, more_varint, null, over_budget, pack_numbers, packer, read_unknown_tags, too_many, unknown_tags, unpacker, varint
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -123,6 +123,12 @@ class AlterPartitionRequest(Message):
         self.unknown_tags = unknown_tags
 
 
+_new_BrokerState = bare(BrokerState)
+_new_PartitionData = bare(PartitionData)
+_new_TopicData = bare(TopicData)
+_new_AlterPartitionRequest = bare(AlterPartitionRequest)
+
+
 _i_iqx = iter_unpacker(">iqx")
 _is = array_unpackers("i")
 _iw = array_packers("i")
@@ -143,7 +149,7 @@ _u_iqB = unpacker(">iqB")
 
 def _decode_v2(d: bytes, p: int, b: int) -> tuple[AlterPartitionRequest, int]:
     e = len(d)
-    o = new(AlterPartitionRequest)
+    o = _new_AlterPartitionRequest()
     o.unknown_tags = ()
     o.broker_id, o.broker_epoch, n = _u_iqB(d, p)
     p += 13
@@ -157,7 +163,7 @@ def _decode_v2(d: bytes, p: int, b: int) -> tuple[AlterPartitionRequest, int]:
     b -= n
     o.topics = l1 = []
     for _ in range(n):
-        o1 = new(TopicData)
+        o1 = _new_TopicData()
         o1.unknown_tags = ()
         u0, n = _u_16sB(d, p)
         p += 17
@@ -172,7 +178,7 @@ def _decode_v2(d: bytes, p: int, b: int) -> tuple[AlterPartitionRequest, int]:
         b -= n
         o1.partitions = l2 = []
         for _ in range(n):
-            o2 = new(PartitionData)
+            o2 = _new_PartitionData()
             o2.new_isr_with_epochs = []
             o2.unknown_tags = ()
             o2.partition_index, o2.leader_epoch, n = _u_iiB(d, p)
@@ -205,7 +211,7 @@ def _decode_v2(d: bytes, p: int, b: int) -> tuple[AlterPartitionRequest, int]:
 
 def _decode_v3(d: bytes, p: int, b: int) -> tuple[AlterPartitionRequest, int]:
     e = len(d)
-    o = new(AlterPartitionRequest)
+    o = _new_AlterPartitionRequest()
     o.unknown_tags = ()
     o.broker_id, o.broker_epoch, n = _u_iqB(d, p)
     p += 13
@@ -219,7 +225,7 @@ def _decode_v3(d: bytes, p: int, b: int) -> tuple[AlterPartitionRequest, int]:
     b -= n
     o.topics = l1 = []
     for _ in range(n):
-        o1 = new(TopicData)
+        o1 = _new_TopicData()
         o1.unknown_tags = ()
         u0, n = _u_16sB(d, p)
         p += 17
@@ -234,7 +240,7 @@ def _decode_v3(d: bytes, p: int, b: int) -> tuple[AlterPartitionRequest, int]:
         b -= n
         o1.partitions = l2 = []
         for _ in range(n):
-            o2 = new(PartitionData)
+            o2 = _new_PartitionData()
             o2.new_isr = []
             o2.unknown_tags = ()
             o2.partition_index, o2.leader_epoch, n = _u_iiB(d, p)
@@ -251,7 +257,7 @@ def _decode_v3(d: bytes, p: int, b: int) -> tuple[AlterPartitionRequest, int]:
             q = p + n * 13
             if d[p + 12:q:13].count(0) == n:
                 for x0, x1 in _i_iqx(d[p:q]):
-                    o3 = new(BrokerState)
+                    o3 = _new_BrokerState()
                     o3.unknown_tags = ()
                     o3.broker_id = x0
                     o3.broker_epoch = x1
@@ -259,7 +265,7 @@ def _decode_v3(d: bytes, p: int, b: int) -> tuple[AlterPartitionRequest, int]:
                 p = q
             else:
                 for _ in range(n):
-                    o3 = new(BrokerState)
+                    o3 = _new_BrokerState()
                     o3.unknown_tags = ()
                     o3.broker_id, o3.broker_epoch, n = _u_iqB(d, p)
                     p += 13

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-from kwire.message import Message, Struct
+from kwire.message import Message, Struct, bare
 from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import array_packers, array_unpackers, bad_uuid, compact_numbers, more_varint, new, null, over_budget, pack_numbers, packer, read_unknown_tags, too_many, unknown_tags, unpacker, varint
+from kwire.wire import array_packers, array_unpackers, bad_uuid, compact_numbers, more_varint, null, over_budget, pack_numbers, packer, read_unknown_tags, too_many, unknown_tags, unpacker, varint
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -104,6 +104,11 @@ class AlterPartitionResponse(Message):
         self.unknown_tags = unknown_tags
 
 
+_new_PartitionData = bare(PartitionData)
+_new_TopicData = bare(TopicData)
+_new_AlterPartitionResponse = bare(AlterPartitionResponse)
+
+
 _is = array_unpackers("i")
 _iw = array_packers("i")
 _p_16s = packer(">16s")
@@ -122,7 +127,7 @@ _u_ihiiB = unpacker(">ihiiB")
 
 def _decode_v2(d: bytes, p: int, b: int) -> tuple[AlterPartitionResponse, int]:
     e = len(d)
-    o = new(AlterPartitionResponse)
+    o = _new_AlterPartitionResponse()
     o.unknown_tags = ()
     o.throttle_time_ms, o.error_code, n = _u_ihB(d, p)
     p += 7
@@ -136,7 +141,7 @@ def _decode_v2(d: bytes, p: int, b: int) -> tuple[AlterPartitionResponse, int]:
     b -= n
     o.topics = l1 = []
     for _ in range(n):
-        o1 = new(TopicData)
+        o1 = _new_TopicData()
         o1.unknown_tags = ()
         u0, n = _u_16sB(d, p)
         p += 17
@@ -151,7 +156,7 @@ def _decode_v2(d: bytes, p: int, b: int) -> tuple[AlterPartitionResponse, int]:
         b -= n
         o1.partitions = l2 = []
         for _ in range(n):
-            o2 = new(PartitionData)
+            o2 = _new_PartitionData()
             o2.unknown_tags = ()
             o2.partition_index, o2.error_code, o2.leader_id, o2.leader_epoch, n = _u_ihiiB(d, p)
             p += 15

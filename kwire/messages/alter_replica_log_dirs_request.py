@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-from kwire.message import Message, Struct
-from kwire.wire import array_packers, array_unpackers, compact_numbers, lost, more_varint, new, null, numbers, over_budget, pack_numbers, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
+from kwire.message import Message, Struct, bare
+from kwire.wire import array_packers, array_unpackers, compact_numbers, lost, more_varint, null, numbers, over_budget, pack_numbers, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -81,6 +81,11 @@ class AlterReplicaLogDirsRequest(Message):
         self.unknown_tags = unknown_tags
 
 
+_new_AlterReplicaLogDirTopic = bare(AlterReplicaLogDirTopic)
+_new_AlterReplicaLogDir = bare(AlterReplicaLogDir)
+_new_AlterReplicaLogDirsRequest = bare(AlterReplicaLogDirsRequest)
+
+
 _is = array_unpackers("i")
 _iw = array_packers("i")
 _p_B = packer(">B")
@@ -92,7 +97,7 @@ _u_i = unpacker(">i")
 
 def _decode_v1(d: bytes, p: int, b: int) -> tuple[AlterReplicaLogDirsRequest, int]:
     e = len(d)
-    o = new(AlterReplicaLogDirsRequest)
+    o = _new_AlterReplicaLogDirsRequest()
     o.unknown_tags = ()
     n = _u_i(d, p)[0]
     p += 4
@@ -103,7 +108,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[AlterReplicaLogDirsRequest, in
     b -= n
     o.dirs = l1 = []
     for _ in range(n):
-        o1 = new(AlterReplicaLogDir)
+        o1 = _new_AlterReplicaLogDir()
         o1.unknown_tags = ()
         n = _u_h(d, p)[0]
         p += 2
@@ -121,7 +126,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[AlterReplicaLogDirsRequest, in
         b -= n
         o1.topics = l2 = []
         for _ in range(n):
-            o2 = new(AlterReplicaLogDirTopic)
+            o2 = _new_AlterReplicaLogDirTopic()
             o2.unknown_tags = ()
             n = _u_h(d, p)[0]
             p += 2
@@ -147,7 +152,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[AlterReplicaLogDirsRequest, in
 
 def _decode_v2(d: bytes, p: int, b: int) -> tuple[AlterReplicaLogDirsRequest, int]:
     e = len(d)
-    o = new(AlterReplicaLogDirsRequest)
+    o = _new_AlterReplicaLogDirsRequest()
     o.unknown_tags = ()
     n = d[p]
     p += 1
@@ -161,7 +166,7 @@ def _decode_v2(d: bytes, p: int, b: int) -> tuple[AlterReplicaLogDirsRequest, in
     b -= n
     o.dirs = l1 = []
     for _ in range(n):
-        o1 = new(AlterReplicaLogDir)
+        o1 = _new_AlterReplicaLogDir()
         o1.unknown_tags = ()
         n = d[p]
         p += 1
@@ -184,7 +189,7 @@ def _decode_v2(d: bytes, p: int, b: int) -> tuple[AlterReplicaLogDirsRequest, in
         b -= n
         o1.topics = l2 = []
         for _ in range(n):
-            o2 = new(AlterReplicaLogDirTopic)
+            o2 = _new_AlterReplicaLogDirTopic()
             o2.unknown_tags = ()
             n = d[p]
             p += 1

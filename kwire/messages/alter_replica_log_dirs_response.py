@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-from kwire.message import Message, Struct
-from kwire.wire import iter_unpacker, lost, more_varint, new, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
+from kwire.message import Message, Struct, bare
+from kwire.wire import iter_unpacker, lost, more_varint, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -84,6 +84,11 @@ class AlterReplicaLogDirsResponse(Message):
         self.unknown_tags = unknown_tags
 
 
+_new_AlterReplicaLogDirPartitionResult = bare(AlterReplicaLogDirPartitionResult)
+_new_AlterReplicaLogDirTopicResult = bare(AlterReplicaLogDirTopicResult)
+_new_AlterReplicaLogDirsResponse = bare(AlterReplicaLogDirsResponse)
+
+
 _i_ih = iter_unpacker(">ih")
 _i_ihx = iter_unpacker(">ihx")
 _p_B = packer(">B")
@@ -102,7 +107,7 @@ _u_ii = unpacker(">ii")
 
 def _decode_v1(d: bytes, p: int, b: int) -> tuple[AlterReplicaLogDirsResponse, int]:
     e = len(d)
-    o = new(AlterReplicaLogDirsResponse)
+    o = _new_AlterReplicaLogDirsResponse()
     o.unknown_tags = ()
     o.throttle_time_ms, n = _u_ii(d, p)
     p += 8
@@ -113,7 +118,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[AlterReplicaLogDirsResponse, i
     b -= n
     o.results = l1 = []
     for _ in range(n):
-        o1 = new(AlterReplicaLogDirTopicResult)
+        o1 = _new_AlterReplicaLogDirTopicResult()
         o1.unknown_tags = ()
         n = _u_h(d, p)[0]
         p += 2
@@ -132,7 +137,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[AlterReplicaLogDirsResponse, i
         o1.partitions = l2 = []
         q = p + n * 6
         for x0, x1 in _i_ih(d[p:q]):
-            o2 = new(AlterReplicaLogDirPartitionResult)
+            o2 = _new_AlterReplicaLogDirPartitionResult()
             o2.unknown_tags = ()
             o2.partition_index = x0
             o2.error_code = x1
@@ -144,7 +149,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[AlterReplicaLogDirsResponse, i
 
 def _decode_v2(d: bytes, p: int, b: int) -> tuple[AlterReplicaLogDirsResponse, int]:
     e = len(d)
-    o = new(AlterReplicaLogDirsResponse)
+    o = _new_AlterReplicaLogDirsResponse()
     o.unknown_tags = ()
     o.throttle_time_ms, n = _u_iB(d, p)
     p += 5
@@ -158,7 +163,7 @@ def _decode_v2(d: bytes, p: int, b: int) -> tuple[AlterReplicaLogDirsResponse, i
     b -= n
     o.results = l1 = []
     for _ in range(n):
-        o1 = new(AlterReplicaLogDirTopicResult)
+        o1 = _new_AlterReplicaLogDirTopicResult()
         o1.unknown_tags = ()
         n = d[p]
         p += 1
@@ -183,7 +188,7 @@ def _decode_v2(d: bytes, p: int, b: int) -> tuple[AlterReplicaLogDirsResponse, i
         q = p + n * 7
         if d[p + 6:q:7].count(0) == n:
             for x0, x1 in _i_ihx(d[p:q]):
-                o2 = new(AlterReplicaLogDirPartitionResult)
+                o2 = _new_AlterReplicaLogDirPartitionResult()
                 o2.unknown_tags = ()
                 o2.partition_index = x0
                 o2.error_code = x1
@@ -191,7 +196,7 @@ def _decode_v2(d: bytes, p: int, b: int) -> tuple[AlterReplicaLogDirsResponse, i
             p = q
         else:
             for _ in range(n):
-                o2 = new(AlterReplicaLogDirPartitionResult)
+                o2 = _new_AlterReplicaLogDirPartitionResult()
                 o2.unknown_tags = ()
                 o2.partition_index, o2.error_code, n = _u_ihB(d, p)
                 p += 7

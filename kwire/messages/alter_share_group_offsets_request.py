@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-from kwire.message import Message, Struct
-from kwire.wire import iter_unpacker, more_varint, new, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
+from kwire.message import Message, Struct, bare
+from kwire.wire import iter_unpacker, more_varint, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -84,6 +84,11 @@ class AlterShareGroupOffsetsRequest(Message):
         self.unknown_tags = unknown_tags
 
 
+_new_AlterShareGroupOffsetsRequestPartition = bare(AlterShareGroupOffsetsRequestPartition)
+_new_AlterShareGroupOffsetsRequestTopic = bare(AlterShareGroupOffsetsRequestTopic)
+_new_AlterShareGroupOffsetsRequest = bare(AlterShareGroupOffsetsRequest)
+
+
 _i_iqx = iter_unpacker(">iqx")
 _p_B = packer(">B")
 _p_iq = packer(">iq")
@@ -93,7 +98,7 @@ _u_iqB = unpacker(">iqB")
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[AlterShareGroupOffsetsRequest, int]:
     e = len(d)
-    o = new(AlterShareGroupOffsetsRequest)
+    o = _new_AlterShareGroupOffsetsRequest()
     o.unknown_tags = ()
     n = d[p]
     p += 1
@@ -116,7 +121,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[AlterShareGroupOffsetsRequest,
     b -= n
     o.topics = l1 = []
     for _ in range(n):
-        o1 = new(AlterShareGroupOffsetsRequestTopic)
+        o1 = _new_AlterShareGroupOffsetsRequestTopic()
         o1.unknown_tags = ()
         n = d[p]
         p += 1
@@ -141,7 +146,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[AlterShareGroupOffsetsRequest,
         q = p + n * 13
         if d[p + 12:q:13].count(0) == n:
             for x0, x1 in _i_iqx(d[p:q]):
-                o2 = new(AlterShareGroupOffsetsRequestPartition)
+                o2 = _new_AlterShareGroupOffsetsRequestPartition()
                 o2.unknown_tags = ()
                 o2.partition_index = x0
                 o2.start_offset = x1
@@ -149,7 +154,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[AlterShareGroupOffsetsRequest,
             p = q
         else:
             for _ in range(n):
-                o2 = new(AlterShareGroupOffsetsRequestPartition)
+                o2 = _new_AlterShareGroupOffsetsRequestPartition()
                 o2.unknown_tags = ()
                 o2.partition_index, o2.start_offset, n = _u_iqB(d, p)
                 p += 13

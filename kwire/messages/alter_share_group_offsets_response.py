@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-from kwire.message import Message, Struct
+from kwire.message import Message, Struct, bare
 from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import bad_uuid, more_varint, new, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
+from kwire.wire import bad_uuid, more_varint, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -97,6 +97,11 @@ class AlterShareGroupOffsetsResponse(Message):
         self.unknown_tags = unknown_tags
 
 
+_new_AlterShareGroupOffsetsResponsePartition = bare(AlterShareGroupOffsetsResponsePartition)
+_new_AlterShareGroupOffsetsResponseTopic = bare(AlterShareGroupOffsetsResponseTopic)
+_new_AlterShareGroupOffsetsResponse = bare(AlterShareGroupOffsetsResponse)
+
+
 _p_16s = packer(">16s")
 _p_16sB = packer(">16sB")
 _p_B = packer(">B")
@@ -109,7 +114,7 @@ _u_ihB = unpacker(">ihB")
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[AlterShareGroupOffsetsResponse, int]:
     e = len(d)
-    o = new(AlterShareGroupOffsetsResponse)
+    o = _new_AlterShareGroupOffsetsResponse()
     o.unknown_tags = ()
     o.throttle_time_ms, o.error_code, n = _u_ihB(d, p)
     p += 7
@@ -133,7 +138,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[AlterShareGroupOffsetsResponse
     b -= n
     o.responses = l1 = []
     for _ in range(n):
-        o1 = new(AlterShareGroupOffsetsResponseTopic)
+        o1 = _new_AlterShareGroupOffsetsResponseTopic()
         o1.unknown_tags = ()
         n = d[p]
         p += 1
@@ -157,7 +162,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[AlterShareGroupOffsetsResponse
         b -= n
         o1.partitions = l2 = []
         for _ in range(n):
-            o2 = new(AlterShareGroupOffsetsResponsePartition)
+            o2 = _new_AlterShareGroupOffsetsResponsePartition()
             o2.unknown_tags = ()
             o2.partition_index, o2.error_code, n = _u_ihB(d, p)
             p += 7

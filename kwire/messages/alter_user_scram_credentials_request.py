@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-from kwire.message import Message, Struct
-from kwire.wire import as_bytes, more_varint, new, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
+from kwire.message import Message, Struct, bare
+from kwire.wire import as_bytes, more_varint, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -93,6 +93,11 @@ class AlterUserScramCredentialsRequest(Message):
         self.unknown_tags = unknown_tags
 
 
+_new_ScramCredentialDeletion = bare(ScramCredentialDeletion)
+_new_ScramCredentialUpsertion = bare(ScramCredentialUpsertion)
+_new_AlterUserScramCredentialsRequest = bare(AlterUserScramCredentialsRequest)
+
+
 _p_B = packer(">B")
 _p_b = packer(">b")
 _p_bi = packer(">bi")
@@ -104,7 +109,7 @@ _u_biB = unpacker(">biB")
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[AlterUserScramCredentialsRequest, int]:
     e = len(d)
-    o = new(AlterUserScramCredentialsRequest)
+    o = _new_AlterUserScramCredentialsRequest()
     o.unknown_tags = ()
     n = d[p]
     p += 1
@@ -118,7 +123,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[AlterUserScramCredentialsReque
     b -= n
     o.deletions = l1 = []
     for _ in range(n):
-        o1 = new(ScramCredentialDeletion)
+        o1 = _new_ScramCredentialDeletion()
         o1.unknown_tags = ()
         n = d[p]
         p += 1
@@ -146,7 +151,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[AlterUserScramCredentialsReque
     b -= n
     o.upsertions = l1 = []
     for _ in range(n):
-        o1 = new(ScramCredentialUpsertion)
+        o1 = _new_ScramCredentialUpsertion()
         o1.unknown_tags = ()
         n = d[p]
         p += 1

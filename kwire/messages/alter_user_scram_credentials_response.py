@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-from kwire.message import Message, Struct
-from kwire.wire import more_varint, new, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
+from kwire.message import Message, Struct, bare
+from kwire.wire import more_varint, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -65,6 +65,10 @@ class AlterUserScramCredentialsResponse(Message):
         self.unknown_tags = unknown_tags
 
 
+_new_AlterUserScramCredentialsResult = bare(AlterUserScramCredentialsResult)
+_new_AlterUserScramCredentialsResponse = bare(AlterUserScramCredentialsResponse)
+
+
 _p_B = packer(">B")
 _p_h = packer(">h")
 _p_hB = packer(">hB")
@@ -77,7 +81,7 @@ _u_iB = unpacker(">iB")
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[AlterUserScramCredentialsResponse, int]:
     e = len(d)
-    o = new(AlterUserScramCredentialsResponse)
+    o = _new_AlterUserScramCredentialsResponse()
     o.unknown_tags = ()
     o.throttle_time_ms, n = _u_iB(d, p)
     p += 5
@@ -91,7 +95,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[AlterUserScramCredentialsRespo
     b -= n
     o.results = l1 = []
     for _ in range(n):
-        o1 = new(AlterUserScramCredentialsResult)
+        o1 = _new_AlterUserScramCredentialsResult()
         o1.unknown_tags = ()
         n = d[p]
         p += 1

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-from kwire.message import Message
-from kwire.wire import lost, new, null, packer, read_unknown_tags, string_length, string_varint, unknown_tags, unpacker
+from kwire.message import Message, bare
+from kwire.wire import lost, null, packer, read_unknown_tags, string_length, string_varint, unknown_tags, unpacker
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -46,6 +46,9 @@ class ApiVersionsRequest(Message):
         self.unknown_tags = unknown_tags
 
 
+_new_ApiVersionsRequest = bare(ApiVersionsRequest)
+
+
 _p_B = packer(">B")
 _p_i = packer(">i")
 _p_ix = packer(">ix")
@@ -54,7 +57,7 @@ _u_iB = unpacker(">iB")
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[ApiVersionsRequest, int]:
     e = len(d)
-    o = new(ApiVersionsRequest)
+    o = _new_ApiVersionsRequest()
     o.client_software_name = o.client_software_version = ''
     o.cluster_id = None
     o.node_id = -1
@@ -64,7 +67,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[ApiVersionsRequest, int]:
 
 def _decode_v3(d: bytes, p: int, b: int) -> tuple[ApiVersionsRequest, int]:
     e = len(d)
-    o = new(ApiVersionsRequest)
+    o = _new_ApiVersionsRequest()
     o.cluster_id = None
     o.node_id = -1
     o.unknown_tags = ()
@@ -95,7 +98,7 @@ def _decode_v3(d: bytes, p: int, b: int) -> tuple[ApiVersionsRequest, int]:
 
 def _decode_v5(d: bytes, p: int, b: int) -> tuple[ApiVersionsRequest, int]:
     e = len(d)
-    o = new(ApiVersionsRequest)
+    o = _new_ApiVersionsRequest()
     o.unknown_tags = ()
     n = d[p]
     p += 1

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-from kwire.message import Message, Struct
-from kwire.wire import iter_unpacker, lost, more_varint, new, null, packer, read_tag, read_unknown_tags, string_length, string_varint, tag_section, tag_size, too_many, unknown_tags, unpacker, varint
+from kwire.message import Message, Struct, bare
+from kwire.wire import iter_unpacker, lost, more_varint, null, packer, read_tag, read_unknown_tags, string_length, string_varint, tag_section, tag_size, too_many, unknown_tags, unpacker, varint
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -131,6 +131,12 @@ class ApiVersionsResponse(Message):
         self.unknown_tags = unknown_tags
 
 
+_new_ApiVersion = bare(ApiVersion)
+_new_SupportedFeatureKey = bare(SupportedFeatureKey)
+_new_FinalizedFeatureKey = bare(FinalizedFeatureKey)
+_new_ApiVersionsResponse = bare(ApiVersionsResponse)
+
+
 _i_hhh = iter_unpacker(">hhh")
 _i_hhhx = iter_unpacker(">hhhx")
 _p_B = packer(">B")
@@ -178,7 +184,7 @@ def _tags_ApiVersionsResponse_v3(d: bytes, p: int, n: int, b: int, o: Any) -> tu
             b -= n
             o.supported_features = l1 = []
             for _ in range(n):
-                o1 = new(SupportedFeatureKey)
+                o1 = _new_SupportedFeatureKey()
                 o1.unknown_tags = ()
                 n = d[p]
                 p += 1
@@ -214,7 +220,7 @@ def _tags_ApiVersionsResponse_v3(d: bytes, p: int, n: int, b: int, o: Any) -> tu
             b -= n
             o.finalized_features = l1 = []
             for _ in range(n):
-                o1 = new(FinalizedFeatureKey)
+                o1 = _new_FinalizedFeatureKey()
                 o1.unknown_tags = ()
                 n = d[p]
                 p += 1
@@ -310,7 +316,7 @@ def _write_tags_ApiVersionsResponse_v3(o: Any) -> bytes:
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[ApiVersionsResponse, int]:
     e = len(d)
-    o = new(ApiVersionsResponse)
+    o = _new_ApiVersionsResponse()
     o.supported_features = []
     o.finalized_features = []
     o.throttle_time_ms = 0
@@ -327,7 +333,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[ApiVersionsResponse, int]:
     o.api_keys = l1 = []
     q = p + n * 6
     for x0, x1, x2 in _i_hhh(d[p:q]):
-        o1 = new(ApiVersion)
+        o1 = _new_ApiVersion()
         o1.unknown_tags = ()
         o1.api_key = x0
         o1.min_version = x1
@@ -339,7 +345,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[ApiVersionsResponse, int]:
 
 def _decode_v1(d: bytes, p: int, b: int) -> tuple[ApiVersionsResponse, int]:
     e = len(d)
-    o = new(ApiVersionsResponse)
+    o = _new_ApiVersionsResponse()
     o.supported_features = []
     o.finalized_features = []
     o.finalized_features_epoch = -1
@@ -355,7 +361,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[ApiVersionsResponse, int]:
     o.api_keys = l1 = []
     q = p + n * 6
     for x0, x1, x2 in _i_hhh(d[p:q]):
-        o1 = new(ApiVersion)
+        o1 = _new_ApiVersion()
         o1.unknown_tags = ()
         o1.api_key = x0
         o1.min_version = x1
@@ -369,7 +375,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[ApiVersionsResponse, int]:
 
 def _decode_v3(d: bytes, p: int, b: int) -> tuple[ApiVersionsResponse, int]:
     e = len(d)
-    o = new(ApiVersionsResponse)
+    o = _new_ApiVersionsResponse()
     o.supported_features = []
     o.finalized_features = []
     o.finalized_features_epoch = -1
@@ -389,7 +395,7 @@ def _decode_v3(d: bytes, p: int, b: int) -> tuple[ApiVersionsResponse, int]:
     q = p + n * 7
     if d[p + 6:q:7].count(0) == n:
         for x0, x1, x2 in _i_hhhx(d[p:q]):
-            o1 = new(ApiVersion)
+            o1 = _new_ApiVersion()
             o1.unknown_tags = ()
             o1.api_key = x0
             o1.min_version = x1
@@ -398,7 +404,7 @@ def _decode_v3(d: bytes, p: int, b: int) -> tuple[ApiVersionsResponse, int]:
         p = q
     else:
         for _ in range(n):
-            o1 = new(ApiVersion)
+            o1 = _new_ApiVersion()
             o1.unknown_tags = ()
             o1.api_key, o1.min_version, o1.max_version, n = _u_hhhB(d, p)
             p += 7

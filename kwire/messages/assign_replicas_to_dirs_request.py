@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-from kwire.message import Message, Struct
+from kwire.message import Message, Struct, bare
 from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import bad_uuid, iter_unpacker, more_varint, new, null, packer, read_unknown_tags, too_many, unknown_tags, unpacker, varint
+from kwire.wire import bad_uuid, iter_unpacker, more_varint, null, packer, read_unknown_tags, too_many, unknown_tags, unpacker, varint
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -107,6 +107,12 @@ class AssignReplicasToDirsRequest(Message):
         self.unknown_tags = unknown_tags
 
 
+_new_PartitionData = bare(PartitionData)
+_new_TopicData = bare(TopicData)
+_new_DirectoryData = bare(DirectoryData)
+_new_AssignReplicasToDirsRequest = bare(AssignReplicasToDirsRequest)
+
+
 _i_ix = iter_unpacker(">ix")
 _p_16s = packer(">16s")
 _p_16sB = packer(">16sB")
@@ -121,7 +127,7 @@ _u_iqB = unpacker(">iqB")
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[AssignReplicasToDirsRequest, int]:
     e = len(d)
-    o = new(AssignReplicasToDirsRequest)
+    o = _new_AssignReplicasToDirsRequest()
     o.unknown_tags = ()
     o.broker_id, o.broker_epoch, n = _u_iqB(d, p)
     p += 13
@@ -135,7 +141,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[AssignReplicasToDirsRequest, i
     b -= n
     o.directories = l1 = []
     for _ in range(n):
-        o1 = new(DirectoryData)
+        o1 = _new_DirectoryData()
         o1.unknown_tags = ()
         u0, n = _u_16sB(d, p)
         p += 17
@@ -150,7 +156,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[AssignReplicasToDirsRequest, i
         b -= n
         o1.topics = l2 = []
         for _ in range(n):
-            o2 = new(TopicData)
+            o2 = _new_TopicData()
             o2.unknown_tags = ()
             u0, n = _u_16sB(d, p)
             p += 17
@@ -167,14 +173,14 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[AssignReplicasToDirsRequest, i
             q = p + n * 5
             if d[p + 4:q:5].count(0) == n:
                 for x0, in _i_ix(d[p:q]):
-                    o3 = new(PartitionData)
+                    o3 = _new_PartitionData()
                     o3.unknown_tags = ()
                     o3.partition_index = x0
                     l3.append(o3)
                 p = q
             else:
                 for _ in range(n):
-                    o3 = new(PartitionData)
+                    o3 = _new_PartitionData()
                     o3.unknown_tags = ()
                     o3.partition_index, n = _u_iB(d, p)
                     p += 5

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-from kwire.message import Message, Struct
+from kwire.message import Message, Struct, bare
 from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import bad_uuid, iter_unpacker, more_varint, new, null, packer, read_unknown_tags, too_many, unknown_tags, unpacker, varint
+from kwire.wire import bad_uuid, iter_unpacker, more_varint, null, packer, read_unknown_tags, too_many, unknown_tags, unpacker, varint
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -110,6 +110,12 @@ class AssignReplicasToDirsResponse(Message):
         self.unknown_tags = unknown_tags
 
 
+_new_PartitionData = bare(PartitionData)
+_new_TopicData = bare(TopicData)
+_new_DirectoryData = bare(DirectoryData)
+_new_AssignReplicasToDirsResponse = bare(AssignReplicasToDirsResponse)
+
+
 _i_ihx = iter_unpacker(">ihx")
 _p_16s = packer(">16s")
 _p_16sB = packer(">16sB")
@@ -122,7 +128,7 @@ _u_ihB = unpacker(">ihB")
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[AssignReplicasToDirsResponse, int]:
     e = len(d)
-    o = new(AssignReplicasToDirsResponse)
+    o = _new_AssignReplicasToDirsResponse()
     o.unknown_tags = ()
     o.throttle_time_ms, o.error_code, n = _u_ihB(d, p)
     p += 7
@@ -136,7 +142,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[AssignReplicasToDirsResponse, 
     b -= n
     o.directories = l1 = []
     for _ in range(n):
-        o1 = new(DirectoryData)
+        o1 = _new_DirectoryData()
         o1.unknown_tags = ()
         u0, n = _u_16sB(d, p)
         p += 17
@@ -151,7 +157,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[AssignReplicasToDirsResponse, 
         b -= n
         o1.topics = l2 = []
         for _ in range(n):
-            o2 = new(TopicData)
+            o2 = _new_TopicData()
             o2.unknown_tags = ()
             u0, n = _u_16sB(d, p)
             p += 17
@@ -168,7 +174,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[AssignReplicasToDirsResponse, 
             q = p + n * 7
             if d[p + 6:q:7].count(0) == n:
                 for x0, x1 in _i_ihx(d[p:q]):
-                    o3 = new(PartitionData)
+                    o3 = _new_PartitionData()
                     o3.unknown_tags = ()
                     o3.partition_index = x0
                     o3.error_code = x1
@@ -176,7 +182,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[AssignReplicasToDirsResponse, 
                 p = q
             else:
                 for _ in range(n):
-                    o3 = new(PartitionData)
+                    o3 = _new_PartitionData()
                     o3.unknown_tags = ()
                     o3.partition_index, o3.error_code, n = _u_ihB(d, p)
                     p += 7

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-from kwire.message import Message, Struct
+from kwire.message import Message, Struct, bare
 from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import bad_uuid, iter_unpacker, lost, more_varint, new, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
+from kwire.wire import bad_uuid, iter_unpacker, lost, more_varint, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -122,6 +122,12 @@ class BeginQuorumEpochRequest(Message):
         self.unknown_tags = unknown_tags
 
 
+_new_PartitionData = bare(PartitionData)
+_new_TopicData = bare(TopicData)
+_new_LeaderEndpoint = bare(LeaderEndpoint)
+_new_BeginQuorumEpochRequest = bare(BeginQuorumEpochRequest)
+
+
 _i_i16siix = iter_unpacker(">i16siix")
 _i_iii = iter_unpacker(">iii")
 _p_B = packer(">B")
@@ -142,7 +148,7 @@ _u_iB = unpacker(">iB")
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[BeginQuorumEpochRequest, int]:
     e = len(d)
-    o = new(BeginQuorumEpochRequest)
+    o = _new_BeginQuorumEpochRequest()
     o.leader_endpoints = []
     o.voter_id = -1
     o.unknown_tags = ()
@@ -163,7 +169,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[BeginQuorumEpochRequest, int]:
     b -= n
     o.topics = l1 = []
     for _ in range(n):
-        o1 = new(TopicData)
+        o1 = _new_TopicData()
         o1.unknown_tags = ()
         n = _u_h(d, p)[0]
         p += 2
@@ -182,7 +188,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[BeginQuorumEpochRequest, int]:
         o1.partitions = l2 = []
         q = p + n * 12
         for x0, x1, x2 in _i_iii(d[p:q]):
-            o2 = new(PartitionData)
+            o2 = _new_PartitionData()
             o2.voter_directory_id = ZERO_UUID
             o2.unknown_tags = ()
             o2.partition_index = x0
@@ -196,7 +202,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[BeginQuorumEpochRequest, int]:
 
 def _decode_v1(d: bytes, p: int, b: int) -> tuple[BeginQuorumEpochRequest, int]:
     e = len(d)
-    o = new(BeginQuorumEpochRequest)
+    o = _new_BeginQuorumEpochRequest()
     o.unknown_tags = ()
     n = d[p]
     p += 1
@@ -220,7 +226,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[BeginQuorumEpochRequest, int]:
     b -= n
     o.topics = l1 = []
     for _ in range(n):
-        o1 = new(TopicData)
+        o1 = _new_TopicData()
         o1.unknown_tags = ()
         n = d[p]
         p += 1
@@ -245,7 +251,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[BeginQuorumEpochRequest, int]:
         q = p + n * 29
         if d[p + 28:q:29].count(0) == n:
             for x0, x1, x2, x3 in _i_i16siix(d[p:q]):
-                o2 = new(PartitionData)
+                o2 = _new_PartitionData()
                 o2.unknown_tags = ()
                 o2.partition_index = x0
                 o2.voter_directory_id = Uuid(x1)
@@ -255,7 +261,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[BeginQuorumEpochRequest, int]:
             p = q
         else:
             for _ in range(n):
-                o2 = new(PartitionData)
+                o2 = _new_PartitionData()
                 o2.unknown_tags = ()
                 o2.partition_index, u1, o2.leader_id, o2.leader_epoch, n = _u_i16siiB(d, p)
                 p += 29
@@ -280,7 +286,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[BeginQuorumEpochRequest, int]:
     b -= n
     o.leader_endpoints = l1 = []
     for _ in range(n):
-        o1 = new(LeaderEndpoint)
+        o1 = _new_LeaderEndpoint()
         o1.unknown_tags = ()
         n = d[p]
         p += 1

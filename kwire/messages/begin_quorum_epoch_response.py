@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-from kwire.message import Message, Struct
-from kwire.wire import iter_unpacker, lost, more_varint, new, null, packer, read_tag, read_unknown_tags, string_length, string_varint, tag_section, tag_size, too_many, unknown_tags, unpacker, varint
+from kwire.message import Message, Struct, bare
+from kwire.wire import iter_unpacker, lost, more_varint, null, packer, read_tag, read_unknown_tags, string_length, string_varint, tag_section, tag_size, too_many, unknown_tags, unpacker, varint
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -118,6 +118,12 @@ class BeginQuorumEpochResponse(Message):
         self.unknown_tags = unknown_tags
 
 
+_new_PartitionData = bare(PartitionData)
+_new_TopicData = bare(TopicData)
+_new_NodeEndpoint = bare(NodeEndpoint)
+_new_BeginQuorumEpochResponse = bare(BeginQuorumEpochResponse)
+
+
 _i_ihii = iter_unpacker(">ihii")
 _i_ihiix = iter_unpacker(">ihiix")
 _p_B = packer(">B")
@@ -162,7 +168,7 @@ def _tags_BeginQuorumEpochResponse_v1(d: bytes, p: int, n: int, b: int, o: Any) 
             b -= n
             o.node_endpoints = l1 = []
             for _ in range(n):
-                o1 = new(NodeEndpoint)
+                o1 = _new_NodeEndpoint()
                 o1.unknown_tags = ()
                 o1.node_id, n = _u_iB(d, p)
                 p += 5
@@ -220,7 +226,7 @@ def _write_tags_BeginQuorumEpochResponse_v1(o: Any) -> bytes:
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[BeginQuorumEpochResponse, int]:
     e = len(d)
-    o = new(BeginQuorumEpochResponse)
+    o = _new_BeginQuorumEpochResponse()
     o.node_endpoints = []
     o.unknown_tags = ()
     o.error_code, n = _u_hi(d, p)
@@ -232,7 +238,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[BeginQuorumEpochResponse, int]
     b -= n
     o.topics = l1 = []
     for _ in range(n):
-        o1 = new(TopicData)
+        o1 = _new_TopicData()
         o1.unknown_tags = ()
         n = _u_h(d, p)[0]
         p += 2
@@ -251,7 +257,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[BeginQuorumEpochResponse, int]
         o1.partitions = l2 = []
         q = p + n * 14
         for x0, x1, x2, x3 in _i_ihii(d[p:q]):
-            o2 = new(PartitionData)
+            o2 = _new_PartitionData()
             o2.unknown_tags = ()
             o2.partition_index = x0
             o2.error_code = x1
@@ -265,7 +271,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[BeginQuorumEpochResponse, int]
 
 def _decode_v1(d: bytes, p: int, b: int) -> tuple[BeginQuorumEpochResponse, int]:
     e = len(d)
-    o = new(BeginQuorumEpochResponse)
+    o = _new_BeginQuorumEpochResponse()
     o.node_endpoints = []
     o.unknown_tags = ()
     o.error_code, n = _u_hB(d, p)
@@ -280,7 +286,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[BeginQuorumEpochResponse, int]
     b -= n
     o.topics = l1 = []
     for _ in range(n):
-        o1 = new(TopicData)
+        o1 = _new_TopicData()
         o1.unknown_tags = ()
         n = d[p]
         p += 1
@@ -305,7 +311,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[BeginQuorumEpochResponse, int]
         q = p + n * 15
         if d[p + 14:q:15].count(0) == n:
             for x0, x1, x2, x3 in _i_ihiix(d[p:q]):
-                o2 = new(PartitionData)
+                o2 = _new_PartitionData()
                 o2.unknown_tags = ()
                 o2.partition_index = x0
                 o2.error_code = x1
@@ -315,7 +321,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[BeginQuorumEpochResponse, int]
             p = q
         else:
             for _ in range(n):
-                o2 = new(PartitionData)
+                o2 = _new_PartitionData()
                 o2.unknown_tags = ()
                 o2.partition_index, o2.error_code, o2.leader_id, o2.leader_epoch, n = _u_ihiiB(d, p)
                 p += 15

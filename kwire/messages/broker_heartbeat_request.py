@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-from kwire.message import Message
+from kwire.message import Message, bare
 from kwire.uuid import Uuid
-from kwire.wire import bad_uuid, lost, more_varint, new, null, packer, read_tag, read_unknown_tags, tag_of_other_version, tag_section, tag_size, too_many, unknown_tags, unpacker, varint
+from kwire.wire import bad_uuid, lost, more_varint, null, packer, read_tag, read_unknown_tags, tag_of_other_version, tag_section, tag_size, too_many, unknown_tags, unpacker, varint
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -55,6 +55,9 @@ class BrokerHeartbeatRequest(Message):
         self.offline_log_dirs = [] if offline_log_dirs is _E else offline_log_dirs
         self.cordoned_log_dirs = cordoned_log_dirs
         self.unknown_tags = unknown_tags
+
+
+_new_BrokerHeartbeatRequest = bare(BrokerHeartbeatRequest)
 
 
 _p_16s = packer(">16s")
@@ -218,7 +221,7 @@ def _write_tags_BrokerHeartbeatRequest_v2(o: Any) -> bytes:
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[BrokerHeartbeatRequest, int]:
     e = len(d)
-    o = new(BrokerHeartbeatRequest)
+    o = _new_BrokerHeartbeatRequest()
     o.offline_log_dirs = []
     o.cordoned_log_dirs = None
     o.unknown_tags = ()
@@ -231,7 +234,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[BrokerHeartbeatRequest, int]:
 
 def _decode_v1(d: bytes, p: int, b: int) -> tuple[BrokerHeartbeatRequest, int]:
     e = len(d)
-    o = new(BrokerHeartbeatRequest)
+    o = _new_BrokerHeartbeatRequest()
     o.offline_log_dirs = []
     o.cordoned_log_dirs = None
     o.unknown_tags = ()
@@ -244,7 +247,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[BrokerHeartbeatRequest, int]:
 
 def _decode_v2(d: bytes, p: int, b: int) -> tuple[BrokerHeartbeatRequest, int]:
     e = len(d)
-    o = new(BrokerHeartbeatRequest)
+    o = _new_BrokerHeartbeatRequest()
     o.offline_log_dirs = []
     o.cordoned_log_dirs = None
     o.unknown_tags = ()

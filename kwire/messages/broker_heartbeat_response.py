@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-from kwire.message import Message
-from kwire.wire import new, packer, read_unknown_tags, unknown_tags, unpacker
+from kwire.message import Message, bare
+from kwire.wire import packer, read_unknown_tags, unknown_tags, unpacker
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -49,6 +49,9 @@ class BrokerHeartbeatResponse(Message):
         self.unknown_tags = unknown_tags
 
 
+_new_BrokerHeartbeatResponse = bare(BrokerHeartbeatResponse)
+
+
 _p_ihttt = packer(">ih???")
 _p_ihtttx = packer(">ih???x")
 _u_ihtttB = unpacker(">ih???B")
@@ -56,7 +59,7 @@ _u_ihtttB = unpacker(">ih???B")
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[BrokerHeartbeatResponse, int]:
     e = len(d)
-    o = new(BrokerHeartbeatResponse)
+    o = _new_BrokerHeartbeatResponse()
     o.unknown_tags = ()
     o.throttle_time_ms, o.error_code, o.is_caught_up, o.is_fenced, o.should_shut_down, n = _u_ihtttB(d, p)
     p += 10

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-from kwire.message import Message
+from kwire.message import Message, bare
 from kwire.uuid import Uuid
-from kwire.wire import bad_uuid, lost, more_varint, new, null, packer, read_tag, tag_of_other_version, tag_section, tag_size, too_many, unknown_tags, unpacker, varint
+from kwire.wire import bad_uuid, lost, more_varint, null, packer, read_tag, tag_of_other_version, tag_section, tag_size, too_many, unknown_tags, unpacker, varint
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -52,6 +52,9 @@ class BrokerRegistrationChangeRecord(Message):
         self.log_dirs = [] if log_dirs is _E else log_dirs
         self.cordoned_log_dirs = cordoned_log_dirs
         self.unknown_tags = unknown_tags
+
+
+_new_BrokerRegistrationChangeRecord = bare(BrokerRegistrationChangeRecord)
 
 
 _p_16s = packer(">16s")
@@ -337,7 +340,7 @@ def _write_tags_BrokerRegistrationChangeRecord_v3(o: Any) -> bytes:
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[BrokerRegistrationChangeRecord, int]:
     e = len(d)
-    o = new(BrokerRegistrationChangeRecord)
+    o = _new_BrokerRegistrationChangeRecord()
     o.log_dirs = []
     o.fenced = o.in_controlled_shutdown = 0
     o.cordoned_log_dirs = None
@@ -351,7 +354,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[BrokerRegistrationChangeRecord
 
 def _decode_v1(d: bytes, p: int, b: int) -> tuple[BrokerRegistrationChangeRecord, int]:
     e = len(d)
-    o = new(BrokerRegistrationChangeRecord)
+    o = _new_BrokerRegistrationChangeRecord()
     o.log_dirs = []
     o.fenced = o.in_controlled_shutdown = 0
     o.cordoned_log_dirs = None
@@ -365,7 +368,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[BrokerRegistrationChangeRecord
 
 def _decode_v2(d: bytes, p: int, b: int) -> tuple[BrokerRegistrationChangeRecord, int]:
     e = len(d)
-    o = new(BrokerRegistrationChangeRecord)
+    o = _new_BrokerRegistrationChangeRecord()
     o.log_dirs = []
     o.fenced = o.in_controlled_shutdown = 0
     o.cordoned_log_dirs = None
@@ -379,7 +382,7 @@ def _decode_v2(d: bytes, p: int, b: int) -> tuple[BrokerRegistrationChangeRecord
 
 def _decode_v3(d: bytes, p: int, b: int) -> tuple[BrokerRegistrationChangeRecord, int]:
     e = len(d)
-    o = new(BrokerRegistrationChangeRecord)
+    o = _new_BrokerRegistrationChangeRecord()
     o.log_dirs = []
     o.fenced = o.in_controlled_shutdown = 0
     o.cordoned_log_dirs = None

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-from kwire.message import Message, Struct
+from kwire.message import Message, Struct, bare
 from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import bad_uuid, lost, more_varint, new, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
+from kwire.wire import bad_uuid, lost, more_varint, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -116,6 +116,11 @@ class BrokerRegistrationRequest(Message):
         self.unknown_tags = unknown_tags
 
 
+_new_Listener = bare(Listener)
+_new_Feature = bare(Feature)
+_new_BrokerRegistrationRequest = bare(BrokerRegistrationRequest)
+
+
 _p_16s = packer(">16s")
 _p_16sB = packer(">16sB")
 _p_B = packer(">B")
@@ -141,7 +146,7 @@ _u_tB = unpacker(">?B")
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[BrokerRegistrationRequest, int]:
     e = len(d)
-    o = new(BrokerRegistrationRequest)
+    o = _new_BrokerRegistrationRequest()
     o.log_dirs = []
     o.is_migrating_zk_broker = False
     o.previous_broker_epoch = -1
@@ -168,7 +173,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[BrokerRegistrationRequest, int
     b -= n
     o.listeners = l1 = []
     for _ in range(n):
-        o1 = new(Listener)
+        o1 = _new_Listener()
         o1.unknown_tags = ()
         n = d[p]
         p += 1
@@ -205,7 +210,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[BrokerRegistrationRequest, int
     b -= n
     o.features = l1 = []
     for _ in range(n):
-        o1 = new(Feature)
+        o1 = _new_Feature()
         o1.unknown_tags = ()
         n = d[p]
         p += 1
@@ -240,7 +245,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[BrokerRegistrationRequest, int
 
 def _decode_v1(d: bytes, p: int, b: int) -> tuple[BrokerRegistrationRequest, int]:
     e = len(d)
-    o = new(BrokerRegistrationRequest)
+    o = _new_BrokerRegistrationRequest()
     o.log_dirs = []
     o.previous_broker_epoch = -1
     o.unknown_tags = ()
@@ -266,7 +271,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[BrokerRegistrationRequest, int
     b -= n
     o.listeners = l1 = []
     for _ in range(n):
-        o1 = new(Listener)
+        o1 = _new_Listener()
         o1.unknown_tags = ()
         n = d[p]
         p += 1
@@ -303,7 +308,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[BrokerRegistrationRequest, int
     b -= n
     o.features = l1 = []
     for _ in range(n):
-        o1 = new(Feature)
+        o1 = _new_Feature()
         o1.unknown_tags = ()
         n = d[p]
         p += 1
@@ -338,7 +343,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[BrokerRegistrationRequest, int
 
 def _decode_v2(d: bytes, p: int, b: int) -> tuple[BrokerRegistrationRequest, int]:
     e = len(d)
-    o = new(BrokerRegistrationRequest)
+    o = _new_BrokerRegistrationRequest()
     o.previous_broker_epoch = -1
     o.unknown_tags = ()
     o.broker_id, n = _u_iB(d, p)
@@ -363,7 +368,7 @@ def _decode_v2(d: bytes, p: int, b: int) -> tuple[BrokerRegistrationRequest, int
     b -= n
     o.listeners = l1 = []
     for _ in range(n):
-        o1 = new(Listener)
+        o1 = _new_Listener()
         o1.unknown_tags = ()
         n = d[p]
         p += 1
@@ -400,7 +405,7 @@ def _decode_v2(d: bytes, p: int, b: int) -> tuple[BrokerRegistrationRequest, int
     b -= n
     o.features = l1 = []
     for _ in range(n):
-        o1 = new(Feature)
+        o1 = _new_Feature()
         o1.unknown_tags = ()
         n = d[p]
         p += 1
@@ -451,7 +456,7 @@ def _decode_v2(d: bytes, p: int, b: int) -> tuple[BrokerRegistrationRequest, int
 
 def _decode_v3(d: bytes, p: int, b: int) -> tuple[BrokerRegistrationRequest, int]:
     e = len(d)
-    o = new(BrokerRegistrationRequest)
+    o = _new_BrokerRegistrationRequest()
     o.unknown_tags = ()
     o.broker_id, n = _u_iB(d, p)
     p += 5
@@ -475,7 +480,7 @@ def _decode_v3(d: bytes, p: int, b: int) -> tuple[BrokerRegistrationRequest, int
     b -= n
     o.listeners = l1 = []
     for _ in range(n):
-        o1 = new(Listener)
+        o1 = _new_Listener()
         o1.unknown_tags = ()
         n = d[p]
         p += 1
@@ -512,7 +517,7 @@ def _decode_v3(d: bytes, p: int, b: int) -> tuple[BrokerRegistrationRequest, int
     b -= n
     o.features = l1 = []
     for _ in range(n):
-        o1 = new(Feature)
+        o1 = _new_Feature()
         o1.unknown_tags = ()
         n = d[p]
         p += 1

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-from kwire.message import Message
-from kwire.wire import new, packer, read_unknown_tags, unknown_tags, unpacker
+from kwire.message import Message, bare
+from kwire.wire import packer, read_unknown_tags, unknown_tags, unpacker
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -43,6 +43,9 @@ class BrokerRegistrationResponse(Message):
         self.unknown_tags = unknown_tags
 
 
+_new_BrokerRegistrationResponse = bare(BrokerRegistrationResponse)
+
+
 _p_ihq = packer(">ihq")
 _p_ihqx = packer(">ihqx")
 _u_ihqB = unpacker(">ihqB")
@@ -50,7 +53,7 @@ _u_ihqB = unpacker(">ihqB")
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[BrokerRegistrationResponse, int]:
     e = len(d)
-    o = new(BrokerRegistrationResponse)
+    o = _new_BrokerRegistrationResponse()
     o.unknown_tags = ()
     o.throttle_time_ms, o.error_code, o.broker_epoch, n = _u_ihqB(d, p)
     p += 15

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-from kwire.message import Message
-from kwire.wire import new, null, packer, read_unknown_tags, string_length, string_varint, unknown_tags
+from kwire.message import Message, bare
+from kwire.wire import null, packer, read_unknown_tags, string_length, string_varint, unknown_tags
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -37,12 +37,15 @@ class ClearElrRecord(Message):
         self.unknown_tags = unknown_tags
 
 
+_new_ClearElrRecord = bare(ClearElrRecord)
+
+
 _p_B = packer(">B")
 
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[ClearElrRecord, int]:
     e = len(d)
-    o = new(ClearElrRecord)
+    o = _new_ClearElrRecord()
     o.unknown_tags = ()
     n = d[p]
     p += 1

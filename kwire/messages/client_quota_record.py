@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-from kwire.message import Message, Struct
-from kwire.wire import more_varint, new, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
+from kwire.message import Message, Struct, bare
+from kwire.wire import more_varint, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -68,6 +68,10 @@ class ClientQuotaRecord(Message):
         self.unknown_tags = unknown_tags
 
 
+_new_EntityData = bare(EntityData)
+_new_ClientQuotaRecord = bare(ClientQuotaRecord)
+
+
 _p_B = packer(">B")
 _p_dt = packer(">d?")
 _p_dtx = packer(">d?x")
@@ -76,7 +80,7 @@ _u_dtB = unpacker(">d?B")
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[ClientQuotaRecord, int]:
     e = len(d)
-    o = new(ClientQuotaRecord)
+    o = _new_ClientQuotaRecord()
     o.unknown_tags = ()
     n = d[p]
     p += 1
@@ -90,7 +94,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[ClientQuotaRecord, int]:
     b -= n
     o.entity = l1 = []
     for _ in range(n):
-        o1 = new(EntityData)
+        o1 = _new_EntityData()
         o1.unknown_tags = ()
         n = d[p]
         p += 1

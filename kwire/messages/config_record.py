@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-from kwire.message import Message
-from kwire.wire import new, null, packer, read_unknown_tags, string_length, string_varint, unknown_tags, unpacker
+from kwire.message import Message, bare
+from kwire.wire import null, packer, read_unknown_tags, string_length, string_varint, unknown_tags, unpacker
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -46,6 +46,9 @@ class ConfigRecord(Message):
         self.unknown_tags = unknown_tags
 
 
+_new_ConfigRecord = bare(ConfigRecord)
+
+
 _p_B = packer(">B")
 _p_b = packer(">b")
 _p_bB = packer(">bB")
@@ -54,7 +57,7 @@ _u_bB = unpacker(">bB")
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[ConfigRecord, int]:
     e = len(d)
-    o = new(ConfigRecord)
+    o = _new_ConfigRecord()
     o.unknown_tags = ()
     o.resource_type, n = _u_bB(d, p)
     p += 2

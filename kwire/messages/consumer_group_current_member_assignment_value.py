@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-from kwire.message import Message, Struct
+from kwire.message import Message, Struct, bare
 from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import array_packers, array_unpackers, bad_uuid, compact_numbers, more_varint, new, null, over_budget, pack_numbers, packer, read_tag, read_unknown_tags, tag_section, tag_size, too_many, unknown_tags, unpacker, varint
+from kwire.wire import array_packers, array_unpackers, bad_uuid, compact_numbers, more_varint, null, over_budget, pack_numbers, packer, read_tag, read_unknown_tags, tag_section, tag_size, too_many, unknown_tags, unpacker, varint
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -76,6 +76,10 @@ class ConsumerGroupCurrentMemberAssignmentValue(Message):
         self.unknown_tags = unknown_tags
 
 
+_new_TopicPartitions = bare(TopicPartitions)
+_new_ConsumerGroupCurrentMemberAssignmentValue = bare(ConsumerGroupCurrentMemberAssignmentValue)
+
+
 _is = array_unpackers("i")
 _iw = array_packers("i")
 _p_16s = packer(">16s")
@@ -140,7 +144,7 @@ def _write_tags_TopicPartitions_v0(o: Any) -> bytes:
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[ConsumerGroupCurrentMemberAssignmentValue, int]:
     e = len(d)
-    o = new(ConsumerGroupCurrentMemberAssignmentValue)
+    o = _new_ConsumerGroupCurrentMemberAssignmentValue()
     o.unknown_tags = ()
     o.member_epoch, o.previous_member_epoch, o.state, n = _u_iibB(d, p)
     p += 10
@@ -154,7 +158,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[ConsumerGroupCurrentMemberAssi
     b -= n
     o.assigned_partitions = l1 = []
     for _ in range(n):
-        o1 = new(TopicPartitions)
+        o1 = _new_TopicPartitions()
         o1.assignment_epochs = []
         o1.unknown_tags = ()
         u0, n = _u_16sB(d, p)
@@ -184,7 +188,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[ConsumerGroupCurrentMemberAssi
     b -= n
     o.partitions_pending_revocation = l1 = []
     for _ in range(n):
-        o1 = new(TopicPartitions)
+        o1 = _new_TopicPartitions()
         o1.assignment_epochs = []
         o1.unknown_tags = ()
         u0, n = _u_16sB(d, p)

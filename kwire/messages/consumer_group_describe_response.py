@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-from kwire.message import Message, Struct
+from kwire.message import Message, Struct, bare
 from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import array_packers, array_unpackers, bad_uuid, compact_numbers, more_varint, new, null, over_budget, pack_numbers, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
+from kwire.wire import array_packers, array_unpackers, bad_uuid, compact_numbers, more_varint, null, over_budget, pack_numbers, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -179,6 +179,13 @@ class ConsumerGroupDescribeResponse(Message):
         self.unknown_tags = unknown_tags
 
 
+_new_TopicPartitions = bare(TopicPartitions)
+_new_Assignment = bare(Assignment)
+_new_Member = bare(Member)
+_new_DescribedGroup = bare(DescribedGroup)
+_new_ConsumerGroupDescribeResponse = bare(ConsumerGroupDescribeResponse)
+
+
 _is = array_unpackers("i")
 _iw = array_packers("i")
 _p_16s = packer(">16s")
@@ -203,7 +210,7 @@ _u_iiB = unpacker(">iiB")
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[ConsumerGroupDescribeResponse, int]:
     e = len(d)
-    o = new(ConsumerGroupDescribeResponse)
+    o = _new_ConsumerGroupDescribeResponse()
     o.unknown_tags = ()
     o.throttle_time_ms, n = _u_iB(d, p)
     p += 5
@@ -217,7 +224,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[ConsumerGroupDescribeResponse,
     b -= n
     o.groups = l1 = []
     for _ in range(n):
-        o1 = new(DescribedGroup)
+        o1 = _new_DescribedGroup()
         o1.unknown_tags = ()
         o1.error_code, n = _u_hB(d, p)
         p += 3
@@ -268,7 +275,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[ConsumerGroupDescribeResponse,
         b -= n
         o1.members = l2 = []
         for _ in range(n):
-            o2 = new(Member)
+            o2 = _new_Member()
             o2.member_type = -1
             o2.unknown_tags = ()
             n = d[p]
@@ -350,7 +357,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[ConsumerGroupDescribeResponse,
                 q = p + n - 1
                 o2.subscribed_topic_regex = d[p:q].decode()
                 p = q
-            o3 = new(Assignment)
+            o3 = _new_Assignment()
             o3.unknown_tags = ()
             n = d[p]
             p += 1
@@ -364,7 +371,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[ConsumerGroupDescribeResponse,
             b -= n
             o3.topic_partitions = l4 = []
             for _ in range(n):
-                o4 = new(TopicPartitions)
+                o4 = _new_TopicPartitions()
                 o4.unknown_tags = ()
                 u0, n = _u_16sB(d, p)
                 p += 17
@@ -395,7 +402,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[ConsumerGroupDescribeResponse,
             if n:
                 o3.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
             o2.assignment = o3
-            o3 = new(Assignment)
+            o3 = _new_Assignment()
             o3.unknown_tags = ()
             n = d[p]
             p += 1
@@ -409,7 +416,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[ConsumerGroupDescribeResponse,
             b -= n
             o3.topic_partitions = l4 = []
             for _ in range(n):
-                o4 = new(TopicPartitions)
+                o4 = _new_TopicPartitions()
                 o4.unknown_tags = ()
                 u0, n = _u_16sB(d, p)
                 p += 17
@@ -461,7 +468,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[ConsumerGroupDescribeResponse,
 
 def _decode_v1(d: bytes, p: int, b: int) -> tuple[ConsumerGroupDescribeResponse, int]:
     e = len(d)
-    o = new(ConsumerGroupDescribeResponse)
+    o = _new_ConsumerGroupDescribeResponse()
     o.unknown_tags = ()
     o.throttle_time_ms, n = _u_iB(d, p)
     p += 5
@@ -475,7 +482,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[ConsumerGroupDescribeResponse,
     b -= n
     o.groups = l1 = []
     for _ in range(n):
-        o1 = new(DescribedGroup)
+        o1 = _new_DescribedGroup()
         o1.unknown_tags = ()
         o1.error_code, n = _u_hB(d, p)
         p += 3
@@ -526,7 +533,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[ConsumerGroupDescribeResponse,
         b -= n
         o1.members = l2 = []
         for _ in range(n):
-            o2 = new(Member)
+            o2 = _new_Member()
             o2.unknown_tags = ()
             n = d[p]
             p += 1
@@ -607,7 +614,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[ConsumerGroupDescribeResponse,
                 q = p + n - 1
                 o2.subscribed_topic_regex = d[p:q].decode()
                 p = q
-            o3 = new(Assignment)
+            o3 = _new_Assignment()
             o3.unknown_tags = ()
             n = d[p]
             p += 1
@@ -621,7 +628,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[ConsumerGroupDescribeResponse,
             b -= n
             o3.topic_partitions = l4 = []
             for _ in range(n):
-                o4 = new(TopicPartitions)
+                o4 = _new_TopicPartitions()
                 o4.unknown_tags = ()
                 u0, n = _u_16sB(d, p)
                 p += 17
@@ -652,7 +659,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[ConsumerGroupDescribeResponse,
             if n:
                 o3.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
             o2.assignment = o3
-            o3 = new(Assignment)
+            o3 = _new_Assignment()
             o3.unknown_tags = ()
             n = d[p]
             p += 1
@@ -666,7 +673,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[ConsumerGroupDescribeResponse,
             b -= n
             o3.topic_partitions = l4 = []
             for _ in range(n):
-                o4 = new(TopicPartitions)
+                o4 = _new_TopicPartitions()
                 o4.unknown_tags = ()
                 u0, n = _u_16sB(d, p)
                 p += 17

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-from kwire.message import Message, Struct
+from kwire.message import Message, Struct, bare
 from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import array_packers, array_unpackers, bad_uuid, compact_numbers, lost, more_varint, new, null, over_budget, pack_numbers, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
+from kwire.wire import array_packers, array_unpackers, bad_uuid, compact_numbers, lost, more_varint, null, over_budget, pack_numbers, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -88,6 +88,10 @@ class ConsumerGroupHeartbeatRequest(Message):
         self.unknown_tags = unknown_tags
 
 
+_new_TopicPartitions = bare(TopicPartitions)
+_new_ConsumerGroupHeartbeatRequest = bare(ConsumerGroupHeartbeatRequest)
+
+
 _is = array_unpackers("i")
 _iw = array_packers("i")
 _p_16s = packer(">16s")
@@ -102,7 +106,7 @@ _u_iB = unpacker(">iB")
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[ConsumerGroupHeartbeatRequest, int]:
     e = len(d)
-    o = new(ConsumerGroupHeartbeatRequest)
+    o = _new_ConsumerGroupHeartbeatRequest()
     o.subscribed_topic_regex = None
     o.unknown_tags = ()
     n = d[p]
@@ -189,7 +193,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[ConsumerGroupHeartbeatRequest,
         b -= n
         o.topic_partitions = l1 = []
         for _ in range(n):
-            o1 = new(TopicPartitions)
+            o1 = _new_TopicPartitions()
             o1.unknown_tags = ()
             u0, n = _u_16sB(d, p)
             p += 17
@@ -217,7 +221,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[ConsumerGroupHeartbeatRequest,
 
 def _decode_v1(d: bytes, p: int, b: int) -> tuple[ConsumerGroupHeartbeatRequest, int]:
     e = len(d)
-    o = new(ConsumerGroupHeartbeatRequest)
+    o = _new_ConsumerGroupHeartbeatRequest()
     o.unknown_tags = ()
     n = d[p]
     p += 1
@@ -313,7 +317,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[ConsumerGroupHeartbeatRequest,
         b -= n
         o.topic_partitions = l1 = []
         for _ in range(n):
-            o1 = new(TopicPartitions)
+            o1 = _new_TopicPartitions()
             o1.unknown_tags = ()
             u0, n = _u_16sB(d, p)
             p += 17

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-from kwire.message import Message, Struct
+from kwire.message import Message, Struct, bare
 from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import array_packers, array_unpackers, bad_uuid, compact_numbers, more_varint, new, null, over_budget, pack_numbers, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
+from kwire.wire import array_packers, array_unpackers, bad_uuid, compact_numbers, more_varint, null, over_budget, pack_numbers, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -98,6 +98,11 @@ class ConsumerGroupHeartbeatResponse(Message):
         self.unknown_tags = unknown_tags
 
 
+_new_TopicPartitions = bare(TopicPartitions)
+_new_Assignment = bare(Assignment)
+_new_ConsumerGroupHeartbeatResponse = bare(ConsumerGroupHeartbeatResponse)
+
+
 _is = array_unpackers("i")
 _iw = array_packers("i")
 _p_16s = packer(">16s")
@@ -115,7 +120,7 @@ _u_iib = unpacker(">iib")
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[ConsumerGroupHeartbeatResponse, int]:
     e = len(d)
-    o = new(ConsumerGroupHeartbeatResponse)
+    o = _new_ConsumerGroupHeartbeatResponse()
     o.unknown_tags = ()
     o.throttle_time_ms, o.error_code, n = _u_ihB(d, p)
     p += 7
@@ -142,7 +147,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[ConsumerGroupHeartbeatResponse
     if n < 0:
         o.assignment = None
     else:
-        o1 = new(Assignment)
+        o1 = _new_Assignment()
         o1.unknown_tags = ()
         n = d[p]
         p += 1
@@ -156,7 +161,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[ConsumerGroupHeartbeatResponse
         b -= n
         o1.topic_partitions = l2 = []
         for _ in range(n):
-            o2 = new(TopicPartitions)
+            o2 = _new_TopicPartitions()
             o2.unknown_tags = ()
             u0, n = _u_16sB(d, p)
             p += 17

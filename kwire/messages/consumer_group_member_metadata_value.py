@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-from kwire.message import Message, Struct
-from kwire.wire import as_bytes, more_varint, new, null, packer, read_tag, read_unknown_tags, string_length, string_varint, tag_section, tag_size, too_many, unknown_tags, unpacker, varint
+from kwire.message import Message, Struct, bare
+from kwire.wire import as_bytes, more_varint, null, packer, read_tag, read_unknown_tags, string_length, string_varint, tag_section, tag_size, too_many, unknown_tags, unpacker, varint
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -106,6 +106,11 @@ class ConsumerGroupMemberMetadataValue(Message):
         self.unknown_tags = unknown_tags
 
 
+_new_ClassicProtocol = bare(ClassicProtocol)
+_new_ClassicMemberMetadata = bare(ClassicMemberMetadata)
+_new_ConsumerGroupMemberMetadataValue = bare(ConsumerGroupMemberMetadataValue)
+
+
 _p_B = packer(">B")
 _p_Bi = packer(">Bi")
 _p_BiB = packer(">BiB")
@@ -133,7 +138,7 @@ def _tags_ConsumerGroupMemberMetadataValue_v0(d: bytes, p: int, n: int, b: int, 
             if n == 0:
                 o.classic_member_metadata = None
             else:
-                t = new(ClassicMemberMetadata)
+                t = _new_ClassicMemberMetadata()
                 t.unknown_tags = ()
                 t.session_timeout_ms, n = _u_iB(d, p)
                 p += 5
@@ -147,7 +152,7 @@ def _tags_ConsumerGroupMemberMetadataValue_v0(d: bytes, p: int, n: int, b: int, 
                 b -= n
                 t.supported_protocols = l1 = []
                 for _ in range(n):
-                    o1 = new(ClassicProtocol)
+                    o1 = _new_ClassicProtocol()
                     o1.unknown_tags = ()
                     n = d[p]
                     p += 1
@@ -235,7 +240,7 @@ def _write_tags_ConsumerGroupMemberMetadataValue_v0(o: Any) -> bytes:
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[ConsumerGroupMemberMetadataValue, int]:
     e = len(d)
-    o = new(ConsumerGroupMemberMetadataValue)
+    o = _new_ConsumerGroupMemberMetadataValue()
     o.classic_member_metadata = ClassicMemberMetadata()
     o.unknown_tags = ()
     n = d[p]

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-from kwire.message import Message
-from kwire.wire import more_varint, new, packer, read_tag, tag_section, tag_size, too_many, unknown_tags, unpacker
+from kwire.message import Message, bare
+from kwire.wire import more_varint, packer, read_tag, tag_section, tag_size, too_many, unknown_tags, unpacker
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -38,6 +38,9 @@ class ConsumerGroupMetadataValue(Message):
         self.epoch = epoch
         self.metadata_hash = metadata_hash
         self.unknown_tags = unknown_tags
+
+
+_new_ConsumerGroupMetadataValue = bare(ConsumerGroupMetadataValue)
 
 
 _p_i = packer(">i")
@@ -82,7 +85,7 @@ def _write_tags_ConsumerGroupMetadataValue_v0(o: Any) -> bytes:
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[ConsumerGroupMetadataValue, int]:
     e = len(d)
-    o = new(ConsumerGroupMetadataValue)
+    o = _new_ConsumerGroupMetadataValue()
     o.metadata_hash = 0
     o.unknown_tags = ()
     o.epoch, n = _u_iB(d, p)

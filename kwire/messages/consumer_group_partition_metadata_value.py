@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-from kwire.message import Message, Struct
+from kwire.message import Message, Struct, bare
 from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import bad_uuid, more_varint, new, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
+from kwire.wire import bad_uuid, more_varint, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -88,6 +88,11 @@ class ConsumerGroupPartitionMetadataValue(Message):
         self.unknown_tags = unknown_tags
 
 
+_new_PartitionMetadata = bare(PartitionMetadata)
+_new_TopicMetadata = bare(TopicMetadata)
+_new_ConsumerGroupPartitionMetadataValue = bare(ConsumerGroupPartitionMetadataValue)
+
+
 _p_16s = packer(">16s")
 _p_16sB = packer(">16sB")
 _p_B = packer(">B")
@@ -99,7 +104,7 @@ _u_iB = unpacker(">iB")
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[ConsumerGroupPartitionMetadataValue, int]:
     e = len(d)
-    o = new(ConsumerGroupPartitionMetadataValue)
+    o = _new_ConsumerGroupPartitionMetadataValue()
     o.unknown_tags = ()
     n = d[p]
     p += 1
@@ -113,7 +118,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[ConsumerGroupPartitionMetadata
     b -= n
     o.topics = l1 = []
     for _ in range(n):
-        o1 = new(TopicMetadata)
+        o1 = _new_TopicMetadata()
         o1.unknown_tags = ()
         u0, n = _u_16sB(d, p)
         p += 17
@@ -137,7 +142,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[ConsumerGroupPartitionMetadata
         b -= n
         o1.partition_metadata = l2 = []
         for _ in range(n):
-            o2 = new(PartitionMetadata)
+            o2 = _new_PartitionMetadata()
             o2.unknown_tags = ()
             o2.partition, n = _u_iB(d, p)
             p += 5

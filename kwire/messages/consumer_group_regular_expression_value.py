@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-from kwire.message import Message
-from kwire.wire import more_varint, new, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
+from kwire.message import Message, bare
+from kwire.wire import more_varint, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -43,6 +43,9 @@ class ConsumerGroupRegularExpressionValue(Message):
         self.unknown_tags = unknown_tags
 
 
+_new_ConsumerGroupRegularExpressionValue = bare(ConsumerGroupRegularExpressionValue)
+
+
 _p_B = packer(">B")
 _p_qq = packer(">qq")
 _p_qqx = packer(">qqx")
@@ -51,7 +54,7 @@ _u_qqB = unpacker(">qqB")
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[ConsumerGroupRegularExpressionValue, int]:
     e = len(d)
-    o = new(ConsumerGroupRegularExpressionValue)
+    o = _new_ConsumerGroupRegularExpressionValue()
     o.unknown_tags = ()
     n = d[p]
     p += 1

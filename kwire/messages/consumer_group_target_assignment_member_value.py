@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-from kwire.message import Message, Struct
+from kwire.message import Message, Struct, bare
 from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import array_packers, array_unpackers, bad_uuid, compact_numbers, more_varint, new, null, over_budget, pack_numbers, packer, read_unknown_tags, too_many, unknown_tags, unpacker, varint
+from kwire.wire import array_packers, array_unpackers, bad_uuid, compact_numbers, more_varint, null, over_budget, pack_numbers, packer, read_unknown_tags, too_many, unknown_tags, unpacker, varint
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -60,6 +60,10 @@ class ConsumerGroupTargetAssignmentMemberValue(Message):
         self.unknown_tags = unknown_tags
 
 
+_new_TopicPartition = bare(TopicPartition)
+_new_ConsumerGroupTargetAssignmentMemberValue = bare(ConsumerGroupTargetAssignmentMemberValue)
+
+
 _is = array_unpackers("i")
 _iw = array_packers("i")
 _p_16s = packer(">16s")
@@ -70,7 +74,7 @@ _u_16sB = unpacker(">16sB")
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[ConsumerGroupTargetAssignmentMemberValue, int]:
     e = len(d)
-    o = new(ConsumerGroupTargetAssignmentMemberValue)
+    o = _new_ConsumerGroupTargetAssignmentMemberValue()
     o.unknown_tags = ()
     n = d[p]
     p += 1
@@ -84,7 +88,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[ConsumerGroupTargetAssignmentM
     b -= n
     o.topic_partitions = l1 = []
     for _ in range(n):
-        o1 = new(TopicPartition)
+        o1 = _new_TopicPartition()
         o1.unknown_tags = ()
         u0, n = _u_16sB(d, p)
         p += 17

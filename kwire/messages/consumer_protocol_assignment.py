@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-from kwire.message import Message, Struct
-from kwire.wire import array_packers, array_unpackers, as_bytes, lost, new, null, numbers, over_budget, pack_numbers, packer, too_many, unknown_tags, unpacker
+from kwire.message import Message, Struct, bare
+from kwire.wire import array_packers, array_unpackers, as_bytes, lost, null, numbers, over_budget, pack_numbers, packer, too_many, unknown_tags, unpacker
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -62,6 +62,10 @@ class ConsumerProtocolAssignment(Message):
         self.unknown_tags = unknown_tags
 
 
+_new_TopicPartition = bare(TopicPartition)
+_new_ConsumerProtocolAssignment = bare(ConsumerProtocolAssignment)
+
+
 _is = array_unpackers("i")
 _iw = array_packers("i")
 _p_h = packer(">h")
@@ -72,7 +76,7 @@ _u_i = unpacker(">i")
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[ConsumerProtocolAssignment, int]:
     e = len(d)
-    o = new(ConsumerProtocolAssignment)
+    o = _new_ConsumerProtocolAssignment()
     o.unknown_tags = ()
     n = _u_i(d, p)[0]
     p += 4
@@ -83,7 +87,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[ConsumerProtocolAssignment, in
     b -= n
     o.assigned_partitions = l1 = []
     for _ in range(n):
-        o1 = new(TopicPartition)
+        o1 = _new_TopicPartition()
         o1.unknown_tags = ()
         n = _u_h(d, p)[0]
         p += 2

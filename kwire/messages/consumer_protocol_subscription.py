@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-from kwire.message import Message, Struct
-from kwire.wire import array_packers, array_unpackers, as_bytes, lost, new, null, numbers, over_budget, pack_numbers, packer, too_many, unknown_tags, unpacker
+from kwire.message import Message, Struct, bare
+from kwire.wire import array_packers, array_unpackers, as_bytes, lost, null, numbers, over_budget, pack_numbers, packer, too_many, unknown_tags, unpacker
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -71,6 +71,10 @@ class ConsumerProtocolSubscription(Message):
         self.unknown_tags = unknown_tags
 
 
+_new_TopicPartition = bare(TopicPartition)
+_new_ConsumerProtocolSubscription = bare(ConsumerProtocolSubscription)
+
+
 _is = array_unpackers("i")
 _iw = array_packers("i")
 _p_h = packer(">h")
@@ -83,7 +87,7 @@ _u_ih = unpacker(">ih")
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[ConsumerProtocolSubscription, int]:
     e = len(d)
-    o = new(ConsumerProtocolSubscription)
+    o = _new_ConsumerProtocolSubscription()
     o.owned_partitions = []
     o.generation_id = -1
     o.rack_id = None
@@ -118,7 +122,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[ConsumerProtocolSubscription, 
 
 def _decode_v1(d: bytes, p: int, b: int) -> tuple[ConsumerProtocolSubscription, int]:
     e = len(d)
-    o = new(ConsumerProtocolSubscription)
+    o = _new_ConsumerProtocolSubscription()
     o.generation_id = -1
     o.rack_id = None
     o.unknown_tags = ()
@@ -156,7 +160,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[ConsumerProtocolSubscription, 
     b -= n
     o.owned_partitions = l1 = []
     for _ in range(n):
-        o1 = new(TopicPartition)
+        o1 = _new_TopicPartition()
         o1.unknown_tags = ()
         n = _u_h(d, p)[0]
         p += 2
@@ -181,7 +185,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[ConsumerProtocolSubscription, 
 
 def _decode_v2(d: bytes, p: int, b: int) -> tuple[ConsumerProtocolSubscription, int]:
     e = len(d)
-    o = new(ConsumerProtocolSubscription)
+    o = _new_ConsumerProtocolSubscription()
     o.rack_id = None
     o.unknown_tags = ()
     n = _u_i(d, p)[0]
@@ -218,7 +222,7 @@ def _decode_v2(d: bytes, p: int, b: int) -> tuple[ConsumerProtocolSubscription, 
     b -= n
     o.owned_partitions = l1 = []
     for _ in range(n):
-        o1 = new(TopicPartition)
+        o1 = _new_TopicPartition()
         o1.unknown_tags = ()
         n = _u_h(d, p)[0]
         p += 2
@@ -245,7 +249,7 @@ def _decode_v2(d: bytes, p: int, b: int) -> tuple[ConsumerProtocolSubscription, 
 
 def _decode_v3(d: bytes, p: int, b: int) -> tuple[ConsumerProtocolSubscription, int]:
     e = len(d)
-    o = new(ConsumerProtocolSubscription)
+    o = _new_ConsumerProtocolSubscription()
     o.unknown_tags = ()
     n = _u_i(d, p)[0]
     p += 4
@@ -281,7 +285,7 @@ def _decode_v3(d: bytes, p: int, b: int) -> tuple[ConsumerProtocolSubscription, 
     b -= n
     o.owned_partitions = l1 = []
     for _ in range(n):
-        o1 = new(TopicPartition)
+        o1 = _new_TopicPartition()
         o1.unknown_tags = ()
         n = _u_h(d, p)[0]
         p += 2

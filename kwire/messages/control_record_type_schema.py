@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-from kwire.message import Message
-from kwire.wire import lost, new, packer, unknown_tags, unpacker
+from kwire.message import Message, bare
+from kwire.wire import lost, packer, unknown_tags, unpacker
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -37,13 +37,16 @@ class ControlRecordTypeSchema(Message):
         self.unknown_tags = unknown_tags
 
 
+_new_ControlRecordTypeSchema = bare(ControlRecordTypeSchema)
+
+
 _p_h = packer(">h")
 _u_h = unpacker(">h")
 
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[ControlRecordTypeSchema, int]:
     e = len(d)
-    o = new(ControlRecordTypeSchema)
+    o = _new_ControlRecordTypeSchema()
     o.unknown_tags = ()
     o.type = _u_h(d, p)[0]
     p += 2

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-from kwire.message import Message
-from kwire.wire import new, packer, read_unknown_tags, string_length, string_varint, unknown_tags, unpacker
+from kwire.message import Message, bare
+from kwire.wire import packer, read_unknown_tags, string_length, string_varint, unknown_tags, unpacker
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -43,6 +43,9 @@ class ControllerRegistrationResponse(Message):
         self.unknown_tags = unknown_tags
 
 
+_new_ControllerRegistrationResponse = bare(ControllerRegistrationResponse)
+
+
 _p_ih = packer(">ih")
 _p_ihB = packer(">ihB")
 _p_ihx = packer(">ihx")
@@ -51,7 +54,7 @@ _u_ihB = unpacker(">ihB")
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[ControllerRegistrationResponse, int]:
     e = len(d)
-    o = new(ControllerRegistrationResponse)
+    o = _new_ControllerRegistrationResponse()
     o.unknown_tags = ()
     o.throttle_time_ms, o.error_code, n = _u_ihB(d, p)
     p += 7

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-from kwire.message import Message, Struct
-from kwire.wire import lost, more_varint, new, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
+from kwire.message import Message, Struct, bare
+from kwire.wire import lost, more_varint, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -75,6 +75,10 @@ class CreateAclsRequest(Message):
         self.unknown_tags = unknown_tags
 
 
+_new_AclCreation = bare(AclCreation)
+_new_CreateAclsRequest = bare(CreateAclsRequest)
+
+
 _p_B = packer(">B")
 _p_b = packer(">b")
 _p_bB = packer(">bB")
@@ -93,7 +97,7 @@ _u_i = unpacker(">i")
 
 def _decode_v1(d: bytes, p: int, b: int) -> tuple[CreateAclsRequest, int]:
     e = len(d)
-    o = new(CreateAclsRequest)
+    o = _new_CreateAclsRequest()
     o.unknown_tags = ()
     n = _u_i(d, p)[0]
     p += 4
@@ -104,7 +108,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[CreateAclsRequest, int]:
     b -= n
     o.creations = l1 = []
     for _ in range(n):
-        o1 = new(AclCreation)
+        o1 = _new_AclCreation()
         o1.unknown_tags = ()
         o1.resource_type, n = _u_bh(d, p)
         p += 3
@@ -135,7 +139,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[CreateAclsRequest, int]:
 
 def _decode_v2(d: bytes, p: int, b: int) -> tuple[CreateAclsRequest, int]:
     e = len(d)
-    o = new(CreateAclsRequest)
+    o = _new_CreateAclsRequest()
     o.unknown_tags = ()
     n = d[p]
     p += 1
@@ -149,7 +153,7 @@ def _decode_v2(d: bytes, p: int, b: int) -> tuple[CreateAclsRequest, int]:
     b -= n
     o.creations = l1 = []
     for _ in range(n):
-        o1 = new(AclCreation)
+        o1 = _new_AclCreation()
         o1.unknown_tags = ()
         o1.resource_type, n = _u_bB(d, p)
         p += 2

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-from kwire.message import Message, Struct
-from kwire.wire import lost, more_varint, new, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
+from kwire.message import Message, Struct, bare
+from kwire.wire import lost, more_varint, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -62,6 +62,10 @@ class CreateAclsResponse(Message):
         self.unknown_tags = unknown_tags
 
 
+_new_AclCreationResult = bare(AclCreationResult)
+_new_CreateAclsResponse = bare(CreateAclsResponse)
+
+
 _p_h = packer(">h")
 _p_hB = packer(">hB")
 _p_hh = packer(">hh")
@@ -77,7 +81,7 @@ _u_ii = unpacker(">ii")
 
 def _decode_v1(d: bytes, p: int, b: int) -> tuple[CreateAclsResponse, int]:
     e = len(d)
-    o = new(CreateAclsResponse)
+    o = _new_CreateAclsResponse()
     o.unknown_tags = ()
     o.throttle_time_ms, n = _u_ii(d, p)
     p += 8
@@ -88,7 +92,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[CreateAclsResponse, int]:
     b -= n
     o.results = l1 = []
     for _ in range(n):
-        o1 = new(AclCreationResult)
+        o1 = _new_AclCreationResult()
         o1.unknown_tags = ()
         o1.error_code, n = _u_hh(d, p)
         p += 4
@@ -104,7 +108,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[CreateAclsResponse, int]:
 
 def _decode_v2(d: bytes, p: int, b: int) -> tuple[CreateAclsResponse, int]:
     e = len(d)
-    o = new(CreateAclsResponse)
+    o = _new_CreateAclsResponse()
     o.unknown_tags = ()
     o.throttle_time_ms, n = _u_iB(d, p)
     p += 5
@@ -118,7 +122,7 @@ def _decode_v2(d: bytes, p: int, b: int) -> tuple[CreateAclsResponse, int]:
     b -= n
     o.results = l1 = []
     for _ in range(n):
-        o1 = new(AclCreationResult)
+        o1 = _new_AclCreationResult()
         o1.unknown_tags = ()
         o1.error_code, n = _u_hB(d, p)
         p += 3

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-from kwire.message import Message, Struct
-from kwire.wire import lost, more_varint, new, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
+from kwire.message import Message, Struct, bare
+from kwire.wire import lost, more_varint, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -68,6 +68,10 @@ class CreateDelegationTokenRequest(Message):
         self.unknown_tags = unknown_tags
 
 
+_new_CreatableRenewers = bare(CreatableRenewers)
+_new_CreateDelegationTokenRequest = bare(CreateDelegationTokenRequest)
+
+
 _p_B = packer(">B")
 _p_h = packer(">h")
 _p_i = packer(">i")
@@ -81,7 +85,7 @@ _u_qB = unpacker(">qB")
 
 def _decode_v1(d: bytes, p: int, b: int) -> tuple[CreateDelegationTokenRequest, int]:
     e = len(d)
-    o = new(CreateDelegationTokenRequest)
+    o = _new_CreateDelegationTokenRequest()
     o.owner_principal_type = o.owner_principal_name = ''
     o.unknown_tags = ()
     n = _u_i(d, p)[0]
@@ -93,7 +97,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[CreateDelegationTokenRequest, 
     b -= n
     o.renewers = l1 = []
     for _ in range(n):
-        o1 = new(CreatableRenewers)
+        o1 = _new_CreatableRenewers()
         o1.unknown_tags = ()
         n = _u_h(d, p)[0]
         p += 2
@@ -117,7 +121,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[CreateDelegationTokenRequest, 
 
 def _decode_v2(d: bytes, p: int, b: int) -> tuple[CreateDelegationTokenRequest, int]:
     e = len(d)
-    o = new(CreateDelegationTokenRequest)
+    o = _new_CreateDelegationTokenRequest()
     o.owner_principal_type = o.owner_principal_name = ''
     o.unknown_tags = ()
     n = d[p]
@@ -132,7 +136,7 @@ def _decode_v2(d: bytes, p: int, b: int) -> tuple[CreateDelegationTokenRequest, 
     b -= n
     o.renewers = l1 = []
     for _ in range(n):
-        o1 = new(CreatableRenewers)
+        o1 = _new_CreatableRenewers()
         o1.unknown_tags = ()
         n = d[p]
         p += 1
@@ -166,7 +170,7 @@ def _decode_v2(d: bytes, p: int, b: int) -> tuple[CreateDelegationTokenRequest, 
 
 def _decode_v3(d: bytes, p: int, b: int) -> tuple[CreateDelegationTokenRequest, int]:
     e = len(d)
-    o = new(CreateDelegationTokenRequest)
+    o = _new_CreateDelegationTokenRequest()
     o.unknown_tags = ()
     n = d[p]
     p += 1
@@ -200,7 +204,7 @@ def _decode_v3(d: bytes, p: int, b: int) -> tuple[CreateDelegationTokenRequest, 
     b -= n
     o.renewers = l1 = []
     for _ in range(n):
-        o1 = new(CreatableRenewers)
+        o1 = _new_CreatableRenewers()
         o1.unknown_tags = ()
         n = d[p]
         p += 1

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-from kwire.message import Message
-from kwire.wire import as_bytes, lost, more_varint, new, null, packer, read_unknown_tags, string_length, string_varint, unknown_tags, unpacker, varint
+from kwire.message import Message, bare
+from kwire.wire import as_bytes, lost, more_varint, null, packer, read_unknown_tags, string_length, string_varint, unknown_tags, unpacker, varint
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -69,6 +69,9 @@ class CreateDelegationTokenResponse(Message):
         self.unknown_tags = unknown_tags
 
 
+_new_CreateDelegationTokenResponse = bare(CreateDelegationTokenResponse)
+
+
 _p_B = packer(">B")
 _p_h = packer(">h")
 _p_hB = packer(">hB")
@@ -89,7 +92,7 @@ _u_qqqh = unpacker(">qqqh")
 
 def _decode_v1(d: bytes, p: int, b: int) -> tuple[CreateDelegationTokenResponse, int]:
     e = len(d)
-    o = new(CreateDelegationTokenResponse)
+    o = _new_CreateDelegationTokenResponse()
     o.token_requester_principal_type = o.token_requester_principal_name = ''
     o.unknown_tags = ()
     o.error_code, n = _u_hh(d, p)
@@ -127,7 +130,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[CreateDelegationTokenResponse,
 
 def _decode_v2(d: bytes, p: int, b: int) -> tuple[CreateDelegationTokenResponse, int]:
     e = len(d)
-    o = new(CreateDelegationTokenResponse)
+    o = _new_CreateDelegationTokenResponse()
     o.token_requester_principal_type = o.token_requester_principal_name = ''
     o.unknown_tags = ()
     o.error_code, n = _u_hB(d, p)
@@ -175,7 +178,7 @@ def _decode_v2(d: bytes, p: int, b: int) -> tuple[CreateDelegationTokenResponse,
 
 def _decode_v3(d: bytes, p: int, b: int) -> tuple[CreateDelegationTokenResponse, int]:
     e = len(d)
-    o = new(CreateDelegationTokenResponse)
+    o = _new_CreateDelegationTokenResponse()
     o.unknown_tags = ()
     o.error_code, n = _u_hB(d, p)
     p += 3

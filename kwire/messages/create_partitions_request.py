@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-from kwire.message import Message, Struct
-from kwire.wire import array_packers, array_unpackers, compact_numbers, lost, more_varint, new, null, numbers, over_budget, pack_numbers, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
+from kwire.message import Message, Struct, bare
+from kwire.wire import array_packers, array_unpackers, compact_numbers, lost, more_varint, null, numbers, over_budget, pack_numbers, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -87,6 +87,11 @@ class CreatePartitionsRequest(Message):
         self.unknown_tags = unknown_tags
 
 
+_new_CreatePartitionsAssignment = bare(CreatePartitionsAssignment)
+_new_CreatePartitionsTopic = bare(CreatePartitionsTopic)
+_new_CreatePartitionsRequest = bare(CreatePartitionsRequest)
+
+
 _is = array_unpackers("i")
 _iw = array_packers("i")
 _p_B = packer(">B")
@@ -107,7 +112,7 @@ _u_itB = unpacker(">i?B")
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[CreatePartitionsRequest, int]:
     e = len(d)
-    o = new(CreatePartitionsRequest)
+    o = _new_CreatePartitionsRequest()
     o.unknown_tags = ()
     n = _u_i(d, p)[0]
     p += 4
@@ -118,7 +123,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[CreatePartitionsRequest, int]:
     b -= n
     o.topics = l1 = []
     for _ in range(n):
-        o1 = new(CreatePartitionsTopic)
+        o1 = _new_CreatePartitionsTopic()
         o1.unknown_tags = ()
         n = _u_h(d, p)[0]
         p += 2
@@ -137,7 +142,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[CreatePartitionsRequest, int]:
             b -= n
             o1.assignments = l2 = []
             for _ in range(n):
-                o2 = new(CreatePartitionsAssignment)
+                o2 = _new_CreatePartitionsAssignment()
                 o2.unknown_tags = ()
                 n = _u_i(d, p)[0]
                 p += 4
@@ -158,7 +163,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[CreatePartitionsRequest, int]:
 
 def _decode_v2(d: bytes, p: int, b: int) -> tuple[CreatePartitionsRequest, int]:
     e = len(d)
-    o = new(CreatePartitionsRequest)
+    o = _new_CreatePartitionsRequest()
     o.unknown_tags = ()
     n = d[p]
     p += 1
@@ -172,7 +177,7 @@ def _decode_v2(d: bytes, p: int, b: int) -> tuple[CreatePartitionsRequest, int]:
     b -= n
     o.topics = l1 = []
     for _ in range(n):
-        o1 = new(CreatePartitionsTopic)
+        o1 = _new_CreatePartitionsTopic()
         o1.unknown_tags = ()
         n = d[p]
         p += 1
@@ -196,7 +201,7 @@ def _decode_v2(d: bytes, p: int, b: int) -> tuple[CreatePartitionsRequest, int]:
             b -= n
             o1.assignments = l2 = []
             for _ in range(n):
-                o2 = new(CreatePartitionsAssignment)
+                o2 = _new_CreatePartitionsAssignment()
                 o2.unknown_tags = ()
                 n = d[p]
                 p += 1

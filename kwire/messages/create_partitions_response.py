@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-from kwire.message import Message, Struct
-from kwire.wire import lost, more_varint, new, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
+from kwire.message import Message, Struct, bare
+from kwire.wire import lost, more_varint, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -65,6 +65,10 @@ class CreatePartitionsResponse(Message):
         self.unknown_tags = unknown_tags
 
 
+_new_CreatePartitionsTopicResult = bare(CreatePartitionsTopicResult)
+_new_CreatePartitionsResponse = bare(CreatePartitionsResponse)
+
+
 _p_B = packer(">B")
 _p_h = packer(">h")
 _p_hB = packer(">hB")
@@ -82,7 +86,7 @@ _u_ii = unpacker(">ii")
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[CreatePartitionsResponse, int]:
     e = len(d)
-    o = new(CreatePartitionsResponse)
+    o = _new_CreatePartitionsResponse()
     o.unknown_tags = ()
     o.throttle_time_ms, n = _u_ii(d, p)
     p += 8
@@ -93,7 +97,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[CreatePartitionsResponse, int]
     b -= n
     o.results = l1 = []
     for _ in range(n):
-        o1 = new(CreatePartitionsTopicResult)
+        o1 = _new_CreatePartitionsTopicResult()
         o1.unknown_tags = ()
         n = _u_h(d, p)[0]
         p += 2
@@ -116,7 +120,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[CreatePartitionsResponse, int]
 
 def _decode_v2(d: bytes, p: int, b: int) -> tuple[CreatePartitionsResponse, int]:
     e = len(d)
-    o = new(CreatePartitionsResponse)
+    o = _new_CreatePartitionsResponse()
     o.unknown_tags = ()
     o.throttle_time_ms, n = _u_iB(d, p)
     p += 5
@@ -130,7 +134,7 @@ def _decode_v2(d: bytes, p: int, b: int) -> tuple[CreatePartitionsResponse, int]
     b -= n
     o.results = l1 = []
     for _ in range(n):
-        o1 = new(CreatePartitionsTopicResult)
+        o1 = _new_CreatePartitionsTopicResult()
         o1.unknown_tags = ()
         n = d[p]
         p += 1

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-from kwire.message import Message, Struct
-from kwire.wire import array_packers, array_unpackers, compact_numbers, lost, more_varint, new, null, numbers, over_budget, pack_numbers, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
+from kwire.message import Message, Struct, bare
+from kwire.wire import array_packers, array_unpackers, compact_numbers, lost, more_varint, null, numbers, over_budget, pack_numbers, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -118,6 +118,12 @@ class CreateTopicsRequest(Message):
         self.unknown_tags = unknown_tags
 
 
+_new_CreatableReplicaAssignment = bare(CreatableReplicaAssignment)
+_new_CreatableTopicConfig = bare(CreatableTopicConfig)
+_new_CreatableTopic = bare(CreatableTopic)
+_new_CreateTopicsRequest = bare(CreateTopicsRequest)
+
+
 _is = array_unpackers("i")
 _iw = array_packers("i")
 _p_B = packer(">B")
@@ -142,7 +148,7 @@ _u_itB = unpacker(">i?B")
 
 def _decode_v2(d: bytes, p: int, b: int) -> tuple[CreateTopicsRequest, int]:
     e = len(d)
-    o = new(CreateTopicsRequest)
+    o = _new_CreateTopicsRequest()
     o.unknown_tags = ()
     n = _u_i(d, p)[0]
     p += 4
@@ -153,7 +159,7 @@ def _decode_v2(d: bytes, p: int, b: int) -> tuple[CreateTopicsRequest, int]:
     b -= n
     o.topics = l1 = []
     for _ in range(n):
-        o1 = new(CreatableTopic)
+        o1 = _new_CreatableTopic()
         o1.unknown_tags = ()
         n = _u_h(d, p)[0]
         p += 2
@@ -171,7 +177,7 @@ def _decode_v2(d: bytes, p: int, b: int) -> tuple[CreateTopicsRequest, int]:
         b -= n
         o1.assignments = l2 = []
         for _ in range(n):
-            o2 = new(CreatableReplicaAssignment)
+            o2 = _new_CreatableReplicaAssignment()
             o2.unknown_tags = ()
             o2.partition_index, n = _u_ii(d, p)
             p += 8
@@ -191,7 +197,7 @@ def _decode_v2(d: bytes, p: int, b: int) -> tuple[CreateTopicsRequest, int]:
         b -= n
         o1.configs = l2 = []
         for _ in range(n):
-            o2 = new(CreatableTopicConfig)
+            o2 = _new_CreatableTopicConfig()
             o2.unknown_tags = ()
             n = _u_h(d, p)[0]
             p += 2
@@ -219,7 +225,7 @@ def _decode_v2(d: bytes, p: int, b: int) -> tuple[CreateTopicsRequest, int]:
 
 def _decode_v5(d: bytes, p: int, b: int) -> tuple[CreateTopicsRequest, int]:
     e = len(d)
-    o = new(CreateTopicsRequest)
+    o = _new_CreateTopicsRequest()
     o.unknown_tags = ()
     n = d[p]
     p += 1
@@ -233,7 +239,7 @@ def _decode_v5(d: bytes, p: int, b: int) -> tuple[CreateTopicsRequest, int]:
     b -= n
     o.topics = l1 = []
     for _ in range(n):
-        o1 = new(CreatableTopic)
+        o1 = _new_CreatableTopic()
         o1.unknown_tags = ()
         n = d[p]
         p += 1
@@ -256,7 +262,7 @@ def _decode_v5(d: bytes, p: int, b: int) -> tuple[CreateTopicsRequest, int]:
         b -= n
         o1.assignments = l2 = []
         for _ in range(n):
-            o2 = new(CreatableReplicaAssignment)
+            o2 = _new_CreatableReplicaAssignment()
             o2.unknown_tags = ()
             o2.partition_index, n = _u_iB(d, p)
             p += 5
@@ -284,7 +290,7 @@ def _decode_v5(d: bytes, p: int, b: int) -> tuple[CreateTopicsRequest, int]:
         b -= n
         o1.configs = l2 = []
         for _ in range(n):
-            o2 = new(CreatableTopicConfig)
+            o2 = _new_CreatableTopicConfig()
             o2.unknown_tags = ()
             n = d[p]
             p += 1

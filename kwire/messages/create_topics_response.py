@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-from kwire.message import Message, Struct
+from kwire.message import Message, Struct, bare
 from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import bad_uuid, lost, more_varint, new, null, packer, read_tag, read_unknown_tags, string_length, string_varint, tag_section, tag_size, too_many, unknown_tags, unpacker, varint
+from kwire.wire import bad_uuid, lost, more_varint, null, packer, read_tag, read_unknown_tags, string_length, string_varint, tag_section, tag_size, too_many, unknown_tags, unpacker, varint
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -113,6 +113,11 @@ class CreateTopicsResponse(Message):
         self.unknown_tags = unknown_tags
 
 
+_new_CreatableTopicConfigs = bare(CreatableTopicConfigs)
+_new_CreatableTopicResult = bare(CreatableTopicResult)
+_new_CreateTopicsResponse = bare(CreateTopicsResponse)
+
+
 _p_16sh = packer(">16sh")
 _p_16shB = packer(">16shB")
 _p_16shx = packer(">16shx")
@@ -174,7 +179,7 @@ def _write_tags_CreatableTopicResult_v5(o: Any) -> bytes:
 
 def _decode_v2(d: bytes, p: int, b: int) -> tuple[CreateTopicsResponse, int]:
     e = len(d)
-    o = new(CreateTopicsResponse)
+    o = _new_CreateTopicsResponse()
     o.unknown_tags = ()
     o.throttle_time_ms, n = _u_ii(d, p)
     p += 8
@@ -185,7 +190,7 @@ def _decode_v2(d: bytes, p: int, b: int) -> tuple[CreateTopicsResponse, int]:
     b -= n
     o.topics = l1 = []
     for _ in range(n):
-        o1 = new(CreatableTopicResult)
+        o1 = _new_CreatableTopicResult()
         o1.configs = []
         o1.topic_id = ZERO_UUID
         o1.topic_config_error_code = 0
@@ -212,7 +217,7 @@ def _decode_v2(d: bytes, p: int, b: int) -> tuple[CreateTopicsResponse, int]:
 
 def _decode_v5(d: bytes, p: int, b: int) -> tuple[CreateTopicsResponse, int]:
     e = len(d)
-    o = new(CreateTopicsResponse)
+    o = _new_CreateTopicsResponse()
     o.unknown_tags = ()
     o.throttle_time_ms, n = _u_iB(d, p)
     p += 5
@@ -226,7 +231,7 @@ def _decode_v5(d: bytes, p: int, b: int) -> tuple[CreateTopicsResponse, int]:
     b -= n
     o.topics = l1 = []
     for _ in range(n):
-        o1 = new(CreatableTopicResult)
+        o1 = _new_CreatableTopicResult()
         o1.topic_id = ZERO_UUID
         o1.topic_config_error_code = 0
         o1.unknown_tags = ()
@@ -262,7 +267,7 @@ def _decode_v5(d: bytes, p: int, b: int) -> tuple[CreateTopicsResponse, int]:
             b -= n
             o1.configs = l2 = []
             for _ in range(n):
-                o2 = new(CreatableTopicConfigs)
+                o2 = _new_CreatableTopicConfigs()
                 o2.unknown_tags = ()
                 n = d[p]
                 p += 1
@@ -302,7 +307,7 @@ def _decode_v5(d: bytes, p: int, b: int) -> tuple[CreateTopicsResponse, int]:
 
 def _decode_v7(d: bytes, p: int, b: int) -> tuple[CreateTopicsResponse, int]:
     e = len(d)
-    o = new(CreateTopicsResponse)
+    o = _new_CreateTopicsResponse()
     o.unknown_tags = ()
     o.throttle_time_ms, n = _u_iB(d, p)
     p += 5
@@ -316,7 +321,7 @@ def _decode_v7(d: bytes, p: int, b: int) -> tuple[CreateTopicsResponse, int]:
     b -= n
     o.topics = l1 = []
     for _ in range(n):
-        o1 = new(CreatableTopicResult)
+        o1 = _new_CreatableTopicResult()
         o1.topic_config_error_code = 0
         o1.unknown_tags = ()
         n = d[p]
@@ -352,7 +357,7 @@ def _decode_v7(d: bytes, p: int, b: int) -> tuple[CreateTopicsResponse, int]:
             b -= n
             o1.configs = l2 = []
             for _ in range(n):
-                o2 = new(CreatableTopicConfigs)
+                o2 = _new_CreatableTopicConfigs()
                 o2.unknown_tags = ()
                 n = d[p]
                 p += 1

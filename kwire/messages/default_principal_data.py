@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-from kwire.message import Message
-from kwire.wire import new, null, packer, read_unknown_tags, string_length, string_varint, unknown_tags, unpacker
+from kwire.message import Message, bare
+from kwire.wire import null, packer, read_unknown_tags, string_length, string_varint, unknown_tags, unpacker
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -43,6 +43,9 @@ class DefaultPrincipalData(Message):
         self.unknown_tags = unknown_tags
 
 
+_new_DefaultPrincipalData = bare(DefaultPrincipalData)
+
+
 _p_B = packer(">B")
 _p_t = packer(">?")
 _p_tx = packer(">?x")
@@ -51,7 +54,7 @@ _u_tB = unpacker(">?B")
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[DefaultPrincipalData, int]:
     e = len(d)
-    o = new(DefaultPrincipalData)
+    o = _new_DefaultPrincipalData()
     o.unknown_tags = ()
     n = d[p]
     p += 1

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-from kwire.message import Message
-from kwire.wire import more_varint, new, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
+from kwire.message import Message, bare
+from kwire.wire import more_varint, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -56,6 +56,9 @@ class DelegationTokenRecord(Message):
         self.unknown_tags = unknown_tags
 
 
+_new_DelegationTokenRecord = bare(DelegationTokenRecord)
+
+
 _p_B = packer(">B")
 _p_qqq = packer(">qqq")
 _p_qqqB = packer(">qqqB")
@@ -64,7 +67,7 @@ _u_qqqB = unpacker(">qqqB")
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[DelegationTokenRecord, int]:
     e = len(d)
-    o = new(DelegationTokenRecord)
+    o = _new_DelegationTokenRecord()
     o.unknown_tags = ()
     n = d[p]
     p += 1

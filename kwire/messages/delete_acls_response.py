@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-from kwire.message import Message, Struct
-from kwire.wire import lost, more_varint, new, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
+from kwire.message import Message, Struct, bare
+from kwire.wire import lost, more_varint, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -109,6 +109,11 @@ class DeleteAclsResponse(Message):
         self.unknown_tags = unknown_tags
 
 
+_new_DeleteAclsMatchingAcl = bare(DeleteAclsMatchingAcl)
+_new_DeleteAclsFilterResult = bare(DeleteAclsFilterResult)
+_new_DeleteAclsResponse = bare(DeleteAclsResponse)
+
+
 _p_B = packer(">B")
 _p_b = packer(">b")
 _p_bB = packer(">bB")
@@ -136,7 +141,7 @@ _u_ii = unpacker(">ii")
 
 def _decode_v1(d: bytes, p: int, b: int) -> tuple[DeleteAclsResponse, int]:
     e = len(d)
-    o = new(DeleteAclsResponse)
+    o = _new_DeleteAclsResponse()
     o.unknown_tags = ()
     o.throttle_time_ms, n = _u_ii(d, p)
     p += 8
@@ -147,7 +152,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[DeleteAclsResponse, int]:
     b -= n
     o.filter_results = l1 = []
     for _ in range(n):
-        o1 = new(DeleteAclsFilterResult)
+        o1 = _new_DeleteAclsFilterResult()
         o1.unknown_tags = ()
         o1.error_code, n = _u_hh(d, p)
         p += 4
@@ -166,7 +171,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[DeleteAclsResponse, int]:
         b -= n
         o1.matching_acls = l2 = []
         for _ in range(n):
-            o2 = new(DeleteAclsMatchingAcl)
+            o2 = _new_DeleteAclsMatchingAcl()
             o2.unknown_tags = ()
             o2.error_code, n = _u_hh(d, p)
             p += 4
@@ -206,7 +211,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[DeleteAclsResponse, int]:
 
 def _decode_v2(d: bytes, p: int, b: int) -> tuple[DeleteAclsResponse, int]:
     e = len(d)
-    o = new(DeleteAclsResponse)
+    o = _new_DeleteAclsResponse()
     o.unknown_tags = ()
     o.throttle_time_ms, n = _u_iB(d, p)
     p += 5
@@ -220,7 +225,7 @@ def _decode_v2(d: bytes, p: int, b: int) -> tuple[DeleteAclsResponse, int]:
     b -= n
     o.filter_results = l1 = []
     for _ in range(n):
-        o1 = new(DeleteAclsFilterResult)
+        o1 = _new_DeleteAclsFilterResult()
         o1.unknown_tags = ()
         o1.error_code, n = _u_hB(d, p)
         p += 3
@@ -244,7 +249,7 @@ def _decode_v2(d: bytes, p: int, b: int) -> tuple[DeleteAclsResponse, int]:
         b -= n
         o1.matching_acls = l2 = []
         for _ in range(n):
-            o2 = new(DeleteAclsMatchingAcl)
+            o2 = _new_DeleteAclsMatchingAcl()
             o2.unknown_tags = ()
             o2.error_code, n = _u_hB(d, p)
             p += 3

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-from kwire.message import Message
-from kwire.wire import lost, more_varint, new, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
+from kwire.message import Message, bare
+from kwire.wire import lost, more_varint, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -37,6 +37,9 @@ class DeleteGroupsRequest(Message):
         self.unknown_tags = unknown_tags
 
 
+_new_DeleteGroupsRequest = bare(DeleteGroupsRequest)
+
+
 _p_B = packer(">B")
 _p_h = packer(">h")
 _p_i = packer(">i")
@@ -46,7 +49,7 @@ _u_i = unpacker(">i")
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[DeleteGroupsRequest, int]:
     e = len(d)
-    o = new(DeleteGroupsRequest)
+    o = _new_DeleteGroupsRequest()
     o.unknown_tags = ()
     n = _u_i(d, p)[0]
     p += 4
@@ -70,7 +73,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[DeleteGroupsRequest, int]:
 
 def _decode_v2(d: bytes, p: int, b: int) -> tuple[DeleteGroupsRequest, int]:
     e = len(d)
-    o = new(DeleteGroupsRequest)
+    o = _new_DeleteGroupsRequest()
     o.unknown_tags = ()
     n = d[p]
     p += 1

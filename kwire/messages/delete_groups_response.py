@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-from kwire.message import Message, Struct
-from kwire.wire import lost, more_varint, new, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
+from kwire.message import Message, Struct, bare
+from kwire.wire import lost, more_varint, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -65,6 +65,10 @@ class DeleteGroupsResponse(Message):
         self.unknown_tags = unknown_tags
 
 
+_new_DeletableGroupResult = bare(DeletableGroupResult)
+_new_DeleteGroupsResponse = bare(DeleteGroupsResponse)
+
+
 _p_B = packer(">B")
 _p_h = packer(">h")
 _p_hB = packer(">hB")
@@ -80,7 +84,7 @@ _u_ii = unpacker(">ii")
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[DeleteGroupsResponse, int]:
     e = len(d)
-    o = new(DeleteGroupsResponse)
+    o = _new_DeleteGroupsResponse()
     o.unknown_tags = ()
     o.throttle_time_ms, n = _u_ii(d, p)
     p += 8
@@ -91,7 +95,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[DeleteGroupsResponse, int]:
     b -= n
     o.results = l1 = []
     for _ in range(n):
-        o1 = new(DeletableGroupResult)
+        o1 = _new_DeletableGroupResult()
         o1.error_message = None
         o1.unknown_tags = ()
         n = _u_h(d, p)[0]
@@ -109,7 +113,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[DeleteGroupsResponse, int]:
 
 def _decode_v2(d: bytes, p: int, b: int) -> tuple[DeleteGroupsResponse, int]:
     e = len(d)
-    o = new(DeleteGroupsResponse)
+    o = _new_DeleteGroupsResponse()
     o.unknown_tags = ()
     o.throttle_time_ms, n = _u_iB(d, p)
     p += 5
@@ -123,7 +127,7 @@ def _decode_v2(d: bytes, p: int, b: int) -> tuple[DeleteGroupsResponse, int]:
     b -= n
     o.results = l1 = []
     for _ in range(n):
-        o1 = new(DeletableGroupResult)
+        o1 = _new_DeletableGroupResult()
         o1.error_message = None
         o1.unknown_tags = ()
         n = d[p]
@@ -149,7 +153,7 @@ def _decode_v2(d: bytes, p: int, b: int) -> tuple[DeleteGroupsResponse, int]:
 
 def _decode_v3(d: bytes, p: int, b: int) -> tuple[DeleteGroupsResponse, int]:
     e = len(d)
-    o = new(DeleteGroupsResponse)
+    o = _new_DeleteGroupsResponse()
     o.unknown_tags = ()
     o.throttle_time_ms, n = _u_iB(d, p)
     p += 5
@@ -163,7 +167,7 @@ def _decode_v3(d: bytes, p: int, b: int) -> tuple[DeleteGroupsResponse, int]:
     b -= n
     o.results = l1 = []
     for _ in range(n):
-        o1 = new(DeletableGroupResult)
+        o1 = _new_DeletableGroupResult()
         o1.unknown_tags = ()
         n = d[p]
         p += 1

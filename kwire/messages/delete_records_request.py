@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-from kwire.message import Message, Struct
-from kwire.wire import iter_unpacker, lost, more_varint, new, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
+from kwire.message import Message, Struct, bare
+from kwire.wire import iter_unpacker, lost, more_varint, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -84,6 +84,11 @@ class DeleteRecordsRequest(Message):
         self.unknown_tags = unknown_tags
 
 
+_new_DeleteRecordsPartition = bare(DeleteRecordsPartition)
+_new_DeleteRecordsTopic = bare(DeleteRecordsTopic)
+_new_DeleteRecordsRequest = bare(DeleteRecordsRequest)
+
+
 _i_iq = iter_unpacker(">iq")
 _i_iqx = iter_unpacker(">iqx")
 _p_B = packer(">B")
@@ -100,7 +105,7 @@ _u_iqB = unpacker(">iqB")
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[DeleteRecordsRequest, int]:
     e = len(d)
-    o = new(DeleteRecordsRequest)
+    o = _new_DeleteRecordsRequest()
     o.unknown_tags = ()
     n = _u_i(d, p)[0]
     p += 4
@@ -111,7 +116,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[DeleteRecordsRequest, int]:
     b -= n
     o.topics = l1 = []
     for _ in range(n):
-        o1 = new(DeleteRecordsTopic)
+        o1 = _new_DeleteRecordsTopic()
         o1.unknown_tags = ()
         n = _u_h(d, p)[0]
         p += 2
@@ -130,7 +135,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[DeleteRecordsRequest, int]:
         o1.partitions = l2 = []
         q = p + n * 12
         for x0, x1 in _i_iq(d[p:q]):
-            o2 = new(DeleteRecordsPartition)
+            o2 = _new_DeleteRecordsPartition()
             o2.unknown_tags = ()
             o2.partition_index = x0
             o2.offset = x1
@@ -144,7 +149,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[DeleteRecordsRequest, int]:
 
 def _decode_v2(d: bytes, p: int, b: int) -> tuple[DeleteRecordsRequest, int]:
     e = len(d)
-    o = new(DeleteRecordsRequest)
+    o = _new_DeleteRecordsRequest()
     o.unknown_tags = ()
     n = d[p]
     p += 1
@@ -158,7 +163,7 @@ def _decode_v2(d: bytes, p: int, b: int) -> tuple[DeleteRecordsRequest, int]:
     b -= n
     o.topics = l1 = []
     for _ in range(n):
-        o1 = new(DeleteRecordsTopic)
+        o1 = _new_DeleteRecordsTopic()
         o1.unknown_tags = ()
         n = d[p]
         p += 1
@@ -183,7 +188,7 @@ def _decode_v2(d: bytes, p: int, b: int) -> tuple[DeleteRecordsRequest, int]:
         q = p + n * 13
         if d[p + 12:q:13].count(0) == n:
             for x0, x1 in _i_iqx(d[p:q]):
-                o2 = new(DeleteRecordsPartition)
+                o2 = _new_DeleteRecordsPartition()
                 o2.unknown_tags = ()
                 o2.partition_index = x0
                 o2.offset = x1
@@ -191,7 +196,7 @@ def _decode_v2(d: bytes, p: int, b: int) -> tuple[DeleteRecordsRequest, int]:
             p = q
         else:
             for _ in range(n):
-                o2 = new(DeleteRecordsPartition)
+                o2 = _new_DeleteRecordsPartition()
                 o2.unknown_tags = ()
                 o2.partition_index, o2.offset, n = _u_iqB(d, p)
                 p += 13

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-from kwire.message import Message, Struct
-from kwire.wire import iter_unpacker, lost, more_varint, new, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
+from kwire.message import Message, Struct, bare
+from kwire.wire import iter_unpacker, lost, more_varint, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -87,6 +87,11 @@ class DeleteRecordsResponse(Message):
         self.unknown_tags = unknown_tags
 
 
+_new_DeleteRecordsPartitionResult = bare(DeleteRecordsPartitionResult)
+_new_DeleteRecordsTopicResult = bare(DeleteRecordsTopicResult)
+_new_DeleteRecordsResponse = bare(DeleteRecordsResponse)
+
+
 _i_iqh = iter_unpacker(">iqh")
 _i_iqhx = iter_unpacker(">iqhx")
 _p_B = packer(">B")
@@ -105,7 +110,7 @@ _u_iqhB = unpacker(">iqhB")
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[DeleteRecordsResponse, int]:
     e = len(d)
-    o = new(DeleteRecordsResponse)
+    o = _new_DeleteRecordsResponse()
     o.unknown_tags = ()
     o.throttle_time_ms, n = _u_ii(d, p)
     p += 8
@@ -116,7 +121,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[DeleteRecordsResponse, int]:
     b -= n
     o.topics = l1 = []
     for _ in range(n):
-        o1 = new(DeleteRecordsTopicResult)
+        o1 = _new_DeleteRecordsTopicResult()
         o1.unknown_tags = ()
         n = _u_h(d, p)[0]
         p += 2
@@ -135,7 +140,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[DeleteRecordsResponse, int]:
         o1.partitions = l2 = []
         q = p + n * 14
         for x0, x1, x2 in _i_iqh(d[p:q]):
-            o2 = new(DeleteRecordsPartitionResult)
+            o2 = _new_DeleteRecordsPartitionResult()
             o2.unknown_tags = ()
             o2.partition_index = x0
             o2.low_watermark = x1
@@ -148,7 +153,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[DeleteRecordsResponse, int]:
 
 def _decode_v2(d: bytes, p: int, b: int) -> tuple[DeleteRecordsResponse, int]:
     e = len(d)
-    o = new(DeleteRecordsResponse)
+    o = _new_DeleteRecordsResponse()
     o.unknown_tags = ()
     o.throttle_time_ms, n = _u_iB(d, p)
     p += 5
@@ -162,7 +167,7 @@ def _decode_v2(d: bytes, p: int, b: int) -> tuple[DeleteRecordsResponse, int]:
     b -= n
     o.topics = l1 = []
     for _ in range(n):
-        o1 = new(DeleteRecordsTopicResult)
+        o1 = _new_DeleteRecordsTopicResult()
         o1.unknown_tags = ()
         n = d[p]
         p += 1
@@ -187,7 +192,7 @@ def _decode_v2(d: bytes, p: int, b: int) -> tuple[DeleteRecordsResponse, int]:
         q = p + n * 15
         if d[p + 14:q:15].count(0) == n:
             for x0, x1, x2 in _i_iqhx(d[p:q]):
-                o2 = new(DeleteRecordsPartitionResult)
+                o2 = _new_DeleteRecordsPartitionResult()
                 o2.unknown_tags = ()
                 o2.partition_index = x0
                 o2.low_watermark = x1
@@ -196,7 +201,7 @@ def _decode_v2(d: bytes, p: int, b: int) -> tuple[DeleteRecordsResponse, int]:
             p = q
         else:
             for _ in range(n):
-                o2 = new(DeleteRecordsPartitionResult)
+                o2 = _new_DeleteRecordsPartitionResult()
                 o2.unknown_tags = ()
                 o2.partition_index, o2.low_watermark, o2.error_code, n = _u_iqhB(d, p)
                 p += 15

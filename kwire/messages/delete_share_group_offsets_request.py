@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-from kwire.message import Message, Struct
-from kwire.wire import more_varint, new, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, varint
+from kwire.message import Message, Struct, bare
+from kwire.wire import more_varint, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, varint
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -59,12 +59,16 @@ class DeleteShareGroupOffsetsRequest(Message):
         self.unknown_tags = unknown_tags
 
 
+_new_DeleteShareGroupOffsetsRequestTopic = bare(DeleteShareGroupOffsetsRequestTopic)
+_new_DeleteShareGroupOffsetsRequest = bare(DeleteShareGroupOffsetsRequest)
+
+
 _p_B = packer(">B")
 
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[DeleteShareGroupOffsetsRequest, int]:
     e = len(d)
-    o = new(DeleteShareGroupOffsetsRequest)
+    o = _new_DeleteShareGroupOffsetsRequest()
     o.unknown_tags = ()
     n = d[p]
     p += 1
@@ -87,7 +91,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[DeleteShareGroupOffsetsRequest
     b -= n
     o.topics = l1 = []
     for _ in range(n):
-        o1 = new(DeleteShareGroupOffsetsRequestTopic)
+        o1 = _new_DeleteShareGroupOffsetsRequestTopic()
         o1.unknown_tags = ()
         n = d[p]
         p += 1

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-from kwire.message import Message, Struct
+from kwire.message import Message, Struct, bare
 from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import bad_uuid, more_varint, new, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
+from kwire.wire import bad_uuid, more_varint, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -75,6 +75,10 @@ class DeleteShareGroupOffsetsResponse(Message):
         self.unknown_tags = unknown_tags
 
 
+_new_DeleteShareGroupOffsetsResponseTopic = bare(DeleteShareGroupOffsetsResponseTopic)
+_new_DeleteShareGroupOffsetsResponse = bare(DeleteShareGroupOffsetsResponse)
+
+
 _p_16sh = packer(">16sh")
 _p_16shB = packer(">16shB")
 _p_16shx = packer(">16shx")
@@ -88,7 +92,7 @@ _u_ihB = unpacker(">ihB")
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[DeleteShareGroupOffsetsResponse, int]:
     e = len(d)
-    o = new(DeleteShareGroupOffsetsResponse)
+    o = _new_DeleteShareGroupOffsetsResponse()
     o.unknown_tags = ()
     o.throttle_time_ms, o.error_code, n = _u_ihB(d, p)
     p += 7
@@ -112,7 +116,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[DeleteShareGroupOffsetsRespons
     b -= n
     o.responses = l1 = []
     for _ in range(n):
-        o1 = new(DeleteShareGroupOffsetsResponseTopic)
+        o1 = _new_DeleteShareGroupOffsetsResponseTopic()
         o1.unknown_tags = ()
         n = d[p]
         p += 1

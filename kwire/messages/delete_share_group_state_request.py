@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-from kwire.message import Message, Struct
+from kwire.message import Message, Struct, bare
 from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import bad_uuid, iter_unpacker, more_varint, new, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
+from kwire.wire import bad_uuid, iter_unpacker, more_varint, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -82,6 +82,11 @@ class DeleteShareGroupStateRequest(Message):
         self.unknown_tags = unknown_tags
 
 
+_new_PartitionData = bare(PartitionData)
+_new_DeleteStateData = bare(DeleteStateData)
+_new_DeleteShareGroupStateRequest = bare(DeleteShareGroupStateRequest)
+
+
 _i_ix = iter_unpacker(">ix")
 _p_16s = packer(">16s")
 _p_16sB = packer(">16sB")
@@ -94,7 +99,7 @@ _u_iB = unpacker(">iB")
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[DeleteShareGroupStateRequest, int]:
     e = len(d)
-    o = new(DeleteShareGroupStateRequest)
+    o = _new_DeleteShareGroupStateRequest()
     o.unknown_tags = ()
     n = d[p]
     p += 1
@@ -117,7 +122,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[DeleteShareGroupStateRequest, 
     b -= n
     o.topics = l1 = []
     for _ in range(n):
-        o1 = new(DeleteStateData)
+        o1 = _new_DeleteStateData()
         o1.unknown_tags = ()
         u0, n = _u_16sB(d, p)
         p += 17
@@ -134,14 +139,14 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[DeleteShareGroupStateRequest, 
         q = p + n * 5
         if d[p + 4:q:5].count(0) == n:
             for x0, in _i_ix(d[p:q]):
-                o2 = new(PartitionData)
+                o2 = _new_PartitionData()
                 o2.unknown_tags = ()
                 o2.partition = x0
                 l2.append(o2)
             p = q
         else:
             for _ in range(n):
-                o2 = new(PartitionData)
+                o2 = _new_PartitionData()
                 o2.unknown_tags = ()
                 o2.partition, n = _u_iB(d, p)
                 p += 5

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-from kwire.message import Message, Struct
+from kwire.message import Message, Struct, bare
 from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import bad_uuid, more_varint, new, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
+from kwire.wire import bad_uuid, more_varint, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -85,6 +85,11 @@ class DeleteShareGroupStateResponse(Message):
         self.unknown_tags = unknown_tags
 
 
+_new_PartitionResult = bare(PartitionResult)
+_new_DeleteStateResult = bare(DeleteStateResult)
+_new_DeleteShareGroupStateResponse = bare(DeleteShareGroupStateResponse)
+
+
 _p_16s = packer(">16s")
 _p_16sB = packer(">16sB")
 _p_B = packer(">B")
@@ -97,7 +102,7 @@ _u_ihB = unpacker(">ihB")
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[DeleteShareGroupStateResponse, int]:
     e = len(d)
-    o = new(DeleteShareGroupStateResponse)
+    o = _new_DeleteShareGroupStateResponse()
     o.unknown_tags = ()
     n = d[p]
     p += 1
@@ -111,7 +116,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[DeleteShareGroupStateResponse,
     b -= n
     o.results = l1 = []
     for _ in range(n):
-        o1 = new(DeleteStateResult)
+        o1 = _new_DeleteStateResult()
         o1.unknown_tags = ()
         u0, n = _u_16sB(d, p)
         p += 17
@@ -126,7 +131,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[DeleteShareGroupStateResponse,
         b -= n
         o1.partitions = l2 = []
         for _ in range(n):
-            o2 = new(PartitionResult)
+            o2 = _new_PartitionResult()
             o2.unknown_tags = ()
             o2.partition, o2.error_code, n = _u_ihB(d, p)
             p += 7

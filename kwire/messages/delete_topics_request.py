@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-from kwire.message import Message, Struct
+from kwire.message import Message, Struct, bare
 from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import bad_uuid, lost, more_varint, new, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
+from kwire.wire import bad_uuid, lost, more_varint, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -66,6 +66,10 @@ class DeleteTopicsRequest(Message):
         self.unknown_tags = unknown_tags
 
 
+_new_DeleteTopicState = bare(DeleteTopicState)
+_new_DeleteTopicsRequest = bare(DeleteTopicsRequest)
+
+
 _p_16s = packer(">16s")
 _p_16sx = packer(">16sx")
 _p_B = packer(">B")
@@ -80,7 +84,7 @@ _u_iB = unpacker(">iB")
 
 def _decode_v1(d: bytes, p: int, b: int) -> tuple[DeleteTopicsRequest, int]:
     e = len(d)
-    o = new(DeleteTopicsRequest)
+    o = _new_DeleteTopicsRequest()
     o.topics = []
     o.unknown_tags = ()
     n = _u_i(d, p)[0]
@@ -107,7 +111,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[DeleteTopicsRequest, int]:
 
 def _decode_v4(d: bytes, p: int, b: int) -> tuple[DeleteTopicsRequest, int]:
     e = len(d)
-    o = new(DeleteTopicsRequest)
+    o = _new_DeleteTopicsRequest()
     o.topics = []
     o.unknown_tags = ()
     n = d[p]
@@ -141,7 +145,7 @@ def _decode_v4(d: bytes, p: int, b: int) -> tuple[DeleteTopicsRequest, int]:
 
 def _decode_v6(d: bytes, p: int, b: int) -> tuple[DeleteTopicsRequest, int]:
     e = len(d)
-    o = new(DeleteTopicsRequest)
+    o = _new_DeleteTopicsRequest()
     o.topic_names = []
     o.unknown_tags = ()
     n = d[p]
@@ -156,7 +160,7 @@ def _decode_v6(d: bytes, p: int, b: int) -> tuple[DeleteTopicsRequest, int]:
     b -= n
     o.topics = l1 = []
     for _ in range(n):
-        o1 = new(DeleteTopicState)
+        o1 = _new_DeleteTopicState()
         o1.unknown_tags = ()
         n = d[p]
         p += 1

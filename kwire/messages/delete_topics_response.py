@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-from kwire.message import Message, Struct
+from kwire.message import Message, Struct, bare
 from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import bad_uuid, lost, more_varint, new, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
+from kwire.wire import bad_uuid, lost, more_varint, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -69,6 +69,10 @@ class DeleteTopicsResponse(Message):
         self.unknown_tags = unknown_tags
 
 
+_new_DeletableTopicResult = bare(DeletableTopicResult)
+_new_DeleteTopicsResponse = bare(DeleteTopicsResponse)
+
+
 _p_16sh = packer(">16sh")
 _p_16shB = packer(">16shB")
 _p_16shx = packer(">16shx")
@@ -88,7 +92,7 @@ _u_ii = unpacker(">ii")
 
 def _decode_v1(d: bytes, p: int, b: int) -> tuple[DeleteTopicsResponse, int]:
     e = len(d)
-    o = new(DeleteTopicsResponse)
+    o = _new_DeleteTopicsResponse()
     o.unknown_tags = ()
     o.throttle_time_ms, n = _u_ii(d, p)
     p += 8
@@ -99,7 +103,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[DeleteTopicsResponse, int]:
     b -= n
     o.responses = l1 = []
     for _ in range(n):
-        o1 = new(DeletableTopicResult)
+        o1 = _new_DeletableTopicResult()
         o1.topic_id = ZERO_UUID
         o1.error_message = None
         o1.unknown_tags = ()
@@ -118,7 +122,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[DeleteTopicsResponse, int]:
 
 def _decode_v4(d: bytes, p: int, b: int) -> tuple[DeleteTopicsResponse, int]:
     e = len(d)
-    o = new(DeleteTopicsResponse)
+    o = _new_DeleteTopicsResponse()
     o.unknown_tags = ()
     o.throttle_time_ms, n = _u_iB(d, p)
     p += 5
@@ -132,7 +136,7 @@ def _decode_v4(d: bytes, p: int, b: int) -> tuple[DeleteTopicsResponse, int]:
     b -= n
     o.responses = l1 = []
     for _ in range(n):
-        o1 = new(DeletableTopicResult)
+        o1 = _new_DeletableTopicResult()
         o1.topic_id = ZERO_UUID
         o1.error_message = None
         o1.unknown_tags = ()
@@ -159,7 +163,7 @@ def _decode_v4(d: bytes, p: int, b: int) -> tuple[DeleteTopicsResponse, int]:
 
 def _decode_v5(d: bytes, p: int, b: int) -> tuple[DeleteTopicsResponse, int]:
     e = len(d)
-    o = new(DeleteTopicsResponse)
+    o = _new_DeleteTopicsResponse()
     o.unknown_tags = ()
     o.throttle_time_ms, n = _u_iB(d, p)
     p += 5
@@ -173,7 +177,7 @@ def _decode_v5(d: bytes, p: int, b: int) -> tuple[DeleteTopicsResponse, int]:
     b -= n
     o.responses = l1 = []
     for _ in range(n):
-        o1 = new(DeletableTopicResult)
+        o1 = _new_DeletableTopicResult()
         o1.topic_id = ZERO_UUID
         o1.unknown_tags = ()
         n = d[p]
@@ -209,7 +213,7 @@ def _decode_v5(d: bytes, p: int, b: int) -> tuple[DeleteTopicsResponse, int]:
 
 def _decode_v6(d: bytes, p: int, b: int) -> tuple[DeleteTopicsResponse, int]:
     e = len(d)
-    o = new(DeleteTopicsResponse)
+    o = _new_DeleteTopicsResponse()
     o.unknown_tags = ()
     o.throttle_time_ms, n = _u_iB(d, p)
     p += 5
@@ -223,7 +227,7 @@ def _decode_v6(d: bytes, p: int, b: int) -> tuple[DeleteTopicsResponse, int]:
     b -= n
     o.responses = l1 = []
     for _ in range(n):
-        o1 = new(DeletableTopicResult)
+        o1 = _new_DeletableTopicResult()
         o1.unknown_tags = ()
         n = d[p]
         p += 1

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-from kwire.message import Message
-from kwire.wire import lost, new, packer, read_unknown_tags, string_length, string_varint, unknown_tags, unpacker
+from kwire.message import Message, bare
+from kwire.wire import lost, packer, read_unknown_tags, string_length, string_varint, unknown_tags, unpacker
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -56,6 +56,9 @@ class DescribeAclsRequest(Message):
         self.unknown_tags = unknown_tags
 
 
+_new_DescribeAclsRequest = bare(DescribeAclsRequest)
+
+
 _p_B = packer(">B")
 _p_b = packer(">b")
 _p_bB = packer(">bB")
@@ -73,7 +76,7 @@ _u_h = unpacker(">h")
 
 def _decode_v1(d: bytes, p: int, b: int) -> tuple[DescribeAclsRequest, int]:
     e = len(d)
-    o = new(DescribeAclsRequest)
+    o = _new_DescribeAclsRequest()
     o.unknown_tags = ()
     o.resource_type_filter, n = _u_bh(d, p)
     p += 3
@@ -106,7 +109,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[DescribeAclsRequest, int]:
 
 def _decode_v2(d: bytes, p: int, b: int) -> tuple[DescribeAclsRequest, int]:
     e = len(d)
-    o = new(DescribeAclsRequest)
+    o = _new_DescribeAclsRequest()
     o.unknown_tags = ()
     o.resource_type_filter, n = _u_bB(d, p)
     p += 2

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-from kwire.message import Message, Struct
-from kwire.wire import lost, more_varint, new, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
+from kwire.message import Message, Struct, bare
+from kwire.wire import lost, more_varint, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -102,6 +102,11 @@ class DescribeAclsResponse(Message):
         self.unknown_tags = unknown_tags
 
 
+_new_AclDescription = bare(AclDescription)
+_new_DescribeAclsResource = bare(DescribeAclsResource)
+_new_DescribeAclsResponse = bare(DescribeAclsResponse)
+
+
 _p_B = packer(">B")
 _p_b = packer(">b")
 _p_bB = packer(">bB")
@@ -128,7 +133,7 @@ _u_ihh = unpacker(">ihh")
 
 def _decode_v1(d: bytes, p: int, b: int) -> tuple[DescribeAclsResponse, int]:
     e = len(d)
-    o = new(DescribeAclsResponse)
+    o = _new_DescribeAclsResponse()
     o.unknown_tags = ()
     o.throttle_time_ms, o.error_code, n = _u_ihh(d, p)
     p += 8
@@ -147,7 +152,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[DescribeAclsResponse, int]:
     b -= n
     o.resources = l1 = []
     for _ in range(n):
-        o1 = new(DescribeAclsResource)
+        o1 = _new_DescribeAclsResource()
         o1.unknown_tags = ()
         o1.resource_type, n = _u_bh(d, p)
         p += 3
@@ -165,7 +170,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[DescribeAclsResponse, int]:
         b -= n
         o1.acls = l2 = []
         for _ in range(n):
-            o2 = new(AclDescription)
+            o2 = _new_AclDescription()
             o2.unknown_tags = ()
             n = _u_h(d, p)[0]
             p += 2
@@ -190,7 +195,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[DescribeAclsResponse, int]:
 
 def _decode_v2(d: bytes, p: int, b: int) -> tuple[DescribeAclsResponse, int]:
     e = len(d)
-    o = new(DescribeAclsResponse)
+    o = _new_DescribeAclsResponse()
     o.unknown_tags = ()
     o.throttle_time_ms, o.error_code, n = _u_ihB(d, p)
     p += 7
@@ -214,7 +219,7 @@ def _decode_v2(d: bytes, p: int, b: int) -> tuple[DescribeAclsResponse, int]:
     b -= n
     o.resources = l1 = []
     for _ in range(n):
-        o1 = new(DescribeAclsResource)
+        o1 = _new_DescribeAclsResource()
         o1.unknown_tags = ()
         o1.resource_type, n = _u_bB(d, p)
         p += 2
@@ -237,7 +242,7 @@ def _decode_v2(d: bytes, p: int, b: int) -> tuple[DescribeAclsResponse, int]:
         b -= n
         o1.acls = l2 = []
         for _ in range(n):
-            o2 = new(AclDescription)
+            o2 = _new_AclDescription()
             o2.unknown_tags = ()
             n = d[p]
             p += 1

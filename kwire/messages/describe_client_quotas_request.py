@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-from kwire.message import Message, Struct
-from kwire.wire import lost, more_varint, new, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
+from kwire.message import Message, Struct, bare
+from kwire.wire import lost, more_varint, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -65,6 +65,10 @@ class DescribeClientQuotasRequest(Message):
         self.unknown_tags = unknown_tags
 
 
+_new_ComponentData = bare(ComponentData)
+_new_DescribeClientQuotasRequest = bare(DescribeClientQuotasRequest)
+
+
 _p_B = packer(">B")
 _p_b = packer(">b")
 _p_bB = packer(">bB")
@@ -84,7 +88,7 @@ _u_tB = unpacker(">?B")
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[DescribeClientQuotasRequest, int]:
     e = len(d)
-    o = new(DescribeClientQuotasRequest)
+    o = _new_DescribeClientQuotasRequest()
     o.unknown_tags = ()
     n = _u_i(d, p)[0]
     p += 4
@@ -95,7 +99,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[DescribeClientQuotasRequest, i
     b -= n
     o.components = l1 = []
     for _ in range(n):
-        o1 = new(ComponentData)
+        o1 = _new_ComponentData()
         o1.unknown_tags = ()
         n = _u_h(d, p)[0]
         p += 2
@@ -120,7 +124,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[DescribeClientQuotasRequest, i
 
 def _decode_v1(d: bytes, p: int, b: int) -> tuple[DescribeClientQuotasRequest, int]:
     e = len(d)
-    o = new(DescribeClientQuotasRequest)
+    o = _new_DescribeClientQuotasRequest()
     o.unknown_tags = ()
     n = d[p]
     p += 1
@@ -134,7 +138,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[DescribeClientQuotasRequest, i
     b -= n
     o.components = l1 = []
     for _ in range(n):
-        o1 = new(ComponentData)
+        o1 = _new_ComponentData()
         o1.unknown_tags = ()
         n = d[p]
         p += 1

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-from kwire.message import Message, Struct
-from kwire.wire import lost, more_varint, new, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
+from kwire.message import Message, Struct, bare
+from kwire.wire import lost, more_varint, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -112,6 +112,12 @@ class DescribeClientQuotasResponse(Message):
         self.unknown_tags = unknown_tags
 
 
+_new_EntityData = bare(EntityData)
+_new_ValueData = bare(ValueData)
+_new_EntryData = bare(EntryData)
+_new_DescribeClientQuotasResponse = bare(DescribeClientQuotasResponse)
+
+
 _p_B = packer(">B")
 _p_d = packer(">d")
 _p_dx = packer(">dx")
@@ -131,7 +137,7 @@ _u_ihh = unpacker(">ihh")
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[DescribeClientQuotasResponse, int]:
     e = len(d)
-    o = new(DescribeClientQuotasResponse)
+    o = _new_DescribeClientQuotasResponse()
     o.unknown_tags = ()
     o.throttle_time_ms, o.error_code, n = _u_ihh(d, p)
     p += 8
@@ -151,7 +157,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[DescribeClientQuotasResponse, 
         b -= n
         o.entries = l1 = []
         for _ in range(n):
-            o1 = new(EntryData)
+            o1 = _new_EntryData()
             o1.unknown_tags = ()
             n = _u_i(d, p)[0]
             p += 4
@@ -162,7 +168,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[DescribeClientQuotasResponse, 
             b -= n
             o1.entity = l2 = []
             for _ in range(n):
-                o2 = new(EntityData)
+                o2 = _new_EntityData()
                 o2.unknown_tags = ()
                 n = _u_h(d, p)[0]
                 p += 2
@@ -189,7 +195,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[DescribeClientQuotasResponse, 
             b -= n
             o1.values = l2 = []
             for _ in range(n):
-                o2 = new(ValueData)
+                o2 = _new_ValueData()
                 o2.unknown_tags = ()
                 n = _u_h(d, p)[0]
                 p += 2
@@ -207,7 +213,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[DescribeClientQuotasResponse, 
 
 def _decode_v1(d: bytes, p: int, b: int) -> tuple[DescribeClientQuotasResponse, int]:
     e = len(d)
-    o = new(DescribeClientQuotasResponse)
+    o = _new_DescribeClientQuotasResponse()
     o.unknown_tags = ()
     o.throttle_time_ms, o.error_code, n = _u_ihB(d, p)
     p += 7
@@ -232,7 +238,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[DescribeClientQuotasResponse, 
         b -= n
         o.entries = l1 = []
         for _ in range(n):
-            o1 = new(EntryData)
+            o1 = _new_EntryData()
             o1.unknown_tags = ()
             n = d[p]
             p += 1
@@ -246,7 +252,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[DescribeClientQuotasResponse, 
             b -= n
             o1.entity = l2 = []
             for _ in range(n):
-                o2 = new(EntityData)
+                o2 = _new_EntityData()
                 o2.unknown_tags = ()
                 n = d[p]
                 p += 1
@@ -284,7 +290,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[DescribeClientQuotasResponse, 
             b -= n
             o1.values = l2 = []
             for _ in range(n):
-                o2 = new(ValueData)
+                o2 = _new_ValueData()
                 o2.unknown_tags = ()
                 n = d[p]
                 p += 1

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-from kwire.message import Message
-from kwire.wire import lost, new, packer, read_unknown_tags, unknown_tags, unpacker
+from kwire.message import Message, bare
+from kwire.wire import lost, packer, read_unknown_tags, unknown_tags, unpacker
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -43,6 +43,9 @@ class DescribeClusterRequest(Message):
         self.unknown_tags = unknown_tags
 
 
+_new_DescribeClusterRequest = bare(DescribeClusterRequest)
+
+
 _p_t = packer(">?")
 _p_tb = packer(">?b")
 _p_tbt = packer(">?b?")
@@ -56,7 +59,7 @@ _u_tbtB = unpacker(">?b?B")
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[DescribeClusterRequest, int]:
     e = len(d)
-    o = new(DescribeClusterRequest)
+    o = _new_DescribeClusterRequest()
     o.endpoint_type = 1
     o.include_fenced_brokers = False
     o.unknown_tags = ()
@@ -69,7 +72,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[DescribeClusterRequest, int]:
 
 def _decode_v1(d: bytes, p: int, b: int) -> tuple[DescribeClusterRequest, int]:
     e = len(d)
-    o = new(DescribeClusterRequest)
+    o = _new_DescribeClusterRequest()
     o.include_fenced_brokers = False
     o.unknown_tags = ()
     o.include_cluster_authorized_operations, o.endpoint_type, n = _u_tbB(d, p)
@@ -81,7 +84,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[DescribeClusterRequest, int]:
 
 def _decode_v2(d: bytes, p: int, b: int) -> tuple[DescribeClusterRequest, int]:
     e = len(d)
-    o = new(DescribeClusterRequest)
+    o = _new_DescribeClusterRequest()
     o.unknown_tags = ()
     o.include_cluster_authorized_operations, o.endpoint_type, o.include_fenced_brokers, n = _u_tbtB(d, p)
     p += 4

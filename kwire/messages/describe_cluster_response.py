@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-from kwire.message import Message, Struct
-from kwire.wire import lost, more_varint, new, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
+from kwire.message import Message, Struct, bare
+from kwire.wire import lost, more_varint, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -90,6 +90,10 @@ class DescribeClusterResponse(Message):
         self.unknown_tags = unknown_tags
 
 
+_new_DescribeClusterBroker = bare(DescribeClusterBroker)
+_new_DescribeClusterResponse = bare(DescribeClusterResponse)
+
+
 _p_B = packer(">B")
 _p_b = packer(">b")
 _p_bB = packer(">bB")
@@ -109,7 +113,7 @@ _u_tB = unpacker(">?B")
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[DescribeClusterResponse, int]:
     e = len(d)
-    o = new(DescribeClusterResponse)
+    o = _new_DescribeClusterResponse()
     o.endpoint_type = 1
     o.unknown_tags = ()
     o.throttle_time_ms, o.error_code, n = _u_ihB(d, p)
@@ -143,7 +147,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[DescribeClusterResponse, int]:
     b -= n
     o.brokers = l1 = []
     for _ in range(n):
-        o1 = new(DescribeClusterBroker)
+        o1 = _new_DescribeClusterBroker()
         o1.is_fenced = False
         o1.unknown_tags = ()
         o1.broker_id, n = _u_iB(d, p)
@@ -179,7 +183,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[DescribeClusterResponse, int]:
 
 def _decode_v1(d: bytes, p: int, b: int) -> tuple[DescribeClusterResponse, int]:
     e = len(d)
-    o = new(DescribeClusterResponse)
+    o = _new_DescribeClusterResponse()
     o.unknown_tags = ()
     o.throttle_time_ms, o.error_code, n = _u_ihB(d, p)
     p += 7
@@ -212,7 +216,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[DescribeClusterResponse, int]:
     b -= n
     o.brokers = l1 = []
     for _ in range(n):
-        o1 = new(DescribeClusterBroker)
+        o1 = _new_DescribeClusterBroker()
         o1.is_fenced = False
         o1.unknown_tags = ()
         o1.broker_id, n = _u_iB(d, p)
@@ -248,7 +252,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[DescribeClusterResponse, int]:
 
 def _decode_v2(d: bytes, p: int, b: int) -> tuple[DescribeClusterResponse, int]:
     e = len(d)
-    o = new(DescribeClusterResponse)
+    o = _new_DescribeClusterResponse()
     o.unknown_tags = ()
     o.throttle_time_ms, o.error_code, n = _u_ihB(d, p)
     p += 7
@@ -281,7 +285,7 @@ def _decode_v2(d: bytes, p: int, b: int) -> tuple[DescribeClusterResponse, int]:
     b -= n
     o.brokers = l1 = []
     for _ in range(n):
-        o1 = new(DescribeClusterBroker)
+        o1 = _new_DescribeClusterBroker()
         o1.unknown_tags = ()
         o1.broker_id, n = _u_iB(d, p)
         p += 5

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-from kwire.message import Message, Struct
-from kwire.wire import lost, more_varint, new, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
+from kwire.message import Message, Struct, bare
+from kwire.wire import lost, more_varint, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -68,6 +68,10 @@ class DescribeConfigsRequest(Message):
         self.unknown_tags = unknown_tags
 
 
+_new_DescribeConfigsResource = bare(DescribeConfigsResource)
+_new_DescribeConfigsRequest = bare(DescribeConfigsRequest)
+
+
 _p_B = packer(">B")
 _p_b = packer(">b")
 _p_bB = packer(">bB")
@@ -88,7 +92,7 @@ _u_ttB = unpacker(">??B")
 
 def _decode_v1(d: bytes, p: int, b: int) -> tuple[DescribeConfigsRequest, int]:
     e = len(d)
-    o = new(DescribeConfigsRequest)
+    o = _new_DescribeConfigsRequest()
     o.include_documentation = False
     o.unknown_tags = ()
     n = _u_i(d, p)[0]
@@ -100,7 +104,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[DescribeConfigsRequest, int]:
     b -= n
     o.resources = l1 = []
     for _ in range(n):
-        o1 = new(DescribeConfigsResource)
+        o1 = _new_DescribeConfigsResource()
         o1.unknown_tags = ()
         o1.resource_type, n = _u_bh(d, p)
         p += 3
@@ -135,7 +139,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[DescribeConfigsRequest, int]:
 
 def _decode_v3(d: bytes, p: int, b: int) -> tuple[DescribeConfigsRequest, int]:
     e = len(d)
-    o = new(DescribeConfigsRequest)
+    o = _new_DescribeConfigsRequest()
     o.unknown_tags = ()
     n = _u_i(d, p)[0]
     p += 4
@@ -146,7 +150,7 @@ def _decode_v3(d: bytes, p: int, b: int) -> tuple[DescribeConfigsRequest, int]:
     b -= n
     o.resources = l1 = []
     for _ in range(n):
-        o1 = new(DescribeConfigsResource)
+        o1 = _new_DescribeConfigsResource()
         o1.unknown_tags = ()
         o1.resource_type, n = _u_bh(d, p)
         p += 3
@@ -181,7 +185,7 @@ def _decode_v3(d: bytes, p: int, b: int) -> tuple[DescribeConfigsRequest, int]:
 
 def _decode_v4(d: bytes, p: int, b: int) -> tuple[DescribeConfigsRequest, int]:
     e = len(d)
-    o = new(DescribeConfigsRequest)
+    o = _new_DescribeConfigsRequest()
     o.unknown_tags = ()
     n = d[p]
     p += 1
@@ -195,7 +199,7 @@ def _decode_v4(d: bytes, p: int, b: int) -> tuple[DescribeConfigsRequest, int]:
     b -= n
     o.resources = l1 = []
     for _ in range(n):
-        o1 = new(DescribeConfigsResource)
+        o1 = _new_DescribeConfigsResource()
         o1.unknown_tags = ()
         o1.resource_type, n = _u_bB(d, p)
         p += 2

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-from kwire.message import Message, Struct
-from kwire.wire import lost, more_varint, new, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
+from kwire.message import Message, Struct, bare
+from kwire.wire import lost, more_varint, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -137,6 +137,12 @@ class DescribeConfigsResponse(Message):
         self.unknown_tags = unknown_tags
 
 
+_new_DescribeConfigsSynonym = bare(DescribeConfigsSynonym)
+_new_DescribeConfigsResourceResult = bare(DescribeConfigsResourceResult)
+_new_DescribeConfigsResult = bare(DescribeConfigsResult)
+_new_DescribeConfigsResponse = bare(DescribeConfigsResponse)
+
+
 _p_B = packer(">B")
 _p_b = packer(">b")
 _p_bB = packer(">bB")
@@ -167,7 +173,7 @@ _u_tbti = unpacker(">?b?i")
 
 def _decode_v1(d: bytes, p: int, b: int) -> tuple[DescribeConfigsResponse, int]:
     e = len(d)
-    o = new(DescribeConfigsResponse)
+    o = _new_DescribeConfigsResponse()
     o.unknown_tags = ()
     o.throttle_time_ms, n = _u_ii(d, p)
     p += 8
@@ -178,7 +184,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[DescribeConfigsResponse, int]:
     b -= n
     o.results = l1 = []
     for _ in range(n):
-        o1 = new(DescribeConfigsResult)
+        o1 = _new_DescribeConfigsResult()
         o1.unknown_tags = ()
         o1.error_code, n = _u_hh(d, p)
         p += 4
@@ -204,7 +210,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[DescribeConfigsResponse, int]:
         b -= n
         o1.configs = l2 = []
         for _ in range(n):
-            o2 = new(DescribeConfigsResourceResult)
+            o2 = _new_DescribeConfigsResourceResult()
             o2.config_type = 0
             o2.documentation = ''
             o2.unknown_tags = ()
@@ -232,7 +238,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[DescribeConfigsResponse, int]:
             b -= n
             o2.synonyms = l3 = []
             for _ in range(n):
-                o3 = new(DescribeConfigsSynonym)
+                o3 = _new_DescribeConfigsSynonym()
                 o3.unknown_tags = ()
                 n = _u_h(d, p)[0]
                 p += 2
@@ -259,7 +265,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[DescribeConfigsResponse, int]:
 
 def _decode_v3(d: bytes, p: int, b: int) -> tuple[DescribeConfigsResponse, int]:
     e = len(d)
-    o = new(DescribeConfigsResponse)
+    o = _new_DescribeConfigsResponse()
     o.unknown_tags = ()
     o.throttle_time_ms, n = _u_ii(d, p)
     p += 8
@@ -270,7 +276,7 @@ def _decode_v3(d: bytes, p: int, b: int) -> tuple[DescribeConfigsResponse, int]:
     b -= n
     o.results = l1 = []
     for _ in range(n):
-        o1 = new(DescribeConfigsResult)
+        o1 = _new_DescribeConfigsResult()
         o1.unknown_tags = ()
         o1.error_code, n = _u_hh(d, p)
         p += 4
@@ -296,7 +302,7 @@ def _decode_v3(d: bytes, p: int, b: int) -> tuple[DescribeConfigsResponse, int]:
         b -= n
         o1.configs = l2 = []
         for _ in range(n):
-            o2 = new(DescribeConfigsResourceResult)
+            o2 = _new_DescribeConfigsResourceResult()
             o2.unknown_tags = ()
             n = _u_h(d, p)[0]
             p += 2
@@ -322,7 +328,7 @@ def _decode_v3(d: bytes, p: int, b: int) -> tuple[DescribeConfigsResponse, int]:
             b -= n
             o2.synonyms = l3 = []
             for _ in range(n):
-                o3 = new(DescribeConfigsSynonym)
+                o3 = _new_DescribeConfigsSynonym()
                 o3.unknown_tags = ()
                 n = _u_h(d, p)[0]
                 p += 2
@@ -357,7 +363,7 @@ def _decode_v3(d: bytes, p: int, b: int) -> tuple[DescribeConfigsResponse, int]:
 
 def _decode_v4(d: bytes, p: int, b: int) -> tuple[DescribeConfigsResponse, int]:
     e = len(d)
-    o = new(DescribeConfigsResponse)
+    o = _new_DescribeConfigsResponse()
     o.unknown_tags = ()
     o.throttle_time_ms, n = _u_iB(d, p)
     p += 5
@@ -371,7 +377,7 @@ def _decode_v4(d: bytes, p: int, b: int) -> tuple[DescribeConfigsResponse, int]:
     b -= n
     o.results = l1 = []
     for _ in range(n):
-        o1 = new(DescribeConfigsResult)
+        o1 = _new_DescribeConfigsResult()
         o1.unknown_tags = ()
         o1.error_code, n = _u_hB(d, p)
         p += 3
@@ -404,7 +410,7 @@ def _decode_v4(d: bytes, p: int, b: int) -> tuple[DescribeConfigsResponse, int]:
         b -= n
         o1.configs = l2 = []
         for _ in range(n):
-            o2 = new(DescribeConfigsResourceResult)
+            o2 = _new_DescribeConfigsResourceResult()
             o2.unknown_tags = ()
             n = d[p]
             p += 1
@@ -437,7 +443,7 @@ def _decode_v4(d: bytes, p: int, b: int) -> tuple[DescribeConfigsResponse, int]:
             b -= n
             o2.synonyms = l3 = []
             for _ in range(n):
-                o3 = new(DescribeConfigsSynonym)
+                o3 = _new_DescribeConfigsSynonym()
                 o3.unknown_tags = ()
                 n = d[p]
                 p += 1

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-from kwire.message import Message, Struct
-from kwire.wire import lost, more_varint, new, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
+from kwire.message import Message, Struct, bare
+from kwire.wire import lost, more_varint, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -59,6 +59,10 @@ class DescribeDelegationTokenRequest(Message):
         self.unknown_tags = unknown_tags
 
 
+_new_DescribeDelegationTokenOwner = bare(DescribeDelegationTokenOwner)
+_new_DescribeDelegationTokenRequest = bare(DescribeDelegationTokenRequest)
+
+
 _p_B = packer(">B")
 _p_h = packer(">h")
 _p_i = packer(">i")
@@ -68,7 +72,7 @@ _u_i = unpacker(">i")
 
 def _decode_v1(d: bytes, p: int, b: int) -> tuple[DescribeDelegationTokenRequest, int]:
     e = len(d)
-    o = new(DescribeDelegationTokenRequest)
+    o = _new_DescribeDelegationTokenRequest()
     o.unknown_tags = ()
     n = _u_i(d, p)[0]
     p += 4
@@ -80,7 +84,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[DescribeDelegationTokenRequest
         b -= n
         o.owners = l1 = []
         for _ in range(n):
-            o1 = new(DescribeDelegationTokenOwner)
+            o1 = _new_DescribeDelegationTokenOwner()
             o1.unknown_tags = ()
             n = _u_h(d, p)[0]
             p += 2
@@ -102,7 +106,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[DescribeDelegationTokenRequest
 
 def _decode_v2(d: bytes, p: int, b: int) -> tuple[DescribeDelegationTokenRequest, int]:
     e = len(d)
-    o = new(DescribeDelegationTokenRequest)
+    o = _new_DescribeDelegationTokenRequest()
     o.unknown_tags = ()
     n = d[p]
     p += 1
@@ -117,7 +121,7 @@ def _decode_v2(d: bytes, p: int, b: int) -> tuple[DescribeDelegationTokenRequest
         b -= n
         o.owners = l1 = []
         for _ in range(n):
-            o1 = new(DescribeDelegationTokenOwner)
+            o1 = _new_DescribeDelegationTokenOwner()
             o1.unknown_tags = ()
             n = d[p]
             p += 1

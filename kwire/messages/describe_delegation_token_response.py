@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-from kwire.message import Message, Struct
-from kwire.wire import as_bytes, lost, more_varint, new, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
+from kwire.message import Message, Struct, bare
+from kwire.wire import as_bytes, lost, more_varint, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -112,6 +112,11 @@ class DescribeDelegationTokenResponse(Message):
         self.unknown_tags = unknown_tags
 
 
+_new_DescribedDelegationTokenRenewer = bare(DescribedDelegationTokenRenewer)
+_new_DescribedDelegationToken = bare(DescribedDelegationToken)
+_new_DescribeDelegationTokenResponse = bare(DescribeDelegationTokenResponse)
+
+
 _p_B = packer(">B")
 _p_h = packer(">h")
 _p_hB = packer(">hB")
@@ -132,7 +137,7 @@ _u_qqqh = unpacker(">qqqh")
 
 def _decode_v1(d: bytes, p: int, b: int) -> tuple[DescribeDelegationTokenResponse, int]:
     e = len(d)
-    o = new(DescribeDelegationTokenResponse)
+    o = _new_DescribeDelegationTokenResponse()
     o.unknown_tags = ()
     o.error_code, n = _u_hi(d, p)
     p += 6
@@ -143,7 +148,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[DescribeDelegationTokenRespons
     b -= n
     o.tokens = l1 = []
     for _ in range(n):
-        o1 = new(DescribedDelegationToken)
+        o1 = _new_DescribedDelegationToken()
         o1.token_requester_principal_type = o1.token_requester_principal_name = ''
         o1.unknown_tags = ()
         n = _u_h(d, p)[0]
@@ -183,7 +188,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[DescribeDelegationTokenRespons
         b -= n
         o1.renewers = l2 = []
         for _ in range(n):
-            o2 = new(DescribedDelegationTokenRenewer)
+            o2 = _new_DescribedDelegationTokenRenewer()
             o2.unknown_tags = ()
             n = _u_h(d, p)[0]
             p += 2
@@ -208,7 +213,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[DescribeDelegationTokenRespons
 
 def _decode_v2(d: bytes, p: int, b: int) -> tuple[DescribeDelegationTokenResponse, int]:
     e = len(d)
-    o = new(DescribeDelegationTokenResponse)
+    o = _new_DescribeDelegationTokenResponse()
     o.unknown_tags = ()
     o.error_code, n = _u_hB(d, p)
     p += 3
@@ -222,7 +227,7 @@ def _decode_v2(d: bytes, p: int, b: int) -> tuple[DescribeDelegationTokenRespons
     b -= n
     o.tokens = l1 = []
     for _ in range(n):
-        o1 = new(DescribedDelegationToken)
+        o1 = _new_DescribedDelegationToken()
         o1.token_requester_principal_type = o1.token_requester_principal_name = ''
         o1.unknown_tags = ()
         n = d[p]
@@ -273,7 +278,7 @@ def _decode_v2(d: bytes, p: int, b: int) -> tuple[DescribeDelegationTokenRespons
         b -= n
         o1.renewers = l2 = []
         for _ in range(n):
-            o2 = new(DescribedDelegationTokenRenewer)
+            o2 = _new_DescribedDelegationTokenRenewer()
             o2.unknown_tags = ()
             n = d[p]
             p += 1
@@ -312,7 +317,7 @@ def _decode_v2(d: bytes, p: int, b: int) -> tuple[DescribeDelegationTokenRespons
 
 def _decode_v3(d: bytes, p: int, b: int) -> tuple[DescribeDelegationTokenResponse, int]:
     e = len(d)
-    o = new(DescribeDelegationTokenResponse)
+    o = _new_DescribeDelegationTokenResponse()
     o.unknown_tags = ()
     o.error_code, n = _u_hB(d, p)
     p += 3
@@ -326,7 +331,7 @@ def _decode_v3(d: bytes, p: int, b: int) -> tuple[DescribeDelegationTokenRespons
     b -= n
     o.tokens = l1 = []
     for _ in range(n):
-        o1 = new(DescribedDelegationToken)
+        o1 = _new_DescribedDelegationToken()
         o1.unknown_tags = ()
         n = d[p]
         p += 1
@@ -394,7 +399,7 @@ def _decode_v3(d: bytes, p: int, b: int) -> tuple[DescribeDelegationTokenRespons
         b -= n
         o1.renewers = l2 = []
         for _ in range(n):
-            o2 = new(DescribedDelegationTokenRenewer)
+            o2 = _new_DescribedDelegationTokenRenewer()
             o2.unknown_tags = ()
             n = d[p]
             p += 1

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-from kwire.message import Message
-from kwire.wire import lost, more_varint, new, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
+from kwire.message import Message, bare
+from kwire.wire import lost, more_varint, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -40,6 +40,9 @@ class DescribeGroupsRequest(Message):
         self.unknown_tags = unknown_tags
 
 
+_new_DescribeGroupsRequest = bare(DescribeGroupsRequest)
+
+
 _p_B = packer(">B")
 _p_h = packer(">h")
 _p_i = packer(">i")
@@ -53,7 +56,7 @@ _u_tB = unpacker(">?B")
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[DescribeGroupsRequest, int]:
     e = len(d)
-    o = new(DescribeGroupsRequest)
+    o = _new_DescribeGroupsRequest()
     o.include_authorized_operations = False
     o.unknown_tags = ()
     n = _u_i(d, p)[0]
@@ -78,7 +81,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[DescribeGroupsRequest, int]:
 
 def _decode_v3(d: bytes, p: int, b: int) -> tuple[DescribeGroupsRequest, int]:
     e = len(d)
-    o = new(DescribeGroupsRequest)
+    o = _new_DescribeGroupsRequest()
     o.unknown_tags = ()
     n = _u_i(d, p)[0]
     p += 4
@@ -104,7 +107,7 @@ def _decode_v3(d: bytes, p: int, b: int) -> tuple[DescribeGroupsRequest, int]:
 
 def _decode_v5(d: bytes, p: int, b: int) -> tuple[DescribeGroupsRequest, int]:
     e = len(d)
-    o = new(DescribeGroupsRequest)
+    o = _new_DescribeGroupsRequest()
     o.unknown_tags = ()
     n = d[p]
     p += 1

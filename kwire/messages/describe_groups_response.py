@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-from kwire.message import Message, Struct
-from kwire.wire import as_bytes, lost, more_varint, new, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
+from kwire.message import Message, Struct, bare
+from kwire.wire import as_bytes, lost, more_varint, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -116,6 +116,11 @@ class DescribeGroupsResponse(Message):
         self.unknown_tags = unknown_tags
 
 
+_new_DescribedGroupMember = bare(DescribedGroupMember)
+_new_DescribedGroup = bare(DescribedGroup)
+_new_DescribeGroupsResponse = bare(DescribeGroupsResponse)
+
+
 _p_B = packer(">B")
 _p_h = packer(">h")
 _p_hB = packer(">hB")
@@ -135,7 +140,7 @@ _u_ii = unpacker(">ii")
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[DescribeGroupsResponse, int]:
     e = len(d)
-    o = new(DescribeGroupsResponse)
+    o = _new_DescribeGroupsResponse()
     o.throttle_time_ms = 0
     o.unknown_tags = ()
     n = _u_i(d, p)[0]
@@ -147,7 +152,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[DescribeGroupsResponse, int]:
     b -= n
     o.groups = l1 = []
     for _ in range(n):
-        o1 = new(DescribedGroup)
+        o1 = _new_DescribedGroup()
         o1.error_message = None
         o1.authorized_operations = -2147483648
         o1.unknown_tags = ()
@@ -188,7 +193,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[DescribeGroupsResponse, int]:
         b -= n
         o1.members = l2 = []
         for _ in range(n):
-            o2 = new(DescribedGroupMember)
+            o2 = _new_DescribedGroupMember()
             o2.group_instance_id = None
             o2.unknown_tags = ()
             n = _u_h(d, p)[0]
@@ -233,7 +238,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[DescribeGroupsResponse, int]:
 
 def _decode_v1(d: bytes, p: int, b: int) -> tuple[DescribeGroupsResponse, int]:
     e = len(d)
-    o = new(DescribeGroupsResponse)
+    o = _new_DescribeGroupsResponse()
     o.unknown_tags = ()
     o.throttle_time_ms, n = _u_ii(d, p)
     p += 8
@@ -244,7 +249,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[DescribeGroupsResponse, int]:
     b -= n
     o.groups = l1 = []
     for _ in range(n):
-        o1 = new(DescribedGroup)
+        o1 = _new_DescribedGroup()
         o1.error_message = None
         o1.authorized_operations = -2147483648
         o1.unknown_tags = ()
@@ -285,7 +290,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[DescribeGroupsResponse, int]:
         b -= n
         o1.members = l2 = []
         for _ in range(n):
-            o2 = new(DescribedGroupMember)
+            o2 = _new_DescribedGroupMember()
             o2.group_instance_id = None
             o2.unknown_tags = ()
             n = _u_h(d, p)[0]
@@ -330,7 +335,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[DescribeGroupsResponse, int]:
 
 def _decode_v3(d: bytes, p: int, b: int) -> tuple[DescribeGroupsResponse, int]:
     e = len(d)
-    o = new(DescribeGroupsResponse)
+    o = _new_DescribeGroupsResponse()
     o.unknown_tags = ()
     o.throttle_time_ms, n = _u_ii(d, p)
     p += 8
@@ -341,7 +346,7 @@ def _decode_v3(d: bytes, p: int, b: int) -> tuple[DescribeGroupsResponse, int]:
     b -= n
     o.groups = l1 = []
     for _ in range(n):
-        o1 = new(DescribedGroup)
+        o1 = _new_DescribedGroup()
         o1.error_message = None
         o1.unknown_tags = ()
         o1.error_code, n = _u_hh(d, p)
@@ -381,7 +386,7 @@ def _decode_v3(d: bytes, p: int, b: int) -> tuple[DescribeGroupsResponse, int]:
         b -= n
         o1.members = l2 = []
         for _ in range(n):
-            o2 = new(DescribedGroupMember)
+            o2 = _new_DescribedGroupMember()
             o2.group_instance_id = None
             o2.unknown_tags = ()
             n = _u_h(d, p)[0]
@@ -428,7 +433,7 @@ def _decode_v3(d: bytes, p: int, b: int) -> tuple[DescribeGroupsResponse, int]:
 
 def _decode_v4(d: bytes, p: int, b: int) -> tuple[DescribeGroupsResponse, int]:
     e = len(d)
-    o = new(DescribeGroupsResponse)
+    o = _new_DescribeGroupsResponse()
     o.unknown_tags = ()
     o.throttle_time_ms, n = _u_ii(d, p)
     p += 8
@@ -439,7 +444,7 @@ def _decode_v4(d: bytes, p: int, b: int) -> tuple[DescribeGroupsResponse, int]:
     b -= n
     o.groups = l1 = []
     for _ in range(n):
-        o1 = new(DescribedGroup)
+        o1 = _new_DescribedGroup()
         o1.error_message = None
         o1.unknown_tags = ()
         o1.error_code, n = _u_hh(d, p)
@@ -479,7 +484,7 @@ def _decode_v4(d: bytes, p: int, b: int) -> tuple[DescribeGroupsResponse, int]:
         b -= n
         o1.members = l2 = []
         for _ in range(n):
-            o2 = new(DescribedGroupMember)
+            o2 = _new_DescribedGroupMember()
             o2.unknown_tags = ()
             n = _u_h(d, p)[0]
             p += 2
@@ -533,7 +538,7 @@ def _decode_v4(d: bytes, p: int, b: int) -> tuple[DescribeGroupsResponse, int]:
 
 def _decode_v5(d: bytes, p: int, b: int) -> tuple[DescribeGroupsResponse, int]:
     e = len(d)
-    o = new(DescribeGroupsResponse)
+    o = _new_DescribeGroupsResponse()
     o.unknown_tags = ()
     o.throttle_time_ms, n = _u_iB(d, p)
     p += 5
@@ -547,7 +552,7 @@ def _decode_v5(d: bytes, p: int, b: int) -> tuple[DescribeGroupsResponse, int]:
     b -= n
     o.groups = l1 = []
     for _ in range(n):
-        o1 = new(DescribedGroup)
+        o1 = _new_DescribedGroup()
         o1.error_message = None
         o1.unknown_tags = ()
         o1.error_code, n = _u_hB(d, p)
@@ -598,7 +603,7 @@ def _decode_v5(d: bytes, p: int, b: int) -> tuple[DescribeGroupsResponse, int]:
         b -= n
         o1.members = l2 = []
         for _ in range(n):
-            o2 = new(DescribedGroupMember)
+            o2 = _new_DescribedGroupMember()
             o2.unknown_tags = ()
             n = d[p]
             p += 1
@@ -674,7 +679,7 @@ def _decode_v5(d: bytes, p: int, b: int) -> tuple[DescribeGroupsResponse, int]:
 
 def _decode_v6(d: bytes, p: int, b: int) -> tuple[DescribeGroupsResponse, int]:
     e = len(d)
-    o = new(DescribeGroupsResponse)
+    o = _new_DescribeGroupsResponse()
     o.unknown_tags = ()
     o.throttle_time_ms, n = _u_iB(d, p)
     p += 5
@@ -688,7 +693,7 @@ def _decode_v6(d: bytes, p: int, b: int) -> tuple[DescribeGroupsResponse, int]:
     b -= n
     o.groups = l1 = []
     for _ in range(n):
-        o1 = new(DescribedGroup)
+        o1 = _new_DescribedGroup()
         o1.unknown_tags = ()
         o1.error_code, n = _u_hB(d, p)
         p += 3
@@ -748,7 +753,7 @@ def _decode_v6(d: bytes, p: int, b: int) -> tuple[DescribeGroupsResponse, int]:
         b -= n
         o1.members = l2 = []
         for _ in range(n):
-            o2 = new(DescribedGroupMember)
+            o2 = _new_DescribedGroupMember()
             o2.unknown_tags = ()
             n = d[p]
             p += 1

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-from kwire.message import Message, Struct
-from kwire.wire import array_packers, array_unpackers, compact_numbers, lost, more_varint, new, null, numbers, over_budget, pack_numbers, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
+from kwire.message import Message, Struct, bare
+from kwire.wire import array_packers, array_unpackers, compact_numbers, lost, more_varint, null, numbers, over_budget, pack_numbers, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -59,6 +59,10 @@ class DescribeLogDirsRequest(Message):
         self.unknown_tags = unknown_tags
 
 
+_new_DescribableLogDirTopic = bare(DescribableLogDirTopic)
+_new_DescribeLogDirsRequest = bare(DescribeLogDirsRequest)
+
+
 _is = array_unpackers("i")
 _iw = array_packers("i")
 _p_B = packer(">B")
@@ -70,7 +74,7 @@ _u_i = unpacker(">i")
 
 def _decode_v1(d: bytes, p: int, b: int) -> tuple[DescribeLogDirsRequest, int]:
     e = len(d)
-    o = new(DescribeLogDirsRequest)
+    o = _new_DescribeLogDirsRequest()
     o.unknown_tags = ()
     n = _u_i(d, p)[0]
     p += 4
@@ -82,7 +86,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[DescribeLogDirsRequest, int]:
         b -= n
         o.topics = l1 = []
         for _ in range(n):
-            o1 = new(DescribableLogDirTopic)
+            o1 = _new_DescribableLogDirTopic()
             o1.unknown_tags = ()
             n = _u_h(d, p)[0]
             p += 2
@@ -107,7 +111,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[DescribeLogDirsRequest, int]:
 
 def _decode_v2(d: bytes, p: int, b: int) -> tuple[DescribeLogDirsRequest, int]:
     e = len(d)
-    o = new(DescribeLogDirsRequest)
+    o = _new_DescribeLogDirsRequest()
     o.unknown_tags = ()
     n = d[p]
     p += 1
@@ -122,7 +126,7 @@ def _decode_v2(d: bytes, p: int, b: int) -> tuple[DescribeLogDirsRequest, int]:
         b -= n
         o.topics = l1 = []
         for _ in range(n):
-            o1 = new(DescribableLogDirTopic)
+            o1 = _new_DescribableLogDirTopic()
             o1.unknown_tags = ()
             n = d[p]
             p += 1

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-from kwire.message import Message, Struct
-from kwire.wire import iter_unpacker, lost, more_varint, new, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
+from kwire.message import Message, Struct, bare
+from kwire.wire import iter_unpacker, lost, more_varint, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -127,6 +127,12 @@ class DescribeLogDirsResponse(Message):
         self.unknown_tags = unknown_tags
 
 
+_new_DescribeLogDirsPartition = bare(DescribeLogDirsPartition)
+_new_DescribeLogDirsTopic = bare(DescribeLogDirsTopic)
+_new_DescribeLogDirsResult = bare(DescribeLogDirsResult)
+_new_DescribeLogDirsResponse = bare(DescribeLogDirsResponse)
+
+
 _i_iqqt = iter_unpacker(">iqq?")
 _i_iqqtx = iter_unpacker(">iqq?x")
 _p_B = packer(">B")
@@ -158,7 +164,7 @@ _u_qqtB = unpacker(">qq?B")
 
 def _decode_v1(d: bytes, p: int, b: int) -> tuple[DescribeLogDirsResponse, int]:
     e = len(d)
-    o = new(DescribeLogDirsResponse)
+    o = _new_DescribeLogDirsResponse()
     o.error_code = 0
     o.unknown_tags = ()
     o.throttle_time_ms, n = _u_ii(d, p)
@@ -170,7 +176,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[DescribeLogDirsResponse, int]:
     b -= n
     o.results = l1 = []
     for _ in range(n):
-        o1 = new(DescribeLogDirsResult)
+        o1 = _new_DescribeLogDirsResult()
         o1.total_bytes = o1.usable_bytes = -1
         o1.is_cordoned = False
         o1.unknown_tags = ()
@@ -190,7 +196,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[DescribeLogDirsResponse, int]:
         b -= n
         o1.topics = l2 = []
         for _ in range(n):
-            o2 = new(DescribeLogDirsTopic)
+            o2 = _new_DescribeLogDirsTopic()
             o2.unknown_tags = ()
             n = _u_h(d, p)[0]
             p += 2
@@ -209,7 +215,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[DescribeLogDirsResponse, int]:
             o2.partitions = l3 = []
             q = p + n * 21
             for x0, x1, x2, x3 in _i_iqqt(d[p:q]):
-                o3 = new(DescribeLogDirsPartition)
+                o3 = _new_DescribeLogDirsPartition()
                 o3.unknown_tags = ()
                 o3.partition_index = x0
                 o3.partition_size = x1
@@ -224,7 +230,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[DescribeLogDirsResponse, int]:
 
 def _decode_v2(d: bytes, p: int, b: int) -> tuple[DescribeLogDirsResponse, int]:
     e = len(d)
-    o = new(DescribeLogDirsResponse)
+    o = _new_DescribeLogDirsResponse()
     o.error_code = 0
     o.unknown_tags = ()
     o.throttle_time_ms, n = _u_iB(d, p)
@@ -239,7 +245,7 @@ def _decode_v2(d: bytes, p: int, b: int) -> tuple[DescribeLogDirsResponse, int]:
     b -= n
     o.results = l1 = []
     for _ in range(n):
-        o1 = new(DescribeLogDirsResult)
+        o1 = _new_DescribeLogDirsResult()
         o1.total_bytes = o1.usable_bytes = -1
         o1.is_cordoned = False
         o1.unknown_tags = ()
@@ -264,7 +270,7 @@ def _decode_v2(d: bytes, p: int, b: int) -> tuple[DescribeLogDirsResponse, int]:
         b -= n
         o1.topics = l2 = []
         for _ in range(n):
-            o2 = new(DescribeLogDirsTopic)
+            o2 = _new_DescribeLogDirsTopic()
             o2.unknown_tags = ()
             n = d[p]
             p += 1
@@ -289,7 +295,7 @@ def _decode_v2(d: bytes, p: int, b: int) -> tuple[DescribeLogDirsResponse, int]:
             q = p + n * 22
             if d[p + 21:q:22].count(0) == n:
                 for x0, x1, x2, x3 in _i_iqqtx(d[p:q]):
-                    o3 = new(DescribeLogDirsPartition)
+                    o3 = _new_DescribeLogDirsPartition()
                     o3.unknown_tags = ()
                     o3.partition_index = x0
                     o3.partition_size = x1
@@ -299,7 +305,7 @@ def _decode_v2(d: bytes, p: int, b: int) -> tuple[DescribeLogDirsResponse, int]:
                 p = q
             else:
                 for _ in range(n):
-                    o3 = new(DescribeLogDirsPartition)
+                    o3 = _new_DescribeLogDirsPartition()
                     o3.unknown_tags = ()
                     o3.partition_index, o3.partition_size, o3.offset_lag, o3.is_future_key, n = _u_iqqtB(d, p)
                     p += 22
@@ -325,7 +331,7 @@ def _decode_v2(d: bytes, p: int, b: int) -> tuple[DescribeLogDirsResponse, int]:
 
 def _decode_v3(d: bytes, p: int, b: int) -> tuple[DescribeLogDirsResponse, int]:
     e = len(d)
-    o = new(DescribeLogDirsResponse)
+    o = _new_DescribeLogDirsResponse()
     o.unknown_tags = ()
     o.throttle_time_ms, o.error_code, n = _u_ihB(d, p)
     p += 7
@@ -339,7 +345,7 @@ def _decode_v3(d: bytes, p: int, b: int) -> tuple[DescribeLogDirsResponse, int]:
     b -= n
     o.results = l1 = []
     for _ in range(n):
-        o1 = new(DescribeLogDirsResult)
+        o1 = _new_DescribeLogDirsResult()
         o1.total_bytes = o1.usable_bytes = -1
         o1.is_cordoned = False
         o1.unknown_tags = ()
@@ -364,7 +370,7 @@ def _decode_v3(d: bytes, p: int, b: int) -> tuple[DescribeLogDirsResponse, int]:
         b -= n
         o1.topics = l2 = []
         for _ in range(n):
-            o2 = new(DescribeLogDirsTopic)
+            o2 = _new_DescribeLogDirsTopic()
             o2.unknown_tags = ()
             n = d[p]
             p += 1
@@ -389,7 +395,7 @@ def _decode_v3(d: bytes, p: int, b: int) -> tuple[DescribeLogDirsResponse, int]:
             q = p + n * 22
             if d[p + 21:q:22].count(0) == n:
                 for x0, x1, x2, x3 in _i_iqqtx(d[p:q]):
-                    o3 = new(DescribeLogDirsPartition)
+                    o3 = _new_DescribeLogDirsPartition()
                     o3.unknown_tags = ()
                     o3.partition_index = x0
                     o3.partition_size = x1
@@ -399,7 +405,7 @@ def _decode_v3(d: bytes, p: int, b: int) -> tuple[DescribeLogDirsResponse, int]:
                 p = q
             else:
                 for _ in range(n):
-                    o3 = new(DescribeLogDirsPartition)
+                    o3 = _new_DescribeLogDirsPartition()
                     o3.unknown_tags = ()
                     o3.partition_index, o3.partition_size, o3.offset_lag, o3.is_future_key, n = _u_iqqtB(d, p)
                     p += 22
@@ -425,7 +431,7 @@ def _decode_v3(d: bytes, p: int, b: int) -> tuple[DescribeLogDirsResponse, int]:
 
 def _decode_v4(d: bytes, p: int, b: int) -> tuple[DescribeLogDirsResponse, int]:
     e = len(d)
-    o = new(DescribeLogDirsResponse)
+    o = _new_DescribeLogDirsResponse()
     o.unknown_tags = ()
     o.throttle_time_ms, o.error_code, n = _u_ihB(d, p)
     p += 7
@@ -439,7 +445,7 @@ def _decode_v4(d: bytes, p: int, b: int) -> tuple[DescribeLogDirsResponse, int]:
     b -= n
     o.results = l1 = []
     for _ in range(n):
-        o1 = new(DescribeLogDirsResult)
+        o1 = _new_DescribeLogDirsResult()
         o1.is_cordoned = False
         o1.unknown_tags = ()
         o1.error_code, n = _u_hB(d, p)
@@ -463,7 +469,7 @@ def _decode_v4(d: bytes, p: int, b: int) -> tuple[DescribeLogDirsResponse, int]:
         b -= n
         o1.topics = l2 = []
         for _ in range(n):
-            o2 = new(DescribeLogDirsTopic)
+            o2 = _new_DescribeLogDirsTopic()
             o2.unknown_tags = ()
             n = d[p]
             p += 1
@@ -488,7 +494,7 @@ def _decode_v4(d: bytes, p: int, b: int) -> tuple[DescribeLogDirsResponse, int]:
             q = p + n * 22
             if d[p + 21:q:22].count(0) == n:
                 for x0, x1, x2, x3 in _i_iqqtx(d[p:q]):
-                    o3 = new(DescribeLogDirsPartition)
+                    o3 = _new_DescribeLogDirsPartition()
                     o3.unknown_tags = ()
                     o3.partition_index = x0
                     o3.partition_size = x1
@@ -498,7 +504,7 @@ def _decode_v4(d: bytes, p: int, b: int) -> tuple[DescribeLogDirsResponse, int]:
                 p = q
             else:
                 for _ in range(n):
-                    o3 = new(DescribeLogDirsPartition)
+                    o3 = _new_DescribeLogDirsPartition()
                     o3.unknown_tags = ()
                     o3.partition_index, o3.partition_size, o3.offset_lag, o3.is_future_key, n = _u_iqqtB(d, p)
                     p += 22
@@ -524,7 +530,7 @@ def _decode_v4(d: bytes, p: int, b: int) -> tuple[DescribeLogDirsResponse, int]:
 
 def _decode_v5(d: bytes, p: int, b: int) -> tuple[DescribeLogDirsResponse, int]:
     e = len(d)
-    o = new(DescribeLogDirsResponse)
+    o = _new_DescribeLogDirsResponse()
     o.unknown_tags = ()
     o.throttle_time_ms, o.error_code, n = _u_ihB(d, p)
     p += 7
@@ -538,7 +544,7 @@ def _decode_v5(d: bytes, p: int, b: int) -> tuple[DescribeLogDirsResponse, int]:
     b -= n
     o.results = l1 = []
     for _ in range(n):
-        o1 = new(DescribeLogDirsResult)
+        o1 = _new_DescribeLogDirsResult()
         o1.unknown_tags = ()
         o1.error_code, n = _u_hB(d, p)
         p += 3
@@ -561,7 +567,7 @@ def _decode_v5(d: bytes, p: int, b: int) -> tuple[DescribeLogDirsResponse, int]:
         b -= n
         o1.topics = l2 = []
         for _ in range(n):
-            o2 = new(DescribeLogDirsTopic)
+            o2 = _new_DescribeLogDirsTopic()
             o2.unknown_tags = ()
             n = d[p]
             p += 1
@@ -586,7 +592,7 @@ def _decode_v5(d: bytes, p: int, b: int) -> tuple[DescribeLogDirsResponse, int]:
             q = p + n * 22
             if d[p + 21:q:22].count(0) == n:
                 for x0, x1, x2, x3 in _i_iqqtx(d[p:q]):
-                    o3 = new(DescribeLogDirsPartition)
+                    o3 = _new_DescribeLogDirsPartition()
                     o3.unknown_tags = ()
                     o3.partition_index = x0
                     o3.partition_size = x1
@@ -596,7 +602,7 @@ def _decode_v5(d: bytes, p: int, b: int) -> tuple[DescribeLogDirsResponse, int]:
                 p = q
             else:
                 for _ in range(n):
-                    o3 = new(DescribeLogDirsPartition)
+                    o3 = _new_DescribeLogDirsPartition()
                     o3.unknown_tags = ()
                     o3.partition_index, o3.partition_size, o3.offset_lag, o3.is_future_key, n = _u_iqqtB(d, p)
                     p += 22

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-from kwire.message import Message, Struct
-from kwire.wire import array_packers, array_unpackers, compact_numbers, more_varint, new, null, over_budget, pack_numbers, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, varint
+from kwire.message import Message, Struct, bare
+from kwire.wire import array_packers, array_unpackers, compact_numbers, more_varint, null, over_budget, pack_numbers, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, varint
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -59,6 +59,10 @@ class DescribeProducersRequest(Message):
         self.unknown_tags = unknown_tags
 
 
+_new_TopicRequest = bare(TopicRequest)
+_new_DescribeProducersRequest = bare(DescribeProducersRequest)
+
+
 _is = array_unpackers("i")
 _iw = array_packers("i")
 _p_B = packer(">B")
@@ -66,7 +70,7 @@ _p_B = packer(">B")
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[DescribeProducersRequest, int]:
     e = len(d)
-    o = new(DescribeProducersRequest)
+    o = _new_DescribeProducersRequest()
     o.unknown_tags = ()
     n = d[p]
     p += 1
@@ -80,7 +84,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[DescribeProducersRequest, int]
     b -= n
     o.topics = l1 = []
     for _ in range(n):
-        o1 = new(TopicRequest)
+        o1 = _new_TopicRequest()
         o1.unknown_tags = ()
         n = d[p]
         p += 1

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-from kwire.message import Message, Struct
-from kwire.wire import iter_unpacker, more_varint, new, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
+from kwire.message import Message, Struct, bare
+from kwire.wire import iter_unpacker, more_varint, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -125,6 +125,12 @@ class DescribeProducersResponse(Message):
         self.unknown_tags = unknown_tags
 
 
+_new_ProducerState = bare(ProducerState)
+_new_PartitionResponse = bare(PartitionResponse)
+_new_TopicResponse = bare(TopicResponse)
+_new_DescribeProducersResponse = bare(DescribeProducersResponse)
+
+
 _i_qiiqiqx = iter_unpacker(">qiiqiqx")
 _p_B = packer(">B")
 _p_i = packer(">i")
@@ -141,7 +147,7 @@ _u_qiiqiqB = unpacker(">qiiqiqB")
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[DescribeProducersResponse, int]:
     e = len(d)
-    o = new(DescribeProducersResponse)
+    o = _new_DescribeProducersResponse()
     o.unknown_tags = ()
     o.throttle_time_ms, n = _u_iB(d, p)
     p += 5
@@ -155,7 +161,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[DescribeProducersResponse, int
     b -= n
     o.topics = l1 = []
     for _ in range(n):
-        o1 = new(TopicResponse)
+        o1 = _new_TopicResponse()
         o1.unknown_tags = ()
         n = d[p]
         p += 1
@@ -178,7 +184,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[DescribeProducersResponse, int
         b -= n
         o1.partitions = l2 = []
         for _ in range(n):
-            o2 = new(PartitionResponse)
+            o2 = _new_PartitionResponse()
             o2.unknown_tags = ()
             o2.partition_index, o2.error_code, n = _u_ihB(d, p)
             p += 7
@@ -204,7 +210,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[DescribeProducersResponse, int
             q = p + n * 37
             if d[p + 36:q:37].count(0) == n:
                 for x0, x1, x2, x3, x4, x5 in _i_qiiqiqx(d[p:q]):
-                    o3 = new(ProducerState)
+                    o3 = _new_ProducerState()
                     o3.unknown_tags = ()
                     o3.producer_id = x0
                     o3.producer_epoch = x1
@@ -216,7 +222,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[DescribeProducersResponse, int
                 p = q
             else:
                 for _ in range(n):
-                    o3 = new(ProducerState)
+                    o3 = _new_ProducerState()
                     o3.unknown_tags = ()
                     o3.producer_id, o3.producer_epoch, o3.last_sequence, o3.last_timestamp, o3.coordinator_epoch, o3.current_txn_start_offset, n = _u_qiiqiqB(d, p)
                     p += 37

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-from kwire.message import Message, Struct
-from kwire.wire import iter_unpacker, more_varint, new, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
+from kwire.message import Message, Struct, bare
+from kwire.wire import iter_unpacker, more_varint, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -78,6 +78,11 @@ class DescribeQuorumRequest(Message):
         self.unknown_tags = unknown_tags
 
 
+_new_PartitionData = bare(PartitionData)
+_new_TopicData = bare(TopicData)
+_new_DescribeQuorumRequest = bare(DescribeQuorumRequest)
+
+
 _i_ix = iter_unpacker(">ix")
 _p_B = packer(">B")
 _p_i = packer(">i")
@@ -87,7 +92,7 @@ _u_iB = unpacker(">iB")
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[DescribeQuorumRequest, int]:
     e = len(d)
-    o = new(DescribeQuorumRequest)
+    o = _new_DescribeQuorumRequest()
     o.unknown_tags = ()
     n = d[p]
     p += 1
@@ -101,7 +106,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[DescribeQuorumRequest, int]:
     b -= n
     o.topics = l1 = []
     for _ in range(n):
-        o1 = new(TopicData)
+        o1 = _new_TopicData()
         o1.unknown_tags = ()
         n = d[p]
         p += 1
@@ -126,14 +131,14 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[DescribeQuorumRequest, int]:
         q = p + n * 5
         if d[p + 4:q:5].count(0) == n:
             for x0, in _i_ix(d[p:q]):
-                o2 = new(PartitionData)
+                o2 = _new_PartitionData()
                 o2.unknown_tags = ()
                 o2.partition_index = x0
                 l2.append(o2)
             p = q
         else:
             for _ in range(n):
-                o2 = new(PartitionData)
+                o2 = _new_PartitionData()
                 o2.unknown_tags = ()
                 o2.partition_index, n = _u_iB(d, p)
                 p += 5

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-from kwire.message import Message, Struct
+from kwire.message import Message, Struct, bare
 from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import bad_uuid, iter_unpacker, lost, more_varint, new, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
+from kwire.wire import bad_uuid, iter_unpacker, lost, more_varint, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -189,6 +189,14 @@ class DescribeQuorumResponse(Message):
         self.unknown_tags = unknown_tags
 
 
+_new_ReplicaState = bare(ReplicaState)
+_new_PartitionData = bare(PartitionData)
+_new_TopicData = bare(TopicData)
+_new_Listener = bare(Listener)
+_new_Node = bare(Node)
+_new_DescribeQuorumResponse = bare(DescribeQuorumResponse)
+
+
 _i_i16sqqqx = iter_unpacker(">i16sqqqx")
 _i_iqqqx = iter_unpacker(">iqqqx")
 _i_iqx = iter_unpacker(">iqx")
@@ -226,7 +234,7 @@ _u_iqqqB = unpacker(">iqqqB")
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[DescribeQuorumResponse, int]:
     e = len(d)
-    o = new(DescribeQuorumResponse)
+    o = _new_DescribeQuorumResponse()
     o.nodes = []
     o.error_message = ''
     o.unknown_tags = ()
@@ -242,7 +250,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[DescribeQuorumResponse, int]:
     b -= n
     o.topics = l1 = []
     for _ in range(n):
-        o1 = new(TopicData)
+        o1 = _new_TopicData()
         o1.unknown_tags = ()
         n = d[p]
         p += 1
@@ -265,7 +273,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[DescribeQuorumResponse, int]:
         b -= n
         o1.partitions = l2 = []
         for _ in range(n):
-            o2 = new(PartitionData)
+            o2 = _new_PartitionData()
             o2.error_message = ''
             o2.unknown_tags = ()
             o2.partition_index, o2.error_code, o2.leader_id, o2.leader_epoch, o2.high_watermark, n = _u_ihiiqB(d, p)
@@ -282,7 +290,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[DescribeQuorumResponse, int]:
             q = p + n * 13
             if d[p + 12:q:13].count(0) == n:
                 for x0, x1 in _i_iqx(d[p:q]):
-                    o3 = new(ReplicaState)
+                    o3 = _new_ReplicaState()
                     o3.replica_directory_id = ZERO_UUID
                     o3.last_fetch_timestamp = o3.last_caught_up_timestamp = -1
                     o3.unknown_tags = ()
@@ -292,7 +300,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[DescribeQuorumResponse, int]:
                 p = q
             else:
                 for _ in range(n):
-                    o3 = new(ReplicaState)
+                    o3 = _new_ReplicaState()
                     o3.replica_directory_id = ZERO_UUID
                     o3.last_fetch_timestamp = o3.last_caught_up_timestamp = -1
                     o3.unknown_tags = ()
@@ -315,7 +323,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[DescribeQuorumResponse, int]:
             q = p + n * 13
             if d[p + 12:q:13].count(0) == n:
                 for x0, x1 in _i_iqx(d[p:q]):
-                    o3 = new(ReplicaState)
+                    o3 = _new_ReplicaState()
                     o3.replica_directory_id = ZERO_UUID
                     o3.last_fetch_timestamp = o3.last_caught_up_timestamp = -1
                     o3.unknown_tags = ()
@@ -325,7 +333,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[DescribeQuorumResponse, int]:
                 p = q
             else:
                 for _ in range(n):
-                    o3 = new(ReplicaState)
+                    o3 = _new_ReplicaState()
                     o3.replica_directory_id = ZERO_UUID
                     o3.last_fetch_timestamp = o3.last_caught_up_timestamp = -1
                     o3.unknown_tags = ()
@@ -353,7 +361,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[DescribeQuorumResponse, int]:
 
 def _decode_v1(d: bytes, p: int, b: int) -> tuple[DescribeQuorumResponse, int]:
     e = len(d)
-    o = new(DescribeQuorumResponse)
+    o = _new_DescribeQuorumResponse()
     o.nodes = []
     o.error_message = ''
     o.unknown_tags = ()
@@ -369,7 +377,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[DescribeQuorumResponse, int]:
     b -= n
     o.topics = l1 = []
     for _ in range(n):
-        o1 = new(TopicData)
+        o1 = _new_TopicData()
         o1.unknown_tags = ()
         n = d[p]
         p += 1
@@ -392,7 +400,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[DescribeQuorumResponse, int]:
         b -= n
         o1.partitions = l2 = []
         for _ in range(n):
-            o2 = new(PartitionData)
+            o2 = _new_PartitionData()
             o2.error_message = ''
             o2.unknown_tags = ()
             o2.partition_index, o2.error_code, o2.leader_id, o2.leader_epoch, o2.high_watermark, n = _u_ihiiqB(d, p)
@@ -409,7 +417,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[DescribeQuorumResponse, int]:
             q = p + n * 29
             if d[p + 28:q:29].count(0) == n:
                 for x0, x1, x2, x3 in _i_iqqqx(d[p:q]):
-                    o3 = new(ReplicaState)
+                    o3 = _new_ReplicaState()
                     o3.replica_directory_id = ZERO_UUID
                     o3.unknown_tags = ()
                     o3.replica_id = x0
@@ -420,7 +428,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[DescribeQuorumResponse, int]:
                 p = q
             else:
                 for _ in range(n):
-                    o3 = new(ReplicaState)
+                    o3 = _new_ReplicaState()
                     o3.replica_directory_id = ZERO_UUID
                     o3.unknown_tags = ()
                     o3.replica_id, o3.log_end_offset, o3.last_fetch_timestamp, o3.last_caught_up_timestamp, n = _u_iqqqB(d, p)
@@ -442,7 +450,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[DescribeQuorumResponse, int]:
             q = p + n * 29
             if d[p + 28:q:29].count(0) == n:
                 for x0, x1, x2, x3 in _i_iqqqx(d[p:q]):
-                    o3 = new(ReplicaState)
+                    o3 = _new_ReplicaState()
                     o3.replica_directory_id = ZERO_UUID
                     o3.unknown_tags = ()
                     o3.replica_id = x0
@@ -453,7 +461,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[DescribeQuorumResponse, int]:
                 p = q
             else:
                 for _ in range(n):
-                    o3 = new(ReplicaState)
+                    o3 = _new_ReplicaState()
                     o3.replica_directory_id = ZERO_UUID
                     o3.unknown_tags = ()
                     o3.replica_id, o3.log_end_offset, o3.last_fetch_timestamp, o3.last_caught_up_timestamp, n = _u_iqqqB(d, p)
@@ -480,7 +488,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[DescribeQuorumResponse, int]:
 
 def _decode_v2(d: bytes, p: int, b: int) -> tuple[DescribeQuorumResponse, int]:
     e = len(d)
-    o = new(DescribeQuorumResponse)
+    o = _new_DescribeQuorumResponse()
     o.unknown_tags = ()
     o.error_code, n = _u_hB(d, p)
     p += 3
@@ -504,7 +512,7 @@ def _decode_v2(d: bytes, p: int, b: int) -> tuple[DescribeQuorumResponse, int]:
     b -= n
     o.topics = l1 = []
     for _ in range(n):
-        o1 = new(TopicData)
+        o1 = _new_TopicData()
         o1.unknown_tags = ()
         n = d[p]
         p += 1
@@ -527,7 +535,7 @@ def _decode_v2(d: bytes, p: int, b: int) -> tuple[DescribeQuorumResponse, int]:
         b -= n
         o1.partitions = l2 = []
         for _ in range(n):
-            o2 = new(PartitionData)
+            o2 = _new_PartitionData()
             o2.unknown_tags = ()
             o2.partition_index, o2.error_code, n = _u_ihB(d, p)
             p += 7
@@ -553,7 +561,7 @@ def _decode_v2(d: bytes, p: int, b: int) -> tuple[DescribeQuorumResponse, int]:
             q = p + n * 45
             if d[p + 44:q:45].count(0) == n:
                 for x0, x1, x2, x3, x4 in _i_i16sqqqx(d[p:q]):
-                    o3 = new(ReplicaState)
+                    o3 = _new_ReplicaState()
                     o3.unknown_tags = ()
                     o3.replica_id = x0
                     o3.replica_directory_id = Uuid(x1)
@@ -564,7 +572,7 @@ def _decode_v2(d: bytes, p: int, b: int) -> tuple[DescribeQuorumResponse, int]:
                 p = q
             else:
                 for _ in range(n):
-                    o3 = new(ReplicaState)
+                    o3 = _new_ReplicaState()
                     o3.unknown_tags = ()
                     o3.replica_id, u1, o3.log_end_offset, o3.last_fetch_timestamp, o3.last_caught_up_timestamp, n = _u_i16sqqqB(d, p)
                     p += 45
@@ -586,7 +594,7 @@ def _decode_v2(d: bytes, p: int, b: int) -> tuple[DescribeQuorumResponse, int]:
             q = p + n * 45
             if d[p + 44:q:45].count(0) == n:
                 for x0, x1, x2, x3, x4 in _i_i16sqqqx(d[p:q]):
-                    o3 = new(ReplicaState)
+                    o3 = _new_ReplicaState()
                     o3.unknown_tags = ()
                     o3.replica_id = x0
                     o3.replica_directory_id = Uuid(x1)
@@ -597,7 +605,7 @@ def _decode_v2(d: bytes, p: int, b: int) -> tuple[DescribeQuorumResponse, int]:
                 p = q
             else:
                 for _ in range(n):
-                    o3 = new(ReplicaState)
+                    o3 = _new_ReplicaState()
                     o3.unknown_tags = ()
                     o3.replica_id, u1, o3.log_end_offset, o3.last_fetch_timestamp, o3.last_caught_up_timestamp, n = _u_i16sqqqB(d, p)
                     p += 45
@@ -627,7 +635,7 @@ def _decode_v2(d: bytes, p: int, b: int) -> tuple[DescribeQuorumResponse, int]:
     b -= n
     o.nodes = l1 = []
     for _ in range(n):
-        o1 = new(Node)
+        o1 = _new_Node()
         o1.unknown_tags = ()
         o1.node_id, n = _u_iB(d, p)
         p += 5
@@ -641,7 +649,7 @@ def _decode_v2(d: bytes, p: int, b: int) -> tuple[DescribeQuorumResponse, int]:
         b -= n
         o1.listeners = l2 = []
         for _ in range(n):
-            o2 = new(Listener)
+            o2 = _new_Listener()
             o2.unknown_tags = ()
             n = d[p]
             p += 1

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-from kwire.message import Message, Struct
-from kwire.wire import array_packers, array_unpackers, compact_numbers, more_varint, new, null, over_budget, pack_numbers, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, varint
+from kwire.message import Message, Struct, bare
+from kwire.wire import array_packers, array_unpackers, compact_numbers, more_varint, null, over_budget, pack_numbers, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, varint
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -81,6 +81,11 @@ class DescribeShareGroupOffsetsRequest(Message):
         self.unknown_tags = unknown_tags
 
 
+_new_DescribeShareGroupOffsetsRequestTopic = bare(DescribeShareGroupOffsetsRequestTopic)
+_new_DescribeShareGroupOffsetsRequestGroup = bare(DescribeShareGroupOffsetsRequestGroup)
+_new_DescribeShareGroupOffsetsRequest = bare(DescribeShareGroupOffsetsRequest)
+
+
 _is = array_unpackers("i")
 _iw = array_packers("i")
 _p_B = packer(">B")
@@ -88,7 +93,7 @@ _p_B = packer(">B")
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[DescribeShareGroupOffsetsRequest, int]:
     e = len(d)
-    o = new(DescribeShareGroupOffsetsRequest)
+    o = _new_DescribeShareGroupOffsetsRequest()
     o.unknown_tags = ()
     n = d[p]
     p += 1
@@ -102,7 +107,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[DescribeShareGroupOffsetsReque
     b -= n
     o.groups = l1 = []
     for _ in range(n):
-        o1 = new(DescribeShareGroupOffsetsRequestGroup)
+        o1 = _new_DescribeShareGroupOffsetsRequestGroup()
         o1.unknown_tags = ()
         n = d[p]
         p += 1
@@ -126,7 +131,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[DescribeShareGroupOffsetsReque
             b -= n
             o1.topics = l2 = []
             for _ in range(n):
-                o2 = new(DescribeShareGroupOffsetsRequestTopic)
+                o2 = _new_DescribeShareGroupOffsetsRequestTopic()
                 o2.unknown_tags = ()
                 n = d[p]
                 p += 1

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-from kwire.message import Message, Struct
+from kwire.message import Message, Struct, bare
 from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import bad_uuid, more_varint, new, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
+from kwire.wire import bad_uuid, more_varint, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -128,6 +128,12 @@ class DescribeShareGroupOffsetsResponse(Message):
         self.unknown_tags = unknown_tags
 
 
+_new_DescribeShareGroupOffsetsResponsePartition = bare(DescribeShareGroupOffsetsResponsePartition)
+_new_DescribeShareGroupOffsetsResponseTopic = bare(DescribeShareGroupOffsetsResponseTopic)
+_new_DescribeShareGroupOffsetsResponseGroup = bare(DescribeShareGroupOffsetsResponseGroup)
+_new_DescribeShareGroupOffsetsResponse = bare(DescribeShareGroupOffsetsResponse)
+
+
 _p_16s = packer(">16s")
 _p_16sB = packer(">16sB")
 _p_B = packer(">B")
@@ -151,7 +157,7 @@ _u_iqiqhB = unpacker(">iqiqhB")
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[DescribeShareGroupOffsetsResponse, int]:
     e = len(d)
-    o = new(DescribeShareGroupOffsetsResponse)
+    o = _new_DescribeShareGroupOffsetsResponse()
     o.unknown_tags = ()
     o.throttle_time_ms, n = _u_iB(d, p)
     p += 5
@@ -165,7 +171,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[DescribeShareGroupOffsetsRespo
     b -= n
     o.groups = l1 = []
     for _ in range(n):
-        o1 = new(DescribeShareGroupOffsetsResponseGroup)
+        o1 = _new_DescribeShareGroupOffsetsResponseGroup()
         o1.unknown_tags = ()
         n = d[p]
         p += 1
@@ -188,7 +194,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[DescribeShareGroupOffsetsRespo
         b -= n
         o1.topics = l2 = []
         for _ in range(n):
-            o2 = new(DescribeShareGroupOffsetsResponseTopic)
+            o2 = _new_DescribeShareGroupOffsetsResponseTopic()
             o2.unknown_tags = ()
             n = d[p]
             p += 1
@@ -212,7 +218,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[DescribeShareGroupOffsetsRespo
             b -= n
             o2.partitions = l3 = []
             for _ in range(n):
-                o3 = new(DescribeShareGroupOffsetsResponsePartition)
+                o3 = _new_DescribeShareGroupOffsetsResponsePartition()
                 o3.lag = -1
                 o3.unknown_tags = ()
                 o3.partition_index, o3.start_offset, o3.leader_epoch, o3.error_code, n = _u_iqihB(d, p)
@@ -259,7 +265,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[DescribeShareGroupOffsetsRespo
 
 def _decode_v1(d: bytes, p: int, b: int) -> tuple[DescribeShareGroupOffsetsResponse, int]:
     e = len(d)
-    o = new(DescribeShareGroupOffsetsResponse)
+    o = _new_DescribeShareGroupOffsetsResponse()
     o.unknown_tags = ()
     o.throttle_time_ms, n = _u_iB(d, p)
     p += 5
@@ -273,7 +279,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[DescribeShareGroupOffsetsRespo
     b -= n
     o.groups = l1 = []
     for _ in range(n):
-        o1 = new(DescribeShareGroupOffsetsResponseGroup)
+        o1 = _new_DescribeShareGroupOffsetsResponseGroup()
         o1.unknown_tags = ()
         n = d[p]
         p += 1
@@ -296,7 +302,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[DescribeShareGroupOffsetsRespo
         b -= n
         o1.topics = l2 = []
         for _ in range(n):
-            o2 = new(DescribeShareGroupOffsetsResponseTopic)
+            o2 = _new_DescribeShareGroupOffsetsResponseTopic()
             o2.unknown_tags = ()
             n = d[p]
             p += 1
@@ -320,7 +326,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[DescribeShareGroupOffsetsRespo
             b -= n
             o2.partitions = l3 = []
             for _ in range(n):
-                o3 = new(DescribeShareGroupOffsetsResponsePartition)
+                o3 = _new_DescribeShareGroupOffsetsResponsePartition()
                 o3.unknown_tags = ()
                 o3.partition_index, o3.start_offset, o3.leader_epoch, o3.lag, o3.error_code, n = _u_iqiqhB(d, p)
                 p += 27

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-from kwire.message import Message, Struct
-from kwire.wire import more_varint, new, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
+from kwire.message import Message, Struct, bare
+from kwire.wire import more_varint, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -84,6 +84,11 @@ class DescribeTopicPartitionsRequest(Message):
         self.unknown_tags = unknown_tags
 
 
+_new_TopicRequest = bare(TopicRequest)
+_new_Cursor = bare(Cursor)
+_new_DescribeTopicPartitionsRequest = bare(DescribeTopicPartitionsRequest)
+
+
 _p_B = packer(">B")
 _p_i = packer(">i")
 _p_ib = packer(">ib")
@@ -95,7 +100,7 @@ _u_ib = unpacker(">ib")
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[DescribeTopicPartitionsRequest, int]:
     e = len(d)
-    o = new(DescribeTopicPartitionsRequest)
+    o = _new_DescribeTopicPartitionsRequest()
     o.unknown_tags = ()
     n = d[p]
     p += 1
@@ -109,7 +114,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[DescribeTopicPartitionsRequest
     b -= n
     o.topics = l1 = []
     for _ in range(n):
-        o1 = new(TopicRequest)
+        o1 = _new_TopicRequest()
         o1.unknown_tags = ()
         n = d[p]
         p += 1
@@ -130,7 +135,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[DescribeTopicPartitionsRequest
     if n < 0:
         o.cursor = None
     else:
-        o1 = new(Cursor)
+        o1 = _new_Cursor()
         o1.unknown_tags = ()
         n = d[p]
         p += 1

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-from kwire.message import Message, Struct
+from kwire.message import Message, Struct, bare
 from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import array_packers, array_unpackers, bad_uuid, compact_numbers, more_varint, new, null, over_budget, pack_numbers, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
+from kwire.wire import array_packers, array_unpackers, bad_uuid, compact_numbers, more_varint, null, over_budget, pack_numbers, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -144,6 +144,12 @@ class DescribeTopicPartitionsResponse(Message):
         self.unknown_tags = unknown_tags
 
 
+_new_DescribeTopicPartitionsResponsePartition = bare(DescribeTopicPartitionsResponsePartition)
+_new_DescribeTopicPartitionsResponseTopic = bare(DescribeTopicPartitionsResponseTopic)
+_new_Cursor = bare(Cursor)
+_new_DescribeTopicPartitionsResponse = bare(DescribeTopicPartitionsResponse)
+
+
 _is = array_unpackers("i")
 _iw = array_packers("i")
 _p_16st = packer(">16s?")
@@ -168,7 +174,7 @@ _u_iB = unpacker(">iB")
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[DescribeTopicPartitionsResponse, int]:
     e = len(d)
-    o = new(DescribeTopicPartitionsResponse)
+    o = _new_DescribeTopicPartitionsResponse()
     o.unknown_tags = ()
     o.throttle_time_ms, n = _u_iB(d, p)
     p += 5
@@ -182,7 +188,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[DescribeTopicPartitionsRespons
     b -= n
     o.topics = l1 = []
     for _ in range(n):
-        o1 = new(DescribeTopicPartitionsResponseTopic)
+        o1 = _new_DescribeTopicPartitionsResponseTopic()
         o1.unknown_tags = ()
         o1.error_code, n = _u_hB(d, p)
         p += 3
@@ -207,7 +213,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[DescribeTopicPartitionsRespons
         b -= n
         o1.partitions = l2 = []
         for _ in range(n):
-            o2 = new(DescribeTopicPartitionsResponsePartition)
+            o2 = _new_DescribeTopicPartitionsResponsePartition()
             o2.unknown_tags = ()
             o2.error_code, o2.partition_index, o2.leader_id, o2.leader_epoch, n = _u_hiiiB(d, p)
             p += 15
@@ -269,7 +275,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[DescribeTopicPartitionsRespons
     if n < 0:
         o.next_cursor = None
     else:
-        o1 = new(Cursor)
+        o1 = _new_Cursor()
         o1.unknown_tags = ()
         n = d[p]
         p += 1

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-from kwire.message import Message
-from kwire.wire import more_varint, new, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, varint
+from kwire.message import Message, bare
+from kwire.wire import more_varint, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, varint
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -37,12 +37,15 @@ class DescribeTransactionsRequest(Message):
         self.unknown_tags = unknown_tags
 
 
+_new_DescribeTransactionsRequest = bare(DescribeTransactionsRequest)
+
+
 _p_B = packer(">B")
 
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[DescribeTransactionsRequest, int]:
     e = len(d)
-    o = new(DescribeTransactionsRequest)
+    o = _new_DescribeTransactionsRequest()
     o.unknown_tags = ()
     n = d[p]
     p += 1

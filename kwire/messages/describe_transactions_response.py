@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-from kwire.message import Message, Struct
-from kwire.wire import array_packers, array_unpackers, compact_numbers, more_varint, new, null, over_budget, pack_numbers, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
+from kwire.message import Message, Struct, bare
+from kwire.wire import array_packers, array_unpackers, compact_numbers, more_varint, null, over_budget, pack_numbers, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -103,6 +103,11 @@ class DescribeTransactionsResponse(Message):
         self.unknown_tags = unknown_tags
 
 
+_new_TopicData = bare(TopicData)
+_new_TransactionState = bare(TransactionState)
+_new_DescribeTransactionsResponse = bare(DescribeTransactionsResponse)
+
+
 _is = array_unpackers("i")
 _iw = array_packers("i")
 _p_B = packer(">B")
@@ -119,7 +124,7 @@ _u_iqqhB = unpacker(">iqqhB")
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[DescribeTransactionsResponse, int]:
     e = len(d)
-    o = new(DescribeTransactionsResponse)
+    o = _new_DescribeTransactionsResponse()
     o.unknown_tags = ()
     o.throttle_time_ms, n = _u_iB(d, p)
     p += 5
@@ -133,7 +138,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[DescribeTransactionsResponse, 
     b -= n
     o.transaction_states = l1 = []
     for _ in range(n):
-        o1 = new(TransactionState)
+        o1 = _new_TransactionState()
         o1.unknown_tags = ()
         o1.error_code, n = _u_hB(d, p)
         p += 3
@@ -165,7 +170,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[DescribeTransactionsResponse, 
         b -= n
         o1.topics = l2 = []
         for _ in range(n):
-            o2 = new(TopicData)
+            o2 = _new_TopicData()
             o2.unknown_tags = ()
             n = d[p]
             p += 1

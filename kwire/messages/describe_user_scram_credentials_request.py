@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-from kwire.message import Message, Struct
-from kwire.wire import more_varint, new, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, varint
+from kwire.message import Message, Struct, bare
+from kwire.wire import more_varint, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, varint
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -56,12 +56,16 @@ class DescribeUserScramCredentialsRequest(Message):
         self.unknown_tags = unknown_tags
 
 
+_new_UserName = bare(UserName)
+_new_DescribeUserScramCredentialsRequest = bare(DescribeUserScramCredentialsRequest)
+
+
 _p_B = packer(">B")
 
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[DescribeUserScramCredentialsRequest, int]:
     e = len(d)
-    o = new(DescribeUserScramCredentialsRequest)
+    o = _new_DescribeUserScramCredentialsRequest()
     o.unknown_tags = ()
     n = d[p]
     p += 1
@@ -76,7 +80,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[DescribeUserScramCredentialsRe
         b -= n
         o.users = l1 = []
         for _ in range(n):
-            o1 = new(UserName)
+            o1 = _new_UserName()
             o1.unknown_tags = ()
             n = d[p]
             p += 1

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-from kwire.message import Message, Struct
-from kwire.wire import iter_unpacker, more_varint, new, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
+from kwire.message import Message, Struct, bare
+from kwire.wire import iter_unpacker, more_varint, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -96,6 +96,11 @@ class DescribeUserScramCredentialsResponse(Message):
         self.unknown_tags = unknown_tags
 
 
+_new_CredentialInfo = bare(CredentialInfo)
+_new_DescribeUserScramCredentialsResult = bare(DescribeUserScramCredentialsResult)
+_new_DescribeUserScramCredentialsResponse = bare(DescribeUserScramCredentialsResponse)
+
+
 _i_bix = iter_unpacker(">bix")
 _p_B = packer(">B")
 _p_bi = packer(">bi")
@@ -113,7 +118,7 @@ _u_ihB = unpacker(">ihB")
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[DescribeUserScramCredentialsResponse, int]:
     e = len(d)
-    o = new(DescribeUserScramCredentialsResponse)
+    o = _new_DescribeUserScramCredentialsResponse()
     o.unknown_tags = ()
     o.throttle_time_ms, o.error_code, n = _u_ihB(d, p)
     p += 7
@@ -137,7 +142,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[DescribeUserScramCredentialsRe
     b -= n
     o.results = l1 = []
     for _ in range(n):
-        o1 = new(DescribeUserScramCredentialsResult)
+        o1 = _new_DescribeUserScramCredentialsResult()
         o1.unknown_tags = ()
         n = d[p]
         p += 1
@@ -172,7 +177,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[DescribeUserScramCredentialsRe
         q = p + n * 6
         if d[p + 5:q:6].count(0) == n:
             for x0, x1 in _i_bix(d[p:q]):
-                o2 = new(CredentialInfo)
+                o2 = _new_CredentialInfo()
                 o2.unknown_tags = ()
                 o2.mechanism = x0
                 o2.iterations = x1
@@ -180,7 +185,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[DescribeUserScramCredentialsRe
             p = q
         else:
             for _ in range(n):
-                o2 = new(CredentialInfo)
+                o2 = _new_CredentialInfo()
                 o2.unknown_tags = ()
                 o2.mechanism, o2.iterations, n = _u_biB(d, p)
                 p += 6

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-from kwire.message import Message, Struct
-from kwire.wire import array_packers, array_unpackers, compact_numbers, lost, more_varint, new, null, numbers, over_budget, pack_numbers, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
+from kwire.message import Message, Struct, bare
+from kwire.wire import array_packers, array_unpackers, compact_numbers, lost, more_varint, null, numbers, over_budget, pack_numbers, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -65,6 +65,10 @@ class ElectLeadersRequest(Message):
         self.unknown_tags = unknown_tags
 
 
+_new_TopicPartitions = bare(TopicPartitions)
+_new_ElectLeadersRequest = bare(ElectLeadersRequest)
+
+
 _is = array_unpackers("i")
 _iw = array_packers("i")
 _p_B = packer(">B")
@@ -84,7 +88,7 @@ _u_iB = unpacker(">iB")
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[ElectLeadersRequest, int]:
     e = len(d)
-    o = new(ElectLeadersRequest)
+    o = _new_ElectLeadersRequest()
     o.election_type = 0
     o.unknown_tags = ()
     n = _u_i(d, p)[0]
@@ -97,7 +101,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[ElectLeadersRequest, int]:
         b -= n
         o.topic_partitions = l1 = []
         for _ in range(n):
-            o1 = new(TopicPartitions)
+            o1 = _new_TopicPartitions()
             o1.unknown_tags = ()
             n = _u_h(d, p)[0]
             p += 2
@@ -124,7 +128,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[ElectLeadersRequest, int]:
 
 def _decode_v1(d: bytes, p: int, b: int) -> tuple[ElectLeadersRequest, int]:
     e = len(d)
-    o = new(ElectLeadersRequest)
+    o = _new_ElectLeadersRequest()
     o.unknown_tags = ()
     o.election_type, n = _u_bi(d, p)
     p += 5
@@ -136,7 +140,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[ElectLeadersRequest, int]:
         b -= n
         o.topic_partitions = l1 = []
         for _ in range(n):
-            o1 = new(TopicPartitions)
+            o1 = _new_TopicPartitions()
             o1.unknown_tags = ()
             n = _u_h(d, p)[0]
             p += 2
@@ -163,7 +167,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[ElectLeadersRequest, int]:
 
 def _decode_v2(d: bytes, p: int, b: int) -> tuple[ElectLeadersRequest, int]:
     e = len(d)
-    o = new(ElectLeadersRequest)
+    o = _new_ElectLeadersRequest()
     o.unknown_tags = ()
     o.election_type, n = _u_bB(d, p)
     p += 2
@@ -178,7 +182,7 @@ def _decode_v2(d: bytes, p: int, b: int) -> tuple[ElectLeadersRequest, int]:
         b -= n
         o.topic_partitions = l1 = []
         for _ in range(n):
-            o1 = new(TopicPartitions)
+            o1 = _new_TopicPartitions()
             o1.unknown_tags = ()
             n = d[p]
             p += 1

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-from kwire.message import Message, Struct
-from kwire.wire import lost, more_varint, new, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
+from kwire.message import Message, Struct, bare
+from kwire.wire import lost, more_varint, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -90,6 +90,11 @@ class ElectLeadersResponse(Message):
         self.unknown_tags = unknown_tags
 
 
+_new_PartitionResult = bare(PartitionResult)
+_new_ReplicaElectionResult = bare(ReplicaElectionResult)
+_new_ElectLeadersResponse = bare(ElectLeadersResponse)
+
+
 _p_B = packer(">B")
 _p_h = packer(">h")
 _p_i = packer(">i")
@@ -109,7 +114,7 @@ _u_ii = unpacker(">ii")
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[ElectLeadersResponse, int]:
     e = len(d)
-    o = new(ElectLeadersResponse)
+    o = _new_ElectLeadersResponse()
     o.error_code = 0
     o.unknown_tags = ()
     o.throttle_time_ms, n = _u_ii(d, p)
@@ -121,7 +126,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[ElectLeadersResponse, int]:
     b -= n
     o.replica_election_results = l1 = []
     for _ in range(n):
-        o1 = new(ReplicaElectionResult)
+        o1 = _new_ReplicaElectionResult()
         o1.unknown_tags = ()
         n = _u_h(d, p)[0]
         p += 2
@@ -139,7 +144,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[ElectLeadersResponse, int]:
         b -= n
         o1.partition_result = l2 = []
         for _ in range(n):
-            o2 = new(PartitionResult)
+            o2 = _new_PartitionResult()
             o2.unknown_tags = ()
             o2.partition_id, o2.error_code, n = _u_ihh(d, p)
             p += 8
@@ -156,7 +161,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[ElectLeadersResponse, int]:
 
 def _decode_v1(d: bytes, p: int, b: int) -> tuple[ElectLeadersResponse, int]:
     e = len(d)
-    o = new(ElectLeadersResponse)
+    o = _new_ElectLeadersResponse()
     o.unknown_tags = ()
     o.throttle_time_ms, o.error_code, n = _u_ihi(d, p)
     p += 10
@@ -167,7 +172,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[ElectLeadersResponse, int]:
     b -= n
     o.replica_election_results = l1 = []
     for _ in range(n):
-        o1 = new(ReplicaElectionResult)
+        o1 = _new_ReplicaElectionResult()
         o1.unknown_tags = ()
         n = _u_h(d, p)[0]
         p += 2
@@ -185,7 +190,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[ElectLeadersResponse, int]:
         b -= n
         o1.partition_result = l2 = []
         for _ in range(n):
-            o2 = new(PartitionResult)
+            o2 = _new_PartitionResult()
             o2.unknown_tags = ()
             o2.partition_id, o2.error_code, n = _u_ihh(d, p)
             p += 8
@@ -202,7 +207,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[ElectLeadersResponse, int]:
 
 def _decode_v2(d: bytes, p: int, b: int) -> tuple[ElectLeadersResponse, int]:
     e = len(d)
-    o = new(ElectLeadersResponse)
+    o = _new_ElectLeadersResponse()
     o.unknown_tags = ()
     o.throttle_time_ms, o.error_code, n = _u_ihB(d, p)
     p += 7
@@ -216,7 +221,7 @@ def _decode_v2(d: bytes, p: int, b: int) -> tuple[ElectLeadersResponse, int]:
     b -= n
     o.replica_election_results = l1 = []
     for _ in range(n):
-        o1 = new(ReplicaElectionResult)
+        o1 = _new_ReplicaElectionResult()
         o1.unknown_tags = ()
         n = d[p]
         p += 1
@@ -239,7 +244,7 @@ def _decode_v2(d: bytes, p: int, b: int) -> tuple[ElectLeadersResponse, int]:
         b -= n
         o1.partition_result = l2 = []
         for _ in range(n):
-            o2 = new(PartitionResult)
+            o2 = _new_PartitionResult()
             o2.unknown_tags = ()
             o2.partition_id, o2.error_code, n = _u_ihB(d, p)
             p += 7

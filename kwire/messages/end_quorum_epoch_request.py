@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-from kwire.message import Message, Struct
+from kwire.message import Message, Struct, bare
 from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import array_packers, array_unpackers, bad_uuid, iter_unpacker, lost, more_varint, new, null, numbers, over_budget, pack_numbers, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
+from kwire.wire import array_packers, array_unpackers, bad_uuid, iter_unpacker, lost, more_varint, null, numbers, over_budget, pack_numbers, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -145,6 +145,13 @@ class EndQuorumEpochRequest(Message):
         self.unknown_tags = unknown_tags
 
 
+_new_ReplicaInfo = bare(ReplicaInfo)
+_new_PartitionData = bare(PartitionData)
+_new_TopicData = bare(TopicData)
+_new_LeaderEndpoint = bare(LeaderEndpoint)
+_new_EndQuorumEpochRequest = bare(EndQuorumEpochRequest)
+
+
 _i_i16sx = iter_unpacker(">i16sx")
 _is = array_unpackers("i")
 _iw = array_packers("i")
@@ -168,7 +175,7 @@ _u_iiii = unpacker(">iiii")
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[EndQuorumEpochRequest, int]:
     e = len(d)
-    o = new(EndQuorumEpochRequest)
+    o = _new_EndQuorumEpochRequest()
     o.leader_endpoints = []
     o.unknown_tags = ()
     n = _u_h(d, p)[0]
@@ -188,7 +195,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[EndQuorumEpochRequest, int]:
     b -= n
     o.topics = l1 = []
     for _ in range(n):
-        o1 = new(TopicData)
+        o1 = _new_TopicData()
         o1.unknown_tags = ()
         n = _u_h(d, p)[0]
         p += 2
@@ -206,7 +213,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[EndQuorumEpochRequest, int]:
         b -= n
         o1.partitions = l2 = []
         for _ in range(n):
-            o2 = new(PartitionData)
+            o2 = _new_PartitionData()
             o2.preferred_candidates = []
             o2.unknown_tags = ()
             o2.partition_index, o2.leader_id, o2.leader_epoch, n = _u_iiii(d, p)
@@ -226,7 +233,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[EndQuorumEpochRequest, int]:
 
 def _decode_v1(d: bytes, p: int, b: int) -> tuple[EndQuorumEpochRequest, int]:
     e = len(d)
-    o = new(EndQuorumEpochRequest)
+    o = _new_EndQuorumEpochRequest()
     o.unknown_tags = ()
     n = d[p]
     p += 1
@@ -250,7 +257,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[EndQuorumEpochRequest, int]:
     b -= n
     o.topics = l1 = []
     for _ in range(n):
-        o1 = new(TopicData)
+        o1 = _new_TopicData()
         o1.unknown_tags = ()
         n = d[p]
         p += 1
@@ -273,7 +280,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[EndQuorumEpochRequest, int]:
         b -= n
         o1.partitions = l2 = []
         for _ in range(n):
-            o2 = new(PartitionData)
+            o2 = _new_PartitionData()
             o2.preferred_successors = []
             o2.unknown_tags = ()
             o2.partition_index, o2.leader_id, o2.leader_epoch, n = _u_iiiB(d, p)
@@ -290,7 +297,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[EndQuorumEpochRequest, int]:
             q = p + n * 21
             if d[p + 20:q:21].count(0) == n:
                 for x0, x1 in _i_i16sx(d[p:q]):
-                    o3 = new(ReplicaInfo)
+                    o3 = _new_ReplicaInfo()
                     o3.unknown_tags = ()
                     o3.candidate_id = x0
                     o3.candidate_directory_id = Uuid(x1)
@@ -298,7 +305,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[EndQuorumEpochRequest, int]:
                 p = q
             else:
                 for _ in range(n):
-                    o3 = new(ReplicaInfo)
+                    o3 = _new_ReplicaInfo()
                     o3.unknown_tags = ()
                     o3.candidate_id, u1, n = _u_i16sB(d, p)
                     p += 21
@@ -328,7 +335,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[EndQuorumEpochRequest, int]:
     b -= n
     o.leader_endpoints = l1 = []
     for _ in range(n):
-        o1 = new(LeaderEndpoint)
+        o1 = _new_LeaderEndpoint()
         o1.unknown_tags = ()
         n = d[p]
         p += 1

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-from kwire.message import Message
-from kwire.wire import new, read_unknown_tags, unknown_tags
+from kwire.message import Message, bare
+from kwire.wire import read_unknown_tags, unknown_tags
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -30,9 +30,12 @@ class EndTransactionRecord(Message):
         self.unknown_tags = unknown_tags
 
 
+_new_EndTransactionRecord = bare(EndTransactionRecord)
+
+
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[EndTransactionRecord, int]:
     e = len(d)
-    o = new(EndTransactionRecord)
+    o = _new_EndTransactionRecord()
     o.unknown_tags = ()
     n = d[p]
     p += 1

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-from kwire.message import Message
-from kwire.wire import lost, new, packer, unknown_tags, unpacker
+from kwire.message import Message, bare
+from kwire.wire import lost, packer, unknown_tags, unpacker
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -37,13 +37,16 @@ class EndTxnMarker(Message):
         self.unknown_tags = unknown_tags
 
 
+_new_EndTxnMarker = bare(EndTxnMarker)
+
+
 _p_i = packer(">i")
 _u_i = unpacker(">i")
 
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[EndTxnMarker, int]:
     e = len(d)
-    o = new(EndTxnMarker)
+    o = _new_EndTxnMarker()
     o.unknown_tags = ()
     o.coordinator_epoch = _u_i(d, p)[0]
     p += 4

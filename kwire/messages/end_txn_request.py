@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-from kwire.message import Message
-from kwire.wire import lost, new, null, packer, read_unknown_tags, string_length, string_varint, unknown_tags, unpacker
+from kwire.message import Message, bare
+from kwire.wire import lost, null, packer, read_unknown_tags, string_length, string_varint, unknown_tags, unpacker
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -46,6 +46,9 @@ class EndTxnRequest(Message):
         self.unknown_tags = unknown_tags
 
 
+_new_EndTxnRequest = bare(EndTxnRequest)
+
+
 _p_B = packer(">B")
 _p_h = packer(">h")
 _p_qht = packer(">qh?")
@@ -57,7 +60,7 @@ _u_qhtB = unpacker(">qh?B")
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[EndTxnRequest, int]:
     e = len(d)
-    o = new(EndTxnRequest)
+    o = _new_EndTxnRequest()
     o.unknown_tags = ()
     n = _u_h(d, p)[0]
     p += 2
@@ -73,7 +76,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[EndTxnRequest, int]:
 
 def _decode_v3(d: bytes, p: int, b: int) -> tuple[EndTxnRequest, int]:
     e = len(d)
-    o = new(EndTxnRequest)
+    o = _new_EndTxnRequest()
     o.unknown_tags = ()
     n = d[p]
     p += 1

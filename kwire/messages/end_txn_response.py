@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-from kwire.message import Message
-from kwire.wire import lost, new, packer, read_unknown_tags, unknown_tags, unpacker
+from kwire.message import Message, bare
+from kwire.wire import lost, packer, read_unknown_tags, unknown_tags, unpacker
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -46,6 +46,9 @@ class EndTxnResponse(Message):
         self.unknown_tags = unknown_tags
 
 
+_new_EndTxnResponse = bare(EndTxnResponse)
+
+
 _p_ih = packer(">ih")
 _p_ihqh = packer(">ihqh")
 _p_ihqhx = packer(">ihqhx")
@@ -57,7 +60,7 @@ _u_ihqhB = unpacker(">ihqhB")
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[EndTxnResponse, int]:
     e = len(d)
-    o = new(EndTxnResponse)
+    o = _new_EndTxnResponse()
     o.producer_id = o.producer_epoch = -1
     o.unknown_tags = ()
     o.throttle_time_ms, o.error_code = _u_ih(d, p)
@@ -67,7 +70,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[EndTxnResponse, int]:
 
 def _decode_v3(d: bytes, p: int, b: int) -> tuple[EndTxnResponse, int]:
     e = len(d)
-    o = new(EndTxnResponse)
+    o = _new_EndTxnResponse()
     o.producer_id = o.producer_epoch = -1
     o.unknown_tags = ()
     o.throttle_time_ms, o.error_code, n = _u_ihB(d, p)
@@ -79,7 +82,7 @@ def _decode_v3(d: bytes, p: int, b: int) -> tuple[EndTxnResponse, int]:
 
 def _decode_v5(d: bytes, p: int, b: int) -> tuple[EndTxnResponse, int]:
     e = len(d)
-    o = new(EndTxnResponse)
+    o = _new_EndTxnResponse()
     o.unknown_tags = ()
     o.throttle_time_ms, o.error_code, o.producer_id, o.producer_epoch, n = _u_ihqhB(d, p)
     p += 17

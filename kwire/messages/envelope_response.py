@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-from kwire.message import Message
-from kwire.wire import as_bytes, more_varint, new, packer, read_unknown_tags, unknown_tags, unpacker, varint
+from kwire.message import Message, bare
+from kwire.wire import as_bytes, more_varint, packer, read_unknown_tags, unknown_tags, unpacker, varint
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -40,6 +40,9 @@ class EnvelopeResponse(Message):
         self.unknown_tags = unknown_tags
 
 
+_new_EnvelopeResponse = bare(EnvelopeResponse)
+
+
 _p_B = packer(">B")
 _p_h = packer(">h")
 _p_hx = packer(">hx")
@@ -48,7 +51,7 @@ _u_hB = unpacker(">hB")
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[EnvelopeResponse, int]:
     e = len(d)
-    o = new(EnvelopeResponse)
+    o = _new_EnvelopeResponse()
     o.unknown_tags = ()
     n = d[p]
     p += 1

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-from kwire.message import Message
-from kwire.wire import as_bytes, lost, more_varint, new, null, packer, read_unknown_tags, unknown_tags, unpacker, varint
+from kwire.message import Message, bare
+from kwire.wire import as_bytes, lost, more_varint, null, packer, read_unknown_tags, unknown_tags, unpacker, varint
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -40,6 +40,9 @@ class ExpireDelegationTokenRequest(Message):
         self.unknown_tags = unknown_tags
 
 
+_new_ExpireDelegationTokenRequest = bare(ExpireDelegationTokenRequest)
+
+
 _p_B = packer(">B")
 _p_i = packer(">i")
 _p_q = packer(">q")
@@ -51,7 +54,7 @@ _u_qB = unpacker(">qB")
 
 def _decode_v1(d: bytes, p: int, b: int) -> tuple[ExpireDelegationTokenRequest, int]:
     e = len(d)
-    o = new(ExpireDelegationTokenRequest)
+    o = _new_ExpireDelegationTokenRequest()
     o.unknown_tags = ()
     n = _u_i(d, p)[0]
     p += 4
@@ -67,7 +70,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[ExpireDelegationTokenRequest, 
 
 def _decode_v2(d: bytes, p: int, b: int) -> tuple[ExpireDelegationTokenRequest, int]:
     e = len(d)
-    o = new(ExpireDelegationTokenRequest)
+    o = _new_ExpireDelegationTokenRequest()
     o.unknown_tags = ()
     n = d[p]
     p += 1

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-from kwire.message import Message
-from kwire.wire import new, null, packer, read_unknown_tags, string_length, string_varint, unknown_tags, unpacker
+from kwire.message import Message, bare
+from kwire.wire import null, packer, read_unknown_tags, string_length, string_varint, unknown_tags, unpacker
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -40,6 +40,9 @@ class FeatureLevelRecord(Message):
         self.unknown_tags = unknown_tags
 
 
+_new_FeatureLevelRecord = bare(FeatureLevelRecord)
+
+
 _p_B = packer(">B")
 _p_h = packer(">h")
 _p_hx = packer(">hx")
@@ -48,7 +51,7 @@ _u_hB = unpacker(">hB")
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[FeatureLevelRecord, int]:
     e = len(d)
-    o = new(FeatureLevelRecord)
+    o = _new_FeatureLevelRecord()
     o.unknown_tags = ()
     n = d[p]
     p += 1

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-from kwire.message import Message
-from kwire.wire import new, packer, read_unknown_tags, unknown_tags, unpacker
+from kwire.message import Message, bare
+from kwire.wire import packer, read_unknown_tags, unknown_tags, unpacker
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -40,6 +40,9 @@ class FenceBrokerRecord(Message):
         self.unknown_tags = unknown_tags
 
 
+_new_FenceBrokerRecord = bare(FenceBrokerRecord)
+
+
 _p_iq = packer(">iq")
 _p_iqx = packer(">iqx")
 _u_iqB = unpacker(">iqB")
@@ -47,7 +50,7 @@ _u_iqB = unpacker(">iqB")
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[FenceBrokerRecord, int]:
     e = len(d)
-    o = new(FenceBrokerRecord)
+    o = _new_FenceBrokerRecord()
     o.unknown_tags = ()
     o.id, o.epoch, n = _u_iqB(d, p)
     p += 13

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-from kwire.message import Message, Struct, frozen_default
+from kwire.message import Message, Struct, bare, frozen_default
 from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import array_packers, array_unpackers, bad_uuid, compact_numbers, iter_unpacker, lost, more_varint, new, null, numbers, over_budget, pack_numbers, packer, read_tag, read_unknown_tags, string_length, string_varint, tag_of_other_version, tag_section, tag_size, too_many, unknown_tags, unpacker, varint
+from kwire.wire import array_packers, array_unpackers, bad_uuid, compact_numbers, iter_unpacker, lost, more_varint, null, numbers, over_budget, pack_numbers, packer, read_tag, read_unknown_tags, string_length, string_varint, tag_of_other_version, tag_section, tag_size, too_many, unknown_tags, unpacker, varint
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -185,6 +185,13 @@ class FetchRequest(Message):
         self.unknown_tags = unknown_tags
 
 
+_new_ReplicaState = bare(ReplicaState)
+_new_FetchPartition = bare(FetchPartition)
+_new_FetchTopic = bare(FetchTopic)
+_new_ForgottenTopic = bare(ForgottenTopic)
+_new_FetchRequest = bare(FetchRequest)
+
+
 _D_ReplicaState = frozen_default(ReplicaState)
 
 
@@ -303,7 +310,7 @@ def _tags_FetchRequest_v15(d: bytes, p: int, n: int, b: int, o: Any) -> tuple[in
             if p != end:
                 tag_size(0, size)
         elif tag == 1:
-            t = new(ReplicaState)
+            t = _new_ReplicaState()
             t.unknown_tags = ()
             t.replica_id, t.replica_epoch, n = _u_iqB(d, p)
             p += 13
@@ -436,7 +443,7 @@ def _write_tags_FetchPartition_v18(o: Any) -> bytes:
 
 def _decode_v4(d: bytes, p: int, b: int) -> tuple[FetchRequest, int]:
     e = len(d)
-    o = new(FetchRequest)
+    o = _new_FetchRequest()
     o.forgotten_topics_data = []
     o.cluster_id = None
     o.replica_state = _D_ReplicaState
@@ -453,7 +460,7 @@ def _decode_v4(d: bytes, p: int, b: int) -> tuple[FetchRequest, int]:
     b -= n
     o.topics = l1 = []
     for _ in range(n):
-        o1 = new(FetchTopic)
+        o1 = _new_FetchTopic()
         o1.topic_id = ZERO_UUID
         o1.unknown_tags = ()
         n = _u_h(d, p)[0]
@@ -473,7 +480,7 @@ def _decode_v4(d: bytes, p: int, b: int) -> tuple[FetchRequest, int]:
         o1.partitions = l2 = []
         q = p + n * 16
         for x0, x1, x2 in _i_iqi(d[p:q]):
-            o2 = new(FetchPartition)
+            o2 = _new_FetchPartition()
             o2.current_leader_epoch = o2.last_fetched_epoch = o2.log_start_offset = -1
             o2.replica_directory_id = ZERO_UUID
             o2.high_watermark = 9223372036854775807
@@ -489,7 +496,7 @@ def _decode_v4(d: bytes, p: int, b: int) -> tuple[FetchRequest, int]:
 
 def _decode_v5(d: bytes, p: int, b: int) -> tuple[FetchRequest, int]:
     e = len(d)
-    o = new(FetchRequest)
+    o = _new_FetchRequest()
     o.forgotten_topics_data = []
     o.cluster_id = None
     o.replica_state = _D_ReplicaState
@@ -506,7 +513,7 @@ def _decode_v5(d: bytes, p: int, b: int) -> tuple[FetchRequest, int]:
     b -= n
     o.topics = l1 = []
     for _ in range(n):
-        o1 = new(FetchTopic)
+        o1 = _new_FetchTopic()
         o1.topic_id = ZERO_UUID
         o1.unknown_tags = ()
         n = _u_h(d, p)[0]
@@ -526,7 +533,7 @@ def _decode_v5(d: bytes, p: int, b: int) -> tuple[FetchRequest, int]:
         o1.partitions = l2 = []
         q = p + n * 24
         for x0, x1, x2, x3 in _i_iqqi(d[p:q]):
-            o2 = new(FetchPartition)
+            o2 = _new_FetchPartition()
             o2.current_leader_epoch = o2.last_fetched_epoch = -1
             o2.replica_directory_id = ZERO_UUID
             o2.high_watermark = 9223372036854775807
@@ -543,7 +550,7 @@ def _decode_v5(d: bytes, p: int, b: int) -> tuple[FetchRequest, int]:
 
 def _decode_v7(d: bytes, p: int, b: int) -> tuple[FetchRequest, int]:
     e = len(d)
-    o = new(FetchRequest)
+    o = _new_FetchRequest()
     o.cluster_id = None
     o.replica_state = _D_ReplicaState
     o.rack_id = ''
@@ -557,7 +564,7 @@ def _decode_v7(d: bytes, p: int, b: int) -> tuple[FetchRequest, int]:
     b -= n
     o.topics = l1 = []
     for _ in range(n):
-        o1 = new(FetchTopic)
+        o1 = _new_FetchTopic()
         o1.topic_id = ZERO_UUID
         o1.unknown_tags = ()
         n = _u_h(d, p)[0]
@@ -577,7 +584,7 @@ def _decode_v7(d: bytes, p: int, b: int) -> tuple[FetchRequest, int]:
         o1.partitions = l2 = []
         q = p + n * 24
         for x0, x1, x2, x3 in _i_iqqi(d[p:q]):
-            o2 = new(FetchPartition)
+            o2 = _new_FetchPartition()
             o2.current_leader_epoch = o2.last_fetched_epoch = -1
             o2.replica_directory_id = ZERO_UUID
             o2.high_watermark = 9223372036854775807
@@ -598,7 +605,7 @@ def _decode_v7(d: bytes, p: int, b: int) -> tuple[FetchRequest, int]:
     b -= n
     o.forgotten_topics_data = l1 = []
     for _ in range(n):
-        o1 = new(ForgottenTopic)
+        o1 = _new_ForgottenTopic()
         o1.topic_id = ZERO_UUID
         o1.unknown_tags = ()
         n = _u_h(d, p)[0]
@@ -624,7 +631,7 @@ def _decode_v7(d: bytes, p: int, b: int) -> tuple[FetchRequest, int]:
 
 def _decode_v9(d: bytes, p: int, b: int) -> tuple[FetchRequest, int]:
     e = len(d)
-    o = new(FetchRequest)
+    o = _new_FetchRequest()
     o.cluster_id = None
     o.replica_state = _D_ReplicaState
     o.rack_id = ''
@@ -638,7 +645,7 @@ def _decode_v9(d: bytes, p: int, b: int) -> tuple[FetchRequest, int]:
     b -= n
     o.topics = l1 = []
     for _ in range(n):
-        o1 = new(FetchTopic)
+        o1 = _new_FetchTopic()
         o1.topic_id = ZERO_UUID
         o1.unknown_tags = ()
         n = _u_h(d, p)[0]
@@ -658,7 +665,7 @@ def _decode_v9(d: bytes, p: int, b: int) -> tuple[FetchRequest, int]:
         o1.partitions = l2 = []
         q = p + n * 28
         for x0, x1, x2, x3, x4 in _i_iiqqi(d[p:q]):
-            o2 = new(FetchPartition)
+            o2 = _new_FetchPartition()
             o2.last_fetched_epoch = -1
             o2.replica_directory_id = ZERO_UUID
             o2.high_watermark = 9223372036854775807
@@ -680,7 +687,7 @@ def _decode_v9(d: bytes, p: int, b: int) -> tuple[FetchRequest, int]:
     b -= n
     o.forgotten_topics_data = l1 = []
     for _ in range(n):
-        o1 = new(ForgottenTopic)
+        o1 = _new_ForgottenTopic()
         o1.topic_id = ZERO_UUID
         o1.unknown_tags = ()
         n = _u_h(d, p)[0]
@@ -706,7 +713,7 @@ def _decode_v9(d: bytes, p: int, b: int) -> tuple[FetchRequest, int]:
 
 def _decode_v11(d: bytes, p: int, b: int) -> tuple[FetchRequest, int]:
     e = len(d)
-    o = new(FetchRequest)
+    o = _new_FetchRequest()
     o.cluster_id = None
     o.replica_state = _D_ReplicaState
     o.unknown_tags = ()
@@ -719,7 +726,7 @@ def _decode_v11(d: bytes, p: int, b: int) -> tuple[FetchRequest, int]:
     b -= n
     o.topics = l1 = []
     for _ in range(n):
-        o1 = new(FetchTopic)
+        o1 = _new_FetchTopic()
         o1.topic_id = ZERO_UUID
         o1.unknown_tags = ()
         n = _u_h(d, p)[0]
@@ -739,7 +746,7 @@ def _decode_v11(d: bytes, p: int, b: int) -> tuple[FetchRequest, int]:
         o1.partitions = l2 = []
         q = p + n * 28
         for x0, x1, x2, x3, x4 in _i_iiqqi(d[p:q]):
-            o2 = new(FetchPartition)
+            o2 = _new_FetchPartition()
             o2.last_fetched_epoch = -1
             o2.replica_directory_id = ZERO_UUID
             o2.high_watermark = 9223372036854775807
@@ -761,7 +768,7 @@ def _decode_v11(d: bytes, p: int, b: int) -> tuple[FetchRequest, int]:
     b -= n
     o.forgotten_topics_data = l1 = []
     for _ in range(n):
-        o1 = new(ForgottenTopic)
+        o1 = _new_ForgottenTopic()
         o1.topic_id = ZERO_UUID
         o1.unknown_tags = ()
         n = _u_h(d, p)[0]
@@ -794,7 +801,7 @@ def _decode_v11(d: bytes, p: int, b: int) -> tuple[FetchRequest, int]:
 
 def _decode_v12(d: bytes, p: int, b: int) -> tuple[FetchRequest, int]:
     e = len(d)
-    o = new(FetchRequest)
+    o = _new_FetchRequest()
     o.cluster_id = None
     o.replica_state = _D_ReplicaState
     o.unknown_tags = ()
@@ -810,7 +817,7 @@ def _decode_v12(d: bytes, p: int, b: int) -> tuple[FetchRequest, int]:
     b -= n
     o.topics = l1 = []
     for _ in range(n):
-        o1 = new(FetchTopic)
+        o1 = _new_FetchTopic()
         o1.topic_id = ZERO_UUID
         o1.unknown_tags = ()
         n = d[p]
@@ -836,7 +843,7 @@ def _decode_v12(d: bytes, p: int, b: int) -> tuple[FetchRequest, int]:
         q = p + n * 33
         if d[p + 32:q:33].count(0) == n:
             for x0, x1, x2, x3, x4, x5 in _i_iiqiqix(d[p:q]):
-                o2 = new(FetchPartition)
+                o2 = _new_FetchPartition()
                 o2.replica_directory_id = ZERO_UUID
                 o2.high_watermark = 9223372036854775807
                 o2.unknown_tags = ()
@@ -850,7 +857,7 @@ def _decode_v12(d: bytes, p: int, b: int) -> tuple[FetchRequest, int]:
             p = q
         else:
             for _ in range(n):
-                o2 = new(FetchPartition)
+                o2 = _new_FetchPartition()
                 o2.replica_directory_id = ZERO_UUID
                 o2.high_watermark = 9223372036854775807
                 o2.unknown_tags = ()
@@ -876,7 +883,7 @@ def _decode_v12(d: bytes, p: int, b: int) -> tuple[FetchRequest, int]:
     b -= n
     o.forgotten_topics_data = l1 = []
     for _ in range(n):
-        o1 = new(ForgottenTopic)
+        o1 = _new_ForgottenTopic()
         o1.topic_id = ZERO_UUID
         o1.unknown_tags = ()
         n = d[p]
@@ -922,7 +929,7 @@ def _decode_v12(d: bytes, p: int, b: int) -> tuple[FetchRequest, int]:
 
 def _decode_v13(d: bytes, p: int, b: int) -> tuple[FetchRequest, int]:
     e = len(d)
-    o = new(FetchRequest)
+    o = _new_FetchRequest()
     o.cluster_id = None
     o.replica_state = _D_ReplicaState
     o.unknown_tags = ()
@@ -938,7 +945,7 @@ def _decode_v13(d: bytes, p: int, b: int) -> tuple[FetchRequest, int]:
     b -= n
     o.topics = l1 = []
     for _ in range(n):
-        o1 = new(FetchTopic)
+        o1 = _new_FetchTopic()
         o1.topic = ''
         o1.unknown_tags = ()
         u0, n = _u_16sB(d, p)
@@ -956,7 +963,7 @@ def _decode_v13(d: bytes, p: int, b: int) -> tuple[FetchRequest, int]:
         q = p + n * 33
         if d[p + 32:q:33].count(0) == n:
             for x0, x1, x2, x3, x4, x5 in _i_iiqiqix(d[p:q]):
-                o2 = new(FetchPartition)
+                o2 = _new_FetchPartition()
                 o2.replica_directory_id = ZERO_UUID
                 o2.high_watermark = 9223372036854775807
                 o2.unknown_tags = ()
@@ -970,7 +977,7 @@ def _decode_v13(d: bytes, p: int, b: int) -> tuple[FetchRequest, int]:
             p = q
         else:
             for _ in range(n):
-                o2 = new(FetchPartition)
+                o2 = _new_FetchPartition()
                 o2.replica_directory_id = ZERO_UUID
                 o2.high_watermark = 9223372036854775807
                 o2.unknown_tags = ()
@@ -996,7 +1003,7 @@ def _decode_v13(d: bytes, p: int, b: int) -> tuple[FetchRequest, int]:
     b -= n
     o.forgotten_topics_data = l1 = []
     for _ in range(n):
-        o1 = new(ForgottenTopic)
+        o1 = _new_ForgottenTopic()
         o1.topic = ''
         o1.unknown_tags = ()
         u0, n = _u_16sB(d, p)
@@ -1034,7 +1041,7 @@ def _decode_v13(d: bytes, p: int, b: int) -> tuple[FetchRequest, int]:
 
 def _decode_v15(d: bytes, p: int, b: int) -> tuple[FetchRequest, int]:
     e = len(d)
-    o = new(FetchRequest)
+    o = _new_FetchRequest()
     o.cluster_id = None
     o.replica_id = -1
     o.replica_state = _D_ReplicaState
@@ -1051,7 +1058,7 @@ def _decode_v15(d: bytes, p: int, b: int) -> tuple[FetchRequest, int]:
     b -= n
     o.topics = l1 = []
     for _ in range(n):
-        o1 = new(FetchTopic)
+        o1 = _new_FetchTopic()
         o1.topic = ''
         o1.unknown_tags = ()
         u0, n = _u_16sB(d, p)
@@ -1069,7 +1076,7 @@ def _decode_v15(d: bytes, p: int, b: int) -> tuple[FetchRequest, int]:
         q = p + n * 33
         if d[p + 32:q:33].count(0) == n:
             for x0, x1, x2, x3, x4, x5 in _i_iiqiqix(d[p:q]):
-                o2 = new(FetchPartition)
+                o2 = _new_FetchPartition()
                 o2.replica_directory_id = ZERO_UUID
                 o2.high_watermark = 9223372036854775807
                 o2.unknown_tags = ()
@@ -1083,7 +1090,7 @@ def _decode_v15(d: bytes, p: int, b: int) -> tuple[FetchRequest, int]:
             p = q
         else:
             for _ in range(n):
-                o2 = new(FetchPartition)
+                o2 = _new_FetchPartition()
                 o2.replica_directory_id = ZERO_UUID
                 o2.high_watermark = 9223372036854775807
                 o2.unknown_tags = ()
@@ -1109,7 +1116,7 @@ def _decode_v15(d: bytes, p: int, b: int) -> tuple[FetchRequest, int]:
     b -= n
     o.forgotten_topics_data = l1 = []
     for _ in range(n):
-        o1 = new(ForgottenTopic)
+        o1 = _new_ForgottenTopic()
         o1.topic = ''
         o1.unknown_tags = ()
         u0, n = _u_16sB(d, p)
@@ -1147,7 +1154,7 @@ def _decode_v15(d: bytes, p: int, b: int) -> tuple[FetchRequest, int]:
 
 def _decode_v17(d: bytes, p: int, b: int) -> tuple[FetchRequest, int]:
     e = len(d)
-    o = new(FetchRequest)
+    o = _new_FetchRequest()
     o.cluster_id = None
     o.replica_id = -1
     o.replica_state = _D_ReplicaState
@@ -1164,7 +1171,7 @@ def _decode_v17(d: bytes, p: int, b: int) -> tuple[FetchRequest, int]:
     b -= n
     o.topics = l1 = []
     for _ in range(n):
-        o1 = new(FetchTopic)
+        o1 = _new_FetchTopic()
         o1.topic = ''
         o1.unknown_tags = ()
         u0, n = _u_16sB(d, p)
@@ -1182,7 +1189,7 @@ def _decode_v17(d: bytes, p: int, b: int) -> tuple[FetchRequest, int]:
         q = p + n * 33
         if d[p + 32:q:33].count(0) == n:
             for x0, x1, x2, x3, x4, x5 in _i_iiqiqix(d[p:q]):
-                o2 = new(FetchPartition)
+                o2 = _new_FetchPartition()
                 o2.replica_directory_id = ZERO_UUID
                 o2.high_watermark = 9223372036854775807
                 o2.unknown_tags = ()
@@ -1196,7 +1203,7 @@ def _decode_v17(d: bytes, p: int, b: int) -> tuple[FetchRequest, int]:
             p = q
         else:
             for _ in range(n):
-                o2 = new(FetchPartition)
+                o2 = _new_FetchPartition()
                 o2.replica_directory_id = ZERO_UUID
                 o2.high_watermark = 9223372036854775807
                 o2.unknown_tags = ()
@@ -1222,7 +1229,7 @@ def _decode_v17(d: bytes, p: int, b: int) -> tuple[FetchRequest, int]:
     b -= n
     o.forgotten_topics_data = l1 = []
     for _ in range(n):
-        o1 = new(ForgottenTopic)
+        o1 = _new_ForgottenTopic()
         o1.topic = ''
         o1.unknown_tags = ()
         u0, n = _u_16sB(d, p)
@@ -1260,7 +1267,7 @@ def _decode_v17(d: bytes, p: int, b: int) -> tuple[FetchRequest, int]:
 
 def _decode_v18(d: bytes, p: int, b: int) -> tuple[FetchRequest, int]:
     e = len(d)
-    o = new(FetchRequest)
+    o = _new_FetchRequest()
     o.cluster_id = None
     o.replica_id = -1
     o.replica_state = _D_ReplicaState
@@ -1277,7 +1284,7 @@ def _decode_v18(d: bytes, p: int, b: int) -> tuple[FetchRequest, int]:
     b -= n
     o.topics = l1 = []
     for _ in range(n):
-        o1 = new(FetchTopic)
+        o1 = _new_FetchTopic()
         o1.topic = ''
         o1.unknown_tags = ()
         u0, n = _u_16sB(d, p)
@@ -1295,7 +1302,7 @@ def _decode_v18(d: bytes, p: int, b: int) -> tuple[FetchRequest, int]:
         q = p + n * 33
         if d[p + 32:q:33].count(0) == n:
             for x0, x1, x2, x3, x4, x5 in _i_iiqiqix(d[p:q]):
-                o2 = new(FetchPartition)
+                o2 = _new_FetchPartition()
                 o2.replica_directory_id = ZERO_UUID
                 o2.high_watermark = 9223372036854775807
                 o2.unknown_tags = ()
@@ -1309,7 +1316,7 @@ def _decode_v18(d: bytes, p: int, b: int) -> tuple[FetchRequest, int]:
             p = q
         else:
             for _ in range(n):
-                o2 = new(FetchPartition)
+                o2 = _new_FetchPartition()
                 o2.replica_directory_id = ZERO_UUID
                 o2.high_watermark = 9223372036854775807
                 o2.unknown_tags = ()
@@ -1335,7 +1342,7 @@ def _decode_v18(d: bytes, p: int, b: int) -> tuple[FetchRequest, int]:
     b -= n
     o.forgotten_topics_data = l1 = []
     for _ in range(n):
-        o1 = new(ForgottenTopic)
+        o1 = _new_ForgottenTopic()
         o1.topic = ''
         o1.unknown_tags = ()
         u0, n = _u_16sB(d, p)

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-from kwire.message import Message, Struct, frozen_default
+from kwire.message import Message, Struct, bare, frozen_default
 from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import bad_uuid, iter_unpacker, lost, more_varint, new, null, packer, read_tag, read_unknown_tags, string_length, string_varint, tag_section, tag_size, too_many, unknown_tags, unpacker, varint
+from kwire.wire import bad_uuid, iter_unpacker, lost, more_varint, null, packer, read_tag, read_unknown_tags, string_length, string_varint, tag_section, tag_size, too_many, unknown_tags, unpacker, varint
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -242,6 +242,16 @@ class FetchResponse(Message):
         self.unknown_tags = unknown_tags
 
 
+_new_EpochEndOffset = bare(EpochEndOffset)
+_new_LeaderIdAndEpoch = bare(LeaderIdAndEpoch)
+_new_SnapshotId = bare(SnapshotId)
+_new_AbortedTransaction = bare(AbortedTransaction)
+_new_PartitionData = bare(PartitionData)
+_new_FetchableTopicResponse = bare(FetchableTopicResponse)
+_new_NodeEndpoint = bare(NodeEndpoint)
+_new_FetchResponse = bare(FetchResponse)
+
+
 _D_EpochEndOffset = frozen_default(EpochEndOffset)
 _D_LeaderIdAndEpoch = frozen_default(LeaderIdAndEpoch)
 _D_SnapshotId = frozen_default(SnapshotId)
@@ -299,7 +309,7 @@ def _tags_PartitionData_v12(d: bytes, p: int, n: int, b: int, o: Any) -> tuple[i
         tag, size, p = read_tag(d, p)
         end = p + size
         if tag == 0:
-            t = new(EpochEndOffset)
+            t = _new_EpochEndOffset()
             t.unknown_tags = ()
             t.epoch, t.end_offset, n = _u_iqB(d, p)
             p += 13
@@ -309,7 +319,7 @@ def _tags_PartitionData_v12(d: bytes, p: int, n: int, b: int, o: Any) -> tuple[i
             if p != end:
                 tag_size(0, size)
         elif tag == 1:
-            t = new(LeaderIdAndEpoch)
+            t = _new_LeaderIdAndEpoch()
             t.unknown_tags = ()
             t.leader_id, t.leader_epoch, n = _u_iiB(d, p)
             p += 9
@@ -319,7 +329,7 @@ def _tags_PartitionData_v12(d: bytes, p: int, n: int, b: int, o: Any) -> tuple[i
             if p != end:
                 tag_size(1, size)
         elif tag == 2:
-            t = new(SnapshotId)
+            t = _new_SnapshotId()
             t.unknown_tags = ()
             t.end_offset, t.epoch, n = _u_qiB(d, p)
             p += 13
@@ -394,7 +404,7 @@ def _tags_FetchResponse_v16(d: bytes, p: int, n: int, b: int, o: Any) -> tuple[i
             b -= n
             o.node_endpoints = l1 = []
             for _ in range(n):
-                o1 = new(NodeEndpoint)
+                o1 = _new_NodeEndpoint()
                 o1.unknown_tags = ()
                 o1.node_id, n = _u_iB(d, p)
                 p += 5
@@ -474,7 +484,7 @@ def _write_tags_FetchResponse_v16(o: Any) -> bytes:
 def _decode_v4(d: bytes, p: int, b: int) -> tuple[FetchResponse, int]:
     e = len(d)
     m = memoryview(d)
-    o = new(FetchResponse)
+    o = _new_FetchResponse()
     o.node_endpoints = []
     o.error_code = o.session_id = 0
     o.unknown_tags = ()
@@ -487,7 +497,7 @@ def _decode_v4(d: bytes, p: int, b: int) -> tuple[FetchResponse, int]:
     b -= n
     o.responses = l1 = []
     for _ in range(n):
-        o1 = new(FetchableTopicResponse)
+        o1 = _new_FetchableTopicResponse()
         o1.topic_id = ZERO_UUID
         o1.unknown_tags = ()
         n = _u_h(d, p)[0]
@@ -506,7 +516,7 @@ def _decode_v4(d: bytes, p: int, b: int) -> tuple[FetchResponse, int]:
         b -= n
         o1.partitions = l2 = []
         for _ in range(n):
-            o2 = new(PartitionData)
+            o2 = _new_PartitionData()
             o2.log_start_offset = o2.preferred_read_replica = -1
             o2.diverging_epoch = _D_EpochEndOffset
             o2.current_leader = _D_LeaderIdAndEpoch
@@ -523,7 +533,7 @@ def _decode_v4(d: bytes, p: int, b: int) -> tuple[FetchResponse, int]:
                 o2.aborted_transactions = l3 = []
                 q = p + n * 16
                 for x0, x1 in _i_qq(d[p:q]):
-                    o3 = new(AbortedTransaction)
+                    o3 = _new_AbortedTransaction()
                     o3.unknown_tags = ()
                     o3.producer_id = x0
                     o3.first_offset = x1
@@ -545,7 +555,7 @@ def _decode_v4(d: bytes, p: int, b: int) -> tuple[FetchResponse, int]:
 def _decode_v5(d: bytes, p: int, b: int) -> tuple[FetchResponse, int]:
     e = len(d)
     m = memoryview(d)
-    o = new(FetchResponse)
+    o = _new_FetchResponse()
     o.node_endpoints = []
     o.error_code = o.session_id = 0
     o.unknown_tags = ()
@@ -558,7 +568,7 @@ def _decode_v5(d: bytes, p: int, b: int) -> tuple[FetchResponse, int]:
     b -= n
     o.responses = l1 = []
     for _ in range(n):
-        o1 = new(FetchableTopicResponse)
+        o1 = _new_FetchableTopicResponse()
         o1.topic_id = ZERO_UUID
         o1.unknown_tags = ()
         n = _u_h(d, p)[0]
@@ -577,7 +587,7 @@ def _decode_v5(d: bytes, p: int, b: int) -> tuple[FetchResponse, int]:
         b -= n
         o1.partitions = l2 = []
         for _ in range(n):
-            o2 = new(PartitionData)
+            o2 = _new_PartitionData()
             o2.diverging_epoch = _D_EpochEndOffset
             o2.current_leader = _D_LeaderIdAndEpoch
             o2.snapshot_id = _D_SnapshotId
@@ -594,7 +604,7 @@ def _decode_v5(d: bytes, p: int, b: int) -> tuple[FetchResponse, int]:
                 o2.aborted_transactions = l3 = []
                 q = p + n * 16
                 for x0, x1 in _i_qq(d[p:q]):
-                    o3 = new(AbortedTransaction)
+                    o3 = _new_AbortedTransaction()
                     o3.unknown_tags = ()
                     o3.producer_id = x0
                     o3.first_offset = x1
@@ -616,7 +626,7 @@ def _decode_v5(d: bytes, p: int, b: int) -> tuple[FetchResponse, int]:
 def _decode_v7(d: bytes, p: int, b: int) -> tuple[FetchResponse, int]:
     e = len(d)
     m = memoryview(d)
-    o = new(FetchResponse)
+    o = _new_FetchResponse()
     o.node_endpoints = []
     o.unknown_tags = ()
     o.throttle_time_ms, o.error_code, o.session_id, n = _u_ihii(d, p)
@@ -628,7 +638,7 @@ def _decode_v7(d: bytes, p: int, b: int) -> tuple[FetchResponse, int]:
     b -= n
     o.responses = l1 = []
     for _ in range(n):
-        o1 = new(FetchableTopicResponse)
+        o1 = _new_FetchableTopicResponse()
         o1.topic_id = ZERO_UUID
         o1.unknown_tags = ()
         n = _u_h(d, p)[0]
@@ -647,7 +657,7 @@ def _decode_v7(d: bytes, p: int, b: int) -> tuple[FetchResponse, int]:
         b -= n
         o1.partitions = l2 = []
         for _ in range(n):
-            o2 = new(PartitionData)
+            o2 = _new_PartitionData()
             o2.diverging_epoch = _D_EpochEndOffset
             o2.current_leader = _D_LeaderIdAndEpoch
             o2.snapshot_id = _D_SnapshotId
@@ -664,7 +674,7 @@ def _decode_v7(d: bytes, p: int, b: int) -> tuple[FetchResponse, int]:
                 o2.aborted_transactions = l3 = []
                 q = p + n * 16
                 for x0, x1 in _i_qq(d[p:q]):
-                    o3 = new(AbortedTransaction)
+                    o3 = _new_AbortedTransaction()
                     o3.unknown_tags = ()
                     o3.producer_id = x0
                     o3.first_offset = x1
@@ -686,7 +696,7 @@ def _decode_v7(d: bytes, p: int, b: int) -> tuple[FetchResponse, int]:
 def _decode_v11(d: bytes, p: int, b: int) -> tuple[FetchResponse, int]:
     e = len(d)
     m = memoryview(d)
-    o = new(FetchResponse)
+    o = _new_FetchResponse()
     o.node_endpoints = []
     o.unknown_tags = ()
     o.throttle_time_ms, o.error_code, o.session_id, n = _u_ihii(d, p)
@@ -698,7 +708,7 @@ def _decode_v11(d: bytes, p: int, b: int) -> tuple[FetchResponse, int]:
     b -= n
     o.responses = l1 = []
     for _ in range(n):
-        o1 = new(FetchableTopicResponse)
+        o1 = _new_FetchableTopicResponse()
         o1.topic_id = ZERO_UUID
         o1.unknown_tags = ()
         n = _u_h(d, p)[0]
@@ -717,7 +727,7 @@ def _decode_v11(d: bytes, p: int, b: int) -> tuple[FetchResponse, int]:
         b -= n
         o1.partitions = l2 = []
         for _ in range(n):
-            o2 = new(PartitionData)
+            o2 = _new_PartitionData()
             o2.diverging_epoch = _D_EpochEndOffset
             o2.current_leader = _D_LeaderIdAndEpoch
             o2.snapshot_id = _D_SnapshotId
@@ -733,7 +743,7 @@ def _decode_v11(d: bytes, p: int, b: int) -> tuple[FetchResponse, int]:
                 o2.aborted_transactions = l3 = []
                 q = p + n * 16
                 for x0, x1 in _i_qq(d[p:q]):
-                    o3 = new(AbortedTransaction)
+                    o3 = _new_AbortedTransaction()
                     o3.unknown_tags = ()
                     o3.producer_id = x0
                     o3.first_offset = x1
@@ -755,7 +765,7 @@ def _decode_v11(d: bytes, p: int, b: int) -> tuple[FetchResponse, int]:
 def _decode_v12(d: bytes, p: int, b: int) -> tuple[FetchResponse, int]:
     e = len(d)
     m = memoryview(d)
-    o = new(FetchResponse)
+    o = _new_FetchResponse()
     o.node_endpoints = []
     o.unknown_tags = ()
     o.throttle_time_ms, o.error_code, o.session_id, n = _u_ihiB(d, p)
@@ -770,7 +780,7 @@ def _decode_v12(d: bytes, p: int, b: int) -> tuple[FetchResponse, int]:
     b -= n
     o.responses = l1 = []
     for _ in range(n):
-        o1 = new(FetchableTopicResponse)
+        o1 = _new_FetchableTopicResponse()
         o1.topic_id = ZERO_UUID
         o1.unknown_tags = ()
         n = d[p]
@@ -794,7 +804,7 @@ def _decode_v12(d: bytes, p: int, b: int) -> tuple[FetchResponse, int]:
         b -= n
         o1.partitions = l2 = []
         for _ in range(n):
-            o2 = new(PartitionData)
+            o2 = _new_PartitionData()
             o2.diverging_epoch = _D_EpochEndOffset
             o2.current_leader = _D_LeaderIdAndEpoch
             o2.snapshot_id = _D_SnapshotId
@@ -814,7 +824,7 @@ def _decode_v12(d: bytes, p: int, b: int) -> tuple[FetchResponse, int]:
                 q = p + n * 17
                 if d[p + 16:q:17].count(0) == n:
                     for x0, x1 in _i_qqx(d[p:q]):
-                        o3 = new(AbortedTransaction)
+                        o3 = _new_AbortedTransaction()
                         o3.unknown_tags = ()
                         o3.producer_id = x0
                         o3.first_offset = x1
@@ -822,7 +832,7 @@ def _decode_v12(d: bytes, p: int, b: int) -> tuple[FetchResponse, int]:
                     p = q
                 else:
                     for _ in range(n):
-                        o3 = new(AbortedTransaction)
+                        o3 = _new_AbortedTransaction()
                         o3.unknown_tags = ()
                         o3.producer_id, o3.first_offset, n = _u_qqB(d, p)
                         p += 17
@@ -859,7 +869,7 @@ def _decode_v12(d: bytes, p: int, b: int) -> tuple[FetchResponse, int]:
 def _decode_v13(d: bytes, p: int, b: int) -> tuple[FetchResponse, int]:
     e = len(d)
     m = memoryview(d)
-    o = new(FetchResponse)
+    o = _new_FetchResponse()
     o.node_endpoints = []
     o.unknown_tags = ()
     o.throttle_time_ms, o.error_code, o.session_id, n = _u_ihiB(d, p)
@@ -874,7 +884,7 @@ def _decode_v13(d: bytes, p: int, b: int) -> tuple[FetchResponse, int]:
     b -= n
     o.responses = l1 = []
     for _ in range(n):
-        o1 = new(FetchableTopicResponse)
+        o1 = _new_FetchableTopicResponse()
         o1.topic = ''
         o1.unknown_tags = ()
         u0, n = _u_16sB(d, p)
@@ -890,7 +900,7 @@ def _decode_v13(d: bytes, p: int, b: int) -> tuple[FetchResponse, int]:
         b -= n
         o1.partitions = l2 = []
         for _ in range(n):
-            o2 = new(PartitionData)
+            o2 = _new_PartitionData()
             o2.diverging_epoch = _D_EpochEndOffset
             o2.current_leader = _D_LeaderIdAndEpoch
             o2.snapshot_id = _D_SnapshotId
@@ -910,7 +920,7 @@ def _decode_v13(d: bytes, p: int, b: int) -> tuple[FetchResponse, int]:
                 q = p + n * 17
                 if d[p + 16:q:17].count(0) == n:
                     for x0, x1 in _i_qqx(d[p:q]):
-                        o3 = new(AbortedTransaction)
+                        o3 = _new_AbortedTransaction()
                         o3.unknown_tags = ()
                         o3.producer_id = x0
                         o3.first_offset = x1
@@ -918,7 +928,7 @@ def _decode_v13(d: bytes, p: int, b: int) -> tuple[FetchResponse, int]:
                     p = q
                 else:
                     for _ in range(n):
-                        o3 = new(AbortedTransaction)
+                        o3 = _new_AbortedTransaction()
                         o3.unknown_tags = ()
                         o3.producer_id, o3.first_offset, n = _u_qqB(d, p)
                         p += 17
@@ -955,7 +965,7 @@ def _decode_v13(d: bytes, p: int, b: int) -> tuple[FetchResponse, int]:
 def _decode_v16(d: bytes, p: int, b: int) -> tuple[FetchResponse, int]:
     e = len(d)
     m = memoryview(d)
-    o = new(FetchResponse)
+    o = _new_FetchResponse()
     o.node_endpoints = []
     o.unknown_tags = ()
     o.throttle_time_ms, o.error_code, o.session_id, n = _u_ihiB(d, p)
@@ -970,7 +980,7 @@ def _decode_v16(d: bytes, p: int, b: int) -> tuple[FetchResponse, int]:
     b -= n
     o.responses = l1 = []
     for _ in range(n):
-        o1 = new(FetchableTopicResponse)
+        o1 = _new_FetchableTopicResponse()
         o1.topic = ''
         o1.unknown_tags = ()
         u0, n = _u_16sB(d, p)
@@ -986,7 +996,7 @@ def _decode_v16(d: bytes, p: int, b: int) -> tuple[FetchResponse, int]:
         b -= n
         o1.partitions = l2 = []
         for _ in range(n):
-            o2 = new(PartitionData)
+            o2 = _new_PartitionData()
             o2.diverging_epoch = _D_EpochEndOffset
             o2.current_leader = _D_LeaderIdAndEpoch
             o2.snapshot_id = _D_SnapshotId
@@ -1006,7 +1016,7 @@ def _decode_v16(d: bytes, p: int, b: int) -> tuple[FetchResponse, int]:
                 q = p + n * 17
                 if d[p + 16:q:17].count(0) == n:
                     for x0, x1 in _i_qqx(d[p:q]):
-                        o3 = new(AbortedTransaction)
+                        o3 = _new_AbortedTransaction()
                         o3.unknown_tags = ()
                         o3.producer_id = x0
                         o3.first_offset = x1
@@ -1014,7 +1024,7 @@ def _decode_v16(d: bytes, p: int, b: int) -> tuple[FetchResponse, int]:
                     p = q
                 else:
                     for _ in range(n):
-                        o3 = new(AbortedTransaction)
+                        o3 = _new_AbortedTransaction()
                         o3.unknown_tags = ()
                         o3.producer_id, o3.first_offset, n = _u_qqB(d, p)
                         p += 17

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-from kwire.message import Message, Struct
+from kwire.message import Message, Struct, bare
 from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import bad_uuid, more_varint, new, null, packer, read_tag, read_unknown_tags, string_length, string_varint, tag_section, tag_size, too_many, unknown_tags, unpacker, varint
+from kwire.wire import bad_uuid, more_varint, null, packer, read_tag, read_unknown_tags, string_length, string_varint, tag_section, tag_size, too_many, unknown_tags, unpacker, varint
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -122,6 +122,12 @@ class FetchSnapshotRequest(Message):
         self.unknown_tags = unknown_tags
 
 
+_new_SnapshotId = bare(SnapshotId)
+_new_PartitionSnapshot = bare(PartitionSnapshot)
+_new_TopicSnapshot = bare(TopicSnapshot)
+_new_FetchSnapshotRequest = bare(FetchSnapshotRequest)
+
+
 _p_16s = packer(">16s")
 _p_B = packer(">B")
 _p_ii = packer(">ii")
@@ -226,7 +232,7 @@ def _write_tags_PartitionSnapshot_v1(o: Any) -> bytes:
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[FetchSnapshotRequest, int]:
     e = len(d)
-    o = new(FetchSnapshotRequest)
+    o = _new_FetchSnapshotRequest()
     o.cluster_id = None
     o.unknown_tags = ()
     o.replica_id, o.max_bytes, n = _u_iiB(d, p)
@@ -241,7 +247,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[FetchSnapshotRequest, int]:
     b -= n
     o.topics = l1 = []
     for _ in range(n):
-        o1 = new(TopicSnapshot)
+        o1 = _new_TopicSnapshot()
         o1.unknown_tags = ()
         n = d[p]
         p += 1
@@ -264,12 +270,12 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[FetchSnapshotRequest, int]:
         b -= n
         o1.partitions = l2 = []
         for _ in range(n):
-            o2 = new(PartitionSnapshot)
+            o2 = _new_PartitionSnapshot()
             o2.replica_directory_id = ZERO_UUID
             o2.unknown_tags = ()
             o2.partition, o2.current_leader_epoch = _u_ii(d, p)
             p += 8
-            o3 = new(SnapshotId)
+            o3 = _new_SnapshotId()
             o3.unknown_tags = ()
             o3.end_offset, o3.epoch, n = _u_qiB(d, p)
             p += 13
@@ -295,7 +301,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[FetchSnapshotRequest, int]:
 
 def _decode_v1(d: bytes, p: int, b: int) -> tuple[FetchSnapshotRequest, int]:
     e = len(d)
-    o = new(FetchSnapshotRequest)
+    o = _new_FetchSnapshotRequest()
     o.cluster_id = None
     o.unknown_tags = ()
     o.replica_id, o.max_bytes, n = _u_iiB(d, p)
@@ -310,7 +316,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[FetchSnapshotRequest, int]:
     b -= n
     o.topics = l1 = []
     for _ in range(n):
-        o1 = new(TopicSnapshot)
+        o1 = _new_TopicSnapshot()
         o1.unknown_tags = ()
         n = d[p]
         p += 1
@@ -333,12 +339,12 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[FetchSnapshotRequest, int]:
         b -= n
         o1.partitions = l2 = []
         for _ in range(n):
-            o2 = new(PartitionSnapshot)
+            o2 = _new_PartitionSnapshot()
             o2.replica_directory_id = ZERO_UUID
             o2.unknown_tags = ()
             o2.partition, o2.current_leader_epoch = _u_ii(d, p)
             p += 8
-            o3 = new(SnapshotId)
+            o3 = _new_SnapshotId()
             o3.unknown_tags = ()
             o3.end_offset, o3.epoch, n = _u_qiB(d, p)
             p += 13

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-from kwire.message import Message, Struct, frozen_default
-from kwire.wire import lost, more_varint, new, null, packer, read_tag, read_unknown_tags, string_length, string_varint, tag_section, tag_size, too_many, unknown_tags, unpacker, varint
+from kwire.message import Message, Struct, bare, frozen_default
+from kwire.wire import lost, more_varint, null, packer, read_tag, read_unknown_tags, string_length, string_varint, tag_section, tag_size, too_many, unknown_tags, unpacker, varint
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -175,6 +175,14 @@ class FetchSnapshotResponse(Message):
         self.unknown_tags = unknown_tags
 
 
+_new_SnapshotId = bare(SnapshotId)
+_new_LeaderIdAndEpoch = bare(LeaderIdAndEpoch)
+_new_PartitionSnapshot = bare(PartitionSnapshot)
+_new_TopicSnapshot = bare(TopicSnapshot)
+_new_NodeEndpoint = bare(NodeEndpoint)
+_new_FetchSnapshotResponse = bare(FetchSnapshotResponse)
+
+
 _D_LeaderIdAndEpoch = frozen_default(LeaderIdAndEpoch)
 
 
@@ -211,7 +219,7 @@ def _tags_PartitionSnapshot_v0(d: bytes, p: int, n: int, b: int, o: Any) -> tupl
         tag, size, p = read_tag(d, p)
         end = p + size
         if tag == 0:
-            t = new(LeaderIdAndEpoch)
+            t = _new_LeaderIdAndEpoch()
             t.unknown_tags = ()
             t.leader_id, t.leader_epoch, n = _u_iiB(d, p)
             p += 9
@@ -266,7 +274,7 @@ def _tags_FetchSnapshotResponse_v1(d: bytes, p: int, n: int, b: int, o: Any) -> 
             b -= n
             o.node_endpoints = l1 = []
             for _ in range(n):
-                o1 = new(NodeEndpoint)
+                o1 = _new_NodeEndpoint()
                 o1.unknown_tags = ()
                 o1.node_id, n = _u_iB(d, p)
                 p += 5
@@ -325,7 +333,7 @@ def _write_tags_FetchSnapshotResponse_v1(o: Any) -> bytes:
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[FetchSnapshotResponse, int]:
     e = len(d)
     m = memoryview(d)
-    o = new(FetchSnapshotResponse)
+    o = _new_FetchSnapshotResponse()
     o.node_endpoints = []
     o.unknown_tags = ()
     o.throttle_time_ms, o.error_code, n = _u_ihB(d, p)
@@ -340,7 +348,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[FetchSnapshotResponse, int]:
     b -= n
     o.topics = l1 = []
     for _ in range(n):
-        o1 = new(TopicSnapshot)
+        o1 = _new_TopicSnapshot()
         o1.unknown_tags = ()
         n = d[p]
         p += 1
@@ -363,12 +371,12 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[FetchSnapshotResponse, int]:
         b -= n
         o1.partitions = l2 = []
         for _ in range(n):
-            o2 = new(PartitionSnapshot)
+            o2 = _new_PartitionSnapshot()
             o2.current_leader = _D_LeaderIdAndEpoch
             o2.unknown_tags = ()
             o2.index, o2.error_code = _u_ih(d, p)
             p += 6
-            o3 = new(SnapshotId)
+            o3 = _new_SnapshotId()
             o3.unknown_tags = ()
             o3.end_offset, o3.epoch, n = _u_qiB(d, p)
             p += 13
@@ -404,7 +412,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[FetchSnapshotResponse, int]:
 def _decode_v1(d: bytes, p: int, b: int) -> tuple[FetchSnapshotResponse, int]:
     e = len(d)
     m = memoryview(d)
-    o = new(FetchSnapshotResponse)
+    o = _new_FetchSnapshotResponse()
     o.node_endpoints = []
     o.unknown_tags = ()
     o.throttle_time_ms, o.error_code, n = _u_ihB(d, p)
@@ -419,7 +427,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[FetchSnapshotResponse, int]:
     b -= n
     o.topics = l1 = []
     for _ in range(n):
-        o1 = new(TopicSnapshot)
+        o1 = _new_TopicSnapshot()
         o1.unknown_tags = ()
         n = d[p]
         p += 1
@@ -442,12 +450,12 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[FetchSnapshotResponse, int]:
         b -= n
         o1.partitions = l2 = []
         for _ in range(n):
-            o2 = new(PartitionSnapshot)
+            o2 = _new_PartitionSnapshot()
             o2.current_leader = _D_LeaderIdAndEpoch
             o2.unknown_tags = ()
             o2.index, o2.error_code = _u_ih(d, p)
             p += 6
-            o3 = new(SnapshotId)
+            o3 = _new_SnapshotId()
             o3.unknown_tags = ()
             o3.end_offset, o3.epoch, n = _u_qiB(d, p)
             p += 13

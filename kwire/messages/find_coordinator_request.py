@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-from kwire.message import Message
-from kwire.wire import lost, more_varint, new, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
+from kwire.message import Message, bare
+from kwire.wire import lost, more_varint, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -43,6 +43,9 @@ class FindCoordinatorRequest(Message):
         self.unknown_tags = unknown_tags
 
 
+_new_FindCoordinatorRequest = bare(FindCoordinatorRequest)
+
+
 _p_B = packer(">B")
 _p_b = packer(">b")
 _p_bB = packer(">bB")
@@ -55,7 +58,7 @@ _u_h = unpacker(">h")
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[FindCoordinatorRequest, int]:
     e = len(d)
-    o = new(FindCoordinatorRequest)
+    o = _new_FindCoordinatorRequest()
     o.coordinator_keys = []
     o.key_type = 0
     o.unknown_tags = ()
@@ -71,7 +74,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[FindCoordinatorRequest, int]:
 
 def _decode_v1(d: bytes, p: int, b: int) -> tuple[FindCoordinatorRequest, int]:
     e = len(d)
-    o = new(FindCoordinatorRequest)
+    o = _new_FindCoordinatorRequest()
     o.coordinator_keys = []
     o.unknown_tags = ()
     n = _u_h(d, p)[0]
@@ -88,7 +91,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[FindCoordinatorRequest, int]:
 
 def _decode_v3(d: bytes, p: int, b: int) -> tuple[FindCoordinatorRequest, int]:
     e = len(d)
-    o = new(FindCoordinatorRequest)
+    o = _new_FindCoordinatorRequest()
     o.coordinator_keys = []
     o.unknown_tags = ()
     n = d[p]
@@ -109,7 +112,7 @@ def _decode_v3(d: bytes, p: int, b: int) -> tuple[FindCoordinatorRequest, int]:
 
 def _decode_v4(d: bytes, p: int, b: int) -> tuple[FindCoordinatorRequest, int]:
     e = len(d)
-    o = new(FindCoordinatorRequest)
+    o = _new_FindCoordinatorRequest()
     o.key = ''
     o.unknown_tags = ()
     o.key_type, n = _u_bB(d, p)

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-from kwire.message import Message, Struct
-from kwire.wire import lost, more_varint, new, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
+from kwire.message import Message, Struct, bare
+from kwire.wire import lost, more_varint, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -89,6 +89,10 @@ class FindCoordinatorResponse(Message):
         self.unknown_tags = unknown_tags
 
 
+_new_Coordinator = bare(Coordinator)
+_new_FindCoordinatorResponse = bare(FindCoordinatorResponse)
+
+
 _p_B = packer(">B")
 _p_hih = packer(">hih")
 _p_i = packer(">i")
@@ -108,7 +112,7 @@ _u_ihh = unpacker(">ihh")
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[FindCoordinatorResponse, int]:
     e = len(d)
-    o = new(FindCoordinatorResponse)
+    o = _new_FindCoordinatorResponse()
     o.coordinators = []
     o.throttle_time_ms = 0
     o.error_message = ''
@@ -127,7 +131,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[FindCoordinatorResponse, int]:
 
 def _decode_v1(d: bytes, p: int, b: int) -> tuple[FindCoordinatorResponse, int]:
     e = len(d)
-    o = new(FindCoordinatorResponse)
+    o = _new_FindCoordinatorResponse()
     o.coordinators = []
     o.unknown_tags = ()
     o.throttle_time_ms, o.error_code, n = _u_ihh(d, p)
@@ -152,7 +156,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[FindCoordinatorResponse, int]:
 
 def _decode_v3(d: bytes, p: int, b: int) -> tuple[FindCoordinatorResponse, int]:
     e = len(d)
-    o = new(FindCoordinatorResponse)
+    o = _new_FindCoordinatorResponse()
     o.coordinators = []
     o.unknown_tags = ()
     o.throttle_time_ms, o.error_code, n = _u_ihB(d, p)
@@ -183,7 +187,7 @@ def _decode_v3(d: bytes, p: int, b: int) -> tuple[FindCoordinatorResponse, int]:
 
 def _decode_v4(d: bytes, p: int, b: int) -> tuple[FindCoordinatorResponse, int]:
     e = len(d)
-    o = new(FindCoordinatorResponse)
+    o = _new_FindCoordinatorResponse()
     o.error_code = o.node_id = o.port = 0
     o.error_message = o.host = ''
     o.unknown_tags = ()
@@ -199,7 +203,7 @@ def _decode_v4(d: bytes, p: int, b: int) -> tuple[FindCoordinatorResponse, int]:
     b -= n
     o.coordinators = l1 = []
     for _ in range(n):
-        o1 = new(Coordinator)
+        o1 = _new_Coordinator()
         o1.unknown_tags = ()
         n = d[p]
         p += 1

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-from kwire.message import Message
+from kwire.message import Message, bare
 from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import array_packers, array_unpackers, bad_uuid, compact_numbers, more_varint, new, null, over_budget, pack_numbers, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
+from kwire.wire import array_packers, array_unpackers, bad_uuid, compact_numbers, more_varint, null, over_budget, pack_numbers, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -63,6 +63,9 @@ class GetTelemetrySubscriptionsResponse(Message):
         self.unknown_tags = unknown_tags
 
 
+_new_GetTelemetrySubscriptionsResponse = bare(GetTelemetrySubscriptionsResponse)
+
+
 _bs = array_unpackers("b")
 _bw = array_packers("b")
 _p_B = packer(">B")
@@ -76,7 +79,7 @@ _u_iitB = unpacker(">ii?B")
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[GetTelemetrySubscriptionsResponse, int]:
     e = len(d)
-    o = new(GetTelemetrySubscriptionsResponse)
+    o = _new_GetTelemetrySubscriptionsResponse()
     o.unknown_tags = ()
     o.throttle_time_ms, o.error_code, u2, o.subscription_id, n = _u_ih16siB(d, p)
     p += 27

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-from kwire.message import Message
-from kwire.wire import lost, new, null, packer, unknown_tags, unpacker
+from kwire.message import Message, bare
+from kwire.wire import lost, null, packer, unknown_tags, unpacker
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -37,13 +37,16 @@ class GroupMetadataKey(Message):
         self.unknown_tags = unknown_tags
 
 
+_new_GroupMetadataKey = bare(GroupMetadataKey)
+
+
 _p_h = packer(">h")
 _u_h = unpacker(">h")
 
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[GroupMetadataKey, int]:
     e = len(d)
-    o = new(GroupMetadataKey)
+    o = _new_GroupMetadataKey()
     o.unknown_tags = ()
     n = _u_h(d, p)[0]
     p += 2

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-from kwire.message import Message, Struct
-from kwire.wire import as_bytes, lost, more_varint, new, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
+from kwire.message import Message, Struct, bare
+from kwire.wire import as_bytes, lost, more_varint, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -93,6 +93,10 @@ class GroupMetadataValue(Message):
         self.unknown_tags = unknown_tags
 
 
+_new_MemberMetadata = bare(MemberMetadata)
+_new_GroupMetadataValue = bare(GroupMetadataValue)
+
+
 _p_B = packer(">B")
 _p_h = packer(">h")
 _p_i = packer(">i")
@@ -118,7 +122,7 @@ _u_qi = unpacker(">qi")
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[GroupMetadataValue, int]:
     e = len(d)
-    o = new(GroupMetadataValue)
+    o = _new_GroupMetadataValue()
     o.current_state_timestamp = -1
     o.unknown_tags = ()
     n = _u_h(d, p)[0]
@@ -153,7 +157,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[GroupMetadataValue, int]:
     b -= n
     o.members = l1 = []
     for _ in range(n):
-        o1 = new(MemberMetadata)
+        o1 = _new_MemberMetadata()
         o1.group_instance_id = None
         o1.rebalance_timeout = -1
         o1.unknown_tags = ()
@@ -198,7 +202,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[GroupMetadataValue, int]:
 
 def _decode_v1(d: bytes, p: int, b: int) -> tuple[GroupMetadataValue, int]:
     e = len(d)
-    o = new(GroupMetadataValue)
+    o = _new_GroupMetadataValue()
     o.current_state_timestamp = -1
     o.unknown_tags = ()
     n = _u_h(d, p)[0]
@@ -233,7 +237,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[GroupMetadataValue, int]:
     b -= n
     o.members = l1 = []
     for _ in range(n):
-        o1 = new(MemberMetadata)
+        o1 = _new_MemberMetadata()
         o1.group_instance_id = None
         o1.unknown_tags = ()
         n = _u_h(d, p)[0]
@@ -277,7 +281,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[GroupMetadataValue, int]:
 
 def _decode_v2(d: bytes, p: int, b: int) -> tuple[GroupMetadataValue, int]:
     e = len(d)
-    o = new(GroupMetadataValue)
+    o = _new_GroupMetadataValue()
     o.unknown_tags = ()
     n = _u_h(d, p)[0]
     p += 2
@@ -311,7 +315,7 @@ def _decode_v2(d: bytes, p: int, b: int) -> tuple[GroupMetadataValue, int]:
     b -= n
     o.members = l1 = []
     for _ in range(n):
-        o1 = new(MemberMetadata)
+        o1 = _new_MemberMetadata()
         o1.group_instance_id = None
         o1.unknown_tags = ()
         n = _u_h(d, p)[0]
@@ -355,7 +359,7 @@ def _decode_v2(d: bytes, p: int, b: int) -> tuple[GroupMetadataValue, int]:
 
 def _decode_v3(d: bytes, p: int, b: int) -> tuple[GroupMetadataValue, int]:
     e = len(d)
-    o = new(GroupMetadataValue)
+    o = _new_GroupMetadataValue()
     o.unknown_tags = ()
     n = _u_h(d, p)[0]
     p += 2
@@ -389,7 +393,7 @@ def _decode_v3(d: bytes, p: int, b: int) -> tuple[GroupMetadataValue, int]:
     b -= n
     o.members = l1 = []
     for _ in range(n):
-        o1 = new(MemberMetadata)
+        o1 = _new_MemberMetadata()
         o1.unknown_tags = ()
         n = _u_h(d, p)[0]
         p += 2
@@ -440,7 +444,7 @@ def _decode_v3(d: bytes, p: int, b: int) -> tuple[GroupMetadataValue, int]:
 
 def _decode_v4(d: bytes, p: int, b: int) -> tuple[GroupMetadataValue, int]:
     e = len(d)
-    o = new(GroupMetadataValue)
+    o = _new_GroupMetadataValue()
     o.unknown_tags = ()
     n = d[p]
     p += 1
@@ -483,7 +487,7 @@ def _decode_v4(d: bytes, p: int, b: int) -> tuple[GroupMetadataValue, int]:
     b -= n
     o.members = l1 = []
     for _ in range(n):
-        o1 = new(MemberMetadata)
+        o1 = _new_MemberMetadata()
         o1.unknown_tags = ()
         n = d[p]
         p += 1

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-from kwire.message import Message
-from kwire.wire import lost, new, null, packer, read_unknown_tags, string_length, string_varint, unknown_tags, unpacker
+from kwire.message import Message, bare
+from kwire.wire import lost, null, packer, read_unknown_tags, string_length, string_varint, unknown_tags, unpacker
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -46,6 +46,9 @@ class HeartbeatRequest(Message):
         self.unknown_tags = unknown_tags
 
 
+_new_HeartbeatRequest = bare(HeartbeatRequest)
+
+
 _p_B = packer(">B")
 _p_h = packer(">h")
 _p_i = packer(">i")
@@ -58,7 +61,7 @@ _u_ih = unpacker(">ih")
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[HeartbeatRequest, int]:
     e = len(d)
-    o = new(HeartbeatRequest)
+    o = _new_HeartbeatRequest()
     o.group_instance_id = None
     o.unknown_tags = ()
     n = _u_h(d, p)[0]
@@ -80,7 +83,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[HeartbeatRequest, int]:
 
 def _decode_v3(d: bytes, p: int, b: int) -> tuple[HeartbeatRequest, int]:
     e = len(d)
-    o = new(HeartbeatRequest)
+    o = _new_HeartbeatRequest()
     o.unknown_tags = ()
     n = _u_h(d, p)[0]
     p += 2
@@ -109,7 +112,7 @@ def _decode_v3(d: bytes, p: int, b: int) -> tuple[HeartbeatRequest, int]:
 
 def _decode_v4(d: bytes, p: int, b: int) -> tuple[HeartbeatRequest, int]:
     e = len(d)
-    o = new(HeartbeatRequest)
+    o = _new_HeartbeatRequest()
     o.unknown_tags = ()
     n = d[p]
     p += 1

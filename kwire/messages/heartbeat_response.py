@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-from kwire.message import Message
-from kwire.wire import lost, new, packer, read_unknown_tags, unknown_tags, unpacker
+from kwire.message import Message, bare
+from kwire.wire import lost, packer, read_unknown_tags, unknown_tags, unpacker
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -40,6 +40,9 @@ class HeartbeatResponse(Message):
         self.unknown_tags = unknown_tags
 
 
+_new_HeartbeatResponse = bare(HeartbeatResponse)
+
+
 _p_h = packer(">h")
 _p_ih = packer(">ih")
 _p_ihx = packer(">ihx")
@@ -50,7 +53,7 @@ _u_ihB = unpacker(">ihB")
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[HeartbeatResponse, int]:
     e = len(d)
-    o = new(HeartbeatResponse)
+    o = _new_HeartbeatResponse()
     o.throttle_time_ms = 0
     o.unknown_tags = ()
     o.error_code = _u_h(d, p)[0]
@@ -60,7 +63,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[HeartbeatResponse, int]:
 
 def _decode_v1(d: bytes, p: int, b: int) -> tuple[HeartbeatResponse, int]:
     e = len(d)
-    o = new(HeartbeatResponse)
+    o = _new_HeartbeatResponse()
     o.unknown_tags = ()
     o.throttle_time_ms, o.error_code = _u_ih(d, p)
     p += 6
@@ -69,7 +72,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[HeartbeatResponse, int]:
 
 def _decode_v4(d: bytes, p: int, b: int) -> tuple[HeartbeatResponse, int]:
     e = len(d)
-    o = new(HeartbeatResponse)
+    o = _new_HeartbeatResponse()
     o.unknown_tags = ()
     o.throttle_time_ms, o.error_code, n = _u_ihB(d, p)
     p += 7

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-from kwire.message import Message
-from kwire.wire import lost, new, packer, read_unknown_tags, string_length, string_varint, unknown_tags, unpacker
+from kwire.message import Message, bare
+from kwire.wire import lost, packer, read_unknown_tags, string_length, string_varint, unknown_tags, unpacker
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -53,6 +53,9 @@ class InitProducerIdRequest(Message):
         self.unknown_tags = unknown_tags
 
 
+_new_InitProducerIdRequest = bare(InitProducerIdRequest)
+
+
 _p_B = packer(">B")
 _p_h = packer(">h")
 _p_i = packer(">i")
@@ -70,7 +73,7 @@ _u_iqhttB = unpacker(">iqh??B")
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[InitProducerIdRequest, int]:
     e = len(d)
-    o = new(InitProducerIdRequest)
+    o = _new_InitProducerIdRequest()
     o.producer_id = o.producer_epoch = -1
     o.enable2_pc = o.keep_prepared_txn = False
     o.unknown_tags = ()
@@ -89,7 +92,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[InitProducerIdRequest, int]:
 
 def _decode_v2(d: bytes, p: int, b: int) -> tuple[InitProducerIdRequest, int]:
     e = len(d)
-    o = new(InitProducerIdRequest)
+    o = _new_InitProducerIdRequest()
     o.producer_id = o.producer_epoch = -1
     o.enable2_pc = o.keep_prepared_txn = False
     o.unknown_tags = ()
@@ -112,7 +115,7 @@ def _decode_v2(d: bytes, p: int, b: int) -> tuple[InitProducerIdRequest, int]:
 
 def _decode_v3(d: bytes, p: int, b: int) -> tuple[InitProducerIdRequest, int]:
     e = len(d)
-    o = new(InitProducerIdRequest)
+    o = _new_InitProducerIdRequest()
     o.enable2_pc = o.keep_prepared_txn = False
     o.unknown_tags = ()
     n = d[p]
@@ -134,7 +137,7 @@ def _decode_v3(d: bytes, p: int, b: int) -> tuple[InitProducerIdRequest, int]:
 
 def _decode_v6(d: bytes, p: int, b: int) -> tuple[InitProducerIdRequest, int]:
     e = len(d)
-    o = new(InitProducerIdRequest)
+    o = _new_InitProducerIdRequest()
     o.unknown_tags = ()
     n = d[p]
     p += 1

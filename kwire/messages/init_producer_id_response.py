@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-from kwire.message import Message
-from kwire.wire import lost, new, packer, read_unknown_tags, unknown_tags, unpacker
+from kwire.message import Message, bare
+from kwire.wire import lost, packer, read_unknown_tags, unknown_tags, unpacker
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -53,6 +53,9 @@ class InitProducerIdResponse(Message):
         self.unknown_tags = unknown_tags
 
 
+_new_InitProducerIdResponse = bare(InitProducerIdResponse)
+
+
 _p_ihqh = packer(">ihqh")
 _p_ihqhqh = packer(">ihqhqh")
 _p_ihqhqhx = packer(">ihqhqhx")
@@ -64,7 +67,7 @@ _u_ihqhqhB = unpacker(">ihqhqhB")
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[InitProducerIdResponse, int]:
     e = len(d)
-    o = new(InitProducerIdResponse)
+    o = _new_InitProducerIdResponse()
     o.ongoing_txn_producer_id = o.ongoing_txn_producer_epoch = -1
     o.unknown_tags = ()
     o.throttle_time_ms, o.error_code, o.producer_id, o.producer_epoch = _u_ihqh(d, p)
@@ -74,7 +77,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[InitProducerIdResponse, int]:
 
 def _decode_v2(d: bytes, p: int, b: int) -> tuple[InitProducerIdResponse, int]:
     e = len(d)
-    o = new(InitProducerIdResponse)
+    o = _new_InitProducerIdResponse()
     o.ongoing_txn_producer_id = o.ongoing_txn_producer_epoch = -1
     o.unknown_tags = ()
     o.throttle_time_ms, o.error_code, o.producer_id, o.producer_epoch, n = _u_ihqhB(d, p)
@@ -86,7 +89,7 @@ def _decode_v2(d: bytes, p: int, b: int) -> tuple[InitProducerIdResponse, int]:
 
 def _decode_v6(d: bytes, p: int, b: int) -> tuple[InitProducerIdResponse, int]:
     e = len(d)
-    o = new(InitProducerIdResponse)
+    o = _new_InitProducerIdResponse()
     o.unknown_tags = ()
     o.throttle_time_ms, o.error_code, o.producer_id, o.producer_epoch, o.ongoing_txn_producer_id, o.ongoing_txn_producer_epoch, n = _u_ihqhqhB(d, p)
     p += 27

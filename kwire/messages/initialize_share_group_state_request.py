@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-from kwire.message import Message, Struct
+from kwire.message import Message, Struct, bare
 from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import bad_uuid, iter_unpacker, more_varint, new, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
+from kwire.wire import bad_uuid, iter_unpacker, more_varint, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -88,6 +88,11 @@ class InitializeShareGroupStateRequest(Message):
         self.unknown_tags = unknown_tags
 
 
+_new_PartitionData = bare(PartitionData)
+_new_InitializeStateData = bare(InitializeStateData)
+_new_InitializeShareGroupStateRequest = bare(InitializeShareGroupStateRequest)
+
+
 _i_iiqx = iter_unpacker(">iiqx")
 _p_16s = packer(">16s")
 _p_16sB = packer(">16sB")
@@ -100,7 +105,7 @@ _u_iiqB = unpacker(">iiqB")
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[InitializeShareGroupStateRequest, int]:
     e = len(d)
-    o = new(InitializeShareGroupStateRequest)
+    o = _new_InitializeShareGroupStateRequest()
     o.unknown_tags = ()
     n = d[p]
     p += 1
@@ -123,7 +128,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[InitializeShareGroupStateReque
     b -= n
     o.topics = l1 = []
     for _ in range(n):
-        o1 = new(InitializeStateData)
+        o1 = _new_InitializeStateData()
         o1.unknown_tags = ()
         u0, n = _u_16sB(d, p)
         p += 17
@@ -140,7 +145,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[InitializeShareGroupStateReque
         q = p + n * 17
         if d[p + 16:q:17].count(0) == n:
             for x0, x1, x2 in _i_iiqx(d[p:q]):
-                o2 = new(PartitionData)
+                o2 = _new_PartitionData()
                 o2.unknown_tags = ()
                 o2.partition = x0
                 o2.state_epoch = x1
@@ -149,7 +154,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[InitializeShareGroupStateReque
             p = q
         else:
             for _ in range(n):
-                o2 = new(PartitionData)
+                o2 = _new_PartitionData()
                 o2.unknown_tags = ()
                 o2.partition, o2.state_epoch, o2.start_offset, n = _u_iiqB(d, p)
                 p += 17

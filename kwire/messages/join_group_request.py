@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-from kwire.message import Message, Struct
-from kwire.wire import as_bytes, lost, more_varint, new, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
+from kwire.message import Message, Struct, bare
+from kwire.wire import as_bytes, lost, more_varint, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -81,6 +81,10 @@ class JoinGroupRequest(Message):
         self.unknown_tags = unknown_tags
 
 
+_new_JoinGroupRequestProtocol = bare(JoinGroupRequestProtocol)
+_new_JoinGroupRequest = bare(JoinGroupRequest)
+
+
 _p_B = packer(">B")
 _p_h = packer(">h")
 _p_i = packer(">i")
@@ -97,7 +101,7 @@ _u_iih = unpacker(">iih")
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[JoinGroupRequest, int]:
     e = len(d)
-    o = new(JoinGroupRequest)
+    o = _new_JoinGroupRequest()
     o.rebalance_timeout_ms = -1
     o.group_instance_id = o.reason = None
     o.unknown_tags = ()
@@ -131,7 +135,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[JoinGroupRequest, int]:
     b -= n
     o.protocols = l1 = []
     for _ in range(n):
-        o1 = new(JoinGroupRequestProtocol)
+        o1 = _new_JoinGroupRequestProtocol()
         o1.unknown_tags = ()
         n = _u_h(d, p)[0]
         p += 2
@@ -153,7 +157,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[JoinGroupRequest, int]:
 
 def _decode_v1(d: bytes, p: int, b: int) -> tuple[JoinGroupRequest, int]:
     e = len(d)
-    o = new(JoinGroupRequest)
+    o = _new_JoinGroupRequest()
     o.group_instance_id = o.reason = None
     o.unknown_tags = ()
     n = _u_h(d, p)[0]
@@ -186,7 +190,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[JoinGroupRequest, int]:
     b -= n
     o.protocols = l1 = []
     for _ in range(n):
-        o1 = new(JoinGroupRequestProtocol)
+        o1 = _new_JoinGroupRequestProtocol()
         o1.unknown_tags = ()
         n = _u_h(d, p)[0]
         p += 2
@@ -208,7 +212,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[JoinGroupRequest, int]:
 
 def _decode_v5(d: bytes, p: int, b: int) -> tuple[JoinGroupRequest, int]:
     e = len(d)
-    o = new(JoinGroupRequest)
+    o = _new_JoinGroupRequest()
     o.reason = None
     o.unknown_tags = ()
     n = _u_h(d, p)[0]
@@ -249,7 +253,7 @@ def _decode_v5(d: bytes, p: int, b: int) -> tuple[JoinGroupRequest, int]:
     b -= n
     o.protocols = l1 = []
     for _ in range(n):
-        o1 = new(JoinGroupRequestProtocol)
+        o1 = _new_JoinGroupRequestProtocol()
         o1.unknown_tags = ()
         n = _u_h(d, p)[0]
         p += 2
@@ -271,7 +275,7 @@ def _decode_v5(d: bytes, p: int, b: int) -> tuple[JoinGroupRequest, int]:
 
 def _decode_v6(d: bytes, p: int, b: int) -> tuple[JoinGroupRequest, int]:
     e = len(d)
-    o = new(JoinGroupRequest)
+    o = _new_JoinGroupRequest()
     o.reason = None
     o.unknown_tags = ()
     n = d[p]
@@ -323,7 +327,7 @@ def _decode_v6(d: bytes, p: int, b: int) -> tuple[JoinGroupRequest, int]:
     b -= n
     o.protocols = l1 = []
     for _ in range(n):
-        o1 = new(JoinGroupRequestProtocol)
+        o1 = _new_JoinGroupRequestProtocol()
         o1.unknown_tags = ()
         n = d[p]
         p += 1
@@ -357,7 +361,7 @@ def _decode_v6(d: bytes, p: int, b: int) -> tuple[JoinGroupRequest, int]:
 
 def _decode_v8(d: bytes, p: int, b: int) -> tuple[JoinGroupRequest, int]:
     e = len(d)
-    o = new(JoinGroupRequest)
+    o = _new_JoinGroupRequest()
     o.unknown_tags = ()
     n = d[p]
     p += 1
@@ -408,7 +412,7 @@ def _decode_v8(d: bytes, p: int, b: int) -> tuple[JoinGroupRequest, int]:
     b -= n
     o.protocols = l1 = []
     for _ in range(n):
-        o1 = new(JoinGroupRequestProtocol)
+        o1 = _new_JoinGroupRequestProtocol()
         o1.unknown_tags = ()
         n = d[p]
         p += 1

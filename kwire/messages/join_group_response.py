@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-from kwire.message import Message, Struct
-from kwire.wire import as_bytes, lost, more_varint, new, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
+from kwire.message import Message, Struct, bare
+from kwire.wire import as_bytes, lost, more_varint, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -87,6 +87,10 @@ class JoinGroupResponse(Message):
         self.unknown_tags = unknown_tags
 
 
+_new_JoinGroupResponseMember = bare(JoinGroupResponseMember)
+_new_JoinGroupResponse = bare(JoinGroupResponse)
+
+
 _p_B = packer(">B")
 _p_h = packer(">h")
 _p_hih = packer(">hih")
@@ -107,7 +111,7 @@ _u_tB = unpacker(">?B")
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[JoinGroupResponse, int]:
     e = len(d)
-    o = new(JoinGroupResponse)
+    o = _new_JoinGroupResponse()
     o.throttle_time_ms = 0
     o.protocol_type = None
     o.skip_assignment = False
@@ -142,7 +146,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[JoinGroupResponse, int]:
     b -= n
     o.members = l1 = []
     for _ in range(n):
-        o1 = new(JoinGroupResponseMember)
+        o1 = _new_JoinGroupResponseMember()
         o1.group_instance_id = None
         o1.unknown_tags = ()
         n = _u_h(d, p)[0]
@@ -165,7 +169,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[JoinGroupResponse, int]:
 
 def _decode_v2(d: bytes, p: int, b: int) -> tuple[JoinGroupResponse, int]:
     e = len(d)
-    o = new(JoinGroupResponse)
+    o = _new_JoinGroupResponse()
     o.protocol_type = None
     o.skip_assignment = False
     o.unknown_tags = ()
@@ -199,7 +203,7 @@ def _decode_v2(d: bytes, p: int, b: int) -> tuple[JoinGroupResponse, int]:
     b -= n
     o.members = l1 = []
     for _ in range(n):
-        o1 = new(JoinGroupResponseMember)
+        o1 = _new_JoinGroupResponseMember()
         o1.group_instance_id = None
         o1.unknown_tags = ()
         n = _u_h(d, p)[0]
@@ -222,7 +226,7 @@ def _decode_v2(d: bytes, p: int, b: int) -> tuple[JoinGroupResponse, int]:
 
 def _decode_v5(d: bytes, p: int, b: int) -> tuple[JoinGroupResponse, int]:
     e = len(d)
-    o = new(JoinGroupResponse)
+    o = _new_JoinGroupResponse()
     o.protocol_type = None
     o.skip_assignment = False
     o.unknown_tags = ()
@@ -256,7 +260,7 @@ def _decode_v5(d: bytes, p: int, b: int) -> tuple[JoinGroupResponse, int]:
     b -= n
     o.members = l1 = []
     for _ in range(n):
-        o1 = new(JoinGroupResponseMember)
+        o1 = _new_JoinGroupResponseMember()
         o1.unknown_tags = ()
         n = _u_h(d, p)[0]
         p += 2
@@ -286,7 +290,7 @@ def _decode_v5(d: bytes, p: int, b: int) -> tuple[JoinGroupResponse, int]:
 
 def _decode_v6(d: bytes, p: int, b: int) -> tuple[JoinGroupResponse, int]:
     e = len(d)
-    o = new(JoinGroupResponse)
+    o = _new_JoinGroupResponse()
     o.protocol_type = None
     o.skip_assignment = False
     o.unknown_tags = ()
@@ -329,7 +333,7 @@ def _decode_v6(d: bytes, p: int, b: int) -> tuple[JoinGroupResponse, int]:
     b -= n
     o.members = l1 = []
     for _ in range(n):
-        o1 = new(JoinGroupResponseMember)
+        o1 = _new_JoinGroupResponseMember()
         o1.unknown_tags = ()
         n = d[p]
         p += 1
@@ -373,7 +377,7 @@ def _decode_v6(d: bytes, p: int, b: int) -> tuple[JoinGroupResponse, int]:
 
 def _decode_v7(d: bytes, p: int, b: int) -> tuple[JoinGroupResponse, int]:
     e = len(d)
-    o = new(JoinGroupResponse)
+    o = _new_JoinGroupResponse()
     o.skip_assignment = False
     o.unknown_tags = ()
     o.throttle_time_ms, o.error_code, o.generation_id, n = _u_ihiB(d, p)
@@ -426,7 +430,7 @@ def _decode_v7(d: bytes, p: int, b: int) -> tuple[JoinGroupResponse, int]:
     b -= n
     o.members = l1 = []
     for _ in range(n):
-        o1 = new(JoinGroupResponseMember)
+        o1 = _new_JoinGroupResponseMember()
         o1.unknown_tags = ()
         n = d[p]
         p += 1
@@ -470,7 +474,7 @@ def _decode_v7(d: bytes, p: int, b: int) -> tuple[JoinGroupResponse, int]:
 
 def _decode_v9(d: bytes, p: int, b: int) -> tuple[JoinGroupResponse, int]:
     e = len(d)
-    o = new(JoinGroupResponse)
+    o = _new_JoinGroupResponse()
     o.unknown_tags = ()
     o.throttle_time_ms, o.error_code, o.generation_id, n = _u_ihiB(d, p)
     p += 11
@@ -522,7 +526,7 @@ def _decode_v9(d: bytes, p: int, b: int) -> tuple[JoinGroupResponse, int]:
     b -= n
     o.members = l1 = []
     for _ in range(n):
-        o1 = new(JoinGroupResponseMember)
+        o1 = _new_JoinGroupResponseMember()
         o1.unknown_tags = ()
         n = d[p]
         p += 1

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-from kwire.message import Message
-from kwire.wire import new, packer, read_unknown_tags, unknown_tags, unpacker
+from kwire.message import Message, bare
+from kwire.wire import packer, read_unknown_tags, unknown_tags, unpacker
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -40,6 +40,9 @@ class KRaftVersionRecord(Message):
         self.unknown_tags = unknown_tags
 
 
+_new_KRaftVersionRecord = bare(KRaftVersionRecord)
+
+
 _p_hh = packer(">hh")
 _p_hhx = packer(">hhx")
 _u_hhB = unpacker(">hhB")
@@ -47,7 +50,7 @@ _u_hhB = unpacker(">hhB")
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[KRaftVersionRecord, int]:
     e = len(d)
-    o = new(KRaftVersionRecord)
+    o = _new_KRaftVersionRecord()
     o.unknown_tags = ()
     o.version, o.k_raft_version, n = _u_hhB(d, p)
     p += 5

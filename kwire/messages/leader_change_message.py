@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-from kwire.message import Message, Struct
+from kwire.message import Message, Struct, bare
 from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import bad_uuid, iter_unpacker, lost, more_varint, new, null, packer, read_unknown_tags, too_many, unknown_tags, unpacker, varint
+from kwire.wire import bad_uuid, iter_unpacker, lost, more_varint, null, packer, read_unknown_tags, too_many, unknown_tags, unpacker, varint
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -69,6 +69,10 @@ class LeaderChangeMessage(Message):
         self.unknown_tags = unknown_tags
 
 
+_new_Voter = bare(Voter)
+_new_LeaderChangeMessage = bare(LeaderChangeMessage)
+
+
 _i_i16sx = iter_unpacker(">i16sx")
 _i_ix = iter_unpacker(">ix")
 _p_B = packer(">B")
@@ -85,7 +89,7 @@ _u_iB = unpacker(">iB")
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[LeaderChangeMessage, int]:
     e = len(d)
-    o = new(LeaderChangeMessage)
+    o = _new_LeaderChangeMessage()
     o.unknown_tags = ()
     o.version, o.leader_id, n = _u_hiB(d, p)
     p += 7
@@ -101,7 +105,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[LeaderChangeMessage, int]:
     q = p + n * 5
     if d[p + 4:q:5].count(0) == n:
         for x0, in _i_ix(d[p:q]):
-            o1 = new(Voter)
+            o1 = _new_Voter()
             o1.voter_directory_id = ZERO_UUID
             o1.unknown_tags = ()
             o1.voter_id = x0
@@ -109,7 +113,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[LeaderChangeMessage, int]:
         p = q
     else:
         for _ in range(n):
-            o1 = new(Voter)
+            o1 = _new_Voter()
             o1.voter_directory_id = ZERO_UUID
             o1.unknown_tags = ()
             o1.voter_id, n = _u_iB(d, p)
@@ -131,7 +135,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[LeaderChangeMessage, int]:
     q = p + n * 5
     if d[p + 4:q:5].count(0) == n:
         for x0, in _i_ix(d[p:q]):
-            o1 = new(Voter)
+            o1 = _new_Voter()
             o1.voter_directory_id = ZERO_UUID
             o1.unknown_tags = ()
             o1.voter_id = x0
@@ -139,7 +143,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[LeaderChangeMessage, int]:
         p = q
     else:
         for _ in range(n):
-            o1 = new(Voter)
+            o1 = _new_Voter()
             o1.voter_directory_id = ZERO_UUID
             o1.unknown_tags = ()
             o1.voter_id, n = _u_iB(d, p)
@@ -156,7 +160,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[LeaderChangeMessage, int]:
 
 def _decode_v1(d: bytes, p: int, b: int) -> tuple[LeaderChangeMessage, int]:
     e = len(d)
-    o = new(LeaderChangeMessage)
+    o = _new_LeaderChangeMessage()
     o.unknown_tags = ()
     o.version, o.leader_id, n = _u_hiB(d, p)
     p += 7
@@ -172,7 +176,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[LeaderChangeMessage, int]:
     q = p + n * 21
     if d[p + 20:q:21].count(0) == n:
         for x0, x1 in _i_i16sx(d[p:q]):
-            o1 = new(Voter)
+            o1 = _new_Voter()
             o1.unknown_tags = ()
             o1.voter_id = x0
             o1.voter_directory_id = Uuid(x1)
@@ -180,7 +184,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[LeaderChangeMessage, int]:
         p = q
     else:
         for _ in range(n):
-            o1 = new(Voter)
+            o1 = _new_Voter()
             o1.unknown_tags = ()
             o1.voter_id, u1, n = _u_i16sB(d, p)
             p += 21
@@ -202,7 +206,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[LeaderChangeMessage, int]:
     q = p + n * 21
     if d[p + 20:q:21].count(0) == n:
         for x0, x1 in _i_i16sx(d[p:q]):
-            o1 = new(Voter)
+            o1 = _new_Voter()
             o1.unknown_tags = ()
             o1.voter_id = x0
             o1.voter_directory_id = Uuid(x1)
@@ -210,7 +214,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[LeaderChangeMessage, int]:
         p = q
     else:
         for _ in range(n):
-            o1 = new(Voter)
+            o1 = _new_Voter()
             o1.unknown_tags = ()
             o1.voter_id, u1, n = _u_i16sB(d, p)
             p += 21

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-from kwire.message import Message, Struct
-from kwire.wire import lost, more_varint, new, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
+from kwire.message import Message, Struct, bare
+from kwire.wire import lost, more_varint, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -68,6 +68,10 @@ class LeaveGroupRequest(Message):
         self.unknown_tags = unknown_tags
 
 
+_new_MemberIdentity = bare(MemberIdentity)
+_new_LeaveGroupRequest = bare(LeaveGroupRequest)
+
+
 _p_B = packer(">B")
 _p_h = packer(">h")
 _p_i = packer(">i")
@@ -77,7 +81,7 @@ _u_i = unpacker(">i")
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[LeaveGroupRequest, int]:
     e = len(d)
-    o = new(LeaveGroupRequest)
+    o = _new_LeaveGroupRequest()
     o.members = []
     o.unknown_tags = ()
     n = _u_h(d, p)[0]
@@ -99,7 +103,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[LeaveGroupRequest, int]:
 
 def _decode_v3(d: bytes, p: int, b: int) -> tuple[LeaveGroupRequest, int]:
     e = len(d)
-    o = new(LeaveGroupRequest)
+    o = _new_LeaveGroupRequest()
     o.member_id = ''
     o.unknown_tags = ()
     n = _u_h(d, p)[0]
@@ -118,7 +122,7 @@ def _decode_v3(d: bytes, p: int, b: int) -> tuple[LeaveGroupRequest, int]:
     b -= n
     o.members = l1 = []
     for _ in range(n):
-        o1 = new(MemberIdentity)
+        o1 = _new_MemberIdentity()
         o1.reason = None
         o1.unknown_tags = ()
         n = _u_h(d, p)[0]
@@ -142,7 +146,7 @@ def _decode_v3(d: bytes, p: int, b: int) -> tuple[LeaveGroupRequest, int]:
 
 def _decode_v4(d: bytes, p: int, b: int) -> tuple[LeaveGroupRequest, int]:
     e = len(d)
-    o = new(LeaveGroupRequest)
+    o = _new_LeaveGroupRequest()
     o.member_id = ''
     o.unknown_tags = ()
     n = d[p]
@@ -166,7 +170,7 @@ def _decode_v4(d: bytes, p: int, b: int) -> tuple[LeaveGroupRequest, int]:
     b -= n
     o.members = l1 = []
     for _ in range(n):
-        o1 = new(MemberIdentity)
+        o1 = _new_MemberIdentity()
         o1.reason = None
         o1.unknown_tags = ()
         n = d[p]
@@ -202,7 +206,7 @@ def _decode_v4(d: bytes, p: int, b: int) -> tuple[LeaveGroupRequest, int]:
 
 def _decode_v5(d: bytes, p: int, b: int) -> tuple[LeaveGroupRequest, int]:
     e = len(d)
-    o = new(LeaveGroupRequest)
+    o = _new_LeaveGroupRequest()
     o.member_id = ''
     o.unknown_tags = ()
     n = d[p]
@@ -226,7 +230,7 @@ def _decode_v5(d: bytes, p: int, b: int) -> tuple[LeaveGroupRequest, int]:
     b -= n
     o.members = l1 = []
     for _ in range(n):
-        o1 = new(MemberIdentity)
+        o1 = _new_MemberIdentity()
         o1.unknown_tags = ()
         n = d[p]
         p += 1

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-from kwire.message import Message, Struct
-from kwire.wire import lost, more_varint, new, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
+from kwire.message import Message, Struct, bare
+from kwire.wire import lost, more_varint, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -68,6 +68,10 @@ class LeaveGroupResponse(Message):
         self.unknown_tags = unknown_tags
 
 
+_new_MemberResponse = bare(MemberResponse)
+_new_LeaveGroupResponse = bare(LeaveGroupResponse)
+
+
 _p_B = packer(">B")
 _p_h = packer(">h")
 _p_hx = packer(">hx")
@@ -83,7 +87,7 @@ _u_ihi = unpacker(">ihi")
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[LeaveGroupResponse, int]:
     e = len(d)
-    o = new(LeaveGroupResponse)
+    o = _new_LeaveGroupResponse()
     o.members = []
     o.throttle_time_ms = 0
     o.unknown_tags = ()
@@ -94,7 +98,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[LeaveGroupResponse, int]:
 
 def _decode_v1(d: bytes, p: int, b: int) -> tuple[LeaveGroupResponse, int]:
     e = len(d)
-    o = new(LeaveGroupResponse)
+    o = _new_LeaveGroupResponse()
     o.members = []
     o.unknown_tags = ()
     o.throttle_time_ms, o.error_code = _u_ih(d, p)
@@ -104,7 +108,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[LeaveGroupResponse, int]:
 
 def _decode_v3(d: bytes, p: int, b: int) -> tuple[LeaveGroupResponse, int]:
     e = len(d)
-    o = new(LeaveGroupResponse)
+    o = _new_LeaveGroupResponse()
     o.unknown_tags = ()
     o.throttle_time_ms, o.error_code, n = _u_ihi(d, p)
     p += 10
@@ -115,7 +119,7 @@ def _decode_v3(d: bytes, p: int, b: int) -> tuple[LeaveGroupResponse, int]:
     b -= n
     o.members = l1 = []
     for _ in range(n):
-        o1 = new(MemberResponse)
+        o1 = _new_MemberResponse()
         o1.unknown_tags = ()
         n = _u_h(d, p)[0]
         p += 2
@@ -140,7 +144,7 @@ def _decode_v3(d: bytes, p: int, b: int) -> tuple[LeaveGroupResponse, int]:
 
 def _decode_v4(d: bytes, p: int, b: int) -> tuple[LeaveGroupResponse, int]:
     e = len(d)
-    o = new(LeaveGroupResponse)
+    o = _new_LeaveGroupResponse()
     o.unknown_tags = ()
     o.throttle_time_ms, o.error_code, n = _u_ihB(d, p)
     p += 7
@@ -154,7 +158,7 @@ def _decode_v4(d: bytes, p: int, b: int) -> tuple[LeaveGroupResponse, int]:
     b -= n
     o.members = l1 = []
     for _ in range(n):
-        o1 = new(MemberResponse)
+        o1 = _new_MemberResponse()
         o1.unknown_tags = ()
         n = d[p]
         p += 1

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-from kwire.message import Message
-from kwire.wire import lost, new, null, packer, unknown_tags, unpacker
+from kwire.message import Message, bare
+from kwire.wire import lost, null, packer, unknown_tags, unpacker
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -43,6 +43,9 @@ class LegacyOffsetCommitValue(Message):
         self.unknown_tags = unknown_tags
 
 
+_new_LegacyOffsetCommitValue = bare(LegacyOffsetCommitValue)
+
+
 _p_q = packer(">q")
 _p_qh = packer(">qh")
 _u_q = unpacker(">q")
@@ -51,7 +54,7 @@ _u_qh = unpacker(">qh")
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[LegacyOffsetCommitValue, int]:
     e = len(d)
-    o = new(LegacyOffsetCommitValue)
+    o = _new_LegacyOffsetCommitValue()
     o.unknown_tags = ()
     o.offset, n = _u_qh(d, p)
     p += 10

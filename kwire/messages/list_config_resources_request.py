@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-from kwire.message import Message
-from kwire.wire import array_packers, array_unpackers, compact_numbers, lost, new, over_budget, pack_numbers, packer, read_unknown_tags, unknown_tags, varint
+from kwire.message import Message, bare
+from kwire.wire import array_packers, array_unpackers, compact_numbers, lost, over_budget, pack_numbers, packer, read_unknown_tags, unknown_tags, varint
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -37,6 +37,9 @@ class ListConfigResourcesRequest(Message):
         self.unknown_tags = unknown_tags
 
 
+_new_ListConfigResourcesRequest = bare(ListConfigResourcesRequest)
+
+
 _bs = array_unpackers("b")
 _bw = array_packers("b")
 _p_B = packer(">B")
@@ -44,7 +47,7 @@ _p_B = packer(">B")
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[ListConfigResourcesRequest, int]:
     e = len(d)
-    o = new(ListConfigResourcesRequest)
+    o = _new_ListConfigResourcesRequest()
     o.resource_types = []
     o.unknown_tags = ()
     n = d[p]
@@ -56,7 +59,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[ListConfigResourcesRequest, in
 
 def _decode_v1(d: bytes, p: int, b: int) -> tuple[ListConfigResourcesRequest, int]:
     e = len(d)
-    o = new(ListConfigResourcesRequest)
+    o = _new_ListConfigResourcesRequest()
     o.unknown_tags = ()
     n = d[p]
     p += 1

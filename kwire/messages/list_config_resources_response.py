@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-from kwire.message import Message, Struct
-from kwire.wire import more_varint, new, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
+from kwire.message import Message, Struct, bare
+from kwire.wire import more_varint, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -65,6 +65,10 @@ class ListConfigResourcesResponse(Message):
         self.unknown_tags = unknown_tags
 
 
+_new_ConfigResource = bare(ConfigResource)
+_new_ListConfigResourcesResponse = bare(ListConfigResourcesResponse)
+
+
 _p_B = packer(">B")
 _p_b = packer(">b")
 _p_bx = packer(">bx")
@@ -76,7 +80,7 @@ _u_ihB = unpacker(">ihB")
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[ListConfigResourcesResponse, int]:
     e = len(d)
-    o = new(ListConfigResourcesResponse)
+    o = _new_ListConfigResourcesResponse()
     o.unknown_tags = ()
     o.throttle_time_ms, o.error_code, n = _u_ihB(d, p)
     p += 7
@@ -90,7 +94,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[ListConfigResourcesResponse, i
     b -= n
     o.config_resources = l1 = []
     for _ in range(n):
-        o1 = new(ConfigResource)
+        o1 = _new_ConfigResource()
         o1.resource_type = 16
         o1.unknown_tags = ()
         n = d[p]
@@ -116,7 +120,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[ListConfigResourcesResponse, i
 
 def _decode_v1(d: bytes, p: int, b: int) -> tuple[ListConfigResourcesResponse, int]:
     e = len(d)
-    o = new(ListConfigResourcesResponse)
+    o = _new_ListConfigResourcesResponse()
     o.unknown_tags = ()
     o.throttle_time_ms, o.error_code, n = _u_ihB(d, p)
     p += 7
@@ -130,7 +134,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[ListConfigResourcesResponse, i
     b -= n
     o.config_resources = l1 = []
     for _ in range(n):
-        o1 = new(ConfigResource)
+        o1 = _new_ConfigResource()
         o1.unknown_tags = ()
         n = d[p]
         p += 1

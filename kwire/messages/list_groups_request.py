@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-from kwire.message import Message
-from kwire.wire import lost, more_varint, new, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, varint
+from kwire.message import Message, bare
+from kwire.wire import lost, more_varint, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, varint
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -40,12 +40,15 @@ class ListGroupsRequest(Message):
         self.unknown_tags = unknown_tags
 
 
+_new_ListGroupsRequest = bare(ListGroupsRequest)
+
+
 _p_B = packer(">B")
 
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[ListGroupsRequest, int]:
     e = len(d)
-    o = new(ListGroupsRequest)
+    o = _new_ListGroupsRequest()
     o.states_filter = []
     o.types_filter = []
     o.unknown_tags = ()
@@ -54,7 +57,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[ListGroupsRequest, int]:
 
 def _decode_v3(d: bytes, p: int, b: int) -> tuple[ListGroupsRequest, int]:
     e = len(d)
-    o = new(ListGroupsRequest)
+    o = _new_ListGroupsRequest()
     o.states_filter = []
     o.types_filter = []
     o.unknown_tags = ()
@@ -67,7 +70,7 @@ def _decode_v3(d: bytes, p: int, b: int) -> tuple[ListGroupsRequest, int]:
 
 def _decode_v4(d: bytes, p: int, b: int) -> tuple[ListGroupsRequest, int]:
     e = len(d)
-    o = new(ListGroupsRequest)
+    o = _new_ListGroupsRequest()
     o.types_filter = []
     o.unknown_tags = ()
     n = d[p]
@@ -101,7 +104,7 @@ def _decode_v4(d: bytes, p: int, b: int) -> tuple[ListGroupsRequest, int]:
 
 def _decode_v5(d: bytes, p: int, b: int) -> tuple[ListGroupsRequest, int]:
     e = len(d)
-    o = new(ListGroupsRequest)
+    o = _new_ListGroupsRequest()
     o.unknown_tags = ()
     n = d[p]
     p += 1

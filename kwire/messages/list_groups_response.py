@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-from kwire.message import Message, Struct
-from kwire.wire import lost, more_varint, new, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
+from kwire.message import Message, Struct, bare
+from kwire.wire import lost, more_varint, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -71,6 +71,10 @@ class ListGroupsResponse(Message):
         self.unknown_tags = unknown_tags
 
 
+_new_ListedGroup = bare(ListedGroup)
+_new_ListGroupsResponse = bare(ListGroupsResponse)
+
+
 _p_B = packer(">B")
 _p_h = packer(">h")
 _p_hi = packer(">hi")
@@ -85,7 +89,7 @@ _u_ihi = unpacker(">ihi")
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[ListGroupsResponse, int]:
     e = len(d)
-    o = new(ListGroupsResponse)
+    o = _new_ListGroupsResponse()
     o.throttle_time_ms = 0
     o.unknown_tags = ()
     o.error_code, n = _u_hi(d, p)
@@ -97,7 +101,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[ListGroupsResponse, int]:
     b -= n
     o.groups = l1 = []
     for _ in range(n):
-        o1 = new(ListedGroup)
+        o1 = _new_ListedGroup()
         o1.group_state = o1.group_type = ''
         o1.unknown_tags = ()
         n = _u_h(d, p)[0]
@@ -120,7 +124,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[ListGroupsResponse, int]:
 
 def _decode_v1(d: bytes, p: int, b: int) -> tuple[ListGroupsResponse, int]:
     e = len(d)
-    o = new(ListGroupsResponse)
+    o = _new_ListGroupsResponse()
     o.unknown_tags = ()
     o.throttle_time_ms, o.error_code, n = _u_ihi(d, p)
     p += 10
@@ -131,7 +135,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[ListGroupsResponse, int]:
     b -= n
     o.groups = l1 = []
     for _ in range(n):
-        o1 = new(ListedGroup)
+        o1 = _new_ListedGroup()
         o1.group_state = o1.group_type = ''
         o1.unknown_tags = ()
         n = _u_h(d, p)[0]
@@ -154,7 +158,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[ListGroupsResponse, int]:
 
 def _decode_v3(d: bytes, p: int, b: int) -> tuple[ListGroupsResponse, int]:
     e = len(d)
-    o = new(ListGroupsResponse)
+    o = _new_ListGroupsResponse()
     o.unknown_tags = ()
     o.throttle_time_ms, o.error_code, n = _u_ihB(d, p)
     p += 7
@@ -168,7 +172,7 @@ def _decode_v3(d: bytes, p: int, b: int) -> tuple[ListGroupsResponse, int]:
     b -= n
     o.groups = l1 = []
     for _ in range(n):
-        o1 = new(ListedGroup)
+        o1 = _new_ListedGroup()
         o1.group_state = o1.group_type = ''
         o1.unknown_tags = ()
         n = d[p]
@@ -203,7 +207,7 @@ def _decode_v3(d: bytes, p: int, b: int) -> tuple[ListGroupsResponse, int]:
 
 def _decode_v4(d: bytes, p: int, b: int) -> tuple[ListGroupsResponse, int]:
     e = len(d)
-    o = new(ListGroupsResponse)
+    o = _new_ListGroupsResponse()
     o.unknown_tags = ()
     o.throttle_time_ms, o.error_code, n = _u_ihB(d, p)
     p += 7
@@ -217,7 +221,7 @@ def _decode_v4(d: bytes, p: int, b: int) -> tuple[ListGroupsResponse, int]:
     b -= n
     o.groups = l1 = []
     for _ in range(n):
-        o1 = new(ListedGroup)
+        o1 = _new_ListedGroup()
         o1.group_type = ''
         o1.unknown_tags = ()
         n = d[p]
@@ -261,7 +265,7 @@ def _decode_v4(d: bytes, p: int, b: int) -> tuple[ListGroupsResponse, int]:
 
 def _decode_v5(d: bytes, p: int, b: int) -> tuple[ListGroupsResponse, int]:
     e = len(d)
-    o = new(ListGroupsResponse)
+    o = _new_ListGroupsResponse()
     o.unknown_tags = ()
     o.throttle_time_ms, o.error_code, n = _u_ihB(d, p)
     p += 7
@@ -275,7 +279,7 @@ def _decode_v5(d: bytes, p: int, b: int) -> tuple[ListGroupsResponse, int]:
     b -= n
     o.groups = l1 = []
     for _ in range(n):
-        o1 = new(ListedGroup)
+        o1 = _new_ListedGroup()
         o1.unknown_tags = ()
         n = d[p]
         p += 1

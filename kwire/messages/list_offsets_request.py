@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-from kwire.message import Message, Struct
-from kwire.wire import iter_unpacker, lost, more_varint, new, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
+from kwire.message import Message, Struct, bare
+from kwire.wire import iter_unpacker, lost, more_varint, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -93,6 +93,11 @@ class ListOffsetsRequest(Message):
         self.unknown_tags = unknown_tags
 
 
+_new_ListOffsetsPartition = bare(ListOffsetsPartition)
+_new_ListOffsetsTopic = bare(ListOffsetsTopic)
+_new_ListOffsetsRequest = bare(ListOffsetsRequest)
+
+
 _i_iiq = iter_unpacker(">iiq")
 _i_iiqx = iter_unpacker(">iiqx")
 _i_iq = iter_unpacker(">iq")
@@ -118,7 +123,7 @@ _u_iiqB = unpacker(">iiqB")
 
 def _decode_v1(d: bytes, p: int, b: int) -> tuple[ListOffsetsRequest, int]:
     e = len(d)
-    o = new(ListOffsetsRequest)
+    o = _new_ListOffsetsRequest()
     o.isolation_level = o.timeout_ms = 0
     o.unknown_tags = ()
     o.replica_id, n = _u_ii(d, p)
@@ -130,7 +135,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[ListOffsetsRequest, int]:
     b -= n
     o.topics = l1 = []
     for _ in range(n):
-        o1 = new(ListOffsetsTopic)
+        o1 = _new_ListOffsetsTopic()
         o1.unknown_tags = ()
         n = _u_h(d, p)[0]
         p += 2
@@ -149,7 +154,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[ListOffsetsRequest, int]:
         o1.partitions = l2 = []
         q = p + n * 12
         for x0, x1 in _i_iq(d[p:q]):
-            o2 = new(ListOffsetsPartition)
+            o2 = _new_ListOffsetsPartition()
             o2.current_leader_epoch = -1
             o2.unknown_tags = ()
             o2.partition_index = x0
@@ -162,7 +167,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[ListOffsetsRequest, int]:
 
 def _decode_v2(d: bytes, p: int, b: int) -> tuple[ListOffsetsRequest, int]:
     e = len(d)
-    o = new(ListOffsetsRequest)
+    o = _new_ListOffsetsRequest()
     o.timeout_ms = 0
     o.unknown_tags = ()
     o.replica_id, o.isolation_level, n = _u_ibi(d, p)
@@ -174,7 +179,7 @@ def _decode_v2(d: bytes, p: int, b: int) -> tuple[ListOffsetsRequest, int]:
     b -= n
     o.topics = l1 = []
     for _ in range(n):
-        o1 = new(ListOffsetsTopic)
+        o1 = _new_ListOffsetsTopic()
         o1.unknown_tags = ()
         n = _u_h(d, p)[0]
         p += 2
@@ -193,7 +198,7 @@ def _decode_v2(d: bytes, p: int, b: int) -> tuple[ListOffsetsRequest, int]:
         o1.partitions = l2 = []
         q = p + n * 12
         for x0, x1 in _i_iq(d[p:q]):
-            o2 = new(ListOffsetsPartition)
+            o2 = _new_ListOffsetsPartition()
             o2.current_leader_epoch = -1
             o2.unknown_tags = ()
             o2.partition_index = x0
@@ -206,7 +211,7 @@ def _decode_v2(d: bytes, p: int, b: int) -> tuple[ListOffsetsRequest, int]:
 
 def _decode_v4(d: bytes, p: int, b: int) -> tuple[ListOffsetsRequest, int]:
     e = len(d)
-    o = new(ListOffsetsRequest)
+    o = _new_ListOffsetsRequest()
     o.timeout_ms = 0
     o.unknown_tags = ()
     o.replica_id, o.isolation_level, n = _u_ibi(d, p)
@@ -218,7 +223,7 @@ def _decode_v4(d: bytes, p: int, b: int) -> tuple[ListOffsetsRequest, int]:
     b -= n
     o.topics = l1 = []
     for _ in range(n):
-        o1 = new(ListOffsetsTopic)
+        o1 = _new_ListOffsetsTopic()
         o1.unknown_tags = ()
         n = _u_h(d, p)[0]
         p += 2
@@ -237,7 +242,7 @@ def _decode_v4(d: bytes, p: int, b: int) -> tuple[ListOffsetsRequest, int]:
         o1.partitions = l2 = []
         q = p + n * 16
         for x0, x1, x2 in _i_iiq(d[p:q]):
-            o2 = new(ListOffsetsPartition)
+            o2 = _new_ListOffsetsPartition()
             o2.unknown_tags = ()
             o2.partition_index = x0
             o2.current_leader_epoch = x1
@@ -250,7 +255,7 @@ def _decode_v4(d: bytes, p: int, b: int) -> tuple[ListOffsetsRequest, int]:
 
 def _decode_v6(d: bytes, p: int, b: int) -> tuple[ListOffsetsRequest, int]:
     e = len(d)
-    o = new(ListOffsetsRequest)
+    o = _new_ListOffsetsRequest()
     o.timeout_ms = 0
     o.unknown_tags = ()
     o.replica_id, o.isolation_level, n = _u_ibB(d, p)
@@ -265,7 +270,7 @@ def _decode_v6(d: bytes, p: int, b: int) -> tuple[ListOffsetsRequest, int]:
     b -= n
     o.topics = l1 = []
     for _ in range(n):
-        o1 = new(ListOffsetsTopic)
+        o1 = _new_ListOffsetsTopic()
         o1.unknown_tags = ()
         n = d[p]
         p += 1
@@ -290,7 +295,7 @@ def _decode_v6(d: bytes, p: int, b: int) -> tuple[ListOffsetsRequest, int]:
         q = p + n * 17
         if d[p + 16:q:17].count(0) == n:
             for x0, x1, x2 in _i_iiqx(d[p:q]):
-                o2 = new(ListOffsetsPartition)
+                o2 = _new_ListOffsetsPartition()
                 o2.unknown_tags = ()
                 o2.partition_index = x0
                 o2.current_leader_epoch = x1
@@ -299,7 +304,7 @@ def _decode_v6(d: bytes, p: int, b: int) -> tuple[ListOffsetsRequest, int]:
             p = q
         else:
             for _ in range(n):
-                o2 = new(ListOffsetsPartition)
+                o2 = _new_ListOffsetsPartition()
                 o2.unknown_tags = ()
                 o2.partition_index, o2.current_leader_epoch, o2.timestamp, n = _u_iiqB(d, p)
                 p += 17
@@ -320,7 +325,7 @@ def _decode_v6(d: bytes, p: int, b: int) -> tuple[ListOffsetsRequest, int]:
 
 def _decode_v10(d: bytes, p: int, b: int) -> tuple[ListOffsetsRequest, int]:
     e = len(d)
-    o = new(ListOffsetsRequest)
+    o = _new_ListOffsetsRequest()
     o.unknown_tags = ()
     o.replica_id, o.isolation_level, n = _u_ibB(d, p)
     p += 6
@@ -334,7 +339,7 @@ def _decode_v10(d: bytes, p: int, b: int) -> tuple[ListOffsetsRequest, int]:
     b -= n
     o.topics = l1 = []
     for _ in range(n):
-        o1 = new(ListOffsetsTopic)
+        o1 = _new_ListOffsetsTopic()
         o1.unknown_tags = ()
         n = d[p]
         p += 1
@@ -359,7 +364,7 @@ def _decode_v10(d: bytes, p: int, b: int) -> tuple[ListOffsetsRequest, int]:
         q = p + n * 17
         if d[p + 16:q:17].count(0) == n:
             for x0, x1, x2 in _i_iiqx(d[p:q]):
-                o2 = new(ListOffsetsPartition)
+                o2 = _new_ListOffsetsPartition()
                 o2.unknown_tags = ()
                 o2.partition_index = x0
                 o2.current_leader_epoch = x1
@@ -368,7 +373,7 @@ def _decode_v10(d: bytes, p: int, b: int) -> tuple[ListOffsetsRequest, int]:
             p = q
         else:
             for _ in range(n):
-                o2 = new(ListOffsetsPartition)
+                o2 = _new_ListOffsetsPartition()
                 o2.unknown_tags = ()
                 o2.partition_index, o2.current_leader_epoch, o2.timestamp, n = _u_iiqB(d, p)
                 p += 17

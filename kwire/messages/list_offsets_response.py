@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-from kwire.message import Message, Struct
-from kwire.wire import iter_unpacker, lost, more_varint, new, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
+from kwire.message import Message, Struct, bare
+from kwire.wire import iter_unpacker, lost, more_varint, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -93,6 +93,11 @@ class ListOffsetsResponse(Message):
         self.unknown_tags = unknown_tags
 
 
+_new_ListOffsetsPartitionResponse = bare(ListOffsetsPartitionResponse)
+_new_ListOffsetsTopicResponse = bare(ListOffsetsTopicResponse)
+_new_ListOffsetsResponse = bare(ListOffsetsResponse)
+
+
 _i_ihqq = iter_unpacker(">ihqq")
 _i_ihqqi = iter_unpacker(">ihqqi")
 _i_ihqqix = iter_unpacker(">ihqqix")
@@ -113,7 +118,7 @@ _u_ii = unpacker(">ii")
 
 def _decode_v1(d: bytes, p: int, b: int) -> tuple[ListOffsetsResponse, int]:
     e = len(d)
-    o = new(ListOffsetsResponse)
+    o = _new_ListOffsetsResponse()
     o.throttle_time_ms = 0
     o.unknown_tags = ()
     n = _u_i(d, p)[0]
@@ -125,7 +130,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[ListOffsetsResponse, int]:
     b -= n
     o.topics = l1 = []
     for _ in range(n):
-        o1 = new(ListOffsetsTopicResponse)
+        o1 = _new_ListOffsetsTopicResponse()
         o1.unknown_tags = ()
         n = _u_h(d, p)[0]
         p += 2
@@ -144,7 +149,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[ListOffsetsResponse, int]:
         o1.partitions = l2 = []
         q = p + n * 22
         for x0, x1, x2, x3 in _i_ihqq(d[p:q]):
-            o2 = new(ListOffsetsPartitionResponse)
+            o2 = _new_ListOffsetsPartitionResponse()
             o2.leader_epoch = -1
             o2.unknown_tags = ()
             o2.partition_index = x0
@@ -159,7 +164,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[ListOffsetsResponse, int]:
 
 def _decode_v2(d: bytes, p: int, b: int) -> tuple[ListOffsetsResponse, int]:
     e = len(d)
-    o = new(ListOffsetsResponse)
+    o = _new_ListOffsetsResponse()
     o.unknown_tags = ()
     o.throttle_time_ms, n = _u_ii(d, p)
     p += 8
@@ -170,7 +175,7 @@ def _decode_v2(d: bytes, p: int, b: int) -> tuple[ListOffsetsResponse, int]:
     b -= n
     o.topics = l1 = []
     for _ in range(n):
-        o1 = new(ListOffsetsTopicResponse)
+        o1 = _new_ListOffsetsTopicResponse()
         o1.unknown_tags = ()
         n = _u_h(d, p)[0]
         p += 2
@@ -189,7 +194,7 @@ def _decode_v2(d: bytes, p: int, b: int) -> tuple[ListOffsetsResponse, int]:
         o1.partitions = l2 = []
         q = p + n * 22
         for x0, x1, x2, x3 in _i_ihqq(d[p:q]):
-            o2 = new(ListOffsetsPartitionResponse)
+            o2 = _new_ListOffsetsPartitionResponse()
             o2.leader_epoch = -1
             o2.unknown_tags = ()
             o2.partition_index = x0
@@ -204,7 +209,7 @@ def _decode_v2(d: bytes, p: int, b: int) -> tuple[ListOffsetsResponse, int]:
 
 def _decode_v4(d: bytes, p: int, b: int) -> tuple[ListOffsetsResponse, int]:
     e = len(d)
-    o = new(ListOffsetsResponse)
+    o = _new_ListOffsetsResponse()
     o.unknown_tags = ()
     o.throttle_time_ms, n = _u_ii(d, p)
     p += 8
@@ -215,7 +220,7 @@ def _decode_v4(d: bytes, p: int, b: int) -> tuple[ListOffsetsResponse, int]:
     b -= n
     o.topics = l1 = []
     for _ in range(n):
-        o1 = new(ListOffsetsTopicResponse)
+        o1 = _new_ListOffsetsTopicResponse()
         o1.unknown_tags = ()
         n = _u_h(d, p)[0]
         p += 2
@@ -234,7 +239,7 @@ def _decode_v4(d: bytes, p: int, b: int) -> tuple[ListOffsetsResponse, int]:
         o1.partitions = l2 = []
         q = p + n * 26
         for x0, x1, x2, x3, x4 in _i_ihqqi(d[p:q]):
-            o2 = new(ListOffsetsPartitionResponse)
+            o2 = _new_ListOffsetsPartitionResponse()
             o2.unknown_tags = ()
             o2.partition_index = x0
             o2.error_code = x1
@@ -249,7 +254,7 @@ def _decode_v4(d: bytes, p: int, b: int) -> tuple[ListOffsetsResponse, int]:
 
 def _decode_v6(d: bytes, p: int, b: int) -> tuple[ListOffsetsResponse, int]:
     e = len(d)
-    o = new(ListOffsetsResponse)
+    o = _new_ListOffsetsResponse()
     o.unknown_tags = ()
     o.throttle_time_ms, n = _u_iB(d, p)
     p += 5
@@ -263,7 +268,7 @@ def _decode_v6(d: bytes, p: int, b: int) -> tuple[ListOffsetsResponse, int]:
     b -= n
     o.topics = l1 = []
     for _ in range(n):
-        o1 = new(ListOffsetsTopicResponse)
+        o1 = _new_ListOffsetsTopicResponse()
         o1.unknown_tags = ()
         n = d[p]
         p += 1
@@ -288,7 +293,7 @@ def _decode_v6(d: bytes, p: int, b: int) -> tuple[ListOffsetsResponse, int]:
         q = p + n * 27
         if d[p + 26:q:27].count(0) == n:
             for x0, x1, x2, x3, x4 in _i_ihqqix(d[p:q]):
-                o2 = new(ListOffsetsPartitionResponse)
+                o2 = _new_ListOffsetsPartitionResponse()
                 o2.unknown_tags = ()
                 o2.partition_index = x0
                 o2.error_code = x1
@@ -299,7 +304,7 @@ def _decode_v6(d: bytes, p: int, b: int) -> tuple[ListOffsetsResponse, int]:
             p = q
         else:
             for _ in range(n):
-                o2 = new(ListOffsetsPartitionResponse)
+                o2 = _new_ListOffsetsPartitionResponse()
                 o2.unknown_tags = ()
                 o2.partition_index, o2.error_code, o2.timestamp, o2.offset, o2.leader_epoch, n = _u_ihqqiB(d, p)
                 p += 27

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-from kwire.message import Message, Struct
-from kwire.wire import array_packers, array_unpackers, compact_numbers, more_varint, new, null, over_budget, pack_numbers, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
+from kwire.message import Message, Struct, bare
+from kwire.wire import array_packers, array_unpackers, compact_numbers, more_varint, null, over_budget, pack_numbers, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -62,6 +62,10 @@ class ListPartitionReassignmentsRequest(Message):
         self.unknown_tags = unknown_tags
 
 
+_new_ListPartitionReassignmentsTopics = bare(ListPartitionReassignmentsTopics)
+_new_ListPartitionReassignmentsRequest = bare(ListPartitionReassignmentsRequest)
+
+
 _is = array_unpackers("i")
 _iw = array_packers("i")
 _p_B = packer(">B")
@@ -73,7 +77,7 @@ _u_iB = unpacker(">iB")
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[ListPartitionReassignmentsRequest, int]:
     e = len(d)
-    o = new(ListPartitionReassignmentsRequest)
+    o = _new_ListPartitionReassignmentsRequest()
     o.unknown_tags = ()
     o.timeout_ms, n = _u_iB(d, p)
     p += 5
@@ -88,7 +92,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[ListPartitionReassignmentsRequ
         b -= n
         o.topics = l1 = []
         for _ in range(n):
-            o1 = new(ListPartitionReassignmentsTopics)
+            o1 = _new_ListPartitionReassignmentsTopics()
             o1.unknown_tags = ()
             n = d[p]
             p += 1

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-from kwire.message import Message, Struct
-from kwire.wire import array_packers, array_unpackers, compact_numbers, more_varint, new, null, over_budget, pack_numbers, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
+from kwire.message import Message, Struct, bare
+from kwire.wire import array_packers, array_unpackers, compact_numbers, more_varint, null, over_budget, pack_numbers, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -96,6 +96,11 @@ class ListPartitionReassignmentsResponse(Message):
         self.unknown_tags = unknown_tags
 
 
+_new_OngoingPartitionReassignment = bare(OngoingPartitionReassignment)
+_new_OngoingTopicReassignment = bare(OngoingTopicReassignment)
+_new_ListPartitionReassignmentsResponse = bare(ListPartitionReassignmentsResponse)
+
+
 _is = array_unpackers("i")
 _iw = array_packers("i")
 _p_B = packer(">B")
@@ -110,7 +115,7 @@ _u_ihB = unpacker(">ihB")
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[ListPartitionReassignmentsResponse, int]:
     e = len(d)
-    o = new(ListPartitionReassignmentsResponse)
+    o = _new_ListPartitionReassignmentsResponse()
     o.unknown_tags = ()
     o.throttle_time_ms, o.error_code, n = _u_ihB(d, p)
     p += 7
@@ -134,7 +139,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[ListPartitionReassignmentsResp
     b -= n
     o.topics = l1 = []
     for _ in range(n):
-        o1 = new(OngoingTopicReassignment)
+        o1 = _new_OngoingTopicReassignment()
         o1.unknown_tags = ()
         n = d[p]
         p += 1
@@ -157,7 +162,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[ListPartitionReassignmentsResp
         b -= n
         o1.partitions = l2 = []
         for _ in range(n):
-            o2 = new(OngoingPartitionReassignment)
+            o2 = _new_OngoingPartitionReassignment()
             o2.unknown_tags = ()
             o2.partition_index, n = _u_iB(d, p)
             p += 5

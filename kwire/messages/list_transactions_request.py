@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-from kwire.message import Message
-from kwire.wire import array_packers, array_unpackers, compact_numbers, lost, more_varint, new, null, over_budget, pack_numbers, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
+from kwire.message import Message, bare
+from kwire.wire import array_packers, array_unpackers, compact_numbers, lost, more_varint, null, over_budget, pack_numbers, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -46,6 +46,9 @@ class ListTransactionsRequest(Message):
         self.unknown_tags = unknown_tags
 
 
+_new_ListTransactionsRequest = bare(ListTransactionsRequest)
+
+
 _p_B = packer(">B")
 _p_q = packer(">q")
 _p_qB = packer(">qB")
@@ -57,7 +60,7 @@ _u_qB = unpacker(">qB")
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[ListTransactionsRequest, int]:
     e = len(d)
-    o = new(ListTransactionsRequest)
+    o = _new_ListTransactionsRequest()
     o.duration_filter = -1
     o.transactional_id_pattern = None
     o.unknown_tags = ()
@@ -103,7 +106,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[ListTransactionsRequest, int]:
 
 def _decode_v1(d: bytes, p: int, b: int) -> tuple[ListTransactionsRequest, int]:
     e = len(d)
-    o = new(ListTransactionsRequest)
+    o = _new_ListTransactionsRequest()
     o.transactional_id_pattern = None
     o.unknown_tags = ()
     n = d[p]
@@ -148,7 +151,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[ListTransactionsRequest, int]:
 
 def _decode_v2(d: bytes, p: int, b: int) -> tuple[ListTransactionsRequest, int]:
     e = len(d)
-    o = new(ListTransactionsRequest)
+    o = _new_ListTransactionsRequest()
     o.unknown_tags = ()
     n = d[p]
     p += 1

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-from kwire.message import Message, Struct
-from kwire.wire import more_varint, new, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
+from kwire.message import Message, Struct, bare
+from kwire.wire import more_varint, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -71,6 +71,10 @@ class ListTransactionsResponse(Message):
         self.unknown_tags = unknown_tags
 
 
+_new_TransactionState = bare(TransactionState)
+_new_ListTransactionsResponse = bare(ListTransactionsResponse)
+
+
 _p_B = packer(">B")
 _p_ih = packer(">ih")
 _p_ihB = packer(">ihB")
@@ -82,7 +86,7 @@ _u_qB = unpacker(">qB")
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[ListTransactionsResponse, int]:
     e = len(d)
-    o = new(ListTransactionsResponse)
+    o = _new_ListTransactionsResponse()
     o.unknown_tags = ()
     o.throttle_time_ms, o.error_code, n = _u_ihB(d, p)
     p += 7
@@ -118,7 +122,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[ListTransactionsResponse, int]
     b -= n
     o.transaction_states = l1 = []
     for _ in range(n):
-        o1 = new(TransactionState)
+        o1 = _new_TransactionState()
         o1.unknown_tags = ()
         n = d[p]
         p += 1

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-from kwire.message import Message, Struct
+from kwire.message import Message, Struct, bare
 from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import bad_uuid, lost, more_varint, new, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
+from kwire.wire import bad_uuid, lost, more_varint, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -70,6 +70,10 @@ class MetadataRequest(Message):
         self.unknown_tags = unknown_tags
 
 
+_new_MetadataRequestTopic = bare(MetadataRequestTopic)
+_new_MetadataRequest = bare(MetadataRequest)
+
+
 _p_16s = packer(">16s")
 _p_16sB = packer(">16sB")
 _p_16sx = packer(">16sx")
@@ -92,7 +96,7 @@ _u_tttB = unpacker(">???B")
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[MetadataRequest, int]:
     e = len(d)
-    o = new(MetadataRequest)
+    o = _new_MetadataRequest()
     o.allow_auto_topic_creation = True
     o.include_cluster_authorized_operations = o.include_topic_authorized_operations = False
     o.unknown_tags = ()
@@ -105,7 +109,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[MetadataRequest, int]:
     b -= n
     o.topics = l1 = []
     for _ in range(n):
-        o1 = new(MetadataRequestTopic)
+        o1 = _new_MetadataRequestTopic()
         o1.topic_id = ZERO_UUID
         o1.unknown_tags = ()
         n = _u_h(d, p)[0]
@@ -121,7 +125,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[MetadataRequest, int]:
 
 def _decode_v1(d: bytes, p: int, b: int) -> tuple[MetadataRequest, int]:
     e = len(d)
-    o = new(MetadataRequest)
+    o = _new_MetadataRequest()
     o.allow_auto_topic_creation = True
     o.include_cluster_authorized_operations = o.include_topic_authorized_operations = False
     o.unknown_tags = ()
@@ -135,7 +139,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[MetadataRequest, int]:
         b -= n
         o.topics = l1 = []
         for _ in range(n):
-            o1 = new(MetadataRequestTopic)
+            o1 = _new_MetadataRequestTopic()
             o1.topic_id = ZERO_UUID
             o1.unknown_tags = ()
             n = _u_h(d, p)[0]
@@ -151,7 +155,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[MetadataRequest, int]:
 
 def _decode_v4(d: bytes, p: int, b: int) -> tuple[MetadataRequest, int]:
     e = len(d)
-    o = new(MetadataRequest)
+    o = _new_MetadataRequest()
     o.include_cluster_authorized_operations = o.include_topic_authorized_operations = False
     o.unknown_tags = ()
     n = _u_i(d, p)[0]
@@ -164,7 +168,7 @@ def _decode_v4(d: bytes, p: int, b: int) -> tuple[MetadataRequest, int]:
         b -= n
         o.topics = l1 = []
         for _ in range(n):
-            o1 = new(MetadataRequestTopic)
+            o1 = _new_MetadataRequestTopic()
             o1.topic_id = ZERO_UUID
             o1.unknown_tags = ()
             n = _u_h(d, p)[0]
@@ -182,7 +186,7 @@ def _decode_v4(d: bytes, p: int, b: int) -> tuple[MetadataRequest, int]:
 
 def _decode_v8(d: bytes, p: int, b: int) -> tuple[MetadataRequest, int]:
     e = len(d)
-    o = new(MetadataRequest)
+    o = _new_MetadataRequest()
     o.unknown_tags = ()
     n = _u_i(d, p)[0]
     p += 4
@@ -194,7 +198,7 @@ def _decode_v8(d: bytes, p: int, b: int) -> tuple[MetadataRequest, int]:
         b -= n
         o.topics = l1 = []
         for _ in range(n):
-            o1 = new(MetadataRequestTopic)
+            o1 = _new_MetadataRequestTopic()
             o1.topic_id = ZERO_UUID
             o1.unknown_tags = ()
             n = _u_h(d, p)[0]
@@ -212,7 +216,7 @@ def _decode_v8(d: bytes, p: int, b: int) -> tuple[MetadataRequest, int]:
 
 def _decode_v9(d: bytes, p: int, b: int) -> tuple[MetadataRequest, int]:
     e = len(d)
-    o = new(MetadataRequest)
+    o = _new_MetadataRequest()
     o.unknown_tags = ()
     n = d[p]
     p += 1
@@ -227,7 +231,7 @@ def _decode_v9(d: bytes, p: int, b: int) -> tuple[MetadataRequest, int]:
         b -= n
         o.topics = l1 = []
         for _ in range(n):
-            o1 = new(MetadataRequestTopic)
+            o1 = _new_MetadataRequestTopic()
             o1.topic_id = ZERO_UUID
             o1.unknown_tags = ()
             n = d[p]
@@ -253,7 +257,7 @@ def _decode_v9(d: bytes, p: int, b: int) -> tuple[MetadataRequest, int]:
 
 def _decode_v10(d: bytes, p: int, b: int) -> tuple[MetadataRequest, int]:
     e = len(d)
-    o = new(MetadataRequest)
+    o = _new_MetadataRequest()
     o.unknown_tags = ()
     n = d[p]
     p += 1
@@ -268,7 +272,7 @@ def _decode_v10(d: bytes, p: int, b: int) -> tuple[MetadataRequest, int]:
         b -= n
         o.topics = l1 = []
         for _ in range(n):
-            o1 = new(MetadataRequestTopic)
+            o1 = _new_MetadataRequestTopic()
             o1.unknown_tags = ()
             u0, n = _u_16sB(d, p)
             p += 17
@@ -295,7 +299,7 @@ def _decode_v10(d: bytes, p: int, b: int) -> tuple[MetadataRequest, int]:
 
 def _decode_v11(d: bytes, p: int, b: int) -> tuple[MetadataRequest, int]:
     e = len(d)
-    o = new(MetadataRequest)
+    o = _new_MetadataRequest()
     o.include_cluster_authorized_operations = False
     o.unknown_tags = ()
     n = d[p]
@@ -311,7 +315,7 @@ def _decode_v11(d: bytes, p: int, b: int) -> tuple[MetadataRequest, int]:
         b -= n
         o.topics = l1 = []
         for _ in range(n):
-            o1 = new(MetadataRequestTopic)
+            o1 = _new_MetadataRequestTopic()
             o1.unknown_tags = ()
             u0, n = _u_16sB(d, p)
             p += 17

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-from kwire.message import Message, Struct
+from kwire.message import Message, Struct, bare
 from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import array_packers, array_unpackers, bad_uuid, compact_numbers, lost, more_varint, new, null, numbers, over_budget, pack_numbers, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
+from kwire.wire import array_packers, array_unpackers, bad_uuid, compact_numbers, lost, more_varint, null, numbers, over_budget, pack_numbers, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -157,6 +157,12 @@ class MetadataResponse(Message):
         self.unknown_tags = unknown_tags
 
 
+_new_MetadataResponseBroker = bare(MetadataResponseBroker)
+_new_MetadataResponsePartition = bare(MetadataResponsePartition)
+_new_MetadataResponseTopic = bare(MetadataResponseTopic)
+_new_MetadataResponse = bare(MetadataResponse)
+
+
 _is = array_unpackers("i")
 _iw = array_packers("i")
 _p_16st = packer(">16s?")
@@ -194,7 +200,7 @@ _u_ti = unpacker(">?i")
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[MetadataResponse, int]:
     e = len(d)
-    o = new(MetadataResponse)
+    o = _new_MetadataResponse()
     o.throttle_time_ms = o.error_code = 0
     o.cluster_id = None
     o.controller_id = -1
@@ -209,7 +215,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[MetadataResponse, int]:
     b -= n
     o.brokers = l1 = []
     for _ in range(n):
-        o1 = new(MetadataResponseBroker)
+        o1 = _new_MetadataResponseBroker()
         o1.rack = None
         o1.unknown_tags = ()
         o1.node_id, n = _u_ih(d, p)
@@ -231,7 +237,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[MetadataResponse, int]:
     b -= n
     o.topics = l1 = []
     for _ in range(n):
-        o1 = new(MetadataResponseTopic)
+        o1 = _new_MetadataResponseTopic()
         o1.topic_id = ZERO_UUID
         o1.is_internal = False
         o1.topic_authorized_operations = -2147483648
@@ -252,7 +258,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[MetadataResponse, int]:
         b -= n
         o1.partitions = l2 = []
         for _ in range(n):
-            o2 = new(MetadataResponsePartition)
+            o2 = _new_MetadataResponsePartition()
             o2.offline_replicas = []
             o2.leader_epoch = -1
             o2.unknown_tags = ()
@@ -281,7 +287,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[MetadataResponse, int]:
 
 def _decode_v1(d: bytes, p: int, b: int) -> tuple[MetadataResponse, int]:
     e = len(d)
-    o = new(MetadataResponse)
+    o = _new_MetadataResponse()
     o.throttle_time_ms = o.error_code = 0
     o.cluster_id = None
     o.cluster_authorized_operations = -2147483648
@@ -295,7 +301,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[MetadataResponse, int]:
     b -= n
     o.brokers = l1 = []
     for _ in range(n):
-        o1 = new(MetadataResponseBroker)
+        o1 = _new_MetadataResponseBroker()
         o1.unknown_tags = ()
         o1.node_id, n = _u_ih(d, p)
         p += 6
@@ -322,7 +328,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[MetadataResponse, int]:
     b -= n
     o.topics = l1 = []
     for _ in range(n):
-        o1 = new(MetadataResponseTopic)
+        o1 = _new_MetadataResponseTopic()
         o1.topic_id = ZERO_UUID
         o1.topic_authorized_operations = -2147483648
         o1.unknown_tags = ()
@@ -342,7 +348,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[MetadataResponse, int]:
         b -= n
         o1.partitions = l2 = []
         for _ in range(n):
-            o2 = new(MetadataResponsePartition)
+            o2 = _new_MetadataResponsePartition()
             o2.offline_replicas = []
             o2.leader_epoch = -1
             o2.unknown_tags = ()
@@ -371,7 +377,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[MetadataResponse, int]:
 
 def _decode_v2(d: bytes, p: int, b: int) -> tuple[MetadataResponse, int]:
     e = len(d)
-    o = new(MetadataResponse)
+    o = _new_MetadataResponse()
     o.throttle_time_ms = o.error_code = 0
     o.cluster_authorized_operations = -2147483648
     o.unknown_tags = ()
@@ -384,7 +390,7 @@ def _decode_v2(d: bytes, p: int, b: int) -> tuple[MetadataResponse, int]:
     b -= n
     o.brokers = l1 = []
     for _ in range(n):
-        o1 = new(MetadataResponseBroker)
+        o1 = _new_MetadataResponseBroker()
         o1.unknown_tags = ()
         o1.node_id, n = _u_ih(d, p)
         p += 6
@@ -419,7 +425,7 @@ def _decode_v2(d: bytes, p: int, b: int) -> tuple[MetadataResponse, int]:
     b -= n
     o.topics = l1 = []
     for _ in range(n):
-        o1 = new(MetadataResponseTopic)
+        o1 = _new_MetadataResponseTopic()
         o1.topic_id = ZERO_UUID
         o1.topic_authorized_operations = -2147483648
         o1.unknown_tags = ()
@@ -439,7 +445,7 @@ def _decode_v2(d: bytes, p: int, b: int) -> tuple[MetadataResponse, int]:
         b -= n
         o1.partitions = l2 = []
         for _ in range(n):
-            o2 = new(MetadataResponsePartition)
+            o2 = _new_MetadataResponsePartition()
             o2.offline_replicas = []
             o2.leader_epoch = -1
             o2.unknown_tags = ()
@@ -468,7 +474,7 @@ def _decode_v2(d: bytes, p: int, b: int) -> tuple[MetadataResponse, int]:
 
 def _decode_v3(d: bytes, p: int, b: int) -> tuple[MetadataResponse, int]:
     e = len(d)
-    o = new(MetadataResponse)
+    o = _new_MetadataResponse()
     o.cluster_authorized_operations = -2147483648
     o.error_code = 0
     o.unknown_tags = ()
@@ -481,7 +487,7 @@ def _decode_v3(d: bytes, p: int, b: int) -> tuple[MetadataResponse, int]:
     b -= n
     o.brokers = l1 = []
     for _ in range(n):
-        o1 = new(MetadataResponseBroker)
+        o1 = _new_MetadataResponseBroker()
         o1.unknown_tags = ()
         o1.node_id, n = _u_ih(d, p)
         p += 6
@@ -516,7 +522,7 @@ def _decode_v3(d: bytes, p: int, b: int) -> tuple[MetadataResponse, int]:
     b -= n
     o.topics = l1 = []
     for _ in range(n):
-        o1 = new(MetadataResponseTopic)
+        o1 = _new_MetadataResponseTopic()
         o1.topic_id = ZERO_UUID
         o1.topic_authorized_operations = -2147483648
         o1.unknown_tags = ()
@@ -536,7 +542,7 @@ def _decode_v3(d: bytes, p: int, b: int) -> tuple[MetadataResponse, int]:
         b -= n
         o1.partitions = l2 = []
         for _ in range(n):
-            o2 = new(MetadataResponsePartition)
+            o2 = _new_MetadataResponsePartition()
             o2.offline_replicas = []
             o2.leader_epoch = -1
             o2.unknown_tags = ()
@@ -565,7 +571,7 @@ def _decode_v3(d: bytes, p: int, b: int) -> tuple[MetadataResponse, int]:
 
 def _decode_v5(d: bytes, p: int, b: int) -> tuple[MetadataResponse, int]:
     e = len(d)
-    o = new(MetadataResponse)
+    o = _new_MetadataResponse()
     o.cluster_authorized_operations = -2147483648
     o.error_code = 0
     o.unknown_tags = ()
@@ -578,7 +584,7 @@ def _decode_v5(d: bytes, p: int, b: int) -> tuple[MetadataResponse, int]:
     b -= n
     o.brokers = l1 = []
     for _ in range(n):
-        o1 = new(MetadataResponseBroker)
+        o1 = _new_MetadataResponseBroker()
         o1.unknown_tags = ()
         o1.node_id, n = _u_ih(d, p)
         p += 6
@@ -613,7 +619,7 @@ def _decode_v5(d: bytes, p: int, b: int) -> tuple[MetadataResponse, int]:
     b -= n
     o.topics = l1 = []
     for _ in range(n):
-        o1 = new(MetadataResponseTopic)
+        o1 = _new_MetadataResponseTopic()
         o1.topic_id = ZERO_UUID
         o1.topic_authorized_operations = -2147483648
         o1.unknown_tags = ()
@@ -633,7 +639,7 @@ def _decode_v5(d: bytes, p: int, b: int) -> tuple[MetadataResponse, int]:
         b -= n
         o1.partitions = l2 = []
         for _ in range(n):
-            o2 = new(MetadataResponsePartition)
+            o2 = _new_MetadataResponsePartition()
             o2.leader_epoch = -1
             o2.unknown_tags = ()
             o2.error_code, o2.partition_index, o2.leader_id, n = _u_hiii(d, p)
@@ -669,7 +675,7 @@ def _decode_v5(d: bytes, p: int, b: int) -> tuple[MetadataResponse, int]:
 
 def _decode_v7(d: bytes, p: int, b: int) -> tuple[MetadataResponse, int]:
     e = len(d)
-    o = new(MetadataResponse)
+    o = _new_MetadataResponse()
     o.cluster_authorized_operations = -2147483648
     o.error_code = 0
     o.unknown_tags = ()
@@ -682,7 +688,7 @@ def _decode_v7(d: bytes, p: int, b: int) -> tuple[MetadataResponse, int]:
     b -= n
     o.brokers = l1 = []
     for _ in range(n):
-        o1 = new(MetadataResponseBroker)
+        o1 = _new_MetadataResponseBroker()
         o1.unknown_tags = ()
         o1.node_id, n = _u_ih(d, p)
         p += 6
@@ -717,7 +723,7 @@ def _decode_v7(d: bytes, p: int, b: int) -> tuple[MetadataResponse, int]:
     b -= n
     o.topics = l1 = []
     for _ in range(n):
-        o1 = new(MetadataResponseTopic)
+        o1 = _new_MetadataResponseTopic()
         o1.topic_id = ZERO_UUID
         o1.topic_authorized_operations = -2147483648
         o1.unknown_tags = ()
@@ -737,7 +743,7 @@ def _decode_v7(d: bytes, p: int, b: int) -> tuple[MetadataResponse, int]:
         b -= n
         o1.partitions = l2 = []
         for _ in range(n):
-            o2 = new(MetadataResponsePartition)
+            o2 = _new_MetadataResponsePartition()
             o2.unknown_tags = ()
             o2.error_code, o2.partition_index, o2.leader_id, o2.leader_epoch, n = _u_hiiii(d, p)
             p += 18
@@ -772,7 +778,7 @@ def _decode_v7(d: bytes, p: int, b: int) -> tuple[MetadataResponse, int]:
 
 def _decode_v8(d: bytes, p: int, b: int) -> tuple[MetadataResponse, int]:
     e = len(d)
-    o = new(MetadataResponse)
+    o = _new_MetadataResponse()
     o.error_code = 0
     o.unknown_tags = ()
     o.throttle_time_ms, n = _u_ii(d, p)
@@ -784,7 +790,7 @@ def _decode_v8(d: bytes, p: int, b: int) -> tuple[MetadataResponse, int]:
     b -= n
     o.brokers = l1 = []
     for _ in range(n):
-        o1 = new(MetadataResponseBroker)
+        o1 = _new_MetadataResponseBroker()
         o1.unknown_tags = ()
         o1.node_id, n = _u_ih(d, p)
         p += 6
@@ -819,7 +825,7 @@ def _decode_v8(d: bytes, p: int, b: int) -> tuple[MetadataResponse, int]:
     b -= n
     o.topics = l1 = []
     for _ in range(n):
-        o1 = new(MetadataResponseTopic)
+        o1 = _new_MetadataResponseTopic()
         o1.topic_id = ZERO_UUID
         o1.unknown_tags = ()
         o1.error_code, n = _u_hh(d, p)
@@ -838,7 +844,7 @@ def _decode_v8(d: bytes, p: int, b: int) -> tuple[MetadataResponse, int]:
         b -= n
         o1.partitions = l2 = []
         for _ in range(n):
-            o2 = new(MetadataResponsePartition)
+            o2 = _new_MetadataResponsePartition()
             o2.unknown_tags = ()
             o2.error_code, o2.partition_index, o2.leader_id, o2.leader_epoch, n = _u_hiiii(d, p)
             p += 18
@@ -877,7 +883,7 @@ def _decode_v8(d: bytes, p: int, b: int) -> tuple[MetadataResponse, int]:
 
 def _decode_v9(d: bytes, p: int, b: int) -> tuple[MetadataResponse, int]:
     e = len(d)
-    o = new(MetadataResponse)
+    o = _new_MetadataResponse()
     o.error_code = 0
     o.unknown_tags = ()
     o.throttle_time_ms, n = _u_iB(d, p)
@@ -892,7 +898,7 @@ def _decode_v9(d: bytes, p: int, b: int) -> tuple[MetadataResponse, int]:
     b -= n
     o.brokers = l1 = []
     for _ in range(n):
-        o1 = new(MetadataResponseBroker)
+        o1 = _new_MetadataResponseBroker()
         o1.unknown_tags = ()
         o1.node_id, n = _u_iB(d, p)
         p += 5
@@ -940,7 +946,7 @@ def _decode_v9(d: bytes, p: int, b: int) -> tuple[MetadataResponse, int]:
     b -= n
     o.topics = l1 = []
     for _ in range(n):
-        o1 = new(MetadataResponseTopic)
+        o1 = _new_MetadataResponseTopic()
         o1.topic_id = ZERO_UUID
         o1.unknown_tags = ()
         o1.error_code, n = _u_hB(d, p)
@@ -964,7 +970,7 @@ def _decode_v9(d: bytes, p: int, b: int) -> tuple[MetadataResponse, int]:
         b -= n
         o1.partitions = l2 = []
         for _ in range(n):
-            o2 = new(MetadataResponsePartition)
+            o2 = _new_MetadataResponsePartition()
             o2.unknown_tags = ()
             o2.error_code, o2.partition_index, o2.leader_id, o2.leader_epoch, n = _u_hiiiB(d, p)
             p += 15
@@ -1014,7 +1020,7 @@ def _decode_v9(d: bytes, p: int, b: int) -> tuple[MetadataResponse, int]:
 
 def _decode_v10(d: bytes, p: int, b: int) -> tuple[MetadataResponse, int]:
     e = len(d)
-    o = new(MetadataResponse)
+    o = _new_MetadataResponse()
     o.error_code = 0
     o.unknown_tags = ()
     o.throttle_time_ms, n = _u_iB(d, p)
@@ -1029,7 +1035,7 @@ def _decode_v10(d: bytes, p: int, b: int) -> tuple[MetadataResponse, int]:
     b -= n
     o.brokers = l1 = []
     for _ in range(n):
-        o1 = new(MetadataResponseBroker)
+        o1 = _new_MetadataResponseBroker()
         o1.unknown_tags = ()
         o1.node_id, n = _u_iB(d, p)
         p += 5
@@ -1077,7 +1083,7 @@ def _decode_v10(d: bytes, p: int, b: int) -> tuple[MetadataResponse, int]:
     b -= n
     o.topics = l1 = []
     for _ in range(n):
-        o1 = new(MetadataResponseTopic)
+        o1 = _new_MetadataResponseTopic()
         o1.unknown_tags = ()
         o1.error_code, n = _u_hB(d, p)
         p += 3
@@ -1101,7 +1107,7 @@ def _decode_v10(d: bytes, p: int, b: int) -> tuple[MetadataResponse, int]:
         b -= n
         o1.partitions = l2 = []
         for _ in range(n):
-            o2 = new(MetadataResponsePartition)
+            o2 = _new_MetadataResponsePartition()
             o2.unknown_tags = ()
             o2.error_code, o2.partition_index, o2.leader_id, o2.leader_epoch, n = _u_hiiiB(d, p)
             p += 15
@@ -1151,7 +1157,7 @@ def _decode_v10(d: bytes, p: int, b: int) -> tuple[MetadataResponse, int]:
 
 def _decode_v11(d: bytes, p: int, b: int) -> tuple[MetadataResponse, int]:
     e = len(d)
-    o = new(MetadataResponse)
+    o = _new_MetadataResponse()
     o.cluster_authorized_operations = -2147483648
     o.error_code = 0
     o.unknown_tags = ()
@@ -1167,7 +1173,7 @@ def _decode_v11(d: bytes, p: int, b: int) -> tuple[MetadataResponse, int]:
     b -= n
     o.brokers = l1 = []
     for _ in range(n):
-        o1 = new(MetadataResponseBroker)
+        o1 = _new_MetadataResponseBroker()
         o1.unknown_tags = ()
         o1.node_id, n = _u_iB(d, p)
         p += 5
@@ -1215,7 +1221,7 @@ def _decode_v11(d: bytes, p: int, b: int) -> tuple[MetadataResponse, int]:
     b -= n
     o.topics = l1 = []
     for _ in range(n):
-        o1 = new(MetadataResponseTopic)
+        o1 = _new_MetadataResponseTopic()
         o1.unknown_tags = ()
         o1.error_code, n = _u_hB(d, p)
         p += 3
@@ -1239,7 +1245,7 @@ def _decode_v11(d: bytes, p: int, b: int) -> tuple[MetadataResponse, int]:
         b -= n
         o1.partitions = l2 = []
         for _ in range(n):
-            o2 = new(MetadataResponsePartition)
+            o2 = _new_MetadataResponsePartition()
             o2.unknown_tags = ()
             o2.error_code, o2.partition_index, o2.leader_id, o2.leader_epoch, n = _u_hiiiB(d, p)
             p += 15
@@ -1289,7 +1295,7 @@ def _decode_v11(d: bytes, p: int, b: int) -> tuple[MetadataResponse, int]:
 
 def _decode_v12(d: bytes, p: int, b: int) -> tuple[MetadataResponse, int]:
     e = len(d)
-    o = new(MetadataResponse)
+    o = _new_MetadataResponse()
     o.cluster_authorized_operations = -2147483648
     o.error_code = 0
     o.unknown_tags = ()
@@ -1305,7 +1311,7 @@ def _decode_v12(d: bytes, p: int, b: int) -> tuple[MetadataResponse, int]:
     b -= n
     o.brokers = l1 = []
     for _ in range(n):
-        o1 = new(MetadataResponseBroker)
+        o1 = _new_MetadataResponseBroker()
         o1.unknown_tags = ()
         o1.node_id, n = _u_iB(d, p)
         p += 5
@@ -1353,7 +1359,7 @@ def _decode_v12(d: bytes, p: int, b: int) -> tuple[MetadataResponse, int]:
     b -= n
     o.topics = l1 = []
     for _ in range(n):
-        o1 = new(MetadataResponseTopic)
+        o1 = _new_MetadataResponseTopic()
         o1.unknown_tags = ()
         o1.error_code, n = _u_hB(d, p)
         p += 3
@@ -1378,7 +1384,7 @@ def _decode_v12(d: bytes, p: int, b: int) -> tuple[MetadataResponse, int]:
         b -= n
         o1.partitions = l2 = []
         for _ in range(n):
-            o2 = new(MetadataResponsePartition)
+            o2 = _new_MetadataResponsePartition()
             o2.unknown_tags = ()
             o2.error_code, o2.partition_index, o2.leader_id, o2.leader_epoch, n = _u_hiiiB(d, p)
             p += 15
@@ -1428,7 +1434,7 @@ def _decode_v12(d: bytes, p: int, b: int) -> tuple[MetadataResponse, int]:
 
 def _decode_v13(d: bytes, p: int, b: int) -> tuple[MetadataResponse, int]:
     e = len(d)
-    o = new(MetadataResponse)
+    o = _new_MetadataResponse()
     o.cluster_authorized_operations = -2147483648
     o.unknown_tags = ()
     o.throttle_time_ms, n = _u_iB(d, p)
@@ -1443,7 +1449,7 @@ def _decode_v13(d: bytes, p: int, b: int) -> tuple[MetadataResponse, int]:
     b -= n
     o.brokers = l1 = []
     for _ in range(n):
-        o1 = new(MetadataResponseBroker)
+        o1 = _new_MetadataResponseBroker()
         o1.unknown_tags = ()
         o1.node_id, n = _u_iB(d, p)
         p += 5
@@ -1491,7 +1497,7 @@ def _decode_v13(d: bytes, p: int, b: int) -> tuple[MetadataResponse, int]:
     b -= n
     o.topics = l1 = []
     for _ in range(n):
-        o1 = new(MetadataResponseTopic)
+        o1 = _new_MetadataResponseTopic()
         o1.unknown_tags = ()
         o1.error_code, n = _u_hB(d, p)
         p += 3
@@ -1516,7 +1522,7 @@ def _decode_v13(d: bytes, p: int, b: int) -> tuple[MetadataResponse, int]:
         b -= n
         o1.partitions = l2 = []
         for _ in range(n):
-            o2 = new(MetadataResponsePartition)
+            o2 = _new_MetadataResponsePartition()
             o2.unknown_tags = ()
             o2.error_code, o2.partition_index, o2.leader_id, o2.leader_epoch, n = _u_hiiiB(d, p)
             p += 15

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-from kwire.message import Message
-from kwire.wire import lost, new, null, packer, unknown_tags, unpacker
+from kwire.message import Message, bare
+from kwire.wire import lost, null, packer, unknown_tags, unpacker
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -43,6 +43,9 @@ class OffsetCommitKey(Message):
         self.unknown_tags = unknown_tags
 
 
+_new_OffsetCommitKey = bare(OffsetCommitKey)
+
+
 _p_h = packer(">h")
 _p_i = packer(">i")
 _u_h = unpacker(">h")
@@ -51,7 +54,7 @@ _u_i = unpacker(">i")
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[OffsetCommitKey, int]:
     e = len(d)
-    o = new(OffsetCommitKey)
+    o = _new_OffsetCommitKey()
     o.unknown_tags = ()
     n = _u_h(d, p)[0]
     p += 2

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-from kwire.message import Message, Struct
+from kwire.message import Message, Struct, bare
 from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import bad_uuid, lost, more_varint, new, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
+from kwire.wire import bad_uuid, lost, more_varint, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -107,6 +107,11 @@ class OffsetCommitRequest(Message):
         self.unknown_tags = unknown_tags
 
 
+_new_OffsetCommitRequestPartition = bare(OffsetCommitRequestPartition)
+_new_OffsetCommitRequestTopic = bare(OffsetCommitRequestTopic)
+_new_OffsetCommitRequest = bare(OffsetCommitRequest)
+
+
 _p_16s = packer(">16s")
 _p_16sB = packer(">16sB")
 _p_B = packer(">B")
@@ -133,7 +138,7 @@ _u_qi = unpacker(">qi")
 
 def _decode_v2(d: bytes, p: int, b: int) -> tuple[OffsetCommitRequest, int]:
     e = len(d)
-    o = new(OffsetCommitRequest)
+    o = _new_OffsetCommitRequest()
     o.group_instance_id = None
     o.unknown_tags = ()
     n = _u_h(d, p)[0]
@@ -159,7 +164,7 @@ def _decode_v2(d: bytes, p: int, b: int) -> tuple[OffsetCommitRequest, int]:
     b -= n
     o.topics = l1 = []
     for _ in range(n):
-        o1 = new(OffsetCommitRequestTopic)
+        o1 = _new_OffsetCommitRequestTopic()
         o1.topic_id = ZERO_UUID
         o1.unknown_tags = ()
         n = _u_h(d, p)[0]
@@ -178,7 +183,7 @@ def _decode_v2(d: bytes, p: int, b: int) -> tuple[OffsetCommitRequest, int]:
         b -= n
         o1.partitions = l2 = []
         for _ in range(n):
-            o2 = new(OffsetCommitRequestPartition)
+            o2 = _new_OffsetCommitRequestPartition()
             o2.committed_leader_epoch = -1
             o2.unknown_tags = ()
             o2.partition_index, o2.committed_offset, n = _u_iqh(d, p)
@@ -196,7 +201,7 @@ def _decode_v2(d: bytes, p: int, b: int) -> tuple[OffsetCommitRequest, int]:
 
 def _decode_v5(d: bytes, p: int, b: int) -> tuple[OffsetCommitRequest, int]:
     e = len(d)
-    o = new(OffsetCommitRequest)
+    o = _new_OffsetCommitRequest()
     o.group_instance_id = None
     o.retention_time_ms = -1
     o.unknown_tags = ()
@@ -223,7 +228,7 @@ def _decode_v5(d: bytes, p: int, b: int) -> tuple[OffsetCommitRequest, int]:
     b -= n
     o.topics = l1 = []
     for _ in range(n):
-        o1 = new(OffsetCommitRequestTopic)
+        o1 = _new_OffsetCommitRequestTopic()
         o1.topic_id = ZERO_UUID
         o1.unknown_tags = ()
         n = _u_h(d, p)[0]
@@ -242,7 +247,7 @@ def _decode_v5(d: bytes, p: int, b: int) -> tuple[OffsetCommitRequest, int]:
         b -= n
         o1.partitions = l2 = []
         for _ in range(n):
-            o2 = new(OffsetCommitRequestPartition)
+            o2 = _new_OffsetCommitRequestPartition()
             o2.committed_leader_epoch = -1
             o2.unknown_tags = ()
             o2.partition_index, o2.committed_offset, n = _u_iqh(d, p)
@@ -260,7 +265,7 @@ def _decode_v5(d: bytes, p: int, b: int) -> tuple[OffsetCommitRequest, int]:
 
 def _decode_v6(d: bytes, p: int, b: int) -> tuple[OffsetCommitRequest, int]:
     e = len(d)
-    o = new(OffsetCommitRequest)
+    o = _new_OffsetCommitRequest()
     o.group_instance_id = None
     o.retention_time_ms = -1
     o.unknown_tags = ()
@@ -287,7 +292,7 @@ def _decode_v6(d: bytes, p: int, b: int) -> tuple[OffsetCommitRequest, int]:
     b -= n
     o.topics = l1 = []
     for _ in range(n):
-        o1 = new(OffsetCommitRequestTopic)
+        o1 = _new_OffsetCommitRequestTopic()
         o1.topic_id = ZERO_UUID
         o1.unknown_tags = ()
         n = _u_h(d, p)[0]
@@ -306,7 +311,7 @@ def _decode_v6(d: bytes, p: int, b: int) -> tuple[OffsetCommitRequest, int]:
         b -= n
         o1.partitions = l2 = []
         for _ in range(n):
-            o2 = new(OffsetCommitRequestPartition)
+            o2 = _new_OffsetCommitRequestPartition()
             o2.unknown_tags = ()
             o2.partition_index, o2.committed_offset, o2.committed_leader_epoch, n = _u_iqih(d, p)
             p += 18
@@ -323,7 +328,7 @@ def _decode_v6(d: bytes, p: int, b: int) -> tuple[OffsetCommitRequest, int]:
 
 def _decode_v7(d: bytes, p: int, b: int) -> tuple[OffsetCommitRequest, int]:
     e = len(d)
-    o = new(OffsetCommitRequest)
+    o = _new_OffsetCommitRequest()
     o.retention_time_ms = -1
     o.unknown_tags = ()
     n = _u_h(d, p)[0]
@@ -357,7 +362,7 @@ def _decode_v7(d: bytes, p: int, b: int) -> tuple[OffsetCommitRequest, int]:
     b -= n
     o.topics = l1 = []
     for _ in range(n):
-        o1 = new(OffsetCommitRequestTopic)
+        o1 = _new_OffsetCommitRequestTopic()
         o1.topic_id = ZERO_UUID
         o1.unknown_tags = ()
         n = _u_h(d, p)[0]
@@ -376,7 +381,7 @@ def _decode_v7(d: bytes, p: int, b: int) -> tuple[OffsetCommitRequest, int]:
         b -= n
         o1.partitions = l2 = []
         for _ in range(n):
-            o2 = new(OffsetCommitRequestPartition)
+            o2 = _new_OffsetCommitRequestPartition()
             o2.unknown_tags = ()
             o2.partition_index, o2.committed_offset, o2.committed_leader_epoch, n = _u_iqih(d, p)
             p += 18
@@ -393,7 +398,7 @@ def _decode_v7(d: bytes, p: int, b: int) -> tuple[OffsetCommitRequest, int]:
 
 def _decode_v8(d: bytes, p: int, b: int) -> tuple[OffsetCommitRequest, int]:
     e = len(d)
-    o = new(OffsetCommitRequest)
+    o = _new_OffsetCommitRequest()
     o.retention_time_ms = -1
     o.unknown_tags = ()
     n = d[p]
@@ -436,7 +441,7 @@ def _decode_v8(d: bytes, p: int, b: int) -> tuple[OffsetCommitRequest, int]:
     b -= n
     o.topics = l1 = []
     for _ in range(n):
-        o1 = new(OffsetCommitRequestTopic)
+        o1 = _new_OffsetCommitRequestTopic()
         o1.topic_id = ZERO_UUID
         o1.unknown_tags = ()
         n = d[p]
@@ -460,7 +465,7 @@ def _decode_v8(d: bytes, p: int, b: int) -> tuple[OffsetCommitRequest, int]:
         b -= n
         o1.partitions = l2 = []
         for _ in range(n):
-            o2 = new(OffsetCommitRequestPartition)
+            o2 = _new_OffsetCommitRequestPartition()
             o2.unknown_tags = ()
             o2.partition_index, o2.committed_offset, o2.committed_leader_epoch, n = _u_iqiB(d, p)
             p += 17
@@ -491,7 +496,7 @@ def _decode_v8(d: bytes, p: int, b: int) -> tuple[OffsetCommitRequest, int]:
 
 def _decode_v10(d: bytes, p: int, b: int) -> tuple[OffsetCommitRequest, int]:
     e = len(d)
-    o = new(OffsetCommitRequest)
+    o = _new_OffsetCommitRequest()
     o.retention_time_ms = -1
     o.unknown_tags = ()
     n = d[p]
@@ -534,7 +539,7 @@ def _decode_v10(d: bytes, p: int, b: int) -> tuple[OffsetCommitRequest, int]:
     b -= n
     o.topics = l1 = []
     for _ in range(n):
-        o1 = new(OffsetCommitRequestTopic)
+        o1 = _new_OffsetCommitRequestTopic()
         o1.name = ''
         o1.unknown_tags = ()
         u0, n = _u_16sB(d, p)
@@ -550,7 +555,7 @@ def _decode_v10(d: bytes, p: int, b: int) -> tuple[OffsetCommitRequest, int]:
         b -= n
         o1.partitions = l2 = []
         for _ in range(n):
-            o2 = new(OffsetCommitRequestPartition)
+            o2 = _new_OffsetCommitRequestPartition()
             o2.unknown_tags = ()
             o2.partition_index, o2.committed_offset, o2.committed_leader_epoch, n = _u_iqiB(d, p)
             p += 17

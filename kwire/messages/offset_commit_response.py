@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-from kwire.message import Message, Struct
+from kwire.message import Message, Struct, bare
 from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import bad_uuid, iter_unpacker, lost, more_varint, new, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
+from kwire.wire import bad_uuid, iter_unpacker, lost, more_varint, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -88,6 +88,11 @@ class OffsetCommitResponse(Message):
         self.unknown_tags = unknown_tags
 
 
+_new_OffsetCommitResponsePartition = bare(OffsetCommitResponsePartition)
+_new_OffsetCommitResponseTopic = bare(OffsetCommitResponseTopic)
+_new_OffsetCommitResponse = bare(OffsetCommitResponse)
+
+
 _i_ih = iter_unpacker(">ih")
 _i_ihx = iter_unpacker(">ihx")
 _p_16s = packer(">16s")
@@ -109,7 +114,7 @@ _u_ii = unpacker(">ii")
 
 def _decode_v2(d: bytes, p: int, b: int) -> tuple[OffsetCommitResponse, int]:
     e = len(d)
-    o = new(OffsetCommitResponse)
+    o = _new_OffsetCommitResponse()
     o.throttle_time_ms = 0
     o.unknown_tags = ()
     n = _u_i(d, p)[0]
@@ -121,7 +126,7 @@ def _decode_v2(d: bytes, p: int, b: int) -> tuple[OffsetCommitResponse, int]:
     b -= n
     o.topics = l1 = []
     for _ in range(n):
-        o1 = new(OffsetCommitResponseTopic)
+        o1 = _new_OffsetCommitResponseTopic()
         o1.topic_id = ZERO_UUID
         o1.unknown_tags = ()
         n = _u_h(d, p)[0]
@@ -141,7 +146,7 @@ def _decode_v2(d: bytes, p: int, b: int) -> tuple[OffsetCommitResponse, int]:
         o1.partitions = l2 = []
         q = p + n * 6
         for x0, x1 in _i_ih(d[p:q]):
-            o2 = new(OffsetCommitResponsePartition)
+            o2 = _new_OffsetCommitResponsePartition()
             o2.unknown_tags = ()
             o2.partition_index = x0
             o2.error_code = x1
@@ -153,7 +158,7 @@ def _decode_v2(d: bytes, p: int, b: int) -> tuple[OffsetCommitResponse, int]:
 
 def _decode_v3(d: bytes, p: int, b: int) -> tuple[OffsetCommitResponse, int]:
     e = len(d)
-    o = new(OffsetCommitResponse)
+    o = _new_OffsetCommitResponse()
     o.unknown_tags = ()
     o.throttle_time_ms, n = _u_ii(d, p)
     p += 8
@@ -164,7 +169,7 @@ def _decode_v3(d: bytes, p: int, b: int) -> tuple[OffsetCommitResponse, int]:
     b -= n
     o.topics = l1 = []
     for _ in range(n):
-        o1 = new(OffsetCommitResponseTopic)
+        o1 = _new_OffsetCommitResponseTopic()
         o1.topic_id = ZERO_UUID
         o1.unknown_tags = ()
         n = _u_h(d, p)[0]
@@ -184,7 +189,7 @@ def _decode_v3(d: bytes, p: int, b: int) -> tuple[OffsetCommitResponse, int]:
         o1.partitions = l2 = []
         q = p + n * 6
         for x0, x1 in _i_ih(d[p:q]):
-            o2 = new(OffsetCommitResponsePartition)
+            o2 = _new_OffsetCommitResponsePartition()
             o2.unknown_tags = ()
             o2.partition_index = x0
             o2.error_code = x1
@@ -196,7 +201,7 @@ def _decode_v3(d: bytes, p: int, b: int) -> tuple[OffsetCommitResponse, int]:
 
 def _decode_v8(d: bytes, p: int, b: int) -> tuple[OffsetCommitResponse, int]:
     e = len(d)
-    o = new(OffsetCommitResponse)
+    o = _new_OffsetCommitResponse()
     o.unknown_tags = ()
     o.throttle_time_ms, n = _u_iB(d, p)
     p += 5
@@ -210,7 +215,7 @@ def _decode_v8(d: bytes, p: int, b: int) -> tuple[OffsetCommitResponse, int]:
     b -= n
     o.topics = l1 = []
     for _ in range(n):
-        o1 = new(OffsetCommitResponseTopic)
+        o1 = _new_OffsetCommitResponseTopic()
         o1.topic_id = ZERO_UUID
         o1.unknown_tags = ()
         n = d[p]
@@ -236,7 +241,7 @@ def _decode_v8(d: bytes, p: int, b: int) -> tuple[OffsetCommitResponse, int]:
         q = p + n * 7
         if d[p + 6:q:7].count(0) == n:
             for x0, x1 in _i_ihx(d[p:q]):
-                o2 = new(OffsetCommitResponsePartition)
+                o2 = _new_OffsetCommitResponsePartition()
                 o2.unknown_tags = ()
                 o2.partition_index = x0
                 o2.error_code = x1
@@ -244,7 +249,7 @@ def _decode_v8(d: bytes, p: int, b: int) -> tuple[OffsetCommitResponse, int]:
             p = q
         else:
             for _ in range(n):
-                o2 = new(OffsetCommitResponsePartition)
+                o2 = _new_OffsetCommitResponsePartition()
                 o2.unknown_tags = ()
                 o2.partition_index, o2.error_code, n = _u_ihB(d, p)
                 p += 7
@@ -265,7 +270,7 @@ def _decode_v8(d: bytes, p: int, b: int) -> tuple[OffsetCommitResponse, int]:
 
 def _decode_v10(d: bytes, p: int, b: int) -> tuple[OffsetCommitResponse, int]:
     e = len(d)
-    o = new(OffsetCommitResponse)
+    o = _new_OffsetCommitResponse()
     o.unknown_tags = ()
     o.throttle_time_ms, n = _u_iB(d, p)
     p += 5
@@ -279,7 +284,7 @@ def _decode_v10(d: bytes, p: int, b: int) -> tuple[OffsetCommitResponse, int]:
     b -= n
     o.topics = l1 = []
     for _ in range(n):
-        o1 = new(OffsetCommitResponseTopic)
+        o1 = _new_OffsetCommitResponseTopic()
         o1.name = ''
         o1.unknown_tags = ()
         u0, n = _u_16sB(d, p)
@@ -297,7 +302,7 @@ def _decode_v10(d: bytes, p: int, b: int) -> tuple[OffsetCommitResponse, int]:
         q = p + n * 7
         if d[p + 6:q:7].count(0) == n:
             for x0, x1 in _i_ihx(d[p:q]):
-                o2 = new(OffsetCommitResponsePartition)
+                o2 = _new_OffsetCommitResponsePartition()
                 o2.unknown_tags = ()
                 o2.partition_index = x0
                 o2.error_code = x1
@@ -305,7 +310,7 @@ def _decode_v10(d: bytes, p: int, b: int) -> tuple[OffsetCommitResponse, int]:
             p = q
         else:
             for _ in range(n):
-                o2 = new(OffsetCommitResponsePartition)
+                o2 = _new_OffsetCommitResponsePartition()
                 o2.unknown_tags = ()
                 o2.partition_index, o2.error_code, n = _u_ihB(d, p)
                 p += 7

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-from kwire.message import Message
+from kwire.message import Message, bare
 from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import bad_uuid, lost, more_varint, new, null, packer, read_tag, string_length, string_varint, tag_section, tag_size, too_many, unknown_tags, unpacker
+from kwire.wire import bad_uuid, lost, more_varint, null, packer, read_tag, string_length, string_varint, tag_section, tag_size, too_many, unknown_tags, unpacker
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -51,6 +51,9 @@ class OffsetCommitValue(Message):
         self.expire_timestamp = expire_timestamp
         self.topic_id = topic_id
         self.unknown_tags = unknown_tags
+
+
+_new_OffsetCommitValue = bare(OffsetCommitValue)
 
 
 _p_16s = packer(">16s")
@@ -108,7 +111,7 @@ def _write_tags_OffsetCommitValue_v4(o: Any) -> bytes:
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[OffsetCommitValue, int]:
     e = len(d)
-    o = new(OffsetCommitValue)
+    o = _new_OffsetCommitValue()
     o.leader_epoch = o.expire_timestamp = -1
     o.topic_id = ZERO_UUID
     o.unknown_tags = ()
@@ -126,7 +129,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[OffsetCommitValue, int]:
 
 def _decode_v1(d: bytes, p: int, b: int) -> tuple[OffsetCommitValue, int]:
     e = len(d)
-    o = new(OffsetCommitValue)
+    o = _new_OffsetCommitValue()
     o.leader_epoch = -1
     o.topic_id = ZERO_UUID
     o.unknown_tags = ()
@@ -144,7 +147,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[OffsetCommitValue, int]:
 
 def _decode_v3(d: bytes, p: int, b: int) -> tuple[OffsetCommitValue, int]:
     e = len(d)
-    o = new(OffsetCommitValue)
+    o = _new_OffsetCommitValue()
     o.expire_timestamp = -1
     o.topic_id = ZERO_UUID
     o.unknown_tags = ()
@@ -162,7 +165,7 @@ def _decode_v3(d: bytes, p: int, b: int) -> tuple[OffsetCommitValue, int]:
 
 def _decode_v4(d: bytes, p: int, b: int) -> tuple[OffsetCommitValue, int]:
     e = len(d)
-    o = new(OffsetCommitValue)
+    o = _new_OffsetCommitValue()
     o.expire_timestamp = -1
     o.topic_id = ZERO_UUID
     o.unknown_tags = ()

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-from kwire.message import Message, Struct
-from kwire.wire import iter_unpacker, lost, new, null, packer, too_many, unknown_tags, unpacker
+from kwire.message import Message, Struct, bare
+from kwire.wire import iter_unpacker, lost, null, packer, too_many, unknown_tags, unpacker
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -81,6 +81,11 @@ class OffsetDeleteRequest(Message):
         self.unknown_tags = unknown_tags
 
 
+_new_OffsetDeleteRequestPartition = bare(OffsetDeleteRequestPartition)
+_new_OffsetDeleteRequestTopic = bare(OffsetDeleteRequestTopic)
+_new_OffsetDeleteRequest = bare(OffsetDeleteRequest)
+
+
 _i_i = iter_unpacker(">i")
 _p_h = packer(">h")
 _p_i = packer(">i")
@@ -90,7 +95,7 @@ _u_i = unpacker(">i")
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[OffsetDeleteRequest, int]:
     e = len(d)
-    o = new(OffsetDeleteRequest)
+    o = _new_OffsetDeleteRequest()
     o.unknown_tags = ()
     n = _u_h(d, p)[0]
     p += 2
@@ -108,7 +113,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[OffsetDeleteRequest, int]:
     b -= n
     o.topics = l1 = []
     for _ in range(n):
-        o1 = new(OffsetDeleteRequestTopic)
+        o1 = _new_OffsetDeleteRequestTopic()
         o1.unknown_tags = ()
         n = _u_h(d, p)[0]
         p += 2
@@ -127,7 +132,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[OffsetDeleteRequest, int]:
         o1.partitions = l2 = []
         q = p + n * 4
         for x0, in _i_i(d[p:q]):
-            o2 = new(OffsetDeleteRequestPartition)
+            o2 = _new_OffsetDeleteRequestPartition()
             o2.unknown_tags = ()
             o2.partition_index = x0
             l2.append(o2)

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-from kwire.message import Message, Struct
-from kwire.wire import iter_unpacker, lost, new, null, packer, too_many, unknown_tags, unpacker
+from kwire.message import Message, Struct, bare
+from kwire.wire import iter_unpacker, lost, null, packer, too_many, unknown_tags, unpacker
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -87,6 +87,11 @@ class OffsetDeleteResponse(Message):
         self.unknown_tags = unknown_tags
 
 
+_new_OffsetDeleteResponsePartition = bare(OffsetDeleteResponsePartition)
+_new_OffsetDeleteResponseTopic = bare(OffsetDeleteResponseTopic)
+_new_OffsetDeleteResponse = bare(OffsetDeleteResponse)
+
+
 _i_ih = iter_unpacker(">ih")
 _p_h = packer(">h")
 _p_hii = packer(">hii")
@@ -99,7 +104,7 @@ _u_i = unpacker(">i")
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[OffsetDeleteResponse, int]:
     e = len(d)
-    o = new(OffsetDeleteResponse)
+    o = _new_OffsetDeleteResponse()
     o.unknown_tags = ()
     o.error_code, o.throttle_time_ms, n = _u_hii(d, p)
     p += 10
@@ -110,7 +115,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[OffsetDeleteResponse, int]:
     b -= n
     o.topics = l1 = []
     for _ in range(n):
-        o1 = new(OffsetDeleteResponseTopic)
+        o1 = _new_OffsetDeleteResponseTopic()
         o1.unknown_tags = ()
         n = _u_h(d, p)[0]
         p += 2
@@ -129,7 +134,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[OffsetDeleteResponse, int]:
         o1.partitions = l2 = []
         q = p + n * 6
         for x0, x1 in _i_ih(d[p:q]):
-            o2 = new(OffsetDeleteResponsePartition)
+            o2 = _new_OffsetDeleteResponsePartition()
             o2.unknown_tags = ()
             o2.partition_index = x0
             o2.error_code = x1

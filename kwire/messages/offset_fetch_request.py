@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-from kwire.message import Message, Struct
+from kwire.message import Message, Struct, bare
 from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import array_packers, array_unpackers, bad_uuid, compact_numbers, lost, more_varint, new, null, numbers, over_budget, pack_numbers, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
+from kwire.wire import array_packers, array_unpackers, bad_uuid, compact_numbers, lost, more_varint, null, numbers, over_budget, pack_numbers, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -122,6 +122,12 @@ class OffsetFetchRequest(Message):
         self.unknown_tags = unknown_tags
 
 
+_new_OffsetFetchRequestTopic = bare(OffsetFetchRequestTopic)
+_new_OffsetFetchRequestTopics = bare(OffsetFetchRequestTopics)
+_new_OffsetFetchRequestGroup = bare(OffsetFetchRequestGroup)
+_new_OffsetFetchRequest = bare(OffsetFetchRequest)
+
+
 _is = array_unpackers("i")
 _iw = array_packers("i")
 _p_16s = packer(">16s")
@@ -142,7 +148,7 @@ _u_tB = unpacker(">?B")
 
 def _decode_v1(d: bytes, p: int, b: int) -> tuple[OffsetFetchRequest, int]:
     e = len(d)
-    o = new(OffsetFetchRequest)
+    o = _new_OffsetFetchRequest()
     o.groups = []
     o.require_stable = False
     o.unknown_tags = ()
@@ -162,7 +168,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[OffsetFetchRequest, int]:
     b -= n
     o.topics = l1 = []
     for _ in range(n):
-        o1 = new(OffsetFetchRequestTopic)
+        o1 = _new_OffsetFetchRequestTopic()
         o1.unknown_tags = ()
         n = _u_h(d, p)[0]
         p += 2
@@ -187,7 +193,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[OffsetFetchRequest, int]:
 
 def _decode_v2(d: bytes, p: int, b: int) -> tuple[OffsetFetchRequest, int]:
     e = len(d)
-    o = new(OffsetFetchRequest)
+    o = _new_OffsetFetchRequest()
     o.groups = []
     o.require_stable = False
     o.unknown_tags = ()
@@ -208,7 +214,7 @@ def _decode_v2(d: bytes, p: int, b: int) -> tuple[OffsetFetchRequest, int]:
         b -= n
         o.topics = l1 = []
         for _ in range(n):
-            o1 = new(OffsetFetchRequestTopic)
+            o1 = _new_OffsetFetchRequestTopic()
             o1.unknown_tags = ()
             n = _u_h(d, p)[0]
             p += 2
@@ -233,7 +239,7 @@ def _decode_v2(d: bytes, p: int, b: int) -> tuple[OffsetFetchRequest, int]:
 
 def _decode_v6(d: bytes, p: int, b: int) -> tuple[OffsetFetchRequest, int]:
     e = len(d)
-    o = new(OffsetFetchRequest)
+    o = _new_OffsetFetchRequest()
     o.groups = []
     o.require_stable = False
     o.unknown_tags = ()
@@ -259,7 +265,7 @@ def _decode_v6(d: bytes, p: int, b: int) -> tuple[OffsetFetchRequest, int]:
         b -= n
         o.topics = l1 = []
         for _ in range(n):
-            o1 = new(OffsetFetchRequestTopic)
+            o1 = _new_OffsetFetchRequestTopic()
             o1.unknown_tags = ()
             n = d[p]
             p += 1
@@ -295,7 +301,7 @@ def _decode_v6(d: bytes, p: int, b: int) -> tuple[OffsetFetchRequest, int]:
 
 def _decode_v7(d: bytes, p: int, b: int) -> tuple[OffsetFetchRequest, int]:
     e = len(d)
-    o = new(OffsetFetchRequest)
+    o = _new_OffsetFetchRequest()
     o.groups = []
     o.unknown_tags = ()
     n = d[p]
@@ -320,7 +326,7 @@ def _decode_v7(d: bytes, p: int, b: int) -> tuple[OffsetFetchRequest, int]:
         b -= n
         o.topics = l1 = []
         for _ in range(n):
-            o1 = new(OffsetFetchRequestTopic)
+            o1 = _new_OffsetFetchRequestTopic()
             o1.unknown_tags = ()
             n = d[p]
             p += 1
@@ -356,7 +362,7 @@ def _decode_v7(d: bytes, p: int, b: int) -> tuple[OffsetFetchRequest, int]:
 
 def _decode_v8(d: bytes, p: int, b: int) -> tuple[OffsetFetchRequest, int]:
     e = len(d)
-    o = new(OffsetFetchRequest)
+    o = _new_OffsetFetchRequest()
     o.topics = []
     o.group_id = ''
     o.unknown_tags = ()
@@ -372,7 +378,7 @@ def _decode_v8(d: bytes, p: int, b: int) -> tuple[OffsetFetchRequest, int]:
     b -= n
     o.groups = l1 = []
     for _ in range(n):
-        o1 = new(OffsetFetchRequestGroup)
+        o1 = _new_OffsetFetchRequestGroup()
         o1.member_id = None
         o1.member_epoch = -1
         o1.unknown_tags = ()
@@ -398,7 +404,7 @@ def _decode_v8(d: bytes, p: int, b: int) -> tuple[OffsetFetchRequest, int]:
             b -= n
             o1.topics = l2 = []
             for _ in range(n):
-                o2 = new(OffsetFetchRequestTopics)
+                o2 = _new_OffsetFetchRequestTopics()
                 o2.topic_id = ZERO_UUID
                 o2.unknown_tags = ()
                 n = d[p]
@@ -440,7 +446,7 @@ def _decode_v8(d: bytes, p: int, b: int) -> tuple[OffsetFetchRequest, int]:
 
 def _decode_v9(d: bytes, p: int, b: int) -> tuple[OffsetFetchRequest, int]:
     e = len(d)
-    o = new(OffsetFetchRequest)
+    o = _new_OffsetFetchRequest()
     o.topics = []
     o.group_id = ''
     o.unknown_tags = ()
@@ -456,7 +462,7 @@ def _decode_v9(d: bytes, p: int, b: int) -> tuple[OffsetFetchRequest, int]:
     b -= n
     o.groups = l1 = []
     for _ in range(n):
-        o1 = new(OffsetFetchRequestGroup)
+        o1 = _new_OffsetFetchRequestGroup()
         o1.unknown_tags = ()
         n = d[p]
         p += 1
@@ -490,7 +496,7 @@ def _decode_v9(d: bytes, p: int, b: int) -> tuple[OffsetFetchRequest, int]:
             b -= n
             o1.topics = l2 = []
             for _ in range(n):
-                o2 = new(OffsetFetchRequestTopics)
+                o2 = _new_OffsetFetchRequestTopics()
                 o2.topic_id = ZERO_UUID
                 o2.unknown_tags = ()
                 n = d[p]
@@ -532,7 +538,7 @@ def _decode_v9(d: bytes, p: int, b: int) -> tuple[OffsetFetchRequest, int]:
 
 def _decode_v10(d: bytes, p: int, b: int) -> tuple[OffsetFetchRequest, int]:
     e = len(d)
-    o = new(OffsetFetchRequest)
+    o = _new_OffsetFetchRequest()
     o.topics = []
     o.group_id = ''
     o.unknown_tags = ()
@@ -548,7 +554,7 @@ def _decode_v10(d: bytes, p: int, b: int) -> tuple[OffsetFetchRequest, int]:
     b -= n
     o.groups = l1 = []
     for _ in range(n):
-        o1 = new(OffsetFetchRequestGroup)
+        o1 = _new_OffsetFetchRequestGroup()
         o1.unknown_tags = ()
         n = d[p]
         p += 1
@@ -582,7 +588,7 @@ def _decode_v10(d: bytes, p: int, b: int) -> tuple[OffsetFetchRequest, int]:
             b -= n
             o1.topics = l2 = []
             for _ in range(n):
-                o2 = new(OffsetFetchRequestTopics)
+                o2 = _new_OffsetFetchRequestTopics()
                 o2.name = ''
                 o2.unknown_tags = ()
                 u0, n = _u_16sB(d, p)

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-from kwire.message import Message, Struct
+from kwire.message import Message, Struct, bare
 from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import bad_uuid, lost, more_varint, new, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
+from kwire.wire import bad_uuid, lost, more_varint, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -181,6 +181,14 @@ class OffsetFetchResponse(Message):
         self.unknown_tags = unknown_tags
 
 
+_new_OffsetFetchResponsePartition = bare(OffsetFetchResponsePartition)
+_new_OffsetFetchResponseTopic = bare(OffsetFetchResponseTopic)
+_new_OffsetFetchResponsePartitions = bare(OffsetFetchResponsePartitions)
+_new_OffsetFetchResponseTopics = bare(OffsetFetchResponseTopics)
+_new_OffsetFetchResponseGroup = bare(OffsetFetchResponseGroup)
+_new_OffsetFetchResponse = bare(OffsetFetchResponse)
+
+
 _p_16s = packer(">16s")
 _p_16sB = packer(">16sB")
 _p_B = packer(">B")
@@ -207,7 +215,7 @@ _u_iqih = unpacker(">iqih")
 
 def _decode_v1(d: bytes, p: int, b: int) -> tuple[OffsetFetchResponse, int]:
     e = len(d)
-    o = new(OffsetFetchResponse)
+    o = _new_OffsetFetchResponse()
     o.groups = []
     o.throttle_time_ms = o.error_code = 0
     o.unknown_tags = ()
@@ -220,7 +228,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[OffsetFetchResponse, int]:
     b -= n
     o.topics = l1 = []
     for _ in range(n):
-        o1 = new(OffsetFetchResponseTopic)
+        o1 = _new_OffsetFetchResponseTopic()
         o1.unknown_tags = ()
         n = _u_h(d, p)[0]
         p += 2
@@ -238,7 +246,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[OffsetFetchResponse, int]:
         b -= n
         o1.partitions = l2 = []
         for _ in range(n):
-            o2 = new(OffsetFetchResponsePartition)
+            o2 = _new_OffsetFetchResponsePartition()
             o2.committed_leader_epoch = -1
             o2.unknown_tags = ()
             o2.partition_index, o2.committed_offset, n = _u_iqh(d, p)
@@ -258,7 +266,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[OffsetFetchResponse, int]:
 
 def _decode_v2(d: bytes, p: int, b: int) -> tuple[OffsetFetchResponse, int]:
     e = len(d)
-    o = new(OffsetFetchResponse)
+    o = _new_OffsetFetchResponse()
     o.groups = []
     o.throttle_time_ms = 0
     o.unknown_tags = ()
@@ -271,7 +279,7 @@ def _decode_v2(d: bytes, p: int, b: int) -> tuple[OffsetFetchResponse, int]:
     b -= n
     o.topics = l1 = []
     for _ in range(n):
-        o1 = new(OffsetFetchResponseTopic)
+        o1 = _new_OffsetFetchResponseTopic()
         o1.unknown_tags = ()
         n = _u_h(d, p)[0]
         p += 2
@@ -289,7 +297,7 @@ def _decode_v2(d: bytes, p: int, b: int) -> tuple[OffsetFetchResponse, int]:
         b -= n
         o1.partitions = l2 = []
         for _ in range(n):
-            o2 = new(OffsetFetchResponsePartition)
+            o2 = _new_OffsetFetchResponsePartition()
             o2.committed_leader_epoch = -1
             o2.unknown_tags = ()
             o2.partition_index, o2.committed_offset, n = _u_iqh(d, p)
@@ -311,7 +319,7 @@ def _decode_v2(d: bytes, p: int, b: int) -> tuple[OffsetFetchResponse, int]:
 
 def _decode_v3(d: bytes, p: int, b: int) -> tuple[OffsetFetchResponse, int]:
     e = len(d)
-    o = new(OffsetFetchResponse)
+    o = _new_OffsetFetchResponse()
     o.groups = []
     o.unknown_tags = ()
     o.throttle_time_ms, n = _u_ii(d, p)
@@ -323,7 +331,7 @@ def _decode_v3(d: bytes, p: int, b: int) -> tuple[OffsetFetchResponse, int]:
     b -= n
     o.topics = l1 = []
     for _ in range(n):
-        o1 = new(OffsetFetchResponseTopic)
+        o1 = _new_OffsetFetchResponseTopic()
         o1.unknown_tags = ()
         n = _u_h(d, p)[0]
         p += 2
@@ -341,7 +349,7 @@ def _decode_v3(d: bytes, p: int, b: int) -> tuple[OffsetFetchResponse, int]:
         b -= n
         o1.partitions = l2 = []
         for _ in range(n):
-            o2 = new(OffsetFetchResponsePartition)
+            o2 = _new_OffsetFetchResponsePartition()
             o2.committed_leader_epoch = -1
             o2.unknown_tags = ()
             o2.partition_index, o2.committed_offset, n = _u_iqh(d, p)
@@ -363,7 +371,7 @@ def _decode_v3(d: bytes, p: int, b: int) -> tuple[OffsetFetchResponse, int]:
 
 def _decode_v5(d: bytes, p: int, b: int) -> tuple[OffsetFetchResponse, int]:
     e = len(d)
-    o = new(OffsetFetchResponse)
+    o = _new_OffsetFetchResponse()
     o.groups = []
     o.unknown_tags = ()
     o.throttle_time_ms, n = _u_ii(d, p)
@@ -375,7 +383,7 @@ def _decode_v5(d: bytes, p: int, b: int) -> tuple[OffsetFetchResponse, int]:
     b -= n
     o.topics = l1 = []
     for _ in range(n):
-        o1 = new(OffsetFetchResponseTopic)
+        o1 = _new_OffsetFetchResponseTopic()
         o1.unknown_tags = ()
         n = _u_h(d, p)[0]
         p += 2
@@ -393,7 +401,7 @@ def _decode_v5(d: bytes, p: int, b: int) -> tuple[OffsetFetchResponse, int]:
         b -= n
         o1.partitions = l2 = []
         for _ in range(n):
-            o2 = new(OffsetFetchResponsePartition)
+            o2 = _new_OffsetFetchResponsePartition()
             o2.unknown_tags = ()
             o2.partition_index, o2.committed_offset, o2.committed_leader_epoch, n = _u_iqih(d, p)
             p += 18
@@ -414,7 +422,7 @@ def _decode_v5(d: bytes, p: int, b: int) -> tuple[OffsetFetchResponse, int]:
 
 def _decode_v6(d: bytes, p: int, b: int) -> tuple[OffsetFetchResponse, int]:
     e = len(d)
-    o = new(OffsetFetchResponse)
+    o = _new_OffsetFetchResponse()
     o.groups = []
     o.unknown_tags = ()
     o.throttle_time_ms, n = _u_iB(d, p)
@@ -429,7 +437,7 @@ def _decode_v6(d: bytes, p: int, b: int) -> tuple[OffsetFetchResponse, int]:
     b -= n
     o.topics = l1 = []
     for _ in range(n):
-        o1 = new(OffsetFetchResponseTopic)
+        o1 = _new_OffsetFetchResponseTopic()
         o1.unknown_tags = ()
         n = d[p]
         p += 1
@@ -452,7 +460,7 @@ def _decode_v6(d: bytes, p: int, b: int) -> tuple[OffsetFetchResponse, int]:
         b -= n
         o1.partitions = l2 = []
         for _ in range(n):
-            o2 = new(OffsetFetchResponsePartition)
+            o2 = _new_OffsetFetchResponsePartition()
             o2.unknown_tags = ()
             o2.partition_index, o2.committed_offset, o2.committed_leader_epoch, n = _u_iqiB(d, p)
             p += 17
@@ -483,7 +491,7 @@ def _decode_v6(d: bytes, p: int, b: int) -> tuple[OffsetFetchResponse, int]:
 
 def _decode_v8(d: bytes, p: int, b: int) -> tuple[OffsetFetchResponse, int]:
     e = len(d)
-    o = new(OffsetFetchResponse)
+    o = _new_OffsetFetchResponse()
     o.topics = []
     o.error_code = 0
     o.unknown_tags = ()
@@ -499,7 +507,7 @@ def _decode_v8(d: bytes, p: int, b: int) -> tuple[OffsetFetchResponse, int]:
     b -= n
     o.groups = l1 = []
     for _ in range(n):
-        o1 = new(OffsetFetchResponseGroup)
+        o1 = _new_OffsetFetchResponseGroup()
         o1.unknown_tags = ()
         n = d[p]
         p += 1
@@ -522,7 +530,7 @@ def _decode_v8(d: bytes, p: int, b: int) -> tuple[OffsetFetchResponse, int]:
         b -= n
         o1.topics = l2 = []
         for _ in range(n):
-            o2 = new(OffsetFetchResponseTopics)
+            o2 = _new_OffsetFetchResponseTopics()
             o2.topic_id = ZERO_UUID
             o2.unknown_tags = ()
             n = d[p]
@@ -546,7 +554,7 @@ def _decode_v8(d: bytes, p: int, b: int) -> tuple[OffsetFetchResponse, int]:
             b -= n
             o2.partitions = l3 = []
             for _ in range(n):
-                o3 = new(OffsetFetchResponsePartitions)
+                o3 = _new_OffsetFetchResponsePartitions()
                 o3.unknown_tags = ()
                 o3.partition_index, o3.committed_offset, o3.committed_leader_epoch, n = _u_iqiB(d, p)
                 p += 17
@@ -582,7 +590,7 @@ def _decode_v8(d: bytes, p: int, b: int) -> tuple[OffsetFetchResponse, int]:
 
 def _decode_v10(d: bytes, p: int, b: int) -> tuple[OffsetFetchResponse, int]:
     e = len(d)
-    o = new(OffsetFetchResponse)
+    o = _new_OffsetFetchResponse()
     o.topics = []
     o.error_code = 0
     o.unknown_tags = ()
@@ -598,7 +606,7 @@ def _decode_v10(d: bytes, p: int, b: int) -> tuple[OffsetFetchResponse, int]:
     b -= n
     o.groups = l1 = []
     for _ in range(n):
-        o1 = new(OffsetFetchResponseGroup)
+        o1 = _new_OffsetFetchResponseGroup()
         o1.unknown_tags = ()
         n = d[p]
         p += 1
@@ -621,7 +629,7 @@ def _decode_v10(d: bytes, p: int, b: int) -> tuple[OffsetFetchResponse, int]:
         b -= n
         o1.topics = l2 = []
         for _ in range(n):
-            o2 = new(OffsetFetchResponseTopics)
+            o2 = _new_OffsetFetchResponseTopics()
             o2.name = ''
             o2.unknown_tags = ()
             u0, n = _u_16sB(d, p)
@@ -637,7 +645,7 @@ def _decode_v10(d: bytes, p: int, b: int) -> tuple[OffsetFetchResponse, int]:
             b -= n
             o2.partitions = l3 = []
             for _ in range(n):
-                o3 = new(OffsetFetchResponsePartitions)
+                o3 = _new_OffsetFetchResponsePartitions()
                 o3.unknown_tags = ()
                 o3.partition_index, o3.committed_offset, o3.committed_leader_epoch, n = _u_iqiB(d, p)
                 p += 17

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-from kwire.message import Message, Struct
-from kwire.wire import iter_unpacker, lost, more_varint, new, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
+from kwire.message import Message, Struct, bare
+from kwire.wire import iter_unpacker, lost, more_varint, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -87,6 +87,11 @@ class OffsetForLeaderEpochRequest(Message):
         self.unknown_tags = unknown_tags
 
 
+_new_OffsetForLeaderPartition = bare(OffsetForLeaderPartition)
+_new_OffsetForLeaderTopic = bare(OffsetForLeaderTopic)
+_new_OffsetForLeaderEpochRequest = bare(OffsetForLeaderEpochRequest)
+
+
 _i_iii = iter_unpacker(">iii")
 _i_iiix = iter_unpacker(">iiix")
 _p_B = packer(">B")
@@ -105,7 +110,7 @@ _u_iiiB = unpacker(">iiiB")
 
 def _decode_v2(d: bytes, p: int, b: int) -> tuple[OffsetForLeaderEpochRequest, int]:
     e = len(d)
-    o = new(OffsetForLeaderEpochRequest)
+    o = _new_OffsetForLeaderEpochRequest()
     o.replica_id = -2
     o.unknown_tags = ()
     n = _u_i(d, p)[0]
@@ -117,7 +122,7 @@ def _decode_v2(d: bytes, p: int, b: int) -> tuple[OffsetForLeaderEpochRequest, i
     b -= n
     o.topics = l1 = []
     for _ in range(n):
-        o1 = new(OffsetForLeaderTopic)
+        o1 = _new_OffsetForLeaderTopic()
         o1.unknown_tags = ()
         n = _u_h(d, p)[0]
         p += 2
@@ -136,7 +141,7 @@ def _decode_v2(d: bytes, p: int, b: int) -> tuple[OffsetForLeaderEpochRequest, i
         o1.partitions = l2 = []
         q = p + n * 12
         for x0, x1, x2 in _i_iii(d[p:q]):
-            o2 = new(OffsetForLeaderPartition)
+            o2 = _new_OffsetForLeaderPartition()
             o2.unknown_tags = ()
             o2.partition = x0
             o2.current_leader_epoch = x1
@@ -149,7 +154,7 @@ def _decode_v2(d: bytes, p: int, b: int) -> tuple[OffsetForLeaderEpochRequest, i
 
 def _decode_v3(d: bytes, p: int, b: int) -> tuple[OffsetForLeaderEpochRequest, int]:
     e = len(d)
-    o = new(OffsetForLeaderEpochRequest)
+    o = _new_OffsetForLeaderEpochRequest()
     o.unknown_tags = ()
     o.replica_id, n = _u_ii(d, p)
     p += 8
@@ -160,7 +165,7 @@ def _decode_v3(d: bytes, p: int, b: int) -> tuple[OffsetForLeaderEpochRequest, i
     b -= n
     o.topics = l1 = []
     for _ in range(n):
-        o1 = new(OffsetForLeaderTopic)
+        o1 = _new_OffsetForLeaderTopic()
         o1.unknown_tags = ()
         n = _u_h(d, p)[0]
         p += 2
@@ -179,7 +184,7 @@ def _decode_v3(d: bytes, p: int, b: int) -> tuple[OffsetForLeaderEpochRequest, i
         o1.partitions = l2 = []
         q = p + n * 12
         for x0, x1, x2 in _i_iii(d[p:q]):
-            o2 = new(OffsetForLeaderPartition)
+            o2 = _new_OffsetForLeaderPartition()
             o2.unknown_tags = ()
             o2.partition = x0
             o2.current_leader_epoch = x1
@@ -192,7 +197,7 @@ def _decode_v3(d: bytes, p: int, b: int) -> tuple[OffsetForLeaderEpochRequest, i
 
 def _decode_v4(d: bytes, p: int, b: int) -> tuple[OffsetForLeaderEpochRequest, int]:
     e = len(d)
-    o = new(OffsetForLeaderEpochRequest)
+    o = _new_OffsetForLeaderEpochRequest()
     o.unknown_tags = ()
     o.replica_id, n = _u_iB(d, p)
     p += 5
@@ -206,7 +211,7 @@ def _decode_v4(d: bytes, p: int, b: int) -> tuple[OffsetForLeaderEpochRequest, i
     b -= n
     o.topics = l1 = []
     for _ in range(n):
-        o1 = new(OffsetForLeaderTopic)
+        o1 = _new_OffsetForLeaderTopic()
         o1.unknown_tags = ()
         n = d[p]
         p += 1
@@ -231,7 +236,7 @@ def _decode_v4(d: bytes, p: int, b: int) -> tuple[OffsetForLeaderEpochRequest, i
         q = p + n * 13
         if d[p + 12:q:13].count(0) == n:
             for x0, x1, x2 in _i_iiix(d[p:q]):
-                o2 = new(OffsetForLeaderPartition)
+                o2 = _new_OffsetForLeaderPartition()
                 o2.unknown_tags = ()
                 o2.partition = x0
                 o2.current_leader_epoch = x1
@@ -240,7 +245,7 @@ def _decode_v4(d: bytes, p: int, b: int) -> tuple[OffsetForLeaderEpochRequest, i
             p = q
         else:
             for _ in range(n):
-                o2 = new(OffsetForLeaderPartition)
+                o2 = _new_OffsetForLeaderPartition()
                 o2.unknown_tags = ()
                 o2.partition, o2.current_leader_epoch, o2.leader_epoch, n = _u_iiiB(d, p)
                 p += 13

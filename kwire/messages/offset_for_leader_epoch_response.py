@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-from kwire.message import Message, Struct
-from kwire.wire import iter_unpacker, lost, more_varint, new, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
+from kwire.message import Message, Struct, bare
+from kwire.wire import iter_unpacker, lost, more_varint, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -90,6 +90,11 @@ class OffsetForLeaderEpochResponse(Message):
         self.unknown_tags = unknown_tags
 
 
+_new_EpochEndOffset = bare(EpochEndOffset)
+_new_OffsetForLeaderTopicResult = bare(OffsetForLeaderTopicResult)
+_new_OffsetForLeaderEpochResponse = bare(OffsetForLeaderEpochResponse)
+
+
 _i_hiiq = iter_unpacker(">hiiq")
 _i_hiiqx = iter_unpacker(">hiiqx")
 _p_B = packer(">B")
@@ -108,7 +113,7 @@ _u_ii = unpacker(">ii")
 
 def _decode_v2(d: bytes, p: int, b: int) -> tuple[OffsetForLeaderEpochResponse, int]:
     e = len(d)
-    o = new(OffsetForLeaderEpochResponse)
+    o = _new_OffsetForLeaderEpochResponse()
     o.unknown_tags = ()
     o.throttle_time_ms, n = _u_ii(d, p)
     p += 8
@@ -119,7 +124,7 @@ def _decode_v2(d: bytes, p: int, b: int) -> tuple[OffsetForLeaderEpochResponse, 
     b -= n
     o.topics = l1 = []
     for _ in range(n):
-        o1 = new(OffsetForLeaderTopicResult)
+        o1 = _new_OffsetForLeaderTopicResult()
         o1.unknown_tags = ()
         n = _u_h(d, p)[0]
         p += 2
@@ -138,7 +143,7 @@ def _decode_v2(d: bytes, p: int, b: int) -> tuple[OffsetForLeaderEpochResponse, 
         o1.partitions = l2 = []
         q = p + n * 18
         for x0, x1, x2, x3 in _i_hiiq(d[p:q]):
-            o2 = new(EpochEndOffset)
+            o2 = _new_EpochEndOffset()
             o2.unknown_tags = ()
             o2.error_code = x0
             o2.partition = x1
@@ -152,7 +157,7 @@ def _decode_v2(d: bytes, p: int, b: int) -> tuple[OffsetForLeaderEpochResponse, 
 
 def _decode_v4(d: bytes, p: int, b: int) -> tuple[OffsetForLeaderEpochResponse, int]:
     e = len(d)
-    o = new(OffsetForLeaderEpochResponse)
+    o = _new_OffsetForLeaderEpochResponse()
     o.unknown_tags = ()
     o.throttle_time_ms, n = _u_iB(d, p)
     p += 5
@@ -166,7 +171,7 @@ def _decode_v4(d: bytes, p: int, b: int) -> tuple[OffsetForLeaderEpochResponse, 
     b -= n
     o.topics = l1 = []
     for _ in range(n):
-        o1 = new(OffsetForLeaderTopicResult)
+        o1 = _new_OffsetForLeaderTopicResult()
         o1.unknown_tags = ()
         n = d[p]
         p += 1
@@ -191,7 +196,7 @@ def _decode_v4(d: bytes, p: int, b: int) -> tuple[OffsetForLeaderEpochResponse, 
         q = p + n * 19
         if d[p + 18:q:19].count(0) == n:
             for x0, x1, x2, x3 in _i_hiiqx(d[p:q]):
-                o2 = new(EpochEndOffset)
+                o2 = _new_EpochEndOffset()
                 o2.unknown_tags = ()
                 o2.error_code = x0
                 o2.partition = x1
@@ -201,7 +206,7 @@ def _decode_v4(d: bytes, p: int, b: int) -> tuple[OffsetForLeaderEpochResponse, 
             p = q
         else:
             for _ in range(n):
-                o2 = new(EpochEndOffset)
+                o2 = _new_EpochEndOffset()
                 o2.unknown_tags = ()
                 o2.error_code, o2.partition, o2.leader_epoch, o2.end_offset, n = _u_hiiqB(d, p)
                 p += 19

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-from kwire.message import Message
+from kwire.message import Message, bare
 from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import array_packers, array_unpackers, bad_uuid, compact_numbers, lost, more_varint, new, over_budget, pack_numbers, packer, read_tag, tag_of_other_version, tag_section, tag_size, too_many, unknown_tags, unpacker, varint
+from kwire.wire import array_packers, array_unpackers, bad_uuid, compact_numbers, lost, more_varint, over_budget, pack_numbers, packer, read_tag, tag_of_other_version, tag_section, tag_size, too_many, unknown_tags, unpacker, varint
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -67,6 +67,9 @@ class PartitionChangeRecord(Message):
         self.eligible_leader_replicas = eligible_leader_replicas
         self.last_known_elr = last_known_elr
         self.unknown_tags = unknown_tags
+
+
+_new_PartitionChangeRecord = bare(PartitionChangeRecord)
 
 
 _is = array_unpackers("i")
@@ -684,7 +687,7 @@ def _write_tags_PartitionChangeRecord_v2(o: Any) -> bytes:
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[PartitionChangeRecord, int]:
     e = len(d)
-    o = new(PartitionChangeRecord)
+    o = _new_PartitionChangeRecord()
     o.isr = o.replicas = o.removing_replicas = o.adding_replicas = o.directories = o.eligible_leader_replicas = o.last_known_elr = None
     o.leader = -2
     o.leader_recovery_state = -1
@@ -701,7 +704,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[PartitionChangeRecord, int]:
 
 def _decode_v1(d: bytes, p: int, b: int) -> tuple[PartitionChangeRecord, int]:
     e = len(d)
-    o = new(PartitionChangeRecord)
+    o = _new_PartitionChangeRecord()
     o.isr = o.replicas = o.removing_replicas = o.adding_replicas = o.directories = o.eligible_leader_replicas = o.last_known_elr = None
     o.leader = -2
     o.leader_recovery_state = -1
@@ -718,7 +721,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[PartitionChangeRecord, int]:
 
 def _decode_v2(d: bytes, p: int, b: int) -> tuple[PartitionChangeRecord, int]:
     e = len(d)
-    o = new(PartitionChangeRecord)
+    o = _new_PartitionChangeRecord()
     o.isr = o.replicas = o.removing_replicas = o.adding_replicas = o.directories = o.eligible_leader_replicas = o.last_known_elr = None
     o.leader = -2
     o.leader_recovery_state = -1

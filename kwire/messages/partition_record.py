@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-from kwire.message import Message
+from kwire.message import Message, bare
 from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import array_packers, array_unpackers, bad_uuid, compact_numbers, lost, more_varint, new, null, over_budget, pack_numbers, packer, read_tag, tag_of_other_version, tag_section, tag_size, too_many, unknown_tags, unpacker, varint
+from kwire.wire import array_packers, array_unpackers, bad_uuid, compact_numbers, lost, more_varint, null, over_budget, pack_numbers, packer, read_tag, tag_of_other_version, tag_section, tag_size, too_many, unknown_tags, unpacker, varint
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -74,6 +74,9 @@ class PartitionRecord(Message):
         self.eligible_leader_replicas = eligible_leader_replicas
         self.last_known_elr = last_known_elr
         self.unknown_tags = unknown_tags
+
+
+_new_PartitionRecord = bare(PartitionRecord)
 
 
 _is = array_unpackers("i")
@@ -218,7 +221,7 @@ def _write_tags_PartitionRecord_v2(o: Any) -> bytes:
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[PartitionRecord, int]:
     e = len(d)
-    o = new(PartitionRecord)
+    o = _new_PartitionRecord()
     o.directories = []
     o.leader_recovery_state = 0
     o.eligible_leader_replicas = o.last_known_elr = None
@@ -271,7 +274,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[PartitionRecord, int]:
 
 def _decode_v1(d: bytes, p: int, b: int) -> tuple[PartitionRecord, int]:
     e = len(d)
-    o = new(PartitionRecord)
+    o = _new_PartitionRecord()
     o.leader_recovery_state = 0
     o.eligible_leader_replicas = o.last_known_elr = None
     o.unknown_tags = ()
@@ -339,7 +342,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[PartitionRecord, int]:
 
 def _decode_v2(d: bytes, p: int, b: int) -> tuple[PartitionRecord, int]:
     e = len(d)
-    o = new(PartitionRecord)
+    o = _new_PartitionRecord()
     o.leader_recovery_state = 0
     o.eligible_leader_replicas = o.last_known_elr = None
     o.unknown_tags = ()

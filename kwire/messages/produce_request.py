@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-from kwire.message import Message, Struct
+from kwire.message import Message, Struct, bare
 from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import bad_uuid, lost, more_varint, new, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
+from kwire.wire import bad_uuid, lost, more_varint, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -94,6 +94,11 @@ class ProduceRequest(Message):
         self.unknown_tags = unknown_tags
 
 
+_new_PartitionProduceData = bare(PartitionProduceData)
+_new_TopicProduceData = bare(TopicProduceData)
+_new_ProduceRequest = bare(ProduceRequest)
+
+
 _p_16s = packer(">16s")
 _p_16sB = packer(">16sB")
 _p_B = packer(">B")
@@ -117,7 +122,7 @@ _u_ii = unpacker(">ii")
 def _decode_v3(d: bytes, p: int, b: int) -> tuple[ProduceRequest, int]:
     e = len(d)
     m = memoryview(d)
-    o = new(ProduceRequest)
+    o = _new_ProduceRequest()
     o.unknown_tags = ()
     n = _u_h(d, p)[0]
     p += 2
@@ -136,7 +141,7 @@ def _decode_v3(d: bytes, p: int, b: int) -> tuple[ProduceRequest, int]:
     b -= n
     o.topic_data = l1 = []
     for _ in range(n):
-        o1 = new(TopicProduceData)
+        o1 = _new_TopicProduceData()
         o1.topic_id = ZERO_UUID
         o1.unknown_tags = ()
         n = _u_h(d, p)[0]
@@ -155,7 +160,7 @@ def _decode_v3(d: bytes, p: int, b: int) -> tuple[ProduceRequest, int]:
         b -= n
         o1.partition_data = l2 = []
         for _ in range(n):
-            o2 = new(PartitionProduceData)
+            o2 = _new_PartitionProduceData()
             o2.unknown_tags = ()
             o2.index, n = _u_ii(d, p)
             p += 8
@@ -173,7 +178,7 @@ def _decode_v3(d: bytes, p: int, b: int) -> tuple[ProduceRequest, int]:
 def _decode_v9(d: bytes, p: int, b: int) -> tuple[ProduceRequest, int]:
     e = len(d)
     m = memoryview(d)
-    o = new(ProduceRequest)
+    o = _new_ProduceRequest()
     o.unknown_tags = ()
     n = d[p]
     p += 1
@@ -197,7 +202,7 @@ def _decode_v9(d: bytes, p: int, b: int) -> tuple[ProduceRequest, int]:
     b -= n
     o.topic_data = l1 = []
     for _ in range(n):
-        o1 = new(TopicProduceData)
+        o1 = _new_TopicProduceData()
         o1.topic_id = ZERO_UUID
         o1.unknown_tags = ()
         n = d[p]
@@ -221,7 +226,7 @@ def _decode_v9(d: bytes, p: int, b: int) -> tuple[ProduceRequest, int]:
         b -= n
         o1.partition_data = l2 = []
         for _ in range(n):
-            o2 = new(PartitionProduceData)
+            o2 = _new_PartitionProduceData()
             o2.unknown_tags = ()
             o2.index, n = _u_iB(d, p)
             p += 5
@@ -253,7 +258,7 @@ def _decode_v9(d: bytes, p: int, b: int) -> tuple[ProduceRequest, int]:
 def _decode_v13(d: bytes, p: int, b: int) -> tuple[ProduceRequest, int]:
     e = len(d)
     m = memoryview(d)
-    o = new(ProduceRequest)
+    o = _new_ProduceRequest()
     o.unknown_tags = ()
     n = d[p]
     p += 1
@@ -277,7 +282,7 @@ def _decode_v13(d: bytes, p: int, b: int) -> tuple[ProduceRequest, int]:
     b -= n
     o.topic_data = l1 = []
     for _ in range(n):
-        o1 = new(TopicProduceData)
+        o1 = _new_TopicProduceData()
         o1.name = ''
         o1.unknown_tags = ()
         u0, n = _u_16sB(d, p)
@@ -293,7 +298,7 @@ def _decode_v13(d: bytes, p: int, b: int) -> tuple[ProduceRequest, int]:
         b -= n
         o1.partition_data = l2 = []
         for _ in range(n):
-            o2 = new(PartitionProduceData)
+            o2 = _new_PartitionProduceData()
             o2.unknown_tags = ()
             o2.index, n = _u_iB(d, p)
             p += 5

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-from kwire.message import Message, Struct, frozen_default
+from kwire.message import Message, Struct, bare, frozen_default
 from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import bad_uuid, iter_unpacker, lost, more_varint, new, null, packer, read_tag, read_unknown_tags, string_length, string_varint, tag_section, tag_size, too_many, unknown_tags, unpacker, varint
+from kwire.wire import bad_uuid, iter_unpacker, lost, more_varint, null, packer, read_tag, read_unknown_tags, string_length, string_varint, tag_section, tag_size, too_many, unknown_tags, unpacker, varint
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -182,6 +182,14 @@ class ProduceResponse(Message):
         self.unknown_tags = unknown_tags
 
 
+_new_BatchIndexAndErrorMessage = bare(BatchIndexAndErrorMessage)
+_new_LeaderIdAndEpoch = bare(LeaderIdAndEpoch)
+_new_PartitionProduceResponse = bare(PartitionProduceResponse)
+_new_TopicProduceResponse = bare(TopicProduceResponse)
+_new_NodeEndpoint = bare(NodeEndpoint)
+_new_ProduceResponse = bare(ProduceResponse)
+
+
 _D_LeaderIdAndEpoch = frozen_default(LeaderIdAndEpoch)
 
 
@@ -222,7 +230,7 @@ def _tags_PartitionProduceResponse_v10(d: bytes, p: int, n: int, b: int, o: Any)
         tag, size, p = read_tag(d, p)
         end = p + size
         if tag == 0:
-            t = new(LeaderIdAndEpoch)
+            t = _new_LeaderIdAndEpoch()
             t.unknown_tags = ()
             t.leader_id, t.leader_epoch, n = _u_iiB(d, p)
             p += 9
@@ -262,7 +270,7 @@ def _tags_ProduceResponse_v10(d: bytes, p: int, n: int, b: int, o: Any) -> tuple
             b -= n
             o.node_endpoints = l1 = []
             for _ in range(n):
-                o1 = new(NodeEndpoint)
+                o1 = _new_NodeEndpoint()
                 o1.unknown_tags = ()
                 o1.node_id, n = _u_iB(d, p)
                 p += 5
@@ -356,7 +364,7 @@ def _write_tags_ProduceResponse_v10(o: Any) -> bytes:
 
 def _decode_v3(d: bytes, p: int, b: int) -> tuple[ProduceResponse, int]:
     e = len(d)
-    o = new(ProduceResponse)
+    o = _new_ProduceResponse()
     o.node_endpoints = []
     o.unknown_tags = ()
     n = _u_i(d, p)[0]
@@ -368,7 +376,7 @@ def _decode_v3(d: bytes, p: int, b: int) -> tuple[ProduceResponse, int]:
     b -= n
     o.responses = l1 = []
     for _ in range(n):
-        o1 = new(TopicProduceResponse)
+        o1 = _new_TopicProduceResponse()
         o1.topic_id = ZERO_UUID
         o1.unknown_tags = ()
         n = _u_h(d, p)[0]
@@ -388,7 +396,7 @@ def _decode_v3(d: bytes, p: int, b: int) -> tuple[ProduceResponse, int]:
         o1.partition_responses = l2 = []
         q = p + n * 22
         for x0, x1, x2, x3 in _i_ihqq(d[p:q]):
-            o2 = new(PartitionProduceResponse)
+            o2 = _new_PartitionProduceResponse()
             o2.record_errors = []
             o2.log_start_offset = -1
             o2.error_message = None
@@ -408,7 +416,7 @@ def _decode_v3(d: bytes, p: int, b: int) -> tuple[ProduceResponse, int]:
 
 def _decode_v5(d: bytes, p: int, b: int) -> tuple[ProduceResponse, int]:
     e = len(d)
-    o = new(ProduceResponse)
+    o = _new_ProduceResponse()
     o.node_endpoints = []
     o.unknown_tags = ()
     n = _u_i(d, p)[0]
@@ -420,7 +428,7 @@ def _decode_v5(d: bytes, p: int, b: int) -> tuple[ProduceResponse, int]:
     b -= n
     o.responses = l1 = []
     for _ in range(n):
-        o1 = new(TopicProduceResponse)
+        o1 = _new_TopicProduceResponse()
         o1.topic_id = ZERO_UUID
         o1.unknown_tags = ()
         n = _u_h(d, p)[0]
@@ -440,7 +448,7 @@ def _decode_v5(d: bytes, p: int, b: int) -> tuple[ProduceResponse, int]:
         o1.partition_responses = l2 = []
         q = p + n * 30
         for x0, x1, x2, x3, x4 in _i_ihqqq(d[p:q]):
-            o2 = new(PartitionProduceResponse)
+            o2 = _new_PartitionProduceResponse()
             o2.record_errors = []
             o2.error_message = None
             o2.current_leader = _D_LeaderIdAndEpoch
@@ -460,7 +468,7 @@ def _decode_v5(d: bytes, p: int, b: int) -> tuple[ProduceResponse, int]:
 
 def _decode_v8(d: bytes, p: int, b: int) -> tuple[ProduceResponse, int]:
     e = len(d)
-    o = new(ProduceResponse)
+    o = _new_ProduceResponse()
     o.node_endpoints = []
     o.unknown_tags = ()
     n = _u_i(d, p)[0]
@@ -472,7 +480,7 @@ def _decode_v8(d: bytes, p: int, b: int) -> tuple[ProduceResponse, int]:
     b -= n
     o.responses = l1 = []
     for _ in range(n):
-        o1 = new(TopicProduceResponse)
+        o1 = _new_TopicProduceResponse()
         o1.topic_id = ZERO_UUID
         o1.unknown_tags = ()
         n = _u_h(d, p)[0]
@@ -491,7 +499,7 @@ def _decode_v8(d: bytes, p: int, b: int) -> tuple[ProduceResponse, int]:
         b -= n
         o1.partition_responses = l2 = []
         for _ in range(n):
-            o2 = new(PartitionProduceResponse)
+            o2 = _new_PartitionProduceResponse()
             o2.current_leader = _D_LeaderIdAndEpoch
             o2.unknown_tags = ()
             o2.index, o2.error_code, o2.base_offset, o2.log_append_time_ms, o2.log_start_offset, n = _u_ihqqqi(d, p)
@@ -503,7 +511,7 @@ def _decode_v8(d: bytes, p: int, b: int) -> tuple[ProduceResponse, int]:
             b -= n
             o2.record_errors = l3 = []
             for _ in range(n):
-                o3 = new(BatchIndexAndErrorMessage)
+                o3 = _new_BatchIndexAndErrorMessage()
                 o3.unknown_tags = ()
                 o3.batch_index, n = _u_ih(d, p)
                 p += 6
@@ -531,7 +539,7 @@ def _decode_v8(d: bytes, p: int, b: int) -> tuple[ProduceResponse, int]:
 
 def _decode_v9(d: bytes, p: int, b: int) -> tuple[ProduceResponse, int]:
     e = len(d)
-    o = new(ProduceResponse)
+    o = _new_ProduceResponse()
     o.node_endpoints = []
     o.unknown_tags = ()
     n = d[p]
@@ -546,7 +554,7 @@ def _decode_v9(d: bytes, p: int, b: int) -> tuple[ProduceResponse, int]:
     b -= n
     o.responses = l1 = []
     for _ in range(n):
-        o1 = new(TopicProduceResponse)
+        o1 = _new_TopicProduceResponse()
         o1.topic_id = ZERO_UUID
         o1.unknown_tags = ()
         n = d[p]
@@ -570,7 +578,7 @@ def _decode_v9(d: bytes, p: int, b: int) -> tuple[ProduceResponse, int]:
         b -= n
         o1.partition_responses = l2 = []
         for _ in range(n):
-            o2 = new(PartitionProduceResponse)
+            o2 = _new_PartitionProduceResponse()
             o2.current_leader = _D_LeaderIdAndEpoch
             o2.unknown_tags = ()
             o2.index, o2.error_code, o2.base_offset, o2.log_append_time_ms, o2.log_start_offset, n = _u_ihqqqB(d, p)
@@ -585,7 +593,7 @@ def _decode_v9(d: bytes, p: int, b: int) -> tuple[ProduceResponse, int]:
             b -= n
             o2.record_errors = l3 = []
             for _ in range(n):
-                o3 = new(BatchIndexAndErrorMessage)
+                o3 = _new_BatchIndexAndErrorMessage()
                 o3.unknown_tags = ()
                 o3.batch_index, n = _u_iB(d, p)
                 p += 5
@@ -631,7 +639,7 @@ def _decode_v9(d: bytes, p: int, b: int) -> tuple[ProduceResponse, int]:
 
 def _decode_v10(d: bytes, p: int, b: int) -> tuple[ProduceResponse, int]:
     e = len(d)
-    o = new(ProduceResponse)
+    o = _new_ProduceResponse()
     o.node_endpoints = []
     o.unknown_tags = ()
     n = d[p]
@@ -646,7 +654,7 @@ def _decode_v10(d: bytes, p: int, b: int) -> tuple[ProduceResponse, int]:
     b -= n
     o.responses = l1 = []
     for _ in range(n):
-        o1 = new(TopicProduceResponse)
+        o1 = _new_TopicProduceResponse()
         o1.topic_id = ZERO_UUID
         o1.unknown_tags = ()
         n = d[p]
@@ -670,7 +678,7 @@ def _decode_v10(d: bytes, p: int, b: int) -> tuple[ProduceResponse, int]:
         b -= n
         o1.partition_responses = l2 = []
         for _ in range(n):
-            o2 = new(PartitionProduceResponse)
+            o2 = _new_PartitionProduceResponse()
             o2.current_leader = _D_LeaderIdAndEpoch
             o2.unknown_tags = ()
             o2.index, o2.error_code, o2.base_offset, o2.log_append_time_ms, o2.log_start_offset, n = _u_ihqqqB(d, p)
@@ -685,7 +693,7 @@ def _decode_v10(d: bytes, p: int, b: int) -> tuple[ProduceResponse, int]:
             b -= n
             o2.record_errors = l3 = []
             for _ in range(n):
-                o3 = new(BatchIndexAndErrorMessage)
+                o3 = _new_BatchIndexAndErrorMessage()
                 o3.unknown_tags = ()
                 o3.batch_index, n = _u_iB(d, p)
                 p += 5
@@ -731,7 +739,7 @@ def _decode_v10(d: bytes, p: int, b: int) -> tuple[ProduceResponse, int]:
 
 def _decode_v13(d: bytes, p: int, b: int) -> tuple[ProduceResponse, int]:
     e = len(d)
-    o = new(ProduceResponse)
+    o = _new_ProduceResponse()
     o.node_endpoints = []
     o.unknown_tags = ()
     n = d[p]
@@ -746,7 +754,7 @@ def _decode_v13(d: bytes, p: int, b: int) -> tuple[ProduceResponse, int]:
     b -= n
     o.responses = l1 = []
     for _ in range(n):
-        o1 = new(TopicProduceResponse)
+        o1 = _new_TopicProduceResponse()
         o1.name = ''
         o1.unknown_tags = ()
         u0, n = _u_16sB(d, p)
@@ -762,7 +770,7 @@ def _decode_v13(d: bytes, p: int, b: int) -> tuple[ProduceResponse, int]:
         b -= n
         o1.partition_responses = l2 = []
         for _ in range(n):
-            o2 = new(PartitionProduceResponse)
+            o2 = _new_PartitionProduceResponse()
             o2.current_leader = _D_LeaderIdAndEpoch
             o2.unknown_tags = ()
             o2.index, o2.error_code, o2.base_offset, o2.log_append_time_ms, o2.log_start_offset, n = _u_ihqqqB(d, p)
@@ -777,7 +785,7 @@ def _decode_v13(d: bytes, p: int, b: int) -> tuple[ProduceResponse, int]:
             b -= n
             o2.record_errors = l3 = []
             for _ in range(n):
-                o3 = new(BatchIndexAndErrorMessage)
+                o3 = _new_BatchIndexAndErrorMessage()
                 o3.unknown_tags = ()
                 o3.batch_index, n = _u_iB(d, p)
                 p += 5

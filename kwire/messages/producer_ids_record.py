@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-from kwire.message import Message
-from kwire.wire import new, packer, read_unknown_tags, unknown_tags, unpacker
+from kwire.message import Message, bare
+from kwire.wire import packer, read_unknown_tags, unknown_tags, unpacker
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -43,6 +43,9 @@ class ProducerIdsRecord(Message):
         self.unknown_tags = unknown_tags
 
 
+_new_ProducerIdsRecord = bare(ProducerIdsRecord)
+
+
 _p_iqq = packer(">iqq")
 _p_iqqx = packer(">iqqx")
 _u_iqqB = unpacker(">iqqB")
@@ -50,7 +53,7 @@ _u_iqqB = unpacker(">iqqB")
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[ProducerIdsRecord, int]:
     e = len(d)
-    o = new(ProducerIdsRecord)
+    o = _new_ProducerIdsRecord()
     o.unknown_tags = ()
     o.broker_id, o.broker_epoch, o.next_producer_id, n = _u_iqqB(d, p)
     p += 21

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-from kwire.message import Message, Struct
-from kwire.wire import iter_unpacker, lost, new, null, packer, too_many, unknown_tags, unpacker
+from kwire.message import Message, Struct, bare
+from kwire.wire import iter_unpacker, lost, null, packer, too_many, unknown_tags, unpacker
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -81,6 +81,10 @@ class ProducerSnapshot(Message):
         self.unknown_tags = unknown_tags
 
 
+_new_ProducerEntry = bare(ProducerEntry)
+_new_ProducerSnapshot = bare(ProducerSnapshot)
+
+
 _i_qhiqiqiq = iter_unpacker(">qhiqiqiq")
 _p_Ii = packer(">Ii")
 _p_qhiqiqiq = packer(">qhiqiqiq")
@@ -89,7 +93,7 @@ _u_Ii = unpacker(">Ii")
 
 def _decode_v1(d: bytes, p: int, b: int) -> tuple[ProducerSnapshot, int]:
     e = len(d)
-    o = new(ProducerSnapshot)
+    o = _new_ProducerSnapshot()
     o.unknown_tags = ()
     o.crc, n = _u_Ii(d, p)
     p += 8
@@ -101,7 +105,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[ProducerSnapshot, int]:
     o.producer_entries = l1 = []
     q = p + n * 46
     for x0, x1, x2, x3, x4, x5, x6, x7 in _i_qhiqiqiq(d[p:q]):
-        o1 = new(ProducerEntry)
+        o1 = _new_ProducerEntry()
         o1.unknown_tags = ()
         o1.producer_id = x0
         o1.epoch = x1

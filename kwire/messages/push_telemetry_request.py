@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-from kwire.message import Message
+from kwire.message import Message, bare
 from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import as_bytes, bad_uuid, more_varint, new, null, packer, read_unknown_tags, unknown_tags, unpacker, varint
+from kwire.wire import as_bytes, bad_uuid, more_varint, null, packer, read_unknown_tags, unknown_tags, unpacker, varint
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -50,6 +50,9 @@ class PushTelemetryRequest(Message):
         self.unknown_tags = unknown_tags
 
 
+_new_PushTelemetryRequest = bare(PushTelemetryRequest)
+
+
 _p_16sitb = packer(">16si?b")
 _p_16sitbB = packer(">16si?bB")
 _u_16sitbB = unpacker(">16si?bB")
@@ -57,7 +60,7 @@ _u_16sitbB = unpacker(">16si?bB")
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[PushTelemetryRequest, int]:
     e = len(d)
-    o = new(PushTelemetryRequest)
+    o = _new_PushTelemetryRequest()
     o.unknown_tags = ()
     u0, o.subscription_id, o.terminating, o.compression_type, n = _u_16sitbB(d, p)
     p += 23

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-from kwire.message import Message
-from kwire.wire import new, packer, read_unknown_tags, unknown_tags, unpacker
+from kwire.message import Message, bare
+from kwire.wire import packer, read_unknown_tags, unknown_tags, unpacker
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -40,6 +40,9 @@ class PushTelemetryResponse(Message):
         self.unknown_tags = unknown_tags
 
 
+_new_PushTelemetryResponse = bare(PushTelemetryResponse)
+
+
 _p_ih = packer(">ih")
 _p_ihx = packer(">ihx")
 _u_ihB = unpacker(">ihB")
@@ -47,7 +50,7 @@ _u_ihB = unpacker(">ihB")
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[PushTelemetryResponse, int]:
     e = len(d)
-    o = new(PushTelemetryResponse)
+    o = _new_PushTelemetryResponse()
     o.unknown_tags = ()
     o.throttle_time_ms, o.error_code, n = _u_ihB(d, p)
     p += 7

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-from kwire.message import Message, Struct
+from kwire.message import Message, Struct, bare
 from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import bad_uuid, iter_unpacker, lost, more_varint, new, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
+from kwire.wire import bad_uuid, iter_unpacker, lost, more_varint, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -76,6 +76,10 @@ class QuorumStateData(Message):
         self.unknown_tags = unknown_tags
 
 
+_new_Voter = bare(Voter)
+_new_QuorumStateData = bare(QuorumStateData)
+
+
 _i_ix = iter_unpacker(">ix")
 _p_B = packer(">B")
 _p_i = packer(">i")
@@ -92,7 +96,7 @@ _u_iiiqB = unpacker(">iiiqB")
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[QuorumStateData, int]:
     e = len(d)
-    o = new(QuorumStateData)
+    o = _new_QuorumStateData()
     o.voted_directory_id = ZERO_UUID
     o.unknown_tags = ()
     n = d[p]
@@ -119,14 +123,14 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[QuorumStateData, int]:
         q = p + n * 5
         if d[p + 4:q:5].count(0) == n:
             for x0, in _i_ix(d[p:q]):
-                o1 = new(Voter)
+                o1 = _new_Voter()
                 o1.unknown_tags = ()
                 o1.voter_id = x0
                 l1.append(o1)
             p = q
         else:
             for _ in range(n):
-                o1 = new(Voter)
+                o1 = _new_Voter()
                 o1.unknown_tags = ()
                 o1.voter_id, n = _u_iB(d, p)
                 p += 5
@@ -142,7 +146,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[QuorumStateData, int]:
 
 def _decode_v1(d: bytes, p: int, b: int) -> tuple[QuorumStateData, int]:
     e = len(d)
-    o = new(QuorumStateData)
+    o = _new_QuorumStateData()
     o.current_voters = []
     o.cluster_id = ''
     o.applied_offset = 0

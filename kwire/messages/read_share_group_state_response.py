@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-from kwire.message import Message, Struct
+from kwire.message import Message, Struct, bare
 from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import bad_uuid, iter_unpacker, more_varint, new, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
+from kwire.wire import bad_uuid, iter_unpacker, more_varint, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -122,6 +122,12 @@ class ReadShareGroupStateResponse(Message):
         self.unknown_tags = unknown_tags
 
 
+_new_StateBatch = bare(StateBatch)
+_new_PartitionResult = bare(PartitionResult)
+_new_ReadStateResult = bare(ReadStateResult)
+_new_ReadShareGroupStateResponse = bare(ReadShareGroupStateResponse)
+
+
 _i_qqbhx = iter_unpacker(">qqbhx")
 _p_16s = packer(">16s")
 _p_16sB = packer(">16sB")
@@ -141,7 +147,7 @@ _u_qqbhB = unpacker(">qqbhB")
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[ReadShareGroupStateResponse, int]:
     e = len(d)
-    o = new(ReadShareGroupStateResponse)
+    o = _new_ReadShareGroupStateResponse()
     o.unknown_tags = ()
     n = d[p]
     p += 1
@@ -155,7 +161,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[ReadShareGroupStateResponse, i
     b -= n
     o.results = l1 = []
     for _ in range(n):
-        o1 = new(ReadStateResult)
+        o1 = _new_ReadStateResult()
         o1.unknown_tags = ()
         u0, n = _u_16sB(d, p)
         p += 17
@@ -170,7 +176,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[ReadShareGroupStateResponse, i
         b -= n
         o1.partitions = l2 = []
         for _ in range(n):
-            o2 = new(PartitionResult)
+            o2 = _new_PartitionResult()
             o2.unknown_tags = ()
             o2.partition, o2.error_code, n = _u_ihB(d, p)
             p += 7
@@ -196,7 +202,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[ReadShareGroupStateResponse, i
             q = p + n * 20
             if d[p + 19:q:20].count(0) == n:
                 for x0, x1, x2, x3 in _i_qqbhx(d[p:q]):
-                    o3 = new(StateBatch)
+                    o3 = _new_StateBatch()
                     o3.unknown_tags = ()
                     o3.first_offset = x0
                     o3.last_offset = x1
@@ -206,7 +212,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[ReadShareGroupStateResponse, i
                 p = q
             else:
                 for _ in range(n):
-                    o3 = new(StateBatch)
+                    o3 = _new_StateBatch()
                     o3.unknown_tags = ()
                     o3.first_offset, o3.last_offset, o3.delivery_state, o3.delivery_count, n = _u_qqbhB(d, p)
                     p += 20

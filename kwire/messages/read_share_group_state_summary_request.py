@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-from kwire.message import Message, Struct
+from kwire.message import Message, Struct, bare
 from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import bad_uuid, iter_unpacker, more_varint, new, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
+from kwire.wire import bad_uuid, iter_unpacker, more_varint, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -85,6 +85,11 @@ class ReadShareGroupStateSummaryRequest(Message):
         self.unknown_tags = unknown_tags
 
 
+_new_PartitionData = bare(PartitionData)
+_new_ReadStateSummaryData = bare(ReadStateSummaryData)
+_new_ReadShareGroupStateSummaryRequest = bare(ReadShareGroupStateSummaryRequest)
+
+
 _i_iix = iter_unpacker(">iix")
 _p_16s = packer(">16s")
 _p_16sB = packer(">16sB")
@@ -97,7 +102,7 @@ _u_iiB = unpacker(">iiB")
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[ReadShareGroupStateSummaryRequest, int]:
     e = len(d)
-    o = new(ReadShareGroupStateSummaryRequest)
+    o = _new_ReadShareGroupStateSummaryRequest()
     o.unknown_tags = ()
     n = d[p]
     p += 1
@@ -120,7 +125,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[ReadShareGroupStateSummaryRequ
     b -= n
     o.topics = l1 = []
     for _ in range(n):
-        o1 = new(ReadStateSummaryData)
+        o1 = _new_ReadStateSummaryData()
         o1.unknown_tags = ()
         u0, n = _u_16sB(d, p)
         p += 17
@@ -137,7 +142,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[ReadShareGroupStateSummaryRequ
         q = p + n * 9
         if d[p + 8:q:9].count(0) == n:
             for x0, x1 in _i_iix(d[p:q]):
-                o2 = new(PartitionData)
+                o2 = _new_PartitionData()
                 o2.unknown_tags = ()
                 o2.partition = x0
                 o2.leader_epoch = x1
@@ -145,7 +150,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[ReadShareGroupStateSummaryRequ
             p = q
         else:
             for _ in range(n):
-                o2 = new(PartitionData)
+                o2 = _new_PartitionData()
                 o2.unknown_tags = ()
                 o2.partition, o2.leader_epoch, n = _u_iiB(d, p)
                 p += 9

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-from kwire.message import Message, Struct
+from kwire.message import Message, Struct, bare
 from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import bad_uuid, lost, more_varint, new, null, packer, read_tag, read_unknown_tags, string_length, string_varint, tag_of_other_version, tag_section, tag_size, too_many, unknown_tags, unpacker, varint
+from kwire.wire import bad_uuid, lost, more_varint, null, packer, read_tag, read_unknown_tags, string_length, string_varint, tag_of_other_version, tag_section, tag_size, too_many, unknown_tags, unpacker, varint
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -120,6 +120,11 @@ class RegisterBrokerRecord(Message):
         self.log_dirs = [] if log_dirs is _E else log_dirs
         self.cordoned_log_dirs = cordoned_log_dirs
         self.unknown_tags = unknown_tags
+
+
+_new_BrokerEndpoint = bare(BrokerEndpoint)
+_new_BrokerFeature = bare(BrokerFeature)
+_new_RegisterBrokerRecord = bare(RegisterBrokerRecord)
 
 
 _p_16s = packer(">16s")
@@ -298,7 +303,7 @@ def _write_tags_RegisterBrokerRecord_v4(o: Any) -> bytes:
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[RegisterBrokerRecord, int]:
     e = len(d)
-    o = new(RegisterBrokerRecord)
+    o = _new_RegisterBrokerRecord()
     o.log_dirs = []
     o.is_migrating_zk_broker = o.in_controlled_shutdown = False
     o.cordoned_log_dirs = None
@@ -316,7 +321,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[RegisterBrokerRecord, int]:
     b -= n
     o.end_points = l1 = []
     for _ in range(n):
-        o1 = new(BrokerEndpoint)
+        o1 = _new_BrokerEndpoint()
         o1.unknown_tags = ()
         n = d[p]
         p += 1
@@ -353,7 +358,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[RegisterBrokerRecord, int]:
     b -= n
     o.features = l1 = []
     for _ in range(n):
-        o1 = new(BrokerFeature)
+        o1 = _new_BrokerFeature()
         o1.unknown_tags = ()
         n = d[p]
         p += 1
@@ -388,7 +393,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[RegisterBrokerRecord, int]:
 
 def _decode_v1(d: bytes, p: int, b: int) -> tuple[RegisterBrokerRecord, int]:
     e = len(d)
-    o = new(RegisterBrokerRecord)
+    o = _new_RegisterBrokerRecord()
     o.log_dirs = []
     o.is_migrating_zk_broker = False
     o.cordoned_log_dirs = None
@@ -406,7 +411,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[RegisterBrokerRecord, int]:
     b -= n
     o.end_points = l1 = []
     for _ in range(n):
-        o1 = new(BrokerEndpoint)
+        o1 = _new_BrokerEndpoint()
         o1.unknown_tags = ()
         n = d[p]
         p += 1
@@ -443,7 +448,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[RegisterBrokerRecord, int]:
     b -= n
     o.features = l1 = []
     for _ in range(n):
-        o1 = new(BrokerFeature)
+        o1 = _new_BrokerFeature()
         o1.unknown_tags = ()
         n = d[p]
         p += 1
@@ -478,7 +483,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[RegisterBrokerRecord, int]:
 
 def _decode_v2(d: bytes, p: int, b: int) -> tuple[RegisterBrokerRecord, int]:
     e = len(d)
-    o = new(RegisterBrokerRecord)
+    o = _new_RegisterBrokerRecord()
     o.log_dirs = []
     o.cordoned_log_dirs = None
     o.unknown_tags = ()
@@ -495,7 +500,7 @@ def _decode_v2(d: bytes, p: int, b: int) -> tuple[RegisterBrokerRecord, int]:
     b -= n
     o.end_points = l1 = []
     for _ in range(n):
-        o1 = new(BrokerEndpoint)
+        o1 = _new_BrokerEndpoint()
         o1.unknown_tags = ()
         n = d[p]
         p += 1
@@ -532,7 +537,7 @@ def _decode_v2(d: bytes, p: int, b: int) -> tuple[RegisterBrokerRecord, int]:
     b -= n
     o.features = l1 = []
     for _ in range(n):
-        o1 = new(BrokerFeature)
+        o1 = _new_BrokerFeature()
         o1.unknown_tags = ()
         n = d[p]
         p += 1
@@ -567,7 +572,7 @@ def _decode_v2(d: bytes, p: int, b: int) -> tuple[RegisterBrokerRecord, int]:
 
 def _decode_v3(d: bytes, p: int, b: int) -> tuple[RegisterBrokerRecord, int]:
     e = len(d)
-    o = new(RegisterBrokerRecord)
+    o = _new_RegisterBrokerRecord()
     o.log_dirs = []
     o.cordoned_log_dirs = None
     o.unknown_tags = ()
@@ -584,7 +589,7 @@ def _decode_v3(d: bytes, p: int, b: int) -> tuple[RegisterBrokerRecord, int]:
     b -= n
     o.end_points = l1 = []
     for _ in range(n):
-        o1 = new(BrokerEndpoint)
+        o1 = _new_BrokerEndpoint()
         o1.unknown_tags = ()
         n = d[p]
         p += 1
@@ -621,7 +626,7 @@ def _decode_v3(d: bytes, p: int, b: int) -> tuple[RegisterBrokerRecord, int]:
     b -= n
     o.features = l1 = []
     for _ in range(n):
-        o1 = new(BrokerFeature)
+        o1 = _new_BrokerFeature()
         o1.unknown_tags = ()
         n = d[p]
         p += 1
@@ -656,7 +661,7 @@ def _decode_v3(d: bytes, p: int, b: int) -> tuple[RegisterBrokerRecord, int]:
 
 def _decode_v4(d: bytes, p: int, b: int) -> tuple[RegisterBrokerRecord, int]:
     e = len(d)
-    o = new(RegisterBrokerRecord)
+    o = _new_RegisterBrokerRecord()
     o.log_dirs = []
     o.cordoned_log_dirs = None
     o.unknown_tags = ()
@@ -673,7 +678,7 @@ def _decode_v4(d: bytes, p: int, b: int) -> tuple[RegisterBrokerRecord, int]:
     b -= n
     o.end_points = l1 = []
     for _ in range(n):
-        o1 = new(BrokerEndpoint)
+        o1 = _new_BrokerEndpoint()
         o1.unknown_tags = ()
         n = d[p]
         p += 1
@@ -710,7 +715,7 @@ def _decode_v4(d: bytes, p: int, b: int) -> tuple[RegisterBrokerRecord, int]:
     b -= n
     o.features = l1 = []
     for _ in range(n):
-        o1 = new(BrokerFeature)
+        o1 = _new_BrokerFeature()
         o1.unknown_tags = ()
         n = d[p]
         p += 1

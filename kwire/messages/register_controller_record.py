@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-from kwire.message import Message, Struct
+from kwire.message import Message, Struct, bare
 from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import bad_uuid, more_varint, new, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
+from kwire.wire import bad_uuid, more_varint, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -103,6 +103,11 @@ class RegisterControllerRecord(Message):
         self.unknown_tags = unknown_tags
 
 
+_new_ControllerEndpoint = bare(ControllerEndpoint)
+_new_ControllerFeature = bare(ControllerFeature)
+_new_RegisterControllerRecord = bare(RegisterControllerRecord)
+
+
 _p_B = packer(">B")
 _p_Hh = packer(">Hh")
 _p_Hhx = packer(">Hhx")
@@ -117,7 +122,7 @@ _u_i16stB = unpacker(">i16s?B")
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[RegisterControllerRecord, int]:
     e = len(d)
-    o = new(RegisterControllerRecord)
+    o = _new_RegisterControllerRecord()
     o.unknown_tags = ()
     o.controller_id, u1, o.zk_migration_ready, n = _u_i16stB(d, p)
     p += 22
@@ -132,7 +137,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[RegisterControllerRecord, int]
     b -= n
     o.end_points = l1 = []
     for _ in range(n):
-        o1 = new(ControllerEndpoint)
+        o1 = _new_ControllerEndpoint()
         o1.unknown_tags = ()
         n = d[p]
         p += 1
@@ -169,7 +174,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[RegisterControllerRecord, int]
     b -= n
     o.features = l1 = []
     for _ in range(n):
-        o1 = new(ControllerFeature)
+        o1 = _new_ControllerFeature()
         o1.unknown_tags = ()
         n = d[p]
         p += 1

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-from kwire.message import Message, Struct
+from kwire.message import Message, Struct, bare
 from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import as_bytes, bad_uuid, iter_unpacker, more_varint, new, null, packer, read_tag, read_unknown_tags, string_length, string_varint, tag_section, tag_size, too_many, unknown_tags, unpacker, varint
+from kwire.wire import as_bytes, bad_uuid, iter_unpacker, more_varint, null, packer, read_tag, read_unknown_tags, string_length, string_varint, tag_section, tag_size, too_many, unknown_tags, unpacker, varint
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -139,6 +139,12 @@ class RemoteLogSegmentMetadataRecord(Message):
         self.unknown_tags = unknown_tags
 
 
+_new_TopicIdPartitionEntry = bare(TopicIdPartitionEntry)
+_new_RemoteLogSegmentIdEntry = bare(RemoteLogSegmentIdEntry)
+_new_SegmentLeaderEpochEntry = bare(SegmentLeaderEpochEntry)
+_new_RemoteLogSegmentMetadataRecord = bare(RemoteLogSegmentMetadataRecord)
+
+
 _i_iqx = iter_unpacker(">iqx")
 _p_16s = packer(">16s")
 _p_16si = packer(">16si")
@@ -199,12 +205,12 @@ def _write_tags_RemoteLogSegmentMetadataRecord_v0(o: Any) -> bytes:
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[RemoteLogSegmentMetadataRecord, int]:
     e = len(d)
-    o = new(RemoteLogSegmentMetadataRecord)
+    o = _new_RemoteLogSegmentMetadataRecord()
     o.txn_index_empty = False
     o.unknown_tags = ()
-    o1 = new(RemoteLogSegmentIdEntry)
+    o1 = _new_RemoteLogSegmentIdEntry()
     o1.unknown_tags = ()
-    o2 = new(TopicIdPartitionEntry)
+    o2 = _new_TopicIdPartitionEntry()
     o2.unknown_tags = ()
     n = d[p]
     p += 1
@@ -241,7 +247,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[RemoteLogSegmentMetadataRecord
     q = p + n * 13
     if d[p + 12:q:13].count(0) == n:
         for x0, x1 in _i_iqx(d[p:q]):
-            o1 = new(SegmentLeaderEpochEntry)
+            o1 = _new_SegmentLeaderEpochEntry()
             o1.unknown_tags = ()
             o1.leader_epoch = x0
             o1.offset = x1
@@ -249,7 +255,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[RemoteLogSegmentMetadataRecord
         p = q
     else:
         for _ in range(n):
-            o1 = new(SegmentLeaderEpochEntry)
+            o1 = _new_SegmentLeaderEpochEntry()
             o1.unknown_tags = ()
             o1.leader_epoch, o1.offset, n = _u_iqB(d, p)
             p += 13

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-from kwire.message import Message, Struct
+from kwire.message import Message, Struct, bare
 from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import as_bytes, bad_uuid, iter_unpacker, more_varint, new, null, packer, read_tag, read_unknown_tags, tag_section, tag_size, too_many, unknown_tags, unpacker, varint
+from kwire.wire import as_bytes, bad_uuid, iter_unpacker, more_varint, null, packer, read_tag, read_unknown_tags, tag_section, tag_size, too_many, unknown_tags, unpacker, varint
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -92,6 +92,10 @@ class RemoteLogSegmentMetadataSnapshotRecord(Message):
         self.unknown_tags = unknown_tags
 
 
+_new_SegmentLeaderEpochEntry = bare(SegmentLeaderEpochEntry)
+_new_RemoteLogSegmentMetadataSnapshotRecord = bare(RemoteLogSegmentMetadataSnapshotRecord)
+
+
 _i_iqx = iter_unpacker(">iqx")
 _p_16sqqiqq = packer(">16sqqiqq")
 _p_16sqqiqqB = packer(">16sqqiqqB")
@@ -145,7 +149,7 @@ def _write_tags_RemoteLogSegmentMetadataSnapshotRecord_v0(o: Any) -> bytes:
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[RemoteLogSegmentMetadataSnapshotRecord, int]:
     e = len(d)
-    o = new(RemoteLogSegmentMetadataSnapshotRecord)
+    o = _new_RemoteLogSegmentMetadataSnapshotRecord()
     o.txn_index_empty = False
     o.unknown_tags = ()
     u0, o.start_offset, o.end_offset, o.broker_id, o.max_timestamp_ms, o.event_timestamp_ms, n = _u_16sqqiqqB(d, p)
@@ -163,7 +167,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[RemoteLogSegmentMetadataSnapsh
     q = p + n * 13
     if d[p + 12:q:13].count(0) == n:
         for x0, x1 in _i_iqx(d[p:q]):
-            o1 = new(SegmentLeaderEpochEntry)
+            o1 = _new_SegmentLeaderEpochEntry()
             o1.unknown_tags = ()
             o1.leader_epoch = x0
             o1.offset = x1
@@ -171,7 +175,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[RemoteLogSegmentMetadataSnapsh
         p = q
     else:
         for _ in range(n):
-            o1 = new(SegmentLeaderEpochEntry)
+            o1 = _new_SegmentLeaderEpochEntry()
             o1.unknown_tags = ()
             o1.leader_epoch, o1.offset, n = _u_iqB(d, p)
             p += 13

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-from kwire.message import Message, Struct
+from kwire.message import Message, Struct, bare
 from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import as_bytes, bad_uuid, more_varint, new, null, packer, read_unknown_tags, string_length, string_varint, unknown_tags, unpacker, varint
+from kwire.wire import as_bytes, bad_uuid, more_varint, null, packer, read_unknown_tags, string_length, string_varint, unknown_tags, unpacker, varint
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -98,6 +98,11 @@ class RemoteLogSegmentMetadataUpdateRecord(Message):
         self.unknown_tags = unknown_tags
 
 
+_new_TopicIdPartitionEntry = bare(TopicIdPartitionEntry)
+_new_RemoteLogSegmentIdEntry = bare(RemoteLogSegmentIdEntry)
+_new_RemoteLogSegmentMetadataUpdateRecord = bare(RemoteLogSegmentMetadataUpdateRecord)
+
+
 _p_16s = packer(">16s")
 _p_16si = packer(">16si")
 _p_16six = packer(">16six")
@@ -116,11 +121,11 @@ _u_iqB = unpacker(">iqB")
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[RemoteLogSegmentMetadataUpdateRecord, int]:
     e = len(d)
-    o = new(RemoteLogSegmentMetadataUpdateRecord)
+    o = _new_RemoteLogSegmentMetadataUpdateRecord()
     o.unknown_tags = ()
-    o1 = new(RemoteLogSegmentIdEntry)
+    o1 = _new_RemoteLogSegmentIdEntry()
     o1.unknown_tags = ()
-    o2 = new(TopicIdPartitionEntry)
+    o2 = _new_TopicIdPartitionEntry()
     o2.unknown_tags = ()
     n = d[p]
     p += 1

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-from kwire.message import Message, Struct
+from kwire.message import Message, Struct, bare
 from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import bad_uuid, new, null, packer, read_unknown_tags, string_length, string_varint, unknown_tags, unpacker
+from kwire.wire import bad_uuid, null, packer, read_unknown_tags, string_length, string_varint, unknown_tags, unpacker
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -72,6 +72,10 @@ class RemotePartitionDeleteMetadataRecord(Message):
         self.unknown_tags = unknown_tags
 
 
+_new_TopicIdPartitionEntry = bare(TopicIdPartitionEntry)
+_new_RemotePartitionDeleteMetadataRecord = bare(RemotePartitionDeleteMetadataRecord)
+
+
 _p_16si = packer(">16si")
 _p_16six = packer(">16six")
 _p_B = packer(">B")
@@ -83,9 +87,9 @@ _u_iqbB = unpacker(">iqbB")
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[RemotePartitionDeleteMetadataRecord, int]:
     e = len(d)
-    o = new(RemotePartitionDeleteMetadataRecord)
+    o = _new_RemotePartitionDeleteMetadataRecord()
     o.unknown_tags = ()
-    o1 = new(TopicIdPartitionEntry)
+    o1 = _new_TopicIdPartitionEntry()
     o1.unknown_tags = ()
     n = d[p]
     p += 1

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-from kwire.message import Message
+from kwire.message import Message, bare
 from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import bad_uuid, new, packer, read_unknown_tags, unknown_tags, unpacker
+from kwire.wire import bad_uuid, packer, read_unknown_tags, unknown_tags, unpacker
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -38,6 +38,9 @@ class RemoveAccessControlEntryRecord(Message):
         self.unknown_tags = unknown_tags
 
 
+_new_RemoveAccessControlEntryRecord = bare(RemoveAccessControlEntryRecord)
+
+
 _p_16s = packer(">16s")
 _p_16sx = packer(">16sx")
 _u_16sB = unpacker(">16sB")
@@ -45,7 +48,7 @@ _u_16sB = unpacker(">16sB")
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[RemoveAccessControlEntryRecord, int]:
     e = len(d)
-    o = new(RemoveAccessControlEntryRecord)
+    o = _new_RemoveAccessControlEntryRecord()
     o.unknown_tags = ()
     u0, n = _u_16sB(d, p)
     p += 17

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-from kwire.message import Message
+from kwire.message import Message, bare
 from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import bad_uuid, new, packer, read_unknown_tags, string_length, string_varint, unknown_tags, unpacker
+from kwire.wire import bad_uuid, packer, read_unknown_tags, string_length, string_varint, unknown_tags, unpacker
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -44,6 +44,9 @@ class RemoveRaftVoterRequest(Message):
         self.unknown_tags = unknown_tags
 
 
+_new_RemoveRaftVoterRequest = bare(RemoveRaftVoterRequest)
+
+
 _p_B = packer(">B")
 _p_i16s = packer(">i16s")
 _p_i16sx = packer(">i16sx")
@@ -52,7 +55,7 @@ _u_i16sB = unpacker(">i16sB")
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[RemoveRaftVoterRequest, int]:
     e = len(d)
-    o = new(RemoveRaftVoterRequest)
+    o = _new_RemoveRaftVoterRequest()
     o.unknown_tags = ()
     n = d[p]
     p += 1

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-from kwire.message import Message
-from kwire.wire import new, null, packer, read_unknown_tags, string_length, string_varint, unknown_tags, unpacker
+from kwire.message import Message, bare
+from kwire.wire import null, packer, read_unknown_tags, string_length, string_varint, unknown_tags, unpacker
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -40,6 +40,9 @@ class RemoveUserScramCredentialRecord(Message):
         self.unknown_tags = unknown_tags
 
 
+_new_RemoveUserScramCredentialRecord = bare(RemoveUserScramCredentialRecord)
+
+
 _p_B = packer(">B")
 _p_b = packer(">b")
 _p_bx = packer(">bx")
@@ -48,7 +51,7 @@ _u_bB = unpacker(">bB")
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[RemoveUserScramCredentialRecord, int]:
     e = len(d)
-    o = new(RemoveUserScramCredentialRecord)
+    o = _new_RemoveUserScramCredentialRecord()
     o.unknown_tags = ()
     n = d[p]
     p += 1

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-from kwire.message import Message
-from kwire.wire import lost, new, packer, read_unknown_tags, unknown_tags, unpacker
+from kwire.message import Message, bare
+from kwire.wire import lost, packer, read_unknown_tags, unknown_tags, unpacker
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -43,6 +43,9 @@ class RenewDelegationTokenResponse(Message):
         self.unknown_tags = unknown_tags
 
 
+_new_RenewDelegationTokenResponse = bare(RenewDelegationTokenResponse)
+
+
 _p_hqi = packer(">hqi")
 _p_hqix = packer(">hqix")
 _u_hqi = unpacker(">hqi")
@@ -51,7 +54,7 @@ _u_hqiB = unpacker(">hqiB")
 
 def _decode_v1(d: bytes, p: int, b: int) -> tuple[RenewDelegationTokenResponse, int]:
     e = len(d)
-    o = new(RenewDelegationTokenResponse)
+    o = _new_RenewDelegationTokenResponse()
     o.unknown_tags = ()
     o.error_code, o.expiry_timestamp_ms, o.throttle_time_ms = _u_hqi(d, p)
     p += 14
@@ -60,7 +63,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[RenewDelegationTokenResponse, 
 
 def _decode_v2(d: bytes, p: int, b: int) -> tuple[RenewDelegationTokenResponse, int]:
     e = len(d)
-    o = new(RenewDelegationTokenResponse)
+    o = _new_RenewDelegationTokenResponse()
     o.unknown_tags = ()
     o.error_code, o.expiry_timestamp_ms, o.throttle_time_ms, n = _u_hqiB(d, p)
     p += 15

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-from kwire.message import Message
-from kwire.wire import lost, new, packer, read_unknown_tags, unknown_tags, unpacker
+from kwire.message import Message, bare
+from kwire.wire import lost, packer, read_unknown_tags, unknown_tags, unpacker
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -46,13 +46,16 @@ class RequestHeader(Message):
         self.unknown_tags = unknown_tags
 
 
+_new_RequestHeader = bare(RequestHeader)
+
+
 _p_hhih = packer(">hhih")
 _u_hhih = unpacker(">hhih")
 
 
 def _decode_v1(d: bytes, p: int, b: int) -> tuple[RequestHeader, int]:
     e = len(d)
-    o = new(RequestHeader)
+    o = _new_RequestHeader()
     o.unknown_tags = ()
     o.request_api_key, o.request_api_version, o.correlation_id, n = _u_hhih(d, p)
     p += 10
@@ -67,7 +70,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[RequestHeader, int]:
 
 def _decode_v2(d: bytes, p: int, b: int) -> tuple[RequestHeader, int]:
     e = len(d)
-    o = new(RequestHeader)
+    o = _new_RequestHeader()
     o.unknown_tags = ()
     o.request_api_key, o.request_api_version, o.correlation_id, n = _u_hhih(d, p)
     p += 10

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-from kwire.message import Message
-from kwire.wire import lost, new, packer, read_unknown_tags, unknown_tags, unpacker
+from kwire.message import Message, bare
+from kwire.wire import lost, packer, read_unknown_tags, unknown_tags, unpacker
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -37,6 +37,9 @@ class ResponseHeader(Message):
         self.unknown_tags = unknown_tags
 
 
+_new_ResponseHeader = bare(ResponseHeader)
+
+
 _p_i = packer(">i")
 _p_ix = packer(">ix")
 _u_i = unpacker(">i")
@@ -45,7 +48,7 @@ _u_iB = unpacker(">iB")
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[ResponseHeader, int]:
     e = len(d)
-    o = new(ResponseHeader)
+    o = _new_ResponseHeader()
     o.unknown_tags = ()
     o.correlation_id = _u_i(d, p)[0]
     p += 4
@@ -54,7 +57,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[ResponseHeader, int]:
 
 def _decode_v1(d: bytes, p: int, b: int) -> tuple[ResponseHeader, int]:
     e = len(d)
-    o = new(ResponseHeader)
+    o = _new_ResponseHeader()
     o.unknown_tags = ()
     o.correlation_id, n = _u_iB(d, p)
     p += 5

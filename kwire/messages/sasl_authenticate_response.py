@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-from kwire.message import Message
-from kwire.wire import as_bytes, lost, more_varint, new, null, packer, read_unknown_tags, string_length, string_varint, unknown_tags, unpacker, varint
+from kwire.message import Message, bare
+from kwire.wire import as_bytes, lost, more_varint, null, packer, read_unknown_tags, string_length, string_varint, unknown_tags, unpacker, varint
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -46,6 +46,9 @@ class SaslAuthenticateResponse(Message):
         self.unknown_tags = unknown_tags
 
 
+_new_SaslAuthenticateResponse = bare(SaslAuthenticateResponse)
+
+
 _p_B = packer(">B")
 _p_h = packer(">h")
 _p_hB = packer(">hB")
@@ -63,7 +66,7 @@ _u_qB = unpacker(">qB")
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[SaslAuthenticateResponse, int]:
     e = len(d)
-    o = new(SaslAuthenticateResponse)
+    o = _new_SaslAuthenticateResponse()
     o.session_lifetime_ms = 0
     o.unknown_tags = ()
     o.error_code, n = _u_hh(d, p)
@@ -86,7 +89,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[SaslAuthenticateResponse, int]
 
 def _decode_v1(d: bytes, p: int, b: int) -> tuple[SaslAuthenticateResponse, int]:
     e = len(d)
-    o = new(SaslAuthenticateResponse)
+    o = _new_SaslAuthenticateResponse()
     o.unknown_tags = ()
     o.error_code, n = _u_hh(d, p)
     p += 4
@@ -110,7 +113,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[SaslAuthenticateResponse, int]
 
 def _decode_v2(d: bytes, p: int, b: int) -> tuple[SaslAuthenticateResponse, int]:
     e = len(d)
-    o = new(SaslAuthenticateResponse)
+    o = _new_SaslAuthenticateResponse()
     o.unknown_tags = ()
     o.error_code, n = _u_hB(d, p)
     p += 3

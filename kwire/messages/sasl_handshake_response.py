@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-from kwire.message import Message
-from kwire.wire import lost, new, null, packer, too_many, unknown_tags, unpacker
+from kwire.message import Message, bare
+from kwire.wire import lost, null, packer, too_many, unknown_tags, unpacker
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -40,6 +40,9 @@ class SaslHandshakeResponse(Message):
         self.unknown_tags = unknown_tags
 
 
+_new_SaslHandshakeResponse = bare(SaslHandshakeResponse)
+
+
 _p_h = packer(">h")
 _p_hi = packer(">hi")
 _u_h = unpacker(">h")
@@ -48,7 +51,7 @@ _u_hi = unpacker(">hi")
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[SaslHandshakeResponse, int]:
     e = len(d)
-    o = new(SaslHandshakeResponse)
+    o = _new_SaslHandshakeResponse()
     o.unknown_tags = ()
     o.error_code, n = _u_hi(d, p)
     p += 6

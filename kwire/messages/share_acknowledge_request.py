@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-from kwire.message import Message, Struct
+from kwire.message import Message, Struct, bare
 from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import array_packers, array_unpackers, bad_uuid, compact_numbers, lost, more_varint, new, null, over_budget, pack_numbers, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
+from kwire.wire import array_packers, array_unpackers, bad_uuid, compact_numbers, lost, more_varint, null, over_budget, pack_numbers, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -119,6 +119,12 @@ class ShareAcknowledgeRequest(Message):
         self.unknown_tags = unknown_tags
 
 
+_new_AcknowledgementBatch = bare(AcknowledgementBatch)
+_new_AcknowledgePartition = bare(AcknowledgePartition)
+_new_AcknowledgeTopic = bare(AcknowledgeTopic)
+_new_ShareAcknowledgeRequest = bare(ShareAcknowledgeRequest)
+
+
 _bs = array_unpackers("b")
 _bw = array_packers("b")
 _p_16s = packer(">16s")
@@ -138,7 +144,7 @@ _u_qqB = unpacker(">qqB")
 
 def _decode_v1(d: bytes, p: int, b: int) -> tuple[ShareAcknowledgeRequest, int]:
     e = len(d)
-    o = new(ShareAcknowledgeRequest)
+    o = _new_ShareAcknowledgeRequest()
     o.is_renew_ack = False
     o.unknown_tags = ()
     n = d[p]
@@ -173,7 +179,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[ShareAcknowledgeRequest, int]:
     b -= n
     o.topics = l1 = []
     for _ in range(n):
-        o1 = new(AcknowledgeTopic)
+        o1 = _new_AcknowledgeTopic()
         o1.unknown_tags = ()
         u0, n = _u_16sB(d, p)
         p += 17
@@ -188,7 +194,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[ShareAcknowledgeRequest, int]:
         b -= n
         o1.partitions = l2 = []
         for _ in range(n):
-            o2 = new(AcknowledgePartition)
+            o2 = _new_AcknowledgePartition()
             o2.unknown_tags = ()
             o2.partition_index, n = _u_iB(d, p)
             p += 5
@@ -202,7 +208,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[ShareAcknowledgeRequest, int]:
             b -= n
             o2.acknowledgement_batches = l3 = []
             for _ in range(n):
-                o3 = new(AcknowledgementBatch)
+                o3 = _new_AcknowledgementBatch()
                 o3.unknown_tags = ()
                 o3.first_offset, o3.last_offset, n = _u_qqB(d, p)
                 p += 17
@@ -239,7 +245,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[ShareAcknowledgeRequest, int]:
 
 def _decode_v2(d: bytes, p: int, b: int) -> tuple[ShareAcknowledgeRequest, int]:
     e = len(d)
-    o = new(ShareAcknowledgeRequest)
+    o = _new_ShareAcknowledgeRequest()
     o.unknown_tags = ()
     n = d[p]
     p += 1
@@ -273,7 +279,7 @@ def _decode_v2(d: bytes, p: int, b: int) -> tuple[ShareAcknowledgeRequest, int]:
     b -= n
     o.topics = l1 = []
     for _ in range(n):
-        o1 = new(AcknowledgeTopic)
+        o1 = _new_AcknowledgeTopic()
         o1.unknown_tags = ()
         u0, n = _u_16sB(d, p)
         p += 17
@@ -288,7 +294,7 @@ def _decode_v2(d: bytes, p: int, b: int) -> tuple[ShareAcknowledgeRequest, int]:
         b -= n
         o1.partitions = l2 = []
         for _ in range(n):
-            o2 = new(AcknowledgePartition)
+            o2 = _new_AcknowledgePartition()
             o2.unknown_tags = ()
             o2.partition_index, n = _u_iB(d, p)
             p += 5
@@ -302,7 +308,7 @@ def _decode_v2(d: bytes, p: int, b: int) -> tuple[ShareAcknowledgeRequest, int]:
             b -= n
             o2.acknowledgement_batches = l3 = []
             for _ in range(n):
-                o3 = new(AcknowledgementBatch)
+                o3 = _new_AcknowledgementBatch()
                 o3.unknown_tags = ()
                 o3.first_offset, o3.last_offset, n = _u_qqB(d, p)
                 p += 17

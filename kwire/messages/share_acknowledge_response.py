@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-from kwire.message import Message, Struct
+from kwire.message import Message, Struct, bare
 from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import bad_uuid, more_varint, new, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
+from kwire.wire import bad_uuid, more_varint, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -154,6 +154,13 @@ class ShareAcknowledgeResponse(Message):
         self.unknown_tags = unknown_tags
 
 
+_new_LeaderIdAndEpoch = bare(LeaderIdAndEpoch)
+_new_PartitionData = bare(PartitionData)
+_new_ShareAcknowledgeTopicResponse = bare(ShareAcknowledgeTopicResponse)
+_new_NodeEndpoint = bare(NodeEndpoint)
+_new_ShareAcknowledgeResponse = bare(ShareAcknowledgeResponse)
+
+
 _p_16s = packer(">16s")
 _p_16sB = packer(">16sB")
 _p_B = packer(">B")
@@ -173,7 +180,7 @@ _u_iiB = unpacker(">iiB")
 
 def _decode_v1(d: bytes, p: int, b: int) -> tuple[ShareAcknowledgeResponse, int]:
     e = len(d)
-    o = new(ShareAcknowledgeResponse)
+    o = _new_ShareAcknowledgeResponse()
     o.acquisition_lock_timeout_ms = 0
     o.unknown_tags = ()
     o.throttle_time_ms, o.error_code, n = _u_ihB(d, p)
@@ -198,7 +205,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[ShareAcknowledgeResponse, int]
     b -= n
     o.responses = l1 = []
     for _ in range(n):
-        o1 = new(ShareAcknowledgeTopicResponse)
+        o1 = _new_ShareAcknowledgeTopicResponse()
         o1.unknown_tags = ()
         u0, n = _u_16sB(d, p)
         p += 17
@@ -213,7 +220,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[ShareAcknowledgeResponse, int]
         b -= n
         o1.partitions = l2 = []
         for _ in range(n):
-            o2 = new(PartitionData)
+            o2 = _new_PartitionData()
             o2.unknown_tags = ()
             o2.partition_index, o2.error_code, n = _u_ihB(d, p)
             p += 7
@@ -225,7 +232,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[ShareAcknowledgeResponse, int]
                 q = p + n - 1
                 o2.error_message = d[p:q].decode()
                 p = q
-            o3 = new(LeaderIdAndEpoch)
+            o3 = _new_LeaderIdAndEpoch()
             o3.unknown_tags = ()
             o3.leader_id, o3.leader_epoch, n = _u_iiB(d, p)
             p += 9
@@ -254,7 +261,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[ShareAcknowledgeResponse, int]
     b -= n
     o.node_endpoints = l1 = []
     for _ in range(n):
-        o1 = new(NodeEndpoint)
+        o1 = _new_NodeEndpoint()
         o1.unknown_tags = ()
         o1.node_id, n = _u_iB(d, p)
         p += 5
@@ -289,7 +296,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[ShareAcknowledgeResponse, int]
 
 def _decode_v2(d: bytes, p: int, b: int) -> tuple[ShareAcknowledgeResponse, int]:
     e = len(d)
-    o = new(ShareAcknowledgeResponse)
+    o = _new_ShareAcknowledgeResponse()
     o.unknown_tags = ()
     o.throttle_time_ms, o.error_code, n = _u_ihB(d, p)
     p += 7
@@ -313,7 +320,7 @@ def _decode_v2(d: bytes, p: int, b: int) -> tuple[ShareAcknowledgeResponse, int]
     b -= n
     o.responses = l1 = []
     for _ in range(n):
-        o1 = new(ShareAcknowledgeTopicResponse)
+        o1 = _new_ShareAcknowledgeTopicResponse()
         o1.unknown_tags = ()
         u0, n = _u_16sB(d, p)
         p += 17
@@ -328,7 +335,7 @@ def _decode_v2(d: bytes, p: int, b: int) -> tuple[ShareAcknowledgeResponse, int]
         b -= n
         o1.partitions = l2 = []
         for _ in range(n):
-            o2 = new(PartitionData)
+            o2 = _new_PartitionData()
             o2.unknown_tags = ()
             o2.partition_index, o2.error_code, n = _u_ihB(d, p)
             p += 7
@@ -340,7 +347,7 @@ def _decode_v2(d: bytes, p: int, b: int) -> tuple[ShareAcknowledgeResponse, int]
                 q = p + n - 1
                 o2.error_message = d[p:q].decode()
                 p = q
-            o3 = new(LeaderIdAndEpoch)
+            o3 = _new_LeaderIdAndEpoch()
             o3.unknown_tags = ()
             o3.leader_id, o3.leader_epoch, n = _u_iiB(d, p)
             p += 9
@@ -369,7 +376,7 @@ def _decode_v2(d: bytes, p: int, b: int) -> tuple[ShareAcknowledgeResponse, int]
     b -= n
     o.node_endpoints = l1 = []
     for _ in range(n):
-        o1 = new(NodeEndpoint)
+        o1 = _new_NodeEndpoint()
         o1.unknown_tags = ()
         o1.node_id, n = _u_iB(d, p)
         p += 5

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-from kwire.message import Message, Struct
+from kwire.message import Message, Struct, bare
 from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import array_packers, array_unpackers, bad_uuid, compact_numbers, lost, more_varint, new, null, over_budget, pack_numbers, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
+from kwire.wire import array_packers, array_unpackers, bad_uuid, compact_numbers, lost, more_varint, null, over_budget, pack_numbers, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -166,6 +166,13 @@ class ShareFetchRequest(Message):
         self.unknown_tags = unknown_tags
 
 
+_new_AcknowledgementBatch = bare(AcknowledgementBatch)
+_new_FetchPartition = bare(FetchPartition)
+_new_FetchTopic = bare(FetchTopic)
+_new_ForgottenTopic = bare(ForgottenTopic)
+_new_ShareFetchRequest = bare(ShareFetchRequest)
+
+
 _bs = array_unpackers("b")
 _bw = array_packers("b")
 _is = array_unpackers("i")
@@ -190,7 +197,7 @@ _u_qqB = unpacker(">qqB")
 
 def _decode_v1(d: bytes, p: int, b: int) -> tuple[ShareFetchRequest, int]:
     e = len(d)
-    o = new(ShareFetchRequest)
+    o = _new_ShareFetchRequest()
     o.share_acquire_mode = 0
     o.is_renew_ack = False
     o.unknown_tags = ()
@@ -226,7 +233,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[ShareFetchRequest, int]:
     b -= n
     o.topics = l1 = []
     for _ in range(n):
-        o1 = new(FetchTopic)
+        o1 = _new_FetchTopic()
         o1.unknown_tags = ()
         u0, n = _u_16sB(d, p)
         p += 17
@@ -241,7 +248,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[ShareFetchRequest, int]:
         b -= n
         o1.partitions = l2 = []
         for _ in range(n):
-            o2 = new(FetchPartition)
+            o2 = _new_FetchPartition()
             o2.partition_max_bytes = 0
             o2.unknown_tags = ()
             o2.partition_index, n = _u_iB(d, p)
@@ -256,7 +263,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[ShareFetchRequest, int]:
             b -= n
             o2.acknowledgement_batches = l3 = []
             for _ in range(n):
-                o3 = new(AcknowledgementBatch)
+                o3 = _new_AcknowledgementBatch()
                 o3.unknown_tags = ()
                 o3.first_offset, o3.last_offset, n = _u_qqB(d, p)
                 p += 17
@@ -294,7 +301,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[ShareFetchRequest, int]:
     b -= n
     o.forgotten_topics_data = l1 = []
     for _ in range(n):
-        o1 = new(ForgottenTopic)
+        o1 = _new_ForgottenTopic()
         o1.unknown_tags = ()
         u0, n = _u_16sB(d, p)
         p += 17
@@ -322,7 +329,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[ShareFetchRequest, int]:
 
 def _decode_v2(d: bytes, p: int, b: int) -> tuple[ShareFetchRequest, int]:
     e = len(d)
-    o = new(ShareFetchRequest)
+    o = _new_ShareFetchRequest()
     o.unknown_tags = ()
     n = d[p]
     p += 1
@@ -356,7 +363,7 @@ def _decode_v2(d: bytes, p: int, b: int) -> tuple[ShareFetchRequest, int]:
     b -= n
     o.topics = l1 = []
     for _ in range(n):
-        o1 = new(FetchTopic)
+        o1 = _new_FetchTopic()
         o1.unknown_tags = ()
         u0, n = _u_16sB(d, p)
         p += 17
@@ -371,7 +378,7 @@ def _decode_v2(d: bytes, p: int, b: int) -> tuple[ShareFetchRequest, int]:
         b -= n
         o1.partitions = l2 = []
         for _ in range(n):
-            o2 = new(FetchPartition)
+            o2 = _new_FetchPartition()
             o2.partition_max_bytes = 0
             o2.unknown_tags = ()
             o2.partition_index, n = _u_iB(d, p)
@@ -386,7 +393,7 @@ def _decode_v2(d: bytes, p: int, b: int) -> tuple[ShareFetchRequest, int]:
             b -= n
             o2.acknowledgement_batches = l3 = []
             for _ in range(n):
-                o3 = new(AcknowledgementBatch)
+                o3 = _new_AcknowledgementBatch()
                 o3.unknown_tags = ()
                 o3.first_offset, o3.last_offset, n = _u_qqB(d, p)
                 p += 17
@@ -424,7 +431,7 @@ def _decode_v2(d: bytes, p: int, b: int) -> tuple[ShareFetchRequest, int]:
     b -= n
     o.forgotten_topics_data = l1 = []
     for _ in range(n):
-        o1 = new(ForgottenTopic)
+        o1 = _new_ForgottenTopic()
         o1.unknown_tags = ()
         u0, n = _u_16sB(d, p)
         p += 17

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-from kwire.message import Message, Struct
+from kwire.message import Message, Struct, bare
 from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import bad_uuid, iter_unpacker, more_varint, new, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
+from kwire.wire import bad_uuid, iter_unpacker, more_varint, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -192,6 +192,14 @@ class ShareFetchResponse(Message):
         self.unknown_tags = unknown_tags
 
 
+_new_LeaderIdAndEpoch = bare(LeaderIdAndEpoch)
+_new_AcquiredRecords = bare(AcquiredRecords)
+_new_PartitionData = bare(PartitionData)
+_new_ShareFetchableTopicResponse = bare(ShareFetchableTopicResponse)
+_new_NodeEndpoint = bare(NodeEndpoint)
+_new_ShareFetchResponse = bare(ShareFetchResponse)
+
+
 _i_qqhx = iter_unpacker(">qqhx")
 _p_16s = packer(">16s")
 _p_16sB = packer(">16sB")
@@ -220,7 +228,7 @@ _u_qqhB = unpacker(">qqhB")
 def _decode_v1(d: bytes, p: int, b: int) -> tuple[ShareFetchResponse, int]:
     e = len(d)
     m = memoryview(d)
-    o = new(ShareFetchResponse)
+    o = _new_ShareFetchResponse()
     o.unknown_tags = ()
     o.throttle_time_ms, o.error_code, n = _u_ihB(d, p)
     p += 7
@@ -244,7 +252,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[ShareFetchResponse, int]:
     b -= n
     o.responses = l1 = []
     for _ in range(n):
-        o1 = new(ShareFetchableTopicResponse)
+        o1 = _new_ShareFetchableTopicResponse()
         o1.unknown_tags = ()
         u0, n = _u_16sB(d, p)
         p += 17
@@ -259,7 +267,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[ShareFetchResponse, int]:
         b -= n
         o1.partitions = l2 = []
         for _ in range(n):
-            o2 = new(PartitionData)
+            o2 = _new_PartitionData()
             o2.unknown_tags = ()
             o2.partition_index, o2.error_code, n = _u_ihB(d, p)
             p += 7
@@ -281,7 +289,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[ShareFetchResponse, int]:
                 q = p + n - 1
                 o2.acknowledge_error_message = d[p:q].decode()
                 p = q
-            o3 = new(LeaderIdAndEpoch)
+            o3 = _new_LeaderIdAndEpoch()
             o3.unknown_tags = ()
             o3.leader_id, o3.leader_epoch, n = _u_iiB(d, p)
             p += 9
@@ -311,7 +319,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[ShareFetchResponse, int]:
             q = p + n * 19
             if d[p + 18:q:19].count(0) == n:
                 for x0, x1, x2 in _i_qqhx(d[p:q]):
-                    o3 = new(AcquiredRecords)
+                    o3 = _new_AcquiredRecords()
                     o3.unknown_tags = ()
                     o3.first_offset = x0
                     o3.last_offset = x1
@@ -320,7 +328,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[ShareFetchResponse, int]:
                 p = q
             else:
                 for _ in range(n):
-                    o3 = new(AcquiredRecords)
+                    o3 = _new_AcquiredRecords()
                     o3.unknown_tags = ()
                     o3.first_offset, o3.last_offset, o3.delivery_count, n = _u_qqhB(d, p)
                     p += 19
@@ -349,7 +357,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[ShareFetchResponse, int]:
     b -= n
     o.node_endpoints = l1 = []
     for _ in range(n):
-        o1 = new(NodeEndpoint)
+        o1 = _new_NodeEndpoint()
         o1.unknown_tags = ()
         o1.node_id, n = _u_iB(d, p)
         p += 5

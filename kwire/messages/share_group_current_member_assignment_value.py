@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-from kwire.message import Message, Struct
+from kwire.message import Message, Struct, bare
 from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import array_packers, array_unpackers, bad_uuid, compact_numbers, more_varint, new, null, over_budget, pack_numbers, packer, read_unknown_tags, too_many, unknown_tags, unpacker, varint
+from kwire.wire import array_packers, array_unpackers, bad_uuid, compact_numbers, more_varint, null, over_budget, pack_numbers, packer, read_unknown_tags, too_many, unknown_tags, unpacker, varint
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -69,6 +69,10 @@ class ShareGroupCurrentMemberAssignmentValue(Message):
         self.unknown_tags = unknown_tags
 
 
+_new_TopicPartitions = bare(TopicPartitions)
+_new_ShareGroupCurrentMemberAssignmentValue = bare(ShareGroupCurrentMemberAssignmentValue)
+
+
 _is = array_unpackers("i")
 _iw = array_packers("i")
 _p_16s = packer(">16s")
@@ -81,7 +85,7 @@ _u_iibB = unpacker(">iibB")
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[ShareGroupCurrentMemberAssignmentValue, int]:
     e = len(d)
-    o = new(ShareGroupCurrentMemberAssignmentValue)
+    o = _new_ShareGroupCurrentMemberAssignmentValue()
     o.unknown_tags = ()
     o.member_epoch, o.previous_member_epoch, o.state, n = _u_iibB(d, p)
     p += 10
@@ -95,7 +99,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[ShareGroupCurrentMemberAssignm
     b -= n
     o.assigned_partitions = l1 = []
     for _ in range(n):
-        o1 = new(TopicPartitions)
+        o1 = _new_TopicPartitions()
         o1.unknown_tags = ()
         u0, n = _u_16sB(d, p)
         p += 17

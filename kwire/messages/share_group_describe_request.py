@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-from kwire.message import Message
-from kwire.wire import more_varint, new, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
+from kwire.message import Message, bare
+from kwire.wire import more_varint, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -40,6 +40,9 @@ class ShareGroupDescribeRequest(Message):
         self.unknown_tags = unknown_tags
 
 
+_new_ShareGroupDescribeRequest = bare(ShareGroupDescribeRequest)
+
+
 _p_B = packer(">B")
 _p_t = packer(">?")
 _p_tx = packer(">?x")
@@ -48,7 +51,7 @@ _u_tB = unpacker(">?B")
 
 def _decode_v1(d: bytes, p: int, b: int) -> tuple[ShareGroupDescribeRequest, int]:
     e = len(d)
-    o = new(ShareGroupDescribeRequest)
+    o = _new_ShareGroupDescribeRequest()
     o.unknown_tags = ()
     n = d[p]
     p += 1

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-from kwire.message import Message, Struct
+from kwire.message import Message, Struct, bare
 from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import array_packers, array_unpackers, bad_uuid, compact_numbers, more_varint, new, null, over_budget, pack_numbers, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
+from kwire.wire import array_packers, array_unpackers, bad_uuid, compact_numbers, more_varint, null, over_budget, pack_numbers, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -167,6 +167,13 @@ class ShareGroupDescribeResponse(Message):
         self.unknown_tags = unknown_tags
 
 
+_new_TopicPartitions = bare(TopicPartitions)
+_new_Assignment = bare(Assignment)
+_new_Member = bare(Member)
+_new_DescribedGroup = bare(DescribedGroup)
+_new_ShareGroupDescribeResponse = bare(ShareGroupDescribeResponse)
+
+
 _is = array_unpackers("i")
 _iw = array_packers("i")
 _p_16s = packer(">16s")
@@ -188,7 +195,7 @@ _u_iiB = unpacker(">iiB")
 
 def _decode_v1(d: bytes, p: int, b: int) -> tuple[ShareGroupDescribeResponse, int]:
     e = len(d)
-    o = new(ShareGroupDescribeResponse)
+    o = _new_ShareGroupDescribeResponse()
     o.unknown_tags = ()
     o.throttle_time_ms, n = _u_iB(d, p)
     p += 5
@@ -202,7 +209,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[ShareGroupDescribeResponse, in
     b -= n
     o.groups = l1 = []
     for _ in range(n):
-        o1 = new(DescribedGroup)
+        o1 = _new_DescribedGroup()
         o1.unknown_tags = ()
         o1.error_code, n = _u_hB(d, p)
         p += 3
@@ -253,7 +260,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[ShareGroupDescribeResponse, in
         b -= n
         o1.members = l2 = []
         for _ in range(n):
-            o2 = new(Member)
+            o2 = _new_Member()
             o2.unknown_tags = ()
             n = d[p]
             p += 1
@@ -314,7 +321,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[ShareGroupDescribeResponse, in
                 x = d[p:q].decode()
                 p = q
                 l3.append(x)
-            o3 = new(Assignment)
+            o3 = _new_Assignment()
             o3.unknown_tags = ()
             n = d[p]
             p += 1
@@ -328,7 +335,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[ShareGroupDescribeResponse, in
             b -= n
             o3.topic_partitions = l4 = []
             for _ in range(n):
-                o4 = new(TopicPartitions)
+                o4 = _new_TopicPartitions()
                 o4.unknown_tags = ()
                 u0, n = _u_16sB(d, p)
                 p += 17

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-from kwire.message import Message
-from kwire.wire import more_varint, new, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
+from kwire.message import Message, bare
+from kwire.wire import more_varint, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -49,6 +49,9 @@ class ShareGroupHeartbeatRequest(Message):
         self.unknown_tags = unknown_tags
 
 
+_new_ShareGroupHeartbeatRequest = bare(ShareGroupHeartbeatRequest)
+
+
 _p_B = packer(">B")
 _p_i = packer(">i")
 _p_iB = packer(">iB")
@@ -58,7 +61,7 @@ _u_iB = unpacker(">iB")
 
 def _decode_v1(d: bytes, p: int, b: int) -> tuple[ShareGroupHeartbeatRequest, int]:
     e = len(d)
-    o = new(ShareGroupHeartbeatRequest)
+    o = _new_ShareGroupHeartbeatRequest()
     o.unknown_tags = ()
     n = d[p]
     p += 1

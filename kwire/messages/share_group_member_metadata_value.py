@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-from kwire.message import Message
-from kwire.wire import more_varint, new, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, varint
+from kwire.message import Message, bare
+from kwire.wire import more_varint, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, varint
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -46,12 +46,15 @@ class ShareGroupMemberMetadataValue(Message):
         self.unknown_tags = unknown_tags
 
 
+_new_ShareGroupMemberMetadataValue = bare(ShareGroupMemberMetadataValue)
+
+
 _p_B = packer(">B")
 
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[ShareGroupMemberMetadataValue, int]:
     e = len(d)
-    o = new(ShareGroupMemberMetadataValue)
+    o = _new_ShareGroupMemberMetadataValue()
     o.unknown_tags = ()
     n = d[p]
     p += 1

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-from kwire.message import Message, Struct
+from kwire.message import Message, Struct, bare
 from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import array_packers, array_unpackers, bad_uuid, compact_numbers, more_varint, new, null, over_budget, pack_numbers, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
+from kwire.wire import array_packers, array_unpackers, bad_uuid, compact_numbers, more_varint, null, over_budget, pack_numbers, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -91,6 +91,11 @@ class ShareGroupStatePartitionMetadataValue(Message):
         self.unknown_tags = unknown_tags
 
 
+_new_TopicPartitionsInfo = bare(TopicPartitionsInfo)
+_new_TopicInfo = bare(TopicInfo)
+_new_ShareGroupStatePartitionMetadataValue = bare(ShareGroupStatePartitionMetadataValue)
+
+
 _is = array_unpackers("i")
 _iw = array_packers("i")
 _p_16s = packer(">16s")
@@ -101,7 +106,7 @@ _u_16sB = unpacker(">16sB")
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[ShareGroupStatePartitionMetadataValue, int]:
     e = len(d)
-    o = new(ShareGroupStatePartitionMetadataValue)
+    o = _new_ShareGroupStatePartitionMetadataValue()
     o.unknown_tags = ()
     n = d[p]
     p += 1
@@ -115,7 +120,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[ShareGroupStatePartitionMetada
     b -= n
     o.initializing_topics = l1 = []
     for _ in range(n):
-        o1 = new(TopicPartitionsInfo)
+        o1 = _new_TopicPartitionsInfo()
         o1.unknown_tags = ()
         u0, n = _u_16sB(d, p)
         p += 17
@@ -153,7 +158,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[ShareGroupStatePartitionMetada
     b -= n
     o.initialized_topics = l1 = []
     for _ in range(n):
-        o1 = new(TopicPartitionsInfo)
+        o1 = _new_TopicPartitionsInfo()
         o1.unknown_tags = ()
         u0, n = _u_16sB(d, p)
         p += 17
@@ -191,7 +196,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[ShareGroupStatePartitionMetada
     b -= n
     o.deleting_topics = l1 = []
     for _ in range(n):
-        o1 = new(TopicInfo)
+        o1 = _new_TopicInfo()
         o1.unknown_tags = ()
         u0, n = _u_16sB(d, p)
         p += 17

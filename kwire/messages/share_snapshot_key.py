@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-from kwire.message import Message
+from kwire.message import Message, bare
 from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import bad_uuid, lost, new, null, packer, unknown_tags, unpacker
+from kwire.wire import bad_uuid, lost, null, packer, unknown_tags, unpacker
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -44,6 +44,9 @@ class ShareSnapshotKey(Message):
         self.unknown_tags = unknown_tags
 
 
+_new_ShareSnapshotKey = bare(ShareSnapshotKey)
+
+
 _p_16si = packer(">16si")
 _p_h = packer(">h")
 _u_16si = unpacker(">16si")
@@ -52,7 +55,7 @@ _u_h = unpacker(">h")
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[ShareSnapshotKey, int]:
     e = len(d)
-    o = new(ShareSnapshotKey)
+    o = _new_ShareSnapshotKey()
     o.unknown_tags = ()
     n = _u_h(d, p)[0]
     p += 2

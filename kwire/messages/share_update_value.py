@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-from kwire.message import Message, Struct
-from kwire.wire import iter_unpacker, more_varint, new, null, packer, read_tag, read_unknown_tags, tag_section, tag_size, too_many, unknown_tags, unpacker, varint
+from kwire.message import Message, Struct, bare
+from kwire.wire import iter_unpacker, more_varint, null, packer, read_tag, read_unknown_tags, tag_section, tag_size, too_many, unknown_tags, unpacker, varint
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -77,6 +77,10 @@ class ShareUpdateValue(Message):
         self.unknown_tags = unknown_tags
 
 
+_new_StateBatch = bare(StateBatch)
+_new_ShareUpdateValue = bare(ShareUpdateValue)
+
+
 _i_qqbhx = iter_unpacker(">qqbhx")
 _p_i = packer(">i")
 _p_iiq = packer(">iiq")
@@ -123,7 +127,7 @@ def _write_tags_ShareUpdateValue_v0(o: Any) -> bytes:
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[ShareUpdateValue, int]:
     e = len(d)
-    o = new(ShareUpdateValue)
+    o = _new_ShareUpdateValue()
     o.delivery_complete_count = -1
     o.unknown_tags = ()
     o.snapshot_epoch, o.leader_epoch, o.start_offset, n = _u_iiqB(d, p)
@@ -140,7 +144,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[ShareUpdateValue, int]:
     q = p + n * 20
     if d[p + 19:q:20].count(0) == n:
         for x0, x1, x2, x3 in _i_qqbhx(d[p:q]):
-            o1 = new(StateBatch)
+            o1 = _new_StateBatch()
             o1.unknown_tags = ()
             o1.first_offset = x0
             o1.last_offset = x1
@@ -150,7 +154,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[ShareUpdateValue, int]:
         p = q
     else:
         for _ in range(n):
-            o1 = new(StateBatch)
+            o1 = _new_StateBatch()
             o1.unknown_tags = ()
             o1.first_offset, o1.last_offset, o1.delivery_state, o1.delivery_count, n = _u_qqbhB(d, p)
             p += 20

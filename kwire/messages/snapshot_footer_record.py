@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-from kwire.message import Message
-from kwire.wire import new, packer, read_unknown_tags, unknown_tags, unpacker
+from kwire.message import Message, bare
+from kwire.wire import packer, read_unknown_tags, unknown_tags, unpacker
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -37,6 +37,9 @@ class SnapshotFooterRecord(Message):
         self.unknown_tags = unknown_tags
 
 
+_new_SnapshotFooterRecord = bare(SnapshotFooterRecord)
+
+
 _p_h = packer(">h")
 _p_hx = packer(">hx")
 _u_hB = unpacker(">hB")
@@ -44,7 +47,7 @@ _u_hB = unpacker(">hB")
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[SnapshotFooterRecord, int]:
     e = len(d)
-    o = new(SnapshotFooterRecord)
+    o = _new_SnapshotFooterRecord()
     o.unknown_tags = ()
     o.version, n = _u_hB(d, p)
     p += 3

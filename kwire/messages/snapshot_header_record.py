@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-from kwire.message import Message
-from kwire.wire import new, packer, read_unknown_tags, unknown_tags, unpacker
+from kwire.message import Message, bare
+from kwire.wire import packer, read_unknown_tags, unknown_tags, unpacker
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -40,6 +40,9 @@ class SnapshotHeaderRecord(Message):
         self.unknown_tags = unknown_tags
 
 
+_new_SnapshotHeaderRecord = bare(SnapshotHeaderRecord)
+
+
 _p_hq = packer(">hq")
 _p_hqx = packer(">hqx")
 _u_hqB = unpacker(">hqB")
@@ -47,7 +50,7 @@ _u_hqB = unpacker(">hqB")
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[SnapshotHeaderRecord, int]:
     e = len(d)
-    o = new(SnapshotHeaderRecord)
+    o = _new_SnapshotHeaderRecord()
     o.unknown_tags = ()
     o.version, o.last_contained_log_timestamp, n = _u_hqB(d, p)
     p += 11

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-from kwire.message import Message, Struct
-from kwire.wire import array_packers, array_unpackers, compact_numbers, more_varint, new, null, over_budget, pack_numbers, packer, read_tag, read_unknown_tags, string_length, string_varint, tag_section, tag_size, too_many, unknown_tags, unpacker, varint
+from kwire.message import Message, Struct, bare
+from kwire.wire import array_packers, array_unpackers, compact_numbers, more_varint, null, over_budget, pack_numbers, packer, read_tag, read_unknown_tags, string_length, string_varint, tag_section, tag_size, too_many, unknown_tags, unpacker, varint
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -88,6 +88,10 @@ class StreamsGroupCurrentMemberAssignmentValue(Message):
         self.unknown_tags = unknown_tags
 
 
+_new_TaskIds = bare(TaskIds)
+_new_StreamsGroupCurrentMemberAssignmentValue = bare(StreamsGroupCurrentMemberAssignmentValue)
+
+
 _is = array_unpackers("i")
 _iw = array_packers("i")
 _p_B = packer(">B")
@@ -149,7 +153,7 @@ def _write_tags_TaskIds_v0(o: Any) -> bytes:
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[StreamsGroupCurrentMemberAssignmentValue, int]:
     e = len(d)
-    o = new(StreamsGroupCurrentMemberAssignmentValue)
+    o = _new_StreamsGroupCurrentMemberAssignmentValue()
     o.unknown_tags = ()
     o.member_epoch, o.previous_member_epoch, o.state, n = _u_iibB(d, p)
     p += 10
@@ -163,7 +167,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[StreamsGroupCurrentMemberAssig
     b -= n
     o.active_tasks = l1 = []
     for _ in range(n):
-        o1 = new(TaskIds)
+        o1 = _new_TaskIds()
         o1.assignment_epochs = []
         o1.unknown_tags = ()
         n = d[p]
@@ -201,7 +205,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[StreamsGroupCurrentMemberAssig
     b -= n
     o.standby_tasks = l1 = []
     for _ in range(n):
-        o1 = new(TaskIds)
+        o1 = _new_TaskIds()
         o1.assignment_epochs = []
         o1.unknown_tags = ()
         n = d[p]
@@ -239,7 +243,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[StreamsGroupCurrentMemberAssig
     b -= n
     o.warmup_tasks = l1 = []
     for _ in range(n):
-        o1 = new(TaskIds)
+        o1 = _new_TaskIds()
         o1.assignment_epochs = []
         o1.unknown_tags = ()
         n = d[p]
@@ -277,7 +281,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[StreamsGroupCurrentMemberAssig
     b -= n
     o.active_tasks_pending_revocation = l1 = []
     for _ in range(n):
-        o1 = new(TaskIds)
+        o1 = _new_TaskIds()
         o1.assignment_epochs = []
         o1.unknown_tags = ()
         n = d[p]
@@ -315,7 +319,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[StreamsGroupCurrentMemberAssig
     b -= n
     o.standby_tasks_pending_revocation = l1 = []
     for _ in range(n):
-        o1 = new(TaskIds)
+        o1 = _new_TaskIds()
         o1.assignment_epochs = []
         o1.unknown_tags = ()
         n = d[p]
@@ -353,7 +357,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[StreamsGroupCurrentMemberAssig
     b -= n
     o.warmup_tasks_pending_revocation = l1 = []
     for _ in range(n):
-        o1 = new(TaskIds)
+        o1 = _new_TaskIds()
         o1.assignment_epochs = []
         o1.unknown_tags = ()
         n = d[p]

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-from kwire.message import Message
-from kwire.wire import lost, more_varint, new, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
+from kwire.message import Message, bare
+from kwire.wire import lost, more_varint, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -43,6 +43,9 @@ class StreamsGroupDescribeRequest(Message):
         self.unknown_tags = unknown_tags
 
 
+_new_StreamsGroupDescribeRequest = bare(StreamsGroupDescribeRequest)
+
+
 _p_B = packer(">B")
 _p_t = packer(">?")
 _p_tt = packer(">??")
@@ -54,7 +57,7 @@ _u_ttB = unpacker(">??B")
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[StreamsGroupDescribeRequest, int]:
     e = len(d)
-    o = new(StreamsGroupDescribeRequest)
+    o = _new_StreamsGroupDescribeRequest()
     o.include_topology_description = False
     o.unknown_tags = ()
     n = d[p]
@@ -88,7 +91,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[StreamsGroupDescribeRequest, i
 
 def _decode_v1(d: bytes, p: int, b: int) -> tuple[StreamsGroupDescribeRequest, int]:
     e = len(d)
-    o = new(StreamsGroupDescribeRequest)
+    o = _new_StreamsGroupDescribeRequest()
     o.unknown_tags = ()
     n = d[p]
     p += 1

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-from kwire.message import Message, Struct
-from kwire.wire import array_packers, array_unpackers, compact_numbers, lost, more_varint, new, null, over_budget, pack_numbers, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
+from kwire.message import Message, Struct, bare
+from kwire.wire import array_packers, array_unpackers, compact_numbers, lost, more_varint, null, over_budget, pack_numbers, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -455,6 +455,23 @@ class StreamsGroupDescribeResponse(Message):
         self.unknown_tags = unknown_tags
 
 
+_new_KeyValue = bare(KeyValue)
+_new_TopicInfo = bare(TopicInfo)
+_new_Subtopology = bare(Subtopology)
+_new_Topology = bare(Topology)
+_new_Endpoint = bare(Endpoint)
+_new_TaskOffset = bare(TaskOffset)
+_new_TaskIds = bare(TaskIds)
+_new_Assignment = bare(Assignment)
+_new_Member = bare(Member)
+_new_TopologyDescriptionNode = bare(TopologyDescriptionNode)
+_new_TopologyDescriptionSubtopology = bare(TopologyDescriptionSubtopology)
+_new_TopologyDescriptionGlobalStore = bare(TopologyDescriptionGlobalStore)
+_new_TopologyDescription = bare(TopologyDescription)
+_new_DescribedGroup = bare(DescribedGroup)
+_new_StreamsGroupDescribeResponse = bare(StreamsGroupDescribeResponse)
+
+
 _is = array_unpackers("i")
 _iw = array_packers("i")
 _p_B = packer(">B")
@@ -495,7 +512,7 @@ _u_tB = unpacker(">?B")
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[StreamsGroupDescribeResponse, int]:
     e = len(d)
-    o = new(StreamsGroupDescribeResponse)
+    o = _new_StreamsGroupDescribeResponse()
     o.unknown_tags = ()
     o.throttle_time_ms, n = _u_iB(d, p)
     p += 5
@@ -509,7 +526,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[StreamsGroupDescribeResponse, 
     b -= n
     o.groups = l1 = []
     for _ in range(n):
-        o1 = new(DescribedGroup)
+        o1 = _new_DescribedGroup()
         o1.topology_description = o1.assignor_name = None
         o1.topology_description_status = 0
         o1.unknown_tags = ()
@@ -546,7 +563,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[StreamsGroupDescribeResponse, 
         if n < 0:
             o1.topology = None
         else:
-            o2 = new(Topology)
+            o2 = _new_Topology()
             o2.unknown_tags = ()
             o2.epoch, n = _u_iB(d, p)
             p += 5
@@ -561,7 +578,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[StreamsGroupDescribeResponse, 
                 b -= n
                 o2.subtopologies = l3 = []
                 for _ in range(n):
-                    o3 = new(Subtopology)
+                    o3 = _new_Subtopology()
                     o3.unknown_tags = ()
                     n = d[p]
                     p += 1
@@ -628,7 +645,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[StreamsGroupDescribeResponse, 
                     b -= n
                     o3.state_changelog_topics = l4 = []
                     for _ in range(n):
-                        o4 = new(TopicInfo)
+                        o4 = _new_TopicInfo()
                         o4.unknown_tags = ()
                         n = d[p]
                         p += 1
@@ -651,7 +668,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[StreamsGroupDescribeResponse, 
                         b -= n
                         o4.topic_configs = l5 = []
                         for _ in range(n):
-                            o5 = new(KeyValue)
+                            o5 = _new_KeyValue()
                             o5.unknown_tags = ()
                             n = d[p]
                             p += 1
@@ -693,7 +710,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[StreamsGroupDescribeResponse, 
                     b -= n
                     o3.repartition_source_topics = l4 = []
                     for _ in range(n):
-                        o4 = new(TopicInfo)
+                        o4 = _new_TopicInfo()
                         o4.unknown_tags = ()
                         n = d[p]
                         p += 1
@@ -716,7 +733,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[StreamsGroupDescribeResponse, 
                         b -= n
                         o4.topic_configs = l5 = []
                         for _ in range(n):
-                            o5 = new(KeyValue)
+                            o5 = _new_KeyValue()
                             o5.unknown_tags = ()
                             n = d[p]
                             p += 1
@@ -768,7 +785,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[StreamsGroupDescribeResponse, 
         b -= n
         o1.members = l2 = []
         for _ in range(n):
-            o2 = new(Member)
+            o2 = _new_Member()
             o2.unknown_tags = ()
             n = d[p]
             p += 1
@@ -831,7 +848,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[StreamsGroupDescribeResponse, 
             if n < 0:
                 o2.user_endpoint = None
             else:
-                o3 = new(Endpoint)
+                o3 = _new_Endpoint()
                 o3.unknown_tags = ()
                 n = d[p]
                 p += 1
@@ -859,7 +876,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[StreamsGroupDescribeResponse, 
             b -= n
             o2.client_tags = l3 = []
             for _ in range(n):
-                o3 = new(KeyValue)
+                o3 = _new_KeyValue()
                 o3.unknown_tags = ()
                 n = d[p]
                 p += 1
@@ -896,7 +913,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[StreamsGroupDescribeResponse, 
             b -= n
             o2.task_offsets = l3 = []
             for _ in range(n):
-                o3 = new(TaskOffset)
+                o3 = _new_TaskOffset()
                 o3.unknown_tags = ()
                 n = d[p]
                 p += 1
@@ -924,7 +941,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[StreamsGroupDescribeResponse, 
             b -= n
             o2.task_end_offsets = l3 = []
             for _ in range(n):
-                o3 = new(TaskOffset)
+                o3 = _new_TaskOffset()
                 o3.unknown_tags = ()
                 n = d[p]
                 p += 1
@@ -940,7 +957,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[StreamsGroupDescribeResponse, 
                 if n:
                     o3.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
                 l3.append(o3)
-            o3 = new(Assignment)
+            o3 = _new_Assignment()
             o3.unknown_tags = ()
             n = d[p]
             p += 1
@@ -954,7 +971,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[StreamsGroupDescribeResponse, 
             b -= n
             o3.active_tasks = l4 = []
             for _ in range(n):
-                o4 = new(TaskIds)
+                o4 = _new_TaskIds()
                 o4.unknown_tags = ()
                 n = d[p]
                 p += 1
@@ -991,7 +1008,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[StreamsGroupDescribeResponse, 
             b -= n
             o3.standby_tasks = l4 = []
             for _ in range(n):
-                o4 = new(TaskIds)
+                o4 = _new_TaskIds()
                 o4.unknown_tags = ()
                 n = d[p]
                 p += 1
@@ -1028,7 +1045,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[StreamsGroupDescribeResponse, 
             b -= n
             o3.warmup_tasks = l4 = []
             for _ in range(n):
-                o4 = new(TaskIds)
+                o4 = _new_TaskIds()
                 o4.unknown_tags = ()
                 n = d[p]
                 p += 1
@@ -1058,7 +1075,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[StreamsGroupDescribeResponse, 
             if n:
                 o3.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
             o2.assignment = o3
-            o3 = new(Assignment)
+            o3 = _new_Assignment()
             o3.unknown_tags = ()
             n = d[p]
             p += 1
@@ -1072,7 +1089,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[StreamsGroupDescribeResponse, 
             b -= n
             o3.active_tasks = l4 = []
             for _ in range(n):
-                o4 = new(TaskIds)
+                o4 = _new_TaskIds()
                 o4.unknown_tags = ()
                 n = d[p]
                 p += 1
@@ -1109,7 +1126,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[StreamsGroupDescribeResponse, 
             b -= n
             o3.standby_tasks = l4 = []
             for _ in range(n):
-                o4 = new(TaskIds)
+                o4 = _new_TaskIds()
                 o4.unknown_tags = ()
                 n = d[p]
                 p += 1
@@ -1146,7 +1163,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[StreamsGroupDescribeResponse, 
             b -= n
             o3.warmup_tasks = l4 = []
             for _ in range(n):
-                o4 = new(TaskIds)
+                o4 = _new_TaskIds()
                 o4.unknown_tags = ()
                 n = d[p]
                 p += 1
@@ -1197,7 +1214,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[StreamsGroupDescribeResponse, 
 
 def _decode_v1(d: bytes, p: int, b: int) -> tuple[StreamsGroupDescribeResponse, int]:
     e = len(d)
-    o = new(StreamsGroupDescribeResponse)
+    o = _new_StreamsGroupDescribeResponse()
     o.unknown_tags = ()
     o.throttle_time_ms, n = _u_iB(d, p)
     p += 5
@@ -1211,7 +1228,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[StreamsGroupDescribeResponse, 
     b -= n
     o.groups = l1 = []
     for _ in range(n):
-        o1 = new(DescribedGroup)
+        o1 = _new_DescribedGroup()
         o1.unknown_tags = ()
         o1.error_code, n = _u_hB(d, p)
         p += 3
@@ -1246,7 +1263,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[StreamsGroupDescribeResponse, 
         if n < 0:
             o1.topology = None
         else:
-            o2 = new(Topology)
+            o2 = _new_Topology()
             o2.unknown_tags = ()
             o2.epoch, n = _u_iB(d, p)
             p += 5
@@ -1261,7 +1278,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[StreamsGroupDescribeResponse, 
                 b -= n
                 o2.subtopologies = l3 = []
                 for _ in range(n):
-                    o3 = new(Subtopology)
+                    o3 = _new_Subtopology()
                     o3.unknown_tags = ()
                     n = d[p]
                     p += 1
@@ -1328,7 +1345,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[StreamsGroupDescribeResponse, 
                     b -= n
                     o3.state_changelog_topics = l4 = []
                     for _ in range(n):
-                        o4 = new(TopicInfo)
+                        o4 = _new_TopicInfo()
                         o4.unknown_tags = ()
                         n = d[p]
                         p += 1
@@ -1351,7 +1368,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[StreamsGroupDescribeResponse, 
                         b -= n
                         o4.topic_configs = l5 = []
                         for _ in range(n):
-                            o5 = new(KeyValue)
+                            o5 = _new_KeyValue()
                             o5.unknown_tags = ()
                             n = d[p]
                             p += 1
@@ -1393,7 +1410,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[StreamsGroupDescribeResponse, 
                     b -= n
                     o3.repartition_source_topics = l4 = []
                     for _ in range(n):
-                        o4 = new(TopicInfo)
+                        o4 = _new_TopicInfo()
                         o4.unknown_tags = ()
                         n = d[p]
                         p += 1
@@ -1416,7 +1433,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[StreamsGroupDescribeResponse, 
                         b -= n
                         o4.topic_configs = l5 = []
                         for _ in range(n):
-                            o5 = new(KeyValue)
+                            o5 = _new_KeyValue()
                             o5.unknown_tags = ()
                             n = d[p]
                             p += 1
@@ -1468,7 +1485,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[StreamsGroupDescribeResponse, 
         b -= n
         o1.members = l2 = []
         for _ in range(n):
-            o2 = new(Member)
+            o2 = _new_Member()
             o2.unknown_tags = ()
             n = d[p]
             p += 1
@@ -1531,7 +1548,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[StreamsGroupDescribeResponse, 
             if n < 0:
                 o2.user_endpoint = None
             else:
-                o3 = new(Endpoint)
+                o3 = _new_Endpoint()
                 o3.unknown_tags = ()
                 n = d[p]
                 p += 1
@@ -1559,7 +1576,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[StreamsGroupDescribeResponse, 
             b -= n
             o2.client_tags = l3 = []
             for _ in range(n):
-                o3 = new(KeyValue)
+                o3 = _new_KeyValue()
                 o3.unknown_tags = ()
                 n = d[p]
                 p += 1
@@ -1596,7 +1613,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[StreamsGroupDescribeResponse, 
             b -= n
             o2.task_offsets = l3 = []
             for _ in range(n):
-                o3 = new(TaskOffset)
+                o3 = _new_TaskOffset()
                 o3.unknown_tags = ()
                 n = d[p]
                 p += 1
@@ -1624,7 +1641,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[StreamsGroupDescribeResponse, 
             b -= n
             o2.task_end_offsets = l3 = []
             for _ in range(n):
-                o3 = new(TaskOffset)
+                o3 = _new_TaskOffset()
                 o3.unknown_tags = ()
                 n = d[p]
                 p += 1
@@ -1640,7 +1657,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[StreamsGroupDescribeResponse, 
                 if n:
                     o3.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
                 l3.append(o3)
-            o3 = new(Assignment)
+            o3 = _new_Assignment()
             o3.unknown_tags = ()
             n = d[p]
             p += 1
@@ -1654,7 +1671,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[StreamsGroupDescribeResponse, 
             b -= n
             o3.active_tasks = l4 = []
             for _ in range(n):
-                o4 = new(TaskIds)
+                o4 = _new_TaskIds()
                 o4.unknown_tags = ()
                 n = d[p]
                 p += 1
@@ -1691,7 +1708,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[StreamsGroupDescribeResponse, 
             b -= n
             o3.standby_tasks = l4 = []
             for _ in range(n):
-                o4 = new(TaskIds)
+                o4 = _new_TaskIds()
                 o4.unknown_tags = ()
                 n = d[p]
                 p += 1
@@ -1728,7 +1745,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[StreamsGroupDescribeResponse, 
             b -= n
             o3.warmup_tasks = l4 = []
             for _ in range(n):
-                o4 = new(TaskIds)
+                o4 = _new_TaskIds()
                 o4.unknown_tags = ()
                 n = d[p]
                 p += 1
@@ -1758,7 +1775,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[StreamsGroupDescribeResponse, 
             if n:
                 o3.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
             o2.assignment = o3
-            o3 = new(Assignment)
+            o3 = _new_Assignment()
             o3.unknown_tags = ()
             n = d[p]
             p += 1
@@ -1772,7 +1789,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[StreamsGroupDescribeResponse, 
             b -= n
             o3.active_tasks = l4 = []
             for _ in range(n):
-                o4 = new(TaskIds)
+                o4 = _new_TaskIds()
                 o4.unknown_tags = ()
                 n = d[p]
                 p += 1
@@ -1809,7 +1826,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[StreamsGroupDescribeResponse, 
             b -= n
             o3.standby_tasks = l4 = []
             for _ in range(n):
-                o4 = new(TaskIds)
+                o4 = _new_TaskIds()
                 o4.unknown_tags = ()
                 n = d[p]
                 p += 1
@@ -1846,7 +1863,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[StreamsGroupDescribeResponse, 
             b -= n
             o3.warmup_tasks = l4 = []
             for _ in range(n):
-                o4 = new(TaskIds)
+                o4 = _new_TaskIds()
                 o4.unknown_tags = ()
                 n = d[p]
                 p += 1
@@ -1886,7 +1903,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[StreamsGroupDescribeResponse, 
         if n < 0:
             o1.topology_description = None
         else:
-            o2 = new(TopologyDescription)
+            o2 = _new_TopologyDescription()
             o2.unknown_tags = ()
             n = d[p]
             p += 1
@@ -1900,7 +1917,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[StreamsGroupDescribeResponse, 
             b -= n
             o2.subtopologies = l3 = []
             for _ in range(n):
-                o3 = new(TopologyDescriptionSubtopology)
+                o3 = _new_TopologyDescriptionSubtopology()
                 o3.unknown_tags = ()
                 n = d[p]
                 p += 1
@@ -1923,7 +1940,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[StreamsGroupDescribeResponse, 
                 b -= n
                 o3.nodes = l4 = []
                 for _ in range(n):
-                    o4 = new(TopologyDescriptionNode)
+                    o4 = _new_TopologyDescriptionNode()
                     o4.unknown_tags = ()
                     n = d[p]
                     p += 1
@@ -2032,9 +2049,9 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[StreamsGroupDescribeResponse, 
             b -= n
             o2.global_stores = l3 = []
             for _ in range(n):
-                o3 = new(TopologyDescriptionGlobalStore)
+                o3 = _new_TopologyDescriptionGlobalStore()
                 o3.unknown_tags = ()
-                o4 = new(TopologyDescriptionNode)
+                o4 = _new_TopologyDescriptionNode()
                 o4.unknown_tags = ()
                 n = d[p]
                 p += 1
@@ -2126,7 +2143,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[StreamsGroupDescribeResponse, 
                 if n:
                     o4.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
                 o3.source = o4
-                o4 = new(TopologyDescriptionNode)
+                o4 = _new_TopologyDescriptionNode()
                 o4.unknown_tags = ()
                 n = d[p]
                 p += 1

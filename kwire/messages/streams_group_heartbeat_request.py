@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-from kwire.message import Message, Struct
-from kwire.wire import array_packers, array_unpackers, compact_numbers, more_varint, new, null, over_budget, pack_numbers, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
+from kwire.message import Message, Struct, bare
+from kwire.wire import array_packers, array_unpackers, compact_numbers, more_varint, null, over_budget, pack_numbers, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -291,6 +291,17 @@ class StreamsGroupHeartbeatRequest(Message):
         self.unknown_tags = unknown_tags
 
 
+_new_KeyValue = bare(KeyValue)
+_new_TopicInfo = bare(TopicInfo)
+_new_CopartitionGroup = bare(CopartitionGroup)
+_new_Subtopology = bare(Subtopology)
+_new_Topology = bare(Topology)
+_new_TaskIds = bare(TaskIds)
+_new_Endpoint = bare(Endpoint)
+_new_TaskOffset = bare(TaskOffset)
+_new_StreamsGroupHeartbeatRequest = bare(StreamsGroupHeartbeatRequest)
+
+
 _hs = array_unpackers("h")
 _hw = array_packers("h")
 _is = array_unpackers("i")
@@ -324,7 +335,7 @@ _u_tB = unpacker(">?B")
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[StreamsGroupHeartbeatRequest, int]:
     e = len(d)
-    o = new(StreamsGroupHeartbeatRequest)
+    o = _new_StreamsGroupHeartbeatRequest()
     o.unknown_tags = ()
     n = d[p]
     p += 1
@@ -369,7 +380,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[StreamsGroupHeartbeatRequest, 
     if n < 0:
         o.topology = None
     else:
-        o1 = new(Topology)
+        o1 = _new_Topology()
         o1.unknown_tags = ()
         o1.epoch, n = _u_iB(d, p)
         p += 5
@@ -383,7 +394,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[StreamsGroupHeartbeatRequest, 
         b -= n
         o1.subtopologies = l2 = []
         for _ in range(n):
-            o2 = new(Subtopology)
+            o2 = _new_Subtopology()
             o2.unknown_tags = ()
             n = d[p]
             p += 1
@@ -450,7 +461,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[StreamsGroupHeartbeatRequest, 
             b -= n
             o2.state_changelog_topics = l3 = []
             for _ in range(n):
-                o3 = new(TopicInfo)
+                o3 = _new_TopicInfo()
                 o3.unknown_tags = ()
                 n = d[p]
                 p += 1
@@ -473,7 +484,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[StreamsGroupHeartbeatRequest, 
                 b -= n
                 o3.topic_configs = l4 = []
                 for _ in range(n):
-                    o4 = new(KeyValue)
+                    o4 = _new_KeyValue()
                     o4.unknown_tags = ()
                     n = d[p]
                     p += 1
@@ -537,7 +548,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[StreamsGroupHeartbeatRequest, 
             b -= n
             o2.repartition_source_topics = l3 = []
             for _ in range(n):
-                o3 = new(TopicInfo)
+                o3 = _new_TopicInfo()
                 o3.unknown_tags = ()
                 n = d[p]
                 p += 1
@@ -560,7 +571,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[StreamsGroupHeartbeatRequest, 
                 b -= n
                 o3.topic_configs = l4 = []
                 for _ in range(n):
-                    o4 = new(KeyValue)
+                    o4 = _new_KeyValue()
                     o4.unknown_tags = ()
                     n = d[p]
                     p += 1
@@ -602,7 +613,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[StreamsGroupHeartbeatRequest, 
             b -= n
             o2.copartition_groups = l3 = []
             for _ in range(n):
-                o3 = new(CopartitionGroup)
+                o3 = _new_CopartitionGroup()
                 o3.unknown_tags = ()
                 n = d[p]
                 p += 1
@@ -659,7 +670,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[StreamsGroupHeartbeatRequest, 
         b -= n
         o.active_tasks = l1 = []
         for _ in range(n):
-            o1 = new(TaskIds)
+            o1 = _new_TaskIds()
             o1.unknown_tags = ()
             n = d[p]
             p += 1
@@ -697,7 +708,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[StreamsGroupHeartbeatRequest, 
         b -= n
         o.standby_tasks = l1 = []
         for _ in range(n):
-            o1 = new(TaskIds)
+            o1 = _new_TaskIds()
             o1.unknown_tags = ()
             n = d[p]
             p += 1
@@ -735,7 +746,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[StreamsGroupHeartbeatRequest, 
         b -= n
         o.warmup_tasks = l1 = []
         for _ in range(n):
-            o1 = new(TaskIds)
+            o1 = _new_TaskIds()
             o1.unknown_tags = ()
             n = d[p]
             p += 1
@@ -775,7 +786,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[StreamsGroupHeartbeatRequest, 
     if n < 0:
         o.user_endpoint = None
     else:
-        o1 = new(Endpoint)
+        o1 = _new_Endpoint()
         o1.unknown_tags = ()
         n = d[p]
         p += 1
@@ -804,7 +815,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[StreamsGroupHeartbeatRequest, 
         b -= n
         o.client_tags = l1 = []
         for _ in range(n):
-            o1 = new(KeyValue)
+            o1 = _new_KeyValue()
             o1.unknown_tags = ()
             n = d[p]
             p += 1
@@ -842,7 +853,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[StreamsGroupHeartbeatRequest, 
         b -= n
         o.task_offsets = l1 = []
         for _ in range(n):
-            o1 = new(TaskOffset)
+            o1 = _new_TaskOffset()
             o1.unknown_tags = ()
             n = d[p]
             p += 1
@@ -871,7 +882,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[StreamsGroupHeartbeatRequest, 
         b -= n
         o.task_end_offsets = l1 = []
         for _ in range(n):
-            o1 = new(TaskOffset)
+            o1 = _new_TaskOffset()
             o1.unknown_tags = ()
             n = d[p]
             p += 1

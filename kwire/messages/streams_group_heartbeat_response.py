@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-from kwire.message import Message, Struct
-from kwire.wire import array_packers, array_unpackers, compact_numbers, lost, more_varint, new, null, over_budget, pack_numbers, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
+from kwire.message import Message, Struct, bare
+from kwire.wire import array_packers, array_unpackers, compact_numbers, lost, more_varint, null, over_budget, pack_numbers, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -198,6 +198,14 @@ class StreamsGroupHeartbeatResponse(Message):
         self.unknown_tags = unknown_tags
 
 
+_new_Status = bare(Status)
+_new_TaskIds = bare(TaskIds)
+_new_Endpoint = bare(Endpoint)
+_new_TopicPartition = bare(TopicPartition)
+_new_EndpointToPartitions = bare(EndpointToPartitions)
+_new_StreamsGroupHeartbeatResponse = bare(StreamsGroupHeartbeatResponse)
+
+
 _is = array_unpackers("i")
 _iw = array_packers("i")
 _p_B = packer(">B")
@@ -231,7 +239,7 @@ _u_tiB = unpacker(">?iB")
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[StreamsGroupHeartbeatResponse, int]:
     e = len(d)
-    o = new(StreamsGroupHeartbeatResponse)
+    o = _new_StreamsGroupHeartbeatResponse()
     o.acceptable_recovery_lag = -1
     o.topology_description_required = False
     o.unknown_tags = ()
@@ -267,7 +275,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[StreamsGroupHeartbeatResponse,
         b -= n
         o.status = l1 = []
         for _ in range(n):
-            o1 = new(Status)
+            o1 = _new_Status()
             o1.unknown_tags = ()
             o1.status_code, n = _u_bB(d, p)
             p += 2
@@ -296,7 +304,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[StreamsGroupHeartbeatResponse,
         b -= n
         o.active_tasks = l1 = []
         for _ in range(n):
-            o1 = new(TaskIds)
+            o1 = _new_TaskIds()
             o1.unknown_tags = ()
             n = d[p]
             p += 1
@@ -334,7 +342,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[StreamsGroupHeartbeatResponse,
         b -= n
         o.standby_tasks = l1 = []
         for _ in range(n):
-            o1 = new(TaskIds)
+            o1 = _new_TaskIds()
             o1.unknown_tags = ()
             n = d[p]
             p += 1
@@ -372,7 +380,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[StreamsGroupHeartbeatResponse,
         b -= n
         o.warmup_tasks = l1 = []
         for _ in range(n):
-            o1 = new(TaskIds)
+            o1 = _new_TaskIds()
             o1.unknown_tags = ()
             n = d[p]
             p += 1
@@ -410,9 +418,9 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[StreamsGroupHeartbeatResponse,
         b -= n
         o.partitions_by_user_endpoint = l1 = []
         for _ in range(n):
-            o1 = new(EndpointToPartitions)
+            o1 = _new_EndpointToPartitions()
             o1.unknown_tags = ()
-            o2 = new(Endpoint)
+            o2 = _new_Endpoint()
             o2.unknown_tags = ()
             n = d[p]
             p += 1
@@ -440,7 +448,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[StreamsGroupHeartbeatResponse,
             b -= n
             o1.active_partitions = l2 = []
             for _ in range(n):
-                o2 = new(TopicPartition)
+                o2 = _new_TopicPartition()
                 o2.unknown_tags = ()
                 n = d[p]
                 p += 1
@@ -477,7 +485,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[StreamsGroupHeartbeatResponse,
             b -= n
             o1.standby_partitions = l2 = []
             for _ in range(n):
-                o2 = new(TopicPartition)
+                o2 = _new_TopicPartition()
                 o2.unknown_tags = ()
                 n = d[p]
                 p += 1
@@ -518,7 +526,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[StreamsGroupHeartbeatResponse,
 
 def _decode_v1(d: bytes, p: int, b: int) -> tuple[StreamsGroupHeartbeatResponse, int]:
     e = len(d)
-    o = new(StreamsGroupHeartbeatResponse)
+    o = _new_StreamsGroupHeartbeatResponse()
     o.acceptable_recovery_lag_legacy = 0
     o.unknown_tags = ()
     o.throttle_time_ms, o.error_code, n = _u_ihB(d, p)
@@ -553,7 +561,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[StreamsGroupHeartbeatResponse,
         b -= n
         o.status = l1 = []
         for _ in range(n):
-            o1 = new(Status)
+            o1 = _new_Status()
             o1.unknown_tags = ()
             o1.status_code, n = _u_bB(d, p)
             p += 2
@@ -582,7 +590,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[StreamsGroupHeartbeatResponse,
         b -= n
         o.active_tasks = l1 = []
         for _ in range(n):
-            o1 = new(TaskIds)
+            o1 = _new_TaskIds()
             o1.unknown_tags = ()
             n = d[p]
             p += 1
@@ -620,7 +628,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[StreamsGroupHeartbeatResponse,
         b -= n
         o.standby_tasks = l1 = []
         for _ in range(n):
-            o1 = new(TaskIds)
+            o1 = _new_TaskIds()
             o1.unknown_tags = ()
             n = d[p]
             p += 1
@@ -658,7 +666,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[StreamsGroupHeartbeatResponse,
         b -= n
         o.warmup_tasks = l1 = []
         for _ in range(n):
-            o1 = new(TaskIds)
+            o1 = _new_TaskIds()
             o1.unknown_tags = ()
             n = d[p]
             p += 1
@@ -696,9 +704,9 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[StreamsGroupHeartbeatResponse,
         b -= n
         o.partitions_by_user_endpoint = l1 = []
         for _ in range(n):
-            o1 = new(EndpointToPartitions)
+            o1 = _new_EndpointToPartitions()
             o1.unknown_tags = ()
-            o2 = new(Endpoint)
+            o2 = _new_Endpoint()
             o2.unknown_tags = ()
             n = d[p]
             p += 1
@@ -726,7 +734,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[StreamsGroupHeartbeatResponse,
             b -= n
             o1.active_partitions = l2 = []
             for _ in range(n):
-                o2 = new(TopicPartition)
+                o2 = _new_TopicPartition()
                 o2.unknown_tags = ()
                 n = d[p]
                 p += 1
@@ -763,7 +771,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[StreamsGroupHeartbeatResponse,
             b -= n
             o1.standby_partitions = l2 = []
             for _ in range(n):
-                o2 = new(TopicPartition)
+                o2 = _new_TopicPartition()
                 o2.unknown_tags = ()
                 n = d[p]
                 p += 1

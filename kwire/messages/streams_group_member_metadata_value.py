@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-from kwire.message import Message, Struct
-from kwire.wire import more_varint, new, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
+from kwire.message import Message, Struct, bare
+from kwire.wire import more_varint, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -106,6 +106,11 @@ class StreamsGroupMemberMetadataValue(Message):
         self.unknown_tags = unknown_tags
 
 
+_new_Endpoint = bare(Endpoint)
+_new_KeyValue = bare(KeyValue)
+_new_StreamsGroupMemberMetadataValue = bare(StreamsGroupMemberMetadataValue)
+
+
 _p_B = packer(">B")
 _p_H = packer(">H")
 _p_Hx = packer(">Hx")
@@ -120,7 +125,7 @@ _u_iiB = unpacker(">iiB")
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[StreamsGroupMemberMetadataValue, int]:
     e = len(d)
-    o = new(StreamsGroupMemberMetadataValue)
+    o = _new_StreamsGroupMemberMetadataValue()
     o.unknown_tags = ()
     n = d[p]
     p += 1
@@ -174,7 +179,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[StreamsGroupMemberMetadataValu
     if n < 0:
         o.user_endpoint = None
     else:
-        o1 = new(Endpoint)
+        o1 = _new_Endpoint()
         o1.unknown_tags = ()
         n = d[p]
         p += 1
@@ -202,7 +207,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[StreamsGroupMemberMetadataValu
     b -= n
     o.client_tags = l1 = []
     for _ in range(n):
-        o1 = new(KeyValue)
+        o1 = _new_KeyValue()
         o1.unknown_tags = ()
         n = d[p]
         p += 1

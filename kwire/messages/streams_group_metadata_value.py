@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-from kwire.message import Message, Struct
-from kwire.wire import more_varint, new, null, packer, read_tag, read_unknown_tags, string_length, string_varint, tag_section, tag_size, too_many, unknown_tags, unpacker, varint
+from kwire.message import Message, Struct, bare
+from kwire.wire import more_varint, null, packer, read_tag, read_unknown_tags, string_length, string_varint, tag_section, tag_size, too_many, unknown_tags, unpacker, varint
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -75,6 +75,10 @@ class StreamsGroupMetadataValue(Message):
         self.unknown_tags = unknown_tags
 
 
+_new_LastAssignmentConfig = bare(LastAssignmentConfig)
+_new_StreamsGroupMetadataValue = bare(StreamsGroupMetadataValue)
+
+
 _p_B = packer(">B")
 _p_i = packer(">i")
 _p_iq = packer(">iq")
@@ -112,7 +116,7 @@ def _tags_StreamsGroupMetadataValue_v0(d: bytes, p: int, n: int, b: int, o: Any)
                 b -= n
                 o.last_assignment_configs = l1 = []
                 for _ in range(n):
-                    o1 = new(LastAssignmentConfig)
+                    o1 = _new_LastAssignmentConfig()
                     o1.unknown_tags = ()
                     n = d[p]
                     p += 1
@@ -213,7 +217,7 @@ def _write_tags_StreamsGroupMetadataValue_v0(o: Any) -> bytes:
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[StreamsGroupMetadataValue, int]:
     e = len(d)
-    o = new(StreamsGroupMetadataValue)
+    o = _new_StreamsGroupMetadataValue()
     o.last_assignment_configs = []
     o.validated_topology_epoch = o.stored_description_topology_epoch = o.failed_description_topology_epoch = -1
     o.unknown_tags = ()

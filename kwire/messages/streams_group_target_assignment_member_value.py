@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-from kwire.message import Message, Struct
-from kwire.wire import array_packers, array_unpackers, compact_numbers, more_varint, new, null, over_budget, pack_numbers, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, varint
+from kwire.message import Message, Struct, bare
+from kwire.wire import array_packers, array_unpackers, compact_numbers, more_varint, null, over_budget, pack_numbers, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, varint
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -65,6 +65,10 @@ class StreamsGroupTargetAssignmentMemberValue(Message):
         self.unknown_tags = unknown_tags
 
 
+_new_TaskIds = bare(TaskIds)
+_new_StreamsGroupTargetAssignmentMemberValue = bare(StreamsGroupTargetAssignmentMemberValue)
+
+
 _is = array_unpackers("i")
 _iw = array_packers("i")
 _p_B = packer(">B")
@@ -72,7 +76,7 @@ _p_B = packer(">B")
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[StreamsGroupTargetAssignmentMemberValue, int]:
     e = len(d)
-    o = new(StreamsGroupTargetAssignmentMemberValue)
+    o = _new_StreamsGroupTargetAssignmentMemberValue()
     o.unknown_tags = ()
     n = d[p]
     p += 1
@@ -86,7 +90,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[StreamsGroupTargetAssignmentMe
     b -= n
     o.active_tasks = l1 = []
     for _ in range(n):
-        o1 = new(TaskIds)
+        o1 = _new_TaskIds()
         o1.unknown_tags = ()
         n = d[p]
         p += 1
@@ -123,7 +127,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[StreamsGroupTargetAssignmentMe
     b -= n
     o.standby_tasks = l1 = []
     for _ in range(n):
-        o1 = new(TaskIds)
+        o1 = _new_TaskIds()
         o1.unknown_tags = ()
         n = d[p]
         p += 1
@@ -160,7 +164,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[StreamsGroupTargetAssignmentMe
     b -= n
     o.warmup_tasks = l1 = []
     for _ in range(n):
-        o1 = new(TaskIds)
+        o1 = _new_TaskIds()
         o1.unknown_tags = ()
         n = d[p]
         p += 1

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-from kwire.message import Message
-from kwire.wire import more_varint, new, packer, read_tag, tag_section, tag_size, too_many, unknown_tags, unpacker
+from kwire.message import Message, bare
+from kwire.wire import more_varint, packer, read_tag, tag_section, tag_size, too_many, unknown_tags, unpacker
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -38,6 +38,9 @@ class StreamsGroupTargetAssignmentMetadataValue(Message):
         self.assignment_epoch = assignment_epoch
         self.assignment_timestamp = assignment_timestamp
         self.unknown_tags = unknown_tags
+
+
+_new_StreamsGroupTargetAssignmentMetadataValue = bare(StreamsGroupTargetAssignmentMetadataValue)
 
 
 _p_i = packer(">i")
@@ -82,7 +85,7 @@ def _write_tags_StreamsGroupTargetAssignmentMetadataValue_v0(o: Any) -> bytes:
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[StreamsGroupTargetAssignmentMetadataValue, int]:
     e = len(d)
-    o = new(StreamsGroupTargetAssignmentMetadataValue)
+    o = _new_StreamsGroupTargetAssignmentMetadataValue()
     o.assignment_timestamp = 0
     o.unknown_tags = ()
     o.assignment_epoch, n = _u_iB(d, p)

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-from kwire.message import Message, Struct
-from kwire.wire import more_varint, new, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
+from kwire.message import Message, Struct, bare
+from kwire.wire import more_varint, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -146,6 +146,13 @@ class StreamsGroupTopologyDescriptionUpdateRequest(Message):
         self.unknown_tags = unknown_tags
 
 
+_new_TopologyDescriptionNode = bare(TopologyDescriptionNode)
+_new_TopologyDescriptionSubtopology = bare(TopologyDescriptionSubtopology)
+_new_TopologyDescriptionGlobalStore = bare(TopologyDescriptionGlobalStore)
+_new_TopologyDescription = bare(TopologyDescription)
+_new_StreamsGroupTopologyDescriptionUpdateRequest = bare(StreamsGroupTopologyDescriptionUpdateRequest)
+
+
 _p_B = packer(">B")
 _p_b = packer(">b")
 _p_bB = packer(">bB")
@@ -157,7 +164,7 @@ _u_i = unpacker(">i")
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[StreamsGroupTopologyDescriptionUpdateRequest, int]:
     e = len(d)
-    o = new(StreamsGroupTopologyDescriptionUpdateRequest)
+    o = _new_StreamsGroupTopologyDescriptionUpdateRequest()
     o.unknown_tags = ()
     n = d[p]
     p += 1
@@ -179,7 +186,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[StreamsGroupTopologyDescriptio
     p = q
     o.topology_epoch = _u_i(d, p)[0]
     p += 4
-    o1 = new(TopologyDescription)
+    o1 = _new_TopologyDescription()
     o1.unknown_tags = ()
     n = d[p]
     p += 1
@@ -193,7 +200,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[StreamsGroupTopologyDescriptio
     b -= n
     o1.subtopologies = l2 = []
     for _ in range(n):
-        o2 = new(TopologyDescriptionSubtopology)
+        o2 = _new_TopologyDescriptionSubtopology()
         o2.unknown_tags = ()
         n = d[p]
         p += 1
@@ -216,7 +223,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[StreamsGroupTopologyDescriptio
         b -= n
         o2.nodes = l3 = []
         for _ in range(n):
-            o3 = new(TopologyDescriptionNode)
+            o3 = _new_TopologyDescriptionNode()
             o3.unknown_tags = ()
             n = d[p]
             p += 1
@@ -325,9 +332,9 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[StreamsGroupTopologyDescriptio
     b -= n
     o1.global_stores = l2 = []
     for _ in range(n):
-        o2 = new(TopologyDescriptionGlobalStore)
+        o2 = _new_TopologyDescriptionGlobalStore()
         o2.unknown_tags = ()
-        o3 = new(TopologyDescriptionNode)
+        o3 = _new_TopologyDescriptionNode()
         o3.unknown_tags = ()
         n = d[p]
         p += 1
@@ -419,7 +426,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[StreamsGroupTopologyDescriptio
         if n:
             o3.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
         o2.source = o3
-        o3 = new(TopologyDescriptionNode)
+        o3 = _new_TopologyDescriptionNode()
         o3.unknown_tags = ()
         n = d[p]
         p += 1

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-from kwire.message import Message, Struct
-from kwire.wire import array_packers, array_unpackers, compact_numbers, more_varint, new, null, over_budget, pack_numbers, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
+from kwire.message import Message, Struct, bare
+from kwire.wire import array_packers, array_unpackers, compact_numbers, more_varint, null, over_budget, pack_numbers, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -153,6 +153,13 @@ class StreamsGroupTopologyValue(Message):
         self.unknown_tags = unknown_tags
 
 
+_new_TopicConfig = bare(TopicConfig)
+_new_TopicInfo = bare(TopicInfo)
+_new_CopartitionGroup = bare(CopartitionGroup)
+_new_Subtopology = bare(Subtopology)
+_new_StreamsGroupTopologyValue = bare(StreamsGroupTopologyValue)
+
+
 _hs = array_unpackers("h")
 _hw = array_packers("h")
 _p_B = packer(">B")
@@ -166,7 +173,7 @@ _u_ihB = unpacker(">ihB")
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[StreamsGroupTopologyValue, int]:
     e = len(d)
-    o = new(StreamsGroupTopologyValue)
+    o = _new_StreamsGroupTopologyValue()
     o.unknown_tags = ()
     o.epoch, n = _u_iB(d, p)
     p += 5
@@ -180,7 +187,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[StreamsGroupTopologyValue, int
     b -= n
     o.subtopologies = l1 = []
     for _ in range(n):
-        o1 = new(Subtopology)
+        o1 = _new_Subtopology()
         o1.unknown_tags = ()
         n = d[p]
         p += 1
@@ -247,7 +254,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[StreamsGroupTopologyValue, int
         b -= n
         o1.state_changelog_topics = l2 = []
         for _ in range(n):
-            o2 = new(TopicInfo)
+            o2 = _new_TopicInfo()
             o2.unknown_tags = ()
             n = d[p]
             p += 1
@@ -270,7 +277,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[StreamsGroupTopologyValue, int
             b -= n
             o2.topic_configs = l3 = []
             for _ in range(n):
-                o3 = new(TopicConfig)
+                o3 = _new_TopicConfig()
                 o3.unknown_tags = ()
                 n = d[p]
                 p += 1
@@ -334,7 +341,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[StreamsGroupTopologyValue, int
         b -= n
         o1.repartition_source_topics = l2 = []
         for _ in range(n):
-            o2 = new(TopicInfo)
+            o2 = _new_TopicInfo()
             o2.unknown_tags = ()
             n = d[p]
             p += 1
@@ -357,7 +364,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[StreamsGroupTopologyValue, int
             b -= n
             o2.topic_configs = l3 = []
             for _ in range(n):
-                o3 = new(TopicConfig)
+                o3 = _new_TopicConfig()
                 o3.unknown_tags = ()
                 n = d[p]
                 p += 1
@@ -399,7 +406,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[StreamsGroupTopologyValue, int
         b -= n
         o1.copartition_groups = l2 = []
         for _ in range(n):
-            o2 = new(CopartitionGroup)
+            o2 = _new_CopartitionGroup()
             o2.unknown_tags = ()
             n = d[p]
             p += 1

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-from kwire.message import Message, Struct
-from kwire.wire import as_bytes, lost, more_varint, new, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
+from kwire.message import Message, Struct, bare
+from kwire.wire import as_bytes, lost, more_varint, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -78,6 +78,10 @@ class SyncGroupRequest(Message):
         self.unknown_tags = unknown_tags
 
 
+_new_SyncGroupRequestAssignment = bare(SyncGroupRequestAssignment)
+_new_SyncGroupRequest = bare(SyncGroupRequest)
+
+
 _p_B = packer(">B")
 _p_h = packer(">h")
 _p_i = packer(">i")
@@ -91,7 +95,7 @@ _u_ih = unpacker(">ih")
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[SyncGroupRequest, int]:
     e = len(d)
-    o = new(SyncGroupRequest)
+    o = _new_SyncGroupRequest()
     o.group_instance_id = o.protocol_type = o.protocol_name = None
     o.unknown_tags = ()
     n = _u_h(d, p)[0]
@@ -117,7 +121,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[SyncGroupRequest, int]:
     b -= n
     o.assignments = l1 = []
     for _ in range(n):
-        o1 = new(SyncGroupRequestAssignment)
+        o1 = _new_SyncGroupRequestAssignment()
         o1.unknown_tags = ()
         n = _u_h(d, p)[0]
         p += 2
@@ -139,7 +143,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[SyncGroupRequest, int]:
 
 def _decode_v3(d: bytes, p: int, b: int) -> tuple[SyncGroupRequest, int]:
     e = len(d)
-    o = new(SyncGroupRequest)
+    o = _new_SyncGroupRequest()
     o.protocol_type = o.protocol_name = None
     o.unknown_tags = ()
     n = _u_h(d, p)[0]
@@ -173,7 +177,7 @@ def _decode_v3(d: bytes, p: int, b: int) -> tuple[SyncGroupRequest, int]:
     b -= n
     o.assignments = l1 = []
     for _ in range(n):
-        o1 = new(SyncGroupRequestAssignment)
+        o1 = _new_SyncGroupRequestAssignment()
         o1.unknown_tags = ()
         n = _u_h(d, p)[0]
         p += 2
@@ -195,7 +199,7 @@ def _decode_v3(d: bytes, p: int, b: int) -> tuple[SyncGroupRequest, int]:
 
 def _decode_v4(d: bytes, p: int, b: int) -> tuple[SyncGroupRequest, int]:
     e = len(d)
-    o = new(SyncGroupRequest)
+    o = _new_SyncGroupRequest()
     o.protocol_type = o.protocol_name = None
     o.unknown_tags = ()
     n = d[p]
@@ -238,7 +242,7 @@ def _decode_v4(d: bytes, p: int, b: int) -> tuple[SyncGroupRequest, int]:
     b -= n
     o.assignments = l1 = []
     for _ in range(n):
-        o1 = new(SyncGroupRequestAssignment)
+        o1 = _new_SyncGroupRequestAssignment()
         o1.unknown_tags = ()
         n = d[p]
         p += 1
@@ -272,7 +276,7 @@ def _decode_v4(d: bytes, p: int, b: int) -> tuple[SyncGroupRequest, int]:
 
 def _decode_v5(d: bytes, p: int, b: int) -> tuple[SyncGroupRequest, int]:
     e = len(d)
-    o = new(SyncGroupRequest)
+    o = _new_SyncGroupRequest()
     o.unknown_tags = ()
     n = d[p]
     p += 1
@@ -334,7 +338,7 @@ def _decode_v5(d: bytes, p: int, b: int) -> tuple[SyncGroupRequest, int]:
     b -= n
     o.assignments = l1 = []
     for _ in range(n):
-        o1 = new(SyncGroupRequestAssignment)
+        o1 = _new_SyncGroupRequestAssignment()
         o1.unknown_tags = ()
         n = d[p]
         p += 1

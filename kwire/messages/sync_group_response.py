@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-from kwire.message import Message
-from kwire.wire import as_bytes, lost, more_varint, new, null, packer, read_unknown_tags, string_length, string_varint, unknown_tags, unpacker, varint
+from kwire.message import Message, bare
+from kwire.wire import as_bytes, lost, more_varint, null, packer, read_unknown_tags, string_length, string_varint, unknown_tags, unpacker, varint
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -49,6 +49,9 @@ class SyncGroupResponse(Message):
         self.unknown_tags = unknown_tags
 
 
+_new_SyncGroupResponse = bare(SyncGroupResponse)
+
+
 _p_B = packer(">B")
 _p_hi = packer(">hi")
 _p_ih = packer(">ih")
@@ -62,7 +65,7 @@ _u_ihi = unpacker(">ihi")
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[SyncGroupResponse, int]:
     e = len(d)
-    o = new(SyncGroupResponse)
+    o = _new_SyncGroupResponse()
     o.throttle_time_ms = 0
     o.protocol_type = o.protocol_name = None
     o.unknown_tags = ()
@@ -78,7 +81,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[SyncGroupResponse, int]:
 
 def _decode_v1(d: bytes, p: int, b: int) -> tuple[SyncGroupResponse, int]:
     e = len(d)
-    o = new(SyncGroupResponse)
+    o = _new_SyncGroupResponse()
     o.protocol_type = o.protocol_name = None
     o.unknown_tags = ()
     o.throttle_time_ms, o.error_code, n = _u_ihi(d, p)
@@ -93,7 +96,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[SyncGroupResponse, int]:
 
 def _decode_v4(d: bytes, p: int, b: int) -> tuple[SyncGroupResponse, int]:
     e = len(d)
-    o = new(SyncGroupResponse)
+    o = _new_SyncGroupResponse()
     o.protocol_type = o.protocol_name = None
     o.unknown_tags = ()
     o.throttle_time_ms, o.error_code, n = _u_ihB(d, p)
@@ -114,7 +117,7 @@ def _decode_v4(d: bytes, p: int, b: int) -> tuple[SyncGroupResponse, int]:
 
 def _decode_v5(d: bytes, p: int, b: int) -> tuple[SyncGroupResponse, int]:
     e = len(d)
-    o = new(SyncGroupResponse)
+    o = _new_SyncGroupResponse()
     o.unknown_tags = ()
     o.throttle_time_ms, o.error_code, n = _u_ihB(d, p)
     p += 7

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-from kwire.message import Message
+from kwire.message import Message, bare
 from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import bad_uuid, new, null, packer, read_unknown_tags, string_length, string_varint, unknown_tags, unpacker
+from kwire.wire import bad_uuid, null, packer, read_unknown_tags, string_length, string_varint, unknown_tags, unpacker
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -41,6 +41,9 @@ class TopicRecord(Message):
         self.unknown_tags = unknown_tags
 
 
+_new_TopicRecord = bare(TopicRecord)
+
+
 _p_16s = packer(">16s")
 _p_16sx = packer(">16sx")
 _p_B = packer(">B")
@@ -49,7 +52,7 @@ _u_16sB = unpacker(">16sB")
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[TopicRecord, int]:
     e = len(d)
-    o = new(TopicRecord)
+    o = _new_TopicRecord()
     o.unknown_tags = ()
     n = d[p]
     p += 1

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-from kwire.message import Message, Struct
-from kwire.wire import array_packers, array_unpackers, compact_numbers, lost, more_varint, new, null, numbers, over_budget, pack_numbers, packer, read_tag, read_unknown_tags, string_length, string_varint, tag_section, tag_size, too_many, unknown_tags, unpacker, varint
+from kwire.message import Message, Struct, bare
+from kwire.wire import array_packers, array_unpackers, compact_numbers, lost, more_varint, null, numbers, over_budget, pack_numbers, packer, read_tag, read_unknown_tags, string_length, string_varint, tag_section, tag_size, too_many, unknown_tags, unpacker, varint
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -90,6 +90,10 @@ class TransactionLogValue(Message):
         self.transaction_start_timestamp_ms = transaction_start_timestamp_ms
         self.client_transaction_version = client_transaction_version
         self.unknown_tags = unknown_tags
+
+
+_new_PartitionsSchema = bare(PartitionsSchema)
+_new_TransactionLogValue = bare(TransactionLogValue)
 
 
 _is = array_unpackers("i")
@@ -178,7 +182,7 @@ def _write_tags_TransactionLogValue_v1(o: Any) -> bytes:
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[TransactionLogValue, int]:
     e = len(d)
-    o = new(TransactionLogValue)
+    o = _new_TransactionLogValue()
     o.previous_producer_id = o.next_producer_id = o.next_producer_epoch = -1
     o.client_transaction_version = 0
     o.unknown_tags = ()
@@ -192,7 +196,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[TransactionLogValue, int]:
         b -= n
         o.transaction_partitions = l1 = []
         for _ in range(n):
-            o1 = new(PartitionsSchema)
+            o1 = _new_PartitionsSchema()
             o1.unknown_tags = ()
             n = _u_h(d, p)[0]
             p += 2
@@ -219,7 +223,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[TransactionLogValue, int]:
 
 def _decode_v1(d: bytes, p: int, b: int) -> tuple[TransactionLogValue, int]:
     e = len(d)
-    o = new(TransactionLogValue)
+    o = _new_TransactionLogValue()
     o.previous_producer_id = o.next_producer_id = o.next_producer_epoch = -1
     o.client_transaction_version = 0
     o.unknown_tags = ()
@@ -236,7 +240,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[TransactionLogValue, int]:
         b -= n
         o.transaction_partitions = l1 = []
         for _ in range(n):
-            o1 = new(PartitionsSchema)
+            o1 = _new_PartitionsSchema()
             o1.unknown_tags = ()
             n = d[p]
             p += 1

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-from kwire.message import Message, Struct
+from kwire.message import Message, Struct, bare
 from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import bad_uuid, lost, more_varint, new, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
+from kwire.wire import bad_uuid, lost, more_varint, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -113,6 +113,11 @@ class TxnOffsetCommitRequest(Message):
         self.unknown_tags = unknown_tags
 
 
+_new_TxnOffsetCommitRequestPartition = bare(TxnOffsetCommitRequestPartition)
+_new_TxnOffsetCommitRequestTopic = bare(TxnOffsetCommitRequestTopic)
+_new_TxnOffsetCommitRequest = bare(TxnOffsetCommitRequest)
+
+
 _p_16s = packer(">16s")
 _p_16sB = packer(">16sB")
 _p_B = packer(">B")
@@ -137,7 +142,7 @@ _u_qhiB = unpacker(">qhiB")
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[TxnOffsetCommitRequest, int]:
     e = len(d)
-    o = new(TxnOffsetCommitRequest)
+    o = _new_TxnOffsetCommitRequest()
     o.generation_id_or_member_epoch = -1
     o.member_id = ''
     o.group_instance_id = None
@@ -165,7 +170,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[TxnOffsetCommitRequest, int]:
     b -= n
     o.topics = l1 = []
     for _ in range(n):
-        o1 = new(TxnOffsetCommitRequestTopic)
+        o1 = _new_TxnOffsetCommitRequestTopic()
         o1.topic_id = ZERO_UUID
         o1.unknown_tags = ()
         n = _u_h(d, p)[0]
@@ -184,7 +189,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[TxnOffsetCommitRequest, int]:
         b -= n
         o1.partitions = l2 = []
         for _ in range(n):
-            o2 = new(TxnOffsetCommitRequestPartition)
+            o2 = _new_TxnOffsetCommitRequestPartition()
             o2.committed_leader_epoch = -1
             o2.unknown_tags = ()
             o2.partition_index, o2.committed_offset, n = _u_iqh(d, p)
@@ -202,7 +207,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[TxnOffsetCommitRequest, int]:
 
 def _decode_v2(d: bytes, p: int, b: int) -> tuple[TxnOffsetCommitRequest, int]:
     e = len(d)
-    o = new(TxnOffsetCommitRequest)
+    o = _new_TxnOffsetCommitRequest()
     o.generation_id_or_member_epoch = -1
     o.member_id = ''
     o.group_instance_id = None
@@ -230,7 +235,7 @@ def _decode_v2(d: bytes, p: int, b: int) -> tuple[TxnOffsetCommitRequest, int]:
     b -= n
     o.topics = l1 = []
     for _ in range(n):
-        o1 = new(TxnOffsetCommitRequestTopic)
+        o1 = _new_TxnOffsetCommitRequestTopic()
         o1.topic_id = ZERO_UUID
         o1.unknown_tags = ()
         n = _u_h(d, p)[0]
@@ -249,7 +254,7 @@ def _decode_v2(d: bytes, p: int, b: int) -> tuple[TxnOffsetCommitRequest, int]:
         b -= n
         o1.partitions = l2 = []
         for _ in range(n):
-            o2 = new(TxnOffsetCommitRequestPartition)
+            o2 = _new_TxnOffsetCommitRequestPartition()
             o2.unknown_tags = ()
             o2.partition_index, o2.committed_offset, o2.committed_leader_epoch, n = _u_iqih(d, p)
             p += 18
@@ -266,7 +271,7 @@ def _decode_v2(d: bytes, p: int, b: int) -> tuple[TxnOffsetCommitRequest, int]:
 
 def _decode_v3(d: bytes, p: int, b: int) -> tuple[TxnOffsetCommitRequest, int]:
     e = len(d)
-    o = new(TxnOffsetCommitRequest)
+    o = _new_TxnOffsetCommitRequest()
     o.unknown_tags = ()
     n = d[p]
     p += 1
@@ -317,7 +322,7 @@ def _decode_v3(d: bytes, p: int, b: int) -> tuple[TxnOffsetCommitRequest, int]:
     b -= n
     o.topics = l1 = []
     for _ in range(n):
-        o1 = new(TxnOffsetCommitRequestTopic)
+        o1 = _new_TxnOffsetCommitRequestTopic()
         o1.topic_id = ZERO_UUID
         o1.unknown_tags = ()
         n = d[p]
@@ -341,7 +346,7 @@ def _decode_v3(d: bytes, p: int, b: int) -> tuple[TxnOffsetCommitRequest, int]:
         b -= n
         o1.partitions = l2 = []
         for _ in range(n):
-            o2 = new(TxnOffsetCommitRequestPartition)
+            o2 = _new_TxnOffsetCommitRequestPartition()
             o2.unknown_tags = ()
             o2.partition_index, o2.committed_offset, o2.committed_leader_epoch, n = _u_iqiB(d, p)
             p += 17
@@ -372,7 +377,7 @@ def _decode_v3(d: bytes, p: int, b: int) -> tuple[TxnOffsetCommitRequest, int]:
 
 def _decode_v6(d: bytes, p: int, b: int) -> tuple[TxnOffsetCommitRequest, int]:
     e = len(d)
-    o = new(TxnOffsetCommitRequest)
+    o = _new_TxnOffsetCommitRequest()
     o.unknown_tags = ()
     n = d[p]
     p += 1
@@ -423,7 +428,7 @@ def _decode_v6(d: bytes, p: int, b: int) -> tuple[TxnOffsetCommitRequest, int]:
     b -= n
     o.topics = l1 = []
     for _ in range(n):
-        o1 = new(TxnOffsetCommitRequestTopic)
+        o1 = _new_TxnOffsetCommitRequestTopic()
         o1.name = ''
         o1.unknown_tags = ()
         u0, n = _u_16sB(d, p)
@@ -439,7 +444,7 @@ def _decode_v6(d: bytes, p: int, b: int) -> tuple[TxnOffsetCommitRequest, int]:
         b -= n
         o1.partitions = l2 = []
         for _ in range(n):
-            o2 = new(TxnOffsetCommitRequestPartition)
+            o2 = _new_TxnOffsetCommitRequestPartition()
             o2.unknown_tags = ()
             o2.partition_index, o2.committed_offset, o2.committed_leader_epoch, n = _u_iqiB(d, p)
             p += 17

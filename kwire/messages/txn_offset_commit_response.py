@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-from kwire.message import Message, Struct
+from kwire.message import Message, Struct, bare
 from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import bad_uuid, iter_unpacker, lost, more_varint, new, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
+from kwire.wire import bad_uuid, iter_unpacker, lost, more_varint, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -88,6 +88,11 @@ class TxnOffsetCommitResponse(Message):
         self.unknown_tags = unknown_tags
 
 
+_new_TxnOffsetCommitResponsePartition = bare(TxnOffsetCommitResponsePartition)
+_new_TxnOffsetCommitResponseTopic = bare(TxnOffsetCommitResponseTopic)
+_new_TxnOffsetCommitResponse = bare(TxnOffsetCommitResponse)
+
+
 _i_ih = iter_unpacker(">ih")
 _i_ihx = iter_unpacker(">ihx")
 _p_16s = packer(">16s")
@@ -109,7 +114,7 @@ _u_ii = unpacker(">ii")
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[TxnOffsetCommitResponse, int]:
     e = len(d)
-    o = new(TxnOffsetCommitResponse)
+    o = _new_TxnOffsetCommitResponse()
     o.unknown_tags = ()
     o.throttle_time_ms, n = _u_ii(d, p)
     p += 8
@@ -120,7 +125,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[TxnOffsetCommitResponse, int]:
     b -= n
     o.topics = l1 = []
     for _ in range(n):
-        o1 = new(TxnOffsetCommitResponseTopic)
+        o1 = _new_TxnOffsetCommitResponseTopic()
         o1.topic_id = ZERO_UUID
         o1.unknown_tags = ()
         n = _u_h(d, p)[0]
@@ -140,7 +145,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[TxnOffsetCommitResponse, int]:
         o1.partitions = l2 = []
         q = p + n * 6
         for x0, x1 in _i_ih(d[p:q]):
-            o2 = new(TxnOffsetCommitResponsePartition)
+            o2 = _new_TxnOffsetCommitResponsePartition()
             o2.unknown_tags = ()
             o2.partition_index = x0
             o2.error_code = x1
@@ -152,7 +157,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[TxnOffsetCommitResponse, int]:
 
 def _decode_v3(d: bytes, p: int, b: int) -> tuple[TxnOffsetCommitResponse, int]:
     e = len(d)
-    o = new(TxnOffsetCommitResponse)
+    o = _new_TxnOffsetCommitResponse()
     o.unknown_tags = ()
     o.throttle_time_ms, n = _u_iB(d, p)
     p += 5
@@ -166,7 +171,7 @@ def _decode_v3(d: bytes, p: int, b: int) -> tuple[TxnOffsetCommitResponse, int]:
     b -= n
     o.topics = l1 = []
     for _ in range(n):
-        o1 = new(TxnOffsetCommitResponseTopic)
+        o1 = _new_TxnOffsetCommitResponseTopic()
         o1.topic_id = ZERO_UUID
         o1.unknown_tags = ()
         n = d[p]
@@ -192,7 +197,7 @@ def _decode_v3(d: bytes, p: int, b: int) -> tuple[TxnOffsetCommitResponse, int]:
         q = p + n * 7
         if d[p + 6:q:7].count(0) == n:
             for x0, x1 in _i_ihx(d[p:q]):
-                o2 = new(TxnOffsetCommitResponsePartition)
+                o2 = _new_TxnOffsetCommitResponsePartition()
                 o2.unknown_tags = ()
                 o2.partition_index = x0
                 o2.error_code = x1
@@ -200,7 +205,7 @@ def _decode_v3(d: bytes, p: int, b: int) -> tuple[TxnOffsetCommitResponse, int]:
             p = q
         else:
             for _ in range(n):
-                o2 = new(TxnOffsetCommitResponsePartition)
+                o2 = _new_TxnOffsetCommitResponsePartition()
                 o2.unknown_tags = ()
                 o2.partition_index, o2.error_code, n = _u_ihB(d, p)
                 p += 7
@@ -221,7 +226,7 @@ def _decode_v3(d: bytes, p: int, b: int) -> tuple[TxnOffsetCommitResponse, int]:
 
 def _decode_v6(d: bytes, p: int, b: int) -> tuple[TxnOffsetCommitResponse, int]:
     e = len(d)
-    o = new(TxnOffsetCommitResponse)
+    o = _new_TxnOffsetCommitResponse()
     o.unknown_tags = ()
     o.throttle_time_ms, n = _u_iB(d, p)
     p += 5
@@ -235,7 +240,7 @@ def _decode_v6(d: bytes, p: int, b: int) -> tuple[TxnOffsetCommitResponse, int]:
     b -= n
     o.topics = l1 = []
     for _ in range(n):
-        o1 = new(TxnOffsetCommitResponseTopic)
+        o1 = _new_TxnOffsetCommitResponseTopic()
         o1.name = ''
         o1.unknown_tags = ()
         u0, n = _u_16sB(d, p)
@@ -253,7 +258,7 @@ def _decode_v6(d: bytes, p: int, b: int) -> tuple[TxnOffsetCommitResponse, int]:
         q = p + n * 7
         if d[p + 6:q:7].count(0) == n:
             for x0, x1 in _i_ihx(d[p:q]):
-                o2 = new(TxnOffsetCommitResponsePartition)
+                o2 = _new_TxnOffsetCommitResponsePartition()
                 o2.unknown_tags = ()
                 o2.partition_index = x0
                 o2.error_code = x1
@@ -261,7 +266,7 @@ def _decode_v6(d: bytes, p: int, b: int) -> tuple[TxnOffsetCommitResponse, int]:
             p = q
         else:
             for _ in range(n):
-                o2 = new(TxnOffsetCommitResponsePartition)
+                o2 = _new_TxnOffsetCommitResponsePartition()
                 o2.unknown_tags = ()
                 o2.partition_index, o2.error_code, n = _u_ihB(d, p)
                 p += 7

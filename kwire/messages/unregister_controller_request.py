@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-from kwire.message import Message
-from kwire.wire import new, packer, read_unknown_tags, unknown_tags, unpacker
+from kwire.message import Message, bare
+from kwire.wire import packer, read_unknown_tags, unknown_tags, unpacker
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -37,6 +37,9 @@ class UnregisterControllerRequest(Message):
         self.unknown_tags = unknown_tags
 
 
+_new_UnregisterControllerRequest = bare(UnregisterControllerRequest)
+
+
 _p_i = packer(">i")
 _p_ix = packer(">ix")
 _u_iB = unpacker(">iB")
@@ -44,7 +47,7 @@ _u_iB = unpacker(">iB")
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[UnregisterControllerRequest, int]:
     e = len(d)
-    o = new(UnregisterControllerRequest)
+    o = _new_UnregisterControllerRequest()
     o.unknown_tags = ()
     o.controller_id, n = _u_iB(d, p)
     p += 5

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-from kwire.message import Message, Struct
-from kwire.wire import lost, more_varint, new, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
+from kwire.message import Message, Struct, bare
+from kwire.wire import lost, more_varint, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -71,6 +71,10 @@ class UpdateFeaturesRequest(Message):
         self.unknown_tags = unknown_tags
 
 
+_new_FeatureUpdateKey = bare(FeatureUpdateKey)
+_new_UpdateFeaturesRequest = bare(UpdateFeaturesRequest)
+
+
 _p_B = packer(">B")
 _p_hb = packer(">hb")
 _p_hbx = packer(">hbx")
@@ -88,7 +92,7 @@ _u_tB = unpacker(">?B")
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[UpdateFeaturesRequest, int]:
     e = len(d)
-    o = new(UpdateFeaturesRequest)
+    o = _new_UpdateFeaturesRequest()
     o.validate_only = False
     o.unknown_tags = ()
     o.timeout_ms, n = _u_iB(d, p)
@@ -103,7 +107,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[UpdateFeaturesRequest, int]:
     b -= n
     o.feature_updates = l1 = []
     for _ in range(n):
-        o1 = new(FeatureUpdateKey)
+        o1 = _new_FeatureUpdateKey()
         o1.upgrade_type = 1
         o1.unknown_tags = ()
         n = d[p]
@@ -129,7 +133,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[UpdateFeaturesRequest, int]:
 
 def _decode_v1(d: bytes, p: int, b: int) -> tuple[UpdateFeaturesRequest, int]:
     e = len(d)
-    o = new(UpdateFeaturesRequest)
+    o = _new_UpdateFeaturesRequest()
     o.unknown_tags = ()
     o.timeout_ms, n = _u_iB(d, p)
     p += 5
@@ -143,7 +147,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[UpdateFeaturesRequest, int]:
     b -= n
     o.feature_updates = l1 = []
     for _ in range(n):
-        o1 = new(FeatureUpdateKey)
+        o1 = _new_FeatureUpdateKey()
         o1.allow_downgrade = False
         o1.unknown_tags = ()
         n = d[p]

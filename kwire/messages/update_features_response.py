@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-from kwire.message import Message, Struct
-from kwire.wire import more_varint, new, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
+from kwire.message import Message, Struct, bare
+from kwire.wire import more_varint, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -71,6 +71,10 @@ class UpdateFeaturesResponse(Message):
         self.unknown_tags = unknown_tags
 
 
+_new_UpdatableFeatureResult = bare(UpdatableFeatureResult)
+_new_UpdateFeaturesResponse = bare(UpdateFeaturesResponse)
+
+
 _p_B = packer(">B")
 _p_h = packer(">h")
 _p_hB = packer(">hB")
@@ -84,7 +88,7 @@ _u_ihB = unpacker(">ihB")
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[UpdateFeaturesResponse, int]:
     e = len(d)
-    o = new(UpdateFeaturesResponse)
+    o = _new_UpdateFeaturesResponse()
     o.unknown_tags = ()
     o.throttle_time_ms, o.error_code, n = _u_ihB(d, p)
     p += 7
@@ -108,7 +112,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[UpdateFeaturesResponse, int]:
     b -= n
     o.results = l1 = []
     for _ in range(n):
-        o1 = new(UpdatableFeatureResult)
+        o1 = _new_UpdatableFeatureResult()
         o1.unknown_tags = ()
         n = d[p]
         p += 1
@@ -143,7 +147,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[UpdateFeaturesResponse, int]:
 
 def _decode_v2(d: bytes, p: int, b: int) -> tuple[UpdateFeaturesResponse, int]:
     e = len(d)
-    o = new(UpdateFeaturesResponse)
+    o = _new_UpdateFeaturesResponse()
     o.results = []
     o.unknown_tags = ()
     o.throttle_time_ms, o.error_code, n = _u_ihB(d, p)

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-from kwire.message import Message, Struct
+from kwire.message import Message, Struct, bare
 from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import bad_uuid, more_varint, new, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
+from kwire.wire import bad_uuid, more_varint, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -101,6 +101,11 @@ class UpdateRaftVoterRequest(Message):
         self.unknown_tags = unknown_tags
 
 
+_new_Listener = bare(Listener)
+_new_KRaftVersionFeature = bare(KRaftVersionFeature)
+_new_UpdateRaftVoterRequest = bare(UpdateRaftVoterRequest)
+
+
 _p_B = packer(">B")
 _p_H = packer(">H")
 _p_Hx = packer(">Hx")
@@ -115,7 +120,7 @@ _u_ii16sB = unpacker(">ii16sB")
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[UpdateRaftVoterRequest, int]:
     e = len(d)
-    o = new(UpdateRaftVoterRequest)
+    o = _new_UpdateRaftVoterRequest()
     o.unknown_tags = ()
     n = d[p]
     p += 1
@@ -140,7 +145,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[UpdateRaftVoterRequest, int]:
     b -= n
     o.listeners = l1 = []
     for _ in range(n):
-        o1 = new(Listener)
+        o1 = _new_Listener()
         o1.unknown_tags = ()
         n = d[p]
         p += 1
@@ -165,7 +170,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[UpdateRaftVoterRequest, int]:
         if n:
             o1.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
         l1.append(o1)
-    o1 = new(KRaftVersionFeature)
+    o1 = _new_KRaftVersionFeature()
     o1.unknown_tags = ()
     o1.min_supported_version, o1.max_supported_version, n = _u_hhB(d, p)
     p += 5

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-from kwire.message import Message, Struct, frozen_default
-from kwire.wire import more_varint, new, null, packer, read_tag, read_unknown_tags, string_length, string_varint, tag_section, tag_size, too_many, unknown_tags, unpacker
+from kwire.message import Message, Struct, bare, frozen_default
+from kwire.wire import more_varint, null, packer, read_tag, read_unknown_tags, string_length, string_varint, tag_section, tag_size, too_many, unknown_tags, unpacker
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -71,6 +71,10 @@ class UpdateRaftVoterResponse(Message):
         self.unknown_tags = unknown_tags
 
 
+_new_CurrentLeader = bare(CurrentLeader)
+_new_UpdateRaftVoterResponse = bare(UpdateRaftVoterResponse)
+
+
 _D_CurrentLeader = frozen_default(CurrentLeader)
 
 
@@ -96,7 +100,7 @@ def _tags_UpdateRaftVoterResponse_v0(d: bytes, p: int, n: int, b: int, o: Any) -
         tag, size, p = read_tag(d, p)
         end = p + size
         if tag == 0:
-            t = new(CurrentLeader)
+            t = _new_CurrentLeader()
             t.unknown_tags = ()
             t.leader_id, t.leader_epoch, n = _u_iiB(d, p)
             p += 9
@@ -148,7 +152,7 @@ def _write_tags_UpdateRaftVoterResponse_v0(o: Any) -> bytes:
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[UpdateRaftVoterResponse, int]:
     e = len(d)
-    o = new(UpdateRaftVoterResponse)
+    o = _new_UpdateRaftVoterResponse()
     o.current_leader = _D_CurrentLeader
     o.unknown_tags = ()
     o.throttle_time_ms, o.error_code, n = _u_ihB(d, p)

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-from kwire.message import Message
-from kwire.wire import as_bytes, more_varint, new, null, packer, read_unknown_tags, string_length, string_varint, unknown_tags, unpacker, varint
+from kwire.message import Message, bare
+from kwire.wire import as_bytes, more_varint, null, packer, read_unknown_tags, string_length, string_varint, unknown_tags, unpacker, varint
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -52,6 +52,9 @@ class UserScramCredentialRecord(Message):
         self.unknown_tags = unknown_tags
 
 
+_new_UserScramCredentialRecord = bare(UserScramCredentialRecord)
+
+
 _p_B = packer(">B")
 _p_b = packer(">b")
 _p_bB = packer(">bB")
@@ -63,7 +66,7 @@ _u_iB = unpacker(">iB")
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[UserScramCredentialRecord, int]:
     e = len(d)
-    o = new(UserScramCredentialRecord)
+    o = _new_UserScramCredentialRecord()
     o.unknown_tags = ()
     n = d[p]
     p += 1

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-from kwire.message import Message, Struct
+from kwire.message import Message, Struct, bare
 from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import bad_uuid, iter_unpacker, lost, more_varint, new, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
+from kwire.wire import bad_uuid, iter_unpacker, lost, more_varint, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -107,6 +107,11 @@ class VoteRequest(Message):
         self.unknown_tags = unknown_tags
 
 
+_new_PartitionData = bare(PartitionData)
+_new_TopicData = bare(TopicData)
+_new_VoteRequest = bare(VoteRequest)
+
+
 _i_iii16s16siqtx = iter_unpacker(">iii16s16siq?x")
 _i_iii16s16siqx = iter_unpacker(">iii16s16siqx")
 _i_iiiiqx = iter_unpacker(">iiiiqx")
@@ -127,7 +132,7 @@ _u_iiiiqB = unpacker(">iiiiqB")
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[VoteRequest, int]:
     e = len(d)
-    o = new(VoteRequest)
+    o = _new_VoteRequest()
     o.voter_id = -1
     o.unknown_tags = ()
     n = d[p]
@@ -152,7 +157,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[VoteRequest, int]:
     b -= n
     o.topics = l1 = []
     for _ in range(n):
-        o1 = new(TopicData)
+        o1 = _new_TopicData()
         o1.unknown_tags = ()
         n = d[p]
         p += 1
@@ -177,7 +182,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[VoteRequest, int]:
         q = p + n * 25
         if d[p + 24:q:25].count(0) == n:
             for x0, x1, x2, x3, x4 in _i_iiiiqx(d[p:q]):
-                o2 = new(PartitionData)
+                o2 = _new_PartitionData()
                 o2.replica_directory_id = o2.voter_directory_id = ZERO_UUID
                 o2.pre_vote = False
                 o2.unknown_tags = ()
@@ -190,7 +195,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[VoteRequest, int]:
             p = q
         else:
             for _ in range(n):
-                o2 = new(PartitionData)
+                o2 = _new_PartitionData()
                 o2.replica_directory_id = o2.voter_directory_id = ZERO_UUID
                 o2.pre_vote = False
                 o2.unknown_tags = ()
@@ -213,7 +218,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[VoteRequest, int]:
 
 def _decode_v1(d: bytes, p: int, b: int) -> tuple[VoteRequest, int]:
     e = len(d)
-    o = new(VoteRequest)
+    o = _new_VoteRequest()
     o.unknown_tags = ()
     n = d[p]
     p += 1
@@ -237,7 +242,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[VoteRequest, int]:
     b -= n
     o.topics = l1 = []
     for _ in range(n):
-        o1 = new(TopicData)
+        o1 = _new_TopicData()
         o1.unknown_tags = ()
         n = d[p]
         p += 1
@@ -262,7 +267,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[VoteRequest, int]:
         q = p + n * 57
         if d[p + 56:q:57].count(0) == n:
             for x0, x1, x2, x3, x4, x5, x6 in _i_iii16s16siqx(d[p:q]):
-                o2 = new(PartitionData)
+                o2 = _new_PartitionData()
                 o2.pre_vote = False
                 o2.unknown_tags = ()
                 o2.partition_index = x0
@@ -276,7 +281,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[VoteRequest, int]:
             p = q
         else:
             for _ in range(n):
-                o2 = new(PartitionData)
+                o2 = _new_PartitionData()
                 o2.pre_vote = False
                 o2.unknown_tags = ()
                 o2.partition_index, o2.replica_epoch, o2.replica_id, u3, u4, o2.last_offset_epoch, o2.last_offset, n = _u_iii16s16siqB(d, p)
@@ -300,7 +305,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[VoteRequest, int]:
 
 def _decode_v2(d: bytes, p: int, b: int) -> tuple[VoteRequest, int]:
     e = len(d)
-    o = new(VoteRequest)
+    o = _new_VoteRequest()
     o.unknown_tags = ()
     n = d[p]
     p += 1
@@ -324,7 +329,7 @@ def _decode_v2(d: bytes, p: int, b: int) -> tuple[VoteRequest, int]:
     b -= n
     o.topics = l1 = []
     for _ in range(n):
-        o1 = new(TopicData)
+        o1 = _new_TopicData()
         o1.unknown_tags = ()
         n = d[p]
         p += 1
@@ -349,7 +354,7 @@ def _decode_v2(d: bytes, p: int, b: int) -> tuple[VoteRequest, int]:
         q = p + n * 58
         if d[p + 57:q:58].count(0) == n:
             for x0, x1, x2, x3, x4, x5, x6, x7 in _i_iii16s16siqtx(d[p:q]):
-                o2 = new(PartitionData)
+                o2 = _new_PartitionData()
                 o2.unknown_tags = ()
                 o2.partition_index = x0
                 o2.replica_epoch = x1
@@ -363,7 +368,7 @@ def _decode_v2(d: bytes, p: int, b: int) -> tuple[VoteRequest, int]:
             p = q
         else:
             for _ in range(n):
-                o2 = new(PartitionData)
+                o2 = _new_PartitionData()
                 o2.unknown_tags = ()
                 o2.partition_index, o2.replica_epoch, o2.replica_id, u3, u4, o2.last_offset_epoch, o2.last_offset, o2.pre_vote, n = _u_iii16s16siqtB(d, p)
                 p += 58

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-from kwire.message import Message, Struct
-from kwire.wire import iter_unpacker, lost, more_varint, new, null, packer, read_tag, read_unknown_tags, string_length, string_varint, tag_section, tag_size, too_many, unknown_tags, unpacker, varint
+from kwire.message import Message, Struct, bare
+from kwire.wire import iter_unpacker, lost, more_varint, null, packer, read_tag, read_unknown_tags, string_length, string_varint, tag_section, tag_size, too_many, unknown_tags, unpacker, varint
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -121,6 +121,12 @@ class VoteResponse(Message):
         self.unknown_tags = unknown_tags
 
 
+_new_PartitionData = bare(PartitionData)
+_new_TopicData = bare(TopicData)
+_new_NodeEndpoint = bare(NodeEndpoint)
+_new_VoteResponse = bare(VoteResponse)
+
+
 _i_ihiitx = iter_unpacker(">ihii?x")
 _p_B = packer(">B")
 _p_H = packer(">H")
@@ -160,7 +166,7 @@ def _tags_VoteResponse_v1(d: bytes, p: int, n: int, b: int, o: Any) -> tuple[int
             b -= n
             o.node_endpoints = l1 = []
             for _ in range(n):
-                o1 = new(NodeEndpoint)
+                o1 = _new_NodeEndpoint()
                 o1.unknown_tags = ()
                 o1.node_id, n = _u_iB(d, p)
                 p += 5
@@ -218,7 +224,7 @@ def _write_tags_VoteResponse_v1(o: Any) -> bytes:
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[VoteResponse, int]:
     e = len(d)
-    o = new(VoteResponse)
+    o = _new_VoteResponse()
     o.node_endpoints = []
     o.unknown_tags = ()
     o.error_code, n = _u_hB(d, p)
@@ -233,7 +239,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[VoteResponse, int]:
     b -= n
     o.topics = l1 = []
     for _ in range(n):
-        o1 = new(TopicData)
+        o1 = _new_TopicData()
         o1.unknown_tags = ()
         n = d[p]
         p += 1
@@ -258,7 +264,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[VoteResponse, int]:
         q = p + n * 16
         if d[p + 15:q:16].count(0) == n:
             for x0, x1, x2, x3, x4 in _i_ihiitx(d[p:q]):
-                o2 = new(PartitionData)
+                o2 = _new_PartitionData()
                 o2.unknown_tags = ()
                 o2.partition_index = x0
                 o2.error_code = x1
@@ -269,7 +275,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[VoteResponse, int]:
             p = q
         else:
             for _ in range(n):
-                o2 = new(PartitionData)
+                o2 = _new_PartitionData()
                 o2.unknown_tags = ()
                 o2.partition_index, o2.error_code, o2.leader_id, o2.leader_epoch, o2.vote_granted, n = _u_ihiitB(d, p)
                 p += 16
@@ -290,7 +296,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[VoteResponse, int]:
 
 def _decode_v1(d: bytes, p: int, b: int) -> tuple[VoteResponse, int]:
     e = len(d)
-    o = new(VoteResponse)
+    o = _new_VoteResponse()
     o.node_endpoints = []
     o.unknown_tags = ()
     o.error_code, n = _u_hB(d, p)
@@ -305,7 +311,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[VoteResponse, int]:
     b -= n
     o.topics = l1 = []
     for _ in range(n):
-        o1 = new(TopicData)
+        o1 = _new_TopicData()
         o1.unknown_tags = ()
         n = d[p]
         p += 1
@@ -330,7 +336,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[VoteResponse, int]:
         q = p + n * 16
         if d[p + 15:q:16].count(0) == n:
             for x0, x1, x2, x3, x4 in _i_ihiitx(d[p:q]):
-                o2 = new(PartitionData)
+                o2 = _new_PartitionData()
                 o2.unknown_tags = ()
                 o2.partition_index = x0
                 o2.error_code = x1
@@ -341,7 +347,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[VoteResponse, int]:
             p = q
         else:
             for _ in range(n):
-                o2 = new(PartitionData)
+                o2 = _new_PartitionData()
                 o2.unknown_tags = ()
                 o2.partition_index, o2.error_code, o2.leader_id, o2.leader_epoch, o2.vote_granted, n = _u_ihiitB(d, p)
                 p += 16

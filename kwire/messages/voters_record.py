@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-from kwire.message import Message, Struct
+from kwire.message import Message, Struct, bare
 from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import bad_uuid, more_varint, new, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
+from kwire.wire import bad_uuid, more_varint, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -116,6 +116,12 @@ class VotersRecord(Message):
         self.unknown_tags = unknown_tags
 
 
+_new_Endpoint = bare(Endpoint)
+_new_KRaftVersionFeature = bare(KRaftVersionFeature)
+_new_Voter = bare(Voter)
+_new_VotersRecord = bare(VotersRecord)
+
+
 _p_B = packer(">B")
 _p_H = packer(">H")
 _p_Hx = packer(">Hx")
@@ -133,7 +139,7 @@ _u_i16sB = unpacker(">i16sB")
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[VotersRecord, int]:
     e = len(d)
-    o = new(VotersRecord)
+    o = _new_VotersRecord()
     o.unknown_tags = ()
     o.version, n = _u_hB(d, p)
     p += 3
@@ -147,7 +153,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[VotersRecord, int]:
     b -= n
     o.voters = l1 = []
     for _ in range(n):
-        o1 = new(Voter)
+        o1 = _new_Voter()
         o1.unknown_tags = ()
         o1.voter_id, u1, n = _u_i16sB(d, p)
         p += 21
@@ -162,7 +168,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[VotersRecord, int]:
         b -= n
         o1.endpoints = l2 = []
         for _ in range(n):
-            o2 = new(Endpoint)
+            o2 = _new_Endpoint()
             o2.unknown_tags = ()
             n = d[p]
             p += 1
@@ -187,7 +193,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[VotersRecord, int]:
             if n:
                 o2.unknown_tags, p, b = read_unknown_tags(d, p, n, b)
             l2.append(o2)
-        o2 = new(KRaftVersionFeature)
+        o2 = _new_KRaftVersionFeature()
         o2.unknown_tags = ()
         o2.min_supported_version, o2.max_supported_version, n = _u_hhB(d, p)
         p += 5

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-from kwire.message import Message, Struct
+from kwire.message import Message, Struct, bare
 from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import bad_uuid, iter_unpacker, more_varint, new, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
+from kwire.wire import bad_uuid, iter_unpacker, more_varint, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -126,6 +126,12 @@ class WriteShareGroupStateRequest(Message):
         self.unknown_tags = unknown_tags
 
 
+_new_StateBatch = bare(StateBatch)
+_new_PartitionData = bare(PartitionData)
+_new_WriteStateData = bare(WriteStateData)
+_new_WriteShareGroupStateRequest = bare(WriteShareGroupStateRequest)
+
+
 _i_qqbhx = iter_unpacker(">qqbhx")
 _p_16s = packer(">16s")
 _p_16sB = packer(">16sB")
@@ -144,7 +150,7 @@ _u_qqbhB = unpacker(">qqbhB")
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[WriteShareGroupStateRequest, int]:
     e = len(d)
-    o = new(WriteShareGroupStateRequest)
+    o = _new_WriteShareGroupStateRequest()
     o.unknown_tags = ()
     n = d[p]
     p += 1
@@ -167,7 +173,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[WriteShareGroupStateRequest, i
     b -= n
     o.topics = l1 = []
     for _ in range(n):
-        o1 = new(WriteStateData)
+        o1 = _new_WriteStateData()
         o1.unknown_tags = ()
         u0, n = _u_16sB(d, p)
         p += 17
@@ -182,7 +188,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[WriteShareGroupStateRequest, i
         b -= n
         o1.partitions = l2 = []
         for _ in range(n):
-            o2 = new(PartitionData)
+            o2 = _new_PartitionData()
             o2.delivery_complete_count = -1
             o2.unknown_tags = ()
             o2.partition, o2.state_epoch, o2.leader_epoch, o2.start_offset, n = _u_iiiqB(d, p)
@@ -199,7 +205,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[WriteShareGroupStateRequest, i
             q = p + n * 20
             if d[p + 19:q:20].count(0) == n:
                 for x0, x1, x2, x3 in _i_qqbhx(d[p:q]):
-                    o3 = new(StateBatch)
+                    o3 = _new_StateBatch()
                     o3.unknown_tags = ()
                     o3.first_offset = x0
                     o3.last_offset = x1
@@ -209,7 +215,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[WriteShareGroupStateRequest, i
                 p = q
             else:
                 for _ in range(n):
-                    o3 = new(StateBatch)
+                    o3 = _new_StateBatch()
                     o3.unknown_tags = ()
                     o3.first_offset, o3.last_offset, o3.delivery_state, o3.delivery_count, n = _u_qqbhB(d, p)
                     p += 20
@@ -235,7 +241,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[WriteShareGroupStateRequest, i
 
 def _decode_v1(d: bytes, p: int, b: int) -> tuple[WriteShareGroupStateRequest, int]:
     e = len(d)
-    o = new(WriteShareGroupStateRequest)
+    o = _new_WriteShareGroupStateRequest()
     o.unknown_tags = ()
     n = d[p]
     p += 1
@@ -258,7 +264,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[WriteShareGroupStateRequest, i
     b -= n
     o.topics = l1 = []
     for _ in range(n):
-        o1 = new(WriteStateData)
+        o1 = _new_WriteStateData()
         o1.unknown_tags = ()
         u0, n = _u_16sB(d, p)
         p += 17
@@ -273,7 +279,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[WriteShareGroupStateRequest, i
         b -= n
         o1.partitions = l2 = []
         for _ in range(n):
-            o2 = new(PartitionData)
+            o2 = _new_PartitionData()
             o2.unknown_tags = ()
             o2.partition, o2.state_epoch, o2.leader_epoch, o2.start_offset, o2.delivery_complete_count, n = _u_iiiqiB(d, p)
             p += 25
@@ -289,7 +295,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[WriteShareGroupStateRequest, i
             q = p + n * 20
             if d[p + 19:q:20].count(0) == n:
                 for x0, x1, x2, x3 in _i_qqbhx(d[p:q]):
-                    o3 = new(StateBatch)
+                    o3 = _new_StateBatch()
                     o3.unknown_tags = ()
                     o3.first_offset = x0
                     o3.last_offset = x1
@@ -299,7 +305,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[WriteShareGroupStateRequest, i
                 p = q
             else:
                 for _ in range(n):
-                    o3 = new(StateBatch)
+                    o3 = _new_StateBatch()
                     o3.unknown_tags = ()
                     o3.first_offset, o3.last_offset, o3.delivery_state, o3.delivery_count, n = _u_qqbhB(d, p)
                     p += 20

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-from kwire.message import Message, Struct
-from kwire.wire import array_packers, array_unpackers, compact_numbers, more_varint, new, null, over_budget, pack_numbers, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
+from kwire.message import Message, Struct, bare
+from kwire.wire import array_packers, array_unpackers, compact_numbers, more_varint, null, over_budget, pack_numbers, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -94,6 +94,11 @@ class WriteTxnMarkersRequest(Message):
         self.unknown_tags = unknown_tags
 
 
+_new_WritableTxnMarkerTopic = bare(WritableTxnMarkerTopic)
+_new_WritableTxnMarker = bare(WritableTxnMarker)
+_new_WriteTxnMarkersRequest = bare(WriteTxnMarkersRequest)
+
+
 _is = array_unpackers("i")
 _iw = array_packers("i")
 _p_B = packer(">B")
@@ -110,7 +115,7 @@ _u_qhtB = unpacker(">qh?B")
 
 def _decode_v1(d: bytes, p: int, b: int) -> tuple[WriteTxnMarkersRequest, int]:
     e = len(d)
-    o = new(WriteTxnMarkersRequest)
+    o = _new_WriteTxnMarkersRequest()
     o.unknown_tags = ()
     n = d[p]
     p += 1
@@ -124,7 +129,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[WriteTxnMarkersRequest, int]:
     b -= n
     o.markers = l1 = []
     for _ in range(n):
-        o1 = new(WritableTxnMarker)
+        o1 = _new_WritableTxnMarker()
         o1.transaction_version = 0
         o1.unknown_tags = ()
         o1.producer_id, o1.producer_epoch, o1.transaction_result, n = _u_qhtB(d, p)
@@ -139,7 +144,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[WriteTxnMarkersRequest, int]:
         b -= n
         o1.topics = l2 = []
         for _ in range(n):
-            o2 = new(WritableTxnMarkerTopic)
+            o2 = _new_WritableTxnMarkerTopic()
             o2.unknown_tags = ()
             n = d[p]
             p += 1
@@ -180,7 +185,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[WriteTxnMarkersRequest, int]:
 
 def _decode_v2(d: bytes, p: int, b: int) -> tuple[WriteTxnMarkersRequest, int]:
     e = len(d)
-    o = new(WriteTxnMarkersRequest)
+    o = _new_WriteTxnMarkersRequest()
     o.unknown_tags = ()
     n = d[p]
     p += 1
@@ -194,7 +199,7 @@ def _decode_v2(d: bytes, p: int, b: int) -> tuple[WriteTxnMarkersRequest, int]:
     b -= n
     o.markers = l1 = []
     for _ in range(n):
-        o1 = new(WritableTxnMarker)
+        o1 = _new_WritableTxnMarker()
         o1.unknown_tags = ()
         o1.producer_id, o1.producer_epoch, o1.transaction_result, n = _u_qhtB(d, p)
         p += 12
@@ -208,7 +213,7 @@ def _decode_v2(d: bytes, p: int, b: int) -> tuple[WriteTxnMarkersRequest, int]:
         b -= n
         o1.topics = l2 = []
         for _ in range(n):
-            o2 = new(WritableTxnMarkerTopic)
+            o2 = _new_WritableTxnMarkerTopic()
             o2.unknown_tags = ()
             n = d[p]
             p += 1

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-from kwire.message import Message, Struct
-from kwire.wire import iter_unpacker, more_varint, new, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
+from kwire.message import Message, Struct, bare
+from kwire.wire import iter_unpacker, more_varint, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -103,6 +103,12 @@ class WriteTxnMarkersResponse(Message):
         self.unknown_tags = unknown_tags
 
 
+_new_WritableTxnMarkerPartitionResult = bare(WritableTxnMarkerPartitionResult)
+_new_WritableTxnMarkerTopicResult = bare(WritableTxnMarkerTopicResult)
+_new_WritableTxnMarkerResult = bare(WritableTxnMarkerResult)
+_new_WriteTxnMarkersResponse = bare(WriteTxnMarkersResponse)
+
+
 _i_ihx = iter_unpacker(">ihx")
 _p_B = packer(">B")
 _p_ih = packer(">ih")
@@ -115,7 +121,7 @@ _u_qB = unpacker(">qB")
 
 def _decode_v1(d: bytes, p: int, b: int) -> tuple[WriteTxnMarkersResponse, int]:
     e = len(d)
-    o = new(WriteTxnMarkersResponse)
+    o = _new_WriteTxnMarkersResponse()
     o.unknown_tags = ()
     n = d[p]
     p += 1
@@ -129,7 +135,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[WriteTxnMarkersResponse, int]:
     b -= n
     o.markers = l1 = []
     for _ in range(n):
-        o1 = new(WritableTxnMarkerResult)
+        o1 = _new_WritableTxnMarkerResult()
         o1.unknown_tags = ()
         o1.producer_id, n = _u_qB(d, p)
         p += 9
@@ -143,7 +149,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[WriteTxnMarkersResponse, int]:
         b -= n
         o1.topics = l2 = []
         for _ in range(n):
-            o2 = new(WritableTxnMarkerTopicResult)
+            o2 = _new_WritableTxnMarkerTopicResult()
             o2.unknown_tags = ()
             n = d[p]
             p += 1
@@ -168,7 +174,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[WriteTxnMarkersResponse, int]:
             q = p + n * 7
             if d[p + 6:q:7].count(0) == n:
                 for x0, x1 in _i_ihx(d[p:q]):
-                    o3 = new(WritableTxnMarkerPartitionResult)
+                    o3 = _new_WritableTxnMarkerPartitionResult()
                     o3.unknown_tags = ()
                     o3.partition_index = x0
                     o3.error_code = x1
@@ -176,7 +182,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[WriteTxnMarkersResponse, int]:
                 p = q
             else:
                 for _ in range(n):
-                    o3 = new(WritableTxnMarkerPartitionResult)
+                    o3 = _new_WritableTxnMarkerPartitionResult()
                     o3.unknown_tags = ()
                     o3.partition_index, o3.error_code, n = _u_ihB(d, p)
                     p += 7

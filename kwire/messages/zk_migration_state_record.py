@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-from kwire.message import Message
-from kwire.wire import new, packer, read_unknown_tags, unknown_tags, unpacker
+from kwire.message import Message, bare
+from kwire.wire import packer, read_unknown_tags, unknown_tags, unpacker
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -37,6 +37,9 @@ class ZkMigrationStateRecord(Message):
         self.unknown_tags = unknown_tags
 
 
+_new_ZkMigrationStateRecord = bare(ZkMigrationStateRecord)
+
+
 _p_b = packer(">b")
 _p_bx = packer(">bx")
 _u_bB = unpacker(">bB")
@@ -44,7 +47,7 @@ _u_bB = unpacker(">bB")
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[ZkMigrationStateRecord, int]:
     e = len(d)
-    o = new(ZkMigrationStateRecord)
+    o = _new_ZkMigrationStateRecord()
     o.unknown_tags = ()
     o.zk_migration_state, n = _u_bB(d, p)
     p += 2

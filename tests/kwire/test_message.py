@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import copy
+import gc
 import math
 import pickle
 import random
+from typing import Any
 
 import pytest
 
@@ -245,3 +247,25 @@ def test_records_pass_through_by_length_alone() -> None:
     assert bytes(FetchResponse.decode(joined, 12).responses[0].partitions[0].records) == b"12345"
     with pytest.raises(EncodeError):
         response.encode(12)
+
+
+def test_the_collector_is_paused_only_while_a_large_message_is_decoded(monkeypatch: pytest.MonkeyPatch) -> None:
+    small, large = (MetadataRequest(topics=[MetadataRequestTopic(name="t" * 50)] * n).encode(12) for n in (10, 1000))
+    real, seen = MetadataRequest._DECODERS[12], []
+
+    def watched(data: bytes, at: int, budget: int) -> Any:
+        seen.append(gc.isenabled())
+        return real(data, at, budget)
+
+    monkeypatch.setitem(MetadataRequest._DECODERS, 12, watched)
+    MetadataRequest.decode(small, 12)
+    MetadataRequest.decode(large, 12)
+    with pytest.raises(DecodeError):
+        MetadataRequest.decode(large[:-1], 12)
+    assert (seen, gc.isenabled()) == ([True, False, False], True)
+    gc.disable()
+    try:
+        MetadataRequest.decode(large, 12)
+        assert not gc.isenabled()
+    finally:
+        gc.enable()

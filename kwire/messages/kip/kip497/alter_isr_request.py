@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-from kwire.message import Message, Struct
-from kwire.wire import array_packers, array_unpackers, lost, new, null, numbers, over_budget, pack_numbers, packer, too_many, unknown_tags, unpacker
+from kwire.message import Message, Struct, bare
+from kwire.wire import array_packers, array_unpackers, lost, null, numbers, over_budget, pack_numbers, packer, too_many, unknown_tags, unpacker
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -115,6 +115,12 @@ class AlterIsrRequest(Message):
         self.unknown_tags = unknown_tags
 
 
+_new_LeaderAndIsr = bare(LeaderAndIsr)
+_new_PartitionData = bare(PartitionData)
+_new_TopicData = bare(TopicData)
+_new_AlterIsrRequest = bare(AlterIsrRequest)
+
+
 _is = array_unpackers("i")
 _iw = array_packers("i")
 _p_h = packer(">h")
@@ -129,7 +135,7 @@ _u_iqi = unpacker(">iqi")
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[AlterIsrRequest, int]:
     e = len(d)
-    o = new(AlterIsrRequest)
+    o = _new_AlterIsrRequest()
     o.unknown_tags = ()
     o.broker_id, o.broker_epoch, n = _u_iqi(d, p)
     p += 16
@@ -140,7 +146,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[AlterIsrRequest, int]:
     b -= n
     o.topics = l1 = []
     for _ in range(n):
-        o1 = new(TopicData)
+        o1 = _new_TopicData()
         o1.unknown_tags = ()
         n = _u_h(d, p)[0]
         p += 2
@@ -158,11 +164,11 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[AlterIsrRequest, int]:
         b -= n
         o1.partitions = l2 = []
         for _ in range(n):
-            o2 = new(PartitionData)
+            o2 = _new_PartitionData()
             o2.unknown_tags = ()
             o2.partition_id = _u_i(d, p)[0]
             p += 4
-            o3 = new(LeaderAndIsr)
+            o3 = _new_LeaderAndIsr()
             o3.unknown_tags = ()
             o3.leader, o3.leader_epoch, n = _u_iii(d, p)
             p += 12

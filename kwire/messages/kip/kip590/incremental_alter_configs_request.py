@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-from kwire.message import Message, Struct
-from kwire.wire import lost, more_varint, new, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
+from kwire.message import Message, Struct, bare
+from kwire.wire import lost, more_varint, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -87,6 +87,11 @@ class IncrementalAlterConfigsRequest(Message):
         self.unknown_tags = unknown_tags
 
 
+_new_AlterableConfig = bare(AlterableConfig)
+_new_AlterConfigsResource = bare(AlterConfigsResource)
+_new_IncrementalAlterConfigsRequest = bare(IncrementalAlterConfigsRequest)
+
+
 _p_B = packer(">B")
 _p_b = packer(">b")
 _p_bB = packer(">bB")
@@ -102,7 +107,7 @@ _u_i = unpacker(">i")
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[IncrementalAlterConfigsRequest, int]:
     e = len(d)
-    o = new(IncrementalAlterConfigsRequest)
+    o = _new_IncrementalAlterConfigsRequest()
     o.unknown_tags = ()
     n = _u_i(d, p)[0]
     p += 4
@@ -113,7 +118,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[IncrementalAlterConfigsRequest
     b -= n
     o.resources = l1 = []
     for _ in range(n):
-        o1 = new(AlterConfigsResource)
+        o1 = _new_AlterConfigsResource()
         o1.unknown_tags = ()
         o1.resource_type, n = _u_bh(d, p)
         p += 3
@@ -131,7 +136,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[IncrementalAlterConfigsRequest
         b -= n
         o1.configs = l2 = []
         for _ in range(n):
-            o2 = new(AlterableConfig)
+            o2 = _new_AlterableConfig()
             o2.unknown_tags = ()
             n = _u_h(d, p)[0]
             p += 2
@@ -155,7 +160,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[IncrementalAlterConfigsRequest
 
 def _decode_v1(d: bytes, p: int, b: int) -> tuple[IncrementalAlterConfigsRequest, int]:
     e = len(d)
-    o = new(IncrementalAlterConfigsRequest)
+    o = _new_IncrementalAlterConfigsRequest()
     o.unknown_tags = ()
     n = d[p]
     p += 1
@@ -169,7 +174,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[IncrementalAlterConfigsRequest
     b -= n
     o.resources = l1 = []
     for _ in range(n):
-        o1 = new(AlterConfigsResource)
+        o1 = _new_AlterConfigsResource()
         o1.unknown_tags = ()
         o1.resource_type, n = _u_bB(d, p)
         p += 2
@@ -192,7 +197,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[IncrementalAlterConfigsRequest
         b -= n
         o1.configs = l2 = []
         for _ in range(n):
-            o2 = new(AlterableConfig)
+            o2 = _new_AlterableConfig()
             o2.unknown_tags = ()
             n = d[p]
             p += 1

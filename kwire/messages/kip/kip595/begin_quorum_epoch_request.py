@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-from kwire.message import Message, Struct
-from kwire.wire import iter_unpacker, lost, new, null, packer, too_many, unknown_tags, unpacker
+from kwire.message import Message, Struct, bare
+from kwire.wire import iter_unpacker, lost, null, packer, too_many, unknown_tags, unpacker
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -87,6 +87,11 @@ class BeginQuorumEpochRequest(Message):
         self.unknown_tags = unknown_tags
 
 
+_new_PartitionData = bare(PartitionData)
+_new_TopicData = bare(TopicData)
+_new_BeginQuorumEpochRequest = bare(BeginQuorumEpochRequest)
+
+
 _i_iii = iter_unpacker(">iii")
 _p_h = packer(">h")
 _p_i = packer(">i")
@@ -97,7 +102,7 @@ _u_i = unpacker(">i")
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[BeginQuorumEpochRequest, int]:
     e = len(d)
-    o = new(BeginQuorumEpochRequest)
+    o = _new_BeginQuorumEpochRequest()
     o.unknown_tags = ()
     n = _u_h(d, p)[0]
     p += 2
@@ -116,7 +121,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[BeginQuorumEpochRequest, int]:
     b -= n
     o.topics = l1 = []
     for _ in range(n):
-        o1 = new(TopicData)
+        o1 = _new_TopicData()
         o1.unknown_tags = ()
         n = _u_h(d, p)[0]
         p += 2
@@ -135,7 +140,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[BeginQuorumEpochRequest, int]:
         o1.partitions = l2 = []
         q = p + n * 12
         for x0, x1, x2 in _i_iii(d[p:q]):
-            o2 = new(PartitionData)
+            o2 = _new_PartitionData()
             o2.unknown_tags = ()
             o2.partition_index = x0
             o2.leader_id = x1

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-from kwire.message import Message, Struct
-from kwire.wire import iter_unpacker, more_varint, new, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
+from kwire.message import Message, Struct, bare
+from kwire.wire import iter_unpacker, more_varint, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -122,6 +122,12 @@ class DescribeQuorumResponse(Message):
         self.unknown_tags = unknown_tags
 
 
+_new_ReplicaState = bare(ReplicaState)
+_new_PartitionData = bare(PartitionData)
+_new_TopicData = bare(TopicData)
+_new_DescribeQuorumResponse = bare(DescribeQuorumResponse)
+
+
 _i_iqx = iter_unpacker(">iqx")
 _p_B = packer(">B")
 _p_h = packer(">h")
@@ -137,7 +143,7 @@ _u_iqB = unpacker(">iqB")
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[DescribeQuorumResponse, int]:
     e = len(d)
-    o = new(DescribeQuorumResponse)
+    o = _new_DescribeQuorumResponse()
     o.unknown_tags = ()
     o.error_code, n = _u_hB(d, p)
     p += 3
@@ -151,7 +157,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[DescribeQuorumResponse, int]:
     b -= n
     o.topics = l1 = []
     for _ in range(n):
-        o1 = new(TopicData)
+        o1 = _new_TopicData()
         o1.unknown_tags = ()
         n = d[p]
         p += 1
@@ -174,7 +180,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[DescribeQuorumResponse, int]:
         b -= n
         o1.partitions = l2 = []
         for _ in range(n):
-            o2 = new(PartitionData)
+            o2 = _new_PartitionData()
             o2.unknown_tags = ()
             o2.partition_index, o2.error_code, o2.leader_id, o2.leader_epoch, o2.high_watermark, n = _u_ihiiqB(d, p)
             p += 23
@@ -190,7 +196,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[DescribeQuorumResponse, int]:
             q = p + n * 13
             if d[p + 12:q:13].count(0) == n:
                 for x0, x1 in _i_iqx(d[p:q]):
-                    o3 = new(ReplicaState)
+                    o3 = _new_ReplicaState()
                     o3.unknown_tags = ()
                     o3.replica_id = x0
                     o3.log_end_offset = x1
@@ -198,7 +204,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[DescribeQuorumResponse, int]:
                 p = q
             else:
                 for _ in range(n):
-                    o3 = new(ReplicaState)
+                    o3 = _new_ReplicaState()
                     o3.unknown_tags = ()
                     o3.replica_id, o3.log_end_offset, n = _u_iqB(d, p)
                     p += 13
@@ -219,7 +225,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[DescribeQuorumResponse, int]:
             q = p + n * 13
             if d[p + 12:q:13].count(0) == n:
                 for x0, x1 in _i_iqx(d[p:q]):
-                    o3 = new(ReplicaState)
+                    o3 = _new_ReplicaState()
                     o3.unknown_tags = ()
                     o3.replica_id = x0
                     o3.log_end_offset = x1
@@ -227,7 +233,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[DescribeQuorumResponse, int]:
                 p = q
             else:
                 for _ in range(n):
-                    o3 = new(ReplicaState)
+                    o3 = _new_ReplicaState()
                     o3.unknown_tags = ()
                     o3.replica_id, o3.log_end_offset, n = _u_iqB(d, p)
                     p += 13

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-from kwire.message import Message, Struct
-from kwire.wire import array_packers, array_unpackers, lost, new, null, numbers, over_budget, pack_numbers, packer, too_many, unknown_tags, unpacker
+from kwire.message import Message, Struct, bare
+from kwire.wire import array_packers, array_unpackers, lost, null, numbers, over_budget, pack_numbers, packer, too_many, unknown_tags, unpacker
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -93,6 +93,11 @@ class EndQuorumEpochRequest(Message):
         self.unknown_tags = unknown_tags
 
 
+_new_PartitionData = bare(PartitionData)
+_new_TopicData = bare(TopicData)
+_new_EndQuorumEpochRequest = bare(EndQuorumEpochRequest)
+
+
 _is = array_unpackers("i")
 _iw = array_packers("i")
 _p_h = packer(">h")
@@ -105,7 +110,7 @@ _u_iiiii = unpacker(">iiiii")
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[EndQuorumEpochRequest, int]:
     e = len(d)
-    o = new(EndQuorumEpochRequest)
+    o = _new_EndQuorumEpochRequest()
     o.unknown_tags = ()
     n = _u_h(d, p)[0]
     p += 2
@@ -124,7 +129,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[EndQuorumEpochRequest, int]:
     b -= n
     o.topics = l1 = []
     for _ in range(n):
-        o1 = new(TopicData)
+        o1 = _new_TopicData()
         o1.unknown_tags = ()
         n = _u_h(d, p)[0]
         p += 2
@@ -142,7 +147,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[EndQuorumEpochRequest, int]:
         b -= n
         o1.partitions = l2 = []
         for _ in range(n):
-            o2 = new(PartitionData)
+            o2 = _new_PartitionData()
             o2.unknown_tags = ()
             o2.partition_index, o2.replica_id, o2.leader_id, o2.leader_epoch, n = _u_iiiii(d, p)
             p += 20

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-from kwire.message import Message, Struct
-from kwire.wire import iter_unpacker, lost, new, null, packer, too_many, unknown_tags, unpacker
+from kwire.message import Message, Struct, bare
+from kwire.wire import iter_unpacker, lost, null, packer, too_many, unknown_tags, unpacker
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -90,6 +90,11 @@ class EndQuorumEpochResponse(Message):
         self.unknown_tags = unknown_tags
 
 
+_new_PartitionData = bare(PartitionData)
+_new_TopicData = bare(TopicData)
+_new_EndQuorumEpochResponse = bare(EndQuorumEpochResponse)
+
+
 _i_ihii = iter_unpacker(">ihii")
 _p_h = packer(">h")
 _p_hi = packer(">hi")
@@ -102,7 +107,7 @@ _u_i = unpacker(">i")
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[EndQuorumEpochResponse, int]:
     e = len(d)
-    o = new(EndQuorumEpochResponse)
+    o = _new_EndQuorumEpochResponse()
     o.unknown_tags = ()
     o.error_code, n = _u_hi(d, p)
     p += 6
@@ -113,7 +118,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[EndQuorumEpochResponse, int]:
     b -= n
     o.topics = l1 = []
     for _ in range(n):
-        o1 = new(TopicData)
+        o1 = _new_TopicData()
         o1.unknown_tags = ()
         n = _u_h(d, p)[0]
         p += 2
@@ -132,7 +137,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[EndQuorumEpochResponse, int]:
         o1.partitions = l2 = []
         q = p + n * 14
         for x0, x1, x2, x3 in _i_ihii(d[p:q]):
-            o2 = new(PartitionData)
+            o2 = _new_PartitionData()
             o2.unknown_tags = ()
             o2.partition_index = x0
             o2.error_code = x1

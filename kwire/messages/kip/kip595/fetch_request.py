@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-from kwire.message import Message, Struct
-from kwire.wire import array_packers, array_unpackers, compact_numbers, iter_unpacker, lost, more_varint, new, null, numbers, over_budget, pack_numbers, packer, read_tag, read_unknown_tags, string_length, string_varint, tag_section, tag_size, too_many, unknown_tags, unpacker, varint
+from kwire.message import Message, Struct, bare
+from kwire.wire import array_packers, array_unpackers, compact_numbers, iter_unpacker, lost, more_varint, null, numbers, over_budget, pack_numbers, packer, read_tag, read_unknown_tags, string_length, string_varint, tag_section, tag_size, too_many, unknown_tags, unpacker, varint
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -147,6 +147,12 @@ class FetchRequest(Message):
         self.unknown_tags = unknown_tags
 
 
+_new_FetchPartition = bare(FetchPartition)
+_new_FetchableTopic = bare(FetchableTopic)
+_new_ForgottenTopic = bare(ForgottenTopic)
+_new_FetchRequest = bare(FetchRequest)
+
+
 _i_iiqqi = iter_unpacker(">iiqqi")
 _i_iiqqix = iter_unpacker(">iiqqix")
 _i_iqi = iter_unpacker(">iqi")
@@ -262,7 +268,7 @@ def _write_tags_FetchRequest_v12(o: Any) -> bytes:
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[FetchRequest, int]:
     e = len(d)
-    o = new(FetchRequest)
+    o = _new_FetchRequest()
     o.forgotten = []
     o.cluster_id = None
     o.max_bytes = 2147483647
@@ -279,7 +285,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[FetchRequest, int]:
     b -= n
     o.topics = l1 = []
     for _ in range(n):
-        o1 = new(FetchableTopic)
+        o1 = _new_FetchableTopic()
         o1.unknown_tags = ()
         n = _u_h(d, p)[0]
         p += 2
@@ -298,7 +304,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[FetchRequest, int]:
         o1.fetch_partitions = l2 = []
         q = p + n * 16
         for x0, x1, x2 in _i_iqi(d[p:q]):
-            o2 = new(FetchPartition)
+            o2 = _new_FetchPartition()
             o2.current_leader_epoch = o2.last_fetched_epoch = o2.log_start_offset = -1
             o2.unknown_tags = ()
             o2.partition_index = x0
@@ -312,7 +318,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[FetchRequest, int]:
 
 def _decode_v3(d: bytes, p: int, b: int) -> tuple[FetchRequest, int]:
     e = len(d)
-    o = new(FetchRequest)
+    o = _new_FetchRequest()
     o.forgotten = []
     o.cluster_id = None
     o.isolation_level = o.session_id = 0
@@ -328,7 +334,7 @@ def _decode_v3(d: bytes, p: int, b: int) -> tuple[FetchRequest, int]:
     b -= n
     o.topics = l1 = []
     for _ in range(n):
-        o1 = new(FetchableTopic)
+        o1 = _new_FetchableTopic()
         o1.unknown_tags = ()
         n = _u_h(d, p)[0]
         p += 2
@@ -347,7 +353,7 @@ def _decode_v3(d: bytes, p: int, b: int) -> tuple[FetchRequest, int]:
         o1.fetch_partitions = l2 = []
         q = p + n * 16
         for x0, x1, x2 in _i_iqi(d[p:q]):
-            o2 = new(FetchPartition)
+            o2 = _new_FetchPartition()
             o2.current_leader_epoch = o2.last_fetched_epoch = o2.log_start_offset = -1
             o2.unknown_tags = ()
             o2.partition_index = x0
@@ -361,7 +367,7 @@ def _decode_v3(d: bytes, p: int, b: int) -> tuple[FetchRequest, int]:
 
 def _decode_v4(d: bytes, p: int, b: int) -> tuple[FetchRequest, int]:
     e = len(d)
-    o = new(FetchRequest)
+    o = _new_FetchRequest()
     o.forgotten = []
     o.cluster_id = None
     o.session_id = 0
@@ -377,7 +383,7 @@ def _decode_v4(d: bytes, p: int, b: int) -> tuple[FetchRequest, int]:
     b -= n
     o.topics = l1 = []
     for _ in range(n):
-        o1 = new(FetchableTopic)
+        o1 = _new_FetchableTopic()
         o1.unknown_tags = ()
         n = _u_h(d, p)[0]
         p += 2
@@ -396,7 +402,7 @@ def _decode_v4(d: bytes, p: int, b: int) -> tuple[FetchRequest, int]:
         o1.fetch_partitions = l2 = []
         q = p + n * 16
         for x0, x1, x2 in _i_iqi(d[p:q]):
-            o2 = new(FetchPartition)
+            o2 = _new_FetchPartition()
             o2.current_leader_epoch = o2.last_fetched_epoch = o2.log_start_offset = -1
             o2.unknown_tags = ()
             o2.partition_index = x0
@@ -410,7 +416,7 @@ def _decode_v4(d: bytes, p: int, b: int) -> tuple[FetchRequest, int]:
 
 def _decode_v5(d: bytes, p: int, b: int) -> tuple[FetchRequest, int]:
     e = len(d)
-    o = new(FetchRequest)
+    o = _new_FetchRequest()
     o.forgotten = []
     o.cluster_id = None
     o.session_id = 0
@@ -426,7 +432,7 @@ def _decode_v5(d: bytes, p: int, b: int) -> tuple[FetchRequest, int]:
     b -= n
     o.topics = l1 = []
     for _ in range(n):
-        o1 = new(FetchableTopic)
+        o1 = _new_FetchableTopic()
         o1.unknown_tags = ()
         n = _u_h(d, p)[0]
         p += 2
@@ -445,7 +451,7 @@ def _decode_v5(d: bytes, p: int, b: int) -> tuple[FetchRequest, int]:
         o1.fetch_partitions = l2 = []
         q = p + n * 24
         for x0, x1, x2, x3 in _i_iqqi(d[p:q]):
-            o2 = new(FetchPartition)
+            o2 = _new_FetchPartition()
             o2.current_leader_epoch = o2.last_fetched_epoch = -1
             o2.unknown_tags = ()
             o2.partition_index = x0
@@ -460,7 +466,7 @@ def _decode_v5(d: bytes, p: int, b: int) -> tuple[FetchRequest, int]:
 
 def _decode_v7(d: bytes, p: int, b: int) -> tuple[FetchRequest, int]:
     e = len(d)
-    o = new(FetchRequest)
+    o = _new_FetchRequest()
     o.cluster_id = None
     o.rack_id = ''
     o.unknown_tags = ()
@@ -473,7 +479,7 @@ def _decode_v7(d: bytes, p: int, b: int) -> tuple[FetchRequest, int]:
     b -= n
     o.topics = l1 = []
     for _ in range(n):
-        o1 = new(FetchableTopic)
+        o1 = _new_FetchableTopic()
         o1.unknown_tags = ()
         n = _u_h(d, p)[0]
         p += 2
@@ -492,7 +498,7 @@ def _decode_v7(d: bytes, p: int, b: int) -> tuple[FetchRequest, int]:
         o1.fetch_partitions = l2 = []
         q = p + n * 24
         for x0, x1, x2, x3 in _i_iqqi(d[p:q]):
-            o2 = new(FetchPartition)
+            o2 = _new_FetchPartition()
             o2.current_leader_epoch = o2.last_fetched_epoch = -1
             o2.unknown_tags = ()
             o2.partition_index = x0
@@ -511,7 +517,7 @@ def _decode_v7(d: bytes, p: int, b: int) -> tuple[FetchRequest, int]:
     b -= n
     o.forgotten = l1 = []
     for _ in range(n):
-        o1 = new(ForgottenTopic)
+        o1 = _new_ForgottenTopic()
         o1.unknown_tags = ()
         n = _u_h(d, p)[0]
         p += 2
@@ -536,7 +542,7 @@ def _decode_v7(d: bytes, p: int, b: int) -> tuple[FetchRequest, int]:
 
 def _decode_v9(d: bytes, p: int, b: int) -> tuple[FetchRequest, int]:
     e = len(d)
-    o = new(FetchRequest)
+    o = _new_FetchRequest()
     o.cluster_id = None
     o.rack_id = ''
     o.unknown_tags = ()
@@ -549,7 +555,7 @@ def _decode_v9(d: bytes, p: int, b: int) -> tuple[FetchRequest, int]:
     b -= n
     o.topics = l1 = []
     for _ in range(n):
-        o1 = new(FetchableTopic)
+        o1 = _new_FetchableTopic()
         o1.unknown_tags = ()
         n = _u_h(d, p)[0]
         p += 2
@@ -568,7 +574,7 @@ def _decode_v9(d: bytes, p: int, b: int) -> tuple[FetchRequest, int]:
         o1.fetch_partitions = l2 = []
         q = p + n * 28
         for x0, x1, x2, x3, x4 in _i_iiqqi(d[p:q]):
-            o2 = new(FetchPartition)
+            o2 = _new_FetchPartition()
             o2.last_fetched_epoch = -1
             o2.unknown_tags = ()
             o2.partition_index = x0
@@ -588,7 +594,7 @@ def _decode_v9(d: bytes, p: int, b: int) -> tuple[FetchRequest, int]:
     b -= n
     o.forgotten = l1 = []
     for _ in range(n):
-        o1 = new(ForgottenTopic)
+        o1 = _new_ForgottenTopic()
         o1.unknown_tags = ()
         n = _u_h(d, p)[0]
         p += 2
@@ -613,7 +619,7 @@ def _decode_v9(d: bytes, p: int, b: int) -> tuple[FetchRequest, int]:
 
 def _decode_v11(d: bytes, p: int, b: int) -> tuple[FetchRequest, int]:
     e = len(d)
-    o = new(FetchRequest)
+    o = _new_FetchRequest()
     o.cluster_id = None
     o.unknown_tags = ()
     o.replica_id, o.max_wait_time_ms, o.min_bytes, o.max_bytes, o.isolation_level, o.session_id, o.session_epoch, n = _u_iiiibiii(d, p)
@@ -625,7 +631,7 @@ def _decode_v11(d: bytes, p: int, b: int) -> tuple[FetchRequest, int]:
     b -= n
     o.topics = l1 = []
     for _ in range(n):
-        o1 = new(FetchableTopic)
+        o1 = _new_FetchableTopic()
         o1.unknown_tags = ()
         n = _u_h(d, p)[0]
         p += 2
@@ -644,7 +650,7 @@ def _decode_v11(d: bytes, p: int, b: int) -> tuple[FetchRequest, int]:
         o1.fetch_partitions = l2 = []
         q = p + n * 28
         for x0, x1, x2, x3, x4 in _i_iiqqi(d[p:q]):
-            o2 = new(FetchPartition)
+            o2 = _new_FetchPartition()
             o2.last_fetched_epoch = -1
             o2.unknown_tags = ()
             o2.partition_index = x0
@@ -664,7 +670,7 @@ def _decode_v11(d: bytes, p: int, b: int) -> tuple[FetchRequest, int]:
     b -= n
     o.forgotten = l1 = []
     for _ in range(n):
-        o1 = new(ForgottenTopic)
+        o1 = _new_ForgottenTopic()
         o1.unknown_tags = ()
         n = _u_h(d, p)[0]
         p += 2
@@ -696,7 +702,7 @@ def _decode_v11(d: bytes, p: int, b: int) -> tuple[FetchRequest, int]:
 
 def _decode_v12(d: bytes, p: int, b: int) -> tuple[FetchRequest, int]:
     e = len(d)
-    o = new(FetchRequest)
+    o = _new_FetchRequest()
     o.cluster_id = None
     o.unknown_tags = ()
     o.replica_id, o.max_wait_time_ms, o.min_bytes, o.max_bytes, o.isolation_level, o.session_id, o.session_epoch, n = _u_iiiibiiB(d, p)
@@ -711,7 +717,7 @@ def _decode_v12(d: bytes, p: int, b: int) -> tuple[FetchRequest, int]:
     b -= n
     o.topics = l1 = []
     for _ in range(n):
-        o1 = new(FetchableTopic)
+        o1 = _new_FetchableTopic()
         o1.unknown_tags = ()
         n = d[p]
         p += 1
@@ -736,7 +742,7 @@ def _decode_v12(d: bytes, p: int, b: int) -> tuple[FetchRequest, int]:
         q = p + n * 29
         if d[p + 28:q:29].count(0) == n:
             for x0, x1, x2, x3, x4 in _i_iiqqix(d[p:q]):
-                o2 = new(FetchPartition)
+                o2 = _new_FetchPartition()
                 o2.last_fetched_epoch = -1
                 o2.unknown_tags = ()
                 o2.partition_index = x0
@@ -748,7 +754,7 @@ def _decode_v12(d: bytes, p: int, b: int) -> tuple[FetchRequest, int]:
             p = q
         else:
             for _ in range(n):
-                o2 = new(FetchPartition)
+                o2 = _new_FetchPartition()
                 o2.last_fetched_epoch = -1
                 o2.unknown_tags = ()
                 o2.partition_index, o2.current_leader_epoch, o2.fetch_offset, o2.log_start_offset, o2.max_bytes, n = _u_iiqqiB(d, p)
@@ -773,7 +779,7 @@ def _decode_v12(d: bytes, p: int, b: int) -> tuple[FetchRequest, int]:
     b -= n
     o.forgotten = l1 = []
     for _ in range(n):
-        o1 = new(ForgottenTopic)
+        o1 = _new_ForgottenTopic()
         o1.unknown_tags = ()
         n = d[p]
         p += 1

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-from kwire.message import Message, Struct, frozen_default
-from kwire.wire import as_bytes, iter_unpacker, lost, more_varint, new, null, packer, read_tag, read_unknown_tags, string_length, string_varint, tag_section, tag_size, too_many, unknown_tags, unpacker, varint
+from kwire.message import Message, Struct, bare, frozen_default
+from kwire.wire import as_bytes, iter_unpacker, lost, more_varint, null, packer, read_tag, read_unknown_tags, string_length, string_varint, tag_section, tag_size, too_many, unknown_tags, unpacker, varint
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -181,6 +181,14 @@ class FetchResponse(Message):
         self.unknown_tags = unknown_tags
 
 
+_new_EpochEndOffset = bare(EpochEndOffset)
+_new_LeaderIdAndEpoch = bare(LeaderIdAndEpoch)
+_new_AbortedTransaction = bare(AbortedTransaction)
+_new_FetchablePartitionResponse = bare(FetchablePartitionResponse)
+_new_FetchableTopicResponse = bare(FetchableTopicResponse)
+_new_FetchResponse = bare(FetchResponse)
+
+
 _D_EpochEndOffset = frozen_default(EpochEndOffset)
 _D_LeaderIdAndEpoch = frozen_default(LeaderIdAndEpoch)
 
@@ -233,7 +241,7 @@ def _tags_FetchablePartitionResponse_v12(d: bytes, p: int, n: int, b: int, o: An
         tag, size, p = read_tag(d, p)
         end = p + size
         if tag == 0:
-            t = new(EpochEndOffset)
+            t = _new_EpochEndOffset()
             t.unknown_tags = ()
             t.epoch, t.end_offset, n = _u_iqB(d, p)
             p += 13
@@ -243,7 +251,7 @@ def _tags_FetchablePartitionResponse_v12(d: bytes, p: int, n: int, b: int, o: An
             if p != end:
                 tag_size(0, size)
         elif tag == 1:
-            t = new(LeaderIdAndEpoch)
+            t = _new_LeaderIdAndEpoch()
             t.unknown_tags = ()
             t.leader_id, t.leader_epoch, n = _u_iiB(d, p)
             p += 9
@@ -287,7 +295,7 @@ def _write_tags_FetchablePartitionResponse_v12(o: Any) -> bytes:
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[FetchResponse, int]:
     e = len(d)
-    o = new(FetchResponse)
+    o = _new_FetchResponse()
     o.throttle_time_ms = o.error_code = o.session_id = 0
     o.unknown_tags = ()
     n = _u_i(d, p)[0]
@@ -299,7 +307,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[FetchResponse, int]:
     b -= n
     o.topics = l1 = []
     for _ in range(n):
-        o1 = new(FetchableTopicResponse)
+        o1 = _new_FetchableTopicResponse()
         o1.unknown_tags = ()
         n = _u_h(d, p)[0]
         p += 2
@@ -317,7 +325,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[FetchResponse, int]:
         b -= n
         o1.partitions = l2 = []
         for _ in range(n):
-            o2 = new(FetchablePartitionResponse)
+            o2 = _new_FetchablePartitionResponse()
             o2.aborted = []
             o2.last_stable_offset = o2.log_start_offset = -1
             o2.diverging_epoch = _D_EpochEndOffset
@@ -339,7 +347,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[FetchResponse, int]:
 
 def _decode_v1(d: bytes, p: int, b: int) -> tuple[FetchResponse, int]:
     e = len(d)
-    o = new(FetchResponse)
+    o = _new_FetchResponse()
     o.error_code = o.session_id = 0
     o.unknown_tags = ()
     o.throttle_time_ms, n = _u_ii(d, p)
@@ -351,7 +359,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[FetchResponse, int]:
     b -= n
     o.topics = l1 = []
     for _ in range(n):
-        o1 = new(FetchableTopicResponse)
+        o1 = _new_FetchableTopicResponse()
         o1.unknown_tags = ()
         n = _u_h(d, p)[0]
         p += 2
@@ -369,7 +377,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[FetchResponse, int]:
         b -= n
         o1.partitions = l2 = []
         for _ in range(n):
-            o2 = new(FetchablePartitionResponse)
+            o2 = _new_FetchablePartitionResponse()
             o2.aborted = []
             o2.last_stable_offset = o2.log_start_offset = -1
             o2.diverging_epoch = _D_EpochEndOffset
@@ -391,7 +399,7 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[FetchResponse, int]:
 
 def _decode_v4(d: bytes, p: int, b: int) -> tuple[FetchResponse, int]:
     e = len(d)
-    o = new(FetchResponse)
+    o = _new_FetchResponse()
     o.error_code = o.session_id = 0
     o.unknown_tags = ()
     o.throttle_time_ms, n = _u_ii(d, p)
@@ -403,7 +411,7 @@ def _decode_v4(d: bytes, p: int, b: int) -> tuple[FetchResponse, int]:
     b -= n
     o.topics = l1 = []
     for _ in range(n):
-        o1 = new(FetchableTopicResponse)
+        o1 = _new_FetchableTopicResponse()
         o1.unknown_tags = ()
         n = _u_h(d, p)[0]
         p += 2
@@ -421,7 +429,7 @@ def _decode_v4(d: bytes, p: int, b: int) -> tuple[FetchResponse, int]:
         b -= n
         o1.partitions = l2 = []
         for _ in range(n):
-            o2 = new(FetchablePartitionResponse)
+            o2 = _new_FetchablePartitionResponse()
             o2.log_start_offset = -1
             o2.diverging_epoch = _D_EpochEndOffset
             o2.current_leader = _D_LeaderIdAndEpoch
@@ -438,7 +446,7 @@ def _decode_v4(d: bytes, p: int, b: int) -> tuple[FetchResponse, int]:
                 o2.aborted = l3 = []
                 q = p + n * 16
                 for x0, x1 in _i_qq(d[p:q]):
-                    o3 = new(AbortedTransaction)
+                    o3 = _new_AbortedTransaction()
                     o3.unknown_tags = ()
                     o3.producer_id = x0
                     o3.first_offset = x1
@@ -459,7 +467,7 @@ def _decode_v4(d: bytes, p: int, b: int) -> tuple[FetchResponse, int]:
 
 def _decode_v5(d: bytes, p: int, b: int) -> tuple[FetchResponse, int]:
     e = len(d)
-    o = new(FetchResponse)
+    o = _new_FetchResponse()
     o.error_code = o.session_id = 0
     o.unknown_tags = ()
     o.throttle_time_ms, n = _u_ii(d, p)
@@ -471,7 +479,7 @@ def _decode_v5(d: bytes, p: int, b: int) -> tuple[FetchResponse, int]:
     b -= n
     o.topics = l1 = []
     for _ in range(n):
-        o1 = new(FetchableTopicResponse)
+        o1 = _new_FetchableTopicResponse()
         o1.unknown_tags = ()
         n = _u_h(d, p)[0]
         p += 2
@@ -489,7 +497,7 @@ def _decode_v5(d: bytes, p: int, b: int) -> tuple[FetchResponse, int]:
         b -= n
         o1.partitions = l2 = []
         for _ in range(n):
-            o2 = new(FetchablePartitionResponse)
+            o2 = _new_FetchablePartitionResponse()
             o2.diverging_epoch = _D_EpochEndOffset
             o2.current_leader = _D_LeaderIdAndEpoch
             o2.preferred_read_replica = 0
@@ -505,7 +513,7 @@ def _decode_v5(d: bytes, p: int, b: int) -> tuple[FetchResponse, int]:
                 o2.aborted = l3 = []
                 q = p + n * 16
                 for x0, x1 in _i_qq(d[p:q]):
-                    o3 = new(AbortedTransaction)
+                    o3 = _new_AbortedTransaction()
                     o3.unknown_tags = ()
                     o3.producer_id = x0
                     o3.first_offset = x1
@@ -526,7 +534,7 @@ def _decode_v5(d: bytes, p: int, b: int) -> tuple[FetchResponse, int]:
 
 def _decode_v7(d: bytes, p: int, b: int) -> tuple[FetchResponse, int]:
     e = len(d)
-    o = new(FetchResponse)
+    o = _new_FetchResponse()
     o.unknown_tags = ()
     o.throttle_time_ms, o.error_code, o.session_id, n = _u_ihii(d, p)
     p += 14
@@ -537,7 +545,7 @@ def _decode_v7(d: bytes, p: int, b: int) -> tuple[FetchResponse, int]:
     b -= n
     o.topics = l1 = []
     for _ in range(n):
-        o1 = new(FetchableTopicResponse)
+        o1 = _new_FetchableTopicResponse()
         o1.unknown_tags = ()
         n = _u_h(d, p)[0]
         p += 2
@@ -555,7 +563,7 @@ def _decode_v7(d: bytes, p: int, b: int) -> tuple[FetchResponse, int]:
         b -= n
         o1.partitions = l2 = []
         for _ in range(n):
-            o2 = new(FetchablePartitionResponse)
+            o2 = _new_FetchablePartitionResponse()
             o2.diverging_epoch = _D_EpochEndOffset
             o2.current_leader = _D_LeaderIdAndEpoch
             o2.preferred_read_replica = 0
@@ -571,7 +579,7 @@ def _decode_v7(d: bytes, p: int, b: int) -> tuple[FetchResponse, int]:
                 o2.aborted = l3 = []
                 q = p + n * 16
                 for x0, x1 in _i_qq(d[p:q]):
-                    o3 = new(AbortedTransaction)
+                    o3 = _new_AbortedTransaction()
                     o3.unknown_tags = ()
                     o3.producer_id = x0
                     o3.first_offset = x1
@@ -592,7 +600,7 @@ def _decode_v7(d: bytes, p: int, b: int) -> tuple[FetchResponse, int]:
 
 def _decode_v11(d: bytes, p: int, b: int) -> tuple[FetchResponse, int]:
     e = len(d)
-    o = new(FetchResponse)
+    o = _new_FetchResponse()
     o.unknown_tags = ()
     o.throttle_time_ms, o.error_code, o.session_id, n = _u_ihii(d, p)
     p += 14
@@ -603,7 +611,7 @@ def _decode_v11(d: bytes, p: int, b: int) -> tuple[FetchResponse, int]:
     b -= n
     o.topics = l1 = []
     for _ in range(n):
-        o1 = new(FetchableTopicResponse)
+        o1 = _new_FetchableTopicResponse()
         o1.unknown_tags = ()
         n = _u_h(d, p)[0]
         p += 2
@@ -621,7 +629,7 @@ def _decode_v11(d: bytes, p: int, b: int) -> tuple[FetchResponse, int]:
         b -= n
         o1.partitions = l2 = []
         for _ in range(n):
-            o2 = new(FetchablePartitionResponse)
+            o2 = _new_FetchablePartitionResponse()
             o2.diverging_epoch = _D_EpochEndOffset
             o2.current_leader = _D_LeaderIdAndEpoch
             o2.unknown_tags = ()
@@ -636,7 +644,7 @@ def _decode_v11(d: bytes, p: int, b: int) -> tuple[FetchResponse, int]:
                 o2.aborted = l3 = []
                 q = p + n * 16
                 for x0, x1 in _i_qq(d[p:q]):
-                    o3 = new(AbortedTransaction)
+                    o3 = _new_AbortedTransaction()
                     o3.unknown_tags = ()
                     o3.producer_id = x0
                     o3.first_offset = x1
@@ -657,7 +665,7 @@ def _decode_v11(d: bytes, p: int, b: int) -> tuple[FetchResponse, int]:
 
 def _decode_v12(d: bytes, p: int, b: int) -> tuple[FetchResponse, int]:
     e = len(d)
-    o = new(FetchResponse)
+    o = _new_FetchResponse()
     o.unknown_tags = ()
     o.throttle_time_ms, o.error_code, o.session_id, n = _u_ihiB(d, p)
     p += 11
@@ -671,7 +679,7 @@ def _decode_v12(d: bytes, p: int, b: int) -> tuple[FetchResponse, int]:
     b -= n
     o.topics = l1 = []
     for _ in range(n):
-        o1 = new(FetchableTopicResponse)
+        o1 = _new_FetchableTopicResponse()
         o1.unknown_tags = ()
         n = d[p]
         p += 1
@@ -694,7 +702,7 @@ def _decode_v12(d: bytes, p: int, b: int) -> tuple[FetchResponse, int]:
         b -= n
         o1.partitions = l2 = []
         for _ in range(n):
-            o2 = new(FetchablePartitionResponse)
+            o2 = _new_FetchablePartitionResponse()
             o2.diverging_epoch = _D_EpochEndOffset
             o2.current_leader = _D_LeaderIdAndEpoch
             o2.unknown_tags = ()
@@ -713,7 +721,7 @@ def _decode_v12(d: bytes, p: int, b: int) -> tuple[FetchResponse, int]:
                 q = p + n * 17
                 if d[p + 16:q:17].count(0) == n:
                     for x0, x1 in _i_qqx(d[p:q]):
-                        o3 = new(AbortedTransaction)
+                        o3 = _new_AbortedTransaction()
                         o3.unknown_tags = ()
                         o3.producer_id = x0
                         o3.first_offset = x1
@@ -721,7 +729,7 @@ def _decode_v12(d: bytes, p: int, b: int) -> tuple[FetchResponse, int]:
                     p = q
                 else:
                     for _ in range(n):
-                        o3 = new(AbortedTransaction)
+                        o3 = _new_AbortedTransaction()
                         o3.unknown_tags = ()
                         o3.producer_id, o3.first_offset, n = _u_qqB(d, p)
                         p += 17

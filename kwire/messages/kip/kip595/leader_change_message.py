@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-from kwire.message import Message
-from kwire.wire import array_packers, array_unpackers, compact_numbers, new, over_budget, pack_numbers, packer, read_unknown_tags, unknown_tags, unpacker, varint
+from kwire.message import Message, bare
+from kwire.wire import array_packers, array_unpackers, compact_numbers, over_budget, pack_numbers, packer, read_unknown_tags, unknown_tags, unpacker, varint
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -40,6 +40,9 @@ class LeaderChangeMessage(Message):
         self.unknown_tags = unknown_tags
 
 
+_new_LeaderChangeMessage = bare(LeaderChangeMessage)
+
+
 _is = array_unpackers("i")
 _iw = array_packers("i")
 _p_i = packer(">i")
@@ -49,7 +52,7 @@ _u_iB = unpacker(">iB")
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[LeaderChangeMessage, int]:
     e = len(d)
-    o = new(LeaderChangeMessage)
+    o = _new_LeaderChangeMessage()
     o.unknown_tags = ()
     o.leader_id, n = _u_iB(d, p)
     p += 5

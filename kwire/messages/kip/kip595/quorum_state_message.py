@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-from kwire.message import Message, Struct
-from kwire.wire import iter_unpacker, more_varint, new, null, packer, read_unknown_tags, too_many, unknown_tags, unpacker, varint
+from kwire.message import Message, Struct, bare
+from kwire.wire import iter_unpacker, more_varint, null, packer, read_unknown_tags, too_many, unknown_tags, unpacker, varint
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -68,6 +68,10 @@ class QuorumStateMessage(Message):
         self.unknown_tags = unknown_tags
 
 
+_new_Voter = bare(Voter)
+_new_QuorumStateMessage = bare(QuorumStateMessage)
+
+
 _i_ix = iter_unpacker(">ix")
 _p_i = packer(">i")
 _p_iiiq = packer(">iiiq")
@@ -79,7 +83,7 @@ _u_iiiqB = unpacker(">iiiqB")
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[QuorumStateMessage, int]:
     e = len(d)
-    o = new(QuorumStateMessage)
+    o = _new_QuorumStateMessage()
     o.unknown_tags = ()
     o.leader_id, o.leader_epoch, o.voted_id, o.applied_offset, n = _u_iiiqB(d, p)
     p += 21
@@ -95,14 +99,14 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[QuorumStateMessage, int]:
     q = p + n * 5
     if d[p + 4:q:5].count(0) == n:
         for x0, in _i_ix(d[p:q]):
-            o1 = new(Voter)
+            o1 = _new_Voter()
             o1.unknown_tags = ()
             o1.voter_id = x0
             l1.append(o1)
         p = q
     else:
         for _ in range(n):
-            o1 = new(Voter)
+            o1 = _new_Voter()
             o1.unknown_tags = ()
             o1.voter_id, n = _u_iB(d, p)
             p += 5

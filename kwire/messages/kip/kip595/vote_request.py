@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-from kwire.message import Message, Struct
-from kwire.wire import iter_unpacker, more_varint, new, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
+from kwire.message import Message, Struct, bare
+from kwire.wire import iter_unpacker, more_varint, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -93,6 +93,11 @@ class VoteRequest(Message):
         self.unknown_tags = unknown_tags
 
 
+_new_PartitionData = bare(PartitionData)
+_new_TopicData = bare(TopicData)
+_new_VoteRequest = bare(VoteRequest)
+
+
 _i_iiiiqx = iter_unpacker(">iiiiqx")
 _p_B = packer(">B")
 _p_iiiiq = packer(">iiiiq")
@@ -102,7 +107,7 @@ _u_iiiiqB = unpacker(">iiiiqB")
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[VoteRequest, int]:
     e = len(d)
-    o = new(VoteRequest)
+    o = _new_VoteRequest()
     o.unknown_tags = ()
     n = d[p]
     p += 1
@@ -126,7 +131,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[VoteRequest, int]:
     b -= n
     o.topics = l1 = []
     for _ in range(n):
-        o1 = new(TopicData)
+        o1 = _new_TopicData()
         o1.unknown_tags = ()
         n = d[p]
         p += 1
@@ -151,7 +156,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[VoteRequest, int]:
         q = p + n * 25
         if d[p + 24:q:25].count(0) == n:
             for x0, x1, x2, x3, x4 in _i_iiiiqx(d[p:q]):
-                o2 = new(PartitionData)
+                o2 = _new_PartitionData()
                 o2.unknown_tags = ()
                 o2.partition_index = x0
                 o2.candidate_epoch = x1
@@ -162,7 +167,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[VoteRequest, int]:
             p = q
         else:
             for _ in range(n):
-                o2 = new(PartitionData)
+                o2 = _new_PartitionData()
                 o2.unknown_tags = ()
                 o2.partition_index, o2.candidate_epoch, o2.candidate_id, o2.last_offset_epoch, o2.last_offset, n = _u_iiiiqB(d, p)
                 p += 25

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-from kwire.message import Message, Struct
-from kwire.wire import iter_unpacker, more_varint, new, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
+from kwire.message import Message, Struct, bare
+from kwire.wire import iter_unpacker, more_varint, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -93,6 +93,11 @@ class VoteResponse(Message):
         self.unknown_tags = unknown_tags
 
 
+_new_PartitionData = bare(PartitionData)
+_new_TopicData = bare(TopicData)
+_new_VoteResponse = bare(VoteResponse)
+
+
 _i_ihiitx = iter_unpacker(">ihii?x")
 _p_B = packer(">B")
 _p_h = packer(">h")
@@ -105,7 +110,7 @@ _u_ihiitB = unpacker(">ihii?B")
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[VoteResponse, int]:
     e = len(d)
-    o = new(VoteResponse)
+    o = _new_VoteResponse()
     o.unknown_tags = ()
     o.error_code, n = _u_hB(d, p)
     p += 3
@@ -119,7 +124,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[VoteResponse, int]:
     b -= n
     o.topics = l1 = []
     for _ in range(n):
-        o1 = new(TopicData)
+        o1 = _new_TopicData()
         o1.unknown_tags = ()
         n = d[p]
         p += 1
@@ -144,7 +149,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[VoteResponse, int]:
         q = p + n * 16
         if d[p + 15:q:16].count(0) == n:
             for x0, x1, x2, x3, x4 in _i_ihiitx(d[p:q]):
-                o2 = new(PartitionData)
+                o2 = _new_PartitionData()
                 o2.unknown_tags = ()
                 o2.partition_index = x0
                 o2.error_code = x1
@@ -155,7 +160,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[VoteResponse, int]:
             p = q
         else:
             for _ in range(n):
-                o2 = new(PartitionData)
+                o2 = _new_PartitionData()
                 o2.unknown_tags = ()
                 o2.partition_index, o2.error_code, o2.leader_id, o2.leader_epoch, o2.vote_granted, n = _u_ihiitB(d, p)
                 p += 16

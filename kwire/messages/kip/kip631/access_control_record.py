@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-from kwire.message import Message
-from kwire.wire import lost, new, null, packer, unknown_tags, unpacker
+from kwire.message import Message, bare
+from kwire.wire import lost, null, packer, unknown_tags, unpacker
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -56,6 +56,9 @@ class AccessControlRecord(Message):
         self.unknown_tags = unknown_tags
 
 
+_new_AccessControlRecord = bare(AccessControlRecord)
+
+
 _p_bb = packer(">bb")
 _p_bh = packer(">bh")
 _p_h = packer(">h")
@@ -66,7 +69,7 @@ _u_h = unpacker(">h")
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[AccessControlRecord, int]:
     e = len(d)
-    o = new(AccessControlRecord)
+    o = _new_AccessControlRecord()
     o.unknown_tags = ()
     o.resource_type, n = _u_bh(d, p)
     p += 3

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-from kwire.message import Message, Struct
-from kwire.wire import lost, new, null, packer, too_many, unknown_tags, unpacker
+from kwire.message import Message, Struct, bare
+from kwire.wire import lost, null, packer, too_many, unknown_tags, unpacker
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -102,6 +102,11 @@ class BrokerRecord(Message):
         self.unknown_tags = unknown_tags
 
 
+_new_BrokerEndpoint = bare(BrokerEndpoint)
+_new_BrokerFeature = bare(BrokerFeature)
+_new_BrokerRecord = bare(BrokerRecord)
+
+
 _p_h = packer(">h")
 _p_hh = packer(">hh")
 _p_i = packer(">i")
@@ -114,7 +119,7 @@ _u_iqi = unpacker(">iqi")
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[BrokerRecord, int]:
     e = len(d)
-    o = new(BrokerRecord)
+    o = _new_BrokerRecord()
     o.unknown_tags = ()
     o.id, o.epoch, n = _u_iqi(d, p)
     p += 16
@@ -126,7 +131,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[BrokerRecord, int]:
         b -= n
         o.end_points = l1 = []
         for _ in range(n):
-            o1 = new(BrokerEndpoint)
+            o1 = _new_BrokerEndpoint()
             o1.unknown_tags = ()
             n = _u_h(d, p)[0]
             p += 2
@@ -155,7 +160,7 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[BrokerRecord, int]:
         b -= n
         o.features = l1 = []
         for _ in range(n):
-            o1 = new(BrokerFeature)
+            o1 = _new_BrokerFeature()
             o1.unknown_tags = ()
             n = _u_h(d, p)[0]
             p += 2

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-from kwire.message import Message
-from kwire.wire import lost, new, null, packer, unknown_tags, unpacker
+from kwire.message import Message, bare
+from kwire.wire import lost, null, packer, unknown_tags, unpacker
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -46,6 +46,9 @@ class ConfigRecord(Message):
         self.unknown_tags = unknown_tags
 
 
+_new_ConfigRecord = bare(ConfigRecord)
+
+
 _p_bh = packer(">bh")
 _p_h = packer(">h")
 _u_bh = unpacker(">bh")
@@ -54,7 +57,7 @@ _u_h = unpacker(">h")
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[ConfigRecord, int]:
     e = len(d)
-    o = new(ConfigRecord)
+    o = _new_ConfigRecord()
     o.unknown_tags = ()
     o.resource_type, n = _u_bh(d, p)
     p += 3

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-from kwire.message import Message
-from kwire.wire import lost, new, packer, unknown_tags, unpacker
+from kwire.message import Message, bare
+from kwire.wire import lost, packer, unknown_tags, unpacker
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -40,13 +40,16 @@ class FenceBrokerRecord(Message):
         self.unknown_tags = unknown_tags
 
 
+_new_FenceBrokerRecord = bare(FenceBrokerRecord)
+
+
 _p_iq = packer(">iq")
 _u_iq = unpacker(">iq")
 
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[FenceBrokerRecord, int]:
     e = len(d)
-    o = new(FenceBrokerRecord)
+    o = _new_FenceBrokerRecord()
     o.unknown_tags = ()
     o.id, o.epoch = _u_iq(d, p)
     p += 12

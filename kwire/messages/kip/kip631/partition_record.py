@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-from kwire.message import Message
+from kwire.message import Message, bare
 from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import array_packers, array_unpackers, bad_uuid, lost, new, numbers, over_budget, pack_numbers, packer, unknown_tags, unpacker
+from kwire.wire import array_packers, array_unpackers, bad_uuid, lost, numbers, over_budget, pack_numbers, packer, unknown_tags, unpacker
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -60,6 +60,9 @@ class PartitionRecord(Message):
         self.unknown_tags = unknown_tags
 
 
+_new_PartitionRecord = bare(PartitionRecord)
+
+
 _is = array_unpackers("i")
 _iw = array_packers("i")
 _p_i = packer(">i")
@@ -72,7 +75,7 @@ _u_ii = unpacker(">ii")
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[PartitionRecord, int]:
     e = len(d)
-    o = new(PartitionRecord)
+    o = _new_PartitionRecord()
     o.unknown_tags = ()
     o.partition_id, u1, n = _u_i16si(d, p)
     p += 24

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-from kwire.message import Message
+from kwire.message import Message, bare
 from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import bad_uuid, lost, new, packer, unknown_tags, unpacker
+from kwire.wire import bad_uuid, lost, packer, unknown_tags, unpacker
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -38,13 +38,16 @@ class RemoveTopicRecord(Message):
         self.unknown_tags = unknown_tags
 
 
+_new_RemoveTopicRecord = bare(RemoveTopicRecord)
+
+
 _p_16s = packer(">16s")
 _u_16s = unpacker(">16s")
 
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[RemoveTopicRecord, int]:
     e = len(d)
-    o = new(RemoveTopicRecord)
+    o = _new_RemoveTopicRecord()
     o.unknown_tags = ()
     u0 = _u_16s(d, p)[0]
     p += 16

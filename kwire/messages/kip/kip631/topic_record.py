@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-from kwire.message import Message
+from kwire.message import Message, bare
 from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import bad_uuid, lost, new, null, packer, unknown_tags, unpacker
+from kwire.wire import bad_uuid, lost, null, packer, unknown_tags, unpacker
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -44,6 +44,9 @@ class TopicRecord(Message):
         self.unknown_tags = unknown_tags
 
 
+_new_TopicRecord = bare(TopicRecord)
+
+
 _p_16st = packer(">16s?")
 _p_h = packer(">h")
 _u_16st = unpacker(">16s?")
@@ -52,7 +55,7 @@ _u_h = unpacker(">h")
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[TopicRecord, int]:
     e = len(d)
-    o = new(TopicRecord)
+    o = _new_TopicRecord()
     o.unknown_tags = ()
     n = _u_h(d, p)[0]
     p += 2
