@@ -35,7 +35,7 @@ def facts(name: str, family: str = KAFKA) -> Mapping[str, Any]:
 
 
 def name_by_key(kind: str, key: int) -> str:
-    """The message of type ``kind`` (request, response, metadata ...) with that api key or record type. Raises UnknownApi."""
+    """The ``request`` or ``response`` with that api key, the ``metadata`` record with that type number. Raises UnknownApi."""
     name = _keys().get((kind, key))
     if name is None:
         raise UnknownApi(f"no {kind} message has the number {key}")
@@ -44,4 +44,9 @@ def name_by_key(kind: str, key: int) -> str:
 
 @functools.cache
 def _keys() -> Mapping[tuple[str, int], str]:
-    return {(schema["type"], schema["apiKey"]): name for name, schema in families()[KAFKA].items() if "apiKey" in schema}
+    # Tiered storage numbers its own records from 0, under the same type as the metadata log's.
+    return {
+        (schema["type"], schema["apiKey"]): name
+        for name, schema in families()[KAFKA].items()
+        if schema["type"] in ("request", "response", "metadata") and not name.startswith("Remote")
+    }

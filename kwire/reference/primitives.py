@@ -46,7 +46,7 @@ def take(stream: io.BytesIO, size: int, path: str) -> bytes:
     """Read exactly ``size`` bytes. Refused where the input ends before, and then nothing is allocated."""
     left = remaining(stream)
     if size > left:
-        raise Refused(f"{size} bytes wanted, {left} left", "truncated")
+        raise Refused(f"{size} byte{'s' * (size != 1)} wanted, {left} left", "truncated")
     data: bytes = stream_read(stream, size, path)
     return data
 

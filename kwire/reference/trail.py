@@ -17,7 +17,8 @@ class Node:
     """One thing in the bytes. ``start`` and ``end`` are byte positions, ``end`` not included.
 
     ``value`` is what was read (None where reading failed, and for null); ``type`` the schema's word for it; ``error``
-    stands on the node where the bytes broke a rule, and nothing follows it.
+    stands on the node where the bytes broke a rule, and nothing follows it. ``detached``: the positions from here down are
+    in other bytes (what was compressed). ``hidden``: the value is a secret, for those who print it.
     """
 
     name: str
@@ -27,12 +28,22 @@ class Node:
     value: Any = None
     children: list[Node] = field(default_factory=list)
     error: DecodeError | None = None
+    detached: bool = False
+    hidden: bool = False
 
     def walk(self, depth: int = 0) -> Iterator[tuple[int, Node]]:
         """This node and all below it, in order of the bytes, each with its depth."""
         yield depth, self
         for child in self.children:
             yield from child.walk(depth + 1)
+
+    def shift(self, by: int) -> None:
+        """Move every position: the bytes begin ``by`` bytes into others."""
+        for _, node in self.walk():
+            node.start, node.end = node.start + by, node.end + by
+            if node.error is not None and node.error.offset >= 0:
+                e = node.error
+                node.error = DecodeError(e.reason, path=e.path, offset=e.offset + by, rule=e.rule)
 
     def failure(self) -> DecodeError | None:
         """The rule that was broken somewhere in this tree, or None."""

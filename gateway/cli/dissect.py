@@ -1,0 +1,257 @@
+"""``kwire dissect``: bytes of Kafka's protocol as an annotated tree with byte ranges.
+
+Takes a frame or message in hex, base64 or a file, or a packet capture. Reads with ``kwire.reference``, whose parsers know
+where every value stands; what lies inside of the messages is opened next door in ``dissect_inside``.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import io
+import re
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, BinaryIO, Final
+
+import click
+
+if TYPE_CHECKING:
+    from kwire.reference.trail import Node
+
+#: A whole file is read into memory only up to here; captures of any size are read packet by packet.
+INPUT_BYTES_MAX: Final = 128 * 1024 * 1024
+
+
+@dataclass(frozen=True)
+class Dissection:
+    """One tree to be printed, and ``about`` it: what it is, and in a capture when and between whom."""
+
+    tree: Node
+    data: bytes
+    about: dict[str, Any] = field(default_factory=dict)
+
+
+@click.command(
+    "dissect",
+    short_help="Show the bytes of a message as an annotated tree.",
+    epilog="""\b
+Examples:
+  kwire dissect --hex 00120000000000070003666f6f
+  kwire dissect --hex 0000000700000000000000 --response --api ApiVersions --version 0
+  kwire dissect --base64 AQwAEW1ldGFkYXRhLnZlcnNpb24AGwA= --metadata-record
+  kwire dissect body.bin --message PartitionRecord --version 2
+  kwire dissect --records traffic.pcapng
+  tcpdump -i lo -U -w - port 9092 | kwire dissect - --port 9092 --api Fetch""",
+)
+@click.argument("file", required=False, metavar="[FILE]", type=click.File("rb"))
+@click.option("--hex", "hex_text", metavar="HEX", help="The bytes in hex; blanks, line ends and colons are passed over.")
+@click.option("--base64", "base64_text", metavar="TEXT", help="The bytes in base64, of either alphabet.")
+@click.option(
+    "--api", metavar="NAME|KEY",
+    help="The api, such as Fetch or 1. A request with its header says it itself; in a capture: only this api.",
+)  # fmt: skip
+@click.option("--version", type=int, metavar="N", help="The version of the api or message.")
+@click.option(
+    "--request", "kind", flag_value="request", help="The bytes are a request (the default); in a capture: only requests."
+)
+@click.option(
+    "--response", "kind", flag_value="response",
+    help="The bytes are a response: give --api and --version too; in a capture: only responses.",
+)  # fmt: skip
+@click.option("--header/--no-header", default=True, show_default=True, help="Whether a request or response header comes first.")
+@click.option("--message", metavar="NAME", help="The bytes are one message, any schema: PartitionRecord, RequestHeader ...")
+@click.option(
+    "--family", default="kafka", show_default=True, metavar="NAME",
+    help="Where --message is from: kafka, or a KIP's text, such as kip/595.",
+)  # fmt: skip
+@click.option("--metadata-record", is_flag=True, help="The bytes are the value of a record of the metadata log.")
+@click.option(
+    "--port", "ports", type=int, multiple=True, metavar="PORT",
+    help="In a capture: servers listen here. All connections otherwise.",
+)  # fmt: skip
+@click.option(
+    "--records", is_flag=True,
+    help="Open what lies inside: record batches, metadata and control records, Envelope requests.",
+)  # fmt: skip
+@click.option("--show-secrets", is_flag=True, help="Do not hide passwords, keys, tokens and the values of sensitive configs.")
+@click.option(
+    "-o", "--output", type=click.Choice(["auto", "tree", "json"]), default="auto", show_default=True,
+    help="A tree for people, or one JSON line for each frame; auto: a tree on a terminal, lines on a pipe.",
+)  # fmt: skip
+@click.pass_context
+def command(context: click.Context, /, file: BinaryIO | None, output: str, records: bool, show_secrets: bool, **how: Any) -> None:
+    """Print Kafka's bytes as a tree: every field with its byte range, type and value.
+
+    FILE is a packet capture (pcap, pcapng), or a frame or message as raw bytes; - is standard input. Frames may have their
+    four size bytes or not. The exit code is 1 where something did not decode: the tree then ends with what is wrong, and where.
+    """
+    from gateway.cli.dissect_inside import hide_secrets, open_records
+    from gateway.cli.dissect_output import json_line, tree_text
+
+    as_tree = output == "tree" or (output == "auto" and sys.stdout.isatty())
+    broken = False
+    for found in _dissections(file, Wanted(**how)):
+        broken = broken or found.tree.failure() is not None
+        if records:
+            open_records(found.tree)
+        if not show_secrets:
+            hide_secrets(found.tree)
+        click.echo(tree_text(found) if as_tree else json_line(found, show_secrets))
+    if broken:
+        context.exit(1)
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """The options that say what the bytes are."""
+
+    hex_text: str | None
+    base64_text: str | None
+    api: str | None
+    version: int | None
+    kind: str | None
+    header: bool
+    message: str | None
+    family: str
+    metadata_record: bool
+    ports: tuple[int, ...]
+
+    def api_key(self) -> int:
+        """``--api`` as a number. Raises click.UsageError where it is missing or unknown."""
+        from kwire.errors import UnknownApi
+        from kwire.reference.facts import facts, name_by_key
+
+        if self.api is None:
+            raise click.UsageError("say which api it is, with --api")
+        try:
+            if re.fullmatch(r"-?\d{1,5}", self.api):
+                name_by_key("request", int(self.api))
+                return int(self.api)
+            key: int = facts(f"{self.api.removesuffix('Request').removesuffix('Response')}Request")["apiKey"]
+        except UnknownApi:
+            raise click.UsageError(f"no api is called {self.api!r}; names are like Fetch, numbers like 1") from None
+        return key
+
+    def known_version(self) -> int:
+        """``--version``. Raises click.UsageError where it is missing."""
+        if self.version is None:
+            raise click.UsageError("say which version it is, with --version")
+        return self.version
+
+
+def _dissections(file: BinaryIO | None, wanted: Wanted) -> Iterator[Dissection]:
+    sources = [file, wanted.hex_text, wanted.base64_text]
+    if sum(source is not None for source in sources) != 1:
+        raise click.UsageError("give the bytes once: as FILE, --hex or --base64")
+    if file is None:
+        yield from _frames(_from_text(wanted), wanted)
+        return
+    from kwire.reference.capture import is_capture
+
+    start = file.read(4)
+    if is_capture(start):
+        yield from _capture(_Rejoined(start, file), wanted)
+        return
+    data = start + file.read(INPUT_BYTES_MAX)
+    if len(data) > INPUT_BYTES_MAX:
+        raise click.ClickException(f"{file.name}: more than {INPUT_BYTES_MAX} bytes, and no packet capture")
+    yield from _frames(data, wanted)
+
+
+def _from_text(wanted: Wanted) -> bytes:
+    if wanted.hex_text is not None:
+        digits = re.sub(r"[\s:]|0[xX]", "", wanted.hex_text)
+        try:
+            return bytes.fromhex(digits)
+        except ValueError as error:
+            raise click.BadParameter(f"not hex: {error}", param_hint="--hex") from None
+    text = re.sub(r"\s|=", "", wanted.base64_text or "").replace("-", "+").replace("_", "/")
+    try:
+        return base64.b64decode(text + "=" * (-len(text) % 4), validate=True)
+    except binascii.Error as error:
+        raise click.BadParameter(f"not base64: {error}", param_hint="--base64") from None
+
+
+class _Rejoined(io.RawIOBase):
+    """A file whose first bytes were read already, which may be a pipe."""
+
+    def __init__(self, start: bytes, rest: BinaryIO) -> None:
+        self._start, self._rest = start, rest
+
+    def readable(self) -> bool:
+        return True
+
+    def read(self, size: int = -1) -> bytes:
+        taken, self._start = self._start[:size], self._start[size:]
+        return taken + self._rest.read(size - len(taken))
+
+
+def _frames(data: bytes, wanted: Wanted) -> Iterator[Dissection]:
+    """Each frame of ``data``: as many as it holds with their sizes, else all of it as one."""
+    reader = _reader(wanted)
+    bounds = list(_sized(data)) if wanted.message is None and not wanted.metadata_record else []
+    for start, end in bounds or [(0, len(data))]:
+        tree = reader(data[start:end])
+        tree.shift(start)
+        yield Dissection(tree, data)
+
+
+def _sized(data: bytes) -> Iterator[tuple[int, int]]:
+    """Begin and end of each frame behind its size, if ``data`` is nothing but such frames."""
+    found = []
+    at = 0
+    while at + 4 <= len(data):
+        size = int.from_bytes(data[at : at + 4], "big")
+        found.append((at + 4, at + 4 + size))
+        at += 4 + size
+    return iter(found if found and at == len(data) else [])
+
+
+def _reader(wanted: Wanted) -> Callable[[bytes], Node]:
+    """What turns one frame into a tree. Raises click.UsageError where the options do not say enough."""
+    from kwire.errors import UnknownApi, UnsupportedVersion
+    from kwire.reference import reference
+    from kwire.reference.facts import name_by_key
+    from kwire.reference.frames import dissect_metadata_record, dissect_request, dissect_response
+
+    if wanted.metadata_record:
+        return dissect_metadata_record
+    try:
+        if wanted.message is not None:
+            return reference(wanted.message, wanted.known_version(), wanted.family).dissect
+        kind = wanted.kind or "request"
+        if not wanted.header:
+            return reference(name_by_key(kind, wanted.api_key()), wanted.known_version()).dissect
+    except (UnknownApi, UnsupportedVersion) as error:
+        raise click.UsageError(str(error)) from None
+    if kind == "request":
+        return dissect_request
+    key, version = wanted.api_key(), wanted.known_version()
+    return lambda frame: dissect_response(frame, key, version)
+
+
+def _capture(file: Any, wanted: Wanted) -> Iterator[Dissection]:
+    from kwire.errors import DecodeError
+    from kwire.reference.capture import packets
+    from kwire.reference.conversation import conversation
+    from kwire.reference.facts import name_by_key
+    from kwire.reference.tcp import segments
+
+    api = name_by_key("request", wanted.api_key()).removesuffix("Request") if wanted.api is not None else None
+    try:
+        for one in conversation(segments(packets(file)), wanted.ports):
+            if (api is None or one.api == api) and (wanted.kind is None or one.kind == wanted.kind):
+                about = {
+                    "time": one.time, "source": _address(one.source), "target": _address(one.target), "kind": one.kind,
+                    "api": one.api, "version": one.version, "correlation_id": one.correlation_id,
+                }  # fmt: skip
+                yield Dissection(one.tree, one.data, about)
+    except DecodeError as error:
+        raise click.ClickException(f"the capture cannot be read: {error}") from None
+
+
+def _address(address: tuple[str, int]) -> str:
+    host, port = address
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

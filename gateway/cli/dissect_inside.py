@@ -1,0 +1,135 @@
+"""What lies inside of messages, for ``kwire dissect``: records, Envelope requests; and what of it nobody should see.
+
+Works on trees that are read already: hangs more nodes below the field that holds the bytes, or marks nodes as hidden.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from gateway.cli.redact import REDACTED, redact
+from kwire.errors import DecodeError
+from kwire.records import BATCH_OVERHEAD, BatchHeader, Compression, Record, RecordBatch, decode_batches, decode_control_record
+from kwire.reference.frames import dissect_metadata_record, dissect_request
+from kwire.reference.trail import Node
+from kwire.varint import read_varint, read_varlong
+
+#: Fields that are secrets whatever they hold: SASL's exchange, SCRAM's salts and keys, what a delegation token is proved by.
+_SECRET_FIELDS: Final = frozenset({"AuthBytes", "Hmac", "Salt", "SaltedPassword", "StoredKey", "ServerKey"})
+#: Attributes of a batch header that are shown.
+_HEADER_FIELDS: Final = (
+    "base_offset", "partition_leader_epoch", "magic", "crc", "compression", "timestamp_type", "is_transactional", "is_control",
+    "last_offset_delta", "base_timestamp", "max_timestamp", "producer_id", "producer_epoch", "base_sequence", "record_count",
+)  # fmt: skip
+
+
+def open_records(tree: Node) -> None:
+    """Decode record batches and Envelope requests where they stand in ``tree``."""
+    for _, node in list(tree.walk()):
+        if node.type == "records" and node.value:
+            node.children.extend(_batches(node.value, node.end - len(node.value)))
+        elif node.name == "RequestData" and node.type == "bytes" and node.value:
+            inner = dissect_request(node.value)
+            inner.shift(node.end - len(node.value))
+            node.children.append(inner)
+
+
+def _batches(data: bytes, start: int) -> Iterator[Node]:
+    """The batches of ``data``, which stands at byte ``start``; what is wrong is the last node."""
+    end = 0
+    try:
+        for batch in decode_batches(data):
+            yield _batch(batch, data, start)
+            end = batch.header.end
+    except DecodeError as error:
+        broken = DecodeError(error.reason, path=error.path, offset=start + max(error.offset, end), rule=error.rule)
+        yield Node("batch", "undecoded", start + end, start + len(data), error=broken)
+        return
+    if end < len(data):
+        # A Fetch answer may end in a batch that is cut off.
+        yield Node("incomplete batch", "bytes", start + end, start + len(data), data[end:])
+
+
+def _batch(batch: RecordBatch, data: bytes, start: int) -> Node:
+    header = batch.header
+    node = Node("batch", f"format {header.magic}", start + header.position, start + header.end)
+    for name in _HEADER_FIELDS:
+        value = getattr(header, name)
+        node.children.append(Node(name, "", -1, -1, getattr(value, "name", value)))
+    places = _value_places(data, header)
+    for number, record in enumerate(batch.records):
+        place = places[number] + start if number < len(places) else None
+        node.children.append(_record(record, header, place))
+    return node
+
+
+def _value_places(data: bytes, header: BatchHeader) -> list[int]:
+    """Where each record's value begins, of batches that were not compressed (the records were decoded before: they are whole)."""
+    if header.magic != 2 or header.compression is not Compression.NONE:
+        return []
+    places = []
+    at = header.position + BATCH_OVERHEAD
+    for _ in range(header.record_count):
+        size, at = read_varint(data, at)
+        end = at + size
+        _, at = read_varlong(data, at + 1)
+        _, at = read_varint(data, at)
+        key_size, at = read_varint(data, at)
+        _, at = read_varint(data, at + max(key_size, 0))
+        places.append(at)
+        at = end
+    return places
+
+
+def _record(record: Record, header: BatchHeader, place: int | None) -> Node:
+    node = Node(f"record {record.offset}", "record", -1, -1)
+    node.children = [Node("timestamp", "ms", -1, -1, record.timestamp), Node("key", "bytes", -1, -1, record.key)]
+    if header.is_control:
+        node.children.append(_control(record))
+    else:
+        node.children.append(_value(record.value, place))
+    node.children += [Node(f"header {key}", "bytes", -1, -1, value) for key, value in record.headers]
+    return node
+
+
+def _control(record: Record) -> Node:
+    try:
+        control = decode_control_record(record)
+    except DecodeError as error:
+        return Node("control record", "", -1, -1, error=error)
+    node = Node("control record", control.name, -1, -1, None if control.message is not None else record.value)
+    if control.message is not None:
+        members = control.message.to_json(0)
+        node.children = [Node(name, "", -1, -1, value) for name, value in members.items()]
+    return node
+
+
+def _value(value: bytes | None, place: int | None) -> Node:
+    """A record's value: as a metadata record if it is one from end to end, else as bytes."""
+    plain = Node("value", "bytes", -1, -1, value)
+    if place is not None and value is not None:
+        plain.start, plain.end = place, place + len(value)
+    if not value or value[0] != 1:
+        return plain
+    tree = dissect_metadata_record(value)
+    if tree.failure() is not None:
+        return plain
+    if place is None:
+        tree.detached = True
+    else:
+        tree.shift(place)
+    return tree
+
+
+def hide_secrets(tree: Node) -> None:
+    """Mark what is secret in ``tree``, and the bytes that hold it, as hidden."""
+    for _, node in tree.walk():
+        if node.name in _SECRET_FIELDS:
+            node.hidden = True
+        members = {child.name: child for child in node.children}
+        name = members.get("Name") or members.get("ConfigName")
+        value = members.get("Value")
+        if name is not None and value is not None:
+            told = redact("CONFIG_RECORD", {"name": name.value, "value": value.value})
+            value.hidden = value.value is not None and told["value"] == REDACTED

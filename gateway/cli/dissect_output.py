@@ -1,0 +1,134 @@
+"""Trees of ``kwire dissect`` as text for people and as JSON lines. Knows nothing of Kafka."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from kwire.uuid import Uuid
+
+if TYPE_CHECKING:
+    from gateway.cli.dissect import Dissection
+    from kwire.reference.trail import Node
+
+#: The bytes of a value that a line shows, and the characters and elements of the value itself.
+_HEX_BYTES: Final = 8
+_TEXT_CHARACTERS: Final = 100
+_ELEMENTS: Final = 12
+
+
+def tree_text(found: Dissection) -> str:
+    """The whole tree: a line for each node, and one above it that says what it is."""
+    lines = [_headline(found)] if found.about else []
+    lines += _lines(found.tree, found.data, 0)
+    return "\n".join(lines) + "\n"
+
+
+def json_line(found: Dissection, show_secrets: bool) -> str:
+    """One object: what is known about the frame, its bytes in hex (if secrets may be seen), and the tree."""
+    about = dict(found.about)
+    if "time" in about:
+        about["time"] = _time(about["time"])
+    if show_secrets:
+        about["hex"] = found.data.hex()
+    return json.dumps({**about, "ok": found.tree.failure() is None, "tree": _node_json(found.tree)})
+
+
+def _headline(found: Dissection) -> str:
+    about = found.about
+    text = f"{_time(about['time'])}  {about['source']} -> {about['target']}  {about['kind']}"
+    if about["correlation_id"] >= 0 or about["api"] != "?":
+        text += f" {about['api']} v{about['version']}, correlation id {about['correlation_id']}"
+    return click.style(text, bold=True)
+
+
+def _time(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
+
+
+def _lines(node: Node, data: bytes, depth: int, own: bool = True) -> Iterator[str]:
+    """``own``: the node's byte range is one of ``data``."""
+    if node.detached:
+        own = False
+        yield " " * _PLACE + "  " * depth + click.style("(decompressed: positions below are within these bytes)", dim=True)
+    short = _short_array(node)
+    leaf = not node.children or short
+    name = click.style(node.name, fg="cyan", bold=not leaf)
+    text = f"{_place(node, data, leaf and own)}{'  ' * depth}{name}{click.style(f' {node.type}', dim=True) if node.type else ''}"
+    if leaf and node.error is None:
+        text += f" = {_elements(node) if short else _value(node)}"
+    yield text
+    if not short:
+        for child in node.children:
+            yield from _lines(child, data, depth + 1, own)
+    if node.error is not None:
+        yield " " * _PLACE + "  " * depth + click.style(f"! {node.error}", fg="red")
+
+
+_PLACE: Final = 13 + 1 + 3 * _HEX_BYTES + 2
+
+
+def _place(node: Node, data: bytes, with_bytes: bool) -> str:
+    """Byte range and, of a leaf, its first bytes."""
+    if node.start < 0:
+        return " " * _PLACE
+    shown = ""
+    if with_bytes and not node.hidden:
+        shown = data[node.start : min(node.end, node.start + _HEX_BYTES)].hex(" ")
+        shown += ".." if node.end - node.start > _HEX_BYTES else ""
+    return f"{node.start:>6}-{node.end:<6} {shown:<{_PLACE - 14}}"
+
+
+def _short_array(node: Node) -> bool:
+    """An array of plain values, which one line can hold."""
+    return node.type.startswith("[]") and all(not child.children and child.error is None for child in node.children)
+
+
+def _elements(node: Node) -> str:
+    items = [child for child in node.children if child.name.startswith("[")]
+    if node.value is None:
+        return "null"
+    more = f", ... {len(items) - _ELEMENTS} more" if len(items) > _ELEMENTS else ""
+    return f"[{', '.join(_value(item) for item in items[:_ELEMENTS])}{more}]"
+
+
+def _value(node: Node) -> str:
+    if node.hidden:
+        return "(redacted)"
+    if isinstance(node.value, bytes) and not isinstance(node.value, Uuid):
+        size = f"{len(node.value)} byte{'s' * (len(node.value) != 1)}"
+        return f"{size}: {node.value.hex(' ')}" if 0 < len(node.value) <= 2 * _HEX_BYTES else size
+    text = json.dumps(_plain(node.value), ensure_ascii=False)
+    # What a terminal would obey is no text: escaped.
+    text = "".join(c if c.isprintable() else f"\\u{ord(c):04x}" for c in text)
+    return text if len(text) <= _TEXT_CHARACTERS else f"{text[:_TEXT_CHARACTERS]}... ({len(text)} characters)"
+
+
+def _node_json(node: Node) -> dict[str, Any]:
+    line: dict[str, Any] = {"name": node.name, "type": node.type}
+    if node.start >= 0:
+        line |= {"start": node.start, "end": node.end}
+    if node.children:
+        line["children"] = [_node_json(child) for child in node.children]
+    elif node.error is None:
+        line["value"] = "(redacted)" if node.hidden else _plain(node.value)
+    if node.error is not None:
+        e = node.error
+        line["error"] = {"reason": e.reason, "rule": e.rule, "path": e.path, "offset": e.offset}
+    return line
+
+
+def _plain(value: Any) -> Any:
+    """A leaf's value in JSON: uuids as Kafka prints them, bytes in hex, what JSON cannot say as Java's names for it."""
+    if isinstance(value, Uuid):
+        return str(value)
+    if isinstance(value, bytes):
+        return value.hex()
+    if isinstance(value, float) and not math.isfinite(value):
+        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+    return value
