@@ -192,6 +192,7 @@ class Message(Struct):
         if data.__class__ is not bytes:
             data = bytes(data)
         # The short way for what is nearly always asked; whatever goes wrong is found out on the long one.
+        message: Self
         decoder = cls._DECODERS.get(version)
         if decoder is not None and budget is None and len(data) <= _COLLECTOR_PAUSE_BYTES:
             try:
