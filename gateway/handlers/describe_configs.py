@@ -56,8 +56,12 @@ class _Entry:
 
 
 def handle(request: DescribeConfigsRequest, context: Context) -> DescribeConfigsResponse:
-    """The keys asked of each resource; null, or none named, means all."""
-    return DescribeConfigsResponse(results=[_result(asked, request, context) for asked in request.resources])
+    """The keys asked of each resource; null, or none named, means all.
+
+    A resource named more than once is answered once: five bytes of request must not cost ten kilobytes of answer each.
+    """
+    resources = {(asked.resource_type, asked.resource_name): asked for asked in request.resources}
+    return DescribeConfigsResponse(results=[_result(asked, request, context) for asked in resources.values()])
 
 
 def _result(asked: DescribeConfigsResource, request: DescribeConfigsRequest, context: Context) -> DescribeConfigsResult:

@@ -7,8 +7,7 @@ listener's.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from gateway.handlers.access import Operation, may
 from gateway.handlers.context import Later
@@ -27,6 +26,7 @@ from kwire.messages.fetch_response import (
 if TYPE_CHECKING:
     from gateway.handlers.context import Context
     from kwire.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
+    from kwire.uuid import Uuid
 
 API_KEY: Final = 1
 VERSIONS: Final = range(4, 19)
@@ -41,8 +41,7 @@ WAIT_MAX_MS: Final = 300_000
 _READ_COMMITTED: Final = 1
 
 
-@dataclass(frozen=True, slots=True)
-class _Wanted:
+class _Wanted(NamedTuple):
     """One partition of the request; ``fault`` is what no waiting will change."""
 
     topic: FetchTopic
@@ -78,13 +77,12 @@ class _Fetch:
         self._bytes_max = max(0, min(request.max_bytes, context.gateway.config.fetch_max_bytes))
         self._bytes_min = min(request.min_bytes, self._bytes_max)
         # As in Kafka's map by topic and partition, the last of several entries for one partition counts.
-        self._wanted = list(
-            {
-                (topic.topic, topic.topic_id, partition.partition): _Wanted(topic, partition, _fault(topic, context))
-                for topic in request.topics
-                for partition in topic.partitions
-            }.values()
-        )
+        wanted: dict[tuple[str, Uuid, int], _Wanted] = {}
+        for topic in request.topics:
+            fault = _fault(topic, context)
+            for partition in topic.partitions:
+                wanted[topic.topic, topic.topic_id, partition.partition] = _Wanted(topic, partition, fault)
+        self._wanted = list(wanted.values())
 
     def answer_if_ready(self) -> FetchResponse | None:
         """For the waiters: the answer, or None to go on waiting."""

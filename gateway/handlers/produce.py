@@ -30,27 +30,18 @@ def handle(request: ProduceRequest, context: Context) -> ProduceResponse | None:
     """
     if request.acks == 0:
         return None
-    return ProduceResponse(
-        responses=[
-            TopicProduceResponse(
-                name=topic.name,
-                topic_id=topic.topic_id,
-                partition_responses=[
-                    PartitionProduceResponse(
-                        index=partition.index,
-                        error_code=_fault(topic, context),
-                        base_offset=-1,
-                        error_message=REASON,
-                    )
-                    for partition in topic.partition_data
-                ],
-            )
-            for topic in request.topic_data
-        ]
-    )
+    return ProduceResponse(responses=[_refused(topic, context) for topic in request.topic_data])
 
 
-def _fault(topic: TopicProduceData, context: Context) -> ErrorCode:
+def _refused(topic: TopicProduceData, context: Context) -> TopicProduceResponse:
+    fault = ErrorCode.TOPIC_AUTHORIZATION_FAILED
     if context.version >= _BY_ID and topic.topic_id != METADATA_TOPIC_ID:
-        return ErrorCode.UNKNOWN_TOPIC_ID
-    return ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        fault = ErrorCode.UNKNOWN_TOPIC_ID
+    return TopicProduceResponse(
+        name=topic.name,
+        topic_id=topic.topic_id,
+        partition_responses=[
+            PartitionProduceResponse(index=partition.index, error_code=fault, base_offset=-1, error_message=REASON)
+            for partition in topic.partition_data
+        ],
+    )

@@ -110,3 +110,8 @@ def test_asking_needs_the_right(resource: dict[str, Any], kind: str, error: Erro
     world.authorizer.forbidden = {("DESCRIBE_CONFIGS", kind, "*")}
     result = ask(world, 4, resource)
     assert (result.error_code, result.configs) == (error, [])
+
+
+def test_a_resource_asked_a_thousand_times_is_answered_once() -> None:
+    answer = World().ask(describe_configs, 4, resources=[BROKER, TOPIC] * 1000, include_documentation=True)
+    assert [result.resource_type for result in answer.results] == [ResourceType.BROKER, ResourceType.TOPIC]

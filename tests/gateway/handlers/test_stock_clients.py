@@ -81,7 +81,7 @@ def test_an_admin_client_sees_the_cluster_and_may_change_nothing(server: MiniSer
         assert admin.list_topics() == ["__cluster_metadata"]
         resource = ConfigResource(ConfigResourceType.TOPIC, "__cluster_metadata")
         assert "cleanup.policy" in str(admin.describe_configs([resource], config_filter="all"))
-        with pytest.raises(KafkaError, match="(?i)policy"):
+        with pytest.raises(KafkaError, match=r"(?i)policy"):
             admin.create_topics([NewTopic("orders", 1, 1)])
     finally:
         admin.close()
