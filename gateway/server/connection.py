@@ -1,0 +1,285 @@
+"""One connection: frames in, answers out, in order. One task, which tries the socket first and waits only if it must.
+
+As in Kafka a connection has one request in flight: what is pipelined behind one that waits is read ahead only so far and
+carried out when its turn comes, so answers are in order and never older than the answers before them. Answers that are
+there together go out together.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import trio
+
+from gateway.handlers.context import Later
+from gateway.server.dispatch import Refusal, encode_answer
+from gateway.server.logs import escape
+from gateway.server.output import FileTooShort, Output
+from kwire.errors import DecodeError
+from kwire.frame import FrameSplitter
+
+if TYPE_CHECKING:
+    from gateway.config import Config
+    from gateway.handlers.context import Peer
+    from gateway.server.dispatch import Dispatcher, Exchange
+    from gateway.server.logs import Reports
+    from gateway.server.purgatory import Purgatory
+    from kwire.message import Message
+
+#: One call of recv; a frame that is known to be larger is read in larger pieces.
+_RECEIVE_MIN: Final = 64 * 1024
+_RECEIVE_MAX: Final = 1024 * 1024
+#: A connection lets the others run after so many requests, or so long, s, or so many turns without having to wait.
+_REQUESTS_MAX: Final = 64
+_TURN_S: Final = 0.005
+_TURNS_MAX: Final = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Hub:
+    """What all connections share."""
+
+    config: Config
+    dispatcher: Dispatcher
+    purgatory: Purgatory
+    reports: Reports
+
+
+class Connection:
+    """Talks with one peer until either side has enough. ``run`` is its task; every other method is called on the loop."""
+
+    __slots__ = (
+        "_cut",
+        "_draining",
+        "_exchange",
+        "_frame_began",
+        "_gate",
+        "_hub",
+        "_later",
+        "_moved_at",
+        "_output",
+        "_running",
+        "_sock",
+        "_splitter",
+        "peer",
+        "software",
+    )
+
+    def __init__(self, sock: socket.socket, peer: Peer, hub: Hub) -> None:
+        """``sock`` is connected and does not block; the connection closes it."""
+        self.peer = peer
+        self.software: str | None = None
+        self._hub = hub
+        self._sock = sock
+        # Until a first request was valid nobody knows that this is Kafka's protocol at all.
+        self._splitter = FrameSplitter(hub.config.first_request_max_bytes)
+        self._output = Output(sock)
+        self._exchange: Exchange | None = None  # whose answer is not there yet
+        self._later: Later | None = None
+        self._running = False  # in the middle of carrying out requests: answers are sent when that is done
+        self._draining = False
+        self._cut: str | None = None
+        self._gate: trio.Event | None = None
+        self._moved_at = trio.current_time()
+        self._frame_began: float | None = None
+
+    async def run(self) -> None:
+        """Serve the peer to the end. Whatever goes wrong ends this connection only."""
+        try:
+            await self._converse()
+        except DecodeError as error:
+            self._send_what_is_ready()
+            self._report("bad request", rule=error.rule, error=escape(str(error)))
+        except Refusal as refusal:
+            self._send_what_is_ready()
+            who = (self.software, refusal.rule, refusal.fields.get("api"), refusal.fields.get("api_key"))
+            fields = {**self._who(), **refusal.fields, "software": self.software, "error": refusal.rule}
+            self._hub.reports.report_once("request refused", who, "warning", **fields)
+        except FileTooShort as error:
+            self._report("answer cut short", "warning", error=str(error))
+        except OSError as error:
+            self._report("peer gone", "debug", error=str(error))
+        except Exception as error:
+            self._bug(error)
+        finally:
+            self._close()
+
+    def cut(self, reason: str) -> None:
+        """End it now, unsent answers and all."""
+        self._cut = reason
+        self._wake()
+
+    def drain(self) -> None:
+        """Take no more requests; end when the answers under way are sent."""
+        self._draining = True
+        self._wake()
+
+    def overdue(self, now: float) -> str | None:
+        """The limit of time, by its key, that has passed at ``now``; None if none has."""
+        config, quiet_ms = self._hub.config, (now - self._moved_at) * 1000
+        if self._output and quiet_ms > config.response_send_timeout_ms:
+            return "response.send.timeout.ms"
+        if self._frame_began is not None and (now - self._frame_began) * 1000 > config.request_receive_timeout_ms:
+            return "request.receive.timeout.ms"
+        if quiet_ms > config.connections_max_idle_ms:
+            return "connections.max.idle.ms"
+        return None
+
+    async def _converse(self) -> None:
+        turns = 0
+        while self._cut is None:
+            more = self._carry_out()
+            if self._output:
+                if not self._send():
+                    await self._wait(trio.lowlevel.wait_writable)
+                    continue
+                more = more or (self._later is None and self._splitter.buffered > 0)
+            if self._draining and (self._later is None or self._later.deadline is None):
+                return
+            turns += 1
+            if more or turns % _TURNS_MAX == 0:
+                await trio.lowlevel.checkpoint()
+                if more:
+                    continue
+            if self._later is not None and self._splitter.buffered >= self._hub.config.read_ahead_max_bytes:
+                await self._wait_for_answer()
+            elif not await self._receive():
+                return
+
+    def _carry_out(self) -> bool:
+        """Carry out requests that are whole, until one waits, the output is full or the turn is over; true if more may be."""
+        if self._later is not None or self._output or self._draining:
+            return False
+        hub, splitter = self._hub, self._splitter
+        ends_at = trio.current_time() + _TURN_S
+        self._running = True
+        try:
+            for _ in range(_REQUESTS_MAX):
+                frame = splitter.next_frame()
+                if frame is None:
+                    self._frame_began = (self._frame_began or trio.current_time()) if splitter.buffered else None
+                    return False
+                self._frame_began = None
+                now = trio.current_time()
+                exchange, answer = hub.dispatcher.handle(frame, self.peer, now)
+                splitter.limit = hub.config.socket_request_max_bytes
+                if exchange.software is not None:
+                    self.software = exchange.software
+                self._take(exchange, answer)
+                if self._later is not None or self._draining or self._output.unsent >= hub.config.output_buffer_max_bytes:
+                    return False
+                if now > ends_at:
+                    break
+            return True
+        finally:
+            self._running = False
+
+    def _take(self, exchange: Exchange, answer: Message | Later | None) -> None:
+        if answer is None:  # the request wanted no answer and failed: closing is all that tells the client
+            self._draining = True
+        elif isinstance(answer, Later):
+            self._exchange, self._later = exchange, answer
+            self._hub.purgatory.watch(answer, self._failed)
+            answer.attach(self._deliver)
+        else:
+            self._output.add(encode_answer(exchange, answer))
+
+    def _deliver(self, response: Message) -> None:
+        """The answer that was waited for: called by whoever has it, while this connection's task may sleep."""
+        exchange, later = self._exchange, self._later
+        assert exchange is not None and later is not None, "an answer that nobody waits for"
+        self._exchange = self._later = None
+        self._hub.purgatory.forget(later)
+        try:
+            self._output.add(encode_answer(exchange, response))
+            if self._running:
+                return
+            done = self._send()
+        except OSError as error:
+            self.cut(f"answer not sent: {error}")
+            return
+        except Exception as error:  # a bug here must not reach whoever completed the answer
+            self._failed(error)
+            return
+        if not done or self._splitter.buffered or self._draining or self._gate is not None:
+            self._wake()
+
+    def _failed(self, error: Exception) -> None:
+        self._bug(error)
+        self.cut("internal error")
+
+    def _send(self) -> bool:
+        before = self._output.progress
+        try:
+            return self._output.send()
+        finally:
+            if self._output.progress != before:
+                self._moved_at = trio.current_time()
+
+    def _send_what_is_ready(self) -> None:
+        """The requests before a bad one were good: their answers go out before the end, as far as the socket takes them."""
+        with contextlib.suppress(OSError):
+            self._send()
+
+    async def _receive(self) -> bool:
+        """Receive once, waiting if there is nothing; false at the end of the stream."""
+        missing = self._splitter.missing() if self._later is None else 0
+        try:
+            data = self._sock.recv(min(max(missing, _RECEIVE_MIN), _RECEIVE_MAX))
+        except BlockingIOError:
+            await self._wait(trio.lowlevel.wait_readable)
+            return True
+        self._moved_at = trio.current_time()
+        self._splitter.feed(data)
+        return bool(data)
+
+    async def _wait(self, wait: Callable[[Any], Awaitable[None]]) -> None:
+        # Whoever wants the task's attention calls notify_closing: cheaper than a cancel scope for every wait.
+        if self._cut is None:
+            with contextlib.suppress(trio.ClosedResourceError):
+                await wait(self._sock)
+
+    async def _wait_for_answer(self) -> None:
+        self._gate = trio.Event()
+        try:
+            await self._gate.wait()
+        finally:
+            self._gate = None
+
+    def _wake(self) -> None:
+        if self._gate is not None:
+            self._gate.set()
+        elif self._sock.fileno() >= 0:
+            trio.lowlevel.notify_closing(self._sock)
+
+    def _close(self) -> None:
+        later, self._later = self._later, None
+        if later is not None:
+            self._hub.purgatory.forget(later)
+            later.cancel()
+        self._output.discard()
+        if self._sock.fileno() >= 0:
+            trio.lowlevel.notify_closing(self._sock)
+            self._sock.close()
+        if self._cut is not None:
+            self._report("connection cut", "info", error=self._cut)
+
+    def _who(self) -> dict[str, Any]:
+        peer = self.peer
+        return {
+            "connection": peer.connection,
+            "listener": peer.listener,
+            "peer": f"{peer.host}:{peer.port}",
+            "principal": peer.principal,
+        }
+
+    def _report(self, event: str, level: str = "warning", **fields: Any) -> None:
+        self._hub.reports.report(event, level, **self._who(), software=self.software, **fields)
+
+    def _bug(self, error: BaseException) -> None:
+        fields = self._exchange.fields() if self._exchange is not None else {}
+        self._hub.reports.bug("internal error", error, **self._who(), **fields)

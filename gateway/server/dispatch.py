@@ -1,0 +1,104 @@
+"""From a frame to a handler, from its answer to bytes. No sockets: what cannot be served raises, and the connection closes.
+
+As in Kafka an unknown API or version has no answer but the end of the connection, except that an ApiVersions request of
+any version is told which ones there are (KIP-511).
+"""
+
+from __future__ import annotations
+
+import struct
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from gateway.handlers.api_versions import unsupported_version_response
+from gateway.handlers.context import Context
+from gateway.server.logs import escape
+from kwire.header import API_VERSIONS, decode_request_header, encode_response_header, peek
+from kwire.registry import request_type
+
+if TYPE_CHECKING:
+    from gateway.handlers.context import Later, Peer
+    from gateway.handlers.table import Handler
+    from gateway.ports import Gateway
+    from kwire.message import Message
+
+#: Unknown tagged fields in a request header. No client sends any; before authentication millions were a way to fill the
+#: memory of a broker (CVE-2026-111115).
+HEADER_TAGS_MAX: Final = 100
+#: The first version of ApiVersions in which clients say what software they are (KIP-511).
+_NAMES_SOFTWARE: Final = 3
+_size = struct.Struct(">i")
+
+
+class Refusal(Exception):
+    """A request that this server does not serve. ``rule`` is a short stable name, ``fields`` say more."""
+
+    def __init__(self, rule: str, **fields: Any) -> None:
+        self.rule = rule
+        self.fields = fields
+        super().__init__(rule, fields)
+
+
+@dataclass(slots=True)
+class Exchange:
+    """One request that was read: what its answer needs, and what a log line says about it."""
+
+    api_key: int
+    api: str
+    version: int  #: that the answer is encoded at
+    correlation_id: int
+    client_id: str | None
+    software: str | None = None  #: name/version, where this request told it
+
+    def fields(self) -> dict[str, Any]:
+        """For the log."""
+        return {
+            "api": self.api,
+            "version": self.version,
+            "correlation_id": self.correlation_id,
+            "client_id": escape(self.client_id),
+        }
+
+
+class Dispatcher:
+    """Finds and calls handlers. ``element_budget`` bounds array elements and unknown tags of one request."""
+
+    def __init__(self, handlers: Mapping[int, Handler], gateway: Gateway, *, element_budget: int) -> None:
+        self._handlers = handlers
+        self._gateway = gateway
+        self._budget = element_budget
+
+    def handle(self, frame: bytes, peer: Peer, now: float) -> tuple[Exchange, Message | Later | None]:
+        """Carry out the request in ``frame``; ``now`` is the loop's clock, s. Raises DecodeError, Refusal."""
+        api_key, version, correlation_id = peek(frame)
+        handler = self._handlers.get(api_key)
+        if handler is None:
+            raise Refusal("unknown-api", api_key=api_key, version=version, correlation_id=correlation_id)
+        header, body_at = decode_request_header(frame, budget=HEADER_TAGS_MAX)
+        exchange = Exchange(api_key, handler.name, version, correlation_id, header.client_id)
+        if version not in handler.versions:
+            if api_key == API_VERSIONS:
+                exchange.version = 0
+                return exchange, unsupported_version_response()
+            raise Refusal("unknown-version", **exchange.fields())
+        # Bytes behind the body are ignored, as Kafka does: librdkafka's Metadata of all topics has three.
+        request, _ = request_type(api_key).decode_from(frame, version, body_at, budget=self._budget)
+        if api_key == API_VERSIONS and version >= _NAMES_SOFTWARE:
+            exchange.software = _software(request)
+        context = Context(version, header.client_id, peer, self._gateway, now, time.time_ns() // 1_000_000)
+        return exchange, handler.handle(request, context)
+
+
+def encode_answer(exchange: Exchange, response: Message) -> list[Any]:
+    """The frame of an answer, in parts: bytes-like, and Spliced as the handler left it. Raises EncodeError."""
+    head = encode_response_header(exchange.api_key, exchange.version, exchange.correlation_id)
+    parts = response.encode_parts(exchange.version)
+    size = len(head) + sum(map(len, parts))
+    parts.insert(0, _size.pack(size) + head)
+    return parts
+
+
+def _software(request: Any) -> str | None:
+    return escape(f"{request.client_software_name}/{request.client_software_version}")
