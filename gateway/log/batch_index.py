@@ -10,6 +10,7 @@ from __future__ import annotations
 import bisect
 import enum
 import struct
+import time
 from array import array
 from typing import Final, NamedTuple
 
@@ -28,8 +29,11 @@ BATCH_COST_BYTES: Final = 2048
 
 _HEADER: Final = struct.Struct(">qiibIhiqq")  # base offset ... max timestamp; what follows is the producer's and not KRaft's
 _SLOT: Final = struct.Struct(">qi11xi8xq")  # base offset, length, last offset delta, max timestamp
-_EPOCH_AND_CRC: Final = struct.Struct(">q4xixI")  # base offset, partition leader epoch, CRC
+_HEAD: Final = struct.Struct(">qiixI")  # base offset, length, partition leader epoch, CRC
 _LOWEST: Final = -(1 << 63)
+_UNSETTLED: Final = (-1, -1)
+#: File systems tell times in ticks: a second change within one tick of the first does not show in the time.
+TICK_NS: Final = 20_000_000
 
 
 class Status(enum.Enum):
@@ -92,7 +96,7 @@ class BatchIndex:
         self.epochs: list[tuple[int, int]] = []  #: (epoch, first indexed offset of it)
         self._checksums = array("I")  # of the first batch of each block
         self._last = (0, b"")  # position and header bytes of the last batch
-        self._seen = (-1, -1)  # size and change time of the file when it was last scanned to its end
+        self._seen = _UNSETTLED  # size and change time of the file when it was last scanned to its end
 
     # --- scanning -----------------------------------------------------------------------------------------------------
 
@@ -101,7 +105,7 @@ class BatchIndex:
 
         Returns the work done; the outcome is in ``status`` and ``problem``. Raises OSError.
         """
-        seen = self.file.status()
+        seen, now = self.file.status(), time.time_ns()
         done = 0
         self.status, self.problem = Status.BEHIND, None
         while self.status is Status.BEHIND and done < budget:
@@ -110,7 +114,7 @@ class BatchIndex:
             else:
                 done += self._scan_chunk(seen[0])
         if self.status is not Status.BEHIND:
-            self._seen = seen
+            self._seen = seen if now - seen[1] > TICK_NS else _UNSETTLED
         return max(done, 1)
 
     def _scan_chunk(self, size: int) -> int:
@@ -221,7 +225,7 @@ class BatchIndex:
     # --- what may change under us -------------------------------------------------------------------------------------
 
     def touched(self) -> bool:
-        """Whether the file changed in any way since it was last scanned to its end. Raises OSError."""
+        """Whether the file changed since it was last scanned to its end, or may have within a tick. Raises OSError."""
         return self.file.status() != self._seen
 
     def intact(self) -> bool:
@@ -231,10 +235,11 @@ class BatchIndex:
 
     def rewound(self) -> BatchIndex:
         """A new index of what is left of this one in a file that was cut and perhaps written anew."""
+        size = self.file.status()[0]
         low, high = 0, len(self.positions)
         while low < high:  # blocks before ``low`` begin with the batch that we know
             middle = (low + high) // 2
-            low, high = (middle + 1, high) if self._block_stands(middle) else (low, middle)
+            low, high = (middle + 1, high) if self._block_stands(middle, size) else (low, middle)
         copy = BatchIndex(self.file, self.base_offset, self.floor)
         if low > 0:  # the last of them may have lost batches behind its first
             copy._take_blocks(self, 0, low - 1)
@@ -251,19 +256,21 @@ class BatchIndex:
             head = self.file.read(rest[0].position, CRC_START) if rest else b""
             if len(head) < CRC_START:
                 return copy  # the file is no longer what was indexed: to be scanned from its beginning
-            copy._open_block(rest[0], _EPOCH_AND_CRC.unpack(head)[2], max(slot.max_timestamp for slot in rest))
+            copy._open_block(rest[0], _HEAD.unpack(head)[3], max(slot.max_timestamp for slot in rest))
             copy._take_blocks(self, block + 1, len(self.positions))
             copy.epochs = _epochs_from(self.epochs, copy.offsets[0])
         copy.end, copy.next_offset, copy.status, copy.problem = self.end, self.next_offset, self.status, self.problem
         copy._last, copy._seen = self._last, self._seen
         return copy
 
-    def _block_stands(self, block: int) -> bool:
+    def _block_stands(self, block: int, file_size: int) -> bool:
+        """Whether a block begins with the batch that it did, and all of it."""
         head = self.file.read(self.positions[block], CRC_START)
         if len(head) < CRC_START:
             return False
+        offset, length, epoch, checksum = _HEAD.unpack(head)
         known = (self.offsets[block], self.epoch_at(self.offsets[block]), self._checksums[block])
-        return _EPOCH_AND_CRC.unpack(head) == known
+        return (offset, epoch, checksum) == known and self.positions[block] + LOG_OVERHEAD + length <= file_size
 
     def _open_block(self, slot: Slot, checksum: int, max_timestamp: int) -> None:
         self.offsets.append(slot.offset)

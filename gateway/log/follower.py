@@ -11,7 +11,7 @@ import time
 from collections.abc import Sequence
 from typing import Final
 
-from gateway.log.batch_index import BatchIndex, Status
+from gateway.log.batch_index import TICK_NS, BatchIndex, Status
 from gateway.log.chain import Chain, Part, epochs_of, part_of
 from gateway.log.file_names import SnapshotId, segment_name
 from gateway.log.listing import Listing, LogStart, list_directory, log_start, superseding_snapshot
@@ -23,8 +23,6 @@ from gateway.log.snapshot import has_footer
 STEP_BYTES: Final = 8 * 1024 * 1024
 #: However still the directory seems, it is listed anew, and its files looked at, this often.
 _LOOK_AGAIN_NS: Final = 1_000_000_000
-#: File systems tell times in ticks; a change within one tick of a look may not show in the time.
-_TICK_NS: Final = 20_000_000
 
 
 class DirectoryFollower:
@@ -51,7 +49,7 @@ class DirectoryFollower:
     def look(self) -> None:
         """List the directory and open what belongs to the log. Raises OSError."""
         changed = os.stat(self._directory).st_mtime_ns
-        self._listed = (changed, time.monotonic_ns()) if time.time_ns() - changed > _TICK_NS else None
+        self._listed = (changed, time.monotonic_ns()) if time.time_ns() - changed > TICK_NS else None
         listing = list_directory(self._directory)
         if listing != self._listing:
             self._reconcile(listing)
@@ -114,11 +112,12 @@ class DirectoryFollower:
                 continue
             if settled and not index.touched() and not (everything and _worth_a_look(index)):
                 continue
+            before = index.end, index.status
             if not index.intact():
                 self._segments[at] = index = index.rewound()
                 self._cut = True
             budget -= index.scan(budget)
-            self._dirty = True
+            self._dirty = self._dirty or self._cut or (index.end, index.status) != before
             if index.status is Status.BEHIND:
                 return True
         return self._scan_snapshot(self._start().snapshot, budget)
