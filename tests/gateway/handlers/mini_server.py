@@ -43,15 +43,10 @@ def sample_partition(path: Path = SAMPLE) -> MemoryPartition:
     """The log in the package, which real Kafka wrote, in memory."""
     data = path.read_bytes()
     batches: list[Batch] = []
-    position = 0
     for header in iter_batches(data):
-        size = header.length + 12
-        content = data[position : position + size]
-        last = header.base_offset + header.last_offset_delta
-        epoch = header.partition_leader_epoch
-        batches.append(RealBatch(header.base_offset, last, epoch, header.max_timestamp, size, content))
-        position += size
-    assert position == len(data)
+        content = data[header.position : header.end]
+        last, epoch = header.last_offset, header.partition_leader_epoch
+        batches.append(RealBatch(header.base_offset, last, epoch, header.max_timestamp, len(content), content))
     return MemoryPartition(batches)
 
 
