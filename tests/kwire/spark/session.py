@@ -9,23 +9,12 @@ import sys
 import tempfile
 from typing import TYPE_CHECKING
 
-import pytest
-
+from tests.interop.clients import missing
 from tools.maven import MavenError
 from tools.spark_jars import spark_jars
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-#: Set to ``require``, what is missing is a failure and not a skip.
-REQUIRED = os.environ.get("KWIRE_INTEROP") == "require"
-
-
-def missing(reason: str) -> None:
-    """Skip the test with ``reason``, or fail it where everything is required."""
-    if REQUIRED:
-        pytest.fail(f"KWIRE_INTEROP=require, but {reason}")
-    pytest.skip(reason)
 
 
 @functools.cache
@@ -43,7 +32,7 @@ def spark_session(*, kafka: bool) -> SparkSession:
         import pyarrow  # noqa: F401
         import pyspark  # noqa: F401
     except ImportError:
-        missing("the spark extra is not installed")
+        missing("PySpark is not installed (the extra 'spark' has it)")
     if shutil.which("java") is None:
         missing("there is no Java on the PATH")
     jars, why = _jars()

@@ -1,0 +1,358 @@
+"""Spark's own Kafka source on our server: batch and streams, every way to name the topic, restarts, and what is decoded.
+
+One session and one server serve every test of whole logs; what is appended goes to a copy with a server of its own.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import shutil
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if os.environ.get("KWIRE_INTEROP") != "require":
+    pytest.importorskip("pyspark", reason="PySpark is not installed (the extra 'spark' has it)")
+
+from gateway.ports import TOPIC_NAME
+from kwire.spark import decode, kafka_options, typed
+from kwire.spark.options import Way
+from tests.interop.clients import need_java
+from tests.interop.conftest import READ
+from tests.interop.reading import Record, digest, first_difference
+from tests.interop.test_logs import check_prefix, copied, new_batches
+from tests.interop.truth import Log
+from tests.kwire.spark.session import spark_session
+from tests.shared import needs_shared
+from tools.gateway_process import gateway
+from tools.kafka import kafka
+from tools.process import Process
+from tools.spark_jars import spark_jars
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+pytestmark = needs_shared
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+EXAMPLES = ROOT / "docs" / "examples"
+#: A log from offset 0, and one that starts at a snapshot, so that its records come first.
+WHOLE, CUT = ("p-one-basic", "nodes/1"), ("p-one-segments", "nodes/7")
+BY: dict[Way, str] = {"subscribe": TOPIC_NAME, "subscribePattern": "__cluster_meta.*", "assign": TOPIC_NAME}
+ALL_BY = pytest.mark.parametrize("by", BY)
+
+
+@pytest.fixture(scope="module")
+def spark() -> SparkSession:
+    return spark_session(kafka=True)
+
+
+@dataclass
+class Served:
+    """A log, where it is served, and its directory, which may be written to."""
+
+    name: str
+    log: Log
+    bootstrap: str
+    directory: Path
+    truth: Path
+
+    def options(self, by: Way, **more: Any) -> dict[str, str]:
+        return kafka_options(self.bootstrap, by=by, topic=BY[by], **more)
+
+
+@contextmanager
+def serving(logs: Any, which: tuple[str, str], into: Path) -> Iterator[Served]:
+    name, node = which
+    log, directory = copied(logs(name), node, into)
+    with gateway("--source", "log", "--log-dir", str(directory)) as server:
+        yield Served(name, log, server.bootstrap, directory, logs(name) / node.replace("nodes", "truth"))
+
+
+@pytest.fixture(scope="module", params=[WHOLE, CUT], ids=["from-0", "from-a-snapshot"])
+def served(request: Any, logs: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    with serving(logs, request.param, tmp_path_factory.mktemp("served")) as one:
+        yield one
+
+
+@pytest.fixture(scope="module")
+def whole(logs: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    with serving(logs, WHOLE, tmp_path_factory.mktemp("whole")) as one:
+        yield one
+
+
+@pytest.fixture
+def growing(logs: Any, tmp_path: Path) -> Iterator[Served]:
+    with serving(logs, WHOLE, tmp_path) as one:
+        yield one
+
+
+def batch(spark: SparkSession, options: dict[str, str]) -> DataFrame:
+    return spark.read.format("kafka").options(**options).load()
+
+
+def stream(spark: SparkSession, options: dict[str, str]) -> DataFrame:
+    return spark.readStream.format("kafka").options(**options).load()
+
+
+def records(df: DataFrame) -> list[Record]:
+    """What a DataFrame of the Kafka source holds, in order of offset; the order is Spark's to choose."""
+    rows = df.selectExpr("offset", "unix_millis(timestamp)", "key", "value", "topic", "partition").collect()
+    assert {(row[4], row[5]) for row in rows} <= {(TOPIC_NAME, 0)}
+    return sorted(Record(row[0], row[1], _bytes(row[2]), _bytes(row[3])) for row in rows)
+
+
+def _bytes(value: bytearray | None) -> bytes | None:
+    return None if value is None else bytes(value)
+
+
+@dataclass
+class Sink:
+    """Collects micro-batches. One that Spark runs again takes the place of the first, as an idempotent sink has it."""
+
+    batches: dict[int, list[Record]] = field(default_factory=dict)
+
+    def __call__(self, df: DataFrame, batch_id: int) -> None:
+        self.batches[batch_id] = records(df)
+
+    def records(self) -> list[Record]:
+        return [record for _, found in sorted(self.batches.items()) for record in found]
+
+
+def run_to_the_end(df: DataFrame, checkpoint: Path) -> Sink:
+    """An AvailableNow query: reads what is there when it starts, in as many micro-batches as it takes, and ends."""
+    sink = Sink()
+    query = df.writeStream.foreachBatch(sink).option("checkpointLocation", str(checkpoint)).trigger(availableNow=True)
+    assert query.start().awaitTermination(120), "the query did not end within two minutes"
+    return sink
+
+
+@contextmanager
+def following(df: DataFrame, checkpoint: Path) -> Iterator[Sink]:
+    """A query that looks for new records every 200 ms, until the end of the block."""
+    sink = Sink()
+    writer = df.writeStream.foreachBatch(sink).option("checkpointLocation", str(checkpoint))
+    query = writer.trigger(processingTime="200 milliseconds").start()
+    try:
+        yield sink
+        assert query.exception() is None
+    finally:
+        query.stop()
+
+
+def wait_until(true: Callable[[], bool], what: str, timeout_s: float = 60) -> None:
+    deadline = time.monotonic() + timeout_s
+    while not true():
+        assert time.monotonic() < deadline, f"{what}: not within {timeout_s:.0f} s"
+        time.sleep(0.02)
+
+
+def check_whole(seen: Sequence[Record], served: Served, way: str, added: Sequence[Record] = ()) -> None:
+    """``seen`` is every record that the log's files hold, byte for byte, and what was added."""
+    prefix = [record for record in seen if record.offset < served.log.start_offset]
+    assert not first_difference(seen[len(prefix) :], [*served.log.records(), *added])
+    check_prefix(prefix, served.log)
+    READ.append((served.name, f"spark-{way}", len(seen), digest(seen)))
+
+
+@ALL_BY
+def test_a_batch_reads_the_whole_topic(spark: SparkSession, served: Served, by: Way) -> None:
+    check_whole(records(batch(spark, served.options(by))), served, f"batch-{by}")
+
+
+@ALL_BY
+def test_available_now_reads_the_whole_topic(spark: SparkSession, served: Served, by: Way, tmp_path: Path) -> None:
+    options = served.options(by, start="earliest", max_offsets_per_trigger=400)
+    sink = run_to_the_end(stream(spark, options), tmp_path / "checkpoint")
+    assert len(sink.batches) > 1
+    check_whole(sink.records(), served, f"available-now-{by}")
+
+
+@ALL_BY
+def test_micro_batches_read_the_whole_topic(spark: SparkSession, served: Served, by: Way, tmp_path: Path) -> None:
+    count = len(served.log.snapshot_values()) + len(served.log.records())
+    options = served.options(by, start="earliest")
+    with following(stream(spark, options), tmp_path / "checkpoint") as sink:
+        wait_until(lambda: len(sink.records()) >= count, f"{count} records")
+    check_whole(sink.records(), served, f"micro-batches-{by}")
+
+
+def test_a_batch_in_slices_reads_the_same(spark: SparkSession, whole: Served) -> None:
+    check_whole(records(batch(spark, whole.options("assign", minPartitions=3))), whole, "batch-3-slices")
+
+
+@pytest.mark.parametrize("by", ["subscribe", "assign"])
+def test_positions_by_offset(spark: SparkSession, whole: Served, by: Way, tmp_path: Path) -> None:
+    every = whole.log.records()
+    first, last = every[40].offset, every[90].offset
+    assert records(batch(spark, whole.options(by, start=first, end=last))) == every[40:90]
+    sink = run_to_the_end(stream(spark, whole.options(by, start=first)), tmp_path / "checkpoint")
+    assert sink.records() == every[40:]
+
+
+@ALL_BY
+def test_positions_by_time(spark: SparkSession, whole: Served, by: Way, tmp_path: Path) -> None:
+    every = whole.log.records()
+    since, until = every[len(every) // 3].timestamp, every[2 * len(every) // 3].timestamp
+    assert since < until
+    # Kafka answers with the first record whose time is not before: times in this log never go back.
+    assert [one.timestamp for one in every] == sorted(one.timestamp for one in every)
+    start, end = (datetime.fromtimestamp(ms / 1000, UTC).replace(microsecond=ms % 1000 * 1000) for ms in (since, until))
+    expected = [one for one in every if since <= one.timestamp]
+    between = [one for one in expected if one.timestamp < until]
+    assert records(batch(spark, whole.options(by, start=start, end=end))) == between
+    sink = run_to_the_end(stream(spark, whole.options(by, start=start)), tmp_path / "checkpoint")
+    assert sink.records() == expected
+
+
+def test_a_restart_goes_on_from_the_checkpoint(spark: SparkSession, growing: Served, tmp_path: Path) -> None:
+    checkpoint = tmp_path / "checkpoint"
+    df = stream(spark, growing.options("assign", start="earliest"))
+    check_whole(run_to_the_end(df, checkpoint).records(), growing, "before-restart")
+    assert run_to_the_end(df, checkpoint).records() == []
+    added = append(growing)
+    assert run_to_the_end(df, checkpoint).records() == added
+    # Started again it takes up the checkpoint, whatever the start option says.
+    assert run_to_the_end(stream(spark, growing.options("assign", start="latest")), checkpoint).records() == []
+
+
+def append(served: Served) -> list[Record]:
+    """Real batches written behind the last one, as Kafka would: the records in them."""
+    added = []
+    for data, found in new_batches(served.log):
+        with (served.directory / served.log.segments[-1].name).open("ab") as segment:
+            segment.write(data)
+        added += found
+    return added
+
+
+def test_an_append_shows_in_a_running_stream(spark: SparkSession, growing: Served, tmp_path: Path) -> None:
+    count = len(growing.log.records())
+    with following(stream(spark, growing.options("subscribe", start="earliest")), tmp_path / "checkpoint") as sink:
+        wait_until(lambda: len(sink.records()) == count, f"{count} records")
+        added = append(growing)
+        written = time.monotonic()
+        wait_until(lambda: len(sink.records()) >= count + len(added), "the appended records", 10)
+        print(f"a running stream had the appended records after {time.monotonic() - written:.2f} s")
+    check_whole(sink.records(), growing, "followed", added)
+
+
+def test_decoded_columns_are_what_kafka_says(spark: SparkSession, served: Served) -> None:
+    rows = decode(batch(spark, served.options("subscribe")), secrets=True).orderBy("offset").collect()
+    assert [row.error for row in rows] == [None] * len(rows)
+    start = served.log.start_offset
+    seen = [(row.offset, row.type, row.version, json.loads(row.data)) for row in rows if row.offset >= start]
+    said = {line["offset"]: line for line in truth(served) if line["offset"] >= start and "control" not in line}
+    assert seen == [(offset, line["type"], line["version"], line["data"]) for offset, line in sorted(said.items())]
+
+
+def truth(served: Served) -> Iterator[dict[str, Any]]:
+    """What kafka-dump-log prints of the log's segments."""
+    for segment in served.log.segments:
+        with (served.truth / f"{segment.name}.jsonl").open(encoding="utf-8") as lines:
+            yield from map(json.loads, lines)
+
+
+def test_typed_columns_are_what_kafka_says(spark: SparkSession, whole: Served) -> None:
+    df = typed(batch(spark, whole.options("subscribe")), "PARTITION_RECORD")
+    seen = {row.offset: row for row in df.select("offset", "version", "error", "record.*").collect()}
+    said = {line["offset"]: line for line in truth(whole) if line.get("type") == "PARTITION_RECORD"}
+    assert seen.keys() == said.keys() and len(seen) > 100
+    for offset, line in said.items():
+        row = seen[offset]
+        assert (row.version, row.error) == (line["version"], None)
+        # Tagged fields at their default are not in Kafka's JSON, and are in the columns.
+        assert {name: row[name] for name in line["data"]} == line["data"]
+
+
+def example(name: str) -> Any:
+    spec = importlib.util.spec_from_file_location(name, EXAMPLES / f"{name}.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_example_batch(spark: SparkSession, whole: Served, capfd: pytest.CaptureFixture[str]) -> None:
+    example("spark_batch").main(whole.bootstrap)
+    rows = batch(spark, whole.options("subscribe"))
+    counts = {(row[0], row[1]): row[2] for row in example("spark_batch").counts(rows).collect()}
+    said: dict[tuple[str, int], int] = {}
+    for line in truth(whole):
+        if "type" in line:
+            said[line["type"], line["version"]] = said.get((line["type"], line["version"]), 0) + 1
+    assert counts == said
+    removed = {line["data"]["topicId"] for line in truth(whole) if line.get("type") == "REMOVE_TOPIC_RECORD"}
+    created = {line["data"]["topicId"]: line["data"]["name"] for line in truth(whole) if line.get("type") == "TOPIC_RECORD"}
+    topics = example("spark_batch").topics(rows).collect()
+    assert {(row.name, row.topicId) for row in topics} == {(n, i) for i, n in created.items() if i not in removed}
+    assert all(row.partitions > 0 for row in topics)
+
+
+def test_example_tables(spark: SparkSession, growing: Served, tmp_path: Path) -> None:
+    tables = example("spark_tables")
+    tables.update(spark, growing.bootstrap, str(tmp_path / "metadata"))
+    offsets = [record.offset for record in growing.log.records()]
+    assert _offsets(tables.table(spark, str(tmp_path / "metadata"))) == offsets
+    added = append(growing)
+    tables.update(spark, growing.bootstrap, str(tmp_path / "metadata"))
+    assert _offsets(tables.table(spark, str(tmp_path / "metadata"))) == offsets + [record.offset for record in added]
+
+
+def _offsets(df: DataFrame) -> list[int]:
+    return [row.offset for row in df.select("offset").orderBy("offset").collect()]
+
+
+@contextmanager
+def submitted(script: str, arguments: Sequence[str], into: Path) -> Iterator[Process]:
+    """An example as a user starts it, by spark-submit in a process of its own."""
+    jars = ["--jars", str(spark_jars()), "--master", "local[1]", "--conf", "spark.ui.enabled=false"]
+    command = [_spark_submit(), *jars, "--conf", "spark.driver.host=127.0.0.1", str(EXAMPLES / script), *arguments]
+    environment = {
+        "PYSPARK_PYTHON": sys.executable,
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]).rstrip(os.pathsep),
+    }
+    job = Process("spark-submit", command, into / "printed", environment)
+    try:
+        yield job
+    finally:
+        job.stop()
+
+
+def _spark_submit() -> str:
+    beside = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
+    found = shutil.which("spark-submit", path=beside)
+    assert found is not None, "PySpark is installed, but not its spark-submit"
+    return found
+
+
+def test_a_long_running_stream_prints_a_topic_created_on_real_kafka(spark: SparkSession, tmp_path: Path) -> None:
+    from kafka import KafkaAdminClient
+
+    need_java()
+    with (
+        kafka() as cluster,
+        gateway("--source", "log", "--log-dir", str(cluster.nodes[0].log_dir)) as server,
+        submitted("spark_stream.py", [server.bootstrap, str(tmp_path / "checkpoint")], tmp_path) as job,
+    ):
+        job.wait_until(lambda: "FEATURE_LEVEL_RECORD" in job.said(_EVERYTHING), 120)
+        admin = KafkaAdminClient(bootstrap_servers=cluster.bootstrap)
+        for name in ("first-of-two", "second-of-two"):
+            admin.create_topics({name: {"num_partitions": 3, "replication_factor": 1}})
+            answered, line = time.monotonic(), f'TOPIC_RECORD {{"name":"{name}"'
+            job.wait_until(lambda line=line: line in job.said(_EVERYTHING), 20, 0.02)  # type: ignore[misc]
+            print(f"Spark printed {name} {time.monotonic() - answered:.2f} s after Kafka had answered")
+        admin.close()
+
+
+_EVERYTHING = 10_000_000
