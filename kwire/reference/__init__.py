@@ -96,9 +96,9 @@ class Reference:
         try:
             value: dict[str, Any] = self.declaration.parse_stream(stream, trail=trail)
         except Refused as error:
-            raise DecodeError(error.reason, path=trail.path, offset=trail.start, rule=error.rule) from None
+            raise DecodeError(error.reason, path=trail.path, offset=trail.start(at), rule=error.rule) from None
         except ConstructError as error:
-            raise DecodeError(str(error), path=trail.path, offset=trail.start, rule="construct") from None
+            raise DecodeError(str(error), path=trail.path, offset=trail.start(at), rule="construct") from None
         return value, stream.tell()
 
 

@@ -73,10 +73,9 @@ class Trail:
         """Such as ``Topics[3].Name``."""
         return "".join(name if name[0] == "[" else f".{name}" for name, _ in self._open).removeprefix(".")
 
-    @property
-    def start(self) -> int:
-        """Where the innermost open field starts, or -1."""
-        return self._open[-1][1] if self._open else -1
+    def start(self, otherwise: int) -> int:
+        """Where the innermost open field starts; ``otherwise`` if there is none."""
+        return self._open[-1][1] if self._open else otherwise
 
 
 class Tree(Trail):
