@@ -1,0 +1,30 @@
+"""Decoded records as lines: JSON for programs, columns for people. Shared by the commands that print records."""
+
+from __future__ import annotations
+
+import json
+import sys
+from datetime import UTC, datetime
+from typing import Any
+
+import click
+
+
+def wants_json(output: str) -> bool:
+    """``-o auto`` is JSON on a pipe and text on a terminal."""
+    return output == "json" or (output == "auto" and not sys.stdout.isatty())
+
+
+def json_line(line: dict[str, Any]) -> str:
+    """One compact JSON object."""
+    return json.dumps(line, ensure_ascii=False, separators=(",", ":"))
+
+
+def text_line(line: dict[str, Any]) -> str:
+    """Offset, time (UTC), record type and version, and its fields."""
+    when = datetime.fromtimestamp(line["timestamp"] / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S.%f")[:-3]
+    head = f"{line['offset']:>8}  {when}  "
+    if "error" in line:
+        return head + click.style(f"cannot be decoded: {line['error']}", fg="red")
+    name = f"{line['type']} v{line['version']}" if "type" in line else f"control {line['control']}"
+    return f"{head}{click.style(name, bold=True)}  {json.dumps(line['data'], ensure_ascii=False)}"
