@@ -17,7 +17,9 @@ def batch(first: int = 0, count: int = 3, **fields: int) -> bytes:
     return encode_batch(records, **fields)  # type: ignore[arg-type]
 
 
-THREE = batch(10) + batch(13, 1, partition_leader_epoch=4) + batch(14, 5, producer_id=7, producer_epoch=1, base_sequence=2**31 - 2)
+THREE = (
+    batch(10) + batch(13, 1, partition_leader_epoch=4) + batch(14, 5, producer_id=7, producer_epoch=1, base_sequence=2**31 - 2)
+)
 
 
 def test_every_field() -> None:
@@ -82,7 +84,8 @@ def test_headers_do_not_need_the_records() -> None:
 
 
 @pytest.mark.parametrize(
-    ("length", "rule"), [(-1, "batch-length"), (-(2**31), "batch-length"), (0, "batch-length"), (13, "batch-length"), (48, "batch-length")]
+    ("length", "rule"),
+    [(-1, "batch-length"), (-(2**31), "batch-length"), (0, "batch-length"), (13, "batch-length"), (48, "batch-length")],
 )
 def test_lengths_below_a_header(length: int, rule: str) -> None:
     data = THREE + bytearray(batch(19))[:8] + struct.pack(">i", length) + batch(19)[12:]
