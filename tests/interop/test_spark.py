@@ -8,6 +8,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
+import re
 import shutil
 import sys
 import time
@@ -334,6 +335,20 @@ def _spark_submit() -> str:
     found = shutil.which("spark-submit", path=beside)
     assert found is not None, "PySpark is installed, but not its spark-submit"
     return found
+
+
+def test_the_code_of_the_page_runs(spark: SparkSession, whole: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+    page = (ROOT / "docs" / "spark.md").read_text(encoding="utf-8")
+    blocks = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    names: dict[str, Any] = {"spark": spark}
+    for block in blocks:
+        if "readStream" not in block:
+            exec(block.replace("localhost:9092", whole.bootstrap), names)
+    assert len(blocks) == 4
+    assert names["partitions"].count() == sum(line.get("type") == "PARTITION_RECORD" for line in truth(whole))
+    for linked in re.findall(r"\(examples/(\w+)\.py\)", page):
+        assert callable(example(linked).main)
 
 
 def test_a_long_running_stream_prints_a_topic_created_on_real_kafka(spark: SparkSession, tmp_path: Path) -> None:

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 SCHEMA = "topic string, partition int, offset bigint, timestamp timestamp, value binary"
+pytestmark = pytest.mark.interop
+
 NOW = datetime(2026, 11, 21, 5, 0, 0, 123_000, UTC)
 NO_OP = frame(NoOpRecord(), 0)
 PARTITION = frame(PartitionRecord(partition_id=3, topic_id=Uuid(b"\1" * 16), replicas=[1, 2], leader=1), 1)
