@@ -1,0 +1,193 @@
+"""The group coordinator as its driver sees it: ``handle``, ``next_deadline``, ``on_timer``, ``load``, ``unload``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, assert_never
+
+from gateway.groups.book import Book
+from gateway.groups.effects import Asked, Effect, Moment, Record
+from gateway.groups.errors import Error
+from gateway.groups.events import (
+    DeleteGroups,
+    DeleteGroupsResult,
+    DescribedGroup,
+    DescribedMember,
+    DescribeGroups,
+    DescribeGroupsResult,
+    Event,
+    Heartbeat,
+    JoinGroup,
+    LeaveGroup,
+    ListedGroup,
+    ListGroups,
+    ListGroupsResult,
+    OffsetCommit,
+    OffsetDelete,
+    OffsetFetch,
+    SyncGroup,
+)
+from gateway.groups.group import Group, State
+from gateway.groups.joining import Joining
+from gateway.groups.membership import Membership
+from gateway.groups.offsets import Offsets
+from gateway.groups.rebalance import Rebalance
+from gateway.groups.records import restore_groups
+from gateway.groups.settings import Settings
+
+
+class GroupCoordinator:
+    """Every classic group of this server. Each call gives its effects in the order in which they must be carried out."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._book = Book(settings)
+        self._rebalance = Rebalance(self._book)
+        self._joining = Joining(self._book, self._rebalance)
+        self._membership = Membership(self._book, self._rebalance)
+        self._offsets = Offsets(self._book, self._rebalance)
+
+    @property
+    def groups(self) -> dict[str, Group]:
+        """The groups by id, to look at."""
+        return self._book.groups
+
+    def load(self, records: Iterable[tuple[bytes, bytes]], moment: Moment) -> list[Effect]:
+        """Begin with the newest value of each key ever persisted. Sessions of members found there start now.
+
+        Raises DecodeError for a record that cannot be read.
+        """
+        self._book.moment = moment
+        self._book.groups.update(restore_groups(list(records), self._book.usage, moment.wall_ms))
+        for group in self._book.groups.values():
+            for member in group.members.values():
+                self._rebalance.await_heartbeat(group, member)
+            if len(group.members) > self._book.settings.max_size:  # it was lowered
+                self._rebalance.prepare(group)
+        self._offsets.schedule_expiry()
+        return self._book.take_effects()
+
+    def unload(self) -> list[Effect]:
+        """The state cannot be relied on any more: whoever waits looks for the coordinator anew (NOT_COORDINATOR)."""
+        for group in self._book.groups.values():
+            for member in group.members.values():
+                for asked in (member.awaiting_join, member.awaiting_sync):
+                    if asked is not None:
+                        self._book.answer(asked, asked.event.failed(Error.NOT_COORDINATOR))
+                member.awaiting_join = member.awaiting_sync = None
+        return self._book.take_effects()
+
+    def handle(self, event: Event, token: Any, moment: Moment) -> list[Effect]:
+        """Carry out one request; ``token`` comes back in its Answer, now or from a later call."""
+        self._book.moment = moment
+        self._dispatch(Asked(event, token), event)
+        return self._book.take_effects()
+
+    def next_deadline(self) -> float | None:
+        """When ``on_timer`` has something to do (seconds on the clock of ``Moment.now``)."""
+        return self._book.timers.next_deadline()
+
+    def on_timer(self, moment: Moment) -> list[Effect]:
+        """Do what is due at ``moment``."""
+        self._book.moment = moment
+        # What is scheduled for now meanwhile (a timeout of 0 ms) waits for the next call, so that this one ends.
+        for _ in range(len(self._book.timers)):
+            timer = self._book.timers.pop_due(moment.now)
+            if timer is None:
+                break
+            group = self._book.groups.get(timer.group_id)
+            if timer.kind == "expiry":
+                self._offsets.on_expiry_timer()
+            elif group is not None and timer.kind == "heartbeat":
+                self._rebalance.on_heartbeat_timer(group, timer.member_id)
+            elif group is not None and timer.kind == "join":
+                self._rebalance.on_join_timer(group)
+            elif group is not None and timer.kind == "sync":
+                self._rebalance.on_sync_timer(group)
+        return self._book.take_effects()
+
+    def _dispatch(self, asked: Asked, event: Event) -> None:
+        match event:
+            case Heartbeat():
+                self._membership.heartbeat(asked, event)
+            case OffsetCommit():
+                self._offsets.commit(asked, event)
+            case OffsetFetch():
+                self._offsets.fetch(asked, event)
+            case JoinGroup():
+                self._joining.join(asked, event)
+            case SyncGroup():
+                self._membership.sync(asked, event)
+            case LeaveGroup():
+                self._membership.leave(asked, event)
+            case OffsetDelete():
+                self._offsets.delete(asked, event)
+            case ListGroups():
+                self._list(asked, event)
+            case DescribeGroups():
+                self._describe(asked, event)
+            case DeleteGroups():
+                self._delete(asked, event)
+            case _:
+                assert_never(event)
+
+    def _list(self, asked: Asked, event: ListGroups) -> None:
+        listed = [
+            ListedGroup(group.group_id, group.protocol_type or "", group.state.value)
+            for group in self._book.groups.values()
+            if not event.states or group.state.value.lower() in event.states
+        ]
+        self._book.answer(asked, ListGroupsResult(error=Error.NONE, groups=listed), *self._book.groups.values())
+
+    def _describe(self, asked: Asked, event: DescribeGroups) -> None:
+        described = []
+        seen = []
+        for group_id in event.group_ids:
+            group = self._book.groups.get(group_id)
+            if group is None:
+                dead = DescribedGroup(group_id=group_id, error=Error.GROUP_ID_NOT_FOUND, state=State.DEAD.value)
+                described.append(dead)
+            else:
+                seen.append(group)
+                described.append(_description(group))
+        self._book.answer(asked, DescribeGroupsResult(groups=described), *seen)
+
+    def _delete(self, asked: Asked, event: DeleteGroups) -> None:
+        errors = []
+        deleted = []
+        for group_id in event.group_ids:
+            group = self._book.groups.get(group_id)
+            if group is None:
+                errors.append(Error.GROUP_ID_NOT_FOUND)
+            elif group.state is not State.EMPTY:
+                errors.append(Error.NON_EMPTY_GROUP)
+            else:
+                records: list[Record] = []
+                self._offsets.delete_all(group, records)
+                self._book.forget(group, records)
+                self._book.persist(group, records)
+                deleted.append(group)
+                errors.append(Error.NONE)
+        self._book.answer(asked, DeleteGroupsResult(errors=errors), *deleted)
+
+
+def _description(group: Group) -> DescribedGroup:
+    """Subscriptions only of a stable group: before that it is not settled which protocol they are for."""
+    name = group.protocol_name if group.state is State.STABLE else None
+    members = [
+        DescribedMember(
+            member_id=member.member_id,
+            instance_id=member.instance_id,
+            client_id=member.client_id,
+            client_host=member.client_host,
+            metadata=member.metadata(name) if name is not None else b"",
+            assignment=member.assignment,
+        )
+        for member in group.members.values()
+    ]
+    return DescribedGroup(
+        group_id=group.group_id,
+        state=group.state.value,
+        protocol_type=group.protocol_type or "",
+        protocol_name=name or "",
+        members=members,
+    )

@@ -1,0 +1,309 @@
+"""What is asked of the group coordinator and what it answers, as values without versions.
+
+Handlers make an event of a request and a response of the result. Every event can say what its answer is when the
+coordinator could not do it at all (``failed``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from gateway.groups.errors import Error
+
+#: (topic, partition)
+TopicPartition = tuple[str, int]
+NO_GENERATION = -1
+
+
+class Protocol(NamedTuple):
+    """One way of assigning partitions that a member can do, with its subscription for it."""
+
+    name: str
+    metadata: bytes
+
+
+class JoinedMember(NamedTuple):
+    """A member as the leader sees it."""
+
+    member_id: str
+    instance_id: str | None
+    metadata: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JoinResult:
+    error: Error
+    member_id: str
+    generation: int = NO_GENERATION
+    protocol_type: str | None = None
+    protocol_name: str | None = None
+    leader: str = ""
+    skip_assignment: bool = False
+    members: Sequence[JoinedMember] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JoinGroup:
+    """``member_id_required``: the client understands MEMBER_ID_REQUIRED (KIP-394). ``can_skip_assignment``: KIP-814."""
+
+    group_id: str
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    client_host: str
+    session_timeout_ms: int
+    rebalance_timeout_ms: int
+    protocol_type: str
+    protocols: tuple[Protocol, ...]
+    member_id_required: bool
+    can_skip_assignment: bool
+
+    def failed(self, error: Error) -> JoinResult:
+        return JoinResult(error=error, member_id=self.member_id)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SyncResult:
+    error: Error
+    protocol_type: str | None = None
+    protocol_name: str | None = None
+    assignment: bytes = b""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SyncGroup:
+    """``assignments``: member id to assignment; only the leader's count."""
+
+    group_id: str
+    member_id: str
+    instance_id: str | None
+    generation: int
+    protocol_type: str | None
+    protocol_name: str | None
+    assignments: tuple[tuple[str, bytes], ...]
+
+    def failed(self, error: Error) -> SyncResult:
+        return SyncResult(error=error)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeartbeatResult:
+    error: Error
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Heartbeat:
+    group_id: str
+    member_id: str
+    instance_id: str | None
+    generation: int
+
+    def failed(self, error: Error) -> HeartbeatResult:
+        # While groups are read from disk nobody can say who is a member: Kafka lets the member go on.
+        return HeartbeatResult(error=Error.NONE if error is Error.COORDINATOR_LOAD_IN_PROGRESS else error)
+
+
+class Leaver(NamedTuple):
+    """A member to be removed: by id, or by instance id with an empty member id (an operator's removal, KIP-345)."""
+
+    member_id: str
+    instance_id: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaveResult:
+    """``error`` is that of the whole request; ``errors`` one for each leaver, in order."""
+
+    error: Error
+    errors: Sequence[Error] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaveGroup:
+    group_id: str
+    leavers: tuple[Leaver, ...]
+
+    def failed(self, error: Error) -> LeaveResult:
+        return LeaveResult(error=error)
+
+
+class OffsetToCommit(NamedTuple):
+    topic: str
+    partition: int
+    offset: int
+    leader_epoch: int
+    metadata: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommitResult:
+    """One error for each offset, in order."""
+
+    errors: Sequence[Error]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OffsetCommit:
+    """``retention_ms``: -1 for the server's own (versions 2 to 4 can say). ``knows_group_id_not_found``: version 9 and up."""
+
+    group_id: str
+    member_id: str
+    instance_id: str | None
+    generation: int
+    retention_ms: int
+    offsets: tuple[OffsetToCommit, ...]
+    knows_group_id_not_found: bool
+
+    def failed(self, error: Error) -> CommitResult:
+        return CommitResult(errors=(error,) * len(self.offsets))
+
+
+class Committed(NamedTuple):
+    """A committed offset as it is kept. Times in ms since the epoch; ``expire_timestamp`` -1: by the server's retention."""
+
+    offset: int
+    leader_epoch: int
+    metadata: str
+    commit_timestamp: int
+    expire_timestamp: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class FetchedGroup:
+    """``offsets``: each partition asked for with what is committed there, or None."""
+
+    group_id: str
+    error: Error
+    offsets: Sequence[tuple[TopicPartition, Committed | None]] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OffsetFetchResult:
+    groups: Sequence[FetchedGroup]
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetFetch:
+    """For each group the partitions asked for, or None for all that it committed.
+
+    There is no "require stable": answers always wait for the commits before them, and there are no transactions here.
+    """
+
+    groups: tuple[tuple[str, tuple[TopicPartition, ...] | None], ...]
+
+    def failed(self, error: Error) -> OffsetFetchResult:
+        return OffsetFetchResult(groups=[FetchedGroup(group_id, error) for group_id, _ in self.groups])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OffsetDeleteResult:
+    """``error`` is that of the whole request; ``errors`` one for each partition, in order."""
+
+    error: Error
+    errors: Sequence[Error] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OffsetDelete:
+    group_id: str
+    partitions: tuple[TopicPartition, ...]
+
+    def failed(self, error: Error) -> OffsetDeleteResult:
+        return OffsetDeleteResult(error=error)
+
+
+class ListedGroup(NamedTuple):
+    group_id: str
+    protocol_type: str
+    state: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListGroupsResult:
+    error: Error
+    groups: Sequence[ListedGroup] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ListGroups:
+    """``states``: lower-case names of the states wanted; empty for all (KIP-518)."""
+
+    states: frozenset[str] = frozenset()
+
+    def failed(self, error: Error) -> ListGroupsResult:
+        return ListGroupsResult(error=error)
+
+
+class DescribedMember(NamedTuple):
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    client_host: str
+    metadata: bytes
+    assignment: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DescribedGroup:
+    group_id: str
+    error: Error = Error.NONE
+    state: str = ""
+    protocol_type: str = ""
+    protocol_name: str = ""
+    members: Sequence[DescribedMember] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DescribeGroupsResult:
+    groups: Sequence[DescribedGroup]
+
+
+@dataclass(frozen=True, slots=True)
+class DescribeGroups:
+    group_ids: tuple[str, ...]
+
+    def failed(self, error: Error) -> DescribeGroupsResult:
+        return DescribeGroupsResult(groups=[DescribedGroup(group_id=name, error=error) for name in self.group_ids])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeleteGroupsResult:
+    """One error for each group, in order."""
+
+    errors: Sequence[Error]
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteGroups:
+    group_ids: tuple[str, ...]
+
+    def failed(self, error: Error) -> DeleteGroupsResult:
+        return DeleteGroupsResult(errors=(error,) * len(self.group_ids))
+
+
+Event = (
+    JoinGroup
+    | SyncGroup
+    | Heartbeat
+    | LeaveGroup
+    | OffsetCommit
+    | OffsetFetch
+    | OffsetDelete
+    | ListGroups
+    | DescribeGroups
+    | DeleteGroups
+)
+Result = (
+    JoinResult
+    | SyncResult
+    | HeartbeatResult
+    | LeaveResult
+    | CommitResult
+    | OffsetFetchResult
+    | OffsetDeleteResult
+    | ListGroupsResult
+    | DescribeGroupsResult
+    | DeleteGroupsResult
+)

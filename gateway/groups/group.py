@@ -1,0 +1,269 @@
+"""One classic group: members, state, votes, the leader, who may commit. It answers nobody and sets no timers."""
+
+from __future__ import annotations
+
+import enum
+from collections import Counter
+from dataclasses import dataclass
+from typing import Final
+
+from gateway.groups.errors import Error
+from gateway.groups.events import Committed, JoinedMember, Protocol, TopicPartition
+from gateway.groups.member import OVERHEAD, Member
+from gateway.groups.subscription import CONSUMER_PROTOCOL_TYPE, subscribed_topics
+
+
+class State(enum.Enum):
+    """``ClassicGroupState``. A dead group is one that is not there."""
+
+    EMPTY = "Empty"
+    PREPARING_REBALANCE = "PreparingRebalance"
+    COMPLETING_REBALANCE = "CompletingRebalance"
+    STABLE = "Stable"
+    DEAD = "Dead"
+
+
+#: From which states a state can be entered.
+ENTERED_FROM: Final = {
+    State.EMPTY: (State.PREPARING_REBALANCE,),
+    State.PREPARING_REBALANCE: (State.STABLE, State.COMPLETING_REBALANCE, State.EMPTY),
+    State.COMPLETING_REBALANCE: (State.PREPARING_REBALANCE,),
+    State.STABLE: (State.COMPLETING_REBALANCE,),
+}
+
+
+@dataclass(slots=True)
+class Usage:
+    """What all groups together hold: members and promised ids, bytes (about)."""
+
+    members: int = 0
+    bytes: int = 0
+
+
+class Group:
+    """``ClassicGroup``, with the offsets it committed. ``usage`` is shared with all other groups.
+
+    Members are kept in the order in which they joined: where Kafka takes any, we take the first.
+    """
+
+    def __init__(self, group_id: str, usage: Usage, wall_ms: int) -> None:
+        self.group_id = group_id
+        self.state = State.EMPTY
+        self.previous_state = State.DEAD
+        self.state_since_ms = wall_ms
+        self.generation = 0
+        self.protocol_type: str | None = None  # None: nobody ever joined, a "simple" group of offsets only
+        self.protocol_name: str | None = None
+        self.leader: str | None = None
+        self.members: dict[str, Member] = {}
+        self.static_members: dict[str, str] = {}  # group.instance.id -> member id
+        self.pending_members: set[str] = set()  # ids given with MEMBER_ID_REQUIRED, not used yet
+        self.pending_sync: set[str] = set()  # members that owe a SyncGroup for this generation
+        self.new_member_added = False  # during the initial delay: somebody came, wait on for more
+        self.initial_delay_left_ms = 0
+        self.offsets: dict[TopicPartition, Committed] = {}
+        self.subscribed_topics: frozenset[str] | None = None  # None: not known
+        self.is_stored = False  # has a group record on disk
+        self.persisted = 0  # number of the newest Persist of this group
+        self._supported: Counter[str] = Counter()  # protocol name -> members that support it
+        self._usage = usage
+        usage.bytes += OVERHEAD + len(group_id)
+
+    # What it is.
+
+    @property
+    def is_blank(self) -> bool:
+        """Nobody in it and nothing committed: the group need not exist."""
+        return self.state is State.EMPTY and not self.pending_members and not self.offsets
+
+    @property
+    def uses_consumer_protocol(self) -> bool:
+        return self.protocol_type == CONSUMER_PROTOCOL_TYPE
+
+    @property
+    def awaiting_join_count(self) -> int:
+        return sum(member.awaiting_join is not None for member in self.members.values())
+
+    @property
+    def has_all_members_joined(self) -> bool:
+        """Has every member, and everybody who was promised an id, sent JoinGroup for the next generation?"""
+        return not self.pending_members and all(member.awaiting_join for member in self.members.values())
+
+    @property
+    def rebalance_timeout_ms(self) -> int:
+        return max((member.rebalance_timeout_ms for member in self.members.values()), default=0)
+
+    def is_subscribed_to(self, topic: str) -> bool:
+        """A consumer group whose subscriptions cannot be read counts as subscribed to everything."""
+        if self.subscribed_topics is None:
+            return self.uses_consumer_protocol
+        return topic in self.subscribed_topics
+
+    def supports(self, protocol_type: str, protocols: tuple[Protocol, ...]) -> bool:
+        """Could a member with these protocols be in this group?"""
+        if self.state is State.EMPTY:
+            return bool(protocol_type) and bool(protocols)
+        return protocol_type == self.protocol_type and any(
+            self._supported[protocol.name] == len(self.members) for protocol in protocols
+        )
+
+    def select_protocol(self) -> str:
+        """The protocol that most members like best among those that all of them support; the earliest vote breaks a tie."""
+        candidates = {name for name, count in self._supported.items() if count == len(self.members)}
+        assert candidates, f"group {self.group_id!r}: its members have no protocol in common"
+        votes = Counter(member.vote(candidates) for member in self.members.values())
+        return max(votes, key=lambda name: votes[name])
+
+    def members_for_leader(self) -> list[JoinedMember]:
+        assert self.protocol_name is not None
+        name = self.protocol_name
+        return [JoinedMember(m.member_id, m.instance_id, m.metadata(name)) for m in self.members.values()]
+
+    def member_fault(self, member_id: str, instance_id: str | None) -> Error:
+        """Is this who the group knows by that id (``validateMember``)? A static member's newest id fences the others."""
+        if instance_id is not None:
+            known = self.static_members.get(instance_id)
+            if known is None:
+                return Error.UNKNOWN_MEMBER_ID
+            if known != member_id:
+                return Error.FENCED_INSTANCE_ID
+        return Error.NONE if member_id in self.members else Error.UNKNOWN_MEMBER_ID
+
+    def commit_fault(self, member_id: str, instance_id: str | None, generation: int) -> Error:
+        """May it commit offsets now (``validateOffsetCommit``)? Without a generation only while the group is empty."""
+        if generation < 0 and self.state is State.EMPTY:
+            return Error.NONE
+        if generation < 0 and not member_id and instance_id is None:
+            return Error.UNKNOWN_MEMBER_ID
+        fault = self.member_fault(member_id, instance_id)
+        if fault is not Error.NONE:
+            return fault
+        if generation != self.generation:
+            return Error.ILLEGAL_GENERATION
+        # It has the newest generation but not yet its assignment: what it commits belongs to the one before.
+        return Error.REBALANCE_IN_PROGRESS if self.state is State.COMPLETING_REBALANCE else Error.NONE
+
+    # What changes it.
+
+    def enter(self, state: State, wall_ms: int) -> None:
+        assert self.state in ENTERED_FROM[state], f"group {self.group_id!r}: from {self.state.value} to {state.value}"
+        self.previous_state, self.state, self.state_since_ms = self.state, state, wall_ms
+
+    def next_generation(self, wall_ms: int) -> None:
+        """The join phase is over: count up, and wait for SyncGroup, or be empty if nobody is left."""
+        self.generation = (self.generation + 1) & 0x7FFFFFFF
+        self.pending_sync.clear()
+        self.protocol_name = self.select_protocol() if self.members else None
+        self.learn_subscribed_topics()
+        self.enter(State.COMPLETING_REBALANCE if self.members else State.EMPTY, wall_ms)
+
+    def learn_subscribed_topics(self) -> None:
+        """Read the topics out of the members' subscriptions (``computeSubscribedTopics``)."""
+        self.subscribed_topics = None
+        if self.uses_consumer_protocol and self.protocol_name is not None:
+            name = self.protocol_name
+            self.subscribed_topics = subscribed_topics(member.metadata(name) for member in self.members.values())
+        elif self.uses_consumer_protocol and not self.members:
+            self.subscribed_topics = frozenset()
+
+    def add(self, member: Member) -> None:
+        """Take a new member in; the first of a group leads it and decides the protocol type."""
+        assert member.member_id not in self.members
+        if member.instance_id is not None:
+            assert member.instance_id not in self.static_members
+            self.static_members[member.instance_id] = member.member_id
+        if not self.members:
+            self.protocol_type = member.protocol_type
+        self.leader = self.leader or member.member_id
+        self.remove_pending(member.member_id)
+        self.members[member.member_id] = member
+        self._count(member, 1)
+
+    def remove(self, member: Member) -> None:
+        """Let a member go; if it was the leader, the next in line is."""
+        self._count(member, -1)
+        del self.members[member.member_id]
+        if member.instance_id is not None:
+            del self.static_members[member.instance_id]
+        if self.leader == member.member_id:
+            self.leader = next(iter(self.members), None)
+        self.pending_sync.discard(member.member_id)
+
+    def update(self, member: Member, protocols: tuple[Protocol, ...], rebalance_ms: int, session_ms: int) -> None:
+        """What a member says of itself when it joins again."""
+        self._count(member, -1)
+        member.protocols = protocols
+        member.rebalance_timeout_ms = rebalance_ms
+        member.session_timeout_ms = session_ms
+        self._count(member, 1)
+
+    def rename_static(self, member: Member, member_id: str) -> None:
+        """The same static member came back without its id and gets a new one; its place and assignment stay."""
+        assert member.instance_id is not None
+        self._count(member, -1)
+        old_id, member.member_id = member.member_id, member_id
+        self.members = {m.member_id: m for m in self.members.values()}
+        self.static_members[member.instance_id] = member_id
+        if self.leader == old_id:
+            self.leader = member_id
+        if old_id in self.pending_sync:
+            self.pending_sync.remove(old_id)
+            self.pending_sync.add(member_id)
+        self._count(member, 1)
+
+    def assign(self, member: Member, assignment: bytes) -> None:
+        self._usage.bytes += len(assignment) - len(member.assignment)
+        member.assignment = assignment
+
+    def elect_joined_leader(self) -> bool:
+        """See to it that the leader is among those who joined; False if nobody did (``maybeElectNewJoinedLeader``)."""
+        if self.leader is None:
+            return False
+        if self.members[self.leader].awaiting_join is None:
+            joined = next((m.member_id for m in self.members.values() if m.awaiting_join is not None), None)
+            if joined is None:
+                return False
+            self.leader = joined
+        return True
+
+    def add_pending(self, member_id: str) -> None:
+        """Promise ``member_id`` to a client that has to join once more with it (KIP-394)."""
+        self.pending_members.add(member_id)
+        self._usage.members += 1
+        self._usage.bytes += OVERHEAD + len(member_id)
+
+    def remove_pending(self, member_id: str) -> None:
+        if member_id in self.pending_members:
+            self.pending_members.remove(member_id)
+            self._usage.members -= 1
+            self._usage.bytes -= OVERHEAD + len(member_id)
+
+    def commit(self, where: TopicPartition, committed: Committed | None) -> None:
+        """Keep a committed offset in place of the one before; None forgets it."""
+        before = self.offsets.pop(where, None)
+        if before is not None:
+            self._usage.bytes -= _offset_size(where, before)
+        if committed is not None:
+            self.offsets[where] = committed
+            self._usage.bytes += _offset_size(where, committed)
+
+    def discard(self) -> None:
+        """The group is forgotten: give back what it counted for."""
+        assert not self.members
+        for member_id in list(self.pending_members):
+            self.remove_pending(member_id)
+        for where in list(self.offsets):
+            self.commit(where, None)
+        self._usage.bytes -= OVERHEAD + len(self.group_id)
+
+    def _count(self, member: Member, sign: int) -> None:
+        for name in {protocol.name for protocol in member.protocols}:
+            self._supported[name] += sign
+        if sign < 0:
+            self._supported = +self._supported
+        self._usage.members += sign
+        self._usage.bytes += sign * member.size
+
+
+def _offset_size(where: TopicPartition, committed: Committed) -> int:
+    return 200 + len(where[0]) + len(committed.metadata)

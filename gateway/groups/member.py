@@ -1,0 +1,58 @@
+"""One member of a classic group: what it said when it joined, and who waits for its answers. It knows no group."""
+
+from __future__ import annotations
+
+from collections.abc import Container
+from dataclasses import dataclass
+from typing import Final
+
+from gateway.groups.effects import Asked
+from gateway.groups.events import Protocol
+
+#: What a member costs besides what it sent, bytes (about): objects, timers, dict entries.
+OVERHEAD: Final = 1000
+
+
+@dataclass(slots=True)
+class Member:
+    """``ClassicGroupMember``. ``awaiting_join`` and ``awaiting_sync`` are the requests of it that are not answered yet.
+
+    ``is_new`` from joining until the first JoinGroup answer: it does not know its id yet, so it cannot heartbeat.
+    """
+
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    client_host: str
+    rebalance_timeout_ms: int
+    session_timeout_ms: int
+    protocol_type: str
+    protocols: tuple[Protocol, ...]
+    assignment: bytes = b""
+    awaiting_join: Asked | None = None
+    awaiting_sync: Asked | None = None
+    is_new: bool = False
+
+    @property
+    def size(self) -> int:
+        """Bytes that this member makes the server hold (about)."""
+        names = len(self.member_id) + len(self.client_id) + len(self.instance_id or "")
+        return OVERHEAD + names + len(self.assignment) + size_of(self.protocols)
+
+    def metadata(self, protocol_name: str) -> bytes:
+        """What it sent for that protocol, which it supports."""
+        return next(protocol.metadata for protocol in self.protocols if protocol.name == protocol_name)
+
+    def vote(self, candidates: Container[str]) -> str:
+        """The first of its protocols, in its order of preference, among the candidates."""
+        return next(protocol.name for protocol in self.protocols if protocol.name in candidates)
+
+    @property
+    def is_excused(self) -> bool:
+        """Is it waiting for us, and therefore not to be expected to heartbeat (``hasSatisfiedHeartbeat``)?"""
+        return not self.is_new and (self.awaiting_join is not None or self.awaiting_sync is not None)
+
+
+def size_of(protocols: tuple[Protocol, ...]) -> int:
+    """Bytes of these protocols (about)."""
+    return sum(len(protocol.name) + len(protocol.metadata) for protocol in protocols)

@@ -1,0 +1,175 @@
+"""The coordinator's records, as Kafka writes them to ``__consumer_offsets``: made of groups and offsets, and read back.
+
+A key is an int16 of the record's type and an ``OffsetCommitKey`` or ``GroupMetadataKey``; a value is an int16 of its
+version and the message. ``kafka-dump-log.sh --offsets-decoder`` reads them.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Final
+
+from gateway.groups.effects import Record
+from gateway.groups.events import Committed, Protocol, TopicPartition
+from gateway.groups.group import Group, State, Usage
+from gateway.groups.member import Member
+from kwire.errors import DecodeError
+from kwire.message import Message
+from kwire.messages.group_metadata_key import GroupMetadataKey
+from kwire.messages.group_metadata_value import GroupMetadataValue, MemberMetadata
+from kwire.messages.offset_commit_key import OffsetCommitKey
+from kwire.messages.offset_commit_value import OffsetCommitValue
+
+_INT16: Final = struct.Struct(">h")
+#: Kafka wrote offset keys as type 0 and 1 (before and since 0.9), group keys as 2.
+_OFFSET_TYPES: Final = (0, 1)
+_GROUP_TYPE: Final = 2
+_GROUP_VERSION: Final = 3
+_OFFSET_VERSION: Final = 3
+#: The only version that says when an offset expires.
+_OFFSET_VERSION_WITH_EXPIRY: Final = 1
+
+
+def group_record(group: Group) -> Record:
+    """The whole group: generation, leader, members with subscriptions and assignments (``newGroupMetadataRecord``)."""
+    name = group.protocol_name
+    members = [
+        MemberMetadata(
+            member_id=member.member_id,
+            group_instance_id=member.instance_id,
+            client_id=member.client_id,
+            client_host=member.client_host,
+            rebalance_timeout=member.rebalance_timeout_ms,
+            session_timeout=member.session_timeout_ms,
+            subscription=member.metadata(name) if name is not None else b"",
+            assignment=member.assignment,
+        )
+        for member in group.members.values()
+    ]
+    value = GroupMetadataValue(
+        protocol_type=group.protocol_type or "",
+        generation=group.generation,
+        protocol=name,
+        leader=group.leader,
+        current_state_timestamp=group.state_since_ms,
+        members=members,
+    )
+    return _group_key(group.group_id), _versioned(value, _GROUP_VERSION)
+
+
+def group_tombstone(group_id: str) -> Record:
+    return _group_key(group_id), None
+
+
+def offset_record(group_id: str, where: TopicPartition, committed: Committed) -> Record:
+    version = _OFFSET_VERSION if committed.expire_timestamp == -1 else _OFFSET_VERSION_WITH_EXPIRY
+    value = OffsetCommitValue(
+        offset=committed.offset,
+        leader_epoch=committed.leader_epoch,
+        metadata=committed.metadata,
+        commit_timestamp=committed.commit_timestamp,
+        expire_timestamp=committed.expire_timestamp,
+    )
+    return _offset_key(group_id, where), _versioned(value, version)
+
+
+def offset_tombstone(group_id: str, where: TopicPartition) -> Record:
+    return _offset_key(group_id, where), None
+
+
+def read_record(key: bytes, value: bytes) -> tuple[str, TopicPartition, Committed] | GroupMetadata | None:
+    """An offset with its group and partition, or a group; None for a type that is none of ours (Kafka's new protocols).
+
+    Raises DecodeError.
+    """
+    kind, version = _prefix(key), _prefix(value)
+    if kind in _OFFSET_TYPES:
+        whose = OffsetCommitKey.decode(key[2:], 0)
+        said = OffsetCommitValue.decode(value[2:], _known(version, OffsetCommitValue))
+        committed = Committed(said.offset, said.leader_epoch, said.metadata, said.commit_timestamp, said.expire_timestamp)
+        return whose.group, (whose.topic, whose.partition), committed
+    if kind == _GROUP_TYPE:
+        group_id = GroupMetadataKey.decode(key[2:], 0).group
+        return GroupMetadata(group_id, GroupMetadataValue.decode(value[2:], _known(version, GroupMetadataValue)))
+    return None
+
+
+class GroupMetadata:
+    """A group as it was read."""
+
+    def __init__(self, group_id: str, value: GroupMetadataValue) -> None:
+        self.group_id = group_id
+        self._value = value
+
+    def restore(self, group: Group) -> None:
+        """Put what was read into ``group``, which is new. With members it is stable: they heartbeat on as if nothing was."""
+        value = self._value
+        group.generation = value.generation
+        group.protocol_type = value.protocol_type or None
+        group.protocol_name = value.protocol
+        group.state_since_ms = value.current_state_timestamp
+        group.is_stored = True
+        for said in value.members:
+            group.add(_member(said, value))
+        if group.members:
+            group.state = State.STABLE
+            group.leader = value.leader if value.leader in group.members else next(iter(group.members))
+        group.learn_subscribed_topics()
+
+
+def _member(said: MemberMetadata, value: GroupMetadataValue) -> Member:
+    return Member(
+        member_id=said.member_id,
+        instance_id=said.group_instance_id,
+        client_id=said.client_id,
+        client_host=said.client_host,
+        rebalance_timeout_ms=said.session_timeout if said.rebalance_timeout == -1 else said.rebalance_timeout,
+        session_timeout_ms=said.session_timeout,
+        protocol_type=value.protocol_type,
+        protocols=(Protocol(value.protocol or "", said.subscription),),
+        assignment=said.assignment,
+    )
+
+
+def restore_groups(records: list[tuple[bytes, bytes]], usage: Usage, wall_ms: int) -> dict[str, Group]:
+    """Every group of these records (key, newest value). Raises DecodeError for one that cannot be read."""
+    groups: dict[str, Group] = {}
+    read = [read_record(key, value) for key, value in records]
+    for item in read:
+        if isinstance(item, GroupMetadata):
+            groups[item.group_id] = group = Group(item.group_id, usage, wall_ms)
+            item.restore(group)
+    for item in read:
+        if isinstance(item, tuple):
+            group_id, where, committed = item
+            # Only offsets: a group that nobody ever joined.
+            if group_id not in groups:
+                groups[group_id] = Group(group_id, usage, wall_ms)
+            groups[group_id].commit(where, committed)
+    return groups
+
+
+def _group_key(group_id: str) -> bytes:
+    return _INT16.pack(_GROUP_TYPE) + GroupMetadataKey(group=group_id).encode(0)
+
+
+def _offset_key(group_id: str, where: TopicPartition) -> bytes:
+    topic, partition = where
+    return _INT16.pack(_OFFSET_TYPES[-1]) + OffsetCommitKey(group=group_id, topic=topic, partition=partition).encode(0)
+
+
+def _versioned(message: Message, version: int) -> bytes:
+    return _INT16.pack(version) + message.encode(version)
+
+
+def _prefix(data: bytes) -> int:
+    if len(data) < _INT16.size:
+        raise DecodeError("a coordinator record without its type or version", rule="truncated")
+    number: int = _INT16.unpack_from(data)[0]
+    return number
+
+
+def _known(version: int, cls: type[Message]) -> int:
+    if version not in cls.VERSIONS:
+        raise DecodeError(f"{cls.NAME} of unknown version {version}", rule="unknown-version")
+    return version

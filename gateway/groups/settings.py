@@ -1,0 +1,28 @@
+"""What the group coordinator can be told: Kafka's timings, and limits on what clients can make it hold."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+MIB: Final = 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """Kafka's keys and defaults, then limits of our own (Kafka has none there, and trusts its clients)."""
+
+    initial_rebalance_delay_ms: int = 3000  #: group.initial.rebalance.delay.ms
+    min_session_timeout_ms: int = 6000  #: group.min.session.timeout.ms
+    max_session_timeout_ms: int = 1_800_000  #: group.max.session.timeout.ms
+    max_size: int = 2**31 - 1  #: group.max.size, members of one group
+    offset_metadata_max: int = 4096  #: offset.metadata.max.bytes; characters, as in Kafka in spite of the name
+    offsets_retention_ms: int = 7 * 24 * 3600 * 1000  #: offsets.retention.minutes
+    retention_check_interval_ms: int = 600_000  #: offsets.retention.check.interval.ms
+    #: A JoinGroup of a new member is answered after this, and the member forgotten: it may be gone, and cannot heartbeat
+    #: yet (``CLASSIC_GROUP_NEW_MEMBER_JOIN_TIMEOUT_MS``).
+    new_member_join_timeout_ms: int = 5 * 60 * 1000
+
+    groups_max: int = 10_000  #: groups in all
+    members_max: int = 50_000  #: members and promised member ids in all groups
+    bytes_max: int = 64 * MIB  #: what all groups hold together: names, subscriptions, assignments (about)
