@@ -130,7 +130,8 @@ def _whole(root: Node, frame: bytes, header: Reference, body: Callable[[], Refer
 
 
 def _broken(root: Node, frame: bytes, at: int, error: Exception) -> Node:
-    cause = error if isinstance(error, DecodeError) else DecodeError(str(error), offset=at, rule="unknown-api")
+    rule = "version" if isinstance(error, UnsupportedVersion) else "unknown-api"
+    cause = error if isinstance(error, DecodeError) else DecodeError(str(error), offset=at, rule=rule)
     root.children.append(Node("undecoded", "bytes", at, len(frame), frame[at:], error=cause))
     return root
 
