@@ -45,7 +45,9 @@ def gateway(*arguments: str, timeout_s: float = 30) -> Iterator[Gateway]:
     Raises ProcessError when it does not become ready in ``timeout_s``, or ends otherwise than with 0.
     """
     with tempfile.TemporaryDirectory(prefix="kwire-serve-") as scratch:
-        command = [*KWIRE, "serve", "--listeners", "PLAINTEXT://127.0.0.1:0", *arguments]
+        # A state directory of its own: committed offsets of one run are nothing to the next.
+        defaults = ["--listeners", "PLAINTEXT://127.0.0.1:0", "--state-dir", f"{scratch}/state"]
+        command = [*KWIRE, "serve", *defaults, *arguments]
         began = time.monotonic()
         process = Process("kwire serve", command, Path(scratch) / "output", _ENV)
         try:
