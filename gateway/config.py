@@ -68,9 +68,7 @@ class Config:
         "The __cluster_metadata-0 directory to serve, its parent, or one .log or .checkpoint file; never written to.",
         aliases=("log.dir",),
     )
-    snapshot_prefix: bool = _key(
-        True, "Serve the records of the oldest snapshot below the start of a log that begins after it."
-    )
+    snapshot_prefix: bool = _key(True, "Serve the records of the oldest snapshot below the start of a log that begins after it.")
     state_dir: Path | None = _key(  # noqa: RUF009
         None,
         "Directory for what this server itself remembers (committed offsets); default: in the user's state directory.",
@@ -90,18 +88,14 @@ class Config:
         "Listener name to security protocol: NAME:PROTOCOL, comma separated.",
     )
     socket_listen_backlog_size: int = _key(1024, "Connections that may wait to be accepted.", at_least=1, at_most=65535)
-    socket_send_buffer_bytes: int = _key(
-        -1, "SO_SNDBUF of a connection; -1 leaves it to the system.", unit="bytes", at_least=-1
-    )
+    socket_send_buffer_bytes: int = _key(-1, "SO_SNDBUF of a connection; -1 leaves it to the system.", unit="bytes", at_least=-1)
     socket_receive_buffer_bytes: int = _key(
         -1, "SO_RCVBUF of a connection; -1 leaves it to the system.", unit="bytes", at_least=-1
     )
 
     # Limits on what a peer can make this server hold.
     max_connections: int = _key(20_000, "Connections at one time; more are closed at once.", at_least=1)
-    max_connections_per_ip: int = _key(
-        INT_MAX, "Connections at one time from one address; more are closed at once.", at_least=1
-    )
+    max_connections_per_ip: int = _key(INT_MAX, "Connections at one time from one address; more are closed at once.", at_least=1)
     connections_max_idle_ms: int = _key(
         600_000, "A connection on which nothing moved for so long is closed.", unit="ms", at_least=100
     )
@@ -154,14 +148,10 @@ class Config:
     offsets_retention_minutes: int = _key(
         10_080, "Committed offsets of a group without members are kept so long.", unit="min", at_least=1
     )
-    offsets_retention_check_interval_ms: int = _key(
-        600_000, "How often expired offsets are looked for.", unit="ms", at_least=1
-    )
+    offsets_retention_check_interval_ms: int = _key(600_000, "How often expired offsets are looked for.", unit="ms", at_least=1)
 
     # The process.
-    drain_timeout_ms: int = _key(
-        5000, "On SIGTERM: how long answers may still be sent before connections are cut.", unit="ms"
-    )
+    drain_timeout_ms: int = _key(5000, "On SIGTERM: how long answers may still be sent before connections are cut.", unit="ms")
     log_level: str = _key("info", "Least level that is logged.", choices=("debug", "info", "warning", "error"))
     log_format: str = _key(
         "auto",
@@ -303,9 +293,7 @@ def _listener_problems(config: Config) -> list[str]:
         told = advertised.get(listener.name, listener)
         if told.host in ("", "0.0.0.0", "::"):
             key = "advertised.listeners" if listener.name in advertised else "listeners"
-            problems.append(
-                f"{key}: clients cannot connect to {told}: give a host that they can reach in advertised.listeners"
-            )
+            problems.append(f"{key}: clients cannot connect to {told}: give a host that they can reach in advertised.listeners")
     return problems
 
 
@@ -368,9 +356,7 @@ def _parse_protocol_map(text: str) -> dict[str, str]:
     for part in text.split(","):
         name, colon, protocol = part.strip().partition(":")
         if not colon or protocol.upper() not in SECURITY_PROTOCOLS:
-            raise ValueError(
-                f"{part.strip()!r} is not NAME:PROTOCOL with a protocol of {', '.join(SECURITY_PROTOCOLS)}"
-            )
+            raise ValueError(f"{part.strip()!r} is not NAME:PROTOCOL with a protocol of {', '.join(SECURITY_PROTOCOLS)}")
         pairs[name.upper()] = protocol.upper()
     return pairs
 

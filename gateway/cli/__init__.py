@@ -1,0 +1,50 @@
+"""The ``kwire`` command. A subcommand is a module of this package with a ``command``, imported when it is wanted."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.metadata
+
+import click
+
+#: In the order in which ``kwire --help`` shows them.
+COMMANDS = ("serve", "tail", "decode", "dissect", "apis", "generate")
+
+
+class _Lazy(click.Group):
+    """Imports no subcommand but the one that runs: ``kwire serve`` should not wait for what ``kwire tail`` needs."""
+
+    def list_commands(self, context: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, context: click.Context, name: str) -> click.Command | None:
+        if name not in COMMANDS:
+            return None
+        command: click.Command = importlib.import_module(f"gateway.cli.{name}").command
+        return command
+
+
+def installed_version() -> str:
+    """The version of the installed package; ``unknown`` in a checkout that was not installed."""
+    try:
+        return importlib.metadata.version("kwire")
+    except importlib.metadata.PackageNotFoundError:
+        return "unknown"
+
+
+@click.group(
+    cls=_Lazy,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120},
+    epilog="""\b
+Shell completion, for bash (zsh and fish alike):
+  eval "$(_KWIRE_COMPLETE=bash_source kwire)"
+
+\b
+Examples:
+  kwire serve                                    serve a small real metadata log at 127.0.0.1:9092
+  kwire serve --log-dir /var/lib/kafka/metadata  serve and follow the one of your node
+  kcat -b 127.0.0.1:9092 -C -t __cluster_metadata -o beginning -e -f '%o %S bytes\\n'""",
+)
+@click.version_option(installed_version(), prog_name="kwire")
+def main() -> None:
+    """Kafka's metadata log, __cluster_metadata, as an ordinary topic, and Kafka's wire protocol taken apart."""

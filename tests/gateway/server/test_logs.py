@@ -1,0 +1,68 @@
+"""Logs: peers' text is escaped and cut, floods are counted and thinned, levels and styles are kept."""
+
+from __future__ import annotations
+
+import io
+import json
+
+import structlog
+
+from gateway.server.logs import LINES_MAX, PERIOD_S, TEXT_MAX, Reports, configure, escape
+
+
+def lines(stream: io.StringIO) -> list[dict[str, object]]:
+    return [json.loads(line) for line in stream.getvalue().splitlines()]
+
+
+def test_text_of_a_peer_is_one_printable_line() -> None:
+    assert escape(None) is None
+    assert escape("plain name-1.2") == "plain name-1.2"
+    assert escape("a\nevent=fake \x1b[31m\x00\u2028") == "a\\nevent=fake \\x1b[31m\\x00\\u2028"
+    assert escape("x" * 5000) == "x" * TEXT_MAX + "…"
+
+
+def test_a_flood_is_counted_and_thinned() -> None:
+    stream, now = io.StringIO(), 0.0
+    configure("info", "json", stream)
+    try:
+        reports = Reports(clock=lambda: now)
+        for _ in range(1000):
+            reports.report("bad request", "warning", error="x")
+        assert len(lines(stream)) == LINES_MAX
+        now = PERIOD_S
+        reports.report("bad request", "warning", error="x")
+        assert lines(stream)[-1]["suppressed"] == 1000 - LINES_MAX
+        assert reports.counts["bad request"] == 1001
+    finally:
+        structlog.reset_defaults()
+
+
+def test_levels_styles_and_tracebacks() -> None:
+    stream = io.StringIO()
+    configure("warning", "json", stream)
+    try:
+        reports = Reports()
+        reports.report("quiet", "info")
+        reports.bug("internal error", RuntimeError("why"), connection=7)
+        (line,) = lines(stream)
+        assert (line["event"], line["level"], line["connection"]) == ("internal error", "error", 7)
+        assert "RuntimeError: why" in str(line["exception"])
+        configure("info", "console", stream)
+        Reports().report("hello", connection=8)
+        assert "connection=8" in stream.getvalue().splitlines()[-1]
+    finally:
+        structlog.reset_defaults()
+
+
+def test_once_is_once_for_each_key() -> None:
+    stream = io.StringIO()
+    configure("info", "json", stream)
+    try:
+        reports = Reports()
+        for _ in range(3):
+            for name in ("a", "b"):
+                reports.report_once("request refused", (name,), client_id=name)
+        assert [line["client_id"] for line in lines(stream)] == ["a", "b"]
+        assert reports.counts["request refused"] == 6
+    finally:
+        structlog.reset_defaults()

@@ -1,0 +1,145 @@
+"""The configuration: every key by flag, environment and file; what is refused, and how that is said."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from gateway.config import INT_MAX, KEYS, Config, ConfigError, Listener, load_config
+
+#: A text for every key that is not its default.
+OTHER = {
+    "source": "sample",
+    "log.dirs": "/somewhere/__cluster_metadata-0",
+    "snapshot.prefix": "false",
+    "state.dir": "/somewhere/state",
+    "listeners": "PLAINTEXT://127.0.0.1:1,OTHER://[::1]:2",
+    "advertised.listeners": "PLAINTEXT://kafka.example:9093",
+    "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,OTHER:PLAINTEXT",
+    "log.level": "debug",
+    "log.format": "json",
+}
+
+
+def other(name: str) -> dict[str, str]:
+    """The key with a value of its own, and whatever it needs to be valid."""
+    needs = {"listeners": ("listener.security.protocol.map",)}.get(name, ())
+    text = OTHER.get(name) or str(int(KEYS[name].default) + 1 if KEYS[name].default < INT_MAX else 77)
+    return {name: text, **{need: OTHER[need] for need in needs}}
+
+
+def refusal(**how: object) -> str:
+    with pytest.raises(ConfigError) as caught:
+        load_config(**how)  # type: ignore[arg-type]
+    return str(caught.value)
+
+
+def test_defaults_are_loopback_and_valid() -> None:
+    config = load_config()
+    assert config == Config()
+    assert config.listeners == (Listener("PLAINTEXT", "127.0.0.1", 9092),)
+    assert config.security_protocol("PLAINTEXT") == "PLAINTEXT"
+    assert config.connections_max_idle_ms == 600_000
+
+
+@pytest.mark.parametrize("name", KEYS)
+def test_every_key_by_flag_environment_and_file(name: str, tmp_path: Path) -> None:
+    texts = other(name)
+    file = tmp_path / "server.properties"
+    file.write_text("".join(f"{key}={text}\n" for key, text in texts.items()))
+    by_flag = load_config(flags=texts)
+    assert getattr(by_flag, KEYS[name].attribute) != KEYS[name].default
+    assert load_config(environment={KEYS[key].environment: text for key, text in texts.items()}) == by_flag
+    assert load_config(file=file) == by_flag
+
+
+def test_flags_come_before_environment_before_file(tmp_path: Path) -> None:
+    file = tmp_path / "server.properties"
+    file.write_text("# as in Kafka\nnode.id = 3\nmax.connections: 5\nmax.connections.per.ip=6\n")
+    config = load_config(flags={"node.id": "1"}, environment={"KWIRE_NODE_ID": "2", "KWIRE_MAX_CONNECTIONS": "4"}, file=file)
+    assert (config.node_id, config.max_connections, config.max_connections_per_ip) == (1, 4, 6)
+
+
+def test_kafkas_singular_log_dir_is_known(tmp_path: Path) -> None:
+    file = tmp_path / "server.properties"
+    file.write_text("log.dir=/data\n")
+    assert load_config(file=file).log_dirs == Path("/data")
+    assert load_config(environment={"KWIRE_LOG_DIR": "/data"}).log_dirs == Path("/data")
+
+
+def test_unknown_keys_name_the_nearest_known_one(tmp_path: Path) -> None:
+    file = tmp_path / "server.properties"
+    file.write_text("max.conections=5\nlog.retention.hours=1\nzzz=1\n")
+    said = refusal(file=file)
+    assert "max.conections" in said and "did you mean max.connections?" in said
+    assert "zzz" in said
+    assert "log.retention.hours" in said
+    assert "did you mean KWIRE_MAX_CONNECTIONS?" in refusal(environment={"KWIRE_MAX_CONECTIONS": "5"})
+
+
+def test_environment_of_others_is_left_alone() -> None:
+    others = {"KWIRE_SERVICE_HOST": "10.0.0.1", "KWIRE_PORT": "tcp://10.0.0.1:9092", "KWIRE_SHARED": "/x", "PATH": "/bin"}
+    assert load_config(environment=others) == Config()
+
+
+def test_a_key_given_twice_in_a_file_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "server.properties"
+    file.write_text("node.id=1\nnode.id=2\n")
+    assert "node.id" in refusal(file=file) and "twice" in refusal(file=file)
+
+
+def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    assert "nowhere.properties" in refusal(file=tmp_path / "nowhere.properties")
+    (tmp_path / "bad").write_bytes(b"\xff\xfe=1\n")
+    assert "cannot be read" in refusal(file=tmp_path / "bad")
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "says"),
+    [
+        ("node.id", "one", "not a whole number"),
+        ("node.id", "-1", "outside 0"),
+        ("node.id", str(2**31), "outside"),
+        ("max.connections", "0", "outside 1"),
+        ("connections.max.idle.ms", "5", "ms"),
+        ("snapshot.prefix", "yes", "neither true nor false"),
+        ("source", "zookeeper", "none of auto, log, sample"),
+        ("log.level", "loud", "none of debug"),
+        ("listeners", "", "at least one"),
+        ("listeners", "127.0.0.1:9092", "NAME://HOST:PORT"),
+        ("listeners", "PLAINTEXT://127.0.0.1:99999", "no port 99999"),
+        ("listeners", "PLAINTEXT://127.0.0.1:1,PLAINTEXT://127.0.0.1:2", "more than once"),
+        ("listeners", "PLAINTEXT://127.0.0.1:1,SSL://127.0.0.1:1", "two listeners"),
+        ("listeners", "FOO://127.0.0.1:1", "listener.security.protocol.map: no security protocol"),
+        ("listeners", "PLAINTEXT://0.0.0.0:9092", "advertised.listeners"),
+        ("listeners", "PLAINTEXT://:9092", "advertised.listeners"),
+        ("advertised.listeners", "FOO://host:1", "there is no listener FOO"),
+        ("listener.security.protocol.map", "PLAINTEXT:TLS", "NAME:PROTOCOL"),
+        ("listener.security.protocol.map", "PLAINTEXT", "NAME:PROTOCOL"),
+        ("first.request.max.bytes", str(2**30), "larger than socket.request.max.bytes"),
+        ("group.min.session.timeout.ms", str(2**30), "larger than group.max.session.timeout.ms"),
+        ("log.dirs", "/nowhere/a,/nowhere/b", "is a list"),
+        ("log.dirs", "", "empty"),
+    ],
+)
+def test_what_cannot_be_is_refused_by_key(name: str, text: str, says: str) -> None:
+    said = refusal(flags={name: text})
+    assert says in said
+    assert any(line.startswith((name, "listener.security.protocol.map")) for line in said.splitlines())
+
+
+def test_source_and_directory_have_to_agree() -> None:
+    assert "log.dirs" in refusal(flags={"source": "log"})
+    assert "log.dirs" in refusal(flags={"source": "sample", "log.dirs": "/x"})
+
+
+def test_every_problem_is_told_at_once() -> None:
+    with pytest.raises(ConfigError) as caught:
+        load_config(flags={"node.id": "x", "max.connections": "y"}, environment={"KWIRE_LISTENERS": "z"})
+    assert len(caught.value.problems) == 3
+
+
+def test_ipv6_listeners() -> None:
+    (listener,) = load_config(flags={"listeners": "PLAINTEXT://[::1]:9092"}).listeners
+    assert (listener.host, str(listener)) == ("::1", "PLAINTEXT://[::1]:9092")
