@@ -132,9 +132,9 @@ def records(consumer: KafkaConsumer, partition: TopicPartition, end: int | None)
 
 def describe(record: Any, show_secrets: bool) -> dict[str, Any]:
     """What to print of a consumer's record."""
-    from gateway.cli.redact import redact
     from kwire.errors import WireError
     from kwire.records import decode_metadata_record
+    from kwire.records.redact import redact
 
     # kafka-python gives -1 for "none", where JSON has a word for it.
     epoch = record.leader_epoch if record.leader_epoch is not None and record.leader_epoch >= 0 else None

@@ -18,6 +18,7 @@ from kwire.messages.user_scram_credential_record import UserScramCredentialRecor
 from kwire.records import Record, decode_batches, decode_metadata_record, encode_batch, encode_metadata_record
 from tests.gateway.handlers.mini_server import MiniServer, RealBatch, serving
 from tests.gateway.handlers.world import MemoryPartition
+from tests.shared import needs_shared
 
 
 @pytest.fixture
@@ -130,6 +131,26 @@ def test_secrets_are_hidden_unless_asked_for() -> None:
     assert hidden["data"]["salt"] == hidden["data"]["storedKey"] == hidden["data"]["serverKey"] == "(redacted)"
     assert shown["data"]["salt"] == "c2FsdA=="
     assert (shown["epoch"], shown["timestamp"]) == (4, 5)
+
+
+@needs_shared
+def test_no_secret_of_a_real_log_is_printed(logs: Any) -> None:
+    directory = logs("p-one-basic")
+    log = (directory / "nodes" / "1" / "__cluster_metadata-0" / f"{0:020d}.log").read_bytes()
+    truth = (directory / "truth" / "1" / f"{0:020d}.log.jsonl").read_text(encoding="utf-8").split("\n")
+    true = {record["offset"]: record for record in map(json.loads, filter(None, truth)) if "type" in record}
+    hidden = 0
+    for batch in decode_batches(log):
+        for record in batch.records if not batch.header.is_control else []:
+            seen = SimpleNamespace(offset=record.offset, leader_epoch=1, timestamp=record.timestamp, value=record.value)
+            shown, data = json.dumps(tail.describe(seen, False)), true[record.offset]["data"]
+            assert tail.describe(seen, True)["data"] == data
+            name = str(data.get("name"))
+            config = ["value"] if name.endswith(("password", "jaas.config")) else []
+            for secret in filter(None, (data.get(member) for member in ["salt", "storedKey", "serverKey", *config])):
+                hidden += 1
+                assert json.dumps(secret) not in shown
+    assert hidden > 10
 
 
 @pytest.mark.parametrize(("value", "encoded"), [(b"\x07junk", "B2p1bms="), (None, None)])
