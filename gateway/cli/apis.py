@@ -9,11 +9,11 @@ import json
 import socket
 import sys
 from collections.abc import Iterator
-from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any, Final, cast
 
 import click
 
+from gateway.cli import installed_version
 from gateway.cli.address import address_text, parse_address
 from kwire.errors import WireError
 
@@ -110,7 +110,7 @@ def _exchange(connection: socket.socket, api_version: int) -> ApiVersionsRespons
     from kwire.messages.api_versions_request import ApiVersionsRequest
     from kwire.messages.api_versions_response import ApiVersionsResponse
 
-    body = ApiVersionsRequest(client_software_name="kwire", client_software_version=_our_version())
+    body = ApiVersionsRequest(client_software_name="kwire", client_software_version=installed_version())
     header = encode_request_header(_API_VERSIONS, api_version, correlation_id=1, client_id="kwire-apis")
     connection.sendall(frame(header, body.encode(api_version)))
     data = _receive(connection)
@@ -170,10 +170,3 @@ def _error_name(code: int) -> str:
         return f"{code} ({ErrorCode(code).name})"
     except ValueError:
         return str(code)
-
-
-def _our_version() -> str:
-    try:
-        return version("kwire")
-    except PackageNotFoundError:  # run from a checkout
-        return "0"

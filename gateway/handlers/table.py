@@ -56,6 +56,7 @@ MODULES: Final = (
     "offset_delete",
     "describe_quorum",
     "describe_cluster",
+    "list_config_resources",
     "describe_topic_partitions",
 )
 #: Modules with a tuple of them: what this server refuses to change, and what it has none of.
