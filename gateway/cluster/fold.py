@@ -1,0 +1,260 @@
+"""One record's effect on an image, a function a record type (``MetadataDelta.replay`` and the deltas behind it).
+
+What a record refers to must be there: a log in which it is not was not written by a controller, and FoldError says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from gateway.cluster.image import TOPIC_RESOURCE, Image
+from kwire.message import Message
+from kwire.messages.partition_change_record import PartitionChangeRecord
+from kwire.messages.partition_record import PartitionRecord
+from kwire.uuid import ZERO_UUID, Uuid
+
+_ABSENT_WHEN_EMPTY = ("eligible_leader_replicas", "last_known_elr")
+
+#: What ``Leader`` of a PartitionChangeRecord holds when the leader does not change.
+NO_LEADER_CHANGE = -2
+
+
+class FoldError(Exception):
+    """A record that does not fit the state before it, such as a change to a partition that does not exist."""
+
+
+def apply(image: Image, record: Message) -> None:
+    """Change ``image`` as ``record`` says. Raises FoldError; the image is as before then.
+
+    Records that mark transactions, and those that only mattered during a migration or keep the log moving, change nothing.
+    """
+    try:
+        change = _CHANGES[record.NAME]
+    except KeyError:
+        raise FoldError(f"{record.NAME} is no metadata record that a state is made of") from None
+    change(image, record)
+
+
+def _nothing(image: Image, record: Any) -> None:
+    pass
+
+
+# --- topics and partitions --------------------------------------------------------------------------------------------
+
+
+def _topic(image: Image, record: Any) -> None:
+    image.topics[record.topic_id] = record.name
+    image.topic_ids[record.name] = record.topic_id
+    image.partitions.setdefault(record.topic_id, {})
+
+
+def _remove_topic(image: Image, record: Any) -> None:
+    name = image.topics.pop(record.topic_id, None)
+    if name is None:
+        raise FoldError(f"RemoveTopicRecord for topic {record.topic_id}, which does not exist")
+    del image.partitions[record.topic_id]
+    if image.topic_ids.get(name) == record.topic_id:
+        del image.topic_ids[name]
+    image.configs.pop((TOPIC_RESOURCE, name), None)
+
+
+def _partition(image: Image, record: Any) -> None:
+    record = record.copy()
+    if not record.directories:
+        # Below version 1 the record has none: every replica's directory is unassigned then.
+        record.directories = [ZERO_UUID] * len(record.replicas)
+    _partitions_of(image, record)[record.partition_id] = record
+
+
+def _partition_change(image: Image, record: Any) -> None:
+    partitions = _partitions_of(image, record)
+    before = partitions.get(record.partition_id)
+    if before is None:
+        name = image.topics[record.topic_id]
+        raise FoldError(f"PartitionChangeRecord for partition {record.partition_id} of {name}, which does not exist")
+    partitions[record.partition_id] = merge(before, record)
+
+
+def merge(before: PartitionRecord, change: PartitionChangeRecord) -> PartitionRecord:
+    """The partition after ``change`` (``PartitionRegistration.merge``): partition epoch + 1; leader epoch + 1 where a
+    leader is named, even the same one."""
+    after = before.copy(partition_epoch=before.partition_epoch + 1)
+    for name in (
+        "replicas", "isr", "removing_replicas", "adding_replicas", "eligible_leader_replicas", "last_known_elr", "directories",
+    ):  # fmt: skip
+        value = getattr(change, name)
+        if value is not None:
+            # A partition record has no empty ELR, only none at all.
+            setattr(after, name, None if not value and name in _ABSENT_WHEN_EMPTY else list(value))
+    if change.leader != NO_LEADER_CHANGE:
+        after.leader = change.leader
+        after.leader_epoch = before.leader_epoch + 1
+    if change.leader_recovery_state >= 0:
+        after.leader_recovery_state = change.leader_recovery_state
+    return after
+
+
+def _clear_elr(image: Image, record: Any) -> None:
+    if record.topic_name:
+        topic_id = image.topic_ids.get(record.topic_name)
+        if topic_id is None:
+            raise FoldError(f"ClearElrRecord for topic {record.topic_name}, which does not exist")
+        chosen = [topic_id]
+    else:
+        chosen = list(image.partitions)
+    for topic_id in chosen:
+        partitions = image.partitions[topic_id]
+        for index, partition in partitions.items():
+            if partition.eligible_leader_replicas or partition.last_known_elr:
+                change = PartitionChangeRecord(eligible_leader_replicas=[], last_known_elr=[])
+                partitions[index] = merge(partition, change)
+
+
+def _partitions_of(image: Image, record: Any) -> dict[int, PartitionRecord]:
+    try:
+        return image.partitions[record.topic_id]
+    except KeyError:
+        raise FoldError(f"{record.NAME} for topic {record.topic_id}, which does not exist") from None
+
+
+# --- brokers and controllers ------------------------------------------------------------------------------------------
+
+
+def _register_broker(image: Image, record: Any) -> None:
+    image.brokers[record.broker_id] = record
+
+
+def _unregister_broker(image: Image, record: Any) -> None:
+    _broker(image, record.NAME, record.broker_id, record.broker_epoch)
+    del image.brokers[record.broker_id]
+
+
+def _broker_change(image: Image, record: Any) -> None:
+    broker = _broker(image, record.NAME, record.broker_id, record.broker_epoch)
+    changes: dict[str, Any] = {}
+    if record.fenced:
+        changes["fenced"] = record.fenced > 0
+    if record.in_controlled_shutdown:
+        changes["in_controlled_shutdown"] = record.in_controlled_shutdown > 0
+    if record.log_dirs:
+        changes["log_dirs"] = list(record.log_dirs)
+    if record.cordoned_log_dirs is not None:
+        changes["cordoned_log_dirs"] = list(record.cordoned_log_dirs)
+    image.brokers[record.broker_id] = broker.copy(**changes)
+
+
+def _fence(fenced: bool) -> Callable[[Image, Any], None]:
+    def change(image: Image, record: Any) -> None:
+        image.brokers[record.id] = _broker(image, record.NAME, record.id, record.epoch).copy(fenced=fenced)
+
+    return change
+
+
+def _broker(image: Image, what: str, broker_id: int, epoch: int) -> Any:
+    broker = image.brokers.get(broker_id)
+    if broker is None:
+        raise FoldError(f"{what} for broker {broker_id}, which is not registered")
+    if broker.broker_epoch != epoch:
+        raise FoldError(f"{what} for broker {broker_id} with epoch {epoch}, its epoch is {broker.broker_epoch}")
+    return broker
+
+
+def _register_controller(image: Image, record: Any) -> None:
+    image.controllers[record.controller_id] = record
+
+
+def _unregister_controller(image: Image, record: Any) -> None:
+    image.controllers.pop(record.controller_id, None)
+
+
+# --- everything else --------------------------------------------------------------------------------------------------
+
+
+def _feature(image: Image, record: Any) -> None:
+    if record.feature_level == 0:
+        image.features.pop(record.name, None)
+    else:
+        image.features[record.name] = record.feature_level
+
+
+def _config(image: Image, record: Any) -> None:
+    resource = (record.resource_type, record.resource_name)
+    if record.value is not None:
+        image.configs.setdefault(resource, {})[record.name] = record.value
+        return
+    configs = image.configs.get(resource, {})
+    configs.pop(record.name, None)
+    if not configs:
+        image.configs.pop(resource, None)
+
+
+def _quota(image: Image, record: Any) -> None:
+    entity = tuple(sorted((one.entity_type, one.entity_name) for one in record.entity))
+    if not record.remove:
+        image.quotas.setdefault(entity, {})[record.key] = record.value
+        return
+    quotas = image.quotas.get(entity, {})
+    quotas.pop(record.key, None)
+    if not quotas:
+        image.quotas.pop(entity, None)
+
+
+def _acl(image: Image, record: Any) -> None:
+    image.acls[record.id] = record
+
+
+def _remove_acl(image: Image, record: Any) -> None:
+    if image.acls.pop(record.id, None) is None:
+        raise FoldError(f"RemoveAccessControlEntryRecord for ACL {Uuid(record.id)}, which does not exist")
+
+
+def _scram(image: Image, record: Any) -> None:
+    image.scram[record.mechanism, record.name] = record
+
+
+def _remove_scram(image: Image, record: Any) -> None:
+    image.scram.pop((record.mechanism, record.name), None)
+
+
+def _token(image: Image, record: Any) -> None:
+    image.tokens[record.token_id] = record
+
+
+def _remove_token(image: Image, record: Any) -> None:
+    image.tokens.pop(record.token_id, None)
+
+
+def _producer_ids(image: Image, record: Any) -> None:
+    image.next_producer_id = record.next_producer_id
+
+
+_CHANGES: dict[str, Callable[[Image, Any], None]] = {
+    "AbortTransactionRecord": _nothing,
+    "AccessControlEntryRecord": _acl,
+    "BeginTransactionRecord": _nothing,
+    "BrokerRegistrationChangeRecord": _broker_change,
+    "ClearElrRecord": _clear_elr,
+    "ClientQuotaRecord": _quota,
+    "ConfigRecord": _config,
+    "DelegationTokenRecord": _token,
+    "EndTransactionRecord": _nothing,
+    "FeatureLevelRecord": _feature,
+    "FenceBrokerRecord": _fence(True),
+    "NoOpRecord": _nothing,
+    "PartitionChangeRecord": _partition_change,
+    "PartitionRecord": _partition,
+    "ProducerIdsRecord": _producer_ids,
+    "RegisterBrokerRecord": _register_broker,
+    "RegisterControllerRecord": _register_controller,
+    "RemoveAccessControlEntryRecord": _remove_acl,
+    "RemoveDelegationTokenRecord": _remove_token,
+    "RemoveTopicRecord": _remove_topic,
+    "RemoveUserScramCredentialRecord": _remove_scram,
+    "TopicRecord": _topic,
+    "UnfenceBrokerRecord": _fence(False),
+    "UnregisterBrokerRecord": _unregister_broker,
+    "UnregisterControllerRecord": _unregister_controller,
+    "UserScramCredentialRecord": _scram,
+    "ZkMigrationStateRecord": _nothing,
+}

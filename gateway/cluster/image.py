@@ -1,0 +1,50 @@
+"""The state of a cluster: topics, partitions, configs, brokers and the rest, as the newest record of each thing says.
+
+Values are Kafka's own record messages, in the form in which a snapshot would hold them (``MetadataImage`` and its parts).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from kwire.messages.access_control_entry_record import AccessControlEntryRecord
+from kwire.messages.delegation_token_record import DelegationTokenRecord
+from kwire.messages.partition_record import PartitionRecord
+from kwire.messages.register_broker_record import RegisterBrokerRecord
+from kwire.messages.register_controller_record import RegisterControllerRecord
+from kwire.messages.user_scram_credential_record import UserScramCredentialRecord
+from kwire.uuid import Uuid
+
+#: The feature that decides which records, at which versions, a cluster writes.
+METADATA_VERSION = "metadata.version"
+
+#: Resource types of configs (``ConfigResource.Type``).
+TOPIC_RESOURCE, BROKER_RESOURCE = 2, 4
+
+#: Who a quota is for: ((entity type, name or None for the default), ...), sorted.
+QuotaEntity = tuple[tuple[str, str | None], ...]
+
+
+@dataclass(slots=True)
+class Image:
+    """One cluster, up to and without ``next_offset``. Changed in place by :func:`gateway.cluster.fold.apply`."""
+
+    next_offset: int = 0
+    epoch: int = -1
+    features: dict[str, int] = field(default_factory=dict)
+    topics: dict[Uuid, str] = field(default_factory=dict)
+    topic_ids: dict[str, Uuid] = field(default_factory=dict)
+    partitions: dict[Uuid, dict[int, PartitionRecord]] = field(default_factory=dict)
+    configs: dict[tuple[int, str], dict[str, str]] = field(default_factory=dict)
+    brokers: dict[int, RegisterBrokerRecord] = field(default_factory=dict)
+    controllers: dict[int, RegisterControllerRecord] = field(default_factory=dict)
+    acls: dict[Uuid, AccessControlEntryRecord] = field(default_factory=dict)
+    quotas: dict[QuotaEntity, dict[str, float]] = field(default_factory=dict)
+    scram: dict[tuple[int, str], UserScramCredentialRecord] = field(default_factory=dict)
+    tokens: dict[str, DelegationTokenRecord] = field(default_factory=dict)
+    next_producer_id: int = -1
+
+    @property
+    def metadata_version(self) -> int:
+        """The finalized level of metadata.version, 0 where none was written yet."""
+        return self.features.get(METADATA_VERSION, 0)
