@@ -10,12 +10,13 @@ import base64
 import binascii
 import io
 import re
-import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
 import click
+
+from gateway.cli.lines import wants_json
 
 if TYPE_CHECKING:
     from kwire.reference.trail import Node
@@ -39,7 +40,7 @@ class Dissection:
     epilog="""\b
 Examples:
   kwire dissect --hex 00120000000000070003666f6f
-  kwire dissect --hex 0000000700000000000000 --response --api ApiVersions --version 0
+  kwire dissect --hex 00000007000000000000 --response --api ApiVersions --version 0
   kwire dissect --base64 AQwAEW1ldGFkYXRhLnZlcnNpb24AGwA= --metadata-record
   kwire dissect body.bin --message PartitionRecord --version 2
   kwire dissect --records traffic.pcapng
@@ -90,15 +91,15 @@ def command(context: click.Context, /, file: BinaryIO | None, output: str, recor
     from gateway.cli.dissect_inside import hide_secrets, open_records
     from gateway.cli.dissect_output import json_line, tree_text
 
-    as_tree = output == "tree" or (output == "auto" and sys.stdout.isatty())
+    as_json = wants_json(output)
     broken = False
     for found in _dissections(file, Wanted(**how)):
-        broken = broken or found.tree.failure() is not None
         if records:
             open_records(found.tree)
+        broken = broken or found.tree.failure() is not None
         if not show_secrets:
             hide_secrets(found.tree)
-        click.echo(tree_text(found) if as_tree else json_line(found, show_secrets))
+        click.echo(json_line(found, show_secrets) if as_json else tree_text(found))
     if broken:
         context.exit(1)
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from gateway.cli.redact import REDACTED, redact
 from kwire.errors import DecodeError
 from kwire.records import BATCH_OVERHEAD, BatchHeader, Compression, Record, RecordBatch, decode_batches, decode_control_record
+from kwire.records.redact import redact
 from kwire.reference.frames import dissect_metadata_record, dissect_request
 from kwire.reference.trail import Node
 from kwire.varint import read_varint, read_varlong
@@ -132,4 +132,4 @@ def hide_secrets(tree: Node) -> None:
         value = members.get("Value")
         if name is not None and value is not None:
             told = redact("CONFIG_RECORD", {"name": name.value, "value": value.value})
-            value.hidden = value.value is not None and told["value"] == REDACTED
+            value.hidden = told["value"] != value.value

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from kwire.records.redact import REDACTED
 from kwire.uuid import Uuid
 
 if TYPE_CHECKING:
@@ -99,7 +100,7 @@ def _elements(node: Node) -> str:
 
 def _value(node: Node) -> str:
     if node.hidden:
-        return "(redacted)"
+        return REDACTED
     if isinstance(node.value, bytes) and not isinstance(node.value, Uuid):
         size = f"{len(node.value)} byte{'s' * (len(node.value) != 1)}"
         return f"{size}: {node.value.hex(' ')}" if 0 < len(node.value) <= 2 * _HEX_BYTES else size
@@ -116,7 +117,7 @@ def _node_json(node: Node) -> dict[str, Any]:
     if node.children:
         line["children"] = [_node_json(child) for child in node.children]
     elif node.error is None:
-        line["value"] = "(redacted)" if node.hidden else _plain(node.value)
+        line["value"] = REDACTED if node.hidden else _plain(node.value)
     if node.error is not None:
         e = node.error
         line["error"] = {"reason": e.reason, "rule": e.rule, "path": e.path, "offset": e.offset}

@@ -55,7 +55,10 @@ class Reference:
         self.declaration = declare(schema, version)
 
     def parse(self, data: bytes, allow_trailing: bool = False) -> dict[str, Any]:
-        """Read a whole message. Raises DecodeError, for bytes left over too unless ``allow_trailing``."""
+        """Read a whole message. Raises DecodeError, for bytes left over too unless ``allow_trailing``.
+
+        A message of more than ``NODES_MAX`` fields and elements is refused as well (rule ``element-budget``).
+        """
         value, end = self.parse_from(data)
         if end < len(data) and not allow_trailing:
             raise _left_over(data, end)

@@ -14,7 +14,7 @@ from kwire.errors import DecodeError, UnknownApi
 from kwire.reference import Node, valid_versions
 from kwire.reference.facts import facts, name_by_key
 from kwire.reference.frames import dissect_request, dissect_response, peek
-from kwire.reference.tcp import ACK, FIN, SYN, Address, Direction, Segment
+from kwire.reference.tcp import ACK, FIN, RST, SYN, Address, Direction, Segment
 
 #: ``socket.request.max.bytes`` of Kafka by default; a longer frame means that this is not Kafka's protocol.
 LONGEST_FRAME: Final = 100 * 1024 * 1024
@@ -92,7 +92,7 @@ class _Connection:
         self.asked: dict[int, tuple[int, int]] = {}
 
     def take(self, segment: Segment) -> Iterator[Captured]:
-        self.ended = self.ended or bool(segment.flags & FIN)
+        self.ended = self.ended or bool(segment.flags & (FIN | RST))
         side = self.sides.setdefault(segment.source, _Side(segment.source, segment.target))
         if segment.flags & SYN:
             side.direction.start(segment.sequence)

@@ -8,7 +8,7 @@ from typing import Any
 
 from construct import Construct
 
-from kwire.reference.primitives import FIXED, SIZED, Array, CompactLength, Int8, Int16, Int32, Optional, UnsignedVarint
+from kwire.reference.primitives import FIXED, SIZED, Array, CompactLength, Int8, Int16, Int32, NullableStruct, UnsignedVarint
 from kwire.reference.structs import Absent, Field, Struct, TagSection
 from kwire.uuid import ZERO_UUID, Uuid
 
@@ -98,7 +98,7 @@ class _Declaration:
         struct = self.struct(name, fields, depth + 1)
         if not nullable:
             return struct
-        return Optional(UnsignedVarint, 0, struct) if in_tag else Optional(Int8, -1, struct)
+        return NullableStruct(UnsignedVarint, 0, struct) if in_tag else NullableStruct(Int8, -1, struct)
 
     def absent(self, facts: Facts, depth: int) -> Absent:
         element = self.element(facts, self.flexible, False, depth, False)
@@ -112,7 +112,7 @@ class _Declaration:
             return lambda: None
         if type_.startswith("[]"):
             return list
-        struct = element.struct if isinstance(element, Optional) else element
+        struct = element.struct if isinstance(element, NullableStruct) else element
         if isinstance(struct, Struct):
             return struct.default
         value = scalar(type_, "" if given is None else str(given))

@@ -52,7 +52,7 @@ def take(stream: io.BytesIO, size: int, path: str) -> bytes:
 
 
 class _Whole(Construct):  # type: ignore[misc]
-    """A number of construct's own, which takes a bool or a float for an int where Python does; this one does not."""
+    """An integer of construct's, strict about what it writes: no bool and no float passes for a number."""
 
     def __init__(self, subcon: Any) -> None:
         super().__init__()
@@ -262,7 +262,7 @@ class Array(Construct):  # type: ignore[misc]
         return obj
 
 
-class Optional(Construct):  # type: ignore[misc]
+class NullableStruct(Construct):  # type: ignore[misc]
     """A struct that may be null, behind its marker: a number that is ``null`` or 1 when written.
 
     Outside of tags the marker is a signed byte: negative is null. Inside of them it is an unsigned varint: 0 is null.

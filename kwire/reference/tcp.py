@@ -20,7 +20,7 @@ WAITING_BYTES_MAX: Final = 16 * 1024 * 1024
 _IPV4, _IPV6, _TCP = 0x0800, 0x86DD, 6
 _VLAN = (0x8100, 0x88A8, 0x9100)
 _SKIPPED_HEADERS = (0, 43, 60)  # hop-by-hop, routing, destination options
-FIN, SYN, ACK = 1, 2, 16
+FIN, SYN, RST, ACK = 1, 2, 4, 16
 
 Address = tuple[str, int]
 

@@ -5,11 +5,15 @@ from __future__ import annotations
 import io
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from kwire.errors import DecodeError
+from kwire.reference.primitives import Refused
 
 T = TypeVar("T")
+
+#: Fields, elements and counts that one call reads at most: a megabyte can claim a million elements of a kilobyte each in memory.
+NODES_MAX: Final = 2_000_000
 
 
 @dataclass
@@ -53,12 +57,14 @@ class Node:
 class Trail:
     """The fields that are open, outermost first. Left as it is when a parser raises: then it names the place."""
 
-    def __init__(self) -> None:
+    def __init__(self, budget: int = NODES_MAX) -> None:
         self._open: list[tuple[str, int]] = []
+        self._left = budget
 
     def enter(self, name: str, type_: str, start: int) -> None:
-        """A field or element of that name begins at byte ``start``."""
+        """A field or element of that name begins at byte ``start``. Refused when the budget is used up."""
         self._open.append((name, start))
+        self._spend()
 
     def leave(self, end: int, value: Any) -> None:
         """The innermost one ended before byte ``end``."""
@@ -67,6 +73,11 @@ class Trail:
     def note(self, name: str, type_: str, stream: io.BytesIO, read: Callable[[], T]) -> T:
         """Read something that is not a field: a count, a marker, the number of a tag."""
         return read()
+
+    def _spend(self) -> None:
+        self._left -= 1
+        if self._left < 0:
+            raise Refused("more fields and elements than one call reads", "element-budget")
 
     @property
     def path(self) -> str:
@@ -81,8 +92,8 @@ class Trail:
 class Tree(Trail):
     """A trail that keeps everything: ``root`` is the tree of nodes."""
 
-    def __init__(self, name: str, type_: str, start: int) -> None:
-        super().__init__()
+    def __init__(self, name: str, type_: str, start: int, budget: int = NODES_MAX) -> None:
+        super().__init__(budget)
         self.root = Node(name, type_, start)
         self._nodes = [self.root]
 
@@ -99,6 +110,7 @@ class Tree(Trail):
 
     def note(self, name: str, type_: str, stream: io.BytesIO, read: Callable[[], T]) -> T:
         start = stream.tell()
+        self._spend()
         value = read()
         self._nodes[-1].children.append(Node(name, type_, start, stream.tell(), value))
         return value

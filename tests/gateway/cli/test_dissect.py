@@ -1,0 +1,282 @@
+"""``kwire dissect``: what goes in (hex, base64, files, captures, standard input) and what comes out (tree, JSON lines)."""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+import shlex
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from gateway.cli.dissect import command
+from kwire.records import Compression, Record, encode_batch
+from kwire.reference import reference
+from kwire.reference.frames import request_header_version
+from tests.kwire.reference.pcaps import on_link, pcap, sized, talk
+from tests.kwire.reference.test_capture import SEEN, TURNS
+
+#: FeatureLevelRecord: metadata.version 27.
+RECORD = bytes.fromhex("010c0011") + b"metadata.version" + bytes.fromhex("001b00")
+VERSIONS_REQUEST = "00120000000000070003666f6f"
+
+
+def run(*arguments: str, stdin: bytes = b"") -> Result:
+    return CliRunner().invoke(command, arguments, input=stdin)
+
+
+def lines(result: Result) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in result.stdout.splitlines()]
+
+
+def leaves(tree: dict[str, Any]) -> dict[str, Any]:
+    """The value of every leaf by its name; later ones win."""
+    if "children" not in tree:
+        return {tree["name"]: tree.get("value")}
+    return {name: value for child in tree["children"] for name, value in leaves(child).items()}
+
+
+def find(tree: dict[str, Any], name: str) -> dict[str, Any] | None:
+    if tree["name"] == name:
+        return tree
+    return next((found for child in tree.get("children", ()) if (found := find(child, name))), None)
+
+
+def request(name: str, version: int, body: dict[str, Any]) -> bytes:
+    """A request with its header, without its size."""
+    codec = reference(name, version)
+    key = codec.schema["apiKey"]
+    header = {"RequestApiKey": key, "RequestApiVersion": version, "CorrelationId": 5, "ClientId": "c"}
+    return reference("RequestHeader", request_header_version(key, version)).build(header) + codec.build(body)
+
+
+def test_a_request_says_itself_what_it_is() -> None:
+    result = run("--hex", VERSIONS_REQUEST, "-o", "tree")
+    assert result.exit_code == 0, result.output
+    assert result.stdout.splitlines()[2:6] == [
+        "     0-2      00 12                         RequestApiKey int16 = 18",
+        "     2-4      00 00                         RequestApiVersion int16 = 0",
+        "     4-8      00 00 00 07                   CorrelationId int32 = 7",
+        '     8-13     00 03 66 6f 6f                ClientId string = "foo"',
+    ]
+
+
+def test_a_pipe_gets_json_lines() -> None:
+    (line,) = lines(run("--hex", VERSIONS_REQUEST))
+    assert line["ok"] is True
+    assert find(line["tree"], "ClientId") == {"name": "ClientId", "type": "string", "start": 8, "end": 13, "value": "foo"}
+    assert "hex" not in line
+
+
+@pytest.mark.parametrize("text", ["00:12:00:00:00:00:00:07:00:03:66:6f:6f", "0x0012 0000\n00000007 0003 666F6F"])
+def test_hex_as_tools_print_it(text: str) -> None:
+    assert leaves(lines(run("--hex", text))[0]["tree"])["CorrelationId"] == 7
+
+
+def test_base64_of_both_alphabets() -> None:
+    body = reference("SaslHandshakeRequest", 1).build({"Mechanism": "\xff\xfe?>\xff"})
+    for text in (base64.b64encode(body), base64.urlsafe_b64encode(body).rstrip(b"=")):
+        result = run("--base64", text.decode(), "--message", "SaslHandshakeRequest", "--version", "1")
+        assert leaves(lines(result)[0]["tree"])["Mechanism"] == "\xff\xfe?>\xff"
+
+
+def test_a_file_and_standard_input(tmp_path: Path) -> None:
+    path = tmp_path / "frame"
+    path.write_bytes(bytes.fromhex(VERSIONS_REQUEST))
+    assert run(str(path)).stdout == run("-", stdin=path.read_bytes()).stdout == run("--hex", VERSIONS_REQUEST).stdout
+
+
+def test_frames_behind_their_sizes_are_taken_apart() -> None:
+    one = bytes.fromhex(VERSIONS_REQUEST)
+    first, second = lines(run("-", stdin=sized(one) + sized(request("MetadataRequest", 9, {}))))
+    assert find(first["tree"], "ClientId") == {"name": "ClientId", "type": "string", "start": 12, "end": 17, "value": "foo"}
+    assert find(second["tree"], "MetadataRequest")["end"] == 17 + 4 + len(request("MetadataRequest", 9, {}))  # type: ignore[index]
+
+
+def test_a_response_needs_api_and_version() -> None:
+    frame = "00000007" + reference("ApiVersionsResponse", 0).build({"ErrorCode": 35}).hex()
+    for api in ("ApiVersions", "18", "ApiVersionsResponse"):
+        result = run("--hex", frame, "--response", "--api", api, "--version", "0")
+        assert leaves(lines(result)[0]["tree"])["ErrorCode"] == 35
+    assert "with --api" in run("--hex", frame, "--response").stderr
+    assert "with --version" in run("--hex", frame, "--response", "--api", "18").stderr
+    result = run("--hex", frame, "--response", "--api", "ApiVersion", "--version", "0")
+    assert (result.exit_code, "no api is called 'ApiVersion'" in result.stderr) == (2, True)
+
+
+def test_bodies_without_a_header() -> None:
+    body = reference("MetadataRequest", 1).build({"Topics": [{"Name": "t"}]}).hex()
+    result = run("--hex", body, "--api", "Metadata", "--version", "1", "--no-header")
+    assert leaves(lines(result)[0]["tree"])["Name"] == "t"
+    result = run("--hex", body, "--message", "MetadataRequest", "--version", "1")
+    assert leaves(lines(result)[0]["tree"])["Name"] == "t"
+
+
+def test_messages_of_a_design_text() -> None:
+    body = reference("AlterIsrRequest", 0, "kip/497").build({"BrokerId": 3}).hex()
+    result = run("--hex", body, "--message", "AlterIsrRequest", "--version", "0", "--family", "kip/497")
+    assert leaves(lines(result)[0]["tree"])["BrokerId"] == 3
+    assert run("--hex", body, "--message", "AlterIsrRequest", "--version", "0").exit_code == 2
+
+
+def test_a_metadata_record() -> None:
+    (line,) = lines(run("--hex", RECORD.hex(), "--metadata-record"))
+    found = leaves(line["tree"])
+    assert (found["type"], found["version"], found["Name"], found["FeatureLevel"]) == (12, 0, "metadata.version", 27)
+
+
+def test_bad_bytes_end_the_tree_and_the_exit_code_is_1() -> None:
+    result = run("--hex", VERSIONS_REQUEST[:-2], "-o", "tree")
+    assert result.exit_code == 1
+    assert result.stdout.rstrip().endswith("! ClientId: 3 bytes wanted, 2 left (at byte 8)")
+    (line,) = lines(run("--hex", VERSIONS_REQUEST[:-2]))
+    assert line["ok"] is False
+    error = find(line["tree"], "ClientId")["error"]  # type: ignore[index]
+    assert error == {"reason": "3 bytes wanted, 2 left", "rule": "truncated", "path": "ClientId", "offset": 8}
+
+
+def test_bytes_left_over_are_shown() -> None:
+    result = run("--hex", VERSIONS_REQUEST + "ffff", "-o", "tree")
+    assert result.exit_code == 0
+    assert "left over bytes = 2 bytes: ff ff" in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ((), "give the bytes once"),
+        (("--hex", "00", "--base64", "AA"), "give the bytes once"),
+        (("--hex", "0g"), "not hex"),
+        (("--base64", "A"), "not base64"),
+        (("--hex", "00", "--message", "NoSuchThing", "--version", "0"), "NoSuchThing"),
+        (("--hex", "00", "--message", "FetchRequest", "--version", "99"), "4 to 18"),
+        (("--hex", "00", "--message", "FetchRequest"), "with --version"),
+        (("/no/such/file",), "No such file"),
+    ],
+)
+def test_wrong_use_says_what_to_do(arguments: tuple[str, ...], said: str) -> None:
+    result = run(*arguments)
+    assert result.exit_code == 2
+    assert said in result.stderr
+
+
+def test_a_capture(tmp_path: Path) -> None:
+    path = tmp_path / "a.pcap"
+    path.write_bytes(pcap([on_link(1, ip) for ip in talk(*TURNS)]))
+    found = lines(run(str(path)))
+    assert [(one["kind"], one["api"], one["version"], one["correlation_id"]) for one in found] == SEEN
+    assert found[0]["time"] == "2023-11-14T22:13:22.500000Z"
+    assert (found[0]["source"], found[0]["target"]) == ("10.0.0.1:40000", "10.0.0.2:9092")
+    only = lines(run(str(path), "--api", "Metadata", "--response", "--port", "9092"))
+    assert [(one["kind"], one["correlation_id"]) for one in only] == [("response", 3), ("response", 2)]
+    tree = run("-", "-o", "tree", stdin=path.read_bytes())
+    assert tree.exit_code == 0
+    headline = "2023-11-14T22:13:22.500000Z  10.0.0.1:40000 -> 10.0.0.2:9092  request ApiVersions v3, correlation id 1"
+    assert tree.stdout.splitlines()[0] == headline
+
+
+def test_a_damaged_capture() -> None:
+    good = pcap([on_link(1, ip) for ip in talk(*TURNS)])
+    result = run("-", stdin=good[:24] + b"\xff" * 40)
+    assert result.exit_code == 1
+    assert "the capture cannot be read" in result.stderr
+
+
+def fetch_answer(compression: str) -> str:
+    """A Fetch answer, in hex, whose records are two metadata records: one plain, one with SCRAM keys."""
+    secret = reference("UserScramCredentialRecord", 0).build(
+        {"Name": "u", "Salt": b"pepper", "StoredKey": b"stored", "ServerKey": b"server"}
+    )
+    values = [RECORD, b"\x01\x0b\x00" + secret, b"not a metadata record", None]
+    batch = encode_batch(
+        [Record(offset=n, timestamp=5, value=value) for n, value in enumerate(values)], compression=Compression[compression]
+    )
+    body = {"Responses": [{"Topic": "t", "Partitions": [{"Records": batch}]}]}
+    return "00000007" + reference("FetchResponse", 11).build(body).hex()
+
+
+@pytest.mark.parametrize("compression", ["NONE", "GZIP"])
+def test_records_inside_are_opened_and_secrets_hidden(compression: str) -> None:
+    arguments = ("--hex", fetch_answer(compression), "--response", "--api", "Fetch", "--version", "11", "--records")
+    result = run(*arguments)
+    assert result.exit_code == 0, result.output
+    tree = lines(result)[0]["tree"]
+    record = find(tree, "FeatureLevelRecord")
+    assert record is not None and leaves(record)["FeatureLevel"] == 27
+    if compression == "NONE":
+        raw = bytes.fromhex(fetch_answer(compression))
+        name = find(record, "Name")
+        assert name is not None and raw[name["start"] : name["end"]] == b"\x11metadata.version"
+    scram = find(tree, "UserScramCredentialRecord")
+    assert scram is not None
+    assert {leaves(scram)[name] for name in ("Salt", "StoredKey", "ServerKey")} == {"(redacted)"}
+    for hidden in (b"pepper", b"stored", b"server"):
+        for output in ("json", "tree"):
+            text = run(*arguments, "-o", output).stdout
+            assert hidden.hex() not in text and hidden.hex(" ") not in text
+    shown = lines(run(*arguments, "--show-secrets"))[0]
+    assert leaves(find(shown["tree"], "UserScramCredentialRecord"))["Salt"] == b"pepper".hex()  # type: ignore[arg-type]
+    assert shown["hex"] == fetch_answer(compression)
+
+
+def test_records_that_cannot_be_read_are_said() -> None:
+    raw = bytearray.fromhex(fetch_answer("NONE"))
+    raw[-3] ^= 1
+    arguments = ("--hex", raw.hex(), "--response", "--api", "Fetch", "--version", "11", "--records", "-o", "tree")
+    result = run(*arguments)
+    assert result.exit_code == 1
+    assert re.search(r"batch undecoded\n.*! .*CRC", result.stdout, re.IGNORECASE)
+
+
+def test_passwords_of_sasl_and_configs_are_hidden() -> None:
+    sasl = request("SaslAuthenticateRequest", 2, {"AuthBytes": b"\0user\0swordfish"})
+    config = {"Name": "ssl.key.password", "Value": "swordfish"}
+    plain = {"Name": "segment.bytes", "Value": "1024"}
+    alter = request("IncrementalAlterConfigsRequest", 1, {"Resources": [{"Configs": [config, plain]}]})
+    for frame in (sasl, alter):
+        for output in ("json", "tree"):
+            text = run("--hex", frame.hex(), "-o", output).stdout
+            assert "swordfish" not in text and b"swordfish".hex() not in text and b"sword".hex(" ") not in text
+            assert "(redacted)" in text
+        shown = run("--hex", frame.hex(), "--show-secrets").stdout
+        assert "swordfish" in shown or b"swordfish".hex() in shown
+    assert "1024" in run("--hex", alter.hex()).stdout
+
+
+def test_an_envelope_holds_a_request() -> None:
+    inner = request("MetadataRequest", 9, {"Topics": [{"Name": "inside"}]})
+    frame = request("EnvelopeRequest", 0, {"RequestData": inner, "ClientHostAddress": b"\x7f\0\0\1"})
+    tree = lines(run("--hex", frame.hex(), "--records"))[0]["tree"]
+    name = find(tree, "MetadataRequest")
+    assert name is not None and leaves(name)["Name"] == "inside"
+    assert frame[name["start"] : name["end"]] == reference("MetadataRequest", 9).build({"Topics": [{"Name": "inside"}]})
+
+
+def test_text_that_a_terminal_would_obey_is_escaped() -> None:
+    frame = request("MetadataRequest", 9, {"Topics": [{"Name": "\x1b[2J\u202e\u2028evil"}]})
+    text = run("--hex", frame.hex(), "-o", "tree").stdout
+    assert "\x1b" not in text and "\u202e" not in text
+    assert "\\u001b[2J" in text
+
+
+def test_long_values_are_cut_in_the_tree_and_whole_in_json() -> None:
+    frame = request("ListConfigResourcesRequest", 1, {"ResourceTypes": [7] * 40}).hex()
+    assert "[7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, ... 28 more]" in run("--hex", frame, "-o", "tree").stdout
+    types = find(lines(run("--hex", frame))[0]["tree"], "ResourceTypes")
+    assert types is not None and [child.get("value") for child in types["children"][1:]] == [7] * 40
+    frame = request("MetadataRequest", 9, {"Topics": [{"Name": "x" * 300}]}).hex()
+    assert "... (302 characters)" in run("--hex", frame, "-o", "tree").stdout
+
+
+def test_the_examples_of_the_help_work() -> None:
+    text = run("--help").stdout
+    examples = [line.strip() for line in text.splitlines() if line.strip().startswith("kwire dissect -")]
+    assert len(examples) >= 3
+    for example in examples:
+        arguments = shlex.split(example)[2:]
+        if arguments[0] in ("--hex", "--base64"):
+            result = run(*arguments)
+            assert result.exit_code == 0, (example, result.output)
