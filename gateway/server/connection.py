@@ -138,7 +138,7 @@ class Connection:
                     await self._wait(trio.lowlevel.wait_writable)
                     continue
                 more = more or (self._later is None and self._splitter.buffered > 0)
-            if self._draining and (self._later is None or self._later.deadline is None):
+            if self._draining and self._later is None:
                 return
             turns += 1
             if more or turns % _TURNS_MAX == 0:

@@ -15,6 +15,8 @@ from gateway.handlers.context import Peer
 from gateway.server.connection import Connection
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from gateway.config import Config
     from gateway.server.connection import Hub
 
@@ -79,11 +81,12 @@ class Connections:
                 if reason is not None:
                     connection.cut(reason)
 
-    async def drain(self, timeout_s: float) -> None:
+    async def drain(self, last_call: Callable[[], None], timeout_s: float) -> None:
         """Let every connection send what it has, for at most ``timeout_s``, then cut the rest."""
         for connection in list(self._all):
             connection.drain()
         self._hub.purgatory.expire_all()
+        last_call()
         with trio.move_on_after(timeout_s):
             while self._all:
                 self._none_left = trio.Event()

@@ -10,7 +10,7 @@ from gateway.server.connections import Connections
 from gateway.server.listener import accept
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from gateway.server.connection import Hub
     from gateway.server.listener import Door
@@ -20,12 +20,14 @@ async def run_server(
     hub: Hub,
     doors: Sequence[Door],
     stop: trio.Event,
+    last_call: Callable[[], None] = lambda: None,
     *,
     task_status: trio.TaskStatus[Connections] = trio.TASK_STATUS_IGNORED,
 ) -> None:
     """Serve until ``stop``, then drain: accept no more, answer what waits with what there is, close.
 
-    Takes at most ``drain.timeout.ms`` for that. Closes the doors in any case.
+    Takes at most ``drain.timeout.ms`` for that. ``last_call`` is called when no more requests are taken: who holds answers
+    back gives them now. Closes the doors in any case.
     """
     try:
         async with trio.open_nursery() as nursery:
@@ -39,7 +41,7 @@ async def run_server(
                 await stop.wait()
                 acceptors.cancel_scope.cancel()
             _close(doors)
-            await connections.drain(hub.config.drain_timeout_ms / 1000)
+            await connections.drain(last_call, hub.config.drain_timeout_ms / 1000)
             nursery.cancel_scope.cancel()
     finally:
         _close(doors)

@@ -1,0 +1,150 @@
+"""``kwire serve``: the server as a process. Configuration from flags, environment and file; signals; the line that says ready."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from gateway.config import KEYS, Config, ConfigError, Key, load_config
+
+if TYPE_CHECKING:
+    import trio
+
+    from gateway.app import Ready
+
+_F = TypeVar("_F", bound=Callable[..., Any])
+
+
+def _key_options(function: _F) -> _F:
+    """A flag for every key of the configuration."""
+    for key in reversed(list(KEYS.values())):
+        function = _option(key)(function)
+    return function
+
+
+def _option(key: Key) -> Callable[[_F], _F]:
+    flags = [f"--{name.replace('.', '-')}" for name in (key.name, *key.aliases)]
+    if isinstance(key.default, bool):
+        flags = [f"{flags[0]}/--no-{flags[0][2:]}"]
+        return click.option(key.attribute, *flags, default=None, help=f"{key.help} [default: {str(key.default).lower()}]")
+    metavar = "DIR" if key.attribute.endswith(("_dir", "_dirs")) else (key.unit or "TEXT").upper()
+    if isinstance(key.default, int):
+        metavar = key.unit.upper() or "N"
+    shown = _default_text(key)
+    return click.option(key.attribute, *flags, metavar=metavar, help=f"{key.help}{f' [default: {shown}]' if shown else ''}")
+
+
+def _default_text(key: Key) -> str:
+    if key.name == "listener.security.protocol.map":
+        return "every protocol by its own name"
+    if isinstance(key.default, tuple):
+        return ",".join(map(str, key.default))
+    return "" if key.default is None else str(key.default)
+
+
+@click.command(
+    "serve",
+    short_help="Serve the metadata log to Kafka clients.",
+    epilog="""\b
+Every key can also stand in the file given with --config, under its name with dots (max.connections), and in the environment as
+KWIRE_ and its name in capitals (KWIRE_MAX_CONNECTIONS). Flags come before the environment, and both before the file.
+
+\b
+Examples:
+  kwire serve
+  kwire serve --log-dir /var/lib/kafka/metadata --listeners PLAINTEXT://127.0.0.1:19092
+  kwire serve --config server.properties --check-config""",
+)
+@click.option(
+    "--config", "file", metavar="FILE", type=click.Path(dir_okay=False, path_type=Path), help="A properties file of keys."
+)
+@click.option("--check-config", is_flag=True, help="Check configuration and source, say what is wrong, and exit: 0 or 2.")
+@_key_options
+def command(file: Path | None, check_config: bool, **given: Any) -> None:
+    """Serve the partition __cluster_metadata-0 to Kafka clients, read only, and follow it as it grows.
+
+    Without --source and --log-dir the small real log of the package is served. The process ends with 0 after SIGTERM or
+    SIGINT; a configuration that cannot be used ends it with 2.
+    """
+    try:
+        config = load_config(flags=_texts(given), environment=os.environ, file=file)
+        if check_config:
+            from gateway.app import check
+
+            check(config)
+            click.echo("The configuration is good.")
+            return
+        _run(config)
+    except* ConfigError as group:  # a nursery may have wrapped it
+        for problem in _problems(group):
+            click.echo(f"kwire serve: {problem}", err=True)
+        sys.exit(2)
+
+
+def _problems(group: BaseExceptionGroup[Any]) -> list[str]:
+    found: list[str] = []
+    for error in group.exceptions:
+        found.extend(_problems(error) if isinstance(error, BaseExceptionGroup) else error.problems)
+    return found
+
+
+def _texts(given: dict[str, Any]) -> dict[str, str]:
+    by_attribute = {key.attribute: key.name for key in KEYS.values()}
+    return {by_attribute[name]: str(value) for name, value in given.items() if value is not None}
+
+
+def _run(config: Config) -> None:
+    import trio
+
+    from gateway.server.logs import configure
+
+    configure(config.log_level, config.log_format)
+    trio.run(_main, config)
+
+
+async def _main(config: Config) -> None:
+    import trio
+
+    from gateway.app import serve
+
+    stop = trio.Event()
+    with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(_stop_at_signal, signals, stop, nursery.cancel_scope)
+            ready = await nursery.start(serve, config, stop)
+            _say_ready(ready)
+            await ready.ended.wait()
+            nursery.cancel_scope.cancel()
+
+
+async def _stop_at_signal(signals: Any, stop: trio.Event, scope: trio.CancelScope) -> None:
+    """The first signal drains; who sends a second one does not want to wait for that."""
+    async for _ in signals:
+        if stop.is_set():
+            scope.cancel()
+        stop.set()
+
+
+def _say_ready(ready: Ready) -> None:
+    """One line on standard output, once: JSON for programs, a sentence for people."""
+    facts = ready.facts()
+    if sys.stdout.isatty():
+        address = next(iter(facts["listeners"].values()))
+        line = (
+            f"kwire is ready at {', '.join(facts['listeners'].values())}: topic {facts['topic']}, offsets "
+            f"{facts['log_start_offset']} to {facts['high_watermark']}, from {facts['source']}\n"
+            f"  try: kcat -b {address} -C -t {facts['topic']} -o beginning -e -f '%o %S bytes\\n'"
+        )
+    else:
+        line = json.dumps(facts)
+    try:
+        print(line, flush=True)
+    except BrokenPipeError:  # whoever started us does not listen; clients may
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115
