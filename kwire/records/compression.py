@@ -185,9 +185,6 @@ def _snappy_decompress(data: bytes, limit: int) -> bytes:
         return _snappy_block(data, limit)
     if len(data) < _XERIAL_HEADER.size:
         raise DecodeError("the snappy header is cut", rule="compressed-data")
-    _, version, _compatible = _XERIAL_HEADER.unpack_from(data)
-    if version < 1:
-        raise DecodeError(f"snappy framing of version {version}", rule="compressed-data")
     out: list[bytes] = []
     at, size = _XERIAL_HEADER.size, 0
     while at < len(data):

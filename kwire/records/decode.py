@@ -11,12 +11,11 @@ from collections.abc import Callable
 from typing import Final, NoReturn
 
 from kwire.errors import DecodeError
-from kwire.records.record import Header, Record
+from kwire.records.record import INT64, Header, Record
 from kwire.varint import read_unsigned_varint, read_unsigned_varlong, read_varint
 
 #: The smallest record: length, attributes, two deltas, two lengths and the number of headers.
 RECORD_BYTES_MIN: Final = 7
-_INT64: Final = range(-(1 << 63), 1 << 63)
 #: A base this far inside int64 cannot leave it by a delta of two bytes, or of an int32.
 _SAFE_BASE: Final = range(-(1 << 62), 1 << 62)
 
@@ -138,7 +137,7 @@ def _read(d: bytes, count: int, base_offset: int, base_timestamp: int, budget: i
 def _read_wide_delta(d: bytes, p: int, base: int) -> tuple[int, int]:
     """A timestamp delta of more than two bytes, still zigzag: (delta, position after it)."""
     n, end = read_unsigned_varlong(d, p)
-    if base + (n >> 1 ^ -(n & 1)) not in _INT64:
+    if base + (n >> 1 ^ -(n & 1)) not in INT64:
         raise DecodeError("timestamp beyond 64 bits", path=".TimestampDelta", offset=p, rule="int64-overflow")
     return n, end
 
@@ -183,7 +182,7 @@ def _bad_header(i: int, what: str, offset: int, size: int) -> NoReturn:
 def _check_longs(records: list[Record]) -> None:
     """Offsets and timestamps near the ends of int64: Kafka lets them wrap around."""
     for i, record in enumerate(records):
-        if record.timestamp not in _INT64 or record.offset not in _INT64:
+        if record.timestamp not in INT64 or record.offset not in INT64:
             raise DecodeError("offset or timestamp beyond 64 bits", path=f"records[{i}]", rule="int64-overflow")
 
 

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 from kwire.errors import DecodeError
 from kwire.records.compression import decompress
 from kwire.records.header import LOG_OVERHEAD, BatchHeader, Buffer, batch_size, corrupt
-from kwire.records.record import TIMESTAMP_TYPE_BIT, Compression, Record
+from kwire.records.record import INT64, TIMESTAMP_TYPE_BIT, Compression, Record
 
 #: Where key length begins, by format: offset, length, CRC, magic, attributes, and in format 1 a timestamp before it.
 _KEY_AT: Final = (18, 26)
@@ -118,6 +118,8 @@ def _records(outer: _Message, inner: list[_Message], position: int) -> list[Reco
             raise DecodeError(
                 "the wrapper's offset lies below the last one inside it", path="Offset", offset=position, rule="wrapper-offset"
             )
+        if not all(base + message.offset in INT64 for message in inner):
+            raise DecodeError("offset beyond 64 bits", path="Offset", offset=position, rule="int64-overflow")
     appended = outer.timestamp if outer.magic == 1 and outer.attributes & TIMESTAMP_TYPE_BIT else None
     return [
         Record(offset=base + m.offset, timestamp=m.timestamp if appended is None else appended, key=m.key, value=m.value)

@@ -8,6 +8,8 @@ from typing import Final
 
 from kwire.errors import DecodeError
 
+#: What offsets and timestamps may be.
+INT64: Final = range(-(1 << 63), 1 << 63)
 #: A record header: its key, and its value or None (``RecordHeader``).
 Header = tuple[str, bytes | None]
 

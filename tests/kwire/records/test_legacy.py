@@ -98,6 +98,11 @@ def test_inner_offsets_of_format_1_count_up_to_the_wrappers() -> None:
     assert refused(wrapper(inner, offset=1)) == "wrapper-offset"
 
 
+def test_inner_offsets_that_leave_64_bits() -> None:
+    inner = message(offset=2**62) + message(offset=-(2**63) + 9)
+    assert refused(wrapper(inner, offset=9)) == "int64-overflow"
+
+
 def test_inner_offsets_of_format_0_are_absolute() -> None:
     inner = message(magic=0, offset=40) + message(magic=0, offset=41)
     batch = decode_batch(wrapper(inner, magic=0, offset=41))
