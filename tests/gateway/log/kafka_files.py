@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 from dataclasses import dataclass
 from pathlib import Path
@@ -112,7 +113,7 @@ class KafkaLog:
     def delete_before(self, snapshot: SnapshotId) -> None:
         """As ``KafkaMetadataLog.deleteBeforeSnapshot``: whole segments below it, then older snapshots."""
         bases = list(self.segments)
-        for base, following in zip(bases, bases[1:], strict=False):
+        for base, following in itertools.pairwise(bases):
             if following <= snapshot.end_offset:
                 self._delete(base)
         for path in self.directory.glob("*.checkpoint"):
