@@ -1,6 +1,7 @@
 """ApiVersions (key 18): which APIs at which versions, and which features. First request of nearly every connection.
 
-Answers are made once and used for every connection. Version 5 carries whom the client believes to talk to (KIP-1242).
+Answers are made once and used for every connection. Version 5, in which clients say whom they expect to talk to (KIP-1242), is
+too new here as it is for Kafka 4.3: those who begin with it are told so and come again with 4.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from kwire.messages.api_versions_request import ApiVersionsRequest
 
 API_KEY: Final = 18
-VERSIONS: Final = range(6)
+VERSIONS: Final = range(5)
 
 # KIP-511: what a client may call itself (ApiVersionsRequest.isValid); librdkafka falls back to version 0 when refused.
 _SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
@@ -45,11 +46,9 @@ FEATURES: Final[tuple[Feature, ...]] = ()
 
 
 def handle(request: ApiVersionsRequest, context: Context) -> ApiVersionsResponse:
-    """The table, or INVALID_REQUEST for a software name outside KIP-511's pattern, REBOOTSTRAP_REQUIRED for a stray."""
+    """The table, or INVALID_REQUEST for a software name or version outside KIP-511's pattern."""
     if context.version >= 3 and not _is_well_named(request):
         return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
-    if context.version >= 5 and _is_misrouted(request, context):
-        return ApiVersionsResponse(error_code=ErrorCode.REBOOTSTRAP_REQUIRED)
     return _cached_response(context.version >= 4)
 
 
@@ -83,13 +82,6 @@ def make_response(features: Sequence[Feature], *, minimum_zero_understood: bool)
 
 def _is_well_named(request: ApiVersionsRequest) -> bool:
     return all(_SOFTWARE.fullmatch(text) for text in (request.client_software_name, request.client_software_version))
-
-
-def _is_misrouted(request: ApiVersionsRequest, context: Context) -> bool:
-    gateway = context.gateway
-    return request.cluster_id is not None and (
-        request.cluster_id != gateway.partition.cluster_id or request.node_id != gateway.node_id
-    )
 
 
 @functools.cache

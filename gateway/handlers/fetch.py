@@ -1,8 +1,7 @@
 """Fetch (key 1) from a consumer: whole batches below the high watermark, and the long poll when there are none yet.
 
 No fetch sessions (the answer always says session 0, so every client sends full requests), and no replicas: whoever
-claims a replica id gets a consumer's answer and moves nothing. Raft's own Fetch is another matter and another
-listener's.
+claims a replica id gets a consumer's answer and moves nothing. Raft's own Fetch is another listener's matter.
 """
 
 from __future__ import annotations
@@ -72,8 +71,7 @@ class _Fetch:
         self._request = request
         self._context = context
         self._log = context.gateway.partition
-        # In the order of ReplicaManager: the server's limit bounds the client's, and both bound what a client waits
-        # for.
+        # In ReplicaManager's order: the server's limit bounds the client's, and both bound what a client waits for.
         self._bytes_max = max(0, min(request.max_bytes, context.gateway.config.fetch_max_bytes))
         self._bytes_min = min(request.min_bytes, self._bytes_max)
         # As in Kafka's map by topic and partition, the last of several entries for one partition counts.
@@ -141,7 +139,7 @@ class _Fetch:
         data = PartitionData(
             partition_index=asked.partition,
             high_watermark=log.high_watermark,
-            last_stable_offset=log.high_watermark,  # nobody writes transactions here (KIP-98's are other ones)
+            last_stable_offset=log.high_watermark,  # nobody writes KIP-98's transactions here
             log_start_offset=log.log_start_offset,
             aborted_transactions=[] if committed else None,
             records=b"",  # empty, never null: decoders of several clients are strict about it (KAFKA-18648)
@@ -182,7 +180,7 @@ class _Fetch:
 def _fault(topic: FetchTopic, context: Context) -> ErrorCode:
     by_id = context.version >= _BY_ID
     name = None if by_id else topic.topic
-    # As in Kafka: an id that is nobody's is unknown, a name is looked at for rights before for existence.
+    # As in Kafka: an id that is nobody's is unknown, while a name is looked at for rights before for existence.
     if by_id and (fault := topic_fault(name, topic.topic_id)):
         return fault
     if not may(context, Operation.READ, TOPIC_NAME if by_id else topic.topic):

@@ -85,7 +85,7 @@ def header_and_version_0() -> None:
         assert decode_response_header(18, version, head)[1] == len(head) == 4
     answer = ApiVersionsResponse.decode(unsupported_version_response().encode(0), 0)
     assert answer.error_code == ErrorCode.UNSUPPORTED_VERSION
-    assert [(key.min_version, key.max_version) for key in answer.api_keys if key.api_key == 18] == [(0, 5)]
+    assert [(key.min_version, key.max_version) for key in answer.api_keys if key.api_key == 18] == [(0, 4)]
 
 
 @gotcha(2, "Produce is advertised with min <= 3 <= max, though it always refuses", breaks="librdkafka never fetches")

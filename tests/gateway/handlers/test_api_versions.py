@@ -9,8 +9,8 @@ import pytest
 from gateway.handlers import api_versions
 from gateway.handlers.api_versions import Feature, make_response, unsupported_version_response
 from gateway.handlers.errors import ErrorCode
-from gateway.handlers.table import handlers
-from tests.gateway.handlers.world import CLUSTER_ID, NODE, World, over_the_wire
+from gateway.handlers.table import handler_for, handlers
+from tests.gateway.handlers.world import World, over_the_wire
 
 CLIENT = {"client_software_name": "kwire-test", "client_software_version": "1.0.0-rc1"}
 
@@ -42,24 +42,9 @@ def test_a_software_name_inside_it_is_not(name: str) -> None:
 def test_a_version_above_ours_is_answered_in_version_0_with_what_there_is() -> None:
     answer = over_the_wire(unsupported_version_response(), 0)
     assert answer.error_code == ErrorCode.UNSUPPORTED_VERSION
-    assert ranges(answer)[18] == (0, api_versions.VERSIONS[-1])
+    assert ranges(answer)[18] == (0, 4)
+    assert handler_for(18, 5) is None
     assert ranges(answer).keys() == handlers().keys()
-
-
-@pytest.mark.parametrize(
-    ("cluster_id", "node_id", "error"),
-    [
-        (None, -1, ErrorCode.NONE),
-        (None, 99, ErrorCode.NONE),  # without a cluster id the client knows nothing yet
-        (CLUSTER_ID, NODE, ErrorCode.NONE),
-        (CLUSTER_ID, NODE + 1, ErrorCode.REBOOTSTRAP_REQUIRED),
-        ("another", NODE, ErrorCode.REBOOTSTRAP_REQUIRED),
-    ],
-)
-def test_a_client_that_meant_another_node_is_sent_back(cluster_id: str | None, node_id: int, error: ErrorCode) -> None:
-    answer = World().ask(api_versions, 5, **CLIENT, cluster_id=cluster_id, node_id=node_id)
-    assert answer.error_code == error
-    assert bool(answer.api_keys) == (error is ErrorCode.NONE)
 
 
 def test_features_whose_minimum_is_zero_are_hidden_from_clients_that_would_throw() -> None:
