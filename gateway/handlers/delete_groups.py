@@ -1,0 +1,48 @@
+"""DeleteGroups: groups without members are forgotten with all their offsets."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from gateway.groups.events import DeleteGroups, DeleteGroupsResult
+from gateway.handlers.access import Operation
+from gateway.handlers.errors import ErrorCode
+from gateway.handlers.group_requests import ask, may_on_group
+from kwire.messages.delete_groups_request import DeleteGroupsRequest
+from kwire.messages.delete_groups_response import DeletableGroupResult, DeleteGroupsResponse
+
+if TYPE_CHECKING:
+    from gateway.handlers.context import Context, Later
+
+API_KEY: Final = 42
+VERSIONS: Final = range(4)
+
+_MESSAGES: Final[dict[int, str]] = {
+    ErrorCode.NON_EMPTY_GROUP: "The group is not empty.",
+    ErrorCode.GROUP_ID_NOT_FOUND: "The group id does not exist.",
+    ErrorCode.GROUP_AUTHORIZATION_FAILED: "Not authorized to delete the group.",
+}
+
+
+def handle(request: DeleteGroupsRequest, context: Context) -> DeleteGroupsResponse | Later:
+    """Put the groups that may be deleted to the coordinator; a name twice counts once."""
+    errors: dict[str, int] = {
+        group_id: ErrorCode.NONE if may_on_group(context, Operation.DELETE, group_id) else ErrorCode.GROUP_AUTHORIZATION_FAILED
+        for group_id in request.groups_names
+    }
+    allowed = tuple(group_id for group_id, error in errors.items() if error == ErrorCode.NONE)
+    if not allowed:
+        return _respond(errors)
+    return ask(context, DeleteGroups(allowed), lambda result: _respond(errors | _by_group(allowed, result)))
+
+
+def _by_group(group_ids: tuple[str, ...], result: DeleteGroupsResult) -> dict[str, Any]:
+    return dict(zip(group_ids, result.errors, strict=True))
+
+
+def _respond(errors: dict[str, int]) -> DeleteGroupsResponse:
+    results = [
+        DeletableGroupResult(group_id=group_id, error_code=error, error_message=_MESSAGES.get(error))
+        for group_id, error in errors.items()
+    ]
+    return DeleteGroupsResponse(results=results)

@@ -1,0 +1,98 @@
+"""OffsetCommit: a group remembers how far it has read, on disk before it is answered.
+
+Topics by name up to version 9, by id from 10 on. Only partitions that exist can be committed, so what a group can make
+this server keep is bounded.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from gateway.groups.events import CommitResult, OffsetCommit, OffsetToCommit
+from gateway.handlers.access import Operation, may
+from gateway.handlers.errors import ErrorCode
+from gateway.handlers.group_requests import ask, may_on_group
+from gateway.handlers.topic import PARTITION, TOPIC_NAME, topic_fault
+from kwire.messages.offset_commit_request import OffsetCommitRequest
+from kwire.messages.offset_commit_response import (
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
+
+if TYPE_CHECKING:
+    from gateway.handlers.context import Context, Later
+
+API_KEY: Final = 8
+VERSIONS: Final = range(2, 11)
+
+_FIRST_WITH_TOPIC_IDS: Final = 10
+#: KIP-848: from here on clients understand GROUP_ID_NOT_FOUND.
+_FIRST_WITH_GROUP_ID_NOT_FOUND: Final = 9
+
+
+def handle(request: OffsetCommitRequest, context: Context) -> OffsetCommitResponse | Later:
+    """Put what may be committed to the coordinator; the rest is answered with its error."""
+    if not may_on_group(context, Operation.READ, request.group_id):
+        faults = [[ErrorCode.GROUP_AUTHORIZATION_FAILED] * len(topic.partitions) for topic in request.topics]
+        return _respond(request, faults)
+    faults = [[_fault(topic, said, context) for said in topic.partitions] for topic in request.topics]
+    offsets = tuple(
+        OffsetToCommit(
+            topic=TOPIC_NAME,
+            partition=said.partition_index,
+            offset=said.committed_offset,
+            leader_epoch=said.committed_leader_epoch,
+            metadata=said.committed_metadata or "",
+        )
+        for topic, errors in zip(request.topics, faults, strict=True)
+        for said, error in zip(topic.partitions, errors, strict=True)
+        if error is ErrorCode.NONE
+    )
+    if not offsets:
+        return _respond(request, faults)
+    event = OffsetCommit(
+        group_id=request.group_id,
+        member_id=request.member_id,
+        instance_id=request.group_instance_id,
+        generation=request.generation_id_or_member_epoch,
+        retention_ms=request.retention_time_ms,
+        offsets=offsets,
+        knows_group_id_not_found=context.version >= _FIRST_WITH_GROUP_ID_NOT_FOUND,
+    )
+    return ask(context, event, lambda result: _merge(request, faults, result))
+
+
+def _fault(topic: Any, said: Any, context: Context) -> ErrorCode:
+    name = None if context.version >= _FIRST_WITH_TOPIC_IDS else topic.name
+    fault = topic_fault(name, topic.topic_id)
+    if fault is ErrorCode.UNKNOWN_TOPIC_ID:
+        return fault
+    # By name, who may not read the topic is not told whether it exists.
+    if not may(context, Operation.READ, TOPIC_NAME if name is None else name):
+        return ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    if fault is ErrorCode.NONE and said.partition_index != PARTITION:
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    return fault
+
+
+def _merge(request: OffsetCommitRequest, faults: list[list[ErrorCode]], result: CommitResult) -> OffsetCommitResponse:
+    """The coordinator's errors, in the places of the offsets that were put to it."""
+    left = iter(result.errors)
+    merged = [[next(left) if error is ErrorCode.NONE else error for error in errors] for errors in faults]
+    return _respond(request, merged)
+
+
+def _respond(request: OffsetCommitRequest, faults: list[Any]) -> OffsetCommitResponse:
+    topics = [
+        OffsetCommitResponseTopic(
+            name=topic.name,
+            topic_id=topic.topic_id,
+            partitions=[
+                OffsetCommitResponsePartition(partition_index=said.partition_index, error_code=error)
+                for said, error in zip(topic.partitions, errors, strict=True)
+            ],
+        )
+        for topic, errors in zip(request.topics, faults, strict=True)
+    ]
+    return OffsetCommitResponse(topics=topics)

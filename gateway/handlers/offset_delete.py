@@ -1,0 +1,59 @@
+"""OffsetDelete: a group forgets how far it has read in topics that it does not subscribe to now (KIP-496)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from gateway.groups.events import OffsetDelete, OffsetDeleteResult
+from gateway.handlers.access import Operation, may
+from gateway.handlers.errors import ErrorCode
+from gateway.handlers.group_requests import ask, may_on_group
+from gateway.handlers.topic import PARTITION, topic_fault
+from kwire.messages.offset_delete_request import OffsetDeleteRequest
+from kwire.messages.offset_delete_response import (
+    OffsetDeleteResponse,
+    OffsetDeleteResponsePartition,
+    OffsetDeleteResponseTopic,
+)
+from kwire.uuid import ZERO_UUID
+
+if TYPE_CHECKING:
+    from gateway.handlers.context import Context, Later
+
+API_KEY: Final = 47
+VERSIONS: Final = range(1)
+
+
+def handle(request: OffsetDeleteRequest, context: Context) -> OffsetDeleteResponse | Later:
+    """Put what may be deleted to the coordinator; the rest is answered with its error."""
+    if not may_on_group(context, Operation.DELETE, request.group_id):
+        return OffsetDeleteResponse(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
+    faults = {
+        (topic.name, said.partition_index): _fault(topic.name, said.partition_index, context)
+        for topic in request.topics
+        for said in topic.partitions
+    }
+    partitions = tuple(where for where, fault in faults.items() if fault is ErrorCode.NONE)
+    event = OffsetDelete(group_id=request.group_id, partitions=partitions)
+    return ask(context, event, lambda result: _respond(result, dict(faults), partitions))
+
+
+def _fault(topic: str, partition: int, context: Context) -> ErrorCode:
+    if not may(context, Operation.READ, topic):
+        return ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    if topic_fault(topic, ZERO_UUID) is not ErrorCode.NONE or partition != PARTITION:
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    return ErrorCode.NONE
+
+
+def _respond(
+    result: OffsetDeleteResult, errors: dict[tuple[str, int], Any], asked: tuple[tuple[str, int], ...]
+) -> OffsetDeleteResponse:
+    if result.error:
+        return OffsetDeleteResponse(error_code=result.error)
+    errors.update(zip(asked, result.errors, strict=True))
+    topics: dict[str, OffsetDeleteResponseTopic] = {}
+    for (name, partition), error in errors.items():
+        topic = topics.setdefault(name, OffsetDeleteResponseTopic(name=name, partitions=[]))
+        topic.partitions.append(OffsetDeleteResponsePartition(partition_index=partition, error_code=error))
+    return OffsetDeleteResponse(topics=list(topics.values()))
