@@ -130,6 +130,5 @@ def hide_secrets(tree: Node) -> None:
         members = {child.name: child for child in node.children}
         name = members.get("Name") or members.get("ConfigName")
         value = members.get("Value")
-        if name is not None and value is not None:
-            told = redact("CONFIG_RECORD", {"name": name.value, "value": value.value})
-            value.hidden = told["value"] != value.value
+        if name is not None and value is not None and (value.value is not None or value.error is not None):
+            value.hidden = redact("CONFIG_RECORD", {"name": name.value, "value": "?"})["value"] != "?"

@@ -116,6 +116,8 @@ def _node_json(node: Node) -> dict[str, Any]:
         line |= {"start": node.start, "end": node.end}
     if node.children:
         line["children"] = [_node_json(child) for child in node.children]
+        if node.value is None and {child.type for child in node.children} <= {"length", "marker"}:
+            line["value"] = None  # a null array or struct: nothing but its length or marker
     elif node.error is None:
         line["value"] = REDACTED if node.hidden else _plain(node.value)
     if node.error is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import itertools
 import json
 import re
 import shlex
@@ -12,12 +13,16 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from gateway.cli.dissect import command
+from gateway.cli.dissect import Dissection, command
+from gateway.cli.dissect_inside import hide_secrets, open_records
+from gateway.cli.dissect_output import json_line, tree_text
+from kwire.errors import UnsupportedVersion
 from kwire.records import Compression, Record, encode_batch
 from kwire.reference import reference
 from kwire.reference.frames import request_header_version
 from tests.kwire.reference.pcaps import on_link, pcap, sized, talk
 from tests.kwire.reference.test_capture import SEEN, TURNS
+from tests.shared import needs_shared, vectors
 
 #: FeatureLevelRecord: metadata.version 27.
 RECORD = bytes.fromhex("010c0011") + b"metadata.version" + bytes.fromhex("001b00")
@@ -244,6 +249,44 @@ def test_passwords_of_sasl_and_configs_are_hidden() -> None:
         shown = run("--hex", frame.hex(), "--show-secrets").stdout
         assert "swordfish" in shown or b"swordfish".hex() in shown
     assert "1024" in run("--hex", alter.hex()).stdout
+
+
+def test_a_password_that_is_cut_off_is_hidden_too() -> None:
+    config = {"Name": "ssl.key.password", "Value": "swordfish"}
+    frame = request("AlterConfigsRequest", 2, {"Resources": [{"Configs": [config]}]})
+    cut = frame[: frame.index(b"swordfish") + 6]
+    result = run("--hex", cut.hex(), "-o", "tree")
+    assert result.exit_code == 1
+    assert b"sword".hex(" ") not in result.stdout
+    assert b"sword".hex(" ") in run("--hex", cut.hex(), "-o", "tree", "--show-secrets").stdout
+
+
+def test_null_arrays_and_structs_are_null() -> None:
+    frame = request("MetadataRequest", 9, {"Topics": None})
+    topics = find(lines(run("--hex", frame.hex()))[0]["tree"], "Topics")
+    assert topics is not None and topics["value"] is None
+    assert "Topics []MetadataRequestTopic = null" in run("--hex", frame.hex(), "-o", "tree").stdout
+    frame = request("DescribeTopicPartitionsRequest", 0, {"Cursor": None})
+    cursor = find(lines(run("--hex", frame.hex()))[0]["tree"], "Cursor")
+    assert cursor is not None and cursor["value"] is None
+
+
+@needs_shared
+def test_whatever_the_bytes_something_is_printed() -> None:
+    """Broken and odd messages that Kafka was tried with: always a tree, always JSON, and never an exception."""
+    for v in itertools.islice(itertools.chain(vectors("variants"), vectors("messages-mutants")), 0, None, 23):
+        try:
+            codec = reference(v["api"], v["version"])
+        except UnsupportedVersion:
+            continue
+        data = bytes.fromhex(v["hex"])
+        tree = codec.dissect(data)
+        failed = tree.failure()
+        open_records(tree)
+        hide_secrets(tree)
+        found = Dissection(tree, data)
+        assert ("! " in tree_text(found)) >= (failed is not None)
+        assert json.loads(json_line(found, True))["ok"] == (tree.failure() is None)
 
 
 def test_an_envelope_holds_a_request() -> None:
