@@ -54,6 +54,13 @@ class DirectoryFollower:
         if listing != self._listing:
             self._reconcile(listing)
 
+    def stirred(self) -> bool:
+        """Whether a step may find something: a change, or that it is time to look whatever the times say."""
+        try:
+            return bool(self.unreachable) or self._time_to_look() or any(one.touched() for one in self._segments[-1:])
+        except OSError:
+            return True
+
     def step(self, budget: int = STEP_BYTES) -> bool:
         """Look and scan once, for about ``budget`` bytes' worth of work. True if there is more to do at once."""
         try:
@@ -198,6 +205,14 @@ class FileFollower:
         status = os.stat(self._path)
         if self._index is None or self._index.file.identity != (status.st_dev, status.st_ino):
             self._index = BatchIndex(OpenFile(self._path), None)
+
+    def stirred(self) -> bool:
+        """As :meth:`DirectoryFollower.stirred`."""
+        try:
+            self.look()
+            return bool(self.unreachable) or self._index is None or self._index.touched()
+        except OSError:
+            return True
 
     def step(self, budget: int = STEP_BYTES) -> bool:
         """As :meth:`DirectoryFollower.step`."""

@@ -17,8 +17,8 @@ from gateway.ports import OffsetAt, OffsetOutOfRange, Read, State
 from gateway.sources import chain_reader
 
 #: Between two looks while the log grows, and for a second after; and when it is still. Both leave room within 100 ms.
-_HOT_DELAY_S: Final = 0.02
-_IDLE_DELAY_S: Final = 0.04
+_HOT_DELAY_S: Final = 0.03
+_IDLE_DELAY_S: Final = 0.06
 _HOT_FOR_S: Final = 1.0
 _EMPTY: Final = Chain((), 0, 0, (), 0)
 
@@ -27,7 +27,7 @@ class LogDirectory:
     """A metadata log on disk as ``gateway.ports.Partition``.
 
     ``refresh`` is the one call that a server needs. One that wants to keep slow disks off its loop calls ``scan`` in a
-    thread, never two at once, and then ``publish`` on the loop.
+    thread, never two at once, and then ``publish`` on the loop; ``stirred`` tells it when a thread would be for nothing.
     """
 
     def __init__(self, follower: DirectoryFollower | FileFollower, *, cluster_id: str, log_dir: str) -> None:
@@ -46,6 +46,10 @@ class LogDirectory:
         """One bounded look at the files; True if what clients see has moved. Runs the callbacks of ``on_advance``."""
         self.scan()
         return self.publish()
+
+    def stirred(self) -> bool:
+        """Whether there may be something to ``scan``: two or three ``stat`` calls, some microseconds on a local disk."""
+        return self._behind or self._follower.stirred()
 
     def scan(self) -> None:
         """The part of ``refresh`` that reads files: a few milliseconds of work at most with warm files. Any one thread."""

@@ -53,7 +53,7 @@ def test_every_real_log_is_served_byte_for_byte(logs: Any, name: str) -> None:
         served = batches_from(source, source.log_start_offset, 100_000)
         files = sorted(directory.glob("*.log"))
         raw = b"".join(file.read_bytes() for file in files)
-        log = [one for one in moved(raw, 0)]
+        log = moved(raw, 0)
         start = 0
         if int(files[0].stem) > 0:
             snapshot = min(directory.glob("*.checkpoint"))
@@ -329,6 +329,67 @@ def test_another_log_in_the_same_place(tmp_path: Path) -> None:
     other.append(2, size=33)
     caught_up(source)
     assert batches_from(source, 0) == plain(other.batches)
+
+
+def test_stirred_is_true_when_there_is_something_to_scan(tmp_path: Path) -> None:
+    log = KafkaLog(tmp_path / "__cluster_metadata-0")
+    source = open_log(tmp_path)
+    assert source.stirred()
+    caught_up(source)
+    past(log.directory, log.active())
+    caught_up(source)
+    assert not source.stirred()
+    log.append()
+    assert source.stirred()
+    past(log.directory, log.active())
+    caught_up(source)
+    assert not source.stirred()
+    log.roll()
+    assert source.stirred()
+    alone = caught_up(open_log(log.path(0)))
+    assert not alone.stirred()
+    log.path(0).unlink()
+    assert alone.stirred() and source.stirred()
+
+
+def past(*paths: Path) -> None:
+    """Set their times to a minute ago, so that a change now is not within the same tick."""
+    for path in paths:
+        minute_ago = path.stat().st_mtime_ns - 60_000_000_000
+        os.utime(path, ns=(minute_ago, minute_ago))
+
+
+def test_changes_within_one_tick_of_a_look_are_seen(tmp_path: Path) -> None:
+    """The times of file and directory stay as they were when they were looked at."""
+    log = KafkaLog(tmp_path / "__cluster_metadata-0")
+    log.append(3)
+    source = caught_up(open_log(tmp_path))
+    times = [(path, path.stat().st_mtime_ns) for path in (log.active(), log.directory)]
+    log.truncate_to(0)
+    log.epoch = 2
+    log.append(3)  # as many bytes as before
+    log.roll()
+    log.append()
+    for path, time_ns in times:
+        os.utime(path, ns=(time_ns, time_ns))
+    caught_up(source)
+    assert batches_from(source, 0) == plain(log.batches)
+
+
+def test_changes_that_no_time_shows_are_seen_a_second_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = KafkaLog(tmp_path / "__cluster_metadata-0")
+    log.append(3)
+    past(log.active(), log.directory)
+    source = caught_up(open_log(tmp_path))
+    time_ns = log.active().stat().st_mtime_ns
+    log.truncate_to(0)
+    log.epoch = 2
+    log.append(3)
+    os.utime(log.active(), ns=(time_ns, time_ns))
+    assert source.refresh() is False and source.leader_epoch == 1
+    monkeypatch.setattr(follower, "_LOOK_AGAIN_NS", 0)
+    caught_up(source)
+    assert source.leader_epoch == 2 and batches_from(source, 0) == plain(log.batches)
 
 
 # --- snapshots --------------------------------------------------------------------------------------------------------
