@@ -43,11 +43,15 @@ def read_message(data: Buffer, position: int, size: int, *, limit: int, budget: 
     with memoryview(data) as view:
         raw = bytes(view[position : position + size])
     outer = _read(raw, position)
-    codec = Compression.of(outer.attributes)
-    if codec == Compression.NONE:
-        records = [Record(offset=outer.offset, timestamp=outer.timestamp, key=outer.key, value=outer.value)]
-    else:
-        records = _unwrap(outer, codec, limit, budget, position)
+    try:
+        codec = Compression.of(outer.attributes)
+        if codec == Compression.NONE:
+            records = [Record(offset=outer.offset, timestamp=outer.timestamp, key=outer.key, value=outer.value)]
+        else:
+            records = _unwrap(outer, codec, limit, budget)
+    except DecodeError as error:
+        reason = f"{error.reason}, in the message at offset {outer.offset}"
+        raise DecodeError(reason, path=error.path, offset=position, rule=error.rule) from None
     return _header(outer, records, position), records
 
 
@@ -76,50 +80,43 @@ def _sized(raw: bytes, at: int, path: str, position: int) -> tuple[bytes | None,
     return raw[at : at + size], at + size
 
 
-def _unwrap(outer: _Message, codec: Compression, limit: int, budget: int, position: int) -> list[Record]:
+def _unwrap(outer: _Message, codec: Compression, limit: int, budget: int) -> list[Record]:
     """The messages inside a compressed one (``DeepRecordsIterator``)."""
     if codec == Compression.ZSTD:
-        raise DecodeError("zstd came with format 2: no message holds it", offset=position, rule="compression-type")
+        raise DecodeError("zstd came with format 2: no message holds it", rule="compression-type")
     if outer.value is None:
-        raise DecodeError("a compressed message without a value", path="Value", offset=position, rule="null")
+        raise DecodeError("a compressed message without a value", path="Value", rule="null")
     data = decompress(codec, outer.value, limit, magic=outer.magic)
     inner: list[_Message] = []
     at = 0
     while at < len(data):
         if len(inner) == budget:
-            raise DecodeError(f"more than the {budget} messages allowed", offset=position, rule="element-budget")
+            raise DecodeError(f"more than the {budget} messages allowed", rule="element-budget")
+        if at + 16 < len(data) and data[at + 16] != outer.magic:
+            raise DecodeError(f"message of format {data[at + 16]} inside one of format {outer.magic}", rule="inner-magic")
         size = batch_size(data, at, len(data))
         if not size:
-            raise DecodeError("the message set inside a wrapper ends inside a message", offset=position, rule="inner-truncated")
-        message = _read_inner(data[at : at + size], outer, position)
+            raise DecodeError("the message set inside a wrapper ends inside a message", rule="inner-truncated")
+        message = _read(data[at : at + size], -1)
+        if message.attributes & 0x07:
+            raise DecodeError("a compressed message inside a compressed message", rule="inner-compressed")
         inner.append(message)
         at += size
     if not inner:
-        raise DecodeError("a compressed message without messages inside", offset=position, rule="inner-empty")
-    return _records(outer, inner, position)
+        raise DecodeError("a compressed message without messages inside", rule="inner-empty")
+    return _records(outer, inner)
 
 
-def _read_inner(raw: bytes, outer: _Message, position: int) -> _Message:
-    if raw[16] != outer.magic:
-        raise DecodeError(f"message of format {raw[16]} inside one of format {outer.magic}", offset=position, rule="inner-magic")
-    message = _read(raw, position)
-    if message.attributes & 0x07:
-        raise DecodeError("a compressed message inside a compressed message", offset=position, rule="inner-compressed")
-    return message
-
-
-def _records(outer: _Message, inner: list[_Message], position: int) -> list[Record]:
+def _records(outer: _Message, inner: list[_Message]) -> list[Record]:
     """Inner offsets made absolute: those of format 1 count from 0, and the wrapper has the last one (KIP-31)."""
     base = 0
     # A wrapper offset of 0 comes from producers that never set it: then the inner offsets stand as they are.
     if outer.magic == 1 and outer.offset:
         base = outer.offset - inner[-1].offset
         if base < 0:
-            raise DecodeError(
-                "the wrapper's offset lies below the last one inside it", path="Offset", offset=position, rule="wrapper-offset"
-            )
+            raise DecodeError("the wrapper's offset lies below the last one inside it", path="Offset", rule="wrapper-offset")
         if not all(base + message.offset in INT64 for message in inner):
-            raise DecodeError("offset beyond 64 bits", path="Offset", offset=position, rule="int64-overflow")
+            raise DecodeError("offset beyond 64 bits", path="Offset", rule="int64-overflow")
     appended = outer.timestamp if outer.magic == 1 and outer.attributes & TIMESTAMP_TYPE_BIT else None
     return [
         Record(offset=base + m.offset, timestamp=m.timestamp if appended is None else appended, key=m.key, value=m.value)
