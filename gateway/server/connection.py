@@ -266,7 +266,9 @@ class Connection:
             trio.lowlevel.notify_closing(self._sock)
             self._sock.close()
         if self._cut is not None:
-            self._report("connection cut", "info", error=self._cut)
+            # Clients come back by themselves after being idle, all day long.
+            level = "debug" if self._cut == "connections.max.idle.ms" else "info"
+            self._report("connection cut", level, error=self._cut)
 
     def _who(self) -> dict[str, Any]:
         peer = self.peer

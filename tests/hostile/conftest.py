@@ -1,0 +1,39 @@
+"""One server for all rows, in a thread of its own: what one row leaves behind is what the next one meets."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import trio
+
+from tests.gateway.server.harness import run
+from tests.hostile.target import Target, attacked
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
+    """The server of this module's tests."""
+    started, box = threading.Event(), {}
+
+    async def main() -> None:
+        async with attacked(tmp_path_factory.mktemp("state")) as target:
+            box.update(target=target, token=trio.lowlevel.current_trio_token(), stop=trio.Event())
+            started.set()
+            await box["stop"].wait()
+
+    thread = threading.Thread(target=trio.run, args=(main,), daemon=True)
+    thread.start()
+    assert started.wait(20), "the server did not start"
+    yield box["target"]
+    box["token"].run_sync_soon(box["stop"].set)
+    thread.join(20)
+    assert not thread.is_alive(), "the server did not stop"
+
+
+@pytest.fixture
+def loop() -> Callable[[Callable[[], Any]], None]:
+    """Runs the attacker's side."""
+    return run

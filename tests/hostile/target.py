@@ -1,0 +1,59 @@
+"""The server under attack: the whole of it, in this process, on port 0, with a witness who must always be served."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import trio
+
+from gateway.app import Ready, serve
+from gateway.config import Config, Listener
+from kwire.messages.metadata_request import MetadataRequest
+from tests.gateway.server.harness import Client, connect, request
+
+METADATA = 3
+
+
+class Target:
+    """A running server; :meth:`witness` fails unless others are served."""
+
+    def __init__(self, ready: Ready) -> None:
+        self.ready = ready
+        self.port = ready.doors[0].port
+        self.counts = ready.reports.counts
+
+    async def connect(self, **options: Any) -> Client:
+        return await connect(self.port, **options)
+
+    async def witness(self, client: Client | None = None, within_s: float = 2) -> None:
+        """A client (a new one if none is given) asks for metadata and gets the topic."""
+        with trio.fail_after(within_s):
+            if client is None:
+                async with await self.connect() as client:
+                    await self._metadata(client)
+            else:
+                await self._metadata(client)
+
+    async def _metadata(self, client: Client) -> None:
+        await client.send(request(METADATA, 12, MetadataRequest(topics=None).encode(12), correlation_id=99))
+        correlation_id, answer = await client.answer(METADATA, 12)
+        assert correlation_id == 99
+        assert [topic.name for topic in answer.topics] == ["__cluster_metadata"]
+
+
+@contextlib.asynccontextmanager
+async def attacked(state_dir: Path, **config: Any) -> AsyncIterator[Target]:
+    """The sample log served; at the end it drains."""
+    settings = Config(
+        listeners=(Listener("PLAINTEXT", "127.0.0.1", 0),),
+        state_dir=state_dir,
+        **{"drain_timeout_ms": 500, "log_level": "error", **config},
+    )
+    stop = trio.Event()
+    async with trio.open_nursery() as nursery:
+        ready = await nursery.start(serve, settings, stop)
+        yield Target(ready)
+        stop.set()
