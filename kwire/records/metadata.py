@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import re
 from collections.abc import Callable
 from typing import Any, Final
@@ -17,6 +16,8 @@ FRAME_VERSION: Final = 1
 _SHORT_MAX: Final = 32767
 
 _Reader = Callable[..., tuple[Message, int]]
+#: Frames of three bytes whose type and version are known: nearly every record's. As many as types have versions.
+_seen: Final[dict[bytes, tuple[str, int, _Reader]]] = {}
 
 
 def decode_metadata_record(value: bytes, *, budget: int | None = None) -> tuple[str, int, Message]:
@@ -27,14 +28,11 @@ def decode_metadata_record(value: bytes, *, budget: int | None = None) -> tuple[
     """
     if value.__class__ is not bytes:
         value = _as_bytes(value)
-    if len(value) > 2 and value[0] == FRAME_VERSION and value[1] < 128 and value[2] < 128:
-        key, version, at = value[1], value[2], 3
+    known = _seen.get(value[:3])
+    if known is not None:
+        (name, version, read), at = known, 3
     else:
-        key, version, at = _read_frame(value)
-    name, versions, read = _type(key)
-    if version not in versions:
-        last = versions[-1]
-        raise DecodeError(f"{name} of version {version}, {last} is the newest known", offset=0, rule="record-version")
+        name, version, read, at = _reader(value)
     message, end = read(value, version, at, budget=budget)
     if end != len(value):
         raise DecodeError(f"{len(value) - end} bytes left over behind {name}", offset=end, rule="trailing-bytes")
@@ -57,8 +55,24 @@ def metadata_record_name(cls: type[Message]) -> str:
     return re.sub(r"(?<=.)(?=[A-Z])", "_", cls.NAME).upper()
 
 
+def _reader(value: bytes) -> tuple[str, int, _Reader, int]:
+    """The type and version that a frame names: (name, version, reader, position of the message)."""
+    key, version, at = _read_frame(value)
+    try:
+        cls = registry.record_type(key)
+    except UnknownApi as error:
+        raise DecodeError(str(error), offset=0, rule="record-type") from None
+    name = metadata_record_name(cls)
+    if version not in cls.VERSIONS:
+        last = cls.VERSIONS[-1]
+        raise DecodeError(f"{name} of version {version}, {last} is the newest known", offset=0, rule="record-version")
+    if at == 3:
+        _seen[value[:3]] = name, version, cls.decode_from
+    return name, version, cls.decode_from, at
+
+
 def _read_frame(value: bytes) -> tuple[int, int, int]:
-    """The three numbers of a frame in any form: (api key, version, position of the message)."""
+    """The three numbers of a frame: (api key, version, position of the message)."""
     frame_version, at = read_unsigned_varint(value, 0)
     if frame_version != FRAME_VERSION:
         hint = ": written by a preview of KRaft in Kafka 2.8" if frame_version == 0 else ""
@@ -72,19 +86,6 @@ def _read_frame(value: bytes) -> tuple[int, int, int]:
             f"metadata record version {version}, {_SHORT_MAX} is the most", offset=version_at, rule="record-version"
         )
     return key, version, end
-
-
-@functools.cache
-def _known_type(key: int) -> tuple[str, range, _Reader]:
-    cls = registry.record_type(key)
-    return metadata_record_name(cls), cls.VERSIONS, cls.decode_from
-
-
-def _type(key: int) -> tuple[str, range, _Reader]:
-    try:
-        return _known_type(key)
-    except UnknownApi as error:
-        raise DecodeError(str(error), offset=0, rule="record-type") from None
 
 
 def _as_bytes(value: Any) -> bytes:
