@@ -129,9 +129,21 @@ class Sink:
         return [record for _, found in sorted(self.batches.items()) for record in found]
 
 
-def run_to_the_end(df: DataFrame, checkpoint: Path) -> Sink:
+@dataclass
+class CutOff(Sink):
+    """Takes ``good`` micro-batches and fails with the next, as a crash between reading and committing would."""
+
+    good: int = 0
+
+    def __call__(self, df: DataFrame, batch_id: int) -> None:
+        if len(self.batches) == self.good:
+            raise RuntimeError("cut off here")
+        super().__call__(df, batch_id)
+
+
+def run_to_the_end(df: DataFrame, checkpoint: Path, sink: Sink | None = None) -> Sink:
     """An AvailableNow query: reads what is there when it starts, in as many micro-batches as it takes, and ends."""
-    sink = Sink()
+    sink = sink or Sink()
     query = df.writeStream.foreachBatch(sink).option("checkpointLocation", str(checkpoint)).trigger(availableNow=True)
     assert query.start().awaitTermination(120), "the query did not end within two minutes"
     return sink
@@ -215,6 +227,16 @@ def test_positions_by_time(spark: SparkSession, whole: Served, by: Way, tmp_path
     assert sink.records() == expected
 
 
+def test_a_batch_that_was_cut_off_is_run_again(spark: SparkSession, whole: Served, tmp_path: Path) -> None:
+    df = stream(spark, whole.options("assign", start="earliest", max_offsets_per_trigger=400))
+    sink = CutOff(good=2)
+    with pytest.raises(Exception, match="cut off here"):
+        run_to_the_end(df, tmp_path / "checkpoint", sink)
+    rest = run_to_the_end(df, tmp_path / "checkpoint")
+    assert min(rest.batches) == 2
+    assert sink.records() + rest.records() == whole.log.records()
+
+
 def test_a_restart_goes_on_from_the_checkpoint(spark: SparkSession, growing: Served, tmp_path: Path) -> None:
     checkpoint = tmp_path / "checkpoint"
     df = stream(spark, growing.options("assign", start="earliest"))
@@ -245,6 +267,21 @@ def test_an_append_shows_in_a_running_stream(spark: SparkSession, growing: Serve
         wait_until(lambda: len(sink.records()) >= count + len(added), "the appended records", 10)
         print(f"a running stream had the appended records after {time.monotonic() - written:.2f} s")
     check_whole(sink.records(), growing, "followed", added)
+
+
+def test_a_checkpoint_before_the_log_start(spark: SparkSession, logs: Any, tmp_path: Path) -> None:
+    """The query fails, and again when restarted; told to bear the loss it goes on with what there is."""
+    checkpoint = tmp_path / "checkpoint"
+    with serving(logs, CUT, tmp_path) as cut:
+        df = stream(spark, cut.options("assign", start="earliest", max_offsets_per_trigger=60))
+        with pytest.raises(Exception, match="cut off here"):
+            run_to_the_end(df, checkpoint, CutOff(good=1))
+    with gateway("--source", "log", "--log-dir", str(cut.directory), "--no-snapshot-prefix") as server:
+        for _ in range(2):
+            with pytest.raises(Exception, match=r"(?i)data may have been lost|could not read records in offset"):
+                run_to_the_end(stream(spark, kafka_options(server.bootstrap, by="assign")), checkpoint)
+        df = stream(spark, kafka_options(server.bootstrap, by="assign", fail_on_data_loss=False))
+        assert run_to_the_end(df, checkpoint).records() == cut.log.records()
 
 
 def test_decoded_columns_are_what_kafka_says(spark: SparkSession, served: Served) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import functools
 import os
 import shutil
@@ -47,6 +48,8 @@ def _session(jars: str) -> SparkSession:
 
     # Workers are the python3 of the PATH and the address is that of a network card unless told otherwise.
     os.environ.update(PYSPARK_PYTHON=sys.executable, SPARK_LOCAL_IP="127.0.0.1")
+    warehouse = tempfile.mkdtemp(prefix="kwire-spark-")
+    atexit.register(shutil.rmtree, warehouse, ignore_errors=True)
     builder = SparkSession.builder.master("local[2]").appName("kwire tests")
     settings: dict[str, bool | float | int | str | None] = {
         "spark.driver.host": "127.0.0.1",
@@ -54,7 +57,7 @@ def _session(jars: str) -> SparkSession:
         "spark.sql.shuffle.partitions": "2",
         "spark.sql.session.timeZone": "UTC",
         "spark.driver.memory": "1g",
-        "spark.sql.warehouse.dir": tempfile.mkdtemp(prefix="kwire-spark-"),
+        "spark.sql.warehouse.dir": warehouse,
         "spark.sql.streaming.stopTimeout": "30s",
     }
     if jars:
