@@ -72,9 +72,7 @@ def command(
     return [java(), *options, *_LOG_OPTIONS, level, "-cp", jars, main_class, *arguments]
 
 
-def run_tool(
-    main_class: str, arguments: Sequence[str] = (), *, version: str = KAFKA_VERSION, timeout_s: float = 60
-) -> str:
+def run_tool(main_class: str, arguments: Sequence[str] = (), *, version: str = KAFKA_VERSION, timeout_s: float = 60) -> str:
     """Run a tool to its end; its standard output. Raises JavaError when it fails or takes longer than ``timeout_s``."""
     try:
         done = subprocess.run(
@@ -84,7 +82,5 @@ def run_tool(
     except subprocess.TimeoutExpired as error:
         raise JavaError(f"{main_class} {' '.join(arguments)} gave no answer in {timeout_s:.0f} s") from error
     if done.returncode != 0:
-        raise JavaError(
-            f"{main_class} {' '.join(arguments)} ended with {done.returncode}:\n{done.stdout}{done.stderr[-4000:]}"
-        )
+        raise JavaError(f"{main_class} {' '.join(arguments)} ended with {done.returncode}:\n{done.stdout}{done.stderr[-4000:]}")
     return done.stdout

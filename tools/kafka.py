@@ -167,9 +167,7 @@ def _roles(brokers: int, controllers: int) -> dict[int, tuple[str, ...]]:
     return roles | {100 + number: ("broker",) for number in range(1, brokers + 1)}
 
 
-def _prepare(
-    version: str, roles: Mapping[int, tuple[str, ...]], extra: Mapping[str, str], static_voters: bool
-) -> Cluster:
+def _prepare(version: str, roles: Mapping[int, tuple[str, ...]], extra: Mapping[str, str], static_voters: bool) -> Cluster:
     directory = Path(tempfile.mkdtemp(prefix="kwire-kafka-"))
     cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
     cluster = Cluster(version, cluster_id, [], directory)
