@@ -22,9 +22,7 @@ from tools.kip_differences import KIP, KIPS, PAGE, Difference, Pair, pairs, plac
 
 PAIRS = list(pairs())
 SEEDS = SHARED / "seeds"
-needs_texts = pytest.mark.skipif(
-    not SEEDS.is_dir(), reason=f"the texts of the KIPs are not at {SEEDS}; set KWIRE_SHARED"
-)
+needs_texts = pytest.mark.skipif(not SEEDS.is_dir(), reason=f"the texts of the KIPs are not at {SEEDS}; set KWIRE_SHARED")
 
 
 def _pair(name: str) -> Pair:
@@ -52,10 +50,7 @@ def test_renamed_fields_stand_on_both_sides() -> None:
 def test_longest_renamed_prefix_decides() -> None:
     renamed = {"Topics": "Responses", "Topics.Partitions.Aborted": "Responses.Partitions.AbortedTransactions"}
     assert shipped_path("Topics.Name", renamed) == "Responses.Name"
-    assert (
-        shipped_path("Topics.Partitions.Aborted.ProducerId", renamed)
-        == "Responses.Partitions.AbortedTransactions.ProducerId"
-    )
+    assert shipped_path("Topics.Partitions.Aborted.ProducerId", renamed) == "Responses.Partitions.AbortedTransactions.ProducerId"
     assert shipped_path("ThrottleTimeMs", renamed) == "ThrottleTimeMs"
 
 
@@ -232,8 +227,8 @@ def test_alter_isr_is_the_grammar_of_the_text() -> None:
     for pair in (p for p in PAIRS if p.kip == "497"):
         production = grammar.partition(f"{pair.text.name} => ")[2].partition("\n\n")[0]
         named = [_last(path) for path in places(pair.text)]
-        assert re.findall(
-            r"\w+", production.splitlines()[0] + production.partition("LeaderAndIsr =>")[2].partition("\n")[0]
-        ) == [n for n in named if n not in ("Topics", "Partitions")]
+        assert re.findall(r"\w+", production.splitlines()[0] + production.partition("LeaderAndIsr =>")[2].partition("\n")[0]) == [
+            n for n in named if n not in ("Topics", "Partitions")
+        ]
         for name, kind in re.findall(r"^ +(\w+) => \[?(Int\d+|String)\]?$", production, re.MULTILINE):
             assert {p.field.type for path, p in places(pair.text).items() if _last(path) == name} == {kind.lower()}
