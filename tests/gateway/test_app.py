@@ -1,0 +1,168 @@
+"""The rooms connected: what clients are told, where state is kept, what keeps the server from starting."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+
+from gateway.app import SAMPLE, Ready, check, serve
+from gateway.config import Config, ConfigError, Listener, load_config
+from gateway.ports import State
+from gateway.security.authorizer import AllowAll
+from kwire.messages.metadata_request import MetadataRequest
+from tests.gateway.server.harness import connect, request, run
+
+LOCAL = Listener("PLAINTEXT", "127.0.0.1", 0)
+
+
+@pytest.fixture(autouse=True)
+def _state_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    yield
+
+
+def config(**more: Any) -> Config:
+    return Config(**{"listeners": (LOCAL,), **more})
+
+
+def served(look: Any, settings: Config) -> None:
+    """Run the server and ``look(ready)``, then drain."""
+
+    async def main() -> None:
+        stop = trio.Event()
+        async with trio.open_nursery() as nursery:
+            ready = await nursery.start(serve, settings, stop)
+            await look(ready)
+            stop.set()
+            await ready.ended.wait()
+
+    run(main)
+
+
+def refused(settings: Config) -> str:
+    async def main() -> None:
+        async with trio.open_nursery() as nursery:
+            await nursery.start(serve, settings, trio.Event())
+
+    with pytest.raises(ExceptionGroup) as caught:
+        trio.run(main)
+    error: BaseException = caught.value
+    while isinstance(error, BaseExceptionGroup):
+        (error,) = error.exceptions
+    assert isinstance(error, ConfigError)
+    return str(error)
+
+
+def test_the_sample_is_served_when_nothing_is_given() -> None:
+    async def look(ready: Ready) -> None:
+        facts = ready.facts()
+        assert facts["source"] == "sample"
+        assert facts["listeners"] == {"PLAINTEXT": f"127.0.0.1:{ready.doors[0].port}"}
+        assert (facts["log_start_offset"], facts["high_watermark"]) == (0, 1057)
+        assert facts["cluster_id"] == "7QN8irUjSqO4QGNDS7ESyw"
+        assert ready.rooms.partition.state is State.READY
+
+    served(look, config())
+
+
+def test_a_directory_of_logs_is_the_source_when_given(tmp_path: Path) -> None:
+    async def look(ready: Ready) -> None:
+        assert ready.facts()["source"] == "log"
+        assert ready.facts()["high_watermark"] == 1057
+
+    served(look, config(log_dirs=SAMPLE))
+    served(look, config(log_dirs=SAMPLE / "__cluster_metadata-0", source="log"))
+
+
+def test_offsets_are_kept_by_cluster_unless_told_where(tmp_path: Path) -> None:
+    async def look(ready: Ready) -> None: ...
+
+    served(look, config())
+    assert os.listdir(tmp_path / "state" / "kwire") == ["cluster-7QN8irUjSqO4QGNDS7ESyw"]
+    served(look, config(state_dir=tmp_path / "mine"))
+    assert (tmp_path / "mine").is_dir()
+
+
+def test_two_servers_do_not_share_a_state_directory(tmp_path: Path) -> None:
+    async def look(ready: Ready) -> None:
+        with pytest.raises(ConfigError, match=r"state\.dir"):
+            await serve_alone(config(state_dir=tmp_path))
+
+    served(look, config(state_dir=tmp_path))
+
+
+async def serve_alone(settings: Config) -> None:
+    try:
+        await serve(settings, trio.Event())
+    except BaseExceptionGroup as group:
+        error: BaseException = group
+        while isinstance(error, BaseExceptionGroup):
+            (error,) = error.exceptions
+        raise error from None
+
+
+def test_clients_are_told_the_advertised_address() -> None:
+    advertised = (Listener("PLAINTEXT", "kafka.example", 0),)
+    other = Listener("INSIDE", "127.0.0.1", 0)
+    protocols = {"PLAINTEXT": "PLAINTEXT", "INSIDE": "PLAINTEXT"}
+
+    async def look(ready: Ready) -> None:
+        for door, host in zip(ready.doors, ("kafka.example", "127.0.0.1"), strict=True):
+            async with await connect(door.port) as client:
+                await client.send(request(3, 12, MetadataRequest(topics=[]).encode(12)))
+                _, answer = await client.answer(3, 12)
+                assert [(b.node_id, b.host, b.port) for b in answer.brokers] == [(4, host, door.port)]
+
+    served(
+        look,
+        config(
+            node_id=4,
+            listeners=(LOCAL, other),
+            advertised_listeners=advertised,
+            listener_security_protocol_map=protocols,
+        ),
+    )
+
+
+@pytest.mark.parametrize("protocol", ["SSL", "SASL_PLAINTEXT", "SASL_SSL"])
+def test_security_that_is_not_there_keeps_the_server_from_starting(protocol: str) -> None:
+    settings = load_config(flags={"listeners": f"{protocol}://127.0.0.1:0"})
+    assert protocol in refused(settings)
+    with pytest.raises(ConfigError, match=protocol):
+        check(settings)
+    renamed = load_config(flags={"listeners": "CLIENTS://127.0.0.1:0", "listener.security.protocol.map": f"CLIENTS:{protocol}"})
+    assert "CLIENTS" in refused(renamed)
+
+
+def test_an_address_that_is_taken_is_named() -> None:
+    async def look(ready: Ready) -> None:
+        taken = Listener("PLAINTEXT", "127.0.0.1", ready.doors[0].port)
+        with pytest.raises(ConfigError, match=rf"listeners: cannot listen at PLAINTEXT://127\.0\.0\.1:{taken.port}"):
+            await serve_alone(config(listeners=(taken,)))
+
+    served(look, config())
+
+
+def test_a_source_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    assert "log.dirs" in refused(config(log_dirs=tmp_path / "nowhere"))
+    with pytest.raises(ConfigError, match=r"log\.dirs"):
+        check(config(log_dirs=tmp_path))
+
+
+def test_a_state_directory_that_cannot_be_made_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    assert "state.dir" in refused(config(state_dir=tmp_path / "file" / "x"))
+
+
+def test_check_opens_no_port_and_writes_nothing(tmp_path: Path) -> None:
+    check(config(state_dir=tmp_path / "state"))
+    assert not (tmp_path / "state").exists()
+
+
+def test_without_an_authorizer_everybody_may() -> None:
+    assert AllowAll().allows("User:ANONYMOUS", "127.0.0.1", "READ", "TOPIC", "__cluster_metadata")
