@@ -23,7 +23,7 @@ from kwire.records.header import BATCH_OVERHEAD, CRC_START, LOG_OVERHEAD
 #: Bytes of batch starts that one entry covers (the default of ``index.interval.bytes``).
 BLOCK_BYTES: Final = 4096
 #: Bytes read at once while scanning.
-CHUNK_BYTES: Final = 256 * 1024
+CHUNK_BYTES: Final = 128 * 1024
 #: What checking one batch costs beside its bytes, in bytes checked: it keeps the time of a step even.
 BATCH_COST_BYTES: Final = 2048
 
@@ -125,27 +125,58 @@ class BatchIndex:
         return taken + batches * BATCH_COST_BYTES
 
     def _take(self, data: bytes) -> tuple[int, int]:
-        """Index the whole batches at the start of ``data``: (bytes, batches). The hot loop of a start on a large log."""
+        """Index the whole batches at the start of ``data``: (bytes, batches). The hot loop of a start on a large log.
+
+        Most batches follow on within their block, in the same epoch; of those only the largest timestamp is noted.
+        """
         unpack, crc_of, view, limit = _HEADER.unpack_from, crc32c.crc32c, memoryview(data), len(data)
-        position = batches = 0
+        base, last, position, batches = self.end, -1, 0, 0
+        expected, current_epoch, block_end, latest = self._marks(base)
         while limit - position >= BATCH_OVERHEAD:
             offset, length, epoch, magic, crc, _, delta, _, max_timestamp = unpack(data, position)
             end = position + LOG_OVERHEAD + length
-            if magic != 2 or end - position < BATCH_OVERHEAD:
-                self._refuse_header(data, position, magic, length)
-                break
-            if end > limit:
+            if end > limit or magic != 2 or end - position < BATCH_OVERHEAD:
                 break
             if crc_of(view[position + CRC_START : end]) != crc:
-                self._refuse(f"the batch of {end - position} bytes at offset {offset} has a wrong CRC")
                 break
-            if not self._follows(offset, delta, epoch):
-                break
-            self._add(offset, delta, epoch, crc, max_timestamp, end - position)
-            self._last = (self.end - (end - position), data[position : position + BATCH_OVERHEAD])
-            position = end
-            batches += 1
+            if offset == expected and epoch == current_epoch and delta >= 0 and position < block_end:
+                expected = offset + delta + 1
+                if max_timestamp > latest:
+                    latest = max_timestamp
+            else:
+                self._note(base + position, expected, latest)
+                if not self._follows(offset, delta, epoch):
+                    break
+                self._add(offset, delta, epoch, crc, max_timestamp, end - position)
+                expected, current_epoch, block_end, latest = self._marks(base)
+            last, position, batches = position, end, batches + 1
+        self._note(base + position, expected, latest)
+        if last >= 0:
+            self._last = (base + last, data[last : last + BATCH_OVERHEAD])
+        if self.status is Status.BEHIND and limit - position >= BATCH_OVERHEAD:
+            self._explain(data, position)
         return position, batches
+
+    def _marks(self, base: int) -> tuple[int, int | None, int, int]:
+        """What the hot loop compares with: next offset, epoch, end of the block counted from ``base``, its latest timestamp."""
+        if not self.positions:
+            return self.next_offset, None, 0, _LOWEST
+        return self.next_offset, self.epochs[-1][0], self.positions[-1] + BLOCK_BYTES - base, self.block_max[-1]
+
+    def _note(self, end: int, next_offset: int, latest: int) -> None:
+        """Write down how far the hot loop came."""
+        self.end, self.next_offset = end, next_offset
+        if self.positions and latest > self.block_max[-1]:
+            self.block_max[-1] = latest
+            self.running_max[-1] = max(self.running_max[-1], latest)
+
+    def _explain(self, data: bytes, position: int) -> None:
+        """Say what is wrong with the batch at ``position``, where the index now ends; nothing is if it goes beyond ``data``."""
+        offset, length, _, magic, *_ = _HEADER.unpack_from(data, position)
+        if magic != 2 or length < BATCH_OVERHEAD - LOG_OVERHEAD:
+            self._refuse_header(data, position, magic, length)
+        elif position + LOG_OVERHEAD + length <= len(data):
+            self._refuse(f"the batch of {LOG_OVERHEAD + length} bytes at offset {offset} has a wrong CRC")
 
     def _take_large(self, data: bytes, size: int) -> int:
         """Index the one batch at ``end`` that is larger than a chunk, its CRC made piece by piece; or see that it is torn."""

@@ -38,13 +38,22 @@ def open_log(path: str | os.PathLike[str], *, snapshot_prefix: bool = True) -> L
             follower = FileFollower(str(place))
         else:
             raise SourceError(f"{given} is neither a directory nor a .log or .checkpoint file of Kafka's")
-        follower.look()
+        _first_look(follower, place)
     except FileNotFoundError:
         raise SourceError(f"{given} does not exist: give the __cluster_metadata-0 directory or its parent") from None
     except OSError as error:
         raise SourceError(f"cannot read {error.filename or given}: {error.strerror}; check its permissions") from None
     log_dir = place.parent.parent if place.is_file() and place.parent.name == PARTITION_DIRECTORY else place.parent
     return LogDirectory(follower, cluster_id=_cluster_id(place, log_dir), log_dir=str(log_dir))
+
+
+def _first_look(follower: DirectoryFollower | FileFollower, place: Path) -> None:
+    """Everything can be opened. A segment that goes at this very moment is none of it: the next look finds out."""
+    try:
+        follower.look()
+    except FileNotFoundError:
+        if not place.exists():
+            raise
 
 
 def _partition_directory(directory: Path) -> Path:
