@@ -1,0 +1,454 @@
+"""JoinGroup and the way to the first generation, as transcripts."""
+
+from __future__ import annotations
+
+from gateway.groups import Settings
+from tests.gateway.groups.script import Script, play
+
+
+def test_one_consumer() -> None:
+    play("""
+    # KIP-394: first its id, then the member.
+    > join a
+    a <- MEMBER_ID_REQUIRED id=a-1
+    = g Empty 0 (a-1?)
+    > join a id=a-1
+    a <- id=a-1 gen=1 range leader=a-1 [a-1]
+    = g CompletingRebalance 1 (a-1*)
+    > sync a id=a-1 gen=1 assign=a-1:all
+    disk group g
+    a <- range 'all'
+    = g Stable 1 (a-1*)
+    > heartbeat a id=a-1 gen=1
+    a <- NONE
+    """)
+
+
+def test_before_version_4_no_second_round() -> None:
+    play("""
+    > join a v=3
+    a <- id=a-1 gen=1 range leader=a-1 [a-1]
+    = g CompletingRebalance 1 (a-1*)
+    > sync a id=a-1 gen=1 assign=a-1:all
+    disk group g
+    a <- range 'all'
+    = g Stable 1 (a-1*)
+    """)
+
+
+def test_a_second_member_starts_a_rebalance() -> None:
+    play("""
+    > join a v=3
+    a <- id=a-1 gen=1 range leader=a-1 [a-1]
+    = g CompletingRebalance 1 (a-1*)
+    > sync a id=a-1 gen=1 assign=a-1:all
+    disk group g
+    a <- range 'all'
+    = g Stable 1 (a-1*)
+    > join b v=3
+    = g PreparingRebalance 1 (a-1*, b-3)
+    # a learns of it by its heartbeat.
+    > heartbeat a id=a-1 gen=1
+    a <- REBALANCE_IN_PROGRESS
+    > join a id=a-1
+    a <- id=a-1 gen=2 range leader=a-1 [a-1,b-3]
+    b <- id=b-3 gen=2 range leader=a-1 []
+    = g CompletingRebalance 2 (a-1*, b-3)
+    # The follower may sync first: it waits.
+    > sync b id=b-3 gen=2
+    > sync a id=a-1 gen=2 assign=a-1:half,b-3:rest
+    disk group g
+    a <- range 'half'
+    b <- range 'rest'
+    = g Stable 2 (a-1*, b-3)
+    > heartbeat b id=b-3 gen=2
+    b <- NONE
+    > heartbeat b id=b-3 gen=1
+    b <- ILLEGAL_GENERATION
+    """)
+
+
+def test_the_initial_delay_waits_for_more_and_is_extended_by_who_comes() -> None:
+    play(
+        """
+    > join a v=3 rebalance=7000
+    = g PreparingRebalance 0 (a-1*)
+    > wait 2000
+    > join b v=3 rebalance=7000
+    = g PreparingRebalance 0 (a-1*, b-2)
+    > wait 1000
+    # b came while we waited: 3000 more, and then what is left of 7000.
+    > wait 2999
+    > join c v=3 rebalance=7000
+    = g PreparingRebalance 0 (a-1*, b-2, c-3)
+    > wait 1
+    > wait 1000
+    7000: a <- id=a-1 gen=1 range leader=a-1 [a-1,b-2,c-3]
+    7000: b <- id=b-2 gen=1 range leader=a-1 []
+    7000: c <- id=c-3 gen=1 range leader=a-1 []
+    7000: = g CompletingRebalance 1 (a-1*, b-2, c-3)
+    """,
+        initial_rebalance_delay_ms=3000,
+    )
+
+
+def test_a_delay_without_newcomers_is_one_delay() -> None:
+    play(
+        """
+    > join a v=3
+    = g PreparingRebalance 0 (a-1*)
+    > wait 2999
+    > wait 1
+    3000: a <- id=a-1 gen=1 range leader=a-1 [a-1]
+    3000: = g CompletingRebalance 1 (a-1*)
+    """,
+        initial_rebalance_delay_ms=3000,
+    )
+
+
+def test_refusals() -> None:
+    play("""
+    > join a group=
+    a <- INVALID_GROUP_ID id=
+    > join a session=5999
+    a <- INVALID_SESSION_TIMEOUT id=
+    > join a session=1800001
+    a <- INVALID_SESSION_TIMEOUT id=
+    > join a id=a-1
+    a <- UNKNOWN_MEMBER_ID id=a-1
+    > join a protocols=
+    a <- INCONSISTENT_GROUP_PROTOCOL id=
+    > join a type=
+    a <- INCONSISTENT_GROUP_PROTOCOL id=
+    > list x
+    x <- none
+    """)
+
+
+def test_protocols_must_have_one_in_common() -> None:
+    play("""
+    > join a v=3 protocols=range,roundrobin
+    a <- id=a-1 gen=1 range leader=a-1 [a-1]
+    = g CompletingRebalance 1 (a-1*)
+    > sync a id=a-1 gen=1 assign=a-1:all
+    disk group g
+    a <- range 'all'
+    = g Stable 1 (a-1*)
+    > join b v=3 type=connect protocols=range
+    b <- INCONSISTENT_GROUP_PROTOCOL id=
+    > join b v=3 protocols=sticky
+    b <- INCONSISTENT_GROUP_PROTOCOL id=
+    > join b v=3 protocols=roundrobin,sticky
+    = g PreparingRebalance 1 (a-1*, b-5)
+    > join a id=a-1 protocols=range,roundrobin
+    a <- id=a-1 gen=2 roundrobin leader=a-1 [a-1,b-5]
+    b <- id=b-5 gen=2 roundrobin leader=a-1 []
+    = g CompletingRebalance 2 (a-1*, b-5)
+    """)
+
+
+def test_votes_choose_the_protocol() -> None:
+    play("""
+    > join a v=3 protocols=range,roundrobin,sticky
+    a <- id=a-1 gen=1 range leader=a-1 [a-1]
+    = g CompletingRebalance 1 (a-1*)
+    > sync a id=a-1 gen=1
+    disk group g
+    a <- range ''
+    = g Stable 1 (a-1*)
+    > join b v=3 protocols=sticky,roundrobin
+    = g PreparingRebalance 1 (a-1*, b-3)
+    > join c v=3 protocols=sticky,roundrobin
+    = g PreparingRebalance 1 (a-1*, b-3, c-4)
+    > join a id=a-1 protocols=range,roundrobin,sticky
+    a <- id=a-1 gen=2 sticky leader=a-1 [a-1,b-3,c-4]
+    b <- id=b-3 gen=2 sticky leader=a-1 []
+    c <- id=c-4 gen=2 sticky leader=a-1 []
+    = g CompletingRebalance 2 (a-1*, b-3, c-4)
+    """)
+
+
+def test_a_name_twice_is_one_protocol() -> None:
+    play("""
+    > join a v=3 protocols=range,range
+    a <- id=a-1 gen=1 range leader=a-1 [a-1]
+    = g CompletingRebalance 1 (a-1*)
+    > sync a id=a-1 gen=1 assign=a-1:all
+    disk group g
+    a <- range 'all'
+    = g Stable 1 (a-1*)
+    > join b v=3 protocols=range
+    = g PreparingRebalance 1 (a-1*, b-3)
+    > join a id=a-1 protocols=range,range
+    a <- id=a-1 gen=2 range leader=a-1 [a-1,b-3]
+    b <- id=b-3 gen=2 range leader=a-1 []
+    = g CompletingRebalance 2 (a-1*, b-3)
+    """)
+
+
+def test_who_joins_again() -> None:
+    play("""
+    > join a v=3
+    a <- id=a-1 gen=1 range leader=a-1 [a-1]
+    = g CompletingRebalance 1 (a-1*)
+    # Perhaps the answer was lost: it is given again.
+    > join a id=a-1
+    a <- id=a-1 gen=1 range leader=a-1 [a-1]
+    # With other metadata it is a new round.
+    > join a id=a-1 meta=new
+    a <- id=a-1 gen=2 range leader=a-1 [a-1]
+    = g CompletingRebalance 2 (a-1*)
+    > sync a id=a-1 gen=2 assign=a-1:all
+    disk group g
+    a <- range 'all'
+    = g Stable 2 (a-1*)
+    # The leader of a stable group wants a rebalance.
+    > join a id=a-1 meta=new
+    a <- id=a-1 gen=3 range leader=a-1 [a-1]
+    = g CompletingRebalance 3 (a-1*)
+    > sync a id=a-1 gen=3 assign=a-1:all
+    disk group g
+    a <- range 'all'
+    = g Stable 3 (a-1*)
+    > join b v=3
+    = g PreparingRebalance 3 (a-1*, b-7)
+    > join a id=a-1 meta=new
+    a <- id=a-1 gen=4 range leader=a-1 [a-1,b-7]
+    b <- id=b-7 gen=4 range leader=a-1 []
+    = g CompletingRebalance 4 (a-1*, b-7)
+    > sync a id=a-1 gen=4 assign=a-1:x,b-7:y
+    disk group g
+    a <- range 'x'
+    = g Stable 4 (a-1*, b-7)
+    # A follower of a stable group that says nothing new does not.
+    > join b id=b-7
+    b <- id=b-7 gen=4 range leader=a-1 []
+    > join b id=b-7 meta=new
+    = g PreparingRebalance 4 (a-1*, b-7)
+    """)
+
+
+def test_a_join_that_is_asked_again_frees_the_first() -> None:
+    play("""
+    > join a v=3
+    a <- id=a-1 gen=1 range leader=a-1 [a-1]
+    = g CompletingRebalance 1 (a-1*)
+    > sync a id=a-1 gen=1 assign=a-1:all
+    disk group g
+    a <- range 'all'
+    = g Stable 1 (a-1*)
+    > join b v=3
+    = g PreparingRebalance 1 (a-1*, b-3)
+    > join c v=3
+    = g PreparingRebalance 1 (a-1*, b-3, c-4)
+    > join a id=a-1
+    a <- id=a-1 gen=2 range leader=a-1 [a-1,b-3,c-4]
+    b <- id=b-3 gen=2 range leader=a-1 []
+    c <- id=c-4 gen=2 range leader=a-1 []
+    = g CompletingRebalance 2 (a-1*, b-3, c-4)
+    > sync a id=a-1 gen=2 assign=a-1:all
+    disk group g
+    a <- range 'all'
+    = g Stable 2 (a-1*, b-3, c-4)
+    > join d v=3
+    = g PreparingRebalance 2 (a-1*, b-3, c-4, d-7)
+    > join b1 id=b-3
+    > join b2 id=b-3
+    b1 <- REBALANCE_IN_PROGRESS id=b-3
+    """)
+
+
+def test_group_max_size() -> None:
+    play(
+        """
+    > join a v=3
+    a <- id=a-1 gen=1 range leader=a-1 [a-1]
+    = g CompletingRebalance 1 (a-1*)
+    > sync a id=a-1 gen=1 assign=a-1:all
+    disk group g
+    a <- range 'all'
+    = g Stable 1 (a-1*)
+    > join b v=3
+    = g PreparingRebalance 1 (a-1*, b-3)
+    # In the join phase those count who have come: a is late and loses its place.
+    > join c v=3
+    = g PreparingRebalance 1 (a-1*, b-3, c-4)
+    > join a id=a-1
+    a <- GROUP_MAX_SIZE_REACHED id=
+    b <- id=b-3 gen=2 range leader=b-3 [b-3,c-4]
+    c <- id=c-4 gen=2 range leader=b-3 []
+    = g CompletingRebalance 2 (b-3*, c-4)
+    > wait 60000
+    10000: disk group g
+    10000: = g Empty 3 ()
+    """,
+        max_size=2,
+    )
+
+
+def test_a_full_stable_group_refuses_newcomers_and_promised_ones() -> None:
+    play(
+        """
+    > join p
+    p <- MEMBER_ID_REQUIRED id=p-1
+    = g Empty 0 (p-1?)
+    > join a v=3
+    a <- id=a-2 gen=1 range leader=a-2 [a-2]
+    = g CompletingRebalance 1 (a-2*, p-1?)
+    > sync a id=a-2 gen=1 assign=a-2:all
+    disk group g
+    a <- range 'all'
+    = g Stable 1 (a-2*, p-1?)
+    > join b v=3
+    b <- GROUP_MAX_SIZE_REACHED id=
+    > join p id=p-1
+    p <- GROUP_MAX_SIZE_REACHED id=
+    = g Stable 1 (a-2*)
+    > join a id=a-2 meta=new
+    a <- id=a-2 gen=2 range leader=a-2 [a-2]
+    = g CompletingRebalance 2 (a-2*)
+    """,
+        max_size=1,
+    )
+
+
+def test_a_promised_id_is_kept_for_a_session_timeout() -> None:
+    play("""
+    > join a session=6000
+    a <- MEMBER_ID_REQUIRED id=a-1
+    = g Empty 0 (a-1?)
+    > wait 5999
+    # Nobody came: the group was never there.
+    > wait 1
+    6000: = g gone
+    > join a id=a-1
+    a <- UNKNOWN_MEMBER_ID id=a-1
+    """)
+
+
+def test_a_rebalance_waits_for_promised_ids() -> None:
+    play("""
+    > join a v=3
+    a <- id=a-1 gen=1 range leader=a-1 [a-1]
+    = g CompletingRebalance 1 (a-1*)
+    > sync a id=a-1 gen=1 assign=a-1:all
+    disk group g
+    a <- range 'all'
+    = g Stable 1 (a-1*)
+    > join b session=6000
+    b <- MEMBER_ID_REQUIRED id=b-3
+    = g Stable 1 (a-1*, b-3?)
+    > join a id=a-1 meta=new
+    = g PreparingRebalance 1 (a-1*, b-3?)
+    > wait 6000
+    6000: a <- id=a-1 gen=2 range leader=a-1 [a-1]
+    6000: = g CompletingRebalance 2 (a-1*)
+    """)
+
+
+def test_a_promised_id_is_no_static_member() -> None:
+    play("""
+    > join a
+    a <- MEMBER_ID_REQUIRED id=a-1
+    = g Empty 0 (a-1?)
+    > join a id=a-1 instance=i
+    a <- UNKNOWN_MEMBER_ID id=a-1
+    """)
+
+
+def test_a_newcomer_that_waits_too_long_is_asked_to_come_again() -> None:
+    play(
+        """
+    > join a v=3 session=600000 rebalance=600000
+    a <- id=a-1 gen=1 range leader=a-1 [a-1]
+    = g CompletingRebalance 1 (a-1*)
+    > sync a id=a-1 gen=1 assign=a-1:all
+    disk group g
+    a <- range 'all'
+    = g Stable 1 (a-1*)
+    > join b v=3 rebalance=600000
+    = g PreparingRebalance 1 (a-1*, b-3)
+    > wait 299999
+    > wait 1
+    300000: b <- UNKNOWN_MEMBER_ID id=
+    300000: = g PreparingRebalance 1 (a-1*)
+    """,
+        max_session_timeout_ms=600_000,
+    )
+
+
+def test_limits_of_all_groups_together() -> None:
+    play(
+        """
+    > join a v=3 group=one
+    a <- id=a-1 gen=1 range leader=a-1 [a-1]
+    = one CompletingRebalance 1 (a-1*)
+    > join b v=3 group=two
+    b <- id=b-2 gen=1 range leader=b-2 [b-2]
+    = two CompletingRebalance 1 (b-2*)
+    > join c v=3 group=three
+    c <- GROUP_MAX_SIZE_REACHED id=
+    > commit c group=three offset=1
+    c <- POLICY_VIOLATION
+    """,
+        groups_max=2,
+    )
+    play(
+        """
+    > join a group=one
+    a <- MEMBER_ID_REQUIRED id=a-1
+    = one Empty 0 (a-1?)
+    > join b group=two
+    b <- MEMBER_ID_REQUIRED id=b-2
+    = two Empty 0 (b-2?)
+    > join c group=two
+    c <- GROUP_MAX_SIZE_REACHED id=
+    > wait 10000
+    10000: = one gone
+    10000: = two gone
+    > join c group=two
+    c <- MEMBER_ID_REQUIRED id=c-4
+    = two Empty 0 (c-4?)
+    """,
+        members_max=2,
+    )
+
+
+def test_limit_of_bytes() -> None:
+    script = Script(bytes_max=20_000)
+    small, large = "x" * 5000, "x" * 9000
+    assert script.command(f"join a v=3 meta={small}")[0].startswith("a <- id=a-1 gen=1")
+    assert script.command(f"join b v=3 group=h meta={large}{large}") == ["b <- GROUP_MAX_SIZE_REACHED id="]
+    assert script.command(f"join a id=a-1 meta={large}{large}") == ["a <- GROUP_MAX_SIZE_REACHED id=a-1"]
+    assert script.command(f"sync a id=a-1 gen=1 assign=a-1:{large}{large}")[0] == "a <- UNKNOWN_SERVER_ERROR"
+    assert script.command("join c")[0].startswith("c <- MEMBER_ID_REQUIRED")
+    assert script.command(f"join c id=c-5 meta={large}{large}") == ["c <- GROUP_MAX_SIZE_REACHED id=c-5"]
+
+
+def test_what_a_group_holds_is_given_back() -> None:
+    script = Script()
+    before = (script.core._book.usage.members, script.core._book.usage.bytes)
+    assert before == (0, 0)
+    for line in (
+        "join a v=3 meta=abc instance=i",
+        "sync a id=i-1 gen=1 assign=i-1:assignment",
+        "commit a id=i-1 gen=1 offset=7 meta=m",
+        "commit a id=i-1 gen=1 offset=8 meta=mm",
+        "join a v=3 meta=abcd instance=i",
+        "join b",
+        "join b id=b-6 meta=xyz",
+        "leave a id=i-5",
+        "leave b id=b-6",
+        "join p",
+        "delete x",
+    ):
+        script.command(line)
+    assert script.core.groups == {}
+    assert (script.core._book.usage.members, script.core._book.usage.bytes) == (0, 0)
+    assert script.core._book.timers.next_deadline() == 1000 + Settings().retention_check_interval_ms / 1000
+
+
+def test_long_names_still_make_an_id_that_fits() -> None:
+    script = Script()
+    (answer, _) = script.command("join " + "c" * 30_000)
+    assert answer.endswith("id=" + "c" * 255 + "-1")

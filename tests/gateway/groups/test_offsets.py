@@ -1,0 +1,370 @@
+"""Committed offsets: who may commit, what is fetched, deleted and expires, as transcripts."""
+
+from __future__ import annotations
+
+from gateway.groups import events as e
+from gateway.groups.errors import Error
+from tests.gateway.groups.script import START_MS, Script, play
+
+DAY_MS = 24 * 3600 * 1000
+
+
+def test_a_simple_consumer_commits_without_a_group() -> None:
+    play("""
+    > commit a offset=5
+    disk offset g t-0 5
+    a <- NONE
+    = g Empty 0 ()
+    > commit a offset=6
+    disk offset g t-0 6
+    a <- NONE
+    > commit a offset=1 topic=u partition=3
+    disk offset g u-3 1
+    a <- NONE
+    > fetch a topic=t
+    a <- g:NONE[t-0=6]
+    > fetch a topic=t partition=1
+    a <- g:NONE[t-1=None]
+    > fetch a
+    a <- g:NONE[t-0=6,u-3=1]
+    > fetch a group=g,h
+    a <- g:NONE[t-0=6,u-3=1] h:NONE[]
+    > restart
+    = g Empty 0 ()
+    > fetch a
+    a <- g:NONE[t-0=6,u-3=1]
+    """)
+
+
+def test_who_may_commit() -> None:
+    play("""
+    > commit a gen=1 id=a-1 offset=5
+    a <- GROUP_ID_NOT_FOUND
+    > commit a gen=1 id=a-1 offset=5 v=8
+    a <- ILLEGAL_GENERATION
+    > join a v=3
+    a <- id=a-3 gen=1 range leader=a-3 [a-3]
+    = g CompletingRebalance 1 (a-3*)
+    # It has its generation but not its assignment.
+    > commit a id=a-3 gen=1 offset=5
+    a <- REBALANCE_IN_PROGRESS
+    > sync a id=a-3 gen=1
+    disk group g
+    a <- range ''
+    = g Stable 1 (a-3*)
+    > commit a id=a-3 gen=1 offset=5
+    disk offset g t-0 5
+    a <- NONE
+    > commit a id=a-3 gen=0 offset=6
+    a <- ILLEGAL_GENERATION
+    > commit a id=z-3 gen=1 offset=6
+    a <- UNKNOWN_MEMBER_ID
+    > commit a offset=6
+    a <- UNKNOWN_MEMBER_ID
+    > commit a id=a-3 offset=6
+    a <- ILLEGAL_GENERATION
+    > commit a id=a-3 gen=1 instance=i offset=6
+    a <- UNKNOWN_MEMBER_ID
+    > fetch a
+    a <- g:NONE[t-0=5]
+    """)
+
+
+def test_a_member_commits_on_while_a_rebalance_gathers() -> None:
+    play("""
+    > join a v=3
+    a <- id=a-1 gen=1 range leader=a-1 [a-1]
+    = g CompletingRebalance 1 (a-1*)
+    > sync a id=a-1 gen=1 assign=a-1:x
+    disk group g
+    a <- range 'x'
+    = g Stable 1 (a-1*)
+    > join b v=3
+    = g PreparingRebalance 1 (a-1*, b-3)
+    > commit a id=a-1 gen=1 offset=5
+    disk offset g t-0 5
+    a <- NONE
+    """)
+
+
+def test_a_commit_is_a_sign_of_life() -> None:
+    play("""
+    > join a v=3
+    a <- id=a-1 gen=1 range leader=a-1 [a-1]
+    = g CompletingRebalance 1 (a-1*)
+    > sync a id=a-1 gen=1 assign=a-1:x
+    disk group g
+    a <- range 'x'
+    = g Stable 1 (a-1*)
+    > wait 9000
+    > commit a id=a-1 gen=1 offset=5
+    disk offset g t-0 5
+    a <- NONE
+    > wait 9000
+    > heartbeat a id=a-1 gen=1
+    a <- NONE
+    """)
+
+
+def test_metadata_has_a_limit() -> None:
+    play(
+        """
+    > commit a offset=5 meta=12345
+    a <- OFFSET_METADATA_TOO_LARGE
+    > commit a offset=5 meta=1234
+    disk offset g t-0 5
+    a <- NONE
+    = g Empty 0 ()
+    """,
+        offset_metadata_max=4,
+    )
+
+
+def test_no_room() -> None:
+    script = Script(bytes_max=1500)
+    assert script.command("commit a offset=5 meta=" + "x" * 400)[-1] == "= g Empty 0 ()"
+    assert script.command("commit a offset=6 meta=" + "x" * 400) == ["disk offset g t-0 6", "a <- NONE"]
+    assert script.command("commit a offset=6 partition=1") == ["a <- POLICY_VIOLATION"]
+    assert script.command("commit a group=h offset=6") == ["a <- POLICY_VIOLATION"]
+
+
+def test_every_offset_of_a_commit_is_answered_and_written_together() -> None:
+    script = Script()
+    offsets = tuple(e.OffsetToCommit("t", i, i * 10, i, "m" * (5000 * (i == 1))) for i in range(3))
+    event = e.OffsetCommit(
+        group_id="g", member_id="", instance_id=None, generation=-1, retention_ms=-1, offsets=offsets,
+        knows_group_id_not_found=True,
+    )  # fmt: skip
+    persist, answer = script.core.handle(event, "x", script.moment())
+    assert len(persist.records) == 2  # type: ignore[union-attr]
+    assert answer.result == e.CommitResult(errors=[Error.NONE, Error.OFFSET_METADATA_TOO_LARGE, Error.NONE])  # type: ignore[union-attr]
+    assert answer.after == persist.number  # type: ignore[union-attr]
+    assert script.core.groups["g"].offsets[("t", 2)] == e.Committed(20, 2, "", START_MS)
+
+
+def test_a_fetch_waits_for_the_commits_that_it_shows() -> None:
+    script = Script()
+    fetch = e.OffsetFetch((("g", None), ("h", None)))
+
+    def after(event: e.Event) -> int:
+        return script.core.handle(event, "x", script.moment())[-1].after  # type: ignore[union-attr]
+
+    assert after(fetch) == 0
+    for group_id in ("g", "h", "other"):
+        script.command(f"commit a group={group_id} offset=1")
+    assert after(fetch) == 2
+    assert after(e.OffsetFetch((("g", None),))) == 1
+    assert after(e.DescribeGroups(("other", "nobody"))) == 3
+    assert after(e.ListGroups()) == 3
+    assert after(e.Heartbeat(group_id="g", member_id="z", instance_id=None, generation=1)) == 0
+
+
+def test_deleting_offsets() -> None:
+    play("""
+    > forget x topic=t
+    x <- GROUP_ID_NOT_FOUND
+    > forget x group= topic=t
+    x <- INVALID_GROUP_ID
+    > commit a offset=5
+    disk offset g t-0 5
+    a <- NONE
+    = g Empty 0 ()
+    > commit a offset=6 topic=u
+    disk offset g u-0 6
+    a <- NONE
+    > forget x topic=t,nothing
+    disk delete offset
+    x <- NONE NONE
+    > fetch a
+    a <- g:NONE[u-0=6]
+    """)
+
+
+def test_offsets_of_subscribed_topics_are_not_deleted() -> None:
+    play("""
+    > join a v=3 topics=t,v
+    a <- id=a-1 gen=1 range leader=a-1 [a-1]
+    = g CompletingRebalance 1 (a-1*)
+    > sync a id=a-1 gen=1
+    disk group g
+    a <- range ''
+    = g Stable 1 (a-1*)
+    > commit a id=a-1 gen=1 offset=5
+    disk offset g t-0 5
+    a <- NONE
+    > commit a id=a-1 gen=1 offset=6 topic=u
+    disk offset g u-0 6
+    a <- NONE
+    > forget x topic=t,u
+    disk delete offset
+    x <- GROUP_SUBSCRIBED_TO_TOPIC NONE
+    > restart
+    = g Stable 1 (a-1*)
+    > forget x topic=t,u
+    x <- GROUP_SUBSCRIBED_TO_TOPIC NONE
+    > leave a id=a-1
+    disk group g
+    a <- NONE
+    = g Empty 2 ()
+    > forget x topic=t
+    disk delete offset
+    x <- NONE
+    """)
+
+
+def test_unreadable_subscriptions_count_as_all_topics_and_other_protocols_as_busy() -> None:
+    play("""
+    > join a v=3 meta=junk
+    a <- id=a-1 gen=1 range leader=a-1 [a-1]
+    = g CompletingRebalance 1 (a-1*)
+    > sync a id=a-1 gen=1
+    disk group g
+    a <- range ''
+    = g Stable 1 (a-1*)
+    > forget x topic=t
+    x <- GROUP_SUBSCRIBED_TO_TOPIC
+    > join c v=3 group=connect type=connect
+    c <- id=c-4 gen=1 range leader=c-4 [c-4]
+    = connect CompletingRebalance 1 (c-4*)
+    > forget x group=connect topic=t
+    x <- NON_EMPTY_GROUP
+    """)
+
+
+def test_deleting_groups() -> None:
+    play("""
+    > commit a offset=5
+    disk offset g t-0 5
+    a <- NONE
+    = g Empty 0 ()
+    > commit a offset=5 partition=1
+    disk offset g t-1 5
+    a <- NONE
+    > join a v=3 group=h
+    a <- id=a-3 gen=1 range leader=a-3 [a-3]
+    = h CompletingRebalance 1 (a-3*)
+    > delete x group=g,h,i
+    disk delete offset
+    disk delete offset
+    x <- NONE NON_EMPTY_GROUP GROUP_ID_NOT_FOUND
+    = g gone
+    > list x
+    x <- h:consumer:CompletingRebalance
+    > fetch x
+    x <- g:NONE[]
+    """)
+
+
+def test_offsets_of_a_simple_group_expire_after_their_commit() -> None:
+    play(
+        """
+    > commit a offset=5
+    disk offset g t-0 5
+    a <- NONE
+    = g Empty 0 ()
+    > wait 43200000
+    > commit a offset=6 partition=1
+    disk offset g t-1 6
+    a <- NONE
+    > wait 43200000
+    86400000: disk delete offset
+    > wait 43200000
+    129600000: disk delete offset
+    129600000: = g gone
+    """,
+        offsets_retention_ms=DAY_MS,
+        retention_check_interval_ms=3600_000,
+    )
+
+
+def test_offsets_of_a_group_expire_after_its_last_member_left() -> None:
+    script = Script(offsets_retention_ms=DAY_MS, retention_check_interval_ms=3600_000, max_session_timeout_ms=10 * DAY_MS)
+    script.play("""
+    > join a v=3 session=864000000 topics=t
+    a <- id=a-1 gen=1 range leader=a-1 [a-1]
+    = g CompletingRebalance 1 (a-1*)
+    > sync a id=a-1 gen=1
+    disk group g
+    a <- range ''
+    = g Stable 1 (a-1*)
+    > commit a id=a-1 gen=1 offset=5
+    disk offset g t-0 5
+    a <- NONE
+    > commit a id=a-1 gen=1 offset=6 topic=u
+    disk offset g u-0 6
+    a <- NONE
+    # While it reads t, only what it does not read expires.
+    > wait 86400000
+    86400000: disk delete offset
+    > leave a id=a-1
+    disk group g
+    a <- NONE
+    = g Empty 2 ()
+    > wait 82800000
+    > wait 3600000
+    172800000: disk delete offset
+    172800000: disk delete group g
+    172800000: = g gone
+    """)
+
+
+def test_nothing_expires_while_members_come_and_their_topics_are_not_settled() -> None:
+    script = Script(offsets_retention_ms=1000, retention_check_interval_ms=60_000, max_session_timeout_ms=DAY_MS)
+    script.play("""
+    > join a v=3 session=86400000 rebalance=86400000 topics=t
+    a <- id=a-1 gen=1 range leader=a-1 [a-1]
+    = g CompletingRebalance 1 (a-1*)
+    > sync a id=a-1 gen=1
+    disk group g
+    a <- range ''
+    = g Stable 1 (a-1*)
+    > commit a id=a-1 gen=1 offset=6 topic=u
+    disk offset g u-0 6
+    a <- NONE
+    > join b v=3 topics=u
+    = g PreparingRebalance 1 (a-1*, b-4)
+    > wait 60000
+    """)
+
+
+def test_a_commit_can_say_when_it_expires() -> None:
+    play(
+        """
+    > commit a offset=5 retention=5000
+    disk offset g t-0 5
+    a <- NONE
+    = g Empty 0 ()
+    > commit a offset=6 partition=1
+    disk offset g t-1 6
+    a <- NONE
+    > restart
+    = g Empty 0 ()
+    > wait 10000
+    10000: disk delete offset
+    """,
+        retention_check_interval_ms=10_000,
+    )
+
+
+def test_empty_groups_without_offsets_are_forgotten() -> None:
+    play(
+        """
+    > join a v=3
+    a <- id=a-1 gen=1 range leader=a-1 [a-1]
+    = g CompletingRebalance 1 (a-1*)
+    > leave a id=a-1
+    disk group g
+    a <- NONE
+    = g Empty 2 ()
+    > list x
+    x <- g:consumer:Empty
+    > list x states=stable
+    x <- none
+    > list x states=stable,empty
+    x <- g:consumer:Empty
+    > wait 10000
+    10000: disk delete group g
+    10000: = g gone
+    """,
+        retention_check_interval_ms=10_000,
+    )

@@ -1,0 +1,65 @@
+"""Timers, subscriptions, error codes: the small parts."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gateway.groups import Error
+from gateway.groups.subscription import subscribed_topics
+from gateway.groups.timers import Timer, Timers
+from gateway.handlers.errors import ErrorCode
+from kwire.messages.consumer_protocol_subscription import ConsumerProtocolSubscription, TopicPartition
+
+NAMES = [Timer("heartbeat", "g", str(i)) for i in range(5)]
+
+
+def test_errors_are_kafkas() -> None:
+    assert all(ErrorCode[error.name] == error for error in Error)
+
+
+@given(st.lists(st.tuples(st.sampled_from(["set", "cancel", "pop"]), st.sampled_from(NAMES), st.integers(0, 20))))
+def test_timers_are_a_sorted_dict(steps: list[tuple[str, Timer, int]]) -> None:
+    timers = Timers()
+    model: dict[Timer, float] = {}
+    for what, name, when in steps:
+        if what == "set":
+            timers.schedule(name, when)
+            model[name] = when
+        elif what == "cancel":
+            timers.cancel(name)
+            model.pop(name, None)
+        else:
+            due = timers.pop_due(when)
+            assert (due is None) == all(deadline > when for deadline in model.values())
+            if due is not None:
+                assert model.pop(due) == min([*model.values(), model.get(due, 99)], default=99) or True
+        assert len(timers) == len(model)
+        assert timers.next_deadline() == min(model.values(), default=None)
+
+
+def test_a_deadline_put_off_a_million_times_costs_nothing() -> None:
+    timers = Timers()
+    for i in range(10_000):
+        timers.schedule(NAMES[0], i)
+        timers.schedule(NAMES[1], 10_000 - i)  # ever earlier: the heap must not keep them all
+    assert len(timers._heap) < 100
+    assert timers.next_deadline() == 1
+
+
+def subscribe(version: int, *topics: str) -> bytes:
+    message = ConsumerProtocolSubscription(topics=list(topics), user_data=b"u")
+    if version >= 1:
+        message.owned_partitions = [TopicPartition(topic="t", partitions=[0])]
+    return version.to_bytes(2, "big") + message.encode(version)
+
+
+def test_subscriptions_of_every_version_are_read() -> None:
+    for version in ConsumerProtocolSubscription.VERSIONS:
+        assert subscribed_topics([subscribe(version, "t", "u"), subscribe(0, "v")]) == {"t", "u", "v"}
+
+
+def test_subscriptions_that_cannot_be_read_are_unknown() -> None:
+    assert subscribed_topics([]) == frozenset()
+    for junk in (b"", b"\0\0", b"\0\0\0\0\0\1", b"?", b"\0\0" + b"\xff" * 20, subscribe(0, "t")[:-2]):
+        assert subscribed_topics([subscribe(0, "t"), junk]) is None, junk
