@@ -46,90 +46,64 @@ def read_records(d: bytes, count: int, base_offset: int, base_timestamp: int, bu
     return records
 
 
-def _read(d: bytes, count: int, base_offset: int, base_timestamp: int, budget: int, append: Callable[[Record], None]) -> int:
+def _read(d: bytes, count: int, base: int, base_time: int, budget: int, append: Callable[[Record], None]) -> int:
     """Append ``count`` records; returns the position after them. IndexError when the bytes end early."""
-    new = object.__new__
-    p = 0
+    new, p = object.__new__, 0
     for _ in range(count):
         n = d[p]
-        if n < 128:
+        p += 1
+        if n > 127:
+            n += (d[p] << 7) - 128
             p += 1
-        else:
-            n += (d[p + 1] << 7) - 128
-            p += 2
             if n > 16383:
                 n, p = read_unsigned_varint(d, p - 2)
         stop = p + p + n  # twice the end: an odd n is a negative length, which no position equals
-
         record = new(Record)
         n = d[p + 1]  # behind the attributes, of which no bit means anything yet
-        if n == 0:
-            record.timestamp = base_timestamp
-            p += 2
-        else:
-            if n < 128:
-                p += 2
-            else:
-                n += (d[p + 2] << 7) - 128
-                p += 3
-                if n > 16383:
-                    n, p = _read_wide_delta(d, p - 2, base_timestamp)
-            record.timestamp = base_timestamp - (n + 1 >> 1) if n & 1 else base_timestamp + (n >> 1)
-
-        n = d[p]
-        if n < 128:
+        p += 2
+        if n > 127:
+            n += (d[p] << 7) - 128
             p += 1
-        else:
-            n += (d[p + 1] << 7) - 128
-            p += 2
+            if n > 16383:
+                n, p = _read_wide_delta(d, p - 2, base_time)
+        record.timestamp = base_time if n == 0 else base_time - (n + 1 >> 1) if n & 1 else base_time + (n >> 1)
+        n = d[p]
+        p += 1
+        if n > 127:
+            n += (d[p] << 7) - 128
+            p += 1
             if n > 16383:
                 n, p = read_unsigned_varint(d, p - 2)
-        record.offset = base_offset - (n + 1 >> 1) if n & 1 else base_offset + (n >> 1)
-
+        record.offset = base - (n + 1 >> 1) if n & 1 else base + (n >> 1)
         n = d[p]
-        if n == 1:
+        p += 1
+        if n > 127:
+            n += (d[p] << 7) - 128
+            p += 1
+            if n > 16383:
+                n, p = read_unsigned_varint(d, p - 2)
+        if n & 1:
             record.key = None
-            p += 1
         else:
-            if n < 128:
-                p += 1
-            else:
-                n += (d[p + 1] << 7) - 128
-                p += 2
-                if n > 16383:
-                    n, p = read_unsigned_varint(d, p - 2)
-            if n & 1:
-                record.key = None
-            else:
-                n = p + (n >> 1)
-                record.key = d[p:n]
-                p = n
-
+            record.key = d[p : (p := p + (n >> 1))]
         n = d[p]
-        if n < 128:
+        p += 1
+        if n > 127:
+            n += (d[p] << 7) - 128
             p += 1
-        else:
-            n += (d[p + 1] << 7) - 128
-            p += 2
             if n > 16383:
                 n, p = read_unsigned_varint(d, p - 2)
         if n & 1:
             record.value = None
         else:
-            n = p + (n >> 1)
-            record.value = d[p:n]
-            p = n
-
-        if d[p] == 0:
-            record.headers = ()
-            p += 1
-        else:
+            record.value = d[p : (p := p + (n >> 1))]
+        if d[p]:
             record.headers, p = _read_headers(d, p, budget)
             budget -= len(record.headers)
+        else:
+            record.headers, p = (), p + 1
         if p + p != stop:
-            raise DecodeError(
-                f"a record's fields end {p - stop / 2:+g} bytes from its declared end", offset=p, rule="record-length"
-            )
+            raise DecodeError("a record's fields do not end where its length says", offset=p, rule="record-length")
         append(record)
     return p
 
