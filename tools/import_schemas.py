@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import zipfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,8 @@ ARTIFACTS = (
     "kafka-clients", "kafka-metadata", "kafka-raft", "kafka-group-coordinator", "kafka-transaction-coordinator",
     "kafka-share-coordinator", "kafka-server-common", "kafka-storage", "kafka-server",
 )  # fmt: skip
+#: Versions that newer Kafka dropped and that are still served: release -> schemas, written to ``schemas/old``.
+OLD = {"3.9.1": ("kafka-clients", ("ListOffsetsRequest", "ListOffsetsResponse"))}
 SCHEMAS = Path(__file__).resolve().parent.parent / "schemas"
 
 _MESSAGE_ORDER = ("apiKey", "type", "listeners", "name", "validVersions", "deprecatedVersions", "flexibleVersions",
@@ -38,30 +40,41 @@ _FIELD_ORDER = ("name", "type", "versions", "nullableVersions", "taggedVersions"
 def main(kafka: str, jars: tuple[Path, ...], out: Path) -> None:
     """Read Kafka's message JSON from its jars and write normalised facts."""
     paths = list(jars) or resolve([f"org.apache.kafka:{a}:{kafka}" for a in ARTIFACTS])
-    written, changed = import_jars(paths, out)
+    old = [] if jars else [(resolve([f"org.apache.kafka:{a}:{v}"])[0], names) for v, (a, names) in OLD.items()]
+    written, changed = import_jars(paths, out, old)
     click.echo(f"{written} schemas, {changed} files changed, in {out}")
 
 
-def import_jars(jars: Iterable[Path], out: Path) -> tuple[int, int]:
-    """Write the facts of every schema in ``jars`` to ``out`` and ORIGIN.json beside it: (schemas, files changed)."""
+def import_jars(jars: Iterable[Path], out: Path, old: Iterable[tuple[Path, Sequence[str]]] = ()) -> tuple[int, int]:
+    """Write the facts of every schema in ``jars`` to ``out``, of those named in ``old`` jars to its neighbour ``old``.
+
+    ORIGIN.json beside both says where each came from. Returns (schemas, files changed).
+    """
     texts: dict[str, str] = {}
     origin: dict[str, dict[str, str]] = {}
-    for jar in sorted(jars, key=lambda p: p.name):
+
+    def take(jar: Path, raw: Mapping[str, Any], directory: str) -> None:
         artifact, _, version = jar.stem.rpartition("-")
+        name = f"{directory}/{raw['name']}.json"
+        if name in texts:
+            raise click.ClickException(f"{name} stands in two jars: {origin[name]['artifact']} and {artifact}")
+        texts[name] = render(facts(raw))
+        digest = hashlib.sha256(texts[name].encode()).hexdigest()
+        origin[name] = {"artifact": artifact, "version": version, "sha256": digest}
+
+    for jar in sorted(jars, key=lambda p: p.name):
         for raw in schemas_of(jar):
-            name = f"{raw['name']}.json"
-            if name in texts:
-                raise click.ClickException(f"{name} stands in two jars: {origin[name]['artifact']} and {artifact}")
-            texts[name] = render(facts(raw))
-            origin[name] = {
-                "artifact": artifact,
-                "version": version,
-                "sha256": hashlib.sha256(texts[name].encode()).hexdigest(),
-            }
-    changed = sum(_write(out / name, text) for name, text in texts.items())
-    for left_over in {p.name for p in out.glob("*.json")} - set(texts):
-        (out / left_over).unlink()
-        changed += 1
+            take(jar, raw, out.name)
+    for jar, names in old:
+        for raw in schemas_of(jar):
+            if raw["name"] in names:
+                take(jar, raw, "old")
+    changed = sum(_write(out.parent / name, text) for name, text in texts.items())
+    for directory in (out, out.parent / "old"):
+        for left_over in directory.glob("*.json"):
+            if f"{directory.name}/{left_over.name}" not in texts:
+                left_over.unlink()
+                changed += 1
     rows = ",\n".join(f"  {json.dumps(name)}: {json.dumps(origin[name])}" for name in sorted(origin))
     changed += _write(out.parent / "ORIGIN.json", f"{{\n{rows}\n}}\n")
     return len(texts), changed

@@ -7,8 +7,9 @@ is no tiered storage, so whatever lies only there is nowhere.
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
+from gateway.handlers import list_offsets_old
 from gateway.handlers.access import Operation, may
 from gateway.handlers.errors import ErrorCode
 from gateway.handlers.topic import PARTITION, TOPIC_NAME, epoch_fault
@@ -18,15 +19,18 @@ from kwire.messages.list_offsets_response import (
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
 )
+from kwire.messages.old.list_offsets_request import ListOffsetsRequest as OldListOffsetsRequest
 
 if TYPE_CHECKING:
     from gateway.handlers.context import Context
     from gateway.ports import Partition
     from kwire.messages.list_offsets_request import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+    from kwire.messages.old.list_offsets_response import ListOffsetsResponse as OldListOffsetsResponse
 
 API_KEY: Final = 2
-# Version 0, which answered with a list of offsets, left Kafka with 4.0 (KIP-896), and its schema with it.
-VERSIONS: Final = range(1, 12)
+VERSIONS: Final = range(12)
+#: Version 0 answers with a list of offsets; it left Kafka with 4.0 (KIP-896), and its schema with it.
+OLD_REQUESTS: Final = {0: OldListOffsetsRequest}
 
 LATEST: Final = -1
 EARLIEST: Final = -2
@@ -48,8 +52,12 @@ _OFFSET_NOT_AVAILABLE: Final = 5
 _NOWHERE: Final = OffsetAt(-1, -1, -1)
 
 
-def handle(request: ListOffsetsRequest, context: Context) -> ListOffsetsResponse:
-    """One offset for every partition asked; a partition asked twice is refused, as by Kafka."""
+def handle(request: Any, context: Context) -> ListOffsetsResponse | OldListOffsetsResponse:
+    """One offset for every partition asked (version 0: several); a partition asked twice is refused, as by Kafka."""
+    return list_offsets_old.handle(request, context) if context.version in OLD_REQUESTS else _handle(request, context)
+
+
+def _handle(request: ListOffsetsRequest, context: Context) -> ListOffsetsResponse:
     count = Counter((topic.name, partition.partition_index) for topic in request.topics for partition in topic.partitions)
     repeated = {key for key, times in count.items() if times > 1}
     return ListOffsetsResponse(
@@ -83,7 +91,7 @@ def _answer(
 def _fault(name: str, asked: ListOffsetsPartition, context: Context) -> ErrorCode:
     if not may(context, Operation.DESCRIBE, name):
         return ErrorCode.TOPIC_AUTHORIZATION_FAILED
-    if asked.timestamp < 0 and context.version < _SINCE.get(asked.timestamp, len(VERSIONS) + VERSIONS[0]):
+    if asked.timestamp < 0 and context.version < _SINCE.get(asked.timestamp, VERSIONS.stop):
         return ErrorCode.UNSUPPORTED_VERSION
     if name != TOPIC_NAME or asked.partition_index != PARTITION:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

@@ -10,9 +10,11 @@ from __future__ import annotations
 import functools
 import importlib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import MappingProxyType, ModuleType
 from typing import TYPE_CHECKING, Any, Final
+
+from kwire.registry import request_type
 
 if TYPE_CHECKING:
     from gateway.handlers.context import Context, Later
@@ -31,6 +33,12 @@ class Handler:
     name: str
     versions: range
     handle: Callable[[Any, Context], Message | Later | None]
+    #: The request classes of versions that newer Kafka dropped.
+    old_requests: Mapping[int, type[Message]] = field(default_factory=dict)
+
+    def request_type(self, version: int) -> type[Message]:
+        """The class that reads a request of ``version``."""
+        return self.old_requests.get(version) or request_type(self.api_key)
 
 
 #: Modules with one handler each.
@@ -82,7 +90,7 @@ def handler_for(api_key: int, version: int) -> Handler | None:
 
 def _of_module(name: str) -> Handler:
     module = _import(name)
-    return Handler(module.API_KEY, name, module.VERSIONS, module.handle)
+    return Handler(module.API_KEY, name, module.VERSIONS, module.handle, getattr(module, "OLD_REQUESTS", {}))
 
 
 def _import(name: str) -> ModuleType:

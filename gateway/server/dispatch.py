@@ -16,7 +16,6 @@ from gateway.handlers.api_versions import unsupported_version_response
 from gateway.handlers.context import Context
 from gateway.server.logs import escape
 from kwire.header import API_VERSIONS, decode_request_header, encode_response_header, peek
-from kwire.registry import request_type
 
 if TYPE_CHECKING:
     from gateway.handlers.context import Later, Peer
@@ -84,7 +83,7 @@ class Dispatcher:
                 return exchange, unsupported_version_response()
             raise Refusal("unknown-version", **exchange.fields())
         # Bytes behind the body are ignored, as Kafka does: librdkafka's Metadata of all topics has three.
-        request, _ = request_type(api_key).decode_from(frame, version, body_at, budget=self._budget)
+        request, _ = handler.request_type(version).decode_from(frame, version, body_at, budget=self._budget)
         if api_key == API_VERSIONS and version >= _NAMES_SOFTWARE:
             exchange.software = _software(request)
         context = Context(version, header.client_id, peer, self._gateway, now, time.time_ns() // 1_000_000)

@@ -112,9 +112,11 @@ def stale(files: dict[str, str], out: Path) -> list[str]:
 def tree(schemas: Path) -> dict[str, dict[str, str]]:
     """Package directory, relative to ``kwire/messages`` -> its files, for a ``schemas`` directory of this project's shape.
 
-    ``kafka`` gives the package itself, ``kip/595`` gives ``kip/kip595`` and so on.
+    ``kafka`` gives the package itself, ``old`` its sub-package, ``kip/595`` gives ``kip/kip595`` and so on.
     """
     packages = {".": generate(schemas / "kafka")}
+    if (schemas / "old").is_dir():
+        packages["old"] = generate(schemas / "old")
     texts = sorted(p for p in (schemas / "kip").iterdir() if p.is_dir()) if (schemas / "kip").is_dir() else []
     if texts:
         packages["kip"] = {"__init__.py": _KIP_INIT}

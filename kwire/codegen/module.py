@@ -29,7 +29,8 @@ _IMPORTS = {
     "kwire.uuid": ("ZERO_UUID", "Uuid"),
     "kwire.wire": (
         "array_packers", "array_unpackers", "as_bytes", "bad_uuid", "compact_numbers", "iter_unpacker", "lost",
-        "more_varint", "null", "numbers", "over_budget", "pack_numbers", "packer", "read_tag", "read_unknown_tags", "string_length", "string_varint",
+        "more_varint", "null", "numbers", "over_budget", "pack_numbers", "packer", "read_tag", "read_unknown_tags",
+        "string_length", "string_varint",
         "tag_of_other_version", "tag_section", "tag_size", "too_many", "unknown_tags", "unpacker", "varint",
     ),
 }  # fmt: skip

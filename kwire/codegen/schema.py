@@ -346,7 +346,7 @@ class _Parser:
         )  # fmt: skip
 
     def tag(self, raw: Mapping[str, Any], tagged: Versions, versions: Versions, flexible: Versions, path: str) -> int | None:
-        tag = raw.get("tag")
+        tag = _whole(raw.get("tag"))
         if tag is None:
             if tagged:
                 raise self.fail(path, "taggedVersions without a tag")
@@ -357,7 +357,7 @@ class _Parser:
             raise self.fail(path, "a tag without taggedVersions")
         if tagged.high != MAX_VERSION:
             raise self.fail(path, f"taggedVersions {tagged} must be open-ended: a tag once given is never taken back")
-        if not flexible.covers(tagged & Versions(self_low(versions), MAX_VERSION)):
+        if not flexible.covers(tagged & Versions(first_version(versions), MAX_VERSION)):
             raise self.fail(path, f"taggedVersions {tagged} must lie inside flexibleVersions {flexible}")
         if not versions.covers(tagged):
             raise self.fail(path, f"taggedVersions {tagged} must lie inside versions {versions}")
@@ -409,7 +409,7 @@ class _Parser:
             raise self.fail(path, f"default {value!r} does not fit type {'[]' if array else ''}{element}: {error}") from None
 
     def api_key(self, raw: Mapping[str, Any], kind: str, name: str) -> int | None:
-        key = raw.get("apiKey")
+        key = _whole(raw.get("apiKey"))
         if key is None:
             if kind in ("request", "response", "metadata", "coordinator-key", "coordinator-value"):
                 raise self.fail(name, f"a {kind} message needs an apiKey")
@@ -451,7 +451,12 @@ class _Parser:
             raise self.fail(path, f"{member}: {error}") from None
 
 
-def self_low(versions: Versions) -> int:
+def _whole(value: Any) -> Any:
+    """A number that was written as a string, as Kafka's reader of these files takes it, too (tag "0" in Kafka 3)."""
+    return int(value) if isinstance(value, str) and re.fullmatch(r"-?[0-9]{1,9}", value) else value
+
+
+def first_version(versions: Versions) -> int:
     """The first version of a range, 0 where it is empty."""
     return versions.low if versions else 0
 

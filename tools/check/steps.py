@@ -20,6 +20,7 @@ _MESSAGES = ROOT / "kwire/messages"
 #: Schemas -> the package that is made of them.
 GENERATED = (
     (SCHEMAS / "kafka", _MESSAGES),
+    (SCHEMAS / "old", _MESSAGES / "old"),
     *((SCHEMAS / "kip" / number, _MESSAGES / "kip" / f"kip{number}") for number in ("497", "590", "595", "631")),
 )
 
@@ -58,7 +59,7 @@ def generated(fix: bool) -> str:
 def schema_hashes(_fix: bool) -> str:
     """Every imported schema is what ORIGIN.json says was imported, and none lacks an origin."""
     origin = json.loads((SCHEMAS / "ORIGIN.json").read_text(encoding="utf-8"))
-    there = {path.name: path for path in (SCHEMAS / "kafka").glob("*.json")}
+    there = {f"{d}/{path.name}": path for d in ("kafka", "old") for path in (SCHEMAS / d).glob("*.json")}
     problems = [f"  missing {name}" for name in sorted(origin.keys() - there.keys())]
     problems += [f"  without origin {name}" for name in sorted(there.keys() - origin.keys())]
     for name in sorted(origin.keys() & there.keys()):

@@ -6,7 +6,6 @@ import random
 
 import pytest
 
-import kwire
 from gateway.handlers.context import Later
 from gateway.handlers.table import COLLECTIONS, Handler, handlers
 from gateway.ports import State
@@ -62,9 +61,9 @@ def worlds() -> list[World]:
 @pytest.mark.parametrize("handler", HANDLERS, ids=lambda handler: handler.name)
 def test_any_request_is_answered(handler: Handler) -> None:
     rng = random.Random(handler.api_key)
-    cls = kwire.request_type(handler.api_key)
     places = worlds()
     for version in handler.versions:
+        cls = handler.request_type(version)
         for number in range(60):
             message = random_message(cls, version, rng)
             if number % 2:

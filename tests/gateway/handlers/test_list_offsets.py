@@ -20,6 +20,8 @@ from gateway.ports import State
 from tests.gateway.handlers.world import MemoryPartition, World
 
 NEWEST = list_offsets.VERSIONS[-1]
+#: The versions that answer with one offset.
+SINGLE = list_offsets.VERSIONS[1:]
 
 
 def ask(world: World, version: int, timestamp: int, *, name: str = "__cluster_metadata", **more: Any) -> Any:
@@ -31,7 +33,7 @@ def ask(world: World, version: int, timestamp: int, *, name: str = "__cluster_me
     return topic.partitions[0]
 
 
-@pytest.mark.parametrize("version", list_offsets.VERSIONS)
+@pytest.mark.parametrize("version", SINGLE)
 @pytest.mark.parametrize(("timestamp", "offset", "epoch"), [(LATEST, 15, 3), (EARLIEST, 0, 1)])
 def test_both_ends_at_every_version(version: int, timestamp: int, offset: int, epoch: int) -> None:
     found = ask(World(), version, timestamp)
@@ -51,7 +53,7 @@ def test_the_earliest_offset_is_the_log_start() -> None:
     assert (found.offset, found.leader_epoch) == (10, 3)
 
 
-@pytest.mark.parametrize("version", list_offsets.VERSIONS)
+@pytest.mark.parametrize("version", SINGLE)
 @pytest.mark.parametrize(
     ("timestamp", "found"),
     [(0, (0, 1000, 1)), (1000, (0, 1000, 1)), (1001, (1, 2000, 1)), (4000, (10, 5000, 3)), (5001, (-1, -1, -1))],
@@ -73,7 +75,7 @@ def test_by_timestamp(version: int, timestamp: int, found: tuple[int, int, int])
         (-(2**63), 99, None),
     ],
 )
-@pytest.mark.parametrize("version", list_offsets.VERSIONS)
+@pytest.mark.parametrize("version", SINGLE)
 def test_special_timestamps_from_their_version_on(version: int, timestamp: int, since: int, found: Any) -> None:
     got = ask(World(), version, timestamp)
     if version < since:
@@ -134,3 +136,36 @@ def test_records_above_the_high_watermark_have_no_timestamp_yet() -> None:
     assert ask(world, NEWEST, 2001).offset == -1
     assert ask(world, NEWEST, MAX_TIMESTAMP).offset == -1
     assert ask(world, NEWEST, LATEST).offset == 10
+
+
+@pytest.mark.parametrize(
+    ("timestamp", "most", "offsets"),
+    [
+        (LATEST, 10, [15, 0]),
+        (LATEST, 1, [15]),
+        (EARLIEST, 10, [0]),
+        (EARLIEST, 0, []),
+        (5000, 10, [0]),  # when the log was last changed
+        (4999, 10, []),
+        (2**62, 10, [15, 0]),
+        (LATEST, -1, []),
+    ],
+)
+def test_version_0_answers_with_a_list(timestamp: int, most: int, offsets: list[int]) -> None:
+    found = ask(World(), 0, timestamp, max_num_offsets=most)
+    assert (found.error_code, found.old_style_offsets) == (0, offsets)
+
+
+def test_version_0_refuses_as_the_others_do() -> None:
+    loading, forbidding = World(), World()
+    loading.partition.state = State.LOADING
+    forbidding.authorizer.forbidden = {("DESCRIBE", "TOPIC", "*")}
+    cases = [(World(), "orders", 3), (loading, "__cluster_metadata", 5), (forbidding, "orders", 29)]
+    for world, name, error in cases:
+        found = ask(world, 0, LATEST, name=name, max_num_offsets=5)
+        assert (found.error_code, found.old_style_offsets) == (error, [])
+
+
+def test_version_0_of_an_empty_log() -> None:
+    found = ask(World(MemoryPartition()), 0, LATEST, max_num_offsets=5)
+    assert found.old_style_offsets == [0]

@@ -11,10 +11,10 @@ from gateway.handlers.table import Handler, handler_for, handlers
 
 @pytest.mark.parametrize("handler", handlers().values(), ids=lambda handler: handler.name)
 def test_versions_lie_inside_those_of_the_messages(handler: Handler) -> None:
-    request, response = kwire.request_type(handler.api_key), kwire.response_type(handler.api_key)
     assert len(handler.versions) > 0 and handler.versions.step == 1
-    assert set(handler.versions) <= set(request.VERSIONS)
-    assert set(handler.versions) <= set(response.VERSIONS)
+    assert all(version in handler.request_type(version).VERSIONS for version in handler.versions)
+    newer = {version for version in handler.versions if version not in handler.old_requests}
+    assert newer <= set(kwire.response_type(handler.api_key).VERSIONS)
 
 
 @pytest.mark.parametrize("handler", handlers().values(), ids=lambda handler: handler.name)

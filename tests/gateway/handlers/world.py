@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-import kwire
 from gateway.config import Config
 from gateway.handlers.context import Context, Later, Peer
+from gateway.handlers.table import handlers
 from gateway.ports import Chunk, Endpoint, OffsetAt, OffsetOutOfRange, Read, Spliced, State
 
 CLUSTER_ID = "Yo6qPvu0S9igQhobMQ-jbw"
@@ -154,7 +154,7 @@ class World:
 
     def ask(self, handler: Any, version: int, *, listener: str = "PLAINTEXT", **fields: Any) -> Any:
         """The decoded answer of ``handler`` (a module or Handler) to a request of these fields, or the Later."""
-        request_class = kwire.request_type(api_key(handler))
+        request_class = handlers()[api_key(handler)].request_type(version)
         data = build(request_class, fields).encode(version)
         request = request_class.decode(data, version)
         answer = handler.handle(request, self.context(version, listener))

@@ -32,7 +32,7 @@ COMMON = {"name": "S", "versions": "0+", "fields": [f()]}
         (request(name="not-a-name"), "letters and digits"),
         (request(type="query"), "type 'query' is none of"),
         (request(apiKey=...), "needs an apiKey"),
-        (request(apiKey="1"), "apiKey '1' is not a number"),
+        (request(apiKey="one"), "apiKey 'one' is not a number"),
         (request(type="data"), "has no apiKey"),
         (request(type="response", listeners=["broker"]), "only requests have listeners"),
         (request(validVersions=...), "validVersions is missing"),
@@ -142,3 +142,9 @@ def test_defaults_of_every_type() -> None:
 def test_tagged_fields_without_versions_take_their_tagged_versions() -> None:
     schema = parse(request({"name": "A", "type": "int32", "tag": 0, "taggedVersions": "2+"}), "x")
     assert schema.root.fields[0].versions == Versions(2, MAX_VERSION)
+
+
+def test_numbers_may_be_written_as_strings() -> None:
+    """As in Kafka 3: ``"tag": "0"``."""
+    schema = parse(request(f(tag="0", taggedVersions="2+"), apiKey="7"), "x")
+    assert (schema.api_key, schema.root.fields[0].tag) == (7, 0)

@@ -1,0 +1,61 @@
+"""ListOffsets version 0, as consumers of Kafka 0.8 and 0.9 ask it: a list of offsets instead of one; not in Kafka since 4.0.
+
+Kafka answered with the base offsets of segments and the log end, newest first, by the time at which each file was last
+changed (``legacyFetchOffsetsBefore``). What clients see here is one segment: the whole log.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from gateway.handlers.access import Operation, may
+from gateway.handlers.errors import ErrorCode
+from gateway.handlers.topic import PARTITION, TOPIC_NAME
+from gateway.ports import State
+from kwire.messages.old.list_offsets_response import (
+    ListOffsetsPartitionResponse,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
+
+if TYPE_CHECKING:
+    from gateway.handlers.context import Context
+    from gateway.ports import Partition
+    from kwire.messages.old.list_offsets_request import ListOffsetsPartition, ListOffsetsRequest
+
+LATEST: Final = -1
+EARLIEST: Final = -2
+
+
+def handle(request: ListOffsetsRequest, context: Context) -> ListOffsetsResponse:
+    """At most ``max_num_offsets`` offsets for every partition asked, in descending order."""
+    return ListOffsetsResponse(
+        topics=[
+            ListOffsetsTopicResponse(name=topic.name, partitions=[_answer(topic.name, one, context) for one in topic.partitions])
+            for topic in request.topics
+        ]
+    )
+
+
+def _answer(name: str, asked: ListOffsetsPartition, context: Context) -> ListOffsetsPartitionResponse:
+    partition = context.gateway.partition
+    fault = ErrorCode.NONE
+    if not may(context, Operation.DESCRIBE, name):
+        fault = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    elif name != TOPIC_NAME or asked.partition_index != PARTITION:
+        fault = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    elif partition.state is State.LOADING:
+        fault = ErrorCode.LEADER_NOT_AVAILABLE
+    offsets = [] if fault else _offsets(partition, asked.timestamp, context.wall_ms)[: max(0, asked.max_num_offsets)]
+    return ListOffsetsPartitionResponse(partition_index=asked.partition_index, error_code=fault, old_style_offsets=offsets)
+
+
+def _offsets(partition: Partition, timestamp: int, wall_ms: int) -> list[int]:
+    end, start = partition.high_watermark, partition.log_start_offset
+    if timestamp == LATEST:
+        return [end, start] if end > start else [end]
+    if timestamp == EARLIEST:
+        return [start]
+    newest = partition.max_timestamp()
+    found = [end] if wall_ms <= timestamp and end > start else []
+    return found + ([start] if newest is None or newest.timestamp <= timestamp else [])
