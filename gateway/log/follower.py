@@ -97,7 +97,7 @@ class DirectoryFollower:
         segments = []
         for base_offset, inode in _from(listing.segments, start.offset):
             index = known.get(base_offset)
-            if index is None or index.file.identity[1] != inode or index.floor > start.offset > base_offset:
+            if index is None or index.file.identity[1] != inode or index.floor > max(start.offset, base_offset):
                 path = os.path.join(self._directory, segment_name(base_offset))
                 index = BatchIndex(OpenFile(path), base_offset, start.offset)
             elif index.floor != start.offset and base_offset < start.offset:

@@ -5,6 +5,7 @@ import os
 from pathlib import Path
 from typing import Any
 
+import crc32c
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -233,3 +234,55 @@ def test_looking_into_a_file_that_was_cut_finds_less(tmp_path: Path) -> None:
     os.truncate(path, 0)
     assert index.slots(0, index.end) == []
     assert not index.intact() and index.rewound().end == 0
+
+
+def test_a_large_batch_must_follow_on_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(batch_index, "CHUNK_BYTES", 200)
+    index = indexed(written(tmp_path / "log", [batch(0), batch(7, size=5000)]))
+    assert (index.status, index.next_offset) == (Status.CORRUPT, 1)
+
+
+def test_a_last_offset_below_the_first_is_damage(tmp_path: Path) -> None:
+    data = bytearray(batch(0, 3).data)
+    data[23:27] = b"\xff\xff\xff\xfe"
+    data[17:21] = crc32c.crc32c(bytes(data[21:])).to_bytes(4)
+    (tmp_path / "log").write_bytes(data)
+    index = indexed(tmp_path / "log")
+    assert index.status is Status.CORRUPT and "last offset delta -2" in str(index.problem)
+
+
+def test_a_file_that_shrinks_while_a_large_batch_is_checked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(batch_index, "CHUNK_BYTES", 200)
+    path = written(tmp_path / "log", [batch(0, size=5000)])
+    index = BatchIndex(OpenFile(str(path)), 0)
+    size, time_ns = index.file.status()
+    os.truncate(path, 1000)
+    monkeypatch.setattr(OpenFile, "status", lambda self: (size, time_ns))
+    index.scan(1 << 20)
+    assert index.status is Status.CORRUPT and index.next_offset == 0
+    monkeypatch.undo()
+    assert index.touched()
+    index.scan(1 << 20)
+    assert index.status is Status.TORN
+
+
+def test_raised_in_a_file_that_was_cut_begins_anew(tmp_path: Path) -> None:
+    path = written(tmp_path / "log", [batch(0, 5), batch(5, 5)])
+    index = indexed(path)
+    os.truncate(path, 0)
+    raised = index.raised(7)
+    assert (raised.end, raised.status, raised.floor) == (0, Status.BEHIND, 7)
+
+
+def test_slots_of_a_file_written_over(tmp_path: Path) -> None:
+    path = written(tmp_path / "log", [batch(0), batch(1)])
+    index = indexed(path)
+    path.write_bytes(b"\0" * index.end)
+    assert index.slots(0, index.end) == []
+
+
+def test_short_reads_are_put_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = written(tmp_path / "log", [batch(0, size=300)])
+    real = os.pread
+    monkeypatch.setattr("gateway.log.open_file.os.pread", lambda fd, length, position: real(fd, min(length, 50), position))
+    assert indexed(path).status is Status.AT_END

@@ -147,3 +147,9 @@ def test_uuid_of_the_directory() -> None:
     directory_id = Uuid(bytes(range(16)))
     data = f"version=1\ncluster.id=c\nnode.id=1\ndirectory.id={directory_id}".encode()
     assert parse_meta_properties(data).directory_id == directory_id
+
+
+def test_files_of_absurd_size_are_not_parsed() -> None:
+    for parse in (parse_quorum_state, parse_leader_epochs):
+        with pytest.raises(DecodeError, match="more than"):
+            parse(b"0" * (17 * 1024 * 1024))

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import crc32c
 import pytest
 
 from gateway.log.snapshot import has_footer
@@ -13,6 +14,14 @@ from tests.gateway.log.test_batch_index import indexed
 
 def control(key: bytes | None, *, is_control: bool = True) -> bytes:
     return encode_batch([Record(offset=1, timestamp=1, key=key, value=b"")], partition_leader_epoch=1, is_control=is_control)
+
+
+def undecodable() -> bytes:
+    """A control batch with the right CRC around a record that claims another length."""
+    data = bytearray(control(b"\0\0\0\4"))
+    data[61] ^= 2
+    data[17:21] = crc32c.crc32c(bytes(data[21:])).to_bytes(4)
+    return bytes(data)
 
 
 @pytest.mark.parametrize(
@@ -28,6 +37,7 @@ def control(key: bytes | None, *, is_control: bool = True) -> bytes:
         (batch(0).data + control(b"\0\0\0\3"), False),
         (batch(0).data + control(b"\0\4"), False),
         (batch(0).data + control(None), False),
+        (batch(0).data + undecodable(), False),
     ],
 )
 def test_a_whole_snapshot_ends_with_its_footer(tmp_path: Path, data: bytes, whole: bool) -> None:

@@ -8,6 +8,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+import crc32c
 import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
@@ -16,7 +17,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from gateway.log import follower
 from gateway.log.file_names import SnapshotId
 from gateway.ports import OffsetAt, OffsetOutOfRange, State
-from gateway.sources import LogDirectory, open_log
+from gateway.sources import LogDirectory, chain_reader, open_log
 from tests.gateway.log.kafka_files import KafkaLog, Written, batch, snapshot_bytes
 from tests.gateway.sources.reading import batches_from, caught_up, joined, records_of
 from tests.shared import LOG_NAMES, needs_shared
@@ -292,8 +293,10 @@ def test_descriptors_are_given_back(tmp_path: Path) -> None:
 def test_a_directory_out_of_reach_is_stale_and_comes_back(tmp_path: Path) -> None:
     log = KafkaLog(tmp_path / "__cluster_metadata-0")
     one = log.append(2)
+    past(log.directory, log.active())
     source = caught_up(open_log(tmp_path))
     log.directory.rename(tmp_path / "aside")
+    assert source.stirred()
     source.refresh()
     assert (source.state, source.high_watermark) == (State.STALE, 2)
     assert source.problem and source.problem.file == str(log.directory)
@@ -392,6 +395,64 @@ def test_changes_that_no_time_shows_are_seen_a_second_later(tmp_path: Path, monk
     assert source.leader_epoch == 2 and batches_from(source, 0) == plain(log.batches)
 
 
+def test_the_log_start_moves_inside_a_segment_and_back(tmp_path: Path) -> None:
+    log = KafkaLog(tmp_path / "__cluster_metadata-0")
+    for _ in range(3):
+        for time in (30, 10, 20, 5):
+            log.append(timestamps=(time, time + 1, time))
+        log.roll()
+    source = caught_up(open_log(tmp_path, snapshot_prefix=False))
+    snapshot = log.snapshot(18, (3,))
+    log.delete_before(snapshot)
+    caught_up(source)
+    assert source.log_start_offset == 18
+    assert batches_from(source, 18) == plain(log.batches, 18)
+    check_lookups(source)
+    for path in log.directory.glob("*.log.deleted"):
+        path.rename(path.with_suffix(""))
+    caught_up(source)
+    assert source.log_start_offset == 0 and source.high_watermark == 36
+    assert len(batches_from(source, 0)) == 12
+
+
+def test_a_start_inside_a_batch_leaves_out_what_is_below(tmp_path: Path) -> None:
+    """The batch is sent whole, but no lookup answers with an offset below the start."""
+    log = KafkaLog(tmp_path / "__cluster_metadata-0", start=10)
+    log.append(timestamps=(50, 90, 20, 30))
+    log.append(timestamps=(40,))
+    log.snapshot(12, (1,))
+    source = caught_up(open_log(tmp_path, snapshot_prefix=False))
+    assert batches_from(source, 12) == plain(log.batches)
+    assert source.offset_for_timestamp(25) == OffsetAt(13, 30, 1)
+    assert source.offset_for_timestamp(35) == OffsetAt(14, 40, 1)
+    assert source.offset_for_timestamp(60) is None
+
+
+def test_a_file_that_was_cut_a_moment_ago(tmp_path: Path) -> None:
+    """Between the cut and the next look there is less than was indexed: answers are empty, and nothing fails."""
+    log = KafkaLog(tmp_path / "__cluster_metadata-0")
+    log.append(5)
+    source = caught_up(open_log(tmp_path))
+    os.truncate(log.active(), 0)
+    assert joined(source.read(2, 100)) == b""
+    assert source.bytes_available(2, 100) == 0
+    assert source.offset_for_timestamp(0) is None and source.max_timestamp() is None
+    caught_up(source)
+    assert (source.state, source.high_watermark) == (State.READY, 0)
+
+
+def test_records_that_cannot_be_decoded_are_answered_by_their_batch(tmp_path: Path) -> None:
+    log = KafkaLog(tmp_path / "__cluster_metadata-0")
+    log.append(timestamps=(10, 20, 30))
+    data = bytearray(log.active().read_bytes())
+    data[61] = 0x03  # the first record's length
+    data[17:21] = crc32c.crc32c(bytes(data[21:])).to_bytes(4)
+    log.active().write_bytes(data)
+    source = caught_up(open_log(tmp_path))
+    assert source.state is State.READY
+    assert source.offset_for_timestamp(25) == OffsetAt(0, 30, 1)
+
+
 # --- snapshots --------------------------------------------------------------------------------------------------------
 
 
@@ -407,6 +468,17 @@ def test_the_prefix_is_the_snapshot_with_other_base_offsets(tmp_path: Path) -> N
     assert batches_from(caught_up(open_log(tmp_path)), 90) == served
     assert [source.epoch_at(offset) for offset in (90, 99, 100)] == [1, 1, 1]
     check_lookups(source)
+
+
+def test_a_prefix_of_many_batches_comes_in_several_reads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = KafkaLog(tmp_path / "__cluster_metadata-0", start=100)
+    log.append(20)
+    snapshot = log.snapshot(100, (1,) * 40)
+    monkeypatch.setattr(chain_reader, "_PREFIX_BATCHES_MAX", 7)
+    source = caught_up(open_log(tmp_path))
+    served = batches_from(source, source.log_start_offset)
+    assert served[:-1] == moved((log.directory / snapshot.file_name).read_bytes(), 58) and len(served) == 43
+    assert len(source.read(60, 1 << 20).chunks) == 14
 
 
 def test_the_prefix_can_be_turned_off(tmp_path: Path) -> None:
@@ -474,6 +546,18 @@ def test_a_snapshot_file_is_served_byte_for_byte(logs: Any) -> None:
     assert source.log_start_offset == 0
     assert b"".join(data for _, _, data in batches_from(source, 0)) == path.read_bytes()
     check_lookups(source)
+
+
+def test_a_segment_file_is_loaded_in_steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = KafkaLog(tmp_path)
+    for _ in range(10):
+        log.append(size=100_000)
+    monkeypatch.setattr(follower.FileFollower.step, "__defaults__", (100_000,))
+    source = open_log(log.active())
+    source.refresh()
+    assert source.state is State.LOADING and source.stirred()
+    caught_up(source)
+    assert batches_from(source, 0) == plain(log.batches)
 
 
 def test_a_segment_file_is_followed(tmp_path: Path) -> None:
@@ -597,6 +681,6 @@ class Following(RuleBasedStateMachine):
 
 
 Following.TestCase.settings = settings(
-    max_examples=60, stateful_step_count=25, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    max_examples=120, stateful_step_count=25, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
 TestFollowing = Following.TestCase
