@@ -17,7 +17,7 @@ import trio
 
 from gateway.handlers.context import Later
 from gateway.server.dispatch import Refusal, encode_answer
-from gateway.server.logs import escape
+from gateway.server.logs import ERROR_MAX, escape
 from gateway.server.output import FileTooShort, Output
 from kwire.errors import DecodeError
 from kwire.frame import FrameSplitter
@@ -93,7 +93,7 @@ class Connection:
             await self._converse()
         except DecodeError as error:
             self._send_what_is_ready()
-            self._report("bad request", rule=error.rule, error=escape(str(error)))
+            self._report("bad request", rule=error.rule, error=escape(str(error), limit=ERROR_MAX))
         except Refusal as refusal:
             self._send_what_is_ready()
             who = (self.software, refusal.rule, refusal.fields.get("api"), refusal.fields.get("api_key"))

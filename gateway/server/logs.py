@@ -24,6 +24,8 @@ LINES_MAX: Final = 10
 PERIOD_S: Final = 10.0
 #: Longest piece of a peer's text in a line, characters.
 TEXT_MAX: Final = 100
+#: Longest sentence of ours that may quote a peer, characters.
+ERROR_MAX: Final = 400
 #: Different things of which "once" is remembered: peers choose the names.
 _ONCE_MAX: Final = 1000
 
@@ -51,13 +53,12 @@ def configure(level: str, style: str, stream: TextIO | None = None) -> None:
     )
 
 
-def escape(text: str | None) -> str | None:
-    """A peer's text, safe in one line of a log: control characters escaped, cut at TEXT_MAX."""
+def escape(text: str | None, *, limit: int = TEXT_MAX) -> str | None:
+    """A peer's text, safe in one line of a log: control characters escaped, cut at ``limit`` characters."""
     if text is None:
         return None
-    cut = text[:TEXT_MAX]
-    safe = "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in cut)
-    return safe + ("…" if len(text) > TEXT_MAX else "")
+    safe = "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text[:limit])
+    return safe + ("…" if len(text) > limit else "")
 
 
 class Reports:

@@ -1,0 +1,101 @@
+"""Good requests with something wrong in them, at every API: answered or closed, and never a bug of ours."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+
+import pytest
+import trio
+
+from gateway.handlers.table import handlers
+from kwire.message import Message, Struct
+from tests.gateway.server.harness import Client, request
+from tests.hostile.target import Target
+
+#: Requests of one API. Seeds are fixed: a failure comes back.
+MUTATIONS = 60
+#: The first ones are left whole: they have to reach the handler.
+WHOLE = 10
+EDGES = (0, 1, 0x7F, 0x80, 0xFE, 0xFF)
+#: A request may wait for its answer (a group that gathers members); more than so long is not waited here, s.
+PATIENCE_S = 0.15
+
+
+def filled(kind: type[Struct], version: int, dice: random.Random) -> Struct:
+    """A struct with one element in every array and something in every field that exists at ``version``."""
+    values: dict[str, object] = {}
+    for field in kind.fields():
+        if not field.at(version):
+            continue
+        made = value_of(kind, field.type, field.is_struct, version, dice)
+        values[field.attr] = [made] if field.array else made
+    return kind(**values)
+
+
+def value_of(kind: type[Struct], name: str, is_struct: bool, version: int, dice: random.Random) -> object:
+    if is_struct:
+        return filled(kind.struct_class(name), version, dice)
+    if name == "string":
+        return dice.choice(["__cluster_metadata", "g", ""])
+    if name in ("bytes", "records"):
+        return dice.randbytes(dice.randrange(20))
+    if name == "bool":
+        return dice.random() < 0.5
+    if name == "uuid":
+        return bytes(15) + bytes([dice.randrange(2)])
+    if name == "float64":
+        return dice.choice([0.0, float("nan"), float("inf")])
+    return dice.choice([0, 1, 2, 100])
+
+
+def mutations(api_key: int) -> Iterator[tuple[int, bytes]]:
+    """(version, body): whole ones first, then with bytes changed, cut off or put in."""
+    handler = handlers()[api_key]
+    dice = random.Random(api_key)
+    for number in range(MUTATIONS):
+        version = handler.versions[number % len(handler.versions)]
+        kind = handler.request_type(version)
+        message = filled(kind, version, dice)
+        assert isinstance(message, Message)
+        body = bytearray(message.encode(version))
+        for _ in range(min(number // WHOLE, 4)):
+            if not body:
+                break
+            at = dice.randrange(len(body))
+            match dice.randrange(4):
+                case 0:
+                    body[at] = dice.choice(EDGES)
+                case 1:
+                    del body[at:]
+                case 2:
+                    body[at:at] = dice.randbytes(3)
+                case _:
+                    body[at] ^= 1 << dice.randrange(8)
+        yield version, bytes(body)
+
+
+async def answered_or_closed(client: Client) -> None:
+    with trio.move_on_after(PATIENCE_S):
+        try:
+            await client.frame()
+        except (AssertionError, trio.BrokenResourceError):
+            return  # closed
+
+
+@pytest.mark.parametrize("api_key", handlers())
+def test_nothing_a_request_says_is_a_bug_of_ours(api_key: int, server: Target, loop: Callable[..., None]) -> None:
+    async def main() -> None:
+        before, bad = server.counts["internal error"], server.counts["bad request"]
+        async with await server.connect() as bystander:
+            for number, (version, body) in enumerate(mutations(api_key)):
+                async with await server.connect() as client:
+                    await server.witness(client)
+                    await client.send(request(api_key, version, body))
+                    await answered_or_closed(client)
+                if number < WHOLE:
+                    assert server.counts["bad request"] == bad, "a whole request was taken for a bad one"
+            await server.witness(bystander)
+        assert server.counts["internal error"] == before
+
+    loop(main)
