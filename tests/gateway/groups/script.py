@@ -229,7 +229,7 @@ def _result(effect: Answer) -> str:
         case e.DescribeGroupsResult() as r:
             return " ".join(_described(group) for group in r.groups)
         case r:
-            return str(r.error.name)  # type: ignore[union-attr]
+            return str(r.error.name)
 
 
 def _fetched(group: e.FetchedGroup) -> str:
