@@ -20,6 +20,8 @@ from gateway.sources import chain_reader
 _HOT_DELAY_S: Final = 0.03
 _IDLE_DELAY_S: Final = 0.06
 _HOT_FOR_S: Final = 1.0
+#: A batch may be seen half written; what is still so after this long is worth a word.
+_NOTICE_AFTER_S: Final = 1.0
 _EMPTY: Final = Chain((), 0, 0, (), 0)
 
 
@@ -39,6 +41,7 @@ class LogDirectory:
         self._callbacks: list[Callable[[], None]] = []
         self._behind = True
         self._changed_at = -_HOT_FOR_S
+        self._noticed_at = time.monotonic()
 
     # --- following ----------------------------------------------------------------------------------------------------
 
@@ -61,6 +64,8 @@ class LogDirectory:
         if chain is None or chain is self._chain:
             return False
         first, old = self._chain is None, self._served
+        if chain.notices != old.notices:
+            self._noticed_at = time.monotonic()
         self._chain = self._served = chain
         if not first and (chain.start_offset, chain.end_offset) == (old.start_offset, old.end_offset):
             return False
@@ -79,8 +84,13 @@ class LogDirectory:
 
     @property
     def problems(self) -> tuple[Problem, ...]:
-        """What is wrong on disk at the moment, the worst first: out of reach, a corrupt batch, a torn tail, a bad snapshot."""
-        found: Iterable[Problem | None] = (self._follower.unreachable, self._served.broken, *self._served.notices)
+        """What is wrong on disk at the moment, the worst first: out of reach, a corrupt batch, a torn tail, a bad snapshot.
+
+        The last two only when they have been so for a second.
+        """
+        lasting = time.monotonic() - self._noticed_at >= _NOTICE_AFTER_S
+        notices = self._served.notices if lasting else ()
+        found: Iterable[Problem | None] = (self._follower.unreachable, self._served.broken, *notices)
         return tuple(problem for problem in found if problem)
 
     @property

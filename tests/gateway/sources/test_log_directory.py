@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from gateway.log import follower
 from gateway.log.file_names import SnapshotId
 from gateway.ports import OffsetAt, OffsetOutOfRange, State
-from gateway.sources import LogDirectory, chain_reader, open_log
+from gateway.sources import LogDirectory, chain_reader, log_directory, open_log
 from tests.gateway.log.kafka_files import KafkaLog, Written, batch, snapshot_bytes
 from tests.gateway.sources.reading import batches_from, caught_up, joined, records_of
 from tests.shared import LOG_NAMES, needs_shared
@@ -39,6 +40,14 @@ def moved(data: bytes, by: int) -> list[tuple[int, int, bytes]]:
 
 def plain(batches: list[Written], start: int = 0) -> list[tuple[int, int, bytes]]:
     return [(one.offset, one.next_offset, one.data) for one in batches if one.next_offset > start]
+
+
+@pytest.fixture(autouse=True, scope="module")
+def notices_at_once() -> Iterator[None]:
+    """What is noticed is shown at once, for all tests but the one on when it is."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(log_directory, "_NOTICE_AFTER_S", 0.0)
+        yield
 
 
 # --- logs of real Kafka -----------------------------------------------------------------------------------------------
@@ -203,6 +212,19 @@ def test_a_torn_tail_is_waited_for(tmp_path: Path) -> None:
             assert whole or "incomplete" in str(source.problem)
 
 
+def test_a_torn_tail_is_a_problem_only_when_it_lasts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(log_directory, "_NOTICE_AFTER_S", 3600.0)
+    log = KafkaLog(tmp_path / "__cluster_metadata-0")
+    log.append(2)
+    source = caught_up(open_log(tmp_path))
+    with log.active().open("ab") as file:
+        file.write(batch(2).data[:50])
+    caught_up(source)
+    assert source.problems == ()
+    monkeypatch.setattr(log_directory, "_NOTICE_AFTER_S", 0.0)
+    assert "incomplete: 50 bytes, less than a batch header" in str(source.problem)
+
+
 def test_a_corrupt_middle_ends_the_log_with_its_place_named_and_heals(tmp_path: Path) -> None:
     log = KafkaLog(tmp_path / "__cluster_metadata-0")
     first, second, _ = log.append(2), log.append(2), log.append(2)
@@ -306,13 +328,15 @@ def test_a_directory_out_of_reach_is_stale_and_comes_back(tmp_path: Path) -> Non
     assert source.state is State.READY
 
 
-def test_files_replaced_by_a_copy(tmp_path: Path) -> None:
+@pytest.mark.parametrize("budget", [1, follower.STEP_BYTES])
+def test_files_replaced_by_a_copy(tmp_path: Path, budget: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """As rsync does it: same names, other inodes. What is served stays whole at every step."""
     log = KafkaLog(tmp_path / "__cluster_metadata-0")
     for _ in range(4):
-        log.append(3)
+        log.append(3, size=60_000)
         log.roll()
     source = caught_up(open_log(tmp_path))
+    monkeypatch.setattr(follower.DirectoryFollower.step, "__defaults__", (budget,))
     expected = plain(log.batches)
     for base in log.segments:
         copy = tmp_path / "copy"
