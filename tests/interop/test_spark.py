@@ -14,7 +14,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -30,6 +30,7 @@ from kwire.spark.options import Way
 from tests.interop.clients import need_java
 from tests.interop.conftest import READ
 from tests.interop.reading import Record, digest, first_difference
+from tests.interop.spark_queries import CutOff, batch, following, records, run_to_the_end, stream
 from tests.interop.test_logs import check_prefix, copied, new_batches
 from tests.interop.truth import Log
 from tests.kwire.spark.session import spark_session
@@ -95,71 +96,6 @@ def whole(logs: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serve
 def growing(logs: Any, tmp_path: Path) -> Iterator[Served]:
     with serving(logs, WHOLE, tmp_path) as one:
         yield one
-
-
-def batch(spark: SparkSession, options: dict[str, str]) -> DataFrame:
-    return spark.read.format("kafka").options(**options).load()
-
-
-def stream(spark: SparkSession, options: dict[str, str]) -> DataFrame:
-    return spark.readStream.format("kafka").options(**options).load()
-
-
-def records(df: DataFrame) -> list[Record]:
-    """What a DataFrame of the Kafka source holds, in order of offset; the order is Spark's to choose."""
-    rows = df.selectExpr("offset", "unix_millis(timestamp)", "key", "value", "topic", "partition").collect()
-    assert {(row[4], row[5]) for row in rows} <= {(TOPIC_NAME, 0)}
-    return sorted(Record(row[0], row[1], _bytes(row[2]), _bytes(row[3])) for row in rows)
-
-
-def _bytes(value: bytearray | None) -> bytes | None:
-    return None if value is None else bytes(value)
-
-
-@dataclass
-class Sink:
-    """Collects micro-batches. One that Spark runs again takes the place of the first, as an idempotent sink has it."""
-
-    batches: dict[int, list[Record]] = field(default_factory=dict)
-
-    def __call__(self, df: DataFrame, batch_id: int) -> None:
-        self.batches[batch_id] = records(df)
-
-    def records(self) -> list[Record]:
-        return [record for _, found in sorted(self.batches.items()) for record in found]
-
-
-@dataclass
-class CutOff(Sink):
-    """Takes ``good`` micro-batches and fails with the next, as a crash between reading and committing would."""
-
-    good: int = 0
-
-    def __call__(self, df: DataFrame, batch_id: int) -> None:
-        if len(self.batches) == self.good:
-            raise RuntimeError("cut off here")
-        super().__call__(df, batch_id)
-
-
-def run_to_the_end(df: DataFrame, checkpoint: Path, sink: Sink | None = None) -> Sink:
-    """An AvailableNow query: reads what is there when it starts, in as many micro-batches as it takes, and ends."""
-    sink = sink or Sink()
-    query = df.writeStream.foreachBatch(sink).option("checkpointLocation", str(checkpoint)).trigger(availableNow=True)
-    assert query.start().awaitTermination(120), "the query did not end within two minutes"
-    return sink
-
-
-@contextmanager
-def following(df: DataFrame, checkpoint: Path) -> Iterator[Sink]:
-    """A query that looks for new records every 200 ms, until the end of the block."""
-    sink = Sink()
-    writer = df.writeStream.foreachBatch(sink).option("checkpointLocation", str(checkpoint))
-    query = writer.trigger(processingTime="200 milliseconds").start()
-    try:
-        yield sink
-        assert query.exception() is None
-    finally:
-        query.stop()
 
 
 def wait_until(true: Callable[[], bool], what: str, timeout_s: float = 60) -> None:
