@@ -92,7 +92,7 @@ async def serve(config: Config, stop: trio.Event, *, task_status: trio.TaskStatu
     check_security(config)
     partition = _open(config)
     doors = open_doors(config)
-    reports, purgatory = Reports(), Purgatory()
+    reports, purgatory = Reports(tracing=config.log_level == "debug"), Purgatory()
     groups = GroupDriver(_state_dir(config, partition), settings_of(config), node_id=config.node_id)
     rooms = Rooms(config, partition, groups, AllowAll(), purgatory, _endpoints(config, doors))
     hub = Hub(config, Dispatcher(handlers(), rooms, element_budget=config.request_max_elements), purgatory, reports)

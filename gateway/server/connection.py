@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 import trio
 
 from gateway.handlers.context import Later
-from gateway.server.dispatch import Refusal, encode_answer
+from gateway.server.dispatch import Malformed, Refusal, encode_answer
 from gateway.server.logs import ERROR_MAX, escape
 from gateway.server.output import FileTooShort, Output
 from kwire.errors import DecodeError
@@ -37,6 +37,8 @@ _RECEIVE_MAX: Final = 1024 * 1024
 _REQUESTS_MAX: Final = 64
 _TURN_S: Final = 0.005
 _TURNS_MAX: Final = 16
+#: Why a connection is cut whose peer was gone when its answer came.
+_GONE: Final = "peer gone"
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,8 +94,9 @@ class Connection:
         try:
             await self._converse()
         except DecodeError as error:
-            self._send_what_is_ready()
-            self._report("bad request", rule=error.rule, error=escape(str(error), limit=ERROR_MAX))
+            self._bad_request(error, {})
+        except Malformed as bad:
+            self._bad_request(bad.error, bad.fields)
         except Refusal as refusal:
             self._send_what_is_ready()
             who = (self.software, refusal.rule, refusal.fields.get("api"), refusal.fields.get("api_key"))
@@ -179,6 +182,9 @@ class Connection:
             self._running = False
 
     def _take(self, exchange: Exchange, answer: Message | Later | None) -> None:
+        if self._hub.reports.tracing:
+            waits = isinstance(answer, Later)
+            self._hub.reports.trace("request", **self._who(), **exchange.fields(), waits=waits, **(exchange.notes or {}))
         if answer is None:  # the request wanted no answer and failed: closing is all that tells the client
             self._draining = True
         elif isinstance(answer, Later):
@@ -199,8 +205,13 @@ class Connection:
             if self._running:
                 return
             done = self._send()
+        except FileTooShort as error:
+            self._report("answer cut short", "warning", error=str(error))
+            self.cut("answer cut short")
+            return
         except OSError as error:
-            self.cut(f"answer not sent: {error}")
+            self.cut(_GONE)
+            self._report("peer gone", "debug", error=str(error))
             return
         except Exception as error:  # a bug here must not reach whoever completed the answer
             self._failed(error)
@@ -219,6 +230,10 @@ class Connection:
         finally:
             if self._output.progress != before:
                 self._moved_at = trio.current_time()
+
+    def _bad_request(self, error: DecodeError, fields: dict[str, Any]) -> None:
+        self._send_what_is_ready()
+        self._report("bad request", rule=error.rule, error=escape(str(error), limit=ERROR_MAX), **fields)
 
     def _send_what_is_ready(self) -> None:
         """The requests before a bad one were good: their answers go out before the end, as far as the socket takes them."""
@@ -267,7 +282,7 @@ class Connection:
             self._sock.close()
         if self._cut is not None:
             # Clients come back by themselves after being idle, all day long.
-            level = "debug" if self._cut == "connections.max.idle.ms" else "info"
+            level = "debug" if self._cut in (_GONE, "connections.max.idle.ms") else "info"
             self._report("connection cut", level, error=self._cut)
 
     def _who(self) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 from gateway.handlers.api_versions import unsupported_version_response
 from gateway.handlers.context import Context
 from gateway.server.logs import escape
+from kwire.errors import DecodeError
 from kwire.header import API_VERSIONS, decode_request_header, encode_response_header, peek
 
 if TYPE_CHECKING:
@@ -40,6 +41,15 @@ class Refusal(Exception):
         super().__init__(rule, fields)
 
 
+class Malformed(Exception):
+    """A request whose body does not follow the protocol. ``error`` is why, ``fields`` say which request it was."""
+
+    def __init__(self, error: DecodeError, fields: dict[str, Any]) -> None:
+        self.error = error
+        self.fields = fields
+        super().__init__(error, fields)
+
+
 @dataclass(slots=True)
 class Exchange:
     """One request that was read: what its answer needs, and what a log line says about it."""
@@ -50,6 +60,7 @@ class Exchange:
     correlation_id: int
     client_id: str | None
     software: str | None = None  #: name/version, where this request told it
+    notes: dict[str, Any] | None = None  #: what the handler wants the log to say
 
     def fields(self) -> dict[str, Any]:
         """For the log."""
@@ -70,7 +81,7 @@ class Dispatcher:
         self._budget = element_budget
 
     def handle(self, frame: bytes, peer: Peer, now: float) -> tuple[Exchange, Message | Later | None]:
-        """Carry out the request in ``frame``; ``now`` is the loop's clock, s. Raises DecodeError, Refusal."""
+        """Carry out the request in ``frame``; ``now`` is the loop's clock, s. Raises DecodeError, Malformed, Refusal."""
         api_key, version, correlation_id = peek(frame)
         handler = self._handlers.get(api_key)
         if handler is None:
@@ -83,10 +94,14 @@ class Dispatcher:
                 return exchange, unsupported_version_response()
             raise Refusal("unknown-version", **exchange.fields())
         # Bytes behind the body are ignored, as Kafka does: librdkafka's Metadata of all topics has three.
-        request, _ = handler.request_type(version).decode_from(frame, version, body_at, budget=self._budget)
+        try:
+            request, _ = handler.request_type(version).decode_from(frame, version, body_at, budget=self._budget)
+        except DecodeError as error:
+            raise Malformed(error, exchange.fields()) from None
         if api_key == API_VERSIONS and version >= _NAMES_SOFTWARE:
             exchange.software = _software(request)
         context = Context(version, header.client_id, peer, self._gateway, now, time.time_ns() // 1_000_000)
+        exchange.notes = context.notes
         return exchange, handler.handle(request, context)
 
 

@@ -9,6 +9,7 @@ import logging
 import sys
 import time
 from collections import Counter
+from collections.abc import Callable
 from typing import Any, Final, TextIO
 
 import structlog
@@ -62,9 +63,13 @@ def escape(text: str | None, *, limit: int = TEXT_MAX) -> str | None:
 
 
 class Reports:
-    """Counts everything by name, and logs it no faster than LINES_MAX an event and period."""
+    """Counts everything by name, and logs it no faster than LINES_MAX an event and period.
 
-    def __init__(self, *, clock: Any = time.monotonic) -> None:
+    ``tracing``: somebody wants to see every request (log.level=debug).
+    """
+
+    def __init__(self, *, tracing: bool = False, clock: Callable[[], float] = time.monotonic) -> None:
+        self.tracing = tracing
         #: How often each event happened, logged or not.
         self.counts: Counter[str] = Counter()
         self._clock = clock
@@ -94,6 +99,10 @@ class Reports:
             return
         self._once.add(key)
         self.report(event, level, **fields)
+
+    def trace(self, event: str, **fields: Any) -> None:
+        """Log ``event`` for somebody who debugs: every one of them."""
+        self._log.debug(event, **fields)
 
     def bug(self, event: str, error: BaseException, **fields: Any) -> None:
         """An exception that should not have happened: with its traceback."""

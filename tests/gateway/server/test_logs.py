@@ -8,6 +8,7 @@ import json
 import structlog
 
 from gateway.server.logs import LINES_MAX, PERIOD_S, TEXT_MAX, Reports, configure, escape
+from tests.gateway.server.harness import HEARTBEAT, request, run, serving
 
 
 def lines(stream: io.StringIO) -> list[dict[str, object]]:
@@ -66,3 +67,42 @@ def test_once_is_once_for_each_key() -> None:
         assert reports.counts["request refused"] == 6
     finally:
         structlog.reset_defaults()
+
+
+def test_who_debugs_sees_every_request() -> None:
+    stream = io.StringIO()
+
+    async def main() -> None:
+        async with serving() as server, await server.connect() as client:
+            server.hub.reports.tracing = True
+            for number in range(20):
+                await client.ask(number)
+
+    configure("debug", "json", stream)
+    try:
+        run(main)
+    finally:
+        structlog.reset_defaults()
+    requests = [line for line in lines(stream) if line["event"] == "request"]
+    assert [line["correlation_id"] for line in requests] == list(range(20))
+    assert requests[0].items() >= {
+        "api": "heartbeat", "version": 4, "client_id": "test", "principal": "User:ANONYMOUS", "connection": 1
+    }.items()  # fmt: skip
+
+
+def test_a_bad_request_names_its_api_and_field() -> None:
+    stream = io.StringIO()
+
+    async def main() -> None:
+        async with serving() as server, await server.connect() as client:
+            await client.send(request(HEARTBEAT, 4, b"\xff\xff\xff\xff\x07abc", correlation_id=5))
+            await client.closed()
+
+    configure("info", "json", stream)
+    try:
+        run(main)
+    finally:
+        structlog.reset_defaults()
+    (line,) = lines(stream)
+    assert (line["event"], line["api"], line["version"], line["correlation_id"]) == ("bad request", "heartbeat", 4, 5)
+    assert "GroupId" in str(line["error"])

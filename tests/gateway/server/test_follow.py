@@ -1,0 +1,113 @@
+"""Following a source: it is looked at as often as it wants, its problems are told once, and its failures survived."""
+
+from __future__ import annotations
+
+import io
+import json
+import threading
+from collections.abc import Callable
+
+import pytest
+import structlog
+import trio
+
+from gateway.ports import State
+from gateway.server import follow as module
+from gateway.server.follow import follow
+from gateway.server.logs import Reports, configure
+from tests.gateway.server.harness import run, until
+
+
+class Source:
+    """A source by hand."""
+
+    def __init__(self) -> None:
+        self.state = State.LOADING
+        self.refresh_delay_s = 0.001
+        self.problems: tuple[str, ...] = ()
+        self.scans = 0
+        self.published = 0
+        self.scan_threads: set[int] = set()
+        self.fails = 0
+
+    def scan(self) -> None:
+        self.scans += 1
+        self.scan_threads.add(threading.get_ident())
+        if self.fails:
+            self.fails -= 1
+            raise RuntimeError("a bug")
+
+    def publish(self) -> bool:
+        assert threading.get_ident() not in self.scan_threads
+        self.published += 1
+        if self.published == 3:
+            self.state = State.READY
+        return False
+
+
+def following(look: Callable[[Source, Reports], object]) -> list[dict[str, object]]:
+    """Run ``look(source, reports)`` beside ``follow``; returns what was logged."""
+    stream = io.StringIO()
+    configure("info", "json", stream)
+
+    async def main() -> None:
+        source, reports = Source(), Reports()
+        async with trio.open_nursery() as nursery:
+            await nursery.start(follow, source, reports)
+            await look(source, reports)  # type: ignore[misc]
+            nursery.cancel_scope.cancel()
+
+    try:
+        run(main)
+    finally:
+        structlog.reset_defaults()
+    return [json.loads(line) for line in stream.getvalue().splitlines()]
+
+
+def test_it_has_started_when_the_log_is_loaded_and_goes_on_looking() -> None:
+    async def look(source: Source, reports: Reports) -> None:
+        assert source.state is State.READY
+        seen = source.scans
+        await until(lambda: source.scans > seen + 5)
+
+    assert following(look) == []
+
+
+def test_a_log_that_loads_for_long_does_not_hold_up_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def look(source: Source, reports: Reports) -> None:
+        assert source.state is State.LOADING
+
+    monkeypatch.setattr(Source, "publish", lambda self: False)
+    following(look)
+
+
+def test_problems_are_told_when_they_change() -> None:
+    async def look(source: Source, reports: Reports) -> None:
+        async def rest() -> None:
+            seen = source.scans
+            await until(lambda: source.scans > seen + 3)
+
+        source.problems = ("a torn tail",)
+        await rest()
+        source.problems = ("a torn tail", "a bad snapshot")
+        await rest()
+        source.problems = ()
+        await rest()
+
+    lines = following(look)
+    assert [(line["event"], line.get("error")) for line in lines] == [
+        ("source problem", "a torn tail"),
+        ("source problem", "a bad snapshot"),
+        ("source is well again", None),
+    ]
+
+
+def test_a_bug_in_the_source_is_logged_and_survived(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def look(source: Source, reports: Reports) -> None:
+        source.fails = 2
+        await until(lambda: reports.counts["source not read"] == 2)
+        seen = source.published
+        await until(lambda: source.published > seen)
+
+    monkeypatch.setattr(module, "_FAILED_DELAY_S", 0.001)
+    assert [line["event"] for line in following(look)] == ["source not read"] * 2
