@@ -13,7 +13,6 @@ from kwire.messages.feature_level_record import FeatureLevelRecord
 from kwire.messages.producer_ids_record import ProducerIdsRecord
 from kwire.messages.topic_record import TopicRecord
 
-
 #: What a registration loses when it is written at an old version.
 _BROKER_BEFORE: dict[int, dict[str, Any]] = {
     4: {},

@@ -21,7 +21,7 @@ def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     names = ("ApiVersionsRequest.json", "FetchRequest.json", "NoOpRecord.json")
     for name in names:
         shutil.copy(steps.SCHEMAS / "kafka" / name, kafka / name)
-    (tmp_path / "schemas/ORIGIN.json").write_text(json.dumps({name: origin[name] for name in names}))
+    (tmp_path / "schemas/ORIGIN.json").write_text(json.dumps({f"kafka/{name}": origin[f"kafka/{name}"] for name in names}))
     monkeypatch.setattr(steps, "ROOT", tmp_path)
     monkeypatch.setattr(steps, "SCHEMAS", tmp_path / "schemas")
     monkeypatch.setattr(steps, "GENERATED", ((kafka, package),))
@@ -56,7 +56,7 @@ def test_schemas_are_compared_with_their_origin(tree: Path) -> None:
         schema.write("\n")
     with pytest.raises(steps.Failed) as failure:
         steps.schema_hashes(False)
-    for problem in ("missing NoOpRecord.json", "without origin Other.json", "changed FetchRequest.json"):
+    for problem in ("missing kafka/NoOpRecord.json", "without origin kafka/Other.json", "changed kafka/FetchRequest.json"):
         assert problem in str(failure.value)
 
 
