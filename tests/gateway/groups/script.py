@@ -16,7 +16,7 @@ import re
 from textwrap import dedent
 from typing import Any
 
-from gateway.groups import Answer, Effect, GroupCoordinator, Moment, Persist, Settings
+from gateway.groups import Answer, Effect, GroupCoordinator, Moment, Persist, Record, Settings
 from gateway.groups import events as e
 from gateway.groups.records import GroupMetadata, read_record
 from kwire.messages.consumer_protocol_subscription import ConsumerProtocolSubscription
@@ -40,6 +40,7 @@ class Script:
         self.settings = Settings(**{"initial_rebalance_delay_ms": 0, **settings})
         self.core = GroupCoordinator(self.settings)
         self.disk: dict[bytes, bytes] = {}
+        self.written: list[Record] = []
         self.ms = 0
         self.made = 0
         self.core.load([], self.moment())
@@ -175,6 +176,7 @@ class Script:
         return lines + self._changes()
 
     def _write(self, key: bytes, value: bytes | None) -> str:
+        self.written.append((key, value))
         if value is None:
             self.disk.pop(key)
             name = key[4:].decode(errors="replace").rstrip("\0")
