@@ -16,8 +16,8 @@ def wants_json(output: str) -> bool:
 
 
 def json_line(line: dict[str, Any]) -> str:
-    """One compact JSON object."""
-    return json.dumps(line, ensure_ascii=False, separators=(",", ":"))
+    """One JSON object."""
+    return json.dumps(line, ensure_ascii=False)
 
 
 def text_line(line: dict[str, Any]) -> str:

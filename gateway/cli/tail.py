@@ -7,16 +7,15 @@ shown: ``kwire decode`` shows them from files.
 from __future__ import annotations
 
 import base64
-import json
 import re
 import sys
 from collections.abc import Callable, Iterator
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from gateway.cli.address import address_text, parse_address
+from gateway.cli.lines import json_line, text_line, wants_json
 from gateway.ports import PARTITION, TOPIC_NAME
 
 if TYPE_CHECKING:
@@ -71,7 +70,7 @@ def command(server: tuple[str, int], topic: str, start: str | int, until_end: bo
     """
     from kafka.errors import KafkaError
 
-    show = _text_line if output == "text" or (output == "auto" and sys.stdout.isatty()) else json.dumps
+    show = json_line if wants_json(output) else text_line
     try:
         with_consumer(server, topic, start, until_end, lambda record: click.echo(show(describe(record, show_secrets))))
     except KafkaError as error:
@@ -148,12 +147,3 @@ def describe(record: Any, show_secrets: bool) -> dict[str, Any]:
             line["value"] = None if record.value is None else base64.b64encode(record.value).decode("ascii")
         return line
     return line | {"type": name, "version": version, "data": data if show_secrets else redact(name, data)}
-
-
-def _text_line(line: dict[str, Any]) -> str:
-    when = datetime.fromtimestamp(line["timestamp"] / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S.%f")[:-3]
-    head = f"{line['offset']:>8}  {when}  "
-    if "error" in line:
-        return head + click.style(f"cannot be decoded: {line['error']}", fg="red")
-    name = click.style(f"{line['type']} v{line['version']}", bold=True)
-    return f"{head}{name}  {json.dumps(line['data'], ensure_ascii=False)}"

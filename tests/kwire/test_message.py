@@ -29,6 +29,8 @@ def test_the_registry_is_whole() -> None:
     assert kwire.message_type("FetchRequest") is FetchRequest is kwire.request_type(1)
     assert kwire.response_type(1) is FetchResponse
     assert kwire.record_type(5) is PartitionChangeRecord
+    assert kwire.record_type(2) is TopicRecord  # tiered storage has records of these numbers, too
+    assert kwire.record_type(1).NAME == "UnregisterBrokerRecord"
     assert (
         1,
         range(4, 19),
