@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import struct
 import tempfile
 from typing import Any
 
@@ -149,14 +150,14 @@ def test_no_more_is_read_behind_a_request_that_waits_than_the_limit() -> None:
             serving(handler(handle), read_ahead_max_bytes=limit, socket_receive_buffer_bytes=32 * 1024) as server,
             await server.connect() as client,
         ):
-            flood = heartbeat(1) + b"".join(heartbeat(n, 1) for n in range(2, 400_000))
+            flood = heartbeat(1) + b"".join(heartbeat(n, 1) for n in range(2, 100_000))
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(client.send, flood)
                 await trio.sleep(0.3)
                 (connection,) = server.connections._all
                 assert connection._splitter.buffered <= 2 * limit + 64
                 waiting[0].complete(HeartbeatResponse())
-                for number in range(1, 400_000):
+                for number in range(1, 100_000):
                     data = await client.frame()
                     assert int.from_bytes(data[:4], "big") == number
 
@@ -443,6 +444,66 @@ def test_draining_answers_what_waits_and_closes() -> None:
             assert await idle.closed() == b""
             with pytest.raises(OSError, match="refused"):
                 await server.connect()
+
+    run(main)
+
+
+def test_draining_ends_though_a_peer_does_not_read() -> None:
+    async def main() -> None:
+        handle = fetch_handler(lambda asked, context: records_answer(b"x" * 4_000_000))
+        async with (
+            serving(handle, drain_timeout_ms=200, socket_send_buffer_bytes=32 * 1024) as server,
+            await server.connect(receive_buffer=16 * 1024) as dead,
+        ):
+            await dead.send(fetch_request())
+            await until(lambda: any(c._output for c in server.connections._all))
+            server.stop.set()
+            await until(lambda: not len(server.connections), within_s=2)
+
+    run(main)
+
+
+def test_an_answer_later_whose_file_was_cut_costs_its_connection_only() -> None:
+    waiting: list[Later] = []
+    released: list[bool] = []
+
+    def handle(asked: Any, context: Context) -> Later:
+        waiting.append(Later())
+        return waiting[-1]
+
+    async def main() -> None:
+        with tempfile.TemporaryFile() as file:
+            for size in (100, 100_000):  # read, and sent from the file
+                async with serving(fetch_handler(handle)) as server, await server.connect() as client:
+                    await client.send(fetch_request())
+                    await until(lambda: server.hub.purgatory.parked == 1)
+                    read = Read([FileRange(file.fileno(), 0, size)], size, lambda: released.append(True))
+                    waiting.pop().complete(records_answer(Spliced(read)))
+                    await client.closed()
+                    assert server.counts["answer cut short"] == 1
+        assert released == [True, True]
+
+    run(main)
+
+
+def test_an_answer_to_a_peer_that_has_just_gone_is_nobodys_fault() -> None:
+    waiting: list[Later] = []
+
+    def handle(asked: Any, context: Context) -> Later:
+        waiting.append(Later())
+        return waiting[-1]
+
+    async def main() -> None:
+        async with serving(handler(handle)) as server:
+            client = await server.connect()
+            await client.send(heartbeat(1))
+            await until(lambda: bool(waiting))
+            client.stream.setsockopt(trio.socket.SOL_SOCKET, trio.socket.SO_LINGER, struct.pack("ii", 1, 0))
+            client.stream.socket.close()
+            waiting[0].complete(HeartbeatResponse())  # before the server's task can notice
+            await until(lambda: not len(server.connections))
+            assert server.counts["internal error"] == 0
+            assert server.counts["peer gone"] == 1
 
     run(main)
 
