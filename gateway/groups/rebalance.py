@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Final
 
 from gateway.groups.book import Book
 from gateway.groups.effects import Asked
@@ -14,6 +15,9 @@ from gateway.groups.events import JoinedMember, JoinResult, SyncResult
 from gateway.groups.group import Group, State
 from gateway.groups.member import Member
 from gateway.groups.records import group_record
+
+#: Nobody is looked for again sooner: a member may say that its rebalance timeout is 0, and then nothing else would be done.
+_WAIT_MS_MIN: Final = 1000
 
 
 class Rebalance:
@@ -61,7 +65,7 @@ class Rebalance:
                 group.remove(member)
         if group.members and not group.elect_joined_leader():
             # Only absent static members: wait on until one comes or their sessions end.
-            self._book.schedule("join", group, group.rebalance_timeout_ms)
+            self._book.schedule("join", group, max(group.rebalance_timeout_ms, _WAIT_MS_MIN))
             return
         group.next_generation(self._book.moment.wall_ms)
         if group.state is State.EMPTY:

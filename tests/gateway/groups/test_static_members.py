@@ -166,6 +166,21 @@ def test_when_only_absent_static_members_are_left_the_rebalance_waits_on() -> No
     """)
 
 
+def test_a_rebalance_timeout_of_nothing_does_not_keep_the_server_busy() -> None:
+    script = Script()
+    for line in (
+        "join a instance=one session=1800000 rebalance=0",
+        "sync a id=one-1 gen=1 assign=one-1:all",
+        "join b v=3 rebalance=0",
+        "leave b id=b-3",
+    ):
+        script.command(line)
+    # The join phase is over at once, but nobody is there: looked at again every second, not all the time.
+    assert script.core.next_deadline() == 1000.0
+    script.core.on_timer(script.moment())
+    assert script.core.next_deadline() == 1001.0
+
+
 def test_an_operator_removes_a_static_member_by_its_instance() -> None:
     stable().play("""
     > leave x instance=two
