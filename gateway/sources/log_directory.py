@@ -1,7 +1,7 @@
 """The ``log`` source: the metadata partition out of files that Kafka writes, followed while they change.
 
 It is driven from outside: somebody calls :meth:`LogDirectory.refresh` every :attr:`LogDirectory.refresh_delay_s`. It has
-no thread, no clock but for that delay, and never writes or locks anything.
+no thread, and never writes or locks anything.
 """
 
 from __future__ import annotations
@@ -16,10 +16,8 @@ from gateway.log.problem import Problem
 from gateway.ports import OffsetAt, OffsetOutOfRange, Read, State
 from gateway.sources import chain_reader
 
-#: Between two looks while the log grows, and for a second after; and when it is still. Both leave room within 100 ms.
-_HOT_DELAY_S: Final = 0.03
-_IDLE_DELAY_S: Final = 0.06
-_HOT_FOR_S: Final = 1.0
+#: Between two looks: half of the 100 ms within which a write is to be seen, and under one percent of a core.
+_DELAY_S: Final = 0.05
 #: A batch may be seen half written; what is still so after this long is worth a word.
 _NOTICE_AFTER_S: Final = 1.0
 _EMPTY: Final = Chain((), 0, 0, (), 0)
@@ -40,7 +38,6 @@ class LogDirectory:
         self._served = _EMPTY
         self._callbacks: list[Callable[[], None]] = []
         self._behind = True
-        self._changed_at = -_HOT_FOR_S
         self._noticed_at = time.monotonic()
 
     # --- following ----------------------------------------------------------------------------------------------------
@@ -69,7 +66,6 @@ class LogDirectory:
         self._chain = self._served = chain
         if not first and (chain.start_offset, chain.end_offset) == (old.start_offset, old.end_offset):
             return False
-        self._changed_at = time.monotonic()
         for callback in tuple(self._callbacks):
             callback()
         return True
@@ -77,10 +73,7 @@ class LogDirectory:
     @property
     def refresh_delay_s(self) -> float:
         """How long to wait before the next ``refresh``; 0 while there is more to scan."""
-        if self._behind:
-            return 0.0
-        hot = time.monotonic() - self._changed_at < _HOT_FOR_S
-        return _HOT_DELAY_S if hot else _IDLE_DELAY_S
+        return 0.0 if self._behind else _DELAY_S
 
     @property
     def problems(self) -> tuple[Problem, ...]:
