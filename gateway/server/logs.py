@@ -5,12 +5,13 @@ Field names are stable: connection, listener, peer, api, version, correlation_id
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import sys
 import time
 from collections import Counter
 from collections.abc import Callable
-from typing import Any, Final, TextIO
+from typing import Any, Final, TextIO, cast
 
 import structlog
 
@@ -49,9 +50,24 @@ def configure(level: str, style: str, stream: TextIO | None = None) -> None:
             renderer,
         ],
         wrapper_class=structlog.make_filtering_bound_logger(LEVELS[level]),
-        logger_factory=structlog.WriteLoggerFactory(stream),
+        logger_factory=structlog.WriteLoggerFactory(cast(TextIO, _Unfailing(stream))),
         cache_logger_on_first_use=False,
     )
+
+
+class _Unfailing:
+    """A stream whose reader may go away: a server does not end because nobody reads its log any more."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> None:
+        with contextlib.suppress(OSError, ValueError):  # a broken pipe; a closed file
+            self._stream.write(text)
+
+    def flush(self) -> None:
+        with contextlib.suppress(OSError, ValueError):
+            self._stream.flush()
 
 
 def escape(text: str | None, *, limit: int = TEXT_MAX) -> str | None:

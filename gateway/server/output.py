@@ -21,6 +21,8 @@ _GATHER_MAX: Final = 256 * 1024
 _SENDFILE_MAX: Final = 1024 * 1024
 #: After so many bytes the others get their turn, however fast this peer reads.
 _TURN_MAX: Final = 2 * 1024 * 1024
+#: "More follows at once": Linux then puts the bytes before a range into one packet with it.
+_MORE: Final = getattr(socket, "MSG_MORE", 0)
 
 
 class FileTooShort(OSError):
@@ -121,7 +123,7 @@ class Output:
                 gathered.append(items.popleft())
                 size += len(gathered[-1])
             data = b"".join(gathered)
-        more = socket.MSG_MORE if items and type(items[0]) is FileRange else 0
+        more = _MORE if items and type(items[0]) is FileRange else 0
         try:
             sent = self._sock.send(data, more)
         except BaseException:

@@ -14,8 +14,9 @@ from gateway.app import SAMPLE, Ready, check, serve
 from gateway.config import Config, ConfigError, Listener, load_config
 from gateway.ports import State
 from gateway.security.authorizer import AllowAll
+from kwire.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
 from kwire.messages.metadata_request import MetadataRequest
-from tests.gateway.server.harness import connect, request, run
+from tests.gateway.server.harness import connect, request, run, until
 
 LOCAL = Listener("PLAINTEXT", "127.0.0.1", 0)
 
@@ -77,6 +78,49 @@ def test_a_directory_of_logs_is_the_source_when_given(tmp_path: Path) -> None:
 
     served(look, config(log_dirs=SAMPLE))
     served(look, config(log_dirs=SAMPLE / "__cluster_metadata-0", source="log"))
+
+
+def batches(path: Path) -> list[bytes]:
+    """The record batches of a segment."""
+    data, found = path.read_bytes(), []
+    while data:
+        size = 12 + int.from_bytes(data[8:12], "big")
+        found.append(data[:size])
+        data = data[size:]
+    return found
+
+
+def test_a_parked_fetch_is_answered_when_the_log_on_disk_grows(tmp_path: Path) -> None:
+    source = tmp_path / "log" / "__cluster_metadata-0"
+    source.mkdir(parents=True)
+    whole = batches(SAMPLE / "__cluster_metadata-0" / "00000000000000000000.log")
+    segment = source / "00000000000000000000.log"
+    segment.write_bytes(b"".join(whole[:-1]))
+
+    async def look(ready: Ready) -> None:
+        end = ready.rooms.partition.high_watermark
+        assert end < 1057
+        partition = FetchPartition(partition=0, fetch_offset=end, partition_max_bytes=1 << 20)
+        asked = FetchRequest(
+            max_wait_ms=20_000, min_bytes=1, topics=[FetchTopic(topic="__cluster_metadata", partitions=[partition])]
+        )
+        async with await connect(ready.doors[0].port) as client:
+            await client.send(request(1, 12, asked.encode(12)))
+            await until(lambda: ready.rooms.waiters.parked == 1)
+            await trio.sleep(0.2)
+            assert ready.rooms.waiters.parked == 1
+            began = trio.current_time()
+            with segment.open("ab") as file:
+                file.write(whole[-1])
+            _, answer = await client.answer(1, 12)
+            took = trio.current_time() - began
+            data = answer.responses[0].partitions[0]
+            assert bytes(data.records) == whole[-1]
+            assert data.high_watermark == 1057
+            # Within 100 ms of the write on a machine that has nothing else to do.
+            assert took < 1, f"{took * 1000:.0f} ms"
+
+    served(look, config(log_dirs=tmp_path / "log"))
 
 
 def test_offsets_are_kept_by_cluster_unless_told_where(tmp_path: Path) -> None:

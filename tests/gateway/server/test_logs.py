@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
+import os
 
 import structlog
 
@@ -53,6 +55,24 @@ def test_levels_styles_and_tracebacks() -> None:
         assert "connection=8" in stream.getvalue().splitlines()[-1]
     finally:
         structlog.reset_defaults()
+
+
+def test_a_log_that_nobody_reads_any_more_stops_nobody() -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    closed = io.StringIO()
+    closed.close()
+    broken = os.fdopen(writing, "w", buffering=1)
+    reports = Reports()
+    try:
+        for stream in (broken, closed):
+            configure("info", "json", stream)
+            reports.report("hello")
+    finally:
+        structlog.reset_defaults()
+        with contextlib.suppress(OSError):
+            broken.close()
+    assert reports.counts["hello"] == 2
 
 
 def test_once_is_once_for_each_key() -> None:
