@@ -12,8 +12,9 @@ import pytest
 from click.testing import CliRunner
 
 import kwire
+from kwire.codegen.model import Struct
 from kwire.codegen.naming import json_name, snake
-from kwire.codegen.schema import Struct, load_json, parse
+from kwire.codegen.schema import load_json, parse
 from kwire.errors import DecodeError
 from tests.shared import SHARED
 from tools import kip_differences

@@ -14,6 +14,7 @@ KAFKA_VERSION = "4.3.1"
 
 CONSOLE_CONSUMER = "org.apache.kafka.tools.consumer.ConsoleConsumer"
 CONSUMER_PERFORMANCE = "org.apache.kafka.tools.ConsumerPerformance"
+GET_OFFSETS = "org.apache.kafka.tools.GetOffsetShell"
 DUMP_LOG_SEGMENTS = "org.apache.kafka.tools.DumpLogSegments"
 METADATA_QUORUM = "org.apache.kafka.tools.MetadataQuorumCommand"
 TOPICS = "org.apache.kafka.tools.TopicCommand"

@@ -15,7 +15,8 @@ from typing import Any
 
 import click
 
-from kwire.codegen.schema import Field, Schema, Struct, Versions, load_json, parse
+from kwire.codegen.model import Field, Schema, Struct, Versions
+from kwire.codegen.schema import load_json, parse
 
 ROOT = Path(__file__).resolve().parent.parent
 KIP, SHIPPED = ROOT / "schemas" / "kip", ROOT / "schemas" / "kafka"

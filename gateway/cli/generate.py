@@ -30,7 +30,7 @@ def command(source: Path, out: Path, check: bool) -> None:
     A schema that breaks a rule of Kafka's message format is refused with file, field and rule; nothing is written then.
     """
     from kwire.codegen.generate import generate, stale, write
-    from kwire.codegen.schema import SchemaError
+    from kwire.codegen.model import SchemaError
 
     try:
         files = generate(source)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from kwire.codegen.schema import NONE, Field, Schema, Struct
+from kwire.codegen.model import NONE, Field, Schema, Struct
 from kwire.codegen.text import BLOBS, FIXED, Formats, Lines, default_expression, flexible_at, size_of, smallest
 
 

@@ -8,7 +8,7 @@ must hold its default unless it is ignorable (Kafka's rule).
 from __future__ import annotations
 
 from kwire.codegen.decode import _element
-from kwire.codegen.schema import Field, Schema, Struct
+from kwire.codegen.model import Field, Schema, Struct
 from kwire.codegen.text import BLOBS, FIXED, Formats, Lines, flexible_at, not_default
 
 

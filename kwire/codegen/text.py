@@ -6,7 +6,7 @@ import struct as _struct
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from kwire.codegen.schema import Field, Schema, Struct
+from kwire.codegen.model import Field, Schema, Struct
 
 #: Struct format character of every type with one fixed size. bool is "?": any byte but 0 is true, as in Java.
 FIXED = {"bool": "?", "int8": "b", "int16": "h", "uint16": "H", "int32": "i", "uint32": "I", "int64": "q", "float64": "d",

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kwire.codegen.generate import generate, stale, write
-from kwire.codegen.schema import SchemaError
+from kwire.codegen.model import SchemaError
 from tools.check.links import broken_links
 
 ROOT = Path(__file__).resolve().parent.parent.parent

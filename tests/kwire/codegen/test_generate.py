@@ -13,7 +13,7 @@ from click.testing import CliRunner
 
 from gateway.cli.generate import command
 from kwire.codegen.generate import generate, stale, tree, write
-from kwire.codegen.schema import SchemaError
+from kwire.codegen.model import SchemaError
 
 ROOT = Path(__file__).resolve().parents[3]
 SCHEMA = {

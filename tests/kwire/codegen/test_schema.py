@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from kwire.codegen.schema import MAX_VERSION, NONE, SchemaError, Versions, load_json, parse, strip_comments
+from kwire.codegen.model import MAX_VERSION, NONE, SchemaError, Versions
+from kwire.codegen.schema import load_json, parse, strip_comments
 
 
 def request(*fields: Any, **changes: Any) -> dict[str, Any]:
