@@ -1,0 +1,103 @@
+"""Offsets by position and by time, as stock clients ask for them, against the segment's own records."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from gateway.ports import TOPIC_NAME
+from tests.interop.clients import need_clients
+from tests.interop.reading import Record
+from tests.interop.test_logs import TOPIC_NAME_0
+from tests.interop.truth import Log, log_of
+from tests.shared import needs_shared
+from tools import java
+from tools.gateway_process import gateway
+
+pytestmark = needs_shared
+
+
+@dataclass
+class Served:
+    """A log and the address where it is served."""
+
+    bootstrap: str
+    log: Log
+    records: list[Record]
+
+    def first_at(self, timestamp: int) -> Record:
+        """The first record of that time or later, control records included: what Kafka answers."""
+        return next(record for record in self.records if record.timestamp >= timestamp)
+
+
+@pytest.fixture(scope="module")
+def served(logs: Any) -> Iterator[Served]:
+    need_clients()
+    node = logs("p-one-basic") / "nodes/1"
+    log = log_of(node / TOPIC_NAME_0, node.parent.parent / "truth/1")
+    with gateway("--source", "log", "--log-dir", str(node)) as server:
+        yield Served(server.bootstrap, log, [record for batch in log.batches for record in batch.records()])
+
+
+def times(served: Served) -> list[int]:
+    """Times before, at, between and at the last of the records'."""
+    stamps = sorted({record.timestamp for record in served.records})
+    middle = stamps[len(stamps) // 2]
+    return [0, stamps[0], stamps[1] - 1, middle, middle + 1, stamps[-1]]
+
+
+def test_kafka_python_finds_offsets(served: Served) -> None:
+    from kafka import KafkaConsumer, TopicPartition
+
+    partition = TopicPartition(TOPIC_NAME, 0)
+    consumer = KafkaConsumer(bootstrap_servers=served.bootstrap)
+    try:
+        assert consumer.beginning_offsets([partition]) == {partition: served.log.start_offset}
+        assert consumer.end_offsets([partition]) == {partition: served.log.end_offset}
+        for timestamp in times(served):
+            expected = served.first_at(timestamp)
+            found = consumer.offsets_for_times({partition: timestamp})[partition]
+            assert (found.offset, found.timestamp) == (expected.offset, expected.timestamp)
+        beyond = consumer.offsets_for_times({partition: served.records[-1].timestamp + 1})
+        assert beyond[partition] is None
+    finally:
+        consumer.close()
+
+
+def test_confluent_kafka_finds_offsets(served: Served) -> None:
+    from confluent_kafka import Consumer, TopicPartition
+
+    consumer = Consumer({"bootstrap.servers": served.bootstrap, "group.id": "offsets"})
+    try:
+        bounds = consumer.get_watermark_offsets(TopicPartition(TOPIC_NAME, 0), timeout=10)
+        assert bounds == (served.log.start_offset, served.log.end_offset)
+        for timestamp in times(served):
+            [found] = consumer.offsets_for_times([TopicPartition(TOPIC_NAME, 0, timestamp)], timeout=10)
+            assert found.offset == served.first_at(timestamp).offset
+    finally:
+        consumer.close()
+
+
+def test_kcat_finds_offsets(served: Served) -> None:
+    for timestamp in times(served):
+        command = ["kcat", "-b", served.bootstrap, "-Q", "-t", f"{TOPIC_NAME}:0:{timestamp}"]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=True)
+        assert done.stdout.split() == [TOPIC_NAME, "[0]", "offset", str(served.first_at(timestamp).offset)]
+
+
+def test_kafka_get_offsets_finds_offsets(served: Served) -> None:
+    """kafka-get-offsets asks for earliest, latest and the largest timestamp by names of its own."""
+    largest = max(record.timestamp for record in served.records)
+    expected = {
+        "earliest": served.log.start_offset,
+        "latest": served.log.end_offset,
+        "max-timestamp": next(record.offset for record in served.records if record.timestamp == largest),
+        str(times(served)[3]): served.first_at(times(served)[3]).offset,
+    }
+    for time, offset in expected.items():
+        arguments = ["--bootstrap-server", served.bootstrap, "--topic", TOPIC_NAME, "--time", time]
+        assert java.run_tool(java.GET_OFFSETS, arguments).strip() == f"{TOPIC_NAME}:0:{offset}"
