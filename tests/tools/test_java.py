@@ -1,0 +1,43 @@
+"""Where Java comes from, and what is told when there is none."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tools import java
+
+
+def test_java_home_comes_before_the_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for place in ("home/bin", "path"):
+        (tmp_path / place).mkdir(parents=True)
+        (tmp_path / place / "java").write_text("#!/bin/sh\n")
+        (tmp_path / place / "java").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path / "path"))
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "home"))
+    assert java.java() == str(tmp_path / "home/bin/java")
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "gone"))
+    assert java.java() == str(tmp_path / "path/java")
+
+
+def test_no_java_is_told_with_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    with pytest.raises(java.JavaError, match="install a JRE of 17 or newer"):
+        java.java()
+
+
+def test_a_tool_is_run_with_its_class_path_and_its_failure_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = tmp_path / "java"
+    program.write_text(
+        '#!/bin/sh\nfor last; do :; done\necho "$@"\ntest "$last" != fail || { echo "no such topic" >&2; exit 1; }\n'
+    )
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setattr(java, "resolve", lambda coordinates, transitive: [Path("/jars/a.jar"), Path("/jars/b.jar")])
+    said = java.run_tool(java.TOPICS, ["--list"])
+    assert said.endswith(f"-cp /jars/a.jar:/jars/b.jar {java.TOPICS} --list\n")
+    with pytest.raises(java.JavaError, match=r"ended with 1:\n(.|\n)*no such topic"):
+        java.run_tool(java.TOPICS, ["fail"])
