@@ -53,10 +53,14 @@ class Book:
         group = self.groups[group_id] = Group(group_id, self.usage, self.moment.wall_ms)
         return group
 
-    def has_room(self, size: int) -> bool:
-        """For one more member of ``size`` bytes?"""
+    def has_room(self, group: Group, growth: int, *, members: int = 0) -> bool:
+        """May ``group`` have so many more members and grow by so many bytes?"""
         limits = self.settings
-        return self.usage.members < limits.members_max and self.usage.bytes + size <= limits.bytes_max
+        return (
+            self.usage.members + members <= limits.members_max
+            and self.usage.bytes + growth <= limits.bytes_max
+            and group.bytes + growth <= limits.group_bytes_max
+        )
 
     def forget(self, group: Group, records: list[Record]) -> None:
         """Drop a group without members; ``records`` gets its tombstone if it was ever written."""

@@ -65,6 +65,7 @@ class Group:
         self.subscribed_topics: frozenset[str] | None = None  # None: not known
         self.is_stored = False  # has a group record on disk
         self.persisted = 0  # number of the newest Persist of this group
+        self.bytes = 0  # of its members (about)
         self._supported: Counter[str] = Counter()  # protocol name -> members that support it
         self._usage = usage
         usage.bytes += OVERHEAD + len(group_id)
@@ -212,7 +213,9 @@ class Group:
         self._count(member, 1)
 
     def assign(self, member: Member, assignment: bytes) -> None:
-        self._usage.bytes += len(assignment) - len(member.assignment)
+        growth = len(assignment) - len(member.assignment)
+        self._usage.bytes += growth
+        self.bytes += growth
         member.assignment = assignment
 
     def elect_joined_leader(self) -> bool:
@@ -261,8 +264,10 @@ class Group:
             self._supported[name] += sign
         if sign < 0:
             self._supported = +self._supported
+        size = sign * member.size
         self._usage.members += sign
-        self._usage.bytes += sign * member.size
+        self._usage.bytes += size
+        self.bytes += size
 
 
 def _offset_size(where: TopicPartition, committed: Committed) -> int:

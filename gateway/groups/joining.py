@@ -37,12 +37,12 @@ class Joining:
             self._join_known(asked, event)
 
     def _join_newcomer(self, asked: Asked, event: JoinGroup) -> None:
-        if not self._book.has_room(_size(event)):
-            self._refuse(asked, event, Error.GROUP_MAX_SIZE_REACHED)
-            return
         group = self._book.groups.get(event.group_id) or self._book.create(event.group_id)
-        if group is None or not self._accepts(group, event.member_id):
+        if group is None:
             self._refuse(asked, event, Error.GROUP_MAX_SIZE_REACHED)
+        elif not self._accepts(group, event.member_id) or not self._book.has_room(group, _size(event), members=1):
+            self._refuse(asked, event, Error.GROUP_MAX_SIZE_REACHED)
+            self._book.forget_if_blank(group)
         elif not group.supports(event.protocol_type, event.protocols):
             self._refuse(asked, event, Error.INCONSISTENT_GROUP_PROTOCOL)
             self._book.forget_if_blank(group)
@@ -65,7 +65,7 @@ class Joining:
             self._join_pending(asked, event, group)
         elif (fault := group.member_fault(event.member_id, event.instance_id)) is not Error.NONE:
             self._refuse(asked, event, fault)
-        elif not self._book.has_room(_size(event) - group.members[event.member_id].size):
+        elif not self._book.has_room(group, _size(event) - group.members[event.member_id].size):
             self._refuse(asked, event, Error.GROUP_MAX_SIZE_REACHED)
         else:
             self._rejoin(asked, event, group, group.members[event.member_id])
@@ -100,7 +100,7 @@ class Joining:
         self._book.answer(asked, JoinResult(error=Error.MEMBER_ID_REQUIRED, member_id=member_id))
 
     def _join_pending(self, asked: Asked, event: JoinGroup, group: Group) -> None:
-        if self._book.has_room(_size(event)):
+        if self._book.has_room(group, _size(event)):  # it counts as a member already
             self._add(asked, event, group, event.member_id)
         else:
             self._refuse(asked, event, Error.GROUP_MAX_SIZE_REACHED)

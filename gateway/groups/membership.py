@@ -39,7 +39,7 @@ class Membership:
         wanted = {name: data for name, data in event.assignments if name in group.members}
         growth = sum(len(data) for data in wanted.values())
         growth -= sum(len(member.assignment) for member in group.members.values())
-        if self._book.usage.bytes + growth > self._book.settings.bytes_max:
+        if not self._book.has_room(group, growth):
             # As when Kafka's record of the group is too large: nobody gets this assignment, and the next try may be smaller.
             self._rebalance.refuse_syncs(group, Error.UNKNOWN_SERVER_ERROR)
             self._rebalance.prepare(group)

@@ -24,5 +24,8 @@ class Settings:
     new_member_join_timeout_ms: int = 5 * 60 * 1000
 
     groups_max: int = 10_000  #: groups in all
-    members_max: int = 50_000  #: members and promised member ids in all groups
+    members_max: int = 10_000  #: members and promised member ids in all groups
+    #: What one group holds (about). Every change of it writes the whole of it to disk, so a small request must not be able to
+    #: cause a large write. (Kafka's is message.max.bytes, 1 MiB of subscriptions and assignments alone.)
+    group_bytes_max: int = 4 * MIB
     bytes_max: int = 64 * MIB  #: what all groups hold together: names, subscriptions, assignments (about)

@@ -23,13 +23,14 @@ _FIRST_WITH_NOT_FOUND: Final = 6
 
 def handle(request: DescribeGroupsRequest, context: Context) -> DescribeGroupsResponse | Later:
     """Put the groups that may be described to the coordinator."""
+    wanted = tuple(dict.fromkeys(request.groups))  # a name a thousand times must not be a thousand descriptions
     refused = [
         DescribedGroup(group_id=group_id, error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
-        for group_id in request.groups
+        for group_id in wanted
         if not may_on_group(context, Operation.DESCRIBE, group_id)
     ]
     names = {group.group_id for group in refused}
-    allowed = tuple(group_id for group_id in request.groups if group_id not in names)
+    allowed = tuple(group_id for group_id in wanted if group_id not in names)
     if not allowed:
         return DescribeGroupsResponse(groups=refused)
     with_operations = request.include_authorized_operations

@@ -71,12 +71,19 @@ def handle(request: OffsetFetchRequest, context: Context) -> OffsetFetchResponse
 def _questions(request: OffsetFetchRequest, context: Context) -> list[_Question]:
     if context.version < _FIRST_WITH_GROUPS:
         return [_question(request.group_id, request.topics, context)]
-    return [_question(group.group_id, group.topics, context) for group in request.groups]
+    questions = [_question(group.group_id, group.topics, context) for group in request.groups]
+    names: set[str] = set()
+    for question in questions:
+        # A short request must not become a long answer by naming the same again and again.
+        if question.group_id in names:
+            question.fault = ErrorCode.INVALID_REQUEST
+        names.add(question.group_id)
+    return questions
 
 
 def _question(group_id: str, topics: Sequence[Any] | None, context: Context) -> _Question:
     allowed = may_on_group(context, Operation.DESCRIBE, group_id)
-    wanted = None if topics is None else [one for topic in topics for one in _wanted(topic, context)]
+    wanted = None if topics is None else _once([one for topic in topics for one in _wanted(topic, context)])
     return _Question(group_id, wanted, ErrorCode.NONE if allowed else ErrorCode.GROUP_AUTHORIZATION_FAILED)
 
 
@@ -90,6 +97,11 @@ def _wanted(topic: Any, context: Context) -> list[_Wanted]:
     if fault is ErrorCode.NONE and not may(context, Operation.DESCRIBE, name):
         fault = ErrorCode.TOPIC_AUTHORIZATION_FAILED
     return [_Wanted(name, topic_id, partition, fault) for partition in topic.partition_indexes]
+
+
+def _once(wanted: list[_Wanted]) -> list[_Wanted]:
+    """Every partition the first time that it is named."""
+    return list({(one.name, one.topic_id, one.partition): one for one in reversed(wanted)}.values())[::-1]
 
 
 def _partitions(wanted: list[_Wanted] | None) -> tuple[TopicPartition, ...] | None:

@@ -229,7 +229,6 @@ def test_offsets(both: Both) -> None:
         wanted = [{"name": "TOPIC", "partition_indexes": [0, 1]}, {"name": "nowhere", "partition_indexes": [0]}]
         groups = [
             {"group_id": "offsets", "topics": wanted},
-            {"group_id": "offsets", "topics": None},
             {"group_id": "nobody", "topics": None},
         ]
         b.ask(FETCH, version, groups=groups)

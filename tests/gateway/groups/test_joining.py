@@ -452,3 +452,22 @@ def test_long_names_still_make_an_id_that_fits() -> None:
     script = Script()
     (answer, _) = script.command("join " + "c" * 30_000)
     assert answer.endswith("id=" + "c" * 255 + "-1")
+
+
+def test_limit_of_bytes_of_one_group() -> None:
+    script = Script(group_bytes_max=12_000)
+    half = "x" * 5000
+    assert script.command(f"join a v=3 meta={half}")[0].startswith("a <- id=a-1 gen=1")
+    assert script.command(f"sync a id=a-1 gen=1 assign=a-1:{half}{half}")[0] == "a <- UNKNOWN_SERVER_ERROR"
+    assert script.command(f"join b v=3 meta={half}") == ["b <- GROUP_MAX_SIZE_REACHED id="]
+    assert script.command(f"join b v=3 group=h meta={half}")[0].startswith("b <- id=b-4 gen=1")
+
+
+def test_no_group_is_left_of_a_refused_newcomer() -> None:
+    script = Script(group_bytes_max=100)
+    script.play("""
+    > join a v=3
+    a <- GROUP_MAX_SIZE_REACHED id=
+    > list x
+    x <- none
+    """)

@@ -68,3 +68,12 @@ def test_not_authorized(version: int) -> None:
     (alone,) = world.get(describe_groups, version, groups=["h"]).groups
     assert alone.error_code == 30
     assert world.get(describe_groups, version, groups=[]).groups == []
+
+
+@pytest.mark.parametrize("version", describe_groups.VERSIONS)
+def test_a_group_named_again_and_again_is_described_once(version: int) -> None:
+    world = GroupWorld()
+    world.stable()
+    world.authorizer.forbidden.add(("DESCRIBE", "GROUP", "h"))
+    groups = world.get(describe_groups, version, groups=["g", "h"] * 1000).groups
+    assert sorted(group.group_id for group in groups) == ["g", "h"]

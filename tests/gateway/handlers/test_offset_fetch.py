@@ -118,3 +118,14 @@ def test_not_authorized(version: int) -> None:
     # Version 1 has no place for an error of the whole.
     expected = (0, [(TOPIC, 0, -1, "", 30)]) if version == 1 else (30, [])
     assert (answer.error_code, lines(answer)) == expected
+
+
+@pytest.mark.parametrize("version", offset_fetch.VERSIONS)
+def test_the_same_again_and_again_is_answered_once(version: int) -> None:
+    world = GroupWorld()
+    world.commit(5)
+    wanted = topics(version, 10, partition_indexes=[0] * 1000) * 2
+    assert lines(fetch(world, version, wanted)) == [(name(version), 0, 5, "m", 0)]
+    if version >= 8:
+        groups = world.get(offset_fetch, version, groups=[{"group_id": "g", "topics": None}] * 3).groups
+        assert [(group.error_code, len(group.topics)) for group in groups] == [(0, 1), (42, 0), (42, 0)]
