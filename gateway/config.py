@@ -127,6 +127,12 @@ class Config:
         unit="bytes",
         at_least=KIB,
     )
+    buffers_max_bytes: int = _key(
+        256 * MIB,
+        "Bytes of unfinished requests and unsent answers of all connections; beyond it those that hold much are cut.",
+        unit="bytes",
+        at_least=MIB,
+    )
     # Longer than the five minutes of max.poll.interval.ms, in which a busy Java consumer rightly does not read.
     response_send_timeout_ms: int = _key(
         360_000, "A connection that takes none of its answer for so long is closed.", unit="ms", at_least=100

@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import socket
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 import trio
@@ -37,8 +37,17 @@ _RECEIVE_MAX: Final = 1024 * 1024
 _REQUESTS_MAX: Final = 64
 _TURN_S: Final = 0.005
 _TURNS_MAX: Final = 16
+#: Nobody is cut for holding so little, bytes.
+_HELD_FREE: Final = 64 * 1024
 #: Why a connection is cut whose peer was gone when its answer came.
 _GONE: Final = "peer gone"
+
+
+@dataclass(slots=True)
+class Memory:
+    """Bytes that all connections hold: unfinished requests and unsent answers."""
+
+    held: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +58,7 @@ class Hub:
     dispatcher: Dispatcher
     purgatory: Purgatory
     reports: Reports
+    memory: Memory = field(default_factory=Memory)
 
 
 class Connection:
@@ -60,6 +70,7 @@ class Connection:
         "_exchange",
         "_frame_began",
         "_gate",
+        "_held",
         "_hub",
         "_later",
         "_moved_at",
@@ -86,6 +97,7 @@ class Connection:
         self._draining = False
         self._cut: str | None = None
         self._gate: trio.Event | None = None
+        self._held = 0  # our share of Hub.memory
         self._moved_at = trio.current_time()
         self._frame_began: float | None = None
 
@@ -141,7 +153,8 @@ class Connection:
                     await self._wait(trio.lowlevel.wait_writable)
                     continue
                 more = more or (self._later is None and self._splitter.buffered > 0)
-            if self._draining and self._later is None:
+            self._account()
+            if (self._draining and self._later is None) or self._cut is not None:
                 return
             turns += 1
             if more or turns % _TURNS_MAX == 0:
@@ -181,6 +194,14 @@ class Connection:
         finally:
             self._running = False
 
+    def _account(self) -> None:
+        """Tell what this connection holds. Beyond the common limit whoever holds much goes, and with it what it holds."""
+        held, memory = self._splitter.buffered + self._output.unsent, self._hub.memory
+        memory.held += held - self._held
+        self._held = held
+        if held > _HELD_FREE and memory.held > self._hub.config.buffers_max_bytes:
+            self._cut = "buffers.max.bytes"
+
     def _take(self, exchange: Exchange, answer: Message | Later | None) -> None:
         if self._hub.reports.tracing:
             waits = isinstance(answer, Later)
@@ -216,7 +237,7 @@ class Connection:
         except Exception as error:  # a bug here must not reach whoever completed the answer
             self._failed(error)
             return
-        if not done or self._splitter.buffered or self._draining or self._gate is not None:
+        if not done or self._splitter.buffered or self._draining or self._gate is not None or self._cut is not None:
             self._wake()
 
     def _failed(self, error: Exception) -> None:
@@ -230,6 +251,7 @@ class Connection:
         finally:
             if self._output.progress != before:
                 self._moved_at = trio.current_time()
+            self._account()
 
     def _bad_request(self, error: DecodeError, fields: dict[str, Any]) -> None:
         self._send_what_is_ready()
@@ -277,6 +299,7 @@ class Connection:
             self._hub.purgatory.forget(later)
             later.cancel()
         self._output.discard()
+        self._hub.memory.held -= self._held
         if self._sock.fileno() >= 0:
             trio.lowlevel.notify_closing(self._sock)
             self._sock.close()

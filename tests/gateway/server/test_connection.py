@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import struct
 import tempfile
@@ -426,6 +427,48 @@ def test_the_element_budget_is_a_limit_of_the_configuration() -> None:
             await client.send(names(501))
             assert await client.closed() == b""
             assert server.counts["bad request"] == 1
+
+    run(main)
+
+
+def test_what_all_connections_hold_together_is_bounded() -> None:
+    async def main() -> None:
+        limit = 2 * 1024 * 1024
+        async with (
+            serving(buffers_max_bytes=limit, first_request_max_bytes=1 << 20) as server,
+            await server.connect() as bystander,
+            contextlib.AsyncExitStack() as stack,
+        ):
+            memory = server.hub.memory
+            for _ in range(10):
+                hoarder = await stack.enter_async_context(await server.connect())
+                with contextlib.suppress(trio.BrokenResourceError):
+                    await hoarder.send((1 << 20).to_bytes(4, "big") + bytes(700_000))
+                await trio.sleep(0.02)
+                assert memory.held <= limit + 1024 * 1024
+                assert (await bystander.ask(1, 5)).error_code == 5
+            assert server.counts["connection cut"] >= 7
+            await stack.aclose()
+            await until(lambda: len(server.connections) == 1)
+            assert memory.held == 0
+
+    run(main)
+
+
+def test_answers_that_nobody_reads_count_too() -> None:
+    async def main() -> None:
+        handle = fetch_handler(lambda asked, context: records_answer(b"x" * 900_000))
+        async with (
+            serving(handle, ECHO, buffers_max_bytes=2 * 1024 * 1024, socket_send_buffer_bytes=16 * 1024) as server,
+            await server.connect() as bystander,
+            contextlib.AsyncExitStack() as stack,
+        ):
+            for _ in range(10):
+                dead = await stack.enter_async_context(await server.connect(receive_buffer=8 * 1024))
+                await dead.send(fetch_request())
+            await until(lambda: server.counts["connection cut"] >= 7)
+            assert (await bystander.ask(1, 5)).error_code == 5
+            assert server.hub.memory.held <= 3 * 1024 * 1024
 
     run(main)
 
