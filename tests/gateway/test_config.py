@@ -140,6 +140,11 @@ def test_every_problem_is_told_at_once() -> None:
     assert len(caught.value.problems) == 3
 
 
+def test_every_key_is_documented() -> None:
+    page = (Path(__file__).parent.parent.parent / "docs" / "operations.md").read_text(encoding="utf-8")
+    assert [name for name in KEYS if f"`{name}`" not in page] == []
+
+
 def test_ipv6_listeners() -> None:
     (listener,) = load_config(flags={"listeners": "PLAINTEXT://[::1]:9092"}).listeners
     assert (listener.host, str(listener)) == ("::1", "PLAINTEXT://[::1]:9092")
