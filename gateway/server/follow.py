@@ -28,6 +28,7 @@ class Followed(Protocol):
     def refresh_delay_s(self) -> float: ...
     @property
     def problems(self) -> Sequence[object]: ...
+    def stirred(self) -> bool: ...
     def scan(self) -> None: ...
     def publish(self) -> bool: ...
 
@@ -38,8 +39,10 @@ async def follow(source: Followed, reports: Reports, *, task_status: trio.TaskSt
     told: Sequence[object] = ()
     while True:
         try:
-            # In a thread, because a disk may take its time, and the loop has none.
-            await trio.to_thread.run_sync(source.scan)
+            if source.stirred():
+                # In a thread, because a disk may take its time, and the loop has none; but going there costs ten times
+                # the look that finds nothing new.
+                await trio.to_thread.run_sync(source.scan)
             source.publish()
         except Exception as error:
             reports.bug("source not read", error)

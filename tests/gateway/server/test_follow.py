@@ -29,6 +29,10 @@ class Source:
         self.published = 0
         self.scan_threads: set[int] = set()
         self.fails = 0
+        self.quiet = False
+
+    def stirred(self) -> bool:
+        return not self.quiet
 
     def scan(self) -> None:
         self.scans += 1
@@ -111,3 +115,16 @@ def test_a_bug_in_the_source_is_logged_and_survived(monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setattr(module, "_FAILED_DELAY_S", 0.001)
     assert [line["event"] for line in following(look)] == ["source not read"] * 2
+
+
+def test_a_source_where_nothing_stirs_is_not_read() -> None:
+    async def look(source: Source, reports: Reports) -> None:
+        source.quiet = True
+        await trio.sleep(0.02)
+        scans, published = source.scans, source.published
+        await until(lambda: source.published > published + 5)
+        assert source.scans <= scans + 1  # one may have been on its way
+        source.quiet = False
+        await until(lambda: source.scans > scans + 1)
+
+    assert following(look) == []
