@@ -92,7 +92,13 @@ class GroupDriver:
         if self._coordinator is None:
             self._deliver(later, event.failed(self._unavailable))
             return
-        self._carry_out(self._coordinator.handle(event, later, self._moment()))
+        try:
+            effects = self._coordinator.handle(event, later, self._moment())
+        except Exception:
+            self._break_off(event=type(event).__name__)
+            self._deliver(later, event.failed(Error.UNKNOWN_SERVER_ERROR))
+            return
+        self._carry_out(effects)
         self._rearm()
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
@@ -140,7 +146,12 @@ class GroupDriver:
             with trio.move_on_at(self._wakes_at):
                 await self._sleeper.wait()
             if self._coordinator is not None and trio.current_time() >= self._next_deadline():
-                self._carry_out(self._coordinator.on_timer(self._moment()))
+                try:
+                    effects = self._coordinator.on_timer(self._moment())
+                except Exception:
+                    self._break_off(event="timer")
+                    continue
+                self._carry_out(effects)
                 await trio.lowlevel.checkpoint()
 
     def _next_deadline(self) -> float:
@@ -158,11 +169,15 @@ class GroupDriver:
         while True:
             await self._work.wait()
             self._work = trio.Event()
+            if self._coordinator is None:
+                await self._begin_again()
+                continue
             try:
                 await self._write()
             except OSError as error:
                 _log.error("group_store_write_failed", error=str(error))
-                await self._fail_over()
+                self._give_up(Error.COORDINATOR_LOAD_IN_PROGRESS, Error.NOT_COORDINATOR)
+                await self._begin_again()
             else:
                 await self._compact()
 
@@ -208,13 +223,18 @@ class GroupDriver:
         self._carry_out(effects)
         self._rearm()
 
-    async def _fail_over(self) -> None:
-        """A write failed: what the coordinator knows is more than what is on disk.
-
-        As if the coordinator had moved from this server to this server: everybody is told to look for it, and it begins again
-        with what is on disk, in a new file.
-        """
+    def _break_off(self, *, event: str) -> None:
+        """A mistake of ours in the coordinator: what it knows is not to be trusted, what is on disk is."""
+        _log.exception("group_coordinator_failed", event_type=event)
         self._give_up(Error.COORDINATOR_LOAD_IN_PROGRESS, Error.NOT_COORDINATOR)
+        self._work.set()
+
+    async def _begin_again(self) -> None:
+        """The coordinator was given up: what it knew was more than what is on disk, or wrong.
+
+        As if it had moved from this server to this server: everybody was told to look for it, and it begins again with what
+        is on disk, in a new file.
+        """
         wait_s, longest_s = _RETRY_S
         while True:
             await self._close_store()

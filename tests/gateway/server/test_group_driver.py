@@ -14,7 +14,7 @@ import trio
 import trio.testing
 
 from gateway.config import Config
-from gateway.groups import Error, Settings
+from gateway.groups import Error, GroupCoordinator, Settings
 from gateway.groups import events as e
 from gateway.log.offset_store import DIRECTORY, SEGMENT, OffsetStore, StoreLockedError
 from gateway.server import group_driver
@@ -310,6 +310,30 @@ def test_one_bad_answer_does_not_end_the_others(tmp_path: Path) -> None:
         async with running(tmp_path) as driver:
             driver.submit(commit(1), Broken())
             assert (await submit(driver, commit(2)).result()).errors == [Error.NONE]
+
+    run(main)
+
+
+@pytest.mark.parametrize("where", ["handle", "on_timer"])
+def test_a_mistake_of_ours_is_a_move_of_the_coordinator_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str) -> None:
+    async def main() -> None:
+        async with running(tmp_path, Settings(initial_rebalance_delay_ms=30, min_session_timeout_ms=1)) as driver:
+            await submit(driver, commit(1)).result()
+            parked = submit(driver, join())
+
+            def mistaken(*_: Any) -> None:
+                monkeypatch.undo()
+                raise AssertionError("this cannot be")
+
+            monkeypatch.setattr(GroupCoordinator, where, mistaken)
+            if where == "handle":
+                assert submit(driver, commit(2)).results[0].errors == (Error.UNKNOWN_SERVER_ERROR,)
+            assert (await parked.result()).error is Error.NOT_COORDINATOR
+            with trio.fail_after(5):
+                while submit(driver, fetch()).results[0].groups[0].error:  # noqa: ASYNC110
+                    await trio.sleep(0.01)
+            assert committed(await submit(driver, fetch()).result()) == [1]
+            assert (await submit(driver, join()).result()).generation == 1
 
     run(main)
 
