@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 API_KEY: Final = 11
 VERSIONS: Final = range(10)
 
-#: Before it there is only the session timeout.
-_FIRST_WITH_REBALANCE_TIMEOUT: Final = 1
 #: KIP-394: a new member is first told its id.
 _FIRST_REQUIRING_MEMBER_ID: Final = 4
 #: KIP-559: null for "no protocol"; before, the empty string.
@@ -40,7 +38,7 @@ def handle(request: JoinGroupRequest, context: Context) -> JoinGroupResponse | L
 
 def _event(request: JoinGroupRequest, context: Context) -> JoinGroup:
     rebalance_ms = request.rebalance_timeout_ms
-    if context.version < _FIRST_WITH_REBALANCE_TIMEOUT:
+    if rebalance_ms < 0:  # version 0 has no place for it; -1 is "not said"
         rebalance_ms = request.session_timeout_ms
     # A name twice would be one vote too many: the first counts, as when Kafka looks one up.
     protocols = {protocol.name: protocol.metadata for protocol in reversed(request.protocols)}
@@ -52,7 +50,7 @@ def _event(request: JoinGroupRequest, context: Context) -> JoinGroup:
         client_id=context.client_id or "",
         client_host=f"/{context.peer.host}",  # as Java prints an address without a name
         session_timeout_ms=request.session_timeout_ms,
-        rebalance_timeout_ms=max(rebalance_ms, 0),
+        rebalance_timeout_ms=rebalance_ms,
         protocol_type=request.protocol_type,
         protocols=tuple(Protocol(name, bytes(protocols[name])) for name in names),
         member_id_required=context.version >= _FIRST_REQUIRING_MEMBER_ID,

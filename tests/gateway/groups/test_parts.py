@@ -10,6 +10,7 @@ from gateway.groups.subscription import subscribed_topics
 from gateway.groups.timers import Timer, Timers
 from gateway.handlers.errors import ErrorCode
 from kwire.messages.consumer_protocol_subscription import ConsumerProtocolSubscription, TopicPartition
+from tests.gateway.groups.script import Script
 
 NAMES = [Timer("heartbeat", "g", str(i)) for i in range(5)]
 
@@ -63,3 +64,35 @@ def test_subscriptions_that_cannot_be_read_are_unknown() -> None:
     assert subscribed_topics([]) == frozenset()
     for junk in (b"", b"\0\0", b"\0\0\0\0\0\1", b"?", b"\0\0" + b"\xff" * 20, subscribe(0, "t")[:-2]):
         assert subscribed_topics([subscribe(0, "t"), junk]) is None, junk
+
+
+def test_every_event_can_say_that_it_failed() -> None:
+    script = Script()
+    lines = {
+        "join a": 0, "sync a id=x-1 gen=1": 0, "heartbeat a id=x-1 gen=1": 0, "leave a id=x-1": 0, "commit a offset=1": 1,
+        "fetch a group=g,h": 2, "forget a topic=t": 0, "list a": 0, "describe a group=g,h": 2, "delete a group=g,h": 2,
+    }  # fmt: skip
+    for line, count in lines.items():
+        verb, _, rest = line.partition(" ")
+        who, *words = rest.split()
+        event = getattr(script, f"_{verb}")(who, dict(word.split("=") for word in words))
+        result = event.failed(Error.NOT_COORDINATOR)
+        if hasattr(result, "error"):
+            errors = [result.error]
+        elif hasattr(result, "errors"):
+            errors = list(result.errors)
+        else:
+            errors = [group.error for group in result.groups]
+        assert errors == [Error.NOT_COORDINATOR] * max(count, 1), line
+    assert script._heartbeat("a", {"id": "x", "gen": "1"}).failed(Error.COORDINATOR_LOAD_IN_PROGRESS).error is Error.NONE
+
+
+def test_timers_of_groups_that_are_gone_do_nothing() -> None:
+    script = Script(retention_check_interval_ms=1000)
+    script.command("join a v=3")
+    script.command("leave a id=a-1")
+    for kind in ("join", "sync", "heartbeat"):
+        script.core._book.timers.schedule(Timer(kind, "g", "a"), 1000.5)
+        script.core._book.timers.schedule(Timer(kind, "nobody", "a"), 1000.5)
+    assert script.command("wait 600") == []
+    assert script.command("wait 600") == ["1000: disk delete group g", "1000: = g gone"]

@@ -40,10 +40,9 @@ def test_a_new_member_leads(version: int) -> None:
     assert (member.client_id, member.client_host) == ("test", "/127.0.0.1")
 
 
-def test_before_version_1_the_session_timeout_is_the_rebalance_timeout() -> None:
-    for version, expected in ((0, 10_000), (1, 25_000)):
+def test_a_rebalance_timeout_that_is_not_said_is_the_session_timeout() -> None:
+    for version, more, expected in ((0, {}, 10_000), (1, {"rebalance_timeout_ms": 25_000}, 25_000), (9, {}, 10_000)):
         world = GroupWorld()
-        more = {"rebalance_timeout_ms": 25_000} if version >= 1 else {}
         answer = world.join(version, **more)
         assert world.groups.core.groups["g"].members[answer.member_id].rebalance_timeout_ms == expected
 

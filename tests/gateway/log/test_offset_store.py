@@ -313,3 +313,43 @@ def test_it_is_a_dict(tmp_path_factory: pytest.TempPathFactory, steps: list[Any]
         assert store.records() == list(model.items())
         assert store.problems == []
     store.close()
+
+
+def test_what_goes_wrong_while_it_opens_lets_the_lock_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patched:
+
+        def fail(*_: Any) -> None:
+            raise OSError(errno.EIO, "cannot be read")
+
+        patched.setattr(OffsetStore, "_read", fail)
+        with pytest.raises(OSError, match="cannot be read"):
+            open_store(tmp_path)
+    open_store(tmp_path).close()
+
+
+def test_a_lock_that_cannot_be_had_for_other_reasons_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: Any) -> None:
+        raise OSError(errno.ENOLCK, "no locks here")
+
+    monkeypatch.setattr(offset_store.fcntl, "flock", fail)
+    with pytest.raises(OSError, match="no locks here") as raised:
+        open_store(tmp_path)
+    assert not isinstance(raised.value, StoreLockedError)
+
+
+def test_something_that_only_looks_like_a_batch_is_passed_over(tmp_path: Path) -> None:
+    store = open_store(tmp_path)
+    store.append([(b"a", b"1")], NOW_MS)
+    first = (tmp_path / SEGMENT).read_bytes()
+    store.append([(b"b", b"2" + offset_store._MARK + b"2")], NOW_MS)
+    store.append([(b"c", b"3")], NOW_MS)
+    store.close()
+    data = (tmp_path / SEGMENT).read_bytes()
+    second = bytearray(data[len(first) :])
+    second[20] ^= 1  # its checksum, and within it stands what looks like the head of a batch
+    # A whole batch, but an old one: its offset has been.
+    (tmp_path / SEGMENT).write_bytes(first + bytes([1]) * 40 + first + bytes(second))
+    store = open_store(tmp_path)
+    assert store.records() == [(b"a", b"1"), (b"c", b"3")]
+    assert "damaged" in store.problems[0]
+    store.close()
