@@ -31,15 +31,16 @@ def following(client: str, server: Gateway) -> Iterator[Reader]:
     way = next(way for way in WAYS if (way.reader.client, way.mode) == (client, ASSIGN))
     reader = way.on(server.bootstrap, TOPIC_NAME)
     reader.start()
-    reader.wait_for(1, 20)
-    while True:
-        before = len(reader.records)
-        time.sleep(0.3)
+    try:
+        reader.wait_for(1, 20)
         # An idle Kafka writes a NoOpRecord every half second: more than two at once means still catching up.
-        if len(reader.records) - before <= 2:
-            break
-    yield reader
-    reader.stop()
+        seen, deadline = 0, time.monotonic() + 20
+        while len(reader.records) - seen > 2 and time.monotonic() < deadline:
+            seen = len(reader.records)
+            time.sleep(0.3)
+        yield reader
+    finally:
+        reader.stop()
 
 
 @pytest.mark.parametrize("client", ["kafka-python", "confluent-kafka", "aiokafka"])

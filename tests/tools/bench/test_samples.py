@@ -13,7 +13,7 @@ from tools.bench import largelog
 from tools.bench.messages import Sample, samples
 from tools.bench.peers import ours, peers
 
-_CASES = [(sample, ("kafka-python", "kio")) for sample in samples(flexible=True)]
+_CASES: list[tuple[Sample, tuple[str, ...]]] = [(sample, ("kafka-python", "kio")) for sample in samples(flexible=True)]
 _CASES += [(sample, ("aiokafka",)) for sample in samples(flexible=False)]
 
 
