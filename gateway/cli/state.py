@@ -1,0 +1,148 @@
+"""``kwire state``: the cluster as its metadata log says it was, at any offset or time, from files or a server."""
+
+from __future__ import annotations
+
+import difflib
+import fnmatch
+import json
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import click
+
+from gateway.cli.address import parse_address
+from gateway.cli.lines import wants_json
+from gateway.cli.state_source import At, State, parse_at
+
+_NAMES_PER_LEVEL: Final = re.compile(r"(?:\\.|[^/\\])+", re.DOTALL)
+_ESCAPE: Final = re.compile(r"\\(.)", re.DOTALL)
+_GLOB: Final = re.compile(r"[*?[]")
+
+
+@click.command(
+    "state",
+    short_help="Show the cluster's state at an offset or a time.",
+    epilog="""\b
+Examples:
+  kwire state /var/lib/kafka/metadata
+  kwire state /var/lib/kafka/metadata --at 2026-11-21T03:18:00Z --path /topics/orders
+  kwire state -b localhost:9092 --path '/topics/*/0' | jq 'map_values(.leader)'
+  kwire state 00000000000000007532-0000000004.checkpoint --path /configs
+
+Exit status: 1 where the state cannot be had, or there is nothing at --path.""",
+)
+@click.argument("sources", nargs=-1, metavar="[SOURCE]...", type=click.Path(exists=True, path_type=Path))
+@click.option("-b", "--bootstrap-server", "server", metavar="HOST:PORT", type=parse_address, help="Read from a server instead.")
+@click.option(
+    "--at", metavar="OFFSET|TIME", type=parse_at,
+    help="The state before OFFSET (exclusive), or as of TIME: ISO 8601, UTC unless it names a zone, or ms since 1970.",
+)  # fmt: skip
+@click.option("--path", "place", metavar="/NAME/...", default="/", help="Only what is there; * ? [] stand for parts of names.")
+@click.option(
+    "-o", "--output", type=click.Choice(["auto", "tree", "json"]), default="auto", show_default=True,
+    help="A tree for people, or JSON; auto: a tree on a terminal, JSON on a pipe.",
+)  # fmt: skip
+@click.option("--show-secrets", is_flag=True, help="Do not hide SCRAM keys and the values of sensitive configs.")
+def command(
+    sources: tuple[Path, ...], server: tuple[str, int] | None, at: At | None, place: str, output: str, show_secrets: bool
+) -> None:
+    """Print the state that a metadata log leads to, laid out as kafka-metadata-shell does.
+
+    SOURCE is a __cluster_metadata-0 directory or its parent, or segments and snapshots (.log, .checkpoint). The state is
+    the one after everything in it; --at ends earlier. Of a --path without * ? [] that alone is printed, else an object
+    with all that were found by their paths. /topics/orders is short for /topics/byName/orders.
+    """
+    from gateway.cluster.tree import tree
+
+    state = _load(sources, server, at or At())
+    for note in state.notes:
+        click.echo(note, err=True)
+    found = select(tree(state.image, show_secrets=show_secrets, time=state.time), place)
+    if wants_json(output):
+        click.echo(json.dumps(found, ensure_ascii=False, indent=2 if sys.stdout.isatty() else None))
+    else:
+        for line in tree_lines(found):
+            click.echo(line)
+
+
+def select(root: dict[str, Any], place: str) -> Any:
+    """What is at ``place``, or an object of all that match it. ``\\`` before a character takes away what it stands for.
+
+    Raises click.ClickException where there is nothing.
+    """
+    names = _NAMES_PER_LEVEL.findall(place)
+    if names[:1] == ["image"]:  # where the shell has it
+        del names[0]
+    if names[:1] == ["topics"] and len(names) > 1 and names[1] not in root["topics"]:
+        names.insert(1, "byName")
+    found: list[tuple[tuple[str, ...], Any]] = [((), root)]
+    several = False
+    for name in names:
+        inside = [(path, node) for path, node in found if isinstance(node, dict)]
+        several |= any(_unescaped(name) not in node for _, node in inside) and bool(_GLOB.search(_ESCAPE.sub("", name)))
+        deeper = [(way, one) for path, node in inside for way, one in _children(path, node, name)]
+        if not deeper:
+            raise click.ClickException(_nothing(place, name, inside))
+        found = deeper
+    return {path_text(path): node for path, node in found} if several else found[0][1]
+
+
+def path_text(path: tuple[str, ...]) -> str:
+    """``/topics/byName/orders``, as ``--path`` takes it; a slash in a name has a backslash before it."""
+    return "/" + "/".join(re.sub(r"([\\/])", r"\\\1", name) for name in path)
+
+
+def tree_lines(node: Any, indent: str = "") -> Iterator[str]:
+    """A tree as indented lines, values behind their names."""
+    if not isinstance(node, dict):
+        yield indent + value_text(node)
+        return
+    for name, value in node.items():
+        head = f"{indent}{click.style(value_text(name), bold=True)}:"
+        if isinstance(value, dict):
+            yield head
+            yield from tree_lines(value, indent + "  ")
+        else:
+            yield f"{head} {value_text(value)}"
+
+
+def value_text(value: Any) -> str:
+    """A value on one line: text as it is where a terminal can be given it, else JSON."""
+    return value if isinstance(value, str) and value.isprintable() and value.strip() == value != "" else json.dumps(value)
+
+
+def _load(sources: tuple[Path, ...], server: tuple[str, int] | None, at: At) -> State:
+    if bool(sources) == (server is not None):
+        raise click.UsageError("name files or a directory, or a server with -b")
+    if server is not None:
+        from gateway.cli.state_server import load_server
+
+        return load_server(server, at)
+    from gateway.cli.state_files import load_files
+
+    return load_files(sources, at)
+
+
+def _children(path: tuple[str, ...], node: dict[str, Any], name: str) -> list[tuple[tuple[str, ...], Any]]:
+    """What is under ``node`` by this name, or else by this pattern."""
+    exact = _unescaped(name)
+    if exact in node:
+        return [((*path, exact), node[exact])]
+    pattern = _ESCAPE.sub(lambda match: f"[{match[1]}]" if match[1] in "*?[" else match[1], name)
+    return [((*path, one), node[one]) for one in node if fnmatch.fnmatchcase(one, pattern)]
+
+
+def _unescaped(name: str) -> str:
+    return _ESCAPE.sub(r"\1", name)
+
+
+def _nothing(place: str, name: str, inside: list[tuple[tuple[str, ...], Any]]) -> str:
+    """What is missing where, with what comes near it."""
+    if len(inside) != 1:
+        return f"nothing at {place}: {'none of what matches before it' if inside else 'no name before it'} leads to {name}"
+    path, node = inside[0]
+    near = difflib.get_close_matches(name, node, 3) or list(node)[:8]
+    return f"nothing at {place}: {path_text(path)} has no {name}" + (f"; it has {', '.join(near)}" if near else "; it is empty")

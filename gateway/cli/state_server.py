@@ -1,0 +1,135 @@
+"""A cluster's state out of a server of the metadata topic, read by kafka-python as any consumer would.
+
+A log that starts after offset 0 makes no state by itself. A server of this package puts the records of the snapshot that
+comes before it at the offsets below its start; from any other such server no state can be had.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from gateway.cli import tail
+from gateway.cli.address import address_text
+from gateway.cli.state_source import At, Fold, State, time_text
+from gateway.cluster.image import METADATA_VERSION
+from gateway.ports import PARTITION, TOPIC_NAME
+
+if TYPE_CHECKING:
+    from kafka import KafkaConsumer
+
+_UNKNOWN: Final = -1
+
+
+def load_server(server: tuple[str, int], at: At) -> State:
+    """The state at ``server`` (host, port) up to ``at``, or to the present end. Raises click.ClickException."""
+    from kafka import KafkaConsumer, TopicPartition
+    from kafka.errors import KafkaError
+
+    where = address_text(*server)
+    try:
+        consumer = KafkaConsumer(
+            bootstrap_servers=where,
+            client_id="kwire-state",
+            group_id=None,
+            bootstrap_timeout_ms=tail.BOOTSTRAP_TIMEOUT_MS,
+            enable_auto_commit=False,
+            auto_offset_reset="none",  # a position that is lost is an error to report, not one to hide
+            allow_auto_create_topics=False,
+        )
+        try:
+            if PARTITION not in (consumer.partitions_for_topic(TOPIC_NAME) or ()):
+                raise click.ClickException(f"{where} has no topic {TOPIC_NAME}")
+            return _read(consumer, TopicPartition(TOPIC_NAME, PARTITION), where, at)
+        finally:
+            consumer.close()
+    except KafkaError as error:
+        raise click.ClickException(f"{where}: {error}") from None
+
+
+def _read(consumer: KafkaConsumer, partition: Any, where: str, at: At) -> State:
+    end = tail.go_to(consumer, partition, "beginning")
+    first: int = consumer.position(partition)
+    if at.offset is not None and at.offset > end:
+        raise click.ClickException(f"{where}: ends at offset {end}, there is no state before {at.offset} yet")
+    stop = end if at.offset is None else at.offset
+    fold = Fold(where, at)
+    # Below the log start a server puts a snapshot, and all of that is one state.
+    start = _Start(where, first)
+    epoch = _UNKNOWN
+    for record in tail.records(consumer, partition, end):
+        in_snapshot = start.holds(record)
+        if not in_snapshot and at.ends_before(record.offset, record.timestamp):
+            stop = record.offset if at.offset is None else at.offset
+            break
+        epoch = _UNKNOWN if record.leader_epoch is None else record.leader_epoch
+        fold.take(record.offset, epoch, record.timestamp, record.value)
+        start.took(record.timestamp, in_snapshot)
+    start.check(at)
+    # Control records are not shown by the client, and are part of what was read all the same.
+    fold.loader.skip_to(max(stop, start.offset), epoch)
+    return fold.state()
+
+
+class _Start:
+    """Where the log of a server starts, found out while its records come.
+
+    The records of a snapshot stand between its header at the first offset and its footer, both control records that the
+    client does not show: the first offset that is missing between them and the log is the footer's, and the log starts
+    behind it.
+    """
+
+    def __init__(self, where: str, first: int) -> None:
+        self._where = where
+        self._first = first
+        self._expected: int | None = None
+        self._snapshot_ms: int | None = None
+        self._log_seen = first == 0
+        self.offset = 0  #: of the log, as far as it is known
+
+    def holds(self, record: Any) -> bool:
+        """Is the record, the next that came, one of the snapshot? Raises click.ClickException if there is none."""
+        if self._log_seen:
+            return False
+        if self._expected is None:
+            _check_first(self._where, self._first, record)
+        elif record.offset != self._expected:
+            self.offset = self._expected + 1
+            self._log_seen = True
+            return False
+        self._expected = record.offset + 1
+        self.offset = self._expected + 1
+        return True
+
+    def took(self, timestamp: int, in_snapshot: bool) -> None:
+        """A record written at ``timestamp`` (ms) was folded."""
+        self._snapshot_ms = timestamp if in_snapshot else None
+
+    def check(self, at: At) -> None:
+        """Is the state of ``at`` one that this log leads to? Raises click.ClickException."""
+        if at.offset is not None and at.offset < self.offset:
+            raise click.ClickException(
+                f"{self._where}: its log starts at offset {self.offset}: the state before offset {at.offset} is no longer there"
+            )
+        # When a snapshot was written is not when it is of: the time is known to be covered once a record of the log is.
+        if at.time_ms is not None and self._snapshot_ms is not None and at.time_ms < self._snapshot_ms:
+            raise click.ClickException(
+                f"{self._where}: its log starts at offset {self.offset}, later than {time_text(at.time_ms)}"
+            )
+
+
+def _check_first(where: str, first: int, record: Any) -> None:
+    """A snapshot begins with the metadata version (``FeaturesImage.write``), as no log does."""
+    from kwire.errors import WireError
+    from kwire.records import decode_metadata_record
+
+    try:
+        message: Any = decode_metadata_record(record.value or b"")[2]
+    except WireError:
+        message = None
+    if getattr(message, "NAME", "") != "FeatureLevelRecord" or message.name != METADATA_VERSION:
+        raise click.ClickException(
+            f"{where}: its log starts at offset {first} and the snapshot before it is not served: "
+            "set snapshot.prefix there if it is `kwire serve`, or read the files"
+        )

@@ -1,0 +1,136 @@
+"""Cluster state for the commands that show it: an image out of log files or a server, up to an offset or a time.
+
+Files are read as they are on disk. Nothing there says how much of the end was committed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+
+import click
+
+from gateway.cluster import FoldError, Image, Loader
+from kwire.errors import WireError
+from kwire.records import decode_metadata_record
+
+#: Numbers from here on are times: ms since 1970 had 13 digits from 2001 on, and no metadata log has so many records.
+_FIRST_TIME_MS: Final = 10**12
+_NUMBER: Final = re.compile(r"[0-9]{1,18}", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class At:
+    """Up to where: before ``offset`` (exclusive), or before the first record later than ``time_ms``. Neither: to the end."""
+
+    offset: int | None = None
+    time_ms: int | None = None
+
+    def ends_before(self, offset: int, timestamp: int) -> bool:
+        """Is the record at ``offset``, written at ``timestamp`` (ms), past the state that is wanted?"""
+        return (self.offset is not None and offset >= self.offset) or (self.time_ms is not None and timestamp > self.time_ms)
+
+
+@dataclass(slots=True)
+class State:
+    """An image, when the last record in it was written (ms, None where nothing says), and what the user should know."""
+
+    image: Image
+    timestamp: int | None = None
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def time(self) -> str | None:
+        """``timestamp`` in ISO 8601, UTC."""
+        return None if self.timestamp is None else time_text(self.timestamp)
+
+
+class Fold:
+    """Records into a state, and the trouble with one of them into a sentence."""
+
+    def __init__(self, where: str, at: At) -> None:
+        self.where = where
+        self.at = at
+        self.timestamp: int | None = None
+        self.notes: list[str] = []
+        self.loader = Loader()
+
+    def take(self, offset: int, epoch: int, timestamp: int, value: bytes | None) -> None:
+        """The data record at ``offset``. Raises click.ClickException for one that is none, or does not fit."""
+        try:
+            self.loader.load(decode_metadata_record(value or b"")[2], offset, epoch)
+        except (FoldError, WireError) as error:
+            raise click.ClickException(
+                f"{self.where}: offset {offset}: {error}; --at {offset} (or SOURCE@{offset}) gives the state before it"
+            ) from None
+        self.done(timestamp)
+
+    def skip_to(self, next_offset: int, epoch: int, timestamp: int) -> None:
+        """Control records below ``next_offset`` are dealt with."""
+        self.loader.skip_to(next_offset, epoch)
+        self.done(timestamp)
+
+    def done(self, timestamp: int) -> None:
+        """What was folded was written at ``timestamp``; a transaction counts when it is over."""
+        if not self.loader.in_transaction:
+            self.timestamp = timestamp
+
+    def state(self) -> State:
+        """What it comes to."""
+        image = self.loader.image
+        if self.loader.in_transaction:
+            self.notes.append(
+                f"{self.where}: the end is inside a metadata transaction: "
+                f"this is the state before it, at offset {image.next_offset}"
+            )
+        return State(image, self.timestamp, self.notes)
+
+
+def parse_at(text: str) -> At:
+    """``OFFSET``, ms since 1970 (13 digits or more), or ISO 8601, UTC unless it names a zone. Raises click.BadParameter."""
+    if _NUMBER.fullmatch(text):
+        number = int(text)
+        return At(offset=number) if number < _FIRST_TIME_MS else At(time_ms=number)
+    try:
+        when = datetime.fromisoformat(text)
+    except ValueError:
+        raise click.BadParameter(f"{text!r} is neither an offset, nor a time in ISO 8601 or ms since 1970") from None
+    return At(time_ms=int((when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp() * 1000))
+
+
+def time_text(timestamp: int) -> str:
+    """ms since 1970 as ``2026-11-21T03:18:12.379Z``."""
+    with contextlib.suppress(ValueError, OverflowError, OSError):
+        return datetime.fromtimestamp(timestamp / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return f"{timestamp} ms"
+
+
+def parse_source(text: str) -> tuple[Path | tuple[str, int], At]:
+    """``PATH`` or ``HOST:PORT``, either with ``@OFFSET`` or ``@TIME``; what exists is a path. Raises click.BadParameter."""
+    place, _, at = text.rpartition("@")
+    if not place or os.path.exists(text):
+        place, at = text, ""
+    return _place(place), parse_at(at) if at else At()
+
+
+def _place(text: str) -> Path | tuple[str, int]:
+    from gateway.cli.address import parse_address
+
+    if os.path.exists(text):
+        return Path(text)
+    if ":" in text and "/" not in text:
+        return parse_address(text)
+    raise click.BadParameter(f"{text} does not exist, and is not HOST:PORT either")
+
+
+def load(place: Path | tuple[str, int], at: At) -> State:
+    """The state out of one path or server. Raises click.ClickException."""
+    from gateway.cli.state_files import load_files
+    from gateway.cli.state_server import load_server
+
+    return load_files([place], at) if isinstance(place, Path) else load_server(place, at)

@@ -1,0 +1,57 @@
+"""What changed between two images, entity by entity and field by field. Knows nothing of how they came about."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from gateway.cluster.image import Image
+from gateway.cluster.tree import Fields, Place, entities, without_secrets
+
+ADDED: Final = "added"
+REMOVED: Final = "removed"
+CHANGED: Final = "changed"
+
+
+class Change(NamedTuple):
+    """One entity that is not the same. A side on which it does not exist is None.
+
+    Of one that changed only the fields that differ are there; a field that one side lacks, such as a config that was
+    set, is missing on that side.
+    """
+
+    change: str
+    place: Place
+    before: Fields | None
+    after: Fields | None
+
+    def without_secrets(self) -> Change:
+        """The same with what is secret replaced on both sides: that a password changed shows, what it was does not."""
+        before, after = (None if fields is None else without_secrets(self.place, fields) for fields in (self.before, self.after))
+        return self._replace(before=before, after=after)
+
+
+def difference(before: Image, after: Image) -> Iterator[Change]:
+    """Every entity that was added, removed or changed, secrets included, in the order of the tree.
+
+    Where the images come from (offset, epoch) makes no difference between them.
+    """
+    old, new = dict(entities(before)), dict(entities(after))
+    for place in sorted(old.keys() | new.keys(), key=_natural):
+        was, now = old.get(place), new.get(place)
+        if was is None:
+            yield Change(ADDED, place, None, now)
+        elif now is None:
+            yield Change(REMOVED, place, was, None)
+        elif was != now:
+            yield Change(CHANGED, place, _unlike(was, now), _unlike(now, was))
+
+
+def _unlike(these: Fields, those: Fields) -> Fields:
+    """The fields of ``these`` that ``those`` has not, or has otherwise."""
+    return {name: value for name, value in these.items() if name not in those or those[name] != value}
+
+
+def _natural(place: Place) -> list[tuple[int, int, str]]:
+    """Partition 10 after partition 9."""
+    return [(0, int(name), "") if name.isascii() and name.isdigit() else (1, 0, name) for name in place]

@@ -1,0 +1,252 @@
+"""An image as names and values that people read, in the places where kafka-metadata-shell shows them. Knows no wire format.
+
+An *entity* is what has fields of its own: a topic, a partition, the configs of one resource, an ACL. The tree is all of
+them in their places; what changed between two images is told entity by entity.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+from typing import Any, Final
+
+from gateway.cluster.image import METADATA_VERSION, Image, QuotaEntity
+from kwire.records.redact import redact
+from kwire.uuid import Uuid
+
+#: Where an entity stands: the names from the root down.
+Place = tuple[str, ...]
+#: What it holds, in the order in which Kafka prints it; every value is plain JSON.
+Fields = dict[str, Any]
+
+_RESOURCE_TYPES: Final = dict(
+    enumerate(("UNKNOWN", "ANY", "TOPIC", "GROUP", "CLUSTER", "TRANSACTIONAL_ID", "DELEGATION_TOKEN", "USER"))
+)
+_PATTERN_TYPES: Final = dict(enumerate(("UNKNOWN", "ANY", "MATCH", "LITERAL", "PREFIXED")))
+_PERMISSION_TYPES: Final = dict(enumerate(("UNKNOWN", "ANY", "DENY", "ALLOW")))
+_OPERATIONS: Final = dict(
+    enumerate((
+        "UNKNOWN", "ANY", "ALL", "READ", "WRITE", "CREATE", "DELETE", "ALTER", "DESCRIBE", "CLUSTER_ACTION", "DESCRIBE_CONFIGS",
+        "ALTER_CONFIGS", "IDEMPOTENT_WRITE", "CREATE_TOKENS", "DESCRIBE_TOKENS", "TWO_PHASE_COMMIT",
+    ))
+)  # fmt: skip
+_SECURITY_PROTOCOLS: Final = dict(enumerate(("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")))
+_SCRAM_MECHANISMS: Final = {1: "SCRAM-SHA-256", 2: "SCRAM-SHA-512"}
+_CONFIG_TYPES: Final = {2: "TOPIC", 4: "BROKER", 8: "BROKER_LOGGER", 16: "CLIENT_METRICS", 32: "GROUP"}
+_RECOVERY_STATES: Final = {0: "RECOVERED", 1: "RECOVERING"}
+#: Releases by level of metadata.version, from level 1 on (``MetadataVersion``).
+_RELEASES: Final = (
+    "3.0-IV1", "3.1-IV0", "3.2-IV0", "3.3-IV0", "3.3-IV1", "3.3-IV2", "3.3-IV3", "3.4-IV0", "3.5-IV0", "3.5-IV1",
+    "3.5-IV2", "3.6-IV0", "3.6-IV1", "3.6-IV2", "3.7-IV0", "3.7-IV1", "3.7-IV2", "3.7-IV3", "3.7-IV4", "3.8-IV0",
+    "3.9-IV0", "4.0-IV0", "4.0-IV1", "4.0-IV2", "4.0-IV3", "4.1-IV0", "4.1-IV1", "4.2-IV0", "4.2-IV1", "4.3-IV0",
+)  # fmt: skip
+#: The parts of a quota entity in the order of the shell's names.
+_QUOTA_PARTS: Final = (("client-id", "clientId"), ("ip", "ip"), ("user", "user"))
+
+
+def tree(image: Image, *, show_secrets: bool = False, time: str | None = None) -> dict[str, Any]:
+    """The whole image, nested. ``time`` is when its last record was written, for ``provenance``, where it is known.
+
+    SCRAM keys and the values of sensitive configs are replaced unless ``show_secrets``.
+    """
+    root: dict[str, Any] = {
+        "acls": {"byId": {}},
+        "clientQuotas": {},
+        "cluster": {"brokers": {}, "controllers": {}},
+        "configs": {},
+        "delegationToken": {},
+        "features": {},
+        "producerIds": {},
+        "provenance": {"offset": image.next_offset - 1, "epoch": image.epoch, "time": time},
+        "scram": {mechanism: {} for mechanism in _SCRAM_MECHANISMS.values()},
+        "topics": {"byId": {}, "byName": {}},
+    }
+    for place, fields in entities(image):
+        node = root
+        for name in place:
+            node = node.setdefault(name, {})
+        node.update(fields if show_secrets else without_secrets(place, fields))
+    topics = root["topics"]
+    for name, topic_id in sorted(image.topic_ids.items(), key=lambda item: str(item[1])):
+        topics["byId"][str(topic_id)] = topics["byName"][name]
+    return root
+
+
+def entities(image: Image) -> Iterator[tuple[Place, Fields]]:
+    """Every entity once (topics by name), with its secrets, in the order of the tree. Names do not repeat."""
+    for acl_id, acl in _by_text(image.acls):
+        yield ("acls", "byId", acl_id), _acl(acl)
+    for quota_name, quotas in sorted((quota_entity_name(entity), quotas) for entity, quotas in image.quotas.items()):
+        yield ("clientQuotas", quota_name), {key: _number(value) for key, value in sorted(quotas.items())}
+    for broker_id, broker in sorted(image.brokers.items()):
+        yield ("cluster", "brokers", str(broker_id)), _broker(broker)
+    for controller_id, controller in sorted(image.controllers.items()):
+        yield ("cluster", "controllers", str(controller_id)), _controller(controller)
+    for (kind, resource), configs in sorted(image.configs.items(), key=lambda item: _config_name(*item[0])):
+        yield ("configs", _config_name(kind, resource)), dict(sorted(configs.items()))
+    for token_id, token in sorted(image.tokens.items()):
+        yield ("delegationToken", token_id), _token(token)
+    yield ("features",), _features(image)
+    yield ("producerIds",), {"nextProducerId": image.next_producer_id}
+    for (mechanism, user), credential in sorted(image.scram.items()):
+        yield ("scram", str(_SCRAM_MECHANISMS.get(mechanism, mechanism)), user), _scram(credential)
+    yield from _topics(image)
+
+
+def without_secrets(place: Place, fields: Fields) -> Fields:
+    """The fields of the entity at ``place``, some or all of them, with what is secret replaced."""
+    if place[0] == "scram":
+        return redact("USER_SCRAM_CREDENTIAL_RECORD", fields)
+    if place[0] == "configs":
+        return {name: redact("CONFIG_RECORD", {"name": name, "value": value})["value"] for name, value in fields.items()}
+    return fields
+
+
+def quota_entity_name(entity: QuotaEntity) -> str:
+    """``clientId(app)_user(ann)``, with ``<default>`` in place of the brackets where the default entity is meant.
+
+    Kafka's shell leaves a default part out, so that there two entities may have one name.
+    """
+    given = dict(entity)
+    known = [(shown, given.pop(kind)) for kind, shown in _QUOTA_PARTS if kind in given]
+    return "_".join(
+        kind + ("<default>" if name is None else f"({_escaped(name)})") for kind, name in (*known, *sorted(given.items()))
+    )
+
+
+def _escaped(name: str) -> str:
+    return name.replace("\\", "\\\\").replace("(", "\\(").replace(")", "\\)")
+
+
+# --- kinds of entities ------------------------------------------------------------------------------------------------
+
+
+def _acl(acl: Any) -> Fields:
+    return {
+        "resourceType": _RESOURCE_TYPES.get(acl.resource_type, acl.resource_type),
+        "resourceName": acl.resource_name,
+        "patternType": _PATTERN_TYPES.get(acl.pattern_type, acl.pattern_type),
+        "principal": acl.principal,
+        "host": acl.host,
+        "operation": _OPERATIONS.get(acl.operation, acl.operation),
+        "permissionType": _PERMISSION_TYPES.get(acl.permission_type, acl.permission_type),
+    }
+
+
+def _number(value: float) -> float | str:
+    """JSON has no infinity, and what is no number is unlike itself."""
+    return value if math.isfinite(value) else str(value)
+
+
+def _broker(broker: Any) -> Fields:
+    return {
+        "id": broker.broker_id,
+        "epoch": broker.broker_epoch,
+        "incarnationId": str(broker.incarnation_id),
+        "listeners": _listeners(broker.end_points),
+        "supportedFeatures": _supported(broker.features),
+        "rack": broker.rack,
+        "fenced": broker.fenced,
+        "inControlledShutdown": broker.in_controlled_shutdown,
+        "isMigratingZkBroker": broker.is_migrating_zk_broker,
+        "directories": _texts(broker.log_dirs),
+        "cordonedDirectories": None if broker.cordoned_log_dirs is None else _texts(broker.cordoned_log_dirs),
+    }
+
+
+def _controller(controller: Any) -> Fields:
+    return {
+        "id": controller.controller_id,
+        "incarnationId": str(controller.incarnation_id),
+        "zkMigrationReady": controller.zk_migration_ready,
+        "listeners": _listeners(controller.end_points),
+        "supportedFeatures": _supported(controller.features),
+    }
+
+
+def _listeners(end_points: Iterable[Any]) -> list[Fields]:
+    return [
+        {
+            "listenerName": one.name,
+            "securityProtocol": _SECURITY_PROTOCOLS.get(one.security_protocol, one.security_protocol),
+            "host": one.host,
+            "port": one.port,
+        }
+        for one in sorted(end_points, key=lambda one: one.name)
+    ]
+
+
+def _supported(features: Iterable[Any]) -> dict[str, str]:
+    return {
+        one.name: f"{one.min_supported_version}-{one.max_supported_version}" for one in sorted(features, key=lambda one: one.name)
+    }
+
+
+def _config_name(kind: int, resource: str) -> str:
+    """``TOPIC:orders``; the defaults of all brokers have no name, and are ``BROKER``."""
+    shown = str(_CONFIG_TYPES.get(kind, kind))
+    return f"{shown}:{resource}" if resource else shown
+
+
+def _token(token: Any) -> Fields:
+    return {
+        "tokenId": token.token_id,
+        "owner": token.owner,
+        "tokenRequester": token.requester,
+        "renewers": list(token.renewers),
+        "issueTimestamp": token.issue_timestamp,
+        "maxTimestamp": token.max_timestamp,
+        "expiryTimestamp": token.expiration_timestamp,
+    }
+
+
+def _features(image: Image) -> Fields:
+    finalized = {f"finalized_{name}": level for name, level in sorted(image.features.items()) if name != METADATA_VERSION}
+    return finalized | {"metadataVersion": _metadata_version(image.metadata_version)}
+
+
+def _metadata_version(level: int) -> Fields | None:
+    """Its level, and the release that introduced it; a level newer than this code has no name here."""
+    if not level:
+        return None
+    return {"name": _RELEASES[level - 1] if level <= len(_RELEASES) else None, "level": level}
+
+
+def _scram(credential: Any) -> Fields:
+    return {
+        "salt": credential.salt.hex(),
+        "storedKey": credential.stored_key.hex(),
+        "serverKey": credential.server_key.hex(),
+        "iterations": credential.iterations,
+    }
+
+
+def _topics(image: Image) -> Iterator[tuple[Place, Fields]]:
+    for name, topic_id in sorted(image.topic_ids.items()):
+        for partition_id, partition in sorted(image.partitions[topic_id].items()):
+            yield ("topics", "byName", name, str(partition_id)), _partition(partition)
+        yield ("topics", "byName", name), {"id": str(topic_id), "name": name}
+
+
+def _partition(partition: Any) -> Fields:
+    return {
+        "replicas": list(partition.replicas),
+        "directories": _texts(partition.directories),
+        "isr": list(partition.isr),
+        "removingReplicas": list(partition.removing_replicas),
+        "addingReplicas": list(partition.adding_replicas),
+        "elr": list(partition.eligible_leader_replicas or ()),
+        "lastKnownElr": list(partition.last_known_elr or ()),
+        "leader": partition.leader,
+        "leaderRecoveryState": _RECOVERY_STATES.get(partition.leader_recovery_state, partition.leader_recovery_state),
+        "leaderEpoch": partition.leader_epoch,
+        "partitionEpoch": partition.partition_epoch,
+    }
+
+
+def _texts(ids: Iterable[Uuid]) -> list[str]:
+    return [str(one) for one in ids]
+
+
+def _by_text(things: dict[Uuid, Any]) -> list[tuple[str, Any]]:
+    return sorted(((str(key), value) for key, value in things.items()), key=lambda item: item[0])

@@ -1,0 +1,172 @@
+"""The tree against what kafka-metadata-shell printed for the same files, and what a snapshot alone does not show."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gateway.cli.state_files import load_files
+from gateway.cli.state_source import At
+from gateway.cluster import Image, apply
+from gateway.cluster.tree import entities, quota_entity_name, tree, without_secrets
+from kwire.messages.config_record import ConfigRecord
+from kwire.messages.feature_level_record import FeatureLevelRecord
+from kwire.messages.user_scram_credential_record import UserScramCredentialRecord
+from tests.shared import LOG_NAMES, needs_shared
+
+
+def shell_tree(path: Path) -> dict[str, Any]:
+    """The shell's indented text as nested mappings; what stands below a name without a colon is its value."""
+    root: dict[str, Any] = {}
+    stack: list[tuple[int, dict[str, Any], str]] = [(-1, {"": root}, "")]
+    for line in path.read_text(encoding="utf-8").split("\n"):
+        if not line:
+            continue
+        indent = len(line) - len(line.lstrip(" "))
+        while stack[-1][0] >= indent:
+            stack.pop()
+        _, holder, name = stack[-1]
+        if line.endswith(":") and "(renewers" not in line:
+            node = holder[name]
+            node[line.strip()[:-1]] = {}
+            stack.append((indent, node, line.strip()[:-1]))
+        else:
+            holder[name] = line.strip()
+    return root
+
+
+def members(text: str) -> dict[str, str]:
+    """``Kind[a=1, b=[2, 3]]`` as a mapping of texts."""
+    inside = text[re.search(r"[\[(]", text).end() : -1]  # type: ignore[union-attr]
+    return dict(re.findall(r"(\w+)=(\[[^\]]*\]|\{[^}]*\}|.*?)(?:, (?=\w+=)|$)", inside))
+
+
+def java(value: Any) -> str:
+    """A plain value as Java's toString has it."""
+    if isinstance(value, list):
+        return f"[{', '.join(map(str, value))}]"
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{name}: {one}" for name, one in value.items()) + "}"
+    if value is None or isinstance(value, bool):
+        return {None: "null", True: "true", False: "false"}[value]
+    return str(value)
+
+
+def same_members(text: str, fields: dict[str, Any]) -> None:
+    expected = members(text)
+    assert list(expected) == list(fields)
+    for name, value in fields.items():
+        if name == "listeners":
+            value = [
+                f"Endpoint(listenerName='{one['listenerName']}', securityProtocol={one['securityProtocol']}, "
+                f"host='{one['host']}', port={one['port']})"
+                for one in value
+            ]
+        shown = "Optional.empty" if name == "rack" and value is None else java(value)
+        assert expected[name] == (f"Optional[{shown}]" if name == "rack" and value is not None else shown), name
+
+
+def shell_files(root: Path) -> list[tuple[Path, Path]]:
+    """(the shell's output, the file it read), without those that the shell printed before it had read anything."""
+    found = []
+    for path in sorted((root / "truth").glob("*/shell-tree-*.txt")):
+        source = (
+            root
+            / "nodes"
+            / path.parent.name
+            / "__cluster_metadata-0"
+            / path.name.removeprefix("shell-tree-").removesuffix(".txt")
+        )
+        if "offset -1, epoch -1" not in path.read_text(encoding="utf-8"):
+            found.append((path, source))
+    return found
+
+
+@needs_shared
+@pytest.mark.parametrize("name", [name for name in LOG_NAMES if name not in ("p-abort", "p-large", "p-one-segments")])
+def test_the_tree_is_the_shells(name: str, logs: Any) -> None:
+    files = shell_files(logs(name))
+    assert files
+    for path, source in files:
+        theirs = shell_tree(path)
+        state = load_files([source], At())
+        ours = tree(state.image, show_secrets=True, time=state.time)
+        assert list(ours) == list(theirs)
+        for kind in ("acls", "cluster", "scram"):
+            compare_leaves(theirs[kind], ours[kind])
+        compare_leaves(theirs["topics"]["byName"], ours["topics"]["byName"])
+        compare_leaves(theirs["topics"]["byId"], ours["topics"]["byId"])
+        assert theirs["producerIds"] == {"nextProducerId": str(ours["producerIds"]["nextProducerId"])}
+        assert theirs["configs"] == ours["configs"]
+        release = ours["features"].pop("metadataVersion")["name"]
+        assert theirs["features"].pop("metadataVersion") == f"Optional[{release}]"
+        assert theirs["features"] == {key: str(level) for key, level in ours["features"].items()}
+        assert list(theirs["delegationToken"]) == list(ours["delegationToken"])
+        where = ours["provenance"]
+        if source.suffix == ".log":  # of a snapshot the shell shows where in the file it is, and when that was written
+            time = where["time"].removesuffix("Z").rstrip("0").rstrip(".")
+            assert theirs["provenance"] == f"offset {where['offset']}, epoch {where['epoch']}, time {time}Z[UTC]"
+
+
+def compare_leaves(theirs: Any, ours: Any) -> None:
+    if isinstance(theirs, str):
+        if re.match(r"\w+[\[(]", theirs):
+            same_members(theirs, ours)
+        else:
+            assert theirs == java(ours)
+        return
+    assert list(theirs) == sorted(ours)  # the shell has partition 10 before partition 2
+    for key, value in theirs.items():
+        compare_leaves(value, ours[key])
+
+
+def test_an_empty_image_has_every_branch() -> None:
+    root = tree(Image())
+    assert root["topics"] == {"byId": {}, "byName": {}} and root["scram"] == {"SCRAM-SHA-256": {}, "SCRAM-SHA-512": {}}
+    assert root["features"] == {"metadataVersion": None} and root["provenance"] == {"offset": -1, "epoch": -1, "time": None}
+
+
+def test_a_metadata_version_that_is_newer_than_this_code_shows_its_level() -> None:
+    image = Image()
+    apply(image, FeatureLevelRecord(name="metadata.version", feature_level=999))
+    assert tree(image)["features"]["metadataVersion"] == {"name": None, "level": 999}
+
+
+@pytest.mark.parametrize(
+    ("entity", "name"),
+    [
+        ((("user", "ann"), ("client-id", "a")), "clientId(a)_user(ann)"),
+        ((("user", None), ("client-id", None)), "clientId<default>_user<default>"),
+        ((("ip", "10.1.2.3"),), "ip(10.1.2.3)"),
+        ((("user", r"a(b)\c"),), r"user(a\(b\)\\c)"),
+        ((("user", "<default>"),), "user(<default>)"),
+        ((("zone", "z"),), "zone(z)"),
+    ],
+)
+def test_names_of_quota_entities(entity: Any, name: str) -> None:
+    assert quota_entity_name(entity) == name
+
+
+def test_quotas_are_json_whatever_they_are() -> None:
+    image = Image(quotas={(("user", "ann"),): {"a": 1.5, "b": float("inf"), "c": float("nan")}})
+    assert dict(entities(image))["clientQuotas", "user(ann)"] == {"a": 1.5, "b": "inf", "c": "nan"}
+
+
+def test_secrets_are_shown_only_when_asked_for() -> None:
+    image = Image()
+    apply(image, ConfigRecord(resource_type=4, resource_name="1", name="ssl.key.password", value="hunter2"))
+    apply(image, ConfigRecord(resource_type=4, resource_name="1", name="log.cleaner.threads", value="2"))
+    apply(image, UserScramCredentialRecord(name="ann", mechanism=1, salt=b"\x01", stored_key=b"\x02", server_key=b"\x03"))
+    hidden, shown = tree(image), tree(image, show_secrets=True)
+    assert hidden["configs"]["BROKER:1"] == {"log.cleaner.threads": "2", "ssl.key.password": "(redacted)"}
+    assert shown["configs"]["BROKER:1"]["ssl.key.password"] == "hunter2"
+    secret = hidden["scram"]["SCRAM-SHA-256"]["ann"]
+    assert [secret[name] for name in ("salt", "storedKey", "serverKey")] == ["(redacted)"] * 3
+    assert shown["scram"]["SCRAM-SHA-256"]["ann"]["storedKey"] == "02"
+
+
+def test_fields_that_are_no_secrets_stay() -> None:
+    assert without_secrets(("producerIds",), {"nextProducerId": 3}) == {"nextProducerId": 3}
