@@ -81,6 +81,8 @@ def _decode_file(path: Path, hide: bool, skip_control: bool, emit: Callable[[dic
         what = "ends inside a batch: still being written, or cut off" if torn else f"damaged: {error.reason}"
         click.echo(f"{path}: byte {error.offset}: {what}", err=True)
         return False
+    except BrokenPipeError:
+        raise  # whoever read us has enough: click ends the command in silence
     except OSError as error:
         raise click.ClickException(f"{path}: {error.strerror}") from None
     return clean

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -109,3 +111,14 @@ def test_text_and_directories(tmp_path: Path) -> None:
     empty = tmp_path / "empty"
     empty.mkdir()
     assert "no *.log in it" in CliRunner().invoke(command, [str(empty)]).stderr
+
+
+def test_a_reader_who_has_enough_ends_it_in_silence(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.log", *(batch(i, topic("t" * 200)) for i in range(2000)))
+    command_line = [sys.executable, "-m", "gateway", "decode", str(path)]
+    with subprocess.Popen(command_line, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None and process.stderr is not None
+        assert json.loads(process.stdout.readline())["offset"] == 0
+        process.stdout.close()
+        assert process.stderr.read() == b""
+        process.wait(timeout=60)
