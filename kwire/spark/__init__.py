@@ -12,5 +12,6 @@ from __future__ import annotations
 
 from kwire.spark.frames import decode, only, typed, without
 from kwire.spark.options import METADATA_TOPIC, kafka_options
+from kwire.spark.source import register
 
-__all__ = ["METADATA_TOPIC", "decode", "kafka_options", "only", "typed", "without"]
+__all__ = ["METADATA_TOPIC", "decode", "kafka_options", "only", "register", "typed", "without"]
