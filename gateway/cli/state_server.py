@@ -64,10 +64,12 @@ def _read(consumer: KafkaConsumer, partition: Any, where: str, at: At) -> State:
             stop = record.offset if at.offset is None else at.offset
             break
         epoch = _UNKNOWN if record.leader_epoch is None else record.leader_epoch
+        fold.loader.skip_to(record.offset, epoch)  # control records, which the client does not show
         fold.take(record.offset, epoch, record.timestamp, record.value)
         start.took(record.timestamp, in_snapshot)
     start.check(at)
-    # Control records are not shown by the client, and are part of what was read all the same.
+    if consumer.beginning_offsets([partition])[partition] != first:
+        raise click.ClickException(f"{where}: the start of its log moved while it was read: run this again")
     fold.loader.skip_to(max(stop, start.offset), epoch)
     return fold.state()
 

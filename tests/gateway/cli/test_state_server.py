@@ -1,0 +1,120 @@
+"""States out of a server: the same as out of its files, and sentences where a server has no state to give."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+from click.testing import CliRunner
+from kafka import KafkaConsumer
+
+from gateway.cli import main, tail
+from gateway.cli.address import parse_address
+from gateway.cli.state_files import load_files
+from gateway.cli.state_server import load_server
+from gateway.cli.state_source import At, State
+from gateway.cluster.tree import entities
+from tests.gateway.handlers.mini_server import MiniServer, serving
+from tests.shared import needs_shared
+from tools.gateway_process import gateway
+
+SAMPLE = Path(__file__).resolve().parents[3] / "gateway" / "sample"
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[MiniServer]:
+    with serving() as server:
+        yield server
+
+
+def same(one: State, other: State) -> bool:
+    assert one.image.next_offset == other.image.next_offset
+    assert len(one.notes) == len(other.notes)
+    return dict(entities(one.image)) == dict(entities(other.image))
+
+
+def test_the_state_is_that_of_the_files(server: MiniServer) -> None:
+    end = server.partition.high_watermark
+    for at in (At(), *(At(offset=offset) for offset in (0, 1, 7, end // 2, end))):
+        assert same(load_server(("127.0.0.1", server.port), at), load_files([SAMPLE], at)), at
+
+
+def test_as_of_a_time(server: MiniServer) -> None:
+    half = load_files([SAMPLE], At(offset=server.partition.high_watermark // 2)).timestamp
+    for time_ms in (0, half, 2**50):
+        by_server, by_files = (
+            load_server(("127.0.0.1", server.port), At(time_ms=time_ms)),
+            load_files([SAMPLE], At(time_ms=time_ms)),
+        )
+        assert dict(entities(by_server.image)) == dict(entities(by_files.image))
+    assert load_server(("127.0.0.1", server.port), At(time_ms=0)).image.topic_ids == {}
+
+
+def test_both_commands_read_a_server(server: MiniServer) -> None:
+    where = f"127.0.0.1:{server.port}"
+    by_server = CliRunner().invoke(main, ["state", "-b", where, "--path", "/topics"])
+    by_files = CliRunner().invoke(main, ["state", str(SAMPLE), "--path", "/topics"])
+    assert (by_server.exit_code, by_server.stdout) == (0, by_files.stdout)
+    result = CliRunner().invoke(main, ["diff", str(SAMPLE), where])
+    assert (result.exit_code, result.output) == (0, "")
+    result = CliRunner().invoke(main, ["diff", f"{where}@0", where])
+    assert result.exit_code == 1 and json.loads(result.stdout.splitlines()[0])["change"] in ("added", "changed")
+
+
+def test_an_offset_beyond_the_end(server: MiniServer) -> None:
+    with pytest.raises(click.ClickException, match="there is no state before 999999 yet"):
+        load_server(("127.0.0.1", server.port), At(offset=999999))
+
+
+def test_a_server_that_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tail, "BOOTSTRAP_TIMEOUT_MS", 500)
+    with serving() as gone:
+        pass
+    with pytest.raises(click.ClickException, match=f"127.0.0.1:{gone.port}: "):
+        load_server(("127.0.0.1", gone.port), At())
+
+
+def test_a_start_that_moves_meanwhile_is_told(server: MiniServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Retention on a followed directory: what was read may be the one snapshot and then the other."""
+    original, asked = KafkaConsumer.beginning_offsets, []
+
+    def beginning_offsets(self: Any, partitions: list[Any]) -> Any:
+        asked.append(partitions)
+        found = original(self, partitions)
+        return found if len(asked) == 1 else {partition: offset + 5 for partition, offset in found.items()}
+
+    monkeypatch.setattr(KafkaConsumer, "beginning_offsets", beginning_offsets)
+    with pytest.raises(click.ClickException, match="start of its log moved"):
+        load_server(("127.0.0.1", server.port), At())
+
+
+@needs_shared
+def test_a_log_that_starts_at_a_snapshot(logs: Any) -> None:
+    """The whole server, with the snapshot's records below the start."""
+    source: Path = logs("p-one-segments") / "nodes" / "7"
+    with gateway("--log-dir", str(source)) as running:
+        where = parse_address(running.bootstrap)
+        for at in (At(), At(offset=985), At(offset=986), At(offset=1100), At(offset=1145)):
+            assert same(load_server(where, at), load_files([source], at)), at
+        last = load_files([source], At(offset=1100)).timestamp
+        assert last is not None
+        assert same(load_server(where, At(time_ms=last)), load_files([source], At(time_ms=last)))
+        for early in (At(offset=984), At(offset=950), At(offset=0), At(time_ms=1)):
+            with pytest.raises(click.ClickException, match="log starts at offset 985"):
+                load_server(where, early)
+
+
+@needs_shared
+def test_a_log_whose_snapshot_is_not_served_makes_no_state(logs: Any, tmp_path: Path) -> None:
+    source: Path = logs("p-one-segments") / "nodes" / "7"
+    config = tmp_path / "kwire.properties"
+    config.write_text("snapshot.prefix=false\n")
+    with (
+        gateway("--log-dir", str(source), "--config", str(config)) as running,
+        pytest.raises(click.ClickException, match="log starts at offset 985 and the snapshot before it is not served"),
+    ):
+        load_server(parse_address(running.bootstrap), At())
