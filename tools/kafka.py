@@ -32,7 +32,7 @@ _DEFAULTS: Mapping[str, str] = {
     "transaction.state.log.num.partitions": "1",
     "share.coordinator.state.topic.replication.factor": "1",
     "share.coordinator.state.topic.min.isr": "1",
-    "group.initial.rebalance.delay.ms": "0",
+    "group.initial.rebalance.delay.ms": "250",
     "auto.create.topics.enable": "false",
     "log.cleaner.dedupe.buffer.size": "4194304",
     "num.recovery.threads.per.data.dir": "1",
