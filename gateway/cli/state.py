@@ -9,13 +9,16 @@ import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from gateway.cli.address import parse_address
 from gateway.cli.lines import wants_json
-from gateway.cli.state_source import At, State, parse_at
+from gateway.cli.state_source import At, parse_at
+
+if TYPE_CHECKING:
+    from gateway.cli.state_fold import State
 
 _NAMES_PER_LEVEL: Final = re.compile(r"(?:\\.|[^/\\])+", re.DOTALL)
 _ESCAPE: Final = re.compile(r"\\(.)", re.DOTALL)

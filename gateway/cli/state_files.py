@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import bisect
 import contextlib
-import os
-import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import click
 
-from gateway.cli.state_source import At, Fold, State, time_text
+from gateway.cli.state_fold import Fold, Progress, State
+from gateway.cli.state_source import At, time_text
 from gateway.log.file_names import BOOTSTRAP_SNAPSHOT, SnapshotId, parse_segment_name, parse_snapshot_name
 from gateway.log.reader import read_log_file
 from kwire.errors import DecodeError, WireError
@@ -23,8 +22,8 @@ if TYPE_CHECKING:
     from kwire.records import BatchHeader, Record
 
 _DIRECTORY: Final = "__cluster_metadata-0"
-#: Below this everything is read before a bar could be drawn.
-_PROGRESS_BYTES_MIN: Final = 32 * 1024 * 1024
+#: What takes a second or two.
+_PROGRESS_BYTES_MIN: Final = 8 * 1024 * 1024
 
 
 @dataclass(slots=True)
@@ -53,6 +52,8 @@ def load_files(paths: Sequence[Path], at: At) -> State:
         files = _find(paths)
         fold, start = _start(files, at)
         end = _read_segments(files, fold, start)
+    except FileNotFoundError as error:
+        raise click.ClickException(f"{error.filename}: gone; a running Kafka cleans up old ones: run this again") from None
     except OSError as error:
         raise click.ClickException(f"{error.filename}: {error.strerror}") from None
     if at.offset is not None and end < at.offset:
@@ -171,14 +172,15 @@ def _read_segments(files: _Files, fold: Fold, start: int) -> int:
     """Fold the log from offset ``start`` to where it ends or is to end; returns the next offset."""
     first = max(bisect.bisect_right(files.segments, start, key=lambda segment: segment[0]) - 1, 0)
     expected = start
-    with contextlib.closing(_Progress([path for _, path in files.segments[first:]])) as progress:
+    done, sizes = 0, {path: path.stat().st_size for _, path in files.segments[first:]}
+    with contextlib.closing(Progress(sum(sizes.values()), _PROGRESS_BYTES_MIN)) as progress:
         for base, path in files.segments[first:]:
             if expected == fold.at.offset:
                 break
             if base > expected:
                 raise click.ClickException(_gap(path, expected, base))
             for header, records in _batches(path, expected, fold, is_last=path == files.segments[-1][1]):
-                progress.at(path, header.position)
+                progress.at(done + header.position)
                 if header.base_offset > expected:
                     raise click.ClickException(_gap(path, expected, header.base_offset))
                 if not _fold_batch(fold, header, records, expected):
@@ -186,6 +188,7 @@ def _read_segments(files: _Files, fold: Fold, start: int) -> int:
                 expected = max(expected, header.last_offset + 1)
                 if expected == fold.at.offset:
                     break
+            done += sizes[path]
     return expected
 
 
@@ -233,31 +236,3 @@ def _gap(path: Path, expected: int, found: int) -> str:
         f"{path}: offsets {expected} to {found - 1} are missing before it: name the files that hold them, "
         f"or end with --at {expected} (or SOURCE@{expected})"
     )
-
-
-class _Progress:
-    """A bar on standard error while much is read and somebody watches; nothing otherwise."""
-
-    def __init__(self, paths: list[Path]) -> None:
-        self._bar: Any = None
-        self._before, size = {}, 0
-        for path in paths:
-            self._before[path] = size
-            size += os.stat(path).st_size
-        if size >= _PROGRESS_BYTES_MIN and sys.stderr.isatty():
-            from rich.console import Console
-            from rich.progress import Progress
-
-            self._bar = Progress(console=Console(stderr=True), transient=True)
-            self._bar.start()
-            self._task = self._bar.add_task("reading", total=size)
-
-    def at(self, path: Path, position: int) -> None:
-        """``position`` bytes of ``path`` are done."""
-        if self._bar is not None:
-            self._bar.update(self._task, completed=self._before[path] + position)
-
-    def close(self) -> None:
-        """Take the bar away."""
-        if self._bar is not None:
-            self._bar.stop()

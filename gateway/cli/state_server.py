@@ -6,13 +6,15 @@ comes before it at the offsets below its start; from any other such server no st
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from gateway.cli import tail
 from gateway.cli.address import address_text
-from gateway.cli.state_source import At, Fold, State, time_text
+from gateway.cli.state_fold import Fold, Progress, State
+from gateway.cli.state_source import At, time_text
 from gateway.cluster.image import METADATA_VERSION
 from gateway.ports import PARTITION, TOPIC_NAME
 
@@ -20,6 +22,8 @@ if TYPE_CHECKING:
     from kafka import KafkaConsumer
 
 _UNKNOWN: Final = -1
+#: What takes a second or two.
+_PROGRESS_RECORDS_MIN: Final = 20_000
 
 
 def load_server(server: tuple[str, int], at: At) -> State:
@@ -58,15 +62,18 @@ def _read(consumer: KafkaConsumer, partition: Any, where: str, at: At) -> State:
     # Below the log start a server puts a snapshot, and all of that is one state.
     start = _Start(where, first)
     epoch = _UNKNOWN
-    for record in tail.records(consumer, partition, end):
-        in_snapshot = start.holds(record)
-        if not in_snapshot and at.ends_before(record.offset, record.timestamp):
-            stop = record.offset if at.offset is None else at.offset
-            break
-        epoch = _UNKNOWN if record.leader_epoch is None else record.leader_epoch
-        fold.loader.skip_to(record.offset, epoch)  # control records, which the client does not show
-        fold.take(record.offset, epoch, record.timestamp, record.value)
-        start.took(record.timestamp, in_snapshot)
+    with contextlib.closing(Progress(stop - first, _PROGRESS_RECORDS_MIN)) as progress:
+        for record in tail.records(consumer, partition, end):
+            in_snapshot = start.holds(record)
+            if not in_snapshot and at.ends_before(record.offset, record.timestamp):
+                stop = record.offset if at.offset is None else at.offset
+                break
+            epoch = _UNKNOWN if record.leader_epoch is None else record.leader_epoch
+            fold.loader.skip_to(record.offset, epoch)  # control records, which the client does not show
+            fold.take(record.offset, epoch, record.timestamp, record.value)
+            start.took(record.timestamp, in_snapshot)
+            if record.offset % 1000 == 0:
+                progress.at(record.offset - first)
     start.check(at)
     if consumer.beginning_offsets([partition])[partition] != first:
         raise click.ClickException(f"{where}: the start of its log moved while it was read: run this again")

@@ -1,23 +1,19 @@
-"""Cluster state for the commands that show it: an image out of log files or a server, up to an offset or a time.
-
-Files are read as they are on disk. Nothing there says how much of the end was committed.
-"""
+"""Where a state is to come from and up to where, as users write it. Reads nothing itself, and is cheap to import."""
 
 from __future__ import annotations
 
 import contextlib
 import os
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import click
 
-from gateway.cluster import FoldError, Image, Loader
-from kwire.errors import WireError
-from kwire.records import decode_metadata_record
+if TYPE_CHECKING:
+    from gateway.cli.state_fold import State
 
 #: Numbers from here on are times: ms since 1970 had 13 digits from 2001 on, and no metadata log has so many records.
 _FIRST_TIME_MS: Final = 10**12
@@ -34,61 +30,6 @@ class At:
     def ends_before(self, offset: int, timestamp: int) -> bool:
         """Is the record at ``offset``, written at ``timestamp`` (ms), past the state that is wanted?"""
         return (self.offset is not None and offset >= self.offset) or (self.time_ms is not None and timestamp > self.time_ms)
-
-
-@dataclass(slots=True)
-class State:
-    """An image, when the last record in it was written (ms, None where nothing says), and what the user should know."""
-
-    image: Image
-    timestamp: int | None = None
-    notes: list[str] = field(default_factory=list)
-
-    @property
-    def time(self) -> str | None:
-        """``timestamp`` in ISO 8601, UTC."""
-        return None if self.timestamp is None else time_text(self.timestamp)
-
-
-class Fold:
-    """Records into a state, and the trouble with one of them into a sentence."""
-
-    def __init__(self, where: str, at: At) -> None:
-        self.where = where
-        self.at = at
-        self.timestamp: int | None = None
-        self.notes: list[str] = []
-        self.loader = Loader()
-
-    def take(self, offset: int, epoch: int, timestamp: int, value: bytes | None) -> None:
-        """The data record at ``offset``. Raises click.ClickException for one that is none, or does not fit."""
-        try:
-            self.loader.load(decode_metadata_record(value or b"")[2], offset, epoch)
-        except (FoldError, WireError) as error:
-            raise click.ClickException(
-                f"{self.where}: offset {offset}: {error}; --at {offset} (or SOURCE@{offset}) gives the state before it"
-            ) from None
-        self.done(timestamp)
-
-    def skip_to(self, next_offset: int, epoch: int, timestamp: int) -> None:
-        """Control records below ``next_offset`` are dealt with."""
-        self.loader.skip_to(next_offset, epoch)
-        self.done(timestamp)
-
-    def done(self, timestamp: int) -> None:
-        """What was folded was written at ``timestamp``; a transaction counts when it is over."""
-        if not self.loader.in_transaction:
-            self.timestamp = timestamp
-
-    def state(self) -> State:
-        """What it comes to."""
-        image = self.loader.image
-        if self.loader.in_transaction:
-            self.notes.append(
-                f"{self.where}: the end is inside a metadata transaction: "
-                f"this is the state before it, at offset {image.next_offset}"
-            )
-        return State(image, self.timestamp, self.notes)
 
 
 def parse_at(text: str) -> At:

@@ -34,11 +34,9 @@ def directory(root: Path, node: str) -> Path:
 
 def facts_of_truth(path: Path) -> Counter[tuple[str, ...]]:
     """What the records of Kafka's image say, as rows that a tree can be asked for too."""
-    names = {}
+    names: dict[str, str] = {}
     rows: Counter[tuple[str, ...]] = Counter()
-    for line in path.read_text(encoding="utf-8").split("\n")[1:]:
-        if not line:
-            continue
+    for line in path.read_text(encoding="utf-8").split("\n")[1:-1]:
         kind, data = (record := json.loads(line))["type"], record["data"]
         if kind == "TOPIC_RECORD":
             names[data["topicId"]] = data["name"]
@@ -141,9 +139,6 @@ def test_a_log_that_starts_late_says_where(logs: Any) -> None:
     assert load_files([source], At(offset=985)).image.next_offset == 985
     with pytest.raises(click.ClickException, match="begins at offset 895, and no usable snapshot"):
         load_files(sorted(source.glob("*.log")), At())
-
-
-# --- files made here --------------------------------------------------------------------------------------------------
 
 
 def topic(number: int) -> Message:
@@ -283,6 +278,12 @@ def test_what_is_no_log(tmp_path: Path) -> None:
     other.touch()
     with pytest.raises(click.ClickException, match="under the names that Kafka gave them"):
         load_files([other], At())
+
+
+def test_a_segment_that_goes_away_meanwhile_is_told(tmp_path: Path) -> None:
+    (tmp_path / f"{0:020d}.log").symlink_to(tmp_path / "cleaned up")
+    with pytest.raises(click.ClickException, match=r"000\.log: gone; .* run this again"):
+        load_files([tmp_path], At())
 
 
 def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:

@@ -15,8 +15,9 @@ from kafka import KafkaConsumer
 from gateway.cli import main, tail
 from gateway.cli.address import parse_address
 from gateway.cli.state_files import load_files
+from gateway.cli.state_fold import State
 from gateway.cli.state_server import load_server
-from gateway.cli.state_source import At, State
+from gateway.cli.state_source import At
 from gateway.cluster.tree import entities
 from tests.gateway.handlers.mini_server import MiniServer, serving
 from tests.shared import needs_shared

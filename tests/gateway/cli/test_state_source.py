@@ -7,8 +7,7 @@ from pathlib import Path
 import click
 import pytest
 
-from gateway.cli.state_source import At, State, parse_at, parse_source, time_text
-from gateway.cluster import Image
+from gateway.cli.state_source import At, parse_at, parse_source, time_text
 
 
 @pytest.mark.parametrize(
@@ -59,4 +58,3 @@ def test_what_is_no_source(text: str) -> None:
 def test_times_in_text() -> None:
     assert time_text(1795231092379) == "2026-11-21T03:18:12.379Z"
     assert time_text(2**62) == f"{2**62} ms"
-    assert State(Image()).time is None
