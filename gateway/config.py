@@ -145,9 +145,10 @@ class Config:
     )
 
     # Consumer groups (the classic protocol).
-    # Kafka waits three seconds so that a large application starts in one rebalance; one partition has one reader.
+    # Kafka waits three seconds so that a large application starts in one rebalance; one partition has one reader. Not 0:
+    # kafka-python 3.0 may join, rejoin at once and then wait for ever when the first answer comes too fast.
     group_initial_rebalance_delay_ms: int = _key(
-        0, "How long the first rebalance of an empty group waits for more members.", unit="ms"
+        250, "How long the first rebalance of an empty group waits for more members.", unit="ms"
     )
     group_min_session_timeout_ms: int = _key(6000, "Shortest session timeout a member may ask for.", unit="ms")
     group_max_session_timeout_ms: int = _key(1_800_000, "Longest session timeout a member may ask for.", unit="ms")
