@@ -13,11 +13,14 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self, TypeVar
 
 from kwire.errors import DecodeError, EncodeError, UnsupportedVersion
 
+#: What generated readers raise on bad bytes, and writers on bad values.
+_READ_FAULTS = (DecodeError, struct.error, IndexError, UnicodeDecodeError)
+_SHORT_WAY_FAULTS = (*_READ_FAULTS, KeyError)
+_NO_BUDGET = sys.maxsize
+
 #: Above this many bytes the garbage collector is paused while a message is decoded.
 _COLLECTOR_PAUSE_BYTES = 32 * 1024
 
-#: What generated readers raise on bad bytes, and writers on bad values.
-_READ_FAULTS = (DecodeError, struct.error, IndexError, UnicodeDecodeError)
 _WRITE_FAULTS = (EncodeError, struct.error, TypeError, AttributeError, ValueError, IndexError, OverflowError)
 
 
@@ -189,17 +192,16 @@ class Message(Struct):
         offset, for anything that does not follow the protocol, bytes left over included unless ``allow_trailing``;
         UnsupportedVersion.
         """
+        message: Self
         if data.__class__ is not bytes:
             data = bytes(data)
         # The short way for what is nearly always asked; whatever goes wrong is found out on the long one.
-        message: Self
-        decoder = cls._DECODERS.get(version)
-        if decoder is not None and budget is None and len(data) <= _COLLECTOR_PAUSE_BYTES:
+        if budget is None and len(data) <= _COLLECTOR_PAUSE_BYTES:
             try:
-                message, end = decoder(data, 0, sys.maxsize)
+                message, end = cls._DECODERS[version](data, 0, _NO_BUDGET)
                 if end == len(data):
                     return message
-            except _READ_FAULTS:
+            except _SHORT_WAY_FAULTS:
                 pass
         message, end = cls.decode_from(data, version, budget=budget)
         if end != len(data) and not allow_trailing:
@@ -213,7 +215,7 @@ class Message(Struct):
         decoder = cls._DECODERS.get(version)
         if decoder is None:
             raise unsupported(cls, version)
-        allowed = sys.maxsize if budget is None else budget
+        allowed = _NO_BUDGET if budget is None else budget
         # Decoding makes objects by the thousand and not one cycle: the collector only costs, a third of a large message.
         pause = len(data) - offset > _COLLECTOR_PAUSE_BYTES and gc.isenabled()
         if pause:
