@@ -9,6 +9,8 @@ from typing import Any
 import click
 import pytest
 from click.testing import CliRunner, Result
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from gateway.cli import main
 from gateway.cli.state import path_text, select, tree_lines, value_text
@@ -151,12 +153,14 @@ def test_paths_to_nothing(place: str, text: str) -> None:
     assert text in caught.value.message
 
 
-@pytest.mark.parametrize("names", [("a/b",), ("a\\b",), ("c", "k")])
-def test_a_printed_path_leads_back(names: tuple[str, ...]) -> None:
-    node: Any = ROOT["scram"]
-    for name in names:
-        node = node[name]
-    assert select(ROOT, path_text(("scram", *names))) == node
+@given(st.lists(st.text(min_size=1, max_size=6), min_size=1, max_size=4))
+@example(["a/b"])
+@example(["a\\", "/*"])
+def test_a_printed_path_leads_back(names: list[str]) -> None:
+    root: dict[str, Any] = {"leaf": 1}
+    for name in reversed(names):
+        root = {"a*b[": 2, name: root}
+    assert select({"scram": root}, path_text(("scram", *names))) == {"leaf": 1}
 
 
 def test_values_on_a_terminal_hold_nothing_that_moves_the_cursor() -> None:

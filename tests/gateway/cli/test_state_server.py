@@ -12,13 +12,14 @@ import pytest
 from click.testing import CliRunner
 from kafka import KafkaConsumer
 
-from gateway.cli import main, tail
+from gateway.cli import main, state_server, tail
 from gateway.cli.address import parse_address
 from gateway.cli.state_files import load_files
 from gateway.cli.state_fold import State
 from gateway.cli.state_server import load_server
 from gateway.cli.state_source import At
 from gateway.cluster.tree import entities
+from gateway.ports import Read
 from tests.gateway.handlers.mini_server import MiniServer, serving
 from tests.shared import needs_shared
 from tools.gateway_process import gateway
@@ -77,6 +78,20 @@ def test_a_server_that_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch) ->
         pass
     with pytest.raises(click.ClickException, match=f"127.0.0.1:{gone.port}: "):
         load_server(("127.0.0.1", gone.port), At())
+
+
+def test_a_server_that_stops_giving_records_is_not_waited_for_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(state_server, "STALLED_S", 1)
+    with serving() as stuck:
+        partition = stuck.partition
+        cut = len(partition.batches) // 2
+        offset = partition.batches[cut].first
+        original = partition.read
+        monkeypatch.setattr(partition, "read", lambda at, size: Read((), 0, lambda: None) if at >= offset else original(at, 1))
+        with pytest.raises(
+            click.ClickException, match=rf"gives nothing from offset \d+ on, of {partition.high_watermark}, for 1 s"
+        ):
+            load_server(("127.0.0.1", stuck.port), At())
 
 
 def test_a_start_that_moves_meanwhile_is_told(server: MiniServer, monkeypatch: pytest.MonkeyPatch) -> None:
