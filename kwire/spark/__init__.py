@@ -4,8 +4,10 @@
     rows = spark.read.format("kafka").options(**kafka_options("localhost:9092")).load()
     decode(without(rows, "NO_OP_RECORD")).show()
 
+``register(spark)`` makes known ``format("kwire")``, which reads the topic and copies of its files without Spark's Kafka source.
+
 Needs the ``spark`` extra (``pip install 'kwire[spark]'``), on the driver and on every executor. Connecting, offsets and
-checkpoints are Spark's business; nothing here opens a connection.
+checkpoints are Spark's business; nothing but ``format("kwire")`` opens a connection.
 """
 
 from __future__ import annotations

@@ -15,11 +15,12 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from kwire.errors import UnknownApi
+from kwire.spark.source_fetch import read_range
 from kwire.spark.source_files import find_files, read_file
 from kwire.spark.source_offsets import DataLossError, LogState, Position, loss_at, slices
 from kwire.spark.source_options import Place, Settings, settings_of, type_prefix
 from kwire.spark.source_rows import decoded, schema_of, wanted
-from kwire.spark.source_server import ServerLog, read_range
+from kwire.spark.source_server import ServerLog
 
 try:
     from pyspark.sql import datasource as api
@@ -242,7 +243,7 @@ class StreamReader(_Reader, api.DataSourceStreamReader, SupportsTriggerAvailable
 
     def _first_readable(self, position: Position, state: LogState) -> int:
         """The offset of ``position``, or where to go on if that is lost and the options bear it."""
-        loss = loss_at(position, state, self._log.end_of_epoch(state))
+        loss = loss_at(position, state, self._log.end_of_epoch)
         if loss is None:
             return position.offset
         self._lost(loss.sentence)

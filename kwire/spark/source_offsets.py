@@ -27,7 +27,6 @@ class LogState:
     start: int
     end: int
     leader_epoch: int = -1
-    leader_id: int = -1
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ _TEXTS: Final = frozenset((
     "ssl_keyfile", "ssl_password",
 ))  # fmt: skip
 _NUMBERS: Final = frozenset(["bootstrap_timeout_ms", "request_timeout_ms"])
-_FETCH_NUMBERS: Final = frozenset(["fetch_max_bytes", "max_partition_fetch_bytes", "max_poll_records"])
+_FETCH_NUMBERS: Final = frozenset(["fetch_max_bytes", "max_partition_fetch_bytes"])
 _FLAGS: Final = frozenset(["ssl_check_hostname"])
 
 _FOR_BOTH: Final = ("excludeRecordTypes", "keep", "mode", "recordTypes", "secrets")
@@ -61,8 +61,8 @@ class Settings:
     keep: tuple[str, ...] = ()
     fail_fast: bool = False
     secrets: bool = False
-    client: dict[str, str | int | bool] = field(default_factory=dict)  #: kafka-python's, for admin and consumer
-    fetch: dict[str, int] = field(default_factory=dict)  #: kafka-python's, for the consumer alone
+    client: dict[str, str | int | bool] = field(default_factory=dict)  #: how kafka-python connects
+    fetch: dict[str, int] = field(default_factory=dict)  #: bytes of an answer
 
 
 def settings_of(options: Mapping[str, str]) -> Settings:

@@ -13,7 +13,7 @@ from pyspark.sql import datasource as api
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
 from kwire.spark.source import BatchReader, MetadataSource, OffsetRange, PushdownReader, PushdownSource, StreamReader
-from kwire.spark.source_offsets import DataLossError, EndOfEpoch, LogState, Position
+from kwire.spark.source_offsets import DataLossError, LogState, Position
 from kwire.spark.source_options import Place, settings_of
 
 SERVER = {"bootstrap.servers": "a:1"}
@@ -32,8 +32,8 @@ class Log:
     def state(self) -> LogState:
         return self.now
 
-    def end_of_epoch(self, state: LogState) -> EndOfEpoch:
-        return lambda epoch: (1, state.end)
+    def end_of_epoch(self, epoch: int) -> tuple[int, int]:
+        return 1, self.now.end
 
     def offset_of(self, place: Place, state: LogState) -> int:
         return {"earliest": state.start, "latest": state.end}.get(place.name, place.offset or 0)

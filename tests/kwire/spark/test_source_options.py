@@ -46,7 +46,7 @@ def test_what_goes_to_kafka_python() -> None:
             "kafka.sasl_plain_password": "x",
             "kafka.ssl_check_hostname": "false",
             "kafka.request_timeout_ms": "9000",
-            "kafka.max_poll_records": "10",
+            "kafka.max.partition.fetch.bytes": "10",
         }
     )
     assert settings.client == {
@@ -55,7 +55,7 @@ def test_what_goes_to_kafka_python() -> None:
         "ssl_check_hostname": False,
         "request_timeout_ms": 9000,
     }
-    assert settings.fetch == {"max_poll_records": 10}
+    assert settings.fetch == {"max_partition_fetch_bytes": 10}
 
 
 def test_record_types_by_the_first_bytes() -> None:
