@@ -7,8 +7,6 @@ comes before it at the offsets below its start; from any other such server no st
 from __future__ import annotations
 
 import contextlib
-import time
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -24,9 +22,6 @@ if TYPE_CHECKING:
     from kafka import KafkaConsumer
 
 _UNKNOWN: Final = -1
-_POLL_MS: Final = 500
-#: How long to wait for the next record of those that are there.
-STALLED_S: Final = 30
 #: What takes a second or two.
 _PROGRESS_RECORDS_MIN: Final = 20_000
 
@@ -68,7 +63,7 @@ def _read(consumer: KafkaConsumer, partition: Any, where: str, at: At) -> State:
     start = _Start(where, first)
     epoch = _UNKNOWN
     with contextlib.closing(Progress(stop - first, _PROGRESS_RECORDS_MIN)) as progress:
-        for record in _records(consumer, partition, where, end):
+        for record in tail.records(consumer, partition, end):
             in_snapshot = start.holds(record)
             if not in_snapshot and at.ends_before(record.offset, record.timestamp):
                 stop = record.offset if at.offset is None else at.offset
@@ -84,20 +79,6 @@ def _read(consumer: KafkaConsumer, partition: Any, where: str, at: At) -> State:
         raise click.ClickException(f"{where}: the start of its log moved while it was read: run this again")
     fold.loader.skip_to(max(stop, start.offset), epoch)
     return fold.state()
-
-
-def _records(consumer: KafkaConsumer, partition: Any, where: str, end: int) -> Iterator[Any]:
-    """The records below ``end``. Raises click.ClickException when the server stops giving them: a state has an end."""
-    patience = time.monotonic() + STALLED_S
-    # Not "until the record before the end was seen": that may be a control record, which the client does not show.
-    while (before := consumer.position(partition)) < end:
-        for record in consumer.poll(timeout_ms=_POLL_MS).get(partition, ()):
-            if record.offset < end:
-                yield record
-        if consumer.position(partition) > before:
-            patience = time.monotonic() + STALLED_S
-        elif time.monotonic() > patience:
-            raise click.ClickException(f"{where}: gives nothing from offset {before} on, of {end}, for {STALLED_S} s")
 
 
 class _Start:

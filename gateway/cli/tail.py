@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import re
 import sys
+import time
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 _POLL_MS: Final = 500
 #: How long to look for a server that does not answer.
 BOOTSTRAP_TIMEOUT_MS: Final = 10_000
+#: How long to wait for the next of the records that are there.
+STALLED_S: Final = 30
 _INTERRUPTED: Final = 130
 
 
@@ -120,13 +123,22 @@ def go_to(consumer: KafkaConsumer, partition: TopicPartition, start: str | int) 
 
 
 def records(consumer: KafkaConsumer, partition: TopicPartition, end: int | None) -> Iterator[Any]:
-    """The consumer's records in order; with ``end`` those below it, and no waiting for more."""
+    """The consumer's records in order; with ``end`` those below it, and no waiting for more.
+
+    Raises click.ClickException when a server stops giving records that it said are there.
+    """
+    patience = time.monotonic() + STALLED_S
     # Not "until the record before the end was seen": that may be a control record, which the consumer passes in
     # silence.
     while end is None or consumer.position(partition) < end:
+        before = consumer.position(partition)
         for record in consumer.poll(timeout_ms=_POLL_MS).get(partition, ()):
             if end is None or record.offset < end:
                 yield record
+        if end is None or consumer.position(partition) > before:
+            patience = time.monotonic() + STALLED_S
+        elif time.monotonic() > patience:
+            raise click.ClickException(f"the server gives nothing from offset {before} on, of {end}, for {STALLED_S} s")
 
 
 def describe(record: Any, show_secrets: bool) -> dict[str, Any]:

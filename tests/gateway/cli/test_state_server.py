@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner
 from kafka import KafkaConsumer
 
-from gateway.cli import main, state_server, tail
+from gateway.cli import main, tail
 from gateway.cli.address import parse_address
 from gateway.cli.state_files import load_files
 from gateway.cli.state_fold import State
@@ -81,7 +81,7 @@ def test_a_server_that_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_a_server_that_stops_giving_records_is_not_waited_for_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(state_server, "STALLED_S", 1)
+    monkeypatch.setattr(tail, "STALLED_S", 1)
     with serving() as stuck:
         partition = stuck.partition
         cut = len(partition.batches) // 2
