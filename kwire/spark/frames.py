@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from functools import partial, reduce
 from typing import Literal
 
-from kwire.errors import UnknownApi
 from kwire.messages import BY_KEY
 from kwire.registry import message_type
 from kwire.spark.arrow import PASSED, decode_batches, typed_batches
 from kwire.spark.columns import spark_type
+from kwire.spark.record_types import type_key, type_prefix
 
 try:
     from pyspark.sql import Column, DataFrame
@@ -47,7 +47,7 @@ def typed(df: DataFrame, name: str, *, keep: Sequence[str] = (), mode: Mode = "P
     in :func:`decode`.
     Raises UnknownApi for a name that is no metadata record.
     """
-    message = BY_KEY["metadata", _key(name)]
+    message = BY_KEY["metadata", type_key(name)]
     columns = {"version": "int", "record": spark_type(message_type(message)), "error": "string"}
     function = partial(typed_batches, name=message, keep=tuple(keep), fail_fast=_fail_fast(mode), secrets=secrets)
     return _selected(only(df, name), keep, columns).mapInArrow(function, _schema(df, columns, keep))
@@ -70,26 +70,8 @@ def without(df: DataFrame, *names: str) -> DataFrame:
 
 
 def _is_one_of(names: Sequence[str]) -> Column:
-    tests = [F.substring(F.col("value"), 1, len(p)).eqNullSafe(F.lit(p)) for p in map(_prefix, names)]
+    tests = [F.substring(F.col("value"), 1, len(p)).eqNullSafe(F.lit(p)) for p in map(bytearray, map(type_prefix, names))]
     return reduce(Column.__or__, tests, F.lit(False))
-
-
-def _prefix(name: str) -> bytearray:
-    """The first bytes of every record of a type: frame version 1, then its number, both as unsigned varints."""
-    key, prefix = _key(name), bytearray([1])
-    while key > 127:
-        prefix.append(key & 127 | 128)
-        key >>= 7
-    prefix.append(key)
-    return prefix
-
-
-def _key(name: str) -> int:
-    plain = name.replace("_", "").lower()
-    for (kind, key), message in BY_KEY.items():
-        if kind == "metadata" and message.lower() == plain:
-            return key
-    raise UnknownApi(f"no metadata record is named {name!r}")
 
 
 def _fail_fast(mode: str) -> bool:

@@ -15,10 +15,11 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from kwire.errors import UnknownApi
+from kwire.spark.record_types import type_prefix
 from kwire.spark.source_fetch import read_range
 from kwire.spark.source_files import find_files, read_file
 from kwire.spark.source_offsets import DataLossError, LogState, Position, loss_at, slices
-from kwire.spark.source_options import Place, Settings, settings_of, type_prefix
+from kwire.spark.source_options import Place, Settings, settings_of
 from kwire.spark.source_rows import decoded, schema_of, wanted
 from kwire.spark.source_server import ServerLog
 

@@ -7,9 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final, Literal, cast
 
-from kwire.errors import UnknownApi
-from kwire.messages import BY_KEY
-from kwire.varint import write_unsigned_varint
+from kwire.spark.record_types import type_prefix
 
 #: Columns that ``keep`` may name, and those of them that only files have.
 KEPT: Final = ("key", "value", "epoch", "file")
@@ -97,15 +95,6 @@ def settings_of(options: Mapping[str, str]) -> Settings:
         client=client,
         fetch=fetch,
     )
-
-
-def type_prefix(name: str) -> bytes:
-    """The first bytes of every record of the type named ``TopicRecord`` or ``TOPIC_RECORD``. Raises UnknownApi."""
-    plain = name.replace("_", "").lower()
-    for (kind, key), message in BY_KEY.items():
-        if kind == "metadata" and message.lower() == plain:
-            return b"\x01" + write_unsigned_varint(key)
-    raise UnknownApi(f"no metadata record is named {name!r}")
 
 
 def _check_names(given: Mapping[str, str]) -> None:

@@ -9,7 +9,8 @@ import pytest
 pytest.importorskip("pyspark", reason="the spark extra is not installed")
 
 from kwire.errors import UnknownApi
-from kwire.spark.source_options import Place, settings_of, type_prefix
+from kwire.spark.record_types import type_prefix
+from kwire.spark.source_options import Place, settings_of
 
 SERVER = {"bootstrap.servers": "a:1,b:2"}
 
