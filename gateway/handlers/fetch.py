@@ -111,6 +111,8 @@ class _Fetch:
             return True
         # No more than the partition's limit will ever be sent, so it is no use to wait for more.
         enough = max(1, min(self._bytes_min, asked.partition_max_bytes))
+        if enough == 1 and asked.fetch_offset < self._log.high_watermark:
+            return True  # what nearly every client asks: one byte, and a batch has more
         try:
             return self._log.bytes_available(asked.fetch_offset, enough) >= enough or self._diverging(asked) is not None
         except OffsetOutOfRange:
