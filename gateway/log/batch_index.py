@@ -12,6 +12,7 @@ import enum
 import struct
 import time
 from array import array
+from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 import crc32c
@@ -332,19 +333,21 @@ class BatchIndex:
 
         Shorter, possibly empty, where the file no longer holds what was indexed. Raises OSError.
         """
+        return [Slot._make(row) for row in self.walk(block, end)]
+
+    def walk(self, block: int, end: int) -> Iterator[tuple[int, int, int, int, int]]:
+        """As :meth:`slots`, as plain tuples: a Fetch passes some twenty of them to find the one it is about."""
         start = self.positions[block]
         stop = min(self.positions[block + 1], end) if block + 1 < len(self.positions) else end
         data = self.file.read(start, min(stop - start, BLOCK_BYTES + BATCH_OVERHEAD))
-        found: list[Slot] = []
-        position = 0
-        while len(data) - position >= BATCH_OVERHEAD and start + position < stop:
+        position, last, left = 0, len(data) - BATCH_OVERHEAD, stop - start
+        while position <= last and position < left:
             offset, length, delta, max_timestamp = _SLOT.unpack_from(data, position)
             size = LOG_OVERHEAD + length
-            if size < BATCH_OVERHEAD or start + position + size > stop:
+            if size < BATCH_OVERHEAD or position + size > left:
                 break
-            found.append(Slot(start + position, size, offset, offset + delta + 1, max_timestamp))
+            yield start + position, size, offset, offset + delta + 1, max_timestamp
             position += size
-        return found
 
 
 def _epochs_from(epochs: list[tuple[int, int]], offset: int) -> list[tuple[int, int]]:

@@ -93,7 +93,10 @@ def _slot_of(part: Part, offset: int) -> Slot | None:
     """The batch that holds ``offset``; None if the file no longer has it."""
     wanted = offset - part.shift
     block = bisect.bisect_right(part.index.offsets, wanted, 0, part.blocks) - 1
-    return next((slot for slot in part.index.slots(max(block, 0), part.end) if slot.next_offset > wanted), None)
+    for slot in part.index.walk(max(block, 0), part.end):
+        if slot[3] > wanted:  # the next offset
+            return Slot._make(slot)
+    return None
 
 
 def _last_boundary(part: Part, position: int) -> int:
@@ -104,10 +107,10 @@ def _last_boundary(part: Part, position: int) -> int:
         return part.start
     block = bisect.bisect_right(part.index.positions, position, 0, part.blocks) - 1
     boundary = part.index.positions[block]
-    for slot in part.index.slots(block, part.end):
-        if slot.position + slot.size > position:
+    for start, size, *_ in part.index.walk(block, part.end):
+        if start + size > position:
             break
-        boundary = slot.position + slot.size
+        boundary = start + size
     return boundary
 
 
