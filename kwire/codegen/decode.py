@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from kwire.codegen.model import NONE, Field, Schema, Struct
-from kwire.codegen.text import BLOBS, FIXED, Formats, Lines, default_expression, flexible_at, size_of, smallest
+from kwire.codegen.text import BLOBS, FIXED, Formats, Helpers, Lines, default_expression, flexible_at, size_of, smallest
 
 
 class DecodeEmitter:
@@ -20,7 +20,7 @@ class DecodeEmitter:
     ``helpers`` collects the tag readers that the function calls, as text by name.
     """
 
-    def __init__(self, schema: Schema, version: int, formats: Formats, helpers: dict[str, str]) -> None:
+    def __init__(self, schema: Schema, version: int, formats: Formats, helpers: Helpers) -> None:
         self.schema, self.version, self.formats, self.helpers = schema, version, formats, helpers
         self.out = Lines()
         self.run: list[tuple[str, str]] = []
@@ -315,7 +315,8 @@ class DecodeEmitter:
             out("o.unknown_tags = unknown")
         out("return p, b")
         body = out.text()
-        return self.named_helper(f"_tags_{struct.cls}", "(d: bytes, p: int, n: int, b: int, o: Any) -> tuple[int, int]", body)
+        signature = "(d: bytes, p: int, n: int, b: int, o: Any) -> tuple[int, int]"
+        return self.helpers(f"_tags_{struct.cls}", self.version, signature, body)
 
     def tagged_value(self, f: Field, target: str) -> None:
         """A value inside a tag. A nullable struct is announced by an unsigned varint there: 0 null, else present."""
@@ -333,17 +334,6 @@ class DecodeEmitter:
         else:
             self.field(f, target)
             self.flush()
-
-    def named_helper(self, stem: str, signature: str, body: str) -> str:
-        """Keep a helper under a name of its own; equal ones of other versions are shared."""
-        for name, text in self.helpers.items():
-            if name.startswith(stem + "_v") and text.partition("\n")[2] == body:
-                return name
-        name = f"{stem}_v{self.version}"
-        while name in self.helpers:
-            name += "_"
-        self.helpers[name] = f"def {name}{signature}:\n{body}"
-        return name
 
 
 def _is_numbers(f: Field) -> bool:

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from kwire.codegen.decode import _element
 from kwire.codegen.model import Field, Schema, Struct
-from kwire.codegen.text import BLOBS, FIXED, Formats, Lines, flexible_at, not_default
+from kwire.codegen.text import BLOBS, FIXED, Formats, Helpers, Lines, flexible_at, not_default
 
 
 class EncodeEmitter:
     """Writes ``def NAME(o, w)``. ``helpers`` collects the tag writers that the function calls, as text by name."""
 
-    def __init__(self, schema: Schema, version: int, formats: Formats, helpers: dict[str, str]) -> None:
+    def __init__(self, schema: Schema, version: int, formats: Formats, helpers: Helpers) -> None:
         self.schema, self.version, self.formats, self.helpers = schema, version, formats, helpers
         self.out = Lines()
         self.run: list[tuple[str, str]] = []
@@ -183,16 +183,7 @@ class EncodeEmitter:
                 inside.tagged_value(f, f"o.{f.attr}")
                 out(f'tags.append(({f.tag}, b"".join(v)))')
         out("return tag_section(tags, o.unknown_tags)")
-        body = out.text()
-        stem = f"_write_tags_{struct.cls}"
-        for name, text in self.helpers.items():
-            if name.startswith(stem + "_v") and text.partition("\n")[2] == body:
-                return name
-        name = f"{stem}_v{self.version}"
-        while name in self.helpers:
-            name += "_"
-        self.helpers[name] = f"def {name}(o: Any) -> bytes:\n{body}"
-        return name
+        return self.helpers(f"_write_tags_{struct.cls}", self.version, "(o: Any) -> bytes", out.text())
 
     def tagged_value(self, f: Field, value: str) -> None:
         """A value inside a tag; a nullable struct starts with an unsigned varint 0 (null) or 1 there."""

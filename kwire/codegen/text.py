@@ -51,6 +51,24 @@ class Formats:
         return name
 
 
+class Helpers:
+    """Functions that a module's readers and writers call, as text by name; equal ones of several versions are one."""
+
+    def __init__(self) -> None:
+        self.texts: dict[str, str] = {}
+
+    def __call__(self, stem: str, version: int, signature: str, body: str) -> str:
+        """The name under which a function with this body stands: one of an earlier version, or ``STEM_vVERSION``."""
+        for name, text in self.texts.items():
+            if name.startswith(stem + "_v") and text.partition("\n")[2] == body:
+                return name
+        name = f"{stem}_v{version}"
+        while name in self.texts:
+            name += "_"
+        self.texts[name] = f"def {name}{signature}:\n{body}"
+        return name
+
+
 def size_of(codes: list[str]) -> int:
     """Bytes of a run of format characters."""
     return _struct.calcsize(">" + "".join(codes))

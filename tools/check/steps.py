@@ -10,19 +10,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from kwire.codegen.generate import generate, stale, write
+from kwire.codegen.generate import stale, tree, write
 from kwire.codegen.model import SchemaError
 from tools.check.links import broken_links
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 SCHEMAS = ROOT / "schemas"
-_MESSAGES = ROOT / "kwire/messages"
-#: Schemas -> the package that is made of them.
-GENERATED = (
-    (SCHEMAS / "kafka", _MESSAGES),
-    (SCHEMAS / "old", _MESSAGES / "old"),
-    *((SCHEMAS / "kip" / number, _MESSAGES / "kip" / f"kip{number}") for number in ("497", "590", "595", "631")),
-)
 
 
 class Failed(Exception):
@@ -41,19 +34,19 @@ class Step:
 
 def generated(fix: bool) -> str:
     """The committed packages are exactly what the generator writes: nothing changed, missing or left over."""
-    count, problems = 0, []
-    for source, package in GENERATED:
-        try:
-            files = generate(source)
-        except SchemaError as error:
-            raise Failed(str(error)) from error
-        count += len(files)
+    try:
+        packages = tree(SCHEMAS)
+    except SchemaError as error:
+        raise Failed(str(error)) from error
+    problems = []
+    for name, files in packages.items():
+        package = ROOT / "kwire/messages" / name
         if fix:
             write(files, package)
         problems += [f"  {package.relative_to(ROOT)}: {problem}" for problem in stale(files, package)]
     if problems:
         raise Failed("\n".join([*problems, "  python -m tools.check --fix writes them anew"]))
-    return f"{count} modules"
+    return f"{sum(map(len, packages.values()))} modules"
 
 
 def schema_hashes(_fix: bool) -> str:

@@ -15,7 +15,7 @@ from tools.check.__main__ import main
 @pytest.fixture
 def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A small tree of three schemas with the package made of them."""
-    kafka, package = tmp_path / "schemas/kafka", tmp_path / "kwire/messages"
+    kafka = tmp_path / "schemas/kafka"
     kafka.mkdir(parents=True)
     origin = json.loads((steps.SCHEMAS / "ORIGIN.json").read_text())
     names = ("ApiVersionsRequest.json", "FetchRequest.json", "NoOpRecord.json")
@@ -24,7 +24,6 @@ def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "schemas/ORIGIN.json").write_text(json.dumps({f"kafka/{name}": origin[f"kafka/{name}"] for name in names}))
     monkeypatch.setattr(steps, "ROOT", tmp_path)
     monkeypatch.setattr(steps, "SCHEMAS", tmp_path / "schemas")
-    monkeypatch.setattr(steps, "GENERATED", ((kafka, package),))
     steps.generated(True)
     return tmp_path
 
