@@ -73,7 +73,7 @@ class Ready:
             "node_id": self.rooms.node_id,
             "cluster_id": partition.cluster_id,
             "topic": TOPIC_NAME,
-            "source": _source(self.rooms.config),
+            "source": self.rooms.config.kind_of_source,
             "state": partition.state.value,
             "log_start_offset": partition.log_start_offset,
             "high_watermark": partition.high_watermark,
@@ -139,18 +139,12 @@ async def _start_groups(nursery: trio.Nursery, groups: GroupDriver, scope: trio.
 
 
 def _open(config: Config) -> LogDirectory:
-    sample = _source(config) == "sample"
+    sample = config.kind_of_source == "sample"
     path = SAMPLE if sample else config.log_dirs
     try:
         return open_source("log", log_dir=str(path), snapshot_prefix=config.snapshot_prefix)
     except SourceError as error:
         raise ConfigError(f"{'source' if sample else 'log.dirs'}: {error}") from None
-
-
-def _source(config: Config) -> str:
-    if config.source == "auto":
-        return "sample" if config.log_dirs is None else "log"
-    return config.source
 
 
 def _state_dir(config: Config, partition: LogDirectory) -> Path:

@@ -1,4 +1,4 @@
-"""The configuration of ``kwire serve``: one frozen value from flags, environment and a properties file, checked once.
+"""The configuration of ``kwire serve``: one frozen value, checked once. Where the texts come from is ``config_loading``'s.
 
 Keys are Kafka's own ``server.properties`` names where the meaning is the same. It knows no room of the house: what a
 security protocol needs or whether a directory can be read is checked by those who use them.
@@ -7,12 +7,11 @@ security protocol needs or whether a directory can be read is checked by those w
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 KIB: Final = 1024
 MIB: Final = 1024 * KIB
@@ -21,6 +20,8 @@ ENVIRONMENT_PREFIX: Final = "KWIRE_"
 SECURITY_PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 
 _LISTENER = re.compile(r"(?P<name>[A-Za-z0-9_]+)://(?P<host>\[[0-9a-fA-F:.]*\]|[^:\[\]/]*):(?P<port>[0-9]{1,5})")
+
+_ADDRESS = re.compile(r"(?P<host>\[[0-9a-fA-F:.]+\]|[^:@\[\]/,\s]+):(?P<port>[0-9]{1,5})")
 
 
 class ConfigError(Exception):
@@ -44,6 +45,16 @@ class Listener:
         return f"{self.name}://{host}:{self.port}"
 
 
+class Address(NamedTuple):
+    """Where a node listens: host without brackets, port."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
 def _key(default: Any, help: str, *, unit: str = "", at_least: int = 0, at_most: int = INT_MAX, **more: Any) -> Any:
     metadata = {"help": help, "unit": unit, "at_least": at_least, "at_most": at_most, **more}
     if callable(default):
@@ -59,9 +70,10 @@ class Config:
     node_id: int = _key(1, "Id of this node, the only broker that clients see.")
     source: str = _key(
         "auto",
-        "Where the metadata partition comes from: 'log' follows log.dirs, 'sample' is the small real log in the "
-        "package; 'auto' is 'log' when log.dirs is given, else 'sample'.",
-        choices=("auto", "log", "sample"),
+        "Where the metadata partition comes from: 'log' follows log.dirs, 'quorum' observes a real KRaft quorum, 'sample' "
+        "is the small real log in the package; 'auto' is 'log' or 'quorum' when log.dirs or "
+        "controller.quorum.bootstrap.servers is given, else 'sample'.",
+        choices=("auto", "log", "quorum", "sample"),
     )
     log_dirs: Path | None = _key(  # noqa: RUF009
         None,
@@ -71,7 +83,77 @@ class Config:
     snapshot_prefix: bool = _key(True, "Serve the records of the oldest snapshot below the start of a log that begins after it.")
     state_dir: Path | None = _key(  # noqa: RUF009
         None,
-        "Directory for what this server itself remembers (committed offsets); default: in the user's state directory.",
+        "Directory for what this server itself remembers (committed offsets); default: in the user's state directory, "
+        "with source=quorum in data.dir.",
+    )
+
+    # A real quorum, observed (source=quorum).
+    controller_quorum_bootstrap_servers: tuple[Address, ...] = _key(
+        tuple,
+        "Controllers of the quorum to observe: HOST:PORT, comma separated; the others are found from any of them.",
+        aliases=("bootstrap.controller",),
+    )
+    data_dir: Path | None = _key(  # noqa: RUF009
+        None,
+        "Directory of the local copy of the log, in Kafka's on-disk format; made when it is not there.",
+        aliases=("metadata.log.dir",),
+    )
+    command_config: Path | None = _key(  # noqa: RUF009
+        None, "A file of client properties (security.protocol, ssl.*, sasl.*) for the connections to the quorum."
+    )
+    cluster_id: str | None = _key(
+        None, "The cluster to observe, if it is to be no other; default: whichever the quorum is, and the same ever after."
+    )
+    replica_id: int = _key(
+        -1,
+        "Id under which the quorum lists this observer (kafka-metadata-quorum); no other node's. -1 is not listed.",
+        at_least=-1,
+    )
+    quorum_history: bool = _key(
+        True, "Copy the log from offset 0 where the leader still has it, although it offers a snapshot instead."
+    )
+    controller_quorum_fetch_timeout_ms: int = _key(
+        2000, "Without an answer of the leader for so long, another one is looked for.", unit="ms", at_least=100
+    )
+    controller_quorum_request_timeout_ms: int = _key(
+        2000, "How long to connect to a controller, or to wait for any answer of it, may take.", unit="ms", at_least=100
+    )
+    controller_quorum_retry_backoff_ms: int = _key(20, "First pause after a failed request to the quorum.", unit="ms", at_least=1)
+    controller_quorum_retry_backoff_max_ms: int = _key(
+        1000, "Longest pause between requests that fail one after the other.", unit="ms", at_least=1
+    )
+    controller_quorum_fetch_max_bytes: int = _key(
+        MIB, "Record bytes asked for at once (one whole batch always comes).", unit="bytes", at_least=1
+    )
+    controller_quorum_fetch_snapshot_max_bytes: int = _key(MIB, "Snapshot bytes asked for at once.", unit="bytes", at_least=1)
+    metadata_log_fsync: bool = _key(
+        True,
+        "Put records on disk before clients see them. Without it a crash of the machine, not of the process, may take "
+        "back what they have seen.",
+    )
+    metadata_log_segment_bytes: int = _key(
+        1024 * MIB, "A segment of the local log is at most so large.", unit="bytes", at_least=KIB
+    )
+    metadata_log_segment_ms: int = _key(
+        604_800_000, "A segment of the local log is followed by the next after so long.", unit="ms", at_least=1000
+    )
+    metadata_log_max_record_bytes_between_snapshots: int = _key(
+        20 * MIB, "After so many record bytes a snapshot of the state is written.", unit="bytes", at_least=1
+    )
+    metadata_log_max_snapshot_interval_ms: int = _key(
+        3_600_000, "After so long a snapshot is written, if anything changed; 0 is never.", unit="ms"
+    )
+    metadata_max_retention_bytes: int = _key(
+        100 * MIB,
+        "Segments and snapshots beyond so many bytes are deleted, as far as a later snapshot stands for them; -1 keeps all.",
+        unit="bytes",
+        at_least=-1,
+    )
+    metadata_max_retention_ms: int = _key(
+        604_800_000,
+        "Segments and snapshots older than this are deleted, as far as a later snapshot stands for them; -1 keeps all.",
+        unit="ms",
+        at_least=-1,
     )
 
     # Listeners.
@@ -91,6 +173,10 @@ class Config:
     socket_send_buffer_bytes: int = _key(-1, "SO_SNDBUF of a connection; -1 leaves it to the system.", unit="bytes", at_least=-1)
     socket_receive_buffer_bytes: int = _key(
         -1, "SO_RCVBUF of a connection; -1 leaves it to the system.", unit="bytes", at_least=-1
+    )
+
+    management_listener: str | None = _key(
+        None, "HOST:PORT for /metrics, /livez, /readyz and /status over HTTP; port 0 picks one. Default: not served."
     )
 
     # Limits on what a peer can make this server hold.
@@ -173,6 +259,15 @@ class Config:
         if problems:
             raise ConfigError(*problems)
 
+    @property
+    def kind_of_source(self) -> str:
+        """``source``, with 'auto' decided."""
+        if self.source != "auto":
+            return self.source
+        if self.log_dirs is not None:
+            return "log"
+        return "quorum" if self.controller_quorum_bootstrap_servers else "sample"
+
     def security_protocol(self, listener: str) -> str:
         """The security protocol of the listener of that name."""
         return self.listener_security_protocol_map[listener]
@@ -194,79 +289,6 @@ class Key:
     @property
     def environment(self) -> str:
         return ENVIRONMENT_PREFIX + self.name.upper().replace(".", "_")
-
-
-def load_config(
-    *, flags: Mapping[str, str] | None = None, environment: Mapping[str, str] | None = None, file: Path | None = None
-) -> Config:
-    """Put a Config together: flags before environment before file before defaults.
-
-    ``flags`` maps key names to texts, ``environment`` is the process's. Raises ConfigError with every problem found.
-    """
-    problems: list[str] = []
-    texts: dict[str, tuple[str, str]] = {}  # key -> (where it was said, text)
-    if file is not None:
-        texts.update(_from_file(file, problems))
-    texts.update(_from_environment(environment or {}, problems))
-    texts.update({name: (f"--{name.replace('.', '-')}", text) for name, text in (flags or {}).items()})
-    values: dict[str, Any] = {}
-    for name, (where, text) in texts.items():
-        key = KEYS[name]
-        try:
-            values[key.attribute] = key.parse(text.strip())
-        except ValueError as error:
-            problems.append(f"{name} ({where}): {error}")
-    try:
-        config = Config(**values)
-    except ConfigError as error:
-        problems.extend(error.problems)
-    if problems:
-        raise ConfigError(*problems)
-    return config
-
-
-def nearest_key(name: str) -> str | None:
-    """The known key most like ``name``, or None if none is near."""
-    near = difflib.get_close_matches(name, [*KEYS, *_ALIASES], n=1, cutoff=0.75)
-    return near[0] if near else None
-
-
-def _from_file(file: Path, problems: list[str]) -> dict[str, tuple[str, str]]:
-    import javaproperties  # only those who have a file pay for it
-
-    try:
-        content = file.read_text(encoding="utf-8")
-        pairs = [(p.key, p.value) for p in javaproperties.parse(content) if isinstance(p, javaproperties.KeyValue)]
-    except (OSError, ValueError) as error:  # a wrong \u escape and bytes that are no UTF-8 are ValueErrors
-        problems.append(f"--config {file}: cannot be read: {error}")
-        return {}
-    found: dict[str, tuple[str, str]] = {}
-    for name, text in pairs:
-        known = _ALIASES.get(name, name)
-        if known not in KEYS:
-            near = nearest_key(name)
-            problems.append(f"{name} ({file}): unknown key" + (f"; did you mean {near}?" if near else ""))
-        elif known in found:
-            problems.append(f"{known} ({file}): given twice")
-        else:
-            found[known] = (str(file), text)
-    return found
-
-
-def _from_environment(environment: Mapping[str, str], problems: list[str]) -> dict[str, tuple[str, str]]:
-    # The environment is not ours alone (Kubernetes puts KWIRE_PORT and KWIRE_SERVICE_HOST there for it),
-    # so only a name that looks like a mistyped key is refused.
-    by_variable = {key.environment: key.name for key in KEYS.values()}
-    by_variable |= {ENVIRONMENT_PREFIX + alias.upper().replace(".", "_"): name for alias, name in _ALIASES.items()}
-    found: dict[str, tuple[str, str]] = {}
-    for variable, text in environment.items():
-        if variable in by_variable:
-            found[by_variable[variable]] = (variable, text)
-        elif variable.startswith(ENVIRONMENT_PREFIX):
-            near = difflib.get_close_matches(variable, by_variable, n=1, cutoff=0.88)
-            if near:
-                problems.append(f"{variable}: unknown key; did you mean {near[0]}?")
-    return found
 
 
 def _out_of_range(config: Config) -> list[str]:
@@ -307,15 +329,36 @@ def _listener_problems(config: Config) -> list[str]:
 
 
 def _contradictions(config: Config) -> list[str]:
-    problems = []
-    if config.source == "log" and config.log_dirs is None:
-        problems.append("log.dirs: source=log needs the directory to serve (--log-dir DIR)")
-    if config.source == "sample" and config.log_dirs is not None:
-        problems.append("log.dirs: means nothing with source=sample")
+    problems = _source_problems(config)
     if config.first_request_max_bytes > config.socket_request_max_bytes:
         problems.append("first.request.max.bytes: larger than socket.request.max.bytes")
     if config.group_min_session_timeout_ms > config.group_max_session_timeout_ms:
         problems.append("group.min.session.timeout.ms: larger than group.max.session.timeout.ms")
+    return problems
+
+
+def _source_problems(config: Config) -> list[str]:
+    problems = []
+    quorum = config.kind_of_source == "quorum"
+    if config.source == "log" and config.log_dirs is None:
+        problems.append("log.dirs: source=log needs the directory to serve (--log-dir DIR)")
+    if config.kind_of_source != "log" and config.log_dirs is not None:
+        problems.append(f"log.dirs: means nothing with source={config.kind_of_source}")
+    if quorum and not config.controller_quorum_bootstrap_servers:
+        problems.append(
+            "controller.quorum.bootstrap.servers: source=quorum needs a controller (--bootstrap-controller HOST:PORT)"
+        )
+    if quorum and config.data_dir is None:
+        problems.append("data.dir: source=quorum needs a directory for its copy of the log (--data-dir DIR)")
+    if not quorum:
+        given = {
+            "controller.quorum.bootstrap.servers": bool(config.controller_quorum_bootstrap_servers),
+            "data.dir": config.data_dir is not None,
+            "command.config": config.command_config is not None,
+        }
+        problems += [f"{key}: means nothing with source={config.kind_of_source}" for key, is_given in given.items() if is_given]
+    if config.controller_quorum_retry_backoff_ms > config.controller_quorum_retry_backoff_max_ms:
+        problems.append("controller.quorum.retry.backoff.ms: larger than controller.quorum.retry.backoff.max.ms")
     return problems
 
 
@@ -360,6 +403,23 @@ def _parse_listener(text: str) -> Listener:
     return Listener(match["name"].upper(), match["host"].strip("[]"), port)
 
 
+def _parse_addresses(text: str) -> tuple[Address, ...]:
+    return tuple(_parse_address(part.strip()) for part in text.split(",") if part.strip())
+
+
+def _parse_address(text: str) -> Address:
+    match = _ADDRESS.fullmatch(text)
+    if match is None or not 0 < int(match["port"]) <= 65535:
+        raise ValueError(f"{text!r} is not of the form HOST:PORT")
+    return Address(match["host"].strip("[]"), int(match["port"]))
+
+
+def _parse_text(text: str) -> str:
+    if not text:
+        raise ValueError("is empty")
+    return text
+
+
 def _parse_protocol_map(text: str) -> dict[str, str]:
     pairs = {}
     for part in text.split(","):
@@ -374,8 +434,10 @@ _PARSERS: Final[dict[str, Callable[[str], Any]]] = {
     "int": _parse_int,
     "bool": _parse_bool,
     "str": str,
+    "str | None": _parse_text,
     "Path | None": _parse_path,
     "tuple[Listener, ...]": _parse_listeners,
+    "tuple[Address, ...]": _parse_addresses,
     "Mapping[str, str]": _parse_protocol_map,
 }
 
@@ -399,4 +461,4 @@ def _keys() -> dict[str, Key]:
 
 #: Every key by its name, in the order of Config.
 KEYS: Final[Mapping[str, Key]] = _keys()
-_ALIASES: Final = {alias: key.name for key in KEYS.values() for alias in key.aliases}
+ALIASES: Final = {alias: key.name for key in KEYS.values() for alias in key.aliases}

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from gateway.config import KEYS, Config, ConfigError, Key, load_config
+from gateway.config import KEYS, Config, ConfigError, Key
+from gateway.config_loading import load_config
 
 if TYPE_CHECKING:
     import trio

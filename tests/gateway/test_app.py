@@ -11,7 +11,8 @@ import pytest
 import trio
 
 from gateway.app import SAMPLE, Ready, check, serve
-from gateway.config import Config, ConfigError, Listener, load_config
+from gateway.config import Config, ConfigError, Listener
+from gateway.config_loading import load_config
 from gateway.ports import State
 from gateway.security.authorizer import AllowAll
 from kwire.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from gateway.config import INT_MAX, KEYS, Config, ConfigError, Listener, load_config
+from gateway.config import INT_MAX, KEYS, Config, ConfigError, Listener
+from gateway.config_loading import load_config
 
 #: A text for every key that is not its default.
 OTHER = {
@@ -19,14 +20,27 @@ OTHER = {
     "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,OTHER:PLAINTEXT",
     "log.level": "debug",
     "log.format": "json",
+    "controller.quorum.bootstrap.servers": "127.0.0.1:9093,[::1]:9094,ctl3.example:9095",
+    "data.dir": "/somewhere/data",
+    "command.config": "/somewhere/client.properties",
+    "cluster.id": "5L6g3nShT-eMCtK--X86sw",
+    "quorum.history": "false",
+    "metadata.log.fsync": "false",
+    "management.listener": "127.0.0.1:0",
+}
+#: What a key needs beside itself to be valid.
+NEEDS = {
+    "listeners": ("listener.security.protocol.map",),
+    "controller.quorum.bootstrap.servers": ("data.dir",),
+    "data.dir": ("controller.quorum.bootstrap.servers",),
+    "command.config": ("controller.quorum.bootstrap.servers", "data.dir"),
 }
 
 
 def other(name: str) -> dict[str, str]:
     """The key with a value of its own, and whatever it needs to be valid."""
-    needs = {"listeners": ("listener.security.protocol.map",)}.get(name, ())
     text = OTHER.get(name) or str(int(KEYS[name].default) + 1 if KEYS[name].default < INT_MAX else 77)
-    return {name: text, **{need: OTHER[need] for need in needs}}
+    return {name: text, **{need: OTHER[need] for need in NEEDS.get(name, ())}}
 
 
 def refusal(**how: object) -> str:
@@ -104,7 +118,7 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
         ("max.connections", "0", "outside 1"),
         ("connections.max.idle.ms", "5", "ms"),
         ("snapshot.prefix", "yes", "neither true nor false"),
-        ("source", "zookeeper", "none of auto, log, sample"),
+        ("source", "zookeeper", "none of auto, log, quorum, sample"),
         ("log.level", "loud", "none of debug"),
         ("listeners", "", "at least one"),
         ("listeners", "127.0.0.1:9092", "NAME://HOST:PORT"),
@@ -121,6 +135,11 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
         ("group.min.session.timeout.ms", str(2**30), "larger than group.max.session.timeout.ms"),
         ("log.dirs", "/nowhere/a,/nowhere/b", "is a list"),
         ("log.dirs", "", "empty"),
+        ("controller.quorum.bootstrap.servers", "127.0.0.1", "HOST:PORT"),
+        ("controller.quorum.bootstrap.servers", "127.0.0.1:0", "HOST:PORT"),
+        ("controller.quorum.bootstrap.servers", "1@127.0.0.1:9093", "HOST:PORT"),
+        ("controller.quorum.retry.backoff.ms", "2000", "larger than controller.quorum.retry.backoff.max.ms"),
+        ("cluster.id", "", "empty"),
     ],
 )
 def test_what_cannot_be_is_refused_by_key(name: str, text: str, says: str) -> None:
@@ -132,6 +151,12 @@ def test_what_cannot_be_is_refused_by_key(name: str, text: str, says: str) -> No
 def test_source_and_directory_have_to_agree() -> None:
     assert "log.dirs" in refusal(flags={"source": "log"})
     assert "log.dirs" in refusal(flags={"source": "sample", "log.dirs": "/x"})
+    quorum = {"controller.quorum.bootstrap.servers": "127.0.0.1:9093"}
+    assert "data.dir: source=quorum needs" in refusal(flags=quorum)
+    assert "--bootstrap-controller" in refusal(flags={"source": "quorum", "data.dir": "/x"})
+    assert "data.dir: means nothing with source=sample" in refusal(flags={"data.dir": "/x"})
+    assert "command.config: means nothing with source=log" in refusal(flags={"log.dirs": "/x", "command.config": "/y"})
+    assert load_config(flags={**quorum, "data.dir": "/x"}).kind_of_source == "quorum"
 
 
 def test_every_problem_is_told_at_once() -> None:

@@ -1,0 +1,83 @@
+"""Puts the configuration together: flags before environment before a properties file before defaults."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from gateway.config import ALIASES, ENVIRONMENT_PREFIX, KEYS, Config, ConfigError
+
+
+def load_config(
+    *, flags: Mapping[str, str] | None = None, environment: Mapping[str, str] | None = None, file: Path | None = None
+) -> Config:
+    """Put a Config together: flags before environment before file before defaults.
+
+    ``flags`` maps key names to texts, ``environment`` is the process's. Raises ConfigError with every problem found.
+    """
+    problems: list[str] = []
+    texts: dict[str, tuple[str, str]] = {}  # key -> (where it was said, text)
+    if file is not None:
+        texts.update(_from_file(file, problems))
+    texts.update(_from_environment(environment or {}, problems))
+    texts.update({name: (f"--{name.replace('.', '-')}", text) for name, text in (flags or {}).items()})
+    values: dict[str, Any] = {}
+    for name, (where, text) in texts.items():
+        key = KEYS[name]
+        try:
+            values[key.attribute] = key.parse(text.strip())
+        except ValueError as error:
+            problems.append(f"{name} ({where}): {error}")
+    try:
+        config = Config(**values)
+    except ConfigError as error:
+        problems.extend(error.problems)
+    if problems:
+        raise ConfigError(*problems)
+    return config
+
+
+def nearest_key(name: str) -> str | None:
+    """The known key most like ``name``, or None if none is near."""
+    near = difflib.get_close_matches(name, [*KEYS, *ALIASES], n=1, cutoff=0.75)
+    return near[0] if near else None
+
+
+def _from_file(file: Path, problems: list[str]) -> dict[str, tuple[str, str]]:
+    import javaproperties  # only those who have a file pay for it
+
+    try:
+        content = file.read_text(encoding="utf-8")
+        pairs = [(p.key, p.value) for p in javaproperties.parse(content) if isinstance(p, javaproperties.KeyValue)]
+    except (OSError, ValueError) as error:  # a wrong \u escape and bytes that are no UTF-8 are ValueErrors
+        problems.append(f"--config {file}: cannot be read: {error}")
+        return {}
+    found: dict[str, tuple[str, str]] = {}
+    for name, text in pairs:
+        known = ALIASES.get(name, name)
+        if known not in KEYS:
+            near = nearest_key(name)
+            problems.append(f"{name} ({file}): unknown key" + (f"; did you mean {near}?" if near else ""))
+        elif known in found:
+            problems.append(f"{known} ({file}): given twice")
+        else:
+            found[known] = (str(file), text)
+    return found
+
+
+def _from_environment(environment: Mapping[str, str], problems: list[str]) -> dict[str, tuple[str, str]]:
+    # The environment is not ours alone (Kubernetes puts KWIRE_PORT and KWIRE_SERVICE_HOST there for it),
+    # so only a name that looks like a mistyped key is refused.
+    by_variable = {key.environment: key.name for key in KEYS.values()}
+    by_variable |= {ENVIRONMENT_PREFIX + alias.upper().replace(".", "_"): name for alias, name in ALIASES.items()}
+    found: dict[str, tuple[str, str]] = {}
+    for variable, text in environment.items():
+        if variable in by_variable:
+            found[by_variable[variable]] = (variable, text)
+        elif variable.startswith(ENVIRONMENT_PREFIX):
+            near = difflib.get_close_matches(variable, by_variable, n=1, cutoff=0.88)
+            if near:
+                problems.append(f"{variable}: unknown key; did you mean {near[0]}?")
+    return found
