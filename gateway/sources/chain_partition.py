@@ -1,0 +1,91 @@
+"""What every source has in common that serves a chain of log files: ``gateway.ports.Partition`` but for where it comes from."""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Callable
+from typing import Final
+
+from gateway.log.chain import Chain
+from gateway.ports import OffsetAt, OffsetOutOfRange, Read, State
+from gateway.sources import chain_reader
+
+EMPTY: Final = Chain((), 0, 0, (), 0)
+
+
+class ChainPartition(abc.ABC):
+    """Serves ``served``. Who inherits says what the ``state`` is, and replaces the chain with :meth:`show` on the event loop."""
+
+    def __init__(self, *, cluster_id: str, log_dir: str) -> None:
+        self.cluster_id = cluster_id
+        self.log_dir = log_dir
+        self.served = EMPTY
+        self._callbacks: list[Callable[[], None]] = []
+
+    def show(self, chain: Chain, *, tell: bool) -> None:
+        """Serve ``chain`` from now on, and run the callbacks of ``on_advance`` if there is something to ``tell``."""
+        self.served = chain
+        if tell:
+            for callback in tuple(self._callbacks):
+                callback()
+
+    def on_advance(self, callback: Callable[[], None]) -> Callable[[], None]:
+        """As in ``gateway.ports.Partition``: called whenever clients see something else; returns the unsubscriber."""
+        self._callbacks.append(callback)
+
+        def unsubscribe() -> None:
+            if callback in self._callbacks:
+                self._callbacks.remove(callback)
+
+        return unsubscribe
+
+    @property
+    @abc.abstractmethod
+    def state(self) -> State:
+        """Whether the partition can be served."""
+
+    @property
+    def leader_epoch(self) -> int:
+        """Epoch of the last batch; that of the snapshot where the log holds nothing yet."""
+        return self.served.epoch
+
+    @property
+    def log_start_offset(self) -> int:
+        """The first offset served, the snapshot's records below the log start included."""
+        return self.served.start_offset
+
+    @property
+    def high_watermark(self) -> int:
+        """One past the last offset served."""
+        return self.served.end_offset
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of the segments from the log start on."""
+        return sum(part.end - part.start for part in self.served.parts if part.shift == 0)
+
+    def read(self, offset: int, max_bytes: int) -> Read:
+        """As in ``gateway.ports.Partition``. While loading every offset is out of range."""
+        if self.state is State.LOADING:
+            raise OffsetOutOfRange("the log is still being loaded")
+        return chain_reader.read(self.served, offset, max_bytes)
+
+    def bytes_available(self, offset: int, limit: int) -> int:
+        """As in ``gateway.ports.Partition``."""
+        return chain_reader.bytes_available(self.served, offset, limit)
+
+    def offset_for_timestamp(self, timestamp: int) -> OffsetAt | None:
+        """As in ``gateway.ports.Partition``."""
+        return chain_reader.offset_for_timestamp(self.served, timestamp)
+
+    def max_timestamp(self) -> OffsetAt | None:
+        """As in ``gateway.ports.Partition``."""
+        return chain_reader.max_timestamp(self.served)
+
+    def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
+        """As in Kafka: for an epoch older than all, itself and the start of the first known one."""
+        return self.served.end_offset_for_epoch(epoch)
+
+    def epoch_at(self, offset: int) -> int:
+        """As in ``gateway.ports.Partition``."""
+        return self.served.epoch_at(offset)
