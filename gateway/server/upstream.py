@@ -1,0 +1,150 @@
+"""A connection to a Kafka controller or broker, as a client of it: connected, secured, authenticated, versions known.
+
+It does not know what is asked over it, and never connects again by itself: after any error but UnsupportedByPeer the
+connection is closed, and who wants another one makes one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final, Self
+
+import trio
+
+from gateway.server.upstream_errors import TimedOut, Unreachable, UnsupportedByPeer, short
+from gateway.server.upstream_link import Link
+from gateway.server.upstream_versions import Offer, ask_versions
+from kwire.registry import request_type
+
+if TYPE_CHECKING:
+    from gateway.security.client_properties import ClientSecurity
+    from kwire.message import Message
+
+_MIB: Final = 1024 * 1024
+#: Largest answer before we know whom we talk to, bytes: as much as Kafka takes of its clients then.
+_SETUP_ANSWER_MAX: Final = 512 * 1024
+
+
+class Upstream:
+    """One connection, ready for requests. Made by :meth:`connect`, closed by :meth:`aclose`."""
+
+    def __init__(self, address: tuple[str, int], link: Link, offer: Offer, client_id: str) -> None:
+        """Around a link over which everything before the first request was said."""
+        self.address = address  #: (host, port)
+        self._link = link
+        self._offer = offer
+        self._client_id = client_id
+        self._turn = trio.Lock()
+
+    @classmethod
+    async def connect(
+        cls,
+        address: tuple[str, int],
+        security: ClientSecurity,
+        *,
+        client_id: str,
+        timeout_s: float,
+        response_max_bytes: int = 64 * _MIB,
+    ) -> Self:
+        """TCP, TLS, SASL and ApiVersions within ``timeout_s``, as ``security`` says; ``address`` is (host, port).
+
+        Answers above ``response_max_bytes`` are refused. Raises Unreachable, TlsFailed, AuthenticationFailed, ConnectionClosed,
+        TimedOut, BadAnswer.
+        """
+        who = f"{address_text(*address)} ({security})"
+        progress = ["TCP connection"]
+        with trio.move_on_after(timeout_s):
+            stream = await _open_tcp(address, who)
+            link = Link(stream, who, answer_max_bytes=min(_SETUP_ANSWER_MAX, response_max_bytes))
+            try:
+                progress.append("answer to ApiVersions")
+                offer = await ask_versions(link, client_id)
+                link.limit_answers(response_max_bytes)
+                return cls(address, link, offer, client_id)
+            except BaseException:
+                await link.close()
+                raise
+        raise TimedOut(who, f"no {progress[-1]} within {timeout_s:g} s", "is the node stopped, overloaded or behind a firewall?")
+
+    def __repr__(self) -> str:
+        return f"<Upstream {self._link.who}{'' if self.is_open else ', closed'}>"
+
+    @property
+    def is_open(self) -> bool:
+        """False once anything went wrong or :meth:`aclose` was called; that the peer is gone shows at the next call."""
+        return self._link.is_open
+
+    @property
+    def versions(self) -> Mapping[int, range]:
+        """What the node offers, by api key."""
+        return self._offer.versions
+
+    @property
+    def supported_features(self) -> Mapping[str, range]:
+        """Levels that the node supports, by feature (KIP-584)."""
+        return self._offer.supported_features
+
+    @property
+    def finalized_features(self) -> Mapping[str, int]:
+        """Levels that the cluster uses, by feature, as of :attr:`finalized_features_epoch`."""
+        return self._offer.finalized_features
+
+    @property
+    def finalized_features_epoch(self) -> int:
+        """The metadata offset that :attr:`finalized_features` are of; -1 if the node does not know."""
+        return self._offer.finalized_features_epoch
+
+    def common_version(self, api_key: int, ours: range) -> int:
+        """The newest version that the node offers and ``ours`` holds. Raises UnsupportedByPeer; the connection stays open."""
+        theirs = self.versions.get(api_key, range(0))
+        low, high = max(min(theirs, default=0), min(ours, default=0)), min(max(theirs, default=-1), max(ours, default=-1))
+        if low <= high:
+            return high
+        name = request_type(api_key).NAME.removesuffix("Request")
+        offered = f"offers {name} {_span(theirs)}" if theirs else f"does not offer {name}"
+        raise UnsupportedByPeer(
+            self._link.who,
+            f"it {offered}, {_span(ours)} is needed",
+            "is this a controller's listener where one is wanted, and Kafka new enough?",
+        )
+
+    async def call(self, request: Message, version: int, *, timeout_s: float) -> Any:
+        """The answer to ``request``, decoded at ``version``. Callers take turns; ``timeout_s`` begins with the turn.
+
+        Error codes inside the answer are the caller's affair. Raises ConnectionClosed, TimedOut, TlsFailed, BadAnswer,
+        AuthenticationFailed; EncodeError and UnsupportedVersion for a request that cannot be written. When it is cancelled
+        in the middle, the connection is closed.
+        """
+        async with self._turn:
+            with trio.move_on_after(timeout_s):
+                return await self._link.ask(request, version, self._client_id)
+        raise TimedOut(self._link.who, f"no answer to {request.NAME} v{version} within {timeout_s:g} s")
+
+    async def aclose(self) -> None:
+        """Close the connection, whatever state it is in. May be called again."""
+        await self._link.close()
+
+
+def address_text(host: str, port: int) -> str:
+    """``host:port``, or ``[host]:port`` for an IPv6 address."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+async def _open_tcp(address: tuple[str, int], who: str) -> trio.SocketStream:
+    host, port = address
+    try:
+        return await trio.open_tcp_stream(host, port)
+    except (OSError, ValueError, OverflowError) as error:  # a name that cannot be one, a port that is none
+        raise Unreachable(who, f"cannot connect: {_reasons(error)}", "is the address right, and the node up?") from None
+
+
+def _reasons(error: BaseException) -> str:
+    """Why connecting failed: trio tries every address of a name, and puts what it got in a group."""
+    cause = error.__cause__
+    if isinstance(cause, BaseExceptionGroup):
+        return "; ".join(dict.fromkeys(_reasons(one) for one in cause.exceptions))
+    return getattr(cause or error, "strerror", None) or short(cause or error)
+
+
+def _span(versions: range) -> str:
+    return f"{min(versions)}" if len(versions) == 1 else f"{min(versions)}-{max(versions)}"

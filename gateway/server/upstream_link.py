@@ -1,0 +1,157 @@
+"""One connected stream to a Kafka node: a request out, its answer in. Knows frames and correlation ids, not what is said.
+
+Memory follows what was received, whatever a size claims. After anything that went wrong in the middle of an exchange, a
+cancellation included, the stream is closed: what would come next on it could belong to either request.
+"""
+
+from __future__ import annotations
+
+import ssl
+from typing import TYPE_CHECKING, Any, Final
+
+import trio
+
+from gateway.server.upstream_errors import BadAnswer, ConnectionClosed, TlsFailed, short
+from kwire.errors import DecodeError
+from kwire.frame import FrameSplitter, frame
+from kwire.header import decode_response_header, encode_request_header
+from kwire.registry import response_type
+
+if TYPE_CHECKING:
+    from kwire.message import Message
+
+#: One receive; an answer that is known to be longer is read in larger pieces.
+_RECEIVE_MIN: Final = 16 * 1024
+_RECEIVE_MAX: Final = 256 * 1024
+#: Array elements and unknown tagged fields of one answer: what reading it may cost.
+ANSWER_MAX_ELEMENTS: Final = 100_000
+#: How long a polite end may take, s.
+_CLOSE_S: Final = 1.0
+_CORRELATION_MAX: Final = 2**31 - 1
+#: The first bytes of a TLS alert record (RFC 8446 5.1): what a TLS listener says to a client that speaks none.
+_TLS_ALERT: Final = b"\x15\x03"
+
+
+class Link:
+    """Asks over ``stream``, which it owns. One exchange at a time: the caller sees to that.
+
+    ``who`` names the node in errors; answers above ``answer_max_bytes`` (may be changed between exchanges) are refused
+    unread.
+    """
+
+    def __init__(self, stream: trio.abc.Stream, who: str, *, answer_max_bytes: int) -> None:
+        self.who = who
+        self._stream = stream
+        self._splitter = FrameSplitter(answer_max_bytes)
+        self._correlation_id = 0
+        self._closed_because: str | None = None
+        self._first = b""  # what came first of all
+
+    @property
+    def is_open(self) -> bool:
+        """Can anything still be asked, as far as is known?"""
+        return self._closed_because is None
+
+    def limit_answers(self, answer_max_bytes: int) -> None:
+        """From the next answer on."""
+        self._splitter.limit = answer_max_bytes
+
+    async def ask(self, request: Message, version: int, client_id: str | None) -> Any:
+        """The answer to ``request``, decoded at ``version``.
+
+        Raises ConnectionClosed, TlsFailed, BadAnswer; EncodeError and UnsupportedVersion before anything is sent.
+        """
+        frame = await self.exchange(request, version, client_id)
+        return self.decode(request, version, frame)
+
+    def decode(self, request: Message, version: int, frame: bytes) -> Any:
+        """The answer to ``request`` that ``frame`` holds at ``version``. Raises BadAnswer, and nothing more can be asked."""
+        assert request.API_KEY is not None
+        try:
+            _, at = decode_response_header(request.API_KEY, version, frame, budget=ANSWER_MAX_ELEMENTS)
+            kind = response_type(request.API_KEY)
+            message, end = kind.decode_from(frame, version, at, budget=ANSWER_MAX_ELEMENTS)
+            if end != len(frame):
+                raise DecodeError(f"{len(frame) - end} bytes left over behind {kind.NAME}", offset=end)
+        except DecodeError as error:
+            self._closed_because = "the connection was given up: an answer could not be read"
+            raise BadAnswer(self.who, f"the answer to {_about(request, version)} cannot be read: {short(error)}") from None
+        return message
+
+    async def exchange(self, request: Message, version: int, client_id: str | None) -> bytes:
+        """Send ``request`` and return the whole frame of its answer. Raises as :meth:`ask`, but for undecodable answers."""
+        if self._closed_because is not None:
+            raise ConnectionClosed(self.who, self._closed_because, "connect again")
+        assert request.API_KEY is not None, f"{request.NAME} is no request"
+        self._correlation_id = (self._correlation_id + 1) & _CORRELATION_MAX
+        header = encode_request_header(request.API_KEY, version, self._correlation_id, client_id)
+        data = frame(header, request.encode(version))
+        about = _about(request, version)
+        self._closed_because = f"the connection was given up in the middle of {about}"
+        try:
+            await self._send(data, about)
+            answer = await self._receive(about)
+        except BaseException:
+            await trio.aclose_forcefully(self._stream)
+            raise
+        self._closed_because = None
+        return answer
+
+    async def close(self, because: str = "the connection was closed here") -> None:
+        """End it: politely if that is quick. A second call does nothing."""
+        if self._closed_because is None:
+            self._closed_because = because
+        with trio.move_on_after(_CLOSE_S):
+            try:
+                await self._stream.aclose()
+            except (trio.BrokenResourceError, trio.BusyResourceError, OSError):
+                await trio.aclose_forcefully(self._stream)
+
+    async def _send(self, data: bytes, about: str) -> None:
+        try:
+            await self._stream.send_all(data)
+        except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
+            raise self._lost(error, about) from error
+
+    async def _receive(self, about: str) -> bytes:
+        splitter = self._splitter
+        try:
+            while (answer := splitter.next_frame()) is None:
+                data = await self._receive_some(min(max(splitter.missing(), _RECEIVE_MIN), _RECEIVE_MAX), about)
+                splitter.feed(data)
+                self._first = self._first or data[:2]
+        except DecodeError as error:
+            raise self._bad_size(error, about) from None
+        if splitter.buffered:
+            raise BadAnswer(self.who, f"{splitter.buffered} bytes behind the answer to {about}, which nobody asked for")
+        given = int.from_bytes(answer[:4], "big", signed=True)
+        if len(answer) < 4 or given != self._correlation_id:
+            shown = given if len(answer) >= 4 else answer.hex()
+            raise BadAnswer(self.who, f"the answer to {about} has correlation id {shown}, not {self._correlation_id}")
+        return answer
+
+    async def _receive_some(self, size: int, about: str) -> bytes:
+        try:
+            data = await self._stream.receive_some(size)
+        except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
+            raise self._lost(error, about) from error
+        if not data:
+            held = self._splitter.buffered
+            when = f"in the middle of the answer ({held} bytes came)" if held else "without an answer"
+            raise ConnectionClosed(self.who, f"it closed the connection {when} to {about}")
+        return bytes(data)
+
+    def _lost(self, error: Exception, about: str) -> ConnectionClosed | TlsFailed:
+        cause = error.__cause__
+        if isinstance(cause, ssl.SSLError):
+            return TlsFailed(self.who, f"TLS ended in the middle of {about}: {short(cause)}")
+        return ConnectionClosed(self.who, f"the connection broke in the middle of {about}: {short(cause or error)}")
+
+    def _bad_size(self, error: DecodeError, about: str) -> BadAnswer:
+        if self._correlation_id == 1 and _TLS_ALERT.startswith(self._first):
+            return BadAnswer(self.who, "the listener speaks TLS, we do not", "set security.protocol to SSL or SASL_SSL")
+        return BadAnswer(self.who, f"the answer to {about} is no answer: {error.reason}")
+
+
+def _about(request: Message, version: int) -> str:
+    return f"{request.NAME} v{version}"
