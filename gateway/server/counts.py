@@ -1,0 +1,108 @@
+"""What the hot path counts for ``/metrics``: plain integers, incremented in place. Knows no Prometheus, and nobody waits here.
+
+Whoever wants to see them looks when asked (``gateway.server.metrics``); a request pays for nothing but a few additions.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, Final
+
+from kwire.registry import request_type
+
+if TYPE_CHECKING:
+    from kwire.message import Message, Struct
+
+#: Upper bounds, s, of the buckets in which the time of a request is counted; one more takes what is longer.
+TIME_BOUNDS_S: Final = (0.00005, 0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.1, 1.0)
+
+#: Counts the error codes other than 0 of one answer, or of a struct in it.
+_Find = Callable[[Any, "Counter[int]"], None]
+
+
+class ApiCounts:
+    """One API: how many requests, how long they kept this server busy, how long they waited, which errors they got."""
+
+    __slots__ = ("_find", "buckets", "errors", "name", "seconds", "wait_seconds", "waits")
+
+    def __init__(self, api_key: int) -> None:
+        self.name = request_type(api_key).__name__.removesuffix("Request")  #: as Kafka writes it
+        self.buckets = [0] * (len(TIME_BOUNDS_S) + 1)  #: requests by time, as TIME_BOUNDS_S has it
+        self.seconds = 0.0  #: sum of those times
+        self.waits = 0  #: answers that came later than their request was carried out
+        self.wait_seconds = 0.0  #: from those requests to their answers
+        self.errors: Counter[int] = Counter()  #: error codes in answers, each as often as it stands there
+        self._find: dict[type, _Find | None] = {}
+
+    def carried_out(self, seconds: float) -> None:
+        """A request kept the server busy for so long."""
+        self.buckets[bisect_left(TIME_BOUNDS_S, seconds)] += 1
+        self.seconds += seconds
+
+    def waited(self, seconds: float) -> None:
+        """A request's answer came so long after it."""
+        self.waits += 1
+        self.wait_seconds += seconds
+
+    def answered(self, response: Message) -> None:
+        """Count the errors that ``response`` tells."""
+        kind = type(response)
+        try:
+            find = self._find[kind]
+        except KeyError:
+            find = self._find[kind] = _finder(kind)
+        if find is not None:
+            find(response, self.errors)
+
+
+class _Apis(dict[int, ApiCounts]):
+    def __missing__(self, api_key: int) -> ApiCounts:
+        made = self[api_key] = ApiCounts(api_key)
+        return made
+
+
+@dataclass(slots=True)
+class Counts:
+    """What all connections count together. Keys that peers choose are kept only while their connections are open."""
+
+    apis: dict[int, ApiCounts] = field(default_factory=_Apis)  #: by api key, those that were asked for
+    received: int = 0  #: bytes
+    sent: int = 0  #: bytes, those of files included
+    connections: Counter[str] = field(default_factory=Counter)  #: open now, by listener
+    software: Counter[str] = field(default_factory=Counter)  #: open connections by what client they say they are
+    cuts: Counter[str] = field(default_factory=Counter)  #: connections that this server ended, by why
+
+
+def _finder(kind: type[Struct]) -> _Find | None:
+    """What looks through objects of ``kind`` for error codes; None if they have none anywhere."""
+    own = False
+    ones: list[tuple[Callable[[Any], Any], _Find]] = []
+    arrays: list[tuple[Callable[[Any], Any], _Find]] = []
+    for about in kind.fields():
+        own = own or about.attr == "error_code"
+        find = _finder(kind.struct_class(about.type)) if about.is_struct else None
+        if find is not None:
+            (arrays if about.array else ones).append((attrgetter(about.attr), find))
+    if not ones and not arrays:
+        return _find_own if own else None
+
+    def find_all(value: Any, found: Counter[int]) -> None:
+        if own and value.error_code:
+            found[int(value.error_code)] += 1
+        for get, find in ones:
+            if (item := get(value)) is not None:
+                find(item, found)
+        for get, find in arrays:
+            for item in get(value) or ():
+                find(item, found)
+
+    return find_all
+
+
+def _find_own(value: Any, found: Counter[int]) -> None:
+    if value.error_code:
+        found[int(value.error_code)] += 1
