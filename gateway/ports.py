@@ -12,7 +12,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
+    from gateway.cluster.image import Image
     from kwire.message import Message
+    from kwire.messages.describe_quorum_response import DescribeQuorumResponse
 
 #: What clients see: topic name and its one partition.
 TOPIC_NAME = "__cluster_metadata"
@@ -167,6 +169,24 @@ class Groups(Protocol):
         ...
 
 
+class Quorum(Protocol):
+    """The real quorum behind the partition, where there is one."""
+
+    @property
+    def leader_id(self) -> int:
+        """The node that leads the quorum, -1 while nobody knows."""
+        ...
+
+    @property
+    def image(self) -> Image:
+        """The cluster as the committed records say; never halfway through a metadata transaction."""
+        ...
+
+    def describe(self, tell: Callable[[DescribeQuorumResponse | str], None]) -> None:
+        """Ask the leader who votes and who follows. ``tell`` is called once, with its answer or why there is none."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Endpoint:
     """One advertised listener of this node."""
@@ -184,6 +204,11 @@ class Gateway(Protocol):
     def node_id(self) -> int: ...
     @property
     def partition(self) -> Partition: ...
+    @property
+    def quorum(self) -> Quorum | None:
+        """None where the partition comes from files: then this node is all there is."""
+        ...
+
     @property
     def groups(self) -> Groups: ...
     @property

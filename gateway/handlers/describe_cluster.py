@@ -1,8 +1,13 @@
-"""DescribeCluster (key 60): who belongs to the cluster that clients see here, which is this node alone (KIP-700)."""
+"""DescribeCluster (key 60): who belongs to the cluster (KIP-700, KIP-919).
+
+Where a real quorum is observed these are its brokers and controllers, as the committed records say. Over files it is this
+node alone. Clients take nothing from it to find the topic: that is Metadata, which always names this node.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final
 
 from gateway.handlers.access import cluster_operations
 from gateway.handlers.errors import ErrorCode
@@ -10,6 +15,7 @@ from kwire.messages.describe_cluster_response import DescribeClusterBroker, Desc
 
 if TYPE_CHECKING:
     from gateway.handlers.context import Context
+    from gateway.ports import Quorum
     from kwire.messages.describe_cluster_request import DescribeClusterRequest
 
 API_KEY: Final = 60
@@ -17,22 +23,68 @@ VERSIONS: Final = range(3)
 
 _BROKERS: Final = 1
 _CONTROLLERS: Final = 2
+#: From here on fenced brokers can be asked for, and are marked (KIP-1073).
+_FENCED: Final = 2
 
 
 def handle(request: DescribeClusterRequest, context: Context) -> DescribeClusterResponse:
-    """The node; MISMATCHED_ENDPOINT_TYPE for controllers (KIP-919), UNSUPPORTED_ENDPOINT_TYPE for what is neither."""
-    if request.endpoint_type != _BROKERS:
+    """The nodes of the type asked for; UNSUPPORTED_ENDPOINT_TYPE for one there is not.
+
+    Controllers without a quorum behind this node: MISMATCHED_ENDPOINT_TYPE, as from a broker's listener.
+    """
+    quorum = context.gateway.quorum
+    if request.endpoint_type not in (_BROKERS, _CONTROLLERS) or (request.endpoint_type == _CONTROLLERS and quorum is None):
         return _refuse(request.endpoint_type)
-    gateway = context.gateway
-    endpoint = gateway.endpoint(context.peer.listener)
-    response = DescribeClusterResponse(
-        cluster_id=gateway.partition.cluster_id,
-        controller_id=gateway.node_id,
-        brokers=[DescribeClusterBroker(broker_id=gateway.node_id, host=endpoint.host, port=endpoint.port)],
-    )
+    response = DescribeClusterResponse(cluster_id=context.gateway.partition.cluster_id)
+    if request.endpoint_type == _CONTROLLERS and quorum is not None:
+        _tell_controllers(response, quorum)
+    elif quorum is not None and quorum.image.brokers:
+        _tell_brokers(response, quorum, request, context)
+    else:
+        _tell_this_node(response, context)
     if request.include_cluster_authorized_operations:
         response.cluster_authorized_operations = cluster_operations(context)
     return response
+
+
+def _tell_controllers(response: DescribeClusterResponse, quorum: Quorum) -> None:
+    response.endpoint_type = _CONTROLLERS
+    response.controller_id = quorum.leader_id
+    response.brokers = [
+        DescribeClusterBroker(broker_id=node_id, host=endpoint.host, port=endpoint.port)
+        for node_id, controller in sorted(quorum.image.controllers.items())
+        for endpoint in controller.end_points[:1]
+    ]
+
+
+def _tell_brokers(response: DescribeClusterResponse, quorum: Quorum, request: DescribeClusterRequest, context: Context) -> None:
+    fenced_too = context.version >= _FENCED and request.include_fenced_brokers
+    response.brokers = [
+        DescribeClusterBroker(
+            broker_id=node_id,
+            host=endpoint.host,
+            port=endpoint.port,
+            rack=broker.rack,
+            is_fenced=fenced_too and broker.fenced,
+        )
+        for node_id, broker in sorted(quorum.image.brokers.items())
+        if fenced_too or not broker.fenced
+        for endpoint in _endpoint(broker.end_points, context.peer.listener)
+    ]
+    # A broker names any live broker here: who leads the quorum is nothing that its clients could connect to.
+    response.controller_id = response.brokers[0].broker_id if response.brokers else -1
+
+
+def _endpoint(endpoints: Sequence[Any], listener: str) -> Sequence[Any]:
+    """The address at the listener of the client's name, else at the first; empty where there is none."""
+    return [endpoint for endpoint in endpoints if endpoint.name == listener][:1] or endpoints[:1]
+
+
+def _tell_this_node(response: DescribeClusterResponse, context: Context) -> None:
+    endpoint = context.gateway.endpoint(context.peer.listener)
+    node_id = context.gateway.node_id
+    response.controller_id = node_id
+    response.brokers = [DescribeClusterBroker(broker_id=node_id, host=endpoint.host, port=endpoint.port)]
 
 
 def _refuse(endpoint_type: int) -> DescribeClusterResponse:

@@ -1,14 +1,17 @@
-"""DescribeQuorum (key 55): the quorum behind the partition as clients see it here, which is this node alone.
+"""DescribeQuorum (key 55): the quorum behind the partition (KIP-595, KIP-836, KIP-853).
 
-It is the same view that Metadata and DescribeCluster give: this node leads what it serves. Who led and who voted when
-the log was written stands in the log itself, in its LEADER_CHANGE and KRAFT_VOTERS records.
+Where a real quorum is observed, its leader is asked, and its answer is passed on. Over files this node leads what it
+serves, as in Metadata and DescribeCluster; who led and voted when they were written stands in their LEADER_CHANGE and
+KRAFT_VOTERS records.
 """
 
 from __future__ import annotations
 
+import copy
 from typing import TYPE_CHECKING, Final
 
 from gateway.handlers.access import Operation, may_on_cluster
+from gateway.handlers.context import Later
 from gateway.handlers.errors import ErrorCode
 from gateway.handlers.topic import PARTITION, TOPIC_NAME
 from gateway.ports import State
@@ -20,23 +23,27 @@ from kwire.messages.describe_quorum_response import (
     ReplicaState,
     TopicData,
 )
+from kwire.uuid import ZERO_UUID
 
 if TYPE_CHECKING:
     from gateway.handlers.context import Context
+    from gateway.ports import Quorum
     from kwire.messages.describe_quorum_request import DescribeQuorumRequest
 
 API_KEY: Final = 55
 VERSIONS: Final = range(3)
 
-#: From here on answers carry messages and the addresses of the nodes (KIP-853).
+#: From here on answers carry messages, directory ids and the addresses of the nodes (KIP-853).
 _NODES: Final = 2
+#: The leader is given so long, s.
+_WAIT_S: Final = 5.0
 
 
-def handle(request: DescribeQuorumRequest, context: Context) -> DescribeQuorumResponse:
+def handle(request: DescribeQuorumRequest, context: Context) -> DescribeQuorumResponse | Later:
     """The state of partition 0 of ``__cluster_metadata``.
 
     A request for anything but exactly that gets UNKNOWN_TOPIC_OR_PARTITION in every partition, as from
-    ``KafkaRaftClient``; while the source loads there is no leader to describe: NOT_LEADER_OR_FOLLOWER.
+    ``KafkaRaftClient``; while there is no leader to describe: NOT_LEADER_OR_FOLLOWER, on which clients ask again.
     """
     if not may_on_cluster(context, Operation.DESCRIBE):
         return DescribeQuorumResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
@@ -47,12 +54,40 @@ def handle(request: DescribeQuorumRequest, context: Context) -> DescribeQuorumRe
             ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
             "The quorum has one partition: __cluster_metadata-0.",
         )
+    if context.gateway.quorum is not None:
+        return _asked_of_leader(request, context, context.gateway.quorum)
     if context.gateway.partition.state is State.LOADING:
         return _refused(request, context, ErrorCode.NOT_LEADER_OR_FOLLOWER, "The log is still being loaded; ask again.")
     response = DescribeQuorumResponse(topics=[TopicData(topic_name=TOPIC_NAME, partitions=[_partition(context)])])
     if context.version >= _NODES:
         response.nodes = [_node(context)]
     return response
+
+
+def _asked_of_leader(request: DescribeQuorumRequest, context: Context, quorum: Quorum) -> Later:
+    def refused(why: str) -> DescribeQuorumResponse:
+        return _refused(request, context, ErrorCode.NOT_LEADER_OR_FOLLOWER, why)
+
+    def tell(answer: DescribeQuorumResponse | str) -> None:
+        later.complete(refused(answer) if isinstance(answer, str) else _at_version(answer, context.version))
+
+    late = "The leader of the quorum has not answered; ask again."
+    later = Later(deadline=context.now + _WAIT_S, expire=lambda: refused(late))
+    quorum.describe(tell)
+    return later
+
+
+def _at_version(answer: DescribeQuorumResponse, version: int) -> DescribeQuorumResponse:
+    """The leader's answer without what a client of ``version`` cannot be told."""
+    if version >= _NODES:
+        return answer
+    answer = copy.deepcopy(answer)
+    answer.nodes = []
+    for topic in answer.topics:
+        for partition in topic.partitions:
+            for replica in (*partition.current_voters, *partition.observers):
+                replica.replica_directory_id = ZERO_UUID
+    return answer
 
 
 def _refused(request: DescribeQuorumRequest, context: Context, fault: ErrorCode, why: str) -> DescribeQuorumResponse:

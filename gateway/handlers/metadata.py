@@ -40,7 +40,7 @@ def handle(request: MetadataRequest, context: Context) -> MetadataResponse:
     endpoint = gateway.endpoint(context.peer.listener)
     response = MetadataResponse(
         brokers=[MetadataResponseBroker(node_id=gateway.node_id, host=endpoint.host, port=endpoint.port)],
-        cluster_id=gateway.partition.cluster_id,
+        cluster_id=gateway.partition.cluster_id or None,  # not known before a quorum was met
         controller_id=gateway.node_id,
         topics=_all_topics(request, context) if _asks_all(request, context) else _topics(request, context),
     )

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
+from gateway.cluster.image import Image
 from gateway.handlers import describe_cluster, describe_log_dirs, describe_quorum, describe_topic_partitions
 from gateway.handlers.access import NOT_ASKED
 from gateway.handlers.errors import ErrorCode
 from gateway.ports import State
-from kwire.uuid import METADATA_TOPIC_ID
-from tests.gateway.handlers.world import CLUSTER_ID, NODE, World
+from kwire.messages.describe_quorum_response import DescribeQuorumResponse
+from kwire.messages.register_broker_record import BrokerEndpoint, RegisterBrokerRecord
+from kwire.messages.register_controller_record import ControllerEndpoint, RegisterControllerRecord
+from kwire.uuid import METADATA_TOPIC_ID, Uuid
+from tests.gateway.handlers.world import CLUSTER_ID, NODE, MemoryQuorum, World, over_the_wire
 
 NAME = "__cluster_metadata"
 
@@ -37,6 +41,40 @@ class TestCluster:
         answer = World().ask(describe_cluster, 1, endpoint_type=endpoint_type)
         assert (answer.error_code, answer.brokers, answer.endpoint_type) == (error, [], endpoint_type)
         assert answer.error_message
+
+
+def register(node_id: int, *, fenced: bool = False, rack: str | None = None) -> RegisterBrokerRecord:
+    names = {"PLAINTEXT": node_id + 9000, "EXTERNAL": node_id + 19000}
+    endpoints = [BrokerEndpoint(name=name, host=f"broker{node_id}", port=port) for name, port in names.items()]
+    return RegisterBrokerRecord(broker_id=node_id, fenced=fenced, rack=rack, end_points=endpoints)
+
+
+class TestClusterOfAQuorum:
+    @pytest.fixture
+    def world(self) -> World:
+        image = Image(brokers={5: register(5, rack="r1"), 4: register(4), 6: register(6, fenced=True)})
+        for node_id in (3, 1, 2):
+            endpoint = ControllerEndpoint(name="CONTROLLER", host=f"ctl{node_id}", port=9093)
+            image.controllers[node_id] = RegisterControllerRecord(controller_id=node_id, end_points=[endpoint])
+        return World(quorum=MemoryQuorum(leader_id=2, image=image))
+
+    def test_its_brokers_at_the_listener_of_the_clients_name(self, world: World) -> None:
+        answer = world.ask(describe_cluster, 1, listener="EXTERNAL")
+        assert [(b.broker_id, b.host, b.port, b.rack) for b in answer.brokers] == [
+            (4, "broker4", 19004, None),
+            (5, "broker5", 19005, "r1"),
+        ]
+        assert (answer.controller_id, answer.cluster_id) == (4, CLUSTER_ID)
+
+    def test_fenced_brokers_where_they_are_asked_for(self, world: World) -> None:
+        answer = world.ask(describe_cluster, 2, include_fenced_brokers=True)
+        assert [(b.broker_id, b.is_fenced) for b in answer.brokers] == [(4, False), (5, False), (6, True)]
+        assert [b.broker_id for b in world.ask(describe_cluster, 2).brokers] == [4, 5]
+
+    def test_its_controllers_and_who_leads_them(self, world: World) -> None:
+        answer = world.ask(describe_cluster, 1, endpoint_type=2)
+        assert [(b.broker_id, b.host, b.port) for b in answer.brokers] == [(n, f"ctl{n}", 9093) for n in (1, 2, 3)]
+        assert (answer.controller_id, answer.endpoint_type, answer.error_code) == (2, 2, 0)
 
 
 class TestTopicPartitions:
@@ -164,3 +202,69 @@ class TestLogDirs:
         answer = world.ask(describe_log_dirs, version, topics=None)
         assert answer.results == []
         assert answer.error_code == (ErrorCode.CLUSTER_AUTHORIZATION_FAILED if version >= 3 else 0)
+
+
+class TestQuorumThatIsObserved:
+    ANSWER: ClassVar = {
+        "errorCode": 0,
+        "errorMessage": None,
+        "topics": [
+            {
+                "topicName": NAME,
+                "partitions": [
+                    {
+                        "partitionIndex": 0,
+                        "errorCode": 0,
+                        "errorMessage": None,
+                        "leaderId": 2,
+                        "leaderEpoch": 9,
+                        "highWatermark": 77,
+                        "currentVoters": [
+                            {
+                                "replicaId": 2,
+                                "replicaDirectoryId": "AAAAAAAAAAAAAAAAAAAAAg",
+                                "logEndOffset": 78,
+                                "lastFetchTimestamp": 5,
+                                "lastCaughtUpTimestamp": 6,
+                            }
+                        ],
+                        "observers": [],
+                    }
+                ],
+            }
+        ],
+        "nodes": [{"nodeId": 2, "listeners": [{"name": "CONTROLLER", "host": "ctl2", "port": 9093}]}],
+    }
+
+    def ask(self, world: World, version: int) -> Any:
+        topics = [{"topic_name": NAME, "partitions": [{"partition_index": 0}]}]
+        return world.ask(describe_quorum, version, topics=topics)
+
+    @pytest.mark.parametrize("version", describe_quorum.VERSIONS)
+    def test_its_leader_is_asked(self, version: int) -> None:
+        quorum = MemoryQuorum()
+        told: list[Any] = []
+        self.ask(World(quorum=quorum), version).attach(told.append)
+        assert not told
+        quorum.asked[0](DescribeQuorumResponse.from_json(self.ANSWER, 2))
+        answer = over_the_wire(told[0], version)
+        (partition,) = answer.topics[0].partitions
+        assert (partition.leader_id, partition.leader_epoch, partition.high_watermark) == (2, 9, 77)
+        (voter,) = partition.current_voters
+        assert voter.log_end_offset == 78
+        assert voter.last_fetch_timestamp == (5 if version else -1)
+        assert voter.replica_directory_id == (Uuid.parse("AAAAAAAAAAAAAAAAAAAAAg") if version == 2 else Uuid(bytes(16)))
+        assert [node.node_id for node in answer.nodes] == ([2] if version == 2 else [])
+
+    def test_a_leader_that_cannot_be_asked_is_an_error_on_which_clients_ask_again(self) -> None:
+        quorum = MemoryQuorum()
+        told: list[Any] = []
+        later = self.ask(World(quorum=quorum), 2)
+        later.attach(told.append)
+        quorum.asked[0]("nobody leads at the moment")
+        (partition,) = told[0].topics[0].partitions
+        assert (partition.error_code, partition.error_message) == (
+            ErrorCode.NOT_LEADER_OR_FOLLOWER,
+            "nobody leads at the moment",
+        )
+        assert later.deadline is not None and later.expire().topics[0].partitions[0].error_code == 6

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from gateway.cluster.image import Image
 from gateway.config import Config
 from gateway.handlers.context import Context, Later, Peer
 from gateway.handlers.table import handlers
@@ -130,6 +131,18 @@ class Rules:
 
 
 @dataclass
+class MemoryQuorum:
+    """``gateway.ports.Quorum`` whose leader says what a test wants, when it wants it."""
+
+    leader_id: int = 2
+    image: Image = field(default_factory=Image)
+    asked: list[Callable[[Any], None]] = field(default_factory=list)
+
+    def describe(self, tell: Callable[[Any], None]) -> None:
+        self.asked.append(tell)
+
+
+@dataclass
 class World:
     """A gateway with one partition in memory: epoch 1 at offsets 0-9, epoch 3 at 10-14."""
 
@@ -143,6 +156,7 @@ class World:
     authorizer: Rules = field(default_factory=Rules)
     waiters: MemoryWaiters = field(default_factory=MemoryWaiters)
     groups: Any = None
+    quorum: MemoryQuorum | None = None
 
     def endpoint(self, listener: str) -> Endpoint:
         port = {"PLAINTEXT": 9092, "EXTERNAL": 19092}[listener]
