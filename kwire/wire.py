@@ -15,6 +15,9 @@ from kwire.errors import DecodeError, EncodeError
 
 #: Longest string in bytes, both ways: Kafka keeps string lengths in a short.
 STRING_BYTES_MAX: Final = 32767
+#: Rows that :func:`row_reader` reads at once, and how many formats of different counts it keeps: at most some 16 KiB each.
+_ROWS_MAX: Final = 128
+_ROW_COUNTS_KEPT: Final = 32
 
 
 @functools.cache
@@ -32,9 +35,27 @@ def packer(code: str) -> Callable[..., bytes]:
     return _struct(code).pack
 
 
-def iter_unpacker(code: str) -> Callable[[bytes], Iterator[tuple[Any, ...]]]:
-    """``iter_unpack`` of a format."""
-    return _struct(code).iter_unpack
+def row_reader(code: str) -> Callable[[bytes, int, int], Iterator[Any]]:
+    """``read(d, p, n)``: the values of ``n`` rows of a format, one after the other.
+
+    One unpack of many rows takes half the time of a tuple for each. The formats for the counts seen last are kept.
+    """
+    order, row = code[:1], code[1:]
+    size = struct.calcsize(code)
+
+    @functools.lru_cache(_ROW_COUNTS_KEPT)
+    def unpack(n: int) -> Callable[..., tuple[Any, ...]]:
+        return struct.Struct(order + row * n).unpack_from
+
+    def read(d: bytes, p: int, n: int) -> Iterator[Any]:
+        if n <= _ROWS_MAX:
+            return iter(unpack(n)(d, p))
+        values: list[Any] = []
+        for done in range(0, n, _ROWS_MAX):
+            values += unpack(min(n - done, _ROWS_MAX))(d, p + done * size)
+        return iter(values)
+
+    return read
 
 
 @functools.cache

@@ -13,6 +13,9 @@ from dataclasses import replace
 from kwire.codegen.model import NONE, Field, Schema, Struct
 from kwire.codegen.text import BLOBS, FIXED, Formats, Helpers, Lines, default_expression, flexible_at, size_of, smallest
 
+#: Up to so many elements of fixed size are read one by one.
+_FEW = 8
+
 
 class DecodeEmitter:
     """Writes ``def NAME(d, p, b)``: ``d`` bytes, ``p`` position, ``b`` elements still allowed; returns (object, position).
@@ -225,14 +228,17 @@ class DecodeEmitter:
     def struct_elements(self, struct: Struct, target: str) -> None:
         self.depth += 1
         items, var = f"l{self.depth}", f"o{self.depth}"
-        self.out(f"{target} = {items} = []")
         codes = self.fixed_codes(struct)
         if codes is not None:
-            self.fixed_elements(struct, items, var, codes)
-        else:
-            with self.out.block("for _ in range(n):"):
-                self.struct(struct, var)
-                self.out(f"{items}.append({var})")
+            self.many_fixed(struct, target, codes)
+            self.out("else:")
+            self.out.level += 1
+        self.out(f"{target} = {items} = []")
+        with self.out.block("for _ in range(n):"):
+            self.struct(struct, var)
+            self.out(f"{items}.append({var})")
+        if codes is not None:
+            self.out.level -= 1
         self.depth -= 1
 
     def fixed_codes(self, struct: Struct) -> list[str] | None:
@@ -242,35 +248,28 @@ class DecodeEmitter:
             return None
         return [FIXED[f.type] for f in fields]
 
-    def fixed_elements(self, struct: Struct, items: str, var: str, codes: list[str]) -> None:
-        """Elements of one size are unpacked by ``iter_unpack``; with tag sections, only while every tag count is zero."""
-        flexible = self.version in self.schema.flexible
-        names = [f"x{i}" for i in range(len(codes))]
-        size = size_of(codes)
-        if flexible:
-            whole = size + 1
-            self.out(f"q = p + n * {whole}")
-            self.out(f"if d[p + {size}:q:{whole}].count(0) == n:")
-            self.out.level += 1
-            codes, names = [*codes, "x"], names
-        else:
-            self.out(f"q = p + n * {size}")
-        comma = "," if len(names) == 1 else ""
-        with self.out.block(f"for {', '.join(names)}{comma} in {self.formats('i', codes)}(d[p:q]):"):
-            self.out(f"{var} = _new_{struct.cls}()")
-            self.defaults(struct, var)
-            for name, f in zip(names, struct.at(self.version), strict=True):
-                self.out(f"{var}.{f.attr} = Uuid({name})" if f.type == "uuid" else f"{var}.{f.attr} = {name}")
-            self.out(f"{items}.append({var})")
-        self.out("p = q")
-        if flexible:
-            self.out.level -= 1
-            self.out("else:")
-            self.out.level += 1
-            with self.out.block("for _ in range(n):"):
-                self.struct(struct, var)
-                self.out(f"{items}.append({var})")
-            self.out.level -= 1
+    def many_fixed(self, struct: Struct, target: str, codes: list[str]) -> None:
+        """The branch for many elements of one size: all objects made at once, then all their values read at once.
+
+        Only while every tag section is empty, which the strided slice tells. For few elements setting this up costs more
+        than it saves.
+        """
+        items, var, present = f"l{self.depth}", f"o{self.depth}", struct.at(self.version)
+        condition = f"n > {_FEW}"
+        if self.version in self.schema.flexible:
+            size = size_of(codes)
+            condition += f" and d[p + {size} : p + n * {size + 1} : {size + 1}].count(0) == n"
+            codes = [*codes, "x"]
+        with self.out.block(f"if {condition}:"):
+            self.out(f"{target} = {items} = [*starmap(_new_{struct.cls}, repeat((), n))]")
+            self.out(f"v = {self.formats('r', codes)}(d, p, n)")
+            values = [f"u{i}" if f.type == "uuid" else f"{var}.{f.attr}" for i, f in enumerate(present)]
+            with self.out.block(f"for {', '.join([var, *values])} in zip({', '.join([items, *('v' for _ in values)])}):"):
+                for value, f in zip(values, present, strict=True):
+                    if f.type == "uuid":
+                        self.out(f"{var}.{f.attr} = Uuid({value})")
+                self.defaults(struct, var)
+            self.out(f"p += n * {size_of(codes)}")
 
     # --- tagged fields --------------------------------------------------------------------------------------------
 

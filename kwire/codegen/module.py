@@ -24,13 +24,14 @@ _E: Any = object()  # stands for "not given" where the default is a new list or 
 #: What a module may need, by the module that has it; only what its text uses is imported.
 _IMPORTS = {
     "collections.abc": ("Callable",),
+    "itertools": ("repeat", "starmap"),
     "typing": ("Any",),
     "kwire.message": ("Message", "Struct", "bare", "frozen_default"),
     "kwire.uuid": ("ZERO_UUID", "Uuid"),
     "kwire.wire": (
-        "array_packers", "array_unpackers", "as_bytes", "bad_uuid", "compact_numbers", "iter_unpacker", "lost",
+        "array_packers", "array_unpackers", "as_bytes", "bad_uuid", "compact_numbers", "lost",
         "more_varint", "null", "numbers", "over_budget", "pack_numbers", "packer", "read_tag", "read_unknown_tags",
-        "string_length", "string_varint",
+        "row_reader", "string_length", "string_varint",
         "tag_of_other_version", "tag_section", "tag_size", "too_many", "unknown_tags", "unpacker", "varint",
     ),
 }  # fmt: skip

@@ -44,10 +44,11 @@ class Formats:
         self.used: dict[str, str] = {}
 
     def __call__(self, kind: str, codes: list[str]) -> str:
-        """The name of ``unpack_from``, ``pack`` or ``iter_unpack`` (kind u, p, i) for a run of format characters."""
+        """The name of ``unpack_from``, ``pack`` or ``row_reader`` (kind u, p, r) for a run of format characters."""
         joined = "".join(codes)
         name = f"_{kind}_{joined}".replace("?", "t")
-        self.used[name] = f'{name} = {({"u": "unpacker", "p": "packer", "i": "iter_unpacker"})[kind]}(">{joined}")'
+        maker = {"u": "unpacker", "p": "packer", "r": "row_reader"}[kind]
+        self.used[name] = f'{name} = {maker}(">{joined}")'
         return name
 
 

@@ -4,9 +4,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import repeat, starmap
 from typing import Any
 from kwire.message import Message, Struct, bare
-from kwire.wire import iter_unpacker, lost, more_varint, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
+from kwire.wire import lost, more_varint, null, packer, read_unknown_tags, row_reader, string_length, string_varint, too_many, unknown_tags, unpacker, varint
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -118,8 +119,6 @@ _new_AddPartitionsToTxnResult = bare(AddPartitionsToTxnResult)
 _new_AddPartitionsToTxnResponse = bare(AddPartitionsToTxnResponse)
 
 
-_i_ih = iter_unpacker(">ih")
-_i_ihx = iter_unpacker(">ihx")
 _p_B = packer(">B")
 _p_h = packer(">h")
 _p_i = packer(">i")
@@ -128,9 +127,12 @@ _p_ih = packer(">ih")
 _p_ihB = packer(">ihB")
 _p_ihx = packer(">ihx")
 _p_ii = packer(">ii")
+_r_ih = row_reader(">ih")
+_r_ihx = row_reader(">ihx")
 _u_h = unpacker(">h")
 _u_i = unpacker(">i")
 _u_iB = unpacker(">iB")
+_u_ih = unpacker(">ih")
 _u_ihB = unpacker(">ihB")
 _u_ii = unpacker(">ii")
 
@@ -166,15 +168,20 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[AddPartitionsToTxnResponse, in
         if n > b or n * 6 > e - p:
             too_many(n, b)
         b -= n
-        o1.results_by_partition = l2 = []
-        q = p + n * 6
-        for x0, x1 in _i_ih(d[p:q]):
-            o2 = _new_AddPartitionsToTxnPartitionResult()
-            o2.unknown_tags = ()
-            o2.partition_index = x0
-            o2.partition_error_code = x1
-            l2.append(o2)
-        p = q
+        if n > 8:
+            o1.results_by_partition = l2 = [*starmap(_new_AddPartitionsToTxnPartitionResult, repeat((), n))]
+            v = _r_ih(d, p, n)
+            for o2, o2.partition_index, o2.partition_error_code in zip(l2, v, v):
+                o2.unknown_tags = ()
+            p += n * 6
+        else:
+            o1.results_by_partition = l2 = []
+            for _ in range(n):
+                o2 = _new_AddPartitionsToTxnPartitionResult()
+                o2.unknown_tags = ()
+                o2.partition_index, o2.partition_error_code = _u_ih(d, p)
+                p += 6
+                l2.append(o2)
         l1.append(o1)
     return o, p
 
@@ -218,17 +225,14 @@ def _decode_v3(d: bytes, p: int, b: int) -> tuple[AddPartitionsToTxnResponse, in
         if n > b or n * 7 > e - p:
             too_many(n, b)
         b -= n
-        o1.results_by_partition = l2 = []
-        q = p + n * 7
-        if d[p + 6:q:7].count(0) == n:
-            for x0, x1 in _i_ihx(d[p:q]):
-                o2 = _new_AddPartitionsToTxnPartitionResult()
+        if n > 8 and d[p + 6 : p + n * 7 : 7].count(0) == n:
+            o1.results_by_partition = l2 = [*starmap(_new_AddPartitionsToTxnPartitionResult, repeat((), n))]
+            v = _r_ihx(d, p, n)
+            for o2, o2.partition_index, o2.partition_error_code in zip(l2, v, v):
                 o2.unknown_tags = ()
-                o2.partition_index = x0
-                o2.partition_error_code = x1
-                l2.append(o2)
-            p = q
+            p += n * 7
         else:
+            o1.results_by_partition = l2 = []
             for _ in range(n):
                 o2 = _new_AddPartitionsToTxnPartitionResult()
                 o2.unknown_tags = ()
@@ -310,17 +314,14 @@ def _decode_v4(d: bytes, p: int, b: int) -> tuple[AddPartitionsToTxnResponse, in
             if n > b or n * 7 > e - p:
                 too_many(n, b)
             b -= n
-            o2.results_by_partition = l3 = []
-            q = p + n * 7
-            if d[p + 6:q:7].count(0) == n:
-                for x0, x1 in _i_ihx(d[p:q]):
-                    o3 = _new_AddPartitionsToTxnPartitionResult()
+            if n > 8 and d[p + 6 : p + n * 7 : 7].count(0) == n:
+                o2.results_by_partition = l3 = [*starmap(_new_AddPartitionsToTxnPartitionResult, repeat((), n))]
+                v = _r_ihx(d, p, n)
+                for o3, o3.partition_index, o3.partition_error_code in zip(l3, v, v):
                     o3.unknown_tags = ()
-                    o3.partition_index = x0
-                    o3.partition_error_code = x1
-                    l3.append(o3)
-                p = q
+                p += n * 7
             else:
+                o2.results_by_partition = l3 = []
                 for _ in range(n):
                     o3 = _new_AddPartitionsToTxnPartitionResult()
                     o3.unknown_tags = ()

@@ -4,10 +4,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import repeat, starmap
 from typing import Any
 from kwire.message import Message, Struct, bare
 from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import array_packers, array_unpackers, bad_uuid, compact_numbers, iter_unpacker, lost, more_varint, null, over_budget, pack_numbers, packer, read_unknown_tags, too_many, unknown_tags, unpacker, varint
+from kwire.wire import array_packers, array_unpackers, bad_uuid, compact_numbers, lost, more_varint, null, over_budget, pack_numbers, packer, read_unknown_tags, row_reader, too_many, unknown_tags, unpacker, varint
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -129,7 +130,6 @@ _new_TopicData = bare(TopicData)
 _new_AlterPartitionRequest = bare(AlterPartitionRequest)
 
 
-_i_iqx = iter_unpacker(">iqx")
 _is = array_unpackers("i")
 _iw = array_packers("i")
 _p_16s = packer(">16s")
@@ -141,6 +141,7 @@ _p_iiB = packer(">iiB")
 _p_iq = packer(">iq")
 _p_iqB = packer(">iqB")
 _p_iqx = packer(">iqx")
+_r_iqx = row_reader(">iqx")
 _u_16sB = unpacker(">16sB")
 _u_biB = unpacker(">biB")
 _u_iiB = unpacker(">iiB")
@@ -253,17 +254,14 @@ def _decode_v3(d: bytes, p: int, b: int) -> tuple[AlterPartitionRequest, int]:
             if n > b or n * 13 > e - p:
                 too_many(n, b)
             b -= n
-            o2.new_isr_with_epochs = l3 = []
-            q = p + n * 13
-            if d[p + 12:q:13].count(0) == n:
-                for x0, x1 in _i_iqx(d[p:q]):
-                    o3 = _new_BrokerState()
+            if n > 8 and d[p + 12 : p + n * 13 : 13].count(0) == n:
+                o2.new_isr_with_epochs = l3 = [*starmap(_new_BrokerState, repeat((), n))]
+                v = _r_iqx(d, p, n)
+                for o3, o3.broker_id, o3.broker_epoch in zip(l3, v, v):
                     o3.unknown_tags = ()
-                    o3.broker_id = x0
-                    o3.broker_epoch = x1
-                    l3.append(o3)
-                p = q
+                p += n * 13
             else:
+                o2.new_isr_with_epochs = l3 = []
                 for _ in range(n):
                     o3 = _new_BrokerState()
                     o3.unknown_tags = ()

@@ -4,9 +4,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import repeat, starmap
 from typing import Any
 from kwire.message import Message, Struct, bare
-from kwire.wire import iter_unpacker, lost, more_varint, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
+from kwire.wire import lost, more_varint, null, packer, read_unknown_tags, row_reader, string_length, string_varint, too_many, unknown_tags, unpacker, varint
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -89,8 +90,6 @@ _new_AlterReplicaLogDirTopicResult = bare(AlterReplicaLogDirTopicResult)
 _new_AlterReplicaLogDirsResponse = bare(AlterReplicaLogDirsResponse)
 
 
-_i_ih = iter_unpacker(">ih")
-_i_ihx = iter_unpacker(">ihx")
 _p_B = packer(">B")
 _p_h = packer(">h")
 _p_i = packer(">i")
@@ -98,9 +97,12 @@ _p_iB = packer(">iB")
 _p_ih = packer(">ih")
 _p_ihx = packer(">ihx")
 _p_ii = packer(">ii")
+_r_ih = row_reader(">ih")
+_r_ihx = row_reader(">ihx")
 _u_h = unpacker(">h")
 _u_i = unpacker(">i")
 _u_iB = unpacker(">iB")
+_u_ih = unpacker(">ih")
 _u_ihB = unpacker(">ihB")
 _u_ii = unpacker(">ii")
 
@@ -134,15 +136,20 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[AlterReplicaLogDirsResponse, i
         if n > b or n * 6 > e - p:
             too_many(n, b)
         b -= n
-        o1.partitions = l2 = []
-        q = p + n * 6
-        for x0, x1 in _i_ih(d[p:q]):
-            o2 = _new_AlterReplicaLogDirPartitionResult()
-            o2.unknown_tags = ()
-            o2.partition_index = x0
-            o2.error_code = x1
-            l2.append(o2)
-        p = q
+        if n > 8:
+            o1.partitions = l2 = [*starmap(_new_AlterReplicaLogDirPartitionResult, repeat((), n))]
+            v = _r_ih(d, p, n)
+            for o2, o2.partition_index, o2.error_code in zip(l2, v, v):
+                o2.unknown_tags = ()
+            p += n * 6
+        else:
+            o1.partitions = l2 = []
+            for _ in range(n):
+                o2 = _new_AlterReplicaLogDirPartitionResult()
+                o2.unknown_tags = ()
+                o2.partition_index, o2.error_code = _u_ih(d, p)
+                p += 6
+                l2.append(o2)
         l1.append(o1)
     return o, p
 
@@ -184,17 +191,14 @@ def _decode_v2(d: bytes, p: int, b: int) -> tuple[AlterReplicaLogDirsResponse, i
         if n > b or n * 7 > e - p:
             too_many(n, b)
         b -= n
-        o1.partitions = l2 = []
-        q = p + n * 7
-        if d[p + 6:q:7].count(0) == n:
-            for x0, x1 in _i_ihx(d[p:q]):
-                o2 = _new_AlterReplicaLogDirPartitionResult()
+        if n > 8 and d[p + 6 : p + n * 7 : 7].count(0) == n:
+            o1.partitions = l2 = [*starmap(_new_AlterReplicaLogDirPartitionResult, repeat((), n))]
+            v = _r_ihx(d, p, n)
+            for o2, o2.partition_index, o2.error_code in zip(l2, v, v):
                 o2.unknown_tags = ()
-                o2.partition_index = x0
-                o2.error_code = x1
-                l2.append(o2)
-            p = q
+            p += n * 7
         else:
+            o1.partitions = l2 = []
             for _ in range(n):
                 o2 = _new_AlterReplicaLogDirPartitionResult()
                 o2.unknown_tags = ()

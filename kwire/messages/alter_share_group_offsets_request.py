@@ -4,9 +4,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import repeat, starmap
 from typing import Any
 from kwire.message import Message, Struct, bare
-from kwire.wire import iter_unpacker, more_varint, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
+from kwire.wire import more_varint, null, packer, read_unknown_tags, row_reader, string_length, string_varint, too_many, unknown_tags, unpacker, varint
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -89,10 +90,10 @@ _new_AlterShareGroupOffsetsRequestTopic = bare(AlterShareGroupOffsetsRequestTopi
 _new_AlterShareGroupOffsetsRequest = bare(AlterShareGroupOffsetsRequest)
 
 
-_i_iqx = iter_unpacker(">iqx")
 _p_B = packer(">B")
 _p_iq = packer(">iq")
 _p_iqx = packer(">iqx")
+_r_iqx = row_reader(">iqx")
 _u_iqB = unpacker(">iqB")
 
 
@@ -142,17 +143,14 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[AlterShareGroupOffsetsRequest,
         if n > b or n * 13 > e - p:
             too_many(n, b)
         b -= n
-        o1.partitions = l2 = []
-        q = p + n * 13
-        if d[p + 12:q:13].count(0) == n:
-            for x0, x1 in _i_iqx(d[p:q]):
-                o2 = _new_AlterShareGroupOffsetsRequestPartition()
+        if n > 8 and d[p + 12 : p + n * 13 : 13].count(0) == n:
+            o1.partitions = l2 = [*starmap(_new_AlterShareGroupOffsetsRequestPartition, repeat((), n))]
+            v = _r_iqx(d, p, n)
+            for o2, o2.partition_index, o2.start_offset in zip(l2, v, v):
                 o2.unknown_tags = ()
-                o2.partition_index = x0
-                o2.start_offset = x1
-                l2.append(o2)
-            p = q
+            p += n * 13
         else:
+            o1.partitions = l2 = []
             for _ in range(n):
                 o2 = _new_AlterShareGroupOffsetsRequestPartition()
                 o2.unknown_tags = ()

@@ -4,9 +4,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import repeat, starmap
 from typing import Any
 from kwire.message import Message, Struct, bare
-from kwire.wire import iter_unpacker, lost, more_varint, null, packer, read_tag, read_unknown_tags, string_length, string_varint, tag_section, tag_size, too_many, unknown_tags, unpacker, varint
+from kwire.wire import lost, more_varint, null, packer, read_tag, read_unknown_tags, row_reader, string_length, string_varint, tag_section, tag_size, too_many, unknown_tags, unpacker, varint
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -137,8 +138,6 @@ _new_FinalizedFeatureKey = bare(FinalizedFeatureKey)
 _new_ApiVersionsResponse = bare(ApiVersionsResponse)
 
 
-_i_hhh = iter_unpacker(">hhh")
-_i_hhhx = iter_unpacker(">hhhx")
 _p_B = packer(">B")
 _p_h = packer(">h")
 _p_hB = packer(">hB")
@@ -151,8 +150,11 @@ _p_i = packer(">i")
 _p_ix = packer(">ix")
 _p_q = packer(">q")
 _p_t = packer(">?")
+_r_hhh = row_reader(">hhh")
+_r_hhhx = row_reader(">hhhx")
 _u_hB = unpacker(">hB")
 _u_hhB = unpacker(">hhB")
+_u_hhh = unpacker(">hhh")
 _u_hhhB = unpacker(">hhhB")
 _u_hi = unpacker(">hi")
 _u_i = unpacker(">i")
@@ -330,16 +332,20 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[ApiVersionsResponse, int]:
     if n > b or n * 6 > e - p:
         too_many(n, b)
     b -= n
-    o.api_keys = l1 = []
-    q = p + n * 6
-    for x0, x1, x2 in _i_hhh(d[p:q]):
-        o1 = _new_ApiVersion()
-        o1.unknown_tags = ()
-        o1.api_key = x0
-        o1.min_version = x1
-        o1.max_version = x2
-        l1.append(o1)
-    p = q
+    if n > 8:
+        o.api_keys = l1 = [*starmap(_new_ApiVersion, repeat((), n))]
+        v = _r_hhh(d, p, n)
+        for o1, o1.api_key, o1.min_version, o1.max_version in zip(l1, v, v, v):
+            o1.unknown_tags = ()
+        p += n * 6
+    else:
+        o.api_keys = l1 = []
+        for _ in range(n):
+            o1 = _new_ApiVersion()
+            o1.unknown_tags = ()
+            o1.api_key, o1.min_version, o1.max_version = _u_hhh(d, p)
+            p += 6
+            l1.append(o1)
     return o, p
 
 
@@ -358,16 +364,20 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[ApiVersionsResponse, int]:
     if n > b or n * 6 > e - p:
         too_many(n, b)
     b -= n
-    o.api_keys = l1 = []
-    q = p + n * 6
-    for x0, x1, x2 in _i_hhh(d[p:q]):
-        o1 = _new_ApiVersion()
-        o1.unknown_tags = ()
-        o1.api_key = x0
-        o1.min_version = x1
-        o1.max_version = x2
-        l1.append(o1)
-    p = q
+    if n > 8:
+        o.api_keys = l1 = [*starmap(_new_ApiVersion, repeat((), n))]
+        v = _r_hhh(d, p, n)
+        for o1, o1.api_key, o1.min_version, o1.max_version in zip(l1, v, v, v):
+            o1.unknown_tags = ()
+        p += n * 6
+    else:
+        o.api_keys = l1 = []
+        for _ in range(n):
+            o1 = _new_ApiVersion()
+            o1.unknown_tags = ()
+            o1.api_key, o1.min_version, o1.max_version = _u_hhh(d, p)
+            p += 6
+            l1.append(o1)
     o.throttle_time_ms = _u_i(d, p)[0]
     p += 4
     return o, p
@@ -391,18 +401,14 @@ def _decode_v3(d: bytes, p: int, b: int) -> tuple[ApiVersionsResponse, int]:
     if n > b or n * 7 > e - p:
         too_many(n, b)
     b -= n
-    o.api_keys = l1 = []
-    q = p + n * 7
-    if d[p + 6:q:7].count(0) == n:
-        for x0, x1, x2 in _i_hhhx(d[p:q]):
-            o1 = _new_ApiVersion()
+    if n > 8 and d[p + 6 : p + n * 7 : 7].count(0) == n:
+        o.api_keys = l1 = [*starmap(_new_ApiVersion, repeat((), n))]
+        v = _r_hhhx(d, p, n)
+        for o1, o1.api_key, o1.min_version, o1.max_version in zip(l1, v, v, v):
             o1.unknown_tags = ()
-            o1.api_key = x0
-            o1.min_version = x1
-            o1.max_version = x2
-            l1.append(o1)
-        p = q
+        p += n * 7
     else:
+        o.api_keys = l1 = []
         for _ in range(n):
             o1 = _new_ApiVersion()
             o1.unknown_tags = ()

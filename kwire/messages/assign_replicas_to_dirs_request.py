@@ -4,10 +4,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import repeat, starmap
 from typing import Any
 from kwire.message import Message, Struct, bare
 from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import bad_uuid, iter_unpacker, more_varint, null, packer, read_unknown_tags, too_many, unknown_tags, unpacker, varint
+from kwire.wire import bad_uuid, more_varint, null, packer, read_unknown_tags, row_reader, too_many, unknown_tags, unpacker, varint
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -113,13 +114,13 @@ _new_DirectoryData = bare(DirectoryData)
 _new_AssignReplicasToDirsRequest = bare(AssignReplicasToDirsRequest)
 
 
-_i_ix = iter_unpacker(">ix")
 _p_16s = packer(">16s")
 _p_16sB = packer(">16sB")
 _p_i = packer(">i")
 _p_iq = packer(">iq")
 _p_iqB = packer(">iqB")
 _p_ix = packer(">ix")
+_r_ix = row_reader(">ix")
 _u_16sB = unpacker(">16sB")
 _u_iB = unpacker(">iB")
 _u_iqB = unpacker(">iqB")
@@ -169,16 +170,14 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[AssignReplicasToDirsRequest, i
             if n > b or n * 5 > e - p:
                 too_many(n, b)
             b -= n
-            o2.partitions = l3 = []
-            q = p + n * 5
-            if d[p + 4:q:5].count(0) == n:
-                for x0, in _i_ix(d[p:q]):
-                    o3 = _new_PartitionData()
+            if n > 8 and d[p + 4 : p + n * 5 : 5].count(0) == n:
+                o2.partitions = l3 = [*starmap(_new_PartitionData, repeat((), n))]
+                v = _r_ix(d, p, n)
+                for o3, o3.partition_index in zip(l3, v):
                     o3.unknown_tags = ()
-                    o3.partition_index = x0
-                    l3.append(o3)
-                p = q
+                p += n * 5
             else:
+                o2.partitions = l3 = []
                 for _ in range(n):
                     o3 = _new_PartitionData()
                     o3.unknown_tags = ()

@@ -4,10 +4,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import repeat, starmap
 from typing import Any
 from kwire.message import Message, Struct, bare
 from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import bad_uuid, iter_unpacker, more_varint, null, packer, read_unknown_tags, too_many, unknown_tags, unpacker, varint
+from kwire.wire import bad_uuid, more_varint, null, packer, read_unknown_tags, row_reader, too_many, unknown_tags, unpacker, varint
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -116,12 +117,12 @@ _new_DirectoryData = bare(DirectoryData)
 _new_AssignReplicasToDirsResponse = bare(AssignReplicasToDirsResponse)
 
 
-_i_ihx = iter_unpacker(">ihx")
 _p_16s = packer(">16s")
 _p_16sB = packer(">16sB")
 _p_ih = packer(">ih")
 _p_ihB = packer(">ihB")
 _p_ihx = packer(">ihx")
+_r_ihx = row_reader(">ihx")
 _u_16sB = unpacker(">16sB")
 _u_ihB = unpacker(">ihB")
 
@@ -170,17 +171,14 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[AssignReplicasToDirsResponse, 
             if n > b or n * 7 > e - p:
                 too_many(n, b)
             b -= n
-            o2.partitions = l3 = []
-            q = p + n * 7
-            if d[p + 6:q:7].count(0) == n:
-                for x0, x1 in _i_ihx(d[p:q]):
-                    o3 = _new_PartitionData()
+            if n > 8 and d[p + 6 : p + n * 7 : 7].count(0) == n:
+                o2.partitions = l3 = [*starmap(_new_PartitionData, repeat((), n))]
+                v = _r_ihx(d, p, n)
+                for o3, o3.partition_index, o3.error_code in zip(l3, v, v):
                     o3.unknown_tags = ()
-                    o3.partition_index = x0
-                    o3.error_code = x1
-                    l3.append(o3)
-                p = q
+                p += n * 7
             else:
+                o2.partitions = l3 = []
                 for _ in range(n):
                     o3 = _new_PartitionData()
                     o3.unknown_tags = ()

@@ -4,10 +4,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import repeat, starmap
 from typing import Any
 from kwire.message import Message, Struct, bare
 from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import bad_uuid, iter_unpacker, lost, more_varint, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
+from kwire.wire import bad_uuid, lost, more_varint, null, packer, read_unknown_tags, row_reader, string_length, string_varint, too_many, unknown_tags, unpacker, varint
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -128,8 +129,6 @@ _new_LeaderEndpoint = bare(LeaderEndpoint)
 _new_BeginQuorumEpochRequest = bare(BeginQuorumEpochRequest)
 
 
-_i_i16siix = iter_unpacker(">i16siix")
-_i_iii = iter_unpacker(">iii")
 _p_B = packer(">B")
 _p_H = packer(">H")
 _p_Hx = packer(">Hx")
@@ -139,11 +138,14 @@ _p_i16sii = packer(">i16sii")
 _p_i16siix = packer(">i16siix")
 _p_iB = packer(">iB")
 _p_iii = packer(">iii")
+_r_i16siix = row_reader(">i16siix")
+_r_iii = row_reader(">iii")
 _u_HB = unpacker(">HB")
 _u_h = unpacker(">h")
 _u_i = unpacker(">i")
 _u_i16siiB = unpacker(">i16siiB")
 _u_iB = unpacker(">iB")
+_u_iii = unpacker(">iii")
 
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[BeginQuorumEpochRequest, int]:
@@ -185,17 +187,22 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[BeginQuorumEpochRequest, int]:
         if n > b or n * 12 > e - p:
             too_many(n, b)
         b -= n
-        o1.partitions = l2 = []
-        q = p + n * 12
-        for x0, x1, x2 in _i_iii(d[p:q]):
-            o2 = _new_PartitionData()
-            o2.voter_directory_id = ZERO_UUID
-            o2.unknown_tags = ()
-            o2.partition_index = x0
-            o2.leader_id = x1
-            o2.leader_epoch = x2
-            l2.append(o2)
-        p = q
+        if n > 8:
+            o1.partitions = l2 = [*starmap(_new_PartitionData, repeat((), n))]
+            v = _r_iii(d, p, n)
+            for o2, o2.partition_index, o2.leader_id, o2.leader_epoch in zip(l2, v, v, v):
+                o2.voter_directory_id = ZERO_UUID
+                o2.unknown_tags = ()
+            p += n * 12
+        else:
+            o1.partitions = l2 = []
+            for _ in range(n):
+                o2 = _new_PartitionData()
+                o2.voter_directory_id = ZERO_UUID
+                o2.unknown_tags = ()
+                o2.partition_index, o2.leader_id, o2.leader_epoch = _u_iii(d, p)
+                p += 12
+                l2.append(o2)
         l1.append(o1)
     return o, p
 
@@ -247,19 +254,15 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[BeginQuorumEpochRequest, int]:
         if n > b or n * 29 > e - p:
             too_many(n, b)
         b -= n
-        o1.partitions = l2 = []
-        q = p + n * 29
-        if d[p + 28:q:29].count(0) == n:
-            for x0, x1, x2, x3 in _i_i16siix(d[p:q]):
-                o2 = _new_PartitionData()
+        if n > 8 and d[p + 28 : p + n * 29 : 29].count(0) == n:
+            o1.partitions = l2 = [*starmap(_new_PartitionData, repeat((), n))]
+            v = _r_i16siix(d, p, n)
+            for o2, o2.partition_index, u1, o2.leader_id, o2.leader_epoch in zip(l2, v, v, v, v):
+                o2.voter_directory_id = Uuid(u1)
                 o2.unknown_tags = ()
-                o2.partition_index = x0
-                o2.voter_directory_id = Uuid(x1)
-                o2.leader_id = x2
-                o2.leader_epoch = x3
-                l2.append(o2)
-            p = q
+            p += n * 29
         else:
+            o1.partitions = l2 = []
             for _ in range(n):
                 o2 = _new_PartitionData()
                 o2.unknown_tags = ()

@@ -4,9 +4,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import repeat, starmap
 from typing import Any
 from kwire.message import Message, Struct, bare
-from kwire.wire import iter_unpacker, lost, more_varint, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
+from kwire.wire import lost, more_varint, null, packer, read_unknown_tags, row_reader, string_length, string_varint, too_many, unknown_tags, unpacker, varint
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -89,17 +90,18 @@ _new_DeleteRecordsTopic = bare(DeleteRecordsTopic)
 _new_DeleteRecordsRequest = bare(DeleteRecordsRequest)
 
 
-_i_iq = iter_unpacker(">iq")
-_i_iqx = iter_unpacker(">iqx")
 _p_B = packer(">B")
 _p_h = packer(">h")
 _p_i = packer(">i")
 _p_iq = packer(">iq")
 _p_iqx = packer(">iqx")
 _p_ix = packer(">ix")
+_r_iq = row_reader(">iq")
+_r_iqx = row_reader(">iqx")
 _u_h = unpacker(">h")
 _u_i = unpacker(">i")
 _u_iB = unpacker(">iB")
+_u_iq = unpacker(">iq")
 _u_iqB = unpacker(">iqB")
 
 
@@ -132,15 +134,20 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[DeleteRecordsRequest, int]:
         if n > b or n * 12 > e - p:
             too_many(n, b)
         b -= n
-        o1.partitions = l2 = []
-        q = p + n * 12
-        for x0, x1 in _i_iq(d[p:q]):
-            o2 = _new_DeleteRecordsPartition()
-            o2.unknown_tags = ()
-            o2.partition_index = x0
-            o2.offset = x1
-            l2.append(o2)
-        p = q
+        if n > 8:
+            o1.partitions = l2 = [*starmap(_new_DeleteRecordsPartition, repeat((), n))]
+            v = _r_iq(d, p, n)
+            for o2, o2.partition_index, o2.offset in zip(l2, v, v):
+                o2.unknown_tags = ()
+            p += n * 12
+        else:
+            o1.partitions = l2 = []
+            for _ in range(n):
+                o2 = _new_DeleteRecordsPartition()
+                o2.unknown_tags = ()
+                o2.partition_index, o2.offset = _u_iq(d, p)
+                p += 12
+                l2.append(o2)
         l1.append(o1)
     o.timeout_ms = _u_i(d, p)[0]
     p += 4
@@ -184,17 +191,14 @@ def _decode_v2(d: bytes, p: int, b: int) -> tuple[DeleteRecordsRequest, int]:
         if n > b or n * 13 > e - p:
             too_many(n, b)
         b -= n
-        o1.partitions = l2 = []
-        q = p + n * 13
-        if d[p + 12:q:13].count(0) == n:
-            for x0, x1 in _i_iqx(d[p:q]):
-                o2 = _new_DeleteRecordsPartition()
+        if n > 8 and d[p + 12 : p + n * 13 : 13].count(0) == n:
+            o1.partitions = l2 = [*starmap(_new_DeleteRecordsPartition, repeat((), n))]
+            v = _r_iqx(d, p, n)
+            for o2, o2.partition_index, o2.offset in zip(l2, v, v):
                 o2.unknown_tags = ()
-                o2.partition_index = x0
-                o2.offset = x1
-                l2.append(o2)
-            p = q
+            p += n * 13
         else:
+            o1.partitions = l2 = []
             for _ in range(n):
                 o2 = _new_DeleteRecordsPartition()
                 o2.unknown_tags = ()

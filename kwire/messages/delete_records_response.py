@@ -4,9 +4,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import repeat, starmap
 from typing import Any
 from kwire.message import Message, Struct, bare
-from kwire.wire import iter_unpacker, lost, more_varint, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
+from kwire.wire import lost, more_varint, null, packer, read_unknown_tags, row_reader, string_length, string_varint, too_many, unknown_tags, unpacker, varint
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -92,8 +93,6 @@ _new_DeleteRecordsTopicResult = bare(DeleteRecordsTopicResult)
 _new_DeleteRecordsResponse = bare(DeleteRecordsResponse)
 
 
-_i_iqh = iter_unpacker(">iqh")
-_i_iqhx = iter_unpacker(">iqhx")
 _p_B = packer(">B")
 _p_h = packer(">h")
 _p_i = packer(">i")
@@ -101,10 +100,13 @@ _p_iB = packer(">iB")
 _p_ii = packer(">ii")
 _p_iqh = packer(">iqh")
 _p_iqhx = packer(">iqhx")
+_r_iqh = row_reader(">iqh")
+_r_iqhx = row_reader(">iqhx")
 _u_h = unpacker(">h")
 _u_i = unpacker(">i")
 _u_iB = unpacker(">iB")
 _u_ii = unpacker(">ii")
+_u_iqh = unpacker(">iqh")
 _u_iqhB = unpacker(">iqhB")
 
 
@@ -137,16 +139,20 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[DeleteRecordsResponse, int]:
         if n > b or n * 14 > e - p:
             too_many(n, b)
         b -= n
-        o1.partitions = l2 = []
-        q = p + n * 14
-        for x0, x1, x2 in _i_iqh(d[p:q]):
-            o2 = _new_DeleteRecordsPartitionResult()
-            o2.unknown_tags = ()
-            o2.partition_index = x0
-            o2.low_watermark = x1
-            o2.error_code = x2
-            l2.append(o2)
-        p = q
+        if n > 8:
+            o1.partitions = l2 = [*starmap(_new_DeleteRecordsPartitionResult, repeat((), n))]
+            v = _r_iqh(d, p, n)
+            for o2, o2.partition_index, o2.low_watermark, o2.error_code in zip(l2, v, v, v):
+                o2.unknown_tags = ()
+            p += n * 14
+        else:
+            o1.partitions = l2 = []
+            for _ in range(n):
+                o2 = _new_DeleteRecordsPartitionResult()
+                o2.unknown_tags = ()
+                o2.partition_index, o2.low_watermark, o2.error_code = _u_iqh(d, p)
+                p += 14
+                l2.append(o2)
         l1.append(o1)
     return o, p
 
@@ -188,18 +194,14 @@ def _decode_v2(d: bytes, p: int, b: int) -> tuple[DeleteRecordsResponse, int]:
         if n > b or n * 15 > e - p:
             too_many(n, b)
         b -= n
-        o1.partitions = l2 = []
-        q = p + n * 15
-        if d[p + 14:q:15].count(0) == n:
-            for x0, x1, x2 in _i_iqhx(d[p:q]):
-                o2 = _new_DeleteRecordsPartitionResult()
+        if n > 8 and d[p + 14 : p + n * 15 : 15].count(0) == n:
+            o1.partitions = l2 = [*starmap(_new_DeleteRecordsPartitionResult, repeat((), n))]
+            v = _r_iqhx(d, p, n)
+            for o2, o2.partition_index, o2.low_watermark, o2.error_code in zip(l2, v, v, v):
                 o2.unknown_tags = ()
-                o2.partition_index = x0
-                o2.low_watermark = x1
-                o2.error_code = x2
-                l2.append(o2)
-            p = q
+            p += n * 15
         else:
+            o1.partitions = l2 = []
             for _ in range(n):
                 o2 = _new_DeleteRecordsPartitionResult()
                 o2.unknown_tags = ()

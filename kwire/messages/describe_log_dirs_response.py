@@ -4,9 +4,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import repeat, starmap
 from typing import Any
 from kwire.message import Message, Struct, bare
-from kwire.wire import iter_unpacker, lost, more_varint, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
+from kwire.wire import lost, more_varint, null, packer, read_unknown_tags, row_reader, string_length, string_varint, too_many, unknown_tags, unpacker, varint
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -133,8 +134,6 @@ _new_DescribeLogDirsResult = bare(DescribeLogDirsResult)
 _new_DescribeLogDirsResponse = bare(DescribeLogDirsResponse)
 
 
-_i_iqqt = iter_unpacker(">iqq?")
-_i_iqqtx = iter_unpacker(">iqq?x")
 _p_B = packer(">B")
 _p_h = packer(">h")
 _p_hB = packer(">hB")
@@ -150,6 +149,8 @@ _p_qq = packer(">qq")
 _p_qqt = packer(">qq?")
 _p_qqtx = packer(">qq?x")
 _p_qqx = packer(">qqx")
+_r_iqqt = row_reader(">iqq?")
+_r_iqqtx = row_reader(">iqq?x")
 _u_h = unpacker(">h")
 _u_hB = unpacker(">hB")
 _u_hh = unpacker(">hh")
@@ -157,6 +158,7 @@ _u_i = unpacker(">i")
 _u_iB = unpacker(">iB")
 _u_ihB = unpacker(">ihB")
 _u_ii = unpacker(">ii")
+_u_iqqt = unpacker(">iqq?")
 _u_iqqtB = unpacker(">iqq?B")
 _u_qqB = unpacker(">qqB")
 _u_qqtB = unpacker(">qq?B")
@@ -212,17 +214,20 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[DescribeLogDirsResponse, int]:
             if n > b or n * 21 > e - p:
                 too_many(n, b)
             b -= n
-            o2.partitions = l3 = []
-            q = p + n * 21
-            for x0, x1, x2, x3 in _i_iqqt(d[p:q]):
-                o3 = _new_DescribeLogDirsPartition()
-                o3.unknown_tags = ()
-                o3.partition_index = x0
-                o3.partition_size = x1
-                o3.offset_lag = x2
-                o3.is_future_key = x3
-                l3.append(o3)
-            p = q
+            if n > 8:
+                o2.partitions = l3 = [*starmap(_new_DescribeLogDirsPartition, repeat((), n))]
+                v = _r_iqqt(d, p, n)
+                for o3, o3.partition_index, o3.partition_size, o3.offset_lag, o3.is_future_key in zip(l3, v, v, v, v):
+                    o3.unknown_tags = ()
+                p += n * 21
+            else:
+                o2.partitions = l3 = []
+                for _ in range(n):
+                    o3 = _new_DescribeLogDirsPartition()
+                    o3.unknown_tags = ()
+                    o3.partition_index, o3.partition_size, o3.offset_lag, o3.is_future_key = _u_iqqt(d, p)
+                    p += 21
+                    l3.append(o3)
             l2.append(o2)
         l1.append(o1)
     return o, p
@@ -291,19 +296,14 @@ def _decode_v2(d: bytes, p: int, b: int) -> tuple[DescribeLogDirsResponse, int]:
             if n > b or n * 22 > e - p:
                 too_many(n, b)
             b -= n
-            o2.partitions = l3 = []
-            q = p + n * 22
-            if d[p + 21:q:22].count(0) == n:
-                for x0, x1, x2, x3 in _i_iqqtx(d[p:q]):
-                    o3 = _new_DescribeLogDirsPartition()
+            if n > 8 and d[p + 21 : p + n * 22 : 22].count(0) == n:
+                o2.partitions = l3 = [*starmap(_new_DescribeLogDirsPartition, repeat((), n))]
+                v = _r_iqqtx(d, p, n)
+                for o3, o3.partition_index, o3.partition_size, o3.offset_lag, o3.is_future_key in zip(l3, v, v, v, v):
                     o3.unknown_tags = ()
-                    o3.partition_index = x0
-                    o3.partition_size = x1
-                    o3.offset_lag = x2
-                    o3.is_future_key = x3
-                    l3.append(o3)
-                p = q
+                p += n * 22
             else:
+                o2.partitions = l3 = []
                 for _ in range(n):
                     o3 = _new_DescribeLogDirsPartition()
                     o3.unknown_tags = ()
@@ -391,19 +391,14 @@ def _decode_v3(d: bytes, p: int, b: int) -> tuple[DescribeLogDirsResponse, int]:
             if n > b or n * 22 > e - p:
                 too_many(n, b)
             b -= n
-            o2.partitions = l3 = []
-            q = p + n * 22
-            if d[p + 21:q:22].count(0) == n:
-                for x0, x1, x2, x3 in _i_iqqtx(d[p:q]):
-                    o3 = _new_DescribeLogDirsPartition()
+            if n > 8 and d[p + 21 : p + n * 22 : 22].count(0) == n:
+                o2.partitions = l3 = [*starmap(_new_DescribeLogDirsPartition, repeat((), n))]
+                v = _r_iqqtx(d, p, n)
+                for o3, o3.partition_index, o3.partition_size, o3.offset_lag, o3.is_future_key in zip(l3, v, v, v, v):
                     o3.unknown_tags = ()
-                    o3.partition_index = x0
-                    o3.partition_size = x1
-                    o3.offset_lag = x2
-                    o3.is_future_key = x3
-                    l3.append(o3)
-                p = q
+                p += n * 22
             else:
+                o2.partitions = l3 = []
                 for _ in range(n):
                     o3 = _new_DescribeLogDirsPartition()
                     o3.unknown_tags = ()
@@ -490,19 +485,14 @@ def _decode_v4(d: bytes, p: int, b: int) -> tuple[DescribeLogDirsResponse, int]:
             if n > b or n * 22 > e - p:
                 too_many(n, b)
             b -= n
-            o2.partitions = l3 = []
-            q = p + n * 22
-            if d[p + 21:q:22].count(0) == n:
-                for x0, x1, x2, x3 in _i_iqqtx(d[p:q]):
-                    o3 = _new_DescribeLogDirsPartition()
+            if n > 8 and d[p + 21 : p + n * 22 : 22].count(0) == n:
+                o2.partitions = l3 = [*starmap(_new_DescribeLogDirsPartition, repeat((), n))]
+                v = _r_iqqtx(d, p, n)
+                for o3, o3.partition_index, o3.partition_size, o3.offset_lag, o3.is_future_key in zip(l3, v, v, v, v):
                     o3.unknown_tags = ()
-                    o3.partition_index = x0
-                    o3.partition_size = x1
-                    o3.offset_lag = x2
-                    o3.is_future_key = x3
-                    l3.append(o3)
-                p = q
+                p += n * 22
             else:
+                o2.partitions = l3 = []
                 for _ in range(n):
                     o3 = _new_DescribeLogDirsPartition()
                     o3.unknown_tags = ()
@@ -588,19 +578,14 @@ def _decode_v5(d: bytes, p: int, b: int) -> tuple[DescribeLogDirsResponse, int]:
             if n > b or n * 22 > e - p:
                 too_many(n, b)
             b -= n
-            o2.partitions = l3 = []
-            q = p + n * 22
-            if d[p + 21:q:22].count(0) == n:
-                for x0, x1, x2, x3 in _i_iqqtx(d[p:q]):
-                    o3 = _new_DescribeLogDirsPartition()
+            if n > 8 and d[p + 21 : p + n * 22 : 22].count(0) == n:
+                o2.partitions = l3 = [*starmap(_new_DescribeLogDirsPartition, repeat((), n))]
+                v = _r_iqqtx(d, p, n)
+                for o3, o3.partition_index, o3.partition_size, o3.offset_lag, o3.is_future_key in zip(l3, v, v, v, v):
                     o3.unknown_tags = ()
-                    o3.partition_index = x0
-                    o3.partition_size = x1
-                    o3.offset_lag = x2
-                    o3.is_future_key = x3
-                    l3.append(o3)
-                p = q
+                p += n * 22
             else:
+                o2.partitions = l3 = []
                 for _ in range(n):
                     o3 = _new_DescribeLogDirsPartition()
                     o3.unknown_tags = ()

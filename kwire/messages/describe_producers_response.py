@@ -4,9 +4,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import repeat, starmap
 from typing import Any
 from kwire.message import Message, Struct, bare
-from kwire.wire import iter_unpacker, more_varint, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
+from kwire.wire import more_varint, null, packer, read_unknown_tags, row_reader, string_length, string_varint, too_many, unknown_tags, unpacker, varint
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -131,7 +132,6 @@ _new_TopicResponse = bare(TopicResponse)
 _new_DescribeProducersResponse = bare(DescribeProducersResponse)
 
 
-_i_qiiqiqx = iter_unpacker(">qiiqiqx")
 _p_B = packer(">B")
 _p_i = packer(">i")
 _p_iB = packer(">iB")
@@ -140,6 +140,7 @@ _p_ihB = packer(">ihB")
 _p_ihx = packer(">ihx")
 _p_qiiqiq = packer(">qiiqiq")
 _p_qiiqiqx = packer(">qiiqiqx")
+_r_qiiqiqx = row_reader(">qiiqiqx")
 _u_iB = unpacker(">iB")
 _u_ihB = unpacker(">ihB")
 _u_qiiqiqB = unpacker(">qiiqiqB")
@@ -206,21 +207,14 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[DescribeProducersResponse, int
             if n > b or n * 37 > e - p:
                 too_many(n, b)
             b -= n
-            o2.active_producers = l3 = []
-            q = p + n * 37
-            if d[p + 36:q:37].count(0) == n:
-                for x0, x1, x2, x3, x4, x5 in _i_qiiqiqx(d[p:q]):
-                    o3 = _new_ProducerState()
+            if n > 8 and d[p + 36 : p + n * 37 : 37].count(0) == n:
+                o2.active_producers = l3 = [*starmap(_new_ProducerState, repeat((), n))]
+                v = _r_qiiqiqx(d, p, n)
+                for o3, o3.producer_id, o3.producer_epoch, o3.last_sequence, o3.last_timestamp, o3.coordinator_epoch, o3.current_txn_start_offset in zip(l3, v, v, v, v, v, v):
                     o3.unknown_tags = ()
-                    o3.producer_id = x0
-                    o3.producer_epoch = x1
-                    o3.last_sequence = x2
-                    o3.last_timestamp = x3
-                    o3.coordinator_epoch = x4
-                    o3.current_txn_start_offset = x5
-                    l3.append(o3)
-                p = q
+                p += n * 37
             else:
+                o2.active_producers = l3 = []
                 for _ in range(n):
                     o3 = _new_ProducerState()
                     o3.unknown_tags = ()

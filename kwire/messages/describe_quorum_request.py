@@ -4,9 +4,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import repeat, starmap
 from typing import Any
 from kwire.message import Message, Struct, bare
-from kwire.wire import iter_unpacker, more_varint, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
+from kwire.wire import more_varint, null, packer, read_unknown_tags, row_reader, string_length, string_varint, too_many, unknown_tags, unpacker, varint
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -83,10 +84,10 @@ _new_TopicData = bare(TopicData)
 _new_DescribeQuorumRequest = bare(DescribeQuorumRequest)
 
 
-_i_ix = iter_unpacker(">ix")
 _p_B = packer(">B")
 _p_i = packer(">i")
 _p_ix = packer(">ix")
+_r_ix = row_reader(">ix")
 _u_iB = unpacker(">iB")
 
 
@@ -127,16 +128,14 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[DescribeQuorumRequest, int]:
         if n > b or n * 5 > e - p:
             too_many(n, b)
         b -= n
-        o1.partitions = l2 = []
-        q = p + n * 5
-        if d[p + 4:q:5].count(0) == n:
-            for x0, in _i_ix(d[p:q]):
-                o2 = _new_PartitionData()
+        if n > 8 and d[p + 4 : p + n * 5 : 5].count(0) == n:
+            o1.partitions = l2 = [*starmap(_new_PartitionData, repeat((), n))]
+            v = _r_ix(d, p, n)
+            for o2, o2.partition_index in zip(l2, v):
                 o2.unknown_tags = ()
-                o2.partition_index = x0
-                l2.append(o2)
-            p = q
+            p += n * 5
         else:
+            o1.partitions = l2 = []
             for _ in range(n):
                 o2 = _new_PartitionData()
                 o2.unknown_tags = ()

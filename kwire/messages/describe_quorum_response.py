@@ -4,10 +4,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import repeat, starmap
 from typing import Any
 from kwire.message import Message, Struct, bare
 from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import bad_uuid, iter_unpacker, lost, more_varint, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
+from kwire.wire import bad_uuid, lost, more_varint, null, packer, read_unknown_tags, row_reader, string_length, string_varint, too_many, unknown_tags, unpacker, varint
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -197,9 +198,6 @@ _new_Node = bare(Node)
 _new_DescribeQuorumResponse = bare(DescribeQuorumResponse)
 
 
-_i_i16sqqqx = iter_unpacker(">i16sqqqx")
-_i_iqqqx = iter_unpacker(">iqqqx")
-_i_iqx = iter_unpacker(">iqx")
 _p_B = packer(">B")
 _p_H = packer(">H")
 _p_Hx = packer(">Hx")
@@ -221,6 +219,9 @@ _p_iq = packer(">iq")
 _p_iqqq = packer(">iqqq")
 _p_iqqqx = packer(">iqqqx")
 _p_iqx = packer(">iqx")
+_r_i16sqqqx = row_reader(">i16sqqqx")
+_r_iqqqx = row_reader(">iqqqx")
+_r_iqx = row_reader(">iqx")
 _u_HB = unpacker(">HB")
 _u_hB = unpacker(">hB")
 _u_i16sqqqB = unpacker(">i16sqqqB")
@@ -286,19 +287,16 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[DescribeQuorumResponse, int]:
             if n > b or n * 13 > e - p:
                 too_many(n, b)
             b -= n
-            o2.current_voters = l3 = []
-            q = p + n * 13
-            if d[p + 12:q:13].count(0) == n:
-                for x0, x1 in _i_iqx(d[p:q]):
-                    o3 = _new_ReplicaState()
+            if n > 8 and d[p + 12 : p + n * 13 : 13].count(0) == n:
+                o2.current_voters = l3 = [*starmap(_new_ReplicaState, repeat((), n))]
+                v = _r_iqx(d, p, n)
+                for o3, o3.replica_id, o3.log_end_offset in zip(l3, v, v):
                     o3.replica_directory_id = ZERO_UUID
                     o3.last_fetch_timestamp = o3.last_caught_up_timestamp = -1
                     o3.unknown_tags = ()
-                    o3.replica_id = x0
-                    o3.log_end_offset = x1
-                    l3.append(o3)
-                p = q
+                p += n * 13
             else:
+                o2.current_voters = l3 = []
                 for _ in range(n):
                     o3 = _new_ReplicaState()
                     o3.replica_directory_id = ZERO_UUID
@@ -319,19 +317,16 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[DescribeQuorumResponse, int]:
             if n > b or n * 13 > e - p:
                 too_many(n, b)
             b -= n
-            o2.observers = l3 = []
-            q = p + n * 13
-            if d[p + 12:q:13].count(0) == n:
-                for x0, x1 in _i_iqx(d[p:q]):
-                    o3 = _new_ReplicaState()
+            if n > 8 and d[p + 12 : p + n * 13 : 13].count(0) == n:
+                o2.observers = l3 = [*starmap(_new_ReplicaState, repeat((), n))]
+                v = _r_iqx(d, p, n)
+                for o3, o3.replica_id, o3.log_end_offset in zip(l3, v, v):
                     o3.replica_directory_id = ZERO_UUID
                     o3.last_fetch_timestamp = o3.last_caught_up_timestamp = -1
                     o3.unknown_tags = ()
-                    o3.replica_id = x0
-                    o3.log_end_offset = x1
-                    l3.append(o3)
-                p = q
+                p += n * 13
             else:
+                o2.observers = l3 = []
                 for _ in range(n):
                     o3 = _new_ReplicaState()
                     o3.replica_directory_id = ZERO_UUID
@@ -413,20 +408,15 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[DescribeQuorumResponse, int]:
             if n > b or n * 29 > e - p:
                 too_many(n, b)
             b -= n
-            o2.current_voters = l3 = []
-            q = p + n * 29
-            if d[p + 28:q:29].count(0) == n:
-                for x0, x1, x2, x3 in _i_iqqqx(d[p:q]):
-                    o3 = _new_ReplicaState()
+            if n > 8 and d[p + 28 : p + n * 29 : 29].count(0) == n:
+                o2.current_voters = l3 = [*starmap(_new_ReplicaState, repeat((), n))]
+                v = _r_iqqqx(d, p, n)
+                for o3, o3.replica_id, o3.log_end_offset, o3.last_fetch_timestamp, o3.last_caught_up_timestamp in zip(l3, v, v, v, v):
                     o3.replica_directory_id = ZERO_UUID
                     o3.unknown_tags = ()
-                    o3.replica_id = x0
-                    o3.log_end_offset = x1
-                    o3.last_fetch_timestamp = x2
-                    o3.last_caught_up_timestamp = x3
-                    l3.append(o3)
-                p = q
+                p += n * 29
             else:
+                o2.current_voters = l3 = []
                 for _ in range(n):
                     o3 = _new_ReplicaState()
                     o3.replica_directory_id = ZERO_UUID
@@ -446,20 +436,15 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[DescribeQuorumResponse, int]:
             if n > b or n * 29 > e - p:
                 too_many(n, b)
             b -= n
-            o2.observers = l3 = []
-            q = p + n * 29
-            if d[p + 28:q:29].count(0) == n:
-                for x0, x1, x2, x3 in _i_iqqqx(d[p:q]):
-                    o3 = _new_ReplicaState()
+            if n > 8 and d[p + 28 : p + n * 29 : 29].count(0) == n:
+                o2.observers = l3 = [*starmap(_new_ReplicaState, repeat((), n))]
+                v = _r_iqqqx(d, p, n)
+                for o3, o3.replica_id, o3.log_end_offset, o3.last_fetch_timestamp, o3.last_caught_up_timestamp in zip(l3, v, v, v, v):
                     o3.replica_directory_id = ZERO_UUID
                     o3.unknown_tags = ()
-                    o3.replica_id = x0
-                    o3.log_end_offset = x1
-                    o3.last_fetch_timestamp = x2
-                    o3.last_caught_up_timestamp = x3
-                    l3.append(o3)
-                p = q
+                p += n * 29
             else:
+                o2.observers = l3 = []
                 for _ in range(n):
                     o3 = _new_ReplicaState()
                     o3.replica_directory_id = ZERO_UUID
@@ -557,20 +542,15 @@ def _decode_v2(d: bytes, p: int, b: int) -> tuple[DescribeQuorumResponse, int]:
             if n > b or n * 45 > e - p:
                 too_many(n, b)
             b -= n
-            o2.current_voters = l3 = []
-            q = p + n * 45
-            if d[p + 44:q:45].count(0) == n:
-                for x0, x1, x2, x3, x4 in _i_i16sqqqx(d[p:q]):
-                    o3 = _new_ReplicaState()
+            if n > 8 and d[p + 44 : p + n * 45 : 45].count(0) == n:
+                o2.current_voters = l3 = [*starmap(_new_ReplicaState, repeat((), n))]
+                v = _r_i16sqqqx(d, p, n)
+                for o3, o3.replica_id, u1, o3.log_end_offset, o3.last_fetch_timestamp, o3.last_caught_up_timestamp in zip(l3, v, v, v, v, v):
+                    o3.replica_directory_id = Uuid(u1)
                     o3.unknown_tags = ()
-                    o3.replica_id = x0
-                    o3.replica_directory_id = Uuid(x1)
-                    o3.log_end_offset = x2
-                    o3.last_fetch_timestamp = x3
-                    o3.last_caught_up_timestamp = x4
-                    l3.append(o3)
-                p = q
+                p += n * 45
             else:
+                o2.current_voters = l3 = []
                 for _ in range(n):
                     o3 = _new_ReplicaState()
                     o3.unknown_tags = ()
@@ -590,20 +570,15 @@ def _decode_v2(d: bytes, p: int, b: int) -> tuple[DescribeQuorumResponse, int]:
             if n > b or n * 45 > e - p:
                 too_many(n, b)
             b -= n
-            o2.observers = l3 = []
-            q = p + n * 45
-            if d[p + 44:q:45].count(0) == n:
-                for x0, x1, x2, x3, x4 in _i_i16sqqqx(d[p:q]):
-                    o3 = _new_ReplicaState()
+            if n > 8 and d[p + 44 : p + n * 45 : 45].count(0) == n:
+                o2.observers = l3 = [*starmap(_new_ReplicaState, repeat((), n))]
+                v = _r_i16sqqqx(d, p, n)
+                for o3, o3.replica_id, u1, o3.log_end_offset, o3.last_fetch_timestamp, o3.last_caught_up_timestamp in zip(l3, v, v, v, v, v):
+                    o3.replica_directory_id = Uuid(u1)
                     o3.unknown_tags = ()
-                    o3.replica_id = x0
-                    o3.replica_directory_id = Uuid(x1)
-                    o3.log_end_offset = x2
-                    o3.last_fetch_timestamp = x3
-                    o3.last_caught_up_timestamp = x4
-                    l3.append(o3)
-                p = q
+                p += n * 45
             else:
+                o2.observers = l3 = []
                 for _ in range(n):
                     o3 = _new_ReplicaState()
                     o3.unknown_tags = ()

@@ -4,9 +4,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import repeat, starmap
 from typing import Any
 from kwire.message import Message, Struct, bare
-from kwire.wire import iter_unpacker, more_varint, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
+from kwire.wire import more_varint, null, packer, read_unknown_tags, row_reader, string_length, string_varint, too_many, unknown_tags, unpacker, varint
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -101,7 +102,6 @@ _new_DescribeUserScramCredentialsResult = bare(DescribeUserScramCredentialsResul
 _new_DescribeUserScramCredentialsResponse = bare(DescribeUserScramCredentialsResponse)
 
 
-_i_bix = iter_unpacker(">bix")
 _p_B = packer(">B")
 _p_bi = packer(">bi")
 _p_bix = packer(">bix")
@@ -111,6 +111,7 @@ _p_hx = packer(">hx")
 _p_ih = packer(">ih")
 _p_ihB = packer(">ihB")
 _p_ihx = packer(">ihx")
+_r_bix = row_reader(">bix")
 _u_biB = unpacker(">biB")
 _u_hB = unpacker(">hB")
 _u_ihB = unpacker(">ihB")
@@ -173,17 +174,14 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[DescribeUserScramCredentialsRe
         if n > b or n * 6 > e - p:
             too_many(n, b)
         b -= n
-        o1.credential_infos = l2 = []
-        q = p + n * 6
-        if d[p + 5:q:6].count(0) == n:
-            for x0, x1 in _i_bix(d[p:q]):
-                o2 = _new_CredentialInfo()
+        if n > 8 and d[p + 5 : p + n * 6 : 6].count(0) == n:
+            o1.credential_infos = l2 = [*starmap(_new_CredentialInfo, repeat((), n))]
+            v = _r_bix(d, p, n)
+            for o2, o2.mechanism, o2.iterations in zip(l2, v, v):
                 o2.unknown_tags = ()
-                o2.mechanism = x0
-                o2.iterations = x1
-                l2.append(o2)
-            p = q
+            p += n * 6
         else:
+            o1.credential_infos = l2 = []
             for _ in range(n):
                 o2 = _new_CredentialInfo()
                 o2.unknown_tags = ()

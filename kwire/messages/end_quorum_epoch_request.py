@@ -4,10 +4,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import repeat, starmap
 from typing import Any
 from kwire.message import Message, Struct, bare
 from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import array_packers, array_unpackers, bad_uuid, iter_unpacker, lost, more_varint, null, numbers, over_budget, pack_numbers, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
+from kwire.wire import array_packers, array_unpackers, bad_uuid, lost, more_varint, null, numbers, over_budget, pack_numbers, packer, read_unknown_tags, row_reader, string_length, string_varint, too_many, unknown_tags, unpacker, varint
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -152,7 +153,6 @@ _new_LeaderEndpoint = bare(LeaderEndpoint)
 _new_EndQuorumEpochRequest = bare(EndQuorumEpochRequest)
 
 
-_i_i16sx = iter_unpacker(">i16sx")
 _is = array_unpackers("i")
 _iw = array_packers("i")
 _p_B = packer(">B")
@@ -165,6 +165,7 @@ _p_i16sx = packer(">i16sx")
 _p_iii = packer(">iii")
 _p_iiiB = packer(">iiiB")
 _p_iiii = packer(">iiii")
+_r_i16sx = row_reader(">i16sx")
 _u_HB = unpacker(">HB")
 _u_h = unpacker(">h")
 _u_i = unpacker(">i")
@@ -293,17 +294,15 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[EndQuorumEpochRequest, int]:
             if n > b or n * 21 > e - p:
                 too_many(n, b)
             b -= n
-            o2.preferred_candidates = l3 = []
-            q = p + n * 21
-            if d[p + 20:q:21].count(0) == n:
-                for x0, x1 in _i_i16sx(d[p:q]):
-                    o3 = _new_ReplicaInfo()
+            if n > 8 and d[p + 20 : p + n * 21 : 21].count(0) == n:
+                o2.preferred_candidates = l3 = [*starmap(_new_ReplicaInfo, repeat((), n))]
+                v = _r_i16sx(d, p, n)
+                for o3, o3.candidate_id, u1 in zip(l3, v, v):
+                    o3.candidate_directory_id = Uuid(u1)
                     o3.unknown_tags = ()
-                    o3.candidate_id = x0
-                    o3.candidate_directory_id = Uuid(x1)
-                    l3.append(o3)
-                p = q
+                p += n * 21
             else:
+                o2.preferred_candidates = l3 = []
                 for _ in range(n):
                     o3 = _new_ReplicaInfo()
                     o3.unknown_tags = ()

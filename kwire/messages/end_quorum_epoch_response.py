@@ -4,9 +4,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import repeat, starmap
 from typing import Any
 from kwire.message import Message, Struct, bare
-from kwire.wire import iter_unpacker, lost, more_varint, null, packer, read_tag, read_unknown_tags, string_length, string_varint, tag_section, tag_size, too_many, unknown_tags, unpacker, varint
+from kwire.wire import lost, more_varint, null, packer, read_tag, read_unknown_tags, row_reader, string_length, string_varint, tag_section, tag_size, too_many, unknown_tags, unpacker, varint
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -124,8 +125,6 @@ _new_NodeEndpoint = bare(NodeEndpoint)
 _new_EndQuorumEpochResponse = bare(EndQuorumEpochResponse)
 
 
-_i_ihii = iter_unpacker(">ihii")
-_i_ihiix = iter_unpacker(">ihiix")
 _p_B = packer(">B")
 _p_H = packer(">H")
 _p_Hx = packer(">Hx")
@@ -136,12 +135,15 @@ _p_i = packer(">i")
 _p_iB = packer(">iB")
 _p_ihii = packer(">ihii")
 _p_ihiix = packer(">ihiix")
+_r_ihii = row_reader(">ihii")
+_r_ihiix = row_reader(">ihiix")
 _u_HB = unpacker(">HB")
 _u_h = unpacker(">h")
 _u_hB = unpacker(">hB")
 _u_hi = unpacker(">hi")
 _u_i = unpacker(">i")
 _u_iB = unpacker(">iB")
+_u_ihii = unpacker(">ihii")
 _u_ihiiB = unpacker(">ihiiB")
 
 
@@ -254,17 +256,20 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[EndQuorumEpochResponse, int]:
         if n > b or n * 14 > e - p:
             too_many(n, b)
         b -= n
-        o1.partitions = l2 = []
-        q = p + n * 14
-        for x0, x1, x2, x3 in _i_ihii(d[p:q]):
-            o2 = _new_PartitionData()
-            o2.unknown_tags = ()
-            o2.partition_index = x0
-            o2.error_code = x1
-            o2.leader_id = x2
-            o2.leader_epoch = x3
-            l2.append(o2)
-        p = q
+        if n > 8:
+            o1.partitions = l2 = [*starmap(_new_PartitionData, repeat((), n))]
+            v = _r_ihii(d, p, n)
+            for o2, o2.partition_index, o2.error_code, o2.leader_id, o2.leader_epoch in zip(l2, v, v, v, v):
+                o2.unknown_tags = ()
+            p += n * 14
+        else:
+            o1.partitions = l2 = []
+            for _ in range(n):
+                o2 = _new_PartitionData()
+                o2.unknown_tags = ()
+                o2.partition_index, o2.error_code, o2.leader_id, o2.leader_epoch = _u_ihii(d, p)
+                p += 14
+                l2.append(o2)
         l1.append(o1)
     return o, p
 
@@ -307,19 +312,14 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[EndQuorumEpochResponse, int]:
         if n > b or n * 15 > e - p:
             too_many(n, b)
         b -= n
-        o1.partitions = l2 = []
-        q = p + n * 15
-        if d[p + 14:q:15].count(0) == n:
-            for x0, x1, x2, x3 in _i_ihiix(d[p:q]):
-                o2 = _new_PartitionData()
+        if n > 8 and d[p + 14 : p + n * 15 : 15].count(0) == n:
+            o1.partitions = l2 = [*starmap(_new_PartitionData, repeat((), n))]
+            v = _r_ihiix(d, p, n)
+            for o2, o2.partition_index, o2.error_code, o2.leader_id, o2.leader_epoch in zip(l2, v, v, v, v):
                 o2.unknown_tags = ()
-                o2.partition_index = x0
-                o2.error_code = x1
-                o2.leader_id = x2
-                o2.leader_epoch = x3
-                l2.append(o2)
-            p = q
+            p += n * 15
         else:
+            o1.partitions = l2 = []
             for _ in range(n):
                 o2 = _new_PartitionData()
                 o2.unknown_tags = ()

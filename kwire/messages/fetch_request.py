@@ -4,10 +4,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import repeat, starmap
 from typing import Any
 from kwire.message import Message, Struct, bare, frozen_default
 from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import array_packers, array_unpackers, bad_uuid, compact_numbers, iter_unpacker, lost, more_varint, null, numbers, over_budget, pack_numbers, packer, read_tag, read_unknown_tags, string_length, string_varint, tag_of_other_version, tag_section, tag_size, too_many, unknown_tags, unpacker, varint
+from kwire.wire import array_packers, array_unpackers, bad_uuid, compact_numbers, lost, more_varint, null, numbers, over_budget, pack_numbers, packer, read_tag, read_unknown_tags, row_reader, string_length, string_varint, tag_of_other_version, tag_section, tag_size, too_many, unknown_tags, unpacker, varint
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -195,10 +196,6 @@ _new_FetchRequest = bare(FetchRequest)
 _D_ReplicaState = frozen_default(ReplicaState)
 
 
-_i_iiqiqix = iter_unpacker(">iiqiqix")
-_i_iiqqi = iter_unpacker(">iiqqi")
-_i_iqi = iter_unpacker(">iqi")
-_i_iqqi = iter_unpacker(">iqqi")
 _is = array_unpackers("i")
 _iw = array_packers("i")
 _p_16s = packer(">16s")
@@ -220,6 +217,10 @@ _p_iqi = packer(">iqi")
 _p_iqqi = packer(">iqqi")
 _p_iqx = packer(">iqx")
 _p_q = packer(">q")
+_r_iiqiqix = row_reader(">iiqiqix")
+_r_iiqqi = row_reader(">iiqqi")
+_r_iqi = row_reader(">iqi")
+_r_iqqi = row_reader(">iqqi")
 _u_16s = unpacker(">16s")
 _u_16sB = unpacker(">16sB")
 _u_h = unpacker(">h")
@@ -229,7 +230,10 @@ _u_iiiibi = unpacker(">iiiibi")
 _u_iiiibiiB = unpacker(">iiiibiiB")
 _u_iiiibiii = unpacker(">iiiibiii")
 _u_iiqiqiB = unpacker(">iiqiqiB")
+_u_iiqqi = unpacker(">iiqqi")
 _u_iqB = unpacker(">iqB")
+_u_iqi = unpacker(">iqi")
+_u_iqqi = unpacker(">iqqi")
 _u_q = unpacker(">q")
 
 
@@ -477,19 +481,26 @@ def _decode_v4(d: bytes, p: int, b: int) -> tuple[FetchRequest, int]:
         if n > b or n * 16 > e - p:
             too_many(n, b)
         b -= n
-        o1.partitions = l2 = []
-        q = p + n * 16
-        for x0, x1, x2 in _i_iqi(d[p:q]):
-            o2 = _new_FetchPartition()
-            o2.current_leader_epoch = o2.last_fetched_epoch = o2.log_start_offset = -1
-            o2.replica_directory_id = ZERO_UUID
-            o2.high_watermark = 9223372036854775807
-            o2.unknown_tags = ()
-            o2.partition = x0
-            o2.fetch_offset = x1
-            o2.partition_max_bytes = x2
-            l2.append(o2)
-        p = q
+        if n > 8:
+            o1.partitions = l2 = [*starmap(_new_FetchPartition, repeat((), n))]
+            v = _r_iqi(d, p, n)
+            for o2, o2.partition, o2.fetch_offset, o2.partition_max_bytes in zip(l2, v, v, v):
+                o2.current_leader_epoch = o2.last_fetched_epoch = o2.log_start_offset = -1
+                o2.replica_directory_id = ZERO_UUID
+                o2.high_watermark = 9223372036854775807
+                o2.unknown_tags = ()
+            p += n * 16
+        else:
+            o1.partitions = l2 = []
+            for _ in range(n):
+                o2 = _new_FetchPartition()
+                o2.current_leader_epoch = o2.last_fetched_epoch = o2.log_start_offset = -1
+                o2.replica_directory_id = ZERO_UUID
+                o2.high_watermark = 9223372036854775807
+                o2.unknown_tags = ()
+                o2.partition, o2.fetch_offset, o2.partition_max_bytes = _u_iqi(d, p)
+                p += 16
+                l2.append(o2)
         l1.append(o1)
     return o, p
 
@@ -530,20 +541,26 @@ def _decode_v5(d: bytes, p: int, b: int) -> tuple[FetchRequest, int]:
         if n > b or n * 24 > e - p:
             too_many(n, b)
         b -= n
-        o1.partitions = l2 = []
-        q = p + n * 24
-        for x0, x1, x2, x3 in _i_iqqi(d[p:q]):
-            o2 = _new_FetchPartition()
-            o2.current_leader_epoch = o2.last_fetched_epoch = -1
-            o2.replica_directory_id = ZERO_UUID
-            o2.high_watermark = 9223372036854775807
-            o2.unknown_tags = ()
-            o2.partition = x0
-            o2.fetch_offset = x1
-            o2.log_start_offset = x2
-            o2.partition_max_bytes = x3
-            l2.append(o2)
-        p = q
+        if n > 8:
+            o1.partitions = l2 = [*starmap(_new_FetchPartition, repeat((), n))]
+            v = _r_iqqi(d, p, n)
+            for o2, o2.partition, o2.fetch_offset, o2.log_start_offset, o2.partition_max_bytes in zip(l2, v, v, v, v):
+                o2.current_leader_epoch = o2.last_fetched_epoch = -1
+                o2.replica_directory_id = ZERO_UUID
+                o2.high_watermark = 9223372036854775807
+                o2.unknown_tags = ()
+            p += n * 24
+        else:
+            o1.partitions = l2 = []
+            for _ in range(n):
+                o2 = _new_FetchPartition()
+                o2.current_leader_epoch = o2.last_fetched_epoch = -1
+                o2.replica_directory_id = ZERO_UUID
+                o2.high_watermark = 9223372036854775807
+                o2.unknown_tags = ()
+                o2.partition, o2.fetch_offset, o2.log_start_offset, o2.partition_max_bytes = _u_iqqi(d, p)
+                p += 24
+                l2.append(o2)
         l1.append(o1)
     return o, p
 
@@ -581,20 +598,26 @@ def _decode_v7(d: bytes, p: int, b: int) -> tuple[FetchRequest, int]:
         if n > b or n * 24 > e - p:
             too_many(n, b)
         b -= n
-        o1.partitions = l2 = []
-        q = p + n * 24
-        for x0, x1, x2, x3 in _i_iqqi(d[p:q]):
-            o2 = _new_FetchPartition()
-            o2.current_leader_epoch = o2.last_fetched_epoch = -1
-            o2.replica_directory_id = ZERO_UUID
-            o2.high_watermark = 9223372036854775807
-            o2.unknown_tags = ()
-            o2.partition = x0
-            o2.fetch_offset = x1
-            o2.log_start_offset = x2
-            o2.partition_max_bytes = x3
-            l2.append(o2)
-        p = q
+        if n > 8:
+            o1.partitions = l2 = [*starmap(_new_FetchPartition, repeat((), n))]
+            v = _r_iqqi(d, p, n)
+            for o2, o2.partition, o2.fetch_offset, o2.log_start_offset, o2.partition_max_bytes in zip(l2, v, v, v, v):
+                o2.current_leader_epoch = o2.last_fetched_epoch = -1
+                o2.replica_directory_id = ZERO_UUID
+                o2.high_watermark = 9223372036854775807
+                o2.unknown_tags = ()
+            p += n * 24
+        else:
+            o1.partitions = l2 = []
+            for _ in range(n):
+                o2 = _new_FetchPartition()
+                o2.current_leader_epoch = o2.last_fetched_epoch = -1
+                o2.replica_directory_id = ZERO_UUID
+                o2.high_watermark = 9223372036854775807
+                o2.unknown_tags = ()
+                o2.partition, o2.fetch_offset, o2.log_start_offset, o2.partition_max_bytes = _u_iqqi(d, p)
+                p += 24
+                l2.append(o2)
         l1.append(o1)
     n = _u_i(d, p)[0]
     p += 4
@@ -662,21 +685,26 @@ def _decode_v9(d: bytes, p: int, b: int) -> tuple[FetchRequest, int]:
         if n > b or n * 28 > e - p:
             too_many(n, b)
         b -= n
-        o1.partitions = l2 = []
-        q = p + n * 28
-        for x0, x1, x2, x3, x4 in _i_iiqqi(d[p:q]):
-            o2 = _new_FetchPartition()
-            o2.last_fetched_epoch = -1
-            o2.replica_directory_id = ZERO_UUID
-            o2.high_watermark = 9223372036854775807
-            o2.unknown_tags = ()
-            o2.partition = x0
-            o2.current_leader_epoch = x1
-            o2.fetch_offset = x2
-            o2.log_start_offset = x3
-            o2.partition_max_bytes = x4
-            l2.append(o2)
-        p = q
+        if n > 8:
+            o1.partitions = l2 = [*starmap(_new_FetchPartition, repeat((), n))]
+            v = _r_iiqqi(d, p, n)
+            for o2, o2.partition, o2.current_leader_epoch, o2.fetch_offset, o2.log_start_offset, o2.partition_max_bytes in zip(l2, v, v, v, v, v):
+                o2.last_fetched_epoch = -1
+                o2.replica_directory_id = ZERO_UUID
+                o2.high_watermark = 9223372036854775807
+                o2.unknown_tags = ()
+            p += n * 28
+        else:
+            o1.partitions = l2 = []
+            for _ in range(n):
+                o2 = _new_FetchPartition()
+                o2.last_fetched_epoch = -1
+                o2.replica_directory_id = ZERO_UUID
+                o2.high_watermark = 9223372036854775807
+                o2.unknown_tags = ()
+                o2.partition, o2.current_leader_epoch, o2.fetch_offset, o2.log_start_offset, o2.partition_max_bytes = _u_iiqqi(d, p)
+                p += 28
+                l2.append(o2)
         l1.append(o1)
     n = _u_i(d, p)[0]
     p += 4
@@ -743,21 +771,26 @@ def _decode_v11(d: bytes, p: int, b: int) -> tuple[FetchRequest, int]:
         if n > b or n * 28 > e - p:
             too_many(n, b)
         b -= n
-        o1.partitions = l2 = []
-        q = p + n * 28
-        for x0, x1, x2, x3, x4 in _i_iiqqi(d[p:q]):
-            o2 = _new_FetchPartition()
-            o2.last_fetched_epoch = -1
-            o2.replica_directory_id = ZERO_UUID
-            o2.high_watermark = 9223372036854775807
-            o2.unknown_tags = ()
-            o2.partition = x0
-            o2.current_leader_epoch = x1
-            o2.fetch_offset = x2
-            o2.log_start_offset = x3
-            o2.partition_max_bytes = x4
-            l2.append(o2)
-        p = q
+        if n > 8:
+            o1.partitions = l2 = [*starmap(_new_FetchPartition, repeat((), n))]
+            v = _r_iiqqi(d, p, n)
+            for o2, o2.partition, o2.current_leader_epoch, o2.fetch_offset, o2.log_start_offset, o2.partition_max_bytes in zip(l2, v, v, v, v, v):
+                o2.last_fetched_epoch = -1
+                o2.replica_directory_id = ZERO_UUID
+                o2.high_watermark = 9223372036854775807
+                o2.unknown_tags = ()
+            p += n * 28
+        else:
+            o1.partitions = l2 = []
+            for _ in range(n):
+                o2 = _new_FetchPartition()
+                o2.last_fetched_epoch = -1
+                o2.replica_directory_id = ZERO_UUID
+                o2.high_watermark = 9223372036854775807
+                o2.unknown_tags = ()
+                o2.partition, o2.current_leader_epoch, o2.fetch_offset, o2.log_start_offset, o2.partition_max_bytes = _u_iiqqi(d, p)
+                p += 28
+                l2.append(o2)
         l1.append(o1)
     n = _u_i(d, p)[0]
     p += 4
@@ -839,23 +872,16 @@ def _decode_v12(d: bytes, p: int, b: int) -> tuple[FetchRequest, int]:
         if n > b or n * 33 > e - p:
             too_many(n, b)
         b -= n
-        o1.partitions = l2 = []
-        q = p + n * 33
-        if d[p + 32:q:33].count(0) == n:
-            for x0, x1, x2, x3, x4, x5 in _i_iiqiqix(d[p:q]):
-                o2 = _new_FetchPartition()
+        if n > 8 and d[p + 32 : p + n * 33 : 33].count(0) == n:
+            o1.partitions = l2 = [*starmap(_new_FetchPartition, repeat((), n))]
+            v = _r_iiqiqix(d, p, n)
+            for o2, o2.partition, o2.current_leader_epoch, o2.fetch_offset, o2.last_fetched_epoch, o2.log_start_offset, o2.partition_max_bytes in zip(l2, v, v, v, v, v, v):
                 o2.replica_directory_id = ZERO_UUID
                 o2.high_watermark = 9223372036854775807
                 o2.unknown_tags = ()
-                o2.partition = x0
-                o2.current_leader_epoch = x1
-                o2.fetch_offset = x2
-                o2.last_fetched_epoch = x3
-                o2.log_start_offset = x4
-                o2.partition_max_bytes = x5
-                l2.append(o2)
-            p = q
+            p += n * 33
         else:
+            o1.partitions = l2 = []
             for _ in range(n):
                 o2 = _new_FetchPartition()
                 o2.replica_directory_id = ZERO_UUID
@@ -959,23 +985,16 @@ def _decode_v13(d: bytes, p: int, b: int) -> tuple[FetchRequest, int]:
         if n > b or n * 33 > e - p:
             too_many(n, b)
         b -= n
-        o1.partitions = l2 = []
-        q = p + n * 33
-        if d[p + 32:q:33].count(0) == n:
-            for x0, x1, x2, x3, x4, x5 in _i_iiqiqix(d[p:q]):
-                o2 = _new_FetchPartition()
+        if n > 8 and d[p + 32 : p + n * 33 : 33].count(0) == n:
+            o1.partitions = l2 = [*starmap(_new_FetchPartition, repeat((), n))]
+            v = _r_iiqiqix(d, p, n)
+            for o2, o2.partition, o2.current_leader_epoch, o2.fetch_offset, o2.last_fetched_epoch, o2.log_start_offset, o2.partition_max_bytes in zip(l2, v, v, v, v, v, v):
                 o2.replica_directory_id = ZERO_UUID
                 o2.high_watermark = 9223372036854775807
                 o2.unknown_tags = ()
-                o2.partition = x0
-                o2.current_leader_epoch = x1
-                o2.fetch_offset = x2
-                o2.last_fetched_epoch = x3
-                o2.log_start_offset = x4
-                o2.partition_max_bytes = x5
-                l2.append(o2)
-            p = q
+            p += n * 33
         else:
+            o1.partitions = l2 = []
             for _ in range(n):
                 o2 = _new_FetchPartition()
                 o2.replica_directory_id = ZERO_UUID
@@ -1072,23 +1091,16 @@ def _decode_v15(d: bytes, p: int, b: int) -> tuple[FetchRequest, int]:
         if n > b or n * 33 > e - p:
             too_many(n, b)
         b -= n
-        o1.partitions = l2 = []
-        q = p + n * 33
-        if d[p + 32:q:33].count(0) == n:
-            for x0, x1, x2, x3, x4, x5 in _i_iiqiqix(d[p:q]):
-                o2 = _new_FetchPartition()
+        if n > 8 and d[p + 32 : p + n * 33 : 33].count(0) == n:
+            o1.partitions = l2 = [*starmap(_new_FetchPartition, repeat((), n))]
+            v = _r_iiqiqix(d, p, n)
+            for o2, o2.partition, o2.current_leader_epoch, o2.fetch_offset, o2.last_fetched_epoch, o2.log_start_offset, o2.partition_max_bytes in zip(l2, v, v, v, v, v, v):
                 o2.replica_directory_id = ZERO_UUID
                 o2.high_watermark = 9223372036854775807
                 o2.unknown_tags = ()
-                o2.partition = x0
-                o2.current_leader_epoch = x1
-                o2.fetch_offset = x2
-                o2.last_fetched_epoch = x3
-                o2.log_start_offset = x4
-                o2.partition_max_bytes = x5
-                l2.append(o2)
-            p = q
+            p += n * 33
         else:
+            o1.partitions = l2 = []
             for _ in range(n):
                 o2 = _new_FetchPartition()
                 o2.replica_directory_id = ZERO_UUID
@@ -1185,23 +1197,16 @@ def _decode_v17(d: bytes, p: int, b: int) -> tuple[FetchRequest, int]:
         if n > b or n * 33 > e - p:
             too_many(n, b)
         b -= n
-        o1.partitions = l2 = []
-        q = p + n * 33
-        if d[p + 32:q:33].count(0) == n:
-            for x0, x1, x2, x3, x4, x5 in _i_iiqiqix(d[p:q]):
-                o2 = _new_FetchPartition()
+        if n > 8 and d[p + 32 : p + n * 33 : 33].count(0) == n:
+            o1.partitions = l2 = [*starmap(_new_FetchPartition, repeat((), n))]
+            v = _r_iiqiqix(d, p, n)
+            for o2, o2.partition, o2.current_leader_epoch, o2.fetch_offset, o2.last_fetched_epoch, o2.log_start_offset, o2.partition_max_bytes in zip(l2, v, v, v, v, v, v):
                 o2.replica_directory_id = ZERO_UUID
                 o2.high_watermark = 9223372036854775807
                 o2.unknown_tags = ()
-                o2.partition = x0
-                o2.current_leader_epoch = x1
-                o2.fetch_offset = x2
-                o2.last_fetched_epoch = x3
-                o2.log_start_offset = x4
-                o2.partition_max_bytes = x5
-                l2.append(o2)
-            p = q
+            p += n * 33
         else:
+            o1.partitions = l2 = []
             for _ in range(n):
                 o2 = _new_FetchPartition()
                 o2.replica_directory_id = ZERO_UUID
@@ -1298,23 +1303,16 @@ def _decode_v18(d: bytes, p: int, b: int) -> tuple[FetchRequest, int]:
         if n > b or n * 33 > e - p:
             too_many(n, b)
         b -= n
-        o1.partitions = l2 = []
-        q = p + n * 33
-        if d[p + 32:q:33].count(0) == n:
-            for x0, x1, x2, x3, x4, x5 in _i_iiqiqix(d[p:q]):
-                o2 = _new_FetchPartition()
+        if n > 8 and d[p + 32 : p + n * 33 : 33].count(0) == n:
+            o1.partitions = l2 = [*starmap(_new_FetchPartition, repeat((), n))]
+            v = _r_iiqiqix(d, p, n)
+            for o2, o2.partition, o2.current_leader_epoch, o2.fetch_offset, o2.last_fetched_epoch, o2.log_start_offset, o2.partition_max_bytes in zip(l2, v, v, v, v, v, v):
                 o2.replica_directory_id = ZERO_UUID
                 o2.high_watermark = 9223372036854775807
                 o2.unknown_tags = ()
-                o2.partition = x0
-                o2.current_leader_epoch = x1
-                o2.fetch_offset = x2
-                o2.last_fetched_epoch = x3
-                o2.log_start_offset = x4
-                o2.partition_max_bytes = x5
-                l2.append(o2)
-            p = q
+            p += n * 33
         else:
+            o1.partitions = l2 = []
             for _ in range(n):
                 o2 = _new_FetchPartition()
                 o2.replica_directory_id = ZERO_UUID

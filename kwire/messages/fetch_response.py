@@ -4,10 +4,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import repeat, starmap
 from typing import Any
 from kwire.message import Message, Struct, bare, frozen_default
 from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import bad_uuid, iter_unpacker, lost, more_varint, null, packer, read_tag, read_unknown_tags, string_length, string_varint, tag_section, tag_size, too_many, unknown_tags, unpacker, varint
+from kwire.wire import bad_uuid, lost, more_varint, null, packer, read_tag, read_unknown_tags, row_reader, string_length, string_varint, tag_section, tag_size, too_many, unknown_tags, unpacker, varint
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -257,8 +258,6 @@ _D_LeaderIdAndEpoch = frozen_default(LeaderIdAndEpoch)
 _D_SnapshotId = frozen_default(SnapshotId)
 
 
-_i_qq = iter_unpacker(">qq")
-_i_qqx = iter_unpacker(">qqx")
 _p_16s = packer(">16s")
 _p_16sB = packer(">16sB")
 _p_B = packer(">B")
@@ -282,6 +281,8 @@ _p_qi = packer(">qi")
 _p_qix = packer(">qix")
 _p_qq = packer(">qq")
 _p_qqx = packer(">qqx")
+_r_qq = row_reader(">qq")
+_r_qqx = row_reader(">qqx")
 _u_16sB = unpacker(">16sB")
 _u_h = unpacker(">h")
 _u_i = unpacker(">i")
@@ -295,6 +296,7 @@ _u_ii = unpacker(">ii")
 _u_iiB = unpacker(">iiB")
 _u_iqB = unpacker(">iqB")
 _u_qiB = unpacker(">qiB")
+_u_qq = unpacker(">qq")
 _u_qqB = unpacker(">qqB")
 
 
@@ -530,15 +532,20 @@ def _decode_v4(d: bytes, p: int, b: int) -> tuple[FetchResponse, int]:
                 if n > b or n * 16 > e - p:
                     too_many(n, b)
                 b -= n
-                o2.aborted_transactions = l3 = []
-                q = p + n * 16
-                for x0, x1 in _i_qq(d[p:q]):
-                    o3 = _new_AbortedTransaction()
-                    o3.unknown_tags = ()
-                    o3.producer_id = x0
-                    o3.first_offset = x1
-                    l3.append(o3)
-                p = q
+                if n > 8:
+                    o2.aborted_transactions = l3 = [*starmap(_new_AbortedTransaction, repeat((), n))]
+                    v = _r_qq(d, p, n)
+                    for o3, o3.producer_id, o3.first_offset in zip(l3, v, v):
+                        o3.unknown_tags = ()
+                    p += n * 16
+                else:
+                    o2.aborted_transactions = l3 = []
+                    for _ in range(n):
+                        o3 = _new_AbortedTransaction()
+                        o3.unknown_tags = ()
+                        o3.producer_id, o3.first_offset = _u_qq(d, p)
+                        p += 16
+                        l3.append(o3)
             n = _u_i(d, p)[0]
             p += 4
             if n < 0:
@@ -601,15 +608,20 @@ def _decode_v5(d: bytes, p: int, b: int) -> tuple[FetchResponse, int]:
                 if n > b or n * 16 > e - p:
                     too_many(n, b)
                 b -= n
-                o2.aborted_transactions = l3 = []
-                q = p + n * 16
-                for x0, x1 in _i_qq(d[p:q]):
-                    o3 = _new_AbortedTransaction()
-                    o3.unknown_tags = ()
-                    o3.producer_id = x0
-                    o3.first_offset = x1
-                    l3.append(o3)
-                p = q
+                if n > 8:
+                    o2.aborted_transactions = l3 = [*starmap(_new_AbortedTransaction, repeat((), n))]
+                    v = _r_qq(d, p, n)
+                    for o3, o3.producer_id, o3.first_offset in zip(l3, v, v):
+                        o3.unknown_tags = ()
+                    p += n * 16
+                else:
+                    o2.aborted_transactions = l3 = []
+                    for _ in range(n):
+                        o3 = _new_AbortedTransaction()
+                        o3.unknown_tags = ()
+                        o3.producer_id, o3.first_offset = _u_qq(d, p)
+                        p += 16
+                        l3.append(o3)
             n = _u_i(d, p)[0]
             p += 4
             if n < 0:
@@ -671,15 +683,20 @@ def _decode_v7(d: bytes, p: int, b: int) -> tuple[FetchResponse, int]:
                 if n > b or n * 16 > e - p:
                     too_many(n, b)
                 b -= n
-                o2.aborted_transactions = l3 = []
-                q = p + n * 16
-                for x0, x1 in _i_qq(d[p:q]):
-                    o3 = _new_AbortedTransaction()
-                    o3.unknown_tags = ()
-                    o3.producer_id = x0
-                    o3.first_offset = x1
-                    l3.append(o3)
-                p = q
+                if n > 8:
+                    o2.aborted_transactions = l3 = [*starmap(_new_AbortedTransaction, repeat((), n))]
+                    v = _r_qq(d, p, n)
+                    for o3, o3.producer_id, o3.first_offset in zip(l3, v, v):
+                        o3.unknown_tags = ()
+                    p += n * 16
+                else:
+                    o2.aborted_transactions = l3 = []
+                    for _ in range(n):
+                        o3 = _new_AbortedTransaction()
+                        o3.unknown_tags = ()
+                        o3.producer_id, o3.first_offset = _u_qq(d, p)
+                        p += 16
+                        l3.append(o3)
             n = _u_i(d, p)[0]
             p += 4
             if n < 0:
@@ -740,15 +757,20 @@ def _decode_v11(d: bytes, p: int, b: int) -> tuple[FetchResponse, int]:
                 if n > b or n * 16 > e - p:
                     too_many(n, b)
                 b -= n
-                o2.aborted_transactions = l3 = []
-                q = p + n * 16
-                for x0, x1 in _i_qq(d[p:q]):
-                    o3 = _new_AbortedTransaction()
-                    o3.unknown_tags = ()
-                    o3.producer_id = x0
-                    o3.first_offset = x1
-                    l3.append(o3)
-                p = q
+                if n > 8:
+                    o2.aborted_transactions = l3 = [*starmap(_new_AbortedTransaction, repeat((), n))]
+                    v = _r_qq(d, p, n)
+                    for o3, o3.producer_id, o3.first_offset in zip(l3, v, v):
+                        o3.unknown_tags = ()
+                    p += n * 16
+                else:
+                    o2.aborted_transactions = l3 = []
+                    for _ in range(n):
+                        o3 = _new_AbortedTransaction()
+                        o3.unknown_tags = ()
+                        o3.producer_id, o3.first_offset = _u_qq(d, p)
+                        p += 16
+                        l3.append(o3)
             o2.preferred_read_replica, n = _u_ii(d, p)
             p += 8
             if n < 0:
@@ -820,17 +842,14 @@ def _decode_v12(d: bytes, p: int, b: int) -> tuple[FetchResponse, int]:
                 if n > b or n * 17 > e - p:
                     too_many(n, b)
                 b -= n
-                o2.aborted_transactions = l3 = []
-                q = p + n * 17
-                if d[p + 16:q:17].count(0) == n:
-                    for x0, x1 in _i_qqx(d[p:q]):
-                        o3 = _new_AbortedTransaction()
+                if n > 8 and d[p + 16 : p + n * 17 : 17].count(0) == n:
+                    o2.aborted_transactions = l3 = [*starmap(_new_AbortedTransaction, repeat((), n))]
+                    v = _r_qqx(d, p, n)
+                    for o3, o3.producer_id, o3.first_offset in zip(l3, v, v):
                         o3.unknown_tags = ()
-                        o3.producer_id = x0
-                        o3.first_offset = x1
-                        l3.append(o3)
-                    p = q
+                    p += n * 17
                 else:
+                    o2.aborted_transactions = l3 = []
                     for _ in range(n):
                         o3 = _new_AbortedTransaction()
                         o3.unknown_tags = ()
@@ -916,17 +935,14 @@ def _decode_v13(d: bytes, p: int, b: int) -> tuple[FetchResponse, int]:
                 if n > b or n * 17 > e - p:
                     too_many(n, b)
                 b -= n
-                o2.aborted_transactions = l3 = []
-                q = p + n * 17
-                if d[p + 16:q:17].count(0) == n:
-                    for x0, x1 in _i_qqx(d[p:q]):
-                        o3 = _new_AbortedTransaction()
+                if n > 8 and d[p + 16 : p + n * 17 : 17].count(0) == n:
+                    o2.aborted_transactions = l3 = [*starmap(_new_AbortedTransaction, repeat((), n))]
+                    v = _r_qqx(d, p, n)
+                    for o3, o3.producer_id, o3.first_offset in zip(l3, v, v):
                         o3.unknown_tags = ()
-                        o3.producer_id = x0
-                        o3.first_offset = x1
-                        l3.append(o3)
-                    p = q
+                    p += n * 17
                 else:
+                    o2.aborted_transactions = l3 = []
                     for _ in range(n):
                         o3 = _new_AbortedTransaction()
                         o3.unknown_tags = ()
@@ -1012,17 +1028,14 @@ def _decode_v16(d: bytes, p: int, b: int) -> tuple[FetchResponse, int]:
                 if n > b or n * 17 > e - p:
                     too_many(n, b)
                 b -= n
-                o2.aborted_transactions = l3 = []
-                q = p + n * 17
-                if d[p + 16:q:17].count(0) == n:
-                    for x0, x1 in _i_qqx(d[p:q]):
-                        o3 = _new_AbortedTransaction()
+                if n > 8 and d[p + 16 : p + n * 17 : 17].count(0) == n:
+                    o2.aborted_transactions = l3 = [*starmap(_new_AbortedTransaction, repeat((), n))]
+                    v = _r_qqx(d, p, n)
+                    for o3, o3.producer_id, o3.first_offset in zip(l3, v, v):
                         o3.unknown_tags = ()
-                        o3.producer_id = x0
-                        o3.first_offset = x1
-                        l3.append(o3)
-                    p = q
+                    p += n * 17
                 else:
+                    o2.aborted_transactions = l3 = []
                     for _ in range(n):
                         o3 = _new_AbortedTransaction()
                         o3.unknown_tags = ()

@@ -4,10 +4,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import repeat, starmap
 from typing import Any
 from kwire.message import Message, Struct, bare
 from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import bad_uuid, iter_unpacker, more_varint, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
+from kwire.wire import bad_uuid, more_varint, null, packer, read_unknown_tags, row_reader, string_length, string_varint, too_many, unknown_tags, unpacker, varint
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -93,12 +94,12 @@ _new_InitializeStateData = bare(InitializeStateData)
 _new_InitializeShareGroupStateRequest = bare(InitializeShareGroupStateRequest)
 
 
-_i_iiqx = iter_unpacker(">iiqx")
 _p_16s = packer(">16s")
 _p_16sB = packer(">16sB")
 _p_B = packer(">B")
 _p_iiq = packer(">iiq")
 _p_iiqx = packer(">iiqx")
+_r_iiqx = row_reader(">iiqx")
 _u_16sB = unpacker(">16sB")
 _u_iiqB = unpacker(">iiqB")
 
@@ -141,18 +142,14 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[InitializeShareGroupStateReque
         if n > b or n * 17 > e - p:
             too_many(n, b)
         b -= n
-        o1.partitions = l2 = []
-        q = p + n * 17
-        if d[p + 16:q:17].count(0) == n:
-            for x0, x1, x2 in _i_iiqx(d[p:q]):
-                o2 = _new_PartitionData()
+        if n > 8 and d[p + 16 : p + n * 17 : 17].count(0) == n:
+            o1.partitions = l2 = [*starmap(_new_PartitionData, repeat((), n))]
+            v = _r_iiqx(d, p, n)
+            for o2, o2.partition, o2.state_epoch, o2.start_offset in zip(l2, v, v, v):
                 o2.unknown_tags = ()
-                o2.partition = x0
-                o2.state_epoch = x1
-                o2.start_offset = x2
-                l2.append(o2)
-            p = q
+            p += n * 17
         else:
+            o1.partitions = l2 = []
             for _ in range(n):
                 o2 = _new_PartitionData()
                 o2.unknown_tags = ()

@@ -4,10 +4,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import repeat, starmap
 from typing import Any
 from kwire.message import Message, Struct, bare
 from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import bad_uuid, iter_unpacker, lost, more_varint, null, packer, read_unknown_tags, too_many, unknown_tags, unpacker, varint
+from kwire.wire import bad_uuid, lost, more_varint, null, packer, read_unknown_tags, row_reader, too_many, unknown_tags, unpacker, varint
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -73,8 +74,6 @@ _new_Voter = bare(Voter)
 _new_LeaderChangeMessage = bare(LeaderChangeMessage)
 
 
-_i_i16sx = iter_unpacker(">i16sx")
-_i_ix = iter_unpacker(">ix")
 _p_B = packer(">B")
 _p_hi = packer(">hi")
 _p_hiB = packer(">hiB")
@@ -82,6 +81,8 @@ _p_i = packer(">i")
 _p_i16s = packer(">i16s")
 _p_i16sx = packer(">i16sx")
 _p_ix = packer(">ix")
+_r_i16sx = row_reader(">i16sx")
+_r_ix = row_reader(">ix")
 _u_hiB = unpacker(">hiB")
 _u_i16sB = unpacker(">i16sB")
 _u_iB = unpacker(">iB")
@@ -101,17 +102,15 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[LeaderChangeMessage, int]:
     if n > b or n * 5 > e - p:
         too_many(n, b)
     b -= n
-    o.voters = l1 = []
-    q = p + n * 5
-    if d[p + 4:q:5].count(0) == n:
-        for x0, in _i_ix(d[p:q]):
-            o1 = _new_Voter()
+    if n > 8 and d[p + 4 : p + n * 5 : 5].count(0) == n:
+        o.voters = l1 = [*starmap(_new_Voter, repeat((), n))]
+        v = _r_ix(d, p, n)
+        for o1, o1.voter_id in zip(l1, v):
             o1.voter_directory_id = ZERO_UUID
             o1.unknown_tags = ()
-            o1.voter_id = x0
-            l1.append(o1)
-        p = q
+        p += n * 5
     else:
+        o.voters = l1 = []
         for _ in range(n):
             o1 = _new_Voter()
             o1.voter_directory_id = ZERO_UUID
@@ -131,17 +130,15 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[LeaderChangeMessage, int]:
     if n > b or n * 5 > e - p:
         too_many(n, b)
     b -= n
-    o.granting_voters = l1 = []
-    q = p + n * 5
-    if d[p + 4:q:5].count(0) == n:
-        for x0, in _i_ix(d[p:q]):
-            o1 = _new_Voter()
+    if n > 8 and d[p + 4 : p + n * 5 : 5].count(0) == n:
+        o.granting_voters = l1 = [*starmap(_new_Voter, repeat((), n))]
+        v = _r_ix(d, p, n)
+        for o1, o1.voter_id in zip(l1, v):
             o1.voter_directory_id = ZERO_UUID
             o1.unknown_tags = ()
-            o1.voter_id = x0
-            l1.append(o1)
-        p = q
+        p += n * 5
     else:
+        o.granting_voters = l1 = []
         for _ in range(n):
             o1 = _new_Voter()
             o1.voter_directory_id = ZERO_UUID
@@ -172,17 +169,15 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[LeaderChangeMessage, int]:
     if n > b or n * 21 > e - p:
         too_many(n, b)
     b -= n
-    o.voters = l1 = []
-    q = p + n * 21
-    if d[p + 20:q:21].count(0) == n:
-        for x0, x1 in _i_i16sx(d[p:q]):
-            o1 = _new_Voter()
+    if n > 8 and d[p + 20 : p + n * 21 : 21].count(0) == n:
+        o.voters = l1 = [*starmap(_new_Voter, repeat((), n))]
+        v = _r_i16sx(d, p, n)
+        for o1, o1.voter_id, u1 in zip(l1, v, v):
+            o1.voter_directory_id = Uuid(u1)
             o1.unknown_tags = ()
-            o1.voter_id = x0
-            o1.voter_directory_id = Uuid(x1)
-            l1.append(o1)
-        p = q
+        p += n * 21
     else:
+        o.voters = l1 = []
         for _ in range(n):
             o1 = _new_Voter()
             o1.unknown_tags = ()
@@ -202,17 +197,15 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[LeaderChangeMessage, int]:
     if n > b or n * 21 > e - p:
         too_many(n, b)
     b -= n
-    o.granting_voters = l1 = []
-    q = p + n * 21
-    if d[p + 20:q:21].count(0) == n:
-        for x0, x1 in _i_i16sx(d[p:q]):
-            o1 = _new_Voter()
+    if n > 8 and d[p + 20 : p + n * 21 : 21].count(0) == n:
+        o.granting_voters = l1 = [*starmap(_new_Voter, repeat((), n))]
+        v = _r_i16sx(d, p, n)
+        for o1, o1.voter_id, u1 in zip(l1, v, v):
+            o1.voter_directory_id = Uuid(u1)
             o1.unknown_tags = ()
-            o1.voter_id = x0
-            o1.voter_directory_id = Uuid(x1)
-            l1.append(o1)
-        p = q
+        p += n * 21
     else:
+        o.granting_voters = l1 = []
         for _ in range(n):
             o1 = _new_Voter()
             o1.unknown_tags = ()

@@ -4,9 +4,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import repeat, starmap
 from typing import Any
 from kwire.message import Message, Struct, bare
-from kwire.wire import iter_unpacker, lost, more_varint, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
+from kwire.wire import lost, more_varint, null, packer, read_unknown_tags, row_reader, string_length, string_varint, too_many, unknown_tags, unpacker, varint
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -98,9 +99,6 @@ _new_ListOffsetsTopic = bare(ListOffsetsTopic)
 _new_ListOffsetsRequest = bare(ListOffsetsRequest)
 
 
-_i_iiq = iter_unpacker(">iiq")
-_i_iiqx = iter_unpacker(">iiqx")
-_i_iq = iter_unpacker(">iq")
 _p_B = packer(">B")
 _p_h = packer(">h")
 _p_i = packer(">i")
@@ -112,13 +110,18 @@ _p_iiq = packer(">iiq")
 _p_iiqx = packer(">iiqx")
 _p_iq = packer(">iq")
 _p_ix = packer(">ix")
+_r_iiq = row_reader(">iiq")
+_r_iiqx = row_reader(">iiqx")
+_r_iq = row_reader(">iq")
 _u_h = unpacker(">h")
 _u_i = unpacker(">i")
 _u_iB = unpacker(">iB")
 _u_ibB = unpacker(">ibB")
 _u_ibi = unpacker(">ibi")
 _u_ii = unpacker(">ii")
+_u_iiq = unpacker(">iiq")
 _u_iiqB = unpacker(">iiqB")
+_u_iq = unpacker(">iq")
 
 
 def _decode_v1(d: bytes, p: int, b: int) -> tuple[ListOffsetsRequest, int]:
@@ -151,16 +154,22 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[ListOffsetsRequest, int]:
         if n > b or n * 12 > e - p:
             too_many(n, b)
         b -= n
-        o1.partitions = l2 = []
-        q = p + n * 12
-        for x0, x1 in _i_iq(d[p:q]):
-            o2 = _new_ListOffsetsPartition()
-            o2.current_leader_epoch = -1
-            o2.unknown_tags = ()
-            o2.partition_index = x0
-            o2.timestamp = x1
-            l2.append(o2)
-        p = q
+        if n > 8:
+            o1.partitions = l2 = [*starmap(_new_ListOffsetsPartition, repeat((), n))]
+            v = _r_iq(d, p, n)
+            for o2, o2.partition_index, o2.timestamp in zip(l2, v, v):
+                o2.current_leader_epoch = -1
+                o2.unknown_tags = ()
+            p += n * 12
+        else:
+            o1.partitions = l2 = []
+            for _ in range(n):
+                o2 = _new_ListOffsetsPartition()
+                o2.current_leader_epoch = -1
+                o2.unknown_tags = ()
+                o2.partition_index, o2.timestamp = _u_iq(d, p)
+                p += 12
+                l2.append(o2)
         l1.append(o1)
     return o, p
 
@@ -195,16 +204,22 @@ def _decode_v2(d: bytes, p: int, b: int) -> tuple[ListOffsetsRequest, int]:
         if n > b or n * 12 > e - p:
             too_many(n, b)
         b -= n
-        o1.partitions = l2 = []
-        q = p + n * 12
-        for x0, x1 in _i_iq(d[p:q]):
-            o2 = _new_ListOffsetsPartition()
-            o2.current_leader_epoch = -1
-            o2.unknown_tags = ()
-            o2.partition_index = x0
-            o2.timestamp = x1
-            l2.append(o2)
-        p = q
+        if n > 8:
+            o1.partitions = l2 = [*starmap(_new_ListOffsetsPartition, repeat((), n))]
+            v = _r_iq(d, p, n)
+            for o2, o2.partition_index, o2.timestamp in zip(l2, v, v):
+                o2.current_leader_epoch = -1
+                o2.unknown_tags = ()
+            p += n * 12
+        else:
+            o1.partitions = l2 = []
+            for _ in range(n):
+                o2 = _new_ListOffsetsPartition()
+                o2.current_leader_epoch = -1
+                o2.unknown_tags = ()
+                o2.partition_index, o2.timestamp = _u_iq(d, p)
+                p += 12
+                l2.append(o2)
         l1.append(o1)
     return o, p
 
@@ -239,16 +254,20 @@ def _decode_v4(d: bytes, p: int, b: int) -> tuple[ListOffsetsRequest, int]:
         if n > b or n * 16 > e - p:
             too_many(n, b)
         b -= n
-        o1.partitions = l2 = []
-        q = p + n * 16
-        for x0, x1, x2 in _i_iiq(d[p:q]):
-            o2 = _new_ListOffsetsPartition()
-            o2.unknown_tags = ()
-            o2.partition_index = x0
-            o2.current_leader_epoch = x1
-            o2.timestamp = x2
-            l2.append(o2)
-        p = q
+        if n > 8:
+            o1.partitions = l2 = [*starmap(_new_ListOffsetsPartition, repeat((), n))]
+            v = _r_iiq(d, p, n)
+            for o2, o2.partition_index, o2.current_leader_epoch, o2.timestamp in zip(l2, v, v, v):
+                o2.unknown_tags = ()
+            p += n * 16
+        else:
+            o1.partitions = l2 = []
+            for _ in range(n):
+                o2 = _new_ListOffsetsPartition()
+                o2.unknown_tags = ()
+                o2.partition_index, o2.current_leader_epoch, o2.timestamp = _u_iiq(d, p)
+                p += 16
+                l2.append(o2)
         l1.append(o1)
     return o, p
 
@@ -291,18 +310,14 @@ def _decode_v6(d: bytes, p: int, b: int) -> tuple[ListOffsetsRequest, int]:
         if n > b or n * 17 > e - p:
             too_many(n, b)
         b -= n
-        o1.partitions = l2 = []
-        q = p + n * 17
-        if d[p + 16:q:17].count(0) == n:
-            for x0, x1, x2 in _i_iiqx(d[p:q]):
-                o2 = _new_ListOffsetsPartition()
+        if n > 8 and d[p + 16 : p + n * 17 : 17].count(0) == n:
+            o1.partitions = l2 = [*starmap(_new_ListOffsetsPartition, repeat((), n))]
+            v = _r_iiqx(d, p, n)
+            for o2, o2.partition_index, o2.current_leader_epoch, o2.timestamp in zip(l2, v, v, v):
                 o2.unknown_tags = ()
-                o2.partition_index = x0
-                o2.current_leader_epoch = x1
-                o2.timestamp = x2
-                l2.append(o2)
-            p = q
+            p += n * 17
         else:
+            o1.partitions = l2 = []
             for _ in range(n):
                 o2 = _new_ListOffsetsPartition()
                 o2.unknown_tags = ()
@@ -360,18 +375,14 @@ def _decode_v10(d: bytes, p: int, b: int) -> tuple[ListOffsetsRequest, int]:
         if n > b or n * 17 > e - p:
             too_many(n, b)
         b -= n
-        o1.partitions = l2 = []
-        q = p + n * 17
-        if d[p + 16:q:17].count(0) == n:
-            for x0, x1, x2 in _i_iiqx(d[p:q]):
-                o2 = _new_ListOffsetsPartition()
+        if n > 8 and d[p + 16 : p + n * 17 : 17].count(0) == n:
+            o1.partitions = l2 = [*starmap(_new_ListOffsetsPartition, repeat((), n))]
+            v = _r_iiqx(d, p, n)
+            for o2, o2.partition_index, o2.current_leader_epoch, o2.timestamp in zip(l2, v, v, v):
                 o2.unknown_tags = ()
-                o2.partition_index = x0
-                o2.current_leader_epoch = x1
-                o2.timestamp = x2
-                l2.append(o2)
-            p = q
+            p += n * 17
         else:
+            o1.partitions = l2 = []
             for _ in range(n):
                 o2 = _new_ListOffsetsPartition()
                 o2.unknown_tags = ()

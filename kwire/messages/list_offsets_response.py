@@ -4,9 +4,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import repeat, starmap
 from typing import Any
 from kwire.message import Message, Struct, bare
-from kwire.wire import iter_unpacker, lost, more_varint, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
+from kwire.wire import lost, more_varint, null, packer, read_unknown_tags, row_reader, string_length, string_varint, too_many, unknown_tags, unpacker, varint
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -98,9 +99,6 @@ _new_ListOffsetsTopicResponse = bare(ListOffsetsTopicResponse)
 _new_ListOffsetsResponse = bare(ListOffsetsResponse)
 
 
-_i_ihqq = iter_unpacker(">ihqq")
-_i_ihqqi = iter_unpacker(">ihqqi")
-_i_ihqqix = iter_unpacker(">ihqqix")
 _p_B = packer(">B")
 _p_h = packer(">h")
 _p_i = packer(">i")
@@ -109,9 +107,14 @@ _p_ihqq = packer(">ihqq")
 _p_ihqqi = packer(">ihqqi")
 _p_ihqqix = packer(">ihqqix")
 _p_ii = packer(">ii")
+_r_ihqq = row_reader(">ihqq")
+_r_ihqqi = row_reader(">ihqqi")
+_r_ihqqix = row_reader(">ihqqix")
 _u_h = unpacker(">h")
 _u_i = unpacker(">i")
 _u_iB = unpacker(">iB")
+_u_ihqq = unpacker(">ihqq")
+_u_ihqqi = unpacker(">ihqqi")
 _u_ihqqiB = unpacker(">ihqqiB")
 _u_ii = unpacker(">ii")
 
@@ -146,18 +149,22 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[ListOffsetsResponse, int]:
         if n > b or n * 22 > e - p:
             too_many(n, b)
         b -= n
-        o1.partitions = l2 = []
-        q = p + n * 22
-        for x0, x1, x2, x3 in _i_ihqq(d[p:q]):
-            o2 = _new_ListOffsetsPartitionResponse()
-            o2.leader_epoch = -1
-            o2.unknown_tags = ()
-            o2.partition_index = x0
-            o2.error_code = x1
-            o2.timestamp = x2
-            o2.offset = x3
-            l2.append(o2)
-        p = q
+        if n > 8:
+            o1.partitions = l2 = [*starmap(_new_ListOffsetsPartitionResponse, repeat((), n))]
+            v = _r_ihqq(d, p, n)
+            for o2, o2.partition_index, o2.error_code, o2.timestamp, o2.offset in zip(l2, v, v, v, v):
+                o2.leader_epoch = -1
+                o2.unknown_tags = ()
+            p += n * 22
+        else:
+            o1.partitions = l2 = []
+            for _ in range(n):
+                o2 = _new_ListOffsetsPartitionResponse()
+                o2.leader_epoch = -1
+                o2.unknown_tags = ()
+                o2.partition_index, o2.error_code, o2.timestamp, o2.offset = _u_ihqq(d, p)
+                p += 22
+                l2.append(o2)
         l1.append(o1)
     return o, p
 
@@ -191,18 +198,22 @@ def _decode_v2(d: bytes, p: int, b: int) -> tuple[ListOffsetsResponse, int]:
         if n > b or n * 22 > e - p:
             too_many(n, b)
         b -= n
-        o1.partitions = l2 = []
-        q = p + n * 22
-        for x0, x1, x2, x3 in _i_ihqq(d[p:q]):
-            o2 = _new_ListOffsetsPartitionResponse()
-            o2.leader_epoch = -1
-            o2.unknown_tags = ()
-            o2.partition_index = x0
-            o2.error_code = x1
-            o2.timestamp = x2
-            o2.offset = x3
-            l2.append(o2)
-        p = q
+        if n > 8:
+            o1.partitions = l2 = [*starmap(_new_ListOffsetsPartitionResponse, repeat((), n))]
+            v = _r_ihqq(d, p, n)
+            for o2, o2.partition_index, o2.error_code, o2.timestamp, o2.offset in zip(l2, v, v, v, v):
+                o2.leader_epoch = -1
+                o2.unknown_tags = ()
+            p += n * 22
+        else:
+            o1.partitions = l2 = []
+            for _ in range(n):
+                o2 = _new_ListOffsetsPartitionResponse()
+                o2.leader_epoch = -1
+                o2.unknown_tags = ()
+                o2.partition_index, o2.error_code, o2.timestamp, o2.offset = _u_ihqq(d, p)
+                p += 22
+                l2.append(o2)
         l1.append(o1)
     return o, p
 
@@ -236,18 +247,20 @@ def _decode_v4(d: bytes, p: int, b: int) -> tuple[ListOffsetsResponse, int]:
         if n > b or n * 26 > e - p:
             too_many(n, b)
         b -= n
-        o1.partitions = l2 = []
-        q = p + n * 26
-        for x0, x1, x2, x3, x4 in _i_ihqqi(d[p:q]):
-            o2 = _new_ListOffsetsPartitionResponse()
-            o2.unknown_tags = ()
-            o2.partition_index = x0
-            o2.error_code = x1
-            o2.timestamp = x2
-            o2.offset = x3
-            o2.leader_epoch = x4
-            l2.append(o2)
-        p = q
+        if n > 8:
+            o1.partitions = l2 = [*starmap(_new_ListOffsetsPartitionResponse, repeat((), n))]
+            v = _r_ihqqi(d, p, n)
+            for o2, o2.partition_index, o2.error_code, o2.timestamp, o2.offset, o2.leader_epoch in zip(l2, v, v, v, v, v):
+                o2.unknown_tags = ()
+            p += n * 26
+        else:
+            o1.partitions = l2 = []
+            for _ in range(n):
+                o2 = _new_ListOffsetsPartitionResponse()
+                o2.unknown_tags = ()
+                o2.partition_index, o2.error_code, o2.timestamp, o2.offset, o2.leader_epoch = _u_ihqqi(d, p)
+                p += 26
+                l2.append(o2)
         l1.append(o1)
     return o, p
 
@@ -289,20 +302,14 @@ def _decode_v6(d: bytes, p: int, b: int) -> tuple[ListOffsetsResponse, int]:
         if n > b or n * 27 > e - p:
             too_many(n, b)
         b -= n
-        o1.partitions = l2 = []
-        q = p + n * 27
-        if d[p + 26:q:27].count(0) == n:
-            for x0, x1, x2, x3, x4 in _i_ihqqix(d[p:q]):
-                o2 = _new_ListOffsetsPartitionResponse()
+        if n > 8 and d[p + 26 : p + n * 27 : 27].count(0) == n:
+            o1.partitions = l2 = [*starmap(_new_ListOffsetsPartitionResponse, repeat((), n))]
+            v = _r_ihqqix(d, p, n)
+            for o2, o2.partition_index, o2.error_code, o2.timestamp, o2.offset, o2.leader_epoch in zip(l2, v, v, v, v, v):
                 o2.unknown_tags = ()
-                o2.partition_index = x0
-                o2.error_code = x1
-                o2.timestamp = x2
-                o2.offset = x3
-                o2.leader_epoch = x4
-                l2.append(o2)
-            p = q
+            p += n * 27
         else:
+            o1.partitions = l2 = []
             for _ in range(n):
                 o2 = _new_ListOffsetsPartitionResponse()
                 o2.unknown_tags = ()

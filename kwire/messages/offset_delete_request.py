@@ -4,9 +4,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import repeat, starmap
 from typing import Any
 from kwire.message import Message, Struct, bare
-from kwire.wire import iter_unpacker, lost, null, packer, too_many, unknown_tags, unpacker
+from kwire.wire import lost, null, packer, row_reader, too_many, unknown_tags, unpacker
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -86,9 +87,9 @@ _new_OffsetDeleteRequestTopic = bare(OffsetDeleteRequestTopic)
 _new_OffsetDeleteRequest = bare(OffsetDeleteRequest)
 
 
-_i_i = iter_unpacker(">i")
 _p_h = packer(">h")
 _p_i = packer(">i")
+_r_i = row_reader(">i")
 _u_h = unpacker(">h")
 _u_i = unpacker(">i")
 
@@ -129,14 +130,20 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[OffsetDeleteRequest, int]:
         if n > b or n * 4 > e - p:
             too_many(n, b)
         b -= n
-        o1.partitions = l2 = []
-        q = p + n * 4
-        for x0, in _i_i(d[p:q]):
-            o2 = _new_OffsetDeleteRequestPartition()
-            o2.unknown_tags = ()
-            o2.partition_index = x0
-            l2.append(o2)
-        p = q
+        if n > 8:
+            o1.partitions = l2 = [*starmap(_new_OffsetDeleteRequestPartition, repeat((), n))]
+            v = _r_i(d, p, n)
+            for o2, o2.partition_index in zip(l2, v):
+                o2.unknown_tags = ()
+            p += n * 4
+        else:
+            o1.partitions = l2 = []
+            for _ in range(n):
+                o2 = _new_OffsetDeleteRequestPartition()
+                o2.unknown_tags = ()
+                o2.partition_index = _u_i(d, p)[0]
+                p += 4
+                l2.append(o2)
         l1.append(o1)
     return o, p
 

@@ -4,9 +4,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import repeat, starmap
 from typing import Any
 from kwire.message import Message, Struct, bare
-from kwire.wire import iter_unpacker, lost, more_varint, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
+from kwire.wire import lost, more_varint, null, packer, read_unknown_tags, row_reader, string_length, string_varint, too_many, unknown_tags, unpacker, varint
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -92,8 +93,6 @@ _new_OffsetForLeaderTopic = bare(OffsetForLeaderTopic)
 _new_OffsetForLeaderEpochRequest = bare(OffsetForLeaderEpochRequest)
 
 
-_i_iii = iter_unpacker(">iii")
-_i_iiix = iter_unpacker(">iiix")
 _p_B = packer(">B")
 _p_h = packer(">h")
 _p_i = packer(">i")
@@ -101,10 +100,13 @@ _p_iB = packer(">iB")
 _p_ii = packer(">ii")
 _p_iii = packer(">iii")
 _p_iiix = packer(">iiix")
+_r_iii = row_reader(">iii")
+_r_iiix = row_reader(">iiix")
 _u_h = unpacker(">h")
 _u_i = unpacker(">i")
 _u_iB = unpacker(">iB")
 _u_ii = unpacker(">ii")
+_u_iii = unpacker(">iii")
 _u_iiiB = unpacker(">iiiB")
 
 
@@ -138,16 +140,20 @@ def _decode_v2(d: bytes, p: int, b: int) -> tuple[OffsetForLeaderEpochRequest, i
         if n > b or n * 12 > e - p:
             too_many(n, b)
         b -= n
-        o1.partitions = l2 = []
-        q = p + n * 12
-        for x0, x1, x2 in _i_iii(d[p:q]):
-            o2 = _new_OffsetForLeaderPartition()
-            o2.unknown_tags = ()
-            o2.partition = x0
-            o2.current_leader_epoch = x1
-            o2.leader_epoch = x2
-            l2.append(o2)
-        p = q
+        if n > 8:
+            o1.partitions = l2 = [*starmap(_new_OffsetForLeaderPartition, repeat((), n))]
+            v = _r_iii(d, p, n)
+            for o2, o2.partition, o2.current_leader_epoch, o2.leader_epoch in zip(l2, v, v, v):
+                o2.unknown_tags = ()
+            p += n * 12
+        else:
+            o1.partitions = l2 = []
+            for _ in range(n):
+                o2 = _new_OffsetForLeaderPartition()
+                o2.unknown_tags = ()
+                o2.partition, o2.current_leader_epoch, o2.leader_epoch = _u_iii(d, p)
+                p += 12
+                l2.append(o2)
         l1.append(o1)
     return o, p
 
@@ -181,16 +187,20 @@ def _decode_v3(d: bytes, p: int, b: int) -> tuple[OffsetForLeaderEpochRequest, i
         if n > b or n * 12 > e - p:
             too_many(n, b)
         b -= n
-        o1.partitions = l2 = []
-        q = p + n * 12
-        for x0, x1, x2 in _i_iii(d[p:q]):
-            o2 = _new_OffsetForLeaderPartition()
-            o2.unknown_tags = ()
-            o2.partition = x0
-            o2.current_leader_epoch = x1
-            o2.leader_epoch = x2
-            l2.append(o2)
-        p = q
+        if n > 8:
+            o1.partitions = l2 = [*starmap(_new_OffsetForLeaderPartition, repeat((), n))]
+            v = _r_iii(d, p, n)
+            for o2, o2.partition, o2.current_leader_epoch, o2.leader_epoch in zip(l2, v, v, v):
+                o2.unknown_tags = ()
+            p += n * 12
+        else:
+            o1.partitions = l2 = []
+            for _ in range(n):
+                o2 = _new_OffsetForLeaderPartition()
+                o2.unknown_tags = ()
+                o2.partition, o2.current_leader_epoch, o2.leader_epoch = _u_iii(d, p)
+                p += 12
+                l2.append(o2)
         l1.append(o1)
     return o, p
 
@@ -232,18 +242,14 @@ def _decode_v4(d: bytes, p: int, b: int) -> tuple[OffsetForLeaderEpochRequest, i
         if n > b or n * 13 > e - p:
             too_many(n, b)
         b -= n
-        o1.partitions = l2 = []
-        q = p + n * 13
-        if d[p + 12:q:13].count(0) == n:
-            for x0, x1, x2 in _i_iiix(d[p:q]):
-                o2 = _new_OffsetForLeaderPartition()
+        if n > 8 and d[p + 12 : p + n * 13 : 13].count(0) == n:
+            o1.partitions = l2 = [*starmap(_new_OffsetForLeaderPartition, repeat((), n))]
+            v = _r_iiix(d, p, n)
+            for o2, o2.partition, o2.current_leader_epoch, o2.leader_epoch in zip(l2, v, v, v):
                 o2.unknown_tags = ()
-                o2.partition = x0
-                o2.current_leader_epoch = x1
-                o2.leader_epoch = x2
-                l2.append(o2)
-            p = q
+            p += n * 13
         else:
+            o1.partitions = l2 = []
             for _ in range(n):
                 o2 = _new_OffsetForLeaderPartition()
                 o2.unknown_tags = ()

@@ -4,9 +4,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import repeat, starmap
 from typing import Any
 from kwire.message import Message, Struct, bare
-from kwire.wire import iter_unpacker, lost, more_varint, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
+from kwire.wire import lost, more_varint, null, packer, read_unknown_tags, row_reader, string_length, string_varint, too_many, unknown_tags, unpacker, varint
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -95,8 +96,6 @@ _new_OffsetForLeaderTopicResult = bare(OffsetForLeaderTopicResult)
 _new_OffsetForLeaderEpochResponse = bare(OffsetForLeaderEpochResponse)
 
 
-_i_hiiq = iter_unpacker(">hiiq")
-_i_hiiqx = iter_unpacker(">hiiqx")
 _p_B = packer(">B")
 _p_h = packer(">h")
 _p_hiiq = packer(">hiiq")
@@ -104,7 +103,10 @@ _p_hiiqx = packer(">hiiqx")
 _p_i = packer(">i")
 _p_iB = packer(">iB")
 _p_ii = packer(">ii")
+_r_hiiq = row_reader(">hiiq")
+_r_hiiqx = row_reader(">hiiqx")
 _u_h = unpacker(">h")
+_u_hiiq = unpacker(">hiiq")
 _u_hiiqB = unpacker(">hiiqB")
 _u_i = unpacker(">i")
 _u_iB = unpacker(">iB")
@@ -140,17 +142,20 @@ def _decode_v2(d: bytes, p: int, b: int) -> tuple[OffsetForLeaderEpochResponse, 
         if n > b or n * 18 > e - p:
             too_many(n, b)
         b -= n
-        o1.partitions = l2 = []
-        q = p + n * 18
-        for x0, x1, x2, x3 in _i_hiiq(d[p:q]):
-            o2 = _new_EpochEndOffset()
-            o2.unknown_tags = ()
-            o2.error_code = x0
-            o2.partition = x1
-            o2.leader_epoch = x2
-            o2.end_offset = x3
-            l2.append(o2)
-        p = q
+        if n > 8:
+            o1.partitions = l2 = [*starmap(_new_EpochEndOffset, repeat((), n))]
+            v = _r_hiiq(d, p, n)
+            for o2, o2.error_code, o2.partition, o2.leader_epoch, o2.end_offset in zip(l2, v, v, v, v):
+                o2.unknown_tags = ()
+            p += n * 18
+        else:
+            o1.partitions = l2 = []
+            for _ in range(n):
+                o2 = _new_EpochEndOffset()
+                o2.unknown_tags = ()
+                o2.error_code, o2.partition, o2.leader_epoch, o2.end_offset = _u_hiiq(d, p)
+                p += 18
+                l2.append(o2)
         l1.append(o1)
     return o, p
 
@@ -192,19 +197,14 @@ def _decode_v4(d: bytes, p: int, b: int) -> tuple[OffsetForLeaderEpochResponse, 
         if n > b or n * 19 > e - p:
             too_many(n, b)
         b -= n
-        o1.partitions = l2 = []
-        q = p + n * 19
-        if d[p + 18:q:19].count(0) == n:
-            for x0, x1, x2, x3 in _i_hiiqx(d[p:q]):
-                o2 = _new_EpochEndOffset()
+        if n > 8 and d[p + 18 : p + n * 19 : 19].count(0) == n:
+            o1.partitions = l2 = [*starmap(_new_EpochEndOffset, repeat((), n))]
+            v = _r_hiiqx(d, p, n)
+            for o2, o2.error_code, o2.partition, o2.leader_epoch, o2.end_offset in zip(l2, v, v, v, v):
                 o2.unknown_tags = ()
-                o2.error_code = x0
-                o2.partition = x1
-                o2.leader_epoch = x2
-                o2.end_offset = x3
-                l2.append(o2)
-            p = q
+            p += n * 19
         else:
+            o1.partitions = l2 = []
             for _ in range(n):
                 o2 = _new_EpochEndOffset()
                 o2.unknown_tags = ()

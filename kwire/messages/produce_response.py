@@ -4,10 +4,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import repeat, starmap
 from typing import Any
 from kwire.message import Message, Struct, bare, frozen_default
 from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import bad_uuid, iter_unpacker, lost, more_varint, null, packer, read_tag, read_unknown_tags, string_length, string_varint, tag_section, tag_size, too_many, unknown_tags, unpacker, varint
+from kwire.wire import bad_uuid, lost, more_varint, null, packer, read_tag, read_unknown_tags, row_reader, string_length, string_varint, tag_section, tag_size, too_many, unknown_tags, unpacker, varint
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -193,8 +194,6 @@ _new_ProduceResponse = bare(ProduceResponse)
 _D_LeaderIdAndEpoch = frozen_default(LeaderIdAndEpoch)
 
 
-_i_ihqq = iter_unpacker(">ihqq")
-_i_ihqqq = iter_unpacker(">ihqqq")
 _p_16s = packer(">16s")
 _p_16sB = packer(">16sB")
 _p_B = packer(">B")
@@ -209,11 +208,15 @@ _p_ihqqqi = packer(">ihqqqi")
 _p_ii = packer(">ii")
 _p_iix = packer(">iix")
 _p_ix = packer(">ix")
+_r_ihqq = row_reader(">ihqq")
+_r_ihqqq = row_reader(">ihqqq")
 _u_16sB = unpacker(">16sB")
 _u_h = unpacker(">h")
 _u_i = unpacker(">i")
 _u_iB = unpacker(">iB")
 _u_ih = unpacker(">ih")
+_u_ihqq = unpacker(">ihqq")
+_u_ihqqq = unpacker(">ihqqq")
 _u_ihqqqB = unpacker(">ihqqqB")
 _u_ihqqqi = unpacker(">ihqqqi")
 _u_iiB = unpacker(">iiB")
@@ -393,21 +396,28 @@ def _decode_v3(d: bytes, p: int, b: int) -> tuple[ProduceResponse, int]:
         if n > b or n * 22 > e - p:
             too_many(n, b)
         b -= n
-        o1.partition_responses = l2 = []
-        q = p + n * 22
-        for x0, x1, x2, x3 in _i_ihqq(d[p:q]):
-            o2 = _new_PartitionProduceResponse()
-            o2.record_errors = []
-            o2.log_start_offset = -1
-            o2.error_message = None
-            o2.current_leader = _D_LeaderIdAndEpoch
-            o2.unknown_tags = ()
-            o2.index = x0
-            o2.error_code = x1
-            o2.base_offset = x2
-            o2.log_append_time_ms = x3
-            l2.append(o2)
-        p = q
+        if n > 8:
+            o1.partition_responses = l2 = [*starmap(_new_PartitionProduceResponse, repeat((), n))]
+            v = _r_ihqq(d, p, n)
+            for o2, o2.index, o2.error_code, o2.base_offset, o2.log_append_time_ms in zip(l2, v, v, v, v):
+                o2.record_errors = []
+                o2.log_start_offset = -1
+                o2.error_message = None
+                o2.current_leader = _D_LeaderIdAndEpoch
+                o2.unknown_tags = ()
+            p += n * 22
+        else:
+            o1.partition_responses = l2 = []
+            for _ in range(n):
+                o2 = _new_PartitionProduceResponse()
+                o2.record_errors = []
+                o2.log_start_offset = -1
+                o2.error_message = None
+                o2.current_leader = _D_LeaderIdAndEpoch
+                o2.unknown_tags = ()
+                o2.index, o2.error_code, o2.base_offset, o2.log_append_time_ms = _u_ihqq(d, p)
+                p += 22
+                l2.append(o2)
         l1.append(o1)
     o.throttle_time_ms = _u_i(d, p)[0]
     p += 4
@@ -445,21 +455,26 @@ def _decode_v5(d: bytes, p: int, b: int) -> tuple[ProduceResponse, int]:
         if n > b or n * 30 > e - p:
             too_many(n, b)
         b -= n
-        o1.partition_responses = l2 = []
-        q = p + n * 30
-        for x0, x1, x2, x3, x4 in _i_ihqqq(d[p:q]):
-            o2 = _new_PartitionProduceResponse()
-            o2.record_errors = []
-            o2.error_message = None
-            o2.current_leader = _D_LeaderIdAndEpoch
-            o2.unknown_tags = ()
-            o2.index = x0
-            o2.error_code = x1
-            o2.base_offset = x2
-            o2.log_append_time_ms = x3
-            o2.log_start_offset = x4
-            l2.append(o2)
-        p = q
+        if n > 8:
+            o1.partition_responses = l2 = [*starmap(_new_PartitionProduceResponse, repeat((), n))]
+            v = _r_ihqqq(d, p, n)
+            for o2, o2.index, o2.error_code, o2.base_offset, o2.log_append_time_ms, o2.log_start_offset in zip(l2, v, v, v, v, v):
+                o2.record_errors = []
+                o2.error_message = None
+                o2.current_leader = _D_LeaderIdAndEpoch
+                o2.unknown_tags = ()
+            p += n * 30
+        else:
+            o1.partition_responses = l2 = []
+            for _ in range(n):
+                o2 = _new_PartitionProduceResponse()
+                o2.record_errors = []
+                o2.error_message = None
+                o2.current_leader = _D_LeaderIdAndEpoch
+                o2.unknown_tags = ()
+                o2.index, o2.error_code, o2.base_offset, o2.log_append_time_ms, o2.log_start_offset = _u_ihqqq(d, p)
+                p += 30
+                l2.append(o2)
         l1.append(o1)
     o.throttle_time_ms = _u_i(d, p)[0]
     p += 4

@@ -4,9 +4,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import repeat, starmap
 from typing import Any
 from kwire.message import Message, Struct, bare
-from kwire.wire import iter_unpacker, lost, null, packer, too_many, unknown_tags, unpacker
+from kwire.wire import lost, null, packer, row_reader, too_many, unknown_tags, unpacker
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -85,10 +86,11 @@ _new_ProducerEntry = bare(ProducerEntry)
 _new_ProducerSnapshot = bare(ProducerSnapshot)
 
 
-_i_qhiqiqiq = iter_unpacker(">qhiqiqiq")
 _p_Ii = packer(">Ii")
 _p_qhiqiqiq = packer(">qhiqiqiq")
+_r_qhiqiqiq = row_reader(">qhiqiqiq")
 _u_Ii = unpacker(">Ii")
+_u_qhiqiqiq = unpacker(">qhiqiqiq")
 
 
 def _decode_v1(d: bytes, p: int, b: int) -> tuple[ProducerSnapshot, int]:
@@ -102,21 +104,20 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[ProducerSnapshot, int]:
     if n > b or n * 46 > e - p:
         too_many(n, b)
     b -= n
-    o.producer_entries = l1 = []
-    q = p + n * 46
-    for x0, x1, x2, x3, x4, x5, x6, x7 in _i_qhiqiqiq(d[p:q]):
-        o1 = _new_ProducerEntry()
-        o1.unknown_tags = ()
-        o1.producer_id = x0
-        o1.epoch = x1
-        o1.last_sequence = x2
-        o1.last_offset = x3
-        o1.offset_delta = x4
-        o1.timestamp = x5
-        o1.coordinator_epoch = x6
-        o1.current_txn_first_offset = x7
-        l1.append(o1)
-    p = q
+    if n > 8:
+        o.producer_entries = l1 = [*starmap(_new_ProducerEntry, repeat((), n))]
+        v = _r_qhiqiqiq(d, p, n)
+        for o1, o1.producer_id, o1.epoch, o1.last_sequence, o1.last_offset, o1.offset_delta, o1.timestamp, o1.coordinator_epoch, o1.current_txn_first_offset in zip(l1, v, v, v, v, v, v, v, v):
+            o1.unknown_tags = ()
+        p += n * 46
+    else:
+        o.producer_entries = l1 = []
+        for _ in range(n):
+            o1 = _new_ProducerEntry()
+            o1.unknown_tags = ()
+            o1.producer_id, o1.epoch, o1.last_sequence, o1.last_offset, o1.offset_delta, o1.timestamp, o1.coordinator_epoch, o1.current_txn_first_offset = _u_qhiqiqiq(d, p)
+            p += 46
+            l1.append(o1)
     return o, p
 
 

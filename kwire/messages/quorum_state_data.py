@@ -4,10 +4,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import repeat, starmap
 from typing import Any
 from kwire.message import Message, Struct, bare
 from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import bad_uuid, iter_unpacker, lost, more_varint, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
+from kwire.wire import bad_uuid, lost, more_varint, null, packer, read_unknown_tags, row_reader, string_length, string_varint, too_many, unknown_tags, unpacker, varint
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -80,7 +81,6 @@ _new_Voter = bare(Voter)
 _new_QuorumStateData = bare(QuorumStateData)
 
 
-_i_ix = iter_unpacker(">ix")
 _p_B = packer(">B")
 _p_i = packer(">i")
 _p_iii16s = packer(">iii16s")
@@ -89,6 +89,7 @@ _p_iiiq = packer(">iiiq")
 _p_iiiqB = packer(">iiiqB")
 _p_iiiqx = packer(">iiiqx")
 _p_ix = packer(">ix")
+_r_ix = row_reader(">ix")
 _u_iB = unpacker(">iB")
 _u_iii16sB = unpacker(">iii16sB")
 _u_iiiqB = unpacker(">iiiqB")
@@ -119,16 +120,14 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[QuorumStateData, int]:
         if n > b or n * 5 > e - p:
             too_many(n, b)
         b -= n
-        o.current_voters = l1 = []
-        q = p + n * 5
-        if d[p + 4:q:5].count(0) == n:
-            for x0, in _i_ix(d[p:q]):
-                o1 = _new_Voter()
+        if n > 8 and d[p + 4 : p + n * 5 : 5].count(0) == n:
+            o.current_voters = l1 = [*starmap(_new_Voter, repeat((), n))]
+            v = _r_ix(d, p, n)
+            for o1, o1.voter_id in zip(l1, v):
                 o1.unknown_tags = ()
-                o1.voter_id = x0
-                l1.append(o1)
-            p = q
+            p += n * 5
         else:
+            o.current_voters = l1 = []
             for _ in range(n):
                 o1 = _new_Voter()
                 o1.unknown_tags = ()

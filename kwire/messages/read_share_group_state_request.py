@@ -4,10 +4,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import repeat, starmap
 from typing import Any
 from kwire.message import Message, Struct, bare
 from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import bad_uuid, iter_unpacker, more_varint, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
+from kwire.wire import bad_uuid, more_varint, null, packer, read_unknown_tags, row_reader, string_length, string_varint, too_many, unknown_tags, unpacker, varint
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -90,12 +91,12 @@ _new_ReadStateData = bare(ReadStateData)
 _new_ReadShareGroupStateRequest = bare(ReadShareGroupStateRequest)
 
 
-_i_iix = iter_unpacker(">iix")
 _p_16s = packer(">16s")
 _p_16sB = packer(">16sB")
 _p_B = packer(">B")
 _p_ii = packer(">ii")
 _p_iix = packer(">iix")
+_r_iix = row_reader(">iix")
 _u_16sB = unpacker(">16sB")
 _u_iiB = unpacker(">iiB")
 
@@ -138,17 +139,14 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[ReadShareGroupStateRequest, in
         if n > b or n * 9 > e - p:
             too_many(n, b)
         b -= n
-        o1.partitions = l2 = []
-        q = p + n * 9
-        if d[p + 8:q:9].count(0) == n:
-            for x0, x1 in _i_iix(d[p:q]):
-                o2 = _new_PartitionData()
+        if n > 8 and d[p + 8 : p + n * 9 : 9].count(0) == n:
+            o1.partitions = l2 = [*starmap(_new_PartitionData, repeat((), n))]
+            v = _r_iix(d, p, n)
+            for o2, o2.partition, o2.leader_epoch in zip(l2, v, v):
                 o2.unknown_tags = ()
-                o2.partition = x0
-                o2.leader_epoch = x1
-                l2.append(o2)
-            p = q
+            p += n * 9
         else:
+            o1.partitions = l2 = []
             for _ in range(n):
                 o2 = _new_PartitionData()
                 o2.unknown_tags = ()

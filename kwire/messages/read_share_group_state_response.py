@@ -4,10 +4,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import repeat, starmap
 from typing import Any
 from kwire.message import Message, Struct, bare
 from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import bad_uuid, iter_unpacker, more_varint, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
+from kwire.wire import bad_uuid, more_varint, null, packer, read_unknown_tags, row_reader, string_length, string_varint, too_many, unknown_tags, unpacker, varint
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -128,7 +129,6 @@ _new_ReadStateResult = bare(ReadStateResult)
 _new_ReadShareGroupStateResponse = bare(ReadShareGroupStateResponse)
 
 
-_i_qqbhx = iter_unpacker(">qqbhx")
 _p_16s = packer(">16s")
 _p_16sB = packer(">16sB")
 _p_B = packer(">B")
@@ -139,6 +139,7 @@ _p_iq = packer(">iq")
 _p_iqB = packer(">iqB")
 _p_qqbh = packer(">qqbh")
 _p_qqbhx = packer(">qqbhx")
+_r_qqbhx = row_reader(">qqbhx")
 _u_16sB = unpacker(">16sB")
 _u_ihB = unpacker(">ihB")
 _u_iqB = unpacker(">iqB")
@@ -198,19 +199,14 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[ReadShareGroupStateResponse, i
             if n > b or n * 20 > e - p:
                 too_many(n, b)
             b -= n
-            o2.state_batches = l3 = []
-            q = p + n * 20
-            if d[p + 19:q:20].count(0) == n:
-                for x0, x1, x2, x3 in _i_qqbhx(d[p:q]):
-                    o3 = _new_StateBatch()
+            if n > 8 and d[p + 19 : p + n * 20 : 20].count(0) == n:
+                o2.state_batches = l3 = [*starmap(_new_StateBatch, repeat((), n))]
+                v = _r_qqbhx(d, p, n)
+                for o3, o3.first_offset, o3.last_offset, o3.delivery_state, o3.delivery_count in zip(l3, v, v, v, v):
                     o3.unknown_tags = ()
-                    o3.first_offset = x0
-                    o3.last_offset = x1
-                    o3.delivery_state = x2
-                    o3.delivery_count = x3
-                    l3.append(o3)
-                p = q
+                p += n * 20
             else:
+                o2.state_batches = l3 = []
                 for _ in range(n):
                     o3 = _new_StateBatch()
                     o3.unknown_tags = ()

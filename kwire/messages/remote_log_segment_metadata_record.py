@@ -4,10 +4,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import repeat, starmap
 from typing import Any
 from kwire.message import Message, Struct, bare
 from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import as_bytes, bad_uuid, iter_unpacker, more_varint, null, packer, read_tag, read_unknown_tags, string_length, string_varint, tag_section, tag_size, too_many, unknown_tags, unpacker, varint
+from kwire.wire import as_bytes, bad_uuid, more_varint, null, packer, read_tag, read_unknown_tags, row_reader, string_length, string_varint, tag_section, tag_size, too_many, unknown_tags, unpacker, varint
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -145,7 +146,6 @@ _new_SegmentLeaderEpochEntry = bare(SegmentLeaderEpochEntry)
 _new_RemoteLogSegmentMetadataRecord = bare(RemoteLogSegmentMetadataRecord)
 
 
-_i_iqx = iter_unpacker(">iqx")
 _p_16s = packer(">16s")
 _p_16si = packer(">16si")
 _p_16six = packer(">16six")
@@ -161,6 +161,7 @@ _p_ix = packer(">ix")
 _p_qqiqq = packer(">qqiqq")
 _p_qqiqqB = packer(">qqiqqB")
 _p_t = packer(">?")
+_r_iqx = row_reader(">iqx")
 _u_16sB = unpacker(">16sB")
 _u_16siB = unpacker(">16siB")
 _u_bB = unpacker(">bB")
@@ -243,17 +244,14 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[RemoteLogSegmentMetadataRecord
     if n > b or n * 13 > e - p:
         too_many(n, b)
     b -= n
-    o.segment_leader_epochs = l1 = []
-    q = p + n * 13
-    if d[p + 12:q:13].count(0) == n:
-        for x0, x1 in _i_iqx(d[p:q]):
-            o1 = _new_SegmentLeaderEpochEntry()
+    if n > 8 and d[p + 12 : p + n * 13 : 13].count(0) == n:
+        o.segment_leader_epochs = l1 = [*starmap(_new_SegmentLeaderEpochEntry, repeat((), n))]
+        v = _r_iqx(d, p, n)
+        for o1, o1.leader_epoch, o1.offset in zip(l1, v, v):
             o1.unknown_tags = ()
-            o1.leader_epoch = x0
-            o1.offset = x1
-            l1.append(o1)
-        p = q
+        p += n * 13
     else:
+        o.segment_leader_epochs = l1 = []
         for _ in range(n):
             o1 = _new_SegmentLeaderEpochEntry()
             o1.unknown_tags = ()

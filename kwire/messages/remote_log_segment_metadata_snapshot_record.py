@@ -4,10 +4,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import repeat, starmap
 from typing import Any
 from kwire.message import Message, Struct, bare
 from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import as_bytes, bad_uuid, iter_unpacker, more_varint, null, packer, read_tag, read_unknown_tags, tag_section, tag_size, too_many, unknown_tags, unpacker, varint
+from kwire.wire import as_bytes, bad_uuid, more_varint, null, packer, read_tag, read_unknown_tags, row_reader, tag_section, tag_size, too_many, unknown_tags, unpacker, varint
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -96,7 +97,6 @@ _new_SegmentLeaderEpochEntry = bare(SegmentLeaderEpochEntry)
 _new_RemoteLogSegmentMetadataSnapshotRecord = bare(RemoteLogSegmentMetadataSnapshotRecord)
 
 
-_i_iqx = iter_unpacker(">iqx")
 _p_16sqqiqq = packer(">16sqqiqq")
 _p_16sqqiqqB = packer(">16sqqiqqB")
 _p_b = packer(">b")
@@ -107,6 +107,7 @@ _p_iq = packer(">iq")
 _p_iqx = packer(">iqx")
 _p_ix = packer(">ix")
 _p_t = packer(">?")
+_r_iqx = row_reader(">iqx")
 _u_16sqqiqqB = unpacker(">16sqqiqqB")
 _u_bB = unpacker(">bB")
 _u_iB = unpacker(">iB")
@@ -163,17 +164,14 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[RemoteLogSegmentMetadataSnapsh
     if n > b or n * 13 > e - p:
         too_many(n, b)
     b -= n
-    o.segment_leader_epochs = l1 = []
-    q = p + n * 13
-    if d[p + 12:q:13].count(0) == n:
-        for x0, x1 in _i_iqx(d[p:q]):
-            o1 = _new_SegmentLeaderEpochEntry()
+    if n > 8 and d[p + 12 : p + n * 13 : 13].count(0) == n:
+        o.segment_leader_epochs = l1 = [*starmap(_new_SegmentLeaderEpochEntry, repeat((), n))]
+        v = _r_iqx(d, p, n)
+        for o1, o1.leader_epoch, o1.offset in zip(l1, v, v):
             o1.unknown_tags = ()
-            o1.leader_epoch = x0
-            o1.offset = x1
-            l1.append(o1)
-        p = q
+        p += n * 13
     else:
+        o.segment_leader_epochs = l1 = []
         for _ in range(n):
             o1 = _new_SegmentLeaderEpochEntry()
             o1.unknown_tags = ()

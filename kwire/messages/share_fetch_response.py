@@ -4,10 +4,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import repeat, starmap
 from typing import Any
 from kwire.message import Message, Struct, bare
 from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import bad_uuid, iter_unpacker, more_varint, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
+from kwire.wire import bad_uuid, more_varint, null, packer, read_unknown_tags, row_reader, string_length, string_varint, too_many, unknown_tags, unpacker, varint
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -200,7 +201,6 @@ _new_NodeEndpoint = bare(NodeEndpoint)
 _new_ShareFetchResponse = bare(ShareFetchResponse)
 
 
-_i_qqhx = iter_unpacker(">qqhx")
 _p_16s = packer(">16s")
 _p_16sB = packer(">16sB")
 _p_B = packer(">B")
@@ -217,6 +217,7 @@ _p_iix = packer(">iix")
 _p_ix = packer(">ix")
 _p_qqh = packer(">qqh")
 _p_qqhx = packer(">qqhx")
+_r_qqhx = row_reader(">qqhx")
 _u_16sB = unpacker(">16sB")
 _u_hB = unpacker(">hB")
 _u_iB = unpacker(">iB")
@@ -315,18 +316,14 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[ShareFetchResponse, int]:
             if n > b or n * 19 > e - p:
                 too_many(n, b)
             b -= n
-            o2.acquired_records = l3 = []
-            q = p + n * 19
-            if d[p + 18:q:19].count(0) == n:
-                for x0, x1, x2 in _i_qqhx(d[p:q]):
-                    o3 = _new_AcquiredRecords()
+            if n > 8 and d[p + 18 : p + n * 19 : 19].count(0) == n:
+                o2.acquired_records = l3 = [*starmap(_new_AcquiredRecords, repeat((), n))]
+                v = _r_qqhx(d, p, n)
+                for o3, o3.first_offset, o3.last_offset, o3.delivery_count in zip(l3, v, v, v):
                     o3.unknown_tags = ()
-                    o3.first_offset = x0
-                    o3.last_offset = x1
-                    o3.delivery_count = x2
-                    l3.append(o3)
-                p = q
+                p += n * 19
             else:
+                o2.acquired_records = l3 = []
                 for _ in range(n):
                     o3 = _new_AcquiredRecords()
                     o3.unknown_tags = ()

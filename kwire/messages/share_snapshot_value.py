@@ -4,9 +4,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import repeat, starmap
 from typing import Any
 from kwire.message import Message, Struct, bare
-from kwire.wire import iter_unpacker, more_varint, null, packer, read_tag, read_unknown_tags, tag_section, tag_size, too_many, unknown_tags, unpacker, varint
+from kwire.wire import more_varint, null, packer, read_tag, read_unknown_tags, row_reader, tag_section, tag_size, too_many, unknown_tags, unpacker, varint
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -91,12 +92,12 @@ _new_StateBatch = bare(StateBatch)
 _new_ShareSnapshotValue = bare(ShareSnapshotValue)
 
 
-_i_qqbhx = iter_unpacker(">qqbhx")
 _p_i = packer(">i")
 _p_iiiqqq = packer(">iiiqqq")
 _p_iiiqqqB = packer(">iiiqqqB")
 _p_qqbh = packer(">qqbh")
 _p_qqbhx = packer(">qqbhx")
+_r_qqbhx = row_reader(">qqbhx")
 _u_i = unpacker(">i")
 _u_iiiqqqB = unpacker(">iiiqqqB")
 _u_qqbhB = unpacker(">qqbhB")
@@ -150,19 +151,14 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[ShareSnapshotValue, int]:
     if n > b or n * 20 > e - p:
         too_many(n, b)
     b -= n
-    o.state_batches = l1 = []
-    q = p + n * 20
-    if d[p + 19:q:20].count(0) == n:
-        for x0, x1, x2, x3 in _i_qqbhx(d[p:q]):
-            o1 = _new_StateBatch()
+    if n > 8 and d[p + 19 : p + n * 20 : 20].count(0) == n:
+        o.state_batches = l1 = [*starmap(_new_StateBatch, repeat((), n))]
+        v = _r_qqbhx(d, p, n)
+        for o1, o1.first_offset, o1.last_offset, o1.delivery_state, o1.delivery_count in zip(l1, v, v, v, v):
             o1.unknown_tags = ()
-            o1.first_offset = x0
-            o1.last_offset = x1
-            o1.delivery_state = x2
-            o1.delivery_count = x3
-            l1.append(o1)
-        p = q
+        p += n * 20
     else:
+        o.state_batches = l1 = []
         for _ in range(n):
             o1 = _new_StateBatch()
             o1.unknown_tags = ()

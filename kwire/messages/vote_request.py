@@ -4,10 +4,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import repeat, starmap
 from typing import Any
 from kwire.message import Message, Struct, bare
 from kwire.uuid import ZERO_UUID, Uuid
-from kwire.wire import bad_uuid, iter_unpacker, lost, more_varint, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
+from kwire.wire import bad_uuid, lost, more_varint, null, packer, read_unknown_tags, row_reader, string_length, string_varint, too_many, unknown_tags, unpacker, varint
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -112,9 +113,6 @@ _new_TopicData = bare(TopicData)
 _new_VoteRequest = bare(VoteRequest)
 
 
-_i_iii16s16siqtx = iter_unpacker(">iii16s16siq?x")
-_i_iii16s16siqx = iter_unpacker(">iii16s16siqx")
-_i_iiiiqx = iter_unpacker(">iiiiqx")
 _p_B = packer(">B")
 _p_i = packer(">i")
 _p_iB = packer(">iB")
@@ -124,6 +122,9 @@ _p_iii16s16siqtx = packer(">iii16s16siq?x")
 _p_iii16s16siqx = packer(">iii16s16siqx")
 _p_iiiiq = packer(">iiiiq")
 _p_iiiiqx = packer(">iiiiqx")
+_r_iii16s16siqtx = row_reader(">iii16s16siq?x")
+_r_iii16s16siqx = row_reader(">iii16s16siqx")
+_r_iiiiqx = row_reader(">iiiiqx")
 _u_iB = unpacker(">iB")
 _u_iii16s16siqB = unpacker(">iii16s16siqB")
 _u_iii16s16siqtB = unpacker(">iii16s16siq?B")
@@ -178,22 +179,16 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[VoteRequest, int]:
         if n > b or n * 25 > e - p:
             too_many(n, b)
         b -= n
-        o1.partitions = l2 = []
-        q = p + n * 25
-        if d[p + 24:q:25].count(0) == n:
-            for x0, x1, x2, x3, x4 in _i_iiiiqx(d[p:q]):
-                o2 = _new_PartitionData()
+        if n > 8 and d[p + 24 : p + n * 25 : 25].count(0) == n:
+            o1.partitions = l2 = [*starmap(_new_PartitionData, repeat((), n))]
+            v = _r_iiiiqx(d, p, n)
+            for o2, o2.partition_index, o2.replica_epoch, o2.replica_id, o2.last_offset_epoch, o2.last_offset in zip(l2, v, v, v, v, v):
                 o2.replica_directory_id = o2.voter_directory_id = ZERO_UUID
                 o2.pre_vote = False
                 o2.unknown_tags = ()
-                o2.partition_index = x0
-                o2.replica_epoch = x1
-                o2.replica_id = x2
-                o2.last_offset_epoch = x3
-                o2.last_offset = x4
-                l2.append(o2)
-            p = q
+            p += n * 25
         else:
+            o1.partitions = l2 = []
             for _ in range(n):
                 o2 = _new_PartitionData()
                 o2.replica_directory_id = o2.voter_directory_id = ZERO_UUID
@@ -263,23 +258,17 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[VoteRequest, int]:
         if n > b or n * 57 > e - p:
             too_many(n, b)
         b -= n
-        o1.partitions = l2 = []
-        q = p + n * 57
-        if d[p + 56:q:57].count(0) == n:
-            for x0, x1, x2, x3, x4, x5, x6 in _i_iii16s16siqx(d[p:q]):
-                o2 = _new_PartitionData()
+        if n > 8 and d[p + 56 : p + n * 57 : 57].count(0) == n:
+            o1.partitions = l2 = [*starmap(_new_PartitionData, repeat((), n))]
+            v = _r_iii16s16siqx(d, p, n)
+            for o2, o2.partition_index, o2.replica_epoch, o2.replica_id, u3, u4, o2.last_offset_epoch, o2.last_offset in zip(l2, v, v, v, v, v, v, v):
+                o2.replica_directory_id = Uuid(u3)
+                o2.voter_directory_id = Uuid(u4)
                 o2.pre_vote = False
                 o2.unknown_tags = ()
-                o2.partition_index = x0
-                o2.replica_epoch = x1
-                o2.replica_id = x2
-                o2.replica_directory_id = Uuid(x3)
-                o2.voter_directory_id = Uuid(x4)
-                o2.last_offset_epoch = x5
-                o2.last_offset = x6
-                l2.append(o2)
-            p = q
+            p += n * 57
         else:
+            o1.partitions = l2 = []
             for _ in range(n):
                 o2 = _new_PartitionData()
                 o2.pre_vote = False
@@ -350,23 +339,16 @@ def _decode_v2(d: bytes, p: int, b: int) -> tuple[VoteRequest, int]:
         if n > b or n * 58 > e - p:
             too_many(n, b)
         b -= n
-        o1.partitions = l2 = []
-        q = p + n * 58
-        if d[p + 57:q:58].count(0) == n:
-            for x0, x1, x2, x3, x4, x5, x6, x7 in _i_iii16s16siqtx(d[p:q]):
-                o2 = _new_PartitionData()
+        if n > 8 and d[p + 57 : p + n * 58 : 58].count(0) == n:
+            o1.partitions = l2 = [*starmap(_new_PartitionData, repeat((), n))]
+            v = _r_iii16s16siqtx(d, p, n)
+            for o2, o2.partition_index, o2.replica_epoch, o2.replica_id, u3, u4, o2.last_offset_epoch, o2.last_offset, o2.pre_vote in zip(l2, v, v, v, v, v, v, v, v):
+                o2.replica_directory_id = Uuid(u3)
+                o2.voter_directory_id = Uuid(u4)
                 o2.unknown_tags = ()
-                o2.partition_index = x0
-                o2.replica_epoch = x1
-                o2.replica_id = x2
-                o2.replica_directory_id = Uuid(x3)
-                o2.voter_directory_id = Uuid(x4)
-                o2.last_offset_epoch = x5
-                o2.last_offset = x6
-                o2.pre_vote = x7
-                l2.append(o2)
-            p = q
+            p += n * 58
         else:
+            o1.partitions = l2 = []
             for _ in range(n):
                 o2 = _new_PartitionData()
                 o2.unknown_tags = ()

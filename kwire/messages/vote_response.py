@@ -4,9 +4,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import repeat, starmap
 from typing import Any
 from kwire.message import Message, Struct, bare
-from kwire.wire import iter_unpacker, lost, more_varint, null, packer, read_tag, read_unknown_tags, string_length, string_varint, tag_section, tag_size, too_many, unknown_tags, unpacker, varint
+from kwire.wire import lost, more_varint, null, packer, read_tag, read_unknown_tags, row_reader, string_length, string_varint, tag_section, tag_size, too_many, unknown_tags, unpacker, varint
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -127,7 +128,6 @@ _new_NodeEndpoint = bare(NodeEndpoint)
 _new_VoteResponse = bare(VoteResponse)
 
 
-_i_ihiitx = iter_unpacker(">ihii?x")
 _p_B = packer(">B")
 _p_H = packer(">H")
 _p_Hx = packer(">Hx")
@@ -137,6 +137,7 @@ _p_i = packer(">i")
 _p_iB = packer(">iB")
 _p_ihiit = packer(">ihii?")
 _p_ihiitx = packer(">ihii?x")
+_r_ihiitx = row_reader(">ihii?x")
 _u_HB = unpacker(">HB")
 _u_hB = unpacker(">hB")
 _u_iB = unpacker(">iB")
@@ -260,20 +261,14 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[VoteResponse, int]:
         if n > b or n * 16 > e - p:
             too_many(n, b)
         b -= n
-        o1.partitions = l2 = []
-        q = p + n * 16
-        if d[p + 15:q:16].count(0) == n:
-            for x0, x1, x2, x3, x4 in _i_ihiitx(d[p:q]):
-                o2 = _new_PartitionData()
+        if n > 8 and d[p + 15 : p + n * 16 : 16].count(0) == n:
+            o1.partitions = l2 = [*starmap(_new_PartitionData, repeat((), n))]
+            v = _r_ihiitx(d, p, n)
+            for o2, o2.partition_index, o2.error_code, o2.leader_id, o2.leader_epoch, o2.vote_granted in zip(l2, v, v, v, v, v):
                 o2.unknown_tags = ()
-                o2.partition_index = x0
-                o2.error_code = x1
-                o2.leader_id = x2
-                o2.leader_epoch = x3
-                o2.vote_granted = x4
-                l2.append(o2)
-            p = q
+            p += n * 16
         else:
+            o1.partitions = l2 = []
             for _ in range(n):
                 o2 = _new_PartitionData()
                 o2.unknown_tags = ()
@@ -332,20 +327,14 @@ def _decode_v1(d: bytes, p: int, b: int) -> tuple[VoteResponse, int]:
         if n > b or n * 16 > e - p:
             too_many(n, b)
         b -= n
-        o1.partitions = l2 = []
-        q = p + n * 16
-        if d[p + 15:q:16].count(0) == n:
-            for x0, x1, x2, x3, x4 in _i_ihiitx(d[p:q]):
-                o2 = _new_PartitionData()
+        if n > 8 and d[p + 15 : p + n * 16 : 16].count(0) == n:
+            o1.partitions = l2 = [*starmap(_new_PartitionData, repeat((), n))]
+            v = _r_ihiitx(d, p, n)
+            for o2, o2.partition_index, o2.error_code, o2.leader_id, o2.leader_epoch, o2.vote_granted in zip(l2, v, v, v, v, v):
                 o2.unknown_tags = ()
-                o2.partition_index = x0
-                o2.error_code = x1
-                o2.leader_id = x2
-                o2.leader_epoch = x3
-                o2.vote_granted = x4
-                l2.append(o2)
-            p = q
+            p += n * 16
         else:
+            o1.partitions = l2 = []
             for _ in range(n):
                 o2 = _new_PartitionData()
                 o2.unknown_tags = ()

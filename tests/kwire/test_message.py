@@ -63,6 +63,27 @@ def test_every_message_round_trips() -> None:
             assert cls.from_json(value, version).encode(version) == plain.encode(version), (name, version)
 
 
+@pytest.mark.parametrize("count", [0, 1, 8, 9, 127, 128, 129, 256, 1000])
+def test_arrays_of_fixed_elements_of_any_length(count: int) -> None:
+    keys = [ApiVersion(api_key=n, min_version=-n, max_version=n + 1) for n in range(count)]
+    partitions = [
+        FetchPartition(partition=n, fetch_offset=1 << 40 | n, replica_directory_id=kwire.Uuid(n.to_bytes(16, "big")))
+        for n in range(count)
+    ]
+    for message, version in (
+        (ApiVersionsResponse(api_keys=keys), 0),
+        (ApiVersionsResponse(api_keys=keys), 3),
+        (FetchRequest(topics=[FetchTopic(partitions=partitions)]), 17),
+    ):
+        data = message.encode(version)
+        again = type(message).decode(data, version)
+        assert (again, again.encode(version)) == (message, data)
+    for tagged in range(0, count, 50):
+        keys[tagged].unknown_tags = [(7, b"x")]
+        assert ApiVersionsResponse.decode(ApiVersionsResponse(api_keys=keys).encode(3), 3).api_keys == keys
+        keys[tagged].unknown_tags = ()
+
+
 def test_every_truncation_is_a_decode_error() -> None:
     """Cut at every length (at most 200 places a message): DecodeError with a path, or a shorter but whole message."""
     rng = random.Random(2)

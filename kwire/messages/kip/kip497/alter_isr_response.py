@@ -4,9 +4,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import repeat, starmap
 from typing import Any
 from kwire.message import Message, Struct, bare
-from kwire.wire import iter_unpacker, lost, null, packer, too_many, unknown_tags, unpacker
+from kwire.wire import lost, null, packer, row_reader, too_many, unknown_tags, unpacker
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -89,14 +90,15 @@ _new_TopicData = bare(TopicData)
 _new_AlterIsrResponse = bare(AlterIsrResponse)
 
 
-_i_ih = iter_unpacker(">ih")
 _p_h = packer(">h")
 _p_hi = packer(">hi")
 _p_i = packer(">i")
 _p_ih = packer(">ih")
+_r_ih = row_reader(">ih")
 _u_h = unpacker(">h")
 _u_hi = unpacker(">hi")
 _u_i = unpacker(">i")
+_u_ih = unpacker(">ih")
 
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[AlterIsrResponse, int]:
@@ -128,15 +130,20 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[AlterIsrResponse, int]:
         if n > b or n * 6 > e - p:
             too_many(n, b)
         b -= n
-        o1.partitions = l2 = []
-        q = p + n * 6
-        for x0, x1 in _i_ih(d[p:q]):
-            o2 = _new_PartitionData()
-            o2.unknown_tags = ()
-            o2.partition_id = x0
-            o2.error_code = x1
-            l2.append(o2)
-        p = q
+        if n > 8:
+            o1.partitions = l2 = [*starmap(_new_PartitionData, repeat((), n))]
+            v = _r_ih(d, p, n)
+            for o2, o2.partition_id, o2.error_code in zip(l2, v, v):
+                o2.unknown_tags = ()
+            p += n * 6
+        else:
+            o1.partitions = l2 = []
+            for _ in range(n):
+                o2 = _new_PartitionData()
+                o2.unknown_tags = ()
+                o2.partition_id, o2.error_code = _u_ih(d, p)
+                p += 6
+                l2.append(o2)
         l1.append(o1)
     return o, p
 

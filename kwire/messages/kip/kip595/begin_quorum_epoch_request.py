@@ -4,9 +4,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import repeat, starmap
 from typing import Any
 from kwire.message import Message, Struct, bare
-from kwire.wire import iter_unpacker, lost, null, packer, too_many, unknown_tags, unpacker
+from kwire.wire import lost, null, packer, row_reader, too_many, unknown_tags, unpacker
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -92,12 +93,13 @@ _new_TopicData = bare(TopicData)
 _new_BeginQuorumEpochRequest = bare(BeginQuorumEpochRequest)
 
 
-_i_iii = iter_unpacker(">iii")
 _p_h = packer(">h")
 _p_i = packer(">i")
 _p_iii = packer(">iii")
+_r_iii = row_reader(">iii")
 _u_h = unpacker(">h")
 _u_i = unpacker(">i")
+_u_iii = unpacker(">iii")
 
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[BeginQuorumEpochRequest, int]:
@@ -137,16 +139,20 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[BeginQuorumEpochRequest, int]:
         if n > b or n * 12 > e - p:
             too_many(n, b)
         b -= n
-        o1.partitions = l2 = []
-        q = p + n * 12
-        for x0, x1, x2 in _i_iii(d[p:q]):
-            o2 = _new_PartitionData()
-            o2.unknown_tags = ()
-            o2.partition_index = x0
-            o2.leader_id = x1
-            o2.leader_epoch = x2
-            l2.append(o2)
-        p = q
+        if n > 8:
+            o1.partitions = l2 = [*starmap(_new_PartitionData, repeat((), n))]
+            v = _r_iii(d, p, n)
+            for o2, o2.partition_index, o2.leader_id, o2.leader_epoch in zip(l2, v, v, v):
+                o2.unknown_tags = ()
+            p += n * 12
+        else:
+            o1.partitions = l2 = []
+            for _ in range(n):
+                o2 = _new_PartitionData()
+                o2.unknown_tags = ()
+                o2.partition_index, o2.leader_id, o2.leader_epoch = _u_iii(d, p)
+                p += 12
+                l2.append(o2)
         l1.append(o1)
     return o, p
 

@@ -4,9 +4,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import repeat, starmap
 from typing import Any
 from kwire.message import Message, Struct, bare
-from kwire.wire import iter_unpacker, more_varint, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
+from kwire.wire import more_varint, null, packer, read_unknown_tags, row_reader, string_length, string_varint, too_many, unknown_tags, unpacker, varint
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -128,7 +129,6 @@ _new_TopicData = bare(TopicData)
 _new_DescribeQuorumResponse = bare(DescribeQuorumResponse)
 
 
-_i_iqx = iter_unpacker(">iqx")
 _p_B = packer(">B")
 _p_h = packer(">h")
 _p_hB = packer(">hB")
@@ -136,6 +136,7 @@ _p_ihiiq = packer(">ihiiq")
 _p_ihiiqB = packer(">ihiiqB")
 _p_iq = packer(">iq")
 _p_iqx = packer(">iqx")
+_r_iqx = row_reader(">iqx")
 _u_hB = unpacker(">hB")
 _u_ihiiqB = unpacker(">ihiiqB")
 _u_iqB = unpacker(">iqB")
@@ -192,17 +193,14 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[DescribeQuorumResponse, int]:
             if n > b or n * 13 > e - p:
                 too_many(n, b)
             b -= n
-            o2.current_voters = l3 = []
-            q = p + n * 13
-            if d[p + 12:q:13].count(0) == n:
-                for x0, x1 in _i_iqx(d[p:q]):
-                    o3 = _new_ReplicaState()
+            if n > 8 and d[p + 12 : p + n * 13 : 13].count(0) == n:
+                o2.current_voters = l3 = [*starmap(_new_ReplicaState, repeat((), n))]
+                v = _r_iqx(d, p, n)
+                for o3, o3.replica_id, o3.log_end_offset in zip(l3, v, v):
                     o3.unknown_tags = ()
-                    o3.replica_id = x0
-                    o3.log_end_offset = x1
-                    l3.append(o3)
-                p = q
+                p += n * 13
             else:
+                o2.current_voters = l3 = []
                 for _ in range(n):
                     o3 = _new_ReplicaState()
                     o3.unknown_tags = ()
@@ -221,17 +219,14 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[DescribeQuorumResponse, int]:
             if n > b or n * 13 > e - p:
                 too_many(n, b)
             b -= n
-            o2.observers = l3 = []
-            q = p + n * 13
-            if d[p + 12:q:13].count(0) == n:
-                for x0, x1 in _i_iqx(d[p:q]):
-                    o3 = _new_ReplicaState()
+            if n > 8 and d[p + 12 : p + n * 13 : 13].count(0) == n:
+                o2.observers = l3 = [*starmap(_new_ReplicaState, repeat((), n))]
+                v = _r_iqx(d, p, n)
+                for o3, o3.replica_id, o3.log_end_offset in zip(l3, v, v):
                     o3.unknown_tags = ()
-                    o3.replica_id = x0
-                    o3.log_end_offset = x1
-                    l3.append(o3)
-                p = q
+                p += n * 13
             else:
+                o2.observers = l3 = []
                 for _ in range(n):
                     o3 = _new_ReplicaState()
                     o3.unknown_tags = ()

@@ -4,9 +4,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import repeat, starmap
 from typing import Any
 from kwire.message import Message, Struct, bare
-from kwire.wire import iter_unpacker, lost, null, packer, too_many, unknown_tags, unpacker
+from kwire.wire import lost, null, packer, row_reader, too_many, unknown_tags, unpacker
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -95,14 +96,15 @@ _new_TopicData = bare(TopicData)
 _new_EndQuorumEpochResponse = bare(EndQuorumEpochResponse)
 
 
-_i_ihii = iter_unpacker(">ihii")
 _p_h = packer(">h")
 _p_hi = packer(">hi")
 _p_i = packer(">i")
 _p_ihii = packer(">ihii")
+_r_ihii = row_reader(">ihii")
 _u_h = unpacker(">h")
 _u_hi = unpacker(">hi")
 _u_i = unpacker(">i")
+_u_ihii = unpacker(">ihii")
 
 
 def _decode_v0(d: bytes, p: int, b: int) -> tuple[EndQuorumEpochResponse, int]:
@@ -134,17 +136,20 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[EndQuorumEpochResponse, int]:
         if n > b or n * 14 > e - p:
             too_many(n, b)
         b -= n
-        o1.partitions = l2 = []
-        q = p + n * 14
-        for x0, x1, x2, x3 in _i_ihii(d[p:q]):
-            o2 = _new_PartitionData()
-            o2.unknown_tags = ()
-            o2.partition_index = x0
-            o2.error_code = x1
-            o2.leader_id = x2
-            o2.leader_epoch = x3
-            l2.append(o2)
-        p = q
+        if n > 8:
+            o1.partitions = l2 = [*starmap(_new_PartitionData, repeat((), n))]
+            v = _r_ihii(d, p, n)
+            for o2, o2.partition_index, o2.error_code, o2.leader_id, o2.leader_epoch in zip(l2, v, v, v, v):
+                o2.unknown_tags = ()
+            p += n * 14
+        else:
+            o1.partitions = l2 = []
+            for _ in range(n):
+                o2 = _new_PartitionData()
+                o2.unknown_tags = ()
+                o2.partition_index, o2.error_code, o2.leader_id, o2.leader_epoch = _u_ihii(d, p)
+                p += 14
+                l2.append(o2)
         l1.append(o1)
     return o, p
 

@@ -4,9 +4,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import repeat, starmap
 from typing import Any
 from kwire.message import Message, Struct, bare
-from kwire.wire import array_packers, array_unpackers, compact_numbers, iter_unpacker, lost, more_varint, null, numbers, over_budget, pack_numbers, packer, read_tag, read_unknown_tags, string_length, string_varint, tag_section, tag_size, too_many, unknown_tags, unpacker, varint
+from kwire.wire import array_packers, array_unpackers, compact_numbers, lost, more_varint, null, numbers, over_budget, pack_numbers, packer, read_tag, read_unknown_tags, row_reader, string_length, string_varint, tag_section, tag_size, too_many, unknown_tags, unpacker, varint
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -153,10 +154,6 @@ _new_ForgottenTopic = bare(ForgottenTopic)
 _new_FetchRequest = bare(FetchRequest)
 
 
-_i_iiqqi = iter_unpacker(">iiqqi")
-_i_iiqqix = iter_unpacker(">iiqqix")
-_i_iqi = iter_unpacker(">iqi")
-_i_iqqi = iter_unpacker(">iqqi")
 _is = array_unpackers("i")
 _iw = array_packers("i")
 _p_B = packer(">B")
@@ -172,6 +169,10 @@ _p_iiqqi = packer(">iiqqi")
 _p_iiqqix = packer(">iiqqix")
 _p_iqi = packer(">iqi")
 _p_iqqi = packer(">iqqi")
+_r_iiqqi = row_reader(">iiqqi")
+_r_iiqqix = row_reader(">iiqqix")
+_r_iqi = row_reader(">iqi")
+_r_iqqi = row_reader(">iqqi")
 _u_h = unpacker(">h")
 _u_i = unpacker(">i")
 _u_iiii = unpacker(">iiii")
@@ -179,7 +180,10 @@ _u_iiiibi = unpacker(">iiiibi")
 _u_iiiibiiB = unpacker(">iiiibiiB")
 _u_iiiibiii = unpacker(">iiiibiii")
 _u_iiiii = unpacker(">iiiii")
+_u_iiqqi = unpacker(">iiqqi")
 _u_iiqqiB = unpacker(">iiqqiB")
+_u_iqi = unpacker(">iqi")
+_u_iqqi = unpacker(">iqqi")
 
 
 def _tags_FetchPartition_v12(d: bytes, p: int, n: int, b: int, o: Any) -> tuple[int, int]:
@@ -301,17 +305,22 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[FetchRequest, int]:
         if n > b or n * 16 > e - p:
             too_many(n, b)
         b -= n
-        o1.fetch_partitions = l2 = []
-        q = p + n * 16
-        for x0, x1, x2 in _i_iqi(d[p:q]):
-            o2 = _new_FetchPartition()
-            o2.current_leader_epoch = o2.last_fetched_epoch = o2.log_start_offset = -1
-            o2.unknown_tags = ()
-            o2.partition_index = x0
-            o2.fetch_offset = x1
-            o2.max_bytes = x2
-            l2.append(o2)
-        p = q
+        if n > 8:
+            o1.fetch_partitions = l2 = [*starmap(_new_FetchPartition, repeat((), n))]
+            v = _r_iqi(d, p, n)
+            for o2, o2.partition_index, o2.fetch_offset, o2.max_bytes in zip(l2, v, v, v):
+                o2.current_leader_epoch = o2.last_fetched_epoch = o2.log_start_offset = -1
+                o2.unknown_tags = ()
+            p += n * 16
+        else:
+            o1.fetch_partitions = l2 = []
+            for _ in range(n):
+                o2 = _new_FetchPartition()
+                o2.current_leader_epoch = o2.last_fetched_epoch = o2.log_start_offset = -1
+                o2.unknown_tags = ()
+                o2.partition_index, o2.fetch_offset, o2.max_bytes = _u_iqi(d, p)
+                p += 16
+                l2.append(o2)
         l1.append(o1)
     return o, p
 
@@ -350,17 +359,22 @@ def _decode_v3(d: bytes, p: int, b: int) -> tuple[FetchRequest, int]:
         if n > b or n * 16 > e - p:
             too_many(n, b)
         b -= n
-        o1.fetch_partitions = l2 = []
-        q = p + n * 16
-        for x0, x1, x2 in _i_iqi(d[p:q]):
-            o2 = _new_FetchPartition()
-            o2.current_leader_epoch = o2.last_fetched_epoch = o2.log_start_offset = -1
-            o2.unknown_tags = ()
-            o2.partition_index = x0
-            o2.fetch_offset = x1
-            o2.max_bytes = x2
-            l2.append(o2)
-        p = q
+        if n > 8:
+            o1.fetch_partitions = l2 = [*starmap(_new_FetchPartition, repeat((), n))]
+            v = _r_iqi(d, p, n)
+            for o2, o2.partition_index, o2.fetch_offset, o2.max_bytes in zip(l2, v, v, v):
+                o2.current_leader_epoch = o2.last_fetched_epoch = o2.log_start_offset = -1
+                o2.unknown_tags = ()
+            p += n * 16
+        else:
+            o1.fetch_partitions = l2 = []
+            for _ in range(n):
+                o2 = _new_FetchPartition()
+                o2.current_leader_epoch = o2.last_fetched_epoch = o2.log_start_offset = -1
+                o2.unknown_tags = ()
+                o2.partition_index, o2.fetch_offset, o2.max_bytes = _u_iqi(d, p)
+                p += 16
+                l2.append(o2)
         l1.append(o1)
     return o, p
 
@@ -399,17 +413,22 @@ def _decode_v4(d: bytes, p: int, b: int) -> tuple[FetchRequest, int]:
         if n > b or n * 16 > e - p:
             too_many(n, b)
         b -= n
-        o1.fetch_partitions = l2 = []
-        q = p + n * 16
-        for x0, x1, x2 in _i_iqi(d[p:q]):
-            o2 = _new_FetchPartition()
-            o2.current_leader_epoch = o2.last_fetched_epoch = o2.log_start_offset = -1
-            o2.unknown_tags = ()
-            o2.partition_index = x0
-            o2.fetch_offset = x1
-            o2.max_bytes = x2
-            l2.append(o2)
-        p = q
+        if n > 8:
+            o1.fetch_partitions = l2 = [*starmap(_new_FetchPartition, repeat((), n))]
+            v = _r_iqi(d, p, n)
+            for o2, o2.partition_index, o2.fetch_offset, o2.max_bytes in zip(l2, v, v, v):
+                o2.current_leader_epoch = o2.last_fetched_epoch = o2.log_start_offset = -1
+                o2.unknown_tags = ()
+            p += n * 16
+        else:
+            o1.fetch_partitions = l2 = []
+            for _ in range(n):
+                o2 = _new_FetchPartition()
+                o2.current_leader_epoch = o2.last_fetched_epoch = o2.log_start_offset = -1
+                o2.unknown_tags = ()
+                o2.partition_index, o2.fetch_offset, o2.max_bytes = _u_iqi(d, p)
+                p += 16
+                l2.append(o2)
         l1.append(o1)
     return o, p
 
@@ -448,18 +467,22 @@ def _decode_v5(d: bytes, p: int, b: int) -> tuple[FetchRequest, int]:
         if n > b or n * 24 > e - p:
             too_many(n, b)
         b -= n
-        o1.fetch_partitions = l2 = []
-        q = p + n * 24
-        for x0, x1, x2, x3 in _i_iqqi(d[p:q]):
-            o2 = _new_FetchPartition()
-            o2.current_leader_epoch = o2.last_fetched_epoch = -1
-            o2.unknown_tags = ()
-            o2.partition_index = x0
-            o2.fetch_offset = x1
-            o2.log_start_offset = x2
-            o2.max_bytes = x3
-            l2.append(o2)
-        p = q
+        if n > 8:
+            o1.fetch_partitions = l2 = [*starmap(_new_FetchPartition, repeat((), n))]
+            v = _r_iqqi(d, p, n)
+            for o2, o2.partition_index, o2.fetch_offset, o2.log_start_offset, o2.max_bytes in zip(l2, v, v, v, v):
+                o2.current_leader_epoch = o2.last_fetched_epoch = -1
+                o2.unknown_tags = ()
+            p += n * 24
+        else:
+            o1.fetch_partitions = l2 = []
+            for _ in range(n):
+                o2 = _new_FetchPartition()
+                o2.current_leader_epoch = o2.last_fetched_epoch = -1
+                o2.unknown_tags = ()
+                o2.partition_index, o2.fetch_offset, o2.log_start_offset, o2.max_bytes = _u_iqqi(d, p)
+                p += 24
+                l2.append(o2)
         l1.append(o1)
     return o, p
 
@@ -495,18 +518,22 @@ def _decode_v7(d: bytes, p: int, b: int) -> tuple[FetchRequest, int]:
         if n > b or n * 24 > e - p:
             too_many(n, b)
         b -= n
-        o1.fetch_partitions = l2 = []
-        q = p + n * 24
-        for x0, x1, x2, x3 in _i_iqqi(d[p:q]):
-            o2 = _new_FetchPartition()
-            o2.current_leader_epoch = o2.last_fetched_epoch = -1
-            o2.unknown_tags = ()
-            o2.partition_index = x0
-            o2.fetch_offset = x1
-            o2.log_start_offset = x2
-            o2.max_bytes = x3
-            l2.append(o2)
-        p = q
+        if n > 8:
+            o1.fetch_partitions = l2 = [*starmap(_new_FetchPartition, repeat((), n))]
+            v = _r_iqqi(d, p, n)
+            for o2, o2.partition_index, o2.fetch_offset, o2.log_start_offset, o2.max_bytes in zip(l2, v, v, v, v):
+                o2.current_leader_epoch = o2.last_fetched_epoch = -1
+                o2.unknown_tags = ()
+            p += n * 24
+        else:
+            o1.fetch_partitions = l2 = []
+            for _ in range(n):
+                o2 = _new_FetchPartition()
+                o2.current_leader_epoch = o2.last_fetched_epoch = -1
+                o2.unknown_tags = ()
+                o2.partition_index, o2.fetch_offset, o2.log_start_offset, o2.max_bytes = _u_iqqi(d, p)
+                p += 24
+                l2.append(o2)
         l1.append(o1)
     n = _u_i(d, p)[0]
     p += 4
@@ -571,19 +598,22 @@ def _decode_v9(d: bytes, p: int, b: int) -> tuple[FetchRequest, int]:
         if n > b or n * 28 > e - p:
             too_many(n, b)
         b -= n
-        o1.fetch_partitions = l2 = []
-        q = p + n * 28
-        for x0, x1, x2, x3, x4 in _i_iiqqi(d[p:q]):
-            o2 = _new_FetchPartition()
-            o2.last_fetched_epoch = -1
-            o2.unknown_tags = ()
-            o2.partition_index = x0
-            o2.current_leader_epoch = x1
-            o2.fetch_offset = x2
-            o2.log_start_offset = x3
-            o2.max_bytes = x4
-            l2.append(o2)
-        p = q
+        if n > 8:
+            o1.fetch_partitions = l2 = [*starmap(_new_FetchPartition, repeat((), n))]
+            v = _r_iiqqi(d, p, n)
+            for o2, o2.partition_index, o2.current_leader_epoch, o2.fetch_offset, o2.log_start_offset, o2.max_bytes in zip(l2, v, v, v, v, v):
+                o2.last_fetched_epoch = -1
+                o2.unknown_tags = ()
+            p += n * 28
+        else:
+            o1.fetch_partitions = l2 = []
+            for _ in range(n):
+                o2 = _new_FetchPartition()
+                o2.last_fetched_epoch = -1
+                o2.unknown_tags = ()
+                o2.partition_index, o2.current_leader_epoch, o2.fetch_offset, o2.log_start_offset, o2.max_bytes = _u_iiqqi(d, p)
+                p += 28
+                l2.append(o2)
         l1.append(o1)
     n = _u_i(d, p)[0]
     p += 4
@@ -647,19 +677,22 @@ def _decode_v11(d: bytes, p: int, b: int) -> tuple[FetchRequest, int]:
         if n > b or n * 28 > e - p:
             too_many(n, b)
         b -= n
-        o1.fetch_partitions = l2 = []
-        q = p + n * 28
-        for x0, x1, x2, x3, x4 in _i_iiqqi(d[p:q]):
-            o2 = _new_FetchPartition()
-            o2.last_fetched_epoch = -1
-            o2.unknown_tags = ()
-            o2.partition_index = x0
-            o2.current_leader_epoch = x1
-            o2.fetch_offset = x2
-            o2.log_start_offset = x3
-            o2.max_bytes = x4
-            l2.append(o2)
-        p = q
+        if n > 8:
+            o1.fetch_partitions = l2 = [*starmap(_new_FetchPartition, repeat((), n))]
+            v = _r_iiqqi(d, p, n)
+            for o2, o2.partition_index, o2.current_leader_epoch, o2.fetch_offset, o2.log_start_offset, o2.max_bytes in zip(l2, v, v, v, v, v):
+                o2.last_fetched_epoch = -1
+                o2.unknown_tags = ()
+            p += n * 28
+        else:
+            o1.fetch_partitions = l2 = []
+            for _ in range(n):
+                o2 = _new_FetchPartition()
+                o2.last_fetched_epoch = -1
+                o2.unknown_tags = ()
+                o2.partition_index, o2.current_leader_epoch, o2.fetch_offset, o2.log_start_offset, o2.max_bytes = _u_iiqqi(d, p)
+                p += 28
+                l2.append(o2)
         l1.append(o1)
     n = _u_i(d, p)[0]
     p += 4
@@ -738,21 +771,15 @@ def _decode_v12(d: bytes, p: int, b: int) -> tuple[FetchRequest, int]:
         if n > b or n * 29 > e - p:
             too_many(n, b)
         b -= n
-        o1.fetch_partitions = l2 = []
-        q = p + n * 29
-        if d[p + 28:q:29].count(0) == n:
-            for x0, x1, x2, x3, x4 in _i_iiqqix(d[p:q]):
-                o2 = _new_FetchPartition()
+        if n > 8 and d[p + 28 : p + n * 29 : 29].count(0) == n:
+            o1.fetch_partitions = l2 = [*starmap(_new_FetchPartition, repeat((), n))]
+            v = _r_iiqqix(d, p, n)
+            for o2, o2.partition_index, o2.current_leader_epoch, o2.fetch_offset, o2.log_start_offset, o2.max_bytes in zip(l2, v, v, v, v, v):
                 o2.last_fetched_epoch = -1
                 o2.unknown_tags = ()
-                o2.partition_index = x0
-                o2.current_leader_epoch = x1
-                o2.fetch_offset = x2
-                o2.log_start_offset = x3
-                o2.max_bytes = x4
-                l2.append(o2)
-            p = q
+            p += n * 29
         else:
+            o1.fetch_partitions = l2 = []
             for _ in range(n):
                 o2 = _new_FetchPartition()
                 o2.last_fetched_epoch = -1

@@ -4,9 +4,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import repeat, starmap
 from typing import Any
 from kwire.message import Message, Struct, bare, frozen_default
-from kwire.wire import as_bytes, iter_unpacker, lost, more_varint, null, packer, read_tag, read_unknown_tags, string_length, string_varint, tag_section, tag_size, too_many, unknown_tags, unpacker, varint
+from kwire.wire import as_bytes, lost, more_varint, null, packer, read_tag, read_unknown_tags, row_reader, string_length, string_varint, tag_section, tag_size, too_many, unknown_tags, unpacker, varint
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -193,8 +194,6 @@ _D_EpochEndOffset = frozen_default(EpochEndOffset)
 _D_LeaderIdAndEpoch = frozen_default(LeaderIdAndEpoch)
 
 
-_i_qq = iter_unpacker(">qq")
-_i_qqx = iter_unpacker(">qqx")
 _p_B = packer(">B")
 _p_h = packer(">h")
 _p_i = packer(">i")
@@ -215,6 +214,8 @@ _p_iqx = packer(">iqx")
 _p_ix = packer(">ix")
 _p_qq = packer(">qq")
 _p_qqx = packer(">qqx")
+_r_qq = row_reader(">qq")
+_r_qqx = row_reader(">qqx")
 _u_h = unpacker(">h")
 _u_i = unpacker(">i")
 _u_iB = unpacker(">iB")
@@ -227,6 +228,7 @@ _u_ihqqqi = unpacker(">ihqqqi")
 _u_ii = unpacker(">ii")
 _u_iiB = unpacker(">iiB")
 _u_iqB = unpacker(">iqB")
+_u_qq = unpacker(">qq")
 _u_qqB = unpacker(">qqB")
 
 
@@ -443,15 +445,20 @@ def _decode_v4(d: bytes, p: int, b: int) -> tuple[FetchResponse, int]:
                 if n > b or n * 16 > e - p:
                     too_many(n, b)
                 b -= n
-                o2.aborted = l3 = []
-                q = p + n * 16
-                for x0, x1 in _i_qq(d[p:q]):
-                    o3 = _new_AbortedTransaction()
-                    o3.unknown_tags = ()
-                    o3.producer_id = x0
-                    o3.first_offset = x1
-                    l3.append(o3)
-                p = q
+                if n > 8:
+                    o2.aborted = l3 = [*starmap(_new_AbortedTransaction, repeat((), n))]
+                    v = _r_qq(d, p, n)
+                    for o3, o3.producer_id, o3.first_offset in zip(l3, v, v):
+                        o3.unknown_tags = ()
+                    p += n * 16
+                else:
+                    o2.aborted = l3 = []
+                    for _ in range(n):
+                        o3 = _new_AbortedTransaction()
+                        o3.unknown_tags = ()
+                        o3.producer_id, o3.first_offset = _u_qq(d, p)
+                        p += 16
+                        l3.append(o3)
             n = _u_i(d, p)[0]
             p += 4
             if n < 0:
@@ -510,15 +517,20 @@ def _decode_v5(d: bytes, p: int, b: int) -> tuple[FetchResponse, int]:
                 if n > b or n * 16 > e - p:
                     too_many(n, b)
                 b -= n
-                o2.aborted = l3 = []
-                q = p + n * 16
-                for x0, x1 in _i_qq(d[p:q]):
-                    o3 = _new_AbortedTransaction()
-                    o3.unknown_tags = ()
-                    o3.producer_id = x0
-                    o3.first_offset = x1
-                    l3.append(o3)
-                p = q
+                if n > 8:
+                    o2.aborted = l3 = [*starmap(_new_AbortedTransaction, repeat((), n))]
+                    v = _r_qq(d, p, n)
+                    for o3, o3.producer_id, o3.first_offset in zip(l3, v, v):
+                        o3.unknown_tags = ()
+                    p += n * 16
+                else:
+                    o2.aborted = l3 = []
+                    for _ in range(n):
+                        o3 = _new_AbortedTransaction()
+                        o3.unknown_tags = ()
+                        o3.producer_id, o3.first_offset = _u_qq(d, p)
+                        p += 16
+                        l3.append(o3)
             n = _u_i(d, p)[0]
             p += 4
             if n < 0:
@@ -576,15 +588,20 @@ def _decode_v7(d: bytes, p: int, b: int) -> tuple[FetchResponse, int]:
                 if n > b or n * 16 > e - p:
                     too_many(n, b)
                 b -= n
-                o2.aborted = l3 = []
-                q = p + n * 16
-                for x0, x1 in _i_qq(d[p:q]):
-                    o3 = _new_AbortedTransaction()
-                    o3.unknown_tags = ()
-                    o3.producer_id = x0
-                    o3.first_offset = x1
-                    l3.append(o3)
-                p = q
+                if n > 8:
+                    o2.aborted = l3 = [*starmap(_new_AbortedTransaction, repeat((), n))]
+                    v = _r_qq(d, p, n)
+                    for o3, o3.producer_id, o3.first_offset in zip(l3, v, v):
+                        o3.unknown_tags = ()
+                    p += n * 16
+                else:
+                    o2.aborted = l3 = []
+                    for _ in range(n):
+                        o3 = _new_AbortedTransaction()
+                        o3.unknown_tags = ()
+                        o3.producer_id, o3.first_offset = _u_qq(d, p)
+                        p += 16
+                        l3.append(o3)
             n = _u_i(d, p)[0]
             p += 4
             if n < 0:
@@ -641,15 +658,20 @@ def _decode_v11(d: bytes, p: int, b: int) -> tuple[FetchResponse, int]:
                 if n > b or n * 16 > e - p:
                     too_many(n, b)
                 b -= n
-                o2.aborted = l3 = []
-                q = p + n * 16
-                for x0, x1 in _i_qq(d[p:q]):
-                    o3 = _new_AbortedTransaction()
-                    o3.unknown_tags = ()
-                    o3.producer_id = x0
-                    o3.first_offset = x1
-                    l3.append(o3)
-                p = q
+                if n > 8:
+                    o2.aborted = l3 = [*starmap(_new_AbortedTransaction, repeat((), n))]
+                    v = _r_qq(d, p, n)
+                    for o3, o3.producer_id, o3.first_offset in zip(l3, v, v):
+                        o3.unknown_tags = ()
+                    p += n * 16
+                else:
+                    o2.aborted = l3 = []
+                    for _ in range(n):
+                        o3 = _new_AbortedTransaction()
+                        o3.unknown_tags = ()
+                        o3.producer_id, o3.first_offset = _u_qq(d, p)
+                        p += 16
+                        l3.append(o3)
             o2.preferred_read_replica, n = _u_ii(d, p)
             p += 8
             if n < 0:
@@ -717,17 +739,14 @@ def _decode_v12(d: bytes, p: int, b: int) -> tuple[FetchResponse, int]:
                 if n > b or n * 17 > e - p:
                     too_many(n, b)
                 b -= n
-                o2.aborted = l3 = []
-                q = p + n * 17
-                if d[p + 16:q:17].count(0) == n:
-                    for x0, x1 in _i_qqx(d[p:q]):
-                        o3 = _new_AbortedTransaction()
+                if n > 8 and d[p + 16 : p + n * 17 : 17].count(0) == n:
+                    o2.aborted = l3 = [*starmap(_new_AbortedTransaction, repeat((), n))]
+                    v = _r_qqx(d, p, n)
+                    for o3, o3.producer_id, o3.first_offset in zip(l3, v, v):
                         o3.unknown_tags = ()
-                        o3.producer_id = x0
-                        o3.first_offset = x1
-                        l3.append(o3)
-                    p = q
+                    p += n * 17
                 else:
+                    o2.aborted = l3 = []
                     for _ in range(n):
                         o3 = _new_AbortedTransaction()
                         o3.unknown_tags = ()

@@ -4,9 +4,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import repeat, starmap
 from typing import Any
 from kwire.message import Message, Struct, bare
-from kwire.wire import iter_unpacker, more_varint, null, packer, read_unknown_tags, string_length, string_varint, too_many, unknown_tags, unpacker, varint
+from kwire.wire import more_varint, null, packer, read_unknown_tags, row_reader, string_length, string_varint, too_many, unknown_tags, unpacker, varint
 
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 
@@ -98,10 +99,10 @@ _new_TopicData = bare(TopicData)
 _new_VoteRequest = bare(VoteRequest)
 
 
-_i_iiiiqx = iter_unpacker(">iiiiqx")
 _p_B = packer(">B")
 _p_iiiiq = packer(">iiiiq")
 _p_iiiiqx = packer(">iiiiqx")
+_r_iiiiqx = row_reader(">iiiiqx")
 _u_iiiiqB = unpacker(">iiiiqB")
 
 
@@ -152,20 +153,14 @@ def _decode_v0(d: bytes, p: int, b: int) -> tuple[VoteRequest, int]:
         if n > b or n * 25 > e - p:
             too_many(n, b)
         b -= n
-        o1.partitions = l2 = []
-        q = p + n * 25
-        if d[p + 24:q:25].count(0) == n:
-            for x0, x1, x2, x3, x4 in _i_iiiiqx(d[p:q]):
-                o2 = _new_PartitionData()
+        if n > 8 and d[p + 24 : p + n * 25 : 25].count(0) == n:
+            o1.partitions = l2 = [*starmap(_new_PartitionData, repeat((), n))]
+            v = _r_iiiiqx(d, p, n)
+            for o2, o2.partition_index, o2.candidate_epoch, o2.candidate_id, o2.last_offset_epoch, o2.last_offset in zip(l2, v, v, v, v, v):
                 o2.unknown_tags = ()
-                o2.partition_index = x0
-                o2.candidate_epoch = x1
-                o2.candidate_id = x2
-                o2.last_offset_epoch = x3
-                o2.last_offset = x4
-                l2.append(o2)
-            p = q
+            p += n * 25
         else:
+            o1.partitions = l2 = []
             for _ in range(n):
                 o2 = _new_PartitionData()
                 o2.unknown_tags = ()
