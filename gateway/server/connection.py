@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 import trio
 
 from gateway.handlers.context import Later
+from gateway.server.counts import Counts
 from gateway.server.dispatch import Malformed, Refusal, encode_answer
 from gateway.server.logs import ERROR_MAX, escape
 from gateway.server.output import FileTooShort, Output
@@ -25,6 +26,7 @@ from kwire.frame import FrameSplitter
 if TYPE_CHECKING:
     from gateway.config import Config
     from gateway.handlers.context import Peer
+    from gateway.server.counts import ApiCounts
     from gateway.server.dispatch import Dispatcher, Exchange
     from gateway.server.logs import Reports
     from gateway.server.purgatory import Purgatory
@@ -59,12 +61,14 @@ class Hub:
     purgatory: Purgatory
     reports: Reports
     memory: Memory = field(default_factory=Memory)
+    counts: Counts = field(default_factory=Counts)
 
 
 class Connection:
     """Talks with one peer until either side has enough. ``run`` is its task; every other method is called on the loop."""
 
     __slots__ = (
+        "_asked_at",
         "_cut",
         "_draining",
         "_exchange",
@@ -93,6 +97,7 @@ class Connection:
         self._output = Output(sock)
         self._exchange: Exchange | None = None  # whose answer is not there yet
         self._later: Later | None = None
+        self._asked_at = 0.0  # when the request came that it answers
         self._running = False  # in the middle of carrying out requests: answers are sent when that is done
         self._draining = False
         self._cut: str | None = None
@@ -171,21 +176,24 @@ class Connection:
         if self._later is not None or self._output or self._draining:
             return False
         hub, splitter = self._hub, self._splitter
-        ends_at = trio.current_time() + _TURN_S
+        now = trio.current_time()
+        ends_at = now + _TURN_S
         self._running = True
         try:
             for _ in range(_REQUESTS_MAX):
                 frame = splitter.next_frame()
                 if frame is None:
-                    self._frame_began = (self._frame_began or trio.current_time()) if splitter.buffered else None
+                    self._frame_began = (self._frame_began or now) if splitter.buffered else None
                     return False
                 self._frame_began = None
-                now = trio.current_time()
                 exchange, answer = hub.dispatcher.handle(frame, self.peer, now)
                 splitter.limit = hub.config.socket_request_max_bytes
                 if exchange.software is not None:
-                    self.software = exchange.software
-                self._take(exchange, answer)
+                    self._name_software(exchange.software)
+                counts = hub.counts.apis[exchange.api_key]
+                self._take(exchange, answer, now, counts)
+                began, now = now, trio.current_time()
+                counts.carried_out(now - began)
                 if self._later is not None or self._draining or self._output.unsent >= hub.config.output_buffer_max_bytes:
                     return False
                 if now > ends_at:
@@ -202,17 +210,18 @@ class Connection:
         if held > _HELD_FREE and memory.held > self._hub.config.buffers_max_bytes:
             self._cut = "buffers.max.bytes"
 
-    def _take(self, exchange: Exchange, answer: Message | Later | None) -> None:
+    def _take(self, exchange: Exchange, answer: Message | Later | None, now: float, counts: ApiCounts) -> None:
         if self._hub.reports.tracing:
             waits = isinstance(answer, Later)
             self._hub.reports.trace("request", **self._who(), **exchange.fields(), waits=waits, **(exchange.notes or {}))
         if answer is None:  # the request wanted no answer and failed: closing is all that tells the client
             self._draining = True
         elif isinstance(answer, Later):
-            self._exchange, self._later = exchange, answer
+            self._exchange, self._later, self._asked_at = exchange, answer, now
             self._hub.purgatory.watch(answer, self._failed)
             answer.attach(self._deliver)
         else:
+            counts.answered(answer)
             self._output.add(encode_answer(exchange, answer))
 
     def _deliver(self, response: Message) -> None:
@@ -222,6 +231,9 @@ class Connection:
         self._exchange = self._later = None
         self._hub.purgatory.forget(later)
         try:
+            counts = self._hub.counts.apis[exchange.api_key]
+            counts.waited(trio.current_time() - self._asked_at)
+            counts.answered(response)
             self._output.add(encode_answer(exchange, response))
             if self._running:
                 return
@@ -250,6 +262,7 @@ class Connection:
             return self._output.send()
         finally:
             if self._output.progress != before:
+                self._hub.counts.sent += self._output.progress - before
                 self._moved_at = trio.current_time()
             self._account()
 
@@ -271,6 +284,7 @@ class Connection:
             await self._wait(trio.lowlevel.wait_readable)
             return True
         self._moved_at = trio.current_time()
+        self._hub.counts.received += len(data)
         self._splitter.feed(data)
         return bool(data)
 
@@ -304,9 +318,21 @@ class Connection:
             trio.lowlevel.notify_closing(self._sock)
             self._sock.close()
         if self._cut is not None:
+            self._hub.counts.cuts[self._cut] += 1
             # Clients come back by themselves after being idle, all day long.
             level = "debug" if self._cut in (_GONE, "connections.max.idle.ms") else "info"
             self._report("connection cut", level, error=self._cut)
+        self._name_software(None)
+
+    def _name_software(self, software: str | None) -> None:
+        counter = self._hub.counts.software
+        if self.software is not None:
+            counter[self.software] -= 1
+            if not counter[self.software]:
+                del counter[self.software]  # names are for peers to choose: keep none that is gone
+        self.software = software
+        if software is not None:
+            counter[software] += 1
 
     def _who(self) -> dict[str, Any]:
         peer = self.peer

@@ -65,6 +65,7 @@ class Connections:
         connection = Connection(sock, peer, self._hub)
         self._all.add(connection)
         self._per_host[host] += 1
+        self._hub.counts.connections[listener] += 1
         reports.counts["connection accepted"] += 1
         self._nursery.start_soon(self._serve, connection)
 
@@ -99,6 +100,7 @@ class Connections:
             await connection.run()
         finally:
             self._all.discard(connection)
+            self._hub.counts.connections[connection.peer.listener] -= 1
             host = connection.peer.host
             self._per_host[host] -= 1
             if not self._per_host[host]:

@@ -9,7 +9,6 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final
 
 from kwire.registry import request_type
@@ -78,31 +77,30 @@ class Counts:
 
 
 def _finder(kind: type[Struct]) -> _Find | None:
-    """What looks through objects of ``kind`` for error codes; None if they have none anywhere."""
-    own = False
-    ones: list[tuple[Callable[[Any], Any], _Find]] = []
-    arrays: list[tuple[Callable[[Any], Any], _Find]] = []
+    """What looks through objects of ``kind`` for error codes; None if they have none anywhere.
+
+    Made as text, like the codec: nested loops cost a third of nested calls, and every answer comes by here.
+    """
+    lines = _lines(kind, "value", "    ")
+    if not lines:
+        return None
+    made: dict[str, Any] = {}
+    exec("\n".join(["def find(value, found):", *lines]), made)
+    find: _Find = made["find"]
+    return find
+
+
+def _lines(kind: type[Struct], name: str, indent: str) -> list[str]:
+    lines = []
     for about in kind.fields():
-        own = own or about.attr == "error_code"
-        find = _finder(kind.struct_class(about.type)) if about.is_struct else None
-        if find is not None:
-            (arrays if about.array else ones).append((attrgetter(about.attr), find))
-    if not ones and not arrays:
-        return _find_own if own else None
-
-    def find_all(value: Any, found: Counter[int]) -> None:
-        if own and value.error_code:
-            found[int(value.error_code)] += 1
-        for get, find in ones:
-            if (item := get(value)) is not None:
-                find(item, found)
-        for get, find in arrays:
-            for item in get(value) or ():
-                find(item, found)
-
-    return find_all
-
-
-def _find_own(value: Any, found: Counter[int]) -> None:
-    if value.error_code:
-        found[int(value.error_code)] += 1
+        if about.attr == "error_code":
+            lines += [f"{indent}if {name}.error_code:", f"{indent}    found[int({name}.error_code)] += 1"]
+        if not about.is_struct:
+            continue
+        below, item = f"{name}.{about.attr}", f"{name}_{about.attr}"
+        inner = _lines(kind.struct_class(about.type), item, indent + "    ")
+        if inner and about.array:
+            lines += [f"{indent}for {item} in {below} or ():", *inner]
+        elif inner:
+            lines += [f"{indent}{item} = {below}", f"{indent}if {item} is not None:", *inner]
+    return lines

@@ -161,9 +161,7 @@ class Facts:
         """May clients be sent here? No before the log is read, without the quorum, at a broken log, and when stopping."""
         state = self.partition.state
         if self.stopping():
-            return Readiness(
-                False, "stopping", "The server is stopping: it finishes what it began and takes no more connections."
-            )
+            return Readiness(False, "stopping", "The server is stopping: it finishes what it began, and accepts nothing new.")
         if state is State.LOADING:
             return Readiness(False, state.value, self._loading())
         if state is State.BROKEN:

@@ -43,6 +43,11 @@ class Purgatory:
         return len(self._failed)
 
     @property
+    def waiting(self) -> int:
+        """Those of them that wait for the partition: fetches."""
+        return len(self._waiting)
+
+    @property
     def deadlines(self) -> int:
         """Entries of the heap, those whose answer came another way included."""
         return len(self._heap)
