@@ -11,6 +11,9 @@ from pathlib import Path
 from tools.maven import MavenError, resolve
 
 KAFKA_VERSION = "4.3.1"
+#: Releases whose server is in Maven's repository and whose tools are not: those of the release before talk to it.
+_TOOLS_VERSIONS = {"4.4.0": "4.3.1"}
+_TOOLS_PACKAGE = "org.apache.kafka.tools."
 
 CONSOLE_CONSUMER = "org.apache.kafka.tools.consumer.ConsoleConsumer"
 CONSUMER_PERFORMANCE = "org.apache.kafka.tools.ConsumerPerformance"
@@ -49,11 +52,13 @@ def java() -> str:
 
 
 def class_path(version: str = KAFKA_VERSION) -> list[Path]:
-    """The jars of a Kafka broker with its command line tools. Raises JavaError."""
+    """The jars of a Kafka broker, with its command line tools where that release has them. Raises JavaError."""
+    tools = _TOOLS_VERSIONS.get(version, version)
+    # Without the tools the server still asks for their interfaces, which are as missing: it can do with older ones.
+    name = "kafka-tools" if tools == version else "kafka-tools-api"
     try:
         return resolve(
-            [f"org.apache.kafka:kafka_2.13:{version}", f"org.apache.kafka:kafka-tools:{version}", _LOGGER],
-            transitive=True,
+            [f"org.apache.kafka:kafka_2.13:{version}", f"org.apache.kafka:{name}:{tools}", _LOGGER], transitive=True
         )
     except MavenError as error:
         raise JavaError(str(error)) from error
@@ -67,7 +72,12 @@ def command(
     options: Sequence[str] = QUICK_START,
     log_level: str = "warn",
 ) -> list[str]:
-    """The command line that runs ``main_class`` of Kafka ``version``; its log goes to standard error."""
+    """The command line that runs ``main_class`` of Kafka ``version``; its log goes to standard error.
+
+    A tool that the release lacks is taken from the release before.
+    """
+    if main_class.startswith(_TOOLS_PACKAGE):
+        version = _TOOLS_VERSIONS.get(version, version)
     jars = os.pathsep.join(str(jar) for jar in class_path(version))
     level = f"-Dorg.slf4j.simpleLogger.defaultLogLevel={log_level}"
     return [java(), *options, *_LOG_OPTIONS, level, "-cp", jars, main_class, *arguments]

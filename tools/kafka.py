@@ -6,121 +6,157 @@ directory stays, and its path is told. Knows nothing of our own server.
 
 from __future__ import annotations
 
-import base64
 import contextlib
+import json
 import shutil
 import sys
 import tempfile
-import uuid
-from collections.abc import Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from tools import java
-from tools.process import Process, ProcessError, accepts, free_ports
+from tools.kafka_files import Node, Shape, format_nodes, make_nodes, new_cluster_id, write_properties
+from tools.process import Process, ProcessError, accepts
+
+__all__ = ["FAST_START", "Cluster", "Node", "kafka"]
 
 _STARTED = "Kafka Server started"
 _PORT_TAKEN = ("Address already in use", "BindException")
 _TRIES = 3
 
-#: What a cluster of a few nodes on one small machine needs; anything may be overridden.
-_DEFAULTS: Mapping[str, str] = {
-    "offsets.topic.replication.factor": "1",
-    "offsets.topic.num.partitions": "1",
-    "transaction.state.log.replication.factor": "1",
-    "transaction.state.log.min.isr": "1",
-    "transaction.state.log.num.partitions": "1",
-    "share.coordinator.state.topic.replication.factor": "1",
-    "share.coordinator.state.topic.min.isr": "1",
-    "group.initial.rebalance.delay.ms": "250",
-    "auto.create.topics.enable": "false",
-    "log.cleaner.dedupe.buffer.size": "4194304",
-    "num.recovery.threads.per.data.dir": "1",
-}
-
-
-@dataclass
-class Node:
-    """One Kafka process: its roles, ports and directories. ``log_dir`` holds ``__cluster_metadata-0``."""
-
-    node_id: int
-    roles: tuple[str, ...]
-    directory: Path
-    broker_port: int = 0
-    controller_port: int = 0
-    process: Process | None = field(default=None, repr=False)
-
-    @property
-    def log_dir(self) -> Path:
-        return self.directory / "data"
-
-    @property
-    def metadata_log_dir(self) -> Path:
-        return self.log_dir / "__cluster_metadata-0"
-
-    @property
-    def pid(self) -> int:
-        if self.process is None:
-            raise ProcessError(f"node {self.node_id} is not started")
-        return self.process.pid
-
-    def is_broker(self) -> bool:
-        return "broker" in self.roles
-
-    def is_controller(self) -> bool:
-        return "controller" in self.roles
+#: For a broker that has to be as fast as it can be.
+_SERVER_OPTIONS = ("-Xms128m", "-Xmx768m", "-Xshare:auto", "-XX:+UseG1GC")
+#: For many nodes on few cores, started often: no second compiler, no threads for the collector, less memory.
+FAST_START = ("-Xms64m", "-Xmx384m", "-Xshare:auto", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 
 
 @dataclass
 class Cluster:
     """Running nodes of one cluster."""
 
-    version: str
+    shape: Shape
     cluster_id: str
     nodes: list[Node]
     directory: Path
+    options: Sequence[str] = _SERVER_OPTIONS
+    #: Properties of a client that the controllers let in, for ``--command-config``; None where none are needed.
+    client_config: Path | None = None
+    _paused: set[int] = field(default_factory=set)
+
+    @property
+    def version(self) -> str:
+        return self.shape.version
 
     @property
     def bootstrap(self) -> str:
         """``host:port,...`` of the brokers."""
-        return ",".join(f"127.0.0.1:{node.broker_port}" for node in self.nodes if node.is_broker())
+        return ",".join(node.broker_address for node in self.nodes if node.is_broker())
 
     @property
     def controllers(self) -> str:
         """``host:port,...`` of the controllers' listeners."""
-        return ",".join(f"127.0.0.1:{node.controller_port}" for node in self.nodes if node.is_controller())
+        return ",".join(node.controller_address for node in self.nodes if node.is_controller())
+
+    def node(self, node_id: int) -> Node:
+        """The node with this id."""
+        return next(node for node in self.nodes if node.node_id == node_id)
 
     def tool(self, main_class: str, arguments: Sequence[str], timeout_s: float = 60) -> str:
         """Run one of Kafka's tools against the brokers; its output. Raises JavaError."""
-        return java.run_tool(
-            main_class, ["--bootstrap-server", self.bootstrap, *arguments], version=self.version, timeout_s=timeout_s
-        )
+        where = ["--bootstrap-server", self.bootstrap]
+        return java.run_tool(main_class, [*where, *arguments], version=self.version, timeout_s=timeout_s)
 
-    def start_node(self, node: Node, timeout_s: float = 60) -> None:
-        """Start a node and wait until it serves. Raises ProcessError."""
-        arguments = [str(node.directory / "server.properties")]
-        options = ["-Xms128m", "-Xmx768m", "-Xshare:auto", "-XX:+UseG1GC"]
-        line = java.command(java.SERVER, arguments, version=self.version, options=options, log_level="info")
-        node.process = Process(f"Kafka {self.version} node {node.node_id}", line, node.directory / "server.out")
+    def controller_tool(self, main_class: str, arguments: Sequence[str], timeout_s: float = 60) -> str:
+        """Run a tool that takes ``--bootstrap-controller`` against the controllers; its output. Raises JavaError."""
+        where = ["--bootstrap-controller", self.controllers]
+        if self.client_config is not None:
+            where += ["--command-config", str(self.client_config)]
+        return java.run_tool(main_class, [*where, *arguments], version=self.version, timeout_s=timeout_s)
+
+    def start_node(self, node: Node) -> None:
+        """Start a node on its ports and directory, for the first time or again; does not wait for it."""
+        line = java.command(java.SERVER, [str(node.properties)], version=self.version, options=self.options, log_level="info")
+        output = node.directory / "server.out"
+        if output.exists():  # what it said before must not be taken for what it says now
+            output.rename(node.directory / f"server-{time.monotonic_ns()}.out")
+        node.process = Process(f"Kafka {self.version} node {node.node_id}", line, output)
 
     def wait_for_node(self, node: Node, timeout_s: float = 60) -> None:
         """Return when the node says it started and its port answers. Raises ProcessError."""
-        process = node.process
-        if process is None:
-            raise ProcessError(f"node {node.node_id} is not started")
+        process = node.running_process()
         port = node.broker_port if node.is_broker() else node.controller_port
         process.wait_until(lambda: _STARTED in process.said(200_000) and accepts("127.0.0.1", port), timeout_s)
 
     def stop_node(self, node: Node, timeout_s: float = 30) -> None:
         """Controlled shutdown; killed when that takes longer than ``timeout_s``."""
         if node.process is not None:
+            self._paused.discard(node.node_id)
             node.process.stop(timeout_s)
             node.process = None
 
-    def stop(self) -> None:
-        """Brokers first: their controlled shutdown needs a controller."""
+    def kill_node(self, node: Node) -> None:
+        """``kill -9``: it tells nobody. :meth:`start_node` brings it back with what it had on disk."""
+        self._paused.discard(node.node_id)
+        node.running_process().kill()
+        node.process = None
+
+    def pause_node(self, node: Node) -> None:
+        """``kill -STOP``: its connections stay open and nothing is answered."""
+        node.running_process().pause()
+        self._paused.add(node.node_id)
+
+    def resume_node(self, node: Node) -> None:
+        """``kill -CONT``."""
+        node.running_process().resume()
+        self._paused.discard(node.node_id)
+
+    def wipe_node(self, node: Node) -> None:
+        """Empty the directories of a node that is down and format them again: a lost disk, with a directory id of its own."""
+        if node.process is not None:
+            raise ProcessError(f"node {node.node_id} runs: stop it before its directory is wiped")
+        for directory in node.directory.glob("data*"):
+            shutil.rmtree(directory)
+        node.directory_id = ""
+        format_nodes(self.shape, self.cluster_id, [node], self.nodes)
+
+    def configure_node(self, node: Node, extra: Mapping[str, str]) -> None:
+        """Write the node's server.properties with ``extra``; they hold from its next start on."""
+        write_properties(self.shape, node, self.nodes, extra)
+
+    def leader(self) -> Node | None:
+        """The controller that leads the metadata quorum; None while there is none, or it is down or paused.
+
+        Read from the quorum-state files, so with any listener security: the leader and its epoch are there as soon as a
+        node knows of them, and nodes that were left behind name an older epoch.
+        """
+        states = []
+        for node in self.nodes:
+            if node.is_controller() and node.process is not None and node.node_id not in self._paused:
+                with contextlib.suppress(OSError, ValueError):
+                    states.append(json.loads((node.metadata_log_dir / "quorum-state").read_text()))
+        newest = max(states, key=lambda state: (state["leaderEpoch"], state["leaderId"]), default={"leaderId": -1})
+        leader = next((node for node in self.nodes if node.node_id == newest["leaderId"]), None)
+        up = leader is not None and leader.process is not None and leader.node_id not in self._paused
+        return leader if up else None
+
+    def wait_for_leader(self, timeout_s: float = 30) -> Node:
+        """The leader, once there is one. Raises ProcessError."""
+        deadline = time.monotonic() + timeout_s
+        while (leader := self.leader()) is None:
+            if time.monotonic() > deadline:
+                raise ProcessError(f"the quorum had no leader for {timeout_s:.0f} s; logs: {self.directory}")
+            time.sleep(0.02)
+        return leader
+
+    def stop(self, *, kill: bool = False) -> None:
+        """Brokers first: their controlled shutdown needs a controller. With ``kill`` nobody shuts down anything."""
         for node in sorted(self.nodes, key=Node.is_controller):
-            self.stop_node(node)
+            if not kill:
+                self.stop_node(node)
+            elif node.process is not None:
+                self.kill_node(node)
 
 
 @contextlib.contextmanager
@@ -131,88 +167,71 @@ def kafka(
     controllers: int = 0,
     properties: Mapping[str, str] | None = None,
     static_voters: bool = False,
+    voters: int | None = None,
+    log_dirs: int = 1,
+    controller_protocol: str = "PLAINTEXT",
+    broker_protocol: str = "PLAINTEXT",
+    node_properties: Callable[[Node], Mapping[str, str]] | None = None,
+    client_properties: Mapping[str, str] | None = None,
+    format_arguments: Sequence[str] = (),
+    options: Sequence[str] = _SERVER_OPTIONS,
+    kill_at_end: bool = False,
 ) -> Iterator[Cluster]:
     """A running cluster; stopped and removed at the end of the block.
 
     ``controllers=0`` makes every node a combined one (broker and controller), otherwise roles are apart: node ids
-    from 1 are controllers, brokers from 101. ``properties`` go into every server.properties. With ``static_voters``
-    the quorum is named in ``controller.quorum.voters`` (kraft.version 0), else it is formatted as a dynamic one with
-    the first controller as its only voter. Raises JavaError without Java or Maven, ProcessError when a node does not
-    come up.
+    from 1 are controllers, brokers from 101 (``brokers=0``: none). With ``static_voters`` the quorum is named in
+    ``controller.quorum.voters`` (kraft.version 0), else it is formatted as a dynamic one (kraft.version 1) in which the
+    first ``voters`` controllers vote, all of them when None. Brokers have ``log_dirs`` directories.
+
+    ``properties`` go into every server.properties, those of ``node_properties(node)`` into that node's. The listeners
+    are named CONTROLLER and BROKER and have the security protocols ``controller_protocol`` and ``broker_protocol``;
+    what these need (``ssl.*``, ``listener.name.controller.*``) comes with the properties, and what a client of the
+    controllers needs with ``client_properties``. ``format_arguments`` go to the storage tool (``--add-scram``, ...),
+    ``options`` to every server's JVM. With ``kill_at_end`` the nodes are not asked to shut down, which takes them seconds.
+
+    Raises JavaError without Java or Maven, ProcessError when a node does not come up.
     """
-    for left in reversed(range(_TRIES)):
-        cluster = _prepare(version, _roles(brokers, controllers), dict(properties or {}), static_voters)
-        try:
-            _start(cluster)
-            break
-        except ProcessError as error:
-            cluster.stop()
-            if not left or not any(sign in str(error) for sign in _PORT_TAKEN):
-                raise ProcessError(f"{error}\nlogs: {cluster.directory}") from error
-            shutil.rmtree(cluster.directory)
+    shape = Shape(
+        version, brokers, controllers, static_voters, voters, controller_protocol, broker_protocol,
+        dict(properties or {}), node_properties, tuple(format_arguments), log_dirs,
+    )  # fmt: skip
+    cluster = _started(shape, client_properties, options)
     try:
         yield cluster
     except BaseException:
         cluster.stop()
         print(f"Kafka's logs are kept in {cluster.directory}", file=sys.stderr)
         raise
-    cluster.stop()
+    cluster.stop(kill=kill_at_end)
     shutil.rmtree(cluster.directory)
 
 
-def _roles(brokers: int, controllers: int) -> dict[int, tuple[str, ...]]:
-    if not controllers:
-        return dict.fromkeys(range(1, brokers + 1), ("broker", "controller"))
-    roles: dict[int, tuple[str, ...]] = dict.fromkeys(range(1, controllers + 1), ("controller",))
-    return roles | {100 + number: ("broker",) for number in range(1, brokers + 1)}
-
-
-def _prepare(version: str, roles: Mapping[int, tuple[str, ...]], extra: Mapping[str, str], static_voters: bool) -> Cluster:
-    directory = Path(tempfile.mkdtemp(prefix="kwire-kafka-"))
-    cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
-    cluster = Cluster(version, cluster_id, [], directory)
-    ports = iter(free_ports(2 * len(roles)))
-    for node_id, node_roles in roles.items():
-        node = Node(node_id, node_roles, directory / str(node_id), next(ports), next(ports))
-        node.directory.mkdir()
-        cluster.nodes.append(node)
-    for node in cluster.nodes:
-        values = {**_DEFAULTS, **_properties(node, cluster, static_voters), **extra}
-        text = "".join(f"{key}={value}\n" for key, value in values.items())
-        (node.directory / "server.properties").write_text(text)
-    _format(cluster, static_voters)
+def _started(shape: Shape, client_properties: Mapping[str, str] | None, options: Sequence[str]) -> Cluster:
+    """A cluster that runs; with other ports when somebody was faster at one of them."""
+    for left in reversed(range(_TRIES)):
+        cluster = _prepare(shape, client_properties, options)
+        try:
+            _start(cluster)
+            break
+        except BaseException as error:
+            cluster.stop()
+            if not isinstance(error, ProcessError):
+                raise
+            if not left or not any(sign in str(error) for sign in _PORT_TAKEN):
+                raise ProcessError(f"{error}\nlogs: {cluster.directory}") from error
+            shutil.rmtree(cluster.directory)
     return cluster
 
 
-def _properties(node: Node, cluster: Cluster, static_voters: bool) -> dict[str, str]:
-    listeners = []
-    if node.is_broker():
-        listeners.append(f"PLAINTEXT://127.0.0.1:{node.broker_port}")
-    if node.is_controller():
-        listeners.append(f"CONTROLLER://127.0.0.1:{node.controller_port}")
-    values = {
-        "process.roles": ",".join(node.roles),
-        "node.id": str(node.node_id),
-        "listeners": ",".join(listeners),
-        "controller.listener.names": "CONTROLLER",
-        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
-        "log.dirs": str(node.log_dir),
-    }
-    if static_voters:
-        voters = [f"{n.node_id}@127.0.0.1:{n.controller_port}" for n in cluster.nodes if n.is_controller()]
-        values["controller.quorum.voters"] = ",".join(voters)
-    else:
-        values["controller.quorum.bootstrap.servers"] = cluster.controllers
-    return values
-
-
-def _format(cluster: Cluster, static_voters: bool) -> None:
-    first = next(node for node in cluster.nodes if node.is_controller())
-    for node in cluster.nodes:
-        arguments = ["format", "-t", cluster.cluster_id, "-c", str(node.directory / "server.properties")]
-        if not static_voters:
-            arguments.append("--standalone" if node is first else "--no-initial-controllers")
-        java.run_tool(java.STORAGE, arguments, version=cluster.version)
+def _prepare(shape: Shape, client_properties: Mapping[str, str] | None, options: Sequence[str]) -> Cluster:
+    directory = Path(tempfile.mkdtemp(prefix="kwire-kafka-"))
+    cluster = Cluster(shape, new_cluster_id(), make_nodes(shape, directory), directory, options)
+    if client_properties is not None:
+        cluster.client_config = directory / "client.properties"
+        cluster.client_config.write_text("".join(f"{key}={value}\n" for key, value in client_properties.items()))
+    format_nodes(shape, cluster.cluster_id, cluster.nodes, cluster.nodes)
+    return cluster
 
 
 def _start(cluster: Cluster) -> None:

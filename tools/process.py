@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import random
 import signal
 import socket
 import subprocess
@@ -55,6 +56,7 @@ class Process:
     def stop(self, timeout_s: float = 20) -> int:
         """SIGTERM, then SIGKILL after ``timeout_s``; the exit status (negative: the signal that ended it)."""
         if self.running():
+            self.resume()
             self._child.send_signal(signal.SIGTERM)
             try:
                 self._child.wait(timeout_s)
@@ -67,6 +69,14 @@ class Process:
         self._child.kill()
         self._child.wait()
 
+    def pause(self) -> None:
+        """Stop it where it stands: its sockets stay open and nobody answers, as on a machine that hangs."""
+        self._child.send_signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """Let it go on after :meth:`pause`."""
+        self._child.send_signal(signal.SIGCONT)
+
 
 def free_ports(count: int) -> list[int]:
     """``count`` ports of 127.0.0.1 that nobody listens on now, picked by the system.
@@ -78,6 +88,23 @@ def free_ports(count: int) -> list[int]:
         for one in sockets:
             one.bind(("127.0.0.1", 0))
         return [int(one.getsockname()[1]) for one in sockets]
+
+
+def lasting_ports(count: int) -> list[int]:
+    """``count`` ports of 127.0.0.1 for servers that are stopped and started again at the same address.
+
+    They lie outside of the range from which Linux picks the near end of a connection: there nobody takes the port of a
+    server that is down, and a client that tries it again and again cannot by chance connect to itself.
+    """
+    low = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
+    found: list[int] = []
+    for port in random.sample(range(10_000, low), low - 10_000):
+        with contextlib.suppress(OSError), socket.socket() as one:
+            one.bind(("127.0.0.1", port))
+            found.append(port)
+        if len(found) == count:
+            return found
+    raise ProcessError(f"there are no {count} ports free between 10000 and {low}")
 
 
 def accepts(host: str, port: int) -> bool:
