@@ -57,9 +57,7 @@ def class_path(version: str = KAFKA_VERSION) -> list[Path]:
     # Without the tools the server still asks for their interfaces, which are as missing: it can do with older ones.
     name = "kafka-tools" if tools == version else "kafka-tools-api"
     try:
-        return resolve(
-            [f"org.apache.kafka:kafka_2.13:{version}", f"org.apache.kafka:{name}:{tools}", _LOGGER], transitive=True
-        )
+        return resolve([f"org.apache.kafka:kafka_2.13:{version}", f"org.apache.kafka:{name}:{tools}", _LOGGER], transitive=True)
     except MavenError as error:
         raise JavaError(str(error)) from error
 
