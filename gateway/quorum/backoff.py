@@ -1,0 +1,30 @@
+"""How long to rest between fruitless requests: exponential, bounded, with dice. Knows nothing of what was asked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+
+class Backoff:
+    """Pauses of ``low`` seconds that double up to ``high``; each is cut by chance to between a half and the whole.
+
+    ``dice`` gives numbers from 0 to 1. (``ExponentialBackoff`` of Kafka; chance keeps many observers from asking in step.)
+    """
+
+    __slots__ = ("_dice", "_high", "_low", "failures")
+
+    def __init__(self, low: float, high: float, dice: Callable[[], float]) -> None:
+        self._low = low
+        self._high = high
+        self._dice = dice
+        self.failures = 0  #: fruitless requests since the last progress
+
+    def failed(self) -> float:
+        """Count one more; seconds to rest now."""
+        self.failures += 1
+        whole = min(self._high, self._low * 2.0 ** min(self.failures - 1, 40))
+        return whole * (0.5 + 0.5 * self._dice())
+
+    def progress(self) -> None:
+        """The next failure is the first again."""
+        self.failures = 0

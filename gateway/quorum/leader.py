@@ -1,0 +1,88 @@
+"""Who leads, as far as the answers said, and whom to ask next: the leader, or in turn everybody known.
+
+An epoch never goes back (KIP-595); within one, a leader that does not answer as one is asked in turn with the others, until
+somebody names the next. Knows nothing of logs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from gateway.quorum.settings import Address
+
+NO_LEADER: Final = -1
+
+#: Addresses kept besides the bootstrap ones. A quorum has three or five voters.
+_ADDRESSES_MAX: Final = 64
+_HOST_MAX: Final = 255
+
+
+class Leadership:
+    """Epoch, leader and addresses; ``leader_id`` is NO_LEADER while nobody is known to lead ``epoch``."""
+
+    __slots__ = ("_bootstrap", "_detour", "_turn", "addresses", "epoch", "leader_id")
+
+    def __init__(self, bootstrap: tuple[Address, ...], epoch: int, leader_id: int, first: int) -> None:
+        self._bootstrap = bootstrap
+        self._turn = first
+        self._detour = False
+        self.epoch = epoch
+        self.leader_id = leader_id
+        self.addresses: dict[int, Address] = {}  #: node id -> where it was said, or found, to listen
+
+    @property
+    def leader_address(self) -> Address | None:
+        """Where the leader listens, if both are known."""
+        return self.addresses.get(self.leader_id)
+
+    def candidates(self) -> list[Address]:
+        """Everybody who may know the leader: the bootstrap addresses, then all that were learned."""
+        return list(dict.fromkeys((*self._bootstrap, *self.addresses.values())))
+
+    def target(self) -> tuple[Address, int]:
+        """Whom to ask now: (address, id of the node expected there or -1)."""
+        leader = self.leader_address
+        if leader is not None and not self._detour:
+            return leader, self.leader_id
+        self._detour = False
+        candidates = self.candidates()
+        self._turn += 1
+        address = candidates[self._turn % len(candidates)]
+        if address == leader and len(candidates) > 1:
+            self._turn += 1
+            address = candidates[self._turn % len(candidates)]
+        return address, NO_LEADER
+
+    def lead(self, epoch: int, leader_id: int) -> None:
+        """``leader_id`` (or NO_LEADER) leads ``epoch``, which is not below the known one."""
+        assert epoch >= self.epoch, (epoch, self.epoch)
+        self.epoch = epoch
+        self.leader_id = leader_id if leader_id >= 0 else NO_LEADER
+        self._detour = False
+
+    def doubt(self) -> None:
+        """The leader did not behave as one: next time somebody else is asked, then the leader again."""
+        self._detour = True
+
+    def forget_leader(self) -> None:
+        """Two nodes are said to lead the same epoch: neither is believed before it answers as a leader."""
+        self.leader_id = NO_LEADER
+
+    def found_at(self, node_id: int, address: Address) -> None:
+        """The node answered as itself at ``address``: that beats what it is said to advertise."""
+        self.addresses[node_id] = address
+
+    def learn(self, endpoints: Iterable[tuple[int, str, int]], *, only_new: bool = False) -> None:
+        """Take over addresses (node id, host, port) that an answer gave; what cannot be one is passed over.
+
+        ``only_new``: those of known nodes stay, which may be where we found them and not what they advertise.
+        """
+        for node_id, host, port in endpoints:
+            if node_id < 0 or not host or len(host) > _HOST_MAX or not 0 < port < 65536:
+                continue
+            if only_new and node_id in self.addresses:
+                continue
+            if len(self.addresses) >= _ADDRESSES_MAX and node_id not in self.addresses:
+                self.addresses = {id: at for id, at in self.addresses.items() if id == self.leader_id}
+            self.addresses[node_id] = Address(host, port)
