@@ -1,15 +1,182 @@
-"""How we connect to Kafka as a client: protocol, TLS and SASL settings."""
+"""How we connect to Kafka as its client, from a properties file with Kafka's own keys: what ``--command-config`` names.
+
+The keys mean what they mean to Kafka's tools, so that one file serves both. What is not understood and would make the
+connection less safe than it says is refused, and so is what is missing; keys that have nothing to do with security are left to
+those whom they concern. It reads the stores, but connects to nobody.
+"""
 
 from __future__ import annotations
 
+import difflib
+from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from gateway.config import SECURITY_PROTOCOLS, ConfigError
+from gateway.security.client_tls import TlsSettings, read_tls
+from gateway.security.jaas import JaasError, parse_jaas
+from gateway.security.sasl_client import MECHANISMS, PLAIN, SaslSettings
+from gateway.security.secret import Secret
+
+PROTOCOL: Final = "security.protocol"
+MECHANISM: Final = "sasl.mechanism"
+JAAS: Final = "sasl.jaas.config"
+#: What is read here and in client_tls.
+_READ: Final = frozenset(
+    {PROTOCOL, MECHANISM, JAAS, "ssl.protocol", "ssl.enabled.protocols", "ssl.endpoint.identification.algorithm"}
+    | {"ssl.key.password", "ssl.keystore.key", "ssl.keystore.certificate.chain", "ssl.truststore.certificates"}
+    | {f"ssl.{store}.{what}" for store in ("keystore", "truststore") for what in ("location", "type", "password")}
+)
+#: They name parts of Java, and change nothing of what a connection is protected by.
+_JAVAS_OWN: Final = frozenset(
+    {"ssl.provider", "ssl.keymanager.algorithm", "ssl.trustmanager.algorithm", "ssl.secure.random.implementation"}
+)
+#: They change who is trusted or how, in ways that there are not here.
+_REFUSED: Final = frozenset(
+    {"security.providers", "ssl.cipher.suites", "ssl.engine.factory.class", "config.providers"}
+    | {"sasl.client.callback.handler.class", "sasl.login.class", "sasl.login.callback.handler.class"}
+)
+#: Settings of mechanisms that there are not here, and of servers.
+_OTHERS: Final = (
+    "sasl.kerberos.",
+    "sasl.login.",
+    "sasl.oauthbearer.",
+    "sasl.server.",
+    "sasl.enabled.",
+    "ssl.allow.",
+    "ssl.client.",
+)
+_PREFIXES: Final = ("ssl.", "sasl.", "security.")
+_MODULES: Final = {
+    "org.apache.kafka.common.security.plain.PlainLoginModule": frozenset({PLAIN}),
+    "org.apache.kafka.common.security.scram.ScramLoginModule": frozenset(MECHANISMS) - {PLAIN},
+}
 
 
 @dataclass(frozen=True, slots=True)
 class ClientSecurity:
-    """How to connect. Without any settings: PLAINTEXT."""
+    """How to connect. Without any settings: PLAINTEXT. Its text names protocol and user, never a secret.
 
-    protocol: str = "PLAINTEXT"  #: ``security.protocol``
+    ``warnings``: what was asked for and protects less than it seems, a sentence each.
+    """
+
+    protocol: str = "PLAINTEXT"
+    tls: TlsSettings | None = None
+    sasl: SaslSettings | None = None
+    warnings: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        return self.protocol
+        return self.protocol if self.sasl is None else f"{self.protocol}, {self.sasl.mechanism} as {self.sasl.username!r}"
+
+
+def load_client_properties(path: Path) -> ClientSecurity:
+    """The settings in the properties file ``path``, its stores read. Blocks on files.
+
+    Raises ConfigError with everything that is wrong, each naming key and file.
+    """
+    import javaproperties
+
+    try:
+        # Java reads properties as ISO-8859-1; another letter is written \uXXXX.
+        content = path.read_text(encoding="iso-8859-1")
+        pairs = [(one.key, one.value) for one in javaproperties.parse(content) if isinstance(one, javaproperties.KeyValue)]
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"--command-config {path}: cannot be read: {error}") from None
+    problems: list[str] = []
+    values: dict[str, str] = {}
+    for key, value in pairs:
+        if key in values:
+            problems.append(f"{key}: given twice")
+        values[key] = value.strip()  # as Kafka's ConfigDef does
+    security = None if problems else _security(values, problems)
+    if problems or security is None:
+        raise ConfigError(*(f"--command-config {path}: {problem}" for problem in problems))
+    return security
+
+
+def _security(values: Mapping[str, str], problems: list[str]) -> ClientSecurity | None:
+    problems.extend(problem for key in values if (problem := _key_problem(key)))
+    problems.extend(f"{key}: holds half of a surrogate pair" for key, value in values.items() if not _is_text(value))
+    protocol = values.get(PROTOCOL, "").upper() or _missing_protocol(values, problems)
+    if protocol not in SECURITY_PROTOCOLS:
+        problems.append(f"{PROTOCOL}: {protocol!r} is none of {', '.join(SECURITY_PROTOCOLS)}")
+    if problems:
+        return None
+    tls = read_tls(values, problems) if protocol.endswith("SSL") else None
+    sasl = _sasl(values, problems) if protocol.startswith("SASL") else None
+    return ClientSecurity(protocol, tls, sasl, _warnings(tls, sasl))
+
+
+def _key_problem(key: str) -> str | None:
+    if key in _REFUSED:
+        return f"{key}: is not supported, and to go on without it could protect less than was asked for"
+    if key in _READ or key in _JAVAS_OWN or key.startswith(_OTHERS):
+        return None
+    near = difflib.get_close_matches(key.lower(), _READ, n=1, cutoff=0.6 if key.startswith(_PREFIXES) else 0.86)
+    if near:
+        return f"{key}: unknown key; did you mean {near[0]}?"
+    return f"{key}: unknown key" if key.startswith(_PREFIXES) else None
+
+
+def _missing_protocol(values: Mapping[str, str], problems: list[str]) -> str:
+    """Kafka would take PLAINTEXT: right where nothing else was said, a hole where something was."""
+    said = sorted(key for key in values if key.startswith(("ssl.", "sasl.")))
+    if said:
+        problems.append(f"{PROTOCOL}: missing, although {said[0]} is given: set it to one of {', '.join(SECURITY_PROTOCOLS)}")
+    return "PLAINTEXT"
+
+
+def _sasl(values: Mapping[str, str], problems: list[str]) -> SaslSettings | None:
+    mechanism = values.get(MECHANISM, "")
+    if mechanism not in MECHANISMS:
+        said = f"{mechanism!r} is not supported" if mechanism else "missing (Kafka's default is GSSAPI, which is not supported)"
+        problems.append(f"{MECHANISM}: {said}: set it to one of {', '.join(MECHANISMS)}")
+        return None
+    if not values.get(JAAS):
+        problems.append(f"{JAAS}: missing: it holds user name and password")
+        return None
+    try:
+        name, options = _login_options(values[JAAS], mechanism)
+    except JaasError as error:
+        problems.append(f"{JAAS}: {error}")
+        return None
+    return SaslSettings(mechanism, name, options)
+
+
+def _login_options(text: str, mechanism: str) -> tuple[str, Secret]:
+    module = parse_jaas(text)
+    # Some distributions of Kafka's clients put their own name before the class's.
+    known = next((name for name in _MODULES if module.name == name or module.name.endswith(f".{name}")), None)
+    wanted = next(name for name, mechanisms in _MODULES.items() if mechanism in mechanisms)
+    if known != wanted:
+        raise JaasError(f"the login module of {mechanism} is {wanted}")
+    if module.options.get("tokenauth", Secret("false")).reveal().lower() != "false":
+        raise JaasError("tokenauth: delegation tokens are not supported, use a SCRAM user")
+    for option in ("username", "password"):
+        if not module.options.get(option):
+            raise JaasError(f"the option {option} is missing or empty")
+        if "\0" in module.options[option].reveal():
+            raise JaasError(f"the option {option} holds a NUL character")
+    return module.options["username"].reveal(), module.options["password"]
+
+
+def _warnings(tls: TlsSettings | None, sasl: SaslSettings | None) -> tuple[str, ...]:
+    warnings = []
+    if tls is not None and not tls.check_host_name:
+        warnings.append(
+            "ssl.endpoint.identification.algorithm is empty: any holder of a trusted certificate can pose as any node"
+        )
+    if sasl is not None and sasl.mechanism == PLAIN and tls is None:
+        warnings.append(
+            f"{PROTOCOL}=SASL_PLAINTEXT with PLAIN: the password goes over the network readable; SASL_SSL protects it"
+        )
+    return tuple(warnings)
+
+
+def _is_text(value: str) -> bool:
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

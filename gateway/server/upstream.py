@@ -6,13 +6,19 @@ connection is closed, and who wants another one makes one.
 
 from __future__ import annotations
 
+import math
+import os
+import socket
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final, Self
 
 import trio
 
+from gateway.server.logs import escape
+from gateway.server.tls import secure
 from gateway.server.upstream_errors import TimedOut, Unreachable, UnsupportedByPeer, short
 from gateway.server.upstream_link import Link
+from gateway.server.upstream_sasl import Authentication
 from gateway.server.upstream_versions import Offer, ask_versions
 from kwire.registry import request_type
 
@@ -21,6 +27,8 @@ if TYPE_CHECKING:
     from kwire.message import Message
 
 _MIB: Final = 1024 * 1024
+#: A session is renewed when so much of its life is over: Java's clients do it between 85 and 95 %.
+_RENEW_AFTER: Final = 0.85
 #: Largest answer before we know whom we talk to, bytes: as much as Kafka takes of its clients then.
 _SETUP_ANSWER_MAX: Final = 512 * 1024
 
@@ -28,12 +36,13 @@ _SETUP_ANSWER_MAX: Final = 512 * 1024
 class Upstream:
     """One connection, ready for requests. Made by :meth:`connect`, closed by :meth:`aclose`."""
 
-    def __init__(self, address: tuple[str, int], link: Link, offer: Offer, client_id: str) -> None:
-        """Around a link over which everything before the first request was said."""
+    def __init__(self, address: tuple[str, int], link: Link, offer: Offer, client_id: str, session: _Session | None) -> None:
+        """Around a link over which everything before the first request was said; ``session``: what must be renewed in time."""
         self.address = address  #: (host, port)
         self._link = link
         self._offer = offer
         self._client_id = client_id
+        self._session = session
         self._turn = trio.Lock()
 
     @classmethod
@@ -52,19 +61,19 @@ class Upstream:
         TimedOut, BadAnswer.
         """
         who = f"{address_text(*address)} ({security})"
-        progress = ["TCP connection"]
-        with trio.move_on_after(timeout_s):
-            stream = await _open_tcp(address, who)
-            link = Link(stream, who, answer_max_bytes=min(_SETUP_ANSWER_MAX, response_max_bytes))
-            try:
-                progress.append("answer to ApiVersions")
-                offer = await ask_versions(link, client_id)
+        setup = _Setup(address, security, who, client_id, min(_SETUP_ANSWER_MAX, response_max_bytes))
+        try:
+            with trio.move_on_after(timeout_s):
+                link, offer, session = await setup.run()
                 link.limit_answers(response_max_bytes)
-                return cls(address, link, offer, client_id)
-            except BaseException:
-                await link.close()
-                raise
-        raise TimedOut(who, f"no {progress[-1]} within {timeout_s:g} s", "is the node stopped, overloaded or behind a firewall?")
+                return cls(address, link, offer, client_id, session)
+        except BaseException:
+            await setup.undo()
+            raise
+        await setup.undo()
+        raise TimedOut(
+            who, f"{setup.waiting_for} within {timeout_s:g} s", "is the node stopped, overloaded or behind a firewall?"
+        )
 
     def __repr__(self) -> str:
         return f"<Upstream {self._link.who}{'' if self.is_open else ', closed'}>"
@@ -117,6 +126,8 @@ class Upstream:
         """
         async with self._turn:
             with trio.move_on_after(timeout_s):
+                if self._session is not None:
+                    await self._session.renew_if_due()
                 return await self._link.ask(request, version, self._client_id)
         raise TimedOut(self._link.who, f"no answer to {request.NAME} v{version} within {timeout_s:g} s")
 
@@ -125,9 +136,76 @@ class Upstream:
         await self._link.close()
 
 
+class _Session:
+    """An authentication that the node may let live for a while only (``connections.max.reauth.ms``).
+
+    It is renewed on the same connection before a request (KIP-368). If nothing is asked for longer than it lives, no harm is
+    done: the node then closes the connection at the first request that is not a new authentication.
+    """
+
+    def __init__(self, authentication: Authentication, link: Link) -> None:
+        self._authentication = authentication
+        self._link = link
+        self._due = math.inf
+
+    async def begin(self) -> None:
+        """Authenticate. Raises as Authentication.run; the link is closed then."""
+        began = trio.current_time()
+        try:
+            lifetime_s = await self._authentication.run()
+        except BaseException:
+            await self._link.close("the authentication failed")
+            raise
+        self._due = math.inf if lifetime_s is None else began + lifetime_s * _RENEW_AFTER
+
+    async def renew_if_due(self) -> None:
+        """Before each request."""
+        if trio.current_time() >= self._due:
+            await self.begin()
+
+
+class _Setup:
+    """Everything before the first request, step by step; ``waiting_for`` says which one it is at."""
+
+    def __init__(
+        self, address: tuple[str, int], security: ClientSecurity, who: str, client_id: str, answer_max_bytes: int
+    ) -> None:
+        self.waiting_for = "no TCP connection"
+        self._address = address
+        self._security = security
+        self._who = who
+        self._client_id = client_id
+        self._answer_max_bytes = answer_max_bytes
+        self._stream: trio.abc.Stream | None = None
+        self._link: Link | None = None
+
+    async def run(self) -> tuple[Link, Offer, _Session | None]:
+        """TCP, TLS, SASL, ApiVersions."""
+        self._stream = stream = await _open_tcp(self._address, self._who)
+        if self._security.tls is not None:
+            self.waiting_for = "no end of the TLS handshake"
+            self._stream = await secure(stream, self._security.tls, self._address[0], self._who)
+        self._link = link = Link(self._stream, self._who, answer_max_bytes=self._answer_max_bytes)
+        session = None
+        if self._security.sasl is not None:
+            self.waiting_for = "no end of the authentication"
+            session = _Session(Authentication(link, self._security.sasl, self._client_id), link)
+            await session.begin()
+        self.waiting_for = "no answer to ApiVersions"
+        return link, await ask_versions(link, self._client_id), session
+
+    async def undo(self) -> None:
+        """Close what was opened."""
+        if self._link is not None:
+            await self._link.close()
+        elif self._stream is not None:
+            await trio.aclose_forcefully(self._stream)
+
+
 def address_text(host: str, port: int) -> str:
-    """``host:port``, or ``[host]:port`` for an IPv6 address."""
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    """``host:port``, or ``[host]:port`` for an IPv6 address; a host that a peer named may hold anything."""
+    shown = escape(host)
+    return f"[{shown}]:{port}" if ":" in host else f"{shown}:{port}"
 
 
 async def _open_tcp(address: tuple[str, int], who: str) -> trio.SocketStream:
@@ -143,7 +221,10 @@ def _reasons(error: BaseException) -> str:
     cause = error.__cause__
     if isinstance(cause, BaseExceptionGroup):
         return "; ".join(dict.fromkeys(_reasons(one) for one in cause.exceptions))
-    return getattr(cause or error, "strerror", None) or short(cause or error)
+    error = cause or error
+    if isinstance(error, OSError) and error.errno and not isinstance(error, socket.gaierror):
+        return os.strerror(error.errno)
+    return getattr(error, "strerror", None) or short(error)
 
 
 def _span(versions: range) -> str:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import trio
 
+from gateway.server.tls import tls_failure
 from gateway.server.upstream_errors import BadAnswer, ConnectionClosed, TlsFailed, short
 from kwire.errors import DecodeError
 from kwire.frame import FrameSplitter, frame
@@ -144,7 +145,7 @@ class Link:
     def _lost(self, error: Exception, about: str) -> ConnectionClosed | TlsFailed:
         cause = error.__cause__
         if isinstance(cause, ssl.SSLError):
-            return TlsFailed(self.who, f"TLS ended in the middle of {about}: {short(cause)}")
+            return tls_failure(self.who, cause, f"TLS failed in the middle of {about}")
         return ConnectionClosed(self.who, f"the connection broke in the middle of {about}: {short(cause or error)}")
 
     def _bad_size(self, error: DecodeError, about: str) -> BadAnswer:

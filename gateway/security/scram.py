@@ -1,0 +1,128 @@
+"""SCRAM (RFC 5802, RFC 7677) as a client speaks it to Kafka. Pure: the nonce comes from outside, messages in and out.
+
+Own code and not a library, because what a server says is checked before it costs anything: the iteration count (each one
+is two hashes) must be within Kafka's own bounds, the nonce must continue ours, nothing may be mandatory that we do not
+know. And as Kafka does it (``ScramFormatter.normalize``), name and password are UTF-8 as they are, not prepared by SASLprep,
+which is what the libraries do: other bytes for the same password.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import hmac
+import re
+from typing import Final
+
+from gateway.security.secret import Secret
+
+#: ``ScramMechanism``: fewer iterations than the least are no protection, Kafka stores no credential with more than the most.
+ITERATIONS_MIN: Final = 4096
+ITERATIONS_MAX: Final = 16384
+#: Mechanism to the name of its hash.
+HASHES: Final = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
+
+#: Channel binding: none, and no authorisation id ("n,,"), in base64.
+_GS2_HEADER: Final = "n,,"
+_SALT_MAX: Final = 1024
+_NONCE: Final = r"[\x21-\x2b\x2d-\x7e]+"
+_BASE64: Final = r"[A-Za-z0-9+/]+={0,2}"
+_SERVER_FIRST: Final = re.compile(rf"r=({_NONCE}),s=({_BASE64}),i=([1-9][0-9]{{0,9}})(?:,.*)?", re.DOTALL)
+_SERVER_FINAL: Final = re.compile(rf"v=({_BASE64})(?:,.*)?", re.DOTALL)
+_SERVER_ERROR: Final = re.compile(r"e=([a-z0-9-]{1,40})(?:,.*)?", re.DOTALL)
+
+
+class SaslError(Exception):
+    """The server's part of an authentication is not what it must be. The text is ours, with no secret in it."""
+
+
+class ScramClient:
+    """One authentication: :meth:`first`, then :meth:`respond` to each message of the server until :attr:`complete`."""
+
+    def __init__(self, mechanism: str, username: str, password: Secret, nonce: str) -> None:
+        """``nonce``: printable ASCII without comma, from a good source, used for nothing else. Raises KeyError, ValueError."""
+        if not re.fullmatch(_NONCE, nonce):
+            raise ValueError("a nonce is printable ASCII without commas")
+        self.mechanism = mechanism
+        self._hash = HASHES[mechanism]
+        self._username = username.replace("=", "=3D").replace(",", "=2C")
+        self._password = password
+        self._nonce = nonce
+        self._server_signature: bytes | None = None
+        self.complete = False  #: The server has proved that it knows the password's keys.
+
+    def first(self) -> bytes:
+        """The client-first message."""
+        return f"{_GS2_HEADER}{self._bare()}".encode()
+
+    def respond(self, message: bytes) -> bytes | None:
+        """The answer to a message of the server, None to its last. Takes up to tens of ms: not for an event loop.
+
+        Raises SaslError before any work is done for a message that does not deserve it.
+        """
+        text = _text(message)
+        if self._server_signature is None:
+            return self._client_final(text)
+        self._check_final(text)
+        return None
+
+    def _bare(self) -> str:
+        return f"n={self._username},r={self._nonce}"
+
+    def _client_final(self, text: str) -> bytes:
+        nonce, salt, iterations = self._server_first(text)
+        salted = hashlib.pbkdf2_hmac(self._hash, self._password.reveal().encode(), salt, iterations)
+        client_key = self._hmac(salted, b"Client Key")
+        binding = base64.b64encode(_GS2_HEADER.encode()).decode()
+        without_proof = f"c={binding},r={nonce}"
+        auth_message = f"{self._bare()},{text},{without_proof}".encode()
+        signature = self._hmac(hashlib.new(self._hash, client_key).digest(), auth_message)
+        proof = bytes(a ^ b for a, b in zip(client_key, signature, strict=True))
+        self._server_signature = self._hmac(self._hmac(salted, b"Server Key"), auth_message)
+        return f"{without_proof},p={base64.b64encode(proof).decode()}".encode()
+
+    def _server_first(self, text: str) -> tuple[str, bytes, int]:
+        if text.startswith("m="):
+            raise SaslError("the server demands a SCRAM extension that is not known here")
+        match = _SERVER_FIRST.fullmatch(text)
+        if match is None:
+            raise SaslError("the server's first SCRAM message is malformed")
+        nonce, salt, iterations = match[1], _base64(match[2]), int(match[3])
+        if not nonce.startswith(self._nonce) or nonce == self._nonce:
+            raise SaslError("the server's SCRAM nonce does not continue ours: the message was made for somebody else")
+        if not ITERATIONS_MIN <= iterations <= ITERATIONS_MAX:
+            raise SaslError(
+                f"the server asks for {iterations} SCRAM iterations, {ITERATIONS_MIN} to {ITERATIONS_MAX} are allowed"
+            )
+        if len(salt) > _SALT_MAX:
+            raise SaslError(f"the server's SCRAM salt has {len(salt)} bytes, {_SALT_MAX} are allowed")
+        return nonce, salt, iterations
+
+    def _check_final(self, text: str) -> None:
+        assert self._server_signature is not None
+        if error := _SERVER_ERROR.fullmatch(text):
+            raise SaslError(f"the server says {error[1]}")
+        match = _SERVER_FINAL.fullmatch(text)
+        if match is None:
+            raise SaslError("the server's final SCRAM message is malformed")
+        if self.complete or not hmac.compare_digest(_base64(match[1]), self._server_signature):
+            raise SaslError("the server does not know the password's keys: it is not who it should be")
+        self.complete = True
+
+    def _hmac(self, key: bytes, message: bytes) -> bytes:
+        return hmac.digest(key, message, self._hash)
+
+
+def _text(message: bytes) -> str:
+    try:
+        return message.decode("utf-8")
+    except UnicodeDecodeError:
+        raise SaslError("the server's SCRAM message is no UTF-8") from None
+
+
+def _base64(text: str) -> bytes:
+    try:
+        return base64.b64decode(text, validate=True)
+    except binascii.Error:
+        raise SaslError("the server's SCRAM message holds malformed base64") from None
