@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -14,7 +15,7 @@ import trio
 from gateway.config import Config, ConfigError
 from gateway.handlers.table import handlers
 from gateway.log.offset_store import StoreLockedError
-from gateway.ports import TOPIC_NAME, Authorizer, Endpoint, Groups
+from gateway.ports import TOPIC_NAME, Authorizer, Endpoint, Groups, SourceStopped
 from gateway.security.authorizer import AllowAll
 from gateway.security.protocols import check_security
 from gateway.server.connection import Hub
@@ -25,10 +26,13 @@ from gateway.server.listener import Door, open_doors
 from gateway.server.logs import Reports
 from gateway.server.purgatory import Purgatory
 from gateway.server.server import run_server
-from gateway.sources import LogDirectory, SourceError, open_source
+from gateway.sources import LogDirectory, SourceError, open_log
+from gateway.sources.chain_partition import ChainPartition
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+
+    from gateway.server.observed_quorum import ObservedQuorum
 
 #: The log that is served when none is given: see the README beside it.
 SAMPLE: Final = Path(__file__).parent / "sample"
@@ -39,7 +43,8 @@ class Rooms:
     """``gateway.ports.Gateway``: what handlers reach."""
 
     config: Config
-    partition: LogDirectory
+    partition: ChainPartition
+    quorum: ObservedQuorum | None
     groups: Groups
     authorizer: Authorizer
     waiters: Purgatory
@@ -82,33 +87,83 @@ class Ready:
 
 
 def check(config: Config) -> None:
-    """Everything that can be found wrong without serving. Raises ConfigError."""
+    """Everything that can be found wrong without serving, and without asking anybody. Raises ConfigError."""
     check_security(config)
-    _open(config)
+    if config.kind_of_source == "quorum":
+        from gateway.server.observed_quorum import upstream_security
+
+        upstream_security(config)
+    else:
+        _open_directory(config)
 
 
 async def serve(config: Config, stop: trio.Event, *, task_status: trio.TaskStatus[Ready] = trio.TASK_STATUS_IGNORED) -> None:
-    """Serve until ``stop`` is set, then drain. Started (with Ready) when connections are accepted. Raises ConfigError."""
+    """Serve until ``stop`` is set, then drain. Started (with Ready) when connections are accepted.
+
+    Raises ConfigError before that; SourceStopped, once drained, when the quorum cannot be followed any further.
+    """
     check_security(config)
-    partition = _open(config)
-    doors = open_doors(config)
-    reports, purgatory = Reports(tracing=config.log_level == "debug"), Purgatory()
-    groups = GroupDriver(_state_dir(config, partition), settings_of(config), node_id=config.node_id)
-    rooms = Rooms(config, partition, groups, AllowAll(), purgatory, _endpoints(config, doors))
-    hub = Hub(config, Dispatcher(handlers(), rooms, element_budget=config.request_max_elements), purgatory, reports)
-    ready = Ready(rooms, doors, reports)
-    partition.on_advance(purgatory.advanced)
-    try:
+    with contextlib.ExitStack() as held:
+        reports, purgatory = Reports(tracing=config.log_level == "debug"), Purgatory()
+        source, quorum = _open(config, reports, held)
+        doors = open_doors(config)
+        for door in doors:
+            held.callback(door.sock.close)
+        groups = GroupDriver(_state_dir(config, source), settings_of(config), node_id=config.node_id)
+        rooms = Rooms(config, source, quorum, groups, AllowAll(), purgatory, _endpoints(config, doors))
+        hub = Hub(config, Dispatcher(handlers(), rooms, element_budget=config.request_max_elements), purgatory, reports)
+        ready = Ready(rooms, doors, reports)
+        held.callback(ready.ended.set)
+        source.on_advance(purgatory.advanced)
+        fate = Fate(stop, reports)
         async with trio.open_nursery() as nursery:
             coordinating = trio.CancelScope()
-            await nursery.start(follow, partition, reports)
+            await nursery.start(fate.follow, source, quorum)
             await _start_groups(nursery, groups, coordinating)
             await nursery.start(_run_server, hub, doors, stop, coordinating.cancel, nursery.cancel_scope)
             task_status.started(ready)
-    finally:
-        for door in doors:
-            door.sock.close()
-        ready.ended.set()
+        if fate.stopped is not None:
+            raise fate.stopped
+
+
+class Fate:
+    """Follows the source, and ends the server when that cannot go on: what was asked before is still answered."""
+
+    def __init__(self, stop: trio.Event, reports: Reports) -> None:
+        self.stopped: SourceStopped | None = None
+        self._stop = stop
+        self._reports = reports
+
+    async def follow(self, source: ChainPartition, quorum: ObservedQuorum | None, *, task_status: trio.TaskStatus[None]) -> None:
+        """Started when the source is loaded, or has been waited for. Raises ConfigError when it stops before that."""
+        if quorum is None:
+            assert isinstance(source, LogDirectory)
+            await follow(source, self._reports, task_status=task_status)
+            return
+        ready = False
+
+        def started() -> None:
+            nonlocal ready
+            ready = True
+            task_status.started()
+
+        try:
+            await quorum.run(started)
+        except* SourceStopped as group:
+            reason = _first(group)
+            if not ready:
+                raise ConfigError(f"controller.quorum.bootstrap.servers: {reason}") from None
+            self._reports.report("the quorum is no longer followed", "error", error=str(reason))
+            self.stopped = reason
+            self._stop.set()
+
+
+def _first(group: BaseExceptionGroup[SourceStopped]) -> SourceStopped:
+    error: BaseException = group
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    assert isinstance(error, SourceStopped)
+    return error
 
 
 async def _run_server(
@@ -138,19 +193,29 @@ async def _start_groups(nursery: trio.Nursery, groups: GroupDriver, scope: trio.
         raise ConfigError(f"state.dir: cannot use {error.filename}: {error.strerror}") from None
 
 
-def _open(config: Config) -> LogDirectory:
+def _open(config: Config, reports: Reports, held: contextlib.ExitStack) -> tuple[ChainPartition, ObservedQuorum | None]:
+    """The source, and the quorum behind it if there is one."""
+    if config.kind_of_source != "quorum":
+        return _open_directory(config), None
+    from gateway.server.observed_quorum import open_quorum  # TLS and all: only those who observe one pay for it
+
+    return open_quorum(config, reports, held)
+
+
+def _open_directory(config: Config) -> LogDirectory:
     sample = config.kind_of_source == "sample"
-    path = SAMPLE if sample else config.log_dirs
     try:
-        return open_source("log", log_dir=str(path), snapshot_prefix=config.snapshot_prefix)
+        return open_log(SAMPLE if sample else str(config.log_dirs), snapshot_prefix=config.snapshot_prefix)
     except SourceError as error:
         raise ConfigError(f"{'source' if sample else 'log.dirs'}: {error}") from None
 
 
-def _state_dir(config: Config, partition: LogDirectory) -> Path:
+def _state_dir(config: Config, partition: ChainPartition) -> Path:
     """``state.dir``, else a directory of the user's for this cluster: offsets of one log mean nothing in another."""
     if config.state_dir is not None:
         return config.state_dir
+    if config.data_dir is not None:
+        return config.data_dir / "kwire"
     home = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
     # The id comes from a file: quoted, it is one name and no path; the prefix takes "." and ".." their meaning.
     return Path(home) / "kwire" / f"cluster-{quote(partition.cluster_id, safe='')}"

@@ -76,6 +76,10 @@ class OffsetOutOfRange(Exception):
     """A read began below the log start or above the high watermark."""
 
 
+class SourceStopped(Exception):
+    """A source cannot be followed any further without a person; the text says why, and what to do."""
+
+
 class State(enum.Enum):
     """Whether the partition can be served: LOADING answers retriable errors, never offset 0."""
 

@@ -14,6 +14,7 @@ import click
 
 from gateway.config import KEYS, Config, ConfigError, Key
 from gateway.config_loading import load_config
+from gateway.ports import SourceStopped
 
 if TYPE_CHECKING:
     import trio
@@ -61,6 +62,7 @@ KWIRE_ and its name in capitals (KWIRE_MAX_CONNECTIONS). Flags come before the e
 Examples:
   kwire serve
   kwire serve --log-dir /var/lib/kafka/metadata --listeners PLAINTEXT://127.0.0.1:19092
+  kwire serve --bootstrap-controller ctl1:9093,ctl2:9093 --data-dir /var/lib/kwire --command-config client.properties
   kwire serve --config server.properties --check-config""",
 )
 @click.option(
@@ -71,8 +73,9 @@ Examples:
 def command(file: Path | None, check_config: bool, **given: Any) -> None:
     """Serve the partition __cluster_metadata-0 to Kafka clients, read only, and follow it as it grows.
 
-    Without --source and --log-dir the small real log of the package is served. The process ends with 0 after SIGTERM or
-    SIGINT; a configuration that cannot be used ends it with 2.
+    With --bootstrap-controller a real KRaft quorum is observed, with --log-dir a log directory of Kafka's; without either the
+    small real log of the package is served. The process ends with 0 after SIGTERM or SIGINT, with 2 when its configuration
+    cannot be used, and with 1 when the quorum cannot be followed any further without a person.
     """
     try:
         config = load_config(flags=_texts(given), environment=os.environ, file=file)
@@ -87,12 +90,16 @@ def command(file: Path | None, check_config: bool, **given: Any) -> None:
         for problem in _problems(group):
             click.echo(f"kwire serve: {problem}", err=True)
         sys.exit(2)
+    except* SourceStopped as group:
+        for problem in _problems(group):
+            click.echo(f"kwire serve: {problem}", err=True)
+        sys.exit(1)
 
 
 def _problems(group: BaseExceptionGroup[Any]) -> list[str]:
     found: list[str] = []
     for error in group.exceptions:
-        found.extend(_problems(error) if isinstance(error, BaseExceptionGroup) else error.problems)
+        found.extend(_problems(error) if isinstance(error, BaseExceptionGroup) else getattr(error, "problems", [str(error)]))
     return found
 
 

@@ -1,16 +1,7 @@
-"""Where the metadata partition comes from."""
+"""Where the metadata partition comes from. ``observed_log``, for a real quorum, is imported by who needs it."""
 
 from gateway.sources.errors import SourceError
 from gateway.sources.log_directory import LogDirectory
 from gateway.sources.log_source import open_log
 
-__all__ = ["LogDirectory", "SourceError", "open_log", "open_source"]
-
-
-def open_source(source: str, *, log_dir: str | None = None, snapshot_prefix: bool = True) -> LogDirectory:
-    """The source by its configured name, ``log`` over ``log_dir`` (see :func:`open_log`). Raises SourceError."""
-    if source != "log":
-        raise SourceError(f"there is no source {source!r}; 'log' follows a log directory")
-    if log_dir is None:
-        raise SourceError("the source 'log' needs the log directory to follow: set log.dirs")
-    return open_log(log_dir, snapshot_prefix=snapshot_prefix)
+__all__ = ["LogDirectory", "SourceError", "open_log"]

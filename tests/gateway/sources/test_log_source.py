@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from gateway.ports import State
-from gateway.sources import SourceError, open_log, open_source
+from gateway.sources import SourceError, open_log
 from tests.gateway.log.kafka_files import KafkaLog
 from tests.gateway.sources.reading import caught_up
 from tests.shared import needs_shared
@@ -132,11 +132,3 @@ def test_a_segment_that_cannot_be_opened_is_reported_and_tried_again(node: Path)
     dangling.unlink()
     caught_up(source)
     assert source.state is State.READY
-
-
-def test_sources_by_name(node: Path) -> None:
-    assert caught_up(open_source("log", log_dir=str(node))).high_watermark == 3
-    with pytest.raises(SourceError, match=r"set log\.dirs"):
-        open_source("log")
-    with pytest.raises(SourceError, match="no source 'quorum'"):
-        open_source("quorum", log_dir=str(node))

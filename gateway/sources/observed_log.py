@@ -1,0 +1,217 @@
+"""The ``quorum`` source: the local copy of a real quorum's log, served as far as it is committed.
+
+Somebody else asks the quorum; what its answers come to is done here, in two halves: :meth:`ObservedLog.perform` changes
+files and may take its time, :meth:`ObservedLog.publish` shows the outcome to clients. Nothing is shown that is not on disk
+(``metadata.log.fsync``), and what was shown is never taken back: the high watermark outlives the process.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Sequence
+from pathlib import Path
+
+from gateway.log.chain import Chain
+from gateway.log.file_names import SnapshotId
+from gateway.log.follower import DirectoryFollower
+from gateway.log.local_log import LocalLog, LogDamaged, LogLocked, LogSettings, SnapshotWriter
+from gateway.log.problem import Problem
+from gateway.ports import State
+from gateway.quorum.effects import (
+    AbandonSnapshot,
+    Advance,
+    Append,
+    BeginSnapshot,
+    Effect,
+    InstallSnapshot,
+    LearnClusterId,
+    Remember,
+    SnapshotChunk,
+    Truncate,
+)
+from gateway.sources.chain_partition import ChainPartition
+from gateway.sources.clip import clip
+from gateway.sources.errors import SourceError
+from kwire.errors import DecodeError
+from kwire.messages.quorum_state_data import QuorumStateData
+from kwire.uuid import Uuid
+
+#: The form of ``quorum-state`` that does not list the voters: an observer learns them from the log (KIP-853).
+_QUORUM_STATE_VERSION = 1
+
+
+def open_observed_log(
+    data_dir: Path, settings: LogSettings, *, cluster_id: str | None, node_id: int, snapshot_prefix: bool
+) -> ObservedLog:
+    """The log in ``data_dir``, made if it is not there. ``cluster_id``: whose it has to be, if anybody's in particular.
+
+    ``node_id`` stands in meta.properties, which Kafka's own tools want to be whole. Raises SourceError.
+    """
+    try:
+        log = LocalLog.open(data_dir, settings)
+    except (LogLocked, LogDamaged, DecodeError) as error:
+        raise SourceError(str(error)) from None
+    except OSError as error:
+        raise SourceError(f"cannot use {error.filename or data_dir}: {error.strerror}; check its permissions") from None
+    known = log.meta_properties.cluster_id if log.meta_properties else None
+    if cluster_id is not None and known is not None and known != cluster_id:
+        log.close()
+        raise SourceError(
+            f"{data_dir} holds the log of cluster {known}, not of {cluster_id}: give another directory, or that cluster's id"
+        )
+    observed = ObservedLog(log, node_id=node_id, snapshot_prefix=snapshot_prefix)
+    if known is None and cluster_id is not None:
+        observed.learn_cluster_id(cluster_id)
+    observed.look()
+    observed.publish()
+    return observed
+
+
+class ObservedLog(ChainPartition):
+    """``gateway.ports.Partition`` over a ``LocalLog`` that follows a quorum.
+
+    ``caught_up``: it has once been where the leader's high watermark was. ``in_touch``: the leader answers. Both are the
+    driver's to set; all methods but ``publish`` are for one thread at a time.
+    """
+
+    def __init__(self, log: LocalLog, *, node_id: int, snapshot_prefix: bool) -> None:
+        known = log.meta_properties
+        super().__init__(cluster_id=(known.cluster_id if known else None) or "", log_dir=str(log.directory.parent))
+        self.log = log
+        self.node_id = node_id
+        #: Identity of this copy (KIP-853): made up once, kept in meta.properties for ever.
+        self.directory_id = (known.directory_id if known else None) or Uuid(uuid.uuid4().bytes)
+        self.caught_up = False
+        self.in_touch = False
+        remembered = log.quorum_state[1] if log.quorum_state else QuorumStateData(leader_id=-1, leader_epoch=0)
+        self.epoch = max(remembered.leader_epoch, log.last_epoch)  #: that of the newest leader known
+        self.leader_id = remembered.leader_id if self.epoch == remembered.leader_epoch else -1
+        self.committed = log.high_watermark  #: one past what is committed and here, as made durable
+        self._knows_end = log.high_watermark > 0
+        self._follower = DirectoryFollower(str(log.directory), snapshot_prefix=snapshot_prefix)
+        self._writer: SnapshotWriter | None = None
+        self._next: Chain | None = None  # what publish will show
+        self._shown_epoch = self.epoch
+
+    # --- following ----------------------------------------------------------------------------------------------------
+
+    def perform(self, effects: Sequence[Effect]) -> str | None:
+        """Do what the observer wants done with the log, in order. Returns why the log refused the bytes that came, if it did.
+
+        What stands behind a refused effect is not done. Raises OSError when the disk fails, BelowHighWatermark for what would
+        take back committed records: both are for a person.
+        """
+        try:
+            for effect in effects:
+                self._perform(effect)
+        except DecodeError as error:
+            self._abandon()
+            return str(error)
+        finally:
+            self.look()
+        return None
+
+    def look(self) -> None:
+        """Read what was written, as the serving side does, up to the high watermark."""
+        while self._follower.step():
+            pass
+        chain = self._follower.chain
+        if chain is not None:
+            self._next = clip(chain, self.committed)
+
+    def publish(self) -> bool:
+        """Show clients what ``look`` found; true if anything is new to them. On the event loop."""
+        chain, old = self._next, self.served
+        if chain is None:
+            return False
+        self._next = None
+        moved = (chain.start_offset, chain.end_offset) != (old.start_offset, old.end_offset) or self._shown_epoch != self.epoch
+        self._shown_epoch = self.epoch
+        self.show(chain, tell=moved)
+        return moved
+
+    def learn_cluster_id(self, cluster_id: str) -> None:
+        """From now on this is the log of that cluster (``meta.properties``)."""
+        self.log.write_meta_properties(cluster_id, self.node_id, self.directory_id)
+        self.cluster_id = cluster_id
+
+    def close(self) -> None:
+        """Let go of the directory."""
+        self._abandon()
+        self.log.close()
+
+    def _perform(self, effect: Effect) -> None:
+        match effect:
+            case Append(records):
+                self.log.append(records)
+            case Advance(high_watermark):
+                self._commit(min(high_watermark, self.log.end_offset))
+            case Truncate(offset):
+                self.log.truncate_to(offset)
+                self.look()  # before anything new stands where the old did
+            case Remember(epoch, leader_id):
+                self.log.write_quorum_state(
+                    QuorumStateData(leader_id=leader_id, leader_epoch=epoch, voted_id=-1), _QUORUM_STATE_VERSION
+                )
+                self.epoch, self.leader_id = epoch, leader_id
+            case BeginSnapshot(snapshot_id):
+                self._abandon()
+                self._writer = self.log.new_snapshot(SnapshotId(*snapshot_id))
+            case SnapshotChunk(position, data, _):
+                assert self._writer is not None
+                self._writer.write(position, data)
+            case InstallSnapshot(snapshot_id):
+                self._install(SnapshotId(*snapshot_id))
+            case AbandonSnapshot():
+                self._abandon()
+            case LearnClusterId() | _:
+                pass  # the driver's
+
+    def _commit(self, offset: int) -> None:
+        """Everything below ``offset`` is committed: on disk first, then remembered, then shown."""
+        if offset > self.committed:
+            self.log.flush()
+            self.log.set_high_watermark(offset)
+            self.committed = offset
+
+    def _install(self, snapshot_id: SnapshotId) -> None:
+        assert self._writer is not None
+        self._writer.freeze()
+        self._writer = None
+        self.log.truncate_to_snapshot(snapshot_id)
+        # Only what is committed is ever in a snapshot (KIP-630).
+        self._commit(snapshot_id.end_offset)
+
+    def _abandon(self) -> None:
+        if self._writer is not None:
+            self._writer.abandon()
+            self._writer = None
+
+    # --- the partition ------------------------------------------------------------------------------------------------
+
+    @property
+    def state(self) -> State:
+        """LOADING until the end is known: from before the last stop, or because we were where the leader was."""
+        if not (self._knows_end or self.caught_up):
+            return State.LOADING
+        if self.served.broken:
+            return State.BROKEN
+        return State.READY if self.in_touch else State.STALE
+
+    @property
+    def problems(self) -> tuple[Problem, ...]:
+        """What is wrong with the local copy."""
+        found = (self._follower.unreachable, self.served.broken)
+        return tuple(problem for problem in found if problem)
+
+    @property
+    def leader_epoch(self) -> int:
+        """The quorum's, also before its first record of that epoch is committed. It never goes back."""
+        return max(self.epoch, self.served.epoch)
+
+    def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
+        """As in Kafka; an epoch that has begun but committed nothing yet ends where the log does."""
+        epochs = self.served.epochs
+        if epochs and epochs[-1][0] < epoch <= self.leader_epoch:
+            return epochs[-1][0], self.served.end_offset
+        return self.served.end_offset_for_epoch(epoch)
