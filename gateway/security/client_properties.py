@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from gateway.config import SECURITY_PROTOCOLS, ConfigError
+from gateway.config import SECURITY_PROTOCOLS
 from gateway.security.client_tls import TlsSettings, read_tls
 from gateway.security.jaas import JaasError, parse_jaas
 from gateway.security.sasl_client import MECHANISMS, PLAIN, SaslSettings
@@ -54,6 +54,14 @@ _MODULES: Final = {
 }
 
 
+class ClientPropertiesError(ValueError):
+    """The file cannot be used. ``problems``: one sentence each, naming file and key; no value that may be secret."""
+
+    def __init__(self, *problems: str) -> None:
+        self.problems = problems
+        super().__init__("\n".join(problems))
+
+
 @dataclass(frozen=True, slots=True)
 class ClientSecurity:
     """How to connect. Without any settings: PLAINTEXT. Its text names protocol and user, never a secret.
@@ -73,7 +81,7 @@ class ClientSecurity:
 def load_client_properties(path: Path) -> ClientSecurity:
     """The settings in the properties file ``path``, its stores read. Blocks on files.
 
-    Raises ConfigError with everything that is wrong, each naming key and file.
+    Raises ClientPropertiesError with everything that is wrong.
     """
     import javaproperties
 
@@ -81,8 +89,10 @@ def load_client_properties(path: Path) -> ClientSecurity:
         # Java reads properties as ISO-8859-1; another letter is written \uXXXX.
         content = path.read_text(encoding="iso-8859-1")
         pairs = [(one.key, one.value) for one in javaproperties.parse(content) if isinstance(one, javaproperties.KeyValue)]
-    except (OSError, ValueError) as error:
-        raise ConfigError(f"--command-config {path}: cannot be read: {error}") from None
+    except OSError as error:
+        raise ClientPropertiesError(f"{path}: cannot be read: {error.strerror or error}") from None
+    except ValueError:  # whose text quotes the file
+        raise ClientPropertiesError(f"{path}: a \\u in it is not followed by four hexadecimal digits") from None
     problems: list[str] = []
     values: dict[str, str] = {}
     for key, value in pairs:
@@ -91,7 +101,7 @@ def load_client_properties(path: Path) -> ClientSecurity:
         values[key] = value.strip()  # as Kafka's ConfigDef does
     security = None if problems else _security(values, problems)
     if problems or security is None:
-        raise ConfigError(*(f"--command-config {path}: {problem}" for problem in problems))
+        raise ClientPropertiesError(*(f"{path}: {problem}" for problem in problems))
     return security
 
 
