@@ -1,0 +1,200 @@
+"""Our client connection and real Kafka 4.3.1: every security protocol and mechanism, and what each refusal says.
+
+One controller with a listener for each way to come in, and Kafka's own authorizer.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import trio
+
+from gateway.handlers.errors import ErrorCode
+from gateway.security.client_properties import load_client_properties
+from gateway.server.upstream import Upstream
+from gateway.server.upstream_errors import AuthenticationFailed, ConnectionClosed, TlsFailed, UpstreamError
+from kwire.messages.describe_cluster_request import DescribeClusterRequest
+from kwire.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
+from kwire.uuid import METADATA_TOPIC_ID
+from tests.interop.clients import need_java
+from tools import java
+from tools.kafka import FAST_START, Cluster, Node, kafka
+from tools.kafka_security import (
+    ADMIN,
+    ADMIN_PASSWORD,
+    STORE_PASSWORD,
+    STRANGER,
+    STRANGER_PASSWORD,
+    Authority,
+    key_store_properties,
+    properties_text,
+    sasl_client_properties,
+    sasl_server_properties,
+    scram_arguments,
+    trust_store_properties,
+)
+from tools.process import lasting_ports
+
+pytestmark = pytest.mark.interop
+
+FETCH = 1
+DESCRIBE_CLUSTER = 60
+REAUTHENTICATE_MS = 1500
+#: Listener to its security protocol.
+LISTENERS = {"TLS": "SSL", "MTLS": "SSL", "SASL": "SASL_PLAINTEXT", "SASLTLS": "SASL_SSL", "BRIEF": "SASL_PLAINTEXT"}
+
+
+@dataclass
+class Place:
+    """A secured controller, and where its stores are."""
+
+    cluster: Cluster
+    ports: Mapping[str, int]
+    directory: Path
+    authority: Authority
+
+    def trust(self, authority: Authority | None = None) -> dict[str, str]:
+        chosen = authority or self.authority
+        return trust_store_properties(self.directory / f"ca-{id(chosen)}.pem", chosen)
+
+    def identity(self, name: str, authority: Authority | None = None) -> dict[str, str]:
+        return key_store_properties(self.directory / f"{name}.pem", (authority or self.authority).issue(name))
+
+    def file(self, *parts: Mapping[str, str]) -> Path:
+        path = self.directory / "client.properties"
+        path.write_text(properties_text({key: value for part in parts for key, value in part.items()}))
+        return path
+
+    async def connect(self, listener: str, *parts: Mapping[str, str], host: str = "127.0.0.1") -> Upstream:
+        """Connect as a properties file with ``parts`` says; the protocol is the listener's unless they name another."""
+        security = load_client_properties(self.file({"security.protocol": LISTENERS[listener]}, *parts))
+        return await Upstream.connect((host, self.ports[listener]), security, client_id="kwire", timeout_s=15)
+
+    def ask(self, listener: str, *parts: Mapping[str, str], host: str = "127.0.0.1") -> int:
+        """The error code of a Fetch over such a connection."""
+
+        async def run() -> int:
+            upstream = await self.connect(listener, *parts, host=host)
+            try:
+                return await fetch(upstream)
+            finally:
+                await upstream.aclose()
+
+        return trio.run(run)
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
+    need_java()
+    directory, authority = tmp_path_factory.mktemp("stores"), Authority()
+    ports = dict(zip(LISTENERS, lasting_ports(len(LISTENERS)), strict=True))
+    properties = {
+        **key_store_properties(directory / "node.pem", authority.issue("node")),
+        **trust_store_properties(directory / "ca.pem", authority),
+        "listener.name.mtls.ssl.client.auth": "required",
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "super.users": f"User:{ADMIN};User:CN=friend;User:ANONYMOUS",
+        "listener.security.protocol.map": "CONTROLLER:PLAINTEXT," + ",".join(f"{one}:{LISTENERS[one]}" for one in LISTENERS),
+        "controller.listener.names": ",".join(("CONTROLLER", *LISTENERS)),
+        **sasl_server_properties("sasl"),
+        **sasl_server_properties("sasltls"),
+        **sasl_server_properties("brief"),
+        "listener.name.brief.plain.connections.max.reauth.ms": str(REAUTHENTICATE_MS),
+        "listener.name.brief.scram-sha-256.connections.max.reauth.ms": str(REAUTHENTICATE_MS),
+    }
+
+    def listeners(node: Node) -> dict[str, str]:
+        more = [f"{name}://127.0.0.1:{port}" for name, port in ports.items()]
+        return {"listeners": ",".join((f"CONTROLLER://{node.controller_address}", *more))}
+
+    with kafka(
+        brokers=0,
+        controllers=1,
+        properties=properties,
+        node_properties=listeners,
+        format_arguments=scram_arguments(),
+        options=FAST_START,
+        kill_at_end=True,
+    ) as cluster:
+        cluster.wait_for_leader()
+        yield Place(cluster, ports, directory, authority)
+
+
+def plain(username: str = ADMIN, password: str = ADMIN_PASSWORD) -> dict[str, str]:
+    return sasl_client_properties("PLAIN", username, password)
+
+
+def scram(mechanism: str, username: str = ADMIN, password: str = ADMIN_PASSWORD) -> dict[str, str]:
+    return sasl_client_properties(mechanism, username, password)
+
+
+async def fetch(upstream: Upstream) -> int:
+    """The error code of an observer's first Fetch: FENCED_LEADER_EPOCH is how a quorum greets whom it lets in."""
+    version = upstream.common_version(FETCH, range(13, 19))
+    partition = FetchPartition(partition=0, fetch_offset=0, last_fetched_epoch=0, current_leader_epoch=0)
+    topics = [FetchTopic(topic_id=METADATA_TOPIC_ID, partitions=[partition])]
+    answer = await upstream.call(FetchRequest(max_wait_ms=0, topics=topics), version, timeout_s=15)
+    if answer.error_code:
+        return int(answer.error_code)
+    return int(answer.responses[0].partitions[0].error_code)
+
+
+LET_IN = ErrorCode.FENCED_LEADER_EPOCH
+
+
+def refused(place: Place, kind: type[UpstreamError], listener: str, *parts: Mapping[str, str], host: str = "127.0.0.1") -> str:
+    """The sentence of the refusal, which names the node and holds no password."""
+    with pytest.raises(kind) as caught:
+        place.ask(listener, *parts, host=host)
+    text = str(caught.value)
+    assert text.startswith(f"{host}:{place.ports[listener]} ({LISTENERS[listener]}")
+    assert ADMIN_PASSWORD not in text and "wrong-secret" not in text
+    return text
+
+
+def test_tls_verifies_the_node(place: Place) -> None:
+    assert place.ask("TLS", place.trust()) == LET_IN
+    assert place.ask("TLS", place.trust(), host="localhost") == LET_IN
+
+
+def test_another_authority_is_not_believed(place: Place) -> None:
+    text = refused(place, TlsFailed, "TLS", place.trust(Authority("Another CA")))
+    assert "certificate was refused" in text and "ssl.truststore.location" in text
+
+
+def test_the_certificate_must_be_for_the_host(place: Place) -> None:
+    strange = "127.0.0.2"  # loopback too, and in no certificate
+    other = place.authority.issue("elsewhere", hosts=["elsewhere.example"])
+    assert other.principal == "User:CN=elsewhere"
+    with pytest.raises(UpstreamError):
+        place.ask("TLS", place.trust(), host=strange)
+
+
+def test_mutual_tls(place: Place) -> None:
+    assert place.ask("MTLS", place.trust(), place.identity("friend")) == LET_IN
+    # Known, but without CLUSTER_ACTION.
+    assert place.ask("MTLS", place.trust(), place.identity("nobody")) == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+
+
+def test_mutual_tls_without_a_certificate_that_is_trusted(place: Place) -> None:
+    for parts in ([place.trust()], [place.trust(), place.identity("forged", Authority("Forger"))]):
+        with pytest.raises((TlsFailed, ConnectionClosed)) as caught:
+            place.ask("MTLS", *parts)
+        assert "ssl.keystore.location" in str(caught.value)
+
+
+@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"])
+@pytest.mark.parametrize("listener", ["SASL", "SASLTLS"])
+def test_sasl(place: Place, listener: str, mechanism: str) -> None:
+    trust = place.trust() if listener == "SASLTLS" else {}
+    good = sasl_client_properties(mechanism, ADMIN, ADMIN_PASSWORD)
+    assert place.ask(listener, trust, good) == LET_IN
+    without_rights = sasl_client_properties(mechanism, STRANGER, STRANGER_PASSWORD)
+    assert place.ask(listener, trust, without_rights) == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+    for username, password in ((ADMIN, "wrong-secret"), ("nobody", ADMIN_PASSWORD)):
+        text = refused(place, AuthenticationFailed, listener, trust, sasl_client_properties(mechanism, username, password))
+        assert f"{mechanism} as '{username}'" in text and "SASL_AUTHENTICATION_FAILED (58)" in text and "sasl.jaas.config" in text

@@ -1,0 +1,222 @@
+"""Certificates and properties for Kafka with TLS, SASL and an authorizer: what the nodes need, and what their clients need.
+
+Certificates are made with ``cryptography``; keytool is not needed. All passwords are for tests, and are in this file.
+"""
+
+from __future__ import annotations
+
+import datetime
+import ipaddress
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import (
+    BestAvailableEncryption,
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    pkcs12,
+)
+from cryptography.x509.oid import NameOID
+
+ADMIN, ADMIN_PASSWORD = "admin", "admin-secret"
+#: A user who may do nothing where there is an authorizer.
+STRANGER, STRANGER_PASSWORD = "stranger", "stranger-secret"
+STORE_PASSWORD = "store-secret"
+_PLAIN_MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule"
+_SCRAM_MODULE = "org.apache.kafka.common.security.scram.ScramLoginModule"
+_AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
+_HOSTS = ("localhost", "127.0.0.1")
+_DAY = datetime.timedelta(days=1)
+
+
+@dataclass(frozen=True)
+class Identity:
+    """A private key with its certificates, own first."""
+
+    key: ec.EllipticCurvePrivateKey
+    chain: tuple[x509.Certificate, ...]
+
+    @property
+    def principal(self) -> str:
+        """What Kafka calls who shows this certificate."""
+        return f"User:{self.chain[0].subject.rfc4514_string()}"
+
+    def key_pem(self, password: str | None = None) -> str:
+        """The key in PKCS8, encrypted under ``password`` if there is one."""
+        how: Any = BestAvailableEncryption(password.encode()) if password else NoEncryption()
+        return self.key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, how).decode()
+
+    def chain_pem(self) -> str:
+        """The certificates."""
+        return certificates_pem(self.chain)
+
+    def pem(self, password: str | None = None) -> str:
+        """Key and certificates in one text, as a key store of type PEM holds them."""
+        return self.key_pem(password) + self.chain_pem()
+
+    def pkcs12(self, password: str = STORE_PASSWORD) -> bytes:
+        """Key and certificates as a key store of type PKCS12."""
+        sealed = BestAvailableEncryption(password.encode())
+        return pkcs12.serialize_key_and_certificates(b"own", self.key, self.chain[0], self.chain[1:], sealed)
+
+
+class Authority:
+    """Issues certificates that those trust who trust its own."""
+
+    def __init__(self, name: str = "Test CA") -> None:
+        self._key = ec.generate_private_key(ec.SECP256R1())
+        self._name = _name(name)
+        now = datetime.datetime.now(datetime.UTC)
+        builder = _builder(self._name, self._name, self._key, now - _DAY, now + 30 * _DAY)
+        builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+        self.certificate = builder.sign(self._key, hashes.SHA256())
+
+    @property
+    def pem(self) -> str:
+        """Its certificate, as a trust store of type PEM holds it."""
+        return certificates_pem([self.certificate])
+
+    def java_truststore(self, password: str = STORE_PASSWORD) -> bytes:
+        """Its certificate in a PKCS12 trust store as keytool writes them."""
+        entry = pkcs12.PKCS12Certificate(self.certificate, b"ca")
+        return pkcs12.serialize_java_truststore([entry], BestAvailableEncryption(password.encode()))
+
+    def issue(
+        self,
+        name: str,
+        *,
+        hosts: Sequence[str] = _HOSTS,
+        not_before: datetime.datetime | None = None,
+        not_after: datetime.datetime | None = None,
+    ) -> Identity:
+        """A key with a certificate for CN=``name``, valid for ``hosts``, for a day unless times are given."""
+        key, now = ec.generate_private_key(ec.SECP256R1()), datetime.datetime.now(datetime.UTC)
+        builder = _builder(_name(name), self._name, key, not_before or now - _DAY, not_after or now + _DAY)
+        if hosts:
+            builder = builder.add_extension(x509.SubjectAlternativeName([_general_name(host) for host in hosts]), critical=False)
+        return Identity(key, (builder.sign(self._key, hashes.SHA256()), self.certificate))
+
+
+@dataclass(frozen=True)
+class Secured:
+    """What ``tools.kafka.kafka`` is told for secured controllers."""
+
+    controller_protocol: str
+    properties: Mapping[str, str]
+    client_properties: Mapping[str, str]
+    format_arguments: Sequence[str]
+
+    def options(self) -> dict[str, Any]:
+        """The keyword arguments of ``kafka``."""
+        return dict(vars(self))
+
+
+def secured(directory: Path, protocol: str, *, mechanism: str = "PLAIN", mutual: bool = False, authorize: bool = True) -> Secured:
+    """Controllers that speak ``protocol``, and a client of them that may do everything; stores are put in ``directory``.
+
+    With SASL the client uses ``mechanism``; the controllers among themselves use PLAIN, because SCRAM credentials are in the
+    very log that they have to agree on first. ``mutual``: who has no certificate is not let in, and everybody is named by it.
+    ``authorize``: with Kafka's StandardAuthorizer, for which ADMIN and the certificates made here are super users.
+    """
+    authority = Authority()
+    node, client = authority.issue("node"), authority.issue("client")
+    server: dict[str, str] = {}
+    user: dict[str, str] = {"security.protocol": protocol}
+    super_users = [f"User:{ADMIN}", node.principal, client.principal]
+    if protocol.endswith("SSL"):
+        server |= key_store_properties(directory / "node.pem", node) | trust_store_properties(directory / "ca.pem", authority)
+        server["ssl.client.auth"] = "required" if mutual else "none"
+        user |= trust_store_properties(directory / "ca.pem", authority)
+        if mutual:
+            user |= key_store_properties(directory / "client.pem", client)
+    if protocol == "SSL" and not mutual:
+        super_users.append("User:ANONYMOUS")
+    if protocol.startswith("SASL"):
+        server |= sasl_server_properties("controller") | {"sasl.mechanism.controller.protocol": "PLAIN"}
+        user |= sasl_client_properties(mechanism, ADMIN, ADMIN_PASSWORD)
+    if authorize:
+        server |= {"authorizer.class.name": _AUTHORIZER, "super.users": ";".join(super_users)}
+    return Secured(protocol, server, user, scram_arguments() if protocol.startswith("SASL") else ())
+
+
+def key_store_properties(file: Path, identity: Identity) -> dict[str, str]:
+    """Write ``identity`` to ``file``, and the properties that name it."""
+    file.write_text(identity.pem())
+    return {"ssl.keystore.type": "PEM", "ssl.keystore.location": str(file)}
+
+
+def trust_store_properties(file: Path, authority: Authority) -> dict[str, str]:
+    """Write the certificate of ``authority`` to ``file``, and the properties that name it."""
+    file.write_text(authority.pem)
+    return {"ssl.truststore.type": "PEM", "ssl.truststore.location": str(file)}
+
+
+def sasl_server_properties(listener: str) -> dict[str, str]:
+    """PLAIN and SCRAM on the listener of that name (lower case), with ADMIN and STRANGER as users; the node itself is ADMIN."""
+    users = {ADMIN: ADMIN_PASSWORD, STRANGER: STRANGER_PASSWORD}
+    known = " ".join(f'user_{name}="{password}"' for name, password in users.items())
+    itself = f'username="{ADMIN}" password="{ADMIN_PASSWORD}"'
+    prefix = f"listener.name.{listener}"
+    return {
+        f"{prefix}.sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512",
+        f"{prefix}.plain.sasl.jaas.config": f"{_PLAIN_MODULE} required {itself} {known};",
+        f"{prefix}.scram-sha-256.sasl.jaas.config": f"{_SCRAM_MODULE} required;",
+        f"{prefix}.scram-sha-512.sasl.jaas.config": f"{_SCRAM_MODULE} required;",
+    }
+
+
+def sasl_client_properties(mechanism: str, username: str, password: str) -> dict[str, str]:
+    """A client's mechanism and who it is."""
+    module = _PLAIN_MODULE if mechanism == "PLAIN" else _SCRAM_MODULE
+    return {
+        "sasl.mechanism": mechanism,
+        "sasl.jaas.config": f'{module} required username="{username}" password="{password}";',
+    }
+
+
+def scram_arguments() -> list[str]:
+    """Arguments of the storage tool's ``format`` that give ADMIN and STRANGER SCRAM credentials from the first record on."""
+    return [
+        argument
+        for mechanism in ("SCRAM-SHA-256", "SCRAM-SHA-512")
+        for name, password in ((ADMIN, ADMIN_PASSWORD), (STRANGER, STRANGER_PASSWORD))
+        for argument in ("--add-scram", f"{mechanism}=[name={name},password={password}]")
+    ]
+
+
+def properties_text(values: Mapping[str, str]) -> str:
+    """A properties file, backslashes escaped."""
+    return "".join(f"{key}={value}\n".replace("\\", "\\\\") for key, value in values.items())
+
+
+def certificates_pem(certificates: Sequence[x509.Certificate]) -> str:
+    """PEM of all of them."""
+    return "".join(one.public_bytes(Encoding.PEM).decode() for one in certificates)
+
+
+def _name(name: str) -> x509.Name:
+    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+
+
+def _general_name(host: str) -> x509.GeneralName:
+    try:
+        return x509.IPAddress(ipaddress.ip_address(host))
+    except ValueError:
+        return x509.DNSName(host)
+
+
+def _builder(
+    subject: x509.Name,
+    issuer: x509.Name,
+    key: ec.EllipticCurvePrivateKey,
+    not_before: datetime.datetime,
+    not_after: datetime.datetime,
+) -> x509.CertificateBuilder:
+    builder = x509.CertificateBuilder().subject_name(subject).issuer_name(issuer).public_key(key.public_key())
+    return builder.serial_number(x509.random_serial_number()).not_valid_before(not_before).not_valid_after(not_after)
