@@ -11,7 +11,9 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
+
+from gateway.address import Address, parse_address
 
 KIB: Final = 1024
 MIB: Final = 1024 * KIB
@@ -21,7 +23,6 @@ SECURITY_PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 
 _LISTENER = re.compile(r"(?P<name>[A-Za-z0-9_]+)://(?P<host>\[[0-9a-fA-F:.]*\]|[^:\[\]/]*):(?P<port>[0-9]{1,5})")
 
-_ADDRESS = re.compile(r"(?P<host>\[[0-9a-fA-F:.]+\]|[^:@\[\]/,\s]+):(?P<port>[0-9]{1,5})")
 
 
 class ConfigError(Exception):
@@ -43,16 +44,6 @@ class Listener:
     def __str__(self) -> str:
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"{self.name}://{host}:{self.port}"
-
-
-class Address(NamedTuple):
-    """Where a node listens: host without brackets, port."""
-
-    host: str
-    port: int
-
-    def __str__(self) -> str:
-        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
 def _key(default: Any, help: str, *, unit: str = "", at_least: int = 0, at_most: int = INT_MAX, **more: Any) -> Any:
@@ -404,14 +395,7 @@ def _parse_listener(text: str) -> Listener:
 
 
 def _parse_addresses(text: str) -> tuple[Address, ...]:
-    return tuple(_parse_address(part.strip()) for part in text.split(",") if part.strip())
-
-
-def _parse_address(text: str) -> Address:
-    match = _ADDRESS.fullmatch(text)
-    if match is None or not 0 < int(match["port"]) <= 65535:
-        raise ValueError(f"{text!r} is not of the form HOST:PORT")
-    return Address(match["host"].strip("[]"), int(match["port"]))
+    return tuple(parse_address(part.strip()) for part in text.split(",") if part.strip())
 
 
 def _parse_text(text: str) -> str:

@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-import re
 from typing import Final
 
 import click
 
+from gateway import address
+from gateway.address import Address
+
 DEFAULT_PORT: Final = 9092
-_ADDRESS: Final = re.compile(r"(?:\[(?P<v6>[0-9a-fA-F:.]+)\]|(?P<host>[^:\[\]\s,/]+))(?::(?P<port>[0-9]{1,5}))?")
 
 
-def parse_address(text: str) -> tuple[str, int]:
-    """``HOST``, ``HOST:PORT`` or ``[IPV6]:PORT`` to (host, port); without a port 9092. Raises click.BadParameter."""
-    match = _ADDRESS.fullmatch(text)
-    port = int(match["port"] or DEFAULT_PORT) if match else 0
-    if match is None or not 0 < port < 65536:
-        raise click.BadParameter(f"{text!r} is not HOST:PORT")
-    return match["v6"] or match["host"], port
+def parse_address(text: str) -> Address:
+    """``HOST``, ``HOST:PORT`` or ``[IPV6]:PORT``; without a port 9092. Raises click.BadParameter."""
+    try:
+        return address.parse_address(text, DEFAULT_PORT)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from None
 
 
 def address_text(host: str, port: int) -> str:
     """The form that :func:`parse_address` reads."""
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    return str(Address(host, port))

@@ -4,6 +4,7 @@
 a model quorum with every fault there is. Rules are those of ``KafkaRaftClient`` (KIP-595, 630, 853, 1166).
 """
 
+from gateway.address import Address
 from gateway.quorum.divergence import ReplicatedLog
 from gateway.quorum.effects import (
     AbandonSnapshot,
@@ -26,7 +27,7 @@ from gateway.quorum.effects import (
 )
 from gateway.quorum.facts import Facts
 from gateway.quorum.observer import Observer
-from gateway.quorum.settings import Address, ObserverSettings
+from gateway.quorum.settings import ObserverSettings
 
 __all__ = [
     "AbandonSnapshot", "Address", "Advance", "Append", "Ask", "BeginSnapshot", "Effect", "Facts", "Failure", "FailureKind",

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from gateway.quorum.settings import Address
+from gateway.address import Address
 from kwire.message import Message
 
 

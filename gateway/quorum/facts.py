@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from gateway.address import Address
 from gateway.quorum.effects import SnapshotId
-from gateway.quorum.settings import Address
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from gateway.quorum.settings import Address
+from gateway.address import Address
 
 NO_LEADER: Final = -1
 

@@ -12,6 +12,7 @@ import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
+from gateway.address import Address
 from gateway.quorum import answers, requests, sentences, voters
 from gateway.quorum.answers import Nonsense
 from gateway.quorum.divergence import ReplicatedLog
@@ -33,7 +34,7 @@ from gateway.quorum.introduction import DESCRIBE_CLUSTER, DESCRIBE_QUORUM, Intro
 from gateway.quorum.leader import NO_LEADER, Leadership
 from gateway.quorum.pacing import Pacing
 from gateway.quorum.replica import Replica
-from gateway.quorum.settings import Address, ObserverSettings
+from gateway.quorum.settings import ObserverSettings
 from kwire.message import Message
 from kwire.messages.describe_cluster_response import DescribeClusterResponse
 from kwire.messages.describe_quorum_response import DescribeQuorumResponse

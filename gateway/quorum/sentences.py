@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from gateway.address import Address
 from gateway.quorum.errors import error_name
 from gateway.quorum.requests import Position
-from gateway.quorum.settings import Address
 
 
 def not_authorized(address: Address, principal: str | None) -> str:

@@ -3,22 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Final
 
+from gateway.address import Address
 from kwire.uuid import Uuid
 
 MIB: Final = 1024 * 1024
-
-
-class Address(NamedTuple):
-    """Where a controller listens."""
-
-    host: str
-    port: int
-
-    def __str__(self) -> str:
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"{host}:{self.port}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

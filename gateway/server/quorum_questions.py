@@ -18,7 +18,7 @@ from kwire.messages.describe_quorum_request import DescribeQuorumRequest
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from gateway.quorum.settings import Address
+    from gateway.address import Address
     from kwire.messages.describe_quorum_response import DescribeQuorumResponse
 
     Tell = Callable[[DescribeQuorumResponse | str], None]
