@@ -8,7 +8,7 @@ import importlib.metadata
 import click
 
 #: In the order in which ``kwire --help`` shows them.
-COMMANDS = ("serve", "tail", "state", "diff", "decode", "dissect", "apis", "generate")
+COMMANDS = ("serve", "tail", "state", "diff", "quorum", "decode", "dissect", "apis", "generate")
 
 
 class _Lazy(click.Group):

@@ -1,0 +1,130 @@
+"""A described quorum as JSON, and as the text of Apache's ``kafka-metadata-quorum``. It asks nobody anything."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from gateway.cli.address import address_text
+from kwire.uuid import ZERO_UUID
+
+if TYPE_CHECKING:
+    from gateway.cli.quorum_ask import Quorum
+    from kwire.messages.describe_quorum_response import ReplicaState
+
+_COLUMNS: Final = {
+    "NodeId": "nodeId",
+    "DirectoryId": "directoryId",
+    "LogEndOffset": "logEndOffset",
+    "Lag": "lag",
+    "LastFetchTimestamp": "lastFetchTimestamp",
+    "LastCaughtUpTimestamp": "lastCaughtUpTimestamp",
+    "Status": "status",
+}
+_TIMESTAMPS: Final = ("lastFetchTimestamp", "lastCaughtUpTimestamp")
+_UNKNOWN: Final = -1
+
+
+def status(quorum: Quorum) -> dict[str, Any]:
+    """What ``--status`` tells, under the names that it has there."""
+    partition = quorum.partition
+    leader, last = _leader(quorum), min(partition.current_voters, key=lambda one: one.log_end_offset, default=None)
+    return {
+        "clusterId": quorum.cluster_id,
+        "leaderId": partition.leader_id,
+        "leaderEpoch": partition.leader_epoch,
+        "highWatermark": partition.high_watermark,
+        "maxFollowerLag": 0 if last is None else _end_offset(quorum) - last.log_end_offset,
+        "maxFollowerLagTimeMs": _lag_ms(leader, last),
+        "currentVoters": [_node(quorum, one) for one in partition.current_voters],
+        "currentObservers": [_node(quorum, one) for one in partition.observers],
+    }
+
+
+def status_text(quorum: Quorum) -> str:
+    """``kafka-metadata-quorum describe --status``: a line a value."""
+    lines = []
+    for name, value in status(quorum).items():
+        text = f"[{', '.join(json.dumps(one, ensure_ascii=False) for one in value)}]" if isinstance(value, list) else value
+        lines.append(f"{name[0].upper()}{name[1:]}:".ljust(24) + str(text))
+    return "\n".join(lines)
+
+
+def replication(quorum: Quorum) -> Iterator[dict[str, Any]]:
+    """What ``--replication`` tells, an object a replica: the leader, the other voters, the observers."""
+    partition, leader = quorum.partition, _leader(quorum)
+    if leader is not None:
+        yield _row(quorum, leader, "Leader")
+    for one in partition.current_voters:
+        if one is not leader:
+            yield _row(quorum, one, "Follower")
+    for one in partition.observers:
+        yield _row(quorum, one, "Observer")
+
+
+def replication_text(quorum: Quorum, now_ms: int | None = None) -> str:
+    """``kafka-metadata-quorum describe --replication``: columns, a tab behind each.
+
+    With ``now_ms`` (since 1970) times are told as how long ago they are (``--human-readable``).
+    """
+    rows = [list(_COLUMNS)]
+    for replica in replication(quorum):
+        for name in _TIMESTAMPS:
+            if now_ms is not None and replica[name] != _UNKNOWN:
+                # Clocks differ: what is later than now was just now.
+                replica[name] = f"{max(now_ms - replica[name], 0)} ms ago"
+        rows.append([str(replica[name]) for name in _COLUMNS.values()])
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return "\n".join(
+        "".join(f"{cell:<{width}}\t" for cell, width in zip(row, widths, strict=True)) for row in rows
+    )  # fmt: skip
+
+
+def _row(quorum: Quorum, replica: ReplicaState, role: str) -> dict[str, Any]:
+    values = (
+        replica.replica_id,
+        str(replica.replica_directory_id),
+        replica.log_end_offset,
+        _end_offset(quorum) - replica.log_end_offset,
+        replica.last_fetch_timestamp,
+        replica.last_caught_up_timestamp,
+        role,
+    )
+    return dict(zip(_COLUMNS.values(), values, strict=True))
+
+
+def _leader(quorum: Quorum) -> ReplicaState | None:
+    """The leader among the voters. While it is being removed from them it is none of them."""
+    partition = quorum.partition
+    return next((one for one in partition.current_voters if one.replica_id == partition.leader_id), None)
+
+
+def _end_offset(quorum: Quorum) -> int:
+    """Where the leader's log ends, from which lags are counted; without it, the furthest end there is."""
+    leader = _leader(quorum)
+    replicas: Sequence[ReplicaState] = [*quorum.partition.current_voters, *quorum.partition.observers]
+    return leader.log_end_offset if leader else max((one.log_end_offset for one in replicas), default=0)
+
+
+def _lag_ms(leader: ReplicaState | None, last: ReplicaState | None) -> int:
+    """How long ago the last voter had caught up, by the leader's clock; -1 where a time is missing."""
+    if last is leader:
+        return 0
+    if leader is None or last is None or _UNKNOWN in (leader.last_caught_up_timestamp, last.last_caught_up_timestamp):
+        return _UNKNOWN
+    return leader.last_caught_up_timestamp - last.last_caught_up_timestamp
+
+
+def _node(quorum: Quorum, replica: ReplicaState) -> dict[str, Any]:
+    """Id, and what is known of directory and endpoints."""
+    described: dict[str, Any] = {"id": replica.replica_id}
+    if replica.replica_directory_id != ZERO_UUID:
+        described["directoryId"] = str(replica.replica_directory_id)
+    endpoints = [
+        f"{listener.name}://{address_text(listener.host, listener.port)}"
+        for node in quorum.nodes
+        if node.node_id == replica.replica_id
+        for listener in node.listeners
+    ]
+    return described | ({"endpoints": endpoints} if endpoints else {})
