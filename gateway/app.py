@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib.metadata
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -66,15 +67,21 @@ class Ready:
 
     rooms: Rooms
     doors: Sequence[Door]
+    management: Door | None
     reports: Reports
     ended: trio.Event = field(default_factory=trio.Event)
+
+    def listeners(self) -> dict[str, str]:
+        """Where each really is, port 0 picked."""
+        return {door.name: str(door) for door in self.doors}
 
     def facts(self) -> dict[str, Any]:
         """What the ready line says."""
         partition = self.rooms.partition
         return {
             "event": "ready",
-            "listeners": {door.name: str(door) for door in self.doors},
+            "listeners": self.listeners(),
+            **({"management": str(self.management)} if self.management is not None else {}),
             "node_id": self.rooms.node_id,
             "cluster_id": partition.cluster_id,
             "topic": TOPIC_NAME,
@@ -109,15 +116,18 @@ async def serve(config: Config, stop: trio.Event, *, task_status: trio.TaskStatu
         doors = open_doors(config)
         for door in doors:
             held.callback(door.sock.close)
+        management = _open_management(config, held)
         groups = GroupDriver(_state_dir(config, source), settings_of(config), node_id=config.node_id)
         rooms = Rooms(config, source, quorum, groups, AllowAll(), purgatory, _endpoints(config, doors))
         hub = Hub(config, Dispatcher(handlers(), rooms, element_budget=config.request_max_elements), purgatory, reports)
-        ready = Ready(rooms, doors, reports)
+        ready = Ready(rooms, doors, management, reports)
         held.callback(ready.ended.set)
         source.on_advance(purgatory.advanced)
         fate = Fate(stop, reports)
         async with trio.open_nursery() as nursery:
             coordinating = trio.CancelScope()
+            if management is not None:
+                await _start_management(nursery, management, rooms, hub, groups, ready, stop)
             await nursery.start(fate.follow, source, quorum)
             await _start_groups(nursery, groups, coordinating)
             await nursery.start(_run_server, hub, doors, stop, coordinating.cancel, nursery.cancel_scope)
@@ -191,6 +201,38 @@ async def _start_groups(nursery: trio.Nursery, groups: GroupDriver, scope: trio.
         raise ConfigError(f"state.dir: {error}") from None
     except OSError as error:
         raise ConfigError(f"state.dir: cannot use {error.filename}: {error.strerror}") from None
+
+
+def _open_management(config: Config, held: contextlib.ExitStack) -> Door | None:
+    if config.management_listener is None:
+        return None
+    from gateway.server.management import open_management  # HTTP and metrics: only those who want them pay for it
+
+    door = open_management(config.management_listener)
+    held.callback(door.sock.close)
+    return door
+
+
+async def _start_management(
+    nursery: trio.Nursery, door: Door, rooms: Rooms, hub: Hub, groups: GroupDriver, ready: Ready, stop: trio.Event
+) -> None:
+    from gateway.server.facts import Facts
+    from gateway.server.management import serve_management
+
+    facts = Facts(
+        version=importlib.metadata.version("kwire"),
+        node_id=rooms.node_id,
+        source=rooms.config.kind_of_source,
+        listeners=ready.listeners(),
+        partition=rooms.partition,
+        hub=hub,
+        groups=groups.count_by_state,
+        problems=lambda: rooms.partition.problems,
+        upstream=rooms.quorum.observation if rooms.quorum is not None else None,
+        stopping=stop.is_set,
+        stale_after_s=rooms.config.controller_quorum_fetch_timeout_ms / 1000,
+    )
+    await nursery.start(serve_management, door.sock, facts)
 
 
 def _open(config: Config, reports: Reports, held: contextlib.ExitStack) -> tuple[ChainPartition, ObservedQuorum | None]:

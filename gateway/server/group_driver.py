@@ -10,6 +10,7 @@ import contextlib
 import math
 import os
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -86,6 +87,11 @@ class GroupDriver:
     def coordinator_node_id(self) -> int:
         """This node: it coordinates every group."""
         return self._node_id
+
+    def count_by_state(self) -> Counter[str]:
+        """How many groups there are in each state, by Kafka's names (``Stable``, ``Empty`` ...)."""
+        groups = self._coordinator.groups.values() if self._coordinator is not None else ()
+        return Counter(group.state.value for group in groups)
 
     def submit(self, event: Event, later: Any) -> None:
         """Carry out one request; ``later.complete(result)`` is called once, perhaps before this returns."""

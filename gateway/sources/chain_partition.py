@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import abc
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from gateway.log.chain import Chain
+from gateway.log.problem import Problem
 from gateway.ports import OffsetAt, OffsetOutOfRange, Read, State
 from gateway.sources import chain_reader
 
@@ -43,6 +44,11 @@ class ChainPartition(abc.ABC):
     @abc.abstractmethod
     def state(self) -> State:
         """Whether the partition can be served."""
+
+    @property
+    @abc.abstractmethod
+    def problems(self) -> Sequence[Problem]:
+        """What is wrong with the files at the moment, the worst first."""
 
     @property
     def leader_epoch(self) -> int:

@@ -23,6 +23,10 @@ class Clipped(ChainPartition):
     def state(self) -> State:
         return State.READY
 
+    @property
+    def problems(self) -> tuple[()]:
+        return ()
+
 
 def clipped(directory: Path, high_watermark: int) -> Clipped:
     source = caught_up(open_log(directory))
