@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from gateway.cluster.fold import FoldError, apply
 from gateway.cluster.image import Image
 from kwire.message import Message
@@ -10,12 +12,14 @@ from kwire.message import Message
 class Loader:
     """Folds records in offset order. Those of a transaction are held back until its end, and dropped when it is aborted.
 
-    ``image`` is the state before the transaction that is open, if one is.
+    ``image`` is the state before the transaction that is open, if one is. Where ``refused`` is given it is told of every
+    record that does not fit, and the others count as if there were none, as in a broker (``metadata-load-error-count``).
     """
 
-    def __init__(self, image: Image | None = None) -> None:
+    def __init__(self, image: Image | None = None, *, refused: Callable[[FoldError], None] | None = None) -> None:
         self.image = image or Image()
         self._held: list[Message] | None = None
+        self._refused = refused
 
     @property
     def in_transaction(self) -> bool:
@@ -23,7 +27,16 @@ class Loader:
         return self._held is not None
 
     def load(self, record: Message, offset: int, epoch: int) -> None:
-        """Take the record at ``offset``. Raises FoldError for one that does not fit."""
+        """Take the record at ``offset``. Raises FoldError for one that does not fit, unless somebody is told."""
+        try:
+            self._take(record, offset)
+        except FoldError as error:
+            if self._refused is None:
+                raise
+            self._refused(error)
+        self.skip_to(offset + 1, epoch)
+
+    def _take(self, record: Message, offset: int) -> None:
         name = record.NAME
         if name == "BeginTransactionRecord":
             if self._held is not None:
@@ -35,13 +48,20 @@ class Loader:
                 raise FoldError(f"{name} at offset {offset}, but no transaction is open")
             self._held = None
             if name == "EndTransactionRecord":
-                for one in held:
-                    apply(self.image, one)
+                self._apply_all(held)
         elif self._held is not None:
             self._held.append(record)
         else:
             apply(self.image, record)
-        self.skip_to(offset + 1, epoch)
+
+    def _apply_all(self, records: list[Message]) -> None:
+        for record in records:
+            try:
+                apply(self.image, record)
+            except FoldError as error:
+                if self._refused is None:
+                    raise
+                self._refused(error)
 
     def skip_to(self, next_offset: int, epoch: int) -> None:
         """Offsets below ``next_offset`` are dealt with: for control records, which are no part of the state."""

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import random
-from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -21,8 +19,9 @@ from kwire.messages.partition_change_record import PartitionChangeRecord
 from kwire.messages.partition_record import PartitionRecord
 from kwire.messages.remove_topic_record import RemoveTopicRecord
 from kwire.messages.topic_record import TopicRecord
-from kwire.records import decode_metadata_record, metadata_record_name
+from kwire.records import decode_metadata_record
 from kwire.uuid import ZERO_UUID, Uuid
+from tests.gateway.cluster.kafka_state import state_of, truth
 from tests.shared import LOG_NAMES, needs_shared
 
 TOPIC = Uuid(bytes(range(16)))
@@ -52,26 +51,6 @@ def fold(loader: Loader, offset: int, epoch: int, record: Message | None) -> Non
         loader.skip_to(offset + 1, epoch)
     else:
         loader.load(record, offset, epoch)
-
-
-def comparable(name: str, version: int, data: dict[str, Any]) -> str:
-    """One record as text. Kafka holds end points and features in maps, so their order means nothing."""
-    for member in ("endPoints", "features"):
-        if member in data:
-            data[member] = sorted(data[member], key=lambda one: one["name"])
-    return json.dumps([name, version, data], sort_keys=True)
-
-
-def state_of(image: Image) -> Counter[str]:
-    rows = ((metadata_record_name(type(r)), v, r.to_json(v)) for r, v in image_records(image))
-    return Counter(comparable(*row) for row in rows)
-
-
-def truth(path: Path) -> tuple[int, Counter[str]]:
-    head, *lines = [json.loads(line) for line in path.read_text(encoding="utf-8").split("\n") if line]
-    # Kafka 3.9's image still remembered that no migration from ZooKeeper was under way; later ones have no such record.
-    kept = [x for x in lines if x["type"] != "ZK_MIGRATION_STATE_RECORD"]
-    return head["nextOffset"], Counter(comparable(x["type"], x["version"], x["data"]) for x in kept)
 
 
 @needs_shared
@@ -160,3 +139,18 @@ def test_an_ordinary_message_is_no_metadata_record() -> None:
 
     with pytest.raises(FoldError, match="FetchRequest is no metadata record"):
         apply(Image(), FetchRequest())
+
+
+def test_what_does_not_fit_can_be_told_instead_and_the_rest_still_counts() -> None:
+    """As in a broker, inside a transaction too."""
+    told: list[FoldError] = []
+    loader = Loader(refused=told.append)
+    records = [EndTransactionRecord(), BeginTransactionRecord(), RemoveTopicRecord(topic_id=TOPIC)]
+    records += [BeginTransactionRecord(), TopicRecord(name="a", topic_id=TOPIC), EndTransactionRecord()]
+    for offset, record in enumerate(records):
+        loader.load(record, offset, 1)
+    assert [str(error).split(",")[0] for error in told] == [
+        "EndTransactionRecord at offset 0", "a transaction begins at offset 3 inside another",
+        f"RemoveTopicRecord for topic {TOPIC}",
+    ]  # fmt: skip
+    assert (list(loader.image.topic_ids), loader.image.next_offset) == (["a"], 6)

@@ -1,0 +1,97 @@
+"""Changes to an image kept beside it until they are taken over in one move (``MetadataDelta``). Knows no record.
+
+Folding takes microseconds a record, so a large batch or transaction takes longer than a server's event loop may be held.
+A delta is folded elsewhere while readers keep seeing the image as it was; ``commit`` then costs a dictionary's update.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, MutableMapping
+from typing import Any, Final, TypeVar, cast
+
+from gateway.cluster.image import Image
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+_MAPS: Final = (
+    "features", "topics", "topic_ids", "partitions", "configs", "brokers", "controllers", "acls", "quotas", "scram", "tokens",
+)  # fmt: skip
+
+
+class Delta:
+    """``image`` is ``base`` as it looks with the changes: to be folded into, not to be kept.
+
+    Nobody changes ``base`` between the making of a delta and its commit.
+    """
+
+    def __init__(self, base: Image) -> None:
+        self._base = base
+        layers: dict[str, Any] = {name: Layer(getattr(base, name)) for name in _MAPS}
+        self.image = Image(next_offset=base.next_offset, epoch=base.epoch, next_producer_id=base.next_producer_id, **layers)
+
+    def commit(self) -> list[Any]:
+        """Make the changes in ``base``. The delta is used up.
+
+        Returns what was replaced: to end its last reference takes longer than all this, and may be done elsewhere.
+        """
+        base, image = self._base, self.image
+        replaced: list[Any] = []
+        for name in _MAPS:
+            cast(Layer[Any, Any], getattr(image, name)).commit(replaced)
+        base.next_offset, base.epoch, base.next_producer_id = image.next_offset, image.epoch, image.next_producer_id
+        return replaced
+
+
+class Layer(MutableMapping[K, V]):
+    """``below`` with changes on top of it. Dictionaries among its values are copied before anybody gets them."""
+
+    __slots__ = ("_below", "_gone", "_top")
+
+    def __init__(self, below: dict[K, V]) -> None:
+        self._below = below
+        self._top: dict[K, V] = {}
+        self._gone: set[K] = set()
+
+    def commit(self, replaced: list[Any]) -> None:
+        """Make the changes in ``below``; what they replace is added to ``replaced``."""
+        below = self._below
+        replaced.extend(below.pop(key) for key in self._gone)
+        replaced.extend(map(below.get, self._top))
+        below.update(self._top)
+
+    def __getitem__(self, key: K) -> V:
+        try:
+            return self._top[key]
+        except KeyError:
+            if key in self._gone:
+                raise
+        value = self._below[key]
+        if isinstance(value, dict):
+            value = self._top[key] = cast(V, value.copy())
+        return value
+
+    def __setitem__(self, key: K, value: V) -> None:
+        self._top[key] = value
+        self._gone.discard(key)
+
+    def __delitem__(self, key: K) -> None:
+        if key not in self:
+            raise KeyError(key)
+        self._top.pop(key, None)
+        if key in self._below:
+            self._gone.add(key)
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._top or (key in self._below and key not in self._gone)
+
+    def __iter__(self) -> Iterator[K]:
+        for key in self._below:
+            if key not in self._gone:
+                yield key
+        for key in self._top:
+            if key not in self._below:
+                yield key
+
+    def __len__(self) -> int:
+        return len(self._below) - len(self._gone) + sum(key not in self._below for key in self._top)

@@ -1,0 +1,123 @@
+"""Reads the log of a directory from an offset on, a piece at a time, up to where it may be read. Blocking; keeps no index.
+
+Made for a reader that follows the high watermark: what lies below it never changes, so a position in a segment stays good
+while what lies above is truncated and written anew.
+"""
+
+from __future__ import annotations
+
+import os
+
+from gateway.log.file_names import segment_name
+from gateway.log.listing import list_directory
+from gateway.log.open_file import OpenFile
+from gateway.log.reader import BATCH_BYTES_MAX
+from kwire.errors import DecodeError
+from kwire.records.batch import decode_batch
+from kwire.records.header import BATCH_OVERHEAD, BatchHeader, read_header
+from kwire.records.record import Record
+
+Batch = tuple[BatchHeader, list[Record]]
+
+
+class LogGap(Exception):
+    """The directory's log does not go on at the cursor's offset: it was cleaned, or replaced by a snapshot (KIP-630)."""
+
+
+class LogCursor:
+    """``next_offset`` is the first offset that was not given out yet. The directory need not hold it until ``read``."""
+
+    def __init__(self, directory: str, next_offset: int) -> None:
+        self.next_offset = next_offset
+        self._directory = directory
+        self._file: OpenFile | None = None
+        self._position = 0
+
+    def read(self, below: int, max_bytes: int) -> list[Batch]:
+        """Whole batches that end at or before offset ``below``, about ``max_bytes`` of them but at least one if there is one.
+
+        Empty where the log ends before that. Every CRC is checked; records below ``next_offset`` are left out. Raises
+        LogGap; OSError; and DecodeError with file and byte position for damage, once everything before it was given out.
+        """
+        batches: list[Batch] = []
+        while self.next_offset < below and not batches:
+            file = self._open()
+            if self._take(file, below, max_bytes, batches):
+                continue
+            if file.status()[0] - self._position >= BATCH_OVERHEAD or not self._next_segment(file):
+                break  # the next batch is not to be read yet, or not there yet
+        return batches
+
+    def _open(self) -> OpenFile:
+        """The segment that holds ``next_offset``: the open one, while it still has its name. Raises LogGap."""
+        file = self._file
+        if file is not None:
+            try:
+                status = os.stat(file.path)
+                if file.identity == (status.st_dev, status.st_ino):
+                    return file
+            except FileNotFoundError:
+                pass  # what it holds beyond ``next_offset`` may never have been committed: the directory decides
+        bases = self._bases()
+        fitting = [base for base in bases if base <= self.next_offset]
+        if not fitting:
+            begin = f"begins at offset {bases[0]}" if bases else "has no segments"
+            raise LogGap(f"the log {begin} and does not go on at {self.next_offset}")
+        return self._open_at(fitting[-1])
+
+    def _open_at(self, base_offset: int) -> OpenFile:
+        self._file = OpenFile(os.path.join(self._directory, segment_name(base_offset)))
+        self._position = 0
+        return self._file
+
+    def _bases(self) -> list[int]:
+        return [base for base, _ in list_directory(self._directory).segments]
+
+    def _next_segment(self, file: OpenFile) -> bool:
+        """Go on to the segment after ``file``, which is read to its end; False if there is none. Raises LogGap."""
+        later = [base for base in self._bases() if segment_name(base) > os.path.basename(file.path)]
+        if later and later[0] > self.next_offset:
+            raise LogGap(f"offsets {self.next_offset} to {later[0] - 1} are missing")
+        if later:
+            self._open_at(later[0])
+        return bool(later)
+
+    def _take(self, file: OpenFile, below: int, max_bytes: int, batches: list[Batch]) -> bool:
+        """Read one piece of the segment into ``batches``; False if it holds no further batch that ends below ``below``."""
+        data = file.read(self._position, max(max_bytes, BATCH_OVERHEAD))
+        at = 0
+        # Behind ``below`` bytes may be changing while they are read: nothing of them is looked at.
+        while len(data) - at >= BATCH_OVERHEAD and self.next_offset < below:
+            try:
+                header = read_header(data, at)
+                if header.next_offset > below:
+                    break
+                if header.size > len(data) - at:
+                    if batches or at:
+                        break
+                    data = self._whole(file, header)
+                if header.next_offset > self.next_offset:
+                    batches.append(self._decode(data, at, header))
+                    self.next_offset = header.next_offset
+            except DecodeError as error:
+                if batches:
+                    break  # what stands before the damage first
+                raise DecodeError(error.reason, path=file.path, offset=self._position + at, rule=error.rule) from None
+            at += header.size
+        self._position += at
+        return at > 0
+
+    def _whole(self, file: OpenFile, header: BatchHeader) -> bytes:
+        """The bytes of a batch that is larger than a piece."""
+        if header.size > BATCH_BYTES_MAX:
+            raise DecodeError(f"a batch of {header.size} bytes, more than the {BATCH_BYTES_MAX} allowed", rule="batch-length")
+        return file.read(self._position, header.size)
+
+    def _decode(self, data: bytes, at: int, header: BatchHeader) -> Batch:
+        if header.base_offset > self.next_offset:
+            reason = f"a batch at offset {header.base_offset} stands where offset {self.next_offset} must follow"
+            raise DecodeError(reason, rule="batch-offset")
+        records = decode_batch(data, at).records
+        if header.base_offset < self.next_offset:
+            records = [record for record in records if record.offset >= self.next_offset]
+        return header, records

@@ -1,0 +1,145 @@
+"""Batches into an image, with an account of what was in them. Knows not where they come from.
+
+As in a broker nothing in a single record is fatal: what cannot be read or does not fit is counted, told and passed over,
+and the rest is folded (``LoggingFaultHandler``, ``metadata-load-error-count``).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Final, NamedTuple
+
+from gateway.cluster import FoldError, Image, Loader
+from gateway.log.file_names import SnapshotId
+from kwire.errors import DecodeError
+from kwire.messages.k_raft_version_record import KRaftVersionRecord
+from kwire.messages.snapshot_header_record import SnapshotHeaderRecord
+from kwire.messages.voters_record import VotersRecord
+from kwire.records import BatchHeader, Record, decode_control_record, decode_metadata_record
+
+#: Why a record was passed over.
+UNKNOWN_TYPE: Final = "unknown type"
+UNKNOWN_VERSION: Final = "unknown version"
+DAMAGED: Final = "damaged"
+DOES_NOT_FIT: Final = "does not fit"
+#: By the rule of the codec that was broken; DAMAGED for all others.
+_REASONS: Final = {"record-type": UNKNOWN_TYPE, "record-version": UNKNOWN_VERSION}
+#: Sentences kept until somebody takes them; what is beyond is only counted.
+NOTICES_MAX: Final = 20
+
+
+class Position(NamedTuple):
+    """The end of a batch where no transaction is open, and what a snapshot that ends there says of itself."""
+
+    next_offset: int
+    epoch: int  #: of the batch that ends here, -1 at the beginning
+    timestamp: int  #: when that batch was appended (ms), -1 at the beginning
+    kraft_version: int
+    voters: VotersRecord | None  #: the last one written, None where there was none
+
+
+class BatchFold:
+    """``position`` is where ``image`` stands, save that inside a batch or an open transaction it is that of the batch before."""
+
+    def __init__(self) -> None:
+        self.position = Position(0, -1, -1, 0, None)
+        #: Records of the log by type, control records too.
+        self.records: Counter[str] = Counter()
+        #: Records of log and snapshot passed over, by reason.
+        self.skipped: Counter[str] = Counter()
+        self.notices: list[str] = []
+        self.taken = 0  #: records folded or passed over, all in all
+        #: Type of the last record if that was a control record: a snapshot ends with SNAPSHOT_FOOTER.
+        self.last_control = ""
+        self._loader = Loader(refused=self._refused)
+        self._kraft_version = 0
+        self._voters: VotersRecord | None = None
+        self._timestamp = -1
+        self._where: tuple[str, int] = ("", -1)
+
+    @property
+    def image(self) -> Image:
+        """The state so far; set it to have the rest folded into another image that stands for the same."""
+        return self._loader.image
+
+    @image.setter
+    def image(self, image: Image) -> None:
+        self._loader.image = image
+
+    @property
+    def aligned(self) -> bool:
+        """Whether ``image`` ends where a batch ends: it does not inside a transaction that began in the middle of one."""
+        return self.image.next_offset == self.position.next_offset
+
+    def take_log(self, header: BatchHeader, records: list[Record]) -> None:
+        """Fold one batch of the log."""
+        self._fold("log", header, records, self.records)
+        self._timestamp = header.max_timestamp
+        self._settle(header.next_offset, header.partition_leader_epoch)
+
+    def take_snapshot(self, file: str, header: BatchHeader, records: list[Record]) -> None:
+        """Fold one batch of the snapshot in ``file``, from the first to the last, and then ``finish_snapshot``."""
+        self._fold(file, header, records, Counter())
+
+    def finish_snapshot(self, snapshot: SnapshotId) -> None:
+        """The records of the snapshot stand for everything below its end."""
+        self._settle(snapshot.end_offset, snapshot.epoch)
+
+    def take_account(self) -> tuple[Counter[str], Counter[str], list[str]]:
+        """``records``, ``skipped`` and ``notices`` since the last call; they begin again at nothing."""
+        account = self.records, self.skipped, self.notices
+        self.records, self.skipped, self.notices = Counter(), Counter(), []
+        return account
+
+    def tell(self, sentence: str) -> None:
+        """Keep a sentence for the people who run this."""
+        if len(self.notices) < NOTICES_MAX:
+            self.notices.append(sentence)
+
+    def _fold(self, place: str, header: BatchHeader, records: list[Record], counts: Counter[str]) -> None:
+        loader, epoch = self._loader, header.partition_leader_epoch
+        for record in records:
+            offset = record.offset
+            self._where = place, offset
+            try:
+                if header.is_control:
+                    counts[self._control(record)] += 1
+                else:
+                    self.last_control = ""
+                    name, _, message = decode_metadata_record(record.value or b"")
+                    counts[name] += 1
+                    loader.load(message, offset, epoch)
+            except DecodeError as error:
+                self._skip(_REASONS.get(error.rule, DAMAGED), str(error))
+            loader.skip_to(offset + 1, epoch)
+        self.taken += len(records)
+
+    def _settle(self, next_offset: int, epoch: int) -> None:
+        """A batch, or a snapshot, ends here. A batch may end behind its last record, and have none at all."""
+        loader = self._loader
+        loader.skip_to(next_offset, epoch)
+        if not loader.in_transaction:
+            self.position = Position(next_offset, epoch, self._timestamp, self._kraft_version, self._voters)
+
+    def _control(self, record: Record) -> str:
+        """Take note of a control record; returns its type's name. Raises DecodeError."""
+        control = decode_control_record(record)
+        self.last_control = control.name
+        match control.message:
+            case KRaftVersionRecord() as version:
+                self._kraft_version = version.k_raft_version
+            case VotersRecord() as voters:
+                self._voters = voters
+            case SnapshotHeaderRecord() as header:
+                self._timestamp = header.last_contained_log_timestamp
+            case _:
+                pass
+        return control.name
+
+    def _refused(self, error: FoldError) -> None:
+        self._skip(DOES_NOT_FIT, str(error))
+
+    def _skip(self, reason: str, text: str) -> None:
+        self.skipped[reason] += 1
+        place, offset = self._where
+        self.tell(f"{place}, offset {offset}: {text}; passed over")
