@@ -1,8 +1,9 @@
-"""``leader-epoch-checkpoint``: where each leader epoch begins, as Kafka last wrote it down (``LeaderEpochCheckpointFile``)."""
+"""``leader-epoch-checkpoint``: where each leader epoch begins, as last written down (``LeaderEpochCheckpointFile``)."""
 
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
@@ -36,6 +37,12 @@ def parse_leader_epochs(data: bytes) -> list[tuple[int, int]]:
         if after[0] <= before[0] or after[1] < before[1]:
             raise DecodeError(f"line {number}: epoch {after[0]} at {after[1]} follows epoch {before[0]} at {before[1]}")
     return entries
+
+
+def format_leader_epochs(entries: Sequence[tuple[int, int]]) -> bytes:
+    """The file's bytes for (epoch, start offset) pairs, as Kafka's ``CheckpointFile`` writes them."""
+    lines = ["0", str(len(entries)), *(f"{epoch} {offset}" for epoch, offset in entries)]
+    return "".join(f"{line}\n" for line in lines).encode("ascii")
 
 
 def _entry(number: int, line: str) -> tuple[int, int]:

@@ -1,9 +1,10 @@
-"""``meta.properties``: which cluster and which node a log directory belongs to. Read only; knows nothing of logs."""
+"""``meta.properties``: which cluster and which node a log directory belongs to. Knows nothing of logs."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Final
 
@@ -53,6 +54,22 @@ def parse_meta_properties(data: bytes) -> MetaProperties:
     if version == 1 and (node_id is None or cluster_id is None):
         raise DecodeError("version 1 must have node.id and cluster.id")
     return MetaProperties(version, cluster_id, node_id, _directory_id(values.get("directory.id")))
+
+
+def format_meta_properties(properties: MetaProperties, written_at: datetime) -> bytes:
+    """The file's bytes as Java's ``Properties.store`` writes them, in the order in which Kafka's come.
+
+    ``written_at`` goes into the comment at the head; it has to know its time zone.
+    """
+    values: dict[str, str] = {}
+    if properties.node_id is not None:
+        values["node.id" if properties.version else "broker.id"] = str(properties.node_id)
+    if properties.directory_id is not None:
+        values["directory.id"] = str(properties.directory_id)
+    values["version"] = str(properties.version)
+    if properties.cluster_id is not None:
+        values["cluster.id"] = properties.cluster_id
+    return javaproperties.dumps(values, comments="", timestamp=written_at).encode("iso-8859-1")
 
 
 def _number(values: Mapping[str, str], key: str) -> int | None:

@@ -35,3 +35,8 @@ def parse_topic_id(data: bytes) -> Uuid:
         return Uuid.parse(match[2])
     except ValueError as error:
         raise DecodeError(str(error)) from None
+
+
+def format_topic_id(topic_id: Uuid) -> bytes:
+    """The file's bytes, which end without a newline, as Kafka's do."""
+    return f"version: 0\ntopic_id: {topic_id}".encode("ascii")

@@ -43,6 +43,12 @@ def parse_quorum_state(data: bytes) -> tuple[int, QuorumStateData]:
     return version, QuorumStateData.from_json(_known(value, version), version)
 
 
+def format_quorum_state(state: QuorumStateData, version: int) -> bytes:
+    """The file's bytes as Jackson writes them: one line of compact JSON without an end. Raises EncodeError."""
+    value = {**state.to_json(version), "data_version": version}
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode("utf-8")
+
+
 def _known(value: dict[str, Any], version: int) -> dict[str, Any]:
     """The members that this version has."""
     return {field.json: value[field.json] for field in QuorumStateData.fields() if field.at(version) and field.json in value}

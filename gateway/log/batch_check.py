@@ -1,0 +1,128 @@
+"""Whether batches are whole, undamaged and follow on: what a log looks at before it takes or keeps them. Reads no record."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from typing import Final, NamedTuple, Protocol
+
+import crc32c
+
+from kwire.errors import DecodeError
+from kwire.records.header import BATCH_OVERHEAD, CRC_START, LOG_OVERHEAD, Buffer
+
+#: Bytes read at once from a file.
+_CHUNK_BYTES: Final = 1024 * 1024
+_HEADER: Final = struct.Struct(">qiibIhiqq")  # base offset ... max timestamp; what follows is the producer's and not KRaft's
+
+
+class Batch(NamedTuple):
+    """A batch that was checked: where it stands in what was read (bytes), and what a log has to know of it."""
+
+    position: int
+    size: int
+    base_offset: int
+    last_offset: int
+    epoch: int
+    max_timestamp: int  #: ms, -1 without one
+
+
+class Tail(NamedTuple):
+    """What the next batch has to follow: its base offset (-1: any), and the epoch that it may not go below."""
+
+    next_offset: int
+    epoch: int
+
+
+class Checked(NamedTuple):
+    """The good batches at the front, what a further one has to follow, and what is wrong with the one behind them.
+
+    ``fault`` is None also when the bytes end inside a batch.
+    """
+
+    batches: list[Batch]
+    tail: Tail
+    fault: DecodeError | None
+
+    @property
+    def end(self) -> int:
+        """Position behind the last good batch, from the first one's."""
+        return self.batches[-1].position + self.batches[-1].size if self.batches else 0
+
+
+class Readable(Protocol):
+    """A file to scan."""
+
+    def read(self, position: int, length: int) -> bytes: ...
+
+
+def check_batches(data: Buffer, tail: Tail) -> Checked:
+    """Check the batches of format 2 in ``data``: length, CRC-32C, offsets without a gap, epochs that never go back.
+
+    As ``UnifiedLog.analyzeAndValidateRecords`` for a follower, and a gap is refused as well. Reads ``data`` once.
+    """
+    unpack, crc_of, view, limit = _HEADER.unpack_from, crc32c.crc32c, memoryview(data), len(data)
+    expected, current, position = tail.next_offset, tail.epoch, 0
+    batches: list[Batch] = []
+    fault = None
+    while limit - position >= BATCH_OVERHEAD:
+        offset, length, epoch, magic, crc, _, delta, _, max_timestamp = unpack(view, position)
+        size = LOG_OVERHEAD + length
+        if magic != 2 or size < BATCH_OVERHEAD:
+            fault = _bad_header(magic, length, position)
+            break
+        if size > limit - position:
+            break
+        if crc_of(view[position + CRC_START : position + size]) != crc:
+            reason = f"the batch of {size} bytes at offset {offset} has a wrong CRC"
+            fault = DecodeError(reason, path="CRC", offset=position, rule="crc")
+            break
+        if (offset != expected and expected >= 0) or offset < 0 or delta < 0 or epoch < current:
+            fault = _does_not_follow(offset, delta, epoch, Tail(expected, current), position)
+            break
+        batches.append(Batch(position, size, offset, offset + delta, epoch, max_timestamp))
+        expected, current, position = offset + delta + 1, epoch, position + size
+    return Checked(batches, Tail(expected, current), fault)
+
+
+def check_file(file: Readable, position: int, size: int, tail: Tail) -> Iterator[Checked]:
+    """Check a file from ``position`` to ``size``, a chunk at a time; positions are those in the file.
+
+    Ends with the last chunk, or with the first fault. Raises OSError.
+    """
+    length = _CHUNK_BYTES
+    while position < size:
+        data = file.read(position, min(length, size - position))
+        checked = check_batches(data, tail)
+        taken = checked.end
+        if taken == 0 and checked.fault is None and len(data) == length:
+            length = max(length, _size_of(data))  # one batch that is larger than a chunk
+            if length > len(data) and position + length <= size:
+                continue
+        yield Checked([one._replace(position=position + one.position) for one in checked.batches], checked.tail, checked.fault)
+        if taken == 0 or checked.fault is not None:
+            return
+        position, tail, length = position + taken, checked.tail, _CHUNK_BYTES
+
+
+def _size_of(data: bytes) -> int:
+    return LOG_OVERHEAD + int(_HEADER.unpack_from(data)[1])
+
+
+def _bad_header(magic: int, length: int, position: int) -> DecodeError:
+    if magic != 2:
+        reason = f"unknown batch format (magic) {magic}; a metadata log has 2"
+        return DecodeError(reason, path="Magic", offset=position, rule="batch-magic")
+    reason = f"a batch of length {length}, too short for its header"
+    return DecodeError(reason, path="BatchLength", offset=position, rule="batch-length")
+
+
+def _does_not_follow(offset: int, delta: int, epoch: int, tail: Tail, position: int) -> DecodeError:
+    if offset != tail.next_offset >= 0 or offset < 0:
+        reason = f"a batch at offset {offset} stands where offset {max(tail.next_offset, 0)} must follow"
+        return DecodeError(reason, path="BaseOffset", offset=position, rule="base-offset")
+    if delta < 0:
+        reason = f"the batch at offset {offset} has the last offset delta {delta}"
+        return DecodeError(reason, path="LastOffsetDelta", offset=position, rule="last-offset-delta")
+    reason = f"epoch {epoch} at offset {offset} follows epoch {tail.epoch}"
+    return DecodeError(reason, path="PartitionLeaderEpoch", offset=position, rule="leader-epoch")

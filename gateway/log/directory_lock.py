@@ -1,0 +1,62 @@
+"""Keeps a data directory to one process: Kafka's ``.lock`` file, locked as the JVM does, so that neither enters the other's."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+from pathlib import Path
+from typing import Final
+
+from gateway.log.errors import DiskFailed, LogLocked
+
+FILE_NAME: Final = ".lock"
+#: What this process holds, as (device, inode). POSIX locks do not exclude their own process, and closing any descriptor of
+#: the file would give the lock up: so a second open has to be refused before the file is touched.
+_held: Final[set[tuple[int, int]]] = set()
+
+
+class DirectoryLock:
+    """The lock on ``directory``, held until ``release`` or the end of the process. Raises LogLocked, DiskFailed."""
+
+    def __init__(self, directory: Path) -> None:
+        path = directory / FILE_NAME
+        try:
+            self._identity = _identity(path)
+            if self._identity in _held:
+                raise LogLocked(_sentence(directory, "this process"))
+            self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            self._lock(path)
+        except OSError as error:
+            raise DiskFailed("lock", str(path), error, "the file system must support POSIX locks, and be writable") from error
+
+    def _lock(self, path: Path) -> None:
+        try:
+            fcntl.lockf(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            self._identity = _identity(path)
+        except OSError as error:
+            os.close(self._fd)
+            if error.errno in (errno.EAGAIN, errno.EACCES):
+                raise LogLocked(_sentence(path.parent, "another process (a second kwire, or Kafka)")) from None
+            raise
+        _held.add(self._identity)
+
+    def release(self) -> None:
+        """Let others in; a second time is no harm."""
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+            _held.discard(self._identity)
+
+
+def _identity(path: Path) -> tuple[int, int]:
+    """Device and inode; (0, 0), which no file has, where there is none."""
+    try:
+        status = os.stat(path)
+    except FileNotFoundError:
+        return 0, 0
+    return status.st_dev, status.st_ino
+
+
+def _sentence(directory: Path, who: str) -> str:
+    return f"{directory} is in use by {who}: give each server a data.dir of its own"

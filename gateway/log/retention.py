@@ -1,0 +1,84 @@
+"""Which snapshots and segments are old enough to go: the rules of ``KafkaMetadataLog.maybeClean``. Never the newest snapshot."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from gateway.log.batch_index import BatchIndex
+from gateway.log.disk import Disk
+from gateway.log.file_names import SnapshotId, segment_name
+from gateway.log.listing import list_directory
+from gateway.log.log_settings import LogSettings
+from gateway.log.open_file import OpenFile
+from gateway.log.recovery import delete_segment
+from gateway.log.snapshot import read_snapshot_header
+
+#: Work of a scan that reads the first chunk, where the header is.
+_HEADER_WORK: Final = 1
+
+
+def oldest_to_keep(
+    directory: Path, bases: Sequence[int], settings: LogSettings, high_watermark: int, now_ms: int
+) -> SnapshotId | None:
+    """The snapshot before which everything can go, None if nothing can. ``bases``: the log's segments, oldest first.
+
+    Snapshots go one by one from the oldest while segments and snapshots together take more than ``retention_bytes``, then
+    while the last record in one is older than ``retention_ms``; the next one must lie within the high watermark. Raises
+    OSError.
+    """
+    snapshots = list_directory(str(directory)).snapshots
+    sizes = {snapshot: (directory / snapshot.file_name).stat().st_size for snapshot in snapshots}
+    segments = {base: (directory / segment_name(base)).stat().st_size for base in bases}
+    kept: SnapshotId | None = None
+    for snapshot, following in itertools.pairwise(snapshots):
+        left = [one for one in snapshots if one >= snapshot]
+        total = sum(sizes[one] for one in left) + sum(segments[base] for base in _from(bases, kept))
+        too_large = 0 <= settings.retention_bytes < total
+        if not (too_large or _is_too_old(directory / snapshot.file_name, settings, now_ms)):
+            break
+        if following.end_offset > high_watermark:
+            break
+        kept = following
+    return kept
+
+
+def delete_before(directory: Path, disk: Disk, bases: Sequence[int], snapshot: SnapshotId) -> list[str]:
+    """Delete whole segments below the snapshot's end and the snapshots before it; returns their names.
+
+    Oldest first, so that at any instant what is left is a log that starts at a snapshot, or at 0. Raises DiskFailed, OSError.
+    """
+    kept = set(_from(bases, snapshot))
+    deleted = []
+    for base in bases:
+        if base not in kept:
+            deleted.append(delete_segment(directory, disk, base))
+            disk.sync_directory(directory)  # or a crash could leave an older segment, and a gap behind it
+    return deleted + delete_snapshots_before(directory, disk, snapshot)
+
+
+def delete_snapshots_before(directory: Path, disk: Disk, snapshot: SnapshotId) -> list[str]:
+    """Delete the snapshots older than one, the oldest first; returns their names. Raises DiskFailed, OSError."""
+    names = [one.file_name for one in list_directory(str(directory)).snapshots if one < snapshot]
+    for name in names:
+        disk.remove(directory / name)
+    if names:
+        disk.sync_directory(directory)
+    return names
+
+
+def _from(bases: Sequence[int], snapshot: SnapshotId | None) -> list[int]:
+    """The segments with something at or above the snapshot's end; the last one in any case."""
+    end_offset = snapshot.end_offset if snapshot else 0
+    return [base for base, following in itertools.pairwise(bases) if following > end_offset] + list(bases[-1:])
+
+
+def _is_too_old(path: Path, settings: LogSettings, now_ms: int) -> bool:
+    if settings.retention_ms < 0:
+        return False
+    index = BatchIndex(OpenFile(str(path)), 0)
+    index.scan(_HEADER_WORK)
+    header = read_snapshot_header(index)
+    return header is not None and now_ms - header.last_contained_log_timestamp > settings.retention_ms

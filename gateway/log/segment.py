@@ -1,0 +1,207 @@
+"""The segment of a log that is being written: ``.log``, ``.index`` and ``.timeindex``, byte for byte as Kafka's ``LogSegment``.
+
+Knows nothing of other segments, epochs or high watermarks. Only batches that were checked come here.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from gateway.log.batch_check import Batch, Tail, check_file
+from gateway.log.disk import Disk, DiskFile
+from gateway.log.errors import DiskFailed
+from gateway.log.file_names import segment_name
+from gateway.log.open_file import OpenFile
+from gateway.log.segment_index import OFFSET_ENTRY, TIME_ENTRY, SegmentIndex
+from kwire.errors import DecodeError
+
+INDEX_SUFFIX: Final = ".index"
+TIME_INDEX_SUFFIX: Final = ".timeindex"
+#: Positions and relative offsets in the indexes are int32.
+_INT32_MAX: Final = (1 << 31) - 1
+#: For batches that were checked when they came: anything may stand first.
+_ANY: Final = Tail(-1, -1)
+
+
+@dataclass(slots=True)
+class SegmentScan:
+    """What an examination of a whole segment found; its files were only read."""
+
+    index: SegmentIndex
+    tail: Tail  #: end offset and last epoch of what is good
+    size: int = 0  #: bytes that are good
+    file_size: int = 0
+    epochs: list[tuple[int, int]] = field(default_factory=list)  #: (epoch, first offset) of each in it
+    fault: DecodeError | None = None  #: what is wrong at ``size``; None also for an unfinished batch there
+
+    @property
+    def base_offset(self) -> int:
+        """The offset in its name."""
+        return self.index.base_offset
+
+
+def scan_segment(directory: Path, base_offset: int, interval_bytes: int, epoch: int) -> SegmentScan:
+    """Check the batches of a segment up to the first that is not good; none may be below ``epoch``. Raises OSError."""
+    file = OpenFile(str(directory / segment_name(base_offset)))
+    scan = SegmentScan(SegmentIndex(base_offset, interval_bytes), Tail(base_offset, epoch), file_size=file.status()[0])
+    for checked in check_file(file, 0, scan.file_size, scan.tail):
+        scan.index.add(checked.batches)
+        scan.size, scan.tail, scan.fault = checked.end or scan.size, checked.tail, checked.fault
+        note_epochs(scan.epochs, checked.batches)
+    return scan
+
+
+def note_epochs(epochs: list[tuple[int, int]], batches: Sequence[Batch]) -> None:
+    """Add to ``epochs`` those that begin with one of ``batches``."""
+    if not batches or (epochs and epochs[-1][0] == batches[-1].epoch):
+        return
+    for batch in batches:
+        if not epochs or batch.epoch > epochs[-1][0]:
+            epochs.append((batch.epoch, batch.base_offset))
+
+
+class Segment:
+    """An open segment. ``size`` and ``end_offset`` are of what was written, ``synced`` the bytes that are known to be on disk.
+
+    After DiskFailed from ``append`` it is as it was before, unless ``torn`` is set.
+    """
+
+    def __init__(self, disk: Disk, directory: Path, scan: SegmentScan) -> None:
+        """Open, or make, the files of the segment as ``scan`` saw it: what was not good is cut off, indexes are made anew
+        where they are not what they have to be. Raises DiskFailed."""
+        self.base_offset = scan.base_offset
+        self.size = scan.size
+        self.end_offset = scan.tail.next_offset
+        self.synced = 0
+        self.torn = False
+        self._disk = disk
+        self._index = scan.index
+        self._files: list[DiskFile] = []
+        try:
+            # The .log file last: an index without one is nothing, a segment without index is opened like any other.
+            self._offsets_file = self._open(directory, INDEX_SUFFIX)
+            self._times_file = self._open(directory, TIME_INDEX_SUFFIX)
+            self._log = self._open(directory, ".log")
+            if scan.file_size > scan.size:
+                disk.truncate(self._log, scan.size)
+                disk.sync(self._log)
+            self._set_index(self._offsets_file, scan.index.offset_bytes())
+            self._set_index(self._times_file, scan.index.time_bytes())
+            self._written = scan.index.counts
+        except BaseException:
+            self.close()
+            raise
+
+    @classmethod
+    def create(cls, disk: Disk, directory: Path, base_offset: int, interval_bytes: int) -> Segment:
+        """A new empty segment, whose names are on disk when this returns. Raises DiskFailed."""
+        segment = cls(disk, directory, SegmentScan(SegmentIndex(base_offset, interval_bytes), Tail(base_offset, 0)))
+        disk.sync_directory(directory)
+        return segment
+
+    @property
+    def first_timestamp(self) -> int | None:
+        """Largest timestamp of the first batch (ms), None while there is none."""
+        return self._index.first_timestamp
+
+    def has_room_for(self, batch: Batch, size: int) -> bool:
+        """Whether ``batch`` can be ``size`` bytes behind the start and still be told by the indexes."""
+        return batch.last_offset - self.base_offset <= _INT32_MAX and size + batch.size <= _INT32_MAX
+
+    def append(self, data: memoryview, batches: Sequence[Batch]) -> None:
+        """Write ``batches``, which stand in ``data`` at their positions, one behind the other. Raises DiskFailed."""
+        start, end = batches[0].position, batches[-1].position + batches[-1].size
+        try:
+            self._disk.write(self._log, self.size, data[start:end])
+            self._index.add(batches, self.size - start)
+            self._write_entries()
+        except BaseException:
+            self.torn = True
+            with contextlib.suppress(DiskFailed):
+                self._undo()
+            raise
+        self.size += end - start
+        self.end_offset = batches[-1].last_offset + 1
+
+    def locate(self, offset: int) -> tuple[int, int]:
+        """Size and end offset of what lies before the batch that holds ``offset``, of all if none does. Raises DiskFailed."""
+        for checked in check_file(self._log, self._index.position_before(offset), self.size, _ANY):
+            for batch in checked.batches:
+                if batch.last_offset >= offset:
+                    return batch.position, batch.base_offset
+        return self.size, self.end_offset
+
+    def truncate(self, offset: int) -> None:
+        """Drop the batch that holds ``offset`` and everything behind it; done on disk when this returns. Raises DiskFailed."""
+        size, end_offset = self.locate(offset)
+        if size == self.size:
+            return
+        self._disk.truncate(self._log, size)
+        self._disk.sync(self._log)
+        self.size = self.synced = size
+        self.end_offset = end_offset
+        self._rewind_index()
+
+    def forget_unsynced(self) -> None:
+        """Cut off what a failed sync leaves in doubt, for whoever opens the segment next. Raises DiskFailed."""
+        self._disk.truncate(self._log, self.synced)
+
+    def flush(self) -> None:
+        """Bring every batch to disk. The indexes need not be there: they can be made again. Raises SyncFailed."""
+        if self.synced < self.size:
+            self._disk.sync(self._log)
+            self.synced = self.size
+
+    def seal(self) -> None:
+        """Finish the segment: nothing is appended any more, and all of it is on disk. Raises DiskFailed."""
+        self.add_latest_time()
+        self.flush()
+        self._disk.sync(self._offsets_file)
+        self._disk.sync(self._times_file)
+
+    def add_latest_time(self) -> None:
+        """Complete the time index, as is done at a roll and at a close. Raises DiskFailed."""
+        self._index.add_latest_time()
+        self._write_entries()
+
+    def close(self) -> None:
+        """Let go of the files."""
+        for file in self._files:
+            file.close()
+
+    def _open(self, directory: Path, suffix: str) -> DiskFile:
+        file = self._disk.open((directory / segment_name(self.base_offset)).with_suffix(suffix))
+        self._files.append(file)
+        return file
+
+    def _set_index(self, file: DiskFile, data: bytes) -> None:
+        if file.size != len(data) or file.read(0, len(data)) != data:
+            self._disk.truncate(file, 0)
+            self._disk.write(file, 0, data)
+
+    def _write_entries(self) -> None:
+        offsets, times = self._written
+        if self._index.counts != self._written:
+            self._disk.write(self._offsets_file, offsets * OFFSET_ENTRY.size, self._index.offset_bytes(offsets))
+            self._disk.write(self._times_file, times * TIME_ENTRY.size, self._index.time_bytes(times))
+            self._written = self._index.counts
+
+    def _undo(self) -> None:
+        """Be as before the append that failed."""
+        self._disk.truncate(self._log, self.size)
+        self._rewind_index()
+        self.torn = False
+
+    def _rewind_index(self) -> None:
+        """Bring the indexes back to what the segment holds."""
+        position = self._index.rewind(self.end_offset)
+        for checked in check_file(self._log, position, self.size, _ANY):
+            self._index.add(checked.batches)
+        offsets, times = self._index.counts
+        self._disk.truncate(self._offsets_file, offsets * OFFSET_ENTRY.size)
+        self._disk.truncate(self._times_file, times * TIME_ENTRY.size)
+        self._written = offsets, times

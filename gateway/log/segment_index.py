@@ -1,0 +1,93 @@
+"""The entries of a segment's ``.index`` and ``.timeindex``, one for one as Kafka's ``LogSegment`` makes them. Touches no file."""
+
+from __future__ import annotations
+
+import bisect
+import struct
+from array import array
+from collections.abc import Iterable
+from typing import Final
+
+from gateway.log.batch_check import Batch
+
+#: ``OffsetIndex``: offset relative to the segment's base, byte position in the segment.
+OFFSET_ENTRY: Final = struct.Struct(">ii")
+#: ``TimeIndex``: timestamp in ms, offset relative to the segment's base.
+TIME_ENTRY: Final = struct.Struct(">qi")
+_NO_TIMESTAMP: Final = -1
+
+
+class SegmentIndex:
+    """The entries of both indexes; offsets are those of the log. Told of every batch once, in order.
+
+    A batch that begins more than ``interval_bytes`` behind the last one with an entry gets one: its last offset and its
+    position; and the time index gets the largest timestamp so far if that is a new one, with the last offset of its batch.
+    """
+
+    def __init__(self, base_offset: int, interval_bytes: int) -> None:
+        self.base_offset = base_offset
+        self.first_timestamp: int | None = None  #: the largest timestamp of the first batch (ms)
+        self._interval = interval_bytes
+        self._offsets = array("q")
+        self._positions = array("q")
+        self._times = array("q")
+        self._time_offsets = array("q")
+        self._latest = (_NO_TIMESTAMP, base_offset)
+
+    @property
+    def counts(self) -> tuple[int, int]:
+        """Number of offset entries and of time entries."""
+        return len(self._offsets), len(self._times)
+
+    def add(self, batches: Iterable[Batch], shift: int = 0) -> None:
+        """Take in batches that stand ``shift`` bytes further on in the segment than they say."""
+        last = self._positions[-1] if self._positions else 0
+        for batch in batches:
+            if self.first_timestamp is None:
+                self.first_timestamp = batch.max_timestamp
+            if batch.max_timestamp > self._latest[0]:
+                self._latest = (batch.max_timestamp, batch.last_offset)
+            position = shift + batch.position
+            if position - last > self._interval:
+                self._offsets.append(batch.last_offset)
+                self._positions.append(position)
+                self.add_latest_time()
+                last = position
+
+    def add_latest_time(self) -> None:
+        """Write down the largest timestamp, as is done when a segment is rolled or closed (``TimeIndex.maybeAppend``)."""
+        timestamp, offset = self._latest
+        if timestamp > (self._times[-1] if self._times else _NO_TIMESTAMP):
+            self._times.append(timestamp)
+            self._time_offsets.append(offset)
+
+    def position_before(self, offset: int) -> int:
+        """Position of the last batch with an entry that ends before ``offset``, 0 if there is none (``OffsetIndex.lookup``)."""
+        at = bisect.bisect_left(self._offsets, offset)
+        return self._positions[at - 1] if at else 0
+
+    def rewind(self, offset: int) -> int:
+        """Forget every entry of batches that end at ``offset`` or later, and all behind the last entry that is kept.
+
+        Returns the position of that entry's batch: the segment has to be told from there again.
+        """
+        kept = bisect.bisect_left(self._offsets, offset)
+        del self._offsets[kept:], self._positions[kept:]
+        times = bisect.bisect_right(self._time_offsets, self._offsets[-1]) if kept else 0
+        del self._times[times:], self._time_offsets[times:]
+        self._latest = (self._times[-1], self._time_offsets[-1]) if times else (_NO_TIMESTAMP, self.base_offset)
+        if not kept:
+            self.first_timestamp = None
+        return self._positions[-1] if kept else 0
+
+    def offset_bytes(self, first: int = 0) -> bytes:
+        """The ``.index`` file from entry ``first`` on."""
+        pack, base = OFFSET_ENTRY.pack, self.base_offset
+        entries = zip(self._offsets[first:], self._positions[first:], strict=True)
+        return b"".join([pack(offset - base, position) for offset, position in entries])
+
+    def time_bytes(self, first: int = 0) -> bytes:
+        """The ``.timeindex`` file from entry ``first`` on."""
+        pack, base = TIME_ENTRY.pack, self.base_offset
+        entries = zip(self._times[first:], self._time_offsets[first:], strict=True)
+        return b"".join([pack(timestamp, offset - base) for timestamp, offset in entries])

@@ -1,0 +1,84 @@
+"""Writes a snapshot piece by piece, as it comes from a leader: a ``.part`` file until it is whole (``FileRawSnapshotWriter``)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+from gateway.log.batch_index import BatchIndex, Status
+from gateway.log.disk import Disk, doing
+from gateway.log.file_names import SnapshotId
+from gateway.log.open_file import OpenFile
+from gateway.log.snapshot import has_footer, read_snapshot_header
+from kwire.errors import DecodeError
+
+#: Suffix of a snapshot that is not complete; one that is found at start never will be.
+PART: Final = ".part"
+_EVERYTHING: Final = 1 << 62
+
+
+class SnapshotWriter:
+    """The snapshot ``snapshot_id``, which nobody sees before ``freeze``. ``size``: bytes written so far."""
+
+    def __init__(self, disk: Disk, directory: Path, snapshot_id: SnapshotId) -> None:
+        """Begin an empty ``.part`` file. Raises DiskFailed."""
+        self.snapshot_id = snapshot_id
+        self.size = 0
+        self._path = directory / snapshot_id.file_name
+        self._disk = disk
+        self._file = disk.open(self._part)
+        disk.truncate(self._file, 0)
+
+    @property
+    def _part(self) -> Path:
+        return self._path.with_name(self._path.name + PART)
+
+    def write(self, position: int, data: bytes | memoryview) -> None:
+        """Append the bytes of the snapshot from ``position`` on.
+
+        Raises ValueError where that is not the end of what was written; DiskFailed, after which the same bytes can be
+        given again.
+        """
+        if position != self.size:
+            raise ValueError(f"bytes from {position} on do not continue a snapshot of {self.size} bytes")
+        self._disk.write(self._file, position, data)
+        self.size += len(data)
+
+    def freeze(self) -> None:
+        """Check every byte, and give the file its name: it is complete and on disk when this returns.
+
+        Raises DecodeError (``path`` is the file, ``offset`` the byte) for a snapshot that is damaged or not whole, which is
+        then gone; DiskFailed.
+        """
+        try:
+            if (fault := snapshot_fault(self._part)) is not None:
+                self._disk.remove(self._part)
+                raise fault
+            self._disk.sync(self._file)
+        finally:
+            self._file.close()
+        self._disk.rename(self._part, self._path)
+        self._disk.sync_directory(self._path.parent)
+
+    def abandon(self) -> None:
+        """Drop what was written; harmless after ``freeze`` and a second time. Raises DiskFailed."""
+        self._file.close()
+        self._disk.remove(self._part)
+
+
+def snapshot_fault(path: Path) -> DecodeError | None:
+    """Why the file is no complete snapshot: a batch that is not whole, a wrong CRC, no header or footer (KIP-630).
+
+    Raises DiskFailed.
+    """
+    with doing("read", path):
+        index = BatchIndex(OpenFile(str(path)), 0)
+        index.scan(_EVERYTHING)
+        if index.status is not Status.AT_END:
+            reason = index.problem.reason if index.problem else "it changes while it is read"
+            return DecodeError(reason, path=str(path), offset=index.end, rule="snapshot")
+        if read_snapshot_header(index) is None:
+            return DecodeError("does not begin with a SNAPSHOT_HEADER", path=str(path), offset=0, rule="snapshot")
+        if not has_footer(index):
+            return DecodeError("no SNAPSHOT_FOOTER: it is not complete", path=str(path), offset=index.end, rule="snapshot")
+    return None
