@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import javaproperties
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
@@ -28,7 +29,7 @@ ADMIN, ADMIN_PASSWORD = "admin", "admin-secret"
 #: A user who may do nothing where there is an authorizer.
 STRANGER, STRANGER_PASSWORD = "stranger", "stranger-secret"
 STORE_PASSWORD = "store-secret"
-_PLAIN_MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule"
+PLAIN_MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule"
 _SCRAM_MODULE = "org.apache.kafka.common.security.scram.ScramLoginModule"
 _AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 _HOSTS = ("localhost", "127.0.0.1")
@@ -165,7 +166,7 @@ def sasl_server_properties(listener: str) -> dict[str, str]:
     prefix = f"listener.name.{listener}"
     return {
         f"{prefix}.sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512",
-        f"{prefix}.plain.sasl.jaas.config": f"{_PLAIN_MODULE} required {itself} {known};",
+        f"{prefix}.plain.sasl.jaas.config": f"{PLAIN_MODULE} required {itself} {known};",
         f"{prefix}.scram-sha-256.sasl.jaas.config": f"{_SCRAM_MODULE} required;",
         f"{prefix}.scram-sha-512.sasl.jaas.config": f"{_SCRAM_MODULE} required;",
     }
@@ -173,7 +174,7 @@ def sasl_server_properties(listener: str) -> dict[str, str]:
 
 def sasl_client_properties(mechanism: str, username: str, password: str) -> dict[str, str]:
     """A client's mechanism and who it is."""
-    module = _PLAIN_MODULE if mechanism == "PLAIN" else _SCRAM_MODULE
+    module = PLAIN_MODULE if mechanism == "PLAIN" else _SCRAM_MODULE
     return {
         "sasl.mechanism": mechanism,
         "sasl.jaas.config": f'{module} required username="{username}" password="{password}";',
@@ -191,8 +192,9 @@ def scram_arguments() -> list[str]:
 
 
 def properties_text(values: Mapping[str, str]) -> str:
-    """A properties file, backslashes escaped."""
-    return "".join(f"{key}={value}\n".replace("\\", "\\\\") for key, value in values.items())
+    """A properties file, with everything escaped that has to be."""
+    text: str = javaproperties.dumps(dict(values), timestamp=None)
+    return text
 
 
 def certificates_pem(certificates: Sequence[x509.Certificate]) -> str:

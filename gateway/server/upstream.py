@@ -16,7 +16,7 @@ import trio
 
 from gateway.server.logs import escape
 from gateway.server.tls import secure
-from gateway.server.upstream_errors import TimedOut, Unreachable, UnsupportedByPeer, short
+from gateway.server.upstream_errors import ConnectionClosed, TimedOut, Unreachable, UnsupportedByPeer, short
 from gateway.server.upstream_link import Link
 from gateway.server.upstream_sasl import Authentication
 from gateway.server.upstream_versions import Offer, ask_versions
@@ -43,6 +43,7 @@ class Upstream:
         self._offer = offer
         self._client_id = client_id
         self._session = session
+        self._answered = False
         self._turn = trio.Lock()
 
     @classmethod
@@ -126,10 +127,21 @@ class Upstream:
         """
         async with self._turn:
             with trio.move_on_after(timeout_s):
-                if self._session is not None:
-                    await self._session.renew_if_due()
-                return await self._link.ask(request, version, self._client_id)
+                return await self._ask(request, version)
         raise TimedOut(self._link.who, f"no answer to {request.NAME} v{version} within {timeout_s:g} s")
+
+    async def _ask(self, request: Message, version: int) -> Any:
+        if self._session is not None:
+            await self._session.renew_if_due()
+        try:
+            answer = await self._link.ask(request, version, self._client_id)
+        except ConnectionClosed as error:
+            if self._session is None and not self._answered and not error.advice:
+                # ApiVersions is answered by every listener; whoever wants SASL then closes, without a word.
+                raise ConnectionClosed(error.who, error.what, "does this listener want SASL (security.protocol)?") from None
+            raise
+        self._answered = True
+        return answer
 
     async def aclose(self) -> None:
         """Close the connection, whatever state it is in. May be called again."""

@@ -5,7 +5,6 @@ One controller with a listener for each way to come in, and Kafka's own authoriz
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,15 +16,14 @@ from gateway.handlers.errors import ErrorCode
 from gateway.security.client_properties import load_client_properties
 from gateway.server.upstream import Upstream
 from gateway.server.upstream_errors import AuthenticationFailed, ConnectionClosed, TlsFailed, UpstreamError
-from kwire.messages.describe_cluster_request import DescribeClusterRequest
 from kwire.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
 from kwire.uuid import METADATA_TOPIC_ID
 from tests.interop.clients import need_java
-from tools import java
 from tools.kafka import FAST_START, Cluster, Node, kafka
 from tools.kafka_security import (
     ADMIN,
     ADMIN_PASSWORD,
+    PLAIN_MODULE,
     STORE_PASSWORD,
     STRANGER,
     STRANGER_PASSWORD,
@@ -44,8 +42,17 @@ pytestmark = pytest.mark.interop
 FETCH = 1
 DESCRIBE_CLUSTER = 60
 REAUTHENTICATE_MS = 1500
+#: As it stands in a JAAS configuration: quotes, escapes, comments and separators, other alphabets.
+ODD_PASSWORD = r'"a \"b\' \\ c=d;#! // /* é 日 😀 \t\101\7 \q"'
 #: Listener to its security protocol.
-LISTENERS = {"TLS": "SSL", "MTLS": "SSL", "SASL": "SASL_PLAINTEXT", "SASLTLS": "SASL_SSL", "BRIEF": "SASL_PLAINTEXT"}
+LISTENERS = {
+    "TLS": "SSL",
+    "MTLS": "SSL",
+    "ELSEWHERE": "SSL",
+    "SASL": "SASL_PLAINTEXT",
+    "SASLTLS": "SASL_SSL",
+    "BRIEF": "SASL_PLAINTEXT",
+}
 
 
 @dataclass
@@ -92,17 +99,22 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
     need_java()
     directory, authority = tmp_path_factory.mktemp("stores"), Authority()
     ports = dict(zip(LISTENERS, lasting_ports(len(LISTENERS)), strict=True))
+    elsewhere = key_store_properties(directory / "elsewhere.pem", authority.issue("node", hosts=["elsewhere.example"]))
     properties = {
         **key_store_properties(directory / "node.pem", authority.issue("node")),
         **trust_store_properties(directory / "ca.pem", authority),
         "listener.name.mtls.ssl.client.auth": "required",
+        "listener.name.elsewhere.ssl.keystore.type": "PEM",
+        "listener.name.elsewhere.ssl.keystore.location": elsewhere["ssl.keystore.location"],
         "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
         "super.users": f"User:{ADMIN};User:CN=friend;User:ANONYMOUS",
         "listener.security.protocol.map": "CONTROLLER:PLAINTEXT," + ",".join(f"{one}:{LISTENERS[one]}" for one in LISTENERS),
         "controller.listener.names": ",".join(("CONTROLLER", *LISTENERS)),
         **sasl_server_properties("sasl"),
+        **with_odd_user("listener.name.sasl.plain.sasl.jaas.config"),
         **sasl_server_properties("sasltls"),
         **sasl_server_properties("brief"),
+        "listener.name.brief.sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256",
         "listener.name.brief.plain.connections.max.reauth.ms": str(REAUTHENTICATE_MS),
         "listener.name.brief.scram-sha-256.connections.max.reauth.ms": str(REAUTHENTICATE_MS),
     }
@@ -124,12 +136,9 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
         yield Place(cluster, ports, directory, authority)
 
 
-def plain(username: str = ADMIN, password: str = ADMIN_PASSWORD) -> dict[str, str]:
-    return sasl_client_properties("PLAIN", username, password)
-
-
-def scram(mechanism: str, username: str = ADMIN, password: str = ADMIN_PASSWORD) -> dict[str, str]:
-    return sasl_client_properties(mechanism, username, password)
+def with_odd_user(key: str) -> dict[str, str]:
+    text = sasl_server_properties("sasl")[key].replace(";", f" user_odd={ODD_PASSWORD};")
+    return {key: properties_text({"": text}).removeprefix("=").removesuffix("\n")}
 
 
 async def fetch(upstream: Upstream) -> int:
@@ -151,7 +160,7 @@ def refused(place: Place, kind: type[UpstreamError], listener: str, *parts: Mapp
     with pytest.raises(kind) as caught:
         place.ask(listener, *parts, host=host)
     text = str(caught.value)
-    assert text.startswith(f"{host}:{place.ports[listener]} ({LISTENERS[listener]}")
+    assert text.startswith(f"{host}:{place.ports[listener]} (")
     assert ADMIN_PASSWORD not in text and "wrong-secret" not in text
     return text
 
@@ -167,11 +176,26 @@ def test_another_authority_is_not_believed(place: Place) -> None:
 
 
 def test_the_certificate_must_be_for_the_host(place: Place) -> None:
-    strange = "127.0.0.2"  # loopback too, and in no certificate
-    other = place.authority.issue("elsewhere", hosts=["elsewhere.example"])
-    assert other.principal == "User:CN=elsewhere"
-    with pytest.raises(UpstreamError):
-        place.ask("TLS", place.trust(), host=strange)
+    text = refused(place, TlsFailed, "ELSEWHERE", place.trust())
+    assert "certificate was refused" in text and "ssl.endpoint.identification.algorithm" in text
+    assert place.ask("ELSEWHERE", place.trust(), {"ssl.endpoint.identification.algorithm": ""}) == LET_IN
+
+
+def test_only_the_older_tls(place: Place) -> None:
+    assert place.ask("TLS", place.trust(), {"ssl.enabled.protocols": "TLSv1.2"}) == LET_IN
+
+
+def test_stores_in_pkcs12(place: Place) -> None:
+    trust, own = place.directory / "trust.p12", place.directory / "friend.p12"
+    trust.write_bytes(place.authority.java_truststore())
+    own.write_bytes(place.authority.issue("friend").pkcs12())
+    stores = {
+        "ssl.truststore.location": str(trust),
+        "ssl.truststore.password": STORE_PASSWORD,
+        "ssl.keystore.location": str(own),
+        "ssl.keystore.password": STORE_PASSWORD,
+    }
+    assert place.ask("MTLS", stores) == LET_IN
 
 
 def test_mutual_tls(place: Place) -> None:
@@ -198,3 +222,50 @@ def test_sasl(place: Place, listener: str, mechanism: str) -> None:
     for username, password in ((ADMIN, "wrong-secret"), ("nobody", ADMIN_PASSWORD)):
         text = refused(place, AuthenticationFailed, listener, trust, sasl_client_properties(mechanism, username, password))
         assert f"{mechanism} as '{username}'" in text and "SASL_AUTHENTICATION_FAILED (58)" in text and "sasl.jaas.config" in text
+
+
+def test_a_mechanism_that_the_node_does_not_have(place: Place) -> None:
+    text = refused(place, AuthenticationFailed, "BRIEF", sasl_client_properties("SCRAM-SHA-512", ADMIN, ADMIN_PASSWORD))
+    assert "does not have SCRAM-SHA-512" in text and "PLAIN" in text and "sasl.mechanism" in text
+
+
+@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256"])
+def test_a_session_is_renewed_on_its_connection(place: Place, mechanism: str) -> None:
+    """KIP-368: the controller closes a connection that is used later than ``connections.max.reauth.ms``."""
+
+    async def run() -> None:
+        upstream = await place.connect("BRIEF", sasl_client_properties(mechanism, ADMIN, ADMIN_PASSWORD))
+        try:
+            for pause_s in (0.0, 0.5, 0.9, 0.5, 2 * REAUTHENTICATE_MS / 1000, 0.1):
+                await trio.sleep(pause_s)
+                assert await fetch(upstream) == LET_IN
+        finally:
+            await upstream.aclose()
+
+    trio.run(run)
+
+
+#: What the listener is, what the client was told, and the words that must be in the sentence.
+MISTAKES = [
+    ("TLS", "PLAINTEXT", "set security.protocol to SSL or SASL_SSL"),
+    ("SASLTLS", "SASL_PLAINTEXT", "set security.protocol to SSL or SASL_SSL"),
+    ("SASL", "PLAINTEXT", "does this listener want SASL"),
+    ("SASLTLS", "SSL", "does this listener want SASL"),
+    ("SASL", "SASL_SSL", "does this listener speak TLS?"),
+    ("TLS", "SASL_SSL", "this listener wants no SASL"),
+]
+
+
+@pytest.mark.parametrize(("listener", "protocol", "words"), MISTAKES)
+def test_the_wrong_protocol_is_told_apart(place: Place, listener: str, protocol: str, words: str) -> None:
+    sasl = sasl_client_properties("PLAIN", ADMIN, ADMIN_PASSWORD) if protocol.startswith("SASL") else {}
+    trust = place.trust() if protocol.endswith("SSL") else {}
+    assert words in refused(place, UpstreamError, listener, {"security.protocol": protocol}, trust, sasl)
+
+
+def test_a_password_with_everything_in_it(place: Place) -> None:
+    """The controller read it with Java's properties and Kafka's JAAS parser; the same text means the same to us."""
+    module = f'{PLAIN_MODULE} required username="odd" password={ODD_PASSWORD};'
+    assert place.ask("SASL", {"sasl.mechanism": "PLAIN", "sasl.jaas.config": module}) == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+    shorter = module.replace("#", "")
+    refused(place, AuthenticationFailed, "SASL", {"sasl.mechanism": "PLAIN", "sasl.jaas.config": shorter})
