@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import trio
 
@@ -26,6 +26,13 @@ class SnapshotProgress(NamedTuple):
     name: str
     position: int
     size: int
+
+
+class OwnSnapshot(NamedTuple):
+    """The newest snapshot that this node made itself: bytes, and when it was made on the loop's clock, s."""
+
+    size: int
+    made_at: float
 
 
 class UpstreamFacts(Protocol):
@@ -110,16 +117,6 @@ class UpstreamFacts(Protocol):
         ...
 
     @property
-    def own_snapshot_bytes(self) -> int:
-        """Size of the newest snapshot that this node made itself; 0: none since the start."""
-        ...
-
-    @property
-    def own_snapshot_at(self) -> float | None:
-        """When it was made, s."""
-        ...
-
-    @property
     def problem(self) -> str | None:
         """Why the quorum does not answer, as a sentence, while that is so."""
         ...
@@ -138,8 +135,8 @@ class Readiness(NamedTuple):
 class Facts:
     """Everything there is to look at; the callables cost little and are called for every answer.
 
-    ``groups`` gives the number of consumer groups by state, ``problems`` what is wrong now, ``stale_after_s`` is how long
-    the quorum may be silent before this server says that it is not ready.
+    ``groups`` gives the number of consumer groups by state, ``problems`` what is wrong now, ``metadata_version`` the feature
+    level of the cluster. ``stale_after_s`` is how long the quorum may be silent before this server says that it is not ready.
     """
 
     version: str
@@ -151,6 +148,8 @@ class Facts:
     groups: Callable[[], Mapping[str, int]] = dict
     problems: Callable[[], Sequence[object]] = tuple
     upstream: UpstreamFacts | None = None
+    own_snapshot: Callable[[], OwnSnapshot | None] = lambda: None
+    metadata_version: Callable[[], int | None] = lambda: None
     stopping: Callable[[], bool] = lambda: False
     stale_after_s: float = 10.0
     clock: Callable[[], float] = trio.current_time
@@ -225,13 +224,3 @@ def progress(snapshot: SnapshotProgress) -> str:
     if not snapshot.size:
         return f"{snapshot.position} bytes"
     return f"{snapshot.position} of {snapshot.size} bytes, {100 * snapshot.position // snapshot.size} %"
-
-
-def document(readiness: Readiness) -> dict[str, Any]:
-    """What ``/readyz`` says."""
-    said: dict[str, Any] = {"ready": readiness.ready, "state": readiness.state}
-    if readiness.reason:
-        said["reason"] = readiness.reason
-    if readiness.since is not None:
-        said["since"] = readiness.since
-    return said

@@ -1,0 +1,179 @@
+"""What connections count: every request, every error in an answer wherever it stands, and nothing that peers could make grow."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any, cast
+
+import pytest
+import trio
+
+from gateway.handlers.context import Later, Peer
+from gateway.handlers.table import Handler, handlers
+from gateway.ports import Gateway
+from gateway.server.counts import TIME_BOUNDS_S, ApiCounts, Counts
+from gateway.server.dispatch import Dispatcher, encode_answer
+from kwire.message import Message, Struct
+from kwire.messages.api_versions_request import ApiVersionsRequest
+from kwire.messages.api_versions_response import ApiVersionsResponse
+from kwire.messages.fetch_response import FetchableTopicResponse, FetchResponse, PartitionData
+from kwire.messages.heartbeat_response import HeartbeatResponse
+from kwire.messages.metadata_response import MetadataResponse
+from kwire.registry import response_type
+from tests.gateway.server.harness import ECHO, HEARTBEAT, handler, heartbeat, request, run, serving, until
+
+
+def fetch_response(*errors: int, top: int = 0) -> FetchResponse:
+    partitions = [PartitionData(partition_index=number, error_code=error) for number, error in enumerate(errors)]
+    return FetchResponse(error_code=top, responses=[FetchableTopicResponse(partitions=partitions)])
+
+
+def test_an_api_has_kafkas_name() -> None:
+    assert Counts().apis[1].name == "Fetch"
+    assert Counts().apis[18].name == "ApiVersions"
+
+
+@pytest.mark.parametrize(
+    ("response", "errors"),
+    [
+        (fetch_response(0, 0), {}),
+        (fetch_response(1, 0, 1, 74, top=70), {1: 2, 74: 1, 70: 1}),
+        (HeartbeatResponse(error_code=27), {27: 1}),
+        (MetadataResponse(), {}),
+        (ApiVersionsResponse(error_code=35), {35: 1}),
+    ],
+)
+def test_errors_are_found_wherever_they_stand(response: Message, errors: dict[int, int]) -> None:
+    api = ApiCounts(1)
+    api.answered(response)
+    assert api.errors == errors
+
+
+@pytest.mark.parametrize("api_key", sorted(handlers()))
+def test_every_error_code_of_every_answer_is_found(api_key: int) -> None:
+    """One object of each struct, each with an error: as many are counted as the schema has fields for one."""
+    api = ApiCounts(api_key)
+    response, errors = _full(response_type(api_key))
+    api.answered(response)
+    assert sum(api.errors.values()) == errors
+
+
+def _full(kind: type[Struct]) -> tuple[Any, int]:
+    values: dict[str, Any] = {}
+    errors = 0
+    for about in kind.fields():
+        if about.attr == "error_code":
+            values["error_code"], errors = 42, errors + 1
+        elif about.is_struct:
+            inner, found = _full(kind.struct_class(about.type))
+            values[about.attr] = [inner] if about.array else inner
+            errors += found
+    return kind(**values), errors
+
+
+def test_times_go_into_their_buckets() -> None:
+    api = ApiCounts(1)
+    for seconds in (0.00001, TIME_BOUNDS_S[0], 0.003, 5.0):
+        api.carried_out(seconds)
+    assert (api.buckets[0], api.buckets[TIME_BOUNDS_S.index(0.005)], api.buckets[-1]) == (2, 1, 1)
+    assert api.seconds == pytest.approx(5.00306)
+
+
+def test_a_connection_counts_its_requests_bytes_and_errors() -> None:
+    async def main() -> None:
+        async with serving() as served, await served.connect() as client:
+            sent = heartbeat(1), heartbeat(2, 25)
+            for data in sent:
+                await client.send(data)
+            answers = [await client.frame() for _ in sent]
+            counts = served.hub.counts
+            await until(lambda: sum(counts.apis[HEARTBEAT].buckets) == 2)
+            assert counts.apis[HEARTBEAT].errors == {25: 1}
+            assert counts.apis[HEARTBEAT].seconds > 0
+            assert counts.received == sum(map(len, sent))
+            assert counts.sent == sum(4 + len(answer) for answer in answers)
+            assert counts.connections == {"PLAINTEXT": 1}
+        assert counts.connections["PLAINTEXT"] == 0
+
+    run(main)
+
+
+def test_what_waits_is_counted_when_it_is_answered() -> None:
+    waiting: list[Later] = []
+
+    async def main() -> None:
+        def park(request: object, context: object) -> Later:
+            waiting.append(Later())
+            return waiting[-1]
+
+        async with serving(handler(park)) as served, await served.connect() as client:
+            await client.send(heartbeat(1))
+            await until(lambda: bool(waiting))
+            api = served.hub.counts.apis[HEARTBEAT]
+            assert (sum(api.buckets), api.waits) == (1, 0)
+            await trio.sleep(0.02)
+            waiting[0].complete(HeartbeatResponse(error_code=27))
+            await client.frame()
+            assert (sum(api.buckets), api.waits, api.errors) == (1, 1, {27: 1})
+            assert api.wait_seconds >= 0.02 > api.seconds
+
+    run(main)
+
+
+def test_a_limit_that_ends_a_connection_is_counted_by_its_key() -> None:
+    async def main() -> None:
+        async with serving(connections_max_idle_ms=100) as served, await served.connect() as client:
+            await client.closed()
+            assert served.hub.counts.cuts == {"connections.max.idle.ms": 1}
+
+    run(main)
+
+
+def test_software_is_counted_while_its_connection_is_open_and_no_longer() -> None:
+    hello = Handler(18, "api_versions", range(5), lambda request, context: ApiVersionsResponse())
+
+    def introduction(name: str) -> bytes:
+        body = ApiVersionsRequest(client_software_name=name, client_software_version="1").encode(3)
+        return request(18, 3, body)
+
+    async def main() -> None:
+        async with serving(hello, ECHO) as served:
+            software = served.hub.counts.software
+            async with await served.connect() as one, await served.connect() as other:
+                for client, name in ((one, "a"), (other, "b"), (one, "c")):
+                    await client.send(introduction(name))
+                    await client.frame()
+                assert software == {"b/1": 1, "c/1": 1}
+            await until(lambda: not served.connections)
+            assert not software
+
+    run(main)
+
+
+def test_counting_costs_little() -> None:
+    """Against reading and answering the smallest request there is, without its socket, in the same moment."""
+    api, response = Counts().apis[1], fetch_response(0)
+    dispatcher = Dispatcher({HEARTBEAT: ECHO}, cast(Gateway, None), element_budget=100)
+    frame, peer = heartbeat(1)[4:], Peer("PLAINTEXT", "User:ANONYMOUS", "127.0.0.1", 1, 1)
+
+    def count() -> None:
+        api.carried_out(0.0002)
+        api.answered(response)
+
+    def carry_out() -> None:
+        exchange, answer = dispatcher.handle(frame, peer, 0.0)
+        assert isinstance(answer, Message)
+        encode_answer(exchange, answer)
+
+    assert _fastest(count) < 0.15 * _fastest(carry_out)
+
+
+def _fastest(work: Callable[[], None]) -> float:
+    best = 1.0
+    for _ in range(200):
+        began = time.perf_counter()
+        for _ in range(50):
+            work()
+        best = min(best, time.perf_counter() - began)
+    return best
