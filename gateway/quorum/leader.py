@@ -61,9 +61,9 @@ class Leadership:
         self.leader_id = leader_id if leader_id >= 0 else NO_LEADER
         self._detour = False
 
-    def doubt(self) -> None:
-        """The leader did not behave as one: next time somebody else is asked, then the leader again."""
-        self._detour = True
+    def doubt(self, asked: Address | None) -> None:
+        """``asked`` was of no help: if it is the leader, somebody else is asked next, then the leader again."""
+        self._detour = asked == self.leader_address
 
     def forget_leader(self) -> None:
         """Two nodes are said to lead the same epoch: neither is believed before it answers as a leader."""

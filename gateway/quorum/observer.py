@@ -25,6 +25,7 @@ from gateway.quorum.effects import (
     LearnClusterId,
     Pause,
     Remember,
+    SnapshotChunk,
     Stop,
     Tell,
 )
@@ -145,7 +146,7 @@ class Observer:
         try:
             return self._handlers[ask.api_key](ask, response, now)
         except Nonsense as nonsense:
-            self._leadership.doubt()
+            self._leadership.doubt(ask.address)
             told = self._tell("answer-not-used", address=str(ask.address), reason=str(nonsense))
             return self._rest(now, [*self._replica.abandon(), *told])
 
@@ -156,7 +157,7 @@ class Observer:
         if failure.kind is FailureKind.UNSUPPORTED_VERSION and ask.api_key in (DESCRIBE_CLUSTER, DESCRIBE_QUORUM):
             return []  # controllers before 3.7 do not answer everything: done without
         self._replica.interrupt()
-        self._leadership.doubt()
+        self._leadership.doubt(ask.address)
         if failure.kind is FailureKind.UNAUTHORIZED:
             return self._denied(now, ask, sentences.not_authenticated(ask.address, failure.text))
         told = self._tell("request-failed", address=str(ask.address), kind=failure.kind.value, reason=failure.text)
@@ -167,7 +168,7 @@ class Observer:
         if self._stopped is not None:
             return []
         self._asked = None
-        self._leadership.doubt()
+        self._leadership.doubt(self._leadership.leader_address)
         return self._rest(now, [*self._replica.rejected(), *self._tell("answer-rejected", reason=reason)])
 
     def learn_voters(self, ids: Collection[int]) -> list[Effect]:
@@ -324,7 +325,7 @@ class Observer:
             pass  # the next look at the log tells whether it moved
         elif patient or any(isinstance(effect, Advance) for effect in brought):
             self._progress()
-        elif not brought:
+        elif not any(isinstance(effect, SnapshotChunk) for effect in brought):
             self._pacing.fruitless(now)
         recorded = self._replica.voters
         if recorded is not None and recorded != self._introduction.voters:
@@ -343,7 +344,7 @@ class Observer:
     def _turned_away(self, ask: Ask, reason: str, now: float) -> list[Effect]:
         """The answer is of no use: next time somebody else is asked, or the leader for its log instead of a snapshot."""
         if ask.api_key == FETCH:
-            self._leadership.doubt()
+            self._leadership.doubt(ask.address)
         told = self._tell("turned-away", address=str(ask.address), reason=reason)
         return self._rest(now, [*self._replica.abandon(), *told])
 

@@ -181,8 +181,9 @@ class Replica:
             return [Stop(sentences.snapshot_below_high_watermark(leader, str(id), end, self.high_watermark))]
         empty = end.offset == 0 and self._log.start_offset == 0
         if self._read_history and empty and partition.log_start_offset == 0 and id != self._history_tried:
+            abandoned = self.abandon()
             self._history = id
-            return [*self.abandon(), Tell("history-tried", {"below": str(id), "leader": leader})]
+            return [*abandoned, Tell("history-tried", {"below": str(id), "leader": leader})]
         return self._begin(id, leader)
 
     def _take_history(

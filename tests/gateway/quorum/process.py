@@ -1,0 +1,215 @@
+"""The process around an observer, as a model: a log, what of it is on disk, and the driver's way of performing effects.
+
+Every rule that an effect must keep is checked where it is performed; a breach is a :class:`Violation`. ``crash`` leaves what
+was durable, and a new observer is born from that.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import replace
+
+from gateway.quorum import (
+    AbandonSnapshot,
+    Advance,
+    Append,
+    BeginSnapshot,
+    Effect,
+    InstallSnapshot,
+    LearnClusterId,
+    Observer,
+    ObserverSettings,
+    Remember,
+    SnapshotChunk,
+    SnapshotId,
+    Stop,
+    Tell,
+    Truncate,
+)
+from kwire.errors import DecodeError
+from kwire.records import iter_batches
+from tests.gateway.quorum.batches import Batch
+from tests.gateway.quorum.model import Quorum
+
+
+class Violation(AssertionError):
+    """The observer broke a promise."""
+
+
+class Crash(Exception):
+    """The process dies here."""
+
+
+def require(holds: bool, promise: str) -> None:
+    if not holds:
+        raise Violation(promise)
+
+
+class ModelLog:
+    """A log in memory, of which the last ``flush`` and what came before it is durable. What an observer may see of it."""
+
+    def __init__(self) -> None:
+        self.batches: list[Batch] = []
+        self.start = SnapshotId(0, 0)
+        self.flushed = 0
+        self.snapshot: SnapshotId | None = None
+
+    @property
+    def start_offset(self) -> int:
+        return self.start.end_offset
+
+    @property
+    def end_offset(self) -> int:
+        return self.batches[-1].next if self.batches else self.start_offset
+
+    @property
+    def last_epoch(self) -> int:
+        return self.batches[-1].epoch if self.batches else self.start.epoch
+
+    @property
+    def latest_snapshot(self) -> SnapshotId | None:
+        return self.snapshot
+
+    def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
+        found = (self.start.epoch, self.start_offset) if self.start_offset and self.start.epoch <= epoch else (-1, -1)
+        for batch in self.batches:
+            if batch.epoch <= epoch:
+                found = (batch.epoch, batch.next)
+        return found
+
+    def append(self, records: bytes | memoryview) -> None:
+        """All whole batches or none. Raises DecodeError for a wrong CRC; anything else wrong is the observer's fault."""
+        data = bytes(records)
+        headers = list(iter_batches(data, check_crc=True))
+        require(bool(headers) and headers[-1].end == len(data), "whole batches are appended")
+        for header in headers:
+            require(header.base_offset == self.end_offset, "no gap and no overlap in the log")
+            require(header.partition_leader_epoch >= self.last_epoch, "epochs in the log never fall")
+            batch = data[header.position : header.end]
+            self.batches.append(Batch(header.base_offset, header.next_offset, header.partition_leader_epoch, batch))
+
+    def truncate(self, offset: int) -> None:
+        self.batches = [batch for batch in self.batches if batch.next <= offset]
+        self.flushed = min(self.flushed, len(self.batches))
+
+    def install(self, id: SnapshotId) -> None:
+        self.batches, self.flushed, self.start, self.snapshot = [], 0, id, id
+
+    def flush(self) -> None:
+        self.flushed = len(self.batches)
+
+    def lose_unflushed(self, rng: random.Random) -> None:
+        """A crash: of what was not flushed, any number of batches from the front are there."""
+        del self.batches[rng.randint(self.flushed, len(self.batches)) :]
+        self.flushed = len(self.batches)
+
+
+class Process:
+    """One observer process after the other, on the same disk."""
+
+    def __init__(self, quorum: Quorum, settings: ObserverSettings, rng: random.Random) -> None:
+        self.quorum = quorum
+        self.settings = settings
+        self.rng = rng
+        self.log = ModelLog()
+        self.remembered = (0, -1)
+        self.shown = 0  # the durable high watermark: what clients may read
+        self.cluster_id = settings.cluster_id
+        self.before_effect: Callable[[Effect], None] = lambda effect: None
+        self.part: tuple[SnapshotId, bytearray, int] | None = None
+        self.observer = self._born()
+
+    def restart(self) -> None:
+        """A new observer from what is on disk; a torn tail goes, and so does the part of a snapshot."""
+        self.log.lose_unflushed(self.rng)
+        self.part = None
+        self.observer = self._born()
+
+    def _born(self) -> Observer:
+        epoch, leader_id = self.remembered
+        self.shown = max(self.shown, self.log.start_offset)  # killed between a snapshot and the number that goes with it
+        settings = replace(self.settings, cluster_id=self.cluster_id)
+        return Observer(settings, self.log, epoch=epoch, leader_id=leader_id, high_watermark=self.shown, dice=self.rng.random)
+
+    def perform(self, effects: list[Effect], now: float) -> None:
+        """All of them in order; the rest is left out when the log refuses one, and the observer is told. Raises Crash."""
+        for effect in effects:
+            self.before_effect(effect)
+            try:
+                self._perform(effect)
+            except DecodeError as error:
+                self.perform(self.observer.rejected(str(error), now), now)
+                return
+        require(self.remembered[0] >= self.observer.facts.epoch, "an epoch is remembered when it is known")
+
+    def _perform(self, effect: Effect) -> None:
+        match effect:
+            case Append(records):
+                require(self.remembered[0] == self.observer.facts.epoch, "an epoch is remembered before its batches")
+                self.log.append(records)
+                require(self.log.last_epoch <= self.remembered[0], "no batch is of a later epoch than the leader's")
+                if self.rng.random() < 0.2:
+                    self.log.flush()
+            case Truncate(offset):
+                require(self.shown <= offset < self.log.end_offset, f"truncation to {offset} never below {self.shown}")
+                self.log.truncate(offset)
+            case BeginSnapshot(id):
+                self.part = (id, bytearray(), 0)
+            case SnapshotChunk(position, data, size):
+                self._chunk(position, bytes(data), size)
+            case InstallSnapshot(id):
+                self._install(id)
+            case AbandonSnapshot(id):
+                require(self.part is not None and self.part[0] == id, "only a snapshot that was begun is abandoned")
+                self.part = None
+            case Advance(high_watermark):
+                self._show(high_watermark)
+            case Remember(epoch, leader_id):
+                require(epoch >= self.remembered[0], "the leader epoch never goes back")
+                require(leader_id in (-1, self.quorum.leaders.get(epoch)), "the leader remembered is the epoch's")
+                self.remembered = (epoch, leader_id)
+            case LearnClusterId(cluster_id):
+                require(self.cluster_id is None, "a cluster id is learned once")
+                self.cluster_id = cluster_id
+            case Stop(reason):
+                raise Violation(f"stopped without need: {reason}")
+            case Tell():
+                pass
+
+    def _chunk(self, position: int, data: bytes, size: int) -> None:
+        require(self.part is not None, "a snapshot is begun before its bytes come")
+        assert self.part is not None
+        id, content, _ = self.part
+        require(position == len(content) and bool(data), "chunks of a snapshot come in order, without gaps, and not empty")
+        content += data
+        self.part = (id, content, size)
+
+    def _install(self, id: SnapshotId) -> None:
+        require(self.part is not None and self.part[0] == id, "a snapshot is begun before it is installed")
+        assert self.part is not None
+        _, content, size = self.part
+        require(len(content) == size, "only a whole snapshot is installed")
+        text = bytes(content).decode()
+        require(text.startswith("<") and text.endswith(">") and text.count("<") == 1, "a snapshot is of one voter")
+        require(text.split("|")[1] == str(id), "a snapshot is what its name says")
+        require(self.quorum.committed_epoch_before(id.end_offset) == id.epoch, "a snapshot stands for committed records")
+        require(id.end_offset >= self.shown, "a snapshot never ends below what is shown")
+        self.log.install(id)
+        self.part = None
+
+    def _show(self, high_watermark: int) -> None:
+        require(high_watermark > self.shown, f"the high watermark only grows: {self.shown} to {high_watermark}")
+        require(high_watermark <= self.log.end_offset, "nothing is shown that is not in the log")
+        require(high_watermark <= self.quorum.committed_end, "nothing is shown that is not committed")
+        self.log.flush()
+        self.shown = high_watermark
+        self.check_shown()
+
+    def check_shown(self) -> None:
+        """What is shown is the committed log from our start on, batch for batch."""
+        start = self.log.start_offset
+        ours = [batch for batch in self.log.batches if batch.base < self.shown]
+        truth = [batch for batch in self.quorum.committed if start <= batch.base < self.shown]
+        require(ours == truth, "what is shown is what was committed")
+        require(start <= self.shown <= self.log.end_offset, "what was shown stays")

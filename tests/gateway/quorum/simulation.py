@@ -1,0 +1,387 @@
+"""One observer against a model quorum, with every fault there is, from a seed: ``python -m tests.gateway.quorum.simulation 42``.
+
+Faults of a seed are drawn first (which kinds, how often), then events: elections, isolated leaders with uncommitted tails,
+resignations, crashes, snapshots and log starts that move; requests and answers lost, late, twice or corrupt; the observer's
+process killed between any two effects. At the end the faults stop, and the observer must catch up.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import heapq
+import math
+import random
+import sys
+from collections import Counter, deque
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from gateway.quorum import Ask, Effect, Failure, FailureKind, ObserverSettings, Pause, Tell
+from kwire.message import Message
+from kwire.messages.fetch_request import FetchRequest
+from kwire.messages.fetch_response import FetchResponse
+from kwire.messages.fetch_snapshot_request import FetchSnapshotRequest
+from tests.gateway.quorum import controller
+from tests.gateway.quorum.batches import corrupted
+from tests.gateway.quorum.model import CLUSTER_ID, Quorum, Voter
+from tests.gateway.quorum.process import Crash, Process, Violation, require
+
+#: Requests allowed in a second without any progress: pauses of 20 ms doubling to 1 s, begun anew for a few leaders named.
+REQUESTS_MAX = 20
+#: How long the observer may take to catch up once nothing fails any more, in simulated seconds.
+CATCH_UP_S = 12.0
+
+
+@dataclass(frozen=True)
+class Faults:
+    """How often what goes wrong (probabilities, or events per second)."""
+
+    lose_request: float
+    lose_answer: float
+    late_answer: float
+    twice: float
+    corrupt: float
+    crash_at_effect: float
+    elections: float
+    isolated: float
+    voter_crashes: float
+    resignations: float
+    snapshots: float
+    unreachable: float
+
+    @classmethod
+    def draw(cls, rng: random.Random) -> Faults:
+        def some(most: float) -> float:
+            return rng.choice((0.0, rng.random() * most))
+
+        return cls(
+            some(0.2), some(0.2), some(0.2), some(0.4), some(0.15), some(0.1),
+            some(2.0), rng.random(), some(1.0), some(1.0), some(6.0), some(0.5),
+        )  # fmt: skip
+
+
+class Simulation:
+    """The world of one seed. ``run`` raises Violation; ``trace`` tells what happened."""
+
+    def __init__(self, seed: int) -> None:
+        self.rng = rng = random.Random(seed)
+        self.now = 0.0
+        self.trace: list[str] = []
+        self.faults = Faults.draw(rng)
+        self.quorum = Quorum(rng.choice((3, 3, 5)), dynamic=rng.random() < 0.5)
+        for voter in self.quorum.voters.values():
+            voter.fetch_versions = range(4, rng.choice((14, 15, 16, 17, 18, 19, 19, 19)))
+        known = rng.sample(sorted(self.quorum.voters), rng.randint(1, len(self.quorum.voters)))
+        if any(voter.fetch_versions[-1] < 17 for voter in self.quorum.voters.values()):
+            known = sorted(self.quorum.voters)  # without NodeEndpoints, all of them must be known beforehand
+        self.process = Process(
+            self.quorum,
+            ObserverSettings(
+                bootstrap=tuple(self.quorum.voters[id].address for id in known),
+                cluster_id=rng.choice((None, CLUSTER_ID)),
+                replica_id=rng.choice((-1, 70)),
+                fetch_max_bytes=rng.choice((1, 300, 100_000)),
+                snapshot_max_bytes=rng.choice((7, 30, 1000)),
+                history=rng.random() < 0.3,
+            ),
+            rng,
+        )
+        self.process.before_effect = self._before_effect
+        self._events: list[tuple[float, int, Callable[[], None]]] = []
+        self._count = 0
+        self._parked: list[tuple[Ask, FetchRequest, int, Voter, int]] = []
+        self._open: Ask | None = None
+        self._cycle = 0
+        self._fruitless: deque[float] = deque()
+        self._reached: object = None
+        self._calm = False
+        self.requests = 0
+        self.seen: Counter[str] = Counter()  # effects by kind
+
+    def run(self, duration: float = 20.0) -> str:
+        """All of it; returns a hash of everything that happened."""
+        self._at(0.0, self._elect)
+        self._at(self.rng.choice((0.0, 10.0 * self.rng.random())), self._drive)
+        self._later(self._world)
+        self._until(duration)
+        self._heal()
+        self._until(duration + CATCH_UP_S)
+        process = self.process
+        process.check_shown()
+        end = self.quorum.committed_end
+        require(process.shown == end, f"caught up after {CATCH_UP_S} s: shown {process.shown}, committed {end}")
+        return hashlib.sha256("\n".join(self.trace).encode()).hexdigest()
+
+    # Time.
+
+    def _at(self, time: float, event: Callable[[], None]) -> None:
+        self._count += 1
+        heapq.heappush(self._events, (time, self._count, event))
+
+    def _later(self, event: Callable[[], None], mean: float = 0.05) -> None:
+        self._at(self.now + self.rng.expovariate(1 / mean), event)
+
+    def _until(self, end: float) -> None:
+        while self._events and self._events[0][0] <= end:
+            self.now, _, event = heapq.heappop(self._events)
+            event()
+            self._complete_parked()
+        self.now = end
+
+    def _note(self, text: str) -> None:
+        self.trace.append(f"{self.now:9.4f} {text}")
+
+    # The quorum's life.
+
+    def _world(self) -> None:
+        """One random thing happens in the quorum; what it is depends on the faults of this seed."""
+        rng, faults, quorum = self.rng, self.faults, self.quorum
+        happenings = [
+            (8.0, self._append), (20.0, self._replicate), (1.0 + faults.elections, self._elect_sometimes),
+            (faults.voter_crashes, self._crash_voter), (1.0, self._restart_voter), (faults.resignations, self._resign),
+            (faults.snapshots, self._snapshot), (faults.snapshots / 2, self._clean), (faults.unreachable, self._cut),
+        ]  # fmt: skip
+        weights = [weight for weight, _ in happenings]
+        rng.choices([happening for _, happening in happenings], weights)[0]()
+        if not any(voter.up for voter in quorum.voters.values()) and rng.random() < 0.2:
+            self._restart_voter()
+        self._later(self._world, 0.02)
+
+    def _append(self) -> None:
+        leaders = [id for id, voter in self.quorum.voters.items() if voter.role == "leader" and voter.up]
+        if leaders:
+            self.quorum.append(self.rng.choice(leaders), self.rng.randint(1, 3))
+
+    def _replicate(self) -> None:
+        follower, leader = self.rng.sample(sorted(self.quorum.voters), 2)
+        self.quorum.replicate(follower, leader, self.rng.randint(0, 4))
+
+    def _elect_sometimes(self) -> None:
+        led = any(voter.role == "leader" and voter.up for voter in self.quorum.voters.values())
+        if not led or self.rng.random() < 0.3 * self.faults.elections:
+            self._elect()
+
+    def _elect(self) -> None:
+        rng, voters = self.rng, self.quorum.voters
+        ids = [id for id in voters if voters[id].up]
+        rng.shuffle(ids)
+        if rng.random() < self.faults.isolated:  # the old leader does not hear of it, and goes on for a while
+            ids.sort(key=lambda id: voters[id].role == "leader")
+        electors = ids[: rng.randint(self.quorum.majority, len(voters))]
+        leader = self.quorum.elect(electors, [id for id in electors if rng.random() < 0.5])
+        if leader is not None:
+            self._note(f"voter {leader} leads epoch {voters[leader].epoch}, elected by {sorted(electors)}")
+
+    def _crash_voter(self) -> None:
+        id = self.rng.choice(sorted(self.quorum.voters))
+        self._note(f"voter {id} dies")
+        self.quorum.crash(id)
+        for parked in [parked for parked in self._parked if parked[3].id == id]:
+            self._parked.remove(parked)
+            self._fail(parked[0], FailureKind.CLOSED)
+
+    def _restart_voter(self) -> None:
+        down = [id for id, voter in self.quorum.voters.items() if not voter.up]
+        if down:
+            self.quorum.restart(self.rng.choice(down))
+
+    def _resign(self) -> None:
+        leaders = [id for id, voter in self.quorum.voters.items() if voter.role == "leader"]
+        if leaders:
+            self._note(f"voter {leaders[0]} resigns")
+            self.quorum.resign(leaders[0])
+
+    def _snapshot(self) -> None:
+        self.quorum.snapshot(self.rng.choice(sorted(self.quorum.voters)), self.rng.randint(0, 60))
+
+    def _clean(self) -> None:
+        self.quorum.clean(self.rng.choice(sorted(self.quorum.voters)), self.rng.randint(1, 2))
+
+    def _cut(self) -> None:
+        voter = self.quorum.voters[self.rng.choice(sorted(self.quorum.voters))]
+        voter.reachable = not voter.reachable
+
+    def _heal(self) -> None:
+        """Nothing fails any more; one leader, everybody behind it, and a record a second."""
+        self._note("everything heals")
+        self._calm = True
+        self._events = [event for event in self._events if event[2] != self._world]
+        heapq.heapify(self._events)
+        for voter in self.quorum.voters.values():
+            voter.up = voter.reachable = True
+        ids = sorted(self.quorum.voters)
+        leader = self.quorum.elect(ids, ids)
+        assert leader is not None
+        for _ in range(3):
+            self.quorum.append(leader, 1)
+            for id in ids:
+                for _ in range(2):
+                    self.quorum.replicate(id, leader, 1_000_000)
+
+    # The observer's life.
+
+    def _drive(self) -> None:
+        """What the driver does between two waits."""
+        act = self.process.observer.next(self.now)
+        if isinstance(act, Pause):
+            require(act.until < math.inf, "an observer that was not stopped goes on")
+            require(act.until > self.now, "a pause ends later than it begins")
+            cycle = self._cycle
+            self._at(act.until, lambda: self._drive() if cycle == self._cycle else None)
+            return
+        self._count_request()
+        self._send(act)
+
+    def _count_request(self) -> None:
+        """Requests since the last progress of the log, the high watermark, or a snapshot: never many in a second."""
+        self.requests += 1
+        log, part = self.process.log, self.process.part
+        reached = (log.start_offset, log.end_offset, log.last_epoch, self.process.shown, part and (part[0], len(part[1])))
+        if reached != self._reached:
+            self._reached = reached
+            self._fruitless.clear()
+        self._fruitless.append(self.now)
+        while self._fruitless[0] < self.now - 1.0:
+            self._fruitless.popleft()
+        require(len(self._fruitless) <= REQUESTS_MAX, "an observer never spins")
+
+    def _send(self, ask: Ask) -> None:
+        self._open = ask
+        voter = next((voter for voter in self.quorum.voters.values() if voter.address == ask.address), None)
+        require(voter is not None, f"{ask.address} is no voter's address")
+        assert voter is not None
+        self._at(self.now + ask.timeout_s, lambda: self._fail(ask, FailureKind.TIMEOUT, 0.0))
+        offered = voter.fetch_versions if ask.api_key == FetchRequest.API_KEY else controller.VERSIONS[ask.api_key]
+        version = min(offered[-1], ask.versions[-1])
+        request = type(ask.request(version)).decode(ask.request(version).encode(version), version)
+        self._note(f"-> {voter.id} {_describe(request)} v{version}")
+        self._check_request(request)
+        if not voter.reachable and not self._calm:
+            self._fail(ask, FailureKind.UNREACHABLE)
+        elif not self._happens(self.faults.lose_request):
+            self._at(self.now + self._latency(), lambda: self._arrive(ask, request, version, voter))
+
+    def _check_request(self, request: Message) -> None:
+        log = self.process.log
+        if isinstance(request, FetchRequest):
+            partition = request.topics[0].partitions[0]
+            require(partition.high_watermark >= 0, "the high watermark -1 is never told")
+            require(partition.last_fetched_epoch <= partition.current_leader_epoch, "no log is ahead of its leader's epoch")
+            at = (partition.fetch_offset, partition.last_fetched_epoch)
+            history = partition.fetch_offset == 1 and self.process.settings.history and log.end_offset == 0
+            require(at == (log.end_offset, log.last_epoch) or history, "what is fetched is what follows the log's end")
+            require(partition.current_leader_epoch == self.process.remembered[0], "a Fetch is of the epoch remembered")
+            id = max(request.replica_id, request.replica_state.replica_id)
+            require(id not in self.quorum.voters, "no voter's id is used")
+        if isinstance(request, FetchSnapshotRequest):
+            require(len(request.topics) == 1, "a FetchSnapshot has a topic")
+            asked, part = request.topics[0].partitions[0], self.process.part
+            require(part is not None and asked.position == len(part[1]), "a snapshot goes on where it is")
+            assert part is not None
+            require(asked.position < part[2] or not part[2], "nothing is asked for behind a snapshot's end")
+
+    def _arrive(self, ask: Ask, request: Message, version: int, voter: Voter) -> None:
+        if not voter.up:
+            self._fail(ask, FailureKind.UNREACHABLE)
+            return
+        made = controller.answer(self.quorum, voter, request, version)
+        if isinstance(request, FetchRequest) and controller.must_wait(voter, request, made, None):
+            parked = (ask, request, version, voter, voter.high_watermark)
+            self._parked.append(parked)
+            self._at(self.now + request.max_wait_ms / 1000, lambda: self._wake(parked))
+            return
+        self._reply(ask, made, version)
+
+    def _complete_parked(self) -> None:
+        for parked in list(self._parked):
+            _, request, version, voter, high_watermark = parked
+            made = controller.answer(self.quorum, voter, request, version)
+            if not controller.must_wait(voter, request, made, high_watermark):
+                self._wake(parked)
+
+    def _wake(self, parked: tuple[Ask, FetchRequest, int, Voter, int]) -> None:
+        if parked in self._parked:
+            self._parked.remove(parked)
+            ask, request, version, voter, _ = parked
+            self._reply(ask, controller.answer(self.quorum, voter, request, version), version)
+
+    def _reply(self, ask: Ask, made: Message, version: int) -> None:
+        if self._happens(self.faults.lose_answer):
+            return
+        if self._happens(self.faults.corrupt) and isinstance(made, FetchResponse) and made.responses:
+            data = made.responses[0].partitions[0]
+            data.records = corrupted(bytes(data.records)) if data.records else data.records
+        late = self.rng.random() * 4 if self._happens(self.faults.late_answer) else 0.0
+        self._at(self.now + late + self._latency(), lambda: self._deliver(ask, made, version))
+        if self._happens(self.faults.twice):
+            self._at(self.now + self.rng.random() * 2, lambda: self._deliver(ask, made, version))
+
+    def _deliver(self, ask: Ask, made: Message, version: int) -> None:
+        """An answer reaches the observer, be it late or for the second time."""
+        was_open = ask is self._open
+        effects = self.process.observer.answered(ask, made, version, self.now)
+        require(was_open or not effects, "a late answer has no effect")
+        self._go_on(was_open, effects)
+
+    def _fail(self, ask: Ask, kind: FailureKind, delay: float | None = None) -> None:
+        def fail() -> None:
+            was_open = ask is self._open
+            effects = self.process.observer.failed(ask, Failure(kind, f"{ask.address}: {kind.value}"), self.now)
+            require(was_open or not effects, "a late failure has no effect")
+            self._go_on(was_open, effects)
+
+        self._at(self.now + (self._latency() if delay is None else delay), fail)
+
+    def _go_on(self, was_open: bool, effects: list[Effect]) -> None:
+        if not was_open:
+            return
+        self._open = None
+        try:
+            self.process.perform(effects, self.now)
+        except Crash:
+            self._note("the observer is killed")
+            self._open, self._cycle = None, self._cycle + 1
+            self.process.restart()
+            self._fruitless.clear()
+        self.process.check_shown()
+        self._drive()
+
+    def _before_effect(self, effect: Effect) -> None:
+        self._note(f"   {_describe(effect)}")
+        self.seen[effect.event if isinstance(effect, Tell) else type(effect).__name__] += 1
+        if not isinstance(effect, Tell) and self._happens(self.faults.crash_at_effect):
+            raise Crash
+
+    def _happens(self, probability: float) -> bool:
+        return not self._calm and self.rng.random() < probability
+
+    def _latency(self) -> float:
+        return 0.0005 + self.rng.random() * 0.004
+
+
+def _describe(thing: object) -> str:
+    text = repr(thing)
+    return text if len(text) < 160 else f"{text[:150]}... ({len(text)})"
+
+
+def replay_line(seed: int) -> str:
+    """What to type to see it again."""
+    return f"python -m tests.gateway.quorum.simulation {seed}"
+
+
+def run(seed: int, duration: float = 20.0) -> str:
+    """One seed; a Violation names the seed, the last events, and how to see it again."""
+    simulation = Simulation(seed)
+    try:
+        return simulation.run(duration)
+    except Exception as error:
+        last = "\n".join(simulation.trace[-25:])
+        raise Violation(f"seed {seed}: {type(error).__name__}: {error}\n{last}\nreplay: {replay_line(seed)}") from error
+
+
+if __name__ == "__main__":
+    chosen = Simulation(int(sys.argv[1]))
+    try:
+        print(chosen.run())
+    finally:
+        print("\n".join(chosen.trace))
