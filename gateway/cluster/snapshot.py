@@ -31,7 +31,7 @@ _PARTITION_BEFORE: dict[int, dict[str, Any]] = {
 
 
 def image_records(image: Image) -> Iterator[tuple[Message, int]]:
-    """(record, version) of the whole state, metadata.version first, then kind by kind in order of their keys."""
+    """(record, version) of the whole state, metadata.version first, kinds in Kafka's order, each in that of its keys."""
     level = image.metadata_version
     for name in sorted(image.features, key=lambda name: (name != METADATA_VERSION, name)):
         yield FeatureLevelRecord(name=name, feature_level=image.features[name]), 0
@@ -48,22 +48,22 @@ def image_records(image: Image) -> Iterator[tuple[Message, int]]:
     for (kind, resource), configs in sorted(image.configs.items()):
         for name, value in sorted(configs.items()):
             yield ConfigRecord(resource_type=kind, resource_name=resource, name=name, value=value), 0
-    yield from _security(image)
     for entity, quotas in sorted(image.quotas.items(), key=repr):
         names = [EntityData(entity_type=kind, entity_name=name) for kind, name in entity]
         for key, quota in sorted(quotas.items()):
             yield ClientQuotaRecord(entity=names, key=key, value=quota), 0
     if image.next_producer_id >= 0:
         yield ProducerIdsRecord(broker_id=-1, broker_epoch=-1, next_producer_id=image.next_producer_id), 0
+    yield from _security(image)
 
 
 def _security(image: Image) -> Iterator[tuple[Message, int]]:
+    for _, acl in sorted(image.acls.items()):
+        yield acl, 0
     for _, credential in sorted(image.scram.items()):
         yield credential, 0
     for _, token in sorted(image.tokens.items()):
         yield token, 0
-    for _, acl in sorted(image.acls.items()):
-        yield acl, 0
 
 
 def register_broker_version(level: int) -> int:

@@ -1,0 +1,96 @@
+"""The bytes of a snapshot that is made here, in Kafka's form (KIP-630, ``RecordsSnapshotWriter``). Knows no file and no state.
+
+A control batch with SNAPSHOT_HEADER, and with KRAFT_VERSION and KRAFT_VOTERS where the quorum is dynamic (KIP-853); data
+batches; a control batch with SNAPSHOT_FOOTER. Offsets count from 0, the epoch is that of the snapshot's id.
+"""
+
+from __future__ import annotations
+
+from typing import Final, Protocol
+
+from gateway.log.file_names import SnapshotId
+from kwire.message import Message
+from kwire.messages.k_raft_version_record import KRaftVersionRecord
+from kwire.messages.snapshot_footer_record import SnapshotFooterRecord
+from kwire.messages.snapshot_header_record import SnapshotHeaderRecord
+from kwire.messages.voters_record import VotersRecord
+from kwire.records import Record, encode_batch, encode_control_record
+
+#: Most records of a batch (``RaftSnapshotWriter``), and bytes of values after which it ends. Kafka's readers take 8 MiB.
+BATCH_RECORDS_MAX: Final = 1024
+BATCH_BYTES: Final = 512 * 1024
+
+
+class Sink(Protocol):
+    """Where the bytes go: ``gateway.log.snapshot_writer.SnapshotWriter``."""
+
+    @property
+    def size(self) -> int: ...
+    def write(self, position: int, data: bytes) -> None: ...
+    def freeze(self) -> None: ...
+
+
+class SnapshotFile:
+    """One snapshot, written from its header to its footer; whoever made the sink abandons it when anything here raises.
+
+    Every batch has the time of the header, when the last record below the snapshot's end was appended (ms): one state makes
+    the same bytes whenever it is written. Kafka's batches have the time of writing.
+    """
+
+    def __init__(
+        self,
+        sink: Sink,
+        snapshot_id: SnapshotId,
+        *,
+        last_contained_log_timestamp: int,
+        kraft_version: int = 0,
+        voters: VotersRecord | None = None,
+    ) -> None:
+        """Write the header. ``voters`` only counts with a ``kraft_version`` of 1 or more."""
+        self._sink = sink
+        self._epoch = snapshot_id.epoch
+        self._timestamp = last_contained_log_timestamp
+        self._next_offset = 0
+        self._values: list[bytes] = []
+        self._bytes = 0
+        first: list[tuple[str, Message]] = [
+            ("SNAPSHOT_HEADER", SnapshotHeaderRecord(last_contained_log_timestamp=last_contained_log_timestamp))
+        ]
+        if kraft_version > 0:
+            first.append(("KRAFT_VERSION", KRaftVersionRecord(k_raft_version=kraft_version)))
+            if voters is not None:
+                first.append(("KRAFT_VOTERS", voters))
+        self._control(first)
+
+    def append(self, value: bytes) -> None:
+        """Add a metadata record by its value, frame included."""
+        self._values.append(value)
+        self._bytes += len(value)
+        if len(self._values) >= BATCH_RECORDS_MAX or self._bytes >= BATCH_BYTES:
+            self._flush()
+
+    def finish(self) -> None:
+        """Write what is left and the footer, and freeze the sink."""
+        self._flush()
+        self._control([("SNAPSHOT_FOOTER", SnapshotFooterRecord())])
+        self._sink.freeze()
+
+    def _flush(self) -> None:
+        values, self._values, self._bytes = self._values, [], 0
+        if values:
+            offsets = range(self._next_offset, self._next_offset + len(values))
+            self._write(
+                [Record(offset=at, timestamp=self._timestamp, value=value) for at, value in zip(offsets, values, strict=True)]
+            )
+
+    def _control(self, messages: list[tuple[str, Message]]) -> None:
+        records = [
+            encode_control_record(name, message, offset=self._next_offset + i, timestamp=self._timestamp)
+            for i, (name, message) in enumerate(messages)
+        ]
+        self._write(records, is_control=True)
+
+    def _write(self, records: list[Record], *, is_control: bool = False) -> None:
+        data = encode_batch(records, partition_leader_epoch=self._epoch, is_control=is_control)
+        self._next_offset += len(records)
+        self._sink.write(self._sink.size, data)
