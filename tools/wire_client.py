@@ -26,7 +26,15 @@ class WireClient:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Hang up."""
         self._socket.close()
+
+    def set_timeout(self, timeout_s: float) -> None:
+        """How long a step of the calls to come may take."""
+        self._socket.settimeout(timeout_s)
 
     def call(self, request: Message, version: int) -> Message:
         """Send ``request`` at ``version``, return its response. Raises EOFError when the server closes instead."""

@@ -1,0 +1,102 @@
+"""A light, steady load on a metadata quorum: topics come, get configs and go, while nodes do what they like.
+
+It goes on through refusals and silence, and counts them. It stops by itself after a number of requests or some time.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Self
+
+from kwire import Message
+from kwire.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
+from kwire.messages.delete_topics_request import DeleteTopicsRequest, DeleteTopicState
+from kwire.messages.incremental_alter_configs_request import AlterableConfig, AlterConfigsResource, IncrementalAlterConfigsRequest
+from tools.admin import Admin, AdminError
+
+_TOPIC, _SET = 2, 0
+#: So many topics are there at once.
+_TOPICS = 12
+#: A config with some weight, so that segments and snapshots fill: about 400 bytes.
+_CONFIG = "leader.replication.throttled.replicas"
+_VALUE = ",".join(f"{partition}:101" for partition in range(60))
+#: One request may take so long, seconds: a node that hangs must not stop the load.
+_REQUEST_S = 1.5
+_TOPIC_ALREADY_EXISTS, _UNKNOWN_TOPIC = 36, 3
+
+
+class Load:
+    """``with Load(cluster.controllers.split(","))``: a thread that sends requests to whichever controller is active.
+
+    ``per_second`` at most, ``requests_max`` and ``seconds_max`` in all. ``done`` and ``failed`` count requests.
+    """
+
+    def __init__(
+        self, controllers: Sequence[str], *, per_second: float = 20, requests_max: int = 20_000, seconds_max: float = 600
+    ) -> None:
+        self.done = 0
+        self.failed = 0
+        self._controllers = controllers
+        self._pause_s = 1 / per_second
+        self._requests_max = requests_max
+        self._seconds_max = seconds_max
+        self._stop = threading.Event()
+        self._error: BaseException | None = None
+        self._thread = threading.Thread(target=self._run, name="metadata load", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.stop()
+
+    def stop(self) -> None:
+        """Send no more, and raise what ended the load before, if anything did."""
+        self._stop.set()
+        self._thread.join()
+        if self._error is not None:
+            raise self._error
+
+    def wait_for(self, more: int, timeout_s: float = 30) -> None:
+        """Return when ``more`` requests than now were done. Raises AdminError."""
+        target, deadline = self.done + more, time.monotonic() + timeout_s
+        while self.done < target:
+            if time.monotonic() > deadline or not self._thread.is_alive():
+                raise AdminError(f"the load did {self.done} requests, {target} were waited for, {self.failed} failed")
+            time.sleep(0.02)
+
+    def _run(self) -> None:
+        deadline = time.monotonic() + self._seconds_max
+        try:
+            with Admin(self._controllers, timeout_s=_REQUEST_S) as admin:
+                for number in range(self._requests_max):
+                    if self._stop.wait(self._pause_s) or time.monotonic() > deadline:
+                        return
+                    self._send(admin, number)
+        except BaseException as error:
+            self._error = error
+
+    def _send(self, admin: Admin, number: int) -> None:
+        try:
+            admin.send(request(number), accept={_TOPIC_ALREADY_EXISTS, _UNKNOWN_TOPIC})
+            self.done += 1
+        except AdminError:
+            self.failed += 1
+
+
+def request(number: int) -> Message:
+    """The request with this number: of three, one makes a topic, one gives it a config, one takes away an older one."""
+    round_number, step = divmod(number, 3)
+    if step == 0:
+        topic = CreatableTopic(name=f"load-{round_number}", num_partitions=2, replication_factor=1)
+        return CreateTopicsRequest(topics=[topic], timeout_ms=1000)
+    if step == 1:
+        config = AlterableConfig(name=_CONFIG, config_operation=_SET, value=_VALUE)
+        resource = AlterConfigsResource(resource_type=_TOPIC, resource_name=f"load-{round_number}", configs=[config])
+        return IncrementalAlterConfigsRequest(resources=[resource])
+    gone = DeleteTopicState(name=f"load-{round_number - _TOPICS}")
+    return DeleteTopicsRequest(topics=[gone], timeout_ms=1000)

@@ -1,0 +1,337 @@
+"""Makes a real cluster write every kind of metadata record that it can be made to write, once each or a little more.
+
+The steps are Kafka's own ways to each record: administration requests, brokers that crash, come back and are taken out, voters
+that leave and join. It knows nothing of who reads the log.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from kwire.messages.add_raft_voter_request import AddRaftVoterRequest
+from kwire.messages.add_raft_voter_request import Listener as VoterListener
+from kwire.messages.alter_client_quotas_request import AlterClientQuotasRequest, EntityData, EntryData, OpData
+from kwire.messages.alter_partition_reassignments_request import (
+    AlterPartitionReassignmentsRequest,
+    ReassignablePartition,
+    ReassignableTopic,
+)
+from kwire.messages.alter_replica_log_dirs_request import (
+    AlterReplicaLogDir,
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirTopic,
+)
+from kwire.messages.alter_user_scram_credentials_request import (
+    AlterUserScramCredentialsRequest,
+    ScramCredentialDeletion,
+    ScramCredentialUpsertion,
+)
+from kwire.messages.create_acls_request import AclCreation, CreateAclsRequest
+from kwire.messages.create_delegation_token_request import CreateDelegationTokenRequest
+from kwire.messages.create_partitions_request import CreatePartitionsRequest, CreatePartitionsTopic
+from kwire.messages.create_topics_request import (
+    CreatableReplicaAssignment,
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+)
+from kwire.messages.delete_acls_request import DeleteAclsFilter, DeleteAclsRequest
+from kwire.messages.delete_topics_request import DeleteTopicsRequest, DeleteTopicState
+from kwire.messages.describe_cluster_request import DescribeClusterRequest
+from kwire.messages.elect_leaders_request import ElectLeadersRequest, TopicPartitions
+from kwire.messages.expire_delegation_token_request import ExpireDelegationTokenRequest
+from kwire.messages.incremental_alter_configs_request import AlterableConfig, AlterConfigsResource, IncrementalAlterConfigsRequest
+from kwire.messages.init_producer_id_request import InitProducerIdRequest
+from kwire.messages.remove_raft_voter_request import RemoveRaftVoterRequest
+from kwire.messages.renew_delegation_token_request import RenewDelegationTokenRequest
+from kwire.messages.unregister_broker_request import UnregisterBrokerRequest
+from kwire.messages.update_features_request import FeatureUpdateKey, UpdateFeaturesRequest
+from kwire.uuid import Uuid
+from tools.admin import Admin, AdminError
+from tools.kafka import Cluster, Node
+
+#: What :func:`write_everything` makes a cluster of :func:`node_properties` write. The rest are records of Kafka 3.x
+#: (FenceBroker, UnfenceBroker, ZkMigrationState, RemoveFeatureLevel), AbortTransaction, which takes a controller that dies in the
+#: middle of its first transaction, and UnregisterController of Kafka 4.4.
+RECORD_TYPES = frozenset(
+    {
+        "AccessControlEntryRecord",
+        "BeginTransactionRecord",
+        "BrokerRegistrationChangeRecord",
+        "ClearElrRecord",
+        "ClientQuotaRecord",
+        "ConfigRecord",
+        "DelegationTokenRecord",
+        "EndTransactionRecord",
+        "FeatureLevelRecord",
+        "NoOpRecord",
+        "PartitionChangeRecord",
+        "PartitionRecord",
+        "ProducerIdsRecord",
+        "RegisterBrokerRecord",
+        "RegisterControllerRecord",
+        "RemoveAccessControlEntryRecord",
+        "RemoveDelegationTokenRecord",
+        "RemoveTopicRecord",
+        "RemoveUserScramCredentialRecord",
+        "TopicRecord",
+        "UnregisterBrokerRecord",
+        "UserScramCredentialRecord",
+    }
+)
+_TOPIC, _BROKER = 2, 4
+_SET, _DELETE = 0, 1
+_UPGRADE, _SAFE_DOWNGRADE = 1, 2
+_TIMEOUT_MS = 20_000
+_USER = ("admin", "admin-secret")
+
+
+def node_properties(node: Node) -> Mapping[str, str]:
+    """What a node needs for every step: an authorizer, delegation tokens and a listener whose clients may have them, a
+    controller that notices soon when a broker is gone. For ``kafka(node_properties=..., log_dirs=2)``.
+    """
+    values = {
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "super.users": f"User:ANONYMOUS;User:{_USER[0]}",
+        "delegation.token.secret.key": "not-much-of-a-secret",
+        "broker.session.timeout.ms": "3000",
+        "broker.heartbeat.interval.ms": "500",
+    }
+    if node.is_broker():
+        jaas = f'org.apache.kafka.common.security.plain.PlainLoginModule required user_{_USER[0]}="{_USER[1]}";'
+        values |= {
+            "listeners": f"BROKER://{node.broker_address},TOKENS://{_tokens_address(node)}",
+            "listener.security.protocol.map": "BROKER:PLAINTEXT,CONTROLLER:PLAINTEXT,TOKENS:SASL_PLAINTEXT",
+            "listener.name.tokens.sasl.enabled.mechanisms": "PLAIN",
+            "listener.name.tokens.plain.sasl.jaas.config": jaas,
+        }
+    return values
+
+
+def _tokens_address(node: Node) -> str:
+    # A broker has no use for the port that was found for its controller.
+    return node.controller_address
+
+
+def write_everything(cluster: Cluster) -> None:
+    """Run every step against a cluster of :func:`node_properties`: two brokers at least, three dynamic voters, authorizer.
+
+    It leaves all nodes running. Raises AdminError, ProcessError.
+    """
+    brokers = [node for node in cluster.nodes if node.is_broker()]
+    with Admin([node.broker_address for node in brokers]) as admin:
+        topics(admin, brokers)
+        configs(admin, brokers)
+        acls(admin)
+        quotas(admin)
+        scram(admin)
+        features(admin)
+        producer_ids(admin)
+        reassignment(admin, brokers)
+        directories(brokers[0])
+        delegation_tokens(brokers[0])
+        removed_topics(admin)
+        broker_comes_and_goes(cluster, admin, brokers)
+        voters(cluster, admin)
+
+
+def write_some(cluster: Cluster) -> None:
+    """The steps that any cluster with an authorizer and a broker can take. Raises AdminError."""
+    brokers = [node for node in cluster.nodes if node.is_broker()]
+    with Admin([node.broker_address for node in brokers]) as admin:
+        topics(admin, brokers)
+        configs(admin, brokers)
+        acls(admin)
+        quotas(admin)
+        scram(admin)
+        producer_ids(admin)
+        removed_topics(admin)
+
+
+def topics(admin: Admin, brokers: list[Node]) -> None:
+    """Topics with configs, on one broker and on all, by number and by hand; more partitions. TOPIC, PARTITION, CONFIG."""
+    ids = [node.node_id for node in brokers]
+    by_hand = [
+        CreatableReplicaAssignment(partition_index=0, broker_ids=ids),
+        CreatableReplicaAssignment(partition_index=1, broker_ids=ids[::-1]),
+    ]
+    config = [
+        CreatableTopicConfig(name="cleanup.policy", value="compact"),
+        CreatableTopicConfig(name="retention.ms", value="86400000"),
+    ]
+    created = [
+        CreatableTopic(name="orders", num_partitions=3, replication_factor=len(ids), configs=config),
+        CreatableTopic(name="by-hand", num_partitions=-1, replication_factor=-1, assignments=by_hand),
+        *(CreatableTopic(name=f"passing-{number}", num_partitions=1, replication_factor=1) for number in range(5)),
+    ]
+    admin.send(CreateTopicsRequest(topics=created, timeout_ms=_TIMEOUT_MS), accept={36})
+    more = CreatePartitionsRequest(
+        topics=[CreatePartitionsTopic(name="orders", count=5, assignments=None)], timeout_ms=_TIMEOUT_MS
+    )
+    admin.send(more, accept={37})
+
+
+def configs(admin: Admin, brokers: list[Node]) -> None:
+    """Configs of topics, of a broker, of all brokers; set, set again, gone. CONFIG; CLEAR_ELR with min.insync.replicas."""
+    alter(admin, _TOPIC, "orders", {"min.insync.replicas": "2", "segment.bytes": "1048576"})
+    alter(admin, _TOPIC, "orders", {"min.insync.replicas": None})
+    alter(admin, _BROKER, str(brokers[0].node_id), {"log.cleaner.threads": "2"})
+    alter(admin, _BROKER, "", {"message.max.bytes": "2097152"})
+
+
+def alter(admin: Admin, kind: int, name: str, values: Mapping[str, str | None]) -> None:
+    """Set configs of a resource; None takes one away."""
+    changes = [
+        AlterableConfig(name=key, config_operation=_DELETE if value is None else _SET, value=value)
+        for key, value in values.items()
+    ]
+    resource = AlterConfigsResource(resource_type=kind, resource_name=name, configs=changes)
+    admin.send(IncrementalAlterConfigsRequest(resources=[resource]))
+
+
+def acls(admin: Admin) -> None:
+    """ACCESS_CONTROL_ENTRY and its removal."""
+    topic, literal, prefixed, read, allow = 2, 3, 4, 3, 3
+    created = [
+        AclCreation(
+            resource_type=topic, resource_name=name, resource_pattern_type=pattern, principal="User:alice", host="*",
+            operation=read, permission_type=allow,
+        )
+        for name, pattern in (("orders", literal), ("pay", prefixed))
+    ]  # fmt: skip
+    admin.send(CreateAclsRequest(creations=created))
+    gone = DeleteAclsFilter(
+        resource_type_filter=topic, resource_name_filter="pay", pattern_type_filter=prefixed, principal_filter="User:alice",
+        host_filter="*", operation=read, permission_type=allow,
+    )  # fmt: skip
+    admin.send(DeleteAclsRequest(filters=[gone]))
+
+
+def quotas(admin: Admin) -> None:
+    """CLIENT_QUOTA of a user, of the default client, removed again."""
+    for entity_name, remove in (("alice", False), (None, False), ("alice", True)):
+        entry = EntryData(
+            entity=[EntityData(entity_type="user", entity_name=entity_name)],
+            ops=[OpData(key="request_percentage", value=12.5, remove=remove)],
+        )
+        admin.send(AlterClientQuotasRequest(entries=[entry]))
+
+
+def scram(admin: Admin) -> None:
+    """USER_SCRAM_CREDENTIAL of both mechanisms, one removed."""
+    for mechanism, size in ((1, 32), (2, 64)):
+        new = ScramCredentialUpsertion(
+            name="alice", mechanism=mechanism, iterations=4096, salt=bytes(range(16)), salted_password=b"s" * size
+        )
+        admin.send(AlterUserScramCredentialsRequest(upsertions=[new]))
+    admin.send(AlterUserScramCredentialsRequest(deletions=[ScramCredentialDeletion(name="alice", mechanism=2)]), accept={91})
+
+
+def features(admin: Admin) -> None:
+    """FEATURE_LEVEL down and up again."""
+    for level, kind in ((1, _SAFE_DOWNGRADE), (2, _UPGRADE)):
+        update = FeatureUpdateKey(feature="transaction.version", max_version_level=level, upgrade_type=kind)
+        admin.send(UpdateFeaturesRequest(feature_updates=[update]))
+
+
+def producer_ids(admin: Admin) -> None:
+    """PRODUCER_IDS: the first one that a broker gives away makes it ask the controller for a block."""
+    admin.send(InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=10_000))
+
+
+def reassignment(admin: Admin, brokers: list[Node]) -> None:
+    """PARTITION_CHANGE of every kind that a move makes; then the first replica leads again."""
+    for replicas in ([brokers[1].node_id], [brokers[0].node_id], [brokers[0].node_id, brokers[1].node_id]):
+        partition = ReassignablePartition(partition_index=0, replicas=replicas)
+        topic = ReassignableTopic(name="by-hand", partitions=[partition])
+        admin.send(AlterPartitionReassignmentsRequest(topics=[topic], timeout_ms=_TIMEOUT_MS), accept={85})
+        time.sleep(1)
+    elected = ElectLeadersRequest(election_type=0, topic_partitions=[TopicPartitions(topic="orders", partitions=[0, 1])])
+    admin.send(elected, accept={84})  # ELECTION_NOT_NEEDED
+
+
+def directories(broker: Node) -> None:
+    """A replica moves to another directory of its broker, which tells the controller. PARTITION_CHANGE with directories."""
+    with Admin([broker.broker_address]) as admin:
+        for directory in (broker.directory / "data-2", broker.log_dir):
+            moved = AlterReplicaLogDirTopic(name="orders", partitions=[0, 1, 2])
+            admin.send(AlterReplicaLogDirsRequest(dirs=[AlterReplicaLogDir(path=str(directory), topics=[moved])]))
+            time.sleep(0.5)
+
+
+def delegation_tokens(broker: Node) -> None:
+    """DELEGATION_TOKEN made and renewed; REMOVE_DELEGATION_TOKEN."""
+    with Admin([_tokens_address(broker)], login=_USER) as admin:
+        token = admin.send(
+            CreateDelegationTokenRequest(owner_principal_type="User", owner_principal_name=_USER[0], max_lifetime_ms=-1)
+        )
+        admin.send(RenewDelegationTokenRequest(hmac=token.hmac, renew_period_ms=3_600_000))
+        admin.send(ExpireDelegationTokenRequest(hmac=token.hmac, expiry_time_period_ms=-1))
+
+
+def removed_topics(admin: Admin) -> None:
+    """REMOVE_TOPIC."""
+    gone = [DeleteTopicState(name=f"passing-{number}") for number in range(3)]
+    admin.send(DeleteTopicsRequest(topics=gone, timeout_ms=_TIMEOUT_MS), accept={3})
+
+
+def broker_comes_and_goes(cluster: Cluster, admin: Admin, brokers: list[Node]) -> None:
+    """The last broker crashes, is fenced, taken out, and comes back as a new one; then it is stopped as it should be.
+
+    BROKER_REGISTRATION_CHANGE (fenced, unfenced, shutting down), PARTITION_CHANGE (ISR), UNREGISTER_BROKER, REGISTER_BROKER.
+    """
+    last = brokers[-1]
+    cluster.kill_node(last)
+    wait_for(lambda: last.node_id not in live_brokers(admin), "the controller to fence a dead broker")
+    admin.send(UnregisterBrokerRequest(broker_id=last.node_id), accept={102})
+    _bring_back(cluster, admin, last)
+    cluster.stop_node(last)
+    _bring_back(cluster, admin, last)
+
+
+def _bring_back(cluster: Cluster, admin: Admin, node: Node) -> None:
+    cluster.start_node(node)
+    cluster.wait_for_node(node)
+    wait_for(lambda: node.node_id in live_brokers(admin), f"broker {node.node_id} to be unfenced")
+
+
+def live_brokers(admin: Admin) -> set[int]:
+    """Ids of the brokers that are registered and not fenced."""
+    return {node.broker_id for node in admin.send(DescribeClusterRequest()).brokers}
+
+
+def voters(cluster: Cluster, admin: Admin) -> None:
+    """A voter of a dynamic quorum is removed and added again: KRaftVoters control records. A voter that does not lead."""
+    leader = cluster.wait_for_leader()
+    node = next(one for one in cluster.nodes if one.directory_id and one is not leader)
+    directory_id = Uuid.parse(node.directory_id)
+    admin.send(
+        RemoveRaftVoterRequest(cluster_id=cluster.cluster_id, voter_id=node.node_id, voter_directory_id=directory_id),
+        accept={127},
+    )
+    listener = VoterListener(name="CONTROLLER", host="127.0.0.1", port=node.controller_port)
+    added = AddRaftVoterRequest(
+        cluster_id=cluster.cluster_id, timeout_ms=_TIMEOUT_MS, voter_id=node.node_id, voter_directory_id=directory_id,
+        listeners=[listener],
+    )  # fmt: skip
+
+    def accepted() -> bool:
+        # A node that is not caught up is refused (REQUEST_TIMED_OUT, which is asked again), 126: it is a voter already.
+        try:
+            admin.send(added, accept={126})
+            return True
+        except AdminError:
+            return False
+
+    wait_for(accepted, f"voter {node.node_id} to be taken in again")
+
+
+def wait_for(holds: Callable[[], Any], what: str, timeout_s: float = 30) -> None:
+    """Return when ``holds()``. Raises AdminError."""
+    deadline = time.monotonic() + timeout_s
+    while not holds():
+        if time.monotonic() > deadline:
+            raise AdminError(f"waited {timeout_s:.0f} s for {what}")
+        time.sleep(0.1)
