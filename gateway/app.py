@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import importlib.metadata
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -29,6 +28,7 @@ from gateway.server.purgatory import Purgatory
 from gateway.server.server import run_server
 from gateway.sources import LogDirectory, SourceError, open_log
 from gateway.sources.chain_partition import ChainPartition
+from gateway.version import installed_version
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -220,7 +220,7 @@ async def _start_management(
     from gateway.server.management import serve_management
 
     facts = Facts(
-        version=importlib.metadata.version("kwire"),
+        version=installed_version(),
         node_id=rooms.node_id,
         source=rooms.config.kind_of_source,
         listeners=ready.listeners(),

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import importlib
-import importlib.metadata
 
 import click
+
+from gateway.version import installed_version
 
 #: In the order in which ``kwire --help`` shows them.
 COMMANDS = ("serve", "tail", "state", "diff", "quorum", "decode", "dissect", "apis", "generate")
@@ -24,14 +25,6 @@ class _Lazy(click.Group):
         return command
 
 
-def installed_version() -> str:
-    """The version of the installed package; ``unknown`` in a checkout that was not installed."""
-    try:
-        return importlib.metadata.version("kwire")
-    except importlib.metadata.PackageNotFoundError:
-        return "unknown"
-
-
 @click.group(
     cls=_Lazy,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120},
@@ -43,6 +36,7 @@ Shell completion, for bash (zsh and fish alike):
 Examples:
   kwire serve                                    serve a small real metadata log at 127.0.0.1:9092
   kwire serve --log-dir /var/lib/kafka/metadata  serve and follow the one of your node
+  kwire serve --bootstrap-controller ctl1:9093 --data-dir /var/lib/kwire    observe a real quorum, and serve its log
   kcat -b 127.0.0.1:9092 -C -t __cluster_metadata -o beginning -e -f '%o %S bytes\\n'""",
 )
 @click.version_option(installed_version(), prog_name="kwire")

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 import click
 
-from gateway.cli import installed_version
 from gateway.cli.address import address_text, parse_address
+from gateway.version import installed_version
 from kwire.errors import WireError
 
 if TYPE_CHECKING:

@@ -5,7 +5,6 @@ What is committed is decoded in a thread, a piece at a time, and applied on the 
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING, Final
 
 import trio

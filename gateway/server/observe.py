@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 import trio
 
+from gateway.log.errors import DiskFailed, LogError, SyncFailed
 from gateway.ports import SourceStopped
 from gateway.quorum.effects import (
     Append,
@@ -175,11 +176,15 @@ class Observation:
         try:
             async with self._disk:
                 refused = await trio.to_thread.run_sync(self._source.perform, effects)
-        except OSError as error:
-            self._disk_problem = f"{error.filename or self._source.log.directory}: {error.strerror or error}"
-            self._reports.report("log not written", "error", error=self._disk_problem)
+        except SyncFailed as error:
+            raise SourceStopped(f"{error}; start again: what is on disk is then looked at anew") from None
+        except DiskFailed as error:  # a full disk may have room again
+            self._disk_problem = str(error)
+            self._reports.report("log not written", "error", error=str(error))
             await trio.sleep(_FAILED_DELAY_S)
             return self._disk_problem
+        except LogError as error:
+            raise SourceStopped(str(error)) from None
         self._disk_problem = refused
         if refused is not None:
             self._reports.report("log refused what came", "error", error=refused)

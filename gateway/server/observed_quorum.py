@@ -12,9 +12,11 @@ from gateway.log.local_log import LogSettings
 from gateway.quorum.observer import Observer
 from gateway.quorum.settings import ObserverSettings
 from gateway.security.client_properties import ClientPropertiesError, ClientSecurity, load_client_properties
+from gateway.server.keep_image import keep_image
 from gateway.server.observe import Connecting, Observation
 from gateway.server.quorum_questions import QuorumQuestions
 from gateway.sources.errors import SourceError
+from gateway.sources.image_keeper import ImageKeeper
 from gateway.sources.observed_log import ObservedLog, open_observed_log
 
 if TYPE_CHECKING:
@@ -42,6 +44,9 @@ class ObservedQuorum:
             dice=random.random,
         )
         self.observation = Observation(observer, source, how, reports)
+        self._source = source
+        self._reports = reports
+        self._keeper = ImageKeeper(source.log.directory)
         self._questions = QuorumQuestions(lambda: observer.facts.leader_address, how, settings.request_timeout_s)
 
     async def run(self, started: Callable[[], None]) -> None:
@@ -51,6 +56,7 @@ class ObservedQuorum:
         """
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._questions.run)
+            nursery.start_soon(keep_image, self._keeper, self._source, self._reports)
             nursery.start_soon(self.observation.run)
             await self.observation.loaded()
             started()
@@ -62,8 +68,8 @@ class ObservedQuorum:
 
     @property
     def image(self) -> Image:
-        """The cluster as the committed records say."""
-        raise NotImplementedError
+        """The cluster as the committed records say, as far as they are folded."""
+        return self._keeper.image
 
     def describe(self, tell: Callable[[DescribeQuorumResponse | str], None]) -> None:
         """Ask the leader who votes and who follows; ``tell`` is called once."""

@@ -12,9 +12,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from gateway.log.chain import Chain
+from gateway.log.errors import LogError, SnapshotNotNewer
 from gateway.log.file_names import SnapshotId
 from gateway.log.follower import DirectoryFollower
-from gateway.log.local_log import LocalLog, LogDamaged, LogLocked, LogSettings, SnapshotWriter
+from gateway.log.local_log import LocalLog, LogSettings, SnapshotWriter
 from gateway.log.problem import Problem
 from gateway.ports import State
 from gateway.quorum.effects import (
@@ -49,10 +50,8 @@ def open_observed_log(
     """
     try:
         log = LocalLog.open(data_dir, settings)
-    except (LogLocked, LogDamaged, DecodeError) as error:
+    except LogError as error:
         raise SourceError(str(error)) from None
-    except OSError as error:
-        raise SourceError(f"cannot use {error.filename or data_dir}: {error.strerror}; check its permissions") from None
     known = log.meta_properties.cluster_id if log.meta_properties else None
     if cluster_id is not None and known is not None and known != cluster_id:
         log.close()
@@ -98,13 +97,13 @@ class ObservedLog(ChainPartition):
     def perform(self, effects: Sequence[Effect]) -> str | None:
         """Do what the observer wants done with the log, in order. Returns why the log refused the bytes that came, if it did.
 
-        What stands behind a refused effect is not done. Raises OSError when the disk fails, BelowHighWatermark for what would
-        take back committed records: both are for a person.
+        What stands behind a refused effect is not done. Raises DiskFailed, after which it may be tried again; LogError where
+        only a person, or another start, can help: a disk that lost what it had taken, committed records that would go.
         """
         try:
             for effect in effects:
                 self._perform(effect)
-        except DecodeError as error:
+        except (DecodeError, SnapshotNotNewer) as error:
             self._abandon()
             return str(error)
         finally:
