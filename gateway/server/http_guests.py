@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import email.utils
 from collections.abc import Awaitable, Callable
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import h11
@@ -154,7 +155,8 @@ class Guest:
         ]
         if http.their_state is not h11.DONE:
             headers.append(("Connection", "close"))  # what follows is a body, or worse, and nobody will read it
-        events = [h11.Response(status_code=answer.status, headers=headers), h11.EndOfMessage()]
+        phrase = HTTPStatus(answer.status).phrase
+        events = [h11.Response(status_code=answer.status, reason=phrase, headers=headers), h11.EndOfMessage()]
         if with_body:
             events.insert(1, h11.Data(data=answer.body))
         with trio.move_on_after(SEND_TIMEOUT_S) as sending:

@@ -29,7 +29,7 @@ _FULL_WAIT_S: Final = 0.1
 _ADDRESS: Final = re.compile(r"(?:(?P<host>\[[0-9a-fA-F:.%]+\]|[^:\[\]/@\s]+):)?(?P<port>[0-9]{1,5})")
 
 
-def parse_address(text: str) -> tuple[str, int]:
+def management_address(text: str) -> tuple[str, int]:
     """(host, port) of ``HOST:PORT``, ``[IPV6]:PORT`` or ``PORT`` (on loopback). Raises ConfigError."""
     match = _ADDRESS.fullmatch(text.strip())
     if match is None:
@@ -44,7 +44,7 @@ def parse_address(text: str) -> tuple[str, int]:
 
 def open_management(text: str) -> Door:
     """Listen at the address that ``text`` gives (port 0 picks one). Raises ConfigError."""
-    host, port = parse_address(text)
+    host, port = management_address(text)
     try:
         family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
         sock = socket.create_server(address, family=family, backlog=CONNECTIONS_MAX)

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Final
 
 from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
-from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 from prometheus_client.openmetrics import exposition as openmetrics
 
 from gateway.server.counts import TIME_BOUNDS_S
@@ -24,6 +23,7 @@ if TYPE_CHECKING:
 RATE_WINDOW_S: Final = 30.0
 _RATE_EVERY_S: Final = 1.0
 _OPENMETRICS: Final = "application/openmetrics-text"
+_PLAIN: Final = "text/plain; version=0.0.4; charset=utf-8"
 
 
 class Metrics:
@@ -38,7 +38,7 @@ class Metrics:
         """(content type, text) for who accepts this: OpenMetrics where it is named, else Prometheus's own format."""
         if _OPENMETRICS in [kind.split(";")[0].strip().lower() for kind in accept.split(",")]:
             return openmetrics.CONTENT_TYPE_LATEST, openmetrics.generate_latest(self._registry)  # type: ignore[no-untyped-call]
-        return CONTENT_TYPE_PLAIN_0_0_4, generate_latest(self._registry)
+        return _PLAIN, generate_latest(self._registry)
 
 
 class Rate:

@@ -12,13 +12,15 @@ from typing import Any
 
 import pytest
 import trio
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from gateway.config import ConfigError
 from gateway.ports import State
 from gateway.server import http_guests
 from gateway.server.facts import Facts
 from gateway.server.http_guests import CONNECTIONS_MAX, HEAD_MAX
-from gateway.server.management import open_management, parse_address, serve_management
+from gateway.server.management import management_address, open_management, serve_management
 from tests.gateway.server.harness import run
 from tests.gateway.server.watched import NOW, FakePartition, FakeUpstream, facts
 
@@ -30,6 +32,7 @@ class Reply:
     """An answer taken apart."""
 
     status: int
+    reason: str
     headers: dict[str, str]
     body: bytes
 
@@ -62,7 +65,8 @@ class Client:
         while len(self._got) < size:
             await self._receive()
         body, self._got = self._got[:size], self._got[size:]
-        return Reply(int(line.split()[1]), headers, body)
+        _, status, reason = line.split(" ", 2)
+        return Reply(int(status), reason, headers, body)
 
     async def closed(self, within_s: float = 3) -> bytes:
         """What still comes before the end."""
@@ -139,7 +143,7 @@ def say(data: bytes) -> bytes:
 
 def test_livez() -> None:
     reply = ask("/livez", told=facts(FakePartition(State.BROKEN)))
-    assert (reply.status, reply.json) == (200, {"live": True})
+    assert (reply.status, reply.reason, reply.json) == (200, "OK", {"live": True})
     assert reply.headers["content-type"].startswith("application/json")
     assert reply.headers["cache-control"] == "no-store"
 
@@ -350,6 +354,44 @@ def test_a_body_is_not_read_and_its_connection_ends_with_the_answer(data: bytes,
     assert b"\r\nConnection: close\r\n" in heard
 
 
+REQUEST = b"GET /readyz?x=1 HTTP/1.1\r\nHost: x\r\nAccept: application/openmetrics-text\r\nContent-Length: 0\r\n\r\n"
+
+
+@st.composite
+def mutilated(draw: st.DrawFn) -> bytes:
+    """A request, or two, of which some bytes are gone, others, or more."""
+    data = bytearray(REQUEST * draw(st.integers(1, 2)))
+    for _ in range(draw(st.integers(1, 4))):
+        at = draw(st.integers(0, len(data)))
+        data[at : at + draw(st.integers(0, 3))] = draw(st.binary(max_size=4) | st.sampled_from([b"\r\n", b": ", b"\x00", b" "]))
+    return bytes(data)
+
+
+def test_whatever_is_sent_answers_come_whole_and_the_server_lives_on() -> None:
+    async def main() -> None:
+        told = facts()
+        async with served(told) as port:
+            for data in examples:
+                async with port.client() as client:
+                    await client.send(data)
+                    await client.stream.send_eof()
+                    heard = await client.closed()
+                    assert not heard or heard.startswith(b"HTTP/1.1 ")
+            async with port.client() as client:
+                assert (await client.get("/livez")).status == 200
+        assert not told.hub.reports.counts["internal error"]
+
+    examples: list[bytes] = []
+
+    @settings(max_examples=300, deadline=None, database=None)
+    @given(mutilated() | st.binary(max_size=200))
+    def collect(data: bytes) -> None:
+        examples.append(data)
+
+    collect()
+    run(main)
+
+
 def test_an_empty_body_is_none() -> None:
     assert ask("/livez", "Content-Length: 0").status == 200
 
@@ -552,7 +594,7 @@ def test_no_file_descriptor_left_is_waited_out(monkeypatch: pytest.MonkeyPatch) 
     ],
 )
 def test_addresses(text: str, address: tuple[str, int]) -> None:
-    assert parse_address(text) == address
+    assert management_address(text) == address
 
 
 @pytest.mark.parametrize(
@@ -560,12 +602,12 @@ def test_addresses(text: str, address: tuple[str, int]) -> None:
 )
 def test_what_is_no_address_names_the_key_and_the_form(text: str) -> None:
     with pytest.raises(ConfigError, match=r"^management\.listener: .*is not HOST:PORT: 127\.0\.0\.1:9464"):
-        parse_address(text)
+        management_address(text)
 
 
 def test_a_port_that_cannot_be() -> None:
     with pytest.raises(ConfigError, match=r"^management\.listener: '127\.0\.0\.1:65536': there is no port 65536"):
-        parse_address("127.0.0.1:65536")
+        management_address("127.0.0.1:65536")
 
 
 def test_an_address_in_use_is_an_error_of_the_configuration() -> None:
