@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, TypeVar
 
@@ -26,7 +26,7 @@ class TlsSettings:
     :data:`PROTOCOLS` that may be used.
     """
 
-    trusted: str | None = None
+    trusted: str | None = field(default=None, repr=False)
     own: KeyPair | None = None
     check_host_name: bool = True
     protocols: tuple[str, ...] = PROTOCOLS

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from gateway.security.secret import Secret
@@ -33,7 +33,7 @@ class KeyPair:
     """A private key (PEM, PKCS8, not encrypted) and its certificates (PEM, our own first, then its issuers)."""
 
     key: Secret
-    chain: str
+    chain: str = field(repr=False)
 
 
 def trusted_certificates(data: bytes, kind: str, password: Secret | None) -> str:

@@ -33,17 +33,17 @@ _VERIFICATION: Final = {
         f"connect by a name that is in its certificate; {ENDPOINT_IDENTIFICATION} set to nothing would check no name at all",
     ),
 }
+_NO_TLS: Final = "does this listener speak TLS? If not, security.protocol is PLAINTEXT or SASL_PLAINTEXT"
 # Parts of OpenSSL's reasons, and what to do about each.
 _REASONS: Final = (
-    ("WRONG_VERSION_NUMBER", "does this listener speak TLS? If not, security.protocol is PLAINTEXT or SASL_PLAINTEXT"),
-    ("UNEXPECTED_EOF", "does this listener speak TLS? If not, security.protocol is PLAINTEXT or SASL_PLAINTEXT"),
+    ("WRONG_VERSION_NUMBER", _NO_TLS),
+    ("UNEXPECTED_EOF", f"{_NO_TLS}; if it does, is it a version of ssl.enabled.protocols?"),
     ("PROTOCOL_VERSION", "ssl.enabled.protocols has none that the node has too"),
     ("UNSUPPORTED_PROTOCOL", "ssl.enabled.protocols has none that the node has too"),
     ("HANDSHAKE_FAILURE", "the node and we have no cipher, signature or version in common, or it wants a client certificate"),
     ("CERTIFICATE", "the node wants a client certificate that it trusts (ssl.client.auth=required): see ssl.keystore.location"),
     ("UNKNOWN_CA", "the node does not trust the client certificate in ssl.keystore.location"),
 )
-_CLOSED: Final = "does this listener speak TLS? A node that speaks plaintext closes such connections"
 
 
 @functools.lru_cache(maxsize=8)
@@ -86,7 +86,7 @@ def tls_failure(who: str, cause: BaseException | None, what: str) -> TlsFailed:
         why = f"its certificate was refused: {cause.verify_message}"
         return TlsFailed(who, f"{what}: {why}", _VERIFICATION.get(cause.verify_code, ""))
     if not isinstance(cause, ssl.SSLError):
-        return TlsFailed(who, f"{what}: it closed the connection", _CLOSED)
+        return TlsFailed(who, f"{what}: it closed the connection", _NO_TLS)
     reason = (cause.reason or type(cause).__name__).upper()
     advice = next((advice for part, advice in _REASONS if part in reason or part in str(cause).upper()), "")
     return TlsFailed(who, f"{what}: {reason.replace('_', ' ').lower()}", advice)

@@ -9,8 +9,8 @@ from __future__ import annotations
 import math
 import os
 import socket
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final, Self
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
 import trio
 
@@ -25,6 +25,8 @@ from kwire.registry import request_type
 if TYPE_CHECKING:
     from gateway.security.client_properties import ClientSecurity
     from kwire.message import Message
+
+_T = TypeVar("_T")
 
 _MIB: Final = 1024 * 1024
 #: A session is renewed when so much of its life is over: Java's clients do it between 85 and 95 %.
@@ -202,9 +204,19 @@ class _Setup:
         if self._security.sasl is not None:
             self.waiting_for = "no end of the authentication"
             session = _Session(Authentication(link, self._security.sasl, self._client_id), link)
-            await session.begin()
+            await self._first(session.begin)
         self.waiting_for = "no answer to ApiVersions"
-        return link, await ask_versions(link, self._client_id), session
+        return link, await self._first(lambda: ask_versions(link, self._client_id)), session
+
+    async def _first(self, talk: Callable[[], Awaitable[_T]]) -> _T:
+        """With TLS 1.3 a node looks at our certificate only after the handshake; not all of them say what they think of it."""
+        try:
+            return await talk()
+        except ConnectionClosed as error:
+            if self._security.tls is None or error.advice:
+                raise
+            advice = "does this listener want a client certificate, or another one (ssl.keystore.location)?"
+            raise ConnectionClosed(error.who, error.what, advice) from None
 
     async def undo(self) -> None:
         """Close what was opened."""

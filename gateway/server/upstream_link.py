@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 _RECEIVE_MIN: Final = 16 * 1024
 _RECEIVE_MAX: Final = 256 * 1024
 #: Array elements and unknown tagged fields of one answer: what reading it may cost.
-ANSWER_MAX_ELEMENTS: Final = 100_000
+ANSWER_MAX_ELEMENTS: Final = 30_000
 #: How long a polite end may take, s.
 _CLOSE_S: Final = 1.0
 _CORRELATION_MAX: Final = 2**31 - 1

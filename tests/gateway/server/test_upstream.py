@@ -1,0 +1,443 @@
+"""The client connection against nodes that are polite, slow, broken and hostile."""
+
+from __future__ import annotations
+
+import tracemalloc
+from collections.abc import Callable
+
+import pytest
+import trio
+import trio.testing
+
+from gateway.server.upstream import Upstream
+from gateway.server.upstream_errors import BadAnswer, ConnectionClosed, TimedOut, Unreachable, UnsupportedByPeer, UpstreamError
+from gateway.server.upstream_link import Link
+from kwire.errors import EncodeError, UnsupportedVersion
+from kwire.header import encode_response_header
+from kwire.messages.api_versions_response import ApiVersion, ApiVersionsResponse, FinalizedFeatureKey
+from kwire.messages.heartbeat_request import HeartbeatRequest
+from kwire.messages.heartbeat_response import HeartbeatResponse
+from tests.gateway.server.upstream_peer import (
+    API_VERSIONS,
+    HEARTBEAT,
+    Asked,
+    Node,
+    heartbeat,
+    listening,
+    polite,
+    run,
+    sized,
+)
+
+
+def test_connect_asks_as_stock_clients_do_and_learns_what_there_is() -> None:
+    async def script(node: Node) -> None:
+        finalized = [FinalizedFeatureKey(name="metadata.version", max_version_level=30, min_version_level=30)]
+        keys = [ApiVersion(api_key=1, min_version=4, max_version=18), ApiVersion(api_key=99, min_version=3, max_version=1)]
+        await node.greet(ApiVersionsResponse(api_keys=keys, finalized_features=finalized, finalized_features_epoch=12))
+        await node.next()
+
+    async def main() -> None:
+        async with listening(script) as peer:
+            upstream = await peer.connect()
+            assert upstream.versions == {1: range(4, 19), 99: range(3, 2)}
+            assert upstream.finalized_features == {"metadata.version": 30}
+            assert upstream.finalized_features_epoch == 12
+            assert upstream.supported_features == {}
+            assert repr(upstream) == f"<Upstream 127.0.0.1:{peer.port} (PLAINTEXT)>"
+            await upstream.aclose()
+            [asked] = peer.seen
+            assert (asked.version, asked.header.client_id, asked.message.client_software_name) == (4, "test", "kwire")
+
+    run(main)
+
+
+@pytest.mark.parametrize(("offered", "second"), [(range(3), 2), (range(4), 3), (range(0), 0), (range(9), 3), (range(-5, -1), 0)])
+def test_a_node_that_is_too_old_for_version_4_is_asked_again(offered: range, second: int) -> None:
+    async def script(node: Node) -> None:
+        asked = await node.next()
+        keys = [ApiVersion(api_key=API_VERSIONS, min_version=offered[0], max_version=offered[-1])] if offered else []
+        await node.send(asked.answer(ApiVersionsResponse(error_code=35, api_keys=keys), version=0))
+        await node.greet()
+        await node.next()
+
+    async def main() -> None:
+        async with listening(script) as peer:
+            upstream = await peer.connect()
+            assert [asked.version for asked in peer.seen] == [4, second]
+            assert HEARTBEAT in upstream.versions
+            await upstream.aclose()
+
+    run(main)
+
+
+def test_a_node_that_refuses_every_version_is_asked_twice_and_left() -> None:
+    async def script(node: Node) -> None:
+        while True:
+            asked = await node.next()
+            await node.send(asked.answer(ApiVersionsResponse(error_code=35), version=0))
+
+    async def main() -> None:
+        async with listening(script) as peer:
+            with pytest.raises(BadAnswer, match="error 35"):
+                await peer.connect()
+            assert [asked.version for asked in peer.seen] == [4, 0]
+
+    run(main)
+
+
+def test_the_newest_common_version() -> None:
+    async def main() -> None:
+        async with listening(polite) as peer:
+            upstream = await peer.connect()
+            assert upstream.common_version(HEARTBEAT, range(2, 9)) == 4
+            assert upstream.common_version(HEARTBEAT, range(1, 3)) == 2
+            for key, ours, words in (
+                (HEARTBEAT, range(5, 7), "offers Heartbeat 0-4, 5-6 is needed"),
+                (1, range(13, 19), "not offer Fetch"),
+            ):
+                with pytest.raises(UnsupportedByPeer, match=words):
+                    upstream.common_version(key, ours)
+            assert upstream.is_open
+            assert (await upstream.call(heartbeat(3), 4, timeout_s=5)).error_code == 3
+            await upstream.aclose()
+
+    run(main)
+
+
+def test_callers_take_turns_and_each_gets_its_own_answer() -> None:
+    async def main() -> None:
+        async with listening(polite) as peer:
+            upstream = await peer.connect()
+            got: dict[int, int] = {}
+
+            async def ask(number: int) -> None:
+                got[number] = (await upstream.call(heartbeat(number), number % 5, timeout_s=5)).error_code
+
+            async with trio.open_nursery() as nursery:
+                for number in range(50):
+                    nursery.start_soon(ask, number)
+            assert got == {number: number for number in range(50)}
+            await upstream.aclose()
+            await upstream.aclose()
+            assert not upstream.is_open
+            with pytest.raises(ConnectionClosed, match="closed here"):
+                await upstream.call(heartbeat(), 4, timeout_s=5)
+
+    run(main)
+
+
+def test_a_request_that_cannot_be_written_costs_nothing() -> None:
+    async def main() -> None:
+        async with listening(polite) as peer:
+            upstream = await peer.connect()
+            with pytest.raises(EncodeError):
+                await upstream.call(HeartbeatRequest(generation_id=1 << 40), 4, timeout_s=5)
+            with pytest.raises(UnsupportedVersion):
+                await upstream.call(heartbeat(), 99, timeout_s=5)
+            assert (await upstream.call(heartbeat(9), 4, timeout_s=5)).error_code == 9
+            await upstream.aclose()
+
+    run(main)
+
+
+class Pieces(trio.abc.Stream):
+    """A stream that receives exactly these pieces, then its end."""
+
+    def __init__(self, pieces: list[bytes]) -> None:
+        self._pieces = pieces
+        self.closed = False
+
+    async def receive_some(self, max_bytes: int | None = None) -> bytes:
+        await trio.lowlevel.checkpoint()
+        return self._pieces.pop(0) if self._pieces else b""
+
+    async def send_all(self, data: bytes | bytearray | memoryview) -> None:
+        await trio.lowlevel.checkpoint()
+
+    async def wait_send_all_might_not_block(self) -> None:
+        await trio.lowlevel.checkpoint()
+
+    async def aclose(self) -> None:
+        self.closed = True
+        await trio.lowlevel.checkpoint()
+
+
+def the_answer() -> bytes:
+    body = HeartbeatResponse(throttle_time_ms=5, error_code=27).encode(4)
+    head = encode_response_header(HEARTBEAT, 4, 1)
+    return sized(len(head) + len(body), head + body)
+
+
+def test_an_answer_may_come_in_any_pieces() -> None:
+    whole = the_answer()
+
+    async def main() -> None:
+        splits = [[whole[:at], whole[at:]] for at in range(1, len(whole))] + [[bytes([one]) for one in whole]]
+        for pieces in splits:
+            link = Link(Pieces(pieces), "node", answer_max_bytes=1000)
+            assert (await link.ask(heartbeat(), 4, "me")).error_code == 27
+            assert link.is_open
+
+    run(main)
+
+
+def test_an_answer_that_ends_early_at_any_byte() -> None:
+    whole = the_answer()
+
+    async def main() -> None:
+        for end in range(len(whole)):
+            stream = Pieces([whole[:end]] if end else [])
+            link = Link(stream, "node", answer_max_bytes=1000)
+            with pytest.raises(ConnectionClosed, match="node: it closed the connection"):
+                await link.ask(heartbeat(), 4, "me")
+            assert stream.closed and not link.is_open
+            with pytest.raises(ConnectionClosed, match="given up in the middle of HeartbeatRequest v4"):
+                await link.ask(heartbeat(), 4, "me")
+
+    run(main)
+
+
+#: What a node sends instead of an answer, and what is said of it.
+LIES: dict[str, tuple[Callable[[Asked], bytes], str]] = {
+    "huge": (lambda asked: sized(2**31 - 1), "a frame of 2147483647 bytes, above the limit"),
+    "above the limit": (lambda asked: sized(1001), "a frame of 1001 bytes, above the limit of 1000"),
+    "negative": (lambda asked: sized(-1), "a frame of -1 bytes"),
+    "most negative": (lambda asked: sized(-(2**31)), "a frame of -2147483648 bytes"),
+    "empty": (lambda asked: sized(0), "a frame of 0 bytes"),
+    "no correlation id": (lambda asked: sized(3, b"abc"), "correlation id 616263"),
+    "another's": (lambda asked: asked.answer(HeartbeatResponse(), correlation_id=77), "correlation id 77, not 2"),
+    "negative id": (lambda asked: asked.answer(HeartbeatResponse(), correlation_id=-2), "correlation id -2, not 2"),
+    "two": (lambda asked: asked.answer(HeartbeatResponse()) * 2, "which nobody asked for"),
+    "too short": (lambda asked: sized(5, b"\0\0\0\2\0"), "cannot be read"),
+    "too long": (lambda asked: sized(13, b"\0\0\0\2\0" + bytes(8)), "1 bytes left over behind HeartbeatResponse"),
+    "tags": (lambda asked: sized(14, b"\0\0\0\2" + b"\xff\xff\xff\xff\x0f" + bytes(5)), "cannot be read"),
+}
+
+
+@pytest.mark.parametrize("lie", LIES)
+def test_an_answer_that_is_none(lie: str) -> None:
+    answer, words = LIES[lie]
+
+    async def script(node: Node) -> None:
+        await node.greet()
+        await node.send(answer(await node.next()))
+        await node.next()
+
+    async def main() -> None:
+        async with listening(script) as peer:
+            upstream = await peer.connect(response_max_bytes=1000)
+            with pytest.raises(BadAnswer) as caught:
+                await upstream.call(heartbeat(), 4, timeout_s=5)
+            assert words in str(caught.value) and str(caught.value).startswith(f"127.0.0.1:{peer.port} (PLAINTEXT): ")
+            assert not upstream.is_open
+            with pytest.raises(ConnectionClosed):
+                await upstream.call(heartbeat(), 4, timeout_s=5)
+            await upstream.aclose()
+
+    run(main)
+
+
+def test_what_comes_before_anything_is_known_is_bounded_more_tightly() -> None:
+    async def script(node: Node) -> None:
+        await node.next()
+        await node.send(sized(1024 * 1024))
+        await node.next()
+
+    async def main() -> None:
+        async with listening(script) as peer:
+            with pytest.raises(BadAnswer, match="ApiVersionsRequest v4 is no answer: a frame of 1048576 bytes"):
+                await peer.connect()
+
+    run(main)
+
+
+def test_memory_follows_what_came_not_what_was_announced() -> None:
+    async def script(node: Node) -> None:
+        await node.greet()
+        await node.next()
+        await node.send(sized(60_000_000, bytes(100_000)))
+
+    async def main() -> None:
+        async with listening(script) as peer:
+            upstream = await peer.connect()
+            tracemalloc.start()
+            try:
+                with pytest.raises(ConnectionClosed, match="in the middle of the answer"):
+                    await upstream.call(heartbeat(), 4, timeout_s=5)
+                assert tracemalloc.get_traced_memory()[1] < 2_000_000
+            finally:
+                tracemalloc.stop()
+
+    run(main)
+
+
+def test_an_answer_full_of_empty_elements_is_refused_in_time() -> None:
+    count = 100_000
+
+    async def script(node: Node) -> None:
+        asked = await node.next()
+        # ApiVersions v4: error code, an array of keys of 7 zero bytes each.
+        body = b"\0\0" + bytes([(count + 1) & 0x7F | 0x80, (count + 1) >> 7 & 0x7F | 0x80, (count + 1) >> 14]) + bytes(3 * count)
+        number = asked.header.correlation_id
+        await node.send(sized(4 + len(body), number.to_bytes(4, "big") + body))
+        await node.next()
+
+    async def main() -> None:
+        async with listening(script) as peer:
+            with pytest.raises(BadAnswer, match="cannot be read"):
+                await peer.connect()
+
+    run(main)
+
+
+@pytest.mark.parametrize(
+    ("when", "words"), [(0, "no answer to ApiVersions within 0.1 s"), (1, "no answer to HeartbeatRequest v4 within 0.1 s")]
+)
+def test_a_node_that_stalls(when: int, words: str) -> None:
+    async def script(node: Node) -> None:
+        for _ in range(when):
+            await node.greet()
+        asked = await node.next()
+        await node.send(asked.answer(HeartbeatResponse(), version=4)[:6])
+        await node.next()
+
+    async def main() -> None:
+        async with listening(script) as peer:
+            with pytest.raises(TimedOut) as caught:
+                upstream = await peer.connect(timeout_s=0.1 if not when else 5)
+                await upstream.call(heartbeat(), 4, timeout_s=0.1)
+            assert words in str(caught.value)
+
+    run(main)
+
+
+def test_time_runs_from_the_turn_on_not_from_the_queue() -> None:
+    async def script(node: Node) -> None:
+        await node.greet()
+        for _ in range(3):
+            asked = await node.next()
+            await trio.sleep(0.3)
+            await node.send(asked.answer(HeartbeatResponse(error_code=asked.message.generation_id)))
+        await node.next()
+
+    async def main() -> None:
+        async with listening(script) as peer:
+            upstream = await peer.connect()
+            async with trio.open_nursery() as nursery:
+                for number in range(3):
+                    nursery.start_soon(lambda number=number: upstream.call(heartbeat(number), 4, timeout_s=0.7))
+            assert upstream.is_open
+            await upstream.aclose()
+
+    run(main)
+
+
+async def silent(node: Node) -> None:
+    await node.greet()
+    await node.next()
+    await node.next()
+
+
+def test_cancelling_closes_the_connection() -> None:
+    async def main() -> None:
+        async with listening(silent) as peer:
+            upstream = None
+            with trio.move_on_after(0.1) as scope:
+                upstream = await peer.connect()
+                await upstream.call(heartbeat(), 4, timeout_s=5)
+            assert scope.cancelled_caught and upstream is not None and not upstream.is_open
+            with trio.fail_after(1):
+                await peer.idle.wait()
+
+    run(main)
+
+
+def test_cancelling_a_caller_that_waits_for_its_turn_hurts_nobody() -> None:
+    slow = 0.2
+
+    async def script(node: Node) -> None:
+        await node.greet()
+        while True:
+            asked = await node.next()
+            await trio.sleep(slow)
+            await node.send(asked.answer(HeartbeatResponse(error_code=asked.message.generation_id)))
+
+    async def main() -> None:
+        async with listening(script) as peer:
+            upstream = await peer.connect()
+            got: list[int] = []
+
+            async def first() -> None:
+                got.append((await upstream.call(heartbeat(1), 4, timeout_s=5)).error_code)
+
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(first)
+                await trio.sleep(slow / 4)
+                with trio.move_on_after(slow / 4) as scope:
+                    await upstream.call(heartbeat(2), 4, timeout_s=5)
+            assert scope.cancelled_caught and got == [1]
+            assert (await upstream.call(heartbeat(3), 4, timeout_s=5)).error_code == 3
+            await upstream.aclose()
+
+    run(main)
+
+
+@pytest.mark.parametrize(
+    ("address", "words"),
+    [
+        (("127.0.0.1", 1), "Connection refused"),
+        (("no.such.host.invalid", 9093), "no.such.host.invalid:9093 (PLAINTEXT): cannot connect"),
+        (("a" * 70 + ".example", 9093), "cannot connect"),
+        (("a\0\nb", 9093), "a\\x00\\nb:9093"),
+        (("127.0.0.1", 70000), "cannot connect"),
+        (("127.0.0.1", -1), "cannot connect"),
+        (("127.0.0.1", 0), "cannot connect"),
+        (("", 9093), "cannot connect"),
+        (("::1", 1), "[::1]:1 (PLAINTEXT)"),
+    ],
+)
+def test_an_address_where_nobody_is(address: tuple[str, int], words: str) -> None:
+    async def main() -> None:
+        from gateway.security.client_properties import ClientSecurity
+
+        with pytest.raises(Unreachable) as caught:
+            await Upstream.connect(address, ClientSecurity(), client_id="test", timeout_s=5)
+        assert words in str(caught.value) and "\0" not in str(caught.value)
+
+    run(main)
+
+
+def test_a_listener_that_speaks_tls_is_recognised() -> None:
+    async def script(node: Node) -> None:
+        await node.next()
+        await node.send(bytes.fromhex("15030300020246"))
+
+    async def main() -> None:
+        async with listening(script) as peer:
+            with pytest.raises(BadAnswer, match="the listener speaks TLS"):
+                await peer.connect()
+
+    run(main)
+
+
+def test_a_node_that_closes_on_the_first_request_may_want_sasl() -> None:
+    async def script(node: Node) -> None:
+        await node.greet()
+        await node.next()
+
+    async def main() -> None:
+        async with listening(script) as peer:
+            upstream = await peer.connect()
+            with pytest.raises(ConnectionClosed, match="does this listener want SASL"):
+                await upstream.call(heartbeat(), 4, timeout_s=5)
+
+    run(main)
+
+
+def test_errors_are_values_that_survive_a_copy() -> None:
+    import pickle
+
+    error = TimedOut("node", "no answer", "wait")
+    again = pickle.loads(pickle.dumps(error))
+    assert isinstance(again, UpstreamError) and str(again) == str(error) == "node: no answer; wait"

@@ -1,0 +1,175 @@
+"""TLS of the client connection: who is believed, who is not, and what each failure says."""
+
+from __future__ import annotations
+
+import datetime
+import ssl
+import tempfile
+from pathlib import Path
+
+import pytest
+import trio
+
+from gateway.security.client_properties import ClientSecurity
+from gateway.security.client_tls import TlsSettings
+from gateway.security.key_stores import key_pair
+from gateway.server import tls
+from gateway.server.upstream_errors import ConnectionClosed, TimedOut, TlsFailed, UpstreamError
+from tests.gateway.server.upstream_peer import Node, heartbeat, listening, polite, run
+from tools.kafka_security import Authority, Identity
+
+AUTHORITY = Authority()
+NODE = AUTHORITY.issue("node")
+STRANGER = Authority("Another CA")
+
+
+def server(
+    identity: Identity = NODE, *, clients: Authority | None = None, newest: ssl.TLSVersion | None = None
+) -> ssl.SSLContext:
+    """The context of a node that shows ``identity``, and wants certificates of ``clients``."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    with tempfile.NamedTemporaryFile("w") as file:
+        file.write(identity.pem())
+        file.flush()
+        context.load_cert_chain(file.name)
+    if clients is not None:
+        context.verify_mode = ssl.CERT_REQUIRED
+        context.load_verify_locations(cadata=clients.pem)
+    if newest is not None:
+        context.maximum_version = newest
+    return context
+
+
+def security(authority: Authority = AUTHORITY, **more: object) -> ClientSecurity:
+    return ClientSecurity("SSL", TlsSettings(trusted=authority.pem, **more))  # type: ignore[arg-type]
+
+
+def own(identity: Identity) -> object:
+    return key_pair(identity.pem().encode(), "PEM", None, None)
+
+
+def connects(how: ClientSecurity, context: ssl.SSLContext, host: str = "127.0.0.1") -> None:
+    failed: list[UpstreamError] = []
+
+    async def main() -> None:
+        async with listening(polite, context) as peer:
+            try:
+                upstream = await peer.connect(how, host=host)
+                assert (await upstream.call(heartbeat(5), 4, timeout_s=5)).error_code == 5
+                await upstream.aclose()
+            except UpstreamError as error:  # outside of the nursery, which would put it in a group
+                failed.append(error)
+
+    run(main)
+    if failed:
+        raise failed[0]
+
+
+def refused(how: ClientSecurity, context: ssl.SSLContext, host: str = "127.0.0.1") -> str:
+    with pytest.raises(TlsFailed) as caught:
+        connects(how, context, host)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
+def test_a_node_with_a_certificate_of_a_trusted_authority(host: str) -> None:
+    connects(security(), server(), host)
+
+
+def test_a_certificate_that_is_trusted_itself_as_java_does() -> None:
+    leaf = Identity(NODE.key, NODE.chain[:1])
+    connects(ClientSecurity("SSL", TlsSettings(trusted=leaf.chain_pem())), server(leaf))
+
+
+def test_an_authority_that_is_not_trusted() -> None:
+    text = refused(security(STRANGER), server())
+    assert "its certificate was refused" in text and "ssl.truststore.location" in text
+
+
+def test_nothing_is_trusted_that_the_system_does_not_trust() -> None:
+    refused(ClientSecurity("SSL", TlsSettings()), server())
+
+
+@pytest.mark.parametrize("names", [["elsewhere.example"], ["127.0.0.9"], []])
+def test_a_certificate_for_somebody_else(names: list[str]) -> None:
+    elsewhere = server(AUTHORITY.issue("127.0.0.1", hosts=names))
+    assert "ssl.endpoint.identification.algorithm" in refused(security(), elsewhere)
+    connects(security(check_host_name=False), elsewhere)
+
+
+def test_without_names_to_check_the_authority_still_counts() -> None:
+    refused(security(STRANGER, check_host_name=False), server())
+
+
+def test_a_certificate_out_of_its_time() -> None:
+    now, hour = datetime.datetime.now(datetime.UTC), datetime.timedelta(hours=1)
+    old = AUTHORITY.issue("node", not_before=now - 2 * hour, not_after=now - hour)
+    young = AUTHORITY.issue("node", not_before=now + hour, not_after=now + 2 * hour)
+    for identity in (old, young):
+        assert "needs renewing, or a clock is wrong" in refused(security(), server(identity))
+
+
+def test_mutual_tls() -> None:
+    context = server(clients=AUTHORITY)
+    connects(security(own=own(AUTHORITY.issue("client"))), context)
+    for how in (security(), security(own=own(STRANGER.issue("client")))):
+        with pytest.raises((TlsFailed, ConnectionClosed)) as caught:
+            connects(how, context)
+        assert "ssl.keystore.location" in str(caught.value)
+
+
+def test_versions() -> None:
+    older = server(newest=ssl.TLSVersion.TLSv1_2)
+    connects(security(), older)
+    connects(security(protocols=("TLSv1.2",)), server())
+    assert "ssl.enabled.protocols" in refused(security(protocols=("TLSv1.3",)), older)
+
+
+def test_a_listener_that_speaks_plaintext() -> None:
+    async def closes(node: Node) -> None:
+        await node.stream.receive_some(10)
+
+    async def talks(node: Node) -> None:
+        await node.send(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+        await node.stream.receive_some(10)
+
+    async def main() -> None:
+        for script in (closes, talks):
+            async with listening(script) as peer:
+                with pytest.raises(TlsFailed, match="does this listener speak TLS"):
+                    await peer.connect(security())
+
+    run(main)
+
+
+def test_a_handshake_that_stalls() -> None:
+    async def script(node: Node) -> None:
+        with pytest.raises(trio.BrokenResourceError):
+            while await node.stream.receive_some(10000):
+                pass
+            raise trio.BrokenResourceError
+
+    async def main() -> None:
+        async with listening(script) as peer:
+            with pytest.raises(TimedOut, match="no end of the TLS handshake within"):
+                await peer.connect(security(), timeout_s=0.2)
+
+    run(main)
+
+
+def test_the_key_is_in_no_file_afterwards(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    seen: list[str] = []
+    load = ssl.SSLContext.load_cert_chain
+
+    def watched(context: ssl.SSLContext, file: Path, **options: object) -> None:
+        assert file.stat().st_mode & 0o077 == 0 and file.parent.stat().st_mode & 0o077 == 0
+        seen.append(file.read_text())
+        load(context, file, **options)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(ssl.SSLContext, "load_cert_chain", watched)
+    pair = own(AUTHORITY.issue("client"))
+    tls.client_context(TlsSettings(trusted=AUTHORITY.pem, own=pair))  # type: ignore[arg-type]
+    [text] = seen
+    assert "BEGIN ENCRYPTED PRIVATE KEY" in text and "BEGIN PRIVATE KEY" not in text
+    assert list(tmp_path.iterdir()) == []
