@@ -17,8 +17,8 @@ from kwire.messages.sasl_handshake_request import SaslHandshakeRequest
 from tools.wire_client import WireClient
 
 #: REQUEST_TIMED_OUT, NOT_CONTROLLER, BROKER_NOT_AVAILABLE, COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE,
-#: NOT_LEADER_OR_FOLLOWER, UNKNOWN_LEADER_EPOCH, DELEGATION_TOKEN_NOT_FOUND (the node has not read of it yet), and what a node that
-#: is just starting says (UNKNOWN_SERVER_ERROR).
+#: NOT_LEADER_OR_FOLLOWER, UNKNOWN_LEADER_EPOCH, DELEGATION_TOKEN_NOT_FOUND (the node has not read of it yet), and
+#: UNKNOWN_SERVER_ERROR, which a node says that is just starting.
 _ASK_AGAIN = frozenset({7, 41, 8, 14, 15, 6, 75, 62, -1})
 _PAUSE_S = 0.1
 

@@ -45,14 +45,10 @@ def gateway(*arguments: str, timeout_s: float = 30) -> Iterator[Gateway]:
     Raises ProcessError when it does not become ready in ``timeout_s``, or ends otherwise than with 0.
     """
     with tempfile.TemporaryDirectory(prefix="kwire-serve-") as scratch:
-        # A state directory of its own: committed offsets of one run are nothing to the next.
-        defaults = ["--listeners", "PLAINTEXT://127.0.0.1:0", "--state-dir", f"{scratch}/state"]
-        command = [*KWIRE, "serve", *defaults, *arguments]
         began = time.monotonic()
-        process = Process("kwire serve", command, Path(scratch) / "output", _ENV)
+        process = launch(Path(scratch), *arguments)
         try:
-            process.wait_until(lambda: _ready_line(process) is not None, timeout_s, interval_s=0.005)
-            yield Gateway(process, _ready_line(process) or {}, time.monotonic() - began)
+            yield wait_until_ready(process, timeout_s, began)
             running = process.running()
         except BaseException:
             process.kill()
@@ -61,6 +57,19 @@ def gateway(*arguments: str, timeout_s: float = 30) -> Iterator[Gateway]:
         status = process.stop()
         if status != 0 or not running:
             raise ProcessError(f"kwire serve ended with {status}, not by itself with 0 after SIGTERM:\n{process.said()}")
+
+
+def launch(scratch: Path, *arguments: str) -> Process:
+    """``kwire serve`` as a process, not waited for; its output goes to a file in ``scratch``, behind what is there."""
+    # A state directory of its own: committed offsets of one run are nothing to the next.
+    defaults = ["--listeners", "PLAINTEXT://127.0.0.1:0", "--state-dir", f"{scratch}/state"]
+    return Process("kwire serve", [*KWIRE, "serve", *defaults, *arguments], scratch / "output", _ENV)
+
+
+def wait_until_ready(process: Process, timeout_s: float, began: float) -> Gateway:
+    """Return when a process of :func:`launch`, started at ``began`` (monotonic), says that it is ready. Raises ProcessError."""
+    process.wait_until(lambda: _ready_line(process) is not None, timeout_s, interval_s=0.005)
+    return Gateway(process, _ready_line(process) or {}, time.monotonic() - began)
 
 
 def _ready_line(process: Process) -> dict[str, Any] | None:

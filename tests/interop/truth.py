@@ -58,6 +58,10 @@ class Batch:
         return bytes(moved)
 
 
+def _batch_size(data: bytes, position: int) -> int:
+    return int.from_bytes(data[position + _LENGTH_AT : position + _EPOCH_AT], "big") + _EPOCH_AT
+
+
 def _varint(data: bytes, position: int) -> tuple[int, int]:
     value = shift = 0
     while True:
@@ -76,8 +80,15 @@ def _bytes(data: bytes, position: int) -> tuple[bytes | None, int]:
 
 def batches(file: Path) -> list[Batch]:
     """Every batch of a segment or snapshot, to the end of the file."""
-    data, position, found = file.read_bytes(), 0, []
+    return split(file.read_bytes())
+
+
+def split(data: bytes, *, growing: bool = False) -> list[Batch]:
+    """Every batch of ``data``; of a file that is being written (``growing``) without one at its end that is not all there."""
+    position, found = 0, []
     while position < len(data):
+        if growing and (len(data) - position < _HEADER.size or len(data) - position < _batch_size(data, position)):
+            break
         fields = _HEADER.unpack_from(data, position)
         base_offset, length, epoch, attributes, last_delta = fields[0], fields[1], fields[2], fields[5], fields[6]
         end = position + _LENGTH_AT + 4 + length

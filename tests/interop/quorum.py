@@ -1,0 +1,136 @@
+"""A real quorum and our gateway observing it: how they are started, what each has, and how that is compared."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, cast
+
+from gateway.ports import TOPIC_NAME
+from kwire.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
+from kwire.messages.list_offsets_request import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from kwire.records import decode_metadata_record
+from kwire.uuid import METADATA_TOPIC_ID
+from tests.interop.clients import missing
+from tests.interop.reading import Record
+from tests.interop.truth import Batch, split
+from tools import java
+from tools.kafka import Cluster, Node
+from tools.wire_client import WireClient
+
+#: Elections within two seconds, not so eager that a machine with few cores holds them for nothing.
+QUICK_ELECTIONS = {
+    "controller.quorum.fetch.timeout.ms": "1500",
+    "controller.quorum.election.timeout.ms": "600",
+    "controller.quorum.election.backoff.max.ms": "300",
+    "controller.quorum.request.timeout.ms": "1000",
+}
+_EARLIEST, _LATEST = -2, -1
+_FETCH_VERSION, _LIST_OFFSETS_VERSION = 16, 7
+
+
+def need_kafka(version: str = java.KAFKA_VERSION) -> None:
+    """Skip or fail unless that Kafka can run here."""
+    try:
+        java.java()
+        java.class_path(version)
+    except java.JavaError as error:
+        missing(f"Kafka {version} cannot run: {error}")
+
+
+def observing(cluster: Cluster, data_dir: Path, *more: str) -> list[str]:
+    """Arguments of ``kwire serve`` that make it an observer of the cluster."""
+    return ["--source", "quorum", "--bootstrap-controller", cluster.controllers, "--data-dir", str(data_dir), *more]
+
+
+def files_of(node: Node, below: int | None = None) -> list[Batch]:
+    """The batches in the node's segment files, which may be growing; those before offset ``below``."""
+    segments = sorted(node.metadata_log_dir.glob("*.log"))
+    return clipped((batch for one in segments for batch in split(one.read_bytes(), growing=True)), below)
+
+
+def clipped(batches: Iterable[Batch], below: int | None, start: int = 0) -> list[Batch]:
+    """Batches from ``start`` on that end below ``below``."""
+    return [batch for batch in batches if batch.last_offset >= start and (below is None or batch.last_offset < below)]
+
+
+def offsets_of(address: str) -> tuple[int, int]:
+    """Where the topic begins and ends for a consumer of the server at ``address``."""
+    with WireClient(address) as client:
+        start, end = (_list_offset(client, which) for which in (_EARLIEST, _LATEST))
+    return start, end
+
+
+def fetched_from(address: str, start: int, end: int) -> list[Batch]:
+    """The batches from ``start`` to ``end`` as raw Fetch answers of the server give them."""
+    found: list[Batch] = []
+    with WireClient(address) as client:
+        position = start
+        while position < end:
+            partition = FetchPartition(partition=0, fetch_offset=position, partition_max_bytes=1 << 20)
+            topic = FetchTopic(topic_id=METADATA_TOPIC_ID, partitions=[partition])
+            request = FetchRequest(max_wait_ms=500, min_bytes=1, max_bytes=1 << 22, session_epoch=-1, topics=[topic])
+            answer = cast(Any, client.call(request, _FETCH_VERSION)).responses[0].partitions[0]
+            assert answer.error_code == 0, f"Fetch at {position}: error {answer.error_code}"
+            assert answer.records, f"Fetch at {position} gave nothing, and the end is {end}"
+            found += split(bytes(answer.records), growing=True)
+            position = found[-1].last_offset + 1
+    return found
+
+
+def wait_for_end(address: str, end: int, timeout_s: float = 30) -> None:
+    """Return when consumers of the server at ``address`` can read up to ``end``."""
+    deadline = time.monotonic() + timeout_s
+    while True:
+        try:
+            seen = offsets_of(address)[1]
+            if seen >= end:
+                return
+            trouble = f"its end is {seen}"
+        except (OSError, EOFError) as error:
+            trouble = repr(error)
+        assert time.monotonic() < deadline, f"{address} did not come to offset {end} in {timeout_s:.0f} s: {trouble}"
+        time.sleep(0.05)
+
+
+def wait_for_segments(node: Node, end: int, timeout_s: float = 30) -> list[Batch]:
+    """The node's batches below ``end``, once its files hold them all."""
+    deadline = time.monotonic() + timeout_s
+    while True:
+        batches = files_of(node)
+        if batches and batches[-1].last_offset >= end - 1:
+            return clipped(batches, end)
+        assert time.monotonic() < deadline, f"node {node.node_id} did not come to offset {end} in {timeout_s:.0f} s"
+        time.sleep(0.05)
+
+
+def first_unequal(seen: Sequence[Batch], expected: Sequence[Batch]) -> str:
+    """Where two logs part, in words; empty when they are the same batches, byte for byte."""
+    for one, other in zip(seen, expected, strict=False):
+        if one.data != other.data:
+            return (
+                f"batch {one.base_offset}-{one.last_offset} of epoch {one.epoch} "
+                f"instead of {other.base_offset}-{other.last_offset} of epoch {other.epoch}"
+            )
+    return "" if len(seen) == len(expected) else f"{len(seen)} batches instead of {len(expected)}"
+
+
+def records_of(batches: Iterable[Batch]) -> list[Record]:
+    """What a consumer must be given of them."""
+    return [record for batch in batches if not batch.control for record in batch.records()]
+
+
+def types_of(records: Iterable[Record]) -> set[str]:
+    """Names of the metadata records."""
+    return {decode_metadata_record(record.value or b"")[2].NAME for record in records}
+
+
+def _list_offset(client: WireClient, timestamp: int) -> int:
+    partition = ListOffsetsPartition(partition_index=0, timestamp=timestamp)
+    topic = ListOffsetsTopic(name=TOPIC_NAME, partitions=[partition])
+    answer = (
+        cast(Any, client.call(ListOffsetsRequest(replica_id=-1, topics=[topic]), _LIST_OFFSETS_VERSION)).topics[0].partitions[0]
+    )
+    assert answer.error_code == 0, f"ListOffsets: error {answer.error_code}"
+    return int(answer.offset)

@@ -1,0 +1,209 @@
+"""A real quorum of three dynamic voters, observed: every record that Kafka can be made to write reaches stock consumers as it is
+in the leader's own files, and Kafka's own tool sees through the gateway what it sees at the controllers.
+"""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from gateway.log.meta_properties import FILE_NAME, read_meta_properties
+from gateway.ports import TOPIC_NAME
+from tests.interop.clients import ASSIGN, WAYS, need_clients
+from tests.interop.conftest import READ
+from tests.interop.quorum import (
+    QUICK_ELECTIONS,
+    fetched_from,
+    files_of,
+    first_unequal,
+    need_kafka,
+    observing,
+    offsets_of,
+    records_of,
+    types_of,
+    wait_for_end,
+    wait_for_segments,
+)
+from tests.interop.reading import Reader, digest, first_difference
+from tests.interop.truth import Batch
+from tools import java
+from tools.gateway_process import KWIRE, Gateway, gateway
+from tools.kafka import FAST_START, Cluster, kafka
+from tools.metadata_workload import RECORD_TYPES, node_properties, write_everything
+
+_REPLICA_ID = 900
+_CLIENTS = ("confluent-kafka", "kafka-python", "aiokafka")
+_SNAPSHOT_HEADER, _LEADER_CHANGE, _KRAFT_VERSION, _KRAFT_VOTERS = 3, 2, 5, 6
+
+
+@dataclass
+class Observed:
+    """The cluster after the workload, the gateway beside it, what clients read that followed all along, and the truth."""
+
+    cluster: Cluster
+    server: Gateway
+    data_dir: Path
+    readers: dict[str, Reader]
+    truth: list[Batch]
+
+    @property
+    def end(self) -> int:
+        """Behind the last record of the truth."""
+        return self.truth[-1].last_offset + 1
+
+
+@pytest.fixture(scope="module")
+def observed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Observed]:
+    need_clients()
+    need_kafka()
+    data_dir = tmp_path_factory.mktemp("observer") / "data"
+    with (
+        kafka(
+            brokers=2, controllers=3, log_dirs=2, properties=QUICK_ELECTIONS, node_properties=node_properties,
+            options=FAST_START, kill_at_end=True,
+        ) as cluster,
+        gateway(*observing(cluster, data_dir, "--replica-id", str(_REPLICA_ID))) as server,
+    ):  # fmt: skip
+        readers = {way.reader.client: way.on(server.bootstrap, TOPIC_NAME) for way in WAYS if way.mode == ASSIGN}
+        readers = {client: readers[client] for client in _CLIENTS}
+        for reader in readers.values():
+            reader.start()
+        write_everything(cluster)
+        leader = cluster.wait_for_leader()
+        end = files_of(leader)[-1].last_offset + 1
+        wait_for_end(server.bootstrap, end)
+        truth = wait_for_segments(leader, end)
+        for reader in readers.values():
+            reader.wait_for(len(records_of(truth)), 30)
+            reader.stop()
+        yield Observed(cluster, server, data_dir, readers, truth)
+
+
+def test_the_cluster_wrote_every_kind_of_record(observed: Observed) -> None:
+    assert not RECORD_TYPES - types_of(records_of(observed.truth))
+    control = {
+        int.from_bytes(record.key[2:4], "big") for b in observed.truth if b.control for record in b.records() if record.key
+    }
+    assert control >= {_LEADER_CHANGE, _KRAFT_VERSION, _KRAFT_VOTERS}
+
+
+@pytest.mark.parametrize("client", _CLIENTS)
+def test_a_consumer_that_followed_saw_each_record_once_and_in_order(observed: Observed, client: str) -> None:
+    expected = records_of(observed.truth)
+    seen = [record for record in observed.readers[client].records if record.offset < observed.end]
+    assert not first_difference(seen, expected)
+    READ.append(("observed quorum", f"{client}-assign", len(seen), digest(seen)))
+
+
+def test_every_batch_is_byte_for_byte_the_leaders(observed: Observed) -> None:
+    start, end = offsets_of(observed.server.bootstrap)
+    assert (start, end >= observed.end) == (0, True)
+    fetched = fetched_from(observed.server.bootstrap, 0, observed.end)
+    assert not first_unequal([batch for batch in fetched if batch.last_offset < observed.end], observed.truth)
+
+
+def test_the_copy_is_read_by_kafkas_own_dump(observed: Observed) -> None:
+    """kafka-dump-log of the gateway's segment and of the leader's print the same lines, CRCs included."""
+    leader = observed.cluster.wait_for_leader()
+    dumps = []
+    for directory in (observed.data_dir / f"{TOPIC_NAME}-0", leader.metadata_log_dir):
+        arguments = ["--files", str(directory / f"{0:020d}.log"), "--cluster-metadata-decoder"]
+        lines = java.run_tool(java.DUMP_LOG_SEGMENTS, arguments).splitlines()
+        dumps.append([line for line in lines if line.startswith(("baseOffset:", "| offset:"))])
+    count = sum(len(list(batch.records())) + 1 for batch in observed.truth)
+    assert len(dumps[0]) >= count
+    assert dumps[0][:count] == dumps[1][:count]
+
+
+#: What moves between two looks at the same quorum.
+_MOVING = (
+    "HighWatermark",
+    "MaxFollowerLag",
+    "MaxFollowerLagTimeMs",
+    "LogEndOffset",
+    "Lag",
+    "LastFetchTimestamp",
+    "LastCaughtUpTimestamp",
+)
+
+
+def status(text: str) -> dict[str, str]:
+    """``describe --status`` by the names of its lines."""
+    return {name: value.strip() for name, _, value in (line.partition(":") for line in text.splitlines() if line)}
+
+
+def replication(text: str) -> list[dict[str, str]]:
+    """``describe --replication`` by the names of its columns, in the order of the ids."""
+    head, *rows = ([cell.strip() for cell in line.split("\t")] for line in text.splitlines() if "\t" in line)
+    return sorted((dict(zip(head, row, strict=True)) for row in rows), key=lambda row: (row["Status"], int(row["NodeId"])))
+
+
+def at_controllers(observed: Observed, what: str) -> str:
+    return observed.cluster.controller_tool(java.METADATA_QUORUM, ["describe", what])
+
+
+def at_gateway(observed: Observed, what: str) -> str:
+    return java.run_tool(java.METADATA_QUORUM, ["--bootstrap-server", observed.server.bootstrap, "describe", what])
+
+
+def ours(*arguments: str) -> str:
+    """What ``kwire quorum describe`` prints for people."""
+    done = subprocess.run(
+        [*KWIRE, "quorum", "describe", "-o", "text", *arguments], capture_output=True, text=True, check=False, timeout=60
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def still(row: dict[str, str]) -> dict[str, str]:
+    """Without what moves; each of that must be a number."""
+    assert all(value.lstrip("-").isdigit() for name, value in row.items() if name in _MOVING), row
+    return {name: value for name, value in row.items() if name not in _MOVING}
+
+
+def test_kafka_metadata_quorum_prints_the_same_status_at_the_gateway(observed: Observed) -> None:
+    before, through = status(at_controllers(observed, "--status")), status(at_gateway(observed, "--status"))
+    after = status(ours("--status", "--bootstrap-controller", observed.cluster.controllers))
+    assert list(before) == list(through) == list(after)
+    assert still(before) == still(through) == still(after)
+    assert int(before["HighWatermark"]) <= int(through["HighWatermark"]) <= int(after["HighWatermark"])
+
+
+def test_kafka_metadata_quorum_prints_the_same_replication_at_the_gateway(observed: Observed) -> None:
+    before, through = replication(at_controllers(observed, "--replication")), replication(at_gateway(observed, "--replication"))
+    ours_of_all = [
+        replication(ours("--replication", *where))
+        for where in (
+            ("--bootstrap-controller", observed.cluster.controllers),
+            ("-b", observed.cluster.bootstrap),
+            ("-b", observed.server.bootstrap),
+        )
+    ]
+    for one in (through, *ours_of_all):
+        assert [list(row) for row in one] == [list(row) for row in before]
+        assert [still(row) for row in one] == [still(row) for row in before]
+
+
+def test_the_gateway_is_an_observer_with_its_own_directory_id(observed: Observed) -> None:
+    properties = read_meta_properties(observed.data_dir / FILE_NAME)
+    [row] = [row for row in replication(at_controllers(observed, "--replication")) if row["NodeId"] == str(_REPLICA_ID)]
+    assert (row["Status"], row["DirectoryId"]) == ("Observer", str(properties.directory_id))
+    assert int(row["Lag"]) < 100
+
+
+def lines_of(text: str) -> Sequence[str]:
+    """With columns as wide as Kafka makes them: where the values have the same width, so have the lines."""
+    return [line.rstrip() for line in text.splitlines() if line.strip()]
+
+
+def test_ours_has_kafkas_layout(observed: Observed) -> None:
+    java_lines, our_lines = (
+        lines_of(at_controllers(observed, "--replication")),
+        lines_of(ours("--replication", "--bootstrap-controller", observed.cluster.controllers)),
+    )
+    assert java_lines[0] == our_lines[0]
+    assert [len(line) for line in java_lines] == [len(line) for line in our_lines]
