@@ -96,6 +96,10 @@ class Ready:
 def check(config: Config) -> None:
     """Everything that can be found wrong without serving, and without asking anybody. Raises ConfigError."""
     check_security(config)
+    if config.management_listener is not None:
+        from gateway.server.management import management_address
+
+        management_address(config.management_listener)
     if config.kind_of_source == "quorum":
         from gateway.server.observed_quorum import upstream_security
 
@@ -230,7 +234,8 @@ async def _start_management(
         problems=lambda: rooms.partition.problems,
         upstream=rooms.quorum.observation if rooms.quorum is not None else None,
         stopping=stop.is_set,
-        stale_after_s=rooms.config.controller_quorum_fetch_timeout_ms / 1000,
+        own_snapshot=lambda: rooms.quorum.own_snapshot if rooms.quorum is not None else None,
+        metadata_version=lambda: rooms.quorum.image.metadata_version or None if rooms.quorum is not None else None,
     )
     await nursery.start(serve_management, door.sock, facts)
 

@@ -42,6 +42,8 @@ if TYPE_CHECKING:
 #: The server says that it is ready when the log is where the leader's is, or after so long, s: it then answers
 #: LEADER_NOT_AVAILABLE.
 LOADING_MAX_S: Final = 2.0
+#: A quorum that has not answered for so long is out of reach, s. An election takes two to four.
+LOST_AFTER_S: Final = 10.0
 #: After a failure of the disk, or one that nobody foresaw, s.
 _FAILED_DELAY_S: Final = 1.0
 _KINDS: Final = {
@@ -96,7 +98,7 @@ class Observation:
         self._source = source
         self._how = how
         self._reports = reports
-        self._disk = trio.Lock()
+        self.disk = trio.Lock()  #: held by who changes the log
         self._caught_up = trio.Event()
         self._disk_problem: str | None = None
         self._problem: str | None = None
@@ -174,7 +176,7 @@ class Observation:
         """In a thread, because a disk may take its time. Returns why nothing, or not all of it, could be done."""
         end = self._source.log.end_offset
         try:
-            async with self._disk:
+            async with self.disk:
                 refused = await trio.to_thread.run_sync(self._source.perform, effects)
         except SyncFailed as error:
             raise SourceStopped(f"{error}; start again: what is on disk is then looked at anew") from None
@@ -208,7 +210,8 @@ class Observation:
     def _look_at_the_time(self) -> None:
         """Is the leader still there, and are we where it is?"""
         now, source = trio.current_time(), self._source
-        source.in_touch = not self._observer.quorum_lost(now)
+        last = self._observer.facts.last_answer_at
+        source.in_touch = last is not None and now - last <= LOST_AFTER_S
         if source.in_touch and 0 <= self.leader_high_watermark <= source.committed:
             source.caught_up = True
             self._caught_up.set()

@@ -13,11 +13,13 @@ from gateway.quorum.observer import Observer
 from gateway.quorum.settings import ObserverSettings
 from gateway.security.client_properties import ClientPropertiesError, ClientSecurity, load_client_properties
 from gateway.server.keep_image import keep_image
+from gateway.server.keep_log import LogKeeper
 from gateway.server.observe import Connecting, Observation
 from gateway.server.quorum_questions import QuorumQuestions
 from gateway.sources.errors import SourceError
 from gateway.sources.image_keeper import ImageKeeper
 from gateway.sources.observed_log import ObservedLog, open_observed_log
+from gateway.sources.own_snapshots import OwnSnapshots, SnapshotSettings
 
 if TYPE_CHECKING:
     import contextlib
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
 
     from gateway.cluster.image import Image
     from gateway.config import Config
+    from gateway.server.facts import OwnSnapshot
     from gateway.server.logs import Reports
     from kwire.messages.describe_quorum_response import DescribeQuorumResponse
 
@@ -47,6 +50,11 @@ class ObservedQuorum:
         self._source = source
         self._reports = reports
         self._keeper = ImageKeeper(source.log.directory)
+        how_often = SnapshotSettings(
+            config.metadata_log_max_record_bytes_between_snapshots, config.metadata_log_max_snapshot_interval_ms
+        )
+        snapshots = OwnSnapshots(source.log.directory, how_often, source.log.new_snapshot, now=trio.current_time())
+        self._log_keeper = LogKeeper(snapshots, self._keeper, source, self.observation.disk, reports)
         self._questions = QuorumQuestions(lambda: observer.facts.leader_address, how, settings.request_timeout_s)
 
     async def run(self, started: Callable[[], None]) -> None:
@@ -57,6 +65,7 @@ class ObservedQuorum:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._questions.run)
             nursery.start_soon(keep_image, self._keeper, self._source, self._reports)
+            nursery.start_soon(self._log_keeper.run)
             nursery.start_soon(self.observation.run)
             await self.observation.loaded()
             started()
@@ -70,6 +79,11 @@ class ObservedQuorum:
     def image(self) -> Image:
         """The cluster as the committed records say, as far as they are folded."""
         return self._keeper.image
+
+    @property
+    def own_snapshot(self) -> OwnSnapshot | None:
+        """The newest snapshot made here since the start."""
+        return self._log_keeper.own_snapshot
 
     def describe(self, tell: Callable[[DescribeQuorumResponse | str], None]) -> None:
         """Ask the leader who votes and who follows; ``tell`` is called once."""

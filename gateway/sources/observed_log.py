@@ -129,6 +129,13 @@ class ObservedLog(ChainPartition):
         self.show(chain, tell=moved)
         return moved
 
+    def clean(self, now_ms: int) -> list[str]:
+        """Delete what is too old or too much and stands in a later snapshot; the names of what went. Raises LogError."""
+        try:
+            return self.log.clean(now_ms=now_ms)
+        finally:
+            self.look()
+
     def learn_cluster_id(self, cluster_id: str) -> None:
         """From now on this is the log of that cluster (``meta.properties``)."""
         self.log.write_meta_properties(cluster_id, self.node_id, self.directory_id)

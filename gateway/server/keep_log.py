@@ -1,0 +1,74 @@
+"""Keeps the local copy of a quorum's log from growing for ever: snapshots when due, and what they make obsolete goes."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Final
+
+import trio
+
+from gateway.log.errors import DiskFailed, LogError
+from gateway.ports import SourceStopped
+from gateway.server.facts import OwnSnapshot
+
+if TYPE_CHECKING:
+    from gateway.server.logs import Reports
+    from gateway.sources.image_keeper import ImageKeeper
+    from gateway.sources.observed_log import ObservedLog
+    from gateway.sources.own_snapshots import OwnSnapshots
+
+#: Between two looks at whether a snapshot is due, s.
+_LOOK_S: Final = 1.0
+#: Between two looks for what is too old or too much (``RaftMetadataLogCleanerManager`` looks as often), s.
+_CLEAN_S: Final = 60.0
+
+
+class LogKeeper:
+    """One task, :meth:`run`. ``disk`` is held by who changes the log."""
+
+    def __init__(
+        self, snapshots: OwnSnapshots, keeper: ImageKeeper, source: ObservedLog, disk: trio.Lock, reports: Reports
+    ) -> None:
+        self.own_snapshot: OwnSnapshot | None = None  #: the newest one made here since the start
+        self._snapshots = snapshots
+        self._image = keeper
+        self._source = source
+        self._disk = disk
+        self._reports = reports
+
+    async def run(self) -> None:
+        """Write and clean for ever. Raises SourceStopped when the log is beyond repair."""
+        clean_at = trio.current_time()
+        while True:
+            now = trio.current_time()
+            if self._image.loaded and self._snapshots.due(self._image.log_bytes, now) and await self._write(now):
+                clean_at = now
+            if now >= clean_at:
+                clean_at = now + _CLEAN_S
+                await self._clean()
+            await trio.sleep(_LOOK_S)
+
+    async def _write(self, now: float) -> bool:
+        """A snapshot; false if there is none to be written now."""
+        snapshots = self._snapshots
+        written = await trio.to_thread.run_sync(snapshots.write, self._source.committed, self._image.log_bytes, now)
+        if written is None:
+            self._reports.report("snapshot not written", "warning", error=snapshots.disabled or snapshots.problem)
+            return False
+        self.own_snapshot = OwnSnapshot(written.size, trio.current_time())
+        name = written.snapshot_id.file_name
+        self._reports.report("snapshot written", "info", snapshot=name, bytes=written.size, records=written.records)
+        return True
+
+    async def _clean(self) -> None:
+        try:
+            async with self._disk:
+                deleted = await trio.to_thread.run_sync(self._source.clean, time.time_ns() // 1_000_000)
+        except DiskFailed as error:
+            self._reports.report("log not cleaned", "error", error=str(error))
+        except LogError as error:
+            raise SourceStopped(str(error)) from None
+        else:
+            if deleted:
+                self._reports.report("log cleaned", "info", deleted=deleted)
+                self._source.publish()
