@@ -19,6 +19,8 @@ from kwire.header import decode_response_header, encode_request_header
 from kwire.registry import response_type
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from kwire.message import Message
 
 #: One receive; an answer that is known to be longer is read in larger pieces.
@@ -57,46 +59,35 @@ class Link:
         """From the next answer on."""
         self._splitter.limit = answer_max_bytes
 
-    async def ask(self, request: Message, version: int, client_id: str | None) -> Any:
-        """The answer to ``request``, decoded at ``version``.
+    async def ask(
+        self,
+        request: Message,
+        version: int,
+        client_id: str | None,
+        *,
+        answered_in: Callable[[bytes], int] | None = None,
+    ) -> Any:
+        """The answer to ``request``, decoded at ``version``, or at what ``answered_in`` makes of the frame of the answer.
 
         Raises ConnectionClosed, TlsFailed, BadAnswer; EncodeError and UnsupportedVersion before anything is sent.
         """
-        frame = await self.exchange(request, version, client_id)
-        return self.decode(request, version, frame)
-
-    def decode(self, request: Message, version: int, frame: bytes) -> Any:
-        """The answer to ``request`` that ``frame`` holds at ``version``. Raises BadAnswer, and nothing more can be asked."""
-        assert request.API_KEY is not None
-        try:
-            _, at = decode_response_header(request.API_KEY, version, frame, budget=ANSWER_MAX_ELEMENTS)
-            kind = response_type(request.API_KEY)
-            message, end = kind.decode_from(frame, version, at, budget=ANSWER_MAX_ELEMENTS)
-            if end != len(frame):
-                raise DecodeError(f"{len(frame) - end} bytes left over behind {kind.NAME}", offset=end)
-        except DecodeError as error:
-            self._closed_because = "the connection was given up: an answer could not be read"
-            raise BadAnswer(self.who, f"the answer to {_about(request, version)} cannot be read: {short(error)}") from None
-        return message
-
-    async def exchange(self, request: Message, version: int, client_id: str | None) -> bytes:
-        """Send ``request`` and return the whole frame of its answer. Raises as :meth:`ask`, but for undecodable answers."""
         if self._closed_because is not None:
             raise ConnectionClosed(self.who, self._closed_because, "connect again")
         assert request.API_KEY is not None, f"{request.NAME} is no request"
         self._correlation_id = (self._correlation_id + 1) & _CORRELATION_MAX
         header = encode_request_header(request.API_KEY, version, self._correlation_id, client_id)
         data = frame(header, request.encode(version))
-        about = _about(request, version)
+        about = f"{request.NAME} v{version}"
         self._closed_because = f"the connection was given up in the middle of {about}"
         try:
             await self._send(data, about)
             answer = await self._receive(about)
+            message = self._decode(request.API_KEY, answered_in(answer) if answered_in else version, answer, about)
         except BaseException:
             await trio.aclose_forcefully(self._stream)
             raise
         self._closed_because = None
-        return answer
+        return message
 
     async def close(self, because: str = "the connection was closed here") -> None:
         """End it: politely if that is quick. A second call does nothing."""
@@ -142,6 +133,17 @@ class Link:
             raise ConnectionClosed(self.who, f"it closed the connection {when} to {about}")
         return bytes(data)
 
+    def _decode(self, api_key: int, version: int, answer: bytes, about: str) -> Message:
+        kind = response_type(api_key)
+        try:
+            _, at = decode_response_header(api_key, version, answer, budget=ANSWER_MAX_ELEMENTS)
+            message, end = kind.decode_from(answer, version, at, budget=ANSWER_MAX_ELEMENTS)
+            if end != len(answer):
+                raise DecodeError(f"{len(answer) - end} bytes left over behind {kind.NAME}", offset=end)
+        except DecodeError as error:
+            raise BadAnswer(self.who, f"the answer to {about} cannot be read: {short(error)}") from None
+        return message
+
     def _lost(self, error: Exception, about: str) -> ConnectionClosed | TlsFailed:
         cause = error.__cause__
         if isinstance(cause, ssl.SSLError):
@@ -152,7 +154,3 @@ class Link:
         if self._correlation_id == 1 and _TLS_ALERT.startswith(self._first):
             return BadAnswer(self.who, "the listener speaks TLS, we do not", "set security.protocol to SSL or SASL_SSL")
         return BadAnswer(self.who, f"the answer to {about} is no answer: {error.reason}")
-
-
-def _about(request: Message, version: int) -> str:
-    return f"{request.NAME} v{version}"

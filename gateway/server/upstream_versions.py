@@ -54,10 +54,12 @@ async def _ask(link: Link, client_id: str | None, version: int) -> Any:
     request = ApiVersionsRequest()
     if version >= 3:
         request = ApiVersionsRequest(client_software_name=_SOFTWARE_NAME, client_software_version=_software_version())
-    frame = await link.exchange(request, version, client_id)
-    # To a version that it does not know a node answers in version 0, which begins with the error code as all others do.
-    refused = int.from_bytes(frame[4:6], "big", signed=True) == ErrorCode.UNSUPPORTED_VERSION
-    return link.decode(request, 0 if refused else version, frame)
+    return await link.ask(request, version, client_id, answered_in=lambda frame: _answered_in(frame, version))
+
+
+def _answered_in(frame: bytes, asked: int) -> int:
+    """To a version that it does not know a node answers in version 0; every version begins with the error code."""
+    return 0 if int.from_bytes(frame[4:6], "big", signed=True) == ErrorCode.UNSUPPORTED_VERSION else asked
 
 
 def _fallback(offered: Sequence[Any], asked: int) -> int:
