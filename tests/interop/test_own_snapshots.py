@@ -1,0 +1,171 @@
+"""Snapshots that we wrote, in the hands of Kafka: its dump and its shell read them, and a controller starts on one."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gateway.log.disk import Disk
+from gateway.log.file_names import SnapshotId
+from gateway.log.snapshot_writer import SnapshotWriter
+from gateway.sources.image_keeper import ImageKeeper
+from gateway.sources.own_snapshots import OwnSnapshots, SnapshotSettings, Written
+from tests.gateway.cluster.kafka_state import state_of
+from tests.gateway.sources.test_own_snapshots import before
+from tests.interop.clients import need_java
+from tests.shared import needs_shared
+from tools import java
+from tools.kafka import Cluster, Node, kafka
+from tools.maven import resolve
+
+_SHELL = "org.apache.kafka.shell.MetadataShell"
+_CONFIGS = "kafka.admin.ConfigCommand"
+
+
+def write(directory: Path, high_watermark: int) -> Written:
+    def new_writer(snapshot_id: SnapshotId) -> SnapshotWriter:
+        return SnapshotWriter(Disk(), directory, snapshot_id)
+
+    snapshots = OwnSnapshots(directory, SnapshotSettings(), new_writer, now=0.0)
+    written = snapshots.write(high_watermark, 0, 0.0)
+    assert written is not None, snapshots.problem
+    return written
+
+
+# --- its tools --------------------------------------------------------------------------------------------------------
+
+
+def dump(path: Path) -> tuple[Counter[str], list[str]]:
+    """What kafka-dump-log says of the records, in whatever order, and of the batches."""
+    lines = java.run_tool(java.DUMP_LOG_SEGMENTS, ["--files", str(path), "--cluster-metadata-decoder"]).splitlines()
+    payloads: Counter[str] = Counter()
+    for line in lines:
+        if " payload: " in line:
+            payloads[line.split(" payload: ")[1]] += 1
+        elif line.startswith("| offset:"):
+            payloads[line.split(" sequence: ")[1].partition(" ")[2]] += 1
+    return payloads, [line for line in lines if line.startswith("baseOffset:")]
+
+
+def shell(path: Path) -> str:
+    """kafka-metadata-shell's tree. It answers before it has read anything, unless it is given time."""
+    jars = {
+        jar.name: jar
+        for jar in (*java.class_path(), *resolve([f"org.apache.kafka:kafka-shell:{java.KAFKA_VERSION}"], transitive=True))
+    }
+    class_path = os.pathsep.join(map(str, jars.values()))
+    for patience_s in (1, 3, 10):
+        process = subprocess.Popen(
+            [java.java(), *java.QUICK_START, "-cp", class_path, _SHELL, "--snapshot", str(path)],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+        )  # fmt: skip
+        try:
+            time.sleep(patience_s)
+            tree, _ = process.communicate("tree /image\nexit\n", timeout=60)
+        finally:
+            process.kill()
+        if "acls:" in tree and "offset -1, epoch -1" not in tree:
+            return tree[tree.index("acls:") :]
+    raise AssertionError(f"the shell read nothing of {path}: {tree}")
+
+
+@needs_shared
+def test_kafkas_tools_read_ours_as_they_read_its_own(logs: Any, tmp_path: Path) -> None:
+    """Of one state that Kafka wrote a snapshot of too: a dynamic quorum, every kind of record."""
+    need_java()
+    source: Path = logs("p-quorum") / "nodes" / "4" / "__cluster_metadata-0"
+    snapshot = SnapshotId(2346, 4)
+    before(source, snapshot, tmp_path / "log")
+    assert write(tmp_path / "log", snapshot.end_offset).snapshot_id == snapshot
+    ours, kafkas = tmp_path / "log" / snapshot.file_name, source / snapshot.file_name
+    (our_records, our_batches), (its_records, its_batches) = dump(ours), dump(kafkas)
+    assert without_voters(our_records) == without_voters(its_records) and our_records.total() > 300
+    assert len(our_batches) == len(its_batches) and all("isvalid: true" in line for line in our_batches)
+    our_tree, its_tree = (shell(path).splitlines() for path in (ours, kafkas))
+    differing = [(mine, its) for mine, its in zip(our_tree, its_tree, strict=True) if mine != its]
+    assert len(our_tree) > 1000
+    assert all(mine.lstrip().startswith("offset 354, epoch 4, time ") for mine, _ in differing), differing
+
+
+def without_voters(records: Counter[str]) -> Counter[str]:
+    """Voters and time apart: the former come in no order, and Kafka's batches have the time of writing."""
+    return Counter({text: count for text, count in records.items() if "KRaftVoters" not in text})
+
+
+# --- a controller -----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(params=[False, True], ids=["dynamic voters", "static voters"])
+def combined(request: pytest.FixtureRequest) -> Iterator[tuple[Cluster, Node]]:
+    """Broker and controller in one, with something in its metadata."""
+    need_java()
+    with kafka(static_voters=request.param) as cluster:
+        for number in range(3):
+            cluster.tool(java.TOPICS, ["--create", "--topic", f"topic-{number}", "--partitions", "4"])
+        cluster.tool(
+            _CONFIGS, ["--alter", "--entity-type", "topics", "--entity-name", "topic-1", "--add-config", "retention.ms=4711"]
+        )
+        cluster.tool(
+            _CONFIGS, ["--alter", "--entity-type", "users", "--entity-name", "ann", "--add-config", "SCRAM-SHA-256=[password=x]"]
+        )
+        cluster.tool(java.TOPICS, ["--delete", "--topic", "topic-0"])
+        yield cluster, cluster.nodes[0]
+
+
+def end_of(directory: Path) -> int:
+    """The end of a log that nobody writes."""
+    from gateway.log.follower import DirectoryFollower
+
+    follower = DirectoryFollower(str(directory), snapshot_prefix=False)
+    while follower.step():
+        pass
+    assert follower.chain is not None
+    return follower.chain.end_offset
+
+
+def image_of(directory: Path, high_watermark: int) -> Any:
+    keeper = ImageKeeper(directory)
+    while keeper.decode_step(high_watermark):
+        keeper.apply_step()
+    keeper.apply_step()
+    assert keeper.loaded and not keeper.skipped
+    return keeper.image
+
+
+def test_a_controller_starts_on_our_snapshot_alone(combined: tuple[Cluster, Node]) -> None:
+    """Its whole log taken away, our snapshot in its place: the cluster is the same, voters and all, and can be changed."""
+    cluster, node = combined
+    cluster.stop_node(node)
+    directory = node.metadata_log_dir
+    end = end_of(directory)
+    state = state_of(image_of(directory, end))
+    written = write(directory, end)
+    for path in directory.iterdir():
+        if path.name not in (written.snapshot_id.file_name, "quorum-state", "partition.metadata"):
+            path.unlink()
+    cluster.start_node(node)
+    cluster.wait_for_node(node)
+    assert cluster.tool(java.TOPICS, ["--list"]).split() == ["topic-1", "topic-2"]
+    described = cluster.tool(java.TOPICS, ["--describe", "--topic", "topic-1"])
+    assert "PartitionCount: 4" in described and "retention.ms=4711" in described
+    assert "SCRAM-SHA-256" in cluster.tool(_CONFIGS, ["--describe", "--entity-type", "users"])
+    cluster.tool(java.TOPICS, ["--create", "--topic", "after", "--partitions", "1"])
+    status = cluster.tool(java.METADATA_QUORUM, ["describe", "--status"])
+    assert node.controller_address in status
+    assert node.directory_id in status, "the voters of a dynamic quorum stand in the snapshot, with their directories"
+    cluster.stop_node(node)
+    segments = sorted(path.name for path in directory.glob("*.log"))
+    assert segments[0] == f"{end:020d}.log", "its log goes on where our snapshot ends"
+    assert "after" in image_of(directory, end_of(directory)).topic_ids
+    lost = {json.loads(row)[0] for row in state - state_of(image_of(directory, end_of(directory)))}
+    assert lost <= {"REGISTER_BROKER_RECORD", "REGISTER_CONTROLLER_RECORD", "PARTITION_RECORD", "PRODUCER_IDS_RECORD"}, (
+        "what a restart changes in a cluster, and nothing else"
+    )
