@@ -1,0 +1,42 @@
+"""Large images come and go without the garbage collector, and without pulling anything from under others."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+
+import pytest
+
+from gateway.cluster import Image
+from gateway.sources.image_memory import collector_paused, let_go
+from kwire.uuid import Uuid
+
+
+class Thing:
+    pass
+
+
+def test_the_collector_is_paused_and_comes_back() -> None:
+    with pytest.raises(KeyError), collector_paused():
+        assert not gc.isenabled()
+        raise KeyError
+    assert gc.isenabled()
+    gc.disable()
+    try:
+        with collector_paused():
+            pass
+        assert not gc.isenabled(), "who had it off keeps it off"
+    finally:
+        gc.enable()
+
+
+def test_letting_go_ends_everything_in_an_image_that_nobody_else_holds() -> None:
+    image = Image(partitions={Uuid(bytes(16)): {0: Thing(), 1: Thing()}}, brokers={1: Thing()})  # type: ignore[dict-item]
+    held = Image(brokers={1: Thing()})  # type: ignore[dict-item]
+    gone = [weakref.ref(one) for one in (*image.partitions[Uuid(bytes(16))].values(), image.brokers[1])]
+    replaced = [Thing(), None]
+    retired = [image, held, *replaced]
+    del image
+    let_go(retired)
+    assert retired == [] and [one() for one in gone] == [None] * 3
+    assert list(held.brokers) == [1]
