@@ -23,7 +23,7 @@ from gateway.log.file_names import SnapshotId, segment_name
 from gateway.log.listing import list_directory, log_start
 from gateway.log.log_settings import LogSettings as LogSettings
 from gateway.log.meta_properties import MetaProperties
-from gateway.log.segment import Segment, scan_segment
+from gateway.log.segment import Segment, SegmentScan, batch_start, scan_segment
 from gateway.log.small_files import SmallFiles
 from gateway.log.snapshot_writer import SnapshotWriter as SnapshotWriter
 from kwire.messages.quorum_state_data import QuorumStateData
@@ -178,16 +178,14 @@ class LocalLog:
         if offset >= self.end_offset:
             return
         self._refuse_below_high_watermark(offset, f"truncate to offset {offset}")
+        scan = self._scan_closed(offset)
+        with doing("read", self.directory):
+            end_offset = batch_start(self.directory, scan, offset) if scan else self._active.locate(offset)[1]
+        self._refuse_below_high_watermark(end_offset, f"truncate to offset {offset}, inside the batch at {end_offset}")
         with self._changing():
-            active = self._segment_of(offset)
-            try:
-                _, end_offset = active.locate(offset)
-                self._refuse_below_high_watermark(end_offset, f"truncate to offset {offset}, inside the batch at {end_offset}")
-                self._drop_behind(active)
-                active.truncate(offset)
-            finally:
-                if active is not self._active:
-                    active.close()
+            if scan:
+                self._drop_behind(scan)
+            self._active.truncate(end_offset)
             self._epochs.truncate_from_end(end_offset)
             self._epochs.save(self._disk, self.directory)
 
@@ -300,8 +298,6 @@ class LocalLog:
         try:
             with doing("change", self.directory):
                 yield
-        except BelowHighWatermark:
-            raise
         except BaseException as error:
             self._failed = str(error)
             raise
@@ -349,23 +345,22 @@ class LocalLog:
     def _create(self, base_offset: int) -> Segment:
         return Segment.create(self._disk, self.directory, base_offset, self._settings.index_interval_bytes)
 
-    def _segment_of(self, offset: int) -> Segment:
-        """The segment that holds ``offset``, opened for writing if it was closed."""
+    def _scan_closed(self, offset: int) -> SegmentScan | None:
+        """What is in the closed segment that holds ``offset``; None if the active one does."""
         if offset >= self._active.base_offset:
-            return self._active
+            return None
         base_offset = max(base for base in self._closed if base <= offset)
-        scan = scan_segment(self.directory, base_offset, self._settings.index_interval_bytes, 0)
-        return Segment(self._disk, self.directory, scan)
+        with doing("read", self.directory):
+            return scan_segment(self.directory, base_offset, self._settings.index_interval_bytes, 0)
 
-    def _drop_behind(self, active: Segment) -> None:
-        """Make ``active`` the last segment."""
-        if active is self._active:
-            return
-        behind = [base for base in (*self._closed, self._active.base_offset) if base > active.base_offset]
+    def _drop_behind(self, scan: SegmentScan) -> None:
+        """Make a closed segment the active one. Its files are touched when it is the last: whatever happens, it is looked at."""
+        behind = [base for base in (*self._closed, self._active.base_offset) if base > scan.base_offset]
         self._active.close()
         recovery.remove_segments(self.directory, self._disk, behind)
-        self._closed = [base for base in self._closed if base < active.base_offset]
-        self._active = active
+        self._closed = [base for base in self._closed if base < scan.base_offset]
+        self._active = Segment(self._disk, self.directory, scan)
+        self._active.flush()
 
     def _refuse_below_high_watermark(self, offset: int, what: str) -> None:
         if offset < self.high_watermark:

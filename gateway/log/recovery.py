@@ -10,7 +10,7 @@ import itertools
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from gateway.log.batch_check import Tail, check_file
 from gateway.log.disk import Disk, doing
@@ -167,15 +167,9 @@ def _is_whole(directory: Path, base: int, following: int, settings: LogSettings,
     path = directory / segment_name(base)
     file = OpenFile(str(path))
     size = file.status()[0]
-    entry = _last_entry(path, base, following)
-    if entry is not None:
-        position, last_offset = entry
-        ends = list(check_file(file, position, size, Tail(-1, 0)))
-        first = ends[0].batches[0] if ends and ends[0].batches else None
-        trusted = first is not None and (position == 0 or first.last_offset == last_offset)
-        last = next((one.batches[-1] for one in reversed(ends) if one.batches), None)
-        if trusted and last and last.position + last.size == size and last.last_offset + 1 == following:
-            return True
+    entry = _last_entries(path, base, following)
+    if entry is not None and _leads_to(entry, file, size, following, settings):
+        return True
     scan = scan_segment(directory, base, settings.index_interval_bytes, 0)
     if scan.size != size or scan.tail.next_offset != following:
         return False
@@ -183,8 +177,29 @@ def _is_whole(directory: Path, base: int, following: int, settings: LogSettings,
     return True
 
 
-def _last_entry(path: Path, base: int, following: int) -> tuple[int, int] | None:
-    """Position and last offset in the last entry of the offset index, (0, base - 1) if it has none; None if it is not right."""
+class _Entries(NamedTuple):
+    """The last entries of a segment's indexes; position 0 without an offset entry."""
+
+    position: int
+    last_offset: int
+    timestamp: int
+
+
+def _leads_to(entry: _Entries, file: OpenFile, size: int, following: int, settings: LogSettings) -> bool:
+    """Whether the last entries are of this segment and the last that it needs, and the rest of it good up to ``following``."""
+    end, next_offset = entry.position, -1
+    for checked in check_file(file, entry.position, size, Tail(-1, 0)):
+        for batch in checked.batches:
+            if batch.position == entry.position != 0 and batch.last_offset != entry.last_offset:
+                return False
+            if batch.position - entry.position > settings.index_interval_bytes or batch.max_timestamp > entry.timestamp:
+                return False
+        end, next_offset = checked.end or end, checked.tail.next_offset
+    return end == size and next_offset == following
+
+
+def _last_entries(path: Path, base: int, following: int) -> _Entries | None:
+    """None where the indexes cannot be those of a finished segment with these offsets."""
     try:
         index = path.with_suffix(INDEX_SUFFIX).read_bytes()
         times = path.with_suffix(TIME_INDEX_SUFFIX).read_bytes()
@@ -192,13 +207,11 @@ def _last_entry(path: Path, base: int, following: int) -> tuple[int, int] | None
         return None
     if len(index) % OFFSET_ENTRY.size or len(times) % TIME_ENTRY.size or not times:
         return None
-    if not index:
-        return 0, base - 1
-    offset, position = OFFSET_ENTRY.unpack_from(index, len(index) - OFFSET_ENTRY.size)
-    _, time_offset = TIME_ENTRY.unpack_from(times, len(times) - TIME_ENTRY.size)
-    if not (0 <= offset < following - base and 0 <= time_offset < following - base and position > 0):
+    timestamp, time_offset = TIME_ENTRY.unpack_from(times, len(times) - TIME_ENTRY.size)
+    offset, position = OFFSET_ENTRY.unpack_from(index, len(index) - OFFSET_ENTRY.size) if index else (0, 0)
+    if not (0 <= offset < following - base and 0 <= time_offset < following - base and (position > 0 or not index)):
         return None
-    return position, base + offset
+    return _Entries(position, base + offset, timestamp)
 
 
 def _epochs_before(directory: Path, closed: list[int], active: int, start: LogStart, settings: LogSettings) -> EpochCache:

@@ -14,7 +14,7 @@ from gateway.log.listing import list_directory
 from gateway.log.log_settings import LogSettings
 from gateway.log.open_file import OpenFile
 from gateway.log.recovery import delete_segment
-from gateway.log.snapshot import read_snapshot_header
+from gateway.log.snapshot import last_contained_log_timestamp
 
 #: Work of a scan that reads the first chunk, where the header is.
 _HEADER_WORK: Final = 1
@@ -80,5 +80,5 @@ def _is_too_old(path: Path, settings: LogSettings, now_ms: int) -> bool:
         return False
     index = BatchIndex(OpenFile(str(path)), 0)
     index.scan(_HEADER_WORK)
-    header = read_snapshot_header(index)
-    return header is not None and now_ms - header.last_contained_log_timestamp > settings.retention_ms
+    timestamp = last_contained_log_timestamp(index)
+    return timestamp is not None and now_ms - timestamp > settings.retention_ms

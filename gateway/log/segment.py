@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from gateway.log.batch_check import Batch, Tail, check_file
+from gateway.log.batch_check import Batch, Readable, Tail, check_file
 from gateway.log.disk import Disk, DiskFile
 from gateway.log.errors import DiskFailed
 from gateway.log.file_names import segment_name
@@ -62,6 +62,21 @@ def note_epochs(epochs: list[tuple[int, int]], batches: Sequence[Batch]) -> None
     for batch in batches:
         if not epochs or batch.epoch > epochs[-1][0]:
             epochs.append((batch.epoch, batch.base_offset))
+
+
+def batch_start(directory: Path, scan: SegmentScan, offset: int) -> int:
+    """The base offset of the batch that holds ``offset``, which must lie in the scanned segment. Raises OSError."""
+    found = _find(OpenFile(str(directory / segment_name(scan.base_offset))), scan.index, offset, scan.size)
+    return found.base_offset if found else scan.tail.next_offset
+
+
+def _find(file: Readable, index: SegmentIndex, offset: int, size: int) -> Batch | None:
+    """The first batch that ends at ``offset`` or later."""
+    for checked in check_file(file, index.position_before(offset), size, _ANY):
+        for batch in checked.batches:
+            if batch.last_offset >= offset:
+                return batch
+    return None
 
 
 class Segment:
@@ -129,11 +144,8 @@ class Segment:
 
     def locate(self, offset: int) -> tuple[int, int]:
         """Size and end offset of what lies before the batch that holds ``offset``, of all if none does. Raises DiskFailed."""
-        for checked in check_file(self._log, self._index.position_before(offset), self.size, _ANY):
-            for batch in checked.batches:
-                if batch.last_offset >= offset:
-                    return batch.position, batch.base_offset
-        return self.size, self.end_offset
+        found = _find(self._log, self._index, offset, self.size)
+        return (found.position, found.base_offset) if found else (self.size, self.end_offset)
 
     def truncate(self, offset: int) -> None:
         """Drop the batch that holds ``offset`` and everything behind it; done on disk when this returns. Raises DiskFailed."""

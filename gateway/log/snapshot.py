@@ -10,42 +10,56 @@ from kwire.errors import DecodeError
 from kwire.messages.snapshot_header_record import SnapshotHeaderRecord
 from kwire.records.batch import decode_batch
 from kwire.records.control import decode_control_record
+from kwire.records.record import Record
 
 #: The key of a control record: version and type (``ControlRecordType``).
 _CONTROL_KEY: Final = struct.Struct(">hh")
+_SNAPSHOT_HEADER: Final = 3
 _SNAPSHOT_FOOTER: Final = 4
-#: A footer's batch has one record of a few bytes; whatever is larger is none.
-_FOOTER_BYTES_MAX: Final = 4096
-#: A header's batch holds the voters too: a thousand take about 100 KB.
-_HEADER_BYTES_MAX: Final = 1024 * 1024
+#: A footer is a few bytes; a header's batch holds the voters too, and a thousand take about 100 KB.
+_CONTROL_BYTES_MAX: Final = 1024 * 1024
+
+
+def has_header(index: BatchIndex) -> bool:
+    """Whether the indexed snapshot begins with its header. Raises OSError."""
+    record = _control_record(index, 0)
+    return record is not None and _control_type(record) == _SNAPSHOT_HEADER
 
 
 def has_footer(index: BatchIndex) -> bool:
     """Whether the last batch of the indexed snapshot holds its footer. Raises OSError."""
+    record = _control_record(index, -1)
+    return record is not None and _control_type(record) == _SNAPSHOT_FOOTER
+
+
+def last_contained_log_timestamp(index: BatchIndex) -> int | None:
+    """Timestamp (ms) of the last record that the indexed snapshot stands for; None if no header tells. Raises OSError."""
+    record = _control_record(index, 0)
+    if record is None:
+        return None
+    try:
+        message = decode_control_record(record).message
+    except DecodeError:
+        return None
+    return message.last_contained_log_timestamp if isinstance(message, SnapshotHeaderRecord) else None
+
+
+def _control_record(index: BatchIndex, at: int) -> Record | None:
+    """The first (0) or the last (-1) record of the snapshot, None if it is not in a control batch of the size of one."""
     if not index.positions:
-        return False
-    last = index.slots(len(index.positions) - 1, index.end)[-1:]
-    if not last or last[0].size > _FOOTER_BYTES_MAX:
-        return False
-    try:
-        batch = decode_batch(index.file.read(last[0].position, last[0].size))
-    except DecodeError:
-        return False
-    key = batch.records[-1].key if batch.records else None
-    if not batch.header.is_control or key is None or len(key) != _CONTROL_KEY.size:
-        return False
-    _, kind = _CONTROL_KEY.unpack(key)
-    return bool(kind == _SNAPSHOT_FOOTER)
-
-
-def read_snapshot_header(index: BatchIndex) -> SnapshotHeaderRecord | None:
-    """The first record of the indexed snapshot if it is a SNAPSHOT_HEADER. Raises OSError."""
-    first = index.slots(0, index.end)[:1] if index.positions else []
-    if not first or first[0].size > _HEADER_BYTES_MAX:
+        return None
+    block = 0 if at == 0 else len(index.positions) - 1
+    slots = index.slots(block, index.end)
+    if not slots or slots[at].size > _CONTROL_BYTES_MAX:
         return None
     try:
-        batch = decode_batch(index.file.read(first[0].position, first[0].size))
-        message = decode_control_record(batch.records[0]).message if batch.header.is_control and batch.records else None
+        batch = decode_batch(index.file.read(slots[at].position, slots[at].size))
     except DecodeError:
         return None
-    return message if isinstance(message, SnapshotHeaderRecord) else None
+    return batch.records[at] if batch.header.is_control and batch.records else None
+
+
+def _control_type(record: Record) -> int | None:
+    if record.key is None or len(record.key) != _CONTROL_KEY.size:
+        return None
+    return int(_CONTROL_KEY.unpack(record.key)[1])

@@ -9,7 +9,7 @@ from gateway.log.batch_index import BatchIndex, Status
 from gateway.log.disk import Disk, doing
 from gateway.log.file_names import SnapshotId
 from gateway.log.open_file import OpenFile
-from gateway.log.snapshot import has_footer, read_snapshot_header
+from gateway.log.snapshot import has_footer, has_header
 from kwire.errors import DecodeError
 
 #: Suffix of a snapshot that is not complete; one that is found at start never will be.
@@ -77,7 +77,7 @@ def snapshot_fault(path: Path) -> DecodeError | None:
         if index.status is not Status.AT_END:
             reason = index.problem.reason if index.problem else "it changes while it is read"
             return DecodeError(reason, path=str(path), offset=index.end, rule="snapshot")
-        if read_snapshot_header(index) is None:
+        if not has_header(index):
             return DecodeError("does not begin with a SNAPSHOT_HEADER", path=str(path), offset=0, rule="snapshot")
         if not has_footer(index):
             return DecodeError("no SNAPSHOT_FOOTER: it is not complete", path=str(path), offset=index.end, rule="snapshot")
