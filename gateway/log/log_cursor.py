@@ -1,4 +1,4 @@
-"""Reads the log of a directory from an offset on, a piece at a time, up to where it may be read. Blocking; keeps no index.
+"""Reads the log of a directory from an offset on, a piece at a time, up to where it may be read. Blocking; makes no index.
 
 Made for a reader that follows the high watermark: what lies below it never changes, so a position in a segment stays good
 while what lies above is truncated and written anew.
@@ -10,6 +10,7 @@ import os
 
 from gateway.log.file_names import segment_name
 from gateway.log.listing import list_directory
+from gateway.log.offset_index import find_entry
 from gateway.log.open_file import OpenFile
 from gateway.log.reader import BATCH_BYTES_MAX
 from kwire.errors import DecodeError
@@ -66,9 +67,22 @@ class LogCursor:
         return self._open_at(fitting[-1])
 
     def _open_at(self, base_offset: int) -> OpenFile:
-        self._file = OpenFile(os.path.join(self._directory, segment_name(base_offset)))
-        self._position = 0
-        return self._file
+        self._file = file = OpenFile(os.path.join(self._directory, segment_name(base_offset)))
+        self._position = self._near(file, base_offset) if base_offset < self.next_offset else 0
+        return file
+
+    def _near(self, file: OpenFile, base_offset: int) -> int:
+        """Position of a batch that ends before ``next_offset``, by Kafka's index where that tells the truth; else 0."""
+        entry = find_entry(f"{file.path.removesuffix('.log')}.index", base_offset, self.next_offset)
+        if entry is not None:
+            last_offset, position = entry
+            try:
+                header = read_header(file.read(position, BATCH_OVERHEAD))
+            except DecodeError:
+                return 0
+            if header.last_offset == last_offset:
+                return position
+        return 0
 
     def _bases(self) -> list[int]:
         return [base for base, _ in list_directory(self._directory).segments]

@@ -1,0 +1,37 @@
+"""Where in a segment to begin to look for an offset, by the ``.index`` file beside it (``OffsetIndex.lookup``). A hint, no more.
+
+The file may be missing, old, or preallocated with zeros behind its entries, as Kafka's of an active segment is: what it says
+has to be compared with the batch that stands there.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from gateway.log.open_file import OpenFile
+from gateway.log.segment_index import OFFSET_ENTRY
+
+_SIZE: Final = OFFSET_ENTRY.size
+
+
+def find_entry(path: str, base_offset: int, offset: int) -> tuple[int, int] | None:
+    """The last entry for a batch that ends before ``offset``: (the batch's last offset, its position in the segment).
+
+    ``base_offset`` is that of the segment. None where the file has none, or cannot be read.
+    """
+    try:
+        file = OpenFile(path)
+        low, high, found = 0, file.status()[0] // _SIZE, None
+        while low < high:
+            middle = (low + high) // 2
+            entry = file.read(middle * _SIZE, _SIZE)
+            if len(entry) < _SIZE:
+                return None  # it was cut a moment ago
+            relative, position = OFFSET_ENTRY.unpack(entry)
+            if position > 0 and base_offset + relative < offset:
+                low, found = middle + 1, (base_offset + relative, position)
+            else:  # no batch that has an entry stands at 0
+                high = middle
+        return found
+    except OSError:
+        return None
