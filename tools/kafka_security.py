@@ -129,15 +129,14 @@ def secured(directory: Path, protocol: str, *, mechanism: str = "PLAIN", mutual:
     node, client = authority.issue("node"), authority.issue("client")
     server: dict[str, str] = {}
     user: dict[str, str] = {"security.protocol": protocol}
-    super_users = [f"User:{ADMIN}", node.principal, client.principal]
+    # Who comes without a name: on a broker's listener, which is not what is secured here, and through TLS alone.
+    super_users = [f"User:{ADMIN}", node.principal, client.principal, "User:ANONYMOUS"]
     if protocol.endswith("SSL"):
         server |= key_store_properties(directory / "node.pem", node) | trust_store_properties(directory / "ca.pem", authority)
         server["ssl.client.auth"] = "required" if mutual else "none"
         user |= trust_store_properties(directory / "ca.pem", authority)
         if mutual:
             user |= key_store_properties(directory / "client.pem", client)
-    if protocol == "SSL" and not mutual:
-        super_users.append("User:ANONYMOUS")
     if protocol.startswith("SASL"):
         server |= sasl_server_properties("controller") | {"sasl.mechanism.controller.protocol": "PLAIN"}
         user |= sasl_client_properties(mechanism, ADMIN, ADMIN_PASSWORD)

@@ -1,9 +1,8 @@
 """SCRAM (RFC 5802, RFC 7677) as a client speaks it to Kafka. Pure: the nonce comes from outside, messages in and out.
 
-Own code and not a library, because what a server says is checked before it costs anything: the iteration count (each one
-is two hashes) must be within Kafka's own bounds, the nonce must continue ours, nothing may be mandatory that we do not
-know. And as Kafka does it (``ScramFormatter.normalize``), name and password are UTF-8 as they are, not prepared by SASLprep,
-which is what the libraries do: other bytes for the same password.
+Own code and not a library: as in Kafka (``ScramFormatter.normalize``) name and password are UTF-8 as they are, where libraries
+prepare them by SASLprep and get another key for the same password. And what a server says is checked before it costs anything:
+the iteration count must be within Kafka's own bounds, the nonce must continue ours, nothing may be mandatory that is not known.
 """
 
 from __future__ import annotations

@@ -14,6 +14,7 @@ from gateway.security.client_properties import ClientSecurity
 from gateway.security.client_tls import TlsSettings
 from gateway.security.key_stores import key_pair
 from gateway.server import tls
+from gateway.server.upstream import Upstream
 from gateway.server.upstream_errors import ConnectionClosed, TimedOut, TlsFailed, UpstreamError
 from tests.gateway.server.upstream_peer import Node, heartbeat, listening, polite, run
 from tools.kafka_security import Authority, Identity
@@ -173,3 +174,30 @@ def test_the_key_is_in_no_file_afterwards(tmp_path: Path, monkeypatch: pytest.Mo
     [text] = seen
     assert "BEGIN ENCRYPTED PRIVATE KEY" in text and "BEGIN PRIVATE KEY" not in text
     assert list(tmp_path.iterdir()) == []
+
+
+def test_closing_while_somebody_waits() -> None:
+    async def silent(node: Node) -> None:
+        await node.greet()
+        await node.next()
+        await node.next()
+
+    async def main() -> None:
+        for context, how in ((None, ClientSecurity()), (server(), security())):
+            async with listening(silent, context) as peer:
+                upstream = await peer.connect(how)
+                said: list[str] = []
+
+                async def ask(upstream: Upstream = upstream, said: list[str] = said) -> None:
+                    try:
+                        await upstream.call(heartbeat(), 4, timeout_s=5)
+                    except UpstreamError as error:
+                        said.append(str(error))
+
+                async with trio.open_nursery() as nursery:
+                    nursery.start_soon(ask)
+                    await trio.sleep(0.05)
+                    await upstream.aclose()
+                assert len(said) == 1 and "HeartbeatRequest v4" in said[0]
+
+    run(main)
