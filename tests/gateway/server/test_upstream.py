@@ -156,11 +156,14 @@ def test_a_node_that_stalls(when: int, words: str) -> None:
 
 
 def test_time_runs_from_the_turn_on_not_from_the_queue() -> None:
+    callers, turn_s, timeout_s = 8, 0.15, 1.0
+    assert callers * turn_s > timeout_s
+
     async def script(node: Node) -> None:
         await node.greet()
-        for _ in range(3):
+        for _ in range(callers):
             asked = await node.next()
-            await trio.sleep(0.3)
+            await trio.sleep(turn_s)
             await node.send(asked.answer(HeartbeatResponse(error_code=asked.message.generation_id)))
         await node.next()
 
@@ -168,8 +171,8 @@ def test_time_runs_from_the_turn_on_not_from_the_queue() -> None:
         async with listening(script) as peer:
             upstream = await peer.connect()
             async with trio.open_nursery() as nursery:
-                for number in range(3):
-                    nursery.start_soon(lambda number=number: upstream.call(heartbeat(number), 4, timeout_s=0.7))
+                for number in range(callers):
+                    nursery.start_soon(lambda number=number: upstream.call(heartbeat(number), 4, timeout_s=timeout_s))
             assert upstream.is_open
             await upstream.aclose()
 
@@ -185,11 +188,10 @@ async def silent(node: Node) -> None:
 def test_cancelling_closes_the_connection() -> None:
     async def main() -> None:
         async with listening(silent) as peer:
-            upstream = None
+            upstream = await peer.connect()
             with trio.move_on_after(0.1) as scope:
-                upstream = await peer.connect()
                 await upstream.call(heartbeat(), 4, timeout_s=5)
-            assert scope.cancelled_caught and upstream is not None and not upstream.is_open
+            assert scope.cancelled_caught and not upstream.is_open
             with trio.fail_after(1):
                 await peer.idle.wait()
 

@@ -7,9 +7,12 @@ from collections.abc import Callable
 
 import pytest
 import trio
+from hypothesis import given
+from hypothesis import strategies as st
 
-from gateway.server.upstream_errors import BadAnswer, ConnectionClosed
+from gateway.server.upstream_errors import BadAnswer, ConnectionClosed, UpstreamError
 from gateway.server.upstream_link import Link
+from gateway.server.upstream_versions import ask_versions
 from kwire.header import encode_response_header
 from kwire.messages.heartbeat_response import HeartbeatResponse
 from tests.gateway.server.upstream_peer import HEARTBEAT, Asked, Node, heartbeat, listening, run, sized
@@ -175,5 +178,21 @@ def test_a_listener_that_speaks_tls_is_recognised() -> None:
         async with listening(script) as peer:
             with pytest.raises(BadAnswer, match="the listener speaks TLS"):
                 await peer.connect()
+
+    run(main)
+
+
+@given(st.lists(st.binary(min_size=1, max_size=40), max_size=4), st.booleans())
+def test_any_bytes_are_an_answer_or_one_of_our_errors(pieces: list[bytes], framed: bool) -> None:
+    body = b"".join(pieces)
+    received = [sized(len(body) + 4, b"\0\0\0\1"), *pieces] if framed else list(pieces)
+
+    async def main() -> None:
+        stream = Pieces(received)
+        link = Link(stream, "node", answer_max_bytes=1000)
+        try:
+            await ask_versions(link, "me")
+        except UpstreamError as error:
+            assert stream.closed and not link.is_open and str(error).startswith("node: ")
 
     run(main)

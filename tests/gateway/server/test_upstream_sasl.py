@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 import pytest
 import trio
+import trio.testing
 
 from gateway.security import scram
 from gateway.security.client_properties import ClientSecurity
@@ -257,18 +258,21 @@ def test_a_stall_in_the_middle_is_named() -> None:
 
 
 def test_a_session_is_renewed_before_the_request_that_would_be_too_late() -> None:
+    clock = trio.testing.MockClock(rate=1)
+
     async def main() -> None:
-        async with listening(guarded(lambda: ScramNode("SCRAM-SHA-256"), lifetime_ms=400)) as peer:
+        async with listening(guarded(lambda: ScramNode("SCRAM-SHA-256"), lifetime_ms=3_600_000)) as peer:
             upstream = await peer.connect(security("SCRAM-SHA-256"))
             began = len(peer.seen)
-            for pause_s in (0, 0.1, 0.4, 0.1):
-                await trio.sleep(pause_s)
+            for pause_s in (0, 1800, 1800, 3000, 7200):
+                clock.jump(pause_s)
                 await upstream.call(heartbeat(), 4, timeout_s=5)
             again = [HANDSHAKE, AUTHENTICATE, AUTHENTICATE]
-            assert [asked.key for asked in peer.seen[began:]] == [HEARTBEAT, HEARTBEAT, *again, HEARTBEAT, HEARTBEAT]
+            asked = [HEARTBEAT, HEARTBEAT, *again, HEARTBEAT, HEARTBEAT, *again, HEARTBEAT]
+            assert [one.key for one in peer.seen[began:]] == asked
             await upstream.aclose()
 
-    run(main)
+    run(main, within_s=86_400, clock=clock)
 
 
 def test_a_session_that_cannot_be_renewed_ends_the_connection() -> None:

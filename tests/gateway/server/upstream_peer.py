@@ -159,11 +159,11 @@ def sized(size: int, data: bytes = b"") -> bytes:
     return struct.pack(">i", size) + data
 
 
-def run(main: Callable[[], Awaitable[None]], *, within_s: float = 20) -> None:
+def run(main: Callable[[], Awaitable[None]], *, within_s: float = 20, clock: trio.abc.Clock | None = None) -> None:
     """Run a test's coroutine, bounded."""
 
     async def bounded() -> None:
         with trio.fail_after(within_s):
             await main()
 
-    trio.run(bounded)
+    trio.run(bounded, clock=clock)

@@ -1,0 +1,77 @@
+"""Cancelled at every single step: whatever was open is closed, and nothing hangs."""
+
+from __future__ import annotations
+
+import os
+import ssl
+
+import pytest
+import trio
+import trio.testing
+
+from gateway.security.client_properties import ClientSecurity
+from tests.gateway.server.test_upstream_sasl import ScramNode, guarded, security
+from tests.gateway.server.test_upstream_tls import security as tls_security
+from tests.gateway.server.test_upstream_tls import server
+from tests.gateway.server.upstream_peer import Peer, Script, heartbeat, listening, polite, run
+
+STEPS_MAX = 300
+
+WAYS: dict[str, tuple[Script, ClientSecurity, ssl.SSLContext | None]] = {
+    "plaintext": (polite, ClientSecurity(), None),
+    "tls": (polite, tls_security(), server()),
+    "sasl": (guarded(lambda: ScramNode("SCRAM-SHA-256")), security("SCRAM-SHA-256"), None),
+}
+
+
+class CancelAt(trio.abc.Instrument):
+    """Cancels ``scope`` when ``task`` is about to make its step number ``step``."""
+
+    def __init__(self, task: trio.lowlevel.Task, scope: trio.CancelScope, step: int) -> None:
+        self.left = step
+        self._task = task
+        self._scope = scope
+
+    def before_task_step(self, task: trio.lowlevel.Task) -> None:
+        if task is self._task:
+            self.left -= 1
+            if self.left == 0:
+                self._scope.cancel()
+
+
+async def cancelled_at(step: int, peer: Peer, how: ClientSecurity) -> bool:
+    """Connect, ask and close, cancelled at that step; false if it was over before."""
+    with trio.CancelScope() as scope:
+        instrument = CancelAt(trio.lowlevel.current_task(), scope, step)
+        trio.lowlevel.add_instrument(instrument)
+        try:
+            upstream = await peer.connect(how)
+            try:
+                await upstream.call(heartbeat(), 4, timeout_s=5)
+            finally:
+                await upstream.aclose()
+        finally:
+            trio.lowlevel.remove_instrument(instrument)
+    return scope.cancelled_caught or instrument.left <= 0
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_cancelled_at_every_step(way: str) -> None:
+    script, how, context = WAYS[way]
+
+    async def main() -> None:
+        async with listening(script, context) as peer:
+            before = len(os.listdir("/proc/self/fd"))
+            for step in range(1, STEPS_MAX):
+                if not await cancelled_at(step, peer, how):
+                    break
+                with trio.fail_after(5):
+                    await peer.idle.wait()
+            else:
+                pytest.fail(f"not over after {STEPS_MAX} steps")
+            assert step > 5
+            # Nothing was left open on our side either; the accepted sockets close a moment later.
+            await trio.testing.wait_all_tasks_blocked()
+            assert len(os.listdir("/proc/self/fd")) <= before
+
+    run(main, within_s=60)
