@@ -60,10 +60,9 @@ def _remove_topic(image: Image, record: Any) -> None:
 
 
 def _partition(image: Image, record: Any) -> None:
-    record = record.copy()
     if not record.directories:
         # Below version 1 the record has none: every replica's directory is unassigned then.
-        record.directories = [ZERO_UUID] * len(record.replicas)
+        record = record.copy(directories=[ZERO_UUID] * len(record.replicas))
     _partitions_of(image, record)[record.partition_id] = record
 
 
@@ -79,7 +78,8 @@ def _partition_change(image: Image, record: Any) -> None:
 def merge(before: PartitionRecord, change: PartitionChangeRecord) -> PartitionRecord:
     """The partition after ``change`` (``PartitionRegistration.merge``): partition epoch + 1; leader epoch + 1 where a
     leader is named, even the same one."""
-    after = before.copy(partition_epoch=before.partition_epoch + 1)
+    after = _twin(before)
+    after.partition_epoch = before.partition_epoch + 1
     for name in (
         "replicas", "isr", "removing_replicas", "adding_replicas", "eligible_leader_replicas", "last_known_elr", "directories",
     ):  # fmt: skip
@@ -93,6 +93,27 @@ def merge(before: PartitionRecord, change: PartitionChangeRecord) -> PartitionRe
     if change.leader_recovery_state >= 0:
         after.leader_recovery_state = change.leader_recovery_state
     return after
+
+
+def _twin(before: PartitionRecord) -> PartitionRecord:
+    """A record with the same values. Nobody changes the lists of a record in an image, so it shares them: most records of a
+    busy log come by here, and ``copy`` takes six times as long."""
+    return PartitionRecord(
+        partition_id=before.partition_id,
+        topic_id=before.topic_id,
+        replicas=before.replicas,
+        isr=before.isr,
+        removing_replicas=before.removing_replicas,
+        adding_replicas=before.adding_replicas,
+        leader=before.leader,
+        leader_recovery_state=before.leader_recovery_state,
+        leader_epoch=before.leader_epoch,
+        partition_epoch=before.partition_epoch,
+        directories=before.directories,
+        eligible_leader_replicas=before.eligible_leader_replicas,
+        last_known_elr=before.last_known_elr,
+        unknown_tags=before.unknown_tags,
+    )
 
 
 def _clear_elr(image: Image, record: Any) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from gateway.cluster import FoldError, Image, Loader, apply, image_records
+from gateway.cluster.fold import merge
 from gateway.log.reader import read_log_file
 from kwire.message import Message
 from kwire.messages.abort_transaction_record import AbortTransactionRecord
@@ -119,6 +120,17 @@ def test_epochs_of_a_partition() -> None:
     apply(image, PartitionChangeRecord(topic_id=TOPIC, partition_id=0, leader=1))
     partition = image.partitions[TOPIC][0]
     assert (partition.isr, partition.leader_epoch, partition.partition_epoch) == ([2], 6, 9)
+
+
+def test_a_change_keeps_every_field_of_the_partition_that_it_does_not_name() -> None:
+    before = PartitionRecord()
+    for name in PartitionRecord.__slots__:
+        setattr(before, name, object())
+    before.partition_epoch = 6
+    after = merge(before, PartitionChangeRecord())
+    assert after.partition_epoch == 7
+    for name in PartitionRecord.__slots__:
+        assert name == "partition_epoch" or getattr(after, name) is getattr(before, name)
 
 
 @pytest.mark.parametrize(
