@@ -87,7 +87,7 @@ class Cluster:
         """Return when the node says it started and its port answers. Raises ProcessError."""
         process = node.running_process()
         port = node.broker_port if node.is_broker() else node.controller_port
-        process.wait_until(lambda: _STARTED in process.said(200_000) and accepts("127.0.0.1", port), timeout_s)
+        process.wait_until(lambda: _STARTED in process.said(sys.maxsize) and accepts("127.0.0.1", port), timeout_s)
 
     def stop_node(self, node: Node, timeout_s: float = 30) -> None:
         """Controlled shutdown; killed when that takes longer than ``timeout_s``."""

@@ -18,11 +18,11 @@ from kwire.messages.incremental_alter_configs_request import AlterableConfig, Al
 from tools.admin import Admin, AdminError
 
 _TOPIC, _SET = 2, 0
-#: So many topics are there at once.
-_TOPICS = 12
+#: So many topics come and go together, and so many rounds later they go: there are never many.
+_TOGETHER, _ROUNDS = 4, 3
 #: A config with some weight, so that segments and snapshots fill: about 400 bytes.
 _CONFIG = "leader.replication.throttled.replicas"
-_VALUE = ",".join(f"{partition}:101" for partition in range(60))
+_VALUE = ",".join(f"{partition}:101" for partition in range(64))
 #: One request may take so long, seconds: a node that hangs must not stop the load.
 _REQUEST_S = 1.5
 _TOPIC_ALREADY_EXISTS, _UNKNOWN_TOPIC = 36, 3
@@ -89,14 +89,20 @@ class Load:
 
 
 def request(number: int) -> Message:
-    """The request with this number: of three, one makes a topic, one gives it a config, one takes away an older one."""
+    """The request with this number: of three, one makes topics, one gives them a config, one takes away older ones."""
     round_number, step = divmod(number, 3)
     if step == 0:
-        topic = CreatableTopic(name=f"load-{round_number}", num_partitions=2, replication_factor=1)
-        return CreateTopicsRequest(topics=[topic], timeout_ms=1000)
+        new = [CreatableTopic(name=name, num_partitions=1, replication_factor=1) for name in _names(round_number)]
+        return CreateTopicsRequest(topics=new, timeout_ms=1000)
     if step == 1:
         config = AlterableConfig(name=_CONFIG, config_operation=_SET, value=_VALUE)
-        resource = AlterConfigsResource(resource_type=_TOPIC, resource_name=f"load-{round_number}", configs=[config])
-        return IncrementalAlterConfigsRequest(resources=[resource])
-    gone = DeleteTopicState(name=f"load-{round_number - _TOPICS}")
-    return DeleteTopicsRequest(topics=[gone], timeout_ms=1000)
+        resources = [
+            AlterConfigsResource(resource_type=_TOPIC, resource_name=name, configs=[config]) for name in _names(round_number)
+        ]
+        return IncrementalAlterConfigsRequest(resources=resources)
+    gone = [DeleteTopicState(name=name) for name in _names(round_number - _ROUNDS)]
+    return DeleteTopicsRequest(topics=gone, timeout_ms=1000)
+
+
+def _names(round_number: int) -> list[str]:
+    return [f"load-{round_number}-{number}" for number in range(_TOGETHER)]

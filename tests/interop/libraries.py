@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
+from typing import ClassVar
 
 from tests.interop.reading import Reader, Record
 
@@ -11,6 +13,8 @@ class ConfluentKafka(Reader):
     """confluent-kafka: librdkafka of this year."""
 
     client = "confluent-kafka"
+    #: What goes into its configuration besides.
+    settings: ClassVar[Mapping[str, str | int]] = {}
 
     def read(self) -> None:
         from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, TopicPartition
@@ -21,6 +25,7 @@ class ConfluentKafka(Reader):
                 "group.id": self.group or "no-group",
                 "enable.auto.commit": self.group is not None,
                 "auto.offset.reset": "earliest",
+                **self.settings,
             }
         )
         try:
