@@ -166,7 +166,7 @@ class Observer:
     def rejected(self, reason: str, now: float) -> list[Effect]:
         """The log refused one of the last effects (a CRC, a footer); those behind it were not performed."""
         if self._stopped is not None:
-            return []
+            return [*self._replica.rejected(), Stop(self._stopped)]
         self._asked = None
         self._leadership.doubt(self._leadership.leader_address)
         return self._rest(now, [*self._replica.rejected(), *self._tell("answer-rejected", reason=reason)])
@@ -290,11 +290,12 @@ class Observer:
             reason = f"it says that {said.leader_id} leads epoch {said.epoch}, which {known.leader_id} was said to lead"
             known.forget_leader()
             return self._turned_away(ask, reason, now), False
+        if not said.error and said.leader_id >= 0:
+            known.found_at(said.leader_id, ask.address)
         news = self._adopt(ask, said, now) if said.leader_id >= 0 and known.leader_id == NO_LEADER else []
         if said.error or said.leader_id < 0:
             reason = error_name(said.error) if said.error else "an answer without error from a node that knows no leader"
             return news or self._turned_away(ask, reason, now), False
-        known.found_at(said.leader_id, ask.address)
         return news, self._stopped is None
 
     def _adopt(self, ask: Ask, said: Said, now: float) -> list[Effect]:

@@ -40,6 +40,7 @@ class Replica:
         #: Voters of the newest record about them, once the log is caught up: older records name older voters.
         self.voters: frozenset[int] | None = None
         self._recorded: frozenset[int] | None = None
+        self._read: frozenset[int] | None = None  # from bytes that the log has not accepted yet
         self._read_history = history
         self._history: SnapshotId | None = None
         self._history_tried: SnapshotId | None = None
@@ -76,6 +77,7 @@ class Replica:
         before, high_watermark = self._awaited
         self._awaited = None
         if self._state() != before:
+            self._recorded, self._read = self._read or self._recorded, None
             return True
         self.high_watermark = high_watermark
         return False
@@ -89,7 +91,7 @@ class Replica:
 
     def abandon(self) -> list[Effect]:
         """Give up the snapshot on its way, and any attempt at the history below one."""
-        self._history = None
+        self._history = self._read = None
         download, self.download = self.download, None
         return [AbandonSnapshot(download.id)] if download else []
 
@@ -125,7 +127,7 @@ class Replica:
         if chunk is None:
             return []
         if chunk.position == 0:
-            self._recorded = voters.voters_recorded(chunk.data) or self._recorded
+            self._read = voters.voters_recorded(chunk.data)
         if not download.complete:
             return [chunk]
         self.download = None
@@ -147,14 +149,14 @@ class Replica:
             end = batches.end.offset
             self._await()
             effects.append(Append(batches.data))
-            self._recorded = voters.voters_recorded(batches.data) or self._recorded
+            self._read = voters.voters_recorded(batches.data)
         self.told_high_watermark = told if told >= 0 else self.told_high_watermark
         # A new leader tells a lower one, or none, until it has committed in its own epoch: ours stays.
         self.high_watermark = max(before, min(told, end))
         if self.high_watermark > before:
             effects.append(Advance(self.high_watermark))
-        if 0 <= told <= end:
-            self.voters, self._recorded = self._recorded or self.voters, None
+        if 0 <= told <= self._log.end_offset:
+            self.voters = self._recorded
         return effects
 
     def _diverged(self, leaders: Position, leader: str) -> list[Effect]:

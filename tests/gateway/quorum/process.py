@@ -41,6 +41,10 @@ class Crash(Exception):
     """The process dies here."""
 
 
+class Stopped(Exception):
+    """The observer stopped, and was right to: its replica id is a voter's."""
+
+
 def require(holds: bool, promise: str) -> None:
     if not holds:
         raise Violation(promise)
@@ -142,6 +146,7 @@ class Process:
                 self.perform(self.observer.rejected(str(error), now), now)
                 return
         require(self.remembered[0] >= self.observer.facts.epoch, "an epoch is remembered when it is known")
+        require(self.shown == self.observer.facts.high_watermark, "what the observer calls committed is what is shown")
 
     def _perform(self, effect: Effect) -> None:
         match effect:
@@ -173,6 +178,8 @@ class Process:
                 require(self.cluster_id is None, "a cluster id is learned once")
                 self.cluster_id = cluster_id
             case Stop(reason):
+                if self.settings.replica_id in self.quorum.voters and "replica.id" in reason:
+                    raise Stopped
                 raise Violation(f"stopped without need: {reason}")
             case Tell():
                 pass

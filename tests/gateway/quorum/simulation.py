@@ -15,16 +15,19 @@ import sys
 from collections import Counter, deque
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from gateway.quorum import Ask, Effect, Failure, FailureKind, ObserverSettings, Pause, Tell
 from kwire.message import Message
 from kwire.messages.fetch_request import FetchRequest
 from kwire.messages.fetch_response import FetchResponse
 from kwire.messages.fetch_snapshot_request import FetchSnapshotRequest
+from kwire.messages.fetch_snapshot_response import FetchSnapshotResponse
 from tests.gateway.quorum import controller
 from tests.gateway.quorum.batches import corrupted
 from tests.gateway.quorum.model import CLUSTER_ID, Quorum, Voter
-from tests.gateway.quorum.process import Crash, Process, Violation, require
+from tests.gateway.quorum.process import Crash, Process, Stopped, Violation, require
+from tests.gateway.quorum.words import effect_text, request_text
 
 #: Requests allowed in a second without any progress: pauses of 20 ms doubling to 1 s, begun anew for a few leaders named.
 REQUESTS_MAX = 20
@@ -79,10 +82,10 @@ class Simulation:
             ObserverSettings(
                 bootstrap=tuple(self.quorum.voters[id].address for id in known),
                 cluster_id=rng.choice((None, CLUSTER_ID)),
-                replica_id=rng.choice((-1, 70)),
+                replica_id=rng.choice((-1, -1, -1, 70, 70, 70, 1)),
                 fetch_max_bytes=rng.choice((1, 300, 100_000)),
                 snapshot_max_bytes=rng.choice((7, 30, 1000)),
-                history=rng.random() < 0.3,
+                history=rng.random() < 0.5,
             ),
             rng,
         )
@@ -95,21 +98,32 @@ class Simulation:
         self._fruitless: deque[float] = deque()
         self._reached: object = None
         self._calm = False
+        self._closing = rng.random() < 0.3  # controllers that close a connection instead of an error in FetchSnapshot
         self.requests = 0
         self.seen: Counter[str] = Counter()  # effects by kind
 
     def run(self, duration: float = 20.0) -> str:
         """All of it; returns a hash of everything that happened."""
-        self._at(0.0, self._elect)
-        self._at(self.rng.choice((0.0, 10.0 * self.rng.random())), self._drive)
-        self._later(self._world)
-        self._until(duration)
-        self._heal()
-        self._until(duration + CATCH_UP_S)
+        try:
+            self.live(duration, self.rng.choice((0.0, 10.0 * self.rng.random())))
+            self._heal()
+            self._until(duration + CATCH_UP_S)
+        except Stopped:
+            return self._hash()
         process = self.process
         process.check_shown()
         end = self.quorum.committed_end
         require(process.shown == end, f"caught up after {CATCH_UP_S} s: shown {process.shown}, committed {end}")
+        return self._hash()
+
+    def live(self, duration: float, born: float = 0.0) -> None:
+        """The part with faults; the observer is born after so many seconds."""
+        self._at(0.0, self._elect)
+        self._at(born, self._drive)
+        self._later(self._world)
+        self._until(duration)
+
+    def _hash(self) -> str:
         return hashlib.sha256("\n".join(self.trace).encode()).hexdigest()
 
     # Time.
@@ -173,7 +187,9 @@ class Simulation:
             self._note(f"voter {leader} leads epoch {voters[leader].epoch}, elected by {sorted(electors)}")
 
     def _crash_voter(self) -> None:
-        id = self.rng.choice(sorted(self.quorum.voters))
+        self._kill(self.rng.choice(sorted(self.quorum.voters)))
+
+    def _kill(self, id: int) -> None:
         self._note(f"voter {id} dies")
         self.quorum.crash(id)
         for parked in [parked for parked in self._parked if parked[3].id == id]:
@@ -202,14 +218,17 @@ class Simulation:
         voter.reachable = not voter.reachable
 
     def _heal(self) -> None:
-        """Nothing fails any more; one leader, everybody behind it, and a record a second."""
-        self._note("everything heals")
+        """Nothing fails any more, but for one voter that may stay away; one leader, and everybody with it."""
         self._calm = True
         self._events = [event for event in self._events if event[2] != self._world]
         heapq.heapify(self._events)
-        for voter in self.quorum.voters.values():
-            voter.up = voter.reachable = True
-        ids = sorted(self.quorum.voters)
+        away = self.rng.choice([0, *self.quorum.voters, self.process.remembered[1]])
+        self._note(f"everything heals, but for voter {away}")
+        ids = [id for id in self.quorum.voters if id != away]
+        if away > 0:
+            self._kill(away)
+        for id in ids:
+            self.quorum.voters[id].up = self.quorum.voters[id].reachable = True
         leader = self.quorum.elect(ids, ids)
         assert leader is not None
         for _ in range(3):
@@ -254,7 +273,7 @@ class Simulation:
         offered = voter.fetch_versions if ask.api_key == FetchRequest.API_KEY else controller.VERSIONS[ask.api_key]
         version = min(offered[-1], ask.versions[-1])
         request = type(ask.request(version)).decode(ask.request(version).encode(version), version)
-        self._note(f"-> {voter.id} {_describe(request)} v{version}")
+        self._note(f"-> {voter.id} {request_text(request, version)}")
         self._check_request(request)
         if not voter.reachable and not self._calm:
             self._fail(ask, FailureKind.UNREACHABLE)
@@ -285,6 +304,9 @@ class Simulation:
             self._fail(ask, FailureKind.UNREACHABLE)
             return
         made = controller.answer(self.quorum, voter, request, version)
+        if self._closing and isinstance(made, FetchSnapshotResponse) and made.error_code:
+            self._fail(ask, FailureKind.CLOSED)
+            return
         if isinstance(request, FetchRequest) and controller.must_wait(voter, request, made, None):
             parked = (ask, request, version, voter, voter.high_watermark)
             self._parked.append(parked)
@@ -347,7 +369,7 @@ class Simulation:
         self._drive()
 
     def _before_effect(self, effect: Effect) -> None:
-        self._note(f"   {_describe(effect)}")
+        self._note(f"   {effect_text(effect)}")
         self.seen[effect.event if isinstance(effect, Tell) else type(effect).__name__] += 1
         if not isinstance(effect, Tell) and self._happens(self.faults.crash_at_effect):
             raise Crash
@@ -359,21 +381,23 @@ class Simulation:
         return 0.0005 + self.rng.random() * 0.004
 
 
-def _describe(thing: object) -> str:
-    text = repr(thing)
-    return text if len(text) < 160 else f"{text[:150]}... ({len(text)})"
-
-
 def replay_line(seed: int) -> str:
     """What to type to see it again."""
     return f"python -m tests.gateway.quorum.simulation {seed}"
 
 
-def run(seed: int, duration: float = 20.0) -> str:
-    """One seed; a Violation names the seed, the last events, and how to see it again."""
+class Result(NamedTuple):
+    """What a seed gave: a hash of everything that happened, and how often which effect was given."""
+
+    hash: str
+    seen: Counter[str]
+
+
+def run(seed: int, duration: float = 20.0) -> Result:
+    """One seed. Whatever goes wrong is a Violation that names the seed, the last events, and how to see it again."""
     simulation = Simulation(seed)
     try:
-        return simulation.run(duration)
+        return Result(simulation.run(duration), simulation.seen)
     except Exception as error:
         last = "\n".join(simulation.trace[-25:])
         raise Violation(f"seed {seed}: {type(error).__name__}: {error}\n{last}\nreplay: {replay_line(seed)}") from error
