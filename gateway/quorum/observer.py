@@ -164,12 +164,18 @@ class Observer:
         return self._rest(now, told)
 
     def rejected(self, reason: str, now: float) -> list[Effect]:
-        """The log refused one of the last effects (a CRC, a footer); those behind it were not performed."""
+        """The log could not take one of the last effects (a CRC, a footer, the disk); those behind it were not performed.
+
+        Any of them may have been that one, so the epoch is to be remembered again.
+        """
+        effects = self._replica.rejected()
         if self._stopped is not None:
-            return [*self._replica.rejected(), Stop(self._stopped)]
+            return [*effects, Stop(self._stopped)]
+        known = self._leadership
         self._asked = None
-        self._leadership.doubt(self._leadership.leader_address)
-        return self._rest(now, [*self._replica.rejected(), *self._tell("answer-rejected", reason=reason)])
+        known.doubt(known.leader_address)
+        remember = Remember(known.epoch, known.leader_id)
+        return self._rest(now, [remember, *effects, *self._tell("answer-rejected", reason=reason)])
 
     def learn_voters(self, ids: Collection[int]) -> list[Effect]:
         """The quorum's voters, from wherever they are known. Stops when our replica id is one of them."""
@@ -237,6 +243,7 @@ class Observer:
         if ask is not self._asked or self._stopped is not None:
             return False
         self._asked = None
+        self._replica.performed()
         return True
 
     # Answers.

@@ -44,7 +44,8 @@ class Replica:
         self._read_history = history
         self._history: SnapshotId | None = None
         self._history_tried: SnapshotId | None = None
-        self._awaited: tuple[tuple[int, int, int], int] | None = None
+        self._awaited: tuple[int, int, int] | None = None  # how the log was before the effects given out
+        self._before = self.high_watermark  # and the high watermark
 
     @property
     def log_end(self) -> Position:
@@ -70,23 +71,24 @@ class Replica:
         """Were effects given out that change the log, and not looked after yet?"""
         return self._awaited is not None
 
+    def performed(self) -> None:
+        """All effects given out so far were performed: what comes now can be taken back without them."""
+        self._before = self.high_watermark
+
     def settle(self) -> bool | None:
         """Did the effects given out change the log? None when there were none that should."""
         if self._awaited is None:
             return None
-        before, high_watermark = self._awaited
-        self._awaited = None
+        before, self._awaited = self._awaited, None
         if self._state() != before:
             self._recorded, self._read = self._read or self._recorded, None
             return True
-        self.high_watermark = high_watermark
+        self.high_watermark = self._before
         return False
 
     def rejected(self) -> list[Effect]:
-        """The log refused the last effects: what they promised is taken back."""
-        if self._awaited is not None:
-            self.high_watermark = self._awaited[1]
-            self._awaited = None
+        """The log refused one of the last effects: what they promised is taken back."""
+        self.high_watermark, self._awaited = self._before, None
         return self.abandon()
 
     def abandon(self) -> list[Effect]:
@@ -144,7 +146,6 @@ class Replica:
         """Batches that follow our end, if any, and the leader's high watermark, as far as we have what it covers."""
         effects: list[Effect] = []
         end = self._log.end_offset
-        before = self.high_watermark
         if batches is not None:
             end = batches.end.offset
             self._await()
@@ -152,8 +153,8 @@ class Replica:
             self._read = voters.voters_recorded(batches.data)
         self.told_high_watermark = told if told >= 0 else self.told_high_watermark
         # A new leader tells a lower one, or none, until it has committed in its own epoch: ours stays.
-        self.high_watermark = max(before, min(told, end))
-        if self.high_watermark > before:
+        self.high_watermark = max(self._before, min(told, end))
+        if self.high_watermark > self._before:
             effects.append(Advance(self.high_watermark))
         if 0 <= told <= self._log.end_offset:
             self.voters = self._recorded
@@ -163,8 +164,8 @@ class Replica:
         """Cut back what was never committed."""
         end = self.log_end
         target = truncation_offset(self._log, leaders)
-        if target < self.high_watermark:
-            return [Stop(sentences.below_high_watermark(leader, leaders, end, target, self.high_watermark))]
+        if target < self._committed:
+            return [Stop(sentences.below_high_watermark(leader, leaders, end, target, self._committed))]
         if target >= end.offset:
             raise Nonsense(
                 f"logs that diverge at epoch {leaders.epoch}, offset {leaders.offset}, which the local log "
@@ -179,8 +180,8 @@ class Replica:
         end = self.log_end
         if id == (end.offset, end.epoch):
             raise Nonsense(f"the snapshot {id}, at whose end the local log already is")
-        if id.end_offset < self.high_watermark:
-            return [Stop(sentences.snapshot_below_high_watermark(leader, str(id), end, self.high_watermark))]
+        if id.end_offset < self._committed:
+            return [Stop(sentences.snapshot_below_high_watermark(leader, str(id), end, self._committed))]
         empty = end.offset == 0 and self._log.start_offset == 0
         if self._read_history and empty and partition.log_start_offset == 0 and id != self._history_tried:
             abandoned = self.abandon()
@@ -217,8 +218,13 @@ class Replica:
         self.download = Download(id)
         return [*abandoned, BeginSnapshot(id), Tell("snapshot-begun", {"snapshot": str(id), "leader": leader})]
 
+    @property
+    def _committed(self) -> int:
+        """What may never be cut: also below a snapshot that is installed while the number that goes with it is not yet kept."""
+        return max(self.high_watermark, self._log.start_offset)
+
     def _await(self) -> None:
-        self._awaited = (self._state(), self.high_watermark)
+        self._awaited = self._state()
 
     def _state(self) -> tuple[int, int, int]:
         return self._log.start_offset, self._log.end_offset, self._log.last_epoch

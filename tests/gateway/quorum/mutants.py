@@ -35,7 +35,12 @@ def _patched(owner: Any, name: str, new: Any) -> Any:
 @mutant
 def late_answers_count() -> Any:
     """Answers are matched with no request."""
-    return _patched(Observer, "_is_open", lambda self, ask: self._stopped is None)
+
+    def is_open(self: Observer, ask: Any) -> bool:
+        self._replica.performed()
+        return self._stopped is None
+
+    return _patched(Observer, "_is_open", is_open)
 
 
 @mutant
@@ -138,6 +143,17 @@ def high_watermark_kept_when_the_log_refuses() -> Any:
         return self.abandon()
 
     return _patched(Replica, "rejected", rejected)
+
+
+@mutant
+def epoch_not_remembered_again() -> Any:
+    """When the disk fails, nobody asks whether it was at the epoch."""
+    rejected = Observer.rejected
+
+    def quietly(self: Observer, reason: str, now: float) -> Any:
+        return [effect for effect in rejected(self, reason, now) if not isinstance(effect, Remember)]
+
+    return _patched(Observer, "rejected", quietly)
 
 
 @mutant

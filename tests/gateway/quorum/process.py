@@ -37,6 +37,10 @@ class Violation(AssertionError):
     """The observer broke a promise."""
 
 
+class DiskFailed(Exception):
+    """The disk does not take this effect, and may take the next."""
+
+
 class Crash(Exception):
     """The process dies here."""
 
@@ -139,10 +143,10 @@ class Process:
     def perform(self, effects: list[Effect], now: float) -> None:
         """All of them in order; the rest is left out when the log refuses one, and the observer is told. Raises Crash."""
         for effect in effects:
-            self.before_effect(effect)
             try:
+                self.before_effect(effect)
                 self._perform(effect)
-            except DecodeError as error:
+            except (DecodeError, DiskFailed) as error:
                 self.perform(self.observer.rejected(str(error), now), now)
                 return
         require(self.remembered[0] >= self.observer.facts.epoch, "an epoch is remembered when it is known")
@@ -166,7 +170,7 @@ class Process:
             case InstallSnapshot(id):
                 self._install(id)
             case AbandonSnapshot(id):
-                require(self.part is not None and self.part[0] == id, "only a snapshot that was begun is abandoned")
+                require(self.part is None or self.part[0] == id, "only the snapshot that was begun is abandoned")
                 self.part = None
             case Advance(high_watermark):
                 self._show(high_watermark)
@@ -219,4 +223,4 @@ class Process:
         ours = [batch for batch in self.log.batches if batch.base < self.shown]
         truth = [batch for batch in self.quorum.committed if start <= batch.base < self.shown]
         require(ours == truth, "what is shown is what was committed")
-        require(start <= self.shown <= self.log.end_offset, "what was shown stays")
+        require(self.shown <= self.log.end_offset, "what was shown stays")

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from gateway.quorum import Ask, Effect, Failure, FailureKind, ObserverSettings, Pause, Tell
+from gateway.quorum import Ask, Effect, Failure, FailureKind, LearnClusterId, ObserverSettings, Pause, Stop, Tell
 from kwire.message import Message
 from kwire.messages.fetch_request import FetchRequest
 from kwire.messages.fetch_response import FetchResponse
@@ -26,7 +26,7 @@ from kwire.messages.fetch_snapshot_response import FetchSnapshotResponse
 from tests.gateway.quorum import controller
 from tests.gateway.quorum.batches import corrupted
 from tests.gateway.quorum.model import CLUSTER_ID, Quorum, Voter
-from tests.gateway.quorum.process import Crash, Process, Stopped, Violation, require
+from tests.gateway.quorum.process import Crash, DiskFailed, Process, Stopped, Violation, require
 from tests.gateway.quorum.words import effect_text, request_text
 
 #: Requests allowed in a second without any progress: pauses of 20 ms doubling to 1 s, begun anew for a few leaders named.
@@ -45,6 +45,7 @@ class Faults:
     twice: float
     corrupt: float
     crash_at_effect: float
+    disk_fails: float
     elections: float
     isolated: float
     voter_crashes: float
@@ -58,7 +59,7 @@ class Faults:
             return rng.choice((0.0, rng.random() * most))
 
         return cls(
-            some(0.2), some(0.2), some(0.2), some(0.4), some(0.15), some(0.1),
+            some(0.2), some(0.2), some(0.2), some(0.4), some(0.15), some(0.1), some(0.1),
             some(2.0), rng.random(), some(1.0), some(1.0), some(6.0), some(0.5),
         )  # fmt: skip
 
@@ -223,6 +224,8 @@ class Simulation:
         self._events = [event for event in self._events if event[2] != self._world]
         heapq.heapify(self._events)
         away = self.rng.choice([0, *self.quorum.voters, self.process.remembered[1]])
+        if {self.quorum.voters[id].address for id in self.quorum.voters if id == away} == {*self.process.settings.bootstrap}:
+            away = 0  # who is told of one voter only cannot do without it
         self._note(f"everything heals, but for voter {away}")
         ids = [id for id in self.quorum.voters if id != away]
         if away > 0:
@@ -373,6 +376,9 @@ class Simulation:
         self.seen[effect.event if isinstance(effect, Tell) else type(effect).__name__] += 1
         if not isinstance(effect, Tell) and self._happens(self.faults.crash_at_effect):
             raise Crash
+        if not isinstance(effect, Tell | Stop | LearnClusterId) and self._happens(self.faults.disk_fails):
+            self._note("   ... for which there is no room")
+            raise DiskFailed("no space left on device")
 
     def _happens(self, probability: float) -> bool:
         return not self._calm and self.rng.random() < probability

@@ -72,7 +72,7 @@ def test_a_failing_seed_says_how_to_see_it_again() -> None:
 def test_a_calm_quorum_is_followed_within_moments() -> None:
     """Without faults, what is committed is shown a few round trips later."""
     simulation = Simulation(1)
-    simulation.faults = type(simulation.faults)(*[0.0] * 12)
+    simulation.faults = type(simulation.faults)(*[0.0] * 13)
     simulation.live(5.0)
     committed = simulation.quorum.committed_end
     simulation.live(5.1)
