@@ -46,7 +46,7 @@ class Checked(NamedTuple):
 
     @property
     def end(self) -> int:
-        """Position behind the last good batch, from the first one's."""
+        """Position behind the last good batch, 0 without one."""
         return self.batches[-1].position + self.batches[-1].size if self.batches else 0
 
 
@@ -56,31 +56,33 @@ class Readable(Protocol):
     def read(self, position: int, length: int) -> bytes: ...
 
 
-def check_batches(data: Buffer, tail: Tail) -> Checked:
+def check_batches(data: Buffer, tail: Tail, base: int = 0) -> Checked:
     """Check the batches of format 2 in ``data``: length, CRC-32C, offsets without a gap, epochs that never go back.
 
-    As ``UnifiedLog.analyzeAndValidateRecords`` for a follower, and a gap is refused as well. Reads ``data`` once.
+    As ``UnifiedLog.analyzeAndValidateRecords`` for a follower, and a gap is refused as well. ``data`` stands at position
+    ``base`` of what it was read from.
     """
     unpack, crc_of, view, limit = _HEADER.unpack_from, crc32c.crc32c, memoryview(data), len(data)
     expected, current, position = tail.next_offset, tail.epoch, 0
     batches: list[Batch] = []
+    add, new = batches.append, tuple.__new__
     fault = None
     while limit - position >= BATCH_OVERHEAD:
         offset, length, epoch, magic, crc, _, delta, _, max_timestamp = unpack(view, position)
         size = LOG_OVERHEAD + length
         if magic != 2 or size < BATCH_OVERHEAD:
-            fault = _bad_header(magic, length, position)
+            fault = _bad_header(magic, length, base + position)
             break
         if size > limit - position:
             break
         if crc_of(view[position + CRC_START : position + size]) != crc:
             reason = f"the batch of {size} bytes at offset {offset} has a wrong CRC"
-            fault = DecodeError(reason, path="CRC", offset=position, rule="crc")
+            fault = DecodeError(reason, path="CRC", offset=base + position, rule="crc")
             break
         if (offset != expected and expected >= 0) or offset < 0 or delta < 0 or epoch < current:
-            fault = _does_not_follow(offset, delta, epoch, Tail(expected, current), position)
+            fault = _does_not_follow(offset, delta, epoch, Tail(expected, current), base + position)
             break
-        batches.append(Batch(position, size, offset, offset + delta, epoch, max_timestamp))
+        add(new(Batch, (base + position, size, offset, offset + delta, epoch, max_timestamp)))
         expected, current, position = offset + delta + 1, epoch, position + size
     return Checked(batches, Tail(expected, current), fault)
 
@@ -93,16 +95,15 @@ def check_file(file: Readable, position: int, size: int, tail: Tail) -> Iterator
     length = _CHUNK_BYTES
     while position < size:
         data = file.read(position, min(length, size - position))
-        checked = check_batches(data, tail)
-        taken = checked.end
-        if taken == 0 and checked.fault is None and len(data) == length:
+        checked = check_batches(data, tail, position)
+        if not checked.batches and checked.fault is None and len(data) == length:
             length = max(length, _size_of(data))  # one batch that is larger than a chunk
             if length > len(data) and position + length <= size:
                 continue
-        yield Checked([one._replace(position=position + one.position) for one in checked.batches], checked.tail, checked.fault)
-        if taken == 0 or checked.fault is not None:
+        yield checked
+        if not checked.batches or checked.fault is not None:
             return
-        position, tail, length = position + taken, checked.tail, _CHUNK_BYTES
+        position, tail, length = checked.end, checked.tail, _CHUNK_BYTES
 
 
 def _size_of(data: bytes) -> int:

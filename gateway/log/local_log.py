@@ -315,7 +315,7 @@ class LocalLog:
         """``LogSegment.shouldRoll``; the age of a segment is told by its batches, not by a clock."""
         if size == 0:
             return False
-        aged = first_timestamp is not None and batch.max_timestamp - first_timestamp > self._settings.segment_ms
+        aged = first_timestamp is not None and 0 <= first_timestamp < batch.max_timestamp - self._settings.segment_ms
         return size + batch.size > self._settings.segment_bytes or aged or not self._active.has_room_for(batch, size)
 
     def _write(self, view: memoryview, batches: Sequence[Batch]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import bisect
 import struct
 from array import array
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import Final
 
 from gateway.log.batch_check import Batch
@@ -39,20 +39,21 @@ class SegmentIndex:
         """Number of offset entries and of time entries."""
         return len(self._offsets), len(self._times)
 
-    def add(self, batches: Iterable[Batch], shift: int = 0) -> None:
+    def add(self, batches: Sequence[Batch], shift: int = 0) -> None:
         """Take in batches that stand ``shift`` bytes further on in the segment than they say."""
-        last = self._positions[-1] if self._positions else 0
-        for batch in batches:
-            if self.first_timestamp is None:
-                self.first_timestamp = batch.max_timestamp
-            if batch.max_timestamp > self._latest[0]:
-                self._latest = (batch.max_timestamp, batch.last_offset)
-            position = shift + batch.position
-            if position - last > self._interval:
-                self._offsets.append(batch.last_offset)
-                self._positions.append(position)
+        if self.first_timestamp is None and batches:
+            self.first_timestamp = batches[0].max_timestamp
+        due = (self._positions[-1] if self._positions else 0) + self._interval - shift
+        latest = self._latest[0]
+        for position, _, _, last_offset, _, timestamp in batches:
+            if timestamp > latest:
+                latest = timestamp
+                self._latest = (timestamp, last_offset)
+            if position > due:
+                self._offsets.append(last_offset)
+                self._positions.append(shift + position)
                 self.add_latest_time()
-                last = position
+                due = position + self._interval
 
     def add_latest_time(self) -> None:
         """Write down the largest timestamp, as is done when a segment is rolled or closed (``TimeIndex.maybeAppend``)."""

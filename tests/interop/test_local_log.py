@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from gateway.log.errors import LogLocked
 from gateway.log.file_names import parse_snapshot_name
 from gateway.log.local_log import LocalLog, LogSettings
 from kwire.records.header import iter_batches
@@ -120,6 +121,8 @@ def combined() -> Iterator[tuple[Cluster, Node]]:
 def test_a_controller_goes_on_with_our_log_and_we_with_its(combined: tuple[Cluster, Node], tmp_path: Path) -> None:
     """The whole directory is ours, checkpoint and quorum-state too; what Kafka adds is taken back without a repair."""
     cluster, node = combined
+    with pytest.raises(LogLocked, match="in use by another process"):
+        LocalLog.open(node.metadata_log_dir.parent, LogSettings())
     cluster.stop_node(node)
     kafkas = LocalLog.open(node.metadata_log_dir.parent, LogSettings())
     kept, meta = kafkas.quorum_state, kafkas.meta_properties

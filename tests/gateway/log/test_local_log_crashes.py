@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import itertools
-import os
 import random
 import shutil
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -26,16 +24,8 @@ _POWER_STEP = 3
 _NESTED_STEP = 150
 #: In one of so many states the log is opened twice more.
 _THOROUGH_STEP = 8
-#: Thousands of small directories: in memory where there is such a place.
-_IN_MEMORY = Path("/dev/shm")
 #: Every operation, and every batch that was ever written, by base offset and epoch.
 Recording = tuple[list[Op], dict[tuple[int, int], bytes]]
-
-
-@pytest.fixture(scope="module")
-def root() -> Iterator[Path]:
-    with tempfile.TemporaryDirectory(dir=_IN_MEMORY if os.access(_IN_MEMORY, os.W_OK) else None) as directory:
-        yield Path(directory)
 
 
 @pytest.fixture(scope="module")

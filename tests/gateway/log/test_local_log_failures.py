@@ -14,7 +14,6 @@ from tests.gateway.log.crash_disk import QuietDisk
 from tests.gateway.log.faulty_disk import FaultyDisk
 from tests.gateway.log.kafka_files import batch
 from tests.gateway.log.promises import agrees_with_itself, keeps
-from tests.gateway.log.test_local_log_crashes import root as root  # the fixture
 from tests.gateway.log.workload import SMALL, Promise, Workload
 
 _EVERY = 2
