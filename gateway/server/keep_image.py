@@ -1,7 +1,4 @@
-"""Keeps the image of an observed cluster, and the local copy of its log: folding, snapshots, cleaning. One task for each.
-
-What is committed is decoded in a thread, a piece at a time, and applied on the event loop.
-"""
+"""Keeps the image of an observed cluster: what is committed is decoded in a thread, piece by piece, and applied on the loop."""
 
 from __future__ import annotations
 
@@ -21,6 +18,7 @@ _PROBLEM_DELAY_S: Final = 1.0
 async def keep_image(keeper: ImageKeeper, source: ObservedLog, reports: Reports) -> None:
     """Fold what is committed, for ever."""
     moved = trio.Event()
+    told: object = None
 
     def wake() -> None:
         moved.set()
@@ -29,13 +27,28 @@ async def keep_image(keeper: ImageKeeper, source: ObservedLog, reports: Reports)
     try:
         while True:
             moved = trio.Event()
-            more = await trio.to_thread.run_sync(keeper.decode_step, source.committed)
-            keeper.apply_step()
-            for notice in keeper.take_notices():
-                reports.report("record not folded", "warning", error=notice)
+            try:
+                more = await _fold(keeper, source.committed, reports)
+            except Exception as error:  # a bug of ours: the log is served all the same
+                reports.bug("image not folded", error)
+                await trio.sleep(_PROBLEM_DELAY_S)
+                continue
+            if keeper.problem != told:
+                told = keeper.problem
+                if told is not None:
+                    reports.report("image behind", "warning", error=str(told))
             if more:
                 continue
             with trio.move_on_after(_PROBLEM_DELAY_S if keeper.problem else float("inf")):
                 await moved.wait()
     finally:
         unsubscribe()
+
+
+async def _fold(keeper: ImageKeeper, committed: int, reports: Reports) -> bool:
+    """One step; true if there is more to do at once."""
+    more = await trio.to_thread.run_sync(keeper.decode_step, committed)
+    keeper.apply_step()
+    for notice in keeper.take_notices():
+        reports.report("record not folded", "warning", error=notice)
+    return more

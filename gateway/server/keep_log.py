@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Final
 
 import trio
 
-from gateway.log.errors import DiskFailed, LogError
+from gateway.log.errors import LogError
 from gateway.ports import SourceStopped
 from gateway.server.facts import OwnSnapshot
+from gateway.server.observe import may_pass, stopped_by
 
 if TYPE_CHECKING:
     from gateway.server.logs import Reports
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 _LOOK_S: Final = 1.0
 #: Between two looks for what is too old or too much (``RaftMetadataLogCleanerManager`` looks as often), s.
 _CLEAN_S: Final = 60.0
+#: After a failure that nobody foresaw, s: a snapshot may take minutes to fail.
+_BUG_DELAY_S: Final = 60.0
 
 
 class LogKeeper:
@@ -40,12 +43,18 @@ class LogKeeper:
         """Write and clean for ever. Raises SourceStopped when the log is beyond repair."""
         clean_at = trio.current_time()
         while True:
-            now = trio.current_time()
-            if self._image.loaded and self._snapshots.due(self._image.log_bytes, now) and await self._write(now):
-                clean_at = now
-            if now >= clean_at:
-                clean_at = now + _CLEAN_S
-                await self._clean()
+            try:
+                now = trio.current_time()
+                if self._image.loaded and self._snapshots.due(self._image.log_bytes, now) and await self._write(now):
+                    clean_at = now
+                if now >= clean_at:
+                    clean_at = now + _CLEAN_S
+                    await self._clean()
+            except SourceStopped:
+                raise
+            except Exception as error:  # a bug of ours: the log is served all the same, and grows
+                self._reports.bug("log not kept", error)
+                await trio.sleep(_BUG_DELAY_S)
             await trio.sleep(_LOOK_S)
 
     async def _write(self, now: float) -> bool:
@@ -63,12 +72,14 @@ class LogKeeper:
     async def _clean(self) -> None:
         try:
             async with self._disk:
-                deleted = await trio.to_thread.run_sync(self._source.clean, time.time_ns() // 1_000_000)
-        except DiskFailed as error:
-            self._reports.report("log not cleaned", "error", error=str(error))
+                try:
+                    deleted = await trio.to_thread.run_sync(self._source.clean, time.time_ns() // 1_000_000)
+                finally:
+                    self._source.publish()
         except LogError as error:
-            raise SourceStopped(str(error)) from None
+            if not may_pass(error):
+                raise stopped_by(error) from None
+            self._reports.report("log not cleaned", "error", error=str(error))
         else:
             if deleted:
                 self._reports.report("log cleaned", "info", deleted=deleted)
-                self._source.publish()

@@ -8,34 +8,33 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import trio
 
-from gateway.log.errors import DiskFailed, LogError, SyncFailed
+from gateway.log.errors import DiskFailed, LogError, LogFailed, SyncFailed
 from gateway.ports import SourceStopped
 from gateway.quorum.effects import (
     Append,
     Ask,
     BeginSnapshot,
     Effect,
-    Failure,
-    FailureKind,
     InstallSnapshot,
     LearnClusterId,
     Pause,
+    Remember,
     SnapshotChunk,
     Stop,
     Tell,
 )
+from gateway.quorum.observer import FETCH, FETCH_SNAPSHOT
 from gateway.server.facts import SnapshotProgress
-from gateway.server.upstream import Upstream
+from gateway.server.logs import ERROR_MAX, escape
+from gateway.server.quorum_peer import Connecting, Peer, error_of, failure
 from gateway.server.upstream_errors import UpstreamError
 
 if TYPE_CHECKING:
     from gateway.quorum.observer import Observer
-    from gateway.security.client_properties import ClientSecurity
     from gateway.server.logs import Reports
     from gateway.sources.observed_log import ObservedLog
 
@@ -46,48 +45,8 @@ LOADING_MAX_S: Final = 2.0
 LOST_AFTER_S: Final = 10.0
 #: After a failure of the disk, or one that nobody foresaw, s.
 _FAILED_DELAY_S: Final = 1.0
-_KINDS: Final = {
-    "unreachable": FailureKind.UNREACHABLE,
-    "tls": FailureKind.UNREACHABLE,
-    "authentication": FailureKind.UNAUTHORIZED,
-    "closed": FailureKind.CLOSED,
-    "timeout": FailureKind.TIMEOUT,
-    "undecodable": FailureKind.UNDECODABLE,
-    "unsupported_version": FailureKind.UNSUPPORTED_VERSION,
-}
-
-
-@dataclass(frozen=True, slots=True)
-class Connecting:
-    """How controllers are connected to."""
-
-    security: ClientSecurity
-    client_id: str
-    timeout_s: float
-
-
-class Peer:
-    """At most one connection, to whoever is asked at the moment."""
-
-    def __init__(self, how: Connecting) -> None:
-        self._how = how
-        self._upstream: Upstream | None = None
-
-    async def at(self, address: tuple[str, int]) -> Upstream:
-        """The connection to ``address``; one to anybody else is closed. Raises UpstreamError."""
-        upstream = self._upstream
-        if upstream is not None and upstream.is_open and upstream.address == address:
-            return upstream
-        await self.close()
-        how = self._how
-        self._upstream = await Upstream.connect(address, how.security, client_id=how.client_id, timeout_s=how.timeout_s)
-        return self._upstream
-
-    async def close(self) -> None:
-        """Hang up."""
-        upstream, self._upstream = self._upstream, None
-        if upstream is not None:
-            await upstream.aclose()
+#: What is told of these is why the quorum does not serve us.
+_TROUBLE: Final = frozenset({"answer-not-used", "answer-rejected", "denied", "request-failed", "turned-away"})
 
 
 class Observation:
@@ -100,6 +59,7 @@ class Observation:
         self._reports = reports
         self.disk = trio.Lock()  #: held by who changes the log
         self._caught_up = trio.Event()
+        self._owing = False  # the log may lack what the observer counts on
         self._disk_problem: str | None = None
         self._problem: str | None = None
         self.fetches = 0
@@ -122,15 +82,31 @@ class Observation:
         peer = Peer(self._how)
         try:
             while True:
-                step = self._observer.next(trio.current_time())
-                if isinstance(step, Pause):
-                    self._look_at_the_time()
-                    await trio.sleep_until(step.until)
-                else:
-                    await self._carry_out(await self._ask(peer, step))
+                try:
+                    await self._step(peer)
+                except SourceStopped:
+                    raise
+                except Exception as error:  # a bug of ours: what is committed is served on, and the leader asked again
+                    self._reports.bug("quorum not followed", error)
+                    self._problem = f"a bug of this server: {error!r}"
+                    self._owing = True
+                    await peer.close()
+                    await trio.sleep(_FAILED_DELAY_S)
+                    self._observer.rejected(self._problem, trio.current_time())
         finally:
             with trio.CancelScope(shield=True):
                 await peer.close()
+
+    async def _step(self, peer: Peer) -> None:
+        step = self._observer.next(trio.current_time())
+        if isinstance(step, Pause):
+            stopped = self._observer.facts.stopped
+            if stopped is not None:
+                raise SourceStopped(stopped)
+            self._look_at_the_time()
+            await trio.sleep_until(step.until)
+        else:
+            await self._carry_out(await self._ask(peer, step))
 
     async def _ask(self, peer: Peer, ask: Ask) -> Sequence[Effect]:
         """One request and what the observer makes of its outcome."""
@@ -141,60 +117,85 @@ class Observation:
         except UpstreamError as error:
             self.fetch_errors[error.kind] += 1
             self._problem = str(error)
-            return self._observer.failed(ask, Failure(_KINDS[error.kind], str(error)), trio.current_time())
+            return self._observer.failed(ask, failure(error), trio.current_time())
         before = self._observer.facts.last_answer_at
         effects = self._observer.answered(ask, answer, version, trio.current_time())
-        if self._observer.facts.last_answer_at != before:
-            self.fetches += 1
+        code = error_of(answer)
+        if code is not None:
+            self.fetch_errors[code] += 1
+        elif self._observer.facts.last_answer_at != before:
+            self.fetches += ask.api_key == FETCH
             self._problem = None
+        elif ask.api_key in (FETCH, FETCH_SNAPSHOT):
+            self.fetch_errors["unusable"] += 1
         return effects
 
     async def _carry_out(self, effects: Sequence[Effect]) -> None:
-        """Do everything that the observer wants done, in order; what it says about that, too."""
+        """Do everything that the observer wants done, in order; what it says about that, too. Raises SourceStopped."""
+        refused: str | None = None
         while effects:
-            for effect in effects:
-                await self._say(effect)
-            on_disk = [effect for effect in effects if not isinstance(effect, Stop | Tell | LearnClusterId)]
+            on_disk = [effect for effect in effects if not isinstance(effect, Stop | Tell)]
             refused = await self._write(on_disk) if on_disk else None
             if refused is None:
                 break
-            self.fetch_errors["refused"] += 1
             effects = self._observer.rejected(refused, trio.current_time())
         self._look_at_the_time()
-        self._source.publish()
+        for effect in effects:
+            self._say(effect)
 
-    async def _say(self, effect: Effect) -> None:
+    def _say(self, effect: Effect) -> None:
         match effect:
             case Tell(event, fields):
-                self._reports.report(event, "info", **fields)
+                # Hosts and reasons may be a peer's words.
+                shown = {name: escape(one, limit=ERROR_MAX) if isinstance(one, str) else one for name, one in fields.items()}
+                self._reports.report(event, "warning" if event in _TROUBLE else "info", **shown)
+                if event in _TROUBLE and "reason" in fields:
+                    self._problem = f"{fields['address']}: {fields['reason']}" if "address" in fields else str(fields["reason"])
             case Stop(reason):
                 raise SourceStopped(reason)
-            case LearnClusterId(cluster_id):
-                await trio.to_thread.run_sync(self._source.learn_cluster_id, cluster_id)
 
     async def _write(self, effects: Sequence[Effect]) -> str | None:
         """In a thread, because a disk may take its time. Returns why nothing, or not all of it, could be done."""
+        if self._owing:
+            effects = [*self._owed(), *effects]
         end = self._source.log.end_offset
         try:
             async with self.disk:
-                refused = await trio.to_thread.run_sync(self._source.perform, effects)
-        except SyncFailed as error:
-            raise SourceStopped(f"{error}; start again: what is on disk is then looked at anew") from None
-        except DiskFailed as error:  # a full disk may have room again
-            self._disk_problem = str(error)
-            self._reports.report("log not written", "error", error=str(error))
-            await trio.sleep(_FAILED_DELAY_S)
-            return self._disk_problem
+                try:
+                    refused = await trio.to_thread.run_sync(self._source.perform, effects)
+                finally:
+                    self._source.publish()
         except LogError as error:
-            raise SourceStopped(str(error)) from None
-        self._disk_problem = refused
-        if refused is not None:
-            self._reports.report("log refused what came", "error", error=refused)
-        else:
+            return await self._failed(error)
+        self._owing, self._disk_problem = False, refused
+        if refused is None:
             self.fetched_records += max(0, self._source.log.end_offset - end)
-        for effect in effects if refused is None else ():
-            self._count(effect)
+            for effect in effects:
+                self._count(effect)
+        else:
+            self.fetch_errors["refused"] += 1
+            self._reports.report("log refused what came", "error", error=escape(refused, limit=ERROR_MAX))
         return refused
+
+    async def _failed(self, error: LogError) -> str:
+        """A full disk may have room again; what else may be wrong with the log is looked at by who opens it."""
+        if not may_pass(error):
+            raise stopped_by(error) from None
+        self._owing, self._disk_problem = True, str(error)
+        self.fetch_errors["disk"] += 1
+        self._reports.report("log not written", "error", error=str(error))
+        await trio.sleep(_FAILED_DELAY_S)
+        return str(error)
+
+    def _owed(self) -> list[Effect]:
+        """What the observer counts on and an earlier failure left undone."""
+        facts, source = self._observer.facts, self._source
+        owed: list[Effect] = []
+        if facts.epoch > source.epoch:
+            owed.append(Remember(facts.epoch, facts.leader_id))
+        if facts.cluster_id is not None and facts.cluster_id != source.cluster_id:
+            owed.append(LearnClusterId(facts.cluster_id))
+        return owed
 
     def _count(self, effect: Effect) -> None:
         match effect:
@@ -275,3 +276,14 @@ class Observation:
     def problem(self) -> str | None:
         """Why the quorum does not answer, or what came from it cannot be kept, as a sentence, while that is so."""
         return self._disk_problem or self._problem
+
+
+def may_pass(error: LogError) -> bool:
+    """Is it worth trying again what the disk refused? Not after a failed sync: nobody knows what is on disk then."""
+    return isinstance(error, DiskFailed) and not isinstance(error, SyncFailed)
+
+
+def stopped_by(error: LogError) -> SourceStopped:
+    """Why the log cannot be written any further."""
+    again = "; start again: what is on disk is then looked at anew" if isinstance(error, SyncFailed | LogFailed) else ""
+    return SourceStopped(f"{error}{again}")

@@ -8,13 +8,15 @@ from typing import TYPE_CHECKING
 import trio
 
 from gateway.config import ConfigError
+from gateway.log.errors import LogError
 from gateway.log.local_log import LogSettings
 from gateway.quorum.observer import Observer
 from gateway.quorum.settings import ObserverSettings
 from gateway.security.client_properties import ClientPropertiesError, ClientSecurity, load_client_properties
 from gateway.server.keep_image import keep_image
 from gateway.server.keep_log import LogKeeper
-from gateway.server.observe import Connecting, Observation
+from gateway.server.observe import Observation
+from gateway.server.quorum_peer import Connecting
 from gateway.server.quorum_questions import QuorumQuestions
 from gateway.sources.errors import SourceError
 from gateway.sources.image_keeper import ImageKeeper
@@ -53,9 +55,9 @@ class ObservedQuorum:
         how_often = SnapshotSettings(
             config.metadata_log_max_record_bytes_between_snapshots, config.metadata_log_max_snapshot_interval_ms
         )
-        snapshots = OwnSnapshots(source.log.directory, how_often, source.log.new_snapshot, now=trio.current_time())
+        snapshots = OwnSnapshots(source.log.directory, how_often, source.new_snapshot, now=trio.current_time())
         self._log_keeper = LogKeeper(snapshots, self._keeper, source, self.observation.disk, reports)
-        self._questions = QuorumQuestions(lambda: observer.facts.leader_address, how, settings.request_timeout_s)
+        self._questions = QuorumQuestions(lambda: observer.facts.leader_address, how, settings.request_timeout_s, reports)
 
     async def run(self, started: Callable[[], None]) -> None:
         """Follow until it cannot go on. ``started`` is called when the log can be served, or was waited for.
@@ -104,8 +106,18 @@ def open_quorum(config: Config, reports: Reports, held: contextlib.ExitStack) ->
         )
     except SourceError as error:
         raise ConfigError(f"data.dir: {error}") from None
-    held.callback(source.close)
+    held.callback(_close, source, reports)
+    for problem in source.log.problems:
+        reports.report("log repaired", "warning", error=problem)
     return source, ObservedQuorum(config, source, security, reports)
+
+
+def _close(source: ObservedLog, reports: Reports) -> None:
+    """The last thing of all: that the disk is full must not hide why the server ends."""
+    try:
+        source.close()
+    except LogError as error:
+        reports.report("log not closed", "error", error=str(error))
 
 
 def upstream_security(config: Config) -> ClientSecurity:

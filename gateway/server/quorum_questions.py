@@ -11,14 +11,15 @@ import trio
 
 from gateway.quorum.errors import ErrorCode, error_name
 from gateway.quorum.requests import DESCRIBE_QUORUM_VERSIONS, describe_quorum
-from gateway.server.observe import Connecting, Peer
-from gateway.server.upstream_errors import UpstreamError
+from gateway.server.quorum_peer import Connecting, Peer
+from gateway.server.upstream_errors import ConnectionClosed, UpstreamError
 from kwire.messages.describe_quorum_request import DescribeQuorumRequest
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from gateway.address import Address
+    from gateway.server.logs import Reports
     from kwire.messages.describe_quorum_response import DescribeQuorumResponse
 
     Tell = Callable[[DescribeQuorumResponse | str], None]
@@ -30,10 +31,11 @@ _WAITING_MAX: Final = 10_000
 class QuorumQuestions:
     """``describe`` of ``gateway.ports.Quorum``; :meth:`run` is the task. ``leader`` tells where the leader is, if known."""
 
-    def __init__(self, leader: Callable[[], Address | None], how: Connecting, timeout_s: float) -> None:
+    def __init__(self, leader: Callable[[], Address | None], how: Connecting, timeout_s: float, reports: Reports) -> None:
         self._leader = leader
         self._how = how
         self._timeout_s = timeout_s
+        self._reports = reports
         self._waiting: list[Tell] = []
         self._asked = trio.Event()
 
@@ -53,24 +55,45 @@ class QuorumQuestions:
                 await self._asked.wait()
                 self._asked = trio.Event()
                 waiting, self._waiting = self._waiting, []
-                answer = await self._ask(peer)
+                answer = await self._answer(peer)
                 for tell in waiting:
-                    tell(answer)
+                    self._pass_on(tell, answer)
         finally:
             with trio.CancelScope(shield=True):
                 await peer.close()
 
-    async def _ask(self, peer: Peer) -> DescribeQuorumResponse | str:
+    async def _answer(self, peer: Peer) -> DescribeQuorumResponse | str:
         address = self._leader()
         if address is None:
             return "no leader of the quorum is known at the moment; ask again"
         try:
-            upstream = await peer.at(address)
-            version = upstream.common_version(DescribeQuorumRequest.API_KEY, DESCRIBE_QUORUM_VERSIONS)
-            answer: DescribeQuorumResponse = await upstream.call(describe_quorum(), version, timeout_s=self._timeout_s)
+            answer = await self._ask(peer, address)
         except UpstreamError as error:
             return str(error)
+        except Exception as error:  # a bug of ours: it costs the answer
+            self._reports.bug("quorum not described", error)
+            await peer.close()
+            return "this server could not ask the quorum's leader; its log says why"
         return _refusal(answer, address) or answer
+
+    async def _ask(self, peer: Peer, address: Address) -> DescribeQuorumResponse:
+        """Raises UpstreamError. A connection may have been closed while nobody asked anything: that is tried once more."""
+        while True:
+            upstream, used = await peer.at(address), peer.used
+            peer.used = True
+            version = upstream.common_version(DescribeQuorumRequest.API_KEY, DESCRIBE_QUORUM_VERSIONS)
+            try:
+                answer: DescribeQuorumResponse = await upstream.call(describe_quorum(), version, timeout_s=self._timeout_s)
+                return answer
+            except ConnectionClosed:
+                if not used:
+                    raise
+
+    def _pass_on(self, tell: Tell, answer: DescribeQuorumResponse | str) -> None:
+        try:
+            tell(answer)
+        except Exception as error:  # a bug of a handler: the others are told all the same
+            self._reports.bug("answer of the quorum not passed on", error)
 
 
 def _refusal(answer: DescribeQuorumResponse, address: Address) -> str:

@@ -7,6 +7,7 @@ files and may take its time, :meth:`ObservedLog.publish` shows the outcome to cl
 
 from __future__ import annotations
 
+import contextlib
 import uuid
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,7 +16,7 @@ from gateway.log.chain import Chain
 from gateway.log.errors import LogError, SnapshotNotNewer
 from gateway.log.file_names import SnapshotId
 from gateway.log.follower import DirectoryFollower
-from gateway.log.local_log import LocalLog, LogSettings, SnapshotWriter
+from gateway.log.local_log import LocalLog, LogSettings
 from gateway.log.problem import Problem
 from gateway.ports import State
 from gateway.quorum.effects import (
@@ -33,6 +34,7 @@ from gateway.quorum.effects import (
 from gateway.sources.chain_partition import ChainPartition
 from gateway.sources.clip import clip
 from gateway.sources.errors import SourceError
+from gateway.sources.named_writer import NamedWriter, Names, SnapshotBusy
 from kwire.errors import DecodeError
 from kwire.messages.quorum_state_data import QuorumStateData
 from kwire.uuid import Uuid
@@ -46,7 +48,8 @@ def open_observed_log(
 ) -> ObservedLog:
     """The log in ``data_dir``, made if it is not there. ``cluster_id``: whose it has to be, if anybody's in particular.
 
-    ``node_id`` stands in meta.properties, which Kafka's own tools want to be whole. Raises SourceError.
+    ``node_id`` stands in meta.properties, which Kafka's own tools want to be whole. Raises SourceError, also where the log is
+    damaged below its high watermark: what clients were shown once could not be shown again.
     """
     try:
         log = LocalLog.open(data_dir, settings)
@@ -59,18 +62,25 @@ def open_observed_log(
             f"{data_dir} holds the log of cluster {known}, not of {cluster_id}: give another directory, or that cluster's id"
         )
     observed = ObservedLog(log, node_id=node_id, snapshot_prefix=snapshot_prefix)
-    if known is None and cluster_id is not None:
-        observed.learn_cluster_id(cluster_id)
-    observed.look()
-    observed.publish()
+    try:
+        observed.begin(cluster_id)
+    except LogError as error:
+        with contextlib.suppress(LogError):
+            observed.close()
+        raise SourceError(str(error)) from None
     return observed
+
+
+class NotShown(LogError):
+    """What is committed cannot be read back from the files."""
 
 
 class ObservedLog(ChainPartition):
     """``gateway.ports.Partition`` over a ``LocalLog`` that follows a quorum.
 
     ``caught_up``: it has once been where the leader's high watermark was. ``in_touch``: the leader answers. Both are the
-    driver's to set; all methods but ``publish`` are for one thread at a time.
+    driver's to set. What changes the log is for one thread at a time, and never while ``publish`` runs: who calls holds a
+    lock. Only ``new_snapshot`` and what it gives may be used beside it.
     """
 
     def __init__(self, log: LocalLog, *, node_id: int, snapshot_prefix: bool) -> None:
@@ -88,9 +98,22 @@ class ObservedLog(ChainPartition):
         self.committed = log.high_watermark  #: one past what is committed and here, as made durable
         self._knows_end = log.high_watermark > 0
         self._follower = DirectoryFollower(str(log.directory), snapshot_prefix=snapshot_prefix)
-        self._writer: SnapshotWriter | None = None
+        self._writer: NamedWriter | None = None
+        self._names = Names()
         self._next: Chain | None = None  # what publish will show
         self._shown_epoch = self.epoch
+        self._damage: Problem | None = None  # why less can be read than was shown
+
+    def begin(self, cluster_id: str | None) -> None:
+        """Show what is committed. ``cluster_id`` becomes the log's own where it has none. Raises LogError."""
+        if cluster_id is not None and not self.cluster_id:
+            self._perform(LearnClusterId(cluster_id))
+        self.look()
+        damage = self._damage or self._follower.unreachable
+        if damage is not None or self._next is None:
+            advice = "restore it from a copy, or remove the whole data directory: it is fetched anew from the quorum"
+            raise NotShown(f"{damage or 'the log cannot be read'}; {advice}")
+        self.publish()
 
     # --- following ----------------------------------------------------------------------------------------------------
 
@@ -103,7 +126,7 @@ class ObservedLog(ChainPartition):
         try:
             for effect in effects:
                 self._perform(effect)
-        except (DecodeError, SnapshotNotNewer) as error:
+        except (DecodeError, SnapshotNotNewer, SnapshotBusy) as error:
             self._abandon()
             return str(error)
         finally:
@@ -111,19 +134,28 @@ class ObservedLog(ChainPartition):
         return None
 
     def look(self) -> None:
-        """Read what was written, as the serving side does, up to the high watermark."""
-        while self._follower.step():
+        """Read what was written, as the serving side does, up to the high watermark.
+
+        What cannot be read changes nothing of what is shown: a file that is damaged under us is a problem to be told, and no
+        reason to take back what clients have seen.
+        """
+        follower = self._follower
+        while follower.step():
             pass
-        chain = self._follower.chain
-        if chain is not None:
-            self._next = clip(chain, self.committed)
+        if follower.chain is None or follower.unreachable is not None:
+            return
+        try:
+            chain = clip(follower.chain, self.committed)
+        except OSError as error:
+            self._damage = Problem(str(error.filename or self.log_dir), -1, error.strerror or str(error))
+            return
+        self._damage = follower.chain.broken if follower.chain.end_offset < self.committed else None
+        if chain.end_offset >= self.served.end_offset:
+            self._next = chain
 
     def publish(self) -> bool:
         """Show clients what ``look`` found; true if anything is new to them. On the event loop."""
-        chain, old = self._next, self.served
-        if chain is None:
-            return False
-        self._next = None
+        chain, old = self._next or self.served, self.served
         moved = (chain.start_offset, chain.end_offset) != (old.start_offset, old.end_offset) or self._shown_epoch != self.epoch
         self._shown_epoch = self.epoch
         self.show(chain, tell=moved)
@@ -136,15 +168,16 @@ class ObservedLog(ChainPartition):
         finally:
             self.look()
 
-    def learn_cluster_id(self, cluster_id: str) -> None:
-        """From now on this is the log of that cluster (``meta.properties``)."""
-        self.log.write_meta_properties(cluster_id, self.node_id, self.directory_id)
-        self.cluster_id = cluster_id
+    def new_snapshot(self, snapshot_id: SnapshotId) -> NamedWriter:
+        """For a snapshot of our own, written in any thread while ``perform`` goes on. Raises SnapshotBusy, LogError."""
+        return NamedWriter(self._names, snapshot_id, self.log.new_snapshot)
 
     def close(self) -> None:
-        """Let go of the directory."""
-        self._abandon()
-        self.log.close()
+        """Let go of the directory. Raises LogError; it is free then, too."""
+        try:
+            self._abandon()
+        finally:
+            self.log.close()
 
     def _perform(self, effect: Effect) -> None:
         match effect:
@@ -156,13 +189,15 @@ class ObservedLog(ChainPartition):
                 self.log.truncate_to(offset)
                 self.look()  # before anything new stands where the old did
             case Remember(epoch, leader_id):
-                self.log.write_quorum_state(
-                    QuorumStateData(leader_id=leader_id, leader_epoch=epoch, voted_id=-1), _QUORUM_STATE_VERSION
-                )
+                state = QuorumStateData(leader_id=leader_id, leader_epoch=epoch, voted_id=-1)
+                self.log.write_quorum_state(state, _QUORUM_STATE_VERSION)
                 self.epoch, self.leader_id = epoch, leader_id
+            case LearnClusterId(cluster_id):
+                self.log.write_meta_properties(cluster_id, self.node_id, self.directory_id)
+                self.cluster_id = cluster_id
             case BeginSnapshot(snapshot_id):
                 self._abandon()
-                self._writer = self.log.new_snapshot(SnapshotId(*snapshot_id))
+                self._writer = NamedWriter(self._names, SnapshotId(*snapshot_id), self.log.new_snapshot)
             case SnapshotChunk(position, data, _):
                 assert self._writer is not None
                 self._writer.write(position, data)
@@ -170,13 +205,10 @@ class ObservedLog(ChainPartition):
                 self._install(SnapshotId(*snapshot_id))
             case AbandonSnapshot():
                 self._abandon()
-            case LearnClusterId() | _:
-                pass  # the driver's
 
     def _commit(self, offset: int) -> None:
         """Everything below ``offset`` is committed: on disk first, then remembered, then shown."""
         if offset > self.committed:
-            self.log.flush()
             self.log.set_high_watermark(offset)
             self.committed = offset
 
@@ -189,9 +221,9 @@ class ObservedLog(ChainPartition):
         self._commit(snapshot_id.end_offset)
 
     def _abandon(self) -> None:
-        if self._writer is not None:
-            self._writer.abandon()
-            self._writer = None
+        writer, self._writer = self._writer, None
+        if writer is not None:
+            writer.abandon()
 
     # --- the partition ------------------------------------------------------------------------------------------------
 
@@ -200,14 +232,14 @@ class ObservedLog(ChainPartition):
         """LOADING until the end is known: from before the last stop, or because we were where the leader was."""
         if not (self._knows_end or self.caught_up):
             return State.LOADING
-        if self.served.broken:
+        if self._damage is not None:
             return State.BROKEN
         return State.READY if self.in_touch else State.STALE
 
     @property
     def problems(self) -> tuple[Problem, ...]:
         """What is wrong with the local copy."""
-        found = (self._follower.unreachable, self.served.broken)
+        found = (self._follower.unreachable, self._damage, *self.served.notices)
         return tuple(problem for problem in found if problem)
 
     @property

@@ -1,0 +1,79 @@
+"""Who of a quorum is asked at the moment, over one connection; what went wrong there, in the observer's words and Kafka's."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from gateway.handlers.errors import ErrorCode
+from gateway.quorum.effects import Failure, FailureKind
+from gateway.server.upstream import Upstream
+
+if TYPE_CHECKING:
+    from gateway.security.client_properties import ClientSecurity
+    from gateway.server.upstream_errors import UpstreamError
+    from kwire.message import Message
+
+_KINDS: Final = {
+    "unreachable": FailureKind.UNREACHABLE,
+    "tls": FailureKind.UNREACHABLE,
+    "authentication": FailureKind.UNAUTHORIZED,
+    "closed": FailureKind.CLOSED,
+    "timeout": FailureKind.TIMEOUT,
+    "undecodable": FailureKind.UNDECODABLE,
+    "unsupported_version": FailureKind.UNSUPPORTED_VERSION,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Connecting:
+    """How controllers are connected to."""
+
+    security: ClientSecurity
+    client_id: str
+    timeout_s: float
+
+
+class Peer:
+    """At most one connection, to whoever is asked at the moment. ``used``: the caller's mark on it, gone with it."""
+
+    def __init__(self, how: Connecting) -> None:
+        self.used = False
+        self._how = how
+        self._upstream: Upstream | None = None
+
+    async def at(self, address: tuple[str, int]) -> Upstream:
+        """The connection to ``address``; one to anybody else is closed. Raises UpstreamError."""
+        upstream = self._upstream
+        if upstream is not None and upstream.is_open and upstream.address == address:
+            return upstream
+        await self.close()
+        self.used = False
+        how = self._how
+        self._upstream = await Upstream.connect(address, how.security, client_id=how.client_id, timeout_s=how.timeout_s)
+        return self._upstream
+
+    async def close(self) -> None:
+        """Hang up."""
+        upstream, self._upstream = self._upstream, None
+        if upstream is not None:
+            await upstream.aclose()
+
+
+def failure(error: UpstreamError) -> Failure:
+    """Why there is no answer, as the observer wants to know it."""
+    return Failure(_KINDS[error.kind], str(error))
+
+
+def error_of(answer: Message) -> str | None:
+    """Kafka's name of the first error code in an answer of the quorum; "OTHER" for a code without one. None: no error."""
+    topics: Sequence[Any] = getattr(answer, "responses", None) or getattr(answer, "topics", None) or ()
+    codes = [partition.error_code for topic in topics for partition in topic.partitions]
+    code = next((code for code in (getattr(answer, "error_code", 0), *codes) if code), 0)
+    if not code:
+        return None
+    try:
+        return ErrorCode(code).name
+    except ValueError:
+        return "OTHER"

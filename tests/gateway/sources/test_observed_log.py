@@ -1,0 +1,531 @@
+"""The quorum's copy: effects in, partition out. What was shown once stays, whatever comes and however often it is opened."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gateway.log.errors import BelowHighWatermark, DiskFailed, LogFailed, SyncFailed
+from gateway.log.file_names import SnapshotId as FileName
+from gateway.log.local_log import LocalLog, LogSettings
+from gateway.ports import OffsetOutOfRange, State
+from gateway.quorum.effects import (
+    AbandonSnapshot,
+    Advance,
+    Append,
+    BeginSnapshot,
+    Effect,
+    InstallSnapshot,
+    LearnClusterId,
+    Remember,
+    SnapshotChunk,
+    SnapshotId,
+    Truncate,
+)
+from gateway.sources.errors import SourceError
+from gateway.sources.named_writer import SnapshotBusy
+from gateway.sources.observed_log import ObservedLog, open_observed_log
+from kwire.uuid import Uuid
+from tests.gateway.log.faulty_disk import FaultyDisk
+from tests.gateway.log.kafka_files import batch, snapshot_bytes
+from tests.gateway.sources.reading import batches_from, joined
+
+CLUSTER = "7QN8irUjSqO4QGNDS7ESyw"
+SMALL = LogSettings(segment_bytes=700, index_interval_bytes=150, retention_bytes=1, retention_ms=-1)
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    return tmp_path / "data"
+
+
+@pytest.fixture
+def source(root: Path) -> Iterator[ObservedLog]:
+    """One that has been where the leader was."""
+    opened = reopened(root)
+    opened.caught_up = True
+    yield opened
+    opened.close()
+
+
+def reopened(root: Path, *, prefix: bool = True, settings: LogSettings = SMALL, cluster_id: str | None = None) -> ObservedLog:
+    return open_observed_log(root, settings, cluster_id=cluster_id, node_id=7, snapshot_prefix=prefix)
+
+
+def on(root: Path, disk: FaultyDisk) -> ObservedLog:
+    """A source on a disk that fails."""
+    opened = ObservedLog(LocalLog.open(root, SMALL, disk=disk), node_id=7, snapshot_prefix=True)
+    opened.begin(None)
+    opened.caught_up = True
+    return opened
+
+
+def do(source: ObservedLog, *effects: Effect) -> str | None:
+    """What the driver does with the effects of one answer."""
+    refused = source.perform(effects)
+    source.publish()
+    return refused
+
+
+def appended(source: ObservedLog, count: int = 2, epoch: int = 1, **kind: Any) -> Append:
+    return Append(batch(source.log.end_offset, count, epoch, **kind).data)
+
+
+def fill(source: ObservedLog, batches: int = 3, epoch: int = 1) -> int:
+    """So many batches, all committed; returns the high watermark."""
+    for _ in range(batches):
+        assert do(source, appended(source, epoch=epoch)) is None
+    assert do(source, Advance(source.log.end_offset)) is None
+    return source.high_watermark
+
+
+def install(source: ObservedLog, end_offset: int, epoch: int, counts: tuple[int, ...] = (3,)) -> str | None:
+    data, id = snapshot_bytes(epoch, counts), SnapshotId(end_offset, epoch)
+    middle = len(data) // 2
+    return do(
+        source,
+        BeginSnapshot(id),
+        SnapshotChunk(0, data[:middle], len(data)),
+        SnapshotChunk(middle, data[middle:], len(data)),
+        InstallSnapshot(id),
+        Advance(end_offset),
+    )
+
+
+def edge(source: ObservedLog) -> tuple[int, int]:
+    return source.log_start_offset, source.high_watermark
+
+
+# --- what is shown ------------------------------------------------------------------------------------------------------
+
+
+def test_nothing_is_shown_before_it_is_committed_and_then_byte_for_byte(source: ObservedLog) -> None:
+    first, second = batch(0, 3, 1), batch(3, 1, 1)
+    assert do(source, Append(first.data + second.data)) is None
+    assert edge(source) == (0, 0)
+    assert do(source, Advance(3)) is None
+    assert edge(source) == (0, 3)
+    assert batches_from(source, 0) == [(0, 3, first.data)]
+    assert do(source, Advance(4)) is None
+    assert batches_from(source, 0) == [(0, 3, first.data), (3, 4, second.data)]
+
+
+def test_the_answer_that_brings_a_record_may_also_commit_it(source: ObservedLog) -> None:
+    assert do(source, appended(source), Advance(2)) is None
+    assert edge(source) == (0, 2)
+
+
+def test_a_high_watermark_inside_a_batch_shows_what_ends_before_it(source: ObservedLog) -> None:
+    do(source, appended(source, 2), appended_at(2, 3), Advance(4))
+    assert edge(source) == (0, 2)
+    do(source, Advance(5))
+    assert edge(source) == (0, 5)
+
+
+def appended_at(offset: int, count: int, epoch: int = 1) -> Append:
+    return Append(batch(offset, count, epoch).data)
+
+
+def test_what_the_leader_has_committed_and_we_do_not_have_yet_is_no_high_watermark_of_ours(source: ObservedLog) -> None:
+    do(source, appended(source), Advance(1000))
+    assert (source.committed, source.high_watermark) == (2, 2)
+
+
+def test_a_lower_high_watermark_changes_nothing(source: ObservedLog) -> None:
+    fill(source)
+    do(source, Advance(1))
+    assert (source.committed, source.high_watermark) == (6, 6)
+
+
+def test_who_waits_is_told_when_there_is_something_new_and_only_then(source: ObservedLog) -> None:
+    told: list[int] = []
+    unsubscribe = source.on_advance(lambda: told.append(source.high_watermark))
+    do(source, appended(source))
+    assert told == []
+    do(source, Advance(2))
+    assert told == [2]
+    do(source, Advance(2))
+    assert told == [2]
+    do(source, Remember(1, 3))
+    assert told == [2, 2], "a new epoch is something new"
+    assert source.publish() is False
+    unsubscribe()
+    do(source, appended(source), Advance(4))
+    assert told == [2, 2]
+
+
+def test_truncation_takes_away_only_what_nobody_saw(source: ObservedLog) -> None:
+    kept = fill(source, 2)
+    do(source, appended(source, 5), appended_at(9, 1))
+    lost = source.log.end_offset
+    assert do(source, Truncate(kept)) is None
+    assert (source.log.end_offset, source.high_watermark) == (kept, kept)
+    other = [batch(kept, 1, 2), batch(kept + 1, lost - kept - 1, 2)]
+    do(source, Remember(2, 2), Append(other[0].data), Append(other[1].data), Advance(lost))
+    assert batches_from(source, kept) == [(one.offset, one.next_offset, one.data) for one in other]
+    assert source.end_offset_for_epoch(1) == (1, kept)
+
+
+def test_truncation_below_the_high_watermark_is_refused_and_changes_nothing(source: ObservedLog) -> None:
+    fill(source, 2)
+    before = batches_from(source, 0)
+    with pytest.raises(BelowHighWatermark, match="committed"):
+        do(source, Truncate(2))
+    source.publish()
+    assert batches_from(source, 0) == before
+
+
+# --- refused ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        (lambda end: batch(end, 2, 1).data[:-1] + b"\xff", "CRC"),
+        (lambda end: batch(end + 1, 2, 1).data, f"offset {5}"),
+        (lambda end: batch(end - 1, 2, 1).data, "offset"),
+        (lambda end: batch(end, 2, 0).data, "epoch"),
+        (lambda end: batch(end, 1, 1).data + batch(end + 1, 1, 1).data[:-1] + b"\xff", "CRC"),
+    ],
+)
+def test_batches_that_are_refused_leave_everything_as_it_was(source: ObservedLog, data: Any, reason: str) -> None:
+    fill(source, 2)
+    do(source, Remember(3, 1))
+    before = batches_from(source, 0), edge(source), source.log.end_offset, source.log.last_epoch
+    refused = do(source, Append(data(4)), Advance(6))
+    assert refused is not None and reason in refused
+    assert (batches_from(source, 0), edge(source), source.log.end_offset, source.log.last_epoch) == before
+    assert do(source, Append(batch(4, 1, 2).data), Advance(5)) is None
+    assert edge(source) == (0, 5)
+
+
+def test_what_stood_before_a_refused_effect_is_done_and_shown(source: ObservedLog) -> None:
+    assert do(source, appended(source), Advance(2), Append(batch(9, 1, 1).data), Advance(3)) is not None
+    assert edge(source) == (0, 2)
+
+
+# --- restarts -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_restart_shows_the_same(root: Path, source: ObservedLog) -> None:
+    fill(source, 5)
+    do(source, Remember(4, 2), appended(source, 3, epoch=4))
+    before = batches_from(source, 0), edge(source), source.leader_epoch
+    source.close()
+    again = reopened(root)
+    assert (batches_from(again, 0), edge(again), again.leader_epoch) == before
+    assert (again.state, again.leader_id) == (State.STALE, 2)
+    assert again.log.end_offset == 13, "what is not committed yet need not be fetched again"
+    again.close()
+
+
+def test_the_leader_epoch_never_goes_back_not_even_without_its_file(root: Path, source: ObservedLog) -> None:
+    fill(source, 2, epoch=3)
+    do(source, Remember(5, 1))
+    assert source.leader_epoch == 5
+    source.close()
+    again = reopened(root)
+    assert (again.leader_epoch, again.epoch, again.leader_id) == (5, 5, 1)
+    again.close()
+    (root / "__cluster_metadata-0" / "quorum-state").unlink()
+    lost = reopened(root)
+    assert (lost.leader_epoch, lost.epoch, lost.leader_id) == (3, 3, -1)
+    lost.close()
+
+
+def test_an_epoch_that_has_committed_nothing_yet_ends_where_the_log_does(source: ObservedLog) -> None:
+    fill(source, 2, epoch=3)
+    do(source, Remember(5, 1))
+    assert source.end_offset_for_epoch(3) == (3, 4)
+    assert source.end_offset_for_epoch(5) == (3, 4)
+    assert source.end_offset_for_epoch(6) == (-1, -1)
+
+
+def test_damage_below_the_high_watermark_keeps_the_server_from_starting(root: Path, source: ObservedLog) -> None:
+    fill(source, 20)
+    source.close()
+    first = sorted((root / "__cluster_metadata-0").glob("*.log"))[0]
+    data = bytearray(first.read_bytes())
+    data[90] ^= 1
+    first.write_bytes(bytes(data))
+    with pytest.raises(SourceError, match=r"00000000000000000000\.log at byte 0: .*wrong CRC; restore it from a copy"):
+        reopened(root)
+    data[90] ^= 1
+    first.write_bytes(bytes(data))
+    again = reopened(root)
+    assert edge(again) == (0, 40)
+    again.close()
+
+
+def test_damage_under_a_running_server_takes_nothing_back(source: ObservedLog) -> None:
+    fill(source, 3)
+    source.in_touch = True
+    assert (source.state, source.problems) == (State.READY, ())
+    damage(source.log.directory / "00000000000000000000.log", len(batch(0, 2).data) * 2 + 18)
+    do(source)
+    assert (source.state, source.high_watermark) == (State.BROKEN, 6)
+    assert [str(problem) for problem in source.problems if "wrong CRC" in str(problem)] == [str(source.problems[0])]
+    do(source, appended(source), Advance(8))
+    assert (source.state, source.high_watermark) == (State.BROKEN, 6), "what is behind it cannot be read"
+
+
+def test_damage_in_what_is_not_committed_is_nothing_that_clients_see(source: ObservedLog) -> None:
+    fill(source, 2)
+    source.in_touch = True
+    do(source, appended(source))
+    damage(source.log.directory / "00000000000000000000.log", len(batch(0, 2).data) * 2 + 18)
+    do(source)
+    assert (source.state, source.high_watermark) == (State.READY, 4)
+
+
+def damage(path: Path, position: int) -> None:
+    """One bit, as a failing disk may change it."""
+    data = bytearray(path.read_bytes())
+    data[position] ^= 1
+    path.write_bytes(bytes(data))
+
+
+# --- the state ----------------------------------------------------------------------------------------------------------
+
+
+def test_loading_until_the_end_is_known_then_ready_while_the_leader_answers(source: ObservedLog) -> None:
+    source.caught_up = False
+    assert source.state is State.LOADING
+    with pytest.raises(OffsetOutOfRange):
+        source.read(0, 1000)
+    do(source, appended(source), Advance(2))
+    assert source.state is State.LOADING, "the leader may have committed more"
+    source.in_touch = source.caught_up = True
+    assert source.state is State.READY
+    assert joined(source.read(0, 1000)) != b""
+    source.in_touch = False
+    assert source.state is State.STALE
+    assert joined(source.read(0, 1000)) != b""
+
+
+def test_an_empty_quorum_can_be_ready_too(source: ObservedLog) -> None:
+    source.in_touch = source.caught_up = True
+    assert (source.state, edge(source)) == (State.READY, (0, 0))
+    assert joined(source.read(0, 1000)) == b""
+
+
+# --- snapshots ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_snapshot_takes_the_logs_place_and_its_records_are_a_prefix(root: Path, source: ObservedLog) -> None:
+    fill(source, 3)
+    assert install(source, 100, 4) is None
+    assert edge(source) == (95, 100), "header, three records, footer"
+    assert source.committed == source.log.start_offset == source.log.end_offset == 100
+    assert b"".join(data for _, _, data in batches_from(source, 100)) == b""
+    do(source, Remember(4, 1), appended(source, 2, epoch=4), Advance(102))
+    assert edge(source) == (95, 102)
+    source.close()
+    for prefix, start in ((True, 95), (False, 100)):
+        again = reopened(root, prefix=prefix)
+        assert (edge(again), again.state) == ((start, 102), State.STALE)
+        again.close()
+
+
+def test_a_read_that_began_before_a_snapshot_came_ends_as_it_began(source: ObservedLog) -> None:
+    fill(source, 3)
+    read, before = source.read(0, 1000), joined(source.read(0, 1000))
+    assert install(source, 100, 4) is None
+    assert joined(read) == before
+    with pytest.raises(OffsetOutOfRange):
+        source.read(0, 1000)
+
+
+def test_a_damaged_snapshot_is_refused_and_leaves_everything(source: ObservedLog) -> None:
+    fill(source, 3)
+    before = batches_from(source, 0)
+    data = snapshot_bytes(4, (3,))[:-1] + b"\xff"
+    id = SnapshotId(100, 4)
+    refused = do(source, BeginSnapshot(id), SnapshotChunk(0, data, len(data)), InstallSnapshot(id), Advance(100))
+    assert refused is not None and "CRC" in refused
+    assert (batches_from(source, 0), source.high_watermark) == (before, 6)
+    assert [path.name for path in source.log.directory.glob("*checkpoint*") if path.name[0] == "0"] == []
+    assert install(source, 100, 4) is None
+
+
+def test_a_snapshot_that_is_not_beyond_the_log_is_refused(source: ObservedLog) -> None:
+    fill(source, 3)
+    refused = install(source, 4, 1)
+    assert refused is not None and "not behind" in refused
+    assert edge(source) == (0, 6)
+
+
+def test_an_abandoned_snapshot_leaves_nothing(source: ObservedLog) -> None:
+    id = SnapshotId(100, 4)
+    do(source, BeginSnapshot(id), SnapshotChunk(0, b"x" * 10, 20))
+    assert list(source.log.directory.glob("*.part"))
+    do(source, AbandonSnapshot(id))
+    do(source, AbandonSnapshot(id))
+    assert not list(source.log.directory.glob("*.part"))
+    do(source, BeginSnapshot(id), BeginSnapshot(SnapshotId(200, 4)))
+    assert [path.name for path in source.log.directory.glob("*.part")] == [f"{FileName(200, 4).file_name}.part"]
+
+
+def test_one_snapshot_has_one_writer(source: ObservedLog) -> None:
+    """Ours and the leader's of the same name would be one file: whoever comes second tries again."""
+    own = source.new_snapshot(FileName(100, 4))
+    assert "is being written already" in str(do(source, BeginSnapshot(SnapshotId(100, 4))))
+    assert do(source, BeginSnapshot(SnapshotId(200, 4))) is None
+    with pytest.raises(SnapshotBusy):
+        source.new_snapshot(FileName(200, 4))
+    own.abandon()
+    assert do(source, BeginSnapshot(SnapshotId(100, 4))) is None
+    own.abandon()
+    assert list(source.log.directory.glob("*.part")), "an abandoned writer lets its successor's file alone"
+    assert source.new_snapshot(FileName(200, 4)).size == 0
+
+
+def test_cleaning_moves_the_start_and_nothing_else(source: ObservedLog) -> None:
+    fill(source, 20)
+    told: list[int] = []
+    source.on_advance(lambda: told.append(source.log_start_offset))
+    for end in (10, 30):
+        own, data = source.new_snapshot(FileName(end, 1)), snapshot_bytes(1, (3,))
+        own.write(0, data)
+        own.freeze()
+    after = batches_from(source, 30)
+    deleted = source.clean(0)
+    assert "00000000000000000000.log" in deleted and f"{FileName(10, 1).file_name}" in deleted
+    assert edge(source) == (0, 40), "not before it is published"
+    source.publish()
+    assert edge(source) == (25, 40)
+    assert told == [25]
+    assert batches_from(source, 30) == after
+    assert source.clean(0) == []
+
+
+# --- whose it is --------------------------------------------------------------------------------------------------------
+
+
+def test_cluster_and_directory_ids_are_kept(root: Path, source: ObservedLog) -> None:
+    assert source.cluster_id == ""
+    assert do(source, LearnClusterId(CLUSTER)) is None
+    assert source.cluster_id == CLUSTER
+    directory_id = source.directory_id
+    source.close()
+    again = reopened(root, cluster_id=CLUSTER)
+    assert (again.cluster_id, again.directory_id) == (CLUSTER, directory_id)
+    again.close()
+    with pytest.raises(SourceError, match=f"holds the log of cluster {CLUSTER}, not of {'x' * 22}"):
+        reopened(root, cluster_id="x" * 22)
+    reopened(root).close()
+
+
+def test_a_cluster_id_that_is_given_is_the_logs_own_from_the_start(root: Path) -> None:
+    given = reopened(root, cluster_id=CLUSTER)
+    assert given.log.meta_properties is not None
+    assert (given.cluster_id, given.log.meta_properties.cluster_id) == (CLUSTER, CLUSTER)
+    assert given.directory_id not in (Uuid(bytes(16)), None)
+    given.close()
+
+
+def test_a_directory_in_use_is_refused(root: Path, source: ObservedLog) -> None:
+    with pytest.raises(SourceError, match="in use by this process"):
+        reopened(root)
+
+
+# --- disks --------------------------------------------------------------------------------------------------------------
+
+
+def test_a_full_disk_is_tried_again_wherever_it_was_full(root: Path) -> None:
+    """Every single operation of an answer: afterwards the same effects, given again, lead where they should."""
+    count = 0
+    for fails_at in range(40):
+        disk = FaultyDisk()
+        source = on(root / str(fails_at), disk)
+        fill(source, 1)
+        effects = (Remember(2, 1), appended(source, 2, epoch=2), Advance(4))
+        disk.fails_at = disk.count + fails_at
+        try:
+            source.perform(effects)
+        except SyncFailed:
+            with pytest.raises(LogFailed):
+                source.perform(effects)
+        except DiskFailed:
+            source.publish()
+            assert source.high_watermark == 2
+            ends = source.log.end_offset
+            assert source.perform(effects if ends == 2 else (Remember(2, 1), Advance(4))) is None
+            assert source.log.end_offset == 4
+        else:
+            count += 1
+        disk.fails_at = -1
+        source.publish()
+        assert source.high_watermark in (2, 4)
+        shown = batches_from(source, 0)
+        source.close()
+        again = reopened(root / str(fails_at))
+        assert batches_from(again, 0)[: len(shown)] == shown
+        assert again.high_watermark >= source.high_watermark
+        again.close()
+        if count:
+            break
+    assert fails_at > 8, "an answer takes several operations"
+    assert count
+
+
+def test_a_failed_sync_shows_nothing_and_ends_it(root: Path) -> None:
+    disk = FaultyDisk(error=errno.EIO)
+    source = on(root, disk)
+    fill(source, 1)
+    disk.fails_at = disk.count + next(at for at, name in enumerate(_operations(root / "x")) if name.startswith("sync "))
+    with pytest.raises(SyncFailed, match="cannot sync"):
+        do(source, appended(source), Advance(4))
+    source.publish()
+    assert edge(source) == (0, 2)
+    with pytest.raises(LogFailed):
+        do(source, Advance(4))
+    source.close()
+
+
+def _operations(root: Path) -> list[str]:
+    """What an answer with a batch that is committed does to the disk."""
+    disk = FaultyDisk()
+    source = on(root, disk)
+    fill(source, 1)
+    before = disk.count
+    do(source, appended(source), Advance(4))
+    source.close()
+    return disk.log[before:]
+
+
+def test_closing_frees_the_directory_whatever_the_disk_says(root: Path) -> None:
+    disk = FaultyDisk()
+    source = on(root, disk)
+    do(source, BeginSnapshot(SnapshotId(100, 4)))
+    disk.fails_at, disk.for_good = disk.count, True
+    with pytest.raises(DiskFailed):
+        source.close()
+    reopened(root).close()
+
+
+def test_a_file_that_cannot_be_opened_for_reading_changes_nothing_of_what_is_shown(
+    source: ObservedLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(source, 10)
+    before = batches_from(source, 0)
+
+    def refuse(path: str) -> None:
+        raise OSError(errno.EMFILE, "Too many open files", path)
+
+    monkeypatch.setattr("gateway.log.follower.OpenFile", refuse)
+    for _ in range(10):
+        assert do(source, appended(source, 2), Advance(source.log.end_offset + 2)) is None
+    shown = batches_from(source, 0)
+    assert shown[: len(before)] == before
+    assert source.high_watermark < source.committed == 40, "the segments begun meanwhile cannot be seen"
+    assert "Too many open files" in str(source.problems[0])
+    monkeypatch.undo()
+    do(source)
+    assert source.high_watermark == source.committed == 40
+    assert batches_from(source, 0)[: len(shown)] == shown
+    assert source.problems == ()
