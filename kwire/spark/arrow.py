@@ -1,114 +1,178 @@
-"""Record batches of Arrow in, record batches out: what runs in Spark's Python workers, one decode a record.
+"""Record batches of Arrow in, record batches out: what runs in Spark's Python workers.
 
-Takes batches with the columns ``offset``, ``timestamp`` and ``value`` that Spark's Kafka source has. Knows nothing of
-DataFrames. A value that cannot be read becomes a row that says why.
+Takes batches with the columns ``offset``, ``timestamp`` and ``value`` that Spark's Kafka source has, and ``epoch`` where there
+is one. Records of a layout that many share are decoded together, the others one by one, with the same result. Knows nothing
+of DataFrames. A value that cannot be read becomes a row that says why.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from kwire.errors import DecodeError, WireError
-from kwire.message import Message
-from kwire.records import decode_metadata_record
-from kwire.records.redact import redact
+from kwire.messages import BY_KEY
+from kwire.records import metadata_record_name
 from kwire.registry import message_type
+from kwire.spark.bulk import Group, Layouts
 from kwire.spark.columns import arrow_type, row_maker
+from kwire.spark.entities import ABOUT
+from kwire.spark.exact import exact_row, read, shown
+from kwire.spark.values import Numbers, Values
 
 #: What passes through unchanged, before what is decoded.
 PASSED = ("offset", "timestamp")
-Decoded = tuple[str, int, Message]
+#: What ``decode_batches`` makes, with Spark's types.
+DECODED = {"type": "string", "version": "int", "data": "string", "error": "string",
+           "epoch": "int", "entity": "string", "key": "string"}  # fmt: skip
+
+_NAMES = sorted(metadata_record_name(message_type(name)) for (kind, _), name in BY_KEY.items() if kind == "metadata")
+_CODES = {name: code for code, name in enumerate(_NAMES)}
+_TYPE_NAMES = pa.array(_NAMES, pa.string())
+_TYPE_ENTITIES = pa.array([ABOUT[name].entity for name in _NAMES], pa.string())
+_BAD = -1
 
 
 def decode_batches(
-    batches: Iterator[pa.RecordBatch], *, keep: Sequence[str], fail_fast: bool, secrets: bool
+    batches: Iterator[pa.RecordBatch], *, keep: Sequence[str], fail_fast: bool, secrets: bool, bulk: bool = True
 ) -> Iterator[pa.RecordBatch]:
-    """``offset``, ``timestamp``, ``type``, ``version``, ``data`` (JSON), ``error``, then the columns named in ``keep``.
+    """``offset``, ``timestamp``, then the columns of ``DECODED``, then those named in ``keep``.
 
-    Without ``secrets``, SCRAM keys and configs that are secret are hidden. Raises DecodeError for the first bad value
-    if ``fail_fast``.
+    Without ``secrets``, SCRAM keys and configs that are secret are hidden. Without ``bulk`` every record is decoded by
+    itself. Raises DecodeError for the first bad value if ``fail_fast``.
     """
-    shown = _as_it_is if secrets else redact
+    decoder = Decoder(fail_fast=fail_fast, secrets=secrets, bulk=bulk)
     for batch in batches:
-        types: list[str | None] = []
-        versions: list[int | None] = []
-        texts: list[str | None] = []
-        errors: list[str | None] = []
-        for one in _decoded(batch, fail_fast):
-            good = None if isinstance(one, str) else one
-            types.append(good and good[0])
-            versions.append(good and good[1])
-            texts.append(good and _json(shown(good[0], good[2].to_json(good[1]))))
-            errors.append(None if good else str(one))
-        columns = {
-            **_passed(batch, PASSED),
-            "type": pa.array(types, pa.string()),
-            "version": pa.array(versions, pa.int32()),
-            "data": pa.array(texts, pa.string()),
-            "error": pa.array(errors, pa.string()),
-            **_passed(batch, keep),
-        }
+        columns = {**_passed(batch, PASSED), **decoder.columns(Values.of(batch.column("value")), batch.column("offset"))}
+        columns["epoch"] = batch.column("epoch").cast(pa.int32()) if "epoch" in batch.schema.names else columns["epoch"]
+        columns |= _passed(batch, keep)
         yield pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
 
 
 def typed_batches(
-    batches: Iterator[pa.RecordBatch], *, name: str, keep: Sequence[str], fail_fast: bool, secrets: bool
+    batches: Iterator[pa.RecordBatch], *, name: str, keep: Sequence[str], fail_fast: bool, secrets: bool, bulk: bool = True
 ) -> Iterator[pa.RecordBatch]:
     """``offset``, ``timestamp``, ``version``, ``record`` (a struct of message ``name``), ``error``, then ``keep``.
 
     Raises DecodeError for the first bad value, or one of another type, if ``fail_fast``.
     """
-    cls = message_type(name)
-    shown = _as_it_is if secrets else redact
-    kind, makers = arrow_type(cls), {version: row_maker(cls, version) for version in cls.VERSIONS}
+    decoder = StructDecoder(name, fail_fast=fail_fast, secrets=secrets, bulk=bulk)
     for batch in batches:
-        versions: list[int | None] = []
-        rows: list[dict[str, Any] | None] = []
-        errors: list[str | None] = []
-        for one in _decoded(batch, fail_fast, cls):
-            good = None if isinstance(one, str) else one
-            versions.append(good and good[1])
-            rows.append(good and shown(good[0], makers[good[1]](good[2])))
-            errors.append(None if good else str(one))
         columns = {
             **_passed(batch, PASSED),
-            "version": pa.array(versions, pa.int32()),
-            "record": pa.array(rows, kind),
-            "error": pa.array(errors, pa.string()),
+            **decoder.columns(Values.of(batch.column("value")), batch.column("offset")),
             **_passed(batch, keep),
         }
         yield pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
 
 
-def _decoded(batch: pa.RecordBatch, fail_fast: bool, wanted: type[Message] | None = None) -> Iterator[Decoded | str]:
-    """For each row (type, version, message), or the sentence that says what is wrong with its value."""
-    for at, value in enumerate(batch.column("value").to_pylist()):
-        try:
-            yield _read(value, wanted)
-        except WireError as error:
-            if fail_fast:
-                raise DecodeError(f"the value at offset {batch.column('offset')[at]}: {error}") from error
-            yield str(error)
+class Decoder:
+    """Values in, the columns of ``DECODED`` out. ``epoch`` is null: no value knows it."""
+
+    def __init__(self, *, fail_fast: bool, secrets: bool, bulk: bool = True) -> None:
+        self._fail_fast, self._secrets = fail_fast, secrets
+        self._layouts = Layouts(secrets=secrets) if bulk else None
+
+    def columns(self, values: Values, offsets: Sequence[Any]) -> dict[str, pa.Array]:
+        """The columns for ``values``, whose ``offsets`` are for messages. Raises DecodeError if it is to fail fast."""
+        groups, alone = _sorted(self._layouts, values)
+        codes, versions = np.full(len(values), _BAD, np.int32), np.zeros(len(values), np.int32)
+        for group in groups:
+            codes[group.rows], versions[group.rows] = _CODES[group.layout.name], group.layout.version
+        texts: list[str | None] = []
+        keys: list[str | None] = []
+        errors: dict[int, str] = {}
+        for row in alone.tolist():
+            try:
+                one = exact_row(values[row], secrets=self._secrets)
+            except WireError as error:
+                _note(error, row, offsets, errors, self._fail_fast)
+                texts.append(None)
+                keys.append(None)
+            else:
+                codes[row], versions[row] = _CODES[one.type], one.version
+                texts.append(one.data)
+                keys.append(one.key)
+        rows, bad = [group.rows for group in groups] + [alone], codes == _BAD
+        types = pa.array(codes, mask=bad)
+        return {
+            "type": _TYPE_NAMES.take(types),
+            "version": pa.array(versions, mask=bad),
+            "data": _in_order([group.json() for group in groups] + [pa.array(texts, pa.string())], rows),
+            "error": _errors(errors, len(values)),
+            "epoch": pa.nulls(len(values), pa.int32()),
+            "entity": _TYPE_ENTITIES.take(types),
+            "key": _in_order([group.keys() for group in groups] + [pa.array(keys, pa.string())], rows),
+        }
 
 
-def _read(value: bytes | None, wanted: type[Message] | None) -> Decoded:
-    if value is None:
-        raise DecodeError("the value is null, so it is no metadata record")
-    name, version, message = decode_metadata_record(value)
-    if wanted is not None and type(message) is not wanted:
-        raise DecodeError(f"a {name}, not a {wanted.NAME}")
-    return name, version, message
+class StructDecoder:
+    """Values of records of one type in; ``version``, ``record`` and ``error`` out."""
+
+    def __init__(self, name: str, *, fail_fast: bool, secrets: bool, bulk: bool = True) -> None:
+        self._cls = message_type(name)
+        self._fail_fast, self._secrets = fail_fast, secrets
+        self._layouts = Layouts(secrets=secrets) if bulk else None
+        self._kind = arrow_type(self._cls)
+        self._makers = {version: row_maker(self._cls, version) for version in self._cls.VERSIONS}
+
+    def columns(self, values: Values, offsets: Sequence[Any]) -> dict[str, pa.Array]:
+        """The columns for ``values``, whose ``offsets`` are for messages. Raises DecodeError if it is to fail fast."""
+        sorted_groups, alone = _sorted(self._layouts, values)
+        groups = [group for group in sorted_groups if group.layout.root.cls is self._cls]
+        others = [group.rows for group in sorted_groups if group.layout.root.cls is not self._cls]
+        alone = np.sort(np.concatenate([alone, *others]))
+        versions, bad = np.zeros(len(values), np.int32), np.zeros(len(values), np.bool_)
+        for group in groups:
+            versions[group.rows] = group.layout.version
+        records: list[Any] = []
+        errors: dict[int, str] = {}
+        for row in alone.tolist():
+            try:
+                name, versions[row], message = read(values[row], self._cls)
+            except WireError as error:
+                _note(error, row, offsets, errors, self._fail_fast)
+                bad[row] = True
+                records.append(None)
+            else:
+                records.append(shown(name, self._makers[int(versions[row])](message), self._secrets))
+        rows = [group.rows for group in groups] + [alone]
+        return {
+            "version": pa.array(versions, mask=bad),
+            "record": _in_order([group.structs() for group in groups] + [pa.array(records, self._kind)], rows),
+            "error": _errors(errors, len(values)),
+        }
 
 
-def _as_it_is(record_type: str, data: dict[str, Any]) -> dict[str, Any]:
-    return data
+def _sorted(layouts: Layouts | None, values: Values) -> tuple[list[Group], Numbers]:
+    return ([], np.arange(len(values))) if layouts is None else layouts.groups(values)
 
 
-_json: Callable[[Any], str] = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, check_circular=False).encode
+def _note(error: WireError, row: int, offsets: Sequence[Any], errors: dict[int, str], fail_fast: bool) -> None:
+    if fail_fast:
+        raise DecodeError(f"the value at offset {offsets[row]}: {error}") from error
+    errors[row] = str(error)
+
+
+def _errors(errors: dict[int, str], count: int) -> pa.Array:
+    return pa.array([errors.get(row) for row in range(count)], pa.string()) if errors else pa.nulls(count, pa.string())
+
+
+def _in_order(parts: Sequence[pa.Array], rows: Sequence[Numbers]) -> pa.Array:
+    """The parts as one column, each of their values at the row that ``rows`` says."""
+    filled = [(part, where) for part, where in zip(parts, rows, strict=True) if len(where)]
+    if not filled:
+        return parts[-1]
+    where = np.concatenate([one for _, one in filled])
+    column = pa.concat_arrays([part for part, _ in filled])
+    if (where[1:] > where[:-1]).all():
+        return column
+    places = np.empty(len(where), np.int64)
+    places[where] = np.arange(len(where))
+    return column.take(pa.array(places))
 
 
 def _passed(batch: pa.RecordBatch, names: Sequence[str]) -> dict[str, pa.Array]:

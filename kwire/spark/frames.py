@@ -8,7 +8,7 @@ from typing import Literal
 
 from kwire.messages import BY_KEY
 from kwire.registry import message_type
-from kwire.spark.arrow import PASSED, decode_batches, typed_batches
+from kwire.spark.arrow import DECODED, PASSED, decode_batches, typed_batches
 from kwire.spark.columns import spark_type
 from kwire.spark.record_types import type_key, type_prefix
 
@@ -23,19 +23,20 @@ Mode = Literal["PERMISSIVE", "FAILFAST"]
 
 
 def decode(df: DataFrame, *, keep: Sequence[str] = (), mode: Mode = "PERMISSIVE", secrets: bool = False) -> DataFrame:
-    """The records of ``df`` decoded: ``offset``, ``timestamp``, ``type``, ``version``, ``data``, ``error``.
+    """The records of ``df`` decoded: offset, timestamp, type, version, data, error, epoch, entity, key.
 
-    ``df`` has the columns of Spark's Kafka source. ``type`` is Kafka's name such as ``PARTITION_RECORD``, ``data`` the
-    record as JSON, as ``kafka-dump-log`` prints it. A value that is damaged, or of a type or version that this kwire does
-    not know, has null there and the reason in ``error``; with ``mode="FAILFAST"`` it fails the query. ``keep`` names
-    further columns of ``df`` to carry along. SCRAM keys and the values of secret configs are ``(redacted)`` unless
-    ``secrets`` is true; ``keep=["value"]`` has them in any case.
+    ``df`` has the columns of Spark's Kafka source, and maybe ``epoch``, which is null otherwise. ``type`` is Kafka's name
+    such as ``PARTITION_RECORD``, ``data`` the record as JSON, as ``kafka-dump-log`` prints it; ``entity`` and ``key`` say what
+    it is about (:mod:`kwire.spark.entities`). A value that is damaged, or of a type or version that this kwire does not know,
+    has null there and the reason in ``error``; with ``mode="FAILFAST"`` it fails the query. ``keep`` names further columns of
+    ``df`` to carry along. SCRAM keys and the values of secret configs are ``(redacted)`` unless ``secrets`` is true;
+    ``keep=["value"]`` has them in any case.
 
     Raises ValueError for columns that ``df`` lacks or that would be there twice.
     """
-    columns = {"type": "string", "version": "int", "data": "string", "error": "string"}
     function = partial(decode_batches, keep=tuple(keep), fail_fast=_fail_fast(mode), secrets=secrets)
-    return _selected(df, keep, columns).mapInArrow(function, _schema(df, columns, keep))
+    epoch = [name for name in ("epoch",) if name in df.columns]
+    return _selected(df, keep, DECODED, epoch).mapInArrow(function, _schema(df, DECODED, keep))
 
 
 def typed(df: DataFrame, name: str, *, keep: Sequence[str] = (), mode: Mode = "PERMISSIVE", secrets: bool = False) -> DataFrame:
@@ -80,7 +81,7 @@ def _fail_fast(mode: str) -> bool:
     return mode == "FAILFAST"
 
 
-def _selected(df: DataFrame, keep: Sequence[str], made: dict[str, str]) -> DataFrame:
+def _selected(df: DataFrame, keep: Sequence[str], made: dict[str, str], also: Sequence[str] = ()) -> DataFrame:
     """``df`` with nothing but what the worker needs: Spark then leaves the rest out of the scan's rows."""
     for name in (*PASSED, "value", *keep):
         if name not in df.columns:
@@ -88,7 +89,7 @@ def _selected(df: DataFrame, keep: Sequence[str], made: dict[str, str]) -> DataF
     for name in keep:
         if name in PASSED or name in made or keep.count(name) > 1:
             raise ValueError(f"column {name!r} would be there twice: rename it before decoding")
-    return df.select(*PASSED, "value", *(name for name in keep if name != "value"))
+    return df.select(*PASSED, "value", *also, *(name for name in keep if name != "value"))
 
 
 def _schema(df: DataFrame, made: dict[str, str], keep: Sequence[str]) -> str:

@@ -10,7 +10,7 @@ from typing import Final, Literal, cast
 from kwire.spark.record_types import type_prefix
 
 #: Columns that ``keep`` may name, and those of them that only files have.
-KEPT: Final = ("key", "value", "epoch", "file")
+KEPT: Final = ("value", "file")
 Files = Literal["segments", "snapshots", "all"]
 
 #: What goes through to kafka-python, by its own names; Kafka's with dots are the same ones.

@@ -17,11 +17,12 @@ _COLUMNS: Final[dict[str, tuple[str, pa.DataType]]] = {
     "version": ("int", pa.int32()),
     "data": ("string", pa.string()),
     "error": ("string", pa.string()),
+    "epoch": ("int", pa.int32()),
+    "entity": ("string", pa.string()),
+    "key": ("string", pa.string()),
 }
 _KEPT: Final[dict[str, tuple[str, pa.DataType]]] = {
-    "key": ("binary", pa.binary()),
     "value": ("binary", pa.binary()),
-    "epoch": ("int", pa.int32()),
     "file": ("string", pa.string()),
 }
 
@@ -54,12 +55,11 @@ def decoded(records: Sequence[Raw], settings: Settings, file: str = "") -> Itera
     """The batch of columns for ``records``, nothing for none. Raises DecodeError for a bad value if ``fail_fast``."""
     if not records:
         return
-    offsets, times, epochs, keys, values = zip(*records, strict=True)
+    offsets, times, epochs, _, values = zip(*records, strict=True)
     raw: dict[str, pa.Array] = {
         "offset": pa.array(offsets, pa.int64()),
         "timestamp": pa.array([ms * 1000 for ms in times], pa.timestamp("us", tz="UTC")),
         "value": pa.array(values, pa.binary()),
-        "key": pa.array(keys, pa.binary()),
         "epoch": pa.array(epochs, pa.int32()),
         "file": pa.array([file] * len(records), pa.string()),
     }

@@ -16,7 +16,7 @@ from kwire.messages.feature_level_record import FeatureLevelRecord
 from kwire.messages.partition_record import PartitionRecord
 from kwire.messages.topic_record import TopicRecord
 from kwire.records import metadata_record_name
-from kwire.spark.arrow import decode_batches, typed_batches
+from kwire.spark.arrow import DECODED, decode_batches, typed_batches
 from kwire.uuid import Uuid
 from tests.kwire.spark.frames import METADATA, batch, every_record, frame
 
@@ -74,7 +74,7 @@ def assert_same(message: Any, row: dict[str, Any], version: int) -> None:
 def test_offsets_and_times_pass_through() -> None:
     given = batch([TOPIC, TOPIC])
     (out,) = decode_batches(iter([given]), keep=("note", "value"), fail_fast=False, secrets=False)
-    assert out.schema.names == ["offset", "timestamp", "type", "version", "data", "error", "note", "value"]
+    assert out.schema.names == ["offset", "timestamp", *DECODED, "note", "value"]
     for name in ("offset", "timestamp", "note", "value"):
         assert out.column(name).equals(given.column(name))
 

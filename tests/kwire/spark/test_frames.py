@@ -52,6 +52,17 @@ def test_every_record_type_decoded(spark: SparkSession) -> None:
         assert row.timestamp.timestamp() == NOW.timestamp()
 
 
+def test_what_a_record_is_about_and_the_epoch_of_a_source_that_has_it(spark: SparkSession) -> None:
+    df = rows(spark, [NO_OP, PARTITION, None])
+    found = decode(df).orderBy("offset").collect()
+    assert [(row.entity, row.key) for row in found] == [("no_op", None), ("partition", "AQEBAQEBAQEBAQEBAQEBAQ:3"), (None, None)]
+    assert {row.epoch for row in found} == {None}
+    found = decode(df.selectExpr("*", "cast(offset as bigint) + 7 as epoch")).orderBy("offset").collect()
+    assert [row.epoch for row in found] == [7, 8, 9]
+    with pytest.raises(ValueError, match="column 'key' would be there twice"):
+        decode(df.selectExpr("*", "value as key"), keep=["key"])
+
+
 @pytest.mark.parametrize("name", ["PartitionRecord", "PARTITION_RECORD"])
 def test_typed_columns_are_ready_for_sql(spark: SparkSession, name: str) -> None:
     found = typed(rows(spark, [NO_OP, PARTITION, None]), name, keep=["partition"]).select(

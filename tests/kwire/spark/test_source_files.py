@@ -51,7 +51,7 @@ def segment(tmp_path: Path) -> Path:
 
 
 def test_a_segment(segment: Path) -> None:
-    found = rows(segment, keep="epoch,file,value,key")
+    found = rows(segment, keep="file,value")
     assert [row["offset"] for row in found] == [11, 12, 13, 14, 15, 16]
     assert found[1] == {
         "offset": 12,
@@ -63,7 +63,8 @@ def test_a_segment(segment: Path) -> None:
         "epoch": 4,
         "file": str(segment),
         "value": VALUES[1],
-        "key": None,
+        "entity": "topic",
+        "key": "AQEBAQEBAQEBAQEBAQEBAQ",
     }
     assert found[1]["timestamp"].timestamp() == 1_795_237_200.001
 
@@ -138,7 +139,7 @@ def test_files_of_real_kafka(logs: Any, name: str, node: str) -> None:
     assert len(files) == {"p-old": 1, "p-one-segments": 4}[name]
     for file in files:
         said = list(truth(root / "truth" / node / f"{Path(file).name}.jsonl"))
-        found = rows(Path(file), secrets="true", keep="epoch")
+        found = rows(Path(file), secrets="true")
         assert [(r["offset"], r["epoch"], r["type"], r["version"], r["error"]) for r in found] == [
             (s["offset"], s["epoch"], s["type"], s["version"], None) for s in said
         ]
