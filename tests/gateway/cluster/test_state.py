@@ -15,17 +15,24 @@ from gateway.log.reader import read_log_file
 from kwire.message import Message
 from kwire.messages.abort_transaction_record import AbortTransactionRecord
 from kwire.messages.begin_transaction_record import BeginTransactionRecord
+from kwire.messages.clear_elr_record import ClearElrRecord
 from kwire.messages.end_transaction_record import EndTransactionRecord
+from kwire.messages.fence_broker_record import FenceBrokerRecord
 from kwire.messages.partition_change_record import PartitionChangeRecord
 from kwire.messages.partition_record import PartitionRecord
+from kwire.messages.register_broker_record import RegisterBrokerRecord
+from kwire.messages.register_controller_record import RegisterControllerRecord
+from kwire.messages.remove_access_control_entry_record import RemoveAccessControlEntryRecord
 from kwire.messages.remove_topic_record import RemoveTopicRecord
 from kwire.messages.topic_record import TopicRecord
+from kwire.messages.unregister_broker_record import UnregisterBrokerRecord
+from kwire.messages.unregister_controller_record import UnregisterControllerRecord
 from kwire.records import decode_metadata_record
 from kwire.uuid import ZERO_UUID, Uuid
 from tests.gateway.cluster.kafka_state import state_of, truth
 from tests.shared import LOG_NAMES, needs_shared
 
-TOPIC = Uuid(bytes(range(16)))
+TOPIC, OTHER = Uuid(bytes(range(16))), Uuid(bytes(range(16, 32)))
 
 
 def stream(directory: Path) -> Iterator[tuple[int, int, Message | None]]:
@@ -136,14 +143,48 @@ def test_a_change_keeps_every_field_of_the_partition_that_it_does_not_name() -> 
 @pytest.mark.parametrize(
     ("record", "text"),
     [
-        (RemoveTopicRecord(topic_id=TOPIC), "which does not exist"),
-        (PartitionRecord(topic_id=TOPIC), "PartitionRecord for topic"),
-        (PartitionChangeRecord(topic_id=TOPIC), "PartitionChangeRecord for topic"),
+        (RemoveTopicRecord(topic_id=OTHER), f"RemoveTopicRecord for topic {OTHER}, which does not exist"),
+        (PartitionRecord(topic_id=OTHER), f"PartitionRecord for topic {OTHER}, which does not exist"),
+        (PartitionChangeRecord(topic_id=OTHER), f"PartitionChangeRecord for topic {OTHER}, which does not exist"),
+        (PartitionChangeRecord(topic_id=TOPIC, partition_id=3), "for partition 3 of a, which does not exist"),
+        (ClearElrRecord(topic_name="b"), "ClearElrRecord for topic b, which does not exist"),
+        (UnregisterBrokerRecord(broker_id=8), "UnregisterBrokerRecord for broker 8, which is not registered"),
+        (FenceBrokerRecord(id=7, epoch=5), "FenceBrokerRecord for broker 7 with epoch 5, its epoch is 4"),
+        (RemoveAccessControlEntryRecord(id=OTHER), f"for ACL {OTHER}, which does not exist"),
     ],
 )
-def test_what_does_not_fit_is_told(record: Message, text: str) -> None:
+def test_what_does_not_fit_is_told_and_changes_nothing(record: Message, text: str) -> None:
+    image = Image()
+    apply(image, TopicRecord(name="a", topic_id=TOPIC))
+    apply(image, RegisterBrokerRecord(broker_id=7, broker_epoch=4))
+    before = state_of(image)
     with pytest.raises(FoldError, match=text):
-        apply(Image(), record)
+        apply(image, record)
+    assert state_of(image) == before
+
+
+def test_a_topic_made_anew_under_its_name_stays_when_the_old_one_goes() -> None:
+    """And a controller that leaves is forgotten."""
+    image = Image()
+    for record in (
+        TopicRecord(name="a", topic_id=TOPIC),
+        TopicRecord(name="a", topic_id=OTHER),
+        RemoveTopicRecord(topic_id=TOPIC),
+    ):
+        apply(image, record)
+    assert image.topic_ids == {"a": OTHER}
+    apply(image, RegisterControllerRecord(controller_id=3))
+    apply(image, UnregisterControllerRecord(controller_id=3))
+    apply(image, UnregisterControllerRecord(controller_id=3))
+    assert image.controllers == {}
+
+
+def test_a_transaction_with_a_record_that_does_not_fit() -> None:
+    loader = Loader()
+    loader.load(BeginTransactionRecord(), 0, 1)
+    loader.load(RemoveTopicRecord(topic_id=OTHER), 1, 1)
+    with pytest.raises(FoldError, match="which does not exist"):
+        loader.load(EndTransactionRecord(), 2, 1)
 
 
 def test_an_ordinary_message_is_no_metadata_record() -> None:

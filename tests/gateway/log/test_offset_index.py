@@ -42,7 +42,8 @@ def test_a_cursor_begins_near_its_offset_in_a_log_of_kafka(logs: Any, tmp_path: 
     """The same batches with the index, without it, and with one that lies; with it hardly more is read than given out."""
     source: Path = logs("p-large") / "nodes" / "1" / "__cluster_metadata-0"
     os.link(source / f"{NAME}.log", tmp_path / f"{NAME}.log")
-    wanted = [header.base_offset for header, _ in read_log_file(source / f"{NAME}.log")][-20]
+    headers = [header for header, _ in read_log_file(source / f"{NAME}.log")]
+    wanted = headers[-20].base_offset
     read: list[int] = []
     real = OpenFile.read
 
@@ -64,5 +65,7 @@ def test_a_cursor_begins_near_its_offset_in_a_log_of_kafka(logs: Any, tmp_path: 
     assert without > 5_000_000 and with_index < 2_500_000
     index_file(tmp_path / f"{NAME}.index", (5, 5000), (wanted - 1, 9_000), zeros=800)
     assert first("an index that lies")[0] > 5_000_000
+    index_file(tmp_path / f"{NAME}.index", (wanted - 1, headers[500].position))
+    assert first("an index of another batch")[0] > 5_000_000
     index_file(tmp_path / f"{NAME}.index", (wanted - 1, 2_000_000_000))
     assert first("an index beyond the end")[0] > 5_000_000

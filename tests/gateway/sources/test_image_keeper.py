@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import itertools
 import random
 import shutil
 from pathlib import Path
@@ -10,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from gateway.log.reader import read_log_file
+from gateway.sources import replay
 from gateway.sources.batch_fold import DAMAGED, DOES_NOT_FIT, UNKNOWN_TYPE, UNKNOWN_VERSION
 from gateway.sources.image_keeper import ImageKeeper
 from gateway.sources.replay import Replay
@@ -143,6 +146,7 @@ def test_readers_never_see_half_a_batch_or_half_a_transaction(tmp_path: Path) ->
     assert (topics(keeper), keeper.next_offset, calls) == (["t1"], 1, [])
     assert keeper.apply_step() is True
     assert (keeper.next_offset, calls) == (501, [499])
+    unsubscribe()
     unsubscribe()
     assert keeper.apply_step() is False
 
@@ -282,6 +286,37 @@ def test_a_hole_in_the_log_is_told_and_not_retried_for_ever(tmp_path: Path) -> N
     keeper = ImageKeeper(tmp_path)
     assert follow(keeper, 9) == 0
     assert "offsets 5 to 7 are missing" in str(keeper.problem)
+
+
+def test_a_log_that_is_gone_leaves_the_image_as_it_was(tmp_path: Path) -> None:
+    path = write_segment(tmp_path, 0, batch(0, topic(1)))
+    keeper = ImageKeeper(tmp_path)
+    follow(keeper, 1)
+    path.unlink()
+    write_segment(tmp_path, 50, batch(50, topic(2)))
+    assert follow(keeper, 51) == 0
+    assert "begins at offset 50 and does not go on at 1" in str(keeper.problem) and topics(keeper) == ["t1"]
+
+
+@pytest.mark.parametrize(("error", "problem"), [(FileNotFoundError(2, "gone"), None), (PermissionError(13, "denied"), "denied")])
+def test_a_snapshot_that_cannot_be_opened(
+    error: OSError, problem: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that was cleaned up just now is not missed; anything else is told, and tried again from the beginning."""
+    write_segment(tmp_path, 0, batch(0, topic(1)), batch(1, topic(2)))
+    write_snapshot(tmp_path, 1, 1, topic(1), topic(100))
+
+    def fails(path: str) -> Any:
+        yield from itertools.islice(read_log_file(path), 2)
+        raise error
+
+    keeper = ImageKeeper(tmp_path)
+    with monkeypatch.context() as patched:
+        patched.setattr(replay, "read_log_file", fails)
+        keeper.decode_step(2)
+        assert not keeper.apply_step() and (keeper.problem.reason if keeper.problem else None) == problem
+    follow(keeper, 2)
+    assert (topics(keeper), keeper.problem, keeper.snapshot_loads) == (["t1", "t100", "t2"], None, 1)
 
 
 def test_an_empty_or_missing_directory_waits(tmp_path: Path) -> None:

@@ -230,6 +230,7 @@ def test_a_damaged_log_gives_none(tmp_path: Path) -> None:
     snapshots = own(tmp_path)
     assert snapshots.write(2, 0, 0.0) is None and "CRC" in str(snapshots.problem) and path.name in str(snapshots.problem)
     path.unlink()
+    assert own(tmp_path / "none").write(2, 0, 0.0) is None
     assert snapshots.write(2, 0, 0.0) is None and "the log has no segments" in str(snapshots.problem)
 
 
