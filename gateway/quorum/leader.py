@@ -1,21 +1,41 @@
 """Who leads, as far as the answers said, and whom to ask next: the leader, or in turn everybody known.
 
-An epoch never goes back (KIP-595); within one, a leader that does not answer as one is asked in turn with the others, until
-somebody names the next. Knows nothing of logs.
+Rules of ``KafkaRaftClient.maybeHandleCommonResponse`` (KIP-595): an epoch never goes back; within one, a leader that does
+not answer as one is asked in turn with the others, until somebody names the next. Knows nothing of logs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Final
+from collections.abc import Iterable, Sequence
+from typing import Any, Final, NamedTuple
 
 from gateway.address import Address
+from gateway.quorum.errors import error_name
 
 NO_LEADER: Final = -1
 
 #: Addresses kept besides the bootstrap ones. A quorum has three or five voters.
 _ADDRESSES_MAX: Final = 64
 _HOST_MAX: Final = 255
+
+
+class Said(NamedTuple):
+    """What an answer says besides what was asked: who leads in which epoch, with which error, and where nodes listen."""
+
+    leader_id: int
+    epoch: int
+    error: int
+    endpoints: Sequence[Any]  #: with node_id, host, port
+
+
+class Heard(NamedTuple):
+    """What that means. ``changed``: the epoch or its leader is new to us, and to be remembered.
+
+    ``problem``: why the rest of the answer is not to be used; "" when it is the leader's own, of our epoch.
+    """
+
+    changed: bool
+    problem: str
 
 
 class Leadership:
@@ -54,24 +74,33 @@ class Leadership:
             address = candidates[self._turn % len(candidates)]
         return address, NO_LEADER
 
-    def lead(self, epoch: int, leader_id: int) -> None:
-        """``leader_id`` (or NO_LEADER) leads ``epoch``, which is not below the known one."""
-        assert epoch >= self.epoch, (epoch, self.epoch)
-        self.epoch = epoch
-        self.leader_id = leader_id if leader_id >= 0 else NO_LEADER
-        self._detour = False
+    def hear(self, asked: Address, said: Said) -> Heard:
+        """Take over what the answer of ``asked`` says of who leads."""
+        error = error_name(said.error) if said.error else ""
+        if said.epoch < self.epoch:  # or none is given at all
+            behind = f"it knows epoch {said.epoch}, we know {self.epoch}"
+            return Heard(False, f"{error}; {behind}" if error else behind)
+        self.learn((node.node_id, node.host, node.port) for node in said.endpoints)
+        if said.epoch > self.epoch:
+            # A leader refuses another epoch than its own: whatever else stands there was not meant for what we asked.
+            self._lead(said.epoch, said.leader_id)
+            return Heard(True, error or f"it is of epoch {said.epoch}, which was not asked for")
+        if said.leader_id < 0:
+            return Heard(False, error or "it has no error, but its sender knows no leader")
+        if self.leader_id not in (NO_LEADER, said.leader_id):
+            problem = f"it says that {said.leader_id} leads epoch {said.epoch}, which {self.leader_id} was said to lead"
+            self.leader_id = NO_LEADER  # neither is believed before it answers as a leader
+            return Heard(False, problem)
+        changed = self.leader_id == NO_LEADER
+        if changed:
+            self._lead(said.epoch, said.leader_id)
+        if not error:
+            self.addresses[said.leader_id] = asked  # which beats what it is said to advertise
+        return Heard(changed, error)
 
     def doubt(self, asked: Address | None) -> None:
         """``asked`` was of no help: if it is the leader, somebody else is asked next, then the leader again."""
         self._detour = asked == self.leader_address
-
-    def forget_leader(self) -> None:
-        """Two nodes are said to lead the same epoch: neither is believed before it answers as a leader."""
-        self.leader_id = NO_LEADER
-
-    def found_at(self, node_id: int, address: Address) -> None:
-        """The node answered as itself at ``address``: that beats what it is said to advertise."""
-        self.addresses[node_id] = address
 
     def learn(self, endpoints: Iterable[tuple[int, str, int]], *, only_new: bool = False) -> None:
         """Take over addresses (node id, host, port) that an answer gave; what cannot be one is passed over.
@@ -86,3 +115,8 @@ class Leadership:
             if len(self.addresses) >= _ADDRESSES_MAX and node_id not in self.addresses:
                 self.addresses = {id: at for id, at in self.addresses.items() if id == self.leader_id}
             self.addresses[node_id] = Address(host, port)
+
+    def _lead(self, epoch: int, leader_id: int) -> None:
+        self.epoch = epoch
+        self.leader_id = leader_id if leader_id >= 0 else NO_LEADER
+        self._detour = False

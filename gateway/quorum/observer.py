@@ -9,12 +9,12 @@ arrive from outside. The driver calls :meth:`Observer.next`, carries the request
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from collections.abc import Callable, Collection, Mapping
+from typing import Any, Final
 
-from gateway.address import Address
-from gateway.quorum import answers, requests, sentences, voters
+from gateway.quorum import answers, sentences, voters
 from gateway.quorum.answers import Nonsense
+from gateway.quorum.asking import Asking
 from gateway.quorum.divergence import ReplicatedLog
 from gateway.quorum.effects import (
     Advance,
@@ -32,7 +32,7 @@ from gateway.quorum.effects import (
 from gateway.quorum.errors import ErrorCode, error_name
 from gateway.quorum.facts import Facts
 from gateway.quorum.introduction import DESCRIBE_CLUSTER, DESCRIBE_QUORUM, Introduction
-from gateway.quorum.leader import NO_LEADER, Leadership
+from gateway.quorum.leader import NO_LEADER, Leadership, Said
 from gateway.quorum.pacing import Pacing
 from gateway.quorum.replica import Replica
 from gateway.quorum.settings import ObserverSettings
@@ -53,15 +53,6 @@ _EARLY: Final = 0.5
 
 #: Different lines kept from being told twice.
 _TOLD_MAX: Final = 64
-
-
-class Said(NamedTuple):
-    """What an answer says besides what was asked: who leads in which epoch, with which error, and where nodes listen."""
-
-    leader_id: int
-    epoch: int
-    error: int
-    endpoints: Sequence[Any]
 
 
 class Observer:
@@ -88,7 +79,7 @@ class Observer:
         self._pacing = Pacing(settings.backoff_min_s, settings.backoff_max_s, dice)
         self._replica = Replica(log, high_watermark, history=settings.history)
         self._introduction = Introduction(settings)
-        self._number = 0
+        self._asking = Asking(settings, self._leadership, self._replica, self._introduction)
         self._asked: Ask | None = None
         self._asked_at = -math.inf
         self._last_answer_at: float | None = None
@@ -130,9 +121,8 @@ class Observer:
         self._settle(now)
         if now < self._pacing.not_before:
             return Pause(self._pacing.not_before)
-        self._number += 1
         self._asked_at = now
-        self._asked = self._question(now, *self._leadership.target())
+        self._asked = self._asking.ask(now)
         return self._asked
 
     def answered(self, ask: Ask, response: Message, version: int, now: float) -> list[Effect]:
@@ -146,9 +136,7 @@ class Observer:
         try:
             return self._handlers[ask.api_key](ask, response, now)
         except Nonsense as nonsense:
-            self._leadership.doubt(ask.address)
-            told = self._tell("answer-not-used", address=str(ask.address), reason=str(nonsense))
-            return self._rest(now, [*self._replica.abandon(), *told])
+            return self._not_used(ask, nonsense, now)
 
     def failed(self, ask: Ask, failure: Failure, now: float) -> list[Effect]:
         """No answer came to ``ask``. A snapshot on its way waits until the leader points to it again."""
@@ -213,31 +201,6 @@ class Observer:
         elif moved is False:
             self._pacing.fruitless(now)
 
-    def _question(self, now: float, address: Address, node_id: int) -> Ask:
-        epoch, replica, settings = self._leadership.epoch, self._replica, self._settings
-        leader = node_id >= 0
-        aside = self._introduction.question(now) if leader else None
-        if aside is not None:
-            about_cluster = aside.API_KEY == DESCRIBE_CLUSTER
-            versions = requests.DESCRIBE_CLUSTER_VERSIONS if about_cluster else requests.DESCRIBE_QUORUM_VERSIONS
-            return self._ask(address, node_id, aside.API_KEY, versions, lambda version: aside)
-        identity, download = self._introduction.identity, replica.download
-        if leader and download is not None and not download.interrupted:
-            id, at = download.id, download.position
-            make = lambda version: requests.fetch_snapshot(identity, settings, epoch=epoch, snapshot_id=id, position=at)  # noqa: E731
-            return self._ask(address, node_id, FETCH_SNAPSHOT, requests.FETCH_SNAPSHOT_VERSIONS, make)
-        position, known = replica.fetch_position, replica.told_or_known
-        return self._ask(
-            address,
-            node_id,
-            FETCH,
-            requests.FETCH_VERSIONS,
-            lambda version: requests.fetch(version, identity, settings, epoch=epoch, position=position, high_watermark=known),
-        )
-
-    def _ask(self, address: Address, node_id: int, api_key: int, versions: range, make: Callable[[int], Message]) -> Ask:
-        return Ask(self._number, address, node_id, api_key, versions, self._settings.request_timeout_s, make)
-
     def _is_open(self, ask: Ask) -> bool:
         """Is ``ask`` the one to be answered now? It no longer is, then."""
         if ask is not self._asked or self._stopped is not None:
@@ -254,12 +217,10 @@ class Observer:
         partition = answers.fetched_partition(response)
         leader = partition.current_leader
         said = Said(leader.leader_id, leader.leader_epoch, partition.error_code, response.node_endpoints)
-        effects, usable = self._hear(ask, said, now)
-        if not usable:
-            return effects
-        brought = self._replica.take(partition, self._leader_name(ask), self._leadership.epoch)
         patient = now - self._asked_at >= self._settings.max_wait_ms / 1000 * _EARLY
-        return effects + self._taken(brought, patient, now)
+        return self._heard(
+            ask, said, lambda: self._replica.take(partition, self._leader_name(ask), self._leadership.epoch), patient, now
+        )
 
     def _snapshot_fetched(self, ask: Ask, response: FetchSnapshotResponse, now: float) -> list[Effect]:
         if response.error_code:
@@ -267,10 +228,7 @@ class Observer:
         partition = answers.snapshot_partition(response)
         leader = partition.current_leader
         said = Said(leader.leader_id, leader.leader_epoch, partition.error_code, response.node_endpoints)
-        effects, usable = self._hear(ask, said, now)
-        if not usable:
-            return effects
-        return effects + self._taken(self._replica.take_chunk(partition), False, now)
+        return self._heard(ask, said, lambda: self._replica.take_chunk(partition), False, now)
 
     def _cluster_described(self, ask: Ask, response: DescribeClusterResponse, now: float) -> list[Effect]:
         if response.error_code or not response.cluster_id:
@@ -283,45 +241,34 @@ class Observer:
             return self._tell("voters-unknown", reason=sentences.no_voters(ask.address, error, self._settings.replica_id))
         return self.described(response)
 
-    def _hear(self, ask: Ask, said: Said, now: float) -> tuple[list[Effect], bool]:
-        """What an answer says of who leads: (effects, is the rest of it a leader's that we follow?)."""
-        known = self._leadership
-        if said.epoch < known.epoch:  # or none at all
-            reason = f"it knows epoch {said.epoch}, we know {known.epoch}"
-            return self._turned_away(ask, f"{error_name(said.error)}; {reason}" if said.error else reason, now), False
-        known.learn((node.node_id, node.host, node.port) for node in said.endpoints)
-        if said.epoch > known.epoch:
-            # A leader refuses another epoch than its own: whatever else stands here was not meant for what we asked.
-            return self._adopt(ask, said, now), False
-        if said.leader_id >= 0 and known.leader_id not in (NO_LEADER, said.leader_id):
-            reason = f"it says that {said.leader_id} leads epoch {said.epoch}, which {known.leader_id} was said to lead"
-            known.forget_leader()
-            return self._turned_away(ask, reason, now), False
-        if not said.error and said.leader_id >= 0:
-            known.found_at(said.leader_id, ask.address)
-        news = self._adopt(ask, said, now) if said.leader_id >= 0 and known.leader_id == NO_LEADER else []
-        if said.error or said.leader_id < 0:
-            reason = error_name(said.error) if said.error else "an answer without error from a node that knows no leader"
-            return news or self._turned_away(ask, reason, now), False
-        return news, self._stopped is None
+    def _heard(self, ask: Ask, said: Said, take: Callable[[], list[Effect]], patient: bool, now: float) -> list[Effect]:
+        """First who leads, remembered before anything else; then, if the answer is the leader's own, what it brings."""
+        epoch = self._leadership.epoch
+        heard = self._leadership.hear(ask.address, said)
+        effects = self._adopted(self._leadership.epoch > epoch, now) if heard.changed else []
+        if self._stopped is not None or (heard.problem and heard.changed):
+            return effects
+        if heard.problem:
+            return self._turned_away(ask, heard.problem, now)
+        try:
+            return effects + self._taken(take(), patient, now)
+        except Nonsense as nonsense:
+            return effects + self._not_used(ask, nonsense, now)
 
-    def _adopt(self, ask: Ask, said: Said, now: float) -> list[Effect]:
-        """A later epoch, or the leader of ours: remembered before anything else of it happens."""
-        refusal = voters.refusal(self._settings.replica_id, {said.leader_id})
+    def _adopted(self, new_epoch: bool, now: float) -> list[Effect]:
+        """The effects of a later epoch, or of a leader for ours."""
+        known = self._leadership
+        refusal = voters.refusal(self._settings.replica_id, {known.leader_id})
         if refusal is not None:
             return self._stop(refusal)
-        known = self._leadership
-        new_epoch = said.epoch > known.epoch
-        known.lead(said.epoch, said.leader_id)
-        effects: list[Effect] = [Remember(known.epoch, known.leader_id)]
-        if new_epoch:
-            effects += self._replica.abandon()
         if known.leader_id == NO_LEADER:
             self._pacing.fruitless(now)
         else:
             self._pacing.leader_named(now)
         address = str(known.leader_address) if known.leader_address else None
-        return [*effects, Tell("leader-changed", {"epoch": known.epoch, "leader": known.leader_id, "address": address})]
+        told = Tell("leader-changed", {"epoch": known.epoch, "leader": known.leader_id, "address": address})
+        abandoned = self._replica.abandon() if new_epoch else []
+        return [Remember(known.epoch, known.leader_id), *abandoned, told]
 
     def _taken(self, brought: list[Effect], patient: bool, now: float) -> list[Effect]:
         """What the leader's answer brought to the replica, and whether that was news. ``patient``: it waited for some."""
@@ -354,6 +301,12 @@ class Observer:
         if ask.api_key == FETCH:
             self._leadership.doubt(ask.address)
         told = self._tell("turned-away", address=str(ask.address), reason=reason)
+        return self._rest(now, [*self._replica.abandon(), *told])
+
+    def _not_used(self, ask: Ask, nonsense: Nonsense, now: float) -> list[Effect]:
+        """The answer breaks a rule: it is left alone as a whole."""
+        self._leadership.doubt(ask.address)
+        told = self._tell("answer-not-used", address=str(ask.address), reason=str(nonsense))
         return self._rest(now, [*self._replica.abandon(), *told])
 
     def _denied(self, now: float, ask: Ask, sentence: str) -> list[Effect]:

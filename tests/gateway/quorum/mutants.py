@@ -13,7 +13,7 @@ from unittest import mock
 
 from gateway.quorum import Advance, Append, Remember, Truncate, answers, introduction, replica, requests
 from gateway.quorum.download import Download
-from gateway.quorum.leader import Leadership
+from gateway.quorum.leader import Leadership, Said
 from gateway.quorum.observer import Observer
 from gateway.quorum.pacing import Pacing
 from gateway.quorum.replica import Replica
@@ -46,12 +46,12 @@ def late_answers_count() -> Any:
 @mutant
 def old_epochs_are_believed() -> Any:
     """A node that is behind may name a leader of its epoch."""
-    hear = Observer._hear
+    hear = Leadership.hear
 
-    def believed(self: Observer, ask: Any, said: Any, now: float) -> Any:
-        return hear(self, ask, said._replace(epoch=max(said.epoch, self._leadership.epoch)), now)
+    def believed(self: Leadership, asked: Any, said: Said) -> Any:
+        return hear(self, asked, said._replace(epoch=max(said.epoch, self.epoch)))
 
-    return _patched(Observer, "_hear", believed)
+    return _patched(Leadership, "hear", believed)
 
 
 @mutant
@@ -67,7 +67,7 @@ def leader_of_the_last_epoch_stays() -> Any:
     def lead(self: Leadership, epoch: int, leader_id: int) -> None:
         self.epoch, self.leader_id = epoch, leader_id if leader_id >= 0 else self.leader_id
 
-    return _patched(Leadership, "lead", lead)
+    return _patched(Leadership, "_lead", lead)
 
 
 @mutant
@@ -281,16 +281,16 @@ def back_off_begins_anew() -> Any:
 @mutant
 def resigned_leader_is_obeyed_at_once() -> Any:
     """NOT_LEADER with a leader in it resets the pause, even when that leader is the one who refuses."""
-    hear = Observer._hear
+    heard = Observer._heard
 
-    def obey(self: Observer, ask: Any, said: Any, now: float) -> Any:
-        heard = hear(self, ask, said, now)
+    def obey(self: Observer, ask: Any, said: Said, *rest: Any) -> Any:
+        effects = heard(self, ask, said, *rest)
         if said.error and said.leader_id >= 0 and said.epoch == self._leadership.epoch:
             self._pacing._backoff.progress()
-            self._pacing.not_before = now
-        return heard
+            self._pacing.not_before = 0.0
+        return effects
 
-    return _patched(Observer, "_hear", obey)
+    return _patched(Observer, "_heard", obey)
 
 
 @mutant

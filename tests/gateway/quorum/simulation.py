@@ -14,7 +14,7 @@ import random
 import sys
 from collections import Counter, deque
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import NamedTuple
 
 from gateway.quorum import Ask, Effect, Failure, FailureKind, LearnClusterId, ObserverSettings, Pause, Stop, Tell
@@ -28,40 +28,12 @@ from tests.gateway.quorum.batches import corrupted
 from tests.gateway.quorum.model import CLUSTER_ID, Quorum, Voter
 from tests.gateway.quorum.process import Crash, DiskFailed, Process, Stopped, Violation, require
 from tests.gateway.quorum.words import effect_text, request_text
+from tests.gateway.quorum.world import Faults, World
 
 #: Requests allowed in a second without any progress: pauses of 20 ms doubling to 1 s, begun anew for a few leaders named.
 REQUESTS_MAX = 20
 #: How long the observer may take to catch up once nothing fails any more, in simulated seconds.
 CATCH_UP_S = 12.0
-
-
-@dataclass(frozen=True)
-class Faults:
-    """How often what goes wrong (probabilities, or events per second)."""
-
-    lose_request: float
-    lose_answer: float
-    late_answer: float
-    twice: float
-    corrupt: float
-    crash_at_effect: float
-    disk_fails: float
-    elections: float
-    isolated: float
-    voter_crashes: float
-    resignations: float
-    snapshots: float
-    unreachable: float
-
-    @classmethod
-    def draw(cls, rng: random.Random) -> Faults:
-        def some(most: float) -> float:
-            return rng.choice((0.0, rng.random() * most))
-
-        return cls(
-            some(0.2), some(0.2), some(0.2), some(0.4), some(0.15), some(0.1), some(0.1),
-            some(2.0), rng.random(), some(1.0), some(1.0), some(6.0), some(0.5),
-        )  # fmt: skip
 
 
 class Simulation:
@@ -72,12 +44,16 @@ class Simulation:
         self.now = 0.0
         self.trace: list[str] = []
         self.faults = Faults.draw(rng)
-        self.quorum = Quorum(rng.choice((3, 3, 5)), dynamic=rng.random() < 0.5)
+        history = rng.random() < 0.3
+        if history:
+            self.faults = replace(self.faults, snapshots=3.0, cleanings=0.2)
+        self.quorum = Quorum(rng.choice((3, 3, 5)), dynamic=rng.random() < 0.6)
         for voter in self.quorum.voters.values():
             voter.fetch_versions = range(4, rng.choice((14, 15, 16, 17, 18, 19, 19, 19)))
         known = rng.sample(sorted(self.quorum.voters), rng.randint(1, len(self.quorum.voters)))
         if any(voter.fetch_versions[-1] < 17 for voter in self.quorum.voters.values()):
             known = sorted(self.quorum.voters)  # without NodeEndpoints, all of them must be known beforehand
+        self.world = World(self.quorum, self.faults, rng, self._note, self._died)
         self.process = Process(
             self.quorum,
             ObserverSettings(
@@ -86,7 +62,7 @@ class Simulation:
                 replica_id=rng.choice((-1, -1, -1, 70, 70, 70, 1)),
                 fetch_max_bytes=rng.choice((1, 300, 100_000)),
                 snapshot_max_bytes=rng.choice((7, 30, 1000)),
-                history=rng.random() < 0.5,
+                history=history,
             ),
             rng,
         )
@@ -106,7 +82,8 @@ class Simulation:
     def run(self, duration: float = 20.0) -> str:
         """All of it; returns a hash of everything that happened."""
         try:
-            self.live(duration, self.rng.choice((0.0, 10.0 * self.rng.random())))
+            late = 10.0 * self.rng.random()  # there may be a snapshot already, or a history below one
+            self.live(duration, late if self.process.settings.history else self.rng.choice((0.0, late)))
             self._heal()
             self._until(duration + CATCH_UP_S)
         except Stopped:
@@ -119,9 +96,9 @@ class Simulation:
 
     def live(self, duration: float, born: float = 0.0) -> None:
         """The part with faults; the observer is born after so many seconds."""
-        self._at(0.0, self._elect)
+        self._at(0.0, self.world.elect)
         self._at(born, self._drive)
-        self._later(self._world)
+        self._at(0.05, self._happen)
         self._until(duration)
 
     def _hash(self) -> str:
@@ -133,9 +110,6 @@ class Simulation:
         self._count += 1
         heapq.heappush(self._events, (time, self._count, event))
 
-    def _later(self, event: Callable[[], None], mean: float = 0.05) -> None:
-        self._at(self.now + self.rng.expovariate(1 / mean), event)
-
     def _until(self, end: float) -> None:
         while self._events and self._events[0][0] <= end:
             self.now, _, event = heapq.heappop(self._events)
@@ -146,99 +120,22 @@ class Simulation:
     def _note(self, text: str) -> None:
         self.trace.append(f"{self.now:9.4f} {text}")
 
-    # The quorum's life.
+    def _happen(self) -> None:
+        if not self._calm:
+            self.world.happen()
+            self._at(self.now + self.rng.expovariate(50.0), self._happen)
 
-    def _world(self) -> None:
-        """One random thing happens in the quorum; what it is depends on the faults of this seed."""
-        rng, faults, quorum = self.rng, self.faults, self.quorum
-        happenings = [
-            (8.0, self._append), (20.0, self._replicate), (1.0 + faults.elections, self._elect_sometimes),
-            (faults.voter_crashes, self._crash_voter), (1.0, self._restart_voter), (faults.resignations, self._resign),
-            (faults.snapshots, self._snapshot), (faults.snapshots / 2, self._clean), (faults.unreachable, self._cut),
-        ]  # fmt: skip
-        weights = [weight for weight, _ in happenings]
-        rng.choices([happening for _, happening in happenings], weights)[0]()
-        if not any(voter.up for voter in quorum.voters.values()) and rng.random() < 0.2:
-            self._restart_voter()
-        self._later(self._world, 0.02)
+    def _heal(self) -> None:
+        self._calm = True
+        away = self.rng.choice([0, *self.quorum.voters, self.process.remembered[1]])
+        if away > 0 and self.process.settings.bootstrap == (self.quorum.voters[away].address,):
+            away = 0  # who is told of one voter only cannot do without it
+        self.world.heal(away)
 
-    def _append(self) -> None:
-        leaders = [id for id, voter in self.quorum.voters.items() if voter.role == "leader" and voter.up]
-        if leaders:
-            self.quorum.append(self.rng.choice(leaders), self.rng.randint(1, 3))
-
-    def _replicate(self) -> None:
-        follower, leader = self.rng.sample(sorted(self.quorum.voters), 2)
-        self.quorum.replicate(follower, leader, self.rng.randint(0, 4))
-
-    def _elect_sometimes(self) -> None:
-        led = any(voter.role == "leader" and voter.up for voter in self.quorum.voters.values())
-        if not led or self.rng.random() < 0.3 * self.faults.elections:
-            self._elect()
-
-    def _elect(self) -> None:
-        rng, voters = self.rng, self.quorum.voters
-        ids = [id for id in voters if voters[id].up]
-        rng.shuffle(ids)
-        if rng.random() < self.faults.isolated:  # the old leader does not hear of it, and goes on for a while
-            ids.sort(key=lambda id: voters[id].role == "leader")
-        electors = ids[: rng.randint(self.quorum.majority, len(voters))]
-        leader = self.quorum.elect(electors, [id for id in electors if rng.random() < 0.5])
-        if leader is not None:
-            self._note(f"voter {leader} leads epoch {voters[leader].epoch}, elected by {sorted(electors)}")
-
-    def _crash_voter(self) -> None:
-        self._kill(self.rng.choice(sorted(self.quorum.voters)))
-
-    def _kill(self, id: int) -> None:
-        self._note(f"voter {id} dies")
-        self.quorum.crash(id)
+    def _died(self, id: int) -> None:
         for parked in [parked for parked in self._parked if parked[3].id == id]:
             self._parked.remove(parked)
             self._fail(parked[0], FailureKind.CLOSED)
-
-    def _restart_voter(self) -> None:
-        down = [id for id, voter in self.quorum.voters.items() if not voter.up]
-        if down:
-            self.quorum.restart(self.rng.choice(down))
-
-    def _resign(self) -> None:
-        leaders = [id for id, voter in self.quorum.voters.items() if voter.role == "leader"]
-        if leaders:
-            self._note(f"voter {leaders[0]} resigns")
-            self.quorum.resign(leaders[0])
-
-    def _snapshot(self) -> None:
-        self.quorum.snapshot(self.rng.choice(sorted(self.quorum.voters)), self.rng.randint(0, 60))
-
-    def _clean(self) -> None:
-        self.quorum.clean(self.rng.choice(sorted(self.quorum.voters)), self.rng.randint(1, 2))
-
-    def _cut(self) -> None:
-        voter = self.quorum.voters[self.rng.choice(sorted(self.quorum.voters))]
-        voter.reachable = not voter.reachable
-
-    def _heal(self) -> None:
-        """Nothing fails any more, but for one voter that may stay away; one leader, and everybody with it."""
-        self._calm = True
-        self._events = [event for event in self._events if event[2] != self._world]
-        heapq.heapify(self._events)
-        away = self.rng.choice([0, *self.quorum.voters, self.process.remembered[1]])
-        if {self.quorum.voters[id].address for id in self.quorum.voters if id == away} == {*self.process.settings.bootstrap}:
-            away = 0  # who is told of one voter only cannot do without it
-        self._note(f"everything heals, but for voter {away}")
-        ids = [id for id in self.quorum.voters if id != away]
-        if away > 0:
-            self._kill(away)
-        for id in ids:
-            self.quorum.voters[id].up = self.quorum.voters[id].reachable = True
-        leader = self.quorum.elect(ids, ids)
-        assert leader is not None
-        for _ in range(3):
-            self.quorum.append(leader, 1)
-            for id in ids:
-                for _ in range(2):
-                    self.quorum.replicate(id, leader, 1_000_000)
 
     # The observer's life.
 

@@ -15,10 +15,11 @@ import pytest
 from tests.gateway.quorum import mutants
 from tests.gateway.quorum.process import Violation
 from tests.gateway.quorum.simulation import Simulation, replay_line, run
+from tests.gateway.quorum.world import Faults
 
 SEEDS = int(os.environ.get("KWIRE_SIM_SEEDS", "120"))
 #: Within so many seeds every bug must be found; most are within ten.
-SEEDS_PER_MUTANT = 150
+SEEDS_PER_MUTANT = 400
 
 #: What must have happened in a run of many seeds, or the run says little.
 EVENTS = (
@@ -72,7 +73,7 @@ def test_a_failing_seed_says_how_to_see_it_again() -> None:
 def test_a_calm_quorum_is_followed_within_moments() -> None:
     """Without faults, what is committed is shown a few round trips later."""
     simulation = Simulation(1)
-    simulation.faults = type(simulation.faults)(*[0.0] * 13)
+    simulation.faults = simulation.world.faults = Faults(*[0.0] * 14)
     simulation.live(5.0)
     committed = simulation.quorum.committed_end
     simulation.live(5.1)
