@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from gateway.cluster import Image
 from gateway.log.disk import Disk
 from gateway.log.file_names import SnapshotId
 from gateway.log.snapshot_writer import SnapshotWriter
@@ -131,7 +132,7 @@ def end_of(directory: Path) -> int:
     return follower.chain.end_offset
 
 
-def image_of(directory: Path, high_watermark: int) -> Any:
+def image_of(directory: Path, high_watermark: int) -> Image:
     keeper = ImageKeeper(directory)
     while keeper.decode_step(high_watermark):
         keeper.apply_step()

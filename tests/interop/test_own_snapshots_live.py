@@ -1,0 +1,73 @@
+"""A gateway that observes a real quorum writes snapshots, cleans behind them while clients read, and begins with one when it
+starts again.
+"""
+
+from __future__ import annotations
+
+import shutil
+import time
+from pathlib import Path
+
+from gateway.cluster import Image
+from gateway.log.file_names import SnapshotId, parse_segment_name, parse_snapshot_name
+from gateway.log.local_log import PARTITION_DIRECTORY
+from tests.gateway.cluster.kafka_state import state_of
+from tests.interop.quorum import need_kafka, observing, offsets_of, wait_for_end
+from tests.interop.test_own_snapshots import dump, image_of
+from tools.gateway_process import gateway
+from tools.kafka import FAST_START, kafka
+from tools.metadata_workload import node_properties, write_some
+
+_SETTINGS = (
+    "--metadata-log-max-record-bytes-between-snapshots", "1000", "--metadata-log-segment-bytes", "4000",
+    "--metadata-max-retention-bytes", "8000",
+)  # fmt: skip
+_WITHIN_S = 60.0
+
+
+def snapshots(directory: Path) -> list[SnapshotId]:
+    return sorted(one for path in directory.iterdir() if (one := parse_snapshot_name(path.name)))
+
+
+def start_of(directory: Path) -> int:
+    """Base offset of the oldest segment."""
+    return min(base for path in directory.iterdir() if (base := parse_segment_name(path.name)) is not None)
+
+
+def test_snapshots_are_written_and_what_they_stand_for_is_cleaned(tmp_path: Path) -> None:
+    need_kafka()
+    copy = tmp_path / "data" / PARTITION_DIRECTORY
+    with kafka(controllers=1, node_properties=node_properties, options=FAST_START, kill_at_end=True) as cluster:
+        truth = cluster.wait_for_leader().metadata_log_dir
+        seen: dict[SnapshotId, Path] = {}
+        with gateway(*observing(cluster, tmp_path / "data", *_SETTINGS)) as server:
+            write_some(cluster)
+            deadline = time.monotonic() + _WITHIN_S
+            while (len(seen) < 3 or start_of(copy) == 0) and time.monotonic() < deadline:
+                for one in snapshots(copy):
+                    if one not in seen:  # it may be cleaned soon
+                        seen[one] = Path(shutil.copy(copy / one.file_name, tmp_path))
+                time.sleep(0.1)
+            assert len(seen) >= 3 and start_of(copy) > 0, (sorted(seen), start_of(copy))
+            start, _ = offsets_of(server.bootstrap)
+            assert start > 0, "the log starts at the records of its oldest snapshot"
+        for one, path in sorted(seen.items()):
+            before = image_of(truth, one.end_offset)
+            assert before.next_offset == one.end_offset and before.epoch == one.epoch
+            assert state_of(image_of_snapshot(path, tmp_path)) == state_of(before), one
+        newest = max(seen)
+        _, batches = dump(seen[newest])
+        assert len(batches) >= 3 and all("isvalid: true" in line for line in batches)
+        with gateway(*observing(cluster, tmp_path / "data", *_SETTINGS)) as server:
+            wait_for_end(server.bootstrap, newest.end_offset + 2)
+            assert offsets_of(server.bootstrap)[0] >= start
+
+
+def image_of_snapshot(path: Path, scratch: Path) -> Image:
+    """The image that a snapshot makes alone."""
+    alone = scratch / f"alone-{path.name}"
+    alone.mkdir()
+    shutil.copy(path, alone)
+    snapshot = parse_snapshot_name(path.name)
+    assert snapshot is not None
+    return image_of(alone, snapshot.end_offset)
