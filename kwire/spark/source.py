@@ -20,7 +20,7 @@ from kwire.spark.source_fetch import read_range
 from kwire.spark.source_files import find_files, read_file
 from kwire.spark.source_offsets import DataLossError, LogState, Position, loss_at, slices
 from kwire.spark.source_options import Place, Settings, settings_of
-from kwire.spark.source_rows import decoded, schema_of, wanted
+from kwire.spark.source_rows import Rows, schema_of
 from kwire.spark.source_server import ServerLog
 
 try:
@@ -103,8 +103,9 @@ class _Reader:
 
     def read(self, partition: api.InputPartition) -> Iterator[pa.RecordBatch]:
         if isinstance(partition, OffsetRange):
+            rows = Rows(self.settings)
             for records in read_range(self.settings, partition.start, partition.end):
-                yield from decoded(list(wanted(records, self.settings)), self.settings)
+                yield from rows.of(records)
         elif isinstance(partition, OneFile):
             yield from read_file(partition.path, self.settings, self.offsets)
         # Else it is the one empty partition that Spark makes of an empty plan.

@@ -1,7 +1,7 @@
 """Records of the metadata topic by Fetch requests of our own over kafka-python's connections: what a task reads.
 
-kafka-python's consumer parses each record in Python of its own, and takes some eight times as long over it as
-``kwire.records``. So its part here ends at the bytes of a Fetch answer. Knows no Spark.
+kafka-python's consumer parses each record in Python of its own, and takes tens of times as long over it as
+``kwire.spark.record_columns``. So its part here ends at the bytes of a Fetch answer. Knows no Spark.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from kwire.errors import DecodeError
-from kwire.records import decode_batches
+from kwire.records import BatchHeader, iter_batches
 from kwire.spark.options import METADATA_TOPIC
+from kwire.spark.record_columns import Columns, columns_of
 from kwire.spark.source_offsets import DataLossError
 from kwire.spark.source_options import Settings
-from kwire.spark.source_rows import Raw
 from kwire.spark.source_server import RETRY_S, ServerError, ServerLog, raise_code, sentences
 
 #: The newest version that names topics and not their ids.
@@ -25,7 +25,7 @@ _MAX_WAIT_MS: Final = 500
 _PARTITION_BYTES: Final = 1024 * 1024
 
 
-def read_range(settings: Settings, start: int, end: int) -> Iterator[list[Raw]]:
+def read_range(settings: Settings, start: int, end: int) -> Iterator[Columns]:
     """The records with ``start`` <= offset < ``end``, in order, as they arrive; memory holds one answer.
 
     Offsets of control records bring none. Raises DataLossError when the log start has passed ``start`` and the options do
@@ -36,7 +36,8 @@ def read_range(settings: Settings, start: int, end: int) -> Iterator[list[Raw]]:
         at, deadline = start, _deadline(settings)
         while at < end:
             now_at, records = _from(log, at, end, settings)
-            yield [record for record in records if at <= record.offset < end]
+            for columns in records:
+                yield columns.within(at, end)
             if now_at > at:
                 at, deadline = now_at, _deadline(settings)
             elif time.monotonic() > deadline:
@@ -45,7 +46,7 @@ def read_range(settings: Settings, start: int, end: int) -> Iterator[list[Raw]]:
         log.close()
 
 
-def _from(log: ServerLog, at: int, end: int, settings: Settings) -> tuple[int, list[Raw]]:
+def _from(log: ServerLog, at: int, end: int, settings: Settings) -> tuple[int, list[Columns]]:
     """(the offset to go on at, records, some of them maybe before ``at``); ``at`` itself where there is nothing now."""
     from kafka.errors import OffsetOutOfRangeError, RetriableError
 
@@ -88,16 +89,15 @@ def _fetch(log: ServerLog, at: int, settings: Settings) -> bytes:
     return bytes(partition.records or b"")
 
 
-def _records(data: bytes, at: int, settings: Settings) -> tuple[int, list[Raw]]:
-    records: list[Raw] = []
+def _records(data: bytes, at: int, settings: Settings) -> tuple[int, list[Columns]]:
+    headers: list[BatchHeader] = []
     try:
-        for batch in decode_batches(data):
-            epoch, at = batch.header.partition_leader_epoch, max(at, batch.header.next_offset)
-            if not batch.header.is_control:
-                records += [Raw(r.offset, r.timestamp, epoch, r.key, r.value) for r in batch.records]
+        for header in iter_batches(data, check_crc=True):
+            headers.append(header)
+            at = max(at, header.next_offset)
+        return at, list(columns_of(data, headers))
     except DecodeError as error:
         raise ServerError(f"the batch at offset {at} that {settings.bootstrap} sent cannot be read: {error}") from error
-    return at, records
 
 
 def _after_loss(log: ServerLog, at: int, end: int, settings: Settings) -> int:

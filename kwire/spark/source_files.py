@@ -14,9 +14,10 @@ from typing import BinaryIO, Final
 import pyarrow as pa
 
 from kwire.errors import DecodeError
-from kwire.records import BATCH_OVERHEAD, BatchHeader, RecordBatch, decode_batch, read_header
+from kwire.records import BATCH_OVERHEAD, BatchHeader, read_header, verify_crc
+from kwire.spark.record_columns import Columns, columns_of
 from kwire.spark.source_options import Files, Settings
-from kwire.spark.source_rows import Raw, damaged, decoded, wanted
+from kwire.spark.source_rows import Rows, damaged
 
 _NAMES: Final[dict[str, str]] = {
     "segments": r"[0-9]{20}\.log",
@@ -26,9 +27,8 @@ _NAMES: Final[dict[str, str]] = {
 _PARTITION: Final = "__cluster_metadata-0"
 #: Largest batch held in memory: KRaft writes at most 8 MiB.
 _BATCH_BYTES_MAX: Final = 128 * 1024 * 1024
-_BUFFER_BYTES: Final = 1024 * 1024
-#: Records that make one Arrow batch, about.
-_ROWS: Final = 10_000
+#: Bytes of batches that are read together, about.
+_BLOCK_BYTES: Final = 1024 * 1024
 
 
 def find_files(paths: Sequence[str], files: Files) -> list[str]:
@@ -57,35 +57,21 @@ def _files_at(path: str, files: Files) -> list[str]:
 
 
 def read_file(path: str, settings: Settings, offsets: range) -> Iterator[pa.RecordBatch]:
-    """The data records of one file with an offset in ``offsets``, as columns; memory holds one batch and some rows.
+    """The data records of one file with an offset in ``offsets``, as columns; memory holds some megabytes, or one batch.
 
     What is damaged, or cut off at the end as a copy of a running log may be, is a row with an ``error``; with
     ``fail_fast`` it raises DecodeError. Raises OSError.
     """
-    rows: list[Raw] = []
-    with open(path, "rb", buffering=_BUFFER_BYTES) as file:
-        for batch in _batches(file):
-            if isinstance(batch, _Damage):
+    rows = Rows(settings)
+    with open(path, "rb") as file:
+        for found in _parts(file):
+            if isinstance(found, _Damage):
                 if settings.fail_fast:
-                    raise DecodeError(batch.error.reason, path=path, offset=batch.position, rule=batch.error.rule)
-                yield from decoded(rows, settings, path)
-                rows = []
-                yield damaged(
-                    f"{path}: {batch.error.reason} (at byte {batch.position})", settings, offset=batch.offset, file=path
-                )
-            elif not batch.header.is_control:
-                rows += wanted(_raw(batch, offsets), settings)
-            if len(rows) >= _ROWS:
-                yield from decoded(rows, settings, path)
-                rows = []
-    yield from decoded(rows, settings, path)
-
-
-def _raw(batch: RecordBatch, offsets: range) -> Iterator[Raw]:
-    epoch = batch.header.partition_leader_epoch
-    for record in batch.records:
-        if record.offset in offsets:
-            yield Raw(record.offset, record.timestamp, epoch, record.key, record.value)
+                    raise DecodeError(found.error.reason, path=path, offset=found.position, rule=found.error.rule)
+                error = f"{path}: {found.error.reason} (at byte {found.position})"
+                yield damaged(error, settings, offset=found.offset, file=path)
+            else:
+                yield from rows.of(found.within(offsets.start, offsets.stop), path)
 
 
 class _Damage:
@@ -95,22 +81,49 @@ class _Damage:
         self.error, self.position, self.offset = error, position, offset
 
 
-def _batches(file: BinaryIO) -> Iterator[RecordBatch | _Damage]:
-    """Each batch in file order. Behind one whose header cannot be trusted nothing can be found, so that it is the last."""
-    at, size = 0, os.fstat(file.fileno()).st_size
-    while at < size:
-        head = file.read(min(BATCH_OVERHEAD, size - at))
+def _parts(file: BinaryIO) -> Iterator[Columns | _Damage]:
+    """The records in file order. Behind a batch whose header cannot be trusted nothing can be found, so that it is the last."""
+    at, size, broken = 0, os.fstat(file.fileno()).st_size, None
+    while at < size and broken is None:
+        data, headers, broken = _block(file, at, size)
+        yield from _records(data, headers, at)
+        at += len(data)
+    if broken is not None:
+        yield broken
+
+
+def _block(file: BinaryIO, at: int, size: int) -> tuple[bytes, list[BatchHeader], _Damage | None]:
+    """Whole batches from ``at`` on, about as many bytes as a block has, and what keeps from going on behind them."""
+    data, headers = bytearray(), list[BatchHeader]()
+    while at + len(data) < size and len(data) < _BLOCK_BYTES:
+        left = size - at - len(data)
+        head = file.read(min(BATCH_OVERHEAD, left))
         try:
             header = read_header(head)
-            _check_size(header, size - at)
+            _check_size(header, left)
         except DecodeError as error:
-            yield _Damage(error, at, None)
+            return bytes(data), headers, _Damage(error, at + len(data), None)
+        headers.append(header._replace(position=len(data)))
+        data += head + file.read(header.size - BATCH_OVERHEAD)
+    return bytes(data), headers, None
+
+
+def _records(data: bytes, headers: Sequence[BatchHeader], at: int) -> Iterator[Columns | _Damage]:
+    """All batches at once, or if one of them is damaged, each by itself."""
+    try:
+        yield from _checked(data, headers)
+    except DecodeError as error:
+        if len(headers) == 1:
+            yield _Damage(error, at + headers[0].position, headers[0].base_offset)
             return
-        try:
-            yield decode_batch(head + file.read(header.size - BATCH_OVERHEAD))
-        except DecodeError as error:
-            yield _Damage(error, at, header.base_offset)
-        at += header.size
+        for header in headers:
+            yield from _records(data, [header], at)
+
+
+def _checked(data: bytes, headers: Sequence[BatchHeader]) -> list[Columns]:
+    for header in headers:
+        verify_crc(data, header)
+    return list(columns_of(data, headers))
 
 
 def _check_size(header: BatchHeader, left: int) -> None:
