@@ -8,23 +8,47 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import threading
 from collections.abc import Iterator
 from dataclasses import fields
-from typing import Any
+from typing import Any, Final
 
 from gateway.cluster import Image
+
+
+class _Pause:
+    """Who has the collector paused at the moment: it is one for all threads."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._holders = 0
+        self._was_enabled = False
+
+    def begin(self) -> None:
+        with self._lock:
+            if self._holders == 0:
+                self._was_enabled = gc.isenabled()
+            self._holders += 1
+            gc.disable()
+
+    def end(self) -> None:
+        with self._lock:
+            self._holders -= 1
+            if self._holders == 0 and self._was_enabled:
+                gc.enable()
+
+
+_pause: Final = _Pause()
 
 
 @contextlib.contextmanager
 def collector_paused() -> Iterator[None]:
     """No pass of the garbage collector meanwhile, in any thread. Records have no cycles: it would find nothing in them."""
-    enabled = gc.isenabled()
-    gc.disable()
+    _pause.begin()
     try:
         yield
     finally:
-        if enabled:
-            gc.enable()
+        _pause.end()
 
 
 def let_stay() -> None:

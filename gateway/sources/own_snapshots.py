@@ -116,8 +116,10 @@ class OwnSnapshots:
 
     def _write(self, high_watermark: int) -> Written:
         replay = Replay(self._directory)
-        while replay.step(high_watermark):
-            pass
+        more = True
+        while more:
+            with collector_paused():  # again, since others who pause it for a moment may have set it going
+                more = replay.step(high_watermark)
         fold = replay.fold
         try:
             self._check(replay, high_watermark)

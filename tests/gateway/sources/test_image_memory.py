@@ -30,6 +30,20 @@ def test_the_collector_is_paused_and_comes_back() -> None:
         gc.enable()
 
 
+def test_who_ends_first_does_not_end_the_pause_of_others() -> None:
+    first, second = collector_paused(), collector_paused()
+    first.__enter__()
+    second.__enter__()
+    first.__exit__(None, None, None)
+    assert not gc.isenabled()
+    gc.enable()
+    with collector_paused():
+        assert not gc.isenabled(), "somebody who knows nothing of us had set it going"
+    assert not gc.isenabled()
+    second.__exit__(None, None, None)
+    assert gc.isenabled()
+
+
 def test_letting_go_ends_everything_in_an_image_that_nobody_else_holds() -> None:
     image = Image(partitions={Uuid(bytes(16)): {0: Thing(), 1: Thing()}}, brokers={1: Thing()})  # type: ignore[dict-item]
     held = Image(brokers={1: Thing()})  # type: ignore[dict-item]
