@@ -141,7 +141,7 @@ class Cluster:
         up = leader is not None and leader.process is not None and leader.node_id not in self._paused
         return leader if up else None
 
-    def wait_for_leader(self, timeout_s: float = 30) -> Node:
+    def wait_for_leader(self, timeout_s: float = 60) -> Node:
         """The leader, once there is one. Raises ProcessError."""
         deadline = time.monotonic() + timeout_s
         while (leader := self.leader()) is None:

@@ -24,7 +24,7 @@ _TOGETHER, _ROUNDS = 4, 3
 _CONFIG = "leader.replication.throttled.replicas"
 _VALUE = ",".join(f"{partition}:101" for partition in range(64))
 #: One request may take so long, seconds: a node that hangs must not stop the load.
-_REQUEST_S = 1.5
+_REQUEST_S = 3
 _TOPIC_ALREADY_EXISTS, _UNKNOWN_TOPIC = 36, 3
 
 
@@ -61,7 +61,7 @@ class Load:
         if self._error is not None:
             raise self._error
 
-    def wait_for(self, more: int, timeout_s: float = 30) -> None:
+    def wait_for(self, more: int, timeout_s: float = 90) -> None:
         """Return when ``more`` requests than now were done. Raises AdminError."""
         target, deadline = self.done + more, time.monotonic() + timeout_s
         while self.done < target:

@@ -79,7 +79,7 @@ def fetched_from(address: str, start: int, end: int) -> list[Batch]:
     return found
 
 
-def wait_for_end(address: str, end: int, timeout_s: float = 30) -> None:
+def wait_for_end(address: str, end: int, timeout_s: float = 60) -> None:
     """Return when consumers of the server at ``address`` can read up to ``end``."""
     deadline = time.monotonic() + timeout_s
     while True:
@@ -94,7 +94,7 @@ def wait_for_end(address: str, end: int, timeout_s: float = 30) -> None:
         time.sleep(0.05)
 
 
-def wait_for_segments(node: Node, end: int, timeout_s: float = 30) -> list[Batch]:
+def wait_for_segments(node: Node, end: int, timeout_s: float = 60) -> list[Batch]:
     """The node's batches below ``end``, once its files hold them all."""
     deadline = time.monotonic() + timeout_s
     while True:

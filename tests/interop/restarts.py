@@ -20,6 +20,7 @@ class Restarted:
         self.address = f"127.0.0.1:{lasting_ports(1)[0]}"
         self.kills = 0
         self._scratch = scratch
+        self._outputs: list[Path] = []
         self._arguments = [*arguments, "--listeners", f"PLAINTEXT://{self.address}"]
         self._process: Process | None = None
         self._kills: threading.Thread | None = None
@@ -34,7 +35,7 @@ class Restarted:
             self._kills.join()
         if self._process is not None:
             if error is not None:
-                print(self._process.said(8000))
+                print(self.said()[-20_000:])
             self._process.kill()
 
     def start(self, timeout_s: float = 30) -> Gateway:
@@ -52,8 +53,7 @@ class Restarted:
 
     def said(self) -> str:
         """Everything that all its processes printed."""
-        assert self._process is not None
-        return self._process.said(100_000_000)
+        return "".join(path.read_text(errors="replace") for path in self._outputs)
 
     def kill_at_random(self, times: int, dice: random.Random, longest_s: float = 3) -> None:
         """In a thread: so often let it live for a random time, perhaps too short for it to become ready, and kill it."""
@@ -81,4 +81,8 @@ class Restarted:
             raise self._error
 
     def _launch(self) -> None:
-        self._process = launch(self._scratch, *self._arguments)
+        # A directory for each: "ready" must be what this process said, not the one before.
+        scratch = self._scratch / f"process-{len(self._outputs)}"
+        scratch.mkdir()
+        self._process = launch(scratch, *self._arguments)
+        self._outputs.append(self._process.log)

@@ -1,5 +1,5 @@
-"""A real quorum of three static voters under load whose leaders are killed, and cut off with records that are lost, while
-our observer is killed, too: what a consumer saw all the while is what was committed, and nothing else.
+"""A real quorum of three static voters under load whose leaders are killed, hang, and are cut off with records that are lost,
+while our observer is killed, too: what a consumer saw all the while is what was committed, and nothing else.
 """
 
 from __future__ import annotations
@@ -8,15 +8,26 @@ import random
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass, field
-from pathlib import Path
 
 import pytest
 
 from gateway.ports import TOPIC_NAME
+from kwire.messages.update_features_request import FeatureUpdateKey, UpdateFeaturesRequest
 from tests.interop.clients import need_clients
 from tests.interop.conftest import READ
-from tests.interop.libraries import ConfluentKafka
+from tests.interop.failover import (
+    LEADERS_KILLED,
+    Follower,
+    Story,
+    copied,
+    end_of_copy,
+    kill_leaders,
+    lose_disk,
+    lost,
+    newest_snapshot,
+    readiness,
+    settle,
+)
 from tests.interop.quorum import (
     QUICK_ELECTIONS,
     clipped,
@@ -32,49 +43,17 @@ from tests.interop.quorum import (
 )
 from tests.interop.reading import digest, first_difference
 from tests.interop.restarts import Restarted
-from tests.interop.truth import Batch, split
-from tools.kafka import FAST_START, Cluster, Node, kafka
+from tests.interop.truth import split
+from tools.admin import Admin
+from tools.kafka import FAST_START, kafka
 from tools.metadata_load import Load
+from tools.process import lasting_ports
 
-_LEADERS_KILLED = 10
 _GATEWAYS_KILLED = 20
-#: In these rounds the leader is cut off before it dies: it writes what it cannot commit.
-_CUT_OFF_ROUNDS = (2, 5, 8)
-#: In these rounds one voter is down.
-_LEFT_BEHIND_ROUNDS = range(3, 6)
-#: Elections, snapshots every few seconds of the load.
+#: Elections, and snapshots every few seconds of the load.
 _PROPERTIES = {**QUICK_ELECTIONS, "metadata.log.max.record.bytes.between.snapshots": "30000"}
 _SEED = 4
-
-
-class Follower(ConfluentKafka):
-    """Looks for its server more often than librdkafka does by itself, and never begins again by itself."""
-
-    settings = {  # noqa: RUF012
-        "reconnect.backoff.ms": 100,
-        "reconnect.backoff.max.ms": 500,
-        "auto.offset.reset": "error",
-        "log_level": 2,
-    }
-
-
-@dataclass
-class Story:
-    """What happened: the cluster and the gateway as they are now, what was committed, and what the consumer was given."""
-
-    cluster: Cluster
-    server: Restarted
-    data_dir: Path
-    reader: Follower
-    load: Load
-    truth: list[Batch] = field(default_factory=list)
-    #: What leaders wrote while they were cut off, as their files had it when they died.
-    tails: list[list[Batch]] = field(default_factory=list)
-
-    @property
-    def end(self) -> int:
-        """Behind the last record of the truth."""
-        return self.truth[-1].last_offset + 1
+_KRAFT_VERSION, _KRAFT_VOTERS = 5, 6
 
 
 @pytest.fixture(scope="module")
@@ -88,10 +67,12 @@ def story(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story]:
                 brokers=2, controllers=3, static_voters=True, properties=_PROPERTIES, options=FAST_START, kill_at_end=True
             )
         )  # fmt: skip
-        server = stack.enter_context(Restarted(scratch, *observing(cluster, scratch / "data")))
+        management = f"127.0.0.1:{lasting_ports(1)[0]}"
+        arguments = observing(cluster, scratch / "data", "--management-listener", management)
+        server = stack.enter_context(Restarted(scratch, *arguments))
         reader = Follower(server.address, TOPIC_NAME, None)
         load = stack.enter_context(Load(cluster.controllers.split(","), per_second=30))
-        told = Story(cluster, server, scratch / "data", reader, load)
+        told = Story(cluster, server, management, scratch / "data", reader, load)
         reader.start()
         load.wait_for(20)
         server.kill_at_random(_GATEWAYS_KILLED, random.Random(_SEED))
@@ -103,66 +84,13 @@ def story(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story]:
         yield told
 
 
-def kill_leaders(story: Story) -> None:
-    """Ten times: the leader dies, another one leads and takes requests, the dead one comes back."""
-    left_behind: Node | None = None
-    for number in range(_LEADERS_KILLED):
-        cluster, leader = story.cluster, story.cluster.wait_for_leader()
-        others = [node for node in cluster.nodes if node.is_controller() and node is not leader]
-        if number == _LEFT_BEHIND_ROUNDS.start:
-            left_behind = others.pop()
-            cluster.kill_node(left_behind)
-        others = [node for node in others if node is not left_behind]
-        if number in _CUT_OFF_ROUNDS:
-            cut_off(story, leader, others)
-        else:
-            cluster.kill_node(leader)
-        cluster.start_node(leader)
-        if left_behind is not None and number == _LEFT_BEHIND_ROUNDS.stop - 1:
-            cluster.start_node(left_behind)
-            left_behind = None
-        cluster.wait_for_leader()
-        story.load.wait_for(5)
-        cluster.wait_for_node(leader)
-
-
-def cut_off(story: Story, leader: Node, others: list[Node]) -> None:
-    """The leader writes while nobody else does, and dies: nothing of that is ever committed."""
-    before = files_of(leader)[-1].last_offset
-    for node in others:
-        story.cluster.pause_node(node)
-    deadline = time.monotonic() + 1
-    while time.monotonic() < deadline and files_of(leader)[-1].last_offset < before + 20:
-        time.sleep(0.02)
-    story.cluster.kill_node(leader)
-    story.tails.append(clipped(files_of(leader), None, start=before + 1))
-    for node in others:
-        story.cluster.resume_node(node)
-
-
-def settle(story: Story) -> None:
-    """Everybody comes to the same end; the truth is the leader's."""
-    leader = story.cluster.wait_for_leader()
-    for node in story.cluster.nodes:
-        story.cluster.wait_for_node(node)
-    end = files_of(leader)[-1].last_offset + 1
-    wait_for_end(story.server.address, end)
-    story.truth = wait_for_segments(leader, end)
-    story.reader.wait_for(len(records_of(story.truth)), 30)
-
-
 def test_it_was_as_bad_as_it_was_meant_to_be(story: Story) -> None:
     """Ten leaders and twenty gateways were killed, and records were given out that were lost afterwards."""
     assert story.server.kills == _GATEWAYS_KILLED
-    assert len({batch.epoch for batch in story.truth}) > _LEADERS_KILLED
+    assert len({batch.epoch for batch in story.truth}) > LEADERS_KILLED
     assert len(lost(story)) > 0
-    assert story.load.done > 100
-
-
-def lost(story: Story) -> list[Batch]:
-    """Batches that a leader wrote and no quorum committed."""
-    kept = {batch.data for batch in story.truth}
-    return [batch for tail in story.tails for batch in tail if batch.data not in kept]
+    assert story.load.done > 100, f"{story.load.failed} requests failed"
+    assert all(newest_snapshot(node) > 0 for node in story.cluster.nodes if node.is_controller())
 
 
 def test_the_consumer_saw_what_was_committed_and_nothing_else(story: Story) -> None:
@@ -174,57 +102,102 @@ def test_the_consumer_saw_what_was_committed_and_nothing_else(story: Story) -> N
 
 
 def test_the_gateway_has_the_quorums_log(story: Story) -> None:
-    """Its files and its answers, byte for byte; and so have all voters."""
-    segments = sorted((story.data_dir / f"{TOPIC_NAME}-0").glob("*.log"))
-    copied = clipped((batch for one in segments for batch in split(one.read_bytes(), growing=True)), story.end)
-    assert not first_unequal(copied, story.truth)
+    """Its files and its answers, byte for byte; and so has every voter, from where its log begins."""
+    assert story.truth[0].base_offset == 0
+    assert not first_unequal(clipped(copied(story.data_dir), story.end), story.truth)
     fetched = fetched_from(story.server.address, 0, story.end)
     assert not first_unequal(clipped(fetched, story.end), story.truth)
-    for node in story.cluster.nodes:
-        assert not first_unequal(wait_for_segments(node, story.end), story.truth), f"node {node.node_id}"
+    for node_id, log in story.logs.items():
+        assert not first_unequal(log, clipped(story.truth, None, log[0].base_offset)), f"node {node_id}"
 
 
 def test_a_gateway_that_was_left_behind_takes_the_snapshot(story: Story) -> None:
-    """While it is down every voter loses its disk, one after the other: what it has not seen is in a snapshot alone.
+    """While it is down every voter loses its disk, one after the other: what it has not seen is in snapshots alone.
 
-    It must come back to the leader's snapshot, byte for byte, and the leader's log behind that; and a consumer that begins
+    It must come back to a snapshot of the leader, byte for byte, and the leader's log behind that; and a consumer that begins
     anew is given the records of the snapshot, and then the log.
     """
     cluster, server = story.cluster, story.server
     server.kill()
+    left_at = end_of_copy(story.data_dir)
     with Load(cluster.controllers.split(","), per_second=60) as load:
-        while newest_snapshot(cluster.wait_for_leader()) <= story.end:
+        while newest_snapshot(cluster.wait_for_leader()) <= left_at:
             load.wait_for(10)
     for node in [node for node in cluster.nodes if node.is_controller()]:
         lose_disk(cluster, node)
     leader = cluster.wait_for_leader()
     end = files_of(leader)[-1].last_offset + 1
-    start = newest_snapshot(leader)
-    log = clipped(wait_for_segments(leader, end), end)
-    assert log[0].base_offset >= start > story.end
+    log = wait_for_segments(leader, end)
+    assert log[0].base_offset > left_at
 
     server.start()
     wait_for_end(server.address, end)
-    [name] = [path.name for path in leader.metadata_log_dir.glob(f"{start:020d}-*.checkpoint")]
-    snapshot = (leader.metadata_log_dir / name).read_bytes()
-    assert (story.data_dir / f"{TOPIC_NAME}-0" / name).read_bytes() == snapshot
+    [taken] = (story.data_dir / f"{TOPIC_NAME}-0").glob("*.checkpoint")
+    start, snapshot = int(taken.name.partition("-")[0]), taken.read_bytes()
+    assert start >= log[0].base_offset
+    assert snapshot == (leader.metadata_log_dir / taken.name).read_bytes()
     first, _ = offsets_of(server.address)
     fetched = fetched_from(server.address, first, end)
-    assert not first_unequal(clipped(fetched, end, start), log)
+    assert not first_unequal(clipped(fetched, end, start), clipped(log, end, start))
     prefix = [(record.key, record.value) for record in records_of(clipped(fetched, start))]
     assert prefix == [(record.key, record.value) for record in records_of(split(snapshot))]
 
 
-def newest_snapshot(node: Node) -> int:
-    """The end offset of the node's newest snapshot, 0 without one."""
-    return max((int(path.name.partition("-")[0]) for path in node.metadata_log_dir.glob("*.checkpoint")), default=0)
+def test_a_leader_that_hangs_is_left(story: Story) -> None:
+    """Its connections stay open, and it answers nothing; when it goes on it believes for a while that it leads."""
+    cluster, hung = story.cluster, story.cluster.wait_for_leader()
+    with Load(cluster.controllers.split(",")) as load:
+        cluster.pause_node(hung)
+        leader = cluster.wait_for_leader()
+        load.wait_for(5)
+        wait_for_end(story.server.address, files_of(leader)[-1].last_offset + 1)
+        cluster.resume_node(hung)
+        load.wait_for(20)
+    check_the_same(story)
 
 
-def lose_disk(cluster: Cluster, node: Node) -> None:
-    """A voter crashes and comes back with an empty disk; returns when it has what the leader has."""
-    cluster.kill_node(node)
-    cluster.wipe_node(node)
-    end = files_of(cluster.wait_for_leader())[-1].last_offset + 1
-    cluster.start_node(node)
-    cluster.wait_for_node(node)
-    wait_for_segments(node, end)
+def test_without_any_controller_clients_read_on(story: Story) -> None:
+    """What is committed is served and marked as stale; when the controllers come back it goes on."""
+    controllers = [node for node in story.cluster.nodes if node.is_controller()]
+    for node in controllers:
+        story.cluster.kill_node(node)
+    deadline = time.monotonic() + 20
+    while readiness(story.management)["ready"]:
+        assert time.monotonic() < deadline, "it says that it is ready, and there is no controller"
+        time.sleep(0.1)
+    start, end = offsets_of(story.server.address)
+    assert fetched_from(story.server.address, start, end)[-1].last_offset == end - 1
+    story.server.kill()
+    story.server.start()
+    assert offsets_of(story.server.address) == (start, end), "what is committed went back over a restart"
+    for node in controllers:
+        story.cluster.start_node(node)
+    with Load(story.cluster.controllers.split(",")) as load:
+        load.wait_for(10)
+    check_the_same(story)
+    while not readiness(story.management)["ready"]:
+        assert time.monotonic() < deadline + 60, readiness(story.management)
+        time.sleep(0.1)
+
+
+def test_static_voters_become_dynamic(story: Story) -> None:
+    """kraft.version 1 is finalized: the voters now stand in the log, in control records."""
+    with Admin([node.broker_address for node in story.cluster.nodes if node.is_broker()]) as admin:
+        update = FeatureUpdateKey(feature="kraft.version", max_version_level=1, upgrade_type=1)
+        admin.send(UpdateFeaturesRequest(feature_updates=[update]))
+    first, end = check_the_same(story)
+    found = fetched_from(story.server.address, max(first, end - 200), end)
+    control = {int.from_bytes(record.key[2:4], "big") for b in found if b.control for record in b.records() if record.key}
+    assert control >= {_KRAFT_VERSION, _KRAFT_VOTERS}
+
+
+def check_the_same(story: Story) -> tuple[int, int]:
+    """Bring the gateway to the leader's present end, and compare what both have; where that begins and ends."""
+    leader = story.cluster.wait_for_leader()
+    end = files_of(leader)[-1].last_offset + 1
+    wait_for_end(story.server.address, end)
+    log = wait_for_segments(leader, end)
+    start, _ = offsets_of(story.server.address)
+    first = max(start, log[0].base_offset)
+    assert not first_unequal(clipped(fetched_from(story.server.address, first, end), end, first), clipped(log, end, first))
+    return first, end

@@ -1,0 +1,151 @@
+"""What is done to a quorum and to the gateway that observes it, and the story of it that the tests look back at."""
+
+from __future__ import annotations
+
+import json
+import time
+import urllib.error
+import urllib.request
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from gateway.ports import TOPIC_NAME
+from tests.interop.libraries import ConfluentKafka
+from tests.interop.quorum import clipped, files_of, records_of, wait_for_end, wait_for_segments
+from tests.interop.restarts import Restarted
+from tests.interop.truth import Batch, split
+from tools.kafka import Cluster, Node
+from tools.metadata_load import Load
+
+LEADERS_KILLED = 10
+#: In these rounds the leader is cut off before it dies: it writes what it cannot commit.
+_CUT_OFF_ROUNDS = (2, 5, 8)
+#: In these rounds one voter is down.
+_LEFT_BEHIND_ROUNDS = range(3, 6)
+
+
+class Follower(ConfluentKafka):
+    """Looks for its server more often than librdkafka does by itself, and never begins again by itself."""
+
+    settings = {  # noqa: RUF012
+        "reconnect.backoff.ms": 100,
+        "reconnect.backoff.max.ms": 500,
+        "auto.offset.reset": "error",
+        "log_level": 2,
+    }
+
+
+@dataclass
+class Story:
+    """What happened: the cluster and the gateway as they are now, what was committed, and what the consumer was given."""
+
+    cluster: Cluster
+    server: Restarted
+    management: str
+    data_dir: Path
+    reader: Follower
+    load: Load
+    truth: list[Batch] = field(default_factory=list)
+    #: What each voter has, by node id.
+    logs: dict[int, list[Batch]] = field(default_factory=dict)
+    #: What leaders wrote while they were cut off, as their files had it when they died.
+    tails: list[list[Batch]] = field(default_factory=list)
+
+    @property
+    def end(self) -> int:
+        """Behind the last record of the truth."""
+        return self.truth[-1].last_offset + 1
+
+
+def kill_leaders(story: Story) -> None:
+    """Ten times: the leader dies, another one leads and takes requests, the dead one comes back."""
+    left_behind: Node | None = None
+    for number in range(LEADERS_KILLED):
+        cluster, leader = story.cluster, story.cluster.wait_for_leader()
+        others = [node for node in cluster.nodes if node.is_controller() and node is not leader]
+        if number == _LEFT_BEHIND_ROUNDS.start:
+            left_behind = others.pop()
+            cluster.kill_node(left_behind)
+        others = [node for node in others if node is not left_behind]
+        if number in _CUT_OFF_ROUNDS:
+            cut_off(story, leader, others)
+        else:
+            cluster.kill_node(leader)
+        cluster.start_node(leader)
+        if left_behind is not None and number == _LEFT_BEHIND_ROUNDS.stop - 1:
+            cluster.start_node(left_behind)
+            left_behind = None
+        cluster.wait_for_leader()
+        story.load.wait_for(5)
+        cluster.wait_for_node(leader)
+
+
+def cut_off(story: Story, leader: Node, others: list[Node]) -> None:
+    """The leader writes while nobody else does, and dies: nothing of that is ever committed."""
+    before = files_of(leader)[-1].last_offset
+    for node in others:
+        story.cluster.pause_node(node)
+    deadline = time.monotonic() + 1
+    while time.monotonic() < deadline and files_of(leader)[-1].last_offset < before + 20:
+        time.sleep(0.02)
+    story.cluster.kill_node(leader)
+    story.tails.append(clipped(files_of(leader), None, start=before + 1))
+    for node in others:
+        story.cluster.resume_node(node)
+
+
+def settle(story: Story) -> None:
+    """Everybody comes to the same end; the truth is what all voters have, as far back as any of them has it."""
+    cluster, leader = story.cluster, story.cluster.wait_for_leader()
+    controllers = [node for node in cluster.nodes if node.is_controller()]
+    for node in controllers:
+        cluster.wait_for_node(node)
+    end = files_of(leader)[-1].last_offset + 1
+    wait_for_end(story.server.address, end)
+    # A voter that was down while a snapshot was made has taken that, and nothing before it.
+    story.logs = {node.node_id: wait_for_segments(node, end) for node in controllers}
+    story.truth = min(story.logs.values(), key=lambda log: log[0].base_offset)
+    story.reader.wait_for(len(records_of(story.truth)), 60)
+
+
+def lost(story: Story) -> list[Batch]:
+    """Batches that a leader wrote and no quorum committed."""
+    kept = {batch.data for batch in story.truth}
+    return [batch for tail in story.tails for batch in tail if batch.data not in kept]
+
+
+def end_of_copy(data_dir: Path) -> int:
+    """Behind the last batch in the segments of the gateway's directory."""
+    return copied(data_dir)[-1].last_offset + 1
+
+
+def copied(data_dir: Path) -> list[Batch]:
+    """The batches in the segments of the gateway's directory."""
+    segments = sorted((data_dir / f"{TOPIC_NAME}-0").glob("*.log"))
+    return [batch for one in segments for batch in split(one.read_bytes(), growing=True)]
+
+
+def newest_snapshot(node: Node) -> int:
+    """The end offset of the node's newest snapshot, 0 without one."""
+    return max((int(path.name.partition("-")[0]) for path in node.metadata_log_dir.glob("*.checkpoint")), default=0)
+
+
+def lose_disk(cluster: Cluster, node: Node) -> None:
+    """A voter crashes and comes back with an empty disk; returns when it has what the leader has."""
+    cluster.kill_node(node)
+    cluster.wipe_node(node)
+    end = files_of(cluster.wait_for_leader())[-1].last_offset + 1
+    cluster.start_node(node)
+    cluster.wait_for_node(node)
+    wait_for_segments(node, end)
+
+
+def readiness(management: str) -> dict[str, Any]:
+    """What ``/readyz`` of the management port at ``host:port`` says."""
+    try:
+        with urllib.request.urlopen(f"http://{management}/readyz", timeout=5) as answer:
+            said = answer.read()
+    except urllib.error.HTTPError as error:
+        said = error.read()
+    return dict(json.loads(said))
