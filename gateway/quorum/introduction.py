@@ -27,7 +27,7 @@ class Introduction:
     def __init__(self, settings: ObserverSettings) -> None:
         self._settings = settings
         self._due: dict[int, float] = {}
-        self.cluster_id = settings.cluster_id
+        self.cluster_id = settings.cluster_id or None  # an empty one would be refused
         self.voters: frozenset[int] = frozenset()  #: empty while unknown
 
     @property

@@ -243,9 +243,8 @@ class Observer:
 
     def _heard(self, ask: Ask, said: Said, take: Callable[[], list[Effect]], patient: bool, now: float) -> list[Effect]:
         """First who leads, remembered before anything else; then, if the answer is the leader's own, what it brings."""
-        epoch = self._leadership.epoch
         heard = self._leadership.hear(ask.address, said)
-        effects = self._adopted(self._leadership.epoch > epoch, now) if heard.changed else []
+        effects = self._adopted(now) if heard.changed else []
         if self._stopped is not None or (heard.problem and heard.changed):
             return effects
         if heard.problem:
@@ -255,8 +254,8 @@ class Observer:
         except Nonsense as nonsense:
             return effects + self._not_used(ask, nonsense, now)
 
-    def _adopted(self, new_epoch: bool, now: float) -> list[Effect]:
-        """The effects of a later epoch, or of a leader for ours."""
+    def _adopted(self, now: float) -> list[Effect]:
+        """The effects of a later epoch, or of a leader for ours. No two nodes have the same bytes in a snapshot."""
         known = self._leadership
         refusal = voters.refusal(self._settings.replica_id, {known.leader_id})
         if refusal is not None:
@@ -267,8 +266,7 @@ class Observer:
             self._pacing.leader_named(now)
         address = str(known.leader_address) if known.leader_address else None
         told = Tell("leader-changed", {"epoch": known.epoch, "leader": known.leader_id, "address": address})
-        abandoned = self._replica.abandon() if new_epoch else []
-        return [Remember(known.epoch, known.leader_id), *abandoned, told]
+        return [Remember(known.epoch, known.leader_id), *self._replica.abandon(), told]
 
     def _taken(self, brought: list[Effect], patient: bool, now: float) -> list[Effect]:
         """What the leader's answer brought to the replica, and whether that was news. ``patient``: it waited for some."""
@@ -298,10 +296,12 @@ class Observer:
 
     def _turned_away(self, ask: Ask, reason: str, now: float) -> list[Effect]:
         """The answer is of no use: next time somebody else is asked, or the leader for its log instead of a snapshot."""
-        if ask.api_key == FETCH:
-            self._leadership.doubt(ask.address)
         told = self._tell("turned-away", address=str(ask.address), reason=reason)
-        return self._rest(now, [*self._replica.abandon(), *told])
+        if ask.api_key == FETCH_SNAPSHOT:
+            return self._rest(now, [*self._replica.abandon(), *told])
+        self._leadership.doubt(ask.address)
+        self._replica.interrupt()
+        return self._rest(now, told)
 
     def _not_used(self, ask: Ask, nonsense: Nonsense, now: float) -> list[Effect]:
         """The answer breaks a rule: it is left alone as a whole."""

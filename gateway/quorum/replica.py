@@ -134,13 +134,8 @@ class Replica:
             return [chunk]
         self.download = None
         self._await()
-        self.high_watermark = max(self.high_watermark, download.id.end_offset)
-        return [
-            chunk,
-            InstallSnapshot(download.id),
-            Advance(self.high_watermark),
-            Tell("snapshot-loaded", {"snapshot": str(download.id), "bytes": chunk.size}),
-        ]
+        told = Tell("snapshot-loaded", {"snapshot": str(download.id), "bytes": chunk.size})
+        return [chunk, InstallSnapshot(download.id), *self._advance(download.id.end_offset), told]
 
     def _continue(self, batches: Batches | None, told: int) -> list[Effect]:
         """Batches that follow our end, if any, and the leader's high watermark, as far as we have what it covers."""
@@ -153,12 +148,16 @@ class Replica:
             self._read = voters.voters_recorded(batches.data)
         self.told_high_watermark = told if told >= 0 else self.told_high_watermark
         # A new leader tells a lower one, or none, until it has committed in its own epoch: ours stays.
-        self.high_watermark = max(self._before, min(told, end))
-        if self.high_watermark > self._before:
-            effects.append(Advance(self.high_watermark))
+        effects += self._advance(min(told, end))
         if 0 <= told <= self._log.end_offset:
             self.voters = self._recorded
         return effects
+
+    def _advance(self, high_watermark: int) -> list[Effect]:
+        if high_watermark <= self.high_watermark:
+            return []
+        self.high_watermark = high_watermark
+        return [Advance(high_watermark)]
 
     def _diverged(self, leaders: Position, leader: str) -> list[Effect]:
         """Cut back what was never committed."""
