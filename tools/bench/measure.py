@@ -9,7 +9,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 
-_ROUNDS = 7
+_ROUNDS = 15
 _ROUND_S = 0.05
 
 _IMPORT = """
