@@ -7,7 +7,7 @@ in ``gateway.quorum``; what the answers come to on disk, in ``gateway.sources.ob
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 import trio
@@ -45,7 +45,7 @@ LOADING_MAX_S: Final = 2.0
 LOST_AFTER_S: Final = 10.0
 #: After a failure of the disk, or one that nobody foresaw, s.
 _FAILED_DELAY_S: Final = 1.0
-#: What is told of these is why the quorum does not serve us.
+#: What is told as a warning.
 _TROUBLE: Final = frozenset({"answer-not-used", "answer-rejected", "denied", "request-failed", "turned-away"})
 
 
@@ -149,10 +149,17 @@ class Observation:
                 # Hosts and reasons may be a peer's words.
                 shown = {name: escape(one, limit=ERROR_MAX) if isinstance(one, str) else one for name, one in fields.items()}
                 self._reports.report(event, "warning" if event in _TROUBLE else "info", **shown)
-                if event in _TROUBLE and "reason" in fields:
-                    self._problem = f"{fields['address']}: {fields['reason']}" if "address" in fields else str(fields["reason"])
+                self._blame(event, shown)
             case Stop(reason):
                 raise SourceStopped(reason)
+
+    def _blame(self, event: str, fields: Mapping[str, object]) -> None:
+        """What is told may be why the quorum does not serve us."""
+        # That others do not lead is no news where the leader is known not to answer.
+        if event == "answer-not-used" or (event == "turned-away" and self._problem is None):
+            self._problem = f"{fields['address']}: {fields['reason']}"
+        elif event in ("denied", "answer-rejected"):
+            self._problem = str(fields["reason"])
 
     async def _write(self, effects: Sequence[Effect]) -> str | None:
         """In a thread, because a disk may take its time. Returns why nothing, or not all of it, could be done."""

@@ -2,40 +2,27 @@
 
 from __future__ import annotations
 
-import errno
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from gateway.log.errors import BelowHighWatermark, DiskFailed, LogFailed, SyncFailed
-from gateway.log.file_names import SnapshotId as FileName
-from gateway.log.local_log import LocalLog, LogSettings
+from gateway.log.errors import BelowHighWatermark
 from gateway.ports import OffsetOutOfRange, State
 from gateway.quorum.effects import (
-    AbandonSnapshot,
     Advance,
     Append,
-    BeginSnapshot,
-    Effect,
-    InstallSnapshot,
     LearnClusterId,
     Remember,
-    SnapshotChunk,
-    SnapshotId,
     Truncate,
 )
 from gateway.sources.errors import SourceError
-from gateway.sources.named_writer import SnapshotBusy
-from gateway.sources.observed_log import ObservedLog, open_observed_log
+from gateway.sources.observed_log import ObservedLog
 from kwire.uuid import Uuid
-from tests.gateway.log.faulty_disk import FaultyDisk
-from tests.gateway.log.kafka_files import batch, snapshot_bytes
+from tests.gateway.log.kafka_files import batch
+from tests.gateway.sources.observing import CLUSTER, appended, appended_at, damage, do, edge, fill, reopened
 from tests.gateway.sources.reading import batches_from, joined
-
-CLUSTER = "7QN8irUjSqO4QGNDS7ESyw"
-SMALL = LogSettings(segment_bytes=700, index_interval_bytes=150, retention_bytes=1, retention_ms=-1)
 
 
 @pytest.fixture
@@ -50,54 +37,6 @@ def source(root: Path) -> Iterator[ObservedLog]:
     opened.caught_up = True
     yield opened
     opened.close()
-
-
-def reopened(root: Path, *, prefix: bool = True, settings: LogSettings = SMALL, cluster_id: str | None = None) -> ObservedLog:
-    return open_observed_log(root, settings, cluster_id=cluster_id, node_id=7, snapshot_prefix=prefix)
-
-
-def on(root: Path, disk: FaultyDisk) -> ObservedLog:
-    """A source on a disk that fails."""
-    opened = ObservedLog(LocalLog.open(root, SMALL, disk=disk), node_id=7, snapshot_prefix=True)
-    opened.begin(None)
-    opened.caught_up = True
-    return opened
-
-
-def do(source: ObservedLog, *effects: Effect) -> str | None:
-    """What the driver does with the effects of one answer."""
-    refused = source.perform(effects)
-    source.publish()
-    return refused
-
-
-def appended(source: ObservedLog, count: int = 2, epoch: int = 1, **kind: Any) -> Append:
-    return Append(batch(source.log.end_offset, count, epoch, **kind).data)
-
-
-def fill(source: ObservedLog, batches: int = 3, epoch: int = 1) -> int:
-    """So many batches, all committed; returns the high watermark."""
-    for _ in range(batches):
-        assert do(source, appended(source, epoch=epoch)) is None
-    assert do(source, Advance(source.log.end_offset)) is None
-    return source.high_watermark
-
-
-def install(source: ObservedLog, end_offset: int, epoch: int, counts: tuple[int, ...] = (3,)) -> str | None:
-    data, id = snapshot_bytes(epoch, counts), SnapshotId(end_offset, epoch)
-    middle = len(data) // 2
-    return do(
-        source,
-        BeginSnapshot(id),
-        SnapshotChunk(0, data[:middle], len(data)),
-        SnapshotChunk(middle, data[middle:], len(data)),
-        InstallSnapshot(id),
-        Advance(end_offset),
-    )
-
-
-def edge(source: ObservedLog) -> tuple[int, int]:
-    return source.log_start_offset, source.high_watermark
 
 
 # --- what is shown ------------------------------------------------------------------------------------------------------
@@ -124,10 +63,6 @@ def test_a_high_watermark_inside_a_batch_shows_what_ends_before_it(source: Obser
     assert edge(source) == (0, 2)
     do(source, Advance(5))
     assert edge(source) == (0, 5)
-
-
-def appended_at(offset: int, count: int, epoch: int = 1) -> Append:
-    return Append(batch(offset, count, epoch).data)
 
 
 def test_what_the_leader_has_committed_and_we_do_not_have_yet_is_no_high_watermark_of_ours(source: ObservedLog) -> None:
@@ -282,13 +217,6 @@ def test_damage_in_what_is_not_committed_is_nothing_that_clients_see(source: Obs
     assert (source.state, source.high_watermark) == (State.READY, 4)
 
 
-def damage(path: Path, position: int) -> None:
-    """One bit, as a failing disk may change it."""
-    data = bytearray(path.read_bytes())
-    data[position] ^= 1
-    path.write_bytes(bytes(data))
-
-
 # --- the state ----------------------------------------------------------------------------------------------------------
 
 
@@ -300,10 +228,10 @@ def test_loading_until_the_end_is_known_then_ready_while_the_leader_answers(sour
     do(source, appended(source), Advance(2))
     assert source.state is State.LOADING, "the leader may have committed more"
     source.in_touch = source.caught_up = True
-    assert source.state is State.READY
+    assert source.state.value == "ready"
     assert joined(source.read(0, 1000)) != b""
     source.in_touch = False
-    assert source.state is State.STALE
+    assert source.state.value == "stale"
     assert joined(source.read(0, 1000)) != b""
 
 
@@ -311,96 +239,6 @@ def test_an_empty_quorum_can_be_ready_too(source: ObservedLog) -> None:
     source.in_touch = source.caught_up = True
     assert (source.state, edge(source)) == (State.READY, (0, 0))
     assert joined(source.read(0, 1000)) == b""
-
-
-# --- snapshots ----------------------------------------------------------------------------------------------------------
-
-
-def test_a_snapshot_takes_the_logs_place_and_its_records_are_a_prefix(root: Path, source: ObservedLog) -> None:
-    fill(source, 3)
-    assert install(source, 100, 4) is None
-    assert edge(source) == (95, 100), "header, three records, footer"
-    assert source.committed == source.log.start_offset == source.log.end_offset == 100
-    assert b"".join(data for _, _, data in batches_from(source, 100)) == b""
-    do(source, Remember(4, 1), appended(source, 2, epoch=4), Advance(102))
-    assert edge(source) == (95, 102)
-    source.close()
-    for prefix, start in ((True, 95), (False, 100)):
-        again = reopened(root, prefix=prefix)
-        assert (edge(again), again.state) == ((start, 102), State.STALE)
-        again.close()
-
-
-def test_a_read_that_began_before_a_snapshot_came_ends_as_it_began(source: ObservedLog) -> None:
-    fill(source, 3)
-    read, before = source.read(0, 1000), joined(source.read(0, 1000))
-    assert install(source, 100, 4) is None
-    assert joined(read) == before
-    with pytest.raises(OffsetOutOfRange):
-        source.read(0, 1000)
-
-
-def test_a_damaged_snapshot_is_refused_and_leaves_everything(source: ObservedLog) -> None:
-    fill(source, 3)
-    before = batches_from(source, 0)
-    data = snapshot_bytes(4, (3,))[:-1] + b"\xff"
-    id = SnapshotId(100, 4)
-    refused = do(source, BeginSnapshot(id), SnapshotChunk(0, data, len(data)), InstallSnapshot(id), Advance(100))
-    assert refused is not None and "CRC" in refused
-    assert (batches_from(source, 0), source.high_watermark) == (before, 6)
-    assert [path.name for path in source.log.directory.glob("*checkpoint*") if path.name[0] == "0"] == []
-    assert install(source, 100, 4) is None
-
-
-def test_a_snapshot_that_is_not_beyond_the_log_is_refused(source: ObservedLog) -> None:
-    fill(source, 3)
-    refused = install(source, 4, 1)
-    assert refused is not None and "not behind" in refused
-    assert edge(source) == (0, 6)
-
-
-def test_an_abandoned_snapshot_leaves_nothing(source: ObservedLog) -> None:
-    id = SnapshotId(100, 4)
-    do(source, BeginSnapshot(id), SnapshotChunk(0, b"x" * 10, 20))
-    assert list(source.log.directory.glob("*.part"))
-    do(source, AbandonSnapshot(id))
-    do(source, AbandonSnapshot(id))
-    assert not list(source.log.directory.glob("*.part"))
-    do(source, BeginSnapshot(id), BeginSnapshot(SnapshotId(200, 4)))
-    assert [path.name for path in source.log.directory.glob("*.part")] == [f"{FileName(200, 4).file_name}.part"]
-
-
-def test_one_snapshot_has_one_writer(source: ObservedLog) -> None:
-    """Ours and the leader's of the same name would be one file: whoever comes second tries again."""
-    own = source.new_snapshot(FileName(100, 4))
-    assert "is being written already" in str(do(source, BeginSnapshot(SnapshotId(100, 4))))
-    assert do(source, BeginSnapshot(SnapshotId(200, 4))) is None
-    with pytest.raises(SnapshotBusy):
-        source.new_snapshot(FileName(200, 4))
-    own.abandon()
-    assert do(source, BeginSnapshot(SnapshotId(100, 4))) is None
-    own.abandon()
-    assert list(source.log.directory.glob("*.part")), "an abandoned writer lets its successor's file alone"
-    assert source.new_snapshot(FileName(200, 4)).size == 0
-
-
-def test_cleaning_moves_the_start_and_nothing_else(source: ObservedLog) -> None:
-    fill(source, 20)
-    told: list[int] = []
-    source.on_advance(lambda: told.append(source.log_start_offset))
-    for end in (10, 30):
-        own, data = source.new_snapshot(FileName(end, 1)), snapshot_bytes(1, (3,))
-        own.write(0, data)
-        own.freeze()
-    after = batches_from(source, 30)
-    deleted = source.clean(0)
-    assert "00000000000000000000.log" in deleted and f"{FileName(10, 1).file_name}" in deleted
-    assert edge(source) == (0, 40), "not before it is published"
-    source.publish()
-    assert edge(source) == (25, 40)
-    assert told == [25]
-    assert batches_from(source, 30) == after
-    assert source.clean(0) == []
 
 
 # --- whose it is --------------------------------------------------------------------------------------------------------
@@ -431,101 +269,3 @@ def test_a_cluster_id_that_is_given_is_the_logs_own_from_the_start(root: Path) -
 def test_a_directory_in_use_is_refused(root: Path, source: ObservedLog) -> None:
     with pytest.raises(SourceError, match="in use by this process"):
         reopened(root)
-
-
-# --- disks --------------------------------------------------------------------------------------------------------------
-
-
-def test_a_full_disk_is_tried_again_wherever_it_was_full(root: Path) -> None:
-    """Every single operation of an answer: afterwards the same effects, given again, lead where they should."""
-    count = 0
-    for fails_at in range(40):
-        disk = FaultyDisk()
-        source = on(root / str(fails_at), disk)
-        fill(source, 1)
-        effects = (Remember(2, 1), appended(source, 2, epoch=2), Advance(4))
-        disk.fails_at = disk.count + fails_at
-        try:
-            source.perform(effects)
-        except SyncFailed:
-            with pytest.raises(LogFailed):
-                source.perform(effects)
-        except DiskFailed:
-            source.publish()
-            assert source.high_watermark == 2
-            ends = source.log.end_offset
-            assert source.perform(effects if ends == 2 else (Remember(2, 1), Advance(4))) is None
-            assert source.log.end_offset == 4
-        else:
-            count += 1
-        disk.fails_at = -1
-        source.publish()
-        assert source.high_watermark in (2, 4)
-        shown = batches_from(source, 0)
-        source.close()
-        again = reopened(root / str(fails_at))
-        assert batches_from(again, 0)[: len(shown)] == shown
-        assert again.high_watermark >= source.high_watermark
-        again.close()
-        if count:
-            break
-    assert fails_at > 8, "an answer takes several operations"
-    assert count
-
-
-def test_a_failed_sync_shows_nothing_and_ends_it(root: Path) -> None:
-    disk = FaultyDisk(error=errno.EIO)
-    source = on(root, disk)
-    fill(source, 1)
-    disk.fails_at = disk.count + next(at for at, name in enumerate(_operations(root / "x")) if name.startswith("sync "))
-    with pytest.raises(SyncFailed, match="cannot sync"):
-        do(source, appended(source), Advance(4))
-    source.publish()
-    assert edge(source) == (0, 2)
-    with pytest.raises(LogFailed):
-        do(source, Advance(4))
-    source.close()
-
-
-def _operations(root: Path) -> list[str]:
-    """What an answer with a batch that is committed does to the disk."""
-    disk = FaultyDisk()
-    source = on(root, disk)
-    fill(source, 1)
-    before = disk.count
-    do(source, appended(source), Advance(4))
-    source.close()
-    return disk.log[before:]
-
-
-def test_closing_frees_the_directory_whatever_the_disk_says(root: Path) -> None:
-    disk = FaultyDisk()
-    source = on(root, disk)
-    do(source, BeginSnapshot(SnapshotId(100, 4)))
-    disk.fails_at, disk.for_good = disk.count, True
-    with pytest.raises(DiskFailed):
-        source.close()
-    reopened(root).close()
-
-
-def test_a_file_that_cannot_be_opened_for_reading_changes_nothing_of_what_is_shown(
-    source: ObservedLog, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    fill(source, 10)
-    before = batches_from(source, 0)
-
-    def refuse(path: str) -> None:
-        raise OSError(errno.EMFILE, "Too many open files", path)
-
-    monkeypatch.setattr("gateway.log.follower.OpenFile", refuse)
-    for _ in range(10):
-        assert do(source, appended(source, 2), Advance(source.log.end_offset + 2)) is None
-    shown = batches_from(source, 0)
-    assert shown[: len(before)] == before
-    assert source.high_watermark < source.committed == 40, "the segments begun meanwhile cannot be seen"
-    assert "Too many open files" in str(source.problems[0])
-    monkeypatch.undo()
-    do(source)
-    assert source.high_watermark == source.committed == 40
-    assert batches_from(source, 0)[: len(shown)] == shown
-    assert source.problems == ()

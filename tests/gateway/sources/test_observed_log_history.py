@@ -83,10 +83,11 @@ class Copy(RuleBasedStateMachine):
     def lose_an_election(self, part: float, count: int) -> None:
         """A new leader, with another log behind what is committed."""
         self.epoch += 1
+        self.do(Remember(self.epoch, self.epoch % 3))
         low, high = self.source.committed, self.source.log.end_offset
         offset = max(low, self.batch_start(low + round(part * (high - low))))
         if self.batch_start(offset) == offset:
-            self.do(Remember(self.epoch, self.epoch % 3), Truncate(offset))
+            self.do(Truncate(offset))
             self.do(Append(self.next_batch(count)))
 
     def batch_start(self, offset: int) -> int:

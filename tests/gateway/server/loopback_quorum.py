@@ -1,0 +1,224 @@
+"""The model quorum behind real sockets: every voter listens on loopback, and misbehaves when a test wants it to."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import trio
+import trio.testing
+
+from gateway.address import Address
+from gateway.quorum import SnapshotId
+from kwire.message import Message
+from kwire.messages.api_versions_response import ApiVersion, ApiVersionsResponse
+from kwire.messages.describe_cluster_request import DescribeClusterRequest
+from kwire.messages.describe_quorum_request import DescribeQuorumRequest
+from kwire.messages.fetch_request import FetchRequest
+from kwire.messages.fetch_snapshot_request import FetchSnapshotRequest
+from tests.gateway.log.kafka_files import snapshot_bytes
+from tests.gateway.quorum.controller import answer, must_wait
+from tests.gateway.quorum.model import Quorum, Voter
+from tests.gateway.server.upstream_peer import API_VERSIONS, Asked, Node
+
+FETCH, FETCH_SNAPSHOT = FetchRequest.API_KEY, FetchSnapshotRequest.API_KEY
+DESCRIBE_CLUSTER, DESCRIBE_QUORUM = DescribeClusterRequest.API_KEY, DescribeQuorumRequest.API_KEY
+
+#: What a voter does instead of answering; true if that was all.
+Mood = Callable[[Node, Asked], Awaitable[bool]]
+#: What a voter makes of its answer before it goes out.
+Twist = Callable[[Asked, Any], None]
+
+
+@dataclass
+class LoopbackVoter(Voter):
+    """A voter at a port of its own, which stays when it goes down and comes back."""
+
+    port: int = 0
+    mood: Mood | None = None
+    twist: Twist | None = None
+    asked: list[Asked] = field(default_factory=list)
+    scope: trio.CancelScope | None = None
+    connections: int = 0
+
+    @property
+    def address(self) -> Address:
+        return Address("127.0.0.1", self.port)
+
+    def count(self, api_key: int) -> int:
+        """Requests of an API that came."""
+        return sum(one.key == api_key for one in self.asked)
+
+
+class LoopbackQuorum(Quorum):
+    """Voters 1 to n. What a test does to the model is seen by those who wait after :meth:`changed`."""
+
+    def __init__(self, nursery: trio.Nursery, size: int, dynamic: bool) -> None:
+        super().__init__(size, dynamic=dynamic)
+        self.voters: dict[int, Any] = {id: LoopbackVoter(id) for id in self.voters}
+        self._nursery = nursery
+        self._moved = trio.Event()
+
+    @property
+    def bootstrap(self) -> tuple[Address, ...]:
+        return tuple(voter.address for voter in self.voters.values())
+
+    @property
+    def leader(self) -> Any:
+        """The voter that leads the newest epoch."""
+        return self.voters[self.leaders[max(self.leaders)]]
+
+    def changed(self) -> None:
+        """Wake everybody who waits at a voter."""
+        self._moved.set()
+        self._moved = trio.Event()
+
+    # --- what tests do --------------------------------------------------------------------------------------------------
+
+    def lead(self, id: int, electors: list[int] | None = None) -> None:
+        """``id``, whose log must be good enough, leads a new epoch, and everybody who is up follows it."""
+        group = [id, *(other for other in electors or self.voters if other != id and self.voters[other].up)]
+        assert self.elect(group, group) == id, "its log is not good enough"
+        self.replicate_all()
+
+    def write(self, count: int = 1, *, commit: bool = True) -> None:
+        """The leader appends a batch; the others have it at once, or not at all."""
+        assert self.append(self.leader.id, count)
+        if commit:
+            self.replicate_all()
+        self.changed()
+
+    def replicate_all(self) -> None:
+        for _ in range(2):  # the second time they hear that it is committed
+            for id in self.voters:
+                self.replicate(id, self.leader.id, 10_000)
+        self.changed()
+
+    def take_snapshot(self, *, clean: bool) -> SnapshotId:
+        """The leader writes one that can be read; with ``clean`` its log begins there."""
+        leader = self.leader
+        before = set(leader.snapshots)
+        assert self.snapshot(leader.id, 0)
+        id: SnapshotId
+        (id,) = set(leader.snapshots) - before
+        leader.snapshots[id] = snapshot_bytes(id.epoch, (3,))
+        if clean:
+            self.clean(leader.id, 1)
+        return id
+
+    async def down(self, *ids: int) -> None:
+        """These voters are gone: what they were asked is not answered, and nobody can connect."""
+        for id in ids or self.voters:
+            self.crash(id)
+            scope, self.voters[id].scope = self.voters[id].scope, None
+            if scope is not None:
+                scope.cancel()
+        self.changed()
+        await trio.testing.wait_all_tasks_blocked(0.01)
+
+    async def up(self, *ids: int) -> None:
+        """They are back, at the same ports."""
+        for id in ids or self.voters:
+            voter = self.voters[id]
+            self.restart(id)
+            [listener] = await trio.open_tcp_listeners(voter.port, host="127.0.0.1")
+            voter.port = listener.socket.getsockname()[1]
+            voter.scope = trio.CancelScope()
+            self._nursery.start_soon(self._serve, voter, listener, voter.scope)
+
+    # --- what voters do -------------------------------------------------------------------------------------------------
+
+    async def _serve(self, voter: LoopbackVoter, listener: trio.SocketListener, scope: trio.CancelScope) -> None:
+        async def connected(stream: trio.SocketStream) -> None:
+            voter.connections += 1
+            try:
+                await self._converse(voter, Node(stream, voter.asked))
+            except (trio.EndOfChannel, trio.BrokenResourceError):
+                pass
+            finally:
+                voter.connections -= 1
+                await trio.aclose_forcefully(stream)
+
+        with scope:
+            await trio.serve_listeners(connected, [listener])
+
+    async def _converse(self, voter: LoopbackVoter, node: Node) -> None:
+        while True:
+            asked = await node.next()
+            if asked.key == API_VERSIONS:
+                await node.greet_with(asked, offer(voter.fetch_versions))
+            elif voter.mood is None or not await voter.mood(node, asked):
+                made = await self._answer(voter, asked)
+                if voter.twist is not None:
+                    voter.twist(asked, made)
+                await node.send(asked.answer(made))
+
+    async def _answer(self, voter: LoopbackVoter, asked: Asked) -> Message:
+        made = answer(self, voter, asked.message, asked.version)
+        if asked.key != FETCH:
+            return made
+        before: int | None = None
+        with trio.move_on_after(asked.message.max_wait_ms / 1000):
+            while must_wait(voter, asked.message, made, before):
+                before = voter.high_watermark
+                await self._moved.wait()
+                made = answer(self, voter, asked.message, asked.version)
+        return made
+
+
+def offer(fetch_versions: range) -> ApiVersionsResponse:
+    """What a controller offers, as far as anybody here asks."""
+    ranges = {FETCH: fetch_versions, FETCH_SNAPSHOT: range(2), DESCRIBE_CLUSTER: range(3), DESCRIBE_QUORUM: range(3)}
+    keys = [ApiVersion(api_key=key, min_version=min(one), max_version=max(one)) for key, one in ranges.items()]
+    return ApiVersionsResponse(api_keys=[*keys, ApiVersion(api_key=API_VERSIONS, max_version=4)])
+
+
+@contextlib.asynccontextmanager
+async def loopback_quorum(size: int = 3, *, leader: int | None = 1, dynamic: bool = False) -> AsyncIterator[LoopbackQuorum]:
+    """A quorum that listens, with ``leader`` elected; at the end every connection must have been closed by who made it."""
+    async with trio.open_nursery() as nursery:
+        quorum = LoopbackQuorum(nursery, size, dynamic)
+        await quorum.up()
+        if leader is not None:
+            quorum.lead(leader)
+        yield quorum
+        with trio.fail_after(5):
+            while any(voter.connections for voter in quorum.voters.values()):  # noqa: ASYNC110
+                await trio.sleep(0.01)
+        nursery.cancel_scope.cancel()
+
+
+# --- moods --------------------------------------------------------------------------------------------------------------
+
+
+def once(mood: Mood, api_key: int = FETCH, *, times: int = 1) -> Mood:
+    """``mood`` for the first ``times`` requests of an API."""
+    left = times
+
+    async def chosen(node: Node, asked: Asked) -> bool:
+        nonlocal left
+        if asked.key != api_key or not left:
+            return False
+        left -= 1
+        return await mood(node, asked)
+
+    return chosen
+
+
+async def hangs(node: Node, asked: Asked) -> bool:
+    """No answer, ever."""
+    await node.next()
+    return True
+
+
+async def closes(node: Node, asked: Asked) -> bool:
+    """The connection ends instead of an answer."""
+    raise trio.EndOfChannel
+
+
+async def answers_garbage(node: Node, asked: Asked) -> bool:
+    """A frame of the right request, with something else in it."""
+    await node.send(b"\0\0\0\x10" + asked.header.correlation_id.to_bytes(4, "big") + b"\xff" * 12)
+    return True

@@ -1,0 +1,234 @@
+"""Disks that fail, bugs of ours, errors of the quorum: what is served on, what is counted, and what is told."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+import trio.testing
+
+from gateway.log.errors import DiskFailed
+from gateway.log.local_log import LocalLog
+from gateway.ports import SourceStopped, State
+from gateway.quorum import Observer
+from gateway.server import observe
+from tests.gateway.log.faulty_disk import FaultyDisk
+from tests.gateway.server.harness import run, until
+from tests.gateway.server.loopback_quorum import (
+    DESCRIBE_CLUSTER,
+    DESCRIBE_QUORUM,
+    FETCH,
+    loopback_quorum,
+)
+from tests.gateway.server.observed import Gateway, committed, config, gateway, stops_with
+from tests.gateway.server.upstream_peer import Asked
+
+
+@pytest.fixture
+def data_dir(tmp_path: Path) -> Path:
+    return tmp_path / "data"
+
+
+# --- disks and bugs -----------------------------------------------------------------------------------------------------
+
+
+def test_a_disk_that_is_full_for_a_while(data_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(observe, "_FAILED_DELAY_S", 0.05)
+    disk = faulty(monkeypatch)
+
+    async def main() -> None:
+        async with loopback_quorum() as quorum:
+            quorum.write(2)
+            async with gateway(config(data_dir, quorum)) as served:
+                await served.shows(quorum.committed_end)
+                quorum.lead(2)  # an epoch to be remembered, and a record
+                disk.fails_at, disk.for_good = disk.count, True
+                quorum.write(1)
+                await until(lambda: served.observation.fetch_errors["disk"] >= 2)
+                assert "No space left on device" in str(served.observation.problem)
+                shown = served.served()
+                disk.fails_at, disk.for_good = -1, False
+                await served.shows(quorum.committed_end)
+                assert served.served() == committed(quorum)
+                assert served.served()[: len(shown)] == shown
+                await until(lambda: served.observation.problem is None)
+                assert (served.source.epoch, served.source.log.quorum_state[1].leader_epoch) == (2, 2)
+
+    run(main)
+
+
+def test_a_sync_that_fails_ends_the_server_with_what_to_do(data_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    disk = faulty(monkeypatch)
+
+    async def main() -> None:
+        async with loopback_quorum() as quorum:
+            quorum.write(2)
+
+            async def fail(served: Gateway) -> None:
+                await served.shows(quorum.committed_end)
+                disk.failing = "sync"
+                quorum.write(1)
+
+            told = await stops_with(config(data_dir, quorum, metadata_log_fsync=True), SourceStopped, fail)
+            assert "cannot sync" in told and told.endswith("start again: what is on disk is then looked at anew")
+            disk.fails_at = -1
+            async with gateway(config(data_dir, quorum)) as served:
+                await served.shows(quorum.committed_end)
+                assert served.served() == committed(quorum)
+
+    run(main)
+
+
+def test_a_bug_of_ours_costs_a_second_and_not_the_server(data_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(observe, "_FAILED_DELAY_S", 0.05)
+
+    async def main() -> None:
+        async with loopback_quorum() as quorum:
+            quorum.write(2)
+            async with gateway(config(data_dir, quorum)) as served:
+                await served.shows(quorum.committed_end)
+                answered, left = Observer.answered, 3
+
+                def broken(self: Observer, *rest: Any) -> Any:
+                    nonlocal left
+                    left -= 1
+                    if left >= 0:
+                        raise KeyError("a bug")
+                    return answered(self, *rest)
+
+                monkeypatch.setattr(Observer, "answered", broken)
+                quorum.write(1)
+                await served.shows(quorum.committed_end)
+                assert served.events("quorum not followed") == 3
+                assert served.served() == committed(quorum)
+
+    run(main)
+
+
+def test_stopping_while_the_disk_works_closes_the_log_behind_it(data_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    entered, go_on, order = threading.Event(), threading.Event(), list[str]()
+    append, close = LocalLog.append, LocalLog.close
+
+    async def main() -> None:
+        async with loopback_quorum() as quorum:
+            quorum.write(2)
+            async with gateway(config(data_dir, quorum)) as served:
+                await served.shows(quorum.committed_end)
+
+                def slow(self: LocalLog, records: Any) -> int:
+                    entered.set()
+                    assert go_on.wait(10)
+                    end = append(self, records)
+                    order.append("appended")
+                    return end
+
+                def closing(self: LocalLog) -> None:
+                    order.append("closed")
+                    close(self)
+
+                monkeypatch.setattr(LocalLog, "append", slow)
+                monkeypatch.setattr(LocalLog, "close", closing)
+                quorum.write(1)
+                await until(entered.is_set)
+                served.stop.set()
+                await trio.sleep(0.2)
+                assert order == []
+                go_on.set()
+                await served.ready.ended.wait()
+            assert order == ["appended", "closed"]
+            monkeypatch.undo()
+            async with gateway(config(data_dir, quorum)) as served:
+                await served.shows(quorum.committed_end)
+                assert served.served() == committed(quorum)
+
+    run(main)
+
+
+def faulty(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """The disk under every local log from now on."""
+
+    class Disk(FaultyDisk):
+        failing = ""  #: what kind of operation on a segment fails next
+
+        def _step(self, what: str, path: Path, failure: type[DiskFailed] = DiskFailed) -> None:
+            if what == self.failing and path.suffix == ".log":
+                self.failing, self.fails_at = "", self.count
+            super()._step(what, path, failure)
+
+    disk = Disk()
+    monkeypatch.setattr("gateway.log.local_log.Disk", lambda *, fsync: disk)
+    return disk
+
+
+# --- what is told -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("api_key", "code", "name"),
+    [
+        (FETCH, 31, "CLUSTER_AUTHORIZATION_FAILED"),
+        (FETCH, 12_345, "OTHER"),
+        (DESCRIBE_CLUSTER, 31, "CLUSTER_AUTHORIZATION_FAILED"),
+    ],
+)
+def test_errors_are_counted_by_kafkas_names(
+    data_dir: Path, monkeypatch: pytest.MonkeyPatch, api_key: int, code: int, name: str
+) -> None:
+    monkeypatch.setattr(observe, "LOADING_MAX_S", 0.2)
+
+    async def main() -> None:
+        async with loopback_quorum() as quorum:
+
+            def refuse(asked: Asked, made: Any) -> None:
+                if asked.key == api_key:
+                    made.error_code = code
+
+            for voter in quorum.voters.values():
+                voter.twist = refuse
+            async with gateway(config(data_dir, quorum)) as served:
+                await until(lambda: served.observation.fetch_errors[name] > 0)
+                if api_key == DESCRIBE_CLUSTER:  # done without
+                    await until(lambda: served.source.state is State.READY)
+                    return
+                ready, state, reason, _ = served.readiness()
+                assert (ready, state) == (False, "loading")
+                assert ("kafka-acls" if code == 31 else "error code 12345") in reason
+
+    run(main)
+
+
+def test_answers_that_no_leader_gives_are_counted_and_told(data_dir: Path) -> None:
+    async def main() -> None:
+        async with loopback_quorum() as quorum:
+            quorum.write(1)
+            left = 2
+
+            def nonsense(asked: Asked, made: Any) -> None:
+                nonlocal left
+                if asked.key == FETCH and made.responses and left:
+                    left -= 1
+                    made.responses = [*made.responses, *made.responses]
+
+            quorum.leader.twist = nonsense
+            async with gateway(config(data_dir, quorum)) as served:
+                await served.shows(quorum.committed_end)
+                assert served.observation.fetch_errors["unusable"] == 2
+                assert served.events("answer-not-used") >= 1
+                assert served.served() == committed(quorum)
+
+    run(main)
+
+
+def test_describe_quorum_goes_to_the_leader(data_dir: Path) -> None:
+    async def main() -> None:
+        async with loopback_quorum() as quorum, gateway(config(data_dir, quorum)) as served:
+            answers: list[Any] = []
+            served.quorum.describe(answers.append)
+            await until(lambda: len(answers) == 1)
+            assert [one.replica_id for one in answers[0].topics[0].partitions[0].current_voters] == [1, 2, 3]
+            assert quorum.leader.count(DESCRIBE_QUORUM) == 1
+
+    run(main)

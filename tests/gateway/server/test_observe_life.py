@@ -1,0 +1,194 @@
+"""A server that observes a quorum starts, stops, and comes back; and ends where only a person can go on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+import trio.testing
+
+from gateway.config import ConfigError
+from gateway.ports import SourceStopped, State
+from gateway.server import observe
+from kwire.messages.fetch_response import EpochEndOffset
+from tests.gateway.quorum.model import CLUSTER_ID
+from tests.gateway.server.harness import run, until
+from tests.gateway.server.loopback_quorum import (
+    FETCH,
+    hangs,
+    loopback_quorum,
+)
+from tests.gateway.server.observed import Consumer, Gateway, committed, config, gateway, stops_with
+from tests.gateway.server.upstream_peer import Asked
+
+
+@pytest.fixture
+def data_dir(tmp_path: Path) -> Path:
+    return tmp_path / "data"
+
+
+# --- starting and stopping ----------------------------------------------------------------------------------------------
+
+
+def test_a_restart_goes_on_where_it_was(data_dir: Path) -> None:
+    async def main() -> None:
+        async with loopback_quorum() as quorum:
+            quorum.write(3)
+            async with gateway(config(data_dir, quorum)) as served:
+                await served.shows(quorum.committed_end)
+            fetched = quorum.leader.count(FETCH)
+            quorum.write(2)
+            async with gateway(config(data_dir, quorum)) as served:
+                await served.shows(quorum.committed_end)
+                assert served.served() == committed(quorum)
+                assert served.observation.fetched_records == 2
+                first = next(one for one in quorum.leader.asked[fetched:] if one.key == FETCH)
+                assert first.message.cluster_id == CLUSTER_ID
+
+    run(main)
+
+
+def test_a_restart_without_the_quorum_serves_what_it_had(data_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(observe, "LOADING_MAX_S", 0.3)
+
+    async def main() -> None:
+        async with loopback_quorum() as quorum:
+            quorum.write(3)
+            settings = config(data_dir, quorum)
+            async with gateway(settings) as served:
+                await served.shows(quorum.committed_end)
+            await quorum.down()
+            began = trio.current_time()
+            async with gateway(settings) as served:
+                assert trio.current_time() - began < 10
+                assert served.ready.facts()["high_watermark"] == quorum.committed_end
+                assert (served.source.state, served.served()) == (State.STALE, committed(quorum))
+                assert not served.readiness().ready
+
+    run(main)
+
+
+def test_nothing_to_serve_and_nobody_to_ask_is_loading(data_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(observe, "LOADING_MAX_S", 0.3)
+
+    async def main() -> None:
+        async with loopback_quorum(leader=None) as quorum, gateway(config(data_dir, quorum)) as served:
+            assert served.ready.facts()["state"] == "loading"
+            ready, state, reason, _ = served.readiness()
+            assert (ready, state) == (False, "loading")
+            assert "No high watermark of the quorum is known yet. 127.0.0.1:" in reason
+            consumer = Consumer(quorum, served.port)
+            with trio.move_on_after(0.2):
+                await consumer.run()
+            assert consumer.read == []
+            quorum.lead(3)
+            quorum.write(1)
+            await served.shows(quorum.committed_end)
+            await until(lambda: served.source.state is State.READY)
+
+    run(main)
+
+
+def test_stopping_leaves_nothing_behind(data_dir: Path) -> None:
+    async def main() -> None:
+        async with loopback_quorum() as quorum:
+            quorum.write(2)
+            for _ in range(2):  # what the first server imports stays
+                before = descriptors()
+                async with gateway(config(data_dir, quorum)) as served:
+                    await served.shows(quorum.committed_end)
+                await until(lambda: not any(voter.connections for voter in quorum.voters.values()))
+                await trio.testing.wait_all_tasks_blocked(0.02)
+            assert descriptors() == before
+
+    run(main)
+
+
+def descriptors() -> int:
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+
+@pytest.mark.parametrize("moment", ["connecting", "asking"])
+def test_stopping_waits_for_nobody(data_dir: Path, moment: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(observe, "LOADING_MAX_S", 0.2)
+
+    async def main() -> None:
+        async with loopback_quorum() as quorum:
+            for voter in quorum.voters.values():
+                voter.mood = hangs if moment == "asking" else None
+            if moment == "connecting":
+                await quorum.down()
+            settings = config(data_dir, quorum, controller_quorum_request_timeout_ms=20_000)
+            async with gateway(settings) as served:
+                await trio.sleep(0.1)
+                began = trio.current_time()
+                served.stop.set()
+                await served.ready.ended.wait()
+                assert trio.current_time() - began < 5
+
+    run(main)
+
+
+# --- where only a person can go on --------------------------------------------------------------------------------------
+
+
+def test_another_cluster_is_refused_before_anything_is_served(data_dir: Path) -> None:
+    async def main() -> None:
+        async with loopback_quorum() as quorum:
+            settings = config(data_dir, quorum, cluster_id="another-cluster-1234567")
+            told = await stops_with(settings, ConfigError)
+            assert "another-cluster-1234567" in told
+            assert "use another data.dir" in told
+
+    run(main)
+
+
+def test_a_replica_id_of_a_voter_is_refused_before_a_record_is_asked_for(data_dir: Path) -> None:
+    async def main() -> None:
+        async with loopback_quorum() as quorum:
+            told = await stops_with(config(data_dir, quorum, replica_id=2), ConfigError)
+            assert "replica.id 2 is a voter of the quorum (voters: 1, 2, 3)" in told
+            fetches = [one for voter in quorum.voters.values() for one in voter.asked if one.key == FETCH]
+            assert {one.message.replica_state.replica_id for one in fetches} <= {-1}
+
+    run(main)
+
+
+def test_a_replica_id_that_becomes_a_voters_ends_the_server(data_dir: Path) -> None:
+    async def main() -> None:
+        async with loopback_quorum() as quorum:
+
+            async def promote(served: Gateway) -> None:
+                await until(lambda: quorum.leader.asked[-1].message.replica_state.replica_id == 9)
+                quorum.voters[9] = type(quorum.voters[1])(9)
+                quorum.lead(2)
+                quorum.changed()
+
+            told = await stops_with(config(data_dir, quorum, replica_id=9), SourceStopped, promote)
+            assert "replica.id 9 is a voter of the quorum" in told
+            del quorum.voters[9]
+
+    run(main)
+
+
+def test_a_leader_that_lost_what_was_committed_ends_the_server(data_dir: Path) -> None:
+    async def main() -> None:
+        async with loopback_quorum() as quorum:
+            quorum.write(3)
+
+            async def lose(served: Gateway) -> None:
+                await served.shows(quorum.committed_end)
+
+                def diverge(asked: Asked, made: Any) -> None:
+                    if asked.key == FETCH:
+                        data = made.responses[0].partitions[0]
+                        data.records, data.diverging_epoch = b"", EpochEndOffset(epoch=1, end_offset=1)
+
+                quorum.leader.twist = diverge
+
+            told = await stops_with(config(data_dir, quorum), SourceStopped, lose)
+            assert told.startswith("Committed records would be lost: leader 1 (127.0.0.1:")
+
+    run(main)
