@@ -43,7 +43,8 @@ class Replica:
         self._read: frozenset[int] | None = None  # from bytes that the log has not accepted yet
         self._read_history = history
         self._history: SnapshotId | None = None
-        self._history_tried: SnapshotId | None = None
+        self._history_tried: SnapshotId | None = None  # below which there was nothing to be had
+        self._history_found: SnapshotId | None = None
         self._awaited: tuple[int, int, int] | None = None  # how the log was before the effects given out
         self._before = self.high_watermark  # and the high watermark
 
@@ -56,10 +57,13 @@ class Replica:
     def fetch_position(self) -> Position:
         """What to fetch next.
 
-        A leader diverts offset 0 to its newest snapshot even while its log still begins at 0; one offset further on, it
-        gives the batch that this offset lies in, which is the first.
+        A leader diverts to its newest snapshot whoever comes with an epoch older than that of its oldest one, or to offset 0,
+        even while its log goes back further (``ReplicatedLog.validateOffsetAndEpoch``). Below that snapshot it gives its log
+        to who names the snapshot's epoch; and at offset 1 the batch which that lies in, the first.
         """
-        return Position(1, self._history.epoch) if self._history else self.log_end
+        if self._history is not None:
+            return Position(max(1, self._log.end_offset), self._history.epoch)
+        return self.log_end
 
     @property
     def told_or_known(self) -> int:
@@ -181,12 +185,25 @@ class Replica:
             raise Nonsense(f"the snapshot {id}, at whose end the local log already is")
         if id.end_offset < self._committed:
             return [Stop(sentences.snapshot_below_high_watermark(leader, str(id), end, self._committed))]
-        empty = end.offset == 0 and self._log.start_offset == 0
-        if self._read_history and empty and partition.log_start_offset == 0 and id != self._history_tried:
-            abandoned = self.abandon()
-            self._history = id
-            return [*abandoned, Tell("history-tried", {"below": str(id), "leader": leader})]
+        if self._read_history and 0 <= partition.log_start_offset <= self._committed and id != self._history_tried:
+            return self._read_below(id, end, leader)
         return self._begin(id, leader)
+
+    def _read_below(self, id: SnapshotId, end: Position, leader: str) -> list[Effect]:
+        """Go on with the leader's log instead of its snapshot ``id``, from what is committed.
+
+        The epoch then named is not that of our last record, so the leader cannot see whether the logs agree. They do as far
+        as ours is committed: what is not, is dropped first.
+        """
+        abandoned = self.abandon()
+        if end.offset > self._committed:
+            self._await()
+            fields = {"to": self._committed, "from": end.offset, "epoch": end.epoch, "below": str(id), "leader": leader}
+            return [*abandoned, Truncate(self._committed), Tell("log-truncated", fields)]
+        self._history = id
+        if id == self._history_found:
+            return abandoned
+        return [*abandoned, Tell("history-tried", {"below": str(id), "from": end.offset, "leader": leader})]
 
     def _take_history(
         self,
@@ -197,14 +214,20 @@ class Replica:
         leader: str,
         epoch: int,
     ) -> list[Effect]:
-        """The answer to a Fetch at offset 1: the history when it begins at offset 0, else the snapshot it is."""
+        """The answer to a Fetch below a snapshot: what follows our end when it begins there, else the snapshot it is."""
         if snapshot_id is None and diverging is None:
             try:
                 batches = answers.given_batches(partition, self.log_end, epoch)
             except Nonsense:
-                batches = None  # the first batch is a single record, say: the leader gives the second one
+                batches = None  # the first batch is a single record, say: at offset 1 the leader gives the second one
             if batches is not None:
-                return [*self._continue(batches, partition.high_watermark), Tell("history-found", {"leader": leader})]
+                effects = self._continue(batches, partition.high_watermark)
+                if batches.end.offset < instead.end_offset and self.high_watermark == batches.end.offset:
+                    self._history = instead  # all of it is committed, and there is more
+                if instead != self._history_found:
+                    effects.append(Tell("history-found", {"below": str(instead), "leader": leader}))
+                self._history_found = instead
+                return effects
         self._history_tried = instead
         return self._begin(snapshot_id or instead, leader)
 

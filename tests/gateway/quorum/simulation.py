@@ -187,7 +187,11 @@ class Simulation:
             require(partition.high_watermark >= 0, "the high watermark -1 is never told")
             require(partition.last_fetched_epoch <= partition.current_leader_epoch, "no log is ahead of its leader's epoch")
             at = (partition.fetch_offset, partition.last_fetched_epoch)
-            history = partition.fetch_offset == 1 and self.process.settings.history and log.end_offset == 0
+            history = (
+                self.process.settings.history
+                and partition.fetch_offset == max(1, log.end_offset)
+                and log.end_offset <= self.process.shown
+            )
             require(at == (log.end_offset, log.last_epoch) or history, "what is fetched is what follows the log's end")
             require(partition.current_leader_epoch == self.process.remembered[0], "a Fetch is of the epoch remembered")
             id = max(request.replica_id, request.replica_state.replica_id)
