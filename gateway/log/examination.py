@@ -91,11 +91,18 @@ def _examine_segments(directory: Path, settings: LogSettings, found: Findings) -
         for epoch, offset in found.active.epochs:
             found.epochs.assign(epoch, offset)
         found.epochs.truncate_from_start(start.offset)
+    found.superseded_by = _superseding(found, start)
+
+
+def _superseding(found: Findings, start: LogStart) -> SnapshotId | None:
+    """The snapshot that the log ends before, so that it has to begin anew there."""
+    end_offset = found.active.tail.next_offset if found.active else -1
+    if start.snapshot is not None and end_offset < start.offset:
+        return max(found.listing.snapshots, key=lambda snapshot: (snapshot.epoch, snapshot.end_offset))
     last_epoch = found.epochs.latest
     if last_epoch is None:
         last_epoch = start.snapshot.epoch if start.snapshot else -1
-    end_offset = max(start.offset, found.active.tail.next_offset) if found.active else -1
-    found.superseded_by = superseding_snapshot(listing, last_epoch, end_offset)
+    return superseding_snapshot(found.listing, last_epoch, end_offset)
 
 
 def _is_whole(directory: Path, base: int, following: int, settings: LogSettings, found: Findings) -> bool:

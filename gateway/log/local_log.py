@@ -91,7 +91,7 @@ class LocalLog:
     @property
     def end_offset(self) -> int:
         """Where the next batch goes."""
-        return max(self._start.offset, self._active.end_offset)
+        return self._active.end_offset
 
     @property
     def last_epoch(self) -> int:

@@ -144,8 +144,7 @@ class CrashDisk:
         """The process was killed: everything is there, the last write perhaps in part."""
         yield self._state(self.names)
         if op.kind == "write" and len(op.value) > 1:
-            for length in {1, len(op.value) // 2, len(op.value) - 1}:
-                yield self._state(self.names, torn=(op, length))
+            yield self._state(self.names, torn=(op, 1 + op.position % (len(op.value) - 1)))
 
     def lost_power(self, dice: random.Random) -> Iterator[State]:
         """The machine stopped: of what was not synced anything may be missing, bytes and names, in any order."""

@@ -277,6 +277,23 @@ def test_a_downloaded_snapshot_takes_the_logs_place(tmp_path: Path) -> None:
     log.close()
 
 
+@pytest.mark.parametrize("records", [0, 3])
+def test_a_log_that_ends_before_the_only_snapshot_begins_anew_there(tmp_path: Path, records: int) -> None:
+    """As a crash leaves it between a snapshot's arrival and the truncation, when an older snapshot is gone already."""
+    log = small(tmp_path)
+    install(log, SnapshotId(41, 4))
+    if records:
+        fill(log, 4, records)
+    log.close()
+    (log.directory / SnapshotId(41, 4).file_name).unlink()
+    (log.directory / SnapshotId(63, 4).file_name).write_bytes(snapshot_bytes(4, (3,)))
+    log = small(tmp_path)
+    assert (log.start_offset, log.end_offset, log.last_epoch) == (63, 63, 4)
+    assert segments(log) == [63]
+    fill(log, 4)
+    log.close()
+
+
 def test_a_snapshot_that_is_not_beyond_the_log_does_not_take_its_place(log: LocalLog) -> None:
     fill(log, 2, 9)
     for snapshot in (SnapshotId(9, 2), SnapshotId(5, 2)):

@@ -20,8 +20,10 @@ from tests.gateway.log.promises import agrees_with_itself, follows, keeps
 from tests.gateway.log.workload import SMALL, Promise, Workload
 
 #: Of the states that a loss of power may leave at one instant, and of the crashes during recovery, one in so many is tried.
-_POWER_STEP = 3
+_POWER_STEP = 5
 _NESTED_STEP = 150
+#: Of the states of a life in random order, this share is tried.
+_RANDOM_SHARE = 0.05
 #: In one of so many states the log is opened twice more.
 _THOROUGH_STEP = 8
 #: Every operation, and every batch that was ever written, by base offset and epoch.
@@ -58,7 +60,7 @@ def test_power_lost_behind_every_operation(recorded: Recording, root: Path) -> N
             if (number + way) % _POWER_STEP == 0:
                 tried += 1
                 _check(root / "state", state, promise, written, tried % _THOROUGH_STEP == 0)
-    assert tried > 400
+    assert tried > 300
 
 
 @pytest.mark.parametrize(
@@ -74,6 +76,20 @@ def test_a_log_that_forgot_to_sync_would_be_found_out(kind: str, suffixes: set[s
         for _, promise, disk, _ in _instants(forgetful):
             for state in disk.lost_power(dice):
                 _check(root / "forgetful", state, promise, written, False)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_crashes_of_lives_in_any_order(seed: int, root: Path) -> None:
+    dice = random.Random(seed)
+    (root / f"life {seed}").mkdir()
+    disk = RecordingDisk(root / f"life {seed}")
+    workload = Workload(root / f"life {seed}", disk, disk.ack)
+    workload.run_at_random(dice, 25)
+    workload.log.close()
+    for _, promise, crash, op in _instants(disk.ops):
+        for state in itertools.chain(crash.killed(op), crash.lost_power(dice)):
+            if dice.random() < _RANDOM_SHARE:
+                _check(root / "state", state, promise, workload.written, dice.random() < 1 / _THOROUGH_STEP)
 
 
 def test_crash_while_recovering_from_a_crash(recorded: Recording, root: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -64,6 +65,7 @@ class Workload:
         self.commit()
         self.snapshot(SnapshotId(self.log.end_offset - 6, 5))
         self.clean()
+        assert self.log.start_offset == self.log.end_offset - 6
         self.fill(6, 3, flush=False)
         self.reopen()
         self.fill(6, 3)
@@ -73,6 +75,41 @@ class Workload:
         self.commit()
         self.reopen()
         self.fill(9, 2)
+
+    def run_at_random(self, dice: random.Random, steps: int) -> None:
+        """Whatever an observer's log can live through, in any order."""
+        self.meta()
+        self.epoch(1)
+        for _ in range(steps):
+            epoch = self.promise.leader_epochs[-1] or 1
+            match dice.choice("ffffftttccssdaa"):
+                case "f":
+                    self.fill(epoch, dice.randint(1, 5), flush=dice.random() < 0.6)
+                case "t":
+                    self.truncate(dice.choice([end for end in self._ends() if end >= self.log.high_watermark]))
+                    self.epoch(epoch + 1)
+                case "c":
+                    self.commit()
+                case "s":
+                    self._snapshot_at(dice.choice(self._ends()))
+                case "d":
+                    self.clean()
+                case "a" if dice.random() < 0.7:
+                    self.reopen()
+                case "a":
+                    self.install(SnapshotId(self.log.end_offset + dice.randint(1, 40), epoch + 1))
+                    self.epoch(epoch + 1)
+
+    def _ends(self) -> list[int]:
+        """Where batches begin or end."""
+        return sorted({offset for offset, _ in self.content()} | {self.log.end_offset})
+
+    def _snapshot_at(self, end: int) -> None:
+        """A snapshot of our own, if there can be one."""
+        epochs = [int.from_bytes(data[12:16], "big") for offset, data in self.content() if offset < end]
+        latest = self.log.latest_snapshot
+        if epochs and self.log.start_offset < end <= self.log.high_watermark and (latest is None or latest.end_offset < end):
+            self.snapshot(SnapshotId(end, epochs[-1]))
 
     def meta(self) -> None:
         self.log.write_meta_properties(CLUSTER_ID, -1, DIRECTORY_ID)
@@ -114,12 +151,9 @@ class Workload:
 
     def clean(self) -> None:
         before = self.log.start_offset
-        latest = self.log.latest_snapshot
-        assert latest is not None
         self._promise(starts=(before, *(one.end_offset for one in snapshots_in(self.log.directory))))
-        assert self.log.clean(now_ms=0)
-        assert self.log.start_offset == latest.end_offset
-        self._promise(starts=(latest.end_offset,))
+        self.log.clean(now_ms=0)
+        self._promise(starts=(self.log.start_offset,))
 
     def install(self, snapshot: SnapshotId) -> None:
         """Download a snapshot that is beyond the log, and begin anew there; once it is complete, opening does that too."""
