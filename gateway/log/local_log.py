@@ -66,7 +66,7 @@ class LocalLog:
 
         An unfinished or damaged end is cut off, indexes and epochs are made again, leftovers of a crash removed. ``disk``
         is for tests. Raises LogLocked; LogDamaged where what was committed is lost or a small file cannot be read, before
-        anything is changed; DiskFailed.
+        any record is touched; DiskFailed.
         """
         disk = disk or Disk(fsync=settings.fsync)
         disk.make_directory(data_dir)
