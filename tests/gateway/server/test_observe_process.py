@@ -1,0 +1,137 @@
+"""``kwire serve`` behind a model quorum, as a process: exit statuses, and the sentence that goes with each."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+
+from tests.gateway.server.harness import run, until
+from tests.gateway.server.loopback_quorum import LoopbackQuorum, loopback_quorum
+
+COMMAND = (sys.executable, "-m", "gateway", "serve", "--listeners", "PLAINTEXT://127.0.0.1:0")
+
+
+@pytest.fixture
+def data_dir(tmp_path: Path) -> Path:
+    return tmp_path / "data"
+
+
+class Served:
+    """A process: its lines, and how it ended."""
+
+    def __init__(self, process: trio.Process) -> None:
+        self.process = process
+        self.out = self.err = ""
+
+    async def ready(self) -> Any:
+        await until(lambda: "\n" in self.out or self.process.returncode is not None, within_s=30)
+        assert "\n" in self.out, self.err
+        return json.loads(self.out.splitlines()[0])
+
+    async def ended(self) -> int:
+        """The exit status. What it said is whole then."""
+        with trio.fail_after(30):
+            return await self.process.wait()
+
+    async def collect(self, stream: Any, name: str) -> None:
+        async for data in stream:
+            setattr(self, name, getattr(self, name) + data.decode())
+
+
+@contextlib.asynccontextmanager
+async def process(quorum: LoopbackQuorum, data_dir: Path, *more: str) -> AsyncIterator[Served]:
+    bootstrap = ",".join(map(str, quorum.bootstrap))
+    command = [*COMMAND, "--bootstrap-controller", bootstrap, "--data-dir", str(data_dir), *more]
+    async with trio.open_nursery() as nursery:
+        started = await trio.lowlevel.open_process(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        served = Served(started)
+        nursery.start_soon(served.collect, started.stdout, "out")
+        nursery.start_soon(served.collect, started.stderr, "err")
+        try:
+            yield served
+        finally:
+            if started.returncode is None:
+                started.kill()
+
+
+def test_a_signal_ends_it_with_0_and_the_next_start_is_where_it_was(data_dir: Path) -> None:
+    async def main() -> None:
+        async with loopback_quorum() as quorum:
+            quorum.write(3)
+            for number in (signal.SIGTERM, signal.SIGINT):
+                async with process(quorum, data_dir) as served:
+                    ready = await served.ready()
+                    assert (ready["source"], ready["state"]) == ("quorum", "ready")
+                    assert ready["high_watermark"] == quorum.committed_end
+                    served.process.send_signal(number)
+                    assert await served.ended() == 0
+                assert "Traceback" not in served.err
+
+    run(main, within_s=90)
+
+
+@pytest.mark.parametrize(
+    ("flags", "told"),
+    [
+        (("--cluster-id", "another-cluster-1234567"), "does not belong to cluster another-cluster-1234567"),
+        (("--replica-id", "3"), "replica.id 3 is a voter of the quorum (voters: 1, 2, 3)"),
+    ],
+)
+def test_what_cannot_be_used_ends_it_with_2_before_it_is_ready(data_dir: Path, flags: tuple[str, ...], told: str) -> None:
+    async def main() -> None:
+        async with loopback_quorum() as quorum:
+            async with process(quorum, data_dir, *flags) as served:
+                assert await served.ended() == 2
+            assert served.out == ""
+            (line,) = [line for line in served.err.splitlines() if line.startswith("kwire serve: ")]
+            assert told in line
+            assert "Traceback" not in served.err
+
+    run(main, within_s=60)
+
+
+def test_a_damaged_copy_ends_it_with_2_and_what_to_do(data_dir: Path) -> None:
+    async def main() -> None:
+        async with loopback_quorum() as quorum:
+            quorum.write(3)
+            async with process(quorum, data_dir) as served:
+                await served.ready()
+                served.process.send_signal(signal.SIGTERM)
+                assert await served.ended() == 0
+            segment = data_dir / "__cluster_metadata-0" / "00000000000000000000.log"
+            segment.write_bytes(segment.read_bytes()[:-1])
+            async with process(quorum, data_dir) as served:
+                assert await served.ended() == 2
+            assert f"kwire serve: data.dir: {segment} at byte " in served.err
+            assert "remove the whole data directory: it is fetched anew from the quorum" in served.err
+
+    run(main, within_s=60)
+
+
+def test_a_quorum_that_lost_what_was_committed_ends_it_with_1(data_dir: Path) -> None:
+    async def main() -> None:
+        async with loopback_quorum() as quorum:
+            quorum.write(3)
+            quorum.write(2)
+            async with process(quorum, data_dir) as served:
+                await served.ready()
+                await quorum.down()
+                for voter in quorum.voters.values():  # restored from an old backup
+                    voter.batches = voter.batches[:2]
+                quorum.committed = quorum.committed[:2]
+                await quorum.up()
+                quorum.lead(2)
+                assert await served.ended() == 1
+            assert "kwire serve: Committed records would be lost: leader 2" in served.err
+            assert "Traceback" not in served.err
+
+    run(main, within_s=60)
