@@ -27,9 +27,10 @@ from tools.kafka import Cluster, kafka
 from tools.process import cpu_seconds, memory_mib
 from tools.wire_client import WireClient
 
-_TIMES = 10
+#: How often the batches of the log are in the long one, and the topic that they are in at Kafka.
+TIMES = 10
 _STARTS = 5
-_TOPIC = "p-large-as-a-topic"
+TOPIC = "p-large-as-a-topic"
 _WARM_UP = 2
 _START_S_MAX, _MEMORY_MIB_MAX = 0.5, 80
 #: Name, how to do a pass, and how many passes: more of those that take least.
@@ -39,7 +40,7 @@ _CLIENTS: Sequence[tuple[str, Callable[[str, str, int], float], int]] = (
     ("Java consumer", passes.java_consumer, 9),
 )
 #: Kafka's own defaults, but it may not remove batches of another day, nor refuse those as large as a controller writes.
-_KAFKA = {"log.retention.ms": "-1", "log.retention.bytes": "-1", "message.max.bytes": "16777216"}
+KAFKA_PROPERTIES = {"log.retention.ms": "-1", "log.retention.bytes": "-1", "message.max.bytes": "16777216"}
 
 
 def run() -> list[dict[str, Any]]:
@@ -52,7 +53,7 @@ def run() -> list[dict[str, Any]]:
         except largelog.NoLog as error:
             return [{"what": "serving", "ok": False, "notes": f"not measured: {error}"}]
         batches = largelog.data_batches(node)
-        long_log = largelog.repeated(node, batches, _TIMES, Path(scratch) / "long")
+        long_log = largelog.repeated(node, batches, TIMES, Path(scratch) / "long")
         return [*_start_and_memory(node, batches), *_rates(long_log, batches)]
 
 
@@ -90,15 +91,15 @@ def _first_records(bootstrap: str) -> None:
 
 
 def _rates(long_log: Path, batches: Sequence[largelog.Batch]) -> Iterator[dict[str, Any]]:
-    count = _TIMES * sum(batch.records for batch in batches)
-    megabytes = _TIMES * sum(len(batch.data) for batch in batches) / 1e6
+    count = TIMES * sum(batch.records for batch in batches)
+    megabytes = TIMES * sum(len(batch.data) for batch in batches) / 1e6
     with (
-        kafka(properties=_KAFKA) as cluster,
+        kafka(properties=KAFKA_PROPERTIES) as cluster,
         gateway("--source", "log", "--log-dir", str(long_log)) as server,
     ):
-        _fill(cluster, batches)
+        fill(cluster, batches)
         ours = (server.bootstrap, TOPIC_NAME, server.pid)
-        theirs = (cluster.bootstrap, _TOPIC, cluster.nodes[0].pid)
+        theirs = (cluster.bootstrap, TOPIC, cluster.nodes[0].pid)
         with processors.apart(ours[2], theirs[2]):
             for name, client, rounds in _CLIENTS:
                 yield from _compare(name, client, rounds, (ours, theirs), count, megabytes)
@@ -140,15 +141,15 @@ def _compare(
     }  # fmt: skip
 
 
-def _fill(cluster: Cluster, batches: Sequence[largelog.Batch]) -> None:
+def fill(cluster: Cluster, batches: Sequence[largelog.Batch]) -> None:
     """The same batches, byte for byte but for offset and epoch, in an ordinary topic; producers send base offset 0."""
-    cluster.tool(TOPICS, ["--create", "--topic", _TOPIC, "--partitions", "1"])
+    cluster.tool(TOPICS, ["--create", "--topic", TOPIC, "--partitions", "1"])
     with WireClient(cluster.bootstrap) as client:
-        for _ in range(_TIMES):
+        for _ in range(TIMES):
             for batch in batches:
                 data = [PartitionProduceData(index=0, records=bytes(8) + batch.data[8:])]
                 request = ProduceRequest(
-                    acks=1, timeout_ms=30_000, topic_data=[TopicProduceData(name=_TOPIC, partition_data=data)]
+                    acks=1, timeout_ms=30_000, topic_data=[TopicProduceData(name=TOPIC, partition_data=data)]
                 )
                 response = cast(ProduceResponse, client.call(request, 9))
                 if error := response.responses[0].partition_responses[0].error_code:
