@@ -1,0 +1,205 @@
+"""The tasks beside an observed log: snapshots when due, cleaning, the image; what fails there keeps nobody from reading."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+import pytest
+import trio
+import trio.testing
+
+from gateway.log.errors import BelowHighWatermark, DiskFailed, LogFailed, SyncFailed
+from gateway.log.file_names import SnapshotId
+from gateway.log.problem import Problem
+from gateway.ports import SourceStopped
+from gateway.server.keep_image import keep_image
+from gateway.server.keep_log import LogKeeper
+from gateway.server.logs import Reports
+from gateway.sources.own_snapshots import Written
+
+
+@dataclass
+class Source:
+    """What these tasks see of an observed log."""
+
+    committed: int = 10
+    deleted: list[list[str] | Exception] = field(default_factory=list)
+    published: int = 0
+    wake: Callable[[], None] = lambda: None
+    listeners: int = 0
+
+    def clean(self, now_ms: int) -> list[str]:
+        found = self.deleted.pop(0) if self.deleted else []
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+    def publish(self) -> bool:
+        self.published += 1
+        return True
+
+    def on_advance(self, callback: Callable[[], None]) -> Callable[[], None]:
+        self.wake, self.listeners = callback, self.listeners + 1
+
+        def unsubscribe() -> None:
+            self.listeners -= 1
+
+        return unsubscribe
+
+
+@dataclass
+class Snapshots:
+    results: list[Any]
+    problem: str | None = "a metadata transaction is open"
+    disabled: str | None = None
+    asked: list[tuple[int, int]] = field(default_factory=list)
+
+    def due(self, log_bytes: int, now: float) -> bool:
+        return bool(self.results)
+
+    def write(self, high_watermark: int, log_bytes: int, now: float) -> Written | None:
+        self.asked.append((high_watermark, log_bytes))
+        result = self.results.pop(0)
+        if isinstance(result, Exception):
+            raise result
+        return cast("Written | None", result)
+
+
+@dataclass
+class Image:
+    """An image keeper whose steps a test decides."""
+
+    steps: list[bool | Exception] = field(default_factory=list)
+    loaded: bool = True
+    log_bytes: int = 100
+    problem: Problem | None = None
+    decoded: list[int] = field(default_factory=list)
+    applied: int = 0
+
+    def decode_step(self, high_watermark: int) -> bool:
+        self.decoded.append(high_watermark)
+        step = self.steps.pop(0) if self.steps else False
+        if isinstance(step, Exception):
+            raise step
+        return step
+
+    def apply_step(self) -> bool:
+        self.applied += 1
+        return True
+
+    def take_notices(self) -> list[str]:
+        return ["offset 3: not known"] if self.applied == 1 else []
+
+
+def tended(
+    look: Callable[[], Awaitable[None]], *, source: Source, snapshots: Snapshots, image: Image | None = None
+) -> tuple[LogKeeper, Reports]:
+    """Run the keeper on a clock that jumps while nothing happens, as long as ``look`` takes."""
+    made: list[Any] = []
+
+    async def main() -> None:
+        reports = Reports()
+        keeper = LogKeeper(cast(Any, snapshots), cast(Any, image or Image()), cast(Any, source), trio.Lock(), reports)
+        made.append((keeper, reports))
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(keeper.run)
+            await look()
+            nursery.cancel_scope.cancel()
+
+    trio.run(main, clock=trio.testing.MockClock(rate=1000))
+    return cast("tuple[LogKeeper, Reports]", made[0])
+
+
+WRITTEN = Written(SnapshotId(10, 1), 500, 3)
+
+
+def test_a_snapshot_that_is_due_is_written_and_what_it_stands_for_cleaned_at_once() -> None:
+    source, snapshots = Source(deleted=[["a.log"], ["b.log"]]), Snapshots([None, WRITTEN])
+
+    async def look() -> None:
+        while source.deleted:  # noqa: ASYNC110
+            await trio.sleep(0.5)
+
+    keeper, reports = tended(look, source=source, snapshots=snapshots)
+    assert snapshots.asked == [(10, 100)] * 2
+    assert keeper.own_snapshot is not None and keeper.own_snapshot.size == 500
+    assert (reports.counts["snapshot not written"], reports.counts["snapshot written"]) == (1, 1)
+    assert reports.counts["log cleaned"] == 2
+    assert source.published >= 2
+
+
+def test_nothing_is_written_before_the_image_is_there() -> None:
+    snapshots = Snapshots([WRITTEN])
+
+    async def look() -> None:
+        await trio.sleep(30)
+
+    tended(look, source=Source(), snapshots=snapshots, image=Image(loaded=False))
+    assert snapshots.asked == []
+
+
+def test_bugs_and_full_disks_are_told_and_tried_again() -> None:
+    full = DiskFailed("remove", "/x.log", OSError(28, "No space left on device"), "make room")
+    source, snapshots = Source(deleted=[full, ["a.log"]]), Snapshots([ZeroDivisionError("a bug"), WRITTEN])
+
+    async def look() -> None:
+        while source.deleted or snapshots.results:  # noqa: ASYNC110
+            await trio.sleep(1)
+        await trio.sleep(60)
+
+    _, reports = tended(look, source=source, snapshots=snapshots)
+    assert reports.counts["log not kept"] == 1
+    assert (reports.counts["log not cleaned"], reports.counts["log cleaned"]) == (1, 1)
+    assert reports.counts["snapshot written"] == 1
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (SyncFailed("sync", "/x.log", OSError(5, "Input/output error"), "the disk fails"), "start again"),
+        (LogFailed("the log cannot be changed"), "start again"),
+        (BelowHighWatermark("refused"), "refused"),
+    ],
+)
+def test_a_log_beyond_repair_ends_it(error: Exception, told: str) -> None:
+    source = Source(deleted=[error])
+
+    async def look() -> None:
+        await trio.sleep(30)
+
+    with pytest.raises(ExceptionGroup) as caught:
+        tended(look, source=source, snapshots=Snapshots([]))
+    (stopped,) = caught.value.exceptions
+    assert isinstance(stopped, SourceStopped) and told in str(stopped)
+
+
+def test_the_image_goes_on_when_the_log_does_and_after_bugs_and_problems() -> None:
+    image, source, reports = Image(steps=[True, True, False, ZeroDivisionError("a bug"), False]), Source(), Reports()
+
+    async def steps(count: int) -> None:
+        while len(image.decoded) < count:  # noqa: ASYNC110
+            await trio.sleep(1)
+
+    async def main() -> None:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(keep_image, cast(Any, image), cast(Any, source), reports)
+            await steps(3)
+            await trio.sleep(100)
+            assert image.decoded == [10] * 3, "nothing is to be done before the log moves"
+            assert reports.counts["record not folded"] == 1
+            source.committed = 12
+            source.wake()
+            await steps(5)
+            await trio.sleep(100)
+            assert image.decoded[3:] == [12, 12]
+            assert reports.counts["image not folded"] == 1
+            image.problem = Problem("/x.log", 5, "gone")
+            source.wake()
+            await steps(20)  # while there is a problem it is tried again and again
+            assert reports.counts["image behind"] == 1, "but told once"
+            nursery.cancel_scope.cancel()
+        assert source.listeners == 0
+
+    trio.run(main, clock=trio.testing.MockClock(rate=1000))
