@@ -84,6 +84,7 @@ RECORD_TYPES = frozenset(
 _TOPIC, _BROKER = 2, 4
 _SET, _DELETE = 0, 1
 _UPGRADE, _SAFE_DOWNGRADE = 1, 2
+_DUPLICATE_VOTER, _VOTER_NOT_FOUND = 126, 127
 _TIMEOUT_MS = 20_000
 _USER = ("admin", "admin-secret")
 
@@ -134,7 +135,7 @@ def write_everything(cluster: Cluster) -> None:
         delegation_tokens(brokers[0])
         removed_topics(admin)
         broker_comes_and_goes(cluster, admin, brokers)
-        voters(cluster, admin)
+    voters(cluster)
 
 
 def write_some(cluster: Cluster) -> None:
@@ -302,15 +303,21 @@ def live_brokers(admin: Admin) -> set[int]:
     return {node.broker_id for node in admin.send(DescribeClusterRequest()).brokers}
 
 
-def voters(cluster: Cluster, admin: Admin) -> None:
-    """A voter of a dynamic quorum is removed and added again: KRaftVoters control records. A voter that does not lead."""
+def voters(cluster: Cluster) -> None:
+    """A voter of a dynamic quorum is removed and added again, and then the one that leads. KRaftVoters control records."""
     leader = cluster.wait_for_leader()
-    node = next(one for one in cluster.nodes if one.directory_id and one is not leader)
+    follower = next(node for node in cluster.nodes if node.directory_id and node is not leader)
+    # Not through a broker: that goes on asking a controller that is no voter any more, and passes its refusals on.
+    with Admin(cluster.controllers.split(",")) as admin:
+        for node in (follower, leader):
+            _leave_and_join(cluster, admin, node)
+
+
+def _leave_and_join(cluster: Cluster, admin: Admin, node: Node) -> None:
     directory_id = Uuid.parse(node.directory_id)
-    admin.send(
-        RemoveRaftVoterRequest(cluster_id=cluster.cluster_id, voter_id=node.node_id, voter_directory_id=directory_id),
-        accept={127},
-    )
+    removed = RemoveRaftVoterRequest(cluster_id=cluster.cluster_id, voter_id=node.node_id, voter_directory_id=directory_id)
+    admin.send(removed, accept={_VOTER_NOT_FOUND})
+    wait_for(lambda: cluster.leader() not in (node, None), f"another leader than {node.node_id}, which is no voter")
     listener = VoterListener(name="CONTROLLER", host="127.0.0.1", port=node.controller_port)
     added = AddRaftVoterRequest(
         cluster_id=cluster.cluster_id, timeout_ms=_TIMEOUT_MS, voter_id=node.node_id, voter_directory_id=directory_id,
@@ -318,9 +325,9 @@ def voters(cluster: Cluster, admin: Admin) -> None:
     )  # fmt: skip
 
     def accepted() -> bool:
-        # A node that is not caught up is refused (REQUEST_TIMED_OUT, which is asked again), 126: it is a voter already.
+        # Who is not caught up is refused (REQUEST_TIMED_OUT, which is asked again).
         try:
-            admin.send(added, accept={126})
+            admin.send(added, accept={_DUPLICATE_VOTER})
             return True
         except AdminError:
             return False

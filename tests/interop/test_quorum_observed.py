@@ -4,15 +4,18 @@ in the leader's own files, and Kafka's own tool sees through the gateway what it
 
 from __future__ import annotations
 
+import json
 import subprocess
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
 from gateway.log.meta_properties import FILE_NAME, read_meta_properties
 from gateway.ports import TOPIC_NAME
+from kwire.messages.describe_cluster_request import DescribeClusterRequest
 from tests.interop.clients import ASSIGN, WAYS, need_clients
 from tests.interop.conftest import READ
 from tests.interop.quorum import (
@@ -34,6 +37,7 @@ from tools import java
 from tools.gateway_process import KWIRE, Gateway, gateway
 from tools.kafka import FAST_START, Cluster, kafka
 from tools.metadata_workload import RECORD_TYPES, node_properties, write_everything
+from tools.wire_client import WireClient
 
 _REPLICA_ID = 900
 _CLIENTS = ("confluent-kafka", "kafka-python", "aiokafka")
@@ -152,9 +156,12 @@ def at_gateway(observed: Observed, what: str) -> str:
 
 def ours(*arguments: str) -> str:
     """What ``kwire quorum describe`` prints for people."""
-    done = subprocess.run(
-        [*KWIRE, "quorum", "describe", "-o", "text", *arguments], capture_output=True, text=True, check=False, timeout=60
-    )
+    return run("quorum", "describe", "-o", "text", *arguments)
+
+
+def run(*arguments: str) -> str:
+    """What a command of ours prints; it must succeed."""
+    done = subprocess.run([*KWIRE, *arguments], capture_output=True, text=True, check=False, timeout=60)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -207,3 +214,27 @@ def test_ours_has_kafkas_layout(observed: Observed) -> None:
     )
     assert java_lines[0] == our_lines[0]
     assert [len(line) for line in java_lines] == [len(line) for line in our_lines]
+
+
+@pytest.mark.parametrize("endpoint_type", [1, 2], ids=["brokers", "controllers"])
+def test_the_nodes_of_the_cluster_are_the_real_ones(observed: Observed, endpoint_type: int) -> None:
+    """DescribeCluster through the gateway and at a node of Kafka."""
+    request, told = DescribeClusterRequest(endpoint_type=endpoint_type), []
+    kafka_node = observed.cluster.nodes[-1].broker_address if endpoint_type == 1 else observed.cluster.nodes[0].controller_address
+    for address in (kafka_node, observed.server.bootstrap):
+        with WireClient(address) as client:
+            answer = cast(Any, client.call(request, 1))
+            told.append((answer.error_code, answer.cluster_id, {(one.broker_id, one.host, one.port) for one in answer.brokers}))
+    assert told[0] == told[1]
+    assert len(told[0][2]) == (2 if endpoint_type == 1 else 3)
+
+
+def test_the_state_is_the_one_that_the_leaders_log_leads_to(observed: Observed) -> None:
+    """``kwire state`` of the leader's files, of the gateway's, and of what the gateway serves."""
+    leader = observed.cluster.wait_for_leader()
+    sources = [str(leader.metadata_log_dir)], [str(observed.data_dir)], ["-b", observed.server.bootstrap]
+    states = [json.loads(run("state", *source, "--at", str(observed.end), "-o", "json")) for source in sources]
+    assert {"orders", "by-hand", "passing-4"} <= states[0]["topics"]["byName"].keys()
+    # The last record may be a control record, whose time no consumer is told.
+    assert states[2]["provenance"].pop("time") <= states[0]["provenance"].pop("time") == states[1]["provenance"].pop("time")
+    assert states[0] == states[1] == states[2]
