@@ -15,6 +15,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from kwire.errors import UnknownApi
+from kwire.spark.entities import record_types_of
 from kwire.spark.record_types import type_prefix
 from kwire.spark.source_fetch import read_range
 from kwire.spark.source_files import find_files, read_file
@@ -40,8 +41,8 @@ _PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
 def register(spark: SparkSession) -> None:
     """Make ``format("kwire")`` known to ``spark``.
 
-    Filters on ``type`` and ``offset`` are pushed down if ``spark.sql.python.filterPushdown.enabled`` is true now: Spark
-    refuses a source that could take filters while it is false, so call this again after changing it.
+    Filters on ``type``, ``entity`` and ``offset`` are pushed down if ``spark.sql.python.filterPushdown.enabled`` is true now:
+    Spark refuses a source that could take filters while it is false, so call this again after changing it.
     """
     enabled = spark.conf.get(_PUSHDOWN, "false") == "true"
     spark.dataSource.register(PushdownSource if enabled else MetadataSource)
@@ -143,7 +144,7 @@ class BatchReader(_Reader, api.DataSourceReader):
 
 
 class PushdownReader(BatchReader):
-    """The same, with filters on ``type`` and ``offset`` taken before anything is decoded.
+    """The same, with filters on ``type``, ``entity`` and ``offset`` taken before anything is decoded.
 
     Spark evaluates them all again: a damaged record has the first bytes of a type, and is none of that type.
     """
@@ -160,8 +161,10 @@ class PushdownReader(BatchReader):
     def pushFilters(self, filters: list[api.Filter]) -> Iterable[api.Filter]:
         for one in filters:
             attribute, value = getattr(one, "attribute", None), getattr(one, "value", None)
-            if attribute == ("type",) and isinstance(one, api.EqualTo | api.In):
-                self._take_types(one.value if isinstance(one, api.In) else (one.value,))
+            if attribute in (("type",), ("entity",)) and isinstance(one, api.EqualTo | api.In):
+                names = one.value if isinstance(one, api.In) else (one.value,)
+                about = [name for entity in names for name in record_types_of(str(entity))]
+                self._take_types(names if attribute == ("type",) else about)
             elif attribute == ("offset",) and type(one) in self._BOUNDS and isinstance(value, int):
                 below, above, step = self._BOUNDS[type(one)]
                 start = max(self.offsets.start, value + step) if below else self.offsets.start

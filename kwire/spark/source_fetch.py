@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final
 
 from kwire.errors import DecodeError
@@ -26,22 +27,26 @@ _PARTITION_BYTES: Final = 1024 * 1024
 
 
 def read_range(settings: Settings, start: int, end: int) -> Iterator[Columns]:
-    """The records with ``start`` <= offset < ``end``, in order, as they arrive; memory holds one answer.
+    """The records with ``start`` <= offset < ``end``, in order, as they arrive; memory holds one answer and the next.
 
-    Offsets of control records bring none. Raises DataLossError when the log start has passed ``start`` and the options do
-    not bear that; ServerError when nothing comes for ``poll_timeout_ms``, or what comes cannot be read.
+    The next answer is fetched while the caller works on one. Offsets of control records bring none. Raises DataLossError when
+    the log start has passed ``start`` and the options do not bear that; ServerError when nothing comes for
+    ``poll_timeout_ms``, or what comes cannot be read.
     """
     log = ServerLog(settings)
     try:
-        at, deadline = start, _deadline(settings)
-        while at < end:
-            now_at, records = _from(log, at, end, settings)
-            for columns in records:
-                yield columns.within(at, end)
-            if now_at > at:
-                at, deadline = now_at, _deadline(settings)
-            elif time.monotonic() > deadline:
-                raise ServerError(f"{settings.bootstrap} gave nothing at offset {at} for {settings.poll_timeout_ms} ms")
+        with ThreadPoolExecutor(1, "kwire-fetch") as pool:
+            at, deadline = start, _deadline(settings)
+            coming = pool.submit(_from, log, at, end, settings) if at < end else None
+            while coming is not None:
+                now_at, records = coming.result()
+                if now_at == at and time.monotonic() > deadline:
+                    raise ServerError(f"{settings.bootstrap} gave nothing at offset {at} for {settings.poll_timeout_ms} ms")
+                begin, at = at, now_at
+                deadline = deadline if at == begin else _deadline(settings)
+                coming = pool.submit(_from, log, at, end, settings) if at < end else None
+                for columns in records:
+                    yield columns.within(begin, end)
     finally:
         log.close()
 

@@ -7,7 +7,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final, Literal, cast
 
+from kwire.spark.entities import ENTITIES, record_types_of
+from kwire.spark.options import METADATA_TOPIC
 from kwire.spark.record_types import type_prefix
+from kwire.spark.source_security import NAMES as KAFKAS_OWN
+from kwire.spark.source_security import translated
 
 #: Columns that ``keep`` may name, and those of them that only files have.
 KEPT: Final = ("value", "file")
@@ -22,8 +26,9 @@ _TEXTS: Final = frozenset((
 _NUMBERS: Final = frozenset(["bootstrap_timeout_ms", "request_timeout_ms"])
 _FETCH_NUMBERS: Final = frozenset(["fetch_max_bytes", "max_partition_fetch_bytes"])
 _FLAGS: Final = frozenset(["ssl_check_hostname"])
+_CLIENTS: Final = _TEXTS | _NUMBERS | _FETCH_NUMBERS | _FLAGS
 
-_FOR_BOTH: Final = ("excludeRecordTypes", "keep", "mode", "recordTypes", "secrets")
+_FOR_BOTH: Final = ("entities", "excludeRecordTypes", "keep", "mode", "recordTypes", "secrets")
 _FOR_FILES: Final = ("files", "path", "paths")
 _FOR_SERVERS: Final = (
     "bootstrap.servers", "endingOffsets", "endingTimestamp", "failOnDataLoss", "kafka.bootstrap.servers",
@@ -67,12 +72,13 @@ def settings_of(options: Mapping[str, str]) -> Settings:
     """The settings that Spark's ``options`` (names in any case) ask for. Raises ValueError, which says what is meant."""
     given = {name.lower(): value for name, value in options.items()}
     _check_names(given)
+    given = translated(given)
     get = given.get
     paths = _paths(given)
     bootstrap = get("bootstrap.servers") or get("kafka.bootstrap.servers") or ""
     if bool(paths) == bool(bootstrap):
         raise ValueError("give either bootstrap.servers, to read from a server, or path, to read files")
-    keep, types, excluded = (_list(given, name) for name in ("keep", "recordtypes", "excluderecordtypes"))
+    keep, types, excluded, entities = (_list(given, n) for n in ("keep", "recordtypes", "excluderecordtypes", "entities"))
     for name in keep:
         if name not in KEPT or keep.count(name) > 1 or (name == "file" and bootstrap):
             raise ValueError(f"keep names columns among {', '.join(KEPT)} (file with path only), each once, not {name!r}")
@@ -87,7 +93,7 @@ def settings_of(options: Mapping[str, str]) -> Settings:
         min_partitions=_number(given, "minpartitions", 1) or 1,
         poll_timeout_ms=_number(given, "polltimeoutms", 1) or Settings.poll_timeout_ms,
         fail_on_data_loss=_flag(given, "failondataloss", True),
-        only=tuple(map(type_prefix, types)) if types else None,
+        only=_prefixes(types, entities),
         without=tuple(map(type_prefix, excluded)),
         keep=keep,
         fail_fast=_one_of(given, "mode", "PERMISSIVE", "FAILFAST") == "FAILFAST",
@@ -99,10 +105,10 @@ def settings_of(options: Mapping[str, str]) -> Settings:
 
 def _check_names(given: Mapping[str, str]) -> None:
     for name in given:
-        if name not in _KNOWN and not (name.startswith("kafka.") and _plain(name) in _TEXTS | _NUMBERS | _FETCH_NUMBERS | _FLAGS):
+        if name not in (*_KNOWN, *KAFKAS_OWN) and not (name.startswith("kafka.") and _plain(name) in _CLIENTS):
             raise ValueError(
                 f"kwire has no option {name!r}; there are {', '.join(_KNOWN.values())}, and with kafka. before them "
-                + ", ".join(sorted(_TEXTS | _NUMBERS | _FETCH_NUMBERS | _FLAGS))
+                + ", ".join((*sorted(_CLIENTS), *(name.removeprefix("kafka.") for name in KAFKAS_OWN)))
             )
     misplaced = [_KNOWN[name] for name in given if _KNOWN.get(name) in _FOR_SERVERS]
     if _paths(given) and misplaced:
@@ -144,11 +150,33 @@ def _place(given: Mapping[str, str], side: str, names: tuple[str, ...]) -> Place
         return Place(timestamp_ms=since)
     if at is None:
         return None
-    if at.lower() in names:
-        return Place(name=at.lower())
-    if not (at.isascii() and at.isdigit()):
+    offset = _offset(at)
+    if offset in names:
+        return Place(name=offset)
+    if not (offset.isascii() and offset.isdigit()):
         raise ValueError(f"{side}Offsets is {', '.join(names)} or an offset from 0, not {at!r}")
-    return Place(offset=int(at))
+    return Place(offset=int(offset))
+
+
+def _prefixes(types: tuple[str, ...], entities: tuple[str, ...]) -> tuple[bytes, ...] | None:
+    """First bytes of the records that are of one of ``types`` and about one of ``entities``; None: all are wanted."""
+    for one in entities:
+        if one not in ENTITIES:
+            raise ValueError(f"entities are {', '.join(ENTITIES)}, not {one!r}")
+    about = {type_prefix(name) for entity in entities for name in record_types_of(entity)}
+    wanted = tuple(map(type_prefix, types)) if types else tuple(sorted(about))
+    return tuple(one for one in wanted if not entities or one in about) if types or entities else None
+
+
+def _offset(text: str) -> str:
+    """The number or name in ``text``, which may be JSON as Spark's own source has it: ``{"__cluster_metadata": {"0": 17}}``."""
+    if not text.lstrip().startswith("{"):
+        return text.lower()
+    try:
+        number = str(json.loads(text)[METADATA_TOPIC]["0"])
+    except (ValueError, KeyError, TypeError):
+        return ""
+    return {"-2": "earliest", "-1": "latest"}.get(number, number)
 
 
 def _list(given: Mapping[str, str], name: str) -> tuple[str, ...]:

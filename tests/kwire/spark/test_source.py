@@ -178,6 +178,9 @@ def test_filters_of_types_are_handed_back_to_spark() -> None:
     ]
     assert list(reader.pushFilters(filters)) == filters
     assert reader.settings.only == (b"\x01\x02",)
+    about = PushdownReader(settings_of({**SERVER, "recordTypes": "TopicRecord,ConfigRecord"}))
+    list(about.pushFilters([api.In(("entity",), ("topic", "broker", "nothing"))]))
+    assert about.settings.only == (b"\x01\x02",)
     reader.pushFilters([api.EqualTo(("type",), None)])
     assert not reader.settings.only and reader.settings.only is not None
 

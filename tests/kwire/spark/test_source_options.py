@@ -30,6 +30,8 @@ def test_the_least() -> None:
         ("startingOffsets", "earliest", Place(name="earliest")),
         ("startingOffsets", "LATEST", Place(name="latest")),
         ("startingOffsets", "17", Place(offset=17)),
+        ("startingOffsets", '{"__cluster_metadata":{"0":17}}', Place(offset=17)),
+        ("startingOffsets", '{"__cluster_metadata":{"0":-2}}', Place(name="earliest")),
         ("startingTimestamp", "1795237200000", Place(timestamp_ms=1795237200000)),
     ],
 )
@@ -68,6 +70,13 @@ def test_record_types_by_the_first_bytes() -> None:
         settings_of({**SERVER, "recordTypes": "NoRecord"})
 
 
+def test_entities_are_the_types_about_them() -> None:
+    assert settings_of({**SERVER, "entities": "topic"}).only == (type_prefix("TopicRecord"), type_prefix("RemoveTopicRecord"))
+    both = settings_of({**SERVER, "entities": "topic,partition", "recordTypes": "PartitionRecord,ConfigRecord"})
+    assert both.only == (type_prefix("PartitionRecord"),)
+    assert settings_of({**SERVER, "entities": "topic", "recordTypes": "ConfigRecord"}).only == ()
+
+
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
@@ -76,7 +85,11 @@ def test_record_types_by_the_first_bytes() -> None:
         ({"path": "/x", "startingOffsets": "3"}, "startingOffsets cannot go with path"),
         ({**SERVER, "files": "all"}, "files goes with path"),
         ({**SERVER, "startingOffset": "3"}, "no option 'startingoffset'; there are .*startingOffsets"),
-        ({**SERVER, "kafka.ssl.truststore.location": "x"}, "no option .*; there are .*ssl_cafile"),
+        ({**SERVER, "kafka.ssl.truststore.password": "x"}, "no option .*; there are .*ssl_cafile.*sasl.jaas.config"),
+        ({**SERVER, "entities": "topics"}, "entities are acl, .*topic.*, not 'topics'"),
+        ({**SERVER, "startingOffsets": '{"other":{"0":1}}'}, "startingOffsets is earliest"),
+        ({**SERVER, "endingOffsets": '{"__cluster_metadata":{"0":-2}}'}, "endingOffsets is latest"),
+        ({**SERVER, "endingOffsets": "{"}, "endingOffsets is latest"),
         ({**SERVER, "startingOffsets": "-1"}, "startingOffsets is earliest, latest or an offset from 0"),
         ({**SERVER, "endingOffsets": "earliest"}, "endingOffsets is latest or an offset"),
         ({**SERVER, "startingOffsets": "1", "startingTimestamp": "1"}, "not both"),
