@@ -14,7 +14,7 @@ from gateway.cli.state import path_text, value_text
 from gateway.cli.state_source import load, parse_source
 
 if TYPE_CHECKING:
-    from gateway.cluster.difference import Change
+    from kwire.cluster.difference import Change
 
 _DIFFERENT = 1
 
@@ -52,7 +52,7 @@ def command(before: Any, after: Any, output: str, show_secrets: bool) -> None:
     with @OFFSET for the state before that offset, or @TIME for that as of a time (ISO 8601, UTC unless it names a zone,
     or ms since 1970). Secrets that changed show as changed, and are hidden all the same.
     """
-    from gateway.cluster.difference import difference
+    from kwire.cluster.difference import difference
 
     try:
         states = [load(*before), load(*after)]

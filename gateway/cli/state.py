@@ -58,7 +58,7 @@ def command(
     the one after everything in it; --at ends earlier. Of a --path without * ? [] that alone is printed, else an object
     with all that were found by their paths. /topics/orders is short for /topics/byName/orders.
     """
-    from gateway.cluster.tree import tree
+    from kwire.cluster.tree import tree
 
     state = _load(sources, server, at or At())
     for note in state.notes:

@@ -15,8 +15,8 @@ from gateway.cli import tail
 from gateway.cli.address import address_text
 from gateway.cli.state_fold import Fold, Progress, State
 from gateway.cli.state_source import At, time_text
-from gateway.cluster.image import METADATA_VERSION
 from gateway.ports import PARTITION, TOPIC_NAME
+from kwire.cluster.image import METADATA_VERSION
 
 if TYPE_CHECKING:
     from kafka import KafkaConsumer

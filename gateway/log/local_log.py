@@ -113,6 +113,11 @@ class LocalLog:
         """The last one set, also before a restart; at least the log start, never above the log end."""
         return max(self.start_offset, min(self._files.high_watermark, self.end_offset))
 
+    @property
+    def flushed_offset(self) -> int:
+        """Everything before it is known to be on disk."""
+        return max(self._start.offset, self._active.synced_offset)
+
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
         """``LeaderEpochFileCache.endOffsetFor``: the largest known epoch not above ``epoch``, and where it ends.
 
@@ -198,7 +203,8 @@ class LocalLog:
         if offset > self.end_offset:
             raise ValueError(f"the high watermark {offset} lies beyond the end of the log, {self.end_offset}")
         if offset > self._files.high_watermark:
-            self.flush()
+            if offset > self.flushed_offset:
+                self.flush()
             with self._replacing():
                 self._files.write_high_watermark(offset)
 
@@ -284,6 +290,7 @@ class LocalLog:
         finally:
             self._failed = self._failed or "it was closed"
             self._active.close()
+            self._files.close()
             self._lock.release()
 
     # --- inside -------------------------------------------------------------------------------------------------------

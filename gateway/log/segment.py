@@ -92,6 +92,7 @@ class Segment:
         self.size = scan.size
         self.end_offset = scan.tail.next_offset
         self.synced = 0
+        self.synced_offset = scan.base_offset  #: the end offset of that
         self.torn = False
         self._disk = disk
         self._index = scan.index
@@ -155,7 +156,7 @@ class Segment:
         self._disk.truncate(self._log, size)
         self._disk.sync(self._log)
         self.size = self.synced = size
-        self.end_offset = end_offset
+        self.end_offset = self.synced_offset = end_offset
         self._rewind_index()
 
     def forget_unsynced(self) -> None:
@@ -166,7 +167,7 @@ class Segment:
         """Bring every batch to disk. The indexes need not be there: they can be made again. Raises SyncFailed."""
         if self.synced < self.size:
             self._disk.sync(self._log)
-            self.synced = self.size
+            self.synced, self.synced_offset = self.size, self.end_offset
 
     def seal(self) -> None:
         """Finish the segment: nothing is appended any more, and all of it is on disk. Raises DiskFailed."""

@@ -1,7 +1,7 @@
-"""The small files of a data directory, held in memory and replaced as a whole: whose it is, what was voted, what is committed.
+"""The small files of a data directory, held in memory: whose it is, what was voted, what is committed.
 
-``meta.properties`` and ``replication-offset-checkpoint`` stand in the data directory, ``quorum-state`` and
-``partition.metadata`` in the partition's. Knows nothing of segments.
+``meta.properties`` and ``high-watermark`` stand in the data directory, ``quorum-state`` and ``partition.metadata`` in the
+partition's. Those that are Kafka's are replaced as a whole. Knows nothing of segments.
 """
 
 from __future__ import annotations
@@ -11,16 +11,16 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final, TypeVar
 
-from gateway.log import meta_properties, offset_checkpoint, partition_metadata, quorum_state
+from gateway.log import meta_properties, partition_metadata, quorum_state
 from gateway.log.disk import TEMPORARY, Disk, doing
 from gateway.log.errors import LogDamaged
+from gateway.log.high_watermark_file import HighWatermarkFile
 from gateway.log.meta_properties import MetaProperties
 from kwire.errors import DecodeError
 from kwire.messages.quorum_state_data import QuorumStateData
 from kwire.uuid import METADATA_TOPIC_ID, ZERO_UUID, Uuid
 
 _T = TypeVar("_T")
-_PARTITION: Final = ("__cluster_metadata", 0)
 _META_VERSION: Final = 1
 
 
@@ -31,7 +31,6 @@ class SmallFiles:
         """Read all of them; ``partition.metadata`` is written if it is missing. Raises LogDamaged, DiskFailed."""
         self._disk = disk
         self._meta = data_dir / meta_properties.FILE_NAME
-        self._offsets = data_dir / offset_checkpoint.FILE_NAME
         self._quorum = directory / quorum_state.FILE_NAME
         self.meta_properties: MetaProperties | None = _read(
             self._meta, meta_properties.read_meta_properties, "restore it: it says whose directory this is"
@@ -39,21 +38,18 @@ class SmallFiles:
         self.quorum_state: tuple[int, QuorumStateData] | None = _read(
             self._quorum, quorum_state.read_quorum_state, "restore it, or remove it: an observer learns the epoch anew"
         )
-        self._known: dict[tuple[str, int], int] = self._read_offsets(problems)
+        self._high_watermark = HighWatermarkFile(data_dir, disk, problems)
         self._check_topic_id(directory / partition_metadata.FILE_NAME)
-        for path in (self._meta, self._offsets):
-            disk.remove(path.with_name(path.name + TEMPORARY))
+        disk.remove(self._meta.with_name(self._meta.name + TEMPORARY))
 
     @property
     def high_watermark(self) -> int:
         """The last one written, 0 if none ever was."""
-        return self._known.get(_PARTITION, 0)
+        return self._high_watermark.offset
 
     def write_high_watermark(self, offset: int) -> None:
         """Raises DiskFailed."""
-        offsets = {**self._known, _PARTITION: offset}
-        self._disk.replace(self._offsets, offset_checkpoint.format_offsets(offsets))
-        self._known = offsets
+        self._high_watermark.write(offset)
 
     def write_quorum_state(self, state: QuorumStateData, version: int) -> None:
         """Raises EncodeError, DiskFailed."""
@@ -66,12 +62,9 @@ class SmallFiles:
         self._disk.replace(self._meta, meta_properties.format_meta_properties(properties, datetime.now(UTC)))
         self.meta_properties = properties
 
-    def _read_offsets(self, problems: list[str]) -> dict[tuple[str, int], int]:
-        advice = "restore it, or remove it: the quorum tells the high watermark, and until then clients may see less than before"
-        if not self._disk.fsync and _is_blank(self._offsets):
-            problems.append(f"{self._offsets}: empty, as after a crash of the machine without fsync: taken as none")
-            return {}
-        return _read(self._offsets, offset_checkpoint.read_offsets, advice) or {}
+    def close(self) -> None:
+        """Let go of what is open; a second time is no harm."""
+        self._high_watermark.close()
 
     def _check_topic_id(self, path: Path) -> None:
         topic_id = _read(path, partition_metadata.read_topic_id, "restore it, or remove it to take the directory at its name")
@@ -90,9 +83,3 @@ def _read(path: Path, reader: Callable[[Path], _T], advice: str) -> _T | None:
             return None
         except DecodeError as error:
             raise LogDamaged(str(path), error.offset, error.reason, advice) from error
-
-
-def _is_blank(path: Path) -> bool:
-    """Whether a file is there and holds nothing, or zeros."""
-    with doing("read", path):
-        return path.exists() and not any(path.read_bytes())

@@ -142,6 +142,8 @@ class Observation:
         self._look_at_the_time()
         for effect in effects:
             self._say(effect)
+        if self._source.log.flushed_offset < self._source.log.end_offset:
+            await self._settle()
 
     def _say(self, effect: Effect) -> None:
         match effect:
@@ -183,6 +185,14 @@ class Observation:
             self.fetch_errors["refused"] += 1
             self._reports.report("log refused what came", "error", error=escape(refused, limit=ERROR_MAX))
         return refused
+
+    async def _settle(self) -> None:
+        """What came is not committed yet: the disk takes it in the meantime. When it is, clients need not wait for that."""
+        try:
+            async with self.disk:
+                await trio.to_thread.run_sync(self._source.settle)
+        except LogError as error:
+            await self._failed(error)
 
     async def _failed(self, error: LogError) -> str:
         """A full disk may have room again; what else may be wrong with the log is looked at by who opens it."""

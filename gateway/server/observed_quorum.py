@@ -27,10 +27,10 @@ if TYPE_CHECKING:
     import contextlib
     from collections.abc import Callable
 
-    from gateway.cluster.image import Image
     from gateway.config import Config
     from gateway.server.facts import OwnSnapshot
     from gateway.server.logs import Reports
+    from kwire.cluster.image import Image
     from kwire.messages.describe_quorum_response import DescribeQuorumResponse
 
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections import Counter
 from typing import Final, NamedTuple
 
-from gateway.cluster import FoldError, Image, Loader
 from gateway.log.file_names import SnapshotId
+from kwire.cluster import FoldError, Image, Loader
 from kwire.errors import DecodeError
 from kwire.messages.k_raft_version_record import KRaftVersionRecord
 from kwire.messages.snapshot_header_record import SnapshotHeaderRecord

@@ -18,13 +18,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from gateway.cluster import Delta, Image
 from gateway.log.file_names import SnapshotId
 from gateway.log.log_cursor import LogGap
 from gateway.log.problem import Problem
 from gateway.sources.batch_fold import Position
 from gateway.sources.image_memory import collector_paused, let_go, let_stay
 from gateway.sources.replay import NoStart, Replay
+from kwire.cluster import Delta, Image
 from kwire.errors import DecodeError
 
 #: Records after which they are hidden from the garbage collector: a full pass over so many takes some ms.

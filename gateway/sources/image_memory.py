@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import fields
 from typing import Any, Final
 
-from gateway.cluster import Image
+from kwire.cluster import Image
 
 
 class _Pause:

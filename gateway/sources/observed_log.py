@@ -133,6 +133,10 @@ class ObservedLog(ChainPartition):
             self.look()
         return None
 
+    def settle(self) -> None:
+        """Bring to disk what was appended, while the quorum still decides on it: then less is left to do. Raises LogError."""
+        self.log.flush()
+
     def look(self) -> None:
         """Read what was written, as the serving side does, up to the high watermark.
 

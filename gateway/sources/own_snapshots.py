@@ -11,7 +11,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-from gateway.cluster import Image, image_records
 from gateway.log.errors import LogError
 from gateway.log.file_names import SnapshotId
 from gateway.log.log_cursor import LogGap
@@ -19,6 +18,7 @@ from gateway.log.snapshot_file import Sink, SnapshotFile
 from gateway.sources.batch_fold import Position
 from gateway.sources.image_memory import collector_paused, let_go
 from gateway.sources.replay import NoStart, Replay
+from kwire.cluster import Image, image_records
 from kwire.errors import WireError
 from kwire.records import encode_metadata_record
 

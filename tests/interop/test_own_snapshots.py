@@ -13,15 +13,15 @@ from typing import Any
 
 import pytest
 
-from gateway.cluster import Image
 from gateway.log.disk import Disk
 from gateway.log.file_names import SnapshotId
 from gateway.log.snapshot_writer import SnapshotWriter
 from gateway.sources.image_keeper import ImageKeeper
 from gateway.sources.own_snapshots import OwnSnapshots, SnapshotSettings, Written
-from tests.gateway.cluster.kafka_state import state_of
+from kwire.cluster import Image
 from tests.gateway.sources.test_own_snapshots import before
 from tests.interop.clients import need_java
+from tests.kwire.cluster.kafka_state import state_of
 from tests.shared import needs_shared
 from tools import java
 from tools.kafka import Cluster, Node, kafka

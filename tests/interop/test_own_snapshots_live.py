@@ -8,12 +8,12 @@ import shutil
 import time
 from pathlib import Path
 
-from gateway.cluster import Image
 from gateway.log.file_names import SnapshotId, parse_segment_name, parse_snapshot_name
 from gateway.log.local_log import PARTITION_DIRECTORY
-from tests.gateway.cluster.kafka_state import state_of
+from kwire.cluster import Image
 from tests.interop.quorum import need_kafka, observing, offsets_of, wait_for_end
 from tests.interop.test_own_snapshots import dump, image_of
+from tests.kwire.cluster.kafka_state import state_of
 from tools.gateway_process import gateway
 from tools.kafka import FAST_START, kafka
 from tools.metadata_workload import node_properties, write_some

@@ -12,7 +12,7 @@ from click.testing import CliRunner, Result
 
 from gateway.cli import main
 from gateway.cli.diff import text_lines
-from gateway.cluster.difference import ADDED, CHANGED, REMOVED, Change
+from kwire.cluster.difference import ADDED, CHANGED, REMOVED, Change
 from tests.shared import needs_shared
 
 SAMPLE = Path(__file__).resolve().parents[3] / "gateway" / "sample"

@@ -13,8 +13,8 @@ import pytest
 
 from gateway.cli.state_files import load_files
 from gateway.cli.state_source import At
-from gateway.cluster.tree import entities, tree
 from gateway.log.reader import read_log_file
+from kwire.cluster.tree import entities, tree
 from kwire.message import Message
 from kwire.messages.begin_transaction_record import BeginTransactionRecord
 from kwire.messages.end_transaction_record import EndTransactionRecord

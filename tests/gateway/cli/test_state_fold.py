@@ -13,7 +13,7 @@ from gateway.cli import state_files
 from gateway.cli.state_files import load_files
 from gateway.cli.state_fold import Fold, Progress, State
 from gateway.cli.state_source import At
-from gateway.cluster import Image
+from kwire.cluster import Image
 from kwire.messages.topic_record import TopicRecord
 from kwire.records import encode_metadata_record
 

@@ -18,8 +18,8 @@ from gateway.cli.state_files import load_files
 from gateway.cli.state_fold import State
 from gateway.cli.state_server import load_server
 from gateway.cli.state_source import At
-from gateway.cluster.tree import entities
 from gateway.ports import Read
+from kwire.cluster.tree import entities
 from tests.gateway.handlers.mini_server import MiniServer, serving
 from tests.shared import needs_shared
 from tools.gateway_process import gateway

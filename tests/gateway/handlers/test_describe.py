@@ -6,11 +6,11 @@ from typing import Any, ClassVar
 
 import pytest
 
-from gateway.cluster.image import Image
 from gateway.handlers import describe_cluster, describe_log_dirs, describe_quorum, describe_topic_partitions
 from gateway.handlers.access import NOT_ASKED
 from gateway.handlers.errors import ErrorCode
 from gateway.ports import State
+from kwire.cluster.image import Image
 from kwire.messages.describe_quorum_response import DescribeQuorumResponse
 from kwire.messages.register_broker_record import BrokerEndpoint, RegisterBrokerRecord
 from kwire.messages.register_controller_record import ControllerEndpoint, RegisterControllerRecord

@@ -6,11 +6,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from gateway.cluster.image import Image
 from gateway.config import Config
 from gateway.handlers.context import Context, Later, Peer
 from gateway.handlers.table import handlers
 from gateway.ports import Chunk, Endpoint, OffsetAt, OffsetOutOfRange, Read, Spliced, State
+from kwire.cluster.image import Image
 
 CLUSTER_ID = "Yo6qPvu0S9igQhobMQ-jbw"
 NODE = 7

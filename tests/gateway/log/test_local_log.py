@@ -19,6 +19,7 @@ from kwire.messages.snapshot_header_record import SnapshotHeaderRecord
 from kwire.records.control import encode_control_record
 from kwire.records.encode import encode_batch
 from kwire.uuid import METADATA_TOPIC_ID, Uuid
+from tests.gateway.log.faulty_disk import FaultyDisk
 from tests.gateway.log.kafka_files import Written, batch, snapshot_bytes
 
 _DAY_MS = 24 * 60 * 60 * 1000
@@ -226,11 +227,10 @@ def test_committed_records_are_never_truncated(tmp_path: Path) -> None:
 # --- high watermark ---------------------------------------------------------------------------------------------------
 
 
-def test_the_high_watermark_is_kept_in_kafkas_file(tmp_path: Path) -> None:
+def test_the_high_watermark_is_kept(tmp_path: Path) -> None:
     log = small(tmp_path)
     fill(log, 1, 4)
     log.set_high_watermark(3)
-    assert (tmp_path / "replication-offset-checkpoint").read_bytes() == b"0\n1\n__cluster_metadata 0 3\n"
     log.set_high_watermark(2)
     assert log.high_watermark == 3, "it never goes back"
     with pytest.raises(ValueError, match="beyond the end of the log, 4"):
@@ -241,12 +241,21 @@ def test_the_high_watermark_is_kept_in_kafkas_file(tmp_path: Path) -> None:
     log.close()
 
 
-def test_other_partitions_in_the_file_are_kept(tmp_path: Path) -> None:
-    (tmp_path / "replication-offset-checkpoint").write_text("0\n2\norders 3 17\n__cluster_metadata 0 0\n")
-    log = small(tmp_path)
-    fill(log, 1)
+def test_what_is_flushed_already_is_not_flushed_again_for_the_high_watermarks_sake(tmp_path: Path) -> None:
+    disk = FaultyDisk()
+    log = LocalLog.open(tmp_path, SMALL, disk=disk)
+    fill(log, 1, 2)
+    assert log.flushed_offset == 0
     log.set_high_watermark(1)
-    assert (tmp_path / "replication-offset-checkpoint").read_text() == "0\n2\norders 3 17\n__cluster_metadata 0 1\n"
+    assert log.flushed_offset == 2
+    fill(log, 1, 2)
+    before = disk.count
+    log.set_high_watermark(2)
+    assert disk.log[before:] == ["write high-watermark", "sync high-watermark"]
+    log.set_high_watermark(3)
+    assert log.flushed_offset == 4
+    log.truncate_to(3)
+    assert log.flushed_offset == 3
     log.close()
 
 

@@ -65,7 +65,7 @@ def test_power_lost_behind_every_operation(recorded: Recording, root: Path) -> N
 
 @pytest.mark.parametrize(
     ("kind", "suffixes"),
-    [("sync", {".log"}), ("sync", {".tmp"}), ("sync", {".part"}), ("sync directory", {""})],
+    [("sync", {".log"}), ("sync", {".tmp"}), ("sync", {".part"}), ("sync", {""}), ("sync directory", {""})],
 )
 def test_a_log_that_forgot_to_sync_would_be_found_out(kind: str, suffixes: set[str], recorded: Recording, root: Path) -> None:
     ops, written = recorded

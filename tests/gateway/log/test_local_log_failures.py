@@ -118,7 +118,7 @@ def test_a_high_watermark_that_cannot_be_written_is_not_claimed(tmp_path: Path) 
     log.append(batch(0, 2).data)
     log.set_high_watermark(1)
     disk.fails_at = disk.count + 1
-    with pytest.raises(DiskFailed, match="replication-offset-checkpoint"):
+    with pytest.raises(DiskFailed, match="high-watermark"):
         log.set_high_watermark(2)
     assert log.high_watermark == 1
     log.set_high_watermark(2)

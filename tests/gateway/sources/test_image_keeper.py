@@ -25,8 +25,8 @@ from kwire.messages.no_op_record import NoOpRecord
 from kwire.messages.remove_topic_record import RemoveTopicRecord
 from kwire.records import encode_metadata_record
 from kwire.uuid import Uuid
-from tests.gateway.cluster.kafka_state import state_of, truth
 from tests.gateway.sources.metadata_files import batch, control, topic, values_batch, write_segment, write_snapshot
+from tests.kwire.cluster.kafka_state import state_of, truth
 from tests.shared import LOG_NAMES, needs_shared
 
 BEGIN, END, ABORT = BeginTransactionRecord(), EndTransactionRecord(), AbortTransactionRecord()

@@ -7,8 +7,8 @@ import weakref
 
 import pytest
 
-from gateway.cluster import Image
 from gateway.sources.image_memory import collector_paused, let_go
+from kwire.cluster import Image
 from kwire.uuid import Uuid
 
 

@@ -17,9 +17,9 @@ from gateway.log.local_log import LocalLog, LogSettings
 from gateway.log.reader import read_log_file
 from gateway.sources.image_keeper import ImageKeeper
 from gateway.sources.own_snapshots import OwnSnapshots, SnapshotSettings
-from tests.gateway.cluster.kafka_state import state_of, truth
 from tests.gateway.sources.metadata_files import batch, topic
 from tests.gateway.sources.test_own_snapshots import snapshots_of
+from tests.kwire.cluster.kafka_state import state_of, truth
 from tests.shared import needs_shared
 
 SETTINGS = LogSettings(segment_bytes=20_000, retention_bytes=60_000, fsync=False)

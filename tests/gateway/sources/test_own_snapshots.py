@@ -24,8 +24,8 @@ from kwire.messages.abort_transaction_record import AbortTransactionRecord
 from kwire.messages.begin_transaction_record import BeginTransactionRecord
 from kwire.messages.feature_level_record import FeatureLevelRecord
 from kwire.records import decode_control_record, decode_metadata_record
-from tests.gateway.cluster.kafka_state import comparable, state_of
 from tests.gateway.sources.metadata_files import batch, topic, values_batch, write_segment, write_snapshot
+from tests.kwire.cluster.kafka_state import comparable, state_of
 from tests.shared import LOG_NAMES, needs_shared
 
 LEVEL = FeatureLevelRecord(name="metadata.version", feature_level=25)

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from gateway.cluster import FoldError, Image, Loader, apply, image_records
-from gateway.cluster.fold import merge
 from gateway.log.reader import read_log_file
+from kwire.cluster import FoldError, Image, Loader, apply, image_records
+from kwire.cluster.fold import merge
 from kwire.message import Message
 from kwire.messages.abort_transaction_record import AbortTransactionRecord
 from kwire.messages.begin_transaction_record import BeginTransactionRecord
@@ -29,7 +29,7 @@ from kwire.messages.unregister_broker_record import UnregisterBrokerRecord
 from kwire.messages.unregister_controller_record import UnregisterControllerRecord
 from kwire.records import decode_metadata_record
 from kwire.uuid import ZERO_UUID, Uuid
-from tests.gateway.cluster.kafka_state import state_of, truth
+from tests.kwire.cluster.kafka_state import state_of, truth
 from tests.shared import LOG_NAMES, needs_shared
 
 TOPIC, OTHER = Uuid(bytes(range(16))), Uuid(bytes(range(16, 32)))

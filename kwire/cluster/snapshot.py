@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from gateway.cluster.image import METADATA_VERSION, Image
+from kwire.cluster.image import METADATA_VERSION, Image
 from kwire.message import Message
 from kwire.messages.client_quota_record import ClientQuotaRecord, EntityData
 from kwire.messages.config_record import ConfigRecord

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from gateway.cluster.fold import FoldError, apply
-from gateway.cluster.image import Image
+from kwire.cluster.fold import FoldError, apply
+from kwire.cluster.image import Image
 from kwire.message import Message
 
 

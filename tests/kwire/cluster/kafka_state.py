@@ -7,7 +7,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from gateway.cluster import Image, image_records
+from kwire.cluster import Image, image_records
 from kwire.records import metadata_record_name
 
 

@@ -9,9 +9,9 @@ import pytest
 
 from gateway.cli.state_files import load_files
 from gateway.cli.state_source import At
-from gateway.cluster import Image, apply
-from gateway.cluster.difference import ADDED, CHANGED, REMOVED, Change, difference
-from gateway.cluster.tree import Fields, Place, entities
+from kwire.cluster import Image, apply
+from kwire.cluster.difference import ADDED, CHANGED, REMOVED, Change, difference
+from kwire.cluster.tree import Fields, Place, entities
 from kwire.messages.config_record import ConfigRecord
 from kwire.messages.partition_record import PartitionRecord
 from kwire.messages.topic_record import TopicRecord

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, MutableMapping
 from typing import Any, Final, TypeVar, cast
 
-from gateway.cluster.image import Image
+from kwire.cluster.image import Image
 
 K = TypeVar("K")
 V = TypeVar("V")

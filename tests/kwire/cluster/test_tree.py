@@ -10,8 +10,8 @@ import pytest
 
 from gateway.cli.state_files import load_files
 from gateway.cli.state_source import At
-from gateway.cluster import Image, apply
-from gateway.cluster.tree import entities, quota_entity_name, tree, without_secrets
+from kwire.cluster import Image, apply
+from kwire.cluster.tree import entities, quota_entity_name, tree, without_secrets
 from kwire.messages.config_record import ConfigRecord
 from kwire.messages.feature_level_record import FeatureLevelRecord
 from kwire.messages.user_scram_credential_record import UserScramCredentialRecord

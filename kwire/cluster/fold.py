@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from gateway.cluster.image import TOPIC_RESOURCE, Image
+from kwire.cluster.image import TOPIC_RESOURCE, Image
 from kwire.message import Message
 from kwire.messages.partition_change_record import PartitionChangeRecord
 from kwire.messages.partition_record import PartitionRecord

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from gateway.cluster.image import Image
-from gateway.cluster.tree import Fields, Place, entities, without_secrets
+from kwire.cluster.image import Image
+from kwire.cluster.tree import Fields, Place, entities, without_secrets
 
 ADDED: Final = "added"
 REMOVED: Final = "removed"

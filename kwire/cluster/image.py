@@ -27,7 +27,7 @@ QuotaEntity = tuple[tuple[str, str | None], ...]
 
 @dataclass(slots=True)
 class Image:
-    """One cluster, up to and without ``next_offset``. Changed in place by :func:`gateway.cluster.fold.apply`."""
+    """One cluster, up to and without ``next_offset``. Changed in place by :func:`kwire.cluster.fold.apply`."""
 
     next_offset: int = 0
     epoch: int = -1

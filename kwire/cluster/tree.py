@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
-from gateway.cluster.image import METADATA_VERSION, Image, QuotaEntity
+from kwire.cluster.image import METADATA_VERSION, Image, QuotaEntity
 from kwire.records.redact import redact
 from kwire.uuid import Uuid
 

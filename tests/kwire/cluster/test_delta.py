@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.cluster import Delta, Image, Loader
-from gateway.cluster.delta import Layer
-from tests.gateway.cluster.kafka_state import state_of, truth
-from tests.gateway.cluster.test_state import fold, stream
+from kwire.cluster import Delta, Image, Loader
+from kwire.cluster.delta import Layer
+from tests.kwire.cluster.kafka_state import state_of, truth
+from tests.kwire.cluster.test_state import fold, stream
 from tests.shared import needs_shared
 
 OPERATIONS = st.lists(

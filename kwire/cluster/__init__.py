@@ -1,0 +1,9 @@
+"""What the metadata records add up to: the cluster's image. Pure: image and record in, image changed; no files, no clock."""
+
+from kwire.cluster.delta import Delta
+from kwire.cluster.fold import FoldError, apply
+from kwire.cluster.image import Image
+from kwire.cluster.loader import Loader
+from kwire.cluster.snapshot import image_records
+
+__all__ = ["Delta", "FoldError", "Image", "Loader", "apply", "image_records"]
