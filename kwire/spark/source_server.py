@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -30,16 +31,24 @@ class ServerLog:
     def __init__(self, settings: Settings) -> None:
         """Connect. Raises ServerError when nobody answers, and for options that kafka-python refuses."""
         from kafka import KafkaAdminClient, TopicPartition
+        from kafka.errors import KafkaTimeoutError
 
         self._settings = settings
         self._partition = TopicPartition(METADATA_TOPIC, 0)
         self._leader: int | None = None
-        with sentences(settings):
-            self._admin = KafkaAdminClient(bootstrap_servers=settings.bootstrap.split(","), **settings.client)
+        with sentences(settings), _reasons() as reasons:
+            try:
+                self._admin = KafkaAdminClient(bootstrap_servers=settings.bootstrap.split(","), **settings.client)
+            except KafkaTimeoutError as error:
+                raise KafkaTimeoutError("; ".join([str(error).partition(": ")[2], *reasons])) from None
 
     def close(self) -> None:
         """Close the connections."""
         self._admin.close()
+
+    def cluster_id(self) -> str:
+        """The id of the server's cluster, empty if it does not say. Raises ServerError."""
+        return self._patiently(lambda: self._admin.describe_cluster().get("cluster_id") or "")
 
     def state(self) -> LogState:
         """The log as it is now. Raises ServerError."""
@@ -132,6 +141,24 @@ def raise_code(error_code: int) -> None:
 
     if error_code:
         raise for_code(error_code)()
+
+
+@contextmanager
+def _reasons() -> Iterator[dict[str, None]]:
+    """Why connections failed meanwhile. kafka-python tries again, be it a wrong password, and only logs what went wrong."""
+    found: dict[str, None] = {}
+
+    def look(record: logging.LogRecord) -> bool:
+        if str(record.msg).startswith("Bootstrap connection to") and isinstance(record.args, tuple) and len(record.args) > 1:
+            found[str(record.args[1])] = None
+        return True
+
+    log = logging.getLogger("kafka.net.manager")
+    log.addFilter(look)
+    try:
+        yield found
+    finally:
+        log.removeFilter(look)
 
 
 @contextmanager
