@@ -243,7 +243,7 @@ def test_the_high_watermark_is_kept(tmp_path: Path) -> None:
 
 def test_what_is_flushed_already_is_not_flushed_again_for_the_high_watermarks_sake(tmp_path: Path) -> None:
     disk = FaultyDisk()
-    log = LocalLog.open(tmp_path, SMALL, disk=disk)
+    log = LocalLog.open(tmp_path, LogSettings(), disk=disk)
     fill(log, 1, 2)
     assert log.flushed_offset == 0
     log.set_high_watermark(1)
@@ -604,9 +604,7 @@ def test_a_quorum_state_that_cannot_be_read_is_not_guessed_at(tmp_path: Path, co
 @pytest.mark.parametrize(
     ("name", "content"),
     [
-        ("replication-offset-checkpoint", b"1\n0\n"),
-        ("replication-offset-checkpoint", b"0\n2\n__cluster_metadata 0 3\n"),
-        ("replication-offset-checkpoint", b"0\n1\n__cluster_metadata 0 -3\n"),
+        ("high-watermark", b"\xff" * 8192),
         ("meta.properties", b"version=7\n"),
         ("__cluster_metadata-0/partition.metadata", b"version: 0\ntopic_id: nB3C44ernpzHQ4jsByJ14g"),
         ("__cluster_metadata-0/partition.metadata", b"version: 1\ntopic_id: AAAAAAAAAAAAAAAAAAAAAQ"),
