@@ -13,12 +13,16 @@ from typing import Any
 from gateway.ports import TOPIC_NAME
 from tests.interop.libraries import ConfluentKafka
 from tests.interop.quorum import clipped, files_of, records_of, wait_for_end, wait_for_segments
+from tests.interop.reading import Record
 from tests.interop.restarts import Restarted
 from tests.interop.truth import Batch, split
 from tools.kafka import Cluster, Node
 from tools.metadata_load import Load
 
 LEADERS_KILLED = 10
+#: A snapshot every few seconds of the load, or none.
+OFTEN, NEVER = 30_000, 1_000_000_000
+_BYTES_BETWEEN = "metadata.log.max.record.bytes.between.snapshots"
 #: In these rounds the leader is cut off before it dies: it writes what it cannot commit.
 _CUT_OFF_ROUNDS = (2, 5, 8)
 #: In these rounds one voter is down.
@@ -46,6 +50,9 @@ class Story:
     data_dir: Path
     reader: Follower
     load: Load
+    #: Where the gateway's log began: the end of the snapshot that it took first, and the snapshot.
+    start: int
+    snapshot: bytes
     truth: list[Batch] = field(default_factory=list)
     #: What each voter has, by node id.
     logs: dict[int, list[Batch]] = field(default_factory=dict)
@@ -57,13 +64,18 @@ class Story:
         """Behind the last record of the truth."""
         return self.truth[-1].last_offset + 1
 
+    @property
+    def prefix(self) -> list[Record]:
+        """The records of the snapshot, which a consumer is given first, at offsets below the start."""
+        return records_of(split(self.snapshot))
+
 
 def kill_leaders(story: Story) -> None:
     """Ten times: the leader dies, another one leads and takes requests, the dead one comes back."""
     left_behind: Node | None = None
     for number in range(LEADERS_KILLED):
         cluster, leader = story.cluster, story.cluster.wait_for_leader()
-        others = [node for node in cluster.nodes if node.is_controller() and node is not leader]
+        others = [node for node in controllers(cluster) if node is not leader]
         if number == _LEFT_BEHIND_ROUNDS.start:
             left_behind = others.pop()
             cluster.kill_node(left_behind)
@@ -98,15 +110,14 @@ def cut_off(story: Story, leader: Node, others: list[Node]) -> None:
 def settle(story: Story) -> None:
     """Everybody comes to the same end; the truth is what all voters have, as far back as any of them has it."""
     cluster, leader = story.cluster, story.cluster.wait_for_leader()
-    controllers = [node for node in cluster.nodes if node.is_controller()]
-    for node in controllers:
+    for node in controllers(cluster):
         cluster.wait_for_node(node)
     end = files_of(leader)[-1].last_offset + 1
     wait_for_end(story.server.address, end)
-    # A voter that was down while a snapshot was made has taken that, and nothing before it.
-    story.logs = {node.node_id: wait_for_segments(node, end) for node in controllers}
-    story.truth = min(story.logs.values(), key=lambda log: log[0].base_offset)
-    story.reader.wait_for(len(records_of(story.truth)), 60)
+    story.logs = {node.node_id: wait_for_segments(node, end) for node in controllers(cluster)}
+    whole = min(story.logs.values(), key=lambda log: log[0].base_offset)
+    story.truth = clipped(whole, None, story.start)
+    story.reader.wait_for(len(story.prefix) + len(records_of(story.truth)), 60)
 
 
 def lost(story: Story) -> list[Batch]:
@@ -131,10 +142,34 @@ def newest_snapshot(node: Node) -> int:
     return max((int(path.name.partition("-")[0]) for path in node.metadata_log_dir.glob("*.checkpoint")), default=0)
 
 
-def lose_disk(cluster: Cluster, node: Node) -> None:
-    """A voter crashes and comes back with an empty disk; returns when it has what the leader has."""
-    cluster.kill_node(node)
-    cluster.wipe_node(node)
+def with_snapshots(cluster: Cluster, bytes_between: int) -> None:
+    """Every controller, one after the other, starts again with a snapshot after so many bytes of records."""
+    for node in controllers(cluster):
+        cluster.kill_node(node)
+        cluster.configure_node(node, {_BYTES_BETWEEN: str(bytes_between)})
+        _come_back(cluster, node)
+
+
+def lose_disks(cluster: Cluster, above: int, bytes_between: int) -> None:
+    """Every controller, one after the other, comes back with an empty disk: what is left of the log below the newest snapshot
+    is that snapshot. First, under load, they get one above offset ``above``. Then there is one after ``bytes_between``.
+    """
+    with Load(cluster.controllers.split(","), per_second=60) as load:
+        while newest_snapshot(cluster.wait_for_leader()) <= above:
+            load.wait_for(10)
+    for node in controllers(cluster):
+        cluster.kill_node(node)
+        cluster.wipe_node(node)
+        cluster.configure_node(node, {_BYTES_BETWEEN: str(bytes_between)})
+        _come_back(cluster, node)
+
+
+def controllers(cluster: Cluster) -> list[Node]:
+    return [node for node in cluster.nodes if node.is_controller()]
+
+
+def _come_back(cluster: Cluster, node: Node) -> None:
+    """Start a voter; returns when it has what the leader has."""
     end = files_of(cluster.wait_for_leader())[-1].last_offset + 1
     cluster.start_node(node)
     cluster.wait_for_node(node)
