@@ -24,7 +24,7 @@ from kwire.uuid import Uuid
 
 #: Fewer records than this are decoded sooner one by one.
 ROWS_MIN: Final = 96
-#: Layouts of one type, version and size that are kept, and how many may disappoint before the rest is left.
+#: Layouts of one type, version and size that are kept, and how many may be good for too few rows before the rest is left.
 _LAYOUTS_MAX: Final = 32
 _VAIN_MAX: Final = 2
 
@@ -123,42 +123,48 @@ class Layouts:
 
     def _sort(self, found: list[Group], known: list[Layout], rows: Numbers, matrix: Bytes) -> Numbers:
         """Take from ``rows`` those of layouts that are known or can be learned from them; what is left."""
-        tried = vain = 0
-        while len(rows) >= ROWS_MIN:
-            if tried == len(known):
-                if vain == _VAIN_MAX or len(known) == _LAYOUTS_MAX:
-                    break
-                layout = self._learned(matrix[:1])
-                if layout is None:
-                    vain += 1
-                    if vain == _VAIN_MAX:
-                        break
-                    # The others may be better: the middle one is tried next.
-                    rows, matrix = np.roll(rows, len(rows) // 2), np.roll(matrix, len(rows) // 2, axis=0)
-                    continue
-                known.append(layout)
-            layout, tried = known[tried], tried + 1
-            good = _fitting(layout, matrix)
-            count = int(np.count_nonzero(good))
-            if count < ROWS_MIN:
-                vain += tried == len(known)
-                continue
-            found.append(Group(layout, rows[good], matrix[good]) if count < len(rows) else Group(layout, rows, matrix))
-            rows, matrix = rows[~good], matrix[~good]
+        for layout in known:
+            rows, matrix = _take(found, layout, rows, matrix)
+        vain = 0
+        while len(rows) >= ROWS_MIN and vain < _VAIN_MAX and len(known) < _LAYOUTS_MAX:
+            # The first may be an odd one: the next to be looked at is from the middle.
+            at, before = vain * len(rows) // _VAIN_MAX, len(rows)
+            learned = self._learned(matrix[at : at + 1])
+            if learned is not None:
+                rows, matrix = _take(found, learned, rows, matrix)
+            if learned is None or len(rows) == before:
+                vain += 1
+            else:
+                known.append(learned)
         return rows
 
-    def _learned(self, first: Bytes) -> Layout | None:
-        """The layout of the record ``first``, if what it gives for that record is what decoding gives."""
-        value = first.tobytes()
+    def _learned(self, one: Bytes) -> Layout | None:
+        """The layout of a record, if what it gives for that record is what decoding gives."""
+        value = one.tobytes()
         try:
             layout = layout_of(value, secrets=self._secrets)
         except WireError:
             return None
-        if layout is None or not _fitting(layout, first).all():
+        if layout is None or not _fitting(layout, one).all():
             return None
-        group = Group(layout, np.zeros(1, np.int64), first)
+        group = Group(layout, np.zeros(1, np.int64), one)
         exact = exact_row(value, secrets=self._secrets)
         return layout if (group.json()[0].as_py(), group.keys()[0].as_py()) == (exact.data, exact.key) else None
+
+
+def _take(found: list[Group], layout: Layout, rows: Numbers, matrix: Bytes) -> tuple[Numbers, Bytes]:
+    """Add to ``found`` those of ``rows`` that are of ``layout``, if they are worth it; the others."""
+    if len(rows) < ROWS_MIN:
+        return rows, matrix
+    good = _fitting(layout, matrix)
+    count = int(np.count_nonzero(good))
+    if count < ROWS_MIN:
+        return rows, matrix
+    if count == len(rows):
+        found.append(Group(layout, rows, matrix))
+    else:
+        found.append(Group(layout, rows[good], matrix[good]))
+    return rows[~good], matrix[~good]
 
 
 def _alike(values: Values) -> Iterator[tuple[int, int, Numbers]]:

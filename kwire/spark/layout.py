@@ -22,6 +22,8 @@ FRAME: Final = 3
 _PINNED: Final[Mapping[str, frozenset[str]]] = {"CONFIG_RECORD": frozenset(("resourceType", "name"))}
 #: Quotas have a key that no fixed place gives, and numbers whose text is Python's own.
 _NEVER: Final = frozenset(("CLIENT_QUOTA_RECORD",))
+#: Records with more fields and elements than this are better read one by one.
+_LEAVES_MAX: Final = 256
 #: Fields of a fixed size, in bytes.
 _SIZES: Final = {"bool": 1, "int8": 1, "int16": 2, "uint16": 2, "int32": 4, "uint32": 4, "int64": 8, "uuid": 16}
 
@@ -98,7 +100,7 @@ def layout_of(value: bytes, *, secrets: bool) -> Layout | None:
         root = walk.struct(message, top=True)
     except Unfit:
         return None
-    if walk.at != len(value) or any(leaf.type == "bytes" for leaf in walk.leaves):
+    if walk.at != len(value) or len(walk.leaves) > _LEAVES_MAX or any(leaf.type == "bytes" for leaf in walk.leaves):
         return None
     shape = tuple(walk.shape)
     return Layout(name, version, len(value), shape, bytes(value[at] for at in shape), root, tuple(walk.leaves))

@@ -318,7 +318,7 @@ def test_the_code_of_the_page_runs(spark: SparkSession, whole: Served, monkeypat
     for block in blocks:
         if "readStream" not in block:
             exec(block.replace("localhost:9092", whole.bootstrap), names)
-    assert len(blocks) == 4
+    assert len(blocks) == 5
     assert names["partitions"].count() == sum(line.get("type") == "PARTITION_RECORD" for line in truth(whole))
     for linked in re.findall(r"\(examples/(\w+)\.py\)", page):
         assert callable(example(linked).main)
