@@ -277,12 +277,21 @@ class Connection:
 
     async def _receive(self) -> bool:
         """Receive once, waiting if there is nothing; false at the end of the stream."""
-        missing = self._splitter.missing() if self._later is None else 0
         try:
-            data = self._sock.recv(min(max(missing, _RECEIVE_MIN), _RECEIVE_MAX))
+            return self._take_in()
         except BlockingIOError:
             await self._wait(trio.lowlevel.wait_readable)
+        if self._cut is not None or self._draining or self._output:
             return True
+        try:  # what was waited for is there, as a rule
+            return self._take_in()
+        except BlockingIOError:
+            return True
+
+    def _take_in(self) -> bool:
+        """Receive what is there now; false at the end of the stream. Raises BlockingIOError if nothing is."""
+        missing = self._splitter.missing() if self._later is None else 0
+        data = self._sock.recv(min(max(missing, _RECEIVE_MIN), _RECEIVE_MAX))
         self._moved_at = trio.current_time()
         self._hub.counts.received += len(data)
         self._splitter.feed(data)
