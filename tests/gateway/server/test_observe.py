@@ -44,6 +44,8 @@ def test_what_is_committed_is_served_byte_for_byte_and_nothing_else(data_dir: Pa
                 assert served.served() == committed(quorum)
                 quorum.write(2, commit=False)
                 await until(lambda: served.source.log.end_offset == quorum.leader.end)
+                # It is on disk before anybody needs it.
+                await until(lambda: served.source.log.flushed_offset == quorum.leader.end)
                 await trio.sleep(0.1)
                 assert served.served() == committed(quorum)
                 quorum.replicate_all()
