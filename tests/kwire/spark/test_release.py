@@ -1,0 +1,30 @@
+"""A PySpark that kwire was never run with is refused by a sentence, not by what breaks first."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+pytest.importorskip("pyspark", reason="the spark extra is not installed")
+
+from kwire.spark.release import check_release
+
+_OTHER = "import pyspark; pyspark.__version__ = '4.1.2'; import kwire.spark"
+
+
+@pytest.mark.parametrize("version", ["4.2.0", "4.3.0", "4.3.1.dev0"])
+def test_what_is_supported(version: str) -> None:
+    check_release(version)
+
+
+@pytest.mark.parametrize("version", ["3.5.6", "4.1.0", "4.20.0", "5.0.0"])
+def test_what_is_refused(version: str) -> None:
+    with pytest.raises(ImportError, match=f"PySpark 4.2 and 4.3, and this is {version}: pip install"):
+        check_release(version)
+
+
+def test_it_is_looked_at_first() -> None:
+    done = subprocess.run([sys.executable, "-c", _OTHER], capture_output=True, text=True, check=False)
+    assert "ImportError: kwire.spark runs with PySpark 4.2 and 4.3, and this is 4.1.2" in done.stderr
