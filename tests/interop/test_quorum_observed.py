@@ -185,7 +185,7 @@ def test_kafka_metadata_quorum_prints_the_same_replication_at_the_gateway(observ
     ours_of_all = [
         replication(ours("--replication", *where))
         for where in (
-            ("--bootstrap-controller", observed.cluster.controllers),
+            *(("--bootstrap-controller", node.controller_address) for node in observed.cluster.nodes if node.is_controller()),
             ("-b", observed.cluster.bootstrap),
             ("-b", observed.server.bootstrap),
         )

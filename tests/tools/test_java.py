@@ -41,3 +41,23 @@ def test_a_tool_is_run_with_its_class_path_and_its_failure_is_told(tmp_path: Pat
     assert said.endswith(f"-cp /jars/a.jar:/jars/b.jar {java.TOPICS} --list\n")
     with pytest.raises(java.JavaError, match=r"ended with 1:\n(.|\n)*no such topic"):
         java.run_tool(java.TOPICS, ["fail"])
+
+
+def test_a_release_without_tools_is_asked_by_those_of_the_one_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[list[str]] = []
+    monkeypatch.setattr(java, "java", lambda: "java")
+
+    def resolve(coordinates: list[str], transitive: bool) -> list[Path]:
+        asked.append(coordinates)
+        return []
+
+    monkeypatch.setattr(java, "resolve", resolve)
+    java.command(java.SERVER, version="4.4.0")
+    java.command(java.TOPICS, version="4.4.0")
+    java.command(java.TOPICS, version="4.1.2")
+    assert [[one.rpartition(":")[2] for one in coordinates[:2]] for coordinates in asked] == [
+        ["4.4.0", "4.3.1"],
+        ["4.3.1", "4.3.1"],
+        ["4.1.2", "4.1.2"],
+    ]
+    assert [coordinates[1].split(":")[1] for coordinates in asked] == ["kafka-tools-api", "kafka-tools", "kafka-tools"]

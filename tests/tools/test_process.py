@@ -5,11 +5,12 @@ from __future__ import annotations
 import signal
 import socket
 import sys
+import time
 from pathlib import Path
 
 import pytest
 
-from tools.process import Process, ProcessError, accepts, cpu_seconds, free_ports, memory_mib
+from tools.process import Process, ProcessError, accepts, cpu_seconds, free_ports, lasting_ports, memory_mib
 
 _OBEDIENT = "import time; print('up', flush=True); time.sleep(60)"
 _STUBBORN = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); " + _OBEDIENT
@@ -55,3 +56,28 @@ def test_free_ports_are_different_and_free() -> None:
         assert not accepts("127.0.0.1", port)
         with socket.socket() as one:
             one.bind(("127.0.0.1", port))
+
+
+def test_lasting_ports_are_none_that_an_outgoing_connection_may_have() -> None:
+    ports = lasting_ports(5)
+    low = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
+    assert len(set(ports)) == 5
+    assert all(port < low and not accepts("127.0.0.1", port) for port in ports)
+
+
+def test_a_paused_child_says_nothing_until_it_goes_on_and_can_be_stopped(tmp_path: Path) -> None:
+    process = child("import time\nwhile True: print('tick', flush=True); time.sleep(0.01)", tmp_path)
+    process.wait_until(lambda: "tick" in process.said(), 20)
+    process.pause()
+    process.wait_until(lambda: _state(process) == "T", 5)
+    said = len(process.said())
+    time.sleep(0.1)
+    assert len(process.said()) == said
+    process.resume()
+    process.wait_until(lambda: len(process.said()) > said, 5)
+    process.pause()
+    assert process.stop() == -signal.SIGTERM
+
+
+def _state(process: Process) -> str:
+    return Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()[0]
