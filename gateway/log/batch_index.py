@@ -30,6 +30,8 @@ BATCH_COST_BYTES: Final = 2048
 
 _HEADER: Final = struct.Struct(">qiibIhiqq")  # base offset ... max timestamp; what follows is the producer's and not KRaft's
 _SLOT: Final = struct.Struct(">qi11xi8xq")  # base offset, length, last offset delta, max timestamp
+_SPAN: Final = struct.Struct(">qi11xi")  # base offset, length, last offset delta
+_LENGTH: Final = struct.Struct(">8xi")
 _HEAD: Final = struct.Struct(">qiixI")  # base offset, length, partition leader epoch, CRC
 _LOWEST: Final = -(1 << 63)
 _UNSETTLED: Final = (-1, -1)
@@ -336,11 +338,9 @@ class BatchIndex:
         return [Slot._make(row) for row in self.walk(block, end)]
 
     def walk(self, block: int, end: int) -> Iterator[tuple[int, int, int, int, int]]:
-        """As :meth:`slots`, as plain tuples: a Fetch passes some twenty of them to find the one it is about."""
-        start = self.positions[block]
-        stop = min(self.positions[block + 1], end) if block + 1 < len(self.positions) else end
-        data = self.file.read(start, min(stop - start, BLOCK_BYTES + BATCH_OVERHEAD))
-        position, last, left = 0, len(data) - BATCH_OVERHEAD, stop - start
+        """As :meth:`slots`, as plain tuples."""
+        start, data, left = self._block(block, end)
+        position, last = 0, len(data) - BATCH_OVERHEAD
         while position <= last and position < left:
             offset, length, delta, max_timestamp = _SLOT.unpack_from(data, position)
             size = LOG_OVERHEAD + length
@@ -348,6 +348,38 @@ class BatchIndex:
                 break
             yield start + position, size, offset, offset + delta + 1, max_timestamp
             position += size
+
+    def slot_of(self, offset: int, block: int, end: int) -> Slot | None:
+        """The batch of a block that holds ``offset``; None if none does. As fast as a Fetch wants it. Raises OSError."""
+        start, data, left = self._block(block, end)
+        span, position, last = _SPAN.unpack_from, 0, len(data) - BATCH_OVERHEAD
+        while position <= last:
+            first, length, delta = span(data, position)
+            behind = position + LOG_OVERHEAD + length
+            if length < BATCH_OVERHEAD - LOG_OVERHEAD or behind > left:
+                break
+            if first + delta >= offset:
+                return Slot(start + position, behind - position, first, first + delta + 1, _SLOT.unpack_from(data, position)[3])
+            position = behind
+        return None
+
+    def boundary(self, limit: int, block: int, end: int) -> int:
+        """Where the last batch of a block ends that ends at or before position ``limit``; else its start. Raises OSError."""
+        start, data, left = self._block(block, end)
+        length_at, position, last, most = _LENGTH.unpack_from, 0, len(data) - BATCH_OVERHEAD, min(left, limit - start)
+        while position <= last:
+            (length,) = length_at(data, position)
+            behind = position + LOG_OVERHEAD + length
+            if length < BATCH_OVERHEAD - LOG_OVERHEAD or behind > most:
+                break
+            position = behind
+        return start + position
+
+    def _block(self, block: int, end: int) -> tuple[int, bytes, int]:
+        """Where a block starts, the bytes with the headers of its batches, and how many bytes it has up to ``end``."""
+        start = self.positions[block]
+        stop = min(self.positions[block + 1], end) if block + 1 < len(self.positions) else end
+        return start, self.file.read(start, min(stop - start, BLOCK_BYTES + BATCH_OVERHEAD)), stop - start
 
 
 def _epochs_from(epochs: list[tuple[int, int]], offset: int) -> list[tuple[int, int]]:

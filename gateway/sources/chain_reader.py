@@ -93,10 +93,7 @@ def _slot_of(part: Part, offset: int) -> Slot | None:
     """The batch that holds ``offset``; None if the file no longer has it."""
     wanted = offset - part.shift
     block = bisect.bisect_right(part.index.offsets, wanted, 0, part.blocks) - 1
-    for slot in part.index.walk(max(block, 0), part.end):
-        if slot[3] > wanted:  # the next offset
-            return Slot._make(slot)
-    return None
+    return part.index.slot_of(wanted, max(block, 0), part.end)
 
 
 def _last_boundary(part: Part, position: int) -> int:
@@ -106,12 +103,7 @@ def _last_boundary(part: Part, position: int) -> int:
     if position <= part.start:
         return part.start
     block = bisect.bisect_right(part.index.positions, position, 0, part.blocks) - 1
-    boundary = part.index.positions[block]
-    for start, size, *_ in part.index.walk(block, part.end):
-        if start + size > position:
-            break
-        boundary = start + size
-    return boundary
+    return part.index.boundary(position, block, part.end)
 
 
 def _take(part: Part, start: int, end: int, chunks: list[Chunk]) -> int:

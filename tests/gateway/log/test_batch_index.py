@@ -236,6 +236,27 @@ def test_looking_into_a_file_that_was_cut_finds_less(tmp_path: Path) -> None:
     assert not index.intact() and index.rewound().end == 0
 
 
+def test_looking_up_one_batch_agrees_with_walking_over_all(tmp_path: Path) -> None:
+    batches: list[Written] = []
+    for size in (1, 3, 1, 40, 2):
+        batches.append(batch(batches[-1].next_offset if batches else 0, size))
+    path = written(tmp_path / "log", batches)
+    index = indexed(path)
+    slots = index.slots(0, index.end)
+    for offset in range(index.next_offset):
+        assert index.slot_of(offset, 0, index.end) == next(slot for slot in slots if slot.next_offset > offset)
+    assert index.slot_of(index.next_offset, 0, index.end) is None
+    for limit in range(index.end + 2):
+        ends = [slot.position + slot.size for slot in slots if slot.position + slot.size <= limit]
+        assert index.boundary(limit, 0, index.end) == max(ends, default=0)
+    third = slots[2]
+    assert index.slot_of(third.offset, 0, third.position) is None, "behind the end of the part"
+    assert index.boundary(index.end, 0, third.position) == third.position
+    os.truncate(path, third.position + 30)
+    assert index.slot_of(third.offset, 0, index.end) is None
+    assert index.boundary(index.end, 0, index.end) == third.position
+
+
 def test_a_large_batch_must_follow_on_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(batch_index, "CHUNK_BYTES", 200)
     index = indexed(written(tmp_path / "log", [batch(0), batch(7, size=5000)]))
