@@ -148,6 +148,7 @@ def test_a_batch_of_some_record_types(spark: SparkSession, whole: Served) -> Non
     wanted = [row for row in whole.said if row[1] in ("TOPIC_RECORD", "REMOVE_TOPIC_RECORD")]
     assert len(wanted) > 10
     assert batch(spark, whole.options(recordTypes="TopicRecord,REMOVE_TOPIC_RECORD")) == wanted
+    assert batch(spark, whole.options(entities="topic")) == wanted
     busy = [row for row in whole.said if row[1] != "NO_OP_RECORD"]
     assert batch(spark, whole.options(excludeRecordTypes="NoOpRecord")) == busy
 
@@ -161,6 +162,8 @@ def test_filters_that_are_pushed_down(spark: SparkSession, whole: Served) -> Non
             df = spark.read.format("kwire").options(**options).load()
             found = rows(df.where("type in ('TOPIC_RECORD', 'CONFIG_RECORD') and offset > 300 and offset <= 600"))
             assert found == [row for row in whole.said if row[1] in kinds and 300 < row[0] <= 600]
+            found = rows(df.where("entity = 'topic' and offset < 600"))
+            assert found == [row for row in whole.said if row[1] in ("TOPIC_RECORD", "REMOVE_TOPIC_RECORD") and row[0] < 600]
             assert rows(df.where("type = 'NO_SUCH_RECORD'")) == rows(df.where("offset = 500 and offset = 501")) == []
     finally:
         spark.conf.set(PUSHDOWN, "false")
