@@ -119,7 +119,8 @@ class Observation:
             self._problem = str(error)
             return self._observer.failed(ask, failure(error), trio.current_time())
         before = self._observer.facts.last_answer_at
-        effects = self._observer.answered(ask, answer, version, trio.current_time())
+        async with self.disk:  # it looks at the log, which must not be cleaned meanwhile
+            effects = self._observer.answered(ask, answer, version, trio.current_time())
         code = error_of(answer)
         if code is not None:
             self.fetch_errors[code] += 1

@@ -57,7 +57,8 @@ def open_observed_log(
         raise SourceError(str(error)) from None
     known = log.meta_properties.cluster_id if log.meta_properties else None
     if cluster_id is not None and known is not None and known != cluster_id:
-        log.close()
+        with contextlib.suppress(LogError):
+            log.close()
         raise SourceError(
             f"{data_dir} holds the log of cluster {known}, not of {cluster_id}: give another directory, or that cluster's id"
         )

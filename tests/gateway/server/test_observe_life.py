@@ -15,13 +15,9 @@ from gateway.server import observe
 from kwire.messages.fetch_response import EpochEndOffset
 from tests.gateway.quorum.model import CLUSTER_ID
 from tests.gateway.server.harness import run, until
-from tests.gateway.server.loopback_quorum import (
-    FETCH,
-    hangs,
-    loopback_quorum,
-)
+from tests.gateway.server.loopback_quorum import FETCH, FETCH_SNAPSHOT, hangs, loopback_quorum, once
 from tests.gateway.server.observed import Consumer, Gateway, committed, config, gateway, stops_with
-from tests.gateway.server.upstream_peer import Asked
+from tests.gateway.server.upstream_peer import Asked, Node
 
 
 @pytest.fixture
@@ -87,6 +83,42 @@ def test_nothing_to_serve_and_nobody_to_ask_is_loading(data_dir: Path, monkeypat
             quorum.write(1)
             await served.shows(quorum.committed_end)
             await until(lambda: served.source.state is State.READY)
+
+    run(main)
+
+
+def test_a_snapshot_on_its_way_is_told_and_goes_on_after_the_leader_was_silent(
+    data_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(observe, "LOADING_MAX_S", 0.3)
+
+    async def main() -> None:
+        async with loopback_quorum() as quorum:
+            for _ in range(10):
+                quorum.write(2)
+            id = quorum.take_snapshot(clean=True)
+            size = len(quorum.leader.snapshots[id])
+            asked = 0
+
+            async def stalls(node: Node, one: Asked) -> bool:
+                nonlocal asked
+                asked += 1
+                return asked == 2 and await hangs(node, one)
+
+            quorum.leader.mood = once(stalls, FETCH_SNAPSHOT, times=2)
+            settings = config(data_dir, quorum, controller_quorum_fetch_snapshot_max_bytes=100)
+            async with gateway(settings) as served:
+                await until(lambda: "is being fetched: 100 of" in served.readiness().reason)
+                assert f"{id}.checkpoint is being fetched: 100 of {size} bytes" in served.readiness().reason
+                assert served.ready.facts()["state"] == "loading"
+                await served.shows(id.end_offset)
+                await until(lambda: served.readiness().ready)
+                positions = [
+                    one.message.topics[0].partitions[0].position for one in quorum.leader.asked if one.key == FETCH_SNAPSHOT
+                ]
+                assert positions == [0, 100, *range(100, size, 100)], "what was here is not fetched twice"
+                served.stop.set()
+                assert served.readiness().state == "stopping"
 
     run(main)
 
