@@ -14,12 +14,20 @@ class Loader:
 
     ``image`` is the state before the transaction that is open, if one is. Where ``refused`` is given it is told of every
     record that does not fit, and the others count as if there were none, as in a broker (``metadata-load-error-count``).
+    ``change`` makes each record's change, when it is its turn: for those who want to see it made.
     """
 
-    def __init__(self, image: Image | None = None, *, refused: Callable[[FoldError], None] | None = None) -> None:
+    def __init__(
+        self,
+        image: Image | None = None,
+        *,
+        refused: Callable[[FoldError], None] | None = None,
+        change: Callable[[Image, Message], None] = apply,
+    ) -> None:
         self.image = image or Image()
         self._held: list[Message] | None = None
         self._refused = refused
+        self._change = change
 
     @property
     def in_transaction(self) -> bool:
@@ -52,12 +60,12 @@ class Loader:
         elif self._held is not None:
             self._held.append(record)
         else:
-            apply(self.image, record)
+            self._change(self.image, record)
 
     def _apply_all(self, records: list[Message]) -> None:
         for record in records:
             try:
-                apply(self.image, record)
+                self._change(self.image, record)
             except FoldError as error:
                 if self._refused is None:
                     raise

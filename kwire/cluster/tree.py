@@ -31,7 +31,7 @@ _OPERATIONS: Final = dict(
     ))
 )  # fmt: skip
 _SECURITY_PROTOCOLS: Final = dict(enumerate(("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")))
-_SCRAM_MECHANISMS: Final = {1: "SCRAM-SHA-256", 2: "SCRAM-SHA-512"}
+SCRAM_MECHANISMS: Final = {1: "SCRAM-SHA-256", 2: "SCRAM-SHA-512"}
 _CONFIG_TYPES: Final = {2: "TOPIC", 4: "BROKER", 8: "BROKER_LOGGER", 16: "CLIENT_METRICS", 32: "GROUP"}
 _RECOVERY_STATES: Final = {0: "RECOVERED", 1: "RECOVERING"}
 #: Releases by level of metadata.version, from level 1 on (``MetadataVersion``).
@@ -58,7 +58,7 @@ def tree(image: Image, *, show_secrets: bool = False, time: str | None = None) -
         "features": {},
         "producerIds": {},
         "provenance": {"offset": image.next_offset - 1, "epoch": image.epoch, "time": time},
-        "scram": {mechanism: {} for mechanism in _SCRAM_MECHANISMS.values()},
+        "scram": {mechanism: {} for mechanism in SCRAM_MECHANISMS.values()},
         "topics": {"byId": {}, "byName": {}},
     }
     for place, fields in entities(image):
@@ -75,21 +75,21 @@ def tree(image: Image, *, show_secrets: bool = False, time: str | None = None) -
 def entities(image: Image) -> Iterator[tuple[Place, Fields]]:
     """Every entity once (topics by name), with its secrets, in the order of the tree. Names do not repeat."""
     for acl_id, acl in _by_text(image.acls):
-        yield ("acls", "byId", acl_id), _acl(acl)
+        yield ("acls", "byId", acl_id), acl_fields(acl)
     for quota_name, quotas in sorted((quota_entity_name(entity), quotas) for entity, quotas in image.quotas.items()):
-        yield ("clientQuotas", quota_name), {key: _number(value) for key, value in sorted(quotas.items())}
+        yield ("clientQuotas", quota_name), {key: finite(value) for key, value in sorted(quotas.items())}
     for broker_id, broker in sorted(image.brokers.items()):
-        yield ("cluster", "brokers", str(broker_id)), _broker(broker)
+        yield ("cluster", "brokers", str(broker_id)), broker_fields(broker)
     for controller_id, controller in sorted(image.controllers.items()):
-        yield ("cluster", "controllers", str(controller_id)), _controller(controller)
+        yield ("cluster", "controllers", str(controller_id)), controller_fields(controller)
     for (kind, resource), configs in sorted(image.configs.items(), key=lambda item: _config_name(*item[0])):
         yield ("configs", _config_name(kind, resource)), dict(sorted(configs.items()))
     for token_id, token in sorted(image.tokens.items()):
-        yield ("delegationToken", token_id), _token(token)
+        yield ("delegationToken", token_id), token_fields(token)
     yield ("features",), _features(image)
     yield ("producerIds",), {"nextProducerId": image.next_producer_id}
     for (mechanism, user), credential in sorted(image.scram.items()):
-        yield ("scram", str(_SCRAM_MECHANISMS.get(mechanism, mechanism)), user), _scram(credential)
+        yield ("scram", str(SCRAM_MECHANISMS.get(mechanism, mechanism)), user), _scram(credential)
     yield from _topics(image)
 
 
@@ -121,7 +121,7 @@ def _escaped(name: str) -> str:
 # --- kinds of entities ------------------------------------------------------------------------------------------------
 
 
-def _acl(acl: Any) -> Fields:
+def acl_fields(acl: Any) -> Fields:
     return {
         "resourceType": _RESOURCE_TYPES.get(acl.resource_type, acl.resource_type),
         "resourceName": acl.resource_name,
@@ -133,12 +133,12 @@ def _acl(acl: Any) -> Fields:
     }
 
 
-def _number(value: float) -> float | str:
+def finite(value: float) -> float | str:
     """JSON has no infinity, and what is no number is unlike itself."""
     return value if math.isfinite(value) else str(value)
 
 
-def _broker(broker: Any) -> Fields:
+def broker_fields(broker: Any) -> Fields:
     return {
         "id": broker.broker_id,
         "epoch": broker.broker_epoch,
@@ -154,7 +154,7 @@ def _broker(broker: Any) -> Fields:
     }
 
 
-def _controller(controller: Any) -> Fields:
+def controller_fields(controller: Any) -> Fields:
     return {
         "id": controller.controller_id,
         "incarnationId": str(controller.incarnation_id),
@@ -188,7 +188,7 @@ def _config_name(kind: int, resource: str) -> str:
     return f"{shown}:{resource}" if resource else shown
 
 
-def _token(token: Any) -> Fields:
+def token_fields(token: Any) -> Fields:
     return {
         "tokenId": token.token_id,
         "owner": token.owner,
@@ -224,11 +224,11 @@ def _scram(credential: Any) -> Fields:
 def _topics(image: Image) -> Iterator[tuple[Place, Fields]]:
     for name, topic_id in sorted(image.topic_ids.items()):
         for partition_id, partition in sorted(image.partitions[topic_id].items()):
-            yield ("topics", "byName", name, str(partition_id)), _partition(partition)
+            yield ("topics", "byName", name, str(partition_id)), partition_fields(partition)
         yield ("topics", "byName", name), {"id": str(topic_id), "name": name}
 
 
-def _partition(partition: Any) -> Fields:
+def partition_fields(partition: Any) -> Fields:
     return {
         "replicas": list(partition.replicas),
         "directories": _texts(partition.directories),
