@@ -235,8 +235,10 @@ def _prepare(shape: Shape, client_properties: Mapping[str, str] | None, options:
 
 
 def _start(cluster: Cluster) -> None:
-    # Controllers and brokers at once: each waits for the other.
-    for node in cluster.nodes:
-        cluster.start_node(node)
-    for node in cluster.nodes:
-        cluster.wait_for_node(node)
+    # Controllers first: a broker that meets the first election may hold on to a controller that lost it, and register never.
+    for controllers in (True, False):
+        nodes = [node for node in cluster.nodes if node.is_controller() == controllers]
+        for node in nodes:
+            cluster.start_node(node)
+        for node in nodes:
+            cluster.wait_for_node(node)

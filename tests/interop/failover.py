@@ -20,6 +20,8 @@ from tools.kafka import Cluster, Node
 from tools.metadata_load import Load
 
 LEADERS_KILLED = 10
+#: Requests that every new leader must have done before it is its turn.
+LOAD_A_ROUND = 5
 #: A snapshot every few seconds of the load, or none.
 OFTEN, NEVER = 30_000, 1_000_000_000
 _BYTES_BETWEEN = "metadata.log.max.record.bytes.between.snapshots"
@@ -71,7 +73,7 @@ class Story:
 
 
 def kill_leaders(story: Story) -> None:
-    """Ten times: the leader dies, another one leads and takes requests, the dead one comes back."""
+    """Ten times: the leader dies, and comes back while another one leads and takes requests."""
     left_behind: Node | None = None
     for number in range(LEADERS_KILLED):
         cluster, leader = story.cluster, story.cluster.wait_for_leader()
@@ -88,9 +90,7 @@ def kill_leaders(story: Story) -> None:
         if left_behind is not None and number == _LEFT_BEHIND_ROUNDS.stop - 1:
             cluster.start_node(left_behind)
             left_behind = None
-        cluster.wait_for_leader()
-        story.load.wait_for(5)
-        cluster.wait_for_node(leader)
+        story.load.wait_for(LOAD_A_ROUND)
 
 
 def cut_off(story: Story, leader: Node, others: list[Node]) -> None:
