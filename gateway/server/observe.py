@@ -132,29 +132,29 @@ class Observation:
         return effects
 
     async def _carry_out(self, effects: Sequence[Effect]) -> None:
-        """Do everything that the observer wants done, in order; what it says about that, too. Raises SourceStopped."""
+        """Do everything that the observer wants done, in order; what it says about that, too. Raises SourceStopped.
+
+        A Stop among it is obeyed at the next step: the observer remembers.
+        """
         refused: str | None = None
         while effects:
             on_disk = [effect for effect in effects if not isinstance(effect, Stop | Tell)]
             refused = await self._write(on_disk) if on_disk else None
+            self._look_at_the_time()
             if refused is None:
                 break
             effects = self._observer.rejected(refused, trio.current_time())
-        self._look_at_the_time()
         for effect in effects:
-            self._say(effect)
+            if isinstance(effect, Tell):
+                self._say(effect)
         if self._source.log.flushed_offset < self._source.log.end_offset:
             await self._settle()
 
-    def _say(self, effect: Effect) -> None:
-        match effect:
-            case Tell(event, fields):
-                # Hosts and reasons may be a peer's words.
-                shown = {name: escape(one, limit=ERROR_MAX) if isinstance(one, str) else one for name, one in fields.items()}
-                self._reports.report(event, "warning" if event in _TROUBLE else "info", **shown)
-                self._blame(event, shown)
-            case Stop(reason):
-                raise SourceStopped(reason)
+    def _say(self, told: Tell) -> None:
+        # Hosts and reasons may be a peer's words.
+        fields = {name: escape(one, limit=ERROR_MAX) if isinstance(one, str) else one for name, one in told.fields.items()}
+        self._reports.report(told.event, "warning" if told.event in _TROUBLE else "info", **fields)
+        self._blame(told.event, fields)
 
     def _blame(self, event: str, fields: Mapping[str, object]) -> None:
         """What is told may be why the quorum does not serve us."""
@@ -206,7 +206,7 @@ class Observation:
         return str(error)
 
     def _owed(self) -> list[Effect]:
-        """What the observer counts on and an earlier failure left undone."""
+        """What the observer counts on and an earlier failure, of the disk or of ours, left undone."""
         facts, source = self._observer.facts, self._source
         owed: list[Effect] = []
         if facts.epoch > source.epoch:

@@ -16,6 +16,7 @@ from gateway.ports import SourceStopped, State
 from gateway.quorum import Observer
 from gateway.server import observe
 from tests.gateway.log.faulty_disk import FaultyDisk
+from tests.gateway.quorum.model import CLUSTER_ID
 from tests.gateway.server.harness import run, until
 from tests.gateway.server.loopback_quorum import (
     DESCRIBE_CLUSTER,
@@ -44,18 +45,55 @@ def test_a_disk_that_is_full_for_a_while(data_dir: Path, monkeypatch: pytest.Mon
             quorum.write(2)
             async with gateway(config(data_dir, quorum)) as served:
                 await served.shows(quorum.committed_end)
+                disk.full = True
                 quorum.lead(2)  # an epoch to be remembered, and a record
-                disk.fails_at, disk.for_good = disk.count, True
                 quorum.write(1)
                 await until(lambda: served.observation.fetch_errors["disk"] >= 2)
                 assert "No space left on device" in str(served.observation.problem)
                 shown = served.served()
-                disk.fails_at, disk.for_good = -1, False
+                disk.full = False
                 await served.shows(quorum.committed_end)
                 assert served.served() == committed(quorum)
                 assert served.served()[: len(shown)] == shown
                 await until(lambda: served.observation.problem is None)
                 assert (served.source.epoch, served.source.log.quorum_state[1].leader_epoch) == (2, 2)
+
+    run(main)
+
+
+def test_a_cluster_id_that_could_not_be_written_is_written_later(data_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(observe, "_FAILED_DELAY_S", 0.05)
+    disk = faulty(monkeypatch)
+    disk.failing, disk.failing_name = "write", "meta.properties.tmp"
+
+    async def main() -> None:
+        async with loopback_quorum() as quorum:
+            quorum.write(2)
+            async with gateway(config(data_dir, quorum)) as served:
+                await served.shows(quorum.committed_end)
+                assert served.observation.fetch_errors["disk"] == 1
+                assert served.source.cluster_id == served.source.log.meta_properties.cluster_id == CLUSTER_ID
+
+    run(main)
+
+
+def test_a_quorum_is_silent_too_while_the_disk_is_full(data_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(observe, "_FAILED_DELAY_S", 0.05)
+    monkeypatch.setattr(observe, "LOST_AFTER_S", 0.5)
+    disk = faulty(monkeypatch)
+
+    async def main() -> None:
+        async with loopback_quorum() as quorum:
+            quorum.write(2)
+            async with gateway(config(data_dir, quorum)) as served:
+                await served.shows(quorum.committed_end)
+                disk.full = True
+                quorum.write(1)
+                await until(lambda: served.source.state is State.STALE)
+                assert "No space left on device" in served.readiness().reason
+                disk.full = False
+                await served.shows(quorum.committed_end)
+                await until(lambda: served.readiness().ready)
 
     run(main)
 
@@ -151,11 +189,14 @@ def faulty(monkeypatch: pytest.MonkeyPatch) -> Any:
     """The disk under every local log from now on."""
 
     class Disk(FaultyDisk):
-        failing = ""  #: what kind of operation on a segment fails next
+        failing, failing_name = "", ".log"  #: what kind of operation on which file fails, once
+        full = False
 
         def _step(self, what: str, path: Path, failure: type[DiskFailed] = DiskFailed) -> None:
-            if what == self.failing and path.suffix == ".log":
+            if what == self.failing and path.name.endswith(self.failing_name):
                 self.failing, self.fails_at = "", self.count
+            if self.full and what == "write":
+                self.fails_at = self.count
             super()._step(what, path, failure)
 
     disk = Disk()
@@ -208,7 +249,7 @@ def test_answers_that_no_leader_gives_are_counted_and_told(data_dir: Path) -> No
 
             def nonsense(asked: Asked, made: Any) -> None:
                 nonlocal left
-                if asked.key == FETCH and made.responses and left:
+                if asked.key == FETCH and left and not made.responses[0].partitions[0].error_code:
                     left -= 1
                     made.responses = [*made.responses, *made.responses]
 

@@ -9,15 +9,11 @@ from pathlib import Path
 import pytest
 
 from gateway.log.errors import DiskFailed, LogFailed, SyncFailed
-from gateway.quorum.effects import (
-    Advance,
-    BeginSnapshot,
-    Remember,
-    SnapshotId,
-)
+from gateway.quorum.effects import Advance, Append, BeginSnapshot, Remember, SnapshotId, Truncate
 from gateway.sources.observed_log import ObservedLog
 from tests.gateway.log.faulty_disk import FaultyDisk
-from tests.gateway.sources.observing import appended, do, edge, fill, on, reopened
+from tests.gateway.log.kafka_files import batch
+from tests.gateway.sources.observing import appended, appended_at, do, edge, fill, on, reopened
 from tests.gateway.sources.reading import batches_from
 
 
@@ -33,9 +29,6 @@ def source(root: Path) -> Iterator[ObservedLog]:
     opened.caught_up = True
     yield opened
     opened.close()
-
-
-# --- disks --------------------------------------------------------------------------------------------------------------
 
 
 def test_a_full_disk_is_tried_again_wherever_it_was_full(root: Path) -> None:
@@ -131,3 +124,20 @@ def test_a_file_that_cannot_be_opened_for_reading_changes_nothing_of_what_is_sho
     assert source.high_watermark == source.committed == 40
     assert batches_from(source, 0)[: len(shown)] == shown
     assert source.problems == ()
+
+
+def test_a_truncation_that_cannot_be_looked_at_shows_nothing_wrong(source: ObservedLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    fill(source, 2)
+    do(source, appended_at(4, 1), appended_at(5, 4))
+    before = batches_from(source, 0)
+
+    def refuse(path: str) -> None:
+        raise OSError(errno.EMFILE, "Too many open files", path)
+
+    monkeypatch.setattr("gateway.log.follower.list_directory", refuse)
+    do(source, Remember(2, 2), Truncate(4), Append(batch(4, 3, 2).data), Append(batch(7, 2, 2).data), Advance(9))
+    assert batches_from(source, 0) == before
+    assert (source.committed, len(source.problems)) == (9, 1)
+    monkeypatch.undo()
+    do(source)
+    assert [base for base, _, _ in batches_from(source, 0)] == [0, 2, 4, 7]
