@@ -1,0 +1,44 @@
+"""Rows of a log directory as the tables take them, and what an image says should be in the tables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from gateway.log.reader import read_log_file
+from kwire.cluster import Image, Loader
+from kwire.records import decode_metadata_record
+from kwire.spark.tables_fold import Row, without_secrets
+from kwire.spark.tables_kinds import KINDS
+
+
+def rows_of(directory: Path) -> list[Row]:
+    """The data records, those of the snapshot first where the log starts behind offset 0."""
+    segments = sorted(directory.glob("*.log"))
+    start = int(segments[0].name[:20])
+    rows: list[Row] = []
+    end = 0
+    if start:
+        snapshot = min(p for p in directory.glob("*.checkpoint") if int(p.name[:20]) >= start)
+        end = int(snapshot.name[:20])
+        rows = [row._replace(epoch=None) for row in _records(snapshot)]
+        rows = [row._replace(offset=end - len(rows) + n) for n, row in enumerate(rows)]
+    return rows + [row for segment in segments for row in _records(segment) if row.offset >= end]
+
+
+def _records(file: Path) -> Iterator[Row]:
+    for header, records in read_log_file(file):
+        for r in () if header.is_control else records:
+            yield Row(r.offset, r.timestamp, r.value, header.partition_leader_epoch)
+
+
+def load(loader: Loader, row: Row) -> None:
+    """Fold one row the ordinary way, without its secrets."""
+    name, _, record = decode_metadata_record(row.value or b"")
+    loader.load(without_secrets(name, record), row.offset, -1)
+
+
+def contents(image: Image) -> dict[tuple[str, str], Any]:
+    """Every entity of ``image``: (kind, key) -> columns."""
+    return {(kind.entity, kind.text(key)): kind.at(image, key) for kind in KINDS for key in kind.keys(image)}
