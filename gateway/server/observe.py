@@ -140,10 +140,11 @@ class Observation:
         while effects:
             on_disk = [effect for effect in effects if not isinstance(effect, Stop | Tell)]
             refused = await self._write(on_disk) if on_disk else None
-            self._look_at_the_time()
             if refused is None:
                 break
+            self._look_at_the_time()  # a disk may be full for long
             effects = self._observer.rejected(refused, trio.current_time())
+        self._look_at_the_time()
         for effect in effects:
             if isinstance(effect, Tell):
                 self._say(effect)
