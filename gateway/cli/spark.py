@@ -1,0 +1,157 @@
+"""``kwire spark``: questions about a cluster's past that the tables in Spark answer, on one machine."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, date, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from gateway.cli.lines import json_line, wants_json
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+#: What each job is about. The same names as ``kwire.spark.jobs.JOBS``, which is not imported before it is wanted.
+JOBS: Final = {
+    "isr": "each shrink and expansion of an ISR",
+    "flapping": "brokers that leave ISRs and come back, by hour",
+    "leaders": "leader moves an hour",
+    "configs": "each change of a config, before and after",
+    "security": "each change of ACLs, SCRAM credentials, delegation tokens",
+    "topics": "made, deleted, how long they lived, short-lived ones",
+    "reassignments": "from which replicas to which, and for how long",
+    "brokers": "lifelines: fenced, active, shutting down",
+    "load": "records and bytes by record type",
+}
+
+
+@click.command(
+    "spark",
+    short_help="Ask the past of a cluster: ISR changes, leader moves, config drift ...",
+    help="Run JOB over SOURCE: a directory with a copy of a metadata log, a server's HOST:PORT, or a directory of tables that"
+    " kwire.spark.tables or --tables wrote. PySpark does the work, in this process (pip install 'kwire[spark]').\n\n\b\nJobs:\n"
+    + "\n".join(f"  {name:<14} {what}" for name, what in JOBS.items()),
+    epilog="""\b
+Examples:
+  kwire spark topics /var/lib/kafka/metadata
+  kwire spark leaders localhost:9092 --tables /data/metadata        keep the tables, and bring them up to date next time
+  kwire spark configs /data/metadata | jq 'select(.before == "(redacted)")'
+  kwire spark brokers /data/metadata --svg lifelines.svg""",
+)
+@click.argument("job", metavar="JOB", type=click.Choice(list(JOBS)))
+@click.argument("source", metavar="SOURCE")
+@click.option(
+    "--tables", "path", metavar="DIR", type=click.Path(file_okay=False), help="Keep the tables here; else they go at the end."
+)
+@click.option(
+    "-o", "--output", type=click.Choice(["auto", "text", "json"]), default="auto", show_default=True,
+    help="A table for people, or JSON lines; auto: for people on a terminal, JSON on a pipe.",
+)  # fmt: skip
+@click.option("--svg", type=click.Path(dir_okay=False, writable=True), help="Draw the result into this file too.")
+def command(job: str, source: str, path: str | None, output: str, svg: str | None) -> None:
+    """Print the rows of a job."""
+    with _session() as spark, _tables(spark, source, path) as tables:
+        from kwire.spark.jobs import JOBS as QUERIES
+
+        rows = [_plain(row.asDict(recursive=True)) for row in QUERIES[job](spark, tables).collect()]
+    if svg is not None:
+        from kwire.spark.jobs_svg import picture
+
+        Path(svg).write_text(picture(job, rows), encoding="utf-8")
+    if wants_json(output):
+        for row in rows:
+            click.echo(json_line({name: _json(value) for name, value in row.items()}))
+    else:
+        _print_table(rows)
+
+
+@contextlib.contextmanager
+def _session() -> Iterator[SparkSession]:
+    """Spark in this process; one that runs already is used, and left running."""
+    try:
+        from pyspark.sql import SparkSession
+    except ImportError:
+        raise click.ClickException("kwire spark needs PySpark 4.2 or 4.3 and Java 17: pip install 'kwire[spark]'") from None
+    running = SparkSession.getActiveSession()
+    if running is not None:
+        yield running
+        return
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    settings: dict[str, bool | float | int | str | None] = {
+        "spark.driver.host": "127.0.0.1", "spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false",
+        "spark.sql.session.timeZone": "UTC", "spark.sql.shuffle.partitions": "4",
+    }  # fmt: skip
+    spark = SparkSession.builder.master("local[*]").appName("kwire spark").config(map=settings).getOrCreate()
+    spark.sparkContext.setLogLevel("ERROR")
+    try:
+        yield spark
+    finally:
+        spark.stop()
+
+
+@contextlib.contextmanager
+def _tables(spark: SparkSession, source: str, path: str | None) -> Iterator[str]:
+    """The path of tables that hold what ``source`` has."""
+    from kwire.spark.tables import TablesError, tables
+
+    if os.path.isfile(os.path.join(source, "manifest.json")):
+        if path is not None:
+            raise click.UsageError(f"{source} holds tables already: --tables is for a log or a server")
+        yield source
+        return
+    if not os.path.isdir(source) and ":" not in source:
+        raise click.UsageError(f"{source} is neither a directory nor HOST:PORT")
+    with tempfile.TemporaryDirectory(prefix="kwire-spark-") as scratch:
+        where = path or f"{scratch}/tables"
+        try:
+            query = tables(spark, source, where)
+            if query is not None:
+                query.awaitTermination()
+        except (OSError, ValueError, TablesError) as error:
+            raise click.ClickException(str(error)) from None
+        except Exception as error:
+            if type(error).__module__.startswith("pyspark"):
+                raise click.ClickException(f"{source}: {_last_sentence(error)}") from None
+            raise
+        yield where
+
+
+def _last_sentence(error: Exception) -> str:
+    """Of a stack trace what Python raised at its bottom, which says most."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    told = [line for line in lines if "Error: " in line and not line.startswith("at ")]
+    return told[-1] if told else lines[0]
+
+
+def _plain(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Spark gives times without a zone, in that of this machine."""
+    return {name: value.astimezone(UTC) if isinstance(value, datetime) else value for name, value in row.items()}
+
+
+def _json(value: Any) -> Any:
+    if isinstance(value, datetime):
+        return value.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return value.isoformat() if isinstance(value, date) else value
+
+
+def _print_table(rows: Sequence[Mapping[str, Any]]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    if not rows:
+        click.echo("nothing")
+        return
+    table = Table(box=None, header_style="bold")
+    for name in rows[0]:
+        table.add_column(name, overflow="fold")
+    for row in rows:
+        table.add_row(*("" if value is None else str(_json(value)) for value in row.values()))
+    Console(markup=False, highlight=False).print(table)
