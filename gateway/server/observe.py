@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 import trio
 
 from gateway.log.errors import DiskFailed, LogError, LogFailed, SyncFailed
-from gateway.ports import SourceStopped
+from gateway.ports import SourceStopped, State
 from gateway.quorum.effects import (
     Append,
     Ask,
@@ -41,6 +41,8 @@ if TYPE_CHECKING:
 #: The server says that it is ready when the log is where the leader's is, or after so long, s: it then answers
 #: LEADER_NOT_AVAILABLE.
 LOADING_MAX_S: Final = 2.0
+#: The same where the last run left behind what is committed, s.
+_KNOWN_MAX_S: Final = 0.5
 #: A quorum that has not answered for so long is out of reach, s. An election takes two to four.
 LOST_AFTER_S: Final = 10.0
 #: After a failure of the disk, or one that nobody foresaw, s.
@@ -73,8 +75,8 @@ class Observation:
     # --- following ----------------------------------------------------------------------------------------------------
 
     async def loaded(self) -> None:
-        """Return when what is committed can be served as it stands, or after LOADING_MAX_S."""
-        with trio.move_on_after(LOADING_MAX_S):
+        """Return when we are where the leader is, or after LOADING_MAX_S; sooner if what is committed is known from before."""
+        with trio.move_on_after(LOADING_MAX_S if self._source.state is State.LOADING else _KNOWN_MAX_S):
             await self._caught_up.wait()
 
     async def run(self) -> None:

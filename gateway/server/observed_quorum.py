@@ -38,7 +38,7 @@ class ObservedQuorum:
     """``gateway.ports.Quorum`` over a log that follows one; :meth:`run` is the task."""
 
     def __init__(self, config: Config, source: ObservedLog, security: ClientSecurity, reports: Reports) -> None:
-        settings = observer_settings(config, source)
+        settings = observer_settings(config, source, security)
         how = Connecting(security, f"kwire-{config.node_id}", settings.request_timeout_s)
         observer = Observer(
             settings,
@@ -107,6 +107,8 @@ def open_quorum(config: Config, reports: Reports, held: contextlib.ExitStack) ->
     except SourceError as error:
         raise ConfigError(f"data.dir: {error}") from None
     held.callback(_close, source, reports)
+    for warning in security.warnings:
+        reports.report("weak security", "warning", error=warning)
     for problem in source.log.problems:
         reports.report("log repaired", "warning", error=problem)
     return source, ObservedQuorum(config, source, security, reports)
@@ -141,7 +143,7 @@ def log_settings(config: Config) -> LogSettings:
     )
 
 
-def observer_settings(config: Config, source: ObservedLog) -> ObserverSettings:
+def observer_settings(config: Config, source: ObservedLog, security: ClientSecurity) -> ObserverSettings:
     """What the configuration and the local copy say about how to observe."""
     return ObserverSettings(
         bootstrap=config.controller_quorum_bootstrap_servers,
@@ -155,4 +157,5 @@ def observer_settings(config: Config, source: ObservedLog) -> ObserverSettings:
         backoff_min_s=config.controller_quorum_retry_backoff_ms / 1000,
         backoff_max_s=config.controller_quorum_retry_backoff_max_ms / 1000,
         history=config.quorum_history,
+        principal=f"User:{security.sasl.username}" if security.sasl is not None else None,
     )
