@@ -33,7 +33,7 @@ clean:                    ## Remove the environment
 	touch $@ .venv/serve
 
 .venv/bench: setup.cfg pyproject.toml | $(BIN)/python
-	$(BIN)/python -m pip install -q -e '.[bench]'
+	$(BIN)/python -m pip install -q -e '.[bench,spark]'
 	touch $@ .venv/serve
 
 $(BIN)/python:
