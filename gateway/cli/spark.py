@@ -100,7 +100,7 @@ def _session() -> Iterator[SparkSession]:
 @contextlib.contextmanager
 def _tables(spark: SparkSession, source: str, path: str | None) -> Iterator[str]:
     """The path of tables that hold what ``source`` has."""
-    from kwire.spark.tables import TablesError, tables
+    from kwire.spark.tables_build import TablesError, tables
 
     if os.path.isfile(os.path.join(source, "manifest.json")):
         if path is not None:

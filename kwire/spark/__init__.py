@@ -5,6 +5,7 @@
     decode(without(rows, "NO_OP_RECORD")).show()
 
 ``register(spark)`` makes known ``format("kwire")``, which reads the topic and copies of its files without Spark's Kafka source.
+``tables`` builds tables from either, and ``read_table`` reads them.
 
 Needs the ``spark`` extra (``pip install 'kwire[spark]'``), on the driver and on every executor. Connecting, offsets and
 checkpoints are Spark's business; nothing but ``format("kwire")`` opens a connection.
@@ -12,8 +13,22 @@ checkpoints are Spark's business; nothing but ``format("kwire")`` opens a connec
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 from kwire.spark.frames import decode, only, typed, without
 from kwire.spark.options import METADATA_TOPIC, kafka_options
 from kwire.spark.source import register
 
-__all__ = ["METADATA_TOPIC", "decode", "kafka_options", "only", "register", "typed", "without"]
+if TYPE_CHECKING:
+    from kwire.spark.tables_build import read_table, tables
+
+__all__ = ["METADATA_TOPIC", "decode", "kafka_options", "only", "read_table", "register", "tables", "typed", "without"]
+
+
+def __getattr__(name: str) -> Any:
+    """What workers do not need is imported when it is asked for."""
+    if name in ("read_table", "tables"):
+        from kwire.spark import tables_build
+
+        return getattr(tables_build, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
+from kwire.records import BATCH_OVERHEAD, read_header
 from kwire.spark.source import register
 from kwire.spark.source_files import find_files
 
@@ -14,29 +15,42 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
-def directory_rows(spark: SparkSession, path: str) -> DataFrame:
-    """The records of a log directory with ``offset``, ``timestamp``, ``value``, ``epoch`` and ``error``.
+def directory_rows(spark: SparkSession, path: str, since: int = 0) -> DataFrame:
+    """The records of a log directory from offset ``since`` on, and their ``timestamp``, ``value``, ``epoch``, ``error``.
 
-    Where the log starts behind offset 0, the records of the oldest snapshot that it goes on from come first, at the offsets
-    just below the snapshot's end. Raises FileNotFoundError where there is no segment, and ValueError where there is no such
-    snapshot.
+    Where the log starts behind that offset, the records of the oldest snapshot that it goes on from come first, at the offsets
+    just below the snapshot's end, as ``kwire serve`` has them. Raises FileNotFoundError where there is no segment, and
+    ValueError where there is no such snapshot, or its records have no room between ``since`` and the log.
     """
     register(spark)
     segments = find_files([path], "segments")
     start = _offset(segments[0])
     log = spark.read.format("kwire").options(keep="value").load(segments).drop("data")
-    if not start:
-        return log
+    if start <= since:
+        return log.where(F.col("offset").isNull() | (F.col("offset") >= since))
     snapshot = min((file for file in _snapshots(path) if _offset(file) >= start), key=_offset, default=None)
     if snapshot is None:
         raise ValueError(f"{path}: the log starts at offset {start}, and no snapshot that covers what was before is there")
     end = _offset(snapshot)
+    first = end - _next_offset(snapshot)
+    if first < since:
+        raise ValueError(f"{path}: the log starts at offset {start}, and {since} is wanted; build the tables anew")
     state = spark.read.format("kwire").options(keep="value").load(snapshot).drop("data")
-    count, last = state.agg(F.count("*"), F.max("offset")).head() or (0, -1)
-    if not count:
-        raise ValueError(f"{snapshot}: no records; take a whole copy")
-    # A snapshot counts its own records, control records too: what counts is their order.
-    return state.withColumn("offset", F.col("offset") - int(last) - 1 + end).unionByName(log.where(F.col("offset") >= end))
+    # A snapshot counts its own records.
+    return state.withColumn("offset", F.col("offset") + first).unionByName(
+        log.where(F.col("offset").isNull() | (F.col("offset") >= end))
+    )
+
+
+def _next_offset(snapshot: str) -> int:
+    """The offset behind the last of a snapshot's own, which are those of control records too. Raises DecodeError, OSError."""
+    found = at = 0
+    with open(snapshot, "rb") as file:
+        while head := file.read(BATCH_OVERHEAD):
+            header = read_header(head)
+            found, at = header.next_offset, at + header.size
+            file.seek(at)
+    return found
 
 
 def _snapshots(path: str) -> list[str]:

@@ -151,6 +151,11 @@ class Fold:
         self.folded.load_bytes[counted] += len(row.value or b"")
         if row.offset > self.state.next_offset and self._is_snapshot(record, rows, n):
             self._reset(row)
+        elif name == "TOPIC_RECORD" and self._says_again(row):
+            self._trouble(row, name, FoldError(
+                "a topic that there is already: these are records of a snapshot, and what was between is missing; build the"
+                " tables anew"
+            ))  # fmt: skip
         if not self.state.next_offset:
             self._check_beginning(row, name, record)
         self._load(row, name, version, record)
@@ -224,15 +229,12 @@ class Fold:
         )
 
     def _says_again(self, row: Row) -> bool:
-        image = self._loader.image
+        """Is it a topic that there is already? No controller writes that but into a snapshot; brokers do register again."""
         try:
             record: Any = decode_metadata_record(row.value or b"")[2]
         except WireError:
             return False
-        if record.NAME == "TopicRecord":
-            return record.topic_id in image.topics
-        known = image.brokers.get(record.broker_id) if record.NAME == "RegisterBrokerRecord" else None
-        return known is not None and bool(known.broker_epoch == record.broker_epoch)
+        return record.NAME == "TopicRecord" and record.topic_id in self._loader.image.topics
 
     def _reset(self, row: Row) -> None:
         """Nothing is as it was: every row of the history ends here, and the snapshot says what is."""

@@ -19,9 +19,9 @@ if os.environ.get("KWIRE_INTEROP") != "require":
 
 from gateway.cli import main
 from gateway.cli.spark import JOBS as COMMANDS
+from kwire.spark import read_table, tables
 from kwire.spark.jobs import JOBS
 from kwire.spark.jobs_svg import picture
-from kwire.spark.tables import read_table, tables
 from kwire.spark.tables_fold import Change, Fold
 from tests.kwire.spark.session import spark_session
 from tests.kwire.spark.table_rows import rows_of

@@ -13,17 +13,18 @@ from kwire.spark.tables_fold import Row, without_secrets
 from kwire.spark.tables_kinds import KINDS
 
 
-def rows_of(directory: Path) -> list[Row]:
-    """The data records, those of the snapshot first where the log starts behind offset 0."""
+def rows_of(directory: Path, snapshot: Path | None = None) -> list[Row]:
+    """The data records, those of ``snapshot`` first, or of the oldest one needed where the log starts behind offset 0."""
     segments = sorted(directory.glob("*.log"))
     start = int(segments[0].name[:20])
     rows: list[Row] = []
     end = 0
-    if start:
+    if start and snapshot is None:
         snapshot = min(p for p in directory.glob("*.checkpoint") if int(p.name[:20]) >= start)
+    if snapshot is not None:
         end = int(snapshot.name[:20])
-        rows = [row._replace(epoch=None) for row in _records(snapshot)]
-        rows = [row._replace(offset=end - len(rows) + n) for n, row in enumerate(rows)]
+        count = max(record.offset for _, records in read_log_file(snapshot) for record in records) + 1
+        rows = [row._replace(offset=end - count + row.offset) for row in _records(snapshot)]
     return rows + [row for segment in segments for row in _records(segment) if row.offset >= end]
 
 

@@ -23,6 +23,7 @@ from kwire.messages.end_transaction_record import EndTransactionRecord
 from kwire.messages.feature_level_record import FeatureLevelRecord
 from kwire.messages.partition_change_record import PartitionChangeRecord
 from kwire.messages.partition_record import PartitionRecord
+from kwire.messages.register_broker_record import RegisterBrokerRecord
 from kwire.messages.remove_topic_record import RemoveTopicRecord
 from kwire.messages.topic_record import TopicRecord
 from kwire.messages.user_scram_credential_record import UserScramCredentialRecord
@@ -129,6 +130,37 @@ def test_the_current_state_is_what_the_state_command_shows(name: str, logs: Any)
         assert count == sum(entity in ("topic", "partition") for entity, _ in found)
 
 
+@needs_shared
+def test_a_late_start_from_a_snapshot_comes_to_the_same(logs: Any) -> None:
+    directory = logs("p-quorum") / "nodes" / "101" / "__cluster_metadata-0"
+    whole = Fold()
+    whole.take(rows_of(directory))
+    snapshots = [path for path in directory.glob("*.checkpoint") if int(path.name[:20])]
+    assert len(snapshots) > 1
+    for snapshot in snapshots:
+        late = Fold()
+        late.take(rows_of(directory, snapshot))
+        assert not late.folded.errors
+        assert contents(late.state.image) == contents(whole.state.image)
+
+
+@needs_shared
+def test_a_log_that_left_us_behind_comes_to_the_same(logs: Any) -> None:
+    """The log's start passes us, and the snapshot's records come behind a gap."""
+    directory = logs("p-quorum") / "nodes" / "101" / "__cluster_metadata-0"
+    every = rows_of(directory)
+    snapshot = max(directory.glob("*.checkpoint"))
+    late = rows_of(directory, snapshot)
+    fold = Fold()
+    fold.take([row for row in every if row.offset < late[0].offset // 2])
+    fold.take(late)
+    assert [one.op for one in fold.folded.changes].count("reset") == 1
+    assert not fold.folded.errors
+    whole = Fold()
+    whole.take(every)
+    assert contents(fold.state.image) == contents(whole.state.image) == history_at(fold, every[-1].offset + 1)
+
+
 def test_a_topic_goes_with_its_partitions_and_configs() -> None:
     fold = folded(
         TopicRecord(name="a", topic_id=TOPIC),
@@ -190,6 +222,19 @@ def test_an_upgrade_behind_a_control_record_is_no_reset() -> None:
     fold.take(rows(FeatureLevelRecord(name="metadata.version", feature_level=21), TopicRecord(name="b", topic_id=OTHER), at=3))
     assert {one.op for one in fold.folded.changes} == {"set"}
     assert len(fold.state.image.topics) == 2
+
+
+def test_records_of_a_snapshot_without_a_gap_are_told() -> None:
+    fold = folded(VERSION, TopicRecord(name="a", topic_id=TOPIC))
+    fold.take(rows(TopicRecord(name="a", topic_id=TOPIC), at=2))
+    assert [(one.offset, "build the tables anew" in one.error) for one in fold.folded.errors] == [(2, True)]
+
+
+def test_a_broker_that_registers_again_after_an_upgrade_is_no_reset() -> None:
+    broker = RegisterBrokerRecord(broker_id=1, broker_epoch=4)
+    fold = folded(VERSION, broker)
+    fold.take(rows(FeatureLevelRecord(name="metadata.version", feature_level=21), broker, at=3))
+    assert {one.op for one in fold.folded.changes} == {"set"}
 
 
 def test_secrets_are_nowhere_and_a_new_one_is_a_new_version() -> None:

@@ -1,6 +1,6 @@
 """The metadata topic as tables: every change, the current state of each kind of entity, and its history.
 
-    from kwire.spark.tables import read_table, tables
+    from kwire.spark import read_table, tables
     tables(spark, "localhost:9092", "/data/metadata").awaitTermination()
     read_table(spark, "/data/metadata", "topics").show()
 
@@ -65,12 +65,12 @@ def tables(
     Raises ValueError for a source or format that will not do, and TablesError for a directory that is not as it was left.
     """
     _check(format, mode)
+    builder = _Builder(path, fail_fast=mode == "FAILFAST")
     if isinstance(source, str):
-        source = _opened(spark, source, max_offsets_per_trigger)
+        source = _opened(spark, source, max_offsets_per_trigger, builder.next_offset)
     missing = {"offset", "timestamp", "value"} - set(source.columns)
     if missing:
         raise ValueError(f'the source has no column {", ".join(sorted(missing))}; format("kwire") gives value with keep=value')
-    builder = _Builder(path, fail_fast=mode == "FAILFAST")
     if not source.isStreaming:
         builder(source, 0)
         return None
@@ -129,10 +129,10 @@ def _check(format: str, mode: str) -> None:
         )
 
 
-def _opened(spark: SparkSession, source: str, limit: int) -> DataFrame:
+def _opened(spark: SparkSession, source: str, limit: int, since: int) -> DataFrame:
     """A directory as a batch, anything else as the address of a server."""
     if os.path.isdir(source):
-        return directory_rows(spark, source)
+        return directory_rows(spark, source, since)
     register(spark)
     options = {"bootstrap.servers": source, "startingOffsets": "earliest", "keep": "value", "maxOffsetsPerTrigger": str(limit)}
     return spark.readStream.format("kwire").options(**options).load()
@@ -145,15 +145,20 @@ class _Builder:
         self._store = Store(path)
         self._fold = Fold(self._store.load(), fail_fast=fail_fast)
 
+    @property
+    def next_offset(self) -> int:
+        """What is below is in the tables."""
+        return self._fold.state.next_offset
+
     def __call__(self, batch: DataFrame, batch_id: int) -> None:
         also = [name for name in ("epoch", "error") if name in batch.columns]
-        new = F.col("offset").isNull() | (F.col("offset") >= self._fold.state.next_offset)
+        new = F.col("offset").isNull() | (F.col("offset") >= self.next_offset)
         read = batch.where(new).select("offset", "timestamp", "value", *also).toArrow()
         rows, lost = _rows(read)
         if rows:
             self._fold.take(rows)
             for row in lost:
-                self._fold.lost(row._replace(offset=self._fold.state.next_offset))
+                self._fold.lost(row._replace(offset=self.next_offset))
             self._store.commit(self._fold.state, self._fold.folded)
             self._fold.folded = Folded()
 
