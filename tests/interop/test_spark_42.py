@@ -1,0 +1,129 @@
+"""PySpark 4.2, where the other tests have the newest release: an environment of its own, and in that the tests of ``SELECTED``.
+
+Every way that kwire calls PySpark is among them once: DataFrame functions, the Kafka source, the Python data source with
+streams and filters, and tables, which with this release also go into Delta.
+"""
+
+from __future__ import annotations
+
+import configparser
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from tests.interop.clients import missing
+from tests.shared import needs_shared
+
+pytestmark = [needs_shared, pytest.mark.timeout(900)]
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+RELEASE = "4.2"
+SELECTED = (
+    "tests/kwire/spark/test_release.py",
+    "tests/kwire/spark/test_source.py",
+    "tests/kwire/spark/test_frames.py::test_every_record_type_decoded",
+    "tests/kwire/spark/test_frames.py::test_typed_columns_are_ready_for_sql[PartitionRecord]",
+    "tests/kwire/spark/test_frames.py::test_filters_run_in_the_jvm_and_lose_nothing_damaged",
+    "tests/kwire/spark/test_frames.py::test_damaged_values_are_rows_unless_asked_to_fail",
+    "tests/interop/test_spark.py::test_a_batch_reads_the_whole_topic[from-a-snapshot-subscribe]",
+    "tests/interop/test_spark.py::test_available_now_reads_the_whole_topic[from-a-snapshot-assign]",
+    "tests/interop/test_spark.py::test_a_batch_that_was_cut_off_is_run_again",
+    "tests/interop/test_spark.py::test_decoded_columns_are_what_kafka_says[from-a-snapshot]",
+    "tests/interop/test_spark_source.py::test_a_batch_is_what_kafka_says",
+    "tests/interop/test_spark_source.py::test_filters_that_are_pushed_down",
+    "tests/interop/test_spark_source.py::test_a_log_that_is_another_is_noticed",
+    "tests/interop/test_spark_source.py::test_files_are_what_kafka_says[p-one-segments-7]",
+)
+#: A process of its own, because a session cannot be given other jars.
+DELTA = ("tests/interop/spark_delta.py",)
+
+
+@dataclass(frozen=True)
+class Environment:
+    """A virtual environment, and the PySpark that is in it."""
+
+    python: str
+    pyspark: str
+
+    def passes(self, tests: Sequence[str], into: Path) -> None:
+        """Run ``tests`` here. Fails where one of them fails, and skips, if that is allowed, where one of them does."""
+        report, began = into / "report.xml", time.monotonic()
+        command = [
+            self.python,
+            "-m",
+            "pytest",
+            "-q",
+            "-p",
+            "no:cacheprovider",
+            f"--junitxml={report}",
+            f"--basetemp={into / 'tmp'}",
+        ]
+        run = subprocess.run(
+            [*command, *tests], cwd=ROOT, env=_environ(), capture_output=True, text=True, timeout=600, check=False
+        )
+        assert run.returncode == 0, f"with PySpark {self.pyspark}:\n{run.stdout[-20_000:]}\n{run.stderr[-5_000:]}"
+        cases = list(ElementTree.parse(report).iter("testcase"))
+        if skipped := {str(one.get("message")) for case in cases for one in case.iter("skipped")}:
+            missing(f"with PySpark {self.pyspark}: {'; '.join(sorted(skipped))}")
+        assert len(cases) >= len(tests)
+        print(f"PySpark {self.pyspark}: {len(cases)} tests in {time.monotonic() - began:.0f} s")
+
+
+def _environ() -> dict[str, str]:
+    """Ours, without a Spark that is named in it; the Python workers find kwire by its path, as it is not installed there."""
+    kept = {name: value for name, value in os.environ.items() if name != "SPARK_HOME" and not name.startswith("PYSPARK_")}
+    return {**kept, "PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1"}
+
+
+@pytest.fixture(scope="session")
+def environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Environment]:
+    """Made for the session, and taken away behind it: it is most of a gigabyte."""
+    if shutil.which("java") is None:
+        missing("there is no Java on the PATH")
+    directory = tmp_path_factory.mktemp("pyspark")
+    try:
+        yield _installed(directory)
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+def _installed(directory: Path) -> Environment:
+    python = str(directory / "venv" / "bin" / "python")
+    (directory / "requirements").write_text(_requirements(), encoding="utf-8")
+    (directory / "release").write_text(f"pyspark == {RELEASE}.*\n", encoding="utf-8")
+    pip = [sys.executable, "-m", "pip", "--python", python, "install", "-q", "--no-compile"]
+    for command in (
+        [sys.executable, "-m", "venv", "--without-pip", str(directory / "venv")],
+        [*pip, "-r", str(directory / "requirements"), "-c", str(directory / "release")],
+    ):
+        run = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
+        if run.returncode:
+            missing(f"an environment with PySpark {RELEASE} cannot be made: {(run.stderr or run.stdout).strip()[-2_000:]}")
+    ask = [python, "-c", "import pyspark; print(pyspark.__version__)"]
+    version = subprocess.run(ask, env=_environ(), capture_output=True, text=True, check=True).stdout.strip()
+    assert version.startswith(f"{RELEASE}.")
+    return Environment(python, version)
+
+
+def _requirements() -> str:
+    """What pip would install for ``.[spark,test]``, without an installation that builds and writes in the tree."""
+    setup = configparser.ConfigParser(interpolation=None)
+    setup.read(ROOT / "setup.cfg", encoding="utf-8")
+    extras = setup["options.extras_require"]
+    return "\n".join((setup["options"]["install_requires"], extras["spark"], extras["test"]))
+
+
+def test_what_calls_pyspark_runs_with_this_release(environment: Environment, tmp_path: Path) -> None:
+    environment.passes(SELECTED, tmp_path)
+
+
+def test_tables_go_into_delta_with_this_release(environment: Environment, tmp_path: Path) -> None:
+    environment.passes(DELTA, tmp_path)
