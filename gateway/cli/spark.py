@@ -90,7 +90,7 @@ def _session() -> Iterator[SparkSession]:
         "spark.sql.session.timeZone": "UTC", "spark.sql.shuffle.partitions": "4",
     }  # fmt: skip
     spark = SparkSession.builder.master("local[*]").appName("kwire spark").config(map=settings).getOrCreate()
-    spark.sparkContext.setLogLevel("ERROR")
+    spark.sparkContext.setLogLevel("OFF")  # what fails is told once, by us, without the JVM's stack
     try:
         yield spark
     finally:
