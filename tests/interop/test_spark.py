@@ -29,6 +29,7 @@ from kwire.spark import decode, kafka_options, typed
 from kwire.spark.options import Way
 from tests.interop.clients import need_java
 from tests.interop.conftest import READ
+from tests.interop.quorum import wait_for_end
 from tests.interop.reading import Record, digest, first_difference
 from tests.interop.spark_queries import CutOff, batch, following, records, run_to_the_end, stream
 from tests.interop.test_logs import check_prefix, copied, new_batches
@@ -191,6 +192,7 @@ def append(served: Served) -> list[Record]:
         with (served.directory / served.log.segments[-1].name).open("ab") as segment:
             segment.write(data)
         added += found
+    wait_for_end(served.bootstrap, added[-1].offset + 1)  # a query that ends with what there is may be quicker than the server
     return added
 
 

@@ -21,6 +21,7 @@ if os.environ.get("KWIRE_INTEROP") != "require":
     pytest.importorskip("pyspark", reason="PySpark is not installed (the extra 'spark' has it)")
 
 from kwire.spark import register
+from tests.interop.quorum import wait_for_end
 from tests.interop.test_logs import copied, new_batches
 from tests.interop.truth import Log
 from tests.kwire.spark.session import spark_session
@@ -128,6 +129,7 @@ def append(served: Served) -> list[int]:
         with (served.directory / served.log.segments[-1].name).open("ab") as segment:
             segment.write(data)
         added += [record.offset for record in found]
+    wait_for_end(served.bootstrap, added[-1] + 1)  # a query that ends with what there is may be quicker than the server
     return added
 
 
