@@ -13,8 +13,9 @@ import click
 
 from gateway.cli.state_fold import Fold, Progress, State
 from gateway.cli.state_source import At, time_text
-from gateway.log.file_names import BOOTSTRAP_SNAPSHOT, SnapshotId, parse_segment_name, parse_snapshot_name
+from gateway.log.file_names import BOOTSTRAP_SNAPSHOT, parse_segment_name, parse_snapshot_name
 from gateway.log.reader import read_log_file
+from gateway.snapshot_id import SnapshotId
 from kwire.errors import DecodeError, WireError
 from kwire.records import decode_control_record
 

@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 from gateway.log.batch_check import Tail, check_file
 from gateway.log.epoch_cache import EpochCache
 from gateway.log.errors import LogDamaged
-from gateway.log.file_names import SnapshotId, segment_name
+from gateway.log.file_names import segment_name
 from gateway.log.leader_epoch_checkpoint import FILE_NAME as LEADER_EPOCHS
 from gateway.log.leader_epoch_checkpoint import read_leader_epochs
 from gateway.log.listing import Listing, LogStart, list_directory, log_start, superseding_snapshot
@@ -23,6 +23,7 @@ from gateway.log.open_file import OpenFile
 from gateway.log.segment import INDEX_SUFFIX, TIME_INDEX_SUFFIX, SegmentScan, note_epochs, scan_segment
 from gateway.log.segment_index import OFFSET_ENTRY, TIME_ENTRY
 from gateway.log.snapshot_writer import snapshot_fault
+from gateway.snapshot_id import SnapshotId
 from kwire.errors import DecodeError
 
 _ANEW: Final = "restore it from a copy, or remove the whole data directory: it is fetched anew from the quorum"

@@ -7,22 +7,12 @@ still writing (``.deleted``, ``.part``, ``.tmp``, ``.cleaned``, ``.swap``). Know
 from __future__ import annotations
 
 import re
-from typing import Final, NamedTuple
+from typing import Final
+
+from gateway.snapshot_id import SnapshotId
 
 _SEGMENT: Final = re.compile(r"([0-9]{20})\.log", re.ASCII)
 _SNAPSHOT: Final = re.compile(r"([0-9]{20})-([0-9]{10})\.checkpoint", re.ASCII)
-
-
-class SnapshotId(NamedTuple):
-    """A snapshot by the end of the log that it stands for: offset (exclusive) and epoch of the record before it."""
-
-    end_offset: int
-    epoch: int
-
-    @property
-    def file_name(self) -> str:
-        """Its name on disk (``Snapshots.filenameFromSnapshotId``)."""
-        return f"{self.end_offset:020d}-{self.epoch:010d}.checkpoint"
 
 
 #: The snapshot written when a node is formatted (KIP-853). It holds no metadata, and Kafka never serves it.

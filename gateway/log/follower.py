@@ -13,11 +13,12 @@ from typing import Final
 
 from gateway.log.batch_index import TICK_NS, BatchIndex, Status
 from gateway.log.chain import Chain, Part, epochs_of, part_of
-from gateway.log.file_names import SnapshotId, segment_name
+from gateway.log.file_names import segment_name
 from gateway.log.listing import Listing, LogStart, list_directory, log_start, superseding_snapshot
 from gateway.log.open_file import OpenFile
 from gateway.log.problem import Problem
 from gateway.log.snapshot import has_footer
+from gateway.snapshot_id import SnapshotId
 
 #: Work of one step, in bytes checked (``BatchIndex.scan``): a few milliseconds with warm files.
 STEP_BYTES: Final = 8 * 1024 * 1024

@@ -19,13 +19,14 @@ from gateway.log.batch_check import Batch, Tail, check_batches
 from gateway.log.directory_lock import DirectoryLock
 from gateway.log.disk import Disk, doing
 from gateway.log.errors import BelowHighWatermark, DiskFailed, LogFailed, SnapshotNotNewer, SyncFailed
-from gateway.log.file_names import SnapshotId, segment_name
+from gateway.log.file_names import segment_name
 from gateway.log.listing import list_directory, log_start
 from gateway.log.log_settings import LogSettings as LogSettings
 from gateway.log.meta_properties import MetaProperties
 from gateway.log.segment import Segment, SegmentScan, batch_start, scan_segment
 from gateway.log.small_files import SmallFiles
 from gateway.log.snapshot_writer import SnapshotWriter as SnapshotWriter
+from gateway.snapshot_id import SnapshotId
 from kwire.messages.quorum_state_data import QuorumStateData
 from kwire.uuid import Uuid
 

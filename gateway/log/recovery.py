@@ -13,10 +13,11 @@ from typing import Final
 from gateway.log.disk import Disk, doing
 from gateway.log.epoch_cache import EpochCache
 from gateway.log.examination import Findings, examine
-from gateway.log.file_names import SnapshotId, segment_name
+from gateway.log.file_names import segment_name
 from gateway.log.listing import LogStart, list_directory, log_start
 from gateway.log.log_settings import LogSettings
 from gateway.log.segment import INDEX_SUFFIX, TIME_INDEX_SUFFIX, Segment, SegmentScan
+from gateway.snapshot_id import SnapshotId
 
 #: What Kafka and we leave behind when we stop in the middle of something: never finished, or already given up.
 _LEFTOVER: Final = re.compile(

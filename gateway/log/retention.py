@@ -9,12 +9,13 @@ from typing import Final
 
 from gateway.log.batch_index import BatchIndex
 from gateway.log.disk import Disk
-from gateway.log.file_names import SnapshotId, segment_name
+from gateway.log.file_names import segment_name
 from gateway.log.listing import list_directory
 from gateway.log.log_settings import LogSettings
 from gateway.log.open_file import OpenFile
 from gateway.log.recovery import delete_segment
 from gateway.log.snapshot import last_contained_log_timestamp
+from gateway.snapshot_id import SnapshotId
 
 #: Work of a scan that reads the first chunk, where the header is.
 _HEADER_WORK: Final = 1

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final, Protocol
 
-from gateway.log.file_names import SnapshotId
+from gateway.snapshot_id import SnapshotId
 from kwire.message import Message
 from kwire.messages.k_raft_version_record import KRaftVersionRecord
 from kwire.messages.snapshot_footer_record import SnapshotFooterRecord

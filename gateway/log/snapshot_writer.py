@@ -7,9 +7,9 @@ from typing import Final
 
 from gateway.log.batch_index import BatchIndex, Status
 from gateway.log.disk import Disk, doing
-from gateway.log.file_names import SnapshotId
 from gateway.log.open_file import OpenFile
 from gateway.log.snapshot import has_footer, has_header
+from gateway.snapshot_id import SnapshotId
 from kwire.errors import DecodeError
 
 #: Suffix of a snapshot that is not complete; one that is found at start never will be.

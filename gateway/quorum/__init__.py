@@ -20,7 +20,6 @@ from gateway.quorum.effects import (
     Pause,
     Remember,
     SnapshotChunk,
-    SnapshotId,
     Stop,
     Tell,
     Truncate,
@@ -28,6 +27,7 @@ from gateway.quorum.effects import (
 from gateway.quorum.facts import Facts
 from gateway.quorum.observer import Observer
 from gateway.quorum.settings import ObserverSettings
+from gateway.snapshot_id import SnapshotId
 
 __all__ = [
     "AbandonSnapshot", "Address", "Advance", "Append", "Ask", "BeginSnapshot", "Effect", "Facts", "Failure", "FailureKind",

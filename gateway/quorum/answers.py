@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from gateway.quorum.effects import SnapshotId
 from gateway.quorum.requests import PARTITION, TOPIC_NAME, Position
+from gateway.snapshot_id import SnapshotId
 from kwire.errors import DecodeError
 from kwire.messages import fetch_response, fetch_snapshot_response
 from kwire.records import iter_batches

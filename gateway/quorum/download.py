@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 from gateway.quorum.answers import Nonsense
-from gateway.quorum.effects import SnapshotChunk, SnapshotId
+from gateway.quorum.effects import SnapshotChunk
+from gateway.snapshot_id import SnapshotId
 from kwire.messages.fetch_snapshot_response import PartitionSnapshot
 
 #: Answers in a row without a byte before the snapshot is given up.

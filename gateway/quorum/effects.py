@@ -8,17 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from gateway.address import Address
+from gateway.snapshot_id import SnapshotId
 from kwire.message import Message
-
-
-class SnapshotId(NamedTuple):
-    """A snapshot by the end of the log that it stands for: offset (exclusive) and epoch of the record before it (KIP-630)."""
-
-    end_offset: int
-    epoch: int
-
-    def __str__(self) -> str:
-        return f"{self.end_offset:020d}-{self.epoch:010d}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from gateway.address import Address
-from gateway.quorum.effects import SnapshotId
+from gateway.snapshot_id import SnapshotId
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,12 +17,12 @@ from gateway.quorum.effects import (
     BeginSnapshot,
     Effect,
     InstallSnapshot,
-    SnapshotId,
     Stop,
     Tell,
     Truncate,
 )
 from gateway.quorum.requests import Position
+from gateway.snapshot_id import SnapshotId
 from kwire.messages.fetch_response import PartitionData
 from kwire.messages.fetch_snapshot_response import PartitionSnapshot
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from gateway.quorum.effects import SnapshotId
 from gateway.quorum.settings import ObserverSettings
+from gateway.snapshot_id import SnapshotId
 from kwire.messages import describe_quorum_request, fetch_snapshot_request
 from kwire.messages.describe_cluster_request import DescribeClusterRequest
 from kwire.messages.describe_quorum_request import DescribeQuorumRequest

@@ -291,7 +291,7 @@ class Observation:
     def snapshot(self) -> SnapshotProgress | None:
         """The snapshot that is being fetched."""
         coming = self._observer.facts.snapshot
-        return None if coming is None else SnapshotProgress(f"{coming[0]}.checkpoint", *coming[1:])
+        return None if coming is None else SnapshotProgress(coming[0].file_name, *coming[1:])
 
     @property
     def problem(self) -> str | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Final, NamedTuple
 
-from gateway.log.file_names import SnapshotId
+from gateway.snapshot_id import SnapshotId
 from kwire.cluster import FoldError, Image, Loader
 from kwire.errors import DecodeError
 from kwire.messages.k_raft_version_record import KRaftVersionRecord

@@ -18,9 +18,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from gateway.log.file_names import SnapshotId
 from gateway.log.log_cursor import LogGap
 from gateway.log.problem import Problem
+from gateway.snapshot_id import SnapshotId
 from gateway.sources.batch_fold import Position
 from gateway.sources.image_memory import collector_paused, let_go, let_stay
 from gateway.sources.replay import NoStart, Replay

@@ -6,8 +6,8 @@ import threading
 from collections.abc import Callable
 
 from gateway.log.errors import LogError
-from gateway.log.file_names import SnapshotId
 from gateway.log.local_log import SnapshotWriter
+from gateway.snapshot_id import SnapshotId
 
 
 class SnapshotBusy(LogError):

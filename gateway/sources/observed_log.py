@@ -14,7 +14,6 @@ from pathlib import Path
 
 from gateway.log.chain import Chain
 from gateway.log.errors import LogError, SnapshotNotNewer
-from gateway.log.file_names import SnapshotId
 from gateway.log.follower import DirectoryFollower
 from gateway.log.local_log import LocalLog, LogSettings
 from gateway.log.problem import Problem
@@ -31,6 +30,7 @@ from gateway.quorum.effects import (
     SnapshotChunk,
     Truncate,
 )
+from gateway.snapshot_id import SnapshotId
 from gateway.sources.chain_partition import ChainPartition
 from gateway.sources.clip import clip
 from gateway.sources.errors import SourceError
@@ -202,12 +202,12 @@ class ObservedLog(ChainPartition):
                 self.cluster_id = cluster_id
             case BeginSnapshot(snapshot_id):
                 self._abandon()
-                self._writer = NamedWriter(self._names, SnapshotId(*snapshot_id), self.log.new_snapshot)
+                self._writer = NamedWriter(self._names, snapshot_id, self.log.new_snapshot)
             case SnapshotChunk(position, data, _):
                 assert self._writer is not None
                 self._writer.write(position, data)
             case InstallSnapshot(snapshot_id):
-                self._install(SnapshotId(*snapshot_id))
+                self._install(snapshot_id)
             case AbandonSnapshot():
                 self._abandon()
 

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 from gateway.log.errors import LogError
-from gateway.log.file_names import SnapshotId
 from gateway.log.log_cursor import LogGap
 from gateway.log.snapshot_file import Sink, SnapshotFile
+from gateway.snapshot_id import SnapshotId
 from gateway.sources.batch_fold import Position
 from gateway.sources.image_memory import collector_paused, let_go
 from gateway.sources.replay import NoStart, Replay

@@ -9,10 +9,10 @@ import os
 from collections.abc import Iterator
 from typing import Final
 
-from gateway.log.file_names import SnapshotId
 from gateway.log.listing import list_directory
 from gateway.log.log_cursor import Batch, LogCursor
 from gateway.log.reader import read_log_file
+from gateway.snapshot_id import SnapshotId
 from gateway.sources.batch_fold import BatchFold
 from kwire.errors import DecodeError
 

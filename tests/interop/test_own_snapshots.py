@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from gateway.log.disk import Disk
-from gateway.log.file_names import SnapshotId
 from gateway.log.snapshot_writer import SnapshotWriter
+from gateway.snapshot_id import SnapshotId
 from gateway.sources.image_keeper import ImageKeeper
 from gateway.sources.own_snapshots import OwnSnapshots, SnapshotSettings, Written
 from kwire.cluster import Image

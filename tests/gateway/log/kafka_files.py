@@ -7,7 +7,8 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from gateway.log.file_names import SnapshotId, segment_name
+from gateway.log.file_names import segment_name
+from gateway.snapshot_id import SnapshotId
 from kwire.records.encode import encode_batch
 from kwire.records.record import Record
 

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from gateway.log.file_names import SnapshotId
 from gateway.log.leader_epoch_checkpoint import read_leader_epochs
 from gateway.log.listing import Listing, LogStart, list_directory, log_start, superseding_snapshot
+from gateway.snapshot_id import SnapshotId
 from tests.shared import LOG_NAMES, needs_shared
 
 S100, S200 = SnapshotId(100, 1), SnapshotId(200, 2)

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from gateway.log.errors import BelowHighWatermark, LogDamaged, LogError, LogFailed, LogLocked, SnapshotNotNewer
-from gateway.log.file_names import SnapshotId
 from gateway.log.local_log import LocalLog, LogSettings
+from gateway.snapshot_id import SnapshotId
 from kwire.errors import DecodeError
 from kwire.messages.quorum_state_data import QuorumStateData
 from kwire.messages.snapshot_header_record import SnapshotHeaderRecord

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from gateway.log.chain import Chain
-from gateway.log.file_names import SnapshotId
 from gateway.log.follower import DirectoryFollower
 from gateway.log.local_log import LocalLog, LogSettings
+from gateway.snapshot_id import SnapshotId
 from tests.gateway.log.crash_disk import QuietDisk
 from tests.gateway.log.kafka_files import batch, snapshot_bytes
 

@@ -8,10 +8,10 @@ import pytest
 
 from gateway.log import snapshot_file
 from gateway.log.disk import Disk
-from gateway.log.file_names import SnapshotId
 from gateway.log.reader import read_log_file
 from gateway.log.snapshot_file import SnapshotFile
 from gateway.log.snapshot_writer import SnapshotWriter
+from gateway.snapshot_id import SnapshotId
 from kwire.messages.voters_record import VotersRecord
 from kwire.records import BatchHeader, Record, decode_control_record
 

@@ -11,7 +11,7 @@ import trio
 import trio.testing
 
 from gateway.address import Address
-from gateway.quorum import SnapshotId
+from gateway.snapshot_id import SnapshotId
 from kwire.message import Message
 from kwire.messages.api_versions_response import ApiVersion, ApiVersionsResponse
 from kwire.messages.describe_cluster_request import DescribeClusterRequest

@@ -11,12 +11,12 @@ import trio
 import trio.testing
 
 from gateway.log.errors import BelowHighWatermark, DiskFailed, LogFailed, SyncFailed
-from gateway.log.file_names import SnapshotId
 from gateway.log.problem import Problem
 from gateway.ports import SourceStopped
 from gateway.server.keep_image import keep_image
 from gateway.server.keep_log import LogKeeper
 from gateway.server.logs import Reports
+from gateway.snapshot_id import SnapshotId
 from gateway.sources.own_snapshots import Written
 
 

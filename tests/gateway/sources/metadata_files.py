@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from gateway.log.file_names import SnapshotId, segment_name
+from gateway.log.file_names import segment_name
+from gateway.snapshot_id import SnapshotId
 from kwire.message import Message
 from kwire.messages.snapshot_footer_record import SnapshotFooterRecord
 from kwire.messages.snapshot_header_record import SnapshotHeaderRecord

@@ -13,8 +13,8 @@ from gateway.quorum.effects import (
     Effect,
     InstallSnapshot,
     SnapshotChunk,
-    SnapshotId,
 )
+from gateway.snapshot_id import SnapshotId
 from gateway.sources.observed_log import ObservedLog, open_observed_log
 from tests.gateway.log.faulty_disk import FaultyDisk
 from tests.gateway.log.kafka_files import batch, snapshot_bytes

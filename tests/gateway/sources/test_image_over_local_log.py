@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from gateway.log.file_names import SnapshotId
 from gateway.log.local_log import LocalLog, LogSettings
 from gateway.log.reader import read_log_file
+from gateway.snapshot_id import SnapshotId
 from gateway.sources.image_keeper import ImageKeeper
 from gateway.sources.own_snapshots import OwnSnapshots, SnapshotSettings
 from tests.gateway.sources.metadata_files import batch, topic

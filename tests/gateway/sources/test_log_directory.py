@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from gateway.log import follower
-from gateway.log.file_names import SnapshotId
 from gateway.ports import OffsetAt, OffsetOutOfRange, State
+from gateway.snapshot_id import SnapshotId
 from gateway.sources import LogDirectory, chain_reader, log_directory, open_log
 from tests.gateway.log.kafka_files import KafkaLog, Written, batch, snapshot_bytes
 from tests.gateway.sources.reading import batches_from, caught_up, joined, records_of

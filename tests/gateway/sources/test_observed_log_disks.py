@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from gateway.log.errors import DiskFailed, LogFailed, SyncFailed
-from gateway.quorum.effects import Advance, Append, BeginSnapshot, Remember, SnapshotId, Truncate
+from gateway.quorum.effects import Advance, Append, BeginSnapshot, Remember, Truncate
+from gateway.snapshot_id import SnapshotId
 from gateway.sources.observed_log import ObservedLog
 from tests.gateway.log.faulty_disk import FaultyDisk
 from tests.gateway.log.kafka_files import batch

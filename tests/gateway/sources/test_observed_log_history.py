@@ -10,7 +10,6 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from gateway.log.file_names import SnapshotId as FileName
 from gateway.log.local_log import LogSettings
 from gateway.ports import State
 from gateway.quorum.effects import (
@@ -22,9 +21,9 @@ from gateway.quorum.effects import (
     LearnClusterId,
     Remember,
     SnapshotChunk,
-    SnapshotId,
     Truncate,
 )
+from gateway.snapshot_id import SnapshotId
 from gateway.sources.observed_log import ObservedLog, open_observed_log
 from tests.gateway.log.kafka_files import batch, snapshot_bytes
 from tests.gateway.sources.reading import batches_from
@@ -133,7 +132,7 @@ class Copy(RuleBasedStateMachine):
         ends = [end for _, end, _ in batches_from(self.source, self.source.log.start_offset)][-1 - back :]
         if not ends or ends[0] <= 3:
             return
-        id = FileName(ends[0], self.source.epoch_at(ends[0] - 1))
+        id = SnapshotId(ends[0], self.source.epoch_at(ends[0] - 1))
         if not (self.source.log.directory / id.file_name).exists():
             writer = self.source.new_snapshot(id)
             writer.write(0, snapshot_bytes(id.epoch, (1,)))

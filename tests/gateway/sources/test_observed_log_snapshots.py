@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from gateway.log.file_names import SnapshotId as FileName
 from gateway.ports import OffsetOutOfRange, State
 from gateway.quorum.effects import (
     AbandonSnapshot,
@@ -16,8 +15,8 @@ from gateway.quorum.effects import (
     InstallSnapshot,
     Remember,
     SnapshotChunk,
-    SnapshotId,
 )
+from gateway.snapshot_id import SnapshotId
 from gateway.sources.named_writer import SnapshotBusy
 from gateway.sources.observed_log import ObservedLog
 from tests.gateway.log.kafka_files import snapshot_bytes
@@ -93,21 +92,21 @@ def test_an_abandoned_snapshot_leaves_nothing(source: ObservedLog) -> None:
     do(source, AbandonSnapshot(id))
     assert not list(source.log.directory.glob("*.part"))
     do(source, BeginSnapshot(id), BeginSnapshot(SnapshotId(200, 4)))
-    assert [path.name for path in source.log.directory.glob("*.part")] == [f"{FileName(200, 4).file_name}.part"]
+    assert [path.name for path in source.log.directory.glob("*.part")] == [f"{SnapshotId(200, 4).file_name}.part"]
 
 
 def test_one_snapshot_has_one_writer(source: ObservedLog) -> None:
     """Ours and the leader's of the same name would be one file: whoever comes second tries again."""
-    own = source.new_snapshot(FileName(100, 4))
+    own = source.new_snapshot(SnapshotId(100, 4))
     assert "is being written already" in str(do(source, BeginSnapshot(SnapshotId(100, 4))))
     assert do(source, BeginSnapshot(SnapshotId(200, 4))) is None
     with pytest.raises(SnapshotBusy):
-        source.new_snapshot(FileName(200, 4))
+        source.new_snapshot(SnapshotId(200, 4))
     own.abandon()
     assert do(source, BeginSnapshot(SnapshotId(100, 4))) is None
     own.abandon()
     assert list(source.log.directory.glob("*.part")), "an abandoned writer lets its successor's file alone"
-    assert source.new_snapshot(FileName(200, 4)).size == 0
+    assert source.new_snapshot(SnapshotId(200, 4)).size == 0
 
 
 def test_cleaning_moves_the_start_and_nothing_else(source: ObservedLog) -> None:
@@ -115,12 +114,12 @@ def test_cleaning_moves_the_start_and_nothing_else(source: ObservedLog) -> None:
     told: list[int] = []
     source.on_advance(lambda: told.append(source.log_start_offset))
     for end in (10, 30):
-        own, data = source.new_snapshot(FileName(end, 1)), snapshot_bytes(1, (3,))
+        own, data = source.new_snapshot(SnapshotId(end, 1)), snapshot_bytes(1, (3,))
         own.write(0, data)
         own.freeze()
     after = batches_from(source, 30)
     deleted = source.clean(0)
-    assert "00000000000000000000.log" in deleted and f"{FileName(10, 1).file_name}" in deleted
+    assert "00000000000000000000.log" in deleted and SnapshotId(10, 1).file_name in deleted
     assert edge(source) == (0, 40), "not before it is published"
     source.publish()
     assert edge(source) == (25, 40)

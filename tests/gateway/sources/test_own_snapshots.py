@@ -14,9 +14,10 @@ import pytest
 
 from gateway.log.disk import Disk
 from gateway.log.errors import DiskFailed
-from gateway.log.file_names import BOOTSTRAP_SNAPSHOT, SnapshotId, parse_snapshot_name
+from gateway.log.file_names import BOOTSTRAP_SNAPSHOT, parse_snapshot_name
 from gateway.log.reader import read_log_file
 from gateway.log.snapshot_writer import SnapshotWriter
+from gateway.snapshot_id import SnapshotId
 from gateway.sources.image_keeper import ImageKeeper
 from gateway.sources.own_snapshots import RETRY_S, OwnSnapshots, SnapshotSettings
 from kwire.message import Message
