@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final, NamedTuple
 
-_ADDRESS: Final = re.compile(r"(?:\[(?P<v6>[0-9a-fA-F:.]+)\]|(?P<host>[^:@\[\]\s,/]+))(?::(?P<port>[0-9]{1,5}))?")
+_ADDRESS: Final = re.compile(r"(?:\[(?P<v6>[0-9a-fA-F:.]+(?:%[\w.-]+)?)\]|(?P<host>[^:@\[\]\s,/]+))(?::(?P<port>[0-9]{1,5}))?")
 
 
 class Address(NamedTuple):
@@ -18,10 +18,13 @@ class Address(NamedTuple):
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
-def parse_address(text: str, default_port: int = 0) -> Address:
-    """``HOST:PORT`` or ``[IPV6]:PORT``; also without a port where there is a ``default_port``. Raises ValueError."""
+def parse_address(text: str, default_port: int | None = None, *, least_port: int = 1) -> Address:
+    """``HOST:PORT`` or ``[IPV6]:PORT``; also without a port where there is a ``default_port``. Raises ValueError.
+
+    ``least_port`` is 0 for who listens: the system picks one then.
+    """
     match = _ADDRESS.fullmatch(text)
-    port = int(match["port"] or default_port) if match else 0
-    if match is None or not 0 < port < 65536:
+    port = match and (match["port"] or default_port)
+    if match is None or port is None or not least_port <= int(port) < 65536:
         raise ValueError(f"{text!r} is not HOST:PORT")
-    return Address(match["v6"] or match["host"], port)
+    return Address(match["v6"] or match["host"], int(port))

@@ -18,8 +18,3 @@ def parse_address(text: str) -> Address:
         return address.parse_address(text, DEFAULT_PORT)
     except ValueError as error:
         raise click.BadParameter(str(error)) from None
-
-
-def address_text(host: str, port: int) -> str:
-    """The form that :func:`parse_address` reads."""
-    return str(Address(host, port))

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 import click
 
-from gateway.cli.address import address_text, parse_address
+from gateway.address import Address
+from gateway.cli.address import parse_address
 from gateway.version import installed_version
 from kwire.errors import WireError
 
@@ -44,11 +45,11 @@ Examples:
     "-o", "--output", type=click.Choice(["auto", "table", "json"]), default="auto", show_default=True,
     help="A table, or a JSON line for each API; auto: a table on a terminal, lines on a pipe.",
 )  # fmt: skip
-def command(server: tuple[str, int], timeout: float, output: str) -> None:
+def command(server: Address, timeout: float, output: str) -> None:
     """Ask a Kafka server which APIs it offers, and print each with its versions: the server's, those that this codec speaks,
     those that `kwire serve` offers itself, and the newest that client and server would use together.
     """
-    where = address_text(*server)
+    where = str(server)
     try:
         answer = ask(server, timeout)
     except (OSError, WireError) as error:
@@ -63,7 +64,7 @@ def command(server: tuple[str, int], timeout: float, output: str) -> None:
             click.echo(json.dumps(row))
 
 
-def ask(server: tuple[str, int], timeout: float) -> ApiVersionsResponse:
+def ask(server: Address, timeout: float) -> ApiVersionsResponse:
     """The server's answer to ApiVersions, asked again at the version it names when it does not know ours (KIP-511).
 
     ``timeout`` in seconds, for each step. Raises OSError, or DecodeError when what came is no answer.

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
 import click
 
+from gateway.address import Address
 from gateway.cli.lines import wants_json
 
 if TYPE_CHECKING:
@@ -245,14 +246,9 @@ def _capture(file: Any, wanted: Wanted) -> Iterator[Dissection]:
         for one in conversation(segments(packets(file)), wanted.ports):
             if (api is None or one.api == api) and (wanted.kind is None or one.kind == wanted.kind):
                 about = {
-                    "time": one.time, "source": _address(one.source), "target": _address(one.target), "kind": one.kind,
+                    "time": one.time, "source": str(Address(*one.source)), "target": str(Address(*one.target)), "kind": one.kind,
                     "api": one.api, "version": one.version, "correlation_id": one.correlation_id,
                 }  # fmt: skip
                 yield Dissection(one.tree, one.data, about)
     except DecodeError as error:
         raise click.ClickException(f"the capture cannot be read: {error}") from None
-
-
-def _address(address: tuple[str, int]) -> str:
-    host, port = address
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

@@ -13,13 +13,14 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
+from gateway.address import Address
 from gateway.cli.address import parse_address
 from gateway.cli.lines import wants_json
 
 if TYPE_CHECKING:
     from gateway.security.client_properties import ClientSecurity
 
-    Addresses = tuple[tuple[str, int], ...]
+    Addresses = tuple[Address, ...]
 
 _INTERRUPTED: Final = 130
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 import click
 import trio
 
-from gateway.cli.address import address_text
+from gateway.address import Address
 from gateway.handlers.errors import ErrorCode
 from gateway.ports import PARTITION, TOPIC_NAME
 from gateway.server.upstream import Upstream
@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from gateway.security.client_properties import ClientSecurity
     from kwire.messages.describe_cluster_response import DescribeClusterResponse
     from kwire.messages.describe_quorum_response import DescribeQuorumResponse, Node, PartitionData
-
-    Address = tuple[str, int]
 
 _CLIENT_ID: Final = "kwire-quorum"
 _BROKERS, _CONTROLLERS = 1, 2
@@ -123,7 +121,7 @@ async def _describe_cluster(upstream: Upstream, endpoint_type: int, deadline: fl
 def _active(upstream: Upstream, cluster: DescribeClusterResponse) -> Address:
     for node in cluster.brokers:
         if node.broker_id == cluster.controller_id:
-            return node.host, node.port
+            return Address(node.host, node.port)
     raise _Refused(f"{_who(upstream)}: knows no active controller at the moment", passing=True)
 
 
@@ -153,7 +151,7 @@ def _check(upstream: Upstream, code: int, message: str | None) -> None:
 
 
 def _who(upstream: Upstream) -> str:
-    return address_text(*upstream.address)
+    return str(upstream.address)
 
 
 def _left(deadline: float) -> float:

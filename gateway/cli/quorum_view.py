@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from gateway.cli.address import address_text
+from gateway.address import Address
 from kwire.uuid import ZERO_UUID
 
 if TYPE_CHECKING:
@@ -122,7 +122,7 @@ def _node(quorum: Quorum, replica: ReplicaState) -> dict[str, Any]:
     if replica.replica_directory_id != ZERO_UUID:
         described["directoryId"] = str(replica.replica_directory_id)
     endpoints = [
-        f"{listener.name}://{address_text(listener.host, listener.port)}"
+        f"{listener.name}://{Address(listener.host, listener.port)}"
         for node in quorum.nodes
         if node.node_id == replica.replica_id
         for listener in node.listeners

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from gateway.address import Address
 from gateway.cli.address import parse_address
 from gateway.cli.lines import wants_json
 from gateway.cli.state_source import At, parse_at
@@ -50,7 +51,7 @@ Exit status: 1 where the state cannot be had, or there is nothing at --path.""",
 )  # fmt: skip
 @click.option("--show-secrets", is_flag=True, help="Do not hide SCRAM keys and the values of sensitive configs.")
 def command(
-    sources: tuple[Path, ...], server: tuple[str, int] | None, at: At | None, place: str, output: str, show_secrets: bool
+    sources: tuple[Path, ...], server: Address | None, at: At | None, place: str, output: str, show_secrets: bool
 ) -> None:
     """Print the state that a metadata log leads to, laid out as kafka-metadata-shell does.
 
@@ -117,7 +118,7 @@ def value_text(value: Any) -> str:
     return value if isinstance(value, str) and value.isprintable() and value.strip() == value != "" else json.dumps(value)
 
 
-def _load(sources: tuple[Path, ...], server: tuple[str, int] | None, at: At) -> State:
+def _load(sources: tuple[Path, ...], server: Address | None, at: At) -> State:
     if bool(sources) == (server is not None):
         raise click.UsageError("name files or a directory, or a server with -b")
     if server is not None:

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from gateway.address import Address
 from gateway.cli import tail
-from gateway.cli.address import address_text
 from gateway.cli.state_fold import Fold, Progress, State
 from gateway.cli.state_source import At, time_text
 from gateway.ports import PARTITION, TOPIC_NAME
@@ -26,12 +26,12 @@ _UNKNOWN: Final = -1
 _PROGRESS_RECORDS_MIN: Final = 20_000
 
 
-def load_server(server: tuple[str, int], at: At) -> State:
-    """The state at ``server`` (host, port) up to ``at``, or to the present end. Raises click.ClickException."""
+def load_server(server: Address, at: At) -> State:
+    """The state at ``server`` up to ``at``, or to the present end. Raises click.ClickException."""
     from kafka import KafkaConsumer, TopicPartition
     from kafka.errors import KafkaError
 
-    where = address_text(*server)
+    where = str(server)
     try:
         consumer = KafkaConsumer(
             bootstrap_servers=where,

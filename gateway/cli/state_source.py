@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 if TYPE_CHECKING:
+    from gateway.address import Address
     from gateway.cli.state_fold import State
 
 #: Numbers from here on are times: ms since 1970 had 13 digits from 2001 on, and no metadata log has so many records.
@@ -51,7 +52,7 @@ def time_text(timestamp: int) -> str:
     return f"{timestamp} ms"
 
 
-def parse_source(text: str) -> tuple[Path | tuple[str, int], At]:
+def parse_source(text: str) -> tuple[Path | Address, At]:
     """``PATH`` or ``HOST:PORT``, either with ``@OFFSET`` or ``@TIME``; what exists is a path. Raises click.BadParameter."""
     place, _, at = text.rpartition("@")
     if not place or os.path.exists(text):
@@ -59,7 +60,7 @@ def parse_source(text: str) -> tuple[Path | tuple[str, int], At]:
     return _place(place), parse_at(at) if at else At()
 
 
-def _place(text: str) -> Path | tuple[str, int]:
+def _place(text: str) -> Path | Address:
     from gateway.cli.address import parse_address
 
     if os.path.exists(text):
@@ -69,7 +70,7 @@ def _place(text: str) -> Path | tuple[str, int]:
     raise click.BadParameter(f"{text} does not exist, and is not HOST:PORT either")
 
 
-def load(place: Path | tuple[str, int], at: At) -> State:
+def load(place: Path | Address, at: At) -> State:
     """The state out of one path or server. Raises click.ClickException."""
     from gateway.cli.state_files import load_files
     from gateway.cli.state_server import load_server

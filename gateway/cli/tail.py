@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from gateway.cli.address import address_text, parse_address
+from gateway.address import Address
+from gateway.cli.address import parse_address
 from gateway.cli.lines import json_line, text_line, wants_json
 from gateway.ports import PARTITION, TOPIC_NAME
 
@@ -62,7 +63,7 @@ Examples:
     help="Lines for people, or JSON lines; auto: for people on a terminal, JSON on a pipe.",
 )  # fmt: skip
 @click.option("--show-secrets", is_flag=True, help="Do not hide SCRAM keys and the values of sensitive configs.")
-def command(server: tuple[str, int], topic: str, start: str | int, until_end: bool, output: str, show_secrets: bool) -> None:
+def command(server: Address, topic: str, start: str | int, until_end: bool, output: str, show_secrets: bool) -> None:
     """Print the records of the metadata topic as JSON lines
 
     \b
@@ -77,19 +78,19 @@ def command(server: tuple[str, int], topic: str, start: str | int, until_end: bo
     try:
         with_consumer(server, topic, start, until_end, lambda record: click.echo(show(describe(record, show_secrets))))
     except KafkaError as error:
-        raise click.ClickException(f"{address_text(*server)}: {error}") from None
+        raise click.ClickException(f"{server}: {error}") from None
     except KeyboardInterrupt:
         sys.exit(_INTERRUPTED)
 
 
-def with_consumer(server: tuple[str, int], topic: str, start: str | int, until_end: bool, take: Callable[[Any], None]) -> None:
+def with_consumer(server: Address, topic: str, start: str | int, until_end: bool, take: Callable[[Any], None]) -> None:
     """Give every record from ``start`` on to ``take``, for ever or until the present end.
 
     Raises click.ClickException where there is no such topic or offset, and kafka-python's KafkaError.
     """
     from kafka import KafkaConsumer, TopicPartition
 
-    where = address_text(*server)
+    where = str(server)
     consumer = KafkaConsumer(
         bootstrap_servers=where,
         client_id="kwire-tail",

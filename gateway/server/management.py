@@ -7,7 +7,6 @@ here keeps it from its clients. What the pages say is made elsewhere.
 from __future__ import annotations
 
 import json
-import re
 import socket
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 import h11
 import trio
 
+from gateway.address import Address, parse_address
 from gateway.config import ConfigError
 from gateway.server.http_guests import CONNECTIONS_MAX, Answer, Guests
 from gateway.server.listener import Door
@@ -26,20 +26,17 @@ if TYPE_CHECKING:
 
 #: After an accept that failed, s.
 _FULL_WAIT_S: Final = 0.1
-_ADDRESS: Final = re.compile(r"(?:(?P<host>\[[0-9a-fA-F:.%]+\]|[^:\[\]/@\s]+):)?(?P<port>[0-9]{1,5})")
 
 
-def management_address(text: str) -> tuple[str, int]:
-    """(host, port) of ``HOST:PORT``, ``[IPV6]:PORT`` or ``PORT`` (on loopback). Raises ConfigError."""
-    match = _ADDRESS.fullmatch(text.strip())
-    if match is None:
+def management_address(text: str) -> Address:
+    """``HOST:PORT``, ``[IPV6]:PORT`` or ``PORT`` (on loopback); port 0 is one too. Raises ConfigError."""
+    where = text.strip()
+    try:
+        return parse_address(f"127.0.0.1:{where}" if where.isdecimal() else where, least_port=0)
+    except ValueError as error:
         raise ConfigError(
-            f"management.listener: {text!r} is not HOST:PORT: 127.0.0.1:9464 serves this machine alone, 0.0.0.0:9464 everybody"
-        )
-    port = int(match["port"])
-    if port > 65535:
-        raise ConfigError(f"management.listener: {text!r}: there is no port {port}")
-    return (match["host"] or "127.0.0.1").strip("[]"), port
+            f"management.listener: {error}: 127.0.0.1:9464 serves this machine alone, 0.0.0.0:9464 everybody"
+        ) from None
 
 
 def open_management(text: str) -> Door:

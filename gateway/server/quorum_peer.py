@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from gateway.address import Address
 from gateway.handlers.errors import ErrorCode
 from gateway.quorum.effects import Failure, FailureKind
 from gateway.server.upstream import Upstream
@@ -43,7 +44,7 @@ class Peer:
         self._how = how
         self._upstream: Upstream | None = None
 
-    async def at(self, address: tuple[str, int]) -> Upstream:
+    async def at(self, address: Address) -> Upstream:
         """The connection to ``address``; one to anybody else is closed. Raises UpstreamError."""
         upstream = self._upstream
         if upstream is not None and upstream.is_open and upstream.address == address:

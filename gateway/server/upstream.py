@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
 import trio
 
+from gateway.address import Address
 from gateway.server.logs import escape
 from gateway.server.tls import secure
 from gateway.server.upstream_errors import ConnectionClosed, TimedOut, Unreachable, UnsupportedByPeer, short
@@ -38,9 +39,9 @@ _SETUP_ANSWER_MAX: Final = 512 * 1024
 class Upstream:
     """One connection, ready for requests. Made by :meth:`connect`, closed by :meth:`aclose`."""
 
-    def __init__(self, address: tuple[str, int], link: Link, offer: Offer, client_id: str, session: _Session | None) -> None:
+    def __init__(self, address: Address, link: Link, offer: Offer, client_id: str, session: _Session | None) -> None:
         """Around a link over which everything before the first request was said; ``session``: what must be renewed in time."""
-        self.address = address  #: (host, port)
+        self.address = address
         self._link = link
         self._offer = offer
         self._client_id = client_id
@@ -51,19 +52,19 @@ class Upstream:
     @classmethod
     async def connect(
         cls,
-        address: tuple[str, int],
+        address: Address,
         security: ClientSecurity,
         *,
         client_id: str,
         timeout_s: float,
         response_max_bytes: int = 64 * _MIB,
     ) -> Self:
-        """TCP, TLS, SASL and ApiVersions within ``timeout_s``, as ``security`` says; ``address`` is (host, port).
+        """TCP, TLS, SASL and ApiVersions within ``timeout_s``, as ``security`` says.
 
         Answers above ``response_max_bytes`` are refused. Raises Unreachable, TlsFailed, AuthenticationFailed, ConnectionClosed,
         TimedOut, BadAnswer.
         """
-        who = f"{address_text(*address)} ({security})"
+        who = f"{escape(str(address))} ({security})"  # a host that a peer named may hold anything
         setup = _Setup(address, security, who, client_id, min(_SETUP_ANSWER_MAX, response_max_bytes))
         try:
             with trio.move_on_after(timeout_s):
@@ -181,9 +182,7 @@ class _Session:
 class _Setup:
     """Everything before the first request, step by step; ``waiting_for`` says which one it is at."""
 
-    def __init__(
-        self, address: tuple[str, int], security: ClientSecurity, who: str, client_id: str, answer_max_bytes: int
-    ) -> None:
+    def __init__(self, address: Address, security: ClientSecurity, who: str, client_id: str, answer_max_bytes: int) -> None:
         self.waiting_for = "no TCP connection"
         self._address = address
         self._security = security
@@ -226,13 +225,7 @@ class _Setup:
             await trio.aclose_forcefully(self._stream)
 
 
-def address_text(host: str, port: int) -> str:
-    """``host:port``, or ``[host]:port`` for an IPv6 address; a host that a peer named may hold anything."""
-    shown = escape(host)
-    return f"[{shown}]:{port}" if ":" in host else f"{shown}:{port}"
-
-
-async def _open_tcp(address: tuple[str, int], who: str) -> trio.SocketStream:
+async def _open_tcp(address: Address, who: str) -> trio.SocketStream:
     host, port = address
     try:
         return await trio.open_tcp_stream(host, port)

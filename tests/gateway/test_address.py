@@ -25,3 +25,9 @@ def test_what_is_none(text: str) -> None:
 def test_a_default_port() -> None:
     assert parse_address("ctl1", 9092) == Address("ctl1", 9092)
     assert parse_address("ctl1:1", 9092) == Address("ctl1", 1)
+
+
+def test_port_0_is_for_who_listens() -> None:
+    assert parse_address("[fe80::1%eth0]:0", least_port=0) == Address("fe80::1%eth0", 0)
+    with pytest.raises(ValueError, match="is not HOST:PORT"):
+        parse_address("ctl1", least_port=0)

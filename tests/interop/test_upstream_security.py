@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 import trio
 
+from gateway.address import Address
 from gateway.handlers.errors import ErrorCode
 from gateway.security.client_properties import load_client_properties
 from gateway.server.upstream import Upstream
@@ -79,7 +80,7 @@ class Place:
     async def connect(self, listener: str, *parts: Mapping[str, str], host: str = "127.0.0.1") -> Upstream:
         """Connect as a properties file with ``parts`` says; the protocol is the listener's unless they name another."""
         security = load_client_properties(self.file({"security.protocol": LISTENERS[listener]}, *parts))
-        return await Upstream.connect((host, self.ports[listener]), security, client_id="kwire", timeout_s=15)
+        return await Upstream.connect(Address(host, self.ports[listener]), security, client_id="kwire", timeout_s=15)
 
     def ask(self, listener: str, *parts: Mapping[str, str], host: str = "127.0.0.1") -> int:
         """The error code of a Fetch over such a connection."""

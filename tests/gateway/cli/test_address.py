@@ -5,7 +5,8 @@ from __future__ import annotations
 import click
 import pytest
 
-from gateway.cli.address import address_text, parse_address
+from gateway.address import Address
+from gateway.cli.address import parse_address
 
 
 @pytest.mark.parametrize(
@@ -20,7 +21,7 @@ from gateway.cli.address import address_text, parse_address
 )
 def test_what_is_an_address(text: str, address: tuple[str, int]) -> None:
     assert parse_address(text) == address
-    assert parse_address(address_text(*address)) == address
+    assert parse_address(str(Address(*address))) == address
 
 
 @pytest.mark.parametrize("text", ["", ":9092", "a:b", "a:0", "a:65536", "a:1:2", "::1", "a b:1", "a:1,b:2", "http://a:1", "[]:1"])

@@ -12,6 +12,7 @@ import pytest
 from click.testing import CliRunner
 from kafka import KafkaConsumer
 
+from gateway.address import Address
 from gateway.cli import main, tail
 from gateway.cli.address import parse_address
 from gateway.cli.state_files import load_files
@@ -42,18 +43,18 @@ def same(one: State, other: State) -> bool:
 def test_the_state_is_that_of_the_files(server: MiniServer) -> None:
     end = server.partition.high_watermark
     for at in (At(), *(At(offset=offset) for offset in (0, 1, 7, end // 2, end))):
-        assert same(load_server(("127.0.0.1", server.port), at), load_files([SAMPLE], at)), at
+        assert same(load_server(Address("127.0.0.1", server.port), at), load_files([SAMPLE], at)), at
 
 
 def test_as_of_a_time(server: MiniServer) -> None:
     half = load_files([SAMPLE], At(offset=server.partition.high_watermark // 2)).timestamp
     for time_ms in (0, half, 2**50):
         by_server, by_files = (
-            load_server(("127.0.0.1", server.port), At(time_ms=time_ms)),
+            load_server(Address("127.0.0.1", server.port), At(time_ms=time_ms)),
             load_files([SAMPLE], At(time_ms=time_ms)),
         )
         assert dict(entities(by_server.image)) == dict(entities(by_files.image))
-    assert load_server(("127.0.0.1", server.port), At(time_ms=0)).image.topic_ids == {}
+    assert load_server(Address("127.0.0.1", server.port), At(time_ms=0)).image.topic_ids == {}
 
 
 def test_both_commands_read_a_server(server: MiniServer) -> None:
@@ -69,7 +70,7 @@ def test_both_commands_read_a_server(server: MiniServer) -> None:
 
 def test_an_offset_beyond_the_end(server: MiniServer) -> None:
     with pytest.raises(click.ClickException, match="there is no state before 999999 yet"):
-        load_server(("127.0.0.1", server.port), At(offset=999999))
+        load_server(Address("127.0.0.1", server.port), At(offset=999999))
 
 
 def test_a_server_that_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -77,7 +78,7 @@ def test_a_server_that_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch) ->
     with serving() as gone:
         pass
     with pytest.raises(click.ClickException, match=f"127.0.0.1:{gone.port}: "):
-        load_server(("127.0.0.1", gone.port), At())
+        load_server(Address("127.0.0.1", gone.port), At())
 
 
 def test_a_server_that_stops_giving_records_is_not_waited_for_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -91,7 +92,7 @@ def test_a_server_that_stops_giving_records_is_not_waited_for_for_ever(monkeypat
         with pytest.raises(
             click.ClickException, match=rf"gives nothing from offset \d+ on, of {partition.high_watermark}, for 1 s"
         ):
-            load_server(("127.0.0.1", stuck.port), At())
+            load_server(Address("127.0.0.1", stuck.port), At())
 
 
 def test_a_start_that_moves_meanwhile_is_told(server: MiniServer, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -105,7 +106,7 @@ def test_a_start_that_moves_meanwhile_is_told(server: MiniServer, monkeypatch: p
 
     monkeypatch.setattr(KafkaConsumer, "beginning_offsets", beginning_offsets)
     with pytest.raises(click.ClickException, match="start of its log moved"):
-        load_server(("127.0.0.1", server.port), At())
+        load_server(Address("127.0.0.1", server.port), At())
 
 
 @needs_shared

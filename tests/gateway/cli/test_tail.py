@@ -13,6 +13,7 @@ import click
 import pytest
 from click.testing import CliRunner, Result
 
+from gateway.address import Address
 from gateway.cli import tail
 from kwire.messages.user_scram_credential_record import UserScramCredentialRecord
 from kwire.records import Record, decode_batches, decode_metadata_record, encode_batch, encode_metadata_record
@@ -117,7 +118,7 @@ def test_following_goes_on_with_new_records(server: MiniServer) -> None:
 
     threading.Thread(target=append_when_read, daemon=True).start()
     with pytest.raises(Enough):
-        tail.with_consumer(("127.0.0.1", server.port), "__cluster_metadata", "beginning", False, take)
+        tail.with_consumer(Address("127.0.0.1", server.port), "__cluster_metadata", "beginning", False, take)
     assert seen == [line["offset"] for line in decoded(server)]
 
 

@@ -6,6 +6,7 @@ import pytest
 import trio
 import trio.testing
 
+from gateway.address import Address
 from gateway.server.upstream import Upstream
 from gateway.server.upstream_errors import BadAnswer, ConnectionClosed, TimedOut, Unreachable, UnsupportedByPeer, UpstreamError
 from kwire.errors import EncodeError, UnsupportedVersion
@@ -247,7 +248,7 @@ def test_an_address_where_nobody_is(address: tuple[str, int], words: str) -> Non
         from gateway.security.client_properties import ClientSecurity
 
         with pytest.raises(Unreachable) as caught:
-            await Upstream.connect(address, ClientSecurity(), client_id="test", timeout_s=5)
+            await Upstream.connect(Address(*address), ClientSecurity(), client_id="test", timeout_s=5)
         assert words in str(caught.value) and "\0" not in str(caught.value)
 
     run(main)

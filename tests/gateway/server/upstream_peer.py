@@ -11,6 +11,7 @@ from typing import Any
 
 import trio
 
+from gateway.address import Address
 from gateway.security.client_properties import ClientSecurity
 from gateway.server.upstream import Upstream
 from kwire.frame import FrameSplitter, frame
@@ -109,7 +110,7 @@ class Peer:
 
     async def connect(self, security: ClientSecurity | None = None, *, host: str = "127.0.0.1", **options: Any) -> Upstream:
         how: dict[str, Any] = {"client_id": "test", "timeout_s": 5.0, **options}
-        return await Upstream.connect((host, self.port), security or ClientSecurity(), **how)
+        return await Upstream.connect(Address(host, self.port), security or ClientSecurity(), **how)
 
 
 @contextlib.asynccontextmanager
