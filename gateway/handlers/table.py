@@ -82,12 +82,6 @@ def handlers() -> Mapping[int, Handler]:
     return MappingProxyType(dict(sorted(found.items())))
 
 
-def handler_for(api_key: int, version: int) -> Handler | None:
-    """The handler of that API at that version; None where the connection closes (ApiVersions excepted, KIP-511)."""
-    handler = handlers().get(api_key)
-    return handler if handler is not None and version in handler.versions else None
-
-
 def _of_module(name: str) -> Handler:
     module = _import(name)
     return Handler(module.API_KEY, name, module.VERSIONS, module.handle, getattr(module, "OLD_REQUESTS", {}))

@@ -34,7 +34,10 @@ class Asking:
         self._number += 1
         address, node_id = self._leadership.target()
         api_key, versions, request = self._about_the_leader(now) if node_id != NO_LEADER else self._fetch()
-        return Ask(self._number, address, node_id, api_key, versions, self._settings.request_timeout_s, request)
+        timeout_s = self._settings.request_timeout_s
+        if node_id != NO_LEADER:  # of whose silence there is enough sooner
+            timeout_s = min(timeout_s, self._settings.fetch_timeout_s)
+        return Ask(self._number, address, node_id, api_key, versions, timeout_s, request)
 
     def _about_the_leader(self, now: float) -> tuple[int, range, Callable[[int], Message]]:
         aside = self._introduction.question(now)

@@ -110,10 +110,6 @@ class Observer:
             stopped=self._stopped,
         )
 
-    def quorum_lost(self, now: float) -> bool:
-        """Has no leader answered for the fetch timeout? What is committed can be served all the same."""
-        return self._last_answer_at is None or now - self._last_answer_at > self._settings.fetch_timeout_s
-
     def next(self, now: float) -> Ask | Pause:
         """What to do at ``now`` (monotonic seconds): ask somebody, or rest. An ask that is still open is given up."""
         if self._stopped is not None:

@@ -19,7 +19,7 @@ class ObserverSettings:
     None. ``replica_id``: -1 is an observer without a name, which ``DescribeQuorum`` does not list; any other must not be a
     voter's. ``directory_id``: identity of that replica (KIP-853). ``fetch_max_bytes`` and ``snapshot_max_bytes``: of one
     answer. ``max_wait_ms``: how long the leader may hold a Fetch that finds nothing. ``request_timeout_s``: how long the
-    driver waits for an answer. ``fetch_timeout_s``: without a word from the leader for so long, the quorum counts as lost.
+    driver waits for an answer. ``fetch_timeout_s``: when the leader has not answered for so long, another one is looked for.
     ``backoff_min_s``, ``backoff_max_s``: the pauses between fruitless requests; ``denied_backoff_s``: after a refusal that
     somebody has to repair. ``history``: read the log below the newest snapshot where the leader still gives it.
     ``principal``: who the leader takes us for, such as ``User:kwire``; only for sentences.

@@ -47,11 +47,6 @@ class Purgatory:
         """Those of them that wait for the partition: fetches."""
         return len(self._waiting)
 
-    @property
-    def deadlines(self) -> int:
-        """Entries of the heap, those whose answer came another way included."""
-        return len(self._heap)
-
     def park(self, later: Later, ready: Callable[[], Message | None]) -> None:
         """Ask ``ready`` whenever the partition advances; a message it returns completes ``later``."""
         self._waiting[later] = ready

@@ -14,14 +14,12 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
 from gateway.log.log_cursor import LogGap
 from gateway.log.problem import Problem
 from gateway.snapshot_id import SnapshotId
-from gateway.sources.batch_fold import Position
 from gateway.sources.image_memory import collector_paused, let_go, let_stay
 from gateway.sources.replay import NoStart, Replay
 from kwire.cluster import Delta, Image
@@ -35,7 +33,6 @@ LOOSE_RECORDS_MAX: Final = 2000
 class _Prepared:
     """What a step in the thread leaves for the loop: an account, and an image or changes to the one there is."""
 
-    position: Position
     log_bytes: int
     records: Counter[str]
     skipped: Counter[str]
@@ -64,11 +61,9 @@ class ImageKeeper:
         self.skipped: Counter[str] = Counter()
         self.snapshot_loads = 0  #: how often an image began with a snapshot (``HandleLoadSnapshotCount``)
         self.log_bytes = 0  #: of the log's batches in the image, from the snapshot on that it began with
-        self.last_timestamp = -1  #: when the last batch in the image was appended, ms (``last-applied-record-timestamp``)
         #: What keeps the image from the high watermark at the moment.
         self.problem: Problem | None = None
         self._notices: list[str] = []
-        self._callbacks: list[Callable[[], None]] = []
         self._replay = Replay(self.directory)
         self._alone = True  # the replay folds into an image of its own, which nobody sees yet
         self._prepared: _Prepared | None = None
@@ -89,16 +84,6 @@ class ImageKeeper:
         """What was passed over since the last call, in sentences; ``skipped`` counts also what is not told any more."""
         notices, self._notices = self._notices, []
         return notices
-
-    def on_change(self, callback: Callable[[], None]) -> Callable[[], None]:
-        """Call ``callback`` from ``apply_step`` whenever the image changed; returns the unsubscriber."""
-        self._callbacks.append(callback)
-
-        def unsubscribe() -> None:
-            if callback in self._callbacks:
-                self._callbacks.remove(callback)
-
-        return unsubscribe
 
     # --- in the thread ------------------------------------------------------------------------------------------------
 
@@ -158,9 +143,7 @@ class ImageKeeper:
     def _prepare(self, replay: Replay, image: Image | None, delta: Delta | None) -> None:
         fold = replay.fold
         records, skipped, notices = fold.take_account()
-        self._prepared = _Prepared(
-            fold.position, replay.log_bytes, records, skipped, notices, image, replay.snapshot if image else None, delta
-        )
+        self._prepared = _Prepared(replay.log_bytes, records, skipped, notices, image, replay.snapshot if image else None, delta)
 
     def _stop(self, problem: Problem) -> bool:
         self.problem = problem
@@ -173,7 +156,7 @@ class ImageKeeper:
     # --- on the event loop --------------------------------------------------------------------------------------------
 
     def apply_step(self) -> bool:
-        """Show what the last step prepared; True if the image changed. Runs the callbacks of ``on_change`` then."""
+        """Show what the last step prepared; True if the image changed."""
         prepared, self._prepared = self._prepared, None
         if prepared is None:
             return False
@@ -189,7 +172,4 @@ class ImageKeeper:
         else:
             return False
         self.log_bytes = prepared.log_bytes
-        self.last_timestamp = prepared.position.timestamp
-        for callback in tuple(self._callbacks):
-            callback()
         return True

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import pytest
+from kafka.errors import for_code
 
 from gateway.handlers import (
     api_versions,
@@ -148,7 +149,7 @@ def loading_is_no_zero() -> None:
     world = World()
     world.partition.state = State.LOADING
     assert offset_of(world, -1) == -1
-    assert ErrorCode(fetched(world, NEWEST_FETCH, 0).error_code).retriable
+    assert for_code(fetched(world, NEWEST_FETCH, 0).error_code).retriable
 
 
 @gotcha(8, "aborted transactions are null or empty, no preferred replica, records never null", breaks="strict decoders")

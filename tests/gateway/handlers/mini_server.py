@@ -16,7 +16,7 @@ from pathlib import Path
 import kwire
 from gateway.handlers.api_versions import unsupported_version_response
 from gateway.handlers.context import Context, Later, Peer
-from gateway.handlers.table import handler_for
+from gateway.handlers.table import handlers
 from gateway.ports import Endpoint, Spliced
 from kwire.frame import FrameSplitter, frame
 from kwire.header import decode_request_header, encode_response_header
@@ -76,7 +76,9 @@ class MiniServer(World):
         header, at = decode_request_header(request)
         key, version = header.request_api_key, header.request_api_version
         self.seen.append((key, version))
-        handler = handler_for(key, version)
+        handler = handlers().get(key)
+        if handler is not None and version not in handler.versions:
+            handler = None
         if key in GROUP_APIS or (handler is None and key != 18):
             return None
         head = encode_response_header(key, version if handler else 0, header.correlation_id)

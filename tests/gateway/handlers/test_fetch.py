@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from kafka.errors import for_code
 
 from gateway.config import Config
 from gateway.handlers import fetch
@@ -166,7 +167,7 @@ def test_while_loading_clients_are_told_to_look_for_the_leader_again() -> None:
     world.partition.state = State.LOADING
     data = data_of(world.ask(fetch, BY_ID, **one(BY_ID, 0, max_wait_ms=1000)))
     assert data.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
-    assert ErrorCode(data.error_code).retriable
+    assert for_code(data.error_code).retriable
 
 
 @pytest.mark.parametrize("state", [State.STALE, State.BROKEN])

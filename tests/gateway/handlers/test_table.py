@@ -6,7 +6,7 @@ import pytest
 
 import kwire
 from gateway.handlers import table
-from gateway.handlers.table import Handler, handler_for, handlers
+from gateway.handlers.table import Handler, handlers
 
 
 @pytest.mark.parametrize("handler", handlers().values(), ids=lambda handler: handler.name)
@@ -31,10 +31,10 @@ def test_no_unstable_version_is_offered() -> None:
 
 
 def test_a_handler_is_found_by_key_and_version() -> None:
-    fetch = handler_for(1, 18)
-    assert fetch is not None and fetch.name == "fetch"
-    for key, version in (1, 3), (1, 19), (1, -1), (-1, 0), (32767, 0), (52, 0):
-        assert handler_for(key, version) is None
+    fetch = handlers()[1]
+    assert fetch.name == "fetch" and 18 in fetch.versions
+    assert not {3, 19, -1} & set(fetch.versions)
+    assert not {-1, 32767, 52} & handlers().keys()
 
 
 def test_two_handlers_of_one_key_are_a_mistake(monkeypatch: pytest.MonkeyPatch) -> None:

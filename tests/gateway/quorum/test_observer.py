@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 
+import pytest
+
 from gateway.quorum import (
     Address,
     Advance,
@@ -31,8 +33,12 @@ def a_log() -> ModelLog:
     return log
 
 
-def an_observer(log: ModelLog, *, epoch: int = 2, cluster_id: str | None = "abc", replica_id: int = -1) -> Observer:
-    settings = ObserverSettings(bootstrap=(Address("a", 1),), cluster_id=cluster_id, replica_id=replica_id)
+def an_observer(
+    log: ModelLog, *, epoch: int = 2, cluster_id: str | None = "abc", replica_id: int = -1, fetch_timeout_s: float = 2.0
+) -> Observer:
+    settings = ObserverSettings(
+        bootstrap=(Address("a", 1),), cluster_id=cluster_id, replica_id=replica_id, fetch_timeout_s=fetch_timeout_s
+    )
     return Observer(settings, log, epoch=epoch, leader_id=1, high_watermark=2, dice=lambda: 0.0)
 
 
@@ -69,12 +75,16 @@ def test_effects_that_were_not_performed_are_no_progress() -> None:
     assert observer.facts.high_watermark == 2 and observer.facts.failures == 1
 
 
-def test_the_quorum_is_lost_when_no_leader_answers_for_the_fetch_timeout() -> None:
-    observer = an_observer(a_log())
-    assert observer.quorum_lost(0.0)
-    observer.answered(asked(observer, 0.0), batches(6), 18, 1.0)
-    assert not observer.quorum_lost(3.0)
-    assert observer.quorum_lost(3.1)
+@pytest.mark.parametrize(("fetch_timeout_s", "expected"), [(1.5, 1.5), (9.0, 2.0)])
+def test_the_leader_may_be_silent_for_the_fetch_timeout(fetch_timeout_s: float, expected: float) -> None:
+    observer = an_observer(a_log(), fetch_timeout_s=fetch_timeout_s)
+    first = asked(observer, 0.0)
+    assert (first.node_id, first.timeout_s) == (-1, 2.0)  # nobody knows yet who leads
+    observer.answered(first, batches(6), 18, 1.0)
+    pause = observer.next(1.0)
+    assert isinstance(pause, Pause)
+    second = asked(observer, pause.until)
+    assert (second.node_id, second.timeout_s) == (1, expected)
 
 
 def test_voters_learned_from_elsewhere_are_known_and_bring_their_addresses() -> None:

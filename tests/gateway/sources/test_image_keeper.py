@@ -59,7 +59,6 @@ def test_the_image_is_kafkas_at_the_end(name: str, logs: Any) -> None:
         assert (keeper.loaded, keeper.next_offset, keeper.behind, keeper.problem) == (True, end, 0, None)
         assert state_of(keeper.image) == expected, node
         assert not keeper.skipped and not keeper.take_notices()
-        assert keeper.last_timestamp > 1_600_000_000_000
 
 
 @needs_shared
@@ -139,15 +138,11 @@ def test_readers_never_see_half_a_batch_or_half_a_transaction(tmp_path: Path) ->
     write_segment(tmp_path, 0, batch(0, topic(1)), batch(1, BEGIN), batch(2, *map(topic, range(2, 500))), batch(500, END))
     keeper = ImageKeeper(tmp_path)
     follow(keeper, 1)
-    calls: list[int] = []
-    unsubscribe = keeper.on_change(lambda: calls.append(len(keeper.image.topics)))
     assert keeper.decode_step(501) is False
     assert keeper.decode_step(501) is True, "what is prepared has to be applied first"
-    assert (topics(keeper), keeper.next_offset, calls) == (["t1"], 1, [])
+    assert (topics(keeper), keeper.next_offset) == (["t1"], 1)
     assert keeper.apply_step() is True
-    assert (keeper.next_offset, calls) == (501, [499])
-    unsubscribe()
-    unsubscribe()
+    assert (keeper.next_offset, len(keeper.image.topics)) == (501, 499)
     assert keeper.apply_step() is False
 
 

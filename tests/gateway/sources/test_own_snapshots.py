@@ -20,6 +20,7 @@ from gateway.log.snapshot_writer import SnapshotWriter
 from gateway.snapshot_id import SnapshotId
 from gateway.sources.image_keeper import ImageKeeper
 from gateway.sources.own_snapshots import RETRY_S, OwnSnapshots, SnapshotSettings
+from gateway.sources.replay import Replay
 from kwire.message import Message
 from kwire.messages.abort_transaction_record import AbortTransactionRecord
 from kwire.messages.begin_transaction_record import BeginTransactionRecord
@@ -99,6 +100,14 @@ def test_our_snapshot_at_kafkas_offset_is_kafkas(name: str, logs: Any, tmp_path:
     assert compared > 0 or name == "p-one-segments"
 
 
+def last_timestamp(directory: Path, high_watermark: int) -> int:
+    """When the last batch below ``high_watermark`` was appended, ms: snapshots keep it."""
+    replay = Replay(str(directory))
+    while replay.step(high_watermark):
+        pass
+    return replay.fold.position.timestamp
+
+
 @needs_shared
 @pytest.mark.parametrize("name", LOG_NAMES)
 def test_the_log_behind_our_snapshot_leads_to_the_same_image(name: str, logs: Any, tmp_path: Path) -> None:
@@ -124,7 +133,8 @@ def test_the_log_behind_our_snapshot_leads_to_the_same_image(name: str, logs: An
     while alone.decode_step(end):
         alone.apply_step()
     alone.apply_step()
-    assert (alone.next_offset, alone.image.epoch, alone.last_timestamp) == (end, whole.image.epoch, whole.last_timestamp)
+    assert (alone.next_offset, alone.image.epoch) == (end, whole.image.epoch)
+    assert last_timestamp(tmp_path / "log", end) == last_timestamp(source, end) > 1_600_000_000_000
     assert state_of(alone.image) == state_of(whole.image)
     assert gc.isenabled()
 
