@@ -192,6 +192,27 @@ class Quorum(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class Asker:
+    """Who wants something changed: whom the authorizer is asked about, wherever the request is carried out."""
+
+    principal: str
+    host: str
+    client_id: str | None
+
+
+class Controllers(Protocol):
+    """The active controller of our own quorum, wherever it is; ``Quorum.image`` is what it has done so far."""
+
+    def submit(self, request: Message, version: int, asker: Asker, later: Any) -> None:
+        """Have ``request`` carried out. The answer, an error too, completes ``later`` once all it says is committed.
+
+        While nobody leads the request waits until ``later``'s deadline, and is then answered with NOT_CONTROLLER; one that
+        was passed on and not answered in time with REQUEST_TIMED_OUT: its outcome is unknown.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
 class Endpoint:
     """One advertised listener of this node."""
 
@@ -211,6 +232,11 @@ class Gateway(Protocol):
     @property
     def quorum(self) -> Quorum | None:
         """None where the partition comes from files: then this node is all there is."""
+        ...
+
+    @property
+    def controller(self) -> Controllers | None:
+        """None where the log is written by others: then nothing can be changed here. Never without ``quorum``."""
         ...
 
     @property
