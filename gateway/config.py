@@ -7,42 +7,22 @@ security protocol needs or whether a directory can be read is checked by those w
 from __future__ import annotations
 
 import dataclasses
-import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from gateway.address import Address, parse_address
+from gateway.address import Address
+from gateway.config_values import ENVIRONMENT_PREFIX, PARSERS, SECURITY_PROTOCOLS, ConfigError, Key, Listener, parse_log_dir
+
+__all__ = [
+    "ALIASES", "ENVIRONMENT_PREFIX", "INT_MAX", "KEYS", "KIB", "MIB", "SECURITY_PROTOCOLS", "Config", "ConfigError", "Key",
+    "Listener",
+]  # fmt: skip
 
 KIB: Final = 1024
 MIB: Final = 1024 * KIB
 INT_MAX: Final = 2**31 - 1
-ENVIRONMENT_PREFIX: Final = "KWIRE_"
-SECURITY_PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
-
-_LISTENER = re.compile(r"(?P<name>[A-Za-z0-9_]+)://(?P<host>\[[0-9a-fA-F:.]*\]|[^:\[\]/]*):(?P<port>[0-9]{1,5})")
-
-
-class ConfigError(Exception):
-    """The configuration cannot be used. ``problems``: one sentence each, naming the key."""
-
-    def __init__(self, *problems: str) -> None:
-        self.problems = problems
-        super().__init__("\n".join(problems))
-
-
-@dataclass(frozen=True, slots=True)
-class Listener:
-    """One entry of ``listeners``: name, host ("" for every address), port (0 picks one)."""
-
-    name: str
-    host: str
-    port: int
-
-    def __str__(self) -> str:
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"{self.name}://{host}:{self.port}"
 
 
 def _key(default: Any, help: str, *, unit: str = "", at_least: int = 0, at_most: int = INT_MAX, **more: Any) -> Any:
@@ -263,24 +243,6 @@ class Config:
         return self.listener_security_protocol_map[listener]
 
 
-@dataclass(frozen=True, slots=True)
-class Key:
-    """One key as users see it: ``name`` with dots, the attribute of Config, parser of its text, what it is for."""
-
-    name: str
-    attribute: str
-    parse: Callable[[str], Any]
-    help: str
-    unit: str
-    default: Any
-    choices: tuple[str, ...] = ()
-    aliases: tuple[str, ...] = ()
-
-    @property
-    def environment(self) -> str:
-        return ENVIRONMENT_PREFIX + self.name.upper().replace(".", "_")
-
-
 def _out_of_range(config: Config) -> list[str]:
     problems = []
     for key in dataclasses.fields(config):
@@ -352,79 +314,6 @@ def _source_problems(config: Config) -> list[str]:
     return problems
 
 
-def _parse_int(text: str) -> int:
-    if not re.fullmatch(r"-?[0-9]{1,18}", text):
-        raise ValueError(f"{text!r} is not a whole number")
-    return int(text)
-
-
-def _parse_bool(text: str) -> bool:
-    if text.lower() not in ("true", "false"):
-        raise ValueError(f"{text!r} is neither true nor false")
-    return text.lower() == "true"
-
-
-def _parse_path(text: str) -> Path:
-    if not text:
-        raise ValueError("is empty")
-    return Path(text)
-
-
-def _parse_log_dir(text: str) -> Path:
-    path = _parse_path(text)
-    if "," in text and not path.exists():
-        raise ValueError(
-            f"{text!r} is a list; the metadata log is in one directory: metadata.log.dir, else the first of log.dirs"
-        )
-    return path
-
-
-def _parse_listeners(text: str) -> tuple[Listener, ...]:
-    return tuple(_parse_listener(part.strip()) for part in text.split(",") if part.strip())
-
-
-def _parse_listener(text: str) -> Listener:
-    match = _LISTENER.fullmatch(text)
-    if match is None:
-        raise ValueError(f"{text!r} is not of the form NAME://HOST:PORT")
-    port = int(match["port"])
-    if port > 65535:
-        raise ValueError(f"{text!r}: there is no port {port}")
-    return Listener(match["name"].upper(), match["host"].strip("[]"), port)
-
-
-def _parse_addresses(text: str) -> tuple[Address, ...]:
-    return tuple(parse_address(part.strip()) for part in text.split(",") if part.strip())
-
-
-def _parse_text(text: str) -> str:
-    if not text:
-        raise ValueError("is empty")
-    return text
-
-
-def _parse_protocol_map(text: str) -> dict[str, str]:
-    pairs = {}
-    for part in text.split(","):
-        name, colon, protocol = part.strip().partition(":")
-        if not colon or protocol.upper() not in SECURITY_PROTOCOLS:
-            raise ValueError(f"{part.strip()!r} is not NAME:PROTOCOL with a protocol of {', '.join(SECURITY_PROTOCOLS)}")
-        pairs[name.upper()] = protocol.upper()
-    return pairs
-
-
-_PARSERS: Final[dict[str, Callable[[str], Any]]] = {
-    "int": _parse_int,
-    "bool": _parse_bool,
-    "str": str,
-    "str | None": _parse_text,
-    "Path | None": _parse_path,
-    "tuple[Listener, ...]": _parse_listeners,
-    "tuple[Address, ...]": _parse_addresses,
-    "Mapping[str, str]": _parse_protocol_map,
-}
-
-
 def _keys() -> dict[str, Key]:
     keys = {}
     for attribute in dataclasses.fields(Config):
@@ -432,7 +321,7 @@ def _keys() -> dict[str, Key]:
         keys[name] = Key(
             name=name,
             attribute=attribute.name,
-            parse=_parse_log_dir if name == "log.dirs" else _PARSERS[str(attribute.type)],
+            parse=parse_log_dir if name == "log.dirs" else PARSERS[str(attribute.type)],
             help=about["help"],
             unit=about["unit"],
             default=attribute.default_factory() if callable(attribute.default_factory) else attribute.default,
