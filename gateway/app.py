@@ -111,7 +111,7 @@ def check(config: Config) -> None:
 async def serve(config: Config, stop: trio.Event, *, task_status: trio.TaskStatus[Ready] = trio.TASK_STATUS_IGNORED) -> None:
     """Serve until ``stop`` is set, then drain. Started (with Ready) when connections are accepted.
 
-    Raises ConfigError before that; SourceStopped, once drained, when the quorum cannot be followed any further.
+    Raises ConfigError before that; SourceStopped, before that or once drained, when the quorum cannot be followed any further.
     """
     check_security(config)
     with contextlib.ExitStack() as held:
@@ -149,7 +149,7 @@ class Fate:
         self._reports = reports
 
     async def follow(self, source: ChainPartition, quorum: ObservedQuorum | None, *, task_status: trio.TaskStatus[None]) -> None:
-        """Started when the source is loaded, or has been waited for. Raises ConfigError when it stops before that."""
+        """Started when the source is loaded, or has been waited for. Raises SourceStopped when it ends before that."""
         if quorum is None:
             assert isinstance(source, LogDirectory)
             await follow(source, self._reports, task_status=task_status)
@@ -166,7 +166,7 @@ class Fate:
         except* SourceStopped as group:
             reason = _first(group)
             if not ready:
-                raise ConfigError(f"controller.quorum.bootstrap.servers: {reason}") from None
+                raise reason from None
             self._reports.report("the quorum is no longer followed", "error", error=str(reason))
             self.stopped = reason
             self._stop.set()

@@ -25,7 +25,7 @@ from tests.gateway.server.loopback_quorum import (
     loopback_quorum,
 )
 from tests.gateway.server.observed import Gateway, committed, config, gateway, stops_with
-from tests.gateway.server.upstream_peer import Asked
+from tests.gateway.server.upstream_peer import Asked, Node
 
 
 @pytest.fixture
@@ -116,6 +116,27 @@ def test_a_sync_that_fails_ends_the_server_with_what_to_do(data_dir: Path, monke
             async with gateway(config(data_dir, quorum)) as served:
                 await served.shows(quorum.committed_end)
                 assert served.served() == committed(quorum)
+
+    run(main)
+
+
+def test_a_sync_that_fails_before_it_is_ready_is_no_error_of_the_configuration(
+    data_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disk = faulty(monkeypatch)
+
+    async def main() -> None:
+        async with loopback_quorum() as quorum:
+            quorum.write(2)
+
+            async def from_now(node: Node, asked: Asked) -> bool:
+                disk.failing = "sync"
+                return False
+
+            for voter in quorum.voters.values():
+                voter.mood = from_now
+            told = await stops_with(config(data_dir, quorum, metadata_log_fsync=True), SourceStopped)
+            assert told.startswith("cannot sync") and told.endswith("start again: what is on disk is then looked at anew")
 
     run(main)
 

@@ -9,7 +9,6 @@ import pytest
 import trio
 import trio.testing
 
-from gateway.config import ConfigError
 from gateway.ports import SourceStopped, State
 from gateway.server import observe
 from kwire.messages.fetch_response import EpochEndOffset
@@ -171,7 +170,7 @@ def test_another_cluster_is_refused_before_anything_is_served(data_dir: Path) ->
     async def main() -> None:
         async with loopback_quorum() as quorum:
             settings = config(data_dir, quorum, cluster_id="another-cluster-1234567")
-            told = await stops_with(settings, ConfigError)
+            told = await stops_with(settings, SourceStopped)
             assert "another-cluster-1234567" in told
             assert "use another data.dir" in told
 
@@ -181,7 +180,7 @@ def test_another_cluster_is_refused_before_anything_is_served(data_dir: Path) ->
 def test_a_replica_id_of_a_voter_is_refused_before_a_record_is_asked_for(data_dir: Path) -> None:
     async def main() -> None:
         async with loopback_quorum() as quorum:
-            told = await stops_with(config(data_dir, quorum, replica_id=2), ConfigError)
+            told = await stops_with(config(data_dir, quorum, replica_id=2), SourceStopped)
             assert "replica.id 2 is a voter of the quorum (voters: 1, 2, 3)" in told
             fetches = [one for voter in quorum.voters.values() for one in voter.asked if one.key == FETCH]
             assert {one.message.replica_state.replica_id for one in fetches} <= {-1}
