@@ -11,12 +11,13 @@ import binascii
 import io
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
 import click
 
 from gateway.address import Address
+from gateway.cli.dissection import Dissection
 from gateway.cli.lines import wants_json
 
 if TYPE_CHECKING:
@@ -24,15 +25,6 @@ if TYPE_CHECKING:
 
 #: A whole file is read into memory only up to here; captures of any size are read packet by packet.
 INPUT_BYTES_MAX: Final = 128 * 1024 * 1024
-
-
-@dataclass(frozen=True)
-class Dissection:
-    """One tree to be printed, and ``about`` it: what it is, and in a capture when and between whom."""
-
-    tree: Node
-    data: bytes
-    about: dict[str, Any] = field(default_factory=dict)
 
 
 @click.command(

@@ -14,7 +14,7 @@ from kwire.records.redact import REDACTED
 from kwire.uuid import Uuid
 
 if TYPE_CHECKING:
-    from gateway.cli.dissect import Dissection
+    from gateway.cli.dissection import Dissection
     from kwire.reference.trail import Node
 
 #: The bytes of a value that a line shows, and the characters and elements of the value itself.

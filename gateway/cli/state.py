@@ -16,7 +16,7 @@ import click
 from gateway.address import Address
 from gateway.cli.address import parse_address
 from gateway.cli.lines import wants_json
-from gateway.cli.state_source import At, parse_at
+from gateway.cli.state_at import At, parse_at
 
 if TYPE_CHECKING:
     from gateway.cli.state_fold import State

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
+from gateway.cli.state_at import At, time_text
 from gateway.cli.state_fold import Fold, Progress, State
-from gateway.cli.state_source import At, time_text
 from gateway.log.file_names import BOOTSTRAP_SNAPSHOT, parse_segment_name, parse_snapshot_name
 from gateway.log.reader import read_log_file
 from gateway.snapshot_id import SnapshotId

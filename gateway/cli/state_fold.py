@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from gateway.cli.state_source import At, time_text
+from gateway.cli.state_at import At, time_text
 from kwire.cluster import FoldError, Image, Loader
 from kwire.errors import WireError
 from kwire.records import decode_metadata_record

@@ -13,8 +13,8 @@ import click
 
 from gateway.address import Address
 from gateway.cli import tail
+from gateway.cli.state_at import At, time_text
 from gateway.cli.state_fold import Fold, Progress, State
-from gateway.cli.state_source import At, time_text
 from gateway.ports import PARTITION, TOPIC_NAME
 from kwire.cluster.image import METADATA_VERSION
 

@@ -11,8 +11,8 @@ from typing import Any
 import click
 import pytest
 
+from gateway.cli.state_at import At
 from gateway.cli.state_files import load_files
-from gateway.cli.state_source import At
 from gateway.log.reader import read_log_file
 from kwire.cluster.tree import entities, tree
 from kwire.message import Message

@@ -10,9 +10,9 @@ import click
 import pytest
 
 from gateway.cli import state_files
+from gateway.cli.state_at import At
 from gateway.cli.state_files import load_files
 from gateway.cli.state_fold import Fold, Progress, State
-from gateway.cli.state_source import At
 from kwire.cluster import Image
 from kwire.messages.topic_record import TopicRecord
 from kwire.records import encode_metadata_record

@@ -7,7 +7,8 @@ from pathlib import Path
 import click
 import pytest
 
-from gateway.cli.state_source import At, parse_at, parse_source, time_text
+from gateway.cli.state_at import At, parse_at, time_text
+from gateway.cli.state_source import parse_source
 
 
 @pytest.mark.parametrize(

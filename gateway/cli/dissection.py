@@ -1,0 +1,18 @@
+"""What ``kwire dissect`` finds, on its way from who reads it to who prints it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from kwire.reference.trail import Node
+
+
+@dataclass(frozen=True)
+class Dissection:
+    """One tree to be printed, and ``about`` it: what it is, and in a capture when and between whom."""
+
+    tree: Node
+    data: bytes
+    about: dict[str, Any] = field(default_factory=dict)
