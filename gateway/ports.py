@@ -212,6 +212,14 @@ class Controllers(Protocol):
         ...
 
 
+class RaftPeers(Protocol):
+    """This node's part in its own quorum, as the other nodes reach it on a controller listener."""
+
+    def ask(self, request: Message, version: int, listener: str, later: Any) -> None:
+        """Hand a raft request to the core; ``later`` gets the answer once what it promises is durable."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Endpoint:
     """One advertised listener of this node."""
@@ -240,6 +248,11 @@ class Gateway(Protocol):
         ...
 
     @property
+    def raft(self) -> RaftPeers | None:
+        """None where this node has no quorum of its own."""
+        ...
+
+    @property
     def groups(self) -> Groups: ...
     @property
     def authorizer(self) -> Authorizer: ...
@@ -252,4 +265,8 @@ class Gateway(Protocol):
 
     def endpoint(self, listener: str) -> Endpoint:
         """The advertised address of this node for clients of ``listener``."""
+        ...
+
+    def is_for_controllers(self, listener: str) -> bool:
+        """Is that one of ``controller.listener.names``, where the quorum's nodes and their tools ask?"""
         ...

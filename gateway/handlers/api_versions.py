@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from gateway.handlers.errors import ErrorCode
@@ -22,6 +22,7 @@ from kwire.messages.api_versions_response import (
 
 if TYPE_CHECKING:
     from gateway.handlers.context import Context
+    from gateway.handlers.table import Handler
     from kwire.messages.api_versions_request import ApiVersionsRequest
 
 API_KEY: Final = 18
@@ -43,32 +44,39 @@ class Feature:
 
 #: A log read from disk upgrades no feature: this server has none of its own.
 FEATURES: Final[tuple[Feature, ...]] = ()
+#: What the nodes of our own quorum support: those of Kafka 4.x that their controller knows what to do with.
+OWN_FEATURES: Final = (Feature("kraft.version", 0, 1), Feature("metadata.version", 7, 30))
 
 
 def handle(request: ApiVersionsRequest, context: Context) -> ApiVersionsResponse:
     """The table, or INVALID_REQUEST for a software name or version outside KIP-511's pattern."""
     if context.version >= 3 and not _is_well_named(request):
         return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
-    return _cached_response(context.version >= 4)
+    understood = context.version >= 4
+    if context.apis is None:
+        return _cached_response(understood)
+    return make_response(_features(context), minimum_zero_understood=understood, apis=context.apis)
 
 
-def unsupported_version_response() -> ApiVersionsResponse:
+def unsupported_version_response(apis: Mapping[int, Handler] | None = None) -> ApiVersionsResponse:
     """The answer to a version above ours, to be encoded as version 0: the client reads it and asks again (KIP-511).
 
     Of such a request a server reads the header only: the body may have any shape.
     """
-    return ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=list(_api_keys()))
+    return ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=_api_keys(apis))
 
 
-def make_response(features: Sequence[Feature], *, minimum_zero_understood: bool) -> ApiVersionsResponse:
-    """The answer with these features.
+def make_response(
+    features: Sequence[Feature], *, minimum_zero_understood: bool, apis: Mapping[int, Handler] | None = None
+) -> ApiVersionsResponse:
+    """The answer with these features, and these APIs (None: those for clients).
 
     Java clients up to 3.8 throw on a feature whose minimum is 0, so it is left out below version 4, which exists to say
     that the client understands it (KAFKA-17011).
     """
     shown = [feature for feature in features if feature.min_version > 0 or minimum_zero_understood]
     return ApiVersionsResponse(
-        api_keys=list(_api_keys()),
+        api_keys=_api_keys(apis),
         supported_features=[
             SupportedFeatureKey(name=f.name, min_version=f.min_version, max_version=f.max_version) for f in shown
         ],
@@ -84,16 +92,22 @@ def _is_well_named(request: ApiVersionsRequest) -> bool:
     return all(_SOFTWARE.fullmatch(text) for text in (request.client_software_name, request.client_software_version))
 
 
+def _features(context: Context) -> Sequence[Feature]:
+    """What a node of our own quorum supports, and what its log has finalised."""
+    quorum = context.gateway.quorum
+    finalized = quorum.image.features if quorum is not None else {}
+    return [replace(feature, finalized=finalized.get(feature.name, 0)) for feature in OWN_FEATURES]
+
+
 @functools.cache
 def _cached_response(minimum_zero_understood: bool) -> ApiVersionsResponse:
     return make_response(FEATURES, minimum_zero_understood=minimum_zero_understood)
 
 
-@functools.cache
-def _api_keys() -> tuple[ApiVersion, ...]:
+def _api_keys(apis: Mapping[int, Handler] | None) -> list[ApiVersion]:
     from gateway.handlers.table import handlers  # the table imports this module
 
-    return tuple(
+    return [
         ApiVersion(api_key=handler.api_key, min_version=handler.versions[0], max_version=handler.versions[-1])
-        for handler in handlers().values()
-    )
+        for handler in (handlers() if apis is None else apis).values()
+    ]

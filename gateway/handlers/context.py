@@ -7,11 +7,12 @@ sockets and no clock but ``context.now``.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from gateway.handlers.table import Handler
     from gateway.ports import Gateway
     from kwire.message import Message
 
@@ -81,3 +82,4 @@ class Context:
     now: float
     wall_ms: int
     notes: dict[str, Any] = field(default_factory=dict)  #: what the access log should say about this request
+    apis: Mapping[int, Handler] | None = None  #: what the listener serves, by api key; None is the table for clients

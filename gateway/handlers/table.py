@@ -70,6 +70,9 @@ MODULES: Final = (
 #: Modules with a tuple of them: what this server refuses to change, and what it has none of.
 COLLECTIONS: Final = ("refused_topics", "refused_cluster", "refused_security", "nothing_here")
 
+#: What controllers answer as brokers do: ApiVersions, the admin APIs that change or describe metadata (KIP-919).
+_ON_BOTH: Final = (18, 19, 20, 32, 33, 37, 44, 55, 57, 60, 64, 74)
+
 
 @functools.cache
 def handlers() -> Mapping[int, Handler]:
@@ -80,6 +83,14 @@ def handlers() -> Mapping[int, Handler]:
             raise ValueError(f"api key {handler.api_key}: both {found[handler.api_key].name} and {handler.name}")
         found[handler.api_key] = handler
     return MappingProxyType(dict(sorted(found.items())))
+
+
+@functools.cache
+def controller_handlers() -> Mapping[int, Handler]:
+    """What a node of our own quorum serves on its controller listeners, by api key (``ControllerApis``)."""
+    of_all = handlers()
+    found = [*_import("raft").HANDLERS, *(of_all[key] for key in _ON_BOTH if key in of_all)]
+    return MappingProxyType({handler.api_key: handler for handler in sorted(found, key=lambda one: one.api_key)})
 
 
 def _of_module(name: str) -> Handler:

@@ -10,6 +10,7 @@ import struct
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 from gateway.handlers.api_versions import unsupported_version_response
@@ -73,17 +74,29 @@ class Exchange:
 
 
 class Dispatcher:
-    """Finds and calls handlers. ``element_budget`` bounds array elements and unknown tags of one request."""
+    """Finds and calls handlers. ``element_budget`` bounds array elements and unknown tags of one request.
 
-    def __init__(self, handlers: Mapping[int, Handler], gateway: Gateway, *, element_budget: int) -> None:
+    ``by_listener``: the tables of those listeners that do not serve ``handlers``.
+    """
+
+    def __init__(
+        self,
+        handlers: Mapping[int, Handler],
+        gateway: Gateway,
+        *,
+        element_budget: int,
+        by_listener: Mapping[str, Mapping[int, Handler]] = MappingProxyType({}),
+    ) -> None:
         self._handlers = handlers
+        self._by_listener = by_listener
         self._gateway = gateway
         self._budget = element_budget
 
     def handle(self, frame: bytes, peer: Peer, now: float) -> tuple[Exchange, Message | Later | None]:
         """Carry out the request in ``frame``; ``now`` is the loop's clock, s. Raises DecodeError, Malformed, Refusal."""
         api_key, version, correlation_id = peek(frame)
-        handler = self._handlers.get(api_key)
+        apis = self._by_listener.get(peer.listener)
+        handler = (self._handlers if apis is None else apis).get(api_key)
         if handler is None:
             raise Refusal("unknown-api", api_key=api_key, version=version, correlation_id=correlation_id)
         header, body_at = decode_request_header(frame, budget=HEADER_TAGS_MAX)
@@ -91,7 +104,7 @@ class Dispatcher:
         if version not in handler.versions:
             if api_key == API_VERSIONS:
                 exchange.version = 0
-                return exchange, unsupported_version_response()
+                return exchange, unsupported_version_response(apis)
             raise Refusal("unknown-version", **exchange.fields())
         # Bytes behind the body are ignored, as Kafka does: librdkafka's Metadata of all topics has three.
         try:
@@ -100,7 +113,7 @@ class Dispatcher:
             raise Malformed(error, exchange.fields()) from None
         if api_key == API_VERSIONS and version >= _NAMES_SOFTWARE:
             exchange.software = _software(request)
-        context = Context(version, header.client_id, peer, self._gateway, now, time.time_ns() // 1_000_000)
+        context = Context(version, header.client_id, peer, self._gateway, now, time.time_ns() // 1_000_000, apis=apis)
         exchange.notes = context.notes
         return exchange, handler.handle(request, context)
 

@@ -1,0 +1,66 @@
+"""Connections to the other nodes of the quorum: one each, with one request at a time on it, as between Kafka's nodes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import trio
+
+from gateway.server.quorum_peer import Connecting, Peer
+from gateway.server.upstream_errors import ConnectionClosed, TimedOut
+
+if TYPE_CHECKING:
+    from gateway.address import Address
+    from gateway.quorum.raft.effects import Send
+
+#: Addresses come from the configuration and from the voters' records; beyond so many the oldest connection goes.
+_LINKS_MAX: Final = 64
+
+
+class _Link:
+    def __init__(self, how: Connecting) -> None:
+        self.peer = Peer(how)
+        self.turn = trio.Lock()
+
+
+class RaftLinks:
+    """Opens connections when there is something to ask, and keeps them."""
+
+    def __init__(self, how: Connecting) -> None:
+        self._how = how
+        self._links: dict[Address, _Link] = {}
+
+    async def ask(self, send: Send) -> tuple[int, Any]:
+        """(version, answer) of the request, within its time. Raises UpstreamError."""
+        link = await self._link(send.address)
+        with trio.move_on_after(send.timeout_s):
+            async with link.turn:
+                return await self._ask(link.peer, send)
+        raise TimedOut(str(send.address), f"no answer within {send.timeout_s:g} s", "is the node stopped or overloaded?")
+
+    async def close(self) -> None:
+        """Hang up everywhere."""
+        links, self._links = self._links, {}
+        for link in links.values():
+            await link.peer.close()
+
+    async def _ask(self, peer: Peer, send: Send) -> tuple[int, Any]:
+        """A connection may have been closed while nobody asked anything: that is tried once more."""
+        while True:
+            upstream, used = await peer.at(send.address), peer.used
+            peer.used = True
+            version = upstream.common_version(send.api_key, send.versions)
+            try:
+                return version, await upstream.call(send.request(version), version, timeout_s=send.timeout_s)
+            except ConnectionClosed:
+                if not used:
+                    raise
+
+    async def _link(self, address: Address) -> _Link:
+        link = self._links.pop(address, None) or _Link(self._how)
+        self._links[address] = link  # the last one used is the last to go
+        if len(self._links) > _LINKS_MAX:
+            oldest = next((one for one, other in self._links.items() if not other.turn.locked()), None)
+            if oldest is not None and oldest != address:
+                await self._links.pop(oldest).peer.close()
+        return link
