@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+from gateway import config_checks
 from gateway.address import Address
 from gateway.config_values import ENVIRONMENT_PREFIX, PARSERS, SECURITY_PROTOCOLS, ConfigError, Key, Listener, parse_log_dir
 
@@ -23,6 +24,7 @@ __all__ = [
 KIB: Final = 1024
 MIB: Final = 1024 * KIB
 INT_MAX: Final = 2**31 - 1
+_CONTROLLER_PORT: Final = 9093
 
 
 def _key(default: Any, help: str, *, unit: str = "", at_least: int = 0, at_most: int = INT_MAX, **more: Any) -> Any:
@@ -30,6 +32,10 @@ def _key(default: Any, help: str, *, unit: str = "", at_least: int = 0, at_most:
     if callable(default):
         return field(default_factory=default, metadata=metadata)
     return field(default=default, metadata=metadata)
+
+
+def _client_listener() -> tuple[Listener, ...]:
+    return (Listener("PLAINTEXT", "127.0.0.1", 9092),)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,10 +46,10 @@ class Config:
     node_id: int = _key(1, "Id of this node, the only broker that clients see.")
     source: str = _key(
         "auto",
-        "Where the metadata partition comes from: 'log' follows log.dirs, 'quorum' observes a real KRaft quorum, 'sample' "
-        "is the small real log in the package; 'auto' is 'log' or 'quorum' when log.dirs or "
-        "controller.quorum.bootstrap.servers is given, else 'sample'.",
-        choices=("auto", "log", "quorum", "sample"),
+        "Where the metadata partition comes from: 'own' is a KRaft quorum that this node is part of, 'quorum' observes a "
+        "real one, 'log' follows log.dirs, 'sample' is the small real log in the package; 'auto' is 'log' or 'quorum' when "
+        "log.dirs or controller.quorum.bootstrap.servers is given, else 'own'.",
+        choices=("auto", "own", "quorum", "log", "sample"),
     )
     log_dirs: Path | None = _key(  # noqa: RUF009
         None,
@@ -57,15 +63,52 @@ class Config:
         "with source=quorum in data.dir.",
     )
 
+    # Our own quorum (source=own).
+    controller_listener_names: tuple[str, ...] = _key(
+        lambda: ("CONTROLLER",),
+        "Listeners for the nodes of our own quorum, comma separated: raft requests are served there and nowhere else. Nodes "
+        "connect to each other's first.",
+    )
+    controller_quorum_voters: Mapping[int, Address] = _key(
+        dict,
+        "The voters of a static quorum, the same on all nodes: ID@HOST:PORT, comma separated. Without them the log says who "
+        "votes (KIP-853), and a fresh node is a quorum of one.",
+        aliases=("quorum.voters",),
+    )
+    controller_quorum_election_timeout_ms: int = _key(
+        1000,
+        "Without a leader, or enough votes, for so long (and a random part of it more), the next election begins.",
+        unit="ms",
+        at_least=50,
+        aliases=("quorum.election.timeout.ms",),
+    )
+    controller_quorum_election_backoff_max_ms: int = _key(
+        1000,
+        "Longest pause before the election that follows a lost one.",
+        unit="ms",
+        at_least=1,
+        aliases=("quorum.election.backoff.max.ms",),
+    )
+    controller_quorum_campaign: bool = _key(
+        True, "Whether this voter stands for election; if not it is a witness, which replicates and votes."
+    )
+    controller_quorum_auto_join_enable: bool = _key(
+        False, "Whether a node that is no voter of a dynamic quorum makes itself one (KIP-1186)."
+    )
+    metadata_max_idle_interval_ms: int = _key(
+        500, "How often the leader writes a NoOpRecord while nothing else happens; 0 is never.", unit="ms"
+    )
+
     # A real quorum, observed (source=quorum).
     controller_quorum_bootstrap_servers: tuple[Address, ...] = _key(
         tuple,
-        "Controllers of the quorum to observe: HOST:PORT, comma separated; the others are found from any of them.",
+        "Controllers of the quorum: HOST:PORT, comma separated; the others are found from any of them.",
         aliases=("bootstrap.controller",),
     )
     data_dir: Path | None = _key(  # noqa: RUF009
         None,
-        "Directory of the local copy of the log, in Kafka's on-disk format; made when it is not there.",
+        "Directory of this node's own log, or copy of it, in Kafka's on-disk format; made when it is not there. Default with "
+        "source=own: one for node.id in the user's data directory.",
         aliases=("metadata.log.dir",),
     )
     command_config: Path | None = _key(  # noqa: RUF009
@@ -83,14 +126,28 @@ class Config:
         True, "Copy the log from offset 0 where the leader still has it, although it offers a snapshot instead."
     )
     controller_quorum_fetch_timeout_ms: int = _key(
-        2000, "Without an answer of the leader for so long, another one is looked for.", unit="ms", at_least=100
+        2000,
+        "Without an answer of the leader for so long, another one is looked for.",
+        unit="ms",
+        at_least=100,
+        aliases=("quorum.fetch.timeout.ms",),
     )
     controller_quorum_request_timeout_ms: int = _key(
-        2000, "How long to connect to a controller, or to wait for any answer of it, may take.", unit="ms", at_least=100
+        2000,
+        "How long to connect to a controller, or to wait for any answer of it, may take.",
+        unit="ms",
+        at_least=100,
+        aliases=("quorum.request.timeout.ms",),
     )
-    controller_quorum_retry_backoff_ms: int = _key(20, "First pause after a failed request to the quorum.", unit="ms", at_least=1)
+    controller_quorum_retry_backoff_ms: int = _key(
+        20, "First pause after a failed request to the quorum.", unit="ms", at_least=1, aliases=("quorum.retry.backoff.ms",)
+    )
     controller_quorum_retry_backoff_max_ms: int = _key(
-        1000, "Longest pause between requests that fail one after the other.", unit="ms", at_least=1
+        1000,
+        "Longest pause between requests that fail one after the other.",
+        unit="ms",
+        at_least=1,
+        aliases=("quorum.retry.backoff.max.ms",),
     )
     controller_quorum_fetch_max_bytes: int = _key(
         MIB, "Record bytes asked for at once (one whole batch always comes).", unit="bytes", at_least=1
@@ -128,15 +185,16 @@ class Config:
 
     # Listeners.
     listeners: tuple[Listener, ...] = _key(
-        lambda: (Listener("PLAINTEXT", "127.0.0.1", 9092),),
-        "Where to listen: NAME://HOST:PORT, comma separated; port 0 picks one.",
+        _client_listener,
+        "Where to listen: NAME://HOST:PORT, comma separated; port 0 picks one. With source=own one of "
+        "controller.listener.names is added where there is none.",
     )
     advertised_listeners: tuple[Listener, ...] = _key(
         tuple,
         "What clients are told to connect to, where it differs from listeners; port 0 is the port of the listener.",
     )
     listener_security_protocol_map: Mapping[str, str] = _key(
-        lambda: {name: name for name in SECURITY_PROTOCOLS},
+        lambda: {"CONTROLLER": "PLAINTEXT", **{name: name for name in SECURITY_PROTOCOLS}},
         "Listener name to security protocol: NAME:PROTOCOL, comma separated.",
     )
     socket_listen_backlog_size: int = _key(1024, "Connections that may wait to be accepted.", at_least=1, at_most=65535)
@@ -225,7 +283,12 @@ class Config:
     )
 
     def __post_init__(self) -> None:
-        problems = [*_out_of_range(self), *_listener_problems(self), *_contradictions(self)]
+        if self.kind_of_source == "own" and self.listeners and not self.controller_listeners:
+            added = self._controller_listener()
+            object.__setattr__(self, "listeners", (*self.listeners, added))
+            known = {added.name: "PLAINTEXT", **self.listener_security_protocol_map}
+            object.__setattr__(self, "listener_security_protocol_map", known)
+        problems = config_checks.problems(self)
         if problems:
             raise ConfigError(*problems)
 
@@ -236,82 +299,21 @@ class Config:
             return self.source
         if self.log_dirs is not None:
             return "log"
-        return "quorum" if self.controller_quorum_bootstrap_servers else "sample"
+        return "quorum" if self.controller_quorum_bootstrap_servers and not self.controller_quorum_voters else "own"
+
+    @property
+    def controller_listeners(self) -> tuple[Listener, ...]:
+        """Those of ``listeners`` that are for the nodes of our own quorum, and for tools that ask controllers."""
+        return tuple(listener for listener in self.listeners if listener.name in self.controller_listener_names)
+
+    def _controller_listener(self) -> Listener:
+        """The one that a quorum of one gets without asking: at Kafka's usual port where clients have theirs there, too."""
+        usual = self.listeners == _client_listener()
+        return Listener(self.controller_listener_names[0], "127.0.0.1", _CONTROLLER_PORT if usual else 0)
 
     def security_protocol(self, listener: str) -> str:
         """The security protocol of the listener of that name."""
         return self.listener_security_protocol_map[listener]
-
-
-def _out_of_range(config: Config) -> list[str]:
-    problems = []
-    for key in dataclasses.fields(config):
-        value, about = getattr(config, key.name), key.metadata
-        name = key.name.replace("_", ".")
-        if type(value) is int and not about["at_least"] <= value <= about["at_most"]:
-            unit = f" {about['unit']}" if about["unit"] else ""
-            problems.append(f"{name}: {value} is outside {about['at_least']} to {about['at_most']}{unit}")
-        if "choices" in about and value not in about["choices"]:
-            problems.append(f"{name}: {value!r} is none of {', '.join(about['choices'])}")
-    return problems
-
-
-def _listener_problems(config: Config) -> list[str]:
-    if not config.listeners:
-        return ["listeners: at least one is needed"]
-    problems = []
-    names = [listener.name for listener in config.listeners]
-    for name in sorted({name for name in names if names.count(name) > 1}):
-        problems.append(f"listeners: the name {name} is there more than once")
-    for name in names:
-        if name not in config.listener_security_protocol_map:
-            problems.append(f"listener.security.protocol.map: no security protocol for the listener {name}")
-    ports = [(listener.host, listener.port) for listener in config.listeners if listener.port]
-    for host, port in sorted({place for place in ports if ports.count(place) > 1}):
-        problems.append(f"listeners: two listeners at {host}:{port}")
-    advertised = {listener.name: listener for listener in config.advertised_listeners}
-    for name in advertised.keys() - set(names):
-        problems.append(f"advertised.listeners: there is no listener {name}")
-    for listener in config.listeners:
-        told = advertised.get(listener.name, listener)
-        if told.host in ("", "0.0.0.0", "::"):
-            key = "advertised.listeners" if listener.name in advertised else "listeners"
-            problems.append(f"{key}: clients cannot connect to {told}: give a host that they can reach in advertised.listeners")
-    return problems
-
-
-def _contradictions(config: Config) -> list[str]:
-    problems = _source_problems(config)
-    if config.first_request_max_bytes > config.socket_request_max_bytes:
-        problems.append("first.request.max.bytes: larger than socket.request.max.bytes")
-    if config.group_min_session_timeout_ms > config.group_max_session_timeout_ms:
-        problems.append("group.min.session.timeout.ms: larger than group.max.session.timeout.ms")
-    return problems
-
-
-def _source_problems(config: Config) -> list[str]:
-    problems = []
-    quorum = config.kind_of_source == "quorum"
-    if config.source == "log" and config.log_dirs is None:
-        problems.append("log.dirs: source=log needs the directory to serve (--log-dir DIR)")
-    if config.kind_of_source != "log" and config.log_dirs is not None:
-        problems.append(f"log.dirs: means nothing with source={config.kind_of_source}")
-    if quorum and not config.controller_quorum_bootstrap_servers:
-        problems.append(
-            "controller.quorum.bootstrap.servers: source=quorum needs a controller (--bootstrap-controller HOST:PORT)"
-        )
-    if quorum and config.data_dir is None:
-        problems.append("data.dir: source=quorum needs a directory for its copy of the log (--data-dir DIR)")
-    if not quorum:
-        given = {
-            "controller.quorum.bootstrap.servers": bool(config.controller_quorum_bootstrap_servers),
-            "data.dir": config.data_dir is not None,
-            "command.config": config.command_config is not None,
-        }
-        problems += [f"{key}: means nothing with source={config.kind_of_source}" for key, is_given in given.items() if is_given]
-    if config.controller_quorum_retry_backoff_ms > config.controller_quorum_retry_backoff_max_ms:
-        problems.append("controller.quorum.retry.backoff.ms: larger than controller.quorum.retry.backoff.max.ms")
-    return problems
 
 
 def _keys() -> dict[str, Key]:

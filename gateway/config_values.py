@@ -11,6 +11,7 @@ from typing import Any, Final
 from gateway.address import Address, parse_address
 
 ENVIRONMENT_PREFIX: Final = "KWIRE_"
+_INT_MAX: Final = 2**31 - 1
 SECURITY_PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 
 _LISTENER: Final = re.compile(r"(?P<name>[A-Za-z0-9_]+)://(?P<host>\[[0-9a-fA-F:.]*\]|[^:\[\]/]*):(?P<port>[0-9]{1,5})")
@@ -100,6 +101,25 @@ def _parse_addresses(text: str) -> tuple[Address, ...]:
     return tuple(parse_address(part.strip()) for part in text.split(",") if part.strip())
 
 
+def _parse_voters(text: str) -> dict[int, Address]:
+    voters = {}
+    for part in text.split(","):
+        id, at, address = part.strip().partition("@")
+        if not at or not re.fullmatch(r"[0-9]{1,10}", id) or int(id) > _INT_MAX:
+            raise ValueError(f"{part.strip()!r} is not of the form ID@HOST:PORT")
+        if int(id) in voters:
+            raise ValueError(f"voter {int(id)} is there twice")
+        voters[int(id)] = parse_address(address)
+    return voters
+
+
+def _parse_names(text: str) -> tuple[str, ...]:
+    names = tuple(part.strip().upper() for part in text.split(",") if part.strip())
+    if not names:
+        raise ValueError("is empty")
+    return names
+
+
 def _parse_text(text: str) -> str:
     if not text:
         raise ValueError("is empty")
@@ -125,5 +145,7 @@ PARSERS: Final[dict[str, Callable[[str], Any]]] = {
     "Path | None": _parse_path,
     "tuple[Listener, ...]": _parse_listeners,
     "tuple[Address, ...]": _parse_addresses,
+    "tuple[str, ...]": _parse_names,
+    "Mapping[int, Address]": _parse_voters,
     "Mapping[str, str]": _parse_protocol_map,
 }

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from gateway.address import Address
 from gateway.config import INT_MAX, KEYS, Config, ConfigError, Listener
 from gateway.config_loading import load_config
 
@@ -27,6 +28,10 @@ OTHER = {
     "quorum.history": "false",
     "metadata.log.fsync": "false",
     "management.listener": "127.0.0.1:0",
+    "controller.listener.names": "QUORUM,OTHERS",
+    "controller.quorum.voters": "1@127.0.0.1:9093,2@[::1]:9094",
+    "controller.quorum.campaign": "false",
+    "controller.quorum.auto.join.enable": "true",
 }
 #: What a key needs beside itself to be valid.
 NEEDS = {
@@ -52,7 +57,8 @@ def refusal(**how: object) -> str:
 def test_defaults_are_loopback_and_valid() -> None:
     config = load_config()
     assert config == Config()
-    assert config.listeners == (Listener("PLAINTEXT", "127.0.0.1", 9092),)
+    assert config.listeners == (Listener("PLAINTEXT", "127.0.0.1", 9092), Listener("CONTROLLER", "127.0.0.1", 9093))
+    assert (config.kind_of_source, config.controller_listeners) == ("own", config.listeners[1:])
     assert config.security_protocol("PLAINTEXT") == "PLAINTEXT"
     assert config.connections_max_idle_ms == 600_000
 
@@ -118,7 +124,7 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
         ("max.connections", "0", "outside 1"),
         ("connections.max.idle.ms", "5", "ms"),
         ("snapshot.prefix", "yes", "neither true nor false"),
-        ("source", "zookeeper", "none of auto, log, quorum, sample"),
+        ("source", "zookeeper", "none of auto, own, quorum, log, sample"),
         ("log.level", "loud", "none of debug"),
         ("listeners", "", "at least one"),
         ("listeners", "127.0.0.1:9092", "NAME://HOST:PORT"),
@@ -138,6 +144,9 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
         ("controller.quorum.bootstrap.servers", "127.0.0.1", "HOST:PORT"),
         ("controller.quorum.bootstrap.servers", "127.0.0.1:0", "HOST:PORT"),
         ("controller.quorum.bootstrap.servers", "1@127.0.0.1:9093", "HOST:PORT"),
+        ("controller.quorum.voters", "127.0.0.1:9093", "ID@HOST:PORT"),
+        ("controller.quorum.voters", "1@127.0.0.1:1,1@127.0.0.1:2", "twice"),
+        ("controller.listener.names", ",", "empty"),
         ("controller.quorum.retry.backoff.ms", "2000", "larger than controller.quorum.retry.backoff.max.ms"),
         ("cluster.id", "", "empty"),
     ],
@@ -154,9 +163,33 @@ def test_source_and_directory_have_to_agree() -> None:
     quorum = {"controller.quorum.bootstrap.servers": "127.0.0.1:9093"}
     assert "data.dir: source=quorum needs" in refusal(flags=quorum)
     assert "--bootstrap-controller" in refusal(flags={"source": "quorum", "data.dir": "/x"})
-    assert "data.dir: means nothing with source=sample" in refusal(flags={"data.dir": "/x"})
+    assert "data.dir: means nothing with source=sample" in refusal(flags={"source": "sample", "data.dir": "/x"})
+    assert "controller.quorum.voters: means nothing with source=log" in refusal(
+        flags={"log.dirs": "/x", "controller.quorum.voters": "1@h:1"}
+    )
     assert "command.config: means nothing with source=log" in refusal(flags={"log.dirs": "/x", "command.config": "/y"})
     assert load_config(flags={**quorum, "data.dir": "/x"}).kind_of_source == "quorum"
+
+
+def test_a_quorum_of_ones_own_has_a_listener_for_controllers() -> None:
+    picked = load_config(flags={"listeners": "PLAINTEXT://127.0.0.1:0", "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT"})
+    assert picked.controller_listeners == (Listener("CONTROLLER", "127.0.0.1", 0),)
+    assert picked.security_protocol("CONTROLLER") == "PLAINTEXT"
+    named = load_config(flags={"listeners": "PLAINTEXT://127.0.0.1:0,SSL://127.0.0.1:0", "controller.listener.names": "SSL"})
+    assert named.controller_listeners == (Listener("SSL", "127.0.0.1", 0),)
+    assert "none for clients" in refusal(flags={"listeners": "CONTROLLER://127.0.0.1:9093"})
+    voters = {"controller.quorum.voters": "1@127.0.0.1:9094,2@127.0.0.1:9095"}
+    assert "look for node 1 at port 9094" in refusal(flags=voters)
+    listeners = {"listeners": "PLAINTEXT://127.0.0.1:9092,CONTROLLER://127.0.0.1:9094"}
+    assert load_config(flags={**voters, **listeners}).kind_of_source == "own"
+    assert load_config(flags={"node.id": "3", **voters}).kind_of_source == "own"  # no voter: an observer of that quorum
+
+
+def test_the_names_of_kip_595_are_known() -> None:
+    said = {"quorum.voters": "2@h:1", "quorum.fetch.timeout.ms": "300", "quorum.election.timeout.ms": "400"}
+    config = load_config(environment={f"KWIRE_{name.upper().replace('.', '_')}": text for name, text in said.items()})
+    assert config.controller_quorum_voters == {2: Address("h", 1)}
+    assert (config.controller_quorum_fetch_timeout_ms, config.controller_quorum_election_timeout_ms) == (300, 400)
 
 
 def test_every_problem_is_told_at_once() -> None:
@@ -171,5 +204,5 @@ def test_every_key_is_documented() -> None:
 
 
 def test_ipv6_listeners() -> None:
-    (listener,) = load_config(flags={"listeners": "PLAINTEXT://[::1]:9092"}).listeners
+    listener, _ = load_config(flags={"listeners": "PLAINTEXT://[::1]:9092"}).listeners
     assert (listener.host, str(listener)) == ("::1", "PLAINTEXT://[::1]:9092")
