@@ -1,0 +1,101 @@
+"""What is wrong with a configuration as a whole: values out of range, listeners in each other's way, keys that contradict."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from gateway.config import Config
+
+
+def problems(config: Config) -> list[str]:
+    """One sentence each, naming the key; none for a configuration that can be used."""
+    return [*_out_of_range(config), *_listener_problems(config), *_contradictions(config)]
+
+
+def _out_of_range(config: Config) -> list[str]:
+    problems = []
+    for key in dataclasses.fields(config):
+        value, about = getattr(config, key.name), key.metadata
+        name = key.name.replace("_", ".")
+        if type(value) is int and not about["at_least"] <= value <= about["at_most"]:
+            unit = f" {about['unit']}" if about["unit"] else ""
+            problems.append(f"{name}: {value} is outside {about['at_least']} to {about['at_most']}{unit}")
+        if "choices" in about and value not in about["choices"]:
+            problems.append(f"{name}: {value!r} is none of {', '.join(about['choices'])}")
+    return problems
+
+
+def _listener_problems(config: Config) -> list[str]:
+    if not config.listeners:
+        return ["listeners: at least one is needed"]
+    problems = []
+    names = [listener.name for listener in config.listeners]
+    for name in sorted({name for name in names if names.count(name) > 1}):
+        problems.append(f"listeners: the name {name} is there more than once")
+    for name in names:
+        if name not in config.listener_security_protocol_map:
+            problems.append(f"listener.security.protocol.map: no security protocol for the listener {name}")
+    ports = [(listener.host, listener.port) for listener in config.listeners if listener.port]
+    for host, port in sorted({place for place in ports if ports.count(place) > 1}):
+        problems.append(f"listeners: two listeners at {host}:{port}")
+    advertised = {listener.name: listener for listener in config.advertised_listeners}
+    for name in advertised.keys() - set(names):
+        problems.append(f"advertised.listeners: there is no listener {name}")
+    for listener in config.listeners:
+        told = advertised.get(listener.name, listener)
+        if told.host in ("", "0.0.0.0", "::"):
+            key = "advertised.listeners" if listener.name in advertised else "listeners"
+            problems.append(f"{key}: clients cannot connect to {told}: give a host that they can reach in advertised.listeners")
+    return problems
+
+
+def _contradictions(config: Config) -> list[str]:
+    problems = _source_problems(config)
+    if config.first_request_max_bytes > config.socket_request_max_bytes:
+        problems.append("first.request.max.bytes: larger than socket.request.max.bytes")
+    if config.group_min_session_timeout_ms > config.group_max_session_timeout_ms:
+        problems.append("group.min.session.timeout.ms: larger than group.max.session.timeout.ms")
+    return problems
+
+
+def _source_problems(config: Config) -> list[str]:
+    problems = []
+    kind = config.kind_of_source
+    if config.source == "log" and config.log_dirs is None:
+        problems.append("log.dirs: source=log needs the directory to serve (--log-dir DIR)")
+    if kind != "log" and config.log_dirs is not None:
+        problems.append(f"log.dirs: means nothing with source={kind}" + ("; its log is in data.dir" if kind == "own" else ""))
+    if kind == "quorum" and not config.controller_quorum_bootstrap_servers:
+        problems.append(
+            "controller.quorum.bootstrap.servers: source=quorum needs a controller (--bootstrap-controller HOST:PORT)"
+        )
+    if kind == "quorum" and config.data_dir is None:
+        problems.append("data.dir: source=quorum needs a directory for its copy of the log (--data-dir DIR)")
+    if kind not in ("own", "quorum"):
+        given = {
+            "controller.quorum.bootstrap.servers": bool(config.controller_quorum_bootstrap_servers),
+            "data.dir": config.data_dir is not None,
+            "command.config": config.command_config is not None,
+        }
+        problems += [f"{key}: means nothing with source={kind}" for key, is_given in given.items() if is_given]
+    if config.controller_quorum_voters and kind != "own":
+        problems.append(f"controller.quorum.voters: means nothing with source={kind}")
+    if config.controller_quorum_retry_backoff_ms > config.controller_quorum_retry_backoff_max_ms:
+        problems.append("controller.quorum.retry.backoff.ms: larger than controller.quorum.retry.backoff.max.ms")
+    return [*problems, *(_own_problems(config) if kind == "own" else [])]
+
+
+def _own_problems(config: Config) -> list[str]:
+    problems = []
+    if all(listener.name in config.controller_listener_names for listener in config.listeners):
+        problems.append("listeners: there is none for clients, only for controllers (controller.listener.names)")
+    if config.node_id in config.controller_quorum_voters and len(config.controller_quorum_voters) > 1:
+        port = config.controller_quorum_voters[config.node_id].port
+        if all(listener.port not in (0, port) for listener in (*config.controller_listeners, *config.advertised_listeners)):
+            problems.append(
+                f"controller.quorum.voters: the others look for node {config.node_id} at port {port}, and no listener of "
+                f"controller.listener.names ({', '.join(config.controller_listener_names)}) is there"
+            )
+    return problems
