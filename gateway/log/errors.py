@@ -53,3 +53,19 @@ class BelowHighWatermark(LogError):
 
 class SnapshotNotNewer(LogError):
     """A snapshot that is not beyond the log's end cannot take the log's place (``KafkaMetadataLog.truncateToLatestSnapshot``)."""
+
+
+class NotFormatted(LogError):
+    """Nobody has said yet to which cluster and node the directory belongs (``kwire format``, ``kafka-storage format``)."""
+
+
+class WrongNode(LogError):
+    """The directory belongs to another node, or another cluster."""
+
+
+class Forgotten(LogError):
+    """What this voter voted for is missing or out of date: with another vote in the same epoch it could elect two leaders."""
+
+
+class ElectionGoesBack(LogError):
+    """An epoch below the one on disk, or another leader or vote in the same epoch: never written, whoever asks for it."""

@@ -10,7 +10,7 @@ before the next is begun, small files are replaced, and what is dropped is dropp
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -31,6 +31,8 @@ from kwire.messages.quorum_state_data import QuorumStateData
 from kwire.uuid import Uuid
 
 PARTITION_DIRECTORY: Final = "__cluster_metadata-0"
+#: The offset before which everything was synced, told by the partition's directory and the small files.
+DurableEnd = Callable[[Path, SmallFiles], int]
 
 
 class LocalLog:
@@ -42,9 +44,16 @@ class LocalLog:
     """
 
     def __init__(
-        self, directory: Path, disk: Disk, settings: LogSettings, lock: DirectoryLock, files: SmallFiles, problems: list[str]
+        self,
+        directory: Path,
+        disk: Disk,
+        settings: LogSettings,
+        lock: DirectoryLock,
+        files: SmallFiles,
+        problems: list[str],
+        durable_end: int,
     ) -> None:
-        """Raises LogDamaged, DiskFailed. For :meth:`open`."""
+        """Raises LogDamaged, DiskFailed. For :meth:`open`; ``durable_end``: what lies before it must be whole."""
         self.directory = directory
         self.problems = problems
         self._disk = disk
@@ -52,8 +61,7 @@ class LocalLog:
         self._lock = lock
         self._files = files
         self._failed = ""
-        durable = files.high_watermark if settings.fsync else 0
-        recovered = recovery.recover(directory, disk, settings, durable, problems)
+        recovered = recovery.recover(directory, disk, settings, durable_end if settings.fsync else 0, problems)
         self._closed = recovered.closed
         self._active = recovered.active
         self._epochs = recovered.epochs
@@ -62,12 +70,15 @@ class LocalLog:
             problems.append(f"{directory}: the log ends at {self.end_offset}, before the high watermark {files.high_watermark}")
 
     @classmethod
-    def open(cls, data_dir: Path, settings: LogSettings, *, disk: Disk | None = None) -> LocalLog:
+    def open(
+        cls, data_dir: Path, settings: LogSettings, *, disk: Disk | None = None, durable_end: DurableEnd | None = None
+    ) -> LocalLog:
         """Open or begin the log in ``data_dir/__cluster_metadata-0``, alone until ``close``.
 
         An unfinished or damaged end is cut off, indexes and epochs are made again, leftovers of a crash removed. ``disk``
-        is for tests. Raises LogLocked; LogDamaged where what was committed is lost or a small file cannot be read, before
-        any record is touched; DiskFailed.
+        is for tests. ``durable_end``, for who counts on more than what is committed, is asked once, under the lock: what is
+        bad before that offset is no end to be cut off. Raises LogLocked; LogDamaged where what was committed is lost or a
+        small file cannot be read, and what ``durable_end`` does, before any record is touched; DiskFailed.
         """
         disk = disk or Disk(fsync=settings.fsync)
         disk.make_directory(data_dir)
@@ -77,7 +88,8 @@ class LocalLog:
             disk.make_directory(directory)
             problems: list[str] = []
             files = SmallFiles(data_dir, directory, disk, problems)
-            return cls(directory, disk, settings, lock, files, problems)
+            durable = durable_end(directory, files) if durable_end else files.high_watermark
+            return cls(directory, disk, settings, lock, files, problems, durable)
         except BaseException:
             lock.release()
             raise
@@ -98,9 +110,17 @@ class LocalLog:
     def last_epoch(self) -> int:
         """Epoch of the last batch; of the snapshot the log starts at while it holds none; else 0 (``lastFetchedEpoch``)."""
         latest = self._epochs.latest
-        if latest is not None:
-            return latest
+        return self.start_epoch if latest is None else latest
+
+    @property
+    def start_epoch(self) -> int:
+        """Epoch of the record before ``start_offset``, 0 at offset 0."""
         return self._start.snapshot.epoch if self._start.snapshot else 0
+
+    @property
+    def epochs(self) -> tuple[tuple[int, int], ...]:
+        """(epoch, first offset) of every epoch in the log, oldest first."""
+        return self._epochs.entries
 
     @property
     def latest_snapshot(self) -> SnapshotId | None:
@@ -211,10 +231,15 @@ class LocalLog:
 
     # --- snapshots ----------------------------------------------------------------------------------------------------
 
-    def new_snapshot(self, snapshot_id: SnapshotId) -> SnapshotWriter:
-        """Begin to write the snapshot that stands for the log up to ``snapshot_id``. Raises DiskFailed, LogFailed."""
+    def new_snapshot(
+        self, snapshot_id: SnapshotId, *, before_freeze: Callable[[SnapshotId], None] = lambda snapshot_id: None
+    ) -> SnapshotWriter:
+        """Begin to write the snapshot that stands for the log up to ``snapshot_id``. Raises DiskFailed, LogFailed.
+
+        ``before_freeze`` is called when it is whole, before anybody can see it.
+        """
         self._ready()
-        return SnapshotWriter(self._disk, self.directory, snapshot_id)
+        return SnapshotWriter(self._disk, self.directory, snapshot_id, before_freeze=before_freeze)
 
     def truncate_to_snapshot(self, snapshot_id: SnapshotId) -> None:
         """Drop the whole log; it begins anew, empty, at the end of the snapshot, with its epoch. Older snapshots go too.

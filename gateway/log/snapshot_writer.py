@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
@@ -20,9 +21,20 @@ _EVERYTHING: Final = 1 << 62
 class SnapshotWriter:
     """The snapshot ``snapshot_id``, which nobody sees before ``freeze``. ``size``: bytes written so far."""
 
-    def __init__(self, disk: Disk, directory: Path, snapshot_id: SnapshotId) -> None:
-        """Begin an empty ``.part`` file. Raises DiskFailed."""
+    def __init__(
+        self,
+        disk: Disk,
+        directory: Path,
+        snapshot_id: SnapshotId,
+        *,
+        before_freeze: Callable[[SnapshotId], None] = lambda snapshot_id: None,
+    ) -> None:
+        """Begin an empty ``.part`` file. Raises DiskFailed.
+
+        ``before_freeze`` is called when the snapshot is whole and on disk, before anybody can see it.
+        """
         self.snapshot_id = snapshot_id
+        self._before_freeze = before_freeze
         self.size = 0
         self._path = directory / snapshot_id.file_name
         self._disk = disk
@@ -48,13 +60,14 @@ class SnapshotWriter:
         """Check every byte, and give the file its name: it is complete and on disk when this returns.
 
         Raises DecodeError (``path`` is the file, ``offset`` the byte) for a snapshot that is damaged or not whole, which is
-        then gone; DiskFailed.
+        then gone; DiskFailed, and what ``before_freeze`` raises.
         """
         try:
             if (fault := snapshot_fault(self._part)) is not None:
                 self._disk.remove(self._part)
                 raise fault
             self._disk.sync(self._file)
+            self._before_freeze(self.snapshot_id)
         finally:
             self._file.close()
         self._disk.rename(self._part, self._path)

@@ -1,0 +1,120 @@
+"""Who votes, by offset: the KRAFT_VERSION and KRAFT_VOTERS records of a log, its newest snapshot and its formatting (KIP-853).
+
+Follows ``KRaftControlRecordStateMachine``. Only control batches are decoded; every other one is passed over by its header.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from gateway.log.errors import LogDamaged
+from gateway.log.file_names import BOOTSTRAP_SNAPSHOT, segment_name
+from gateway.log.listing import list_directory
+from gateway.log.open_file import OpenFile
+from gateway.log.reader import read_log_file
+from gateway.snapshot_id import SnapshotId
+from kwire.errors import DecodeError
+from kwire.messages.k_raft_version_record import KRaftVersionRecord
+from kwire.messages.voters_record import VotersRecord
+from kwire.records import Record, decode_batch, decode_control_record
+from kwire.records.header import BATCH_OVERHEAD, read_header
+
+#: The offset of what stands in the snapshot of formatting: before everything in the log.
+FORMATTING: Final = -1
+_CHUNK_BYTES: Final = 1024 * 1024
+_ADVICE: Final = "restore it from a copy"
+
+
+class ControlRecords(NamedTuple):
+    """(offset, value) each, ascending. Those of a snapshot have the offset of the last record that it stands for."""
+
+    voters: tuple[tuple[int, VotersRecord], ...] = ()
+    kraft_versions: tuple[tuple[int, int], ...] = ()
+
+
+def read_control_records(directory: Path) -> ControlRecords:
+    """All that still counts in a partition's directory. Raises LogDamaged, OSError."""
+    listing = list_directory(str(directory))
+    found = _snapshot_records(directory, BOOTSTRAP_SNAPSHOT, FORMATTING)
+    start = listing.segments[0][0] if listing.segments else 0
+    if listing.snapshots:
+        latest = max(listing.snapshots, key=lambda snapshot: (snapshot.epoch, snapshot.end_offset))
+        of_snapshot = _snapshot_records(directory, latest, latest.end_offset - 1)
+        if of_snapshot:
+            found += of_snapshot
+            start = latest.end_offset
+    for base_offset, _ in listing.segments:
+        found += _segment_records(directory / segment_name(base_offset), start)
+    return ControlRecords(
+        tuple((offset, message) for offset, message in found if isinstance(message, VotersRecord)),
+        tuple((offset, message.k_raft_version) for offset, message in found if isinstance(message, KRaftVersionRecord)),
+    )
+
+
+def read_snapshot_head(directory: Path, snapshot_id: SnapshotId) -> tuple[int, VotersRecord | None]:
+    """kraft.version and voters in the head of a snapshot; 0 and None where it says nothing. Raises LogDamaged, OSError."""
+    version, voters = 0, None
+    for _, message in _snapshot_records(directory, snapshot_id, 0):
+        if isinstance(message, VotersRecord):
+            voters = message
+        else:
+            version = message.k_raft_version
+    return version, voters
+
+
+_Found = list[tuple[int, KRaftVersionRecord | VotersRecord]]
+
+
+def _snapshot_records(directory: Path, snapshot_id: SnapshotId, offset: int) -> _Found:
+    """What stands in the first batch of a snapshot; nothing if there is no such file."""
+    path = directory / snapshot_id.file_name
+    try:
+        for header, records in read_log_file(path):
+            return [(offset, one) for _, one in _messages(records)] if header.is_control else []
+    except FileNotFoundError:
+        return []
+    except DecodeError as error:
+        raise LogDamaged(str(path), error.offset, error.reason, _ADVICE) from error
+    raise LogDamaged(str(path), 0, "is empty", _ADVICE)
+
+
+def _segment_records(path: Path, start: int) -> _Found:
+    """What a segment says from offset ``start`` on."""
+    try:
+        return [
+            one for data, at in _control_batches(path) for one in _messages(decode_batch(data, at).records) if one[0] >= start
+        ]
+    except DecodeError as error:
+        raise LogDamaged(str(path), error.offset, error.reason, _ADVICE) from error
+
+
+def _control_batches(path: Path) -> Iterator[tuple[bytes, int]]:
+    """The control batches of a segment, each as bytes that hold it and its place in them. Raises DecodeError, OSError."""
+    file = OpenFile(str(path))
+    size = file.status()[0]
+    start, at, data = 0, 0, b""
+    while size - start - at >= BATCH_OVERHEAD:
+        if len(data) - at < BATCH_OVERHEAD:
+            start, at, data = start + at, 0, file.read(start + at, _CHUNK_BYTES)
+        header = read_header(data, at)
+        if header.size > size - start - at:
+            raise DecodeError(f"a batch of {header.size} bytes, and {size - start - at} are left", offset=start + at)
+        if header.is_control:
+            if header.size > len(data) - at:
+                start, at, data = start + at, 0, file.read(start + at, header.size)
+            yield data, at
+        at += header.size
+        if at > len(data):
+            start, at, data = start + at, 0, b""
+
+
+def _messages(records: list[Record]) -> _Found:
+    """The records of the two types among those of a control batch, with their offsets. Raises DecodeError."""
+    found: _Found = []
+    for record in records:
+        message = decode_control_record(record).message
+        if isinstance(message, KRaftVersionRecord | VotersRecord):
+            found.append((record.offset, message))
+    return found
