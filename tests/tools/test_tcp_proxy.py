@@ -1,0 +1,159 @@
+"""The network of proxies: who calls is known by the first request; ways are cut, slowed down and reset one by one."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from kwire.header import encode_request_header
+from kwire.messages.api_versions_request import ApiVersionsRequest
+from tools.tcp_proxy import Network
+
+_ECHO, _OTHER = 1, 2
+
+
+class Echo:
+    """A server that sends everything back."""
+
+    def __init__(self) -> None:
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.address = self.listener.getsockname()
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                one, _ = self.listener.accept()
+            except OSError:
+                return
+            threading.Thread(target=self._echo, args=(one,), daemon=True).start()
+
+    def _echo(self, one: socket.socket) -> None:
+        with one:
+            try:
+                while data := one.recv(4096):
+                    one.sendall(data)
+            except OSError:
+                return
+
+
+@pytest.fixture
+def network() -> Iterator[Network]:
+    one, other = Echo(), Echo()
+    with Network({_ECHO: one.address, _OTHER: other.address}) as network:
+        yield network
+    for echo in (one, other):
+        echo.listener.close()
+
+
+def hello(client_id: str) -> bytes:
+    """A first request, size and all."""
+    frame = encode_request_header(ApiVersionsRequest.API_KEY, 3, 1, client_id) + ApiVersionsRequest().encode(3)
+    return len(frame).to_bytes(4, "big") + frame
+
+
+def call(network: Network, client_id: str = f"raft-client-{_OTHER}") -> socket.socket:
+    """A connection to the first node on which the first request went there and back."""
+    host, port = network.address(_ECHO).split(":")
+    connection = socket.create_connection((host, int(port)), timeout=5)
+    assert echoed(connection, hello(client_id))
+    return connection
+
+
+def echoed(connection: socket.socket, data: bytes) -> bool:
+    connection.sendall(data)
+    got = b""
+    while len(got) < len(data):
+        piece = connection.recv(4096)
+        if not piece:
+            return False
+        got += piece
+    return got == data
+
+
+def silent(connection: socket.socket, seconds: float = 0.2) -> bool:
+    connection.settimeout(seconds)
+    try:
+        connection.recv(1)
+    except TimeoutError:
+        return True
+    finally:
+        connection.settimeout(5)
+    return False
+
+
+@pytest.mark.parametrize("way", [(_OTHER, _ECHO), (_ECHO, _OTHER)], ids=["requests", "answers"])
+def test_one_way_is_cut_and_healed(network: Network, way: tuple[int, int]) -> None:
+    with call(network) as connection:
+        source, target = way
+        before, back = network.passed[way], network.passed[target, source]
+        network.cut(source, target)
+        connection.sendall(b"held")
+        assert silent(connection)
+        assert network.passed[way] == before
+        assert (network.passed[target, source] > back) == (way == (_ECHO, _OTHER)), "the other way is open"
+        network.heal()
+        assert connection.recv(4096) == b"held"
+
+
+def test_a_new_connection_over_a_cut_way_is_silent(network: Network) -> None:
+    network.isolate(_OTHER)
+    host, port = network.address(_ECHO).split(":")
+    with socket.create_connection((host, int(port)), timeout=5) as connection:
+        connection.sendall(hello(f"raft-client-{_OTHER}"))
+        assert silent(connection)
+        network.heal()
+        assert connection.recv(4096)
+
+
+def test_others_are_let_through(network: Network) -> None:
+    network.isolate(_ECHO)
+    with call(network, "an-admin-client") as connection:
+        assert echoed(connection, b"hello")
+
+
+def test_a_delayed_way_is_slow(network: Network) -> None:
+    with call(network) as connection:
+        network.delay(_ECHO, _OTHER, 0.2)
+        began = time.monotonic()
+        assert echoed(connection, b"slow")
+        assert 0.2 <= time.monotonic() - began < 2
+
+
+def test_reset_is_an_error_and_not_an_end(network: Network) -> None:
+    with call(network) as connection, call(network, "a-stranger") as stranger:
+        assert network.reset(_ECHO, _OTHER) == 1
+        with pytest.raises(ConnectionResetError):
+            connection.recv(1)
+        assert echoed(stranger, b"still here")
+
+
+def test_the_end_of_a_connection_is_passed_on(network: Network) -> None:
+    with call(network) as connection:
+        connection.shutdown(socket.SHUT_WR)
+        assert connection.recv(1) == b""
+
+
+def test_a_connection_that_is_closed_over_a_cut_way_ends(network: Network) -> None:
+    connection = call(network)
+    network.isolate(_ECHO)
+    connection.sendall(b"never")
+    connection.close()
+    network.close()
+    with pytest.raises(OSError, match=r".+"):
+        socket.create_connection(("127.0.0.1", int(network.address(_ECHO).split(":")[1])), timeout=1)
+
+
+def test_a_node_that_does_not_listen_is_a_reset() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as gone:
+        address = gone.getsockname()
+    with Network({_ECHO: address}) as network:
+        host, port = network.address(_ECHO).split(":")
+        with socket.create_connection((host, int(port)), timeout=5) as connection:
+            connection.sendall(hello("raft-client-2"))
+            with pytest.raises(ConnectionResetError):
+                connection.recv(1)

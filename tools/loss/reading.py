@@ -1,0 +1,111 @@
+"""What nodes have in their logs: by Fetch as any consumer asks, and from their files. Batches become what the checker compares."""
+
+from __future__ import annotations
+
+import time
+import zlib
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, cast
+
+from gateway.ports import TOPIC_NAME
+from kwire.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
+from kwire.messages.leader_change_message import LeaderChangeMessage
+from kwire.messages.list_offsets_request import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from kwire.records import BatchHeader, decode_control_record, decode_metadata_record, decode_records, iter_batches
+from kwire.uuid import METADATA_TOPIC_ID
+from tools.loss.history import SeenBatch
+from tools.loss.writers import id_of
+from tools.wire_client import WireClient
+
+_EARLIEST, _LATEST = -2, -1
+_FETCH_VERSION, _LIST_OFFSETS_VERSION = 16, 7
+_MAX_BYTES = 4 << 20
+
+
+class ReadError(Exception):
+    """A node gave an error, or nothing, where it must have records."""
+
+
+def seen(data: bytes) -> list[SeenBatch]:
+    """The whole batches of ``data``, CRCs checked. Raises DecodeError."""
+    return [_seen(data, header) for header in iter_batches(data, check_crc=True)]
+
+
+def read_files(directory: Path, end: int) -> list[SeenBatch]:
+    """The batches below offset ``end`` in the segments of a ``__cluster_metadata-0`` directory, which may be growing."""
+    batches = (batch for file in sorted(directory.glob("*.log")) for batch in seen(file.read_bytes()))
+    return [batch for batch in batches if batch.last_offset < end]
+
+
+def fetch_all(address: str, timeout_s: float = 30) -> list[SeenBatch]:
+    """Everything that a consumer of the node at ``address`` can read now. Raises ReadError, OSError."""
+    with WireClient(address, timeout_s) as client:
+        start, end = (_offset(client, which) for which in (_EARLIEST, _LATEST))
+        return list(_fetch(client, start, end))
+
+
+def committed_end(address: str, timeout_s: float = 5) -> int:
+    """The offset behind what a consumer of the node at ``address`` can read. Raises ReadError, OSError."""
+    with WireClient(address, timeout_s) as client:
+        return _offset(client, _LATEST)
+
+
+def wait_for_same_end(addresses: Sequence[str], timeout_s: float = 30) -> int:
+    """The end that consumers of all the nodes see, once it is the same for a second. Raises ReadError."""
+    deadline, before, since = time.monotonic() + timeout_s, -1, time.monotonic()
+    while True:
+        ends = {_end_or_trouble(address) for address in addresses}
+        now = time.monotonic()
+        end = ends.pop() if len(ends) == 1 else -1
+        if not isinstance(end, int) or end < 0 or end != before:
+            before, since = end if isinstance(end, int) else -1, now
+        elif now - since >= 1:
+            return end
+        if now > deadline:
+            raise ReadError(f"the nodes did not come to one end in {timeout_s:.0f} s: {ends or end}")
+        time.sleep(0.05)
+
+
+def _end_or_trouble(address: str) -> int | str:
+    try:
+        return committed_end(address)
+    except (OSError, EOFError, ReadError) as error:
+        return f"{address}: {error!r}"
+
+
+def _seen(data: bytes, header: BatchHeader) -> SeenBatch:
+    records, leader, ids = decode_records(data, header), None, []
+    for record in records:
+        if header.is_control:
+            control = decode_control_record(record)
+            if isinstance(control.message, LeaderChangeMessage):
+                leader = control.message.leader_id
+        elif record.value is not None and (id := id_of(decode_metadata_record(record.value)[2])) is not None:
+            ids.append((record.offset, id))
+    digest = zlib.crc32(data[header.position : header.end])
+    return SeenBatch(header.base_offset, header.last_offset, header.partition_leader_epoch, digest, tuple(ids), leader)
+
+
+def _fetch(client: WireClient, start: int, end: int) -> Iterator[SeenBatch]:
+    position = start
+    while position < end:
+        partition = FetchPartition(partition=0, fetch_offset=position, partition_max_bytes=_MAX_BYTES)
+        topic = FetchTopic(topic_id=METADATA_TOPIC_ID, topic=TOPIC_NAME, partitions=[partition])
+        request = FetchRequest(max_wait_ms=500, min_bytes=1, max_bytes=_MAX_BYTES, session_epoch=-1, topics=[topic])
+        answer = cast(Any, client.call(request, _FETCH_VERSION)).responses[0].partitions[0]
+        batches = seen(bytes(answer.records or b""))
+        if answer.error_code or not batches:
+            raise ReadError(f"Fetch at {position} of {end}: error {answer.error_code}, {len(batches)} batches")
+        yield from batches
+        position = batches[-1].last_offset + 1
+
+
+def _offset(client: WireClient, timestamp: int) -> int:
+    partition = ListOffsetsPartition(partition_index=0, timestamp=timestamp)
+    topic = ListOffsetsTopic(name=TOPIC_NAME, partitions=[partition])
+    response = cast(Any, client.call(ListOffsetsRequest(replica_id=-1, topics=[topic]), _LIST_OFFSETS_VERSION))
+    answer = response.topics[0].partitions[0]
+    if answer.error_code:
+        raise ReadError(f"ListOffsets: error {answer.error_code}")
+    return int(answer.offset)
