@@ -59,6 +59,10 @@ class NotFormatted(LogError):
     """Nobody has said yet to which cluster and node the directory belongs (``kwire format``, ``kafka-storage format``)."""
 
 
+class AlreadyFormatted(LogError):
+    """There is something in the directory that formatting it would make somebody else's."""
+
+
 class WrongNode(LogError):
     """The directory belongs to another node, or another cluster."""
 

@@ -143,12 +143,17 @@ class RaftStore:
         """The last one set, as far as it was not lost with the machine's power; at least the log start."""
         return self._high_watermark
 
+    @property
+    def snapshots(self) -> tuple[SnapshotId, ...]:
+        """The complete snapshots, ascending, that of formatting not among them. Raises DiskFailed."""
+        with doing("read", self.directory):
+            return list_directory(str(self.directory)).snapshots
+
     def stored(self) -> StoredFacts:
         """Everything that a node has to know when it is born. Raises LogDamaged, DiskFailed."""
         log = self._log
         with doing("read", self.directory):
             control = read_control_records(self.directory)
-            snapshots = list_directory(str(self.directory)).snapshots
         assert log.quorum_state is not None
         state = log.quorum_state[1]
         return StoredFacts(
@@ -157,7 +162,7 @@ class RaftStore:
             log.start_epoch,
             log.end_offset,
             log.epochs,
-            snapshots,
+            self.snapshots,
             self._high_watermark,
             control.voters,
             control.kraft_versions,

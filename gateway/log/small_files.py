@@ -32,9 +32,7 @@ class SmallFiles:
         self._disk = disk
         self._meta = data_dir / meta_properties.FILE_NAME
         self._quorum = directory / quorum_state.FILE_NAME
-        self.meta_properties: MetaProperties | None = _read(
-            self._meta, meta_properties.read_meta_properties, "restore it: it says whose directory this is"
-        )
+        self.meta_properties: MetaProperties | None = read_meta(data_dir)
         self.quorum_state: tuple[int, QuorumStateData] | None = _read(
             self._quorum, quorum_state.read_quorum_state, "restore it, or remove it: an observer learns the epoch anew"
         )
@@ -59,7 +57,7 @@ class SmallFiles:
     def write_meta_properties(self, cluster_id: str, node_id: int, directory_id: Uuid) -> None:
         """Raises DiskFailed. A zero ``directory_id`` is none."""
         properties = MetaProperties(_META_VERSION, cluster_id, node_id, None if directory_id == ZERO_UUID else directory_id)
-        self._disk.replace(self._meta, meta_properties.format_meta_properties(properties, datetime.now(UTC)))
+        write_meta(self._meta.parent, properties, self._disk)
         self.meta_properties = properties
 
     def close(self) -> None:
@@ -73,6 +71,18 @@ class SmallFiles:
         elif topic_id != METADATA_TOPIC_ID:
             reason = f"topic id {topic_id} is not that of __cluster_metadata, {METADATA_TOPIC_ID}"
             raise LogDamaged(str(path), -1, reason, "give another data directory")
+
+
+def read_meta(data_dir: Path) -> MetaProperties | None:
+    """What ``meta.properties`` says, None if there is none. Raises LogDamaged, DiskFailed."""
+    advice = "restore it: it says whose directory this is"
+    return _read(data_dir / meta_properties.FILE_NAME, meta_properties.read_meta_properties, advice)
+
+
+def write_meta(data_dir: Path, properties: MetaProperties, disk: Disk) -> None:
+    """Replace ``meta.properties``, on disk when this returns. Raises DiskFailed."""
+    data = meta_properties.format_meta_properties(properties, datetime.now(UTC))
+    disk.replace(data_dir / meta_properties.FILE_NAME, data)
 
 
 def _read(path: Path, reader: Callable[[Path], _T], advice: str) -> _T | None:
