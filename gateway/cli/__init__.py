@@ -9,7 +9,7 @@ import click
 from gateway.version import installed_version
 
 #: In the order in which ``kwire --help`` shows them.
-COMMANDS = ("serve", "tail", "state", "diff", "spark", "quorum", "decode", "dissect", "apis", "generate")
+COMMANDS = ("serve", "format", "tail", "state", "diff", "spark", "quorum", "decode", "dissect", "apis", "generate")
 
 
 class _Lazy(click.Group):

@@ -1,0 +1,257 @@
+"""``kwire format``: makes a directory the data directory of one node of a quorum, as Kafka's ``kafka-storage format`` does."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from gateway.address import Address
+from gateway.cli.lines import wants_json
+
+if TYPE_CHECKING:
+    from gateway.config import Config
+    from gateway.log.formatting import Formatting
+    from kwire.messages.voters_record import Voter, VotersRecord
+    from kwire.uuid import Uuid
+
+RANDOM: Final = "random"
+#: Options that stand for a key of the configuration.
+_KEYS: Final = {"node_id": "node.id", "data_dir": "data.dir", "listeners": "listeners", "advertised": "advertised.listeners"}
+
+
+def parse_controllers(text: str) -> list[tuple[int, Address, Uuid]]:
+    """``ID@HOST:PORT:DIRECTORYID,...`` (``DynamicVoters.parse``). Raises click.BadParameter."""
+    from gateway.address import parse_address
+    from kwire.uuid import Uuid
+
+    found: dict[int, tuple[int, Address, Uuid]] = {}
+    for part in (one.strip() for one in text.split(",")):
+        id, at, rest = part.partition("@")
+        place, colon, directory = rest.rpartition(":")
+        try:
+            if not (at and colon and id.isascii() and id.isdigit() and int(id) < 1 << 31):
+                raise ValueError(f"{part!r} is not of the form ID@HOST:PORT:DIRECTORYID")
+            if int(id) in found:
+                raise ValueError(f"controller {int(id)} is there twice")
+            found[int(id)] = int(id), parse_address(place), Uuid.parse(directory)
+        except ValueError as error:
+            raise click.BadParameter(str(error)) from None
+    return list(found.values())
+
+
+def parse_feature(text: str) -> tuple[str, int]:
+    """``NAME=LEVEL``. Raises click.BadParameter."""
+    name, equals, level = text.partition("=")
+    if not (name and equals and level.isascii() and level.isdigit() and len(level) < 6):
+        raise click.BadParameter(f"{text!r} is not of the form NAME=LEVEL")
+    return name, int(level)
+
+
+@click.command(
+    "format",
+    short_help="Format a node's data directory.",
+    context_settings={"max_content_width": 120},
+    epilog="""\b
+Examples:
+  kwire format --cluster-id random --data-dir /var/lib/kwire/1 --standalone
+  kwire format --random-uuid                                    an id for a cluster or for a directory
+  kwire format -t 0JaTQd0lTVGcVpdCCW-ZFg -c node2.properties --initial-controllers \\
+      1@ctl1:9093:lzJaB1TCSYWnS1bFxNvWVQ,2@ctl2:9093:0bBAkkQZQhmxE3aPcZJ8Uw,3@ctl3:9093:Jx0yXCzJRJGMwrXtFxNHMg
+  kwire format -t 0JaTQd0lTVGcVpdCCW-ZFg -c node4.properties --no-initial-controllers     to join a quorum that is there
+  kwire format -t 0JaTQd0lTVGcVpdCCW-ZFg -c static.properties   with controller.quorum.voters in the file
+
+Exit status: 1 where the directory cannot be formatted, 2 where what was asked for contradicts itself. A lone fresh node needs
+no format: kwire serve does it.""",
+)
+@click.option("-t", "--cluster-id", metavar="ID", help=f"The cluster, the same on all its nodes; '{RANDOM}' makes a new one.")
+@click.option(
+    "-c", "--config", "file", metavar="FILE", type=click.Path(dir_okay=False, path_type=Path),
+    help="The properties file of the node, as for kwire serve: node.id, data.dir, listeners, controller.quorum.voters.",
+)  # fmt: skip
+@click.option("--node-id", metavar="N", help="node.id, before the file's.")
+@click.option("--data-dir", metavar="DIR", help="data.dir, before the file's.")
+@click.option("--listeners", metavar="TEXT", help="listeners, before the file's.")
+@click.option("--advertised-listeners", "advertised", metavar="TEXT", help="advertised.listeners, before the file's.")
+@click.option("-s", "--standalone", is_flag=True, help="The first voter of a dynamic quorum is this node alone.")
+@click.option(
+    "-I", "--initial-controllers", "controllers", metavar="ID@HOST:PORT:DIRECTORYID[,...]", callback=lambda _, __, text: text
+    and parse_controllers(text), help="The first voters of a dynamic quorum, the same on all its nodes.",
+)  # fmt: skip
+@click.option("-N", "--no-initial-controllers", "joining", is_flag=True, help="The node joins a quorum that knows its voters.")
+@click.option("-g", "--ignore-formatted", is_flag=True, help="Leave a directory that is formatted already as it is.")
+@click.option("-r", "--release-version", "release", metavar="RELEASE", help="Whose features to begin with. [default: 4.3-IV0]")
+@click.option(
+    "-f", "--feature", "features", metavar="NAME=LEVEL", multiple=True, callback=lambda _, __, all: [*map(parse_feature, all)],
+    help="The level of one feature, metadata.version among them. Repeatable.",
+)  # fmt: skip
+@click.option("--random-uuid", is_flag=True, help="Print a new id and do nothing else.")
+@click.option(
+    "-o", "--output", type=click.Choice(["auto", "text", "json"]), default="auto", show_default=True,
+    help="auto: text on a terminal, JSON on a pipe.",
+)  # fmt: skip
+def command(file: Path | None, ignore_formatted: bool, random_uuid: bool, output: str, **given: Any) -> None:
+    """Make a directory the data directory of one node: whose it is, who votes first, which features the cluster begins with.
+
+    The files are those of kafka-storage format: a controller of Kafka starts on what is formatted here, and kwire serve on what
+    Kafka formatted.
+    """
+    from gateway.log import formatting
+    from gateway.log.errors import LogError
+
+    if random_uuid:
+        click.echo(str(formatting.random_uuid()))
+        return
+    config = _config(file, given)
+    wanted = _wanted(config, given)
+    data_dir = _data_dir(config)
+    try:
+        known = formatting.check_formatted(data_dir, wanted.cluster_id, wanted.node_id) if ignore_formatted else None
+        if known is None:
+            formatting.format_directory(data_dir, wanted)
+    except LogError as error:
+        raise click.ClickException(str(error)) from None
+    directory_id = known.directory_id if known else wanted.directory_id
+    _say(data_dir, wanted, directory_id, is_new=known is None, as_json=wants_json(output))
+
+
+def _config(file: Path | None, given: dict[str, Any]) -> Config:
+    from gateway.config import ConfigError
+    from gateway.config_loading import load_config
+
+    flags = {key: given[name] for name, key in _KEYS.items() if given[name] is not None}
+    try:
+        return load_config(flags={**flags, "source": "own"}, environment=os.environ, file=file)
+    except ConfigError as error:
+        for problem in error.problems:
+            click.echo(f"kwire format: {problem}", err=True)
+        sys.exit(2)
+
+
+def _data_dir(config: Config) -> Path:
+    if config.data_dir is not None:
+        return config.data_dir
+    from gateway.server.own_quorum import data_dir
+
+    return data_dir(config)
+
+
+def _wanted(config: Config, given: dict[str, Any]) -> Formatting:
+    """What the directory is to say. Raises click.UsageError for what contradicts itself."""
+    from gateway.log.formatting import Formatting, random_uuid
+
+    directory_id = random_uuid()
+    _check_voters(config, given)
+    voters = None
+    if given["standalone"]:
+        voters = _voters_record([_self(config, directory_id)])
+    elif given["controllers"]:
+        voters = _named(config, given["controllers"])
+        directory_id = next((one for id, _, one in given["controllers"] if id == config.node_id), directory_id)
+    features = _features(given, is_dynamic=voters is not None)
+    return Formatting(_cluster_id(given["cluster_id"]), config.node_id, directory_id, features, voters)
+
+
+def _check_voters(config: Config, given: dict[str, Any]) -> None:
+    """Exactly one way to know the voters."""
+    ways = [given["standalone"], bool(given["controllers"]), given["joining"]]
+    if sum(ways) > 1:
+        raise click.UsageError("give only one of --standalone, --initial-controllers and --no-initial-controllers")
+    static = bool(config.controller_quorum_voters)
+    if static and any(ways):
+        raise click.UsageError(
+            "controller.quorum.voters names the voters of a static quorum: remove it, or --standalone, --initial-controllers or "
+            "--no-initial-controllers"
+        )
+    if not static and not any(ways):
+        raise click.UsageError(
+            "controller.quorum.voters is not set: give one of --standalone, --initial-controllers and --no-initial-controllers"
+        )
+
+
+def _cluster_id(text: str | None) -> str:
+    from gateway.log.formatting import random_uuid
+    from kwire.uuid import Uuid
+
+    if text is None:
+        raise click.UsageError(f"--cluster-id is needed: the id of the cluster, or '{RANDOM}' for the first node of a new one")
+    if text == RANDOM:
+        return str(random_uuid())
+    try:
+        return str(Uuid.parse(text))
+    except ValueError as error:
+        raise click.UsageError(f"--cluster-id: {error}; 'kwire format --random-uuid' makes one") from None
+
+
+def _self(config: Config, directory_id: Uuid) -> Voter:
+    """This node with its controllers' listeners as others reach them."""
+    from gateway.log.formatting import voter
+
+    advertised = {listener.name: listener for listener in config.advertised_listeners}
+    told = [advertised.get(one.name, one) for one in config.controller_listeners]
+    for listener in told:
+        if not listener.port:
+            raise click.UsageError(f"listeners: {listener} needs a port of its own, which the others are told")
+    return voter(config.node_id, directory_id, {one.name: Address(one.host, one.port) for one in told})
+
+
+def _named(config: Config, controllers: list[tuple[int, Address, Uuid]]) -> VotersRecord:
+    from gateway.log.formatting import voter
+
+    name = config.controller_listener_names[0]
+    return _voters_record([voter(id, directory_id, {name: address}) for id, address, directory_id in controllers])
+
+
+def _voters_record(voters: list[Voter]) -> VotersRecord:
+    from kwire.messages.voters_record import VotersRecord
+
+    return VotersRecord(version=0, voters=voters)
+
+
+def _features(given: dict[str, Any], *, is_dynamic: bool) -> tuple[tuple[str, int], ...]:
+    """``releases.features_of`` what was asked for, which has to go with the kind of quorum."""
+    from gateway.log import releases
+
+    chosen: dict[str, int] = dict(given["features"])
+    kraft = chosen.pop(releases.KRAFT_VERSION, int(is_dynamic))
+    level = chosen.pop(releases.METADATA_VERSION, None)
+    try:
+        if level is not None and given["release"] is not None:
+            raise ValueError(f"give --release-version or --feature {releases.METADATA_VERSION}=N, not both")
+        if level is None:
+            level = releases.level_of(given["release"]) if given["release"] else releases.LEVEL_MAX
+        if kraft != is_dynamic and not (kraft == 1 and given["joining"]):
+            raise ValueError(
+                f"{releases.KRAFT_VERSION}={kraft}: it is 1 with --standalone, --initial-controllers or --no-initial-controllers "
+                "and 0 with controller.quorum.voters"
+            )
+        if is_dynamic and level < releases.DYNAMIC_QUORUM_LEVEL:
+            needed = releases.release_of(releases.DYNAMIC_QUORUM_LEVEL)
+            raise ValueError(f"{releases.release_of(level)} has no dynamic quorums: {needed} is the oldest that has")
+        return releases.features_of(level, chosen)
+    except ValueError as error:
+        raise click.UsageError(str(error)) from None
+
+
+def _say(data_dir: Path, wanted: Formatting, directory_id: Uuid | None, *, is_new: bool, as_json: bool) -> None:
+    facts = {
+        "formatted": is_new,
+        "data.dir": str(data_dir),
+        "cluster.id": wanted.cluster_id,
+        "node.id": wanted.node_id,
+        "directory.id": None if directory_id is None else str(directory_id),
+        "features": dict(wanted.features),
+        "voters": [one.voter_id for one in wanted.voters.voters] if wanted.voters else None,
+    }
+    if not is_new:
+        facts = {name: facts[name] for name in ("formatted", "data.dir", "cluster.id", "node.id", "directory.id")}
+    if as_json:
+        click.echo(json.dumps(facts))
+    elif is_new:
+        click.echo(f"formatted {data_dir} for node {wanted.node_id} of cluster {wanted.cluster_id}, directory {directory_id}")
+    else:
+        click.echo(f"{data_dir} is formatted already for node {wanted.node_id} of cluster {wanted.cluster_id}: left as it is")
