@@ -1,0 +1,61 @@
+"""One request to the controller with all that its answer may depend on. Knows no API."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from gateway.controller.nodes import Nodes
+from gateway.controller.placement import Dice
+from gateway.controller.settings import ControllerSettings
+from gateway.controller.state import State
+from kwire.cluster import Image
+from kwire.message import Message
+from kwire.uuid import Uuid
+
+#: May who asked do the operation on the resource: (operation, resource type, resource name), as ``Authorizer`` names them?
+Allows = Callable[[str, str, str], bool]
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """``version`` is the request's, ``now_ms`` milliseconds since the epoch; ``new_id`` gives ids that no topic has."""
+
+    version: int
+    allows: Allows
+    now_ms: int
+    state: State
+    settings: ControllerSettings
+    dice: Dice
+    new_id: Callable[[], Uuid]
+
+    @property
+    def image(self) -> Image:
+        """The cluster, with what was proposed and is not committed yet."""
+        return self.state.image
+
+    @property
+    def level(self) -> int:
+        """The finalized metadata.version."""
+        return self.state.image.metadata_version
+
+    @property
+    def nodes(self) -> Nodes:
+        """Where replicas can be."""
+        return Nodes(self.state.image, self.settings.serving_nodes)
+
+    def may_on_cluster(self, operation: str) -> bool:
+        """May who asked do it on the cluster?"""
+        return self.allows(operation, "CLUSTER", "kafka-cluster")
+
+    def may_on_topic(self, operation: str, name: str) -> bool:
+        """May who asked do it on the topic of that name?"""
+        return self.allows(operation, "TOPIC", name)
+
+
+class Verdict(NamedTuple):
+    """What a request comes to: records to be written, none for a refusal, and the answer for when they are."""
+
+    records: list[Message]
+    answer: Message

@@ -1,0 +1,135 @@
+"""The active controller of the quorum: a request and a moment in, records to be appended and an answer out. KIP-631.
+
+It has a state of its own while its node leads: the committed image and, on top, what it proposed since, so that the next
+request sees it. Losing leadership is letting go of that state. It knows neither the log nor who is committed when:
+
+    operations = controller.activate(image, now_ms, transaction_open=...)   # all of the log up to the own epoch's start
+    outcome = controller.handle(request, version, allows, now_ms)
+    ...                                                                     # outcome.operation appended and committed
+    outcome.answer                                                          # may be told now
+    controller.deactivate()
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from gateway.controller.activation import activation
+from gateway.controller.case import Allows, Case, Verdict
+from gateway.controller.create_topics import create_topics
+from gateway.controller.errors import ApiError, Error
+from gateway.controller.records import NO_OP_LEVEL, Operation, operation
+from gateway.controller.refusals import refused
+from gateway.controller.settings import ControllerSettings
+from gateway.controller.state import State
+from kwire.cluster import Image
+from kwire.message import Message
+from kwire.messages.no_op_record import NoOpRecord
+from kwire.uuid import Uuid
+
+_Area = Callable[[Any, Case], Verdict]
+#: Which area decides on which request, and what Kafka calls the operation.
+_AREAS: Final[dict[str, tuple[str, _Area]]] = {
+    "CreateTopicsRequest": ("createTopics", create_topics),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """``operation`` is to be appended in this epoch or not at all; None where nothing changes.
+
+    ``answer`` may be told once the operation is committed. Without one: once everything that was proposed before is, for it
+    may speak of that.
+    """
+
+    operation: Operation | None
+    answer: Message
+
+
+class Controller:
+    """One node's. ``random`` gives so many random bytes; its methods raise for a mistake of ours only, never for a request.
+
+    After an exception the state may be half changed: leadership is to be given up, by the quorum too.
+    """
+
+    def __init__(self, settings: ControllerSettings, *, random: Callable[[int], bytes]) -> None:
+        self.settings = settings
+        self._random = random
+        self._state: State | None = None
+        self._idle_since_ms = 0
+
+    @property
+    def is_active(self) -> bool:
+        """Does it take requests?"""
+        return self._state is not None
+
+    @property
+    def image(self) -> Image | None:
+        """Committed and proposed; None while inactive. For tests and for those who must see what is not committed yet."""
+        return None if self._state is None else self._state.image
+
+    def activate(self, image: Image, now_ms: int, *, transaction_open: bool = False) -> list[Operation]:
+        """Begin to lead, with the ``image`` of everything before this epoch. Returns what is to be appended first, in order.
+
+        ``transaction_open``: the log before ended inside a metadata transaction. ``image`` is copied, not kept. Nothing may
+        be handled before the whole log up to this epoch's start is in it (KAFKA-15345): a request would be decided on less.
+        """
+        self._state = State(image)
+        self._idle_since_ms = now_ms
+        operations = activation(image, self.settings, transaction_open=transaction_open)
+        for one in operations:
+            self._apply(one)
+        return operations
+
+    def deactivate(self) -> None:
+        """Leadership is gone: what was proposed and not committed is forgotten."""
+        self._state = None
+
+    def handle(self, request: Message, version: int, allows: Allows, now_ms: int) -> Outcome:
+        """Decide on ``request``: who asked may do what ``allows`` says. NOT_CONTROLLER while inactive."""
+        state = self._state
+        if state is None:
+            return Outcome(None, refused(request, version, Error.NOT_CONTROLLER, "This node is not the active controller."))
+        name, area = _AREAS[request.NAME]
+        case = Case(version, allows, now_ms, state, self.settings, self._dice, self._new_id)
+        try:
+            verdict = area(request, case)
+            decided = operation(name, verdict.records, case.level) if verdict.records else None
+        except ApiError as refusal:
+            return Outcome(None, refused(request, version, refusal.error, refusal.message))
+        if decided is None or getattr(request, "validate_only", False):
+            return Outcome(None, verdict.answer)
+        self._apply(decided)
+        self._idle_since_ms = now_ms
+        return Outcome(decided, verdict.answer)
+
+    def idle(self, now_ms: int) -> Operation | None:
+        """A NoOpRecord when nothing was written for a while, so that consumers see that the log is alive (KIP-835)."""
+        state, interval_ms = self._state, self.settings.max_idle_interval_ms
+        if state is None or not interval_ms or now_ms - self._idle_since_ms < interval_ms:
+            return None
+        if state.image.metadata_version < NO_OP_LEVEL:
+            return None
+        self._idle_since_ms = now_ms
+        return operation("noOpRecord", [NoOpRecord()], state.image.metadata_version)
+
+    def _apply(self, decided: Operation) -> None:
+        assert self._state is not None
+        for record in decided.records:
+            self._state.apply(record.message)
+
+    def _dice(self, below: int) -> int:
+        return int.from_bytes(self._random(8), "big") % below
+
+    def _new_id(self) -> Uuid:
+        """A random id (version 4 of RFC 9562) that no topic has; none that a command line would take for an option."""
+        assert self._state is not None
+        while True:
+            raw = bytearray(self._random(16))
+            raw[6] = raw[6] & 0x0F | 0x40
+            raw[8] = raw[8] & 0x3F | 0x80
+            made = Uuid(raw)
+            if made not in self._state.image.topics and not str(made).startswith("-"):
+                return made

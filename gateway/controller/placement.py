@@ -1,0 +1,136 @@
+"""Where new partitions go: striped over racks, then over the nodes of a rack (``StripedReplicaPlacer``). Knows no topic.
+
+Two goals in this order: replicas spread evenly over racks, and over nodes; nodes that are fenced come last in their rack and
+are never the first replica, which leads. Where the stripes begin is left to the dice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from gateway.controller.errors import ApiError, Error
+
+#: A number from 0 up to, and without, the one given.
+Dice = Callable[[int], int]
+
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True, slots=True)
+class UsableNode:
+    """A node that replicas can be placed on (``UsableBroker``)."""
+
+    node_id: int
+    rack: str | None = None
+    fenced: bool = False
+
+
+def place(nodes: Iterable[UsableNode], partitions: int, replicas: int, dice: Dice) -> list[list[int]]:
+    """The replicas of each new partition, the leader first. Raises ApiError where the nodes are too few."""
+    racks = _Racks(list(nodes), dice)
+    racks.check(replicas)
+    return [racks.next(replicas) for _ in range(partitions)]
+
+
+@dataclass(slots=True)
+class _Ring:
+    """Nodes in turn; each round begins one further than the one before."""
+
+    nodes: list[int]
+    offset: int = 0
+    index: int = 0
+    round: int = 0
+
+    def next(self, round_: int) -> int | None:
+        """The next node of this round; None when each had its turn."""
+        if not self.nodes:
+            return None
+        if self.round != round_:
+            self.round, self.index, self.offset = round_, 0, (self.offset + 1) % len(self.nodes)
+        if self.index >= len(self.nodes):
+            return None
+        self.index += 1
+        return self.nodes[(self.index - 1 + self.offset) % len(self.nodes)]
+
+
+@dataclass(slots=True)
+class _Rack:
+    fenced: _Ring = field(default_factory=lambda: _Ring([]))
+    unfenced: _Ring = field(default_factory=lambda: _Ring([]))
+
+    def next(self, round_: int) -> int | None:
+        node = self.unfenced.next(round_)
+        return self.fenced.next(round_) if node is None else node
+
+
+class _Racks:
+    def __init__(self, nodes: list[UsableNode], dice: Dice) -> None:
+        self._dice = dice
+        self._total = len(nodes)
+        self._unfenced = sum(not node.fenced for node in nodes)
+        by_name: dict[str | None, _Rack] = {}
+        for node in sorted(nodes, key=lambda node: node.node_id):
+            rack = by_name.setdefault(node.rack, _Rack())
+            (rack.fenced if node.fenced else rack.unfenced).nodes.append(node.node_id)
+        # A node without a rack is in one without a name, which comes first.
+        self._racks = [by_name[name] for name in sorted(by_name, key=lambda name: (name is not None, name or ""))]
+        for rack in self._racks:
+            for ring in (rack.fenced, rack.unfenced):
+                ring.offset = dice(len(ring.nodes)) if ring.nodes else 0
+        self._offset = dice(len(self._racks)) if self._racks else 0
+        self._round = 0
+
+    def check(self, replicas: int) -> None:
+        """Raise ApiError unless every partition can have so many replicas."""
+        if not self._unfenced:
+            raise _impossible(replicas, "All brokers are currently fenced.")
+        if replicas > self._total:
+            raise _impossible(
+                replicas,
+                f"The target replication factor of {replicas} cannot be reached because only {self._total} broker(s) are"
+                " registered.",
+            )
+
+    def next(self, replicas: int) -> list[int]:
+        if self._round and self._round % self._unfenced == 0 and self._unfenced > 1:
+            # As many partitions as nodes: from here on the same assignments would come again.
+            self._shuffle()
+        first, leader = self._leader()
+        chosen, at = [leader], self._offset
+        while len(chosen) < replicas:
+            node = None
+            if at == first:
+                first = -1  # the leader's rack had its turn
+            else:
+                node = self._racks[at].next(self._round)
+            at = (at + 1) % len(self._racks)
+            if node is not None:
+                chosen.append(node)
+        self._round += 1
+        self._offset = (self._offset + 1) % len(self._racks)
+        return chosen
+
+    def _leader(self) -> tuple[int, int]:
+        """The first rack from the offset on with an unfenced node left, and that node."""
+        at = self._offset
+        while (node := self._racks[at].unfenced.next(self._round)) is None:
+            at = (at + 1) % len(self._racks)
+        return at, node
+
+    def _shuffle(self) -> None:
+        _shuffle(self._racks, self._dice)
+        for rack in self._racks:
+            _shuffle(rack.fenced.nodes, self._dice)
+            _shuffle(rack.unfenced.nodes, self._dice)
+
+
+def _shuffle(items: list[_T], dice: Dice) -> None:
+    for last in range(len(items) - 1, 0, -1):
+        other = dice(last + 1)
+        items[last], items[other] = items[other], items[last]
+
+
+def _impossible(replicas: int, why: str) -> ApiError:
+    return ApiError(Error.INVALID_REPLICATION_FACTOR, f"Unable to replicate the partition {replicas} time(s): {why}")

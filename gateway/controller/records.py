@@ -1,0 +1,114 @@
+"""Metadata records as the controller writes them: at which version, in which batches. Knows no request and no state.
+
+A record's version follows from the finalized metadata.version (``MetadataVersion``), so that every node of a cluster that
+may still run at that level can read it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from gateway.controller.errors import ApiError, Error
+from kwire.cluster.snapshot import partition_version, register_broker_version
+from kwire.errors import EncodeError
+from kwire.message import Message
+from kwire.messages.begin_transaction_record import BeginTransactionRecord
+from kwire.messages.end_transaction_record import EndTransactionRecord
+from kwire.records.metadata import encode_metadata_record
+
+#: Levels of metadata.version that can be finalized here (``MetadataVersion.MINIMUM_VERSION`` and the newest of Kafka 4.3).
+LEVEL_MIN: Final = 7
+LEVEL_MAX: Final = 30
+#: From these levels on there are NoOpRecords, metadata transactions (KIP-868), registrations of controllers (KIP-919).
+NO_OP_LEVEL: Final = 5
+TRANSACTION_LEVEL: Final = 13
+CONTROLLER_REGISTRATION_LEVEL: Final = 15
+#: Records of one operation at most (``QuorumController.MAX_RECORDS_PER_USER_OP``).
+OPERATION_RECORDS_MAX: Final = 10_000
+#: Bytes of one batch at most (``KafkaRaftClient.MAX_BATCH_SIZE_BYTES``), and what the batch adds to a record's value, at most.
+BATCH_BYTES_MAX: Final = 8 * 1024 * 1024
+_BATCH_HEADER_BYTES: Final = 61
+_RECORD_OVERHEAD_BYTES: Final = 24
+
+
+class Record(NamedTuple):
+    """A metadata record and the version that it is written at."""
+
+    message: Message
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """Records that take effect together or not at all. ``name`` is what Kafka calls the operation.
+
+    ``batches`` are the values to be appended, in order, each list as one batch. Where one batch does not hold them they
+    stand in a metadata transaction, whose marks are in ``batches`` and not in ``records``.
+    """
+
+    name: str
+    records: tuple[Record, ...]
+    batches: tuple[tuple[bytes, ...], ...]
+
+
+def record_version(message: Message, level: int) -> int:
+    """The version of a record of this type at ``level`` of metadata.version."""
+    match message.NAME:
+        case "RegisterBrokerRecord":
+            return register_broker_version(level)
+        case "PartitionRecord" | "PartitionChangeRecord":
+            return partition_version(level)
+        case _:
+            return 0
+
+
+def operation(name: str, messages: Iterable[Message], level: int) -> Operation:
+    """An operation of ``messages`` at ``level``. Raises ApiError where they are too many, too large, or cannot be written."""
+    records = tuple(Record(message, record_version(message, level)) for message in messages)
+    if len(records) > OPERATION_RECORDS_MAX:
+        raise ApiError(
+            Error.POLICY_VIOLATION,
+            f"This makes {len(records)} records; {OPERATION_RECORDS_MAX} are the most that one request may make. Split it.",
+        )
+    return Operation(name, records, _batches(name, encode(records), level))
+
+
+def encode(records: Sequence[Record]) -> list[bytes]:
+    """The values of the records. Raises ApiError for one that the log's format cannot hold."""
+    try:
+        return [encode_metadata_record(record.message, record.version) for record in records]
+    except EncodeError as error:
+        raise ApiError(Error.INVALID_REQUEST, f"This cannot be written to the metadata log: {error}") from None
+
+
+def _batches(name: str, values: list[bytes], level: int) -> tuple[tuple[bytes, ...], ...]:
+    batches = list(_packed(values))
+    if len(batches) > 1:
+        if level < TRANSACTION_LEVEL:
+            raise ApiError(
+                Error.POLICY_VIOLATION,
+                f"This makes more than the {BATCH_BYTES_MAX} bytes that one batch holds; metadata.version {level} has no"
+                f" transactions to write it in several. Split the request, or upgrade metadata.version.",
+            )
+        begin = Record(BeginTransactionRecord(name=name), 0)
+        batches = [tuple(encode([begin])), *batches, tuple(encode([Record(EndTransactionRecord(), 0)]))]
+    return tuple(batches)
+
+
+def _packed(values: list[bytes]) -> Iterable[tuple[bytes, ...]]:
+    """The values in as few batches as hold them, in their order."""
+    batch: list[bytes] = []
+    size = _BATCH_HEADER_BYTES
+    for value in values:
+        needed = len(value) + _RECORD_OVERHEAD_BYTES
+        if needed > BATCH_BYTES_MAX - _BATCH_HEADER_BYTES:
+            raise ApiError(Error.POLICY_VIOLATION, f"A record of {len(value)} bytes is larger than a batch may be.")
+        if batch and size + needed > BATCH_BYTES_MAX:
+            yield tuple(batch)
+            batch, size = [], _BATCH_HEADER_BYTES
+        batch.append(value)
+        size += needed
+    if batch:
+        yield tuple(batch)

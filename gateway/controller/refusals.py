@@ -1,0 +1,86 @@
+"""One error for all that a request asked, in the shape in which that API answers. Knows no state.
+
+For what concerns the request as a whole: nobody leads, the time is over, more than one operation may hold.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from gateway.controller.errors import Error
+from kwire.message import Message
+from kwire.messages.alter_configs_response import AlterConfigsResourceResponse as LegacyResourceResponse
+from kwire.messages.alter_configs_response import AlterConfigsResponse
+from kwire.messages.controller_registration_response import ControllerRegistrationResponse
+from kwire.messages.create_partitions_response import CreatePartitionsResponse, CreatePartitionsTopicResult
+from kwire.messages.create_topics_response import CreatableTopicResult, CreateTopicsResponse
+from kwire.messages.delete_topics_response import DeletableTopicResult, DeleteTopicsResponse
+from kwire.messages.incremental_alter_configs_response import AlterConfigsResourceResponse, IncrementalAlterConfigsResponse
+
+#: DeleteTopics names topics in structs, by name or id, from here on.
+DELETE_BY_ID: Final = 6
+
+
+def refused(request: Message, version: int, error: Error, message: str | None) -> Message:
+    """The answer to ``request`` of ``version``, in which everything asked has this error."""
+    return _SHAPES[request.NAME](request, version, int(error), message)
+
+
+def _create_topics(request: Any, version: int, error: int, message: str | None) -> Message:
+    return CreateTopicsResponse(
+        topics=[
+            CreatableTopicResult(name=name, error_code=error, error_message=message)
+            for name in dict.fromkeys(topic.name for topic in request.topics)
+        ]
+    )
+
+
+def _delete_topics(request: Any, version: int, error: int, message: str | None) -> Message:
+    if version < DELETE_BY_ID:
+        asked = [{"name": name} for name in request.topic_names]
+    else:
+        asked = [{"name": topic.name, "topic_id": topic.topic_id} for topic in request.topics]
+    return DeleteTopicsResponse(
+        responses=[DeletableTopicResult(**topic, error_code=error, error_message=message) for topic in asked]
+    )
+
+
+def _create_partitions(request: Any, version: int, error: int, message: str | None) -> Message:
+    return CreatePartitionsResponse(
+        results=[
+            CreatePartitionsTopicResult(name=name, error_code=error, error_message=message)
+            for name in dict.fromkeys(topic.name for topic in request.topics)
+        ]
+    )
+
+
+def _incremental_alter_configs(request: Any, version: int, error: int, message: str | None) -> Message:
+    return IncrementalAlterConfigsResponse(
+        responses=[AlterConfigsResourceResponse(**resource, error_code=error, error_message=message) for resource in _of(request)]
+    )
+
+
+def _alter_configs(request: Any, version: int, error: int, message: str | None) -> Message:
+    return AlterConfigsResponse(
+        responses=[LegacyResourceResponse(**resource, error_code=error, error_message=message) for resource in _of(request)]
+    )
+
+
+def _of(request: Any) -> list[dict[str, Any]]:
+    named = dict.fromkeys((resource.resource_type, resource.resource_name) for resource in request.resources)
+    return [{"resource_type": kind, "resource_name": name} for kind, name in named]
+
+
+def _controller_registration(request: Any, version: int, error: int, message: str | None) -> Message:
+    return ControllerRegistrationResponse(error_code=error, error_message=message)
+
+
+_SHAPES: Final[Mapping[str, Callable[[Any, int, int, str | None], Message]]] = {
+    "AlterConfigsRequest": _alter_configs,
+    "ControllerRegistrationRequest": _controller_registration,
+    "CreatePartitionsRequest": _create_partitions,
+    "CreateTopicsRequest": _create_topics,
+    "DeleteTopicsRequest": _delete_topics,
+    "IncrementalAlterConfigsRequest": _incremental_alter_configs,
+}

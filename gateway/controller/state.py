@@ -1,0 +1,72 @@
+"""The cluster as the active controller sees it: everything that is committed, and what it has proposed itself since.
+
+A copy of the committed image, so that giving up leadership is letting go of it. Beside the image it keeps what would take
+too long to look for in it at every request.
+"""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import Any, Final
+
+from kwire.cluster import Image, apply
+from kwire.message import Message
+from kwire.messages.remove_topic_record import RemoveTopicRecord
+from kwire.messages.topic_record import TopicRecord
+
+_COLLIDING: Final = str.maketrans(".", "_")
+
+
+class State:
+    """``image`` is the working copy; nobody but :meth:`apply` changes it, nor the committed one it was made from."""
+
+    def __init__(self, committed: Image) -> None:
+        self.image: Final = copy_of(committed)
+        self._unified: dict[str, set[str]] = {}
+        for name in self.image.topic_ids:
+            self._note(name)
+
+    def apply(self, message: Message) -> None:
+        """Make the change that a record makes. Raises FoldError for one that does not fit: our own mistake."""
+        removed = self.image.topics[message.topic_id] if isinstance(message, RemoveTopicRecord) else None
+        apply(self.image, message)
+        if isinstance(message, TopicRecord):
+            self._note(message.name)
+        elif removed is not None:
+            self._forget(removed)
+
+    def colliding(self, name: str) -> str | None:
+        """A topic that exists and differs from ``name`` in ``.`` for ``_`` only, if there is one (metrics mix the two up)."""
+        return min(self._unified.get(unified(name), ()), default=None)
+
+    def _note(self, name: str) -> None:
+        if has_collision_chars(name):
+            self._unified.setdefault(unified(name), set()).add(name)
+
+    def _forget(self, name: str) -> None:
+        if has_collision_chars(name):
+            names = self._unified[unified(name)]
+            names.discard(name)
+            if not names:
+                del self._unified[unified(name)]
+
+
+def has_collision_chars(name: str) -> bool:
+    """Does ``name`` hold a character that metrics write in the same way as another one (``Topic.hasCollisionChars``)?"""
+    return "_" in name or "." in name
+
+
+def unified(name: str) -> str:
+    """``name`` as metrics write it (``Topic.unifyCollisionChars``)."""
+    return name.translate(_COLLIDING)
+
+
+def copy_of(image: Image) -> Image:
+    """An image of its own with the same records. Records are never changed, so both hold the same ones."""
+    return Image(**{one.name: _copy(getattr(image, one.name)) for one in fields(image)})
+
+
+def _copy(value: Any) -> Any:
+    if not isinstance(value, dict):
+        return value
+    return {key: inner.copy() if isinstance(inner, dict) else inner for key, inner in value.items()}

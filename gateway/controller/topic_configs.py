@@ -1,0 +1,66 @@
+"""What configuration a topic may have, and which it has when defaults are counted in. Knows no request."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Final, NamedTuple
+
+from gateway.controller.config_keys import ConfigError, ConfigKey, Synonym
+from gateway.controller.topic_config_keys import TOPIC_KEYS
+from kwire.cluster import Image
+from kwire.cluster.image import BROKER_RESOURCE
+
+#: ``DescribeConfigsResponse.ConfigSource``: where a value comes from.
+TOPIC_CONFIG: Final = 1
+DYNAMIC_BROKER_CONFIG: Final = 2
+DYNAMIC_DEFAULT_BROKER_CONFIG: Final = 3
+STATIC_BROKER_CONFIG: Final = 4
+DEFAULT_CONFIG: Final = 5
+
+
+class Effective(NamedTuple):
+    """A key of a topic with the value that holds, as it was written, and where that was."""
+
+    key: ConfigKey
+    value: str | None
+    source: int
+
+
+def check_topic_configs(configs: Mapping[str, str]) -> None:
+    """Raise ConfigError unless a topic may have these (``LogConfig.validate``)."""
+    for name in configs:
+        if name not in TOPIC_KEYS:
+            raise ConfigError(f"Unknown topic config name: {name}")
+    values = {name: TOPIC_KEYS[name].parse(value) for name, value in configs.items()}
+    low, high = (
+        values.get(name, TOPIC_KEYS[name].parse(TOPIC_KEYS[name].default or ""))
+        for name in ("min.compaction.lag.ms", "max.compaction.lag.ms")
+    )
+    if int(low) > int(high):  # type: ignore[arg-type]
+        raise ConfigError(f"conflict topic config setting min.compaction.lag.ms ({low}) > max.compaction.lag.ms ({high})")
+    if values.get("remote.storage.enable"):
+        raise ConfigError("Tiered storage is disabled: a topic cannot be configured with remote.storage.enable here.")
+
+
+def effective_topic_configs(image: Image, configs: Mapping[str, str], node_id: int) -> Iterator[Effective]:
+    """Every key in the order of the names, as ``node_id`` sees it: the topic's own value, else a broker's, else the default."""
+    of_node = image.configs.get((BROKER_RESOURCE, str(node_id)), {})
+    of_all = image.configs.get((BROKER_RESOURCE, ""), {})
+    for name, key in TOPIC_KEYS.items():
+        if name in configs:
+            yield Effective(key, configs[name], TOPIC_CONFIG)
+        else:
+            yield (
+                _inherited(key, of_node, DYNAMIC_BROKER_CONFIG)
+                or _inherited(key, of_all, DYNAMIC_DEFAULT_BROKER_CONFIG)
+                or Effective(key, key.default, DEFAULT_CONFIG)
+            )
+
+
+def _inherited(key: ConfigKey, configs: Mapping[str, str], source: int) -> Effective | None:
+    found = next((synonym for synonym in key.synonyms if synonym.name in configs), None)
+    return None if found is None else Effective(key, _converted(configs[found.name], found), source)
+
+
+def _converted(value: str, synonym: Synonym) -> str:
+    return value if synonym.factor == 1 else str(int(value) * synonym.factor)

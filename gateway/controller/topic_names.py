@@ -1,0 +1,24 @@
+"""Which names a topic may have (``Topic.validate``). Knows no cluster."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+#: The log itself, which no client may create, change or delete (``Topic.CLUSTER_METADATA_TOPIC_NAME``).
+METADATA_TOPIC: Final = "__cluster_metadata"
+NAME_CHARS_MAX: Final = 249
+_NAME: Final = re.compile(r"[a-zA-Z0-9._-]+")
+
+
+def name_fault(name: str) -> str | None:
+    """Why ``name`` is none for a topic, as a sentence; None if it is one."""
+    if not name:
+        return "Topic name is invalid: the empty string is not allowed"
+    if name in (".", ".."):
+        return f"Topic name is invalid: '{name}' is not allowed"
+    if len(name) > NAME_CHARS_MAX:
+        return f"Topic name is invalid: its length is {len(name)}, {NAME_CHARS_MAX} characters are the most"
+    if _NAME.fullmatch(name) is None:
+        return f"Topic name is invalid: '{name}' contains one or more characters other than ASCII alphanumerics, '.', '_' and '-'"
+    return None
