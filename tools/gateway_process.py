@@ -16,8 +16,11 @@ from tools.process import Process, ProcessError
 
 #: The console script's function, by this interpreter, so that it works from a checkout too.
 KWIRE = (sys.executable, "-c", "import sys; from gateway.cli import main; sys.exit(main())")
-#: As a user has it: byte code of the last run is there.
-_ENV = {"PYTHONUNBUFFERED": "1", "PYTHONDONTWRITEBYTECODE": ""}
+#: Of ``kwire serve`` as a user has it: byte code of the last run is there.
+SERVE_ENV = {"PYTHONUNBUFFERED": "1", "PYTHONDONTWRITEBYTECODE": ""}
+
+#: Arguments that say what is served.
+_SOURCES = ("--source", "--log-dir", "--log-dirs", "--bootstrap-controller", "--config", "--data-dir")
 
 
 @dataclass
@@ -60,19 +63,24 @@ def gateway(*arguments: str, timeout_s: float = 30) -> Iterator[Gateway]:
 
 
 def launch(scratch: Path, *arguments: str) -> Process:
-    """``kwire serve`` as a process, not waited for; its output goes to a file in ``scratch``, behind what is there."""
+    """``kwire serve`` as a process, not waited for; its output goes to a file in ``scratch``, behind what is there.
+
+    It serves the sample log where the arguments name no other source.
+    """
     # A state directory of its own: committed offsets of one run are nothing to the next.
     defaults = ["--listeners", "PLAINTEXT://127.0.0.1:0", "--state-dir", f"{scratch}/state"]
-    return Process("kwire serve", [*KWIRE, "serve", *defaults, *arguments], scratch / "output", _ENV)
+    if not any(argument.partition("=")[0] in _SOURCES for argument in arguments):
+        defaults += ["--source", "sample"]
+    return Process("kwire serve", [*KWIRE, "serve", *defaults, *arguments], scratch / "output", SERVE_ENV)
 
 
 def wait_until_ready(process: Process, timeout_s: float, began: float) -> Gateway:
     """Return when a process of :func:`launch`, started at ``began`` (monotonic), says that it is ready. Raises ProcessError."""
-    process.wait_until(lambda: _ready_line(process) is not None, timeout_s, interval_s=0.005)
-    return Gateway(process, _ready_line(process) or {}, time.monotonic() - began)
+    process.wait_until(lambda: ready_line(process) is not None, timeout_s, interval_s=0.005)
+    return Gateway(process, ready_line(process) or {}, time.monotonic() - began)
 
 
-def _ready_line(process: Process) -> dict[str, Any] | None:
+def ready_line(process: Process) -> dict[str, Any] | None:
     """The JSON line ``{"event": "ready", ...}`` among the output so far; log lines may stand around it."""
     for line in process.log.read_text(errors="replace").splitlines():
         if line.startswith("{") and '"ready"' in line:

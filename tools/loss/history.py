@@ -1,4 +1,4 @@
-"""What was done to a quorum and what was seen of it, as values that the checker judges. All times are of one clock, in seconds."""
+"""What was done to a quorum and what was seen of it, as values that the checker judges. Times are of one clock, in seconds."""
 
 from __future__ import annotations
 
@@ -57,8 +57,8 @@ class LogRead:
 class Leadership:
     """Somebody says that ``leader`` leads ``epoch``.
 
-    ``asked``: when the question was sent; None where nothing was asked (a file). With ``high_watermark`` the leader itself
-    answered, as the leader: that is a read, and must not be stale.
+    ``asked``: when the question was sent, where the leader itself answered, as the leader: that is a read, and must not be
+    stale. None where somebody else says so. ``high_watermark`` as the leader told it, None where it does not know it yet.
     """
 
     said_by: str

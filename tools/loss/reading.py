@@ -1,12 +1,15 @@
-"""What nodes have in their logs: by Fetch as any consumer asks, and from their files. Batches become what the checker compares."""
+"""What nodes have in their logs: by Fetch as any consumer asks, and from their files. Batches become what the checker takes."""
 
 from __future__ import annotations
 
+import contextlib
+import threading
 import time
 import zlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, cast
+from types import TracebackType
+from typing import Any, Self, cast
 
 from gateway.ports import TOPIC_NAME
 from kwire.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
@@ -14,13 +17,14 @@ from kwire.messages.leader_change_message import LeaderChangeMessage
 from kwire.messages.list_offsets_request import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from kwire.records import BatchHeader, decode_control_record, decode_metadata_record, decode_records, iter_batches
 from kwire.uuid import METADATA_TOPIC_ID
-from tools.loss.history import SeenBatch
+from tools.loss.history import LogRead, SeenBatch
 from tools.loss.writers import id_of
 from tools.wire_client import WireClient
 
 _EARLIEST, _LATEST = -2, -1
 _FETCH_VERSION, _LIST_OFFSETS_VERSION = 16, 7
 _MAX_BYTES = 4 << 20
+_PAUSE_S, _TAIL_TIMEOUT_S = 0.05, 2.0
 
 
 class ReadError(Exception):
@@ -65,6 +69,46 @@ def wait_for_same_end(addresses: Sequence[str], timeout_s: float = 30) -> int:
         if now > deadline:
             raise ReadError(f"the nodes did not come to one end in {timeout_s:.0f} s: {ends or end}")
         time.sleep(0.05)
+
+
+class Tail:
+    """A consumer that follows a node from the beginning, over its restarts: a thread for the time of a ``with`` block."""
+
+    def __init__(self, node: int, address: str) -> None:
+        self._node, self._address = node, address
+        self._batches: list[SeenBatch] = []
+        self._stop = threading.Event()
+        self._error: BaseException | None = None
+        self._thread = threading.Thread(target=self._run, name=f"tail of node {node}", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._stop.set()
+        self._thread.join()
+
+    def read(self) -> LogRead:
+        """What it was given, in its order. Raises what ended it, such as a batch that cannot be decoded."""
+        if self._error is not None:
+            raise self._error
+        return LogRead(self._node, self._batches)
+
+    def _run(self) -> None:
+        try:
+            while not self._stop.wait(_PAUSE_S):
+                # A node that is down, is just starting, or has not found its leader, says so in many ways.
+                with contextlib.suppress(OSError, EOFError, ReadError), WireClient(self._address, _TAIL_TIMEOUT_S) as client:
+                    self._follow(client)
+        except BaseException as error:
+            self._error = error
+
+    def _follow(self, client: WireClient) -> None:
+        while not self._stop.wait(_PAUSE_S):
+            position = self._batches[-1].last_offset + 1 if self._batches else 0
+            for batch in _fetch(client, position, _offset(client, _LATEST)):
+                self._batches.append(batch)
 
 
 def _end_or_trouble(address: str) -> int | str:

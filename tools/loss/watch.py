@@ -15,6 +15,7 @@ from kwire.messages.describe_quorum_request import DescribeQuorumRequest, Partit
 from tools.kafka import Cluster
 from tools.kafka_files import Node
 from tools.loss.history import Leadership
+from tools.process import ProcessError
 from tools.wire_client import WireClient
 
 _PAUSE_S = 0.05
@@ -77,8 +78,17 @@ def ask(client: WireClient, node: Node) -> Leadership | None:
     by_itself = partition.leader_id == node.node_id
     return Leadership(
         f"node {node.node_id}", partition.leader_epoch, partition.leader_id,
-        asked if by_itself else None, partition.high_watermark if by_itself else None,
+        asked if by_itself else None, partition.high_watermark if by_itself and partition.high_watermark >= 0 else None,
     )  # fmt: skip
+
+
+def leader_end(node: Node) -> int:
+    """The high watermark of a node that leads. Raises OSError, EOFError, ProcessError when it does not."""
+    with WireClient(node.controller_address) as client:
+        said = ask(client, node)
+    if said is None or said.high_watermark is None:
+        raise ProcessError(f"node {node.node_id} does not answer as the leader")
+    return said.high_watermark
 
 
 class Questions:

@@ -55,6 +55,7 @@ def right() -> History:
             Leadership("node 1", 1, 1, asked=2.0, high_watermark=3),
             Leadership("node 1", 1, 1, asked=5.4, high_watermark=3),  # before 13 was acknowledged: it may not know
             Leadership("node 2", 2, 2, asked=5.6, high_watermark=5),
+            Leadership("node 2", 2, 2, asked=5.7),  # it has just been elected, and tells no high watermark
             Leadership("quorum-state of node 3", 2, 2),
             Leadership("quorum-state of node 3", 3, -1),
         ],
@@ -145,6 +146,10 @@ def old_leader_answers(history: History) -> None:
     history.leaders.append(Leadership("node 1", 1, 1, asked=5.6, high_watermark=3))
 
 
+def old_leader_tells_no_offset(history: History) -> None:
+    history.leaders.append(Leadership("node 1", 1, 1, asked=5.6))
+
+
 def old_offset(history: History) -> None:
     history.leaders.append(Leadership("node 2", 2, 2, asked=5.6, high_watermark=4))
 
@@ -172,6 +177,7 @@ _FAULTS: dict[str, Callable[[History], None]] = {
     "epochs rise": epoch_falls,
     "epochs rise, with a leader each": epoch_without_leader_change,
     "no stale answer": old_leader_answers,
+    "no stale answer, by epoch alone": old_leader_tells_no_offset,
     "no stale answer, by offset": old_offset,
     "enough happened": nothing_happened,
 }

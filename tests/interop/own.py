@@ -1,0 +1,36 @@
+"""What the tests of our own quorum have in common: a verdict with its figures, and what nodes have in their files."""
+
+from __future__ import annotations
+
+from kwire.messages.topic_record import TopicRecord
+from kwire.records import decode_metadata_record
+from tests.interop.conftest import SAID
+from tests.interop.quorum import files_of, records_of
+from tests.interop.reading import Record
+from tools import java
+from tools.kafka_files import Node
+from tools.loss.run import Result
+
+
+def passed(what: str, result: Result) -> None:
+    """No rule is broken; the figures go to the end of the test run."""
+    SAID.append(f"{what}: {result.facts}")
+    assert result.violations == []
+
+
+def in_files(node: Node, end: int) -> list[Record]:
+    """The records for consumers in the node's segments below offset ``end``."""
+    return [record for record in records_of(files_of(node, end)) if record.offset < end]
+
+
+def topics_in(records: list[Record]) -> set[str]:
+    """Names of the topics that were created."""
+    found = (decode_metadata_record(record.value or b"")[2] for record in records)
+    return {record.name for record in found if isinstance(record, TopicRecord)}
+
+
+def create_by_java(bootstrap: str, topic: str) -> None:
+    """kafka-topics creates a topic of two partitions, and lists it."""
+    where = ["--bootstrap-server", bootstrap]
+    java.run_tool(java.TOPICS, [*where, "--create", "--topic", topic, "--partitions", "2", "--replication-factor", "1"])
+    assert topic in java.run_tool(java.TOPICS, [*where, "--list"]).split()

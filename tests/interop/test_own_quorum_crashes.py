@@ -1,0 +1,54 @@
+"""A quorum of one, whose disk is all there is: killed at random moments and at every call to its disk, it takes nothing back."""
+
+from __future__ import annotations
+
+import random
+import time
+from pathlib import Path
+
+from tests.interop.clients import missing
+from tests.interop.conftest import SAID
+from tests.interop.own import passed
+from tools import syscall_sweep
+from tools.loss.checker import Minimum
+from tools.loss.run import judge, under_load
+from tools.own_quorum import own_quorum
+
+_KILLS = 10
+_SEED = 9
+
+
+def test_kill_at_any_moment_loses_nothing(tmp_path: Path) -> None:
+    """A quorum of one: its disk is all there is. Killed at random moments, some before it is ready again."""
+    dice = random.Random(_SEED)
+    with own_quorum(1) as cluster:
+        [node] = cluster.nodes
+        with under_load(cluster, tmp_path / "journal") as load:
+            load.writers.wait_for(20)
+            for number in range(_KILLS):
+                time.sleep(dice.uniform(0.02, 1.0))
+                since = time.monotonic()
+                cluster.kill_node(node)
+                cluster.start_node(node)
+                if number % 3:
+                    load.recovered(since, 5)
+                load.harmed("kill")
+            load.writers.wait_for(20)
+        passed("quorum of one killed at random", judge(load, Minimum(acknowledged=40, epochs=4)))
+
+
+def test_kill_and_failures_of_the_disk_at_every_call(tmp_path: Path) -> None:
+    """strace kills the process, or fails its call, at the n-th call to the disk: nothing acknowledged is lost, and after a
+    failure the process ends. ``python -m tools.syscall_sweep`` goes through hundreds of positions.
+    """
+    if trouble := syscall_sweep.available():
+        missing(trouble)
+    positions = [(number, "kill") for number in range(1, 33, 2)] + [(number, "EIO") for number in range(2, 34, 4)]
+    struck = []
+    for position, fault in positions:
+        scratch = tmp_path / f"{position}-{fault}"
+        scratch.mkdir()
+        struck.append(syscall_sweep.strike(position, fault, scratch))
+    SAID.append(f"faults by strace: {sum(one.struck for one in struck)} of {len(struck)} struck")
+    assert [one.wrong() for one in struck if one.wrong()] == []
+    assert sum(one.struck for one in struck) > len(struck) / 2

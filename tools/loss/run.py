@@ -1,0 +1,136 @@
+"""One run against a cluster: writers, watchers and readers while somebody harms it, and the history that the checker judges.
+
+Works on our own quorum, and on real Kafka controllers, whose logs are read from their files: nobody serves them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tools.kafka import Cluster
+from tools.kafka_files import Node
+from tools.loss.checker import Minimum, Violation, check
+from tools.loss.history import History, LogRead, Outcome, SeenBatch
+from tools.loss.journal import Journal, read_journal
+from tools.loss.reading import ReadError, Tail, fetch_all, read_files, wait_for_same_end
+from tools.loss.watch import Watch, leader_end
+from tools.loss.writers import BEFORE_ANYTHING, CONFIG, NOT_CONTROLLER, TOPIC, Writers
+from tools.own_quorum import OwnCluster
+
+_SETTLED_S = 60
+
+
+@dataclass
+class Run:
+    """A cluster under load. ``recoveries``: seconds from each harm to the next acknowledged append."""
+
+    cluster: Cluster
+    writers: Writers
+    watch: Watch
+    journal: Path
+    tails: list[Tail]
+    began: float = field(default_factory=time.monotonic)
+    recoveries: list[float] = field(default_factory=list)
+    harms: dict[str, int] = field(default_factory=dict)
+
+    def harmed(self, kind: str) -> None:
+        """Count one harm."""
+        self.harms[kind] = self.harms.get(kind, 0) + 1
+
+    def recovered(self, since: float, appends: int) -> None:
+        """Wait until ``appends`` are acknowledged; remembers how long the first took. Raises AdminError."""
+        self.writers.wait_for(1)
+        self.recoveries.append(time.monotonic() - since)
+        if appends > 1:
+            self.writers.wait_for(appends - 1)
+
+
+@dataclass
+class Result:
+    """What the checker said of a run, and how much there was of it."""
+
+    violations: list[Violation]
+    facts: dict[str, Any]
+
+
+@contextlib.contextmanager
+def under_load(cluster: Cluster, journal: Path, *, per_second: float = 1000) -> Iterator[Run]:
+    """Writers, watchers and readers that go on until the block ends. Raises what ended a writer."""
+    own = isinstance(cluster, OwnCluster)
+    # A follower of ours passes requests on and says NOT_CONTROLLER of those alone that it never passed on.
+    definite = BEFORE_ANYTHING | {NOT_CONTROLLER} if own else BEFORE_ANYTHING
+    # Topics need brokers, and a quorum of Kafka's controllers alone has none.
+    kinds = (CONFIG, CONFIG, TOPIC) if own else (CONFIG, CONFIG, CONFIG)
+    tails = [Tail(node.node_id, node.broker_address) for node in cluster.nodes] if own else []
+    with contextlib.ExitStack() as stack:
+        book = stack.enter_context(Journal(journal))
+        watch = stack.enter_context(Watch(cluster))
+        for tail in tails:
+            stack.enter_context(tail)
+        writers = Writers(addresses(cluster), book, kinds=kinds, definite=definite, per_second=per_second)
+        yield Run(cluster, stack.enter_context(writers), watch, journal, tails)
+
+
+def addresses(cluster: Cluster) -> Mapping[int, str]:
+    """Where appends are sent: to the clients' listeners of our nodes, to Kafka's controllers themselves."""
+    if isinstance(cluster, OwnCluster):
+        return {node.node_id: node.broker_address for node in cluster.nodes}
+    return {node.node_id: node.controller_address for node in _controllers(cluster)}
+
+
+def judge(run: Run, minimum: Minimum) -> Result:
+    """Read every node's log, once all nodes are up and at one end, and check the history. After the load has stopped.
+
+    Raises ReadError when they do not come to one end.
+    """
+    nodes = _controllers(run.cluster)
+    history = History([node.node_id for node in nodes], read_journal(run.journal), leaders=run.watch.seen)
+    if isinstance(run.cluster, OwnCluster):
+        end = wait_for_same_end([node.broker_address for node in nodes], _SETTLED_S)
+        history.reads += [tail.read() for tail in run.tails]
+        history.reads += [LogRead(node.node_id, fetch_all(node.broker_address), final=True) for node in nodes]
+    else:
+        end = leader_end(run.cluster.wait_for_leader())
+    for node in nodes:
+        history.reads.append(LogRead(node.node_id, _whole_files(node, end), final=not isinstance(run.cluster, OwnCluster)))
+    return Result(check(history, minimum), _facts(run, history))
+
+
+def _whole_files(node: Node, end: int) -> list[SeenBatch]:
+    deadline = time.monotonic() + _SETTLED_S
+    while True:
+        batches = read_files(node.metadata_log_dir, end)
+        if batches and batches[-1].last_offset == end - 1:
+            return batches
+        if time.monotonic() > deadline:
+            last = batches[-1].last_offset if batches else None
+            raise ReadError(f"the files of node {node.node_id} end at {last}, and {end - 1} is committed")
+        time.sleep(0.1)
+
+
+def _facts(run: Run, history: History) -> dict[str, Any]:
+    counts = {outcome.value: 0 for outcome in Outcome}
+    for attempt in history.attempts:
+        counts[attempt.outcome.value] += 1
+    log = next(read for read in history.reads if read.final).batches
+    times = sorted(run.recoveries)
+    return {
+        "seconds": round(time.monotonic() - run.began, 1),
+        **counts,
+        "harms": run.harms,
+        "epochs": len({batch.epoch for batch in log}),
+        "offsets": log[-1].last_offset + 1,
+        "batches_read": sum(len(read.batches) for read in history.reads),
+        "leader_answers": sum(one.asked is not None for one in history.leaders),
+        "recovery_s_median": round(times[len(times) // 2], 3) if times else None,
+        "recovery_s_max": round(times[-1], 3) if times else None,
+    }
+
+
+def _controllers(cluster: Cluster) -> list[Node]:
+    return [node for node in cluster.nodes if node.is_controller()]

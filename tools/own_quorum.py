@@ -1,0 +1,180 @@
+"""Our own quorum as processes: ``with own_quorum(3) as cluster:`` has N ``kwire serve`` that vote, and cleans up.
+
+The interface is that of ``tools.kafka``, so that whatever is done to a real cluster can be done to this one: killed, paused,
+stopped, wiped, asked who leads. Every node listens for clients (``broker_address``) and for the others (``controller_address``).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tools.gateway_process import KWIRE, SERVE_ENV, ready_line
+from tools.java import KAFKA_VERSION
+from tools.kafka import Cluster
+from tools.kafka_files import Node, Shape, new_cluster_id
+from tools.process import Process, ProcessError, lasting_ports
+from tools.tcp_proxy import Network
+
+#: Elections as soon as a busy machine with few cores can bear.
+QUICK: Mapping[str, str] = {
+    "controller.quorum.election.timeout.ms": "300",
+    "controller.quorum.fetch.timeout.ms": "600",
+    "controller.quorum.election.backoff.max.ms": "300",
+    "controller.quorum.request.timeout.ms": "600",
+}
+_ROLES = ("broker", "controller")
+
+
+@dataclass
+class OwnCluster(Cluster):
+    """Running nodes of our own. ``network`` lies between them where it was asked for; ``before`` goes before every command."""
+
+    network: Network | None = None
+    before: Sequence[str] = ()
+    static: bool = True
+    properties: Mapping[str, str] = field(default_factory=dict)
+    node_properties: Callable[[Node], Mapping[str, str]] | None = None
+
+    def start_node(self, node: Node) -> None:
+        """Start a node on its ports and directory, for the first time or again; does not wait for it."""
+        output = node.directory / "server.out"
+        if output.exists():  # what it said before must not be taken for what it says now
+            output.rename(node.directory / f"server-{time.monotonic_ns()}.out")
+        line = [*self.before, *KWIRE, "serve", "--config", str(node.properties)]
+        node.process = Process(f"kwire serve, node {node.node_id}", line, output, SERVE_ENV)
+
+    def wait_for_node(self, node: Node, timeout_s: float = 30) -> None:
+        """Return when the node says that it is ready. Raises ProcessError."""
+        process = node.running_process()
+        process.wait_until(lambda: ready_line(process) is not None, timeout_s, interval_s=0.005)
+
+    def wipe_node(self, node: Node) -> None:
+        """Remove the directory of a node that is down and format it again: a lost disk."""
+        if node.process is not None:
+            raise ProcessError(f"node {node.node_id} runs: stop it before its directory is wiped")
+        shutil.rmtree(node.log_dir)
+        self.format_node(node)
+
+    def configure_node(self, node: Node, extra: Mapping[str, str]) -> None:
+        """Write the node's properties with ``extra``; they hold from its next start on."""
+        own = self.node_properties(node) if self.node_properties else {}
+        values = {**self._addresses(node), **self.properties, **own, **extra}
+        node.properties.write_text("".join(f"{key}={value}\n" for key, value in values.items()))
+
+    def format_node(self, node: Node) -> None:
+        """``kwire format``. Raises ProcessError."""
+        arguments = ["format", "-t", self.cluster_id, "-c", str(node.properties)]
+        if not (self.static and len(self.nodes) > 1):
+            arguments += ["--initial-controllers", ",".join(f"{self._voter(one)}:{one.directory_id}" for one in self.nodes)]
+        done = subprocess.run([*KWIRE, *arguments], capture_output=True, text=True, timeout=60, check=False)
+        if done.returncode != 0:
+            raise ProcessError(f"kwire {' '.join(arguments)} ended with {done.returncode}:\n{done.stdout}{done.stderr}")
+
+    def said(self) -> str:
+        """What all processes of all nodes printed, the newest last."""
+        return "".join(self.said_by(node) for node in self.nodes)
+
+    def said_by(self, node: Node) -> str:
+        """What all processes of one node printed."""
+        files = sorted(node.directory.glob("server*.out"), key=lambda path: path.stat().st_mtime)
+        return "".join(f"--- node {node.node_id}\n{path.read_text(errors='replace')}" for path in files)
+
+    def peer_address(self, node: Node) -> str:
+        """Where the others reach a node: at its proxy, if there is one."""
+        return node.controller_address if self.network is None else self.network.address(node.node_id)
+
+    def _voter(self, node: Node) -> str:
+        return f"{node.node_id}@{self.peer_address(node)}"
+
+    def _addresses(self, node: Node) -> dict[str, str]:
+        values = {
+            "source": "own",
+            "node.id": str(node.node_id),
+            "data.dir": str(node.log_dir),
+            "state.dir": str(node.directory / "state"),
+            "listeners": f"BROKER://{node.broker_address},CONTROLLER://{node.controller_address}",
+            "listener.security.protocol.map": "BROKER:PLAINTEXT,CONTROLLER:PLAINTEXT",
+        }
+        if self.network is not None:
+            values["advertised.listeners"] = f"BROKER://{node.broker_address},CONTROLLER://{self.peer_address(node)}"
+        if self.static and len(self.nodes) > 1:
+            values["controller.quorum.voters"] = ",".join(map(self._voter, self.nodes))
+        elif len(self.nodes) > 1:
+            values["controller.quorum.bootstrap.servers"] = ",".join(map(self.peer_address, self.nodes))
+        return values
+
+
+@contextlib.contextmanager
+def own_quorum(
+    nodes: int = 3,
+    *,
+    properties: Mapping[str, str] | None = None,
+    node_properties: Callable[[Node], Mapping[str, str]] | None = None,
+    static_voters: bool = True,
+    proxied: bool = False,
+    formatted: bool | None = None,
+    before: Sequence[str] = (),
+    directory: Path | None = None,
+    wait: bool = True,
+) -> Iterator[OwnCluster]:
+    """A running quorum; stopped and removed at the end of the block.
+
+    Node ids are 1 to ``nodes``. ``properties`` go into every node's file, those of ``node_properties(node)`` into that
+    node's. With ``static_voters`` the voters are in the configuration (kraft.version 0), else in the log. ``proxied``: all
+    that nodes say to each other goes through ``cluster.network``. ``formatted``: whether ``kwire format`` runs first;
+    by default for all but a single node, which formats itself. ``before``: a program that runs every node, such as strace.
+
+    The directory is removed unless it was given or something failed. Raises ProcessError when a node does not come up.
+    """
+    with contextlib.ExitStack() as stack:
+        scratch = directory or Path(tempfile.mkdtemp(prefix="kwire-own-"))
+        cluster = OwnCluster(
+            Shape(KAFKA_VERSION, nodes, nodes, static_voters), new_cluster_id(), _make_nodes(nodes, scratch), scratch,
+            before=before, static=static_voters, properties=dict(properties or {}), node_properties=node_properties,
+        )  # fmt: skip
+        if proxied:
+            targets = {node.node_id: ("127.0.0.1", node.controller_port) for node in cluster.nodes}
+            cluster.network = stack.enter_context(Network(targets))
+        try:
+            _prepare(cluster, nodes > 1 if formatted is None else formatted)
+            if wait:
+                _start(cluster)
+            yield cluster
+        except BaseException:
+            cluster.stop(kill=True)
+            print(f"{cluster.said()[-8000:]}\nlogs and directories are kept in {scratch}", file=sys.stderr)
+            raise
+        cluster.stop()
+        if directory is None:
+            shutil.rmtree(scratch)
+
+
+def _make_nodes(count: int, directory: Path) -> list[Node]:
+    ports = iter(lasting_ports(2 * count))
+    return [
+        Node(number, _ROLES, directory / str(number), next(ports), next(ports), directory_id=new_cluster_id())
+        for number in range(1, count + 1)
+    ]
+
+
+def _prepare(cluster: OwnCluster, formatted: bool) -> None:
+    for node in cluster.nodes:
+        node.directory.mkdir(parents=True, exist_ok=True)
+        cluster.configure_node(node, {})
+        if formatted and not node.log_dir.exists():
+            cluster.format_node(node)
+
+
+def _start(cluster: OwnCluster) -> None:
+    for node in cluster.nodes:
+        cluster.start_node(node)
+    for node in cluster.nodes:
+        cluster.wait_for_node(node)

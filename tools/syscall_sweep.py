@@ -1,0 +1,154 @@
+"""``python -m tools.syscall_sweep``: our own node, killed or failed at exactly its n-th call to the disk, by strace.
+
+For every position a fresh node is formatted, started under strace and written to until the fault strikes; then it is started
+again without strace, and everything that it had acknowledged must be there. After a failed write or sync the process must
+have ended by itself. The result is a JSON file that grows by one entry a position: a run that was stopped goes on.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import click
+
+from tools.admin import AdminError
+from tools.loss.checker import Minimum
+from tools.loss.run import judge, under_load
+from tools.own_quorum import OwnCluster, own_quorum
+from tools.process import ProcessError
+
+#: How a node touches its disk.
+CALLS = "pwrite64,fsync,fdatasync,rename,ftruncate,unlink"
+#: What strace does to a call, by name.
+FAULTS = {
+    "kill": "signal=KILL",
+    "EIO": "error=EIO",
+    "ENOSPC": "error=ENOSPC",
+    "delay": "delay_enter=300000",
+}
+#: Appends that are waited for; a start, an election and these are more calls than positions.
+_APPENDS = 60
+_WAIT_S = 20.0
+
+
+@dataclass(frozen=True)
+class Struck:
+    """What came of one fault: whether it struck, how the process ended (None: it went on), and the checker's violations."""
+
+    position: int
+    fault: str
+    struck: bool
+    status: int | None
+    acknowledged: int
+    violations: Sequence[str]
+
+    def wrong(self) -> str:
+        """Why this must not be, empty when all is well."""
+        if self.violations:
+            return f"{self.fault} at call {self.position}: {'; '.join(self.violations)}"
+        if self.struck and self.fault != "delay" and self.status is None:
+            return f"{self.fault} at call {self.position}: the process went on"
+        if self.fault == "delay" and self.status is not None:
+            return f"a call {self.position} that took 300 ms ended the process with {self.status}"
+        return ""
+
+
+def available() -> str:
+    """Why strace cannot be used here; empty when it can."""
+    if shutil.which("strace") is None:
+        return "strace is not on the PATH (Debian package strace)"
+    done = subprocess.run(["strace", "-o", "/dev/null", "true"], capture_output=True, text=True, check=False)
+    return "" if done.returncode == 0 else f"strace may not trace here: {done.stderr.strip()}"
+
+
+def strike(position: int, fault: str, scratch: Path) -> Struck:
+    """Run a node of one in ``scratch`` with the fault at its ``position``-th call of a thread, start it again, and check.
+
+    Raises ProcessError when it does not start again, or serves nothing.
+    """
+    trace = scratch / "strace.out"
+    how = f"inject={CALLS}:{FAULTS[fault]}:when={position}"
+    # -D: the node stays our child, and strace goes when it goes.
+    before = ["strace", "-D", "-f", "-qq", "-o", str(trace), "-e", f"trace={CALLS}", "-e", how]
+    with own_quorum(1, directory=scratch / "node", formatted=True, before=before, wait=False) as cluster:
+        [node] = cluster.nodes
+        cluster.start_node(node)
+        with under_load(cluster, scratch / "journal") as run:
+            status = _until_struck(cluster, run.writers.wait_for)
+            if status is None:
+                cluster.kill_node(node)
+            cluster.before = ()
+            cluster.start_node(node)
+            cluster.wait_for_node(node)
+            run.writers.wait_for(3)
+        result = judge(run, Minimum(acknowledged=3))
+    struck = trace.exists() and any(word in trace.read_text() for word in ("INJECTED", "DELAYED", "SIGKILL"))
+    told = [f"{one.rule}: {one.text}" for one in result.violations]
+    return Struck(position, fault, struck, status, result.facts["acknowledged"], told)
+
+
+def _until_struck(cluster: OwnCluster, wait_for: Any) -> int | None:
+    """The exit status of the node that ended; None for one that went on until enough was appended."""
+    [node] = cluster.nodes
+    process, deadline = node.running_process(), time.monotonic() + _WAIT_S
+    for _ in range(_APPENDS):
+        try:
+            wait_for(1, timeout_s=0.5)
+        except AdminError:
+            if not process.running():
+                return process.stop()
+            if time.monotonic() > deadline:
+                raise ProcessError(f"the node neither ended nor answered for {_WAIT_S:.0f} s:\n{process.said()}") from None
+    return None if process.running() else process.stop()
+
+
+@click.command(epilog="Example: python -m tools.syscall_sweep --positions 200 --out syscall-sweep.json")
+@click.option("--positions", default=200, show_default=True, help="The fault strikes at each of the first so many calls.")
+@click.option("--fault", "faults", multiple=True, type=click.Choice(list(FAULTS)), help="Only these. [default: all]")
+@click.option("--out", type=click.Path(path_type=Path, dir_okay=False), default=Path("syscall-sweep.json"), show_default=True)
+def main(positions: int, faults: tuple[str, ...], out: Path) -> None:
+    """Strike at every position with every fault. Exit 1 when something was lost or a failure was survived."""
+    if trouble := available():
+        raise click.ClickException(trouble)
+    done = json.loads(out.read_text())["strikes"] if out.exists() else []
+    known = {(one["position"], one["fault"]) for one in done}
+    wrong = 0
+    for position in range(1, positions + 1):
+        for fault in faults or FAULTS:
+            if (position, fault) not in known:
+                done.append(_strike(position, fault))
+                wrong += bool(done[-1]["wrong"])
+                out.write_text(json.dumps({**_total(done), "strikes": done}, indent=1) + "\n")
+        click.echo(f"{position}/{positions}: {json.dumps(_total(done))}")
+    sys.exit(1 if wrong else 0)
+
+
+def _strike(position: int, fault: str) -> dict[str, Any]:
+    with tempfile.TemporaryDirectory(prefix="kwire-strace-") as scratch:
+        one = strike(position, fault, Path(scratch))
+    return {
+        "position": position, "fault": fault, "struck": one.struck, "status": one.status, "acknowledged": one.acknowledged,
+        "wrong": one.wrong(),
+    }  # fmt: skip
+
+
+def _total(strikes: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    return {
+        "positions": len({one["position"] for one in strikes}),
+        "struck": sum(one["struck"] for one in strikes),
+        "acknowledged": sum(one["acknowledged"] for one in strikes),
+        "wrong": [one["wrong"] for one in strikes if one["wrong"]],
+    }
+
+
+if __name__ == "__main__":
+    main()
