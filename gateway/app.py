@@ -13,7 +13,7 @@ from urllib.parse import quote
 import trio
 
 from gateway.config import Config, ConfigError
-from gateway.handlers.table import handlers
+from gateway.handlers.table import controller_handlers, handlers
 from gateway.log.offset_store import StoreLockedError
 from gateway.ports import TOPIC_NAME, Authorizer, Endpoint, Groups, SourceStopped
 from gateway.security.authorizer import AllowAll
@@ -33,7 +33,10 @@ from gateway.version import installed_version
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from gateway.server.acting_controller import ActingController
     from gateway.server.observed_quorum import ObservedQuorum
+    from gateway.server.own_quorum import OwnQuorum
+    from gateway.server.raft_driver import RaftDriver
 
 #: The log that is served when none is given: see the README beside it.
 SAMPLE: Final = Path(__file__).parent / "sample"
@@ -45,7 +48,7 @@ class Rooms:
 
     config: Config
     partition: ChainPartition
-    quorum: ObservedQuorum | None
+    quorum: ObservedQuorum | OwnQuorum | None
     groups: Groups
     authorizer: Authorizer
     waiters: Purgatory
@@ -55,6 +58,25 @@ class Rooms:
     def node_id(self) -> int:
         """``node.id``."""
         return self.config.node_id
+
+    @property
+    def own(self) -> OwnQuorum | None:
+        """The quorum, if this node is part of it."""
+        return self.quorum if self.config.kind_of_source == "own" else None  # type: ignore[return-value]
+
+    @property
+    def raft(self) -> RaftDriver | None:
+        """This node's part in its own quorum."""
+        return self.own.driver if self.own is not None else None
+
+    @property
+    def controller(self) -> ActingController | None:
+        """The active controller, wherever it is."""
+        return self.own.controller if self.own is not None else None
+
+    def is_for_controllers(self, listener: str) -> bool:
+        """Is that one of ``controller.listener.names``?"""
+        return self.own is not None and listener in self.config.controller_listener_names
 
     def endpoint(self, listener: str) -> Endpoint:
         """The advertised address of this node for clients of ``listener``."""
@@ -100,7 +122,7 @@ def check(config: Config) -> None:
         from gateway.server.management import management_address
 
         management_address(config.management_listener)
-    if config.kind_of_source == "quorum":
+    if config.kind_of_source in ("own", "quorum"):
         from gateway.server.observed_quorum import upstream_security
 
         upstream_security(config)
@@ -109,35 +131,57 @@ def check(config: Config) -> None:
 
 
 async def serve(config: Config, stop: trio.Event, *, task_status: trio.TaskStatus[Ready] = trio.TASK_STATUS_IGNORED) -> None:
-    """Serve until ``stop`` is set, then drain. Started (with Ready) when connections are accepted.
+    """Serve until ``stop`` is set, then hand over what this node leads, and drain. Started (with Ready) when ready.
 
-    Raises ConfigError before that; SourceStopped, before that or once drained, when the quorum cannot be followed any further.
+    Raises ConfigError before that; SourceStopped, once drained, when the quorum cannot be followed any further.
     """
     check_security(config)
     with contextlib.ExitStack() as held:
         reports, purgatory = Reports(tracing=config.log_level == "debug"), Purgatory()
-        source, quorum = _open(config, reports, held)
         doors = open_doors(config)
         for door in doors:
             held.callback(door.sock.close)
+        endpoints = _endpoints(config, doors)
+        source, quorum = _open(config, endpoints, reports, held)
         management = _open_management(config, held)
         groups = GroupDriver(_state_dir(config, source), settings_of(config), node_id=config.node_id)
-        rooms = Rooms(config, source, quorum, groups, AllowAll(), purgatory, _endpoints(config, doors))
-        hub = Hub(config, Dispatcher(handlers(), rooms, element_budget=config.request_max_elements), purgatory, reports)
+        rooms = Rooms(config, source, quorum, groups, AllowAll(), purgatory, endpoints)
+        hub = Hub(config, _dispatcher(config, rooms), purgatory, reports)
         ready = Ready(rooms, doors, management, reports)
         held.callback(ready.ended.set)
         source.on_advance(purgatory.advanced)
-        fate = Fate(stop, reports)
+        draining = trio.Event()
+        fate = Fate(draining, reports)
         async with trio.open_nursery() as nursery:
             coordinating = trio.CancelScope()
             if management is not None:
                 await _start_management(nursery, management, rooms, hub, groups, ready, stop)
-            await nursery.start(fate.follow, source, quorum)
-            await _start_groups(nursery, groups, coordinating)
-            await nursery.start(_run_server, hub, doors, stop, coordinating.cancel, nursery.cancel_scope)
+            nursery.start_soon(_hand_over, rooms, stop, draining)
+            run = (hub, doors, draining, coordinating.cancel, nursery.cancel_scope)
+            if rooms.own is not None:  # voters have to hear each other before anything can be committed
+                await _start_groups(nursery, groups, coordinating)
+                await nursery.start(_run_server, *run)
+                await nursery.start(fate.follow, source, quorum)
+            else:
+                await nursery.start(fate.follow, source, quorum)
+                await _start_groups(nursery, groups, coordinating)
+                await nursery.start(_run_server, *run)
             task_status.started(ready)
         if fate.stopped is not None:
             raise fate.stopped
+
+
+async def _hand_over(rooms: Rooms, stop: trio.Event, draining: trio.Event) -> None:
+    """On ``stop``: a leader lets the others elect the next one while it can still be heard; then the server drains."""
+    await stop.wait()
+    if rooms.own is not None:
+        await rooms.own.driver.shut_down(rooms.config.drain_timeout_ms / 1000)
+    draining.set()
+
+
+def _dispatcher(config: Config, rooms: Rooms) -> Dispatcher:
+    apis = {name: controller_handlers() for name in rooms.endpoints if rooms.is_for_controllers(name)}
+    return Dispatcher(handlers(), rooms, element_budget=config.request_max_elements, by_listener=apis)
 
 
 class Fate:
@@ -148,7 +192,9 @@ class Fate:
         self._stop = stop
         self._reports = reports
 
-    async def follow(self, source: ChainPartition, quorum: ObservedQuorum | None, *, task_status: trio.TaskStatus[None]) -> None:
+    async def follow(
+        self, source: ChainPartition, quorum: ObservedQuorum | OwnQuorum | None, *, task_status: trio.TaskStatus[None]
+    ) -> None:
         """Started when the source is loaded, or has been waited for. Raises SourceStopped when it ends before that."""
         if quorum is None:
             assert isinstance(source, LogDirectory)
@@ -240,8 +286,14 @@ async def _start_management(
     await nursery.start(serve_management, door.sock, facts)
 
 
-def _open(config: Config, reports: Reports, held: contextlib.ExitStack) -> tuple[ChainPartition, ObservedQuorum | None]:
+def _open(
+    config: Config, endpoints: Mapping[str, Endpoint], reports: Reports, held: contextlib.ExitStack
+) -> tuple[ChainPartition, ObservedQuorum | OwnQuorum | None]:
     """The source, and the quorum behind it if there is one."""
+    if config.kind_of_source == "own":
+        from gateway.server.own_quorum import open_own_quorum
+
+        return open_own_quorum(config, endpoints, reports, held)
     if config.kind_of_source != "quorum":
         return _open_directory(config), None
     from gateway.server.observed_quorum import open_quorum  # TLS and all: only those who observe one pay for it
@@ -261,6 +313,10 @@ def _state_dir(config: Config, partition: ChainPartition) -> Path:
     """``state.dir``, else a directory of the user's for this cluster: offsets of one log mean nothing in another."""
     if config.state_dir is not None:
         return config.state_dir
+    if config.kind_of_source == "own":
+        from gateway.server.own_quorum import data_dir
+
+        return data_dir(config) / "kwire"
     if config.data_dir is not None:
         return config.data_dir / "kwire"
     home = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"

@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 import trio
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from gateway.server.logs import Reports
     from gateway.sources.image_keeper import ImageKeeper
-    from gateway.sources.observed_log import ObservedLog
 
 #: While something keeps the image from going on, it is tried again after so long, s.
 _PROBLEM_DELAY_S: Final = 1.0
 
 
-async def keep_image(keeper: ImageKeeper, source: ObservedLog, reports: Reports) -> None:
+class Committed(Protocol):
+    """A log of which everything below ``committed`` is, told on the loop whenever that moves."""
+
+    @property
+    def committed(self) -> int: ...
+    def on_advance(self, callback: Callable[[], None]) -> Callable[[], None]: ...
+
+
+async def keep_image(keeper: ImageKeeper, source: Committed, reports: Reports) -> None:
     """Fold what is committed, for ever."""
     moved = trio.Event()
     told: object = None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 import trio
 
@@ -13,9 +13,11 @@ from gateway.server.facts import OwnSnapshot
 from gateway.server.observe import may_pass, stopped_by
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from gateway.server.logs import Reports
+    from gateway.snapshot_id import SnapshotId
     from gateway.sources.image_keeper import ImageKeeper
-    from gateway.sources.observed_log import ObservedLog
     from gateway.sources.own_snapshots import OwnSnapshots
 
 #: Between two looks at whether a snapshot is due, s.
@@ -26,18 +28,38 @@ _CLEAN_S: Final = 60.0
 _BUG_DELAY_S: Final = 60.0
 
 
+class KeptLog(Protocol):
+    """The local log of a quorum: ``clean`` runs in a thread, ``publish`` shows on the loop what it left."""
+
+    @property
+    def committed(self) -> int: ...
+    def clean(self, now_ms: int) -> list[str]: ...
+    def publish(self) -> object: ...
+
+
 class LogKeeper:
     """One task, :meth:`run`. ``disk`` is held by who changes the log."""
 
     def __init__(
-        self, snapshots: OwnSnapshots, keeper: ImageKeeper, source: ObservedLog, disk: trio.Lock, reports: Reports
+        self,
+        snapshots: OwnSnapshots,
+        keeper: ImageKeeper,
+        source: KeptLog,
+        disk: trio.Lock,
+        reports: Reports,
+        *,
+        written: Callable[[SnapshotId], None] = lambda snapshot_id: None,
+        cleaned: Callable[[], None] = lambda: None,
     ) -> None:
+        """``written`` and ``cleaned`` are called on the loop when a snapshot is complete, when something was deleted."""
         self.own_snapshot: OwnSnapshot | None = None  #: the newest one made here since the start
         self._snapshots = snapshots
         self._image = keeper
         self._source = source
         self._disk = disk
         self._reports = reports
+        self._written = written
+        self._cleaned = cleaned
 
     async def run(self) -> None:
         """Write and clean for ever. Raises SourceStopped when the log is beyond repair."""
@@ -65,6 +87,7 @@ class LogKeeper:
             self._reports.report("snapshot not written", "warning", error=snapshots.disabled or snapshots.problem)
             return False
         self.own_snapshot = OwnSnapshot(written.size, trio.current_time())
+        self._written(written.snapshot_id)
         name = written.snapshot_id.file_name
         self._reports.report("snapshot written", "info", snapshot=name, bytes=written.size, records=written.records)
         return True
@@ -82,4 +105,5 @@ class LogKeeper:
             self._reports.report("log not cleaned", "error", error=str(error))
         else:
             if deleted:
+                self._cleaned()
                 self._reports.report("log cleaned", "info", deleted=deleted)

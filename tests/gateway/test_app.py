@@ -29,7 +29,8 @@ def _state_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterat
 
 
 def config(**more: Any) -> Config:
-    return Config(**{"listeners": (LOCAL,), **more})
+    source = "auto" if "log_dirs" in more else "sample"
+    return Config(**{"listeners": (LOCAL,), "source": source, **more})
 
 
 def served(look: Any, settings: Config) -> None:
@@ -60,7 +61,7 @@ def refused(settings: Config) -> str:
     return str(error)
 
 
-def test_the_sample_is_served_when_nothing_is_given() -> None:
+def test_the_sample_is_served_when_asked_for() -> None:
     async def look(ready: Ready) -> None:
         facts = ready.facts()
         assert facts["source"] == "sample"

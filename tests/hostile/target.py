@@ -49,6 +49,7 @@ async def attacked(state_dir: Path, **config: Any) -> AsyncIterator[Target]:
     """The sample log served; at the end it drains."""
     settings = Config(
         listeners=(Listener("PLAINTEXT", "127.0.0.1", 0),),
+        source="sample",
         state_dir=state_dir,
         **{"drain_timeout_ms": 500, "log_level": "error", **config},
     )

@@ -25,7 +25,7 @@ SERVE = [sys.executable, "-m", "gateway", "serve"]
 
 
 def start(state: Path, *arguments: str, **how: object) -> subprocess.Popen[str]:
-    command = [*SERVE, "--listeners", "PLAINTEXT://127.0.0.1:0", "--state-dir", str(state), *arguments]
+    command = [*SERVE, "--listeners", "PLAINTEXT://127.0.0.1:0", "--state-dir", str(state), *(arguments or ("--source", "sample"))]
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **how)  # type: ignore[call-overload, no-any-return]
 
 
@@ -72,7 +72,7 @@ def test_a_parked_fetch_is_answered_before_the_end(tmp_path: Path) -> None:
 
 def test_people_get_a_sentence(tmp_path: Path) -> None:
     ours, theirs = pty.openpty()
-    command = [*SERVE, "--listeners", "PLAINTEXT://127.0.0.1:0", "--state-dir", str(tmp_path)]
+    command = [*SERVE, "--source", "sample", "--listeners", "PLAINTEXT://127.0.0.1:0", "--state-dir", str(tmp_path)]
     process = subprocess.Popen(command, stdout=theirs, stderr=subprocess.PIPE, text=True)
     os.close(theirs)
     said = ""

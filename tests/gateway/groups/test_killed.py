@@ -22,7 +22,7 @@ TOPIC = "__cluster_metadata"
 @contextmanager
 def serving(state_dir: Path) -> Iterator[tuple[subprocess.Popen[str], WireClient]]:
     """A server with that state; killed at the end."""
-    command = [sys.executable, "-m", "gateway", "serve", "--listeners", "PLAINTEXT://127.0.0.1:0"]
+    command = [sys.executable, "-m", "gateway", "serve", "--source", "sample", "--listeners", "PLAINTEXT://127.0.0.1:0"]
     command += ["--state-dir", str(state_dir), "--group-initial-rebalance-delay-ms", "0"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None

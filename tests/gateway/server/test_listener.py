@@ -18,7 +18,7 @@ PROTOCOLS = {"PLAINTEXT": "PLAINTEXT", "OTHER": "PLAINTEXT"}
 
 
 def config(*listeners: Listener) -> Config:
-    return Config(listeners=listeners, listener_security_protocol_map=PROTOCOLS)
+    return Config(source="sample", listeners=listeners, listener_security_protocol_map=PROTOCOLS)
 
 
 def test_port_0_picks_one_and_the_doors_say_which() -> None:

@@ -1,0 +1,208 @@
+"""Everything that runs for this node's part in its own quorum: the core's driver, the image of what is committed, the
+controller where this node leads, snapshots and what they make obsolete."""
+
+from __future__ import annotations
+
+import os
+import random
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import trio
+
+from gateway.address import Address
+from gateway.config import ConfigError
+from gateway.log.errors import LogError
+from gateway.log.listing import list_directory
+from gateway.log.raft_store import RaftStore
+from gateway.quorum.raft.effects import ElectionState
+from gateway.quorum.raft.events import Cleaned, SnapshotWritten
+from gateway.quorum.raft.raft import Raft
+from gateway.quorum.raft.settings import RaftSettings, Stored
+from gateway.quorum.raft.voter_set import VoterSet
+from gateway.quorum.requests import describe_quorum
+from gateway.server.keep_image import keep_image
+from gateway.server.keep_log import LogKeeper
+from gateway.server.observed_quorum import log_settings, upstream_security
+from gateway.server.quorum_peer import Connecting
+from gateway.server.quorum_questions import QuorumQuestions
+from gateway.server.raft_driver import RaftDriver
+from gateway.sources.image_keeper import ImageKeeper
+from gateway.sources.own_log import OwnLog
+from gateway.sources.own_snapshots import OwnSnapshots, SnapshotSettings
+
+if TYPE_CHECKING:
+    import contextlib
+    from collections.abc import Callable, Mapping
+
+    from gateway.config import Config
+    from gateway.log.raft_store import StoredFacts
+    from gateway.ports import Endpoint
+    from gateway.server.facts import OwnSnapshot
+    from gateway.server.logs import Reports
+    from gateway.snapshot_id import SnapshotId
+    from kwire.cluster.image import Image
+    from kwire.messages.describe_quorum_response import DescribeQuorumResponse
+
+#: The server says that it is ready when something is committed, or after so long, s: it then answers LEADER_NOT_AVAILABLE.
+_LOADING_MAX_S: Final = 2.0
+_DESCRIBE_VERSION: Final = 2
+
+
+class OwnQuorum:
+    """``gateway.ports.Quorum`` of which this node is a part; :meth:`run` is the task."""
+
+    def __init__(self, raft: Raft, log: OwnLog, config: Config, how: Connecting, reports: Reports) -> None:
+        self.raft = raft
+        self.driver = RaftDriver(raft, log, how, reports)
+        self.listener = config.controller_listener_names[0]
+        self._log = log
+        self._reports = reports
+        self._keeper = ImageKeeper(log.store.directory)
+        how_often = SnapshotSettings(
+            config.metadata_log_max_record_bytes_between_snapshots, config.metadata_log_max_snapshot_interval_ms
+        )
+        snapshots = OwnSnapshots(log.store.directory, how_often, log.new_snapshot, now=trio.current_time())
+        self._log_keeper = LogKeeper(
+            snapshots, self._keeper, log, self.driver.disk, reports, written=self._written, cleaned=self._cleaned
+        )
+        self._questions = QuorumQuestions(self.leader_address, how, config.controller_quorum_request_timeout_ms / 1000, reports)
+
+    async def run(self, started: Callable[[], None]) -> None:
+        """Take part until it cannot go on. ``started`` is called when the log can be served, or was waited for.
+
+        Raises SourceStopped, in a group.
+        """
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._questions.run)
+            nursery.start_soon(keep_image, self._keeper, self._log, self._reports)
+            nursery.start_soon(self._log_keeper.run)
+            nursery.start_soon(self.driver.run)
+            await self.driver.loaded(_LOADING_MAX_S)
+            started()
+
+    @property
+    def leader_id(self) -> int:
+        """The node that leads the quorum, -1 while nobody knows."""
+        return self.raft.leader_id
+
+    def leader_address(self) -> Address | None:
+        """Where the leader's controllers' listener is, as far as it is known; None where this node leads."""
+        node = self.raft.voters.nodes.get(self.raft.leader_id)
+        return None if node is None else node.endpoints.get(self.listener)
+
+    @property
+    def image(self) -> Image:
+        """The cluster as the committed records say, as far as they are folded."""
+        return self._keeper.image
+
+    @property
+    def own_snapshot(self) -> OwnSnapshot | None:
+        """The newest snapshot made here since the start."""
+        return self._log_keeper.own_snapshot
+
+    def describe(self, tell: Callable[[DescribeQuorumResponse | str], None]) -> None:
+        """Who votes and who follows, of the leader, which may be this node; ``tell`` is called once."""
+        if self.raft.leader_id != self.raft.node_id:
+            self._questions.describe(tell)
+            return
+        self.driver.question(describe_quorum(), _DESCRIBE_VERSION, self.listener, tell)  # type: ignore[arg-type]
+
+    def _written(self, snapshot_id: SnapshotId) -> None:
+        self.driver.submit(SnapshotWritten(snapshot_id))
+
+    def _cleaned(self) -> None:
+        store = self._log.store
+        self.driver.submit(Cleaned(store.start_offset, list_directory(str(store.directory)).snapshots))
+
+
+def open_own_quorum(
+    config: Config, endpoints: Mapping[str, Endpoint], reports: Reports, held: contextlib.ExitStack
+) -> tuple[OwnLog, OwnQuorum]:
+    """This node's log, formatted if it is fresh, and its part in the quorum, which has not begun yet. Raises ConfigError."""
+    security = upstream_security(config)
+    where = data_dir(config)
+    controllers = {
+        name: Address(one.host, one.port) for name, one in endpoints.items() if name in config.controller_listener_names
+    }
+    try:
+        _format_if_fresh(config, where, controllers)
+        store = RaftStore.open(
+            where,
+            log_settings(config),
+            node_id=config.node_id,
+            cluster_id=config.cluster_id,
+            static_voters=sorted(config.controller_quorum_voters),
+        )
+        held.callback(_close, store, reports)
+        log = OwnLog(store, cluster_id=store.cluster_id, snapshot_prefix=config.snapshot_prefix)
+        held.callback(_close, log, reports)
+        stored = _stored(store.stored())
+    except LogError as error:
+        raise ConfigError(f"data.dir: {error}") from None
+    for warning in security.warnings:
+        reports.report("weak security", "warning", error=warning)
+    for problem in store.problems:
+        reports.report("log repaired", "warning", error=problem)
+    settings = raft_settings(config, store, controllers)
+    raft = Raft(settings, stored, dice=random.random, now=trio.current_time(), wall_ms=time.time_ns() // 1_000_000)
+    how = Connecting(security, f"raft-client-{config.node_id}", settings.request_timeout_s)
+    return log, OwnQuorum(raft, log, config, how, reports)
+
+
+def data_dir(config: Config) -> Path:
+    """``data.dir``, else a directory of the user's for this node."""
+    if config.data_dir is not None:
+        return config.data_dir
+    home = os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share"
+    return Path(home) / "kwire" / f"node-{config.node_id}"
+
+
+def raft_settings(config: Config, store: RaftStore, controllers: Mapping[str, Address]) -> RaftSettings:
+    """What the configuration and meta.properties say about this node and its peers."""
+    return RaftSettings(
+        node_id=config.node_id,
+        directory_id=store.directory_id,
+        cluster_id=store.cluster_id,
+        listener=config.controller_listener_names[0],
+        endpoints=controllers,
+        static_voters=config.controller_quorum_voters,
+        bootstrap=config.controller_quorum_bootstrap_servers,
+        campaigns=config.controller_quorum_campaign,
+        auto_join=config.controller_quorum_auto_join_enable,
+        election_timeout_s=config.controller_quorum_election_timeout_ms / 1000,
+        fetch_timeout_s=config.controller_quorum_fetch_timeout_ms / 1000,
+        election_backoff_max_s=config.controller_quorum_election_backoff_max_ms / 1000,
+        request_timeout_s=config.controller_quorum_request_timeout_ms / 1000,
+        retry_backoff_s=config.controller_quorum_retry_backoff_ms / 1000,
+        fetch_max_bytes=config.controller_quorum_fetch_max_bytes,
+        snapshot_max_bytes=config.controller_quorum_fetch_snapshot_max_bytes,
+    )
+
+
+def _format_if_fresh(config: Config, where: Path, controllers: Mapping[str, Address]) -> None:
+    """A quorum of one needs no ``kwire format``. Nobody else's log is begun by chance: voters that are several are formatted."""
+
+
+def _stored(facts: StoredFacts) -> Stored:
+    election = facts.election
+    return Stored(
+        election=ElectionState(election.epoch, election.leader_id, election.voted_id, election.voted_directory_id),
+        start_offset=facts.start_offset,
+        start_epoch=facts.start_epoch,
+        end_offset=facts.end_offset,
+        epochs=facts.epochs,
+        snapshots=facts.snapshots,
+        high_watermark=facts.high_watermark,
+        voters=tuple((offset, VoterSet.of_record(record)) for offset, record in facts.voters),
+        kraft_versions=facts.kraft_versions,
+    )
+
+
+def _close(what: RaftStore | OwnLog, reports: Reports) -> None:
+    """The last thing of all: that the disk fails must not hide why the server ends."""
+    try:
+        what.close()
+    except LogError as error:
+        reports.report("log not closed", "error", error=str(error))
