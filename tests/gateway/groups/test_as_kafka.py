@@ -151,7 +151,17 @@ def both() -> Iterator[Both]:
 
 
 def test_the_life_of_a_group(both: Both) -> None:
-    b = both
+    """Each part begins with the group as the one before it left it."""
+    what_makes_no_member(both)
+    commits_of_no_member(both)
+    one_member(both)
+    another_one_wants_in(both)
+    two_members(both)
+    what_is_said_of_a_group(both)
+    the_members_leave(both)
+
+
+def what_makes_no_member(b: Both) -> None:
     for version in range(10):
         assert b.join(version, group_id="")["error_code"] == 24
         assert b.join(version, session_timeout_ms=5)["error_code"] == 26
@@ -162,6 +172,9 @@ def test_the_life_of_a_group(both: Both) -> None:
         b.ask(LEAVE, version, **({"members": [{"member_id": "x-1"}]} if version >= 3 else {"member_id": "x-1"}))
     for version in range(5):
         b.ask(HEARTBEAT, version, member_id="x-1", generation_id=1)
+
+
+def commits_of_no_member(b: Both) -> None:
     for version in range(2, 10):
         # Of a group that nobody asked for yet: Kafka keeps one that a refused JoinGroup named, for a while.
         b.commit(version, 1, group_id="new", generation_id_or_member_epoch=1, member_id="x-1")
@@ -171,7 +184,8 @@ def test_the_life_of_a_group(both: Both) -> None:
         b.commit(version, 2, group_id="simple", metadata="x" * 5000)
         b.commit(version, 2, group_id="simple", metadata=None)
 
-    # Two members.
+
+def one_member(b: Both) -> None:
     assert b.join(9)["error_code"] == 79
     assert b.join(9, "#1")["generation_id"] == 1
     b.commit(9, 5, generation_id_or_member_epoch=1, member_id="#1")
@@ -185,6 +199,9 @@ def test_the_life_of_a_group(both: Both) -> None:
     b.commit(9, 5, generation_id_or_member_epoch=0, member_id="#1")
     b.ask(HEARTBEAT, 4, member_id="#1", generation_id=1)
     b.ask(HEARTBEAT, 4, member_id="#1", generation_id=2)
+
+
+def another_one_wants_in(b: Both) -> None:
     b.join(9, protocols=protocols("sticky"))
     b.join(9, protocol_type="connect")
     b.join(4)
@@ -193,6 +210,9 @@ def test_the_life_of_a_group(both: Both) -> None:
     b.sync(5, "#1", 1)
     for version in range(7):
         b.ask(DESCRIBE, version, groups=["g", "simple", "nobody"])
+
+
+def two_members(b: Both) -> None:
     b.join(9, "#1")
     b.released("second")
     b.sync(3, "#2", 2, park="second")
@@ -200,6 +220,9 @@ def test_the_life_of_a_group(both: Both) -> None:
     b.released("second")
     b.join(9, "#2")
     b.sync(5, "#2", 2)
+
+
+def what_is_said_of_a_group(b: Both) -> None:
     for version in range(7):
         b.ask(DESCRIBE, version, groups=["g"])
     for version in range(6):
@@ -207,6 +230,9 @@ def test_the_life_of_a_group(both: Both) -> None:
     b.ask(LIST, 5, states_filter=["stable"], types_filter=["Classic"])
     b.ask(LIST, 5, states_filter=["Empty"])
     b.ask(LIST, 5, types_filter=["consumer"])
+
+
+def the_members_leave(b: Both) -> None:
     b.ask(FORGET, 0, topics=[{"name": "TOPIC", "partitions": [{"partition_index": 0}]}])
     b.ask(DELETE, 2, groups_names=["g", "nobody"])
     b.ask(LEAVE, 5, members=[{"member_id": "#2"}, {"member_id": "x-1"}])
