@@ -72,7 +72,7 @@ class OwnCluster(Cluster):
     def format_node(self, node: Node) -> None:
         """``kwire format``. Raises ProcessError."""
         arguments = ["format", "-t", self.cluster_id, "-c", str(node.properties)]
-        if not (self.static and len(self.nodes) > 1):
+        if not self.static:
             arguments += ["--initial-controllers", ",".join(f"{self._voter(one)}:{one.directory_id}" for one in self.nodes)]
         done = subprocess.run([*KWIRE, *arguments], capture_output=True, text=True, timeout=60, check=False)
         if done.returncode != 0:
@@ -118,34 +118,38 @@ def own_quorum(
     *,
     properties: Mapping[str, str] | None = None,
     node_properties: Callable[[Node], Mapping[str, str]] | None = None,
-    static_voters: bool = True,
+    ids: Sequence[int] | None = None,
+    static_voters: bool | None = None,
     proxied: bool = False,
     formatted: bool | None = None,
     before: Sequence[str] = (),
     directory: Path | None = None,
-    wait: bool = True,
+    start: bool = True,
 ) -> Iterator[OwnCluster]:
     """A running quorum; stopped and removed at the end of the block.
 
-    Node ids are 1 to ``nodes``. ``properties`` go into every node's file, those of ``node_properties(node)`` into that
-    node's. With ``static_voters`` the voters are in the configuration (kraft.version 0), else in the log. ``proxied``: all
-    that nodes say to each other goes through ``cluster.network``. ``formatted``: whether ``kwire format`` runs first;
-    by default for all but a single node, which formats itself. ``before``: a program that runs every node, such as strace.
+    Node ids are 1 to ``nodes``, or ``ids``. ``properties`` go into every node's file, those of ``node_properties(node)``
+    into that node's. With ``static_voters`` the voters are in the configuration (kraft.version 0), else in the log; by
+    default a single node's are in its log. ``proxied``: all that nodes say to each other goes through ``cluster.network``.
+    ``formatted``: whether ``kwire format`` runs first; by default for all but a single node, which formats itself.
+    ``before``: a program that runs every node, such as strace. ``start``: whether nodes are started at all.
 
     The directory is removed unless it was given or something failed. Raises ProcessError when a node does not come up.
     """
     with contextlib.ExitStack() as stack:
         scratch = directory or Path(tempfile.mkdtemp(prefix="kwire-own-"))
+        ids = ids or range(1, nodes + 1)
+        static = len(ids) > 1 if static_voters is None else static_voters
         cluster = OwnCluster(
-            Shape(KAFKA_VERSION, nodes, nodes, static_voters), new_cluster_id(), _make_nodes(nodes, scratch), scratch,
-            before=before, static=static_voters, properties=dict(properties or {}), node_properties=node_properties,
+            Shape(KAFKA_VERSION, nodes, nodes, static), new_cluster_id(), _make_nodes(ids, scratch), scratch,
+            before=before, static=static, properties=dict(properties or {}), node_properties=node_properties,
         )  # fmt: skip
         if proxied:
             targets = {node.node_id: ("127.0.0.1", node.controller_port) for node in cluster.nodes}
             cluster.network = stack.enter_context(Network(targets))
         try:
-            _prepare(cluster, nodes > 1 if formatted is None else formatted)
-            if wait:
+            _prepare(cluster, len(ids) > 1 if formatted is None else formatted)
+            if start:
                 _start(cluster)
             yield cluster
         except BaseException:
@@ -157,11 +161,11 @@ def own_quorum(
             shutil.rmtree(scratch)
 
 
-def _make_nodes(count: int, directory: Path) -> list[Node]:
-    ports = iter(lasting_ports(2 * count))
+def _make_nodes(ids: Sequence[int], directory: Path) -> list[Node]:
+    ports = iter(lasting_ports(2 * len(ids)))
     return [
-        Node(number, _ROLES, directory / str(number), next(ports), next(ports), directory_id=new_cluster_id())
-        for number in range(1, count + 1)
+        Node(node_id, _ROLES, directory / str(node_id), next(ports), next(ports), directory_id=new_cluster_id())
+        for node_id in ids
     ]
 
 

@@ -79,7 +79,7 @@ def strike(position: int, fault: str, scratch: Path) -> Struck:
     how = f"inject={CALLS}:{FAULTS[fault]}:when={position}"
     # -D: the node stays our child, and strace goes when it goes.
     before = ["strace", "-D", "-f", "-qq", "-o", str(trace), "-e", f"trace={CALLS}", "-e", how]
-    with own_quorum(1, directory=scratch / "node", formatted=True, before=before, wait=False) as cluster:
+    with own_quorum(1, directory=scratch / "node", formatted=True, before=before, start=False) as cluster:
         [node] = cluster.nodes
         cluster.start_node(node)
         with under_load(cluster, scratch / "journal") as run:

@@ -1,0 +1,92 @@
+"""Quorums in which our nodes and real controllers meet: one of Kafka's observes ours, one of ours votes among Kafka's."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.interop.quorum import QUICK_ELECTIONS
+from tools.java import KAFKA_VERSION
+from tools.kafka import FAST_START, Cluster
+from tools.kafka_files import Node, Shape, format_nodes, make_nodes, write_properties
+from tools.own_quorum import OwnCluster, own_quorum
+
+WITNESS = 3
+#: Of Kafka's log: what it says at these levels, or of exceptions, is a complaint.
+_TROUBLE = (" ERROR ", " FATAL ", "Exception", "fault")
+
+
+@contextlib.contextmanager
+def observed_by_kafka(own: OwnCluster, directory: Path) -> Iterator[Node]:
+    """A real controller that is no voter: it finds our leader by its bootstrap servers, and fetches from it."""
+    shape = Shape(KAFKA_VERSION, 0, 1, voters=0, properties={"controller.quorum.bootstrap.servers": own.controllers})
+    [node] = nodes = make_nodes(shape, directory)
+    format_nodes(shape, own.cluster_id, nodes, nodes)
+    cluster = Cluster(shape, own.cluster_id, nodes, directory, FAST_START)
+    cluster.start_node(node)
+    try:
+        yield node
+    finally:
+        cluster.stop(kill=True)
+
+
+@dataclass
+class Mixed(Cluster):
+    """Two real controllers and a witness of ours, static voters all of them."""
+
+    own: OwnCluster | None = None
+
+    @property
+    def witness(self) -> Node:
+        return self.node(WITNESS)
+
+    @property
+    def real(self) -> list[Node]:
+        """Kafka's."""
+        return [node for node in self.nodes if node.node_id != WITNESS]
+
+    def start_node(self, node: Node) -> None:
+        if self.own is not None and node is self.witness:
+            self.own.start_node(node)
+        else:
+            super().start_node(node)
+
+    def wait_for_node(self, node: Node, timeout_s: float = 60) -> None:
+        if self.own is not None and node is self.witness:
+            self.own.wait_for_node(node, timeout_s)
+        else:
+            super().wait_for_node(node, timeout_s)
+
+
+@contextlib.contextmanager
+def with_witness(directory: Path) -> Iterator[Mixed]:
+    """Kafka's nodes 1 and 2, and ours, 3, which never stands for election; all started and a leader elected."""
+    with own_quorum(ids=[WITNESS], static_voters=True, formatted=False, start=False) as own:
+        [witness] = own.nodes
+        values = dict(QUICK_ELECTIONS)
+        shape = Shape(KAFKA_VERSION, 0, 2, static_voters=True, properties=values)
+        real = make_nodes(shape, directory)
+        values["controller.quorum.voters"] = ",".join(f"{node.node_id}@{node.controller_address}" for node in (*real, witness))
+        for node in real:
+            write_properties(shape, node, real)
+        format_nodes(shape, own.cluster_id, real, real)
+        own.configure_node(witness, {**values, "controller.quorum.campaign": "false"})
+        own.format_node(witness)
+        cluster = Mixed(shape, own.cluster_id, [*real, witness], directory, FAST_START, own=own)
+        try:
+            for node in cluster.nodes:
+                cluster.start_node(node)
+            for node in cluster.nodes:
+                cluster.wait_for_node(node)
+            cluster.wait_for_leader()
+            yield cluster
+        finally:
+            cluster.stop(kill=True)
+
+
+def complaints(node: Node) -> list[str]:
+    """What a node of Kafka said in all its lives that sounds like trouble."""
+    said = "".join(path.read_text(errors="replace") for path in sorted(node.directory.glob("server*.out")))
+    return [line for line in said.splitlines() if any(word in line for word in _TROUBLE)]

@@ -1,0 +1,78 @@
+"""Real Kafka's raft beside ours: its controller follows our leader's log to the end, our witness votes among its controllers."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.interop.clients import need_java
+from tests.interop.own import passed
+from tests.interop.own_kafka import WITNESS, Mixed, complaints, observed_by_kafka, with_witness
+from tests.interop.quorum import clipped, files_of, first_unequal, wait_for_segments
+from tools.loss.checker import Minimum
+from tools.loss.faults import APPENDS
+from tools.loss.run import Run, judge, under_load
+from tools.loss.watch import leader_end
+from tools.own_quorum import QUICK, own_quorum
+
+_LEADERS_KILLED = 3
+
+
+@pytest.mark.parametrize("voters", [1, 3], ids=["one dynamic voter", "three static voters"])
+def test_a_controller_of_kafka_fetches_our_log_to_its_end(voters: int, tmp_path: Path) -> None:
+    """As an observer, while the log grows and, with three voters, over a change of leaders: the same bytes, and no complaint."""
+    need_java()
+    ids = [11, 12, 13][:voters]
+    with own_quorum(ids=ids, properties=QUICK, formatted=True) as own:
+        with under_load(own, tmp_path / "journal", per_second=20) as run, observed_by_kafka(own, tmp_path) as observer:
+            wait_for_segments(observer, leader_end(own.wait_for_leader()))
+            if voters > 1:
+                leader = own.wait_for_leader()
+                own.kill_node(leader)
+                own.start_node(leader)
+            run.writers.wait_for(50)
+            run.writers.stop()
+            leader = own.wait_for_leader()
+            end = leader_end(leader)
+            fetched = wait_for_segments(observer, end)
+            assert not first_unequal(fetched, clipped(files_of(leader), end))
+            assert complaints(observer) == []
+        passed(f"observed by a controller of Kafka, {voters} voters", judge(run, Minimum(acknowledged=50)))
+
+
+def test_our_witness_keeps_a_quorum_of_kafka_alive(tmp_path: Path) -> None:
+    """Two real controllers and our witness: with one of the real ones dead it is the majority with the other. It replicates,
+    votes, survives its own ``kill -9``, and never leads.
+    """
+    need_java()
+    with with_witness(tmp_path) as cluster:
+        with under_load(cluster, tmp_path / "journal", per_second=20) as run:
+            run.writers.wait_for(APPENDS)
+            for _ in range(_LEADERS_KILLED):
+                kill_real_leader(cluster, run)
+            cluster.kill_node(cluster.witness)
+            cluster.start_node(cluster.witness)
+            cluster.wait_for_node(cluster.witness)
+            kill_real_leader(cluster, run)
+        for node in cluster.nodes:
+            cluster.wait_for_node(node)
+        result = judge(run, Minimum(acknowledged=APPENDS * _LEADERS_KILLED, epochs=_LEADERS_KILLED))
+        passed("our witness among controllers of Kafka", result)
+        end = leader_end(cluster.wait_for_leader())
+        logs = [wait_for_segments(node, end) for node in cluster.nodes]
+        assert not first_unequal(logs[2], logs[0]) and not first_unequal(logs[1], logs[0])
+        assert [line for node in cluster.real for line in complaints(node) if str(WITNESS) in line] == []
+        assert all(said.leader != WITNESS for said in run.watch.seen)
+
+
+def kill_real_leader(cluster: Mixed, run: Run) -> None:
+    """The other real controller must win with the witness's vote, and commit with it alone; then the dead one comes back."""
+    leader = cluster.wait_for_leader()
+    since = time.monotonic()
+    cluster.kill_node(leader)
+    run.recovered(since, APPENDS)
+    run.harmed("leader")
+    cluster.start_node(leader)
+    cluster.wait_for_node(leader)
