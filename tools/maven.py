@@ -11,6 +11,7 @@ import os
 import shutil
 import subprocess
 import tempfile
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from xml.sax.saxutils import escape
@@ -21,6 +22,9 @@ _POM = """<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0
 """
 _DEPENDENCY = "<dependency><groupId>{}</groupId><artifactId>{}</artifactId><version>{}</version>{}</dependency>"
 _NO_TRANSITIVE = "<exclusions><exclusion><groupId>*</groupId><artifactId>*</artifactId></exclusion></exclusions>"
+
+#: What Maven says of an artifact that its repositories do not have, and not when they could not be asked.
+_NOT_THERE = "Could not find artifact"
 
 
 class MavenError(Exception):
@@ -34,17 +38,28 @@ def cache_dir() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "kwire"
 
 
-def resolve(coordinates: Sequence[str], *, transitive: bool = False, timeout_s: float = 600) -> list[Path]:
+def resolve(
+    coordinates: Sequence[str], *, transitive: bool = False, timeout_s: float = 600, keep_missing_s: float = 0
+) -> list[Path]:
     """The jars of ``group:artifact:version`` coordinates, sorted by name; with their dependencies if ``transitive``.
 
-    A set that was resolved before comes from the cache without asking anybody. Raises MavenError.
+    A set that was resolved before comes from the cache without asking anybody; that an artifact is nowhere is kept for
+    ``keep_missing_s`` seconds, as asking takes some. Raises MavenError.
     """
     key = hashlib.sha256(repr((sorted(coordinates), transitive)).encode()).hexdigest()[:16]
     target = cache_dir() / "jars" / key
     if not target.is_dir():
         target.parent.mkdir(parents=True, exist_ok=True)
+        missing = target.with_name(f"{key}.missing")
+        if missing.is_file() and time.time() - missing.stat().st_mtime < keep_missing_s:
+            raise MavenError(missing.read_text(encoding="utf-8"))
         with tempfile.TemporaryDirectory(dir=target.parent) as scratch:
-            _download(coordinates, transitive, Path(scratch), timeout_s)
+            try:
+                _download(coordinates, transitive, Path(scratch), timeout_s)
+            except MavenError as error:
+                if _NOT_THERE in str(error):
+                    missing.write_text(str(error), encoding="utf-8")
+                raise
             try:
                 # Another process may have been first: a directory that is there is whole, so either one will do.
                 (Path(scratch) / "out").rename(target)

@@ -22,6 +22,8 @@ CLIENTS = "3.9.2"
 FALLBACK_CONNECTOR, FALLBACK_TOKENS = "4.2.0", "4.0.0"
 #: The PySpark releases that the fallback was run with.
 FALLBACK_FOR = ("4.2", "4.3")
+#: For a day Maven is not asked again for a connector that it lacked.
+KEEP_MISSING_S = 86_400
 
 
 @dataclass(frozen=True)
@@ -51,7 +53,7 @@ def spark_jars(pyspark: str | None = None) -> SparkJars:
     """The jars for PySpark ``pyspark`` (the installed one by default), from Maven or its cache. Raises MavenError."""
     version = pyspark or metadata.version("pyspark")
     try:
-        paths = resolve(coordinates(version, version))
+        paths = resolve(coordinates(version, version), keep_missing_s=KEEP_MISSING_S)
         return SparkJars(tuple(paths), f"the connector of PySpark {version} itself, with kafka-clients {CLIENTS}")
     except MavenError as error:
         if not version.startswith(tuple(f"{one}." for one in FALLBACK_FOR)):

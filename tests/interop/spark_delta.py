@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 
 from kwire.spark import read_table, tables
 from tests.interop.clients import missing
+from tests.kwire.spark.session import FAST_START
 from tools.maven import MavenError, resolve
 
 if TYPE_CHECKING:
@@ -43,6 +44,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
         "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
         "spark.driver.host": "127.0.0.1",
+        "spark.driver.extraJavaOptions": FAST_START,
         "spark.ui.enabled": "false",
         "spark.sql.shuffle.partitions": "2",
         "spark.databricks.delta.snapshotPartitions": "1",

@@ -19,7 +19,7 @@ class Maven:
         self.versions = versions
         self.asked: list[Sequence[str]] = []
 
-    def resolve(self, coordinates: Sequence[str]) -> list[Path]:
+    def resolve(self, coordinates: Sequence[str], keep_missing_s: float = 0) -> list[Path]:
         self.asked.append(coordinates)
         for one in coordinates:
             group, artifact, version = one.split(":")
