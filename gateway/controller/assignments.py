@@ -1,4 +1,4 @@
-"""From the replicas of a new partition to its record: ISR, leader, directories; and the rules for replicas chosen by hand.
+"""From the replicas of new partitions to their records: ISR, leader, directories; and the rules for replicas chosen by hand.
 
 Knows no request.
 """
@@ -7,11 +7,36 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from gateway.controller.case import Case
 from gateway.controller.errors import ApiError, Error
 from gateway.controller.nodes import Nodes
+from gateway.controller.placement import place
 from kwire.cluster.snapshot import partition_version
 from kwire.messages.partition_record import PartitionRecord
 from kwire.uuid import Uuid
+
+
+def placed_partitions(topic_id: Uuid, first: int, count: int, factor: int, case: Case) -> list[PartitionRecord]:
+    """``count`` new partitions from index ``first`` on, placed by the controller. Raises ApiError."""
+    nodes = case.nodes
+    partitions = []
+    for index, replicas in enumerate(place(nodes.usable(), count, factor, case.dice), first):
+        partition = _new_partition(topic_id, index, replicas, nodes, case.level)
+        # The placer puts a node that is up first.
+        assert partition is not None, f"partition {index} was placed on {replicas}, none of which is active"
+        partitions.append(partition)
+    return partitions
+
+
+def by_hand_partition(topic_id: Uuid, index: int, replicas: Sequence[int], case: Case) -> PartitionRecord:
+    """A new partition on ``replicas``, which were checked. Raises ApiError where none of them is up."""
+    partition = _new_partition(topic_id, index, replicas, case.nodes, case.level)
+    if partition is None:
+        raise bad_assignment(
+            f"All brokers specified in the manual partition assignment for partition {index} are fenced or in controlled"
+            " shutdown."
+        )
+    return partition
 
 
 def check_by_hand(replicas: Sequence[int], expected_count: int | None, nodes: Nodes) -> None:
@@ -20,23 +45,28 @@ def check_by_hand(replicas: Sequence[int], expected_count: int | None, nodes: No
     Raises ApiError INVALID_REPLICA_ASSIGNMENT (``ReplicationControlManager.validateManualPartitionAssignment``).
     """
     if not replicas:
-        raise _refused("The manual partition assignment includes an empty replica list.")
+        raise bad_assignment("The manual partition assignment includes an empty replica list.")
     seen: set[int] = set()
     for node_id in sorted(replicas):
         if node_id not in nodes:
-            raise _refused(f"The manual partition assignment includes broker {node_id}, but no such broker is registered.")
+            raise bad_assignment(f"The manual partition assignment includes broker {node_id}, but no such broker is registered.")
         if node_id in seen:
-            raise _refused(f"The manual partition assignment includes the broker {node_id} more than once.")
+            raise bad_assignment(f"The manual partition assignment includes the broker {node_id} more than once.")
         seen.add(node_id)
     if expected_count is not None and len(replicas) != expected_count:
-        raise _refused(
+        raise bad_assignment(
             f"The manual partition assignment includes a partition with {len(replicas)} replica(s), but this is not"
             f" consistent with previous partitions, which have {expected_count} replica(s)."
         )
 
 
-def new_partition(topic_id: Uuid, index: int, replicas: Sequence[int], nodes: Nodes, level: int) -> PartitionRecord | None:
-    """The record of a partition as it begins, led by the first replica that is up; None if none of them is."""
+def bad_assignment(why: str) -> ApiError:
+    """The refusal of replicas chosen by hand."""
+    return ApiError(Error.INVALID_REPLICA_ASSIGNMENT, why)
+
+
+def _new_partition(topic_id: Uuid, index: int, replicas: Sequence[int], nodes: Nodes, level: int) -> PartitionRecord | None:
+    """A partition as it begins, led by the first replica that is up; None if none of them is."""
     isr = [node_id for node_id in replicas if nodes.is_active(node_id)]
     if not isr:
         return None
@@ -49,7 +79,3 @@ def new_partition(topic_id: Uuid, index: int, replicas: Sequence[int], nodes: No
         leader=isr[0],
         directories=directories,
     )
-
-
-def _refused(why: str) -> ApiError:
-    return ApiError(Error.INVALID_REPLICA_ASSIGNMENT, why)

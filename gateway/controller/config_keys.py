@@ -56,8 +56,8 @@ class ConfigKey:
     """One key. ``default`` is as in a properties file, None where nothing is set.
 
     ``low`` and ``high`` limit a number; ``choices`` are the values of a string, or the elements of a list; ``check`` says
-    what is wrong with a value that got so far. ``synonyms`` in the order in which they count. ``dynamic``: a broker takes a
-    change of it without a restart, ``per_broker`` only for itself.
+    what is wrong with a value that got so far. ``synonyms`` in the order in which they count. ``per_broker``: a broker has its
+    own, there is none for all.
     """
 
     name: str
@@ -69,7 +69,6 @@ class ConfigKey:
     synonyms: tuple[Synonym, ...] = ()
     check: Callable[[Value], str | None] | None = None
     help: str = ""
-    dynamic: bool = True
     per_broker: bool = False
 
     def parse(self, text: str) -> Value:

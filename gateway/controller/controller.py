@@ -17,11 +17,15 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from gateway.controller.activation import activation
+from gateway.controller.alter_configs import alter_configs, incremental_alter_configs
 from gateway.controller.case import Allows, Case, Verdict
+from gateway.controller.create_partitions import create_partitions
 from gateway.controller.create_topics import create_topics
+from gateway.controller.delete_topics import delete_topics
 from gateway.controller.errors import ApiError, Error
 from gateway.controller.records import NO_OP_LEVEL, Operation, operation
 from gateway.controller.refusals import refused
+from gateway.controller.register_controller import register_controller
 from gateway.controller.settings import ControllerSettings
 from gateway.controller.state import State
 from kwire.cluster import Image
@@ -32,7 +36,12 @@ from kwire.uuid import Uuid
 _Area = Callable[[Any, Case], Verdict]
 #: Which area decides on which request, and what Kafka calls the operation.
 _AREAS: Final[dict[str, tuple[str, _Area]]] = {
+    "AlterConfigsRequest": ("legacyAlterConfigs", alter_configs),
+    "ControllerRegistrationRequest": ("registerController", register_controller),
+    "CreatePartitionsRequest": ("createPartitions", create_partitions),
     "CreateTopicsRequest": ("createTopics", create_topics),
+    "DeleteTopicsRequest": ("deleteTopics", delete_topics),
+    "IncrementalAlterConfigsRequest": ("incrementalAlterConfigs", incremental_alter_configs),
 }
 
 

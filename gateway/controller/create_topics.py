@@ -8,12 +8,11 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Final
 
-from gateway.controller.assignments import check_by_hand, new_partition
+from gateway.controller.assignments import bad_assignment, by_hand_partition, check_by_hand, placed_partitions
 from gateway.controller.case import Case, Verdict
 from gateway.controller.config_keys import ConfigError
 from gateway.controller.config_records import clear_elr
 from gateway.controller.errors import ApiError, Error
-from gateway.controller.placement import place
 from gateway.controller.records import OPERATION_RECORDS_MAX
 from gateway.controller.state import State
 from gateway.controller.topic_configs import check_topic_configs, effective_topic_configs
@@ -132,18 +131,12 @@ def _by_hand(topic: CreatableTopic, topic_id: Uuid, case: Case) -> list[Partitio
     for assignment in topic.assignments:
         index, replicas = assignment.partition_index, assignment.broker_ids
         if index in found:
-            raise _bad_assignment(f"Found multiple manual partition assignments for partition {index}")
+            raise bad_assignment(f"Found multiple manual partition assignments for partition {index}")
         check_by_hand(replicas, replicas_count, nodes)
         replicas_count = len(replicas)
-        partition = new_partition(topic_id, index, replicas, nodes, case.level)
-        if partition is None:
-            raise _bad_assignment(
-                f"All brokers specified in the manual partition assignment for partition {index} are fenced or in"
-                " controlled shutdown."
-            )
-        found[index] = partition
+        found[index] = by_hand_partition(topic_id, index, replicas, case)
     if any(index not in found for index in range(len(found))):
-        raise _bad_assignment("partitions should be a consecutive 0-based integer sequence")
+        raise bad_assignment("partitions should be a consecutive 0-based integer sequence")
     return [found[index] for index in range(len(found))]
 
 
@@ -158,18 +151,6 @@ def _placed(topic: CreatableTopic, topic_id: Uuid, case: Case) -> list[Partition
     count = settings.num_partitions if topic.num_partitions == UNSET else topic.num_partitions
     factor = settings.default_replication_factor if topic.replication_factor == UNSET else topic.replication_factor
     return placed_partitions(topic_id, 0, count, factor, case)
-
-
-def placed_partitions(topic_id: Uuid, first: int, count: int, factor: int, case: Case) -> list[PartitionRecord]:
-    """``count`` new partitions from index ``first`` on, placed by the controller. Raises ApiError."""
-    nodes = case.nodes
-    partitions = []
-    for index, replicas in enumerate(place(nodes.usable(), count, factor, case.dice), first):
-        partition = new_partition(topic_id, index, replicas, nodes, case.level)
-        # The placer puts a node that is up first.
-        assert partition is not None, f"partition {index} was placed on {replicas}, none of which is active"
-        partitions.append(partition)
-    return partitions
 
 
 def _result(
@@ -187,7 +168,3 @@ def _result(
             for one in effective_topic_configs(case.image, configs, case.settings.node_id)
         ]
     return result
-
-
-def _bad_assignment(why: str) -> ApiError:
-    return ApiError(Error.INVALID_REPLICA_ASSIGNMENT, why)

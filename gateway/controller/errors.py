@@ -25,6 +25,7 @@ class Error(enum.IntEnum):
     INVALID_REQUEST = 42
     POLICY_VIOLATION = 44
     UNKNOWN_TOPIC_ID = 100
+    BROKER_ID_NOT_REGISTERED = 102
 
 
 class ApiError(Exception):

@@ -22,7 +22,8 @@ _MINUTE_MS: Final = 60_000
 _THROTTLED: Final = re.compile(r"[0-9]+:[0-9]+")
 
 
-def _gzip_level(value: Value) -> str | None:
+def gzip_level(value: Value) -> str | None:
+    """Why a level of gzip is none; None if it is one (``CompressionType.GZIP``)."""
     return None if value == -1 or (isinstance(value, int) and 1 <= value <= 9) else "Value must be between 1 and 9 or equal to -1"
 
 
@@ -45,7 +46,7 @@ _KEYS: Final = (
         "compression.gzip.level",
         INT,
         "-1",
-        check=_gzip_level,
+        check=gzip_level,
         synonyms=(Synonym("compression.gzip.level", "-1"),),
         help="How hard gzip works where compression.type is gzip.",
     ),
