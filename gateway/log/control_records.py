@@ -5,6 +5,7 @@ Follows ``KRaftControlRecordStateMachine``. Only control batches are decoded; ev
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -18,11 +19,14 @@ from gateway.snapshot_id import SnapshotId
 from kwire.errors import DecodeError
 from kwire.messages.k_raft_version_record import KRaftVersionRecord
 from kwire.messages.voters_record import VotersRecord
-from kwire.records import Record, decode_batch, decode_control_record
+from kwire.records import CONTROL_TYPES, Record, decode_batch, decode_control_record
 from kwire.records.header import BATCH_OVERHEAD, read_header
 
 #: The offset of what stands in the snapshot of formatting: before everything in the log.
 FORMATTING: Final = -1
+#: The key of a control record: version and type; of the types these two.
+_KEY: Final = struct.Struct(">hh")
+_TYPES: Final = frozenset(number for number, row in CONTROL_TYPES.items() if row.name in ("KRAFT_VERSION", "KRAFT_VOTERS"))
 _CHUNK_BYTES: Final = 1024 * 1024
 _ADVICE: Final = "restore it from a copy"
 
@@ -72,7 +76,7 @@ def _snapshot_records(directory: Path, snapshot_id: SnapshotId, offset: int) -> 
     path = directory / snapshot_id.file_name
     try:
         for header, records in read_log_file(path):
-            return [(offset, one) for _, one in _messages(records)] if header.is_control else []
+            return [(offset, one) for _, one in _messages(records, 0)] if header.is_control else []
     except FileNotFoundError:
         return []
     except DecodeError as error:
@@ -82,16 +86,17 @@ def _snapshot_records(directory: Path, snapshot_id: SnapshotId, offset: int) -> 
 
 def _segment_records(path: Path, start: int) -> _Found:
     """What a segment says from offset ``start`` on."""
+    found: _Found = []
     try:
-        return [
-            one for data, at in _control_batches(path) for one in _messages(decode_batch(data, at).records) if one[0] >= start
-        ]
+        for data, at, position in _control_batches(path):
+            found += [one for one in _messages(decode_batch(data, at).records, position) if one[0] >= start]
     except DecodeError as error:
         raise LogDamaged(str(path), error.offset, error.reason, _ADVICE) from error
+    return found
 
 
-def _control_batches(path: Path) -> Iterator[tuple[bytes, int]]:
-    """The control batches of a segment, each as bytes that hold it and its place in them. Raises DecodeError, OSError."""
+def _control_batches(path: Path) -> Iterator[tuple[bytes, int, int]]:
+    """The control batches of a segment: bytes that hold it, its place in them and in the file. Raises DecodeError, OSError."""
     file = OpenFile(str(path))
     size = file.status()[0]
     start, at, data = 0, 0, b""
@@ -100,21 +105,27 @@ def _control_batches(path: Path) -> Iterator[tuple[bytes, int]]:
             start, at, data = start + at, 0, file.read(start + at, _CHUNK_BYTES)
         header = read_header(data, at)
         if header.size > size - start - at:
-            raise DecodeError(f"a batch of {header.size} bytes, and {size - start - at} are left", offset=start + at)
+            reason = f"a batch of {header.size} bytes, and {size - start - at} are left"
+            raise DecodeError(reason, offset=start + at, rule="batch-length")
         if header.is_control:
             if header.size > len(data) - at:
                 start, at, data = start + at, 0, file.read(start + at, header.size)
-            yield data, at
+            yield data, at, start + at
         at += header.size
         if at > len(data):
             start, at, data = start + at, 0, b""
 
 
-def _messages(records: list[Record]) -> _Found:
-    """The records of the two types among those of a control batch, with their offsets. Raises DecodeError."""
+def _messages(records: list[Record], position: int) -> _Found:
+    """The records of the two types in a control batch at ``position`` of its file, with their offsets. Raises DecodeError."""
     found: _Found = []
     for record in records:
-        message = decode_control_record(record).message
+        if record.key is None or len(record.key) < _KEY.size or _KEY.unpack_from(record.key)[1] not in _TYPES:
+            continue
+        try:
+            message = decode_control_record(record).message
+        except DecodeError as error:
+            raise DecodeError(f"record at offset {record.offset}: {error.reason}", offset=position, rule=error.rule) from error
         if isinstance(message, KRaftVersionRecord | VotersRecord):
             found.append((record.offset, message))
     return found

@@ -1,0 +1,62 @@
+"""The note of what was synced: whatever a crash makes of it, it never says more than was true."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gateway.log.disk import Disk
+from gateway.log.recovery_point import FILE_NAME, RecoveryPoint, RecoveryPointFile, best_of, format_slot
+from tests.gateway.log.crash_disk import CrashDisk, RecordingDisk
+
+
+def test_the_last_note_is_found_again(tmp_path: Path) -> None:
+    file = RecoveryPointFile(tmp_path, Disk())
+    assert (file.exists, file.point) == (False, RecoveryPoint(0, 0))
+    for synced in (5, 8, 13):
+        file.note(RecoveryPoint(synced, synced - 2))
+    file.close()
+    file.close()
+    again = RecoveryPointFile(tmp_path, Disk())
+    assert (again.exists, again.point) == (True, RecoveryPoint(13, 11))
+
+
+def test_a_lower_point_is_the_only_one_once_it_is_settled(tmp_path: Path) -> None:
+    disk = RecordingDisk(tmp_path)
+    file = RecoveryPointFile(tmp_path, disk)
+    for synced in (5, 8):
+        file.note(RecoveryPoint(synced, 3))
+    file.settle(RecoveryPoint(4, 3))
+    file.note(RecoveryPoint(6, 3))
+    crash = CrashDisk()
+    for op in disk.ops[: [op.kind for op in disk.ops].index("sync") + 1]:
+        crash.apply(op)
+    settled = {state[Path(FILE_NAME)] for state in crash.lost_power(random.Random(1))}
+    assert {best_of(data) for data in settled if data is not None} == {RecoveryPoint(4, 3)}
+    assert best_of((tmp_path / FILE_NAME).read_bytes()) == RecoveryPoint(6, 3)
+    file.close()
+
+
+@pytest.mark.parametrize(
+    "data", [b"", bytes(8192), b"x" * 9000, format_slot(RecoveryPoint(7, 9)), format_slot(RecoveryPoint(7, -1))]
+)
+def test_what_is_no_slot_says_nothing(data: bytes) -> None:
+    assert best_of(data) == RecoveryPoint(0, 0)
+
+
+@given(st.integers(0, 1 << 62), st.integers(0, 8 * 28 - 1))
+def test_a_flipped_bit_is_no_slot(synced: int, bit: int) -> None:
+    data = bytearray(format_slot(RecoveryPoint(synced, 0)))
+    assert best_of(bytes(data)) == RecoveryPoint(synced, 0)
+    data[bit // 8] ^= 1 << bit % 8
+    assert best_of(bytes(data)) == RecoveryPoint(0, 0)
+
+
+@given(st.binary(max_size=9000))
+def test_any_bytes_are_read(data: bytes) -> None:
+    synced, high_watermark = best_of(data)
+    assert 0 <= high_watermark <= synced
