@@ -24,7 +24,7 @@ _DEPENDENCY = "<dependency><groupId>{}</groupId><artifactId>{}</artifactId><vers
 _NO_TRANSITIVE = "<exclusions><exclusion><groupId>*</groupId><artifactId>*</artifactId></exclusion></exclusions>"
 
 #: What Maven says of an artifact that its repositories do not have, and not when they could not be asked.
-_NOT_THERE = "Could not find artifact"
+_NOT_THERE = ("Could not find artifact", "was not found in")
 
 
 class MavenError(Exception):
@@ -57,7 +57,7 @@ def resolve(
             try:
                 _download(coordinates, transitive, Path(scratch), timeout_s)
             except MavenError as error:
-                if _NOT_THERE in str(error):
+                if any(words in str(error) for words in _NOT_THERE):
                     missing.write_text(str(error), encoding="utf-8")
                 raise
             try:
