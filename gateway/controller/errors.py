@@ -8,6 +8,7 @@ import enum
 class Error(enum.IntEnum):
     """Numbers and names of ``org.apache.kafka.common.protocol.Errors``, those that the controller needs."""
 
+    UNKNOWN_SERVER_ERROR = -1
     NONE = 0
     UNKNOWN_TOPIC_OR_PARTITION = 3
     REQUEST_TIMED_OUT = 7

@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 import trio
 
@@ -17,7 +17,12 @@ from gateway.ports import State
 
 if TYPE_CHECKING:
     from gateway.ports import Partition
+    from gateway.quorum.raft.measures import Measures
     from gateway.server.connection import Hub
+
+
+#: ``KafkaRaftMetrics``: current-state.
+ROLES: Final = ("leader", "candidate", "prospective", "resigned", "voted", "follower", "observer", "unattached")
 
 
 class SnapshotProgress(NamedTuple):
@@ -37,6 +42,21 @@ class OwnSnapshot(NamedTuple):
 
 class UpstreamFacts(Protocol):
     """What the driver of an observer knows of the quorum that it follows. Reading costs nothing; times are the loop's clock."""
+
+    @property
+    def role(self) -> str:
+        """Kafka's word for what this node is in the quorum: one of ``ROLES``."""
+        ...
+
+    @property
+    def voted_id(self) -> int:
+        """Whom it voted for in this epoch; -1: nobody."""
+        ...
+
+    @property
+    def measures(self) -> Measures | None:
+        """Elections and commits, where this node is part of the quorum."""
+        ...
 
     @property
     def leader_id(self) -> int:

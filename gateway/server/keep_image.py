@@ -24,8 +24,8 @@ class Committed(Protocol):
     def on_advance(self, callback: Callable[[], None]) -> Callable[[], None]: ...
 
 
-async def keep_image(keeper: ImageKeeper, source: Committed, reports: Reports) -> None:
-    """Fold what is committed, for ever."""
+async def keep_image(keeper: ImageKeeper, source: Committed, reports: Reports, folded: Callable[[], None] = lambda: None) -> None:
+    """Fold what is committed, for ever. ``folded`` is called on the loop whenever there is more in the image."""
     moved = trio.Event()
     told: object = None
 
@@ -38,6 +38,7 @@ async def keep_image(keeper: ImageKeeper, source: Committed, reports: Reports) -
             moved = trio.Event()
             try:
                 more = await _fold(keeper, source.committed, reports)
+                folded()
             except Exception as error:  # a bug of ours: the log is served all the same
                 reports.bug("image not folded", error)
                 await trio.sleep(_PROBLEM_DELAY_S)

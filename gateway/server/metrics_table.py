@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING, Final
 
 from gateway.handlers.errors import ErrorCode
 from gateway.ports import State
+from gateway.server.facts import ROLES
 
 if TYPE_CHECKING:
+    from gateway.quorum.raft.measures import Latency, Measures
     from gateway.server.counts import ApiCounts
     from gateway.server.facts import Facts, UpstreamFacts
 
@@ -76,11 +78,27 @@ def _partition_state(facts: Facts) -> Iterator[Sample]:
 
 
 def _raft_state(facts: Facts) -> Iterator[Sample]:
-    # KafkaRaftMetrics: who is no voter and follows a leader is an observer, and without one it is unattached.
     if facts.upstream is not None:
-        follows = facts.upstream.leader_id >= 0
-        yield ("observer",), float(follows)
-        yield ("unattached",), float(not follows)
+        for role in ROLES:
+            yield (role,), float(facts.upstream.role == role)
+
+
+def _measured(value: Callable[[Measures], float | None]) -> Callable[[Facts], float | None]:
+    """Of a node of our own quorum; nothing of others."""
+
+    def look(facts: Facts) -> float | None:
+        measures = facts.upstream.measures if facts.upstream is not None else None
+        return None if measures is None else value(measures)
+
+    return look
+
+
+def _mean_ms(latency: Latency) -> float | None:
+    return 1000 * latency.total_s / latency.count if latency.count else None
+
+
+def _max_ms(latency: Latency) -> float | None:
+    return 1000 * latency.max_s if latency.count else None
 
 
 def _fetch_errors(facts: Facts) -> Iterator[Sample]:
@@ -147,14 +165,21 @@ _APPLIED: Final = "kafka_server_broker_metadata_metrics_last_applied_record_"
 TABLE: Final = (
     Metric("kwire_info", "gauge", "Always 1; says who this is.", _info, labels=("version", "node_id", "cluster_id", "source")),
     # The quorum that is followed, under Kafka's names.
-    Metric(f"{_RAFT}current_state", "gauge", "1 for the state this node is in, 0 for the other.", _raft_state, ("state",)),
+    Metric(f"{_RAFT}current_state", "gauge", "1 for the state this node is in, 0 for the others.", _raft_state, ("state",)),
     _quorum_gauge(f"{_RAFT}current_leader", "Id of the quorum's leader; -1: unknown.", lambda up: up.leader_id),
-    _quorum_gauge(f"{_RAFT}current_vote", "Whom this node voted for; -1: nobody, it never votes.", lambda up: -1),
+    _quorum_gauge(f"{_RAFT}current_vote", "Whom this node voted for in this epoch; -1: nobody.", lambda up: up.voted_id),
     _quorum_gauge(f"{_RAFT}current_epoch", "Epoch of the quorum.", lambda up: up.epoch),
     _quorum_gauge(f"{_RAFT}high_watermark", "High watermark of this node; -1: unknown.", lambda up: up.high_watermark),
     _quorum_gauge(f"{_RAFT}log_end_offset", "End offset of this node's log.", lambda up: up.log_end_offset),
     _quorum_gauge(f"{_RAFT}log_end_epoch", "Epoch of the last batch in this node's log.", lambda up: up.log_end_epoch),
     _quorum_gauge(f"{_RAFT}number_of_voters", "Voters of the quorum, once they are known.", lambda up: len(up.voters) or None),
+    _gauge(
+        f"{_RAFT}election_latency_avg", "Mean time from candidate to leader, ms.", _measured(lambda raft: _mean_ms(raft.election))
+    ),
+    _gauge(f"{_RAFT}election_latency_max", "The longest of them, ms.", _measured(lambda raft: _max_ms(raft.election))),
+    _gauge(f"{_RAFT}commit_latency_avg", "Mean time from append to commit, ms.", _measured(lambda raft: _mean_ms(raft.commit))),
+    _gauge(f"{_RAFT}commit_latency_max", "The longest of them, ms.", _measured(lambda raft: _max_ms(raft.commit))),
+    _counter(f"{_RAFT}append_records_total", "Records appended as leader.", _measured(lambda raft: raft.appended_records)),
     _quorum_gauge(f"{_LOADER}currentcontrollerid", "Id of the active controller; -1: unknown.", lambda up: up.leader_id),
     _quorum_gauge(
         f"{_LOADER}handleloadsnapshotcount", "Snapshots that were loaded since the start.", lambda up: up.snapshot_loads

@@ -242,6 +242,21 @@ class Observation:
     # --- how it stands ------------------------------------------------------------------------------------------------
 
     @property
+    def role(self) -> str:
+        """As ``KafkaRaftMetrics`` calls who is no voter: an observer if it follows a leader, else unattached."""
+        return "observer" if self.leader_id >= 0 else "unattached"
+
+    @property
+    def voted_id(self) -> int:
+        """An observer votes for nobody."""
+        return -1
+
+    @property
+    def measures(self) -> None:
+        """It elects nobody, and commits nothing."""
+        return None
+
+    @property
     def leader_id(self) -> int:
         """-1 while none is known."""
         return self._observer.facts.leader_id

@@ -5,7 +5,9 @@ from __future__ import annotations
 
 import os
 import random
+import secrets
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -13,28 +15,38 @@ import trio
 
 from gateway.address import Address
 from gateway.config import ConfigError
+from gateway.controller.controller import Controller
+from gateway.controller.settings import ControllerSettings
 from gateway.log.errors import LogError
+from gateway.log.formatting import Formatting, ensure_formatted, format_directory, random_uuid, read_bootstrap
 from gateway.log.listing import list_directory
 from gateway.log.raft_store import RaftStore
+from gateway.log.small_files import read_meta
 from gateway.quorum.raft.effects import ElectionState
 from gateway.quorum.raft.events import Cleaned, SnapshotWritten
 from gateway.quorum.raft.raft import Raft
 from gateway.quorum.raft.settings import RaftSettings, Stored
 from gateway.quorum.raft.voter_set import VoterSet
 from gateway.quorum.requests import describe_quorum
+from gateway.security.authorizer import AllowAll
+from gateway.server.acting_controller import ActingController
 from gateway.server.keep_image import keep_image
 from gateway.server.keep_log import LogKeeper
 from gateway.server.observed_quorum import log_settings, upstream_security
 from gateway.server.quorum_peer import Connecting
 from gateway.server.quorum_questions import QuorumQuestions
 from gateway.server.raft_driver import RaftDriver
+from gateway.server.raft_facts import RaftFacts
 from gateway.sources.image_keeper import ImageKeeper
 from gateway.sources.own_log import OwnLog
 from gateway.sources.own_snapshots import OwnSnapshots, SnapshotSettings
+from kwire.cluster.image import METADATA_VERSION
+from kwire.messages.feature_level_record import FeatureLevelRecord
+from kwire.records import decode_metadata_record
 
 if TYPE_CHECKING:
     import contextlib
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from gateway.config import Config
     from gateway.log.raft_store import StoredFacts
@@ -53,7 +65,10 @@ _DESCRIBE_VERSION: Final = 2
 class OwnQuorum:
     """``gateway.ports.Quorum`` of which this node is a part; :meth:`run` is the task."""
 
-    def __init__(self, raft: Raft, log: OwnLog, config: Config, how: Connecting, reports: Reports) -> None:
+    def __init__(
+        self, raft: Raft, log: OwnLog, config: Config, how: Connecting, reports: Reports, bootstrap: Mapping[str, int]
+    ) -> None:
+        """``bootstrap``: the features that the first controller finalizes, metadata.version among them."""
         self.raft = raft
         self.driver = RaftDriver(raft, log, how, reports)
         self.listener = config.controller_listener_names[0]
@@ -67,6 +82,17 @@ class OwnQuorum:
         self._log_keeper = LogKeeper(
             snapshots, self._keeper, log, self.driver.disk, reports, written=self._written, cleaned=self._cleaned
         )
+        self.controller = ActingController(
+            lambda serving: _controller(config, serving, bootstrap),
+            self.driver,
+            self._keeper,
+            AllowAll(),
+            self.leader_address,
+            how,
+            reports,
+        )
+        self.driver.leadership = self.controller
+        self.observation = RaftFacts(raft, log, self.driver, self.leader_address)
         self._questions = QuorumQuestions(self.leader_address, how, config.controller_quorum_request_timeout_ms / 1000, reports)
 
     async def run(self, started: Callable[[], None]) -> None:
@@ -76,7 +102,8 @@ class OwnQuorum:
         """
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._questions.run)
-            nursery.start_soon(keep_image, self._keeper, self._log, self._reports)
+            nursery.start_soon(keep_image, self._keeper, self._log, self._reports, self.controller.folded)
+            nursery.start_soon(self.controller.run)
             nursery.start_soon(self._log_keeper.run)
             nursery.start_soon(self.driver.run)
             await self.driver.loaded(_LOADING_MAX_S)
@@ -139,6 +166,7 @@ def open_own_quorum(
         log = OwnLog(store, cluster_id=store.cluster_id, snapshot_prefix=config.snapshot_prefix)
         held.callback(_close, log, reports)
         stored = _stored(store.stored())
+        bootstrap = _bootstrap(where)
     except LogError as error:
         raise ConfigError(f"data.dir: {error}") from None
     for warning in security.warnings:
@@ -148,7 +176,7 @@ def open_own_quorum(
     settings = raft_settings(config, store, controllers)
     raft = Raft(settings, stored, dice=random.random, now=trio.current_time(), wall_ms=time.time_ns() // 1_000_000)
     how = Connecting(security, f"raft-client-{config.node_id}", settings.request_timeout_s)
-    return log, OwnQuorum(raft, log, config, how, reports)
+    return log, OwnQuorum(raft, log, config, how, reports, bootstrap)
 
 
 def data_dir(config: Config) -> Path:
@@ -182,7 +210,36 @@ def raft_settings(config: Config, store: RaftStore, controllers: Mapping[str, Ad
 
 
 def _format_if_fresh(config: Config, where: Path, controllers: Mapping[str, Address]) -> None:
-    """A quorum of one needs no ``kwire format``. Nobody else's log is begun by chance: voters that are several are formatted."""
+    """A quorum of one needs no ``kwire format``, nor do static voters that are told their cluster's id: all have the same then.
+
+    No other quorum is begun by chance: a fresh node of one that has no id yet would be another cluster's.
+    """
+    voters = config.controller_quorum_voters
+    if voters and (config.cluster_id is not None or list(voters) == [config.node_id]):
+        if read_meta(where) is None:
+            wanted = Formatting(config.cluster_id or str(random_uuid()), config.node_id, random_uuid())
+            format_directory(where, wanted)
+    elif not voters and not config.controller_quorum_bootstrap_servers:
+        ensure_formatted(where, node_id=config.node_id, cluster_id=config.cluster_id, endpoints=controllers)
+
+
+def _bootstrap(where: Path) -> dict[str, int]:
+    """The features that formatting chose. Raises LogError."""
+    records = [decode_metadata_record(value)[2] for value in read_bootstrap(where) or ()]
+    return {record.name: record.feature_level for record in records if isinstance(record, FeatureLevelRecord)}
+
+
+def _controller(config: Config, serving: Sequence[int], bootstrap: Mapping[str, int]) -> Controller:
+    level = bootstrap.get(METADATA_VERSION)
+    settings = ControllerSettings(
+        node_id=config.node_id,
+        serving_nodes=tuple(serving),
+        max_idle_interval_ms=config.metadata_max_idle_interval_ms,
+    )
+    if level is not None:
+        features = {name: one for name, one in bootstrap.items() if name != METADATA_VERSION}
+        settings = replace(settings, metadata_version=level, features=features)
+    return Controller(settings, random=secrets.token_bytes)
 
 
 def _stored(facts: StoredFacts) -> Stored:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections import deque
+from collections import Counter, deque
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import trio
@@ -40,8 +40,10 @@ from gateway.quorum.raft.effects import (
     Truncate,
 )
 from gateway.quorum.raft.events import Answered, Durable, Event, Failed, Gone, Requested, ShutDown, Tick
+from gateway.quorum.observer import FETCH
+from gateway.server.facts import SnapshotProgress
 from gateway.server.logs import ERROR_MAX, escape
-from gateway.server.quorum_peer import failure
+from gateway.server.quorum_peer import error_of, failure
 from gateway.server.raft_links import RaftLinks
 from gateway.server.upstream_errors import UpstreamError
 
@@ -90,6 +92,14 @@ class RaftDriver:
         self._working = trio.Event()
         self._held: deque[Send | Reply] = deque()
         self._durable = 0
+        self.led_until: float | None = None  #: when there last was a leader, on the loop's clock, s
+        self.problem: str | None = None  #: why the last request to another node failed
+        self.request_errors: Counter[str] = Counter()
+        self.fetches = 0
+        self.fetched_bytes = 0
+        self.snapshot_downloads = 0
+        self.snapshot_loads = 0
+        self.snapshot: SnapshotProgress | None = None
         self._caught_up = trio.Event()
         self._over = trio.Event()
 
@@ -169,6 +179,7 @@ class RaftDriver:
                 ):
                     self._work.append(effect)
                     self._working.set()
+                    self._count(effect)
                 case Send() | Reply():
                     if effect.after > self._durable:
                         self._held.append(effect)
@@ -192,8 +203,11 @@ class RaftDriver:
                 if acting is not None:
                     acting.committed(high_watermark)
             case LeaderChanged(epoch, leader_id):
-                self._log.lead(epoch, leader_id)
-                self._reports.report("leader changed", "info", epoch=epoch, leader_id=leader_id)
+                if self._log.leader_id >= 0:
+                    self.led_until = trio.current_time()
+                if (epoch, leader_id) != (self._log.epoch, self._log.leader_id):
+                    self._log.lead(epoch, leader_id)
+                    self._reports.report("leader changed", "info", epoch=epoch, leader_id=leader_id)
             case _ if acting is None:
                 pass
             case Leading(epoch, start_offset):
@@ -204,6 +218,22 @@ class RaftDriver:
                 acting.accepted(number, end_offset)
             case Refused(number, not_leader, reason):
                 acting.refused(number, not_leader, reason)
+
+    def _count(self, effect: DiskEffect) -> None:
+        match effect:
+            case BeginSnapshot(snapshot_id):
+                self.snapshot_downloads += 1
+                self.snapshot = SnapshotProgress(snapshot_id.file_name, 0, 0)
+            case SnapshotChunk(position, data, size) if self.snapshot is not None:
+                self.fetched_bytes += len(data)
+                self.snapshot = SnapshotProgress(self.snapshot.name, position + len(data), size)
+            case AbandonSnapshot():
+                self.snapshot = None
+            case InstallSnapshot():
+                self.snapshot_loads += 1
+                self.snapshot = None
+            case Append(_, _, data) if self.raft.leader_id != self.raft.node_id:
+                self.fetched_bytes += len(data)
 
     def _say(self, told: Tell) -> None:
         # Hosts and reasons may be a peer's words.
@@ -278,8 +308,15 @@ class RaftDriver:
         try:
             version, answer = await self._links.ask(send)
         except UpstreamError as error:
+            self.request_errors[error.kind] += 1
+            self.problem = str(error)
             self.submit(Failed(send.number, failure(error)))
         else:
+            code = error_of(answer)
+            if code is not None:
+                self.request_errors[code] += 1
+            elif send.api_key == FETCH:
+                self.fetches += 1
             self.submit(Answered(send.number, answer, version))
 
 

@@ -67,6 +67,11 @@ class BatchFold:
         self._loader.image = image
 
     @property
+    def in_transaction(self) -> bool:
+        """Is a metadata transaction open at the end of what was folded?"""
+        return self._loader.in_transaction
+
+    @property
     def aligned(self) -> bool:
         """Whether ``image`` ends where a batch ends: it does not inside a transaction that began in the middle of one."""
         return self.image.next_offset == self.position.next_offset

@@ -40,6 +40,8 @@ class _Prepared:
     image: Image | None
     snapshot: SnapshotId | None  #: what ``image`` began with
     delta: Delta | None
+    read_offset: int
+    in_transaction: bool
 
 
 class ImageKeeper:
@@ -60,6 +62,9 @@ class ImageKeeper:
         #: Records passed over, by reason (``batch_fold`` names them): together Kafka's ``metadata-load-error-count``.
         self.skipped: Counter[str] = Counter()
         self.snapshot_loads = 0  #: how often an image began with a snapshot (``HandleLoadSnapshotCount``)
+        #: Everything before it was read, control records and what an open transaction holds back too.
+        self.read_offset = 0
+        self.in_transaction = False  #: Was a metadata transaction open there?
         self.log_bytes = 0  #: of the log's batches in the image, from the snapshot on that it began with
         #: What keeps the image from the high watermark at the moment.
         self.problem: Problem | None = None
@@ -143,7 +148,10 @@ class ImageKeeper:
     def _prepare(self, replay: Replay, image: Image | None, delta: Delta | None) -> None:
         fold = replay.fold
         records, skipped, notices = fold.take_account()
-        self._prepared = _Prepared(replay.log_bytes, records, skipped, notices, image, replay.snapshot if image else None, delta)
+        snapshot = replay.snapshot if image else None
+        self._prepared = _Prepared(
+            replay.log_bytes, records, skipped, notices, image, snapshot, delta, replay.read_offset, fold.in_transaction
+        )
 
     def _stop(self, problem: Problem) -> bool:
         self.problem = problem
@@ -171,5 +179,6 @@ class ImageKeeper:
             self._retired += prepared.delta.commit()
         else:
             return False
-        self.log_bytes = prepared.log_bytes
+        self.log_bytes, self.read_offset = prepared.log_bytes, prepared.read_offset
+        self.in_transaction = prepared.in_transaction
         return True

@@ -1,0 +1,267 @@
+"""The active controller, wherever it is: decides here while this node leads, and passes requests on to the leader else.
+
+What it decides is ``gateway.controller``'s affair. Here are its life, which follows that of the quorum's leader, and the
+answers, which wait until what they say is committed.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+import trio
+
+from gateway.controller.errors import Error
+from gateway.controller.refusals import refused
+from gateway.quorum.raft.events import Propose, Resign
+from gateway.server.passing_on import PassingOn
+from gateway.server.upstream_errors import Unreachable, UpstreamError
+
+if TYPE_CHECKING:
+    from gateway.address import Address
+    from gateway.controller.controller import Controller
+    from gateway.controller.records import Operation
+    from gateway.handlers.context import Later
+    from gateway.ports import Asker, Authorizer
+    from gateway.server.logs import Reports
+    from gateway.server.quorum_peer import Connecting
+    from gateway.server.raft_driver import RaftDriver
+    from gateway.sources.image_keeper import ImageKeeper
+    from kwire.message import Message
+
+#: Requests that may wait for a leader; more are refused at once.
+_WAITING_MAX: Final = 10_000
+#: Between two looks at whether the log has been idle for long enough, and at who leads, s.
+_LOOK_S: Final = 0.1
+_NO_LEADER: Final = "No controller is active at the moment; ask again."
+_UNKNOWN: Final = (
+    "This node lost the leadership before the change was committed: whether it was made is not known. Look, and ask again."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Wish:
+    """A request that was not carried out yet."""
+
+    request: Message
+    version: int
+    asker: Asker
+    later: Later
+
+
+@dataclass(slots=True)
+class _Proposal:
+    """Records on their way: whom to tell what when they are committed. ``end_offset`` None: not appended yet."""
+
+    answers: list[tuple[_Wish, Message]] = field(default_factory=list)
+    end_offset: int | None = None
+
+
+class ActingController:
+    """``gateway.ports.Controllers``, and what the driver tells (``raft_driver.Leadership``). :meth:`run` is a task."""
+
+    def __init__(
+        self,
+        make: Callable[[Sequence[int]], Controller],
+        driver: RaftDriver,
+        keeper: ImageKeeper,
+        authorizer: Authorizer,
+        leader_address: Callable[[], Address | None],
+        how: Connecting,
+        reports: Reports,
+    ) -> None:
+        """``make`` gives a controller that places partitions on the nodes with these ids while no broker is registered."""
+        self._make = make
+        self._driver = driver
+        self._keeper = keeper
+        self._authorizer = authorizer
+        self._leader_address = leader_address
+        self._reports = reports
+        self._passing_on = PassingOn(how)
+        self._controller: Controller | None = None
+        self._epoch = -1  # that this node leads; -1: none
+        self._start_offset = 0
+        self._proposals: dict[int, _Proposal] = {}
+        self._waiting: deque[_Wish] = deque()
+        self._nursery: trio.Nursery | None = None
+        self.activations = 0
+
+    # --- asked --------------------------------------------------------------------------------------------------------
+
+    @property
+    def is_active(self) -> bool:
+        """Does this node decide?"""
+        return self._controller is not None
+
+    def submit(self, request: Message, version: int, asker: Asker, later: Later) -> None:
+        """Have ``request`` carried out, here or by the leader; its answer completes ``later``."""
+        wish = _Wish(request, version, asker, later)
+        if self._controller is not None:
+            self._decide(self._controller, wish)
+        elif len(self._waiting) < _WAITING_MAX:
+            self._waiting.append(wish)
+            self._place()
+        else:
+            _refuse(wish, Error.NOT_CONTROLLER, "Too many requests wait for a controller; ask again later.")
+
+    def _place(self) -> None:
+        """Requests that wait go to whoever can carry them out by now."""
+        if self._controller is not None:
+            waiting, self._waiting = self._waiting, deque()
+            for wish in waiting:
+                if self._controller is None:
+                    self._waiting.append(wish)
+                elif not wish.later.done:
+                    self._decide(self._controller, wish)
+            return
+        address = self._leader_address()
+        if self._epoch >= 0 or address is None or self._driver.raft.leader_id == self._driver.raft.node_id:
+            return
+        waiting, self._waiting = self._waiting, deque()
+        for wish in waiting:
+            if not (wish.later.done or wish.later.cancelled) and self._nursery is not None:
+                self._nursery.start_soon(self._pass_on, wish, address)
+
+    def _decide(self, controller: Controller, wish: _Wish) -> None:
+        asker = wish.asker
+
+        def allows(operation: str, resource_type: str, name: str) -> bool:
+            return self._authorizer.allows(asker.principal, asker.host, operation, resource_type, name)
+
+        try:
+            outcome = controller.handle(wish.request, wish.version, allows, _wall_ms())
+        except Exception as error:  # a bug of ours: its state may be half changed, so somebody else has to lead
+            self._reports.bug("request not decided", error, api=wish.request.NAME)
+            _refuse(wish, Error.UNKNOWN_SERVER_ERROR, "This server failed; its log says why.")
+            self._driver.submit(Resign(self._epoch, f"a bug of this server: {error!r}"))
+            self.not_leading(self._epoch)
+            return
+        if outcome.operation is not None:
+            self._propose(outcome.operation).answers.append((wish, outcome.answer))
+        elif self._proposals:  # it may speak of what is proposed and not committed
+            self._proposals[next(reversed(self._proposals))].answers.append((wish, outcome.answer))
+        else:
+            wish.later.complete(outcome.answer)
+
+    def _propose(self, operation: Operation) -> _Proposal:
+        number = self._driver.number()
+        proposal = self._proposals[number] = _Proposal()
+        self._driver.submit(Propose(number, self._epoch, operation.batches))
+        return proposal
+
+    async def _pass_on(self, wish: _Wish, address: Address) -> None:
+        try:
+            answer = await self._passing_on.ask(address, wish.request, wish.version, wish.asker)
+        except Unreachable:
+            await trio.sleep(_LOOK_S)
+            self._again(wish)
+        except UpstreamError as error:
+            said = f"The controller was asked and has not answered, so whether this was done is not known: {error}"
+            _refuse(wish, Error.REQUEST_TIMED_OUT, said)
+        else:
+            if _says_not_controller(answer):
+                await trio.sleep(_LOOK_S)
+                self._again(wish)
+            else:
+                wish.later.complete(answer)
+
+    def _again(self, wish: _Wish) -> None:
+        if not (wish.later.done or wish.later.cancelled):
+            self.submit(wish.request, wish.version, wish.asker, wish.later)
+
+    # --- the life of a leader -----------------------------------------------------------------------------------------
+
+    def leading(self, epoch: int, start_offset: int) -> None:
+        """This node was elected; it decides once everything before it is in the image."""
+        self._epoch, self._start_offset = epoch, start_offset
+        self.folded()
+
+    def folded(self) -> None:
+        """The image moved. One that has all up to this epoch's first record is what a controller begins with (KAFKA-15345)."""
+        keeper = self._keeper
+        if self._epoch < 0 or self._controller is not None or not keeper.loaded or keeper.read_offset <= self._start_offset:
+            return
+        self._controller = controller = self._make(sorted(self._driver.raft.voters.nodes))
+        self.activations += 1
+        try:
+            for operation in controller.activate(keeper.image, _wall_ms(), transaction_open=keeper.in_transaction):
+                self._propose(operation)
+        except Exception as error:
+            self._reports.bug("controller not active", error)
+            self._driver.submit(Resign(self._epoch, f"a bug of this server: {error!r}"))
+            self.not_leading(self._epoch)
+            return
+        self._reports.report("controller active", "info", epoch=self._epoch, offset=keeper.read_offset)
+        self._place()
+
+    def not_leading(self, epoch: int) -> None:
+        """Somebody else decides from now on. What was appended and is not committed has an unknown fate."""
+        if epoch != self._epoch:
+            return
+        self._epoch, self._controller = -1, None
+        proposals, self._proposals = self._proposals, {}
+        for proposal in proposals.values():
+            for wish, _ in proposal.answers:
+                if proposal.end_offset is None:
+                    self._again(wish)
+                else:
+                    _refuse(wish, Error.REQUEST_TIMED_OUT, _UNKNOWN)
+
+    def accepted(self, number: int, end_offset: int) -> None:
+        """A proposal was appended."""
+        proposal = self._proposals.get(number)
+        if proposal is not None:
+            proposal.end_offset = end_offset
+
+    def refused(self, number: int, not_leader: bool, reason: str) -> None:
+        """A proposal was not appended, and what was decided after it counts on it: this leader cannot go on."""
+        if number not in self._proposals:
+            return
+        if not not_leader:
+            self._reports.report("proposal refused", "error", error=reason)
+            self._driver.submit(Resign(self._epoch, reason))
+        self.not_leading(self._epoch)
+
+    def committed(self, high_watermark: int) -> None:
+        """Everything below is committed: who waits for it is answered, in order."""
+        while self._proposals:
+            number, proposal = next(iter(self._proposals.items()))
+            if proposal.end_offset is None or proposal.end_offset > high_watermark:
+                return
+            del self._proposals[number]
+            for wish, answer in proposal.answers:
+                wish.later.complete(answer)
+
+    async def run(self) -> None:
+        """Write NoOpRecords while nothing else is written, and find a leader for those who wait; for ever."""
+        try:
+            async with trio.open_nursery() as self._nursery:
+                while True:
+                    await trio.sleep(_LOOK_S)
+                    if self._waiting:
+                        self._place()
+                    if self._controller is not None and not self._proposals:
+                        idle = self._controller.idle(_wall_ms())
+                        if idle is not None:
+                            self._propose(idle)
+        finally:
+            with trio.CancelScope(shield=True):
+                await self._passing_on.close()
+
+
+def _refuse(wish: _Wish, error: Error, message: str) -> None:
+    wish.later.complete(refused(wish.request, wish.version, error, message))
+
+
+def _says_not_controller(answer: Any) -> bool:
+    """Did somebody answer who does not lead any more? He did nothing of it."""
+    parts = (getattr(answer, name, ()) for name in ("topics", "responses", "results"))
+    codes = [getattr(answer, "error_code", 0), *(one.error_code for some in parts for one in some)]
+    return Error.NOT_CONTROLLER in codes
+
+
+def _wall_ms() -> int:
+    return time.time_ns() // 1_000_000
