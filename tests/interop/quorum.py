@@ -5,17 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any, cast
 
-from gateway.ports import TOPIC_NAME
-from kwire.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
-from kwire.messages.list_offsets_request import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from kwire.records import decode_metadata_record
-from kwire.uuid import METADATA_TOPIC_ID
 from tests.interop.clients import missing
 from tests.interop.reading import Record
 from tests.interop.truth import Batch, split
 from tools import java
+from tools.consume import EARLIEST, LATEST, ConsumeError, fetch, offset
 from tools.kafka import Cluster, Node
 from tools.wire_client import WireClient
 
@@ -26,8 +22,6 @@ QUICK_ELECTIONS = {
     "controller.quorum.election.backoff.max.ms": "300",
     "controller.quorum.request.timeout.ms": "1000",
 }
-_EARLIEST, _LATEST = -2, -1
-_FETCH_VERSION, _LIST_OFFSETS_VERSION = 16, 7
 
 
 def need_kafka(version: str = java.KAFKA_VERSION) -> None:
@@ -58,25 +52,13 @@ def clipped(batches: Iterable[Batch], below: int | None, start: int = 0) -> list
 def offsets_of(address: str) -> tuple[int, int]:
     """Where the topic begins and ends for a consumer of the server at ``address``."""
     with WireClient(address) as client:
-        start, end = (_list_offset(client, which) for which in (_EARLIEST, _LATEST))
-    return start, end
+        return offset(client, EARLIEST), offset(client, LATEST)
 
 
 def fetched_from(address: str, start: int, end: int) -> list[Batch]:
     """The batches from ``start`` to ``end`` as raw Fetch answers of the server give them."""
-    found: list[Batch] = []
     with WireClient(address) as client:
-        position = start
-        while position < end:
-            partition = FetchPartition(partition=0, fetch_offset=position, partition_max_bytes=1 << 20)
-            topic = FetchTopic(topic_id=METADATA_TOPIC_ID, partitions=[partition])
-            request = FetchRequest(max_wait_ms=500, min_bytes=1, max_bytes=1 << 22, session_epoch=-1, topics=[topic])
-            answer = cast(Any, client.call(request, _FETCH_VERSION)).responses[0].partitions[0]
-            assert answer.error_code == 0, f"Fetch at {position}: error {answer.error_code}"
-            assert answer.records, f"Fetch at {position} gave nothing, and the end is {end}"
-            found += split(bytes(answer.records), growing=True)
-            position = found[-1].last_offset + 1
-    return found
+        return [batch for data in fetch(client, start, end) for batch in split(data, growing=True)]
 
 
 def wait_for_end(address: str, end: int, timeout_s: float = 60) -> None:
@@ -88,7 +70,7 @@ def wait_for_end(address: str, end: int, timeout_s: float = 60) -> None:
             if seen >= end:
                 return
             trouble = f"its end is {seen}"
-        except (OSError, EOFError) as error:
+        except (OSError, EOFError, ConsumeError) as error:
             trouble = repr(error)
         assert time.monotonic() < deadline, f"{address} did not come to offset {end} in {timeout_s:.0f} s: {trouble}"
         time.sleep(0.05)
@@ -124,13 +106,3 @@ def records_of(batches: Iterable[Batch]) -> list[Record]:
 def types_of(records: Iterable[Record]) -> set[str]:
     """Names of the metadata records."""
     return {decode_metadata_record(record.value or b"")[2].NAME for record in records}
-
-
-def _list_offset(client: WireClient, timestamp: int) -> int:
-    partition = ListOffsetsPartition(partition_index=0, timestamp=timestamp)
-    topic = ListOffsetsTopic(name=TOPIC_NAME, partitions=[partition])
-    answer = (
-        cast(Any, client.call(ListOffsetsRequest(replica_id=-1, topics=[topic]), _LIST_OFFSETS_VERSION)).topics[0].partitions[0]
-    )
-    assert answer.error_code == 0, f"ListOffsets: error {answer.error_code}"
-    return int(answer.offset)

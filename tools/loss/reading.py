@@ -6,29 +6,23 @@ import contextlib
 import threading
 import time
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self, cast
+from typing import Self
 
-from gateway.ports import TOPIC_NAME
-from kwire.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
 from kwire.messages.leader_change_message import LeaderChangeMessage
-from kwire.messages.list_offsets_request import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from kwire.records import BatchHeader, decode_control_record, decode_metadata_record, decode_records, iter_batches
-from kwire.uuid import METADATA_TOPIC_ID
+from tools.consume import EARLIEST, LATEST, ConsumeError, fetch, offset
 from tools.loss.history import LogRead, SeenBatch
 from tools.loss.writers import id_of
 from tools.wire_client import WireClient
 
-_EARLIEST, _LATEST = -2, -1
-_FETCH_VERSION, _LIST_OFFSETS_VERSION = 16, 7
-_MAX_BYTES = 4 << 20
 _PAUSE_S, _TAIL_TIMEOUT_S = 0.05, 2.0
 
 
 class ReadError(Exception):
-    """A node gave an error, or nothing, where it must have records."""
+    """The nodes did not come to one log in time."""
 
 
 def seen(data: bytes) -> list[SeenBatch]:
@@ -43,16 +37,16 @@ def read_files(directory: Path, end: int) -> list[SeenBatch]:
 
 
 def fetch_all(address: str, timeout_s: float = 30) -> list[SeenBatch]:
-    """Everything that a consumer of the node at ``address`` can read now. Raises ReadError, OSError."""
+    """Everything that a consumer of the node at ``address`` can read now. Raises ConsumeError, OSError."""
     with WireClient(address, timeout_s) as client:
-        start, end = (_offset(client, which) for which in (_EARLIEST, _LATEST))
-        return list(_fetch(client, start, end))
+        start, end = (offset(client, which) for which in (EARLIEST, LATEST))
+        return [batch for data in fetch(client, start, end) for batch in seen(data)]
 
 
 def committed_end(address: str, timeout_s: float = 5) -> int:
-    """The offset behind what a consumer of the node at ``address`` can read. Raises ReadError, OSError."""
+    """The offset behind what a consumer of the node at ``address`` can read. Raises ConsumeError, OSError."""
     with WireClient(address, timeout_s) as client:
-        return _offset(client, _LATEST)
+        return offset(client, LATEST)
 
 
 def wait_for_same_end(addresses: Sequence[str], timeout_s: float = 30) -> int:
@@ -99,7 +93,7 @@ class Tail:
         try:
             while not self._stop.wait(_PAUSE_S):
                 # A node that is down, is just starting, or has not found its leader, says so in many ways.
-                with contextlib.suppress(OSError, EOFError, ReadError), WireClient(self._address, _TAIL_TIMEOUT_S) as client:
+                with contextlib.suppress(OSError, EOFError, ConsumeError), WireClient(self._address, _TAIL_TIMEOUT_S) as client:
                     self._follow(client)
         except BaseException as error:
             self._error = error
@@ -107,14 +101,14 @@ class Tail:
     def _follow(self, client: WireClient) -> None:
         while not self._stop.wait(_PAUSE_S):
             position = self._batches[-1].last_offset + 1 if self._batches else 0
-            for batch in _fetch(client, position, _offset(client, _LATEST)):
-                self._batches.append(batch)
+            for data in fetch(client, position, offset(client, LATEST)):
+                self._batches += seen(data)
 
 
 def _end_or_trouble(address: str) -> int | str:
     try:
         return committed_end(address)
-    except (OSError, EOFError, ReadError) as error:
+    except (OSError, EOFError, ConsumeError) as error:
         return f"{address}: {error!r}"
 
 
@@ -129,27 +123,3 @@ def _seen(data: bytes, header: BatchHeader) -> SeenBatch:
             ids.append((record.offset, id))
     digest = zlib.crc32(data[header.position : header.end])
     return SeenBatch(header.base_offset, header.last_offset, header.partition_leader_epoch, digest, tuple(ids), leader)
-
-
-def _fetch(client: WireClient, start: int, end: int) -> Iterator[SeenBatch]:
-    position = start
-    while position < end:
-        partition = FetchPartition(partition=0, fetch_offset=position, partition_max_bytes=_MAX_BYTES)
-        topic = FetchTopic(topic_id=METADATA_TOPIC_ID, topic=TOPIC_NAME, partitions=[partition])
-        request = FetchRequest(max_wait_ms=500, min_bytes=1, max_bytes=_MAX_BYTES, session_epoch=-1, topics=[topic])
-        answer = cast(Any, client.call(request, _FETCH_VERSION)).responses[0].partitions[0]
-        batches = seen(bytes(answer.records or b""))
-        if answer.error_code or not batches:
-            raise ReadError(f"Fetch at {position} of {end}: error {answer.error_code}, {len(batches)} batches")
-        yield from batches
-        position = batches[-1].last_offset + 1
-
-
-def _offset(client: WireClient, timestamp: int) -> int:
-    partition = ListOffsetsPartition(partition_index=0, timestamp=timestamp)
-    topic = ListOffsetsTopic(name=TOPIC_NAME, partitions=[partition])
-    response = cast(Any, client.call(ListOffsetsRequest(replica_id=-1, topics=[topic]), _LIST_OFFSETS_VERSION))
-    answer = response.topics[0].partitions[0]
-    if answer.error_code:
-        raise ReadError(f"ListOffsets: error {answer.error_code}")
-    return int(answer.offset)

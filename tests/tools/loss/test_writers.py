@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 
 import pytest
@@ -20,7 +20,7 @@ from kwire.messages.topic_record import TopicRecord
 from tools.admin import AdminError
 from tools.loss.history import Attempt, Outcome
 from tools.loss.journal import Journal, read_journal
-from tools.loss.writers import CONFIG, NOT_CONTROLLER, TOPIC, Writers, id_of, request
+from tools.loss.writers import BEFORE_ANYTHING, CONFIG, NOT_CONTROLLER, TOPIC, Writers, id_of, request
 from tools.process import free_ports
 
 _INVALID_REQUEST, _TIMED_OUT = 42, 7
@@ -71,13 +71,11 @@ def serve() -> Iterator[Callable[..., Server]]:
         server.listener.close()
 
 
-def attempts(tmp_path: Path, server: Server, acknowledged: int, definite: set[int] | None = None) -> list[Attempt]:
+def attempts(tmp_path: Path, server: Server, acknowledged: int, definite: Collection[int] = BEFORE_ANYTHING) -> list[Attempt]:
     """What one writer of topics wrote down until so many were acknowledged."""
     path = tmp_path / "journal"
-    more = {} if definite is None else {"definite": definite}
-    with Journal(path) as journal:
-        with Writers({1: server.address}, journal, kinds=[TOPIC], **more) as writers:
-            writers.wait_for(acknowledged, timeout_s=10)
+    with Journal(path) as journal, Writers({1: server.address}, journal, kinds=[TOPIC], definite=definite) as writers:
+        writers.wait_for(acknowledged, timeout_s=10)
     return read_journal(path)
 
 
@@ -109,9 +107,13 @@ def test_the_next_node_is_asked_where_one_refuses_or_is_down(tmp_path: Path, ser
 
 
 def test_waiting_in_vain_is_told(tmp_path: Path, serve: Callable[..., Server]) -> None:
-    with Journal(tmp_path / "journal") as journal, Writers({1: serve(*[42] * 9999).address}, journal, kinds=[TOPIC]) as writers:
-        with pytest.raises(AdminError, match="0 of 3 appends were acknowledged"):
-            writers.wait_for(3, timeout_s=0.2)
+    addresses = {1: serve(*[_INVALID_REQUEST] * 9999).address}
+    with (
+        Journal(tmp_path / "journal") as journal,
+        Writers(addresses, journal, kinds=[TOPIC]) as writers,
+        pytest.raises(AdminError, match="0 of 3 appends were acknowledged"),
+    ):
+        writers.wait_for(3, timeout_s=0.2)
 
 
 def records_of(asked: Message) -> Message:
