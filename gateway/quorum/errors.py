@@ -1,4 +1,4 @@
-"""The error codes that a raft leader answers an observer with, by Kafka's names (``org.apache.kafka.common.protocol.Errors``)."""
+"""The error codes that nodes of a quorum answer each other with, by Kafka's names (``org.apache.kafka.common.protocol.Errors``)."""
 
 from __future__ import annotations
 
@@ -23,6 +23,9 @@ class ErrorCode(enum.IntEnum):
     POSITION_OUT_OF_RANGE = 99
     UNKNOWN_TOPIC_ID = 100
     INCONSISTENT_CLUSTER_ID = 104
+    INVALID_VOTER_KEY = 125
+    DUPLICATE_VOTER = 126
+    VOTER_NOT_FOUND = 127
 
 
 def error_name(code: int) -> str:

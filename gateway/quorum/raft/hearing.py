@@ -1,0 +1,81 @@
+"""What a message says of who leads which epoch, and what that makes of this node (``maybeTransition``, KIP-595).
+
+Epochs only rise, an epoch has one leader, and nobody is told by others that it leads. Knows nothing else of messages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from gateway.address import Address
+from gateway.quorum.errors import ErrorCode, error_name
+from gateway.quorum.raft.checks import is_consistent_leader
+from gateway.quorum.raft.node import EPOCH_MAX, NOBODY, Node
+from gateway.quorum.raft.roles import Leader, Unattached
+
+_REFUSALS = (ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+
+
+def hear(node: Node, epoch: int, leader_id: int, endpoints: Mapping[str, Address]) -> bool:
+    """Take over an epoch and its leader (-1: unknown) that a peer named. False, and nothing happens, when neither can be.
+
+    ``endpoints``: the leader's as far as they were given, by listener name.
+    """
+    if not 0 <= epoch <= EPOCH_MAX or leader_id < NOBODY or not is_consistent_leader(node, epoch, leader_id):
+        return False
+    if epoch < node.epoch or leader_id == node.settings.node_id:
+        return True
+    if epoch > node.epoch or (leader_id != NOBODY and (node.leader_id == NOBODY or _finds_address(node, leader_id, endpoints))):
+        _follow(node, epoch, leader_id, endpoints)
+    assert epoch <= node.epoch, "an epoch heard of is not forgotten"
+    return True
+
+
+def answer_says(node: Node, sender: str, error: int, epoch: int, leader_id: int, endpoints: Iterable[Any]) -> bool:
+    """Take over what an answer says besides what was asked. May the rest of it be used (``maybeHandleCommonResponse``)?"""
+    listener = node.settings.listener
+    given: dict[str, Address] = {}
+    for endpoint in endpoints:
+        node.learn_address(endpoint.node_id, endpoint.host, endpoint.port)
+        if endpoint.node_id == leader_id and endpoint.node_id in node.addresses:
+            given[listener] = node.addresses[leader_id]
+    if epoch < node.epoch:
+        return False
+    moved = epoch > node.epoch
+    if not hear(node, epoch, leader_id, given):
+        node.nonsense(sender, f"it says that {leader_id} leads epoch {epoch}: here {node.leader_id} leads {node.epoch}")
+        return False
+    if error not in (ErrorCode.NONE, *_REFUSALS, ErrorCode.UNKNOWN_LEADER_EPOCH, ErrorCode.BROKER_NOT_AVAILABLE):
+        node.nonsense(sender, error_name(error))
+    return error == ErrorCode.NONE and not moved
+
+
+def _follow(node: Node, epoch: int, leader_id: int, endpoints: Mapping[str, Address]) -> None:
+    assert leader_id != node.settings.node_id, "nobody follows itself"
+    if leader_id == NOBODY:
+        node.become_unattached(epoch)
+        return
+    found = _endpoints(node, leader_id, endpoints)
+    if found is None:
+        node.become_unattached(epoch, leader_id)
+    else:
+        node.become_follower(epoch, leader_id, found)
+
+
+def _finds_address(node: Node, leader_id: int, endpoints: Mapping[str, Address]) -> bool:
+    """Was the leader known by name only, until now?"""
+    assert not isinstance(node.role, Leader), "another leader in our own epoch"
+    return isinstance(node.role, Unattached) and _endpoints(node, leader_id, endpoints) is not None
+
+
+def _endpoints(node: Node, leader_id: int, given: Mapping[str, Address]) -> Mapping[str, Address] | None:
+    """The leader's endpoints with one that we can use. What the configuration says of a static voter beats what is told."""
+    listener = node.settings.listener
+    configured = node.settings.static_voters.get(leader_id)
+    if configured is not None:
+        return {**given, listener: configured}
+    if listener in given:
+        return given
+    known = node.address_of(leader_id)
+    return {**given, listener: known} if known is not None else None

@@ -1,0 +1,292 @@
+"""Leading: what is appended, what of it is committed, and whether enough voters still follow (KIP-595).
+
+Kafka's ``LeaderState``, ``pollLeader``, ``pollResigned`` and ``handleEndQuorumEpochRequest``. Knows no Fetch: that is served
+next door.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from gateway.quorum.errors import error_name
+from gateway.quorum.raft import asks, batches, checks, hearing
+from gateway.quorum.raft.effects import Accepted, Advance, ElectionState, Leading, Refused
+from gateway.quorum.raft.events import Propose
+from gateway.quorum.raft.node import NOBODY, Node
+from gateway.quorum.raft.roles import Candidate, Leader, Progress, Resigned
+from gateway.quorum.raft.voter_set import VoterSet
+from kwire.errors import EncodeError
+from kwire.message import Message
+from kwire.messages.begin_quorum_epoch_request import BeginQuorumEpochRequest
+from kwire.messages.end_quorum_epoch_request import EndQuorumEpochRequest
+from kwire.uuid import Uuid
+
+#: A leader without fetches from a majority for so many fetch timeouts resigns (``LeaderState.CHECK_QUORUM_TIMEOUT_FACTOR``).
+CHECK_QUORUM_FACTOR = 1.5
+
+
+class Office:
+    """The part of a node that leads."""
+
+    def __init__(self, node: Node, committed: Callable[[Leader], None]) -> None:
+        self._node = node
+        self._committed = committed  #: told when the high watermark rose
+
+    # --- taking office ---
+
+    def take(self, candidate: Candidate) -> None:
+        """A majority voted for this node: its epoch begins with a LEADER_CHANGE record."""
+        node, me = self._node, self._node.settings.node_id
+        assert node.may_campaign or node.is_voter, "an observer was elected"
+        granting = [id for id, granted in candidate.votes.items() if granted and id in node.voters]
+        assert len(granting) >= node.voters.majority, "elected without a majority"
+        if node.election_began < math.inf:
+            node.measures.election.add(node.now - node.election_began)
+            node.election_began = math.inf
+        start_offset = node.log.end_offset
+        leader = Leader(node.epoch, start_offset, node.now, {}, node.now, math.inf)
+        self._fill(leader, node.voters)
+        node.enter(leader, ElectionState(node.epoch, me))
+        messages = [batches.leader_change(me, node.voters, granting)]
+        if node.history.kraft_version >= 1 and node.history.offset < 0:
+            # The voters of formatting are in no log yet: the first leader writes them down (KIP-853).
+            messages += [batches.kraft_version(node.history.kraft_version), batches.kraft_voters(node.voters)]
+        self._append_control(leader, messages)
+        node.emit(Leading(node.epoch, start_offset))
+
+    def _fill(self, leader: Leader, voters: VoterSet) -> None:
+        """Progress of the voters, of those that were observers until now too; and the other way round."""
+        me = self._node.settings
+        known = leader.progress
+        leader.progress = {}
+        for voter in voters:
+            if voter.id == me.node_id and voters.has(me.node_id, me.directory_id):
+                continue
+            progress = known.pop(voter.id, None)
+            if progress is None or not voter.is_key(progress.id, progress.directory_id):
+                progress = leader.observers.pop((voter.id, voter.directory_id), None) or Progress(voter.id, voter.directory_id)
+            leader.progress[voter.id] = progress
+        leader.observers.update({(was.id, was.directory_id): was for was in known.values()})
+        leader.silent_at = self._silent_at(leader)
+
+    def voters_changed(self, leader: Leader) -> None:
+        """Other voters count from now on (KIP-853)."""
+        self._fill(leader, self._node.voters)
+        leader.begin_at = self._node.now
+        self.advance(leader)
+
+    # --- the log ---
+
+    def propose(self, event: Propose) -> None:
+        """Append the controller's records: each batch whole, all of them or none (KAFKA-12376, 13148)."""
+        node, role = self._node, self._node.role
+        if not isinstance(role, Leader) or role.epoch != event.epoch:
+            leads = f"node {node.leader_id} leads epoch {node.epoch}" if node.leader_id >= 0 else "nobody is known to lead"
+            node.emit(Refused(event.number, True, f"this node does not lead epoch {event.epoch}: {leads}"))
+            return
+        try:
+            made, end_offset = self._make(event)
+        except (EncodeError, ValueError) as error:
+            node.emit(Refused(event.number, False, str(error)))
+            return
+        base_offset = node.log.end_offset
+        node.append(b"".join(data for _, data in made), end_offset, [(role.epoch, base) for base, _ in made])
+        node.measures.appended_records += end_offset - base_offset
+        role.uncommitted.append((end_offset, node.now))
+        node.emit(Accepted(event.number, base_offset, end_offset))
+
+    def _make(self, event: Propose) -> tuple[list[tuple[int, bytes]], int]:
+        """(base offset, bytes) of each batch, and where the log ends with them. Raises ValueError, EncodeError."""
+        node = self._node
+        offset, made = node.log.end_offset, []
+        most = node.settings.batch_max_bytes
+        for values in event.batches:
+            if not values:
+                raise ValueError("a batch without records")
+            data = batches.data_batch(values, offset, event.epoch, node.wall_ms)
+            if len(data) > most:
+                raise ValueError(f"a batch of {len(data)} bytes, {most} are the most")
+            made.append((offset, data))
+            offset += len(values)
+        if not made:
+            raise ValueError("no records at all")
+        return made, offset
+
+    def append_voters(self, leader: Leader, voters: VoterSet) -> int:
+        """Append a KRAFT_VOTERS record, which counts from now on: its offset."""
+        assert self._node.role is leader, "only the leader changes the voters"
+        return self._append_control(leader, [batches.kraft_voters(voters)], voters)
+
+    def _append_control(self, leader: Leader, messages: list[tuple[str, Message]], voters: VoterSet | None = None) -> int:
+        node = self._node
+        base_offset = node.log.end_offset
+        data = batches.control_batch(messages, base_offset, leader.epoch, node.wall_ms)
+        end_offset = base_offset + len(messages)
+        node.append(data, end_offset, [(leader.epoch, base_offset)])
+        leader.uncommitted.append((end_offset, node.now))
+        for offset, (name, _) in enumerate(messages, base_offset):
+            if name == "KRAFT_VERSION":
+                node.history.add_version(offset, node.history.kraft_version)
+            elif name == "KRAFT_VOTERS":
+                node.history.add_voters(offset, voters or node.voters)
+        if voters is not None:
+            node.voters_changed()
+        return base_offset
+
+    def advance(self, leader: Leader) -> None:
+        """The high watermark is the largest offset that a majority has, never less than it was.
+
+        It must lie strictly past the LEADER_CHANGE record: what earlier epochs left is not committed before something of
+        this one is (Raft's figure 8; past and not at: KAFKA-12619). This node counts by what is durable here.
+        """
+        node = self._node
+        flushed, voters = node.log.flushed, node.voters
+        offsets = [progress.offset for progress in leader.progress.values()]
+        if len(offsets) < len(voters):
+            offsets.append(flushed)
+        offsets.sort(reverse=True)
+        reached = min(offsets[voters.majority - 1], flushed)
+        if reached <= leader.start_offset or reached <= leader.high_watermark:
+            return
+        leader.high_watermark = reached
+        uncommitted = leader.uncommitted
+        while uncommitted and uncommitted[0][0] <= reached:
+            node.measures.commit.add(node.now - uncommitted.popleft()[1])
+        if reached > node.high_watermark:
+            node.high_watermark = reached
+            node.emit(Advance(reached))
+        self._committed(leader)
+
+    # --- the other voters ---
+
+    def heard_from(self, leader: Leader, voter: Progress) -> None:
+        """A voter fetched: it follows."""
+        voter.fetched_at = self._node.now
+        voter.begun = True
+        leader.silent_at = self._silent_at(leader)
+
+    def _silent_at(self, leader: Leader) -> float:
+        """When a majority will not have been heard for too long (KAFKA-15489). Never where this node is a majority (16144)."""
+        node = self._node
+        needed = node.voters.majority - (len(leader.progress) < len(node.voters))
+        if needed <= 0:
+            return math.inf
+        heard = sorted((max(voter.fetched_at, leader.began_at) for voter in leader.progress.values()), reverse=True)
+        return heard[needed - 1] + CHECK_QUORUM_FACTOR * node.settings.fetch_timeout_s
+
+    def poll(self, leader: Leader) -> None:
+        """Resign when nobody follows, remind those that do not."""
+        node = self._node
+        if node.now >= leader.silent_at:
+            node.tell("leader-resigns", epoch=leader.epoch, reason="no majority of the voters fetched in time")
+            self.resign()
+            return
+        if node.now >= leader.begin_at:
+            leader.begin_at = node.now + self._begin_interval_s
+            for voter in leader.progress.values():
+                if node.now - voter.fetched_at >= self._begin_interval_s:
+                    voter.begun = False
+        for voter in leader.progress.values():
+            if not voter.begun:
+                self._begin(leader, voter)
+
+    def deadline(self, leader: Leader) -> float:
+        """When :meth:`poll` has something to do next."""
+        node, deadline = self._node, min(leader.silent_at, leader.begin_at)
+        for voter in leader.progress.values():
+            if not voter.begun:
+                address = node.address_of(voter.id)
+                if address is not None:
+                    deadline = min(deadline, node.peers.ready_at(address))
+        return deadline
+
+    @property
+    def _begin_interval_s(self) -> float:
+        return self._node.settings.fetch_timeout_s / 2
+
+    def _begin(self, leader: Leader, voter: Progress) -> None:
+        node = self._node
+        address = node.address_of(voter.id)
+        if address is None or node.now < node.peers.ready_at(address):
+            return
+        request = partial(
+            asks.begin_quorum_epoch,
+            cluster_id=node.settings.cluster_id,
+            epoch=leader.epoch,
+            leader_id=node.settings.node_id,
+            voter=node.voters.nodes[voter.id],
+            endpoints=node.settings.endpoints,
+        )
+        on_answer = partial(self._on_begin_answer, leader, voter)
+        key, versions = BeginQuorumEpochRequest.API_KEY, asks.BEGIN_VERSIONS
+        node.ask(address, voter.id, key, versions, request, on_answer, after=node.state_token)
+
+    def _on_begin_answer(self, leader: Leader, voter: Progress, message: Any, version: int) -> bool:
+        if not self._heeded(f"voter {voter.id}", message):
+            return False
+        voter.begun = True
+        return self._node.role is leader
+
+    def _heeded(self, sender: str, message: Any) -> bool:
+        """Is it the answer, without error, of one who knows of no newer epoch?"""
+        partition = checks.only_partition(message.topics)
+        if message.error_code or partition is None:
+            self._node.nonsense(sender, f"an answer with {error_name(message.error_code)} and {len(message.topics)} topics")
+            return False
+        return hearing.answer_says(
+            self._node, sender, partition.error_code, partition.leader_epoch, partition.leader_id, message.node_endpoints
+        )
+
+    # --- leaving office ---
+
+    def resign(self) -> None:
+        """Lead no more, and tell the voters who should be next: those first who have most of the log (KIP-595)."""
+        node, leader = self._node, self._node.role
+        assert isinstance(leader, Leader), "only a leader resigns"
+        best_first = sorted(leader.progress.values(), key=lambda voter: (-voter.offset, voter.id))
+        successors: tuple[tuple[int, Uuid], ...] = tuple((voter.id, voter.directory_id) for voter in best_first)
+        node.become_resigned(set(leader.progress), successors)
+
+    def poll_resigned(self, role: Resigned) -> None:
+        """Tell the voters; after a while a new epoch is needed, as this one cannot have another leader."""
+        node = self._node
+        if node.now >= role.election_at:
+            node.become_unattached(node.epoch + 1, NOBODY, afresh=True)
+            return
+        for id in sorted(role.unaware):
+            self._end(role, id)
+
+    def resigned_deadline(self, role: Resigned) -> float:
+        """When :meth:`poll_resigned` has something to do next."""
+        node, deadline = self._node, role.election_at
+        for id in role.unaware:
+            address = node.address_of(id)
+            if address is not None:
+                deadline = min(deadline, node.peers.ready_at(address))
+        return deadline
+
+    def _end(self, role: Resigned, id: int) -> None:
+        node = self._node
+        address = node.address_of(id)
+        if address is None or node.now < node.peers.ready_at(address):
+            return
+        request = partial(
+            asks.end_quorum_epoch,
+            cluster_id=node.settings.cluster_id,
+            epoch=node.epoch,
+            leader_id=node.settings.node_id,
+            successors=role.successors,
+            endpoints=node.settings.endpoints,
+        )
+        on_answer = partial(self._on_end_answer, role, id)
+        key, versions = EndQuorumEpochRequest.API_KEY, asks.END_VERSIONS
+        node.ask(address, id, key, versions, request, on_answer, after=node.state_token)
+
+    def _on_end_answer(self, role: Resigned, id: int, message: Any, version: int) -> bool:
+        if not self._heeded(f"voter {id}", message):
+            return False
+        role.unaware.discard(id)
+        return True

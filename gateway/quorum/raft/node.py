@@ -1,0 +1,319 @@
+"""One node of the quorum: its state, the effects it gives out, and how one role follows another (``QuorumState``).
+
+The parts of the core (elections, leading, following, ...) share this one object. Knows no message and no rule of theirs.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from typing import Any, Final
+
+from gateway.address import Address
+from gateway.quorum.raft.effects import (
+    AbandonSnapshot,
+    Append,
+    Effect,
+    ElectionState,
+    LeaderChanged,
+    NotLeading,
+    Persist,
+    Send,
+    Stop,
+    Tell,
+    Truncate,
+)
+from gateway.quorum.raft.log_view import LogView
+from gateway.quorum.raft.measures import Measures
+from gateway.quorum.raft.peers import OnAnswer, OnFailed, Peers
+from gateway.quorum.raft.roles import Candidate, Follower, Leader, Prospective, Resigned, Role, Unattached
+from gateway.quorum.raft.settings import RaftSettings, Stored
+from gateway.quorum.raft.voter_history import VoterHistory
+from gateway.quorum.raft.voter_set import VoterSet
+from gateway.snapshot_id import SnapshotId
+from kwire.message import Message
+from kwire.uuid import Uuid
+
+NOBODY: Final = -1
+#: An epoch is an int32, and nothing follows the last one: whoever is in it stays as it is (Kafka would go on below zero).
+EPOCH_MAX: Final = (1 << 31) - 1
+_ADDRESSES_MAX: Final = 64
+
+
+class Node:
+    """State shared by the parts of the core. ``now`` (monotonic seconds) and ``wall_ms`` are those of the current event."""
+
+    def __init__(self, settings: RaftSettings, stored: Stored, *, dice: Callable[[], float], now: float, wall_ms: int) -> None:
+        self.settings = settings
+        self.dice = dice
+        self.now = now
+        self.wall_ms = wall_ms
+        self.log = LogView(stored)
+        self.history = VoterHistory(settings, stored)
+        self.peers = Peers(settings.retry_backoff_s, dice)
+        self.measures = Measures()
+        self.leader_endpoints: Mapping[str, Address] = {}  #: of the leader last followed
+        self.addresses: dict[int, Address] = {}  #: where nodes were said to listen, besides what the voter set says
+        self.election = _first_state(stored, self.log.last_epoch)
+        snapshot = self.log.latest_snapshot
+        floor = max(stored.high_watermark, self.log.start_offset, snapshot[0] if snapshot else 0)
+        self.high_watermark = min(floor, self.log.end_offset)  #: committed and durable here; never falls
+        self.installing: SnapshotId | None = None  #: the disk is about to put a snapshot in the log's place
+        self.stopped = False
+        self.token = 0  #: of the last effect on the disk
+        self.state_token = 0  #: of the last Persist
+        self.left: Callable[[Role], None] = _nothing  #: told which role was left, when the new one is in place
+        self.voters_changed: Callable[[], None] = _nothing_changed  #: told after the voters became others
+        self.role: Role = Unattached(math.inf)
+        self.election_began = math.inf  #: when this node first stood for the election that goes on
+        self._stored = stored.election
+        self._told: tuple[int, int] | None = None
+        self._effects: list[Effect] = []
+
+    # --- who is who ---
+
+    @property
+    def epoch(self) -> int:
+        """The newest epoch known."""
+        return self.election.epoch
+
+    @property
+    def leader_id(self) -> int:
+        """Who leads it, -1 while unknown."""
+        return self.election.leader_id
+
+    @property
+    def voters(self) -> VoterSet:
+        """Who votes now."""
+        return self.history.voters
+
+    @property
+    def is_voter(self) -> bool:
+        """Is this node one of the voters?"""
+        return self.history.voters.has(self.settings.node_id, self.settings.directory_id)
+
+    @property
+    def stands(self) -> bool:
+        """Does it stand for election when nobody leads? Not as an observer, not as a witness, not after the last epoch."""
+        return self.settings.campaigns and self.is_voter and self.election.epoch < EPOCH_MAX
+
+    @property
+    def may_campaign(self) -> bool:
+        """May it stand for election now? Not while its log is about to be replaced by a snapshot."""
+        return self.installing is None and self.stands
+
+    def others(self) -> list[int]:
+        """The ids of the other voters."""
+        me = self.settings.node_id
+        return [id for id in self.history.voters.nodes if id != me]
+
+    def address_of(self, id: int) -> Address | None:
+        """Where node ``id`` listens for us, None while unknown."""
+        listener = self.settings.listener
+        if id == self.election.leader_id and listener in self.leader_endpoints:
+            return self.leader_endpoints[listener]
+        voter = self.history.voters.nodes.get(id)
+        if voter is not None and listener in voter.endpoints:
+            return voter.endpoints[listener]
+        return self.addresses.get(id)
+
+    def leader_endpoint(self, listener: str) -> Address | None:
+        """Where the leader listens for those who came by ``listener``."""
+        leader_id = self.election.leader_id
+        if leader_id == self.settings.node_id:
+            return self.settings.endpoints.get(listener)
+        if leader_id == NOBODY:
+            return None
+        if listener in self.leader_endpoints:
+            return self.leader_endpoints[listener]
+        voter = self.history.voters.nodes.get(leader_id)
+        return voter.endpoints.get(listener) if voter is not None else None
+
+    def learn_address(self, id: int, host: str, port: int) -> None:
+        """Somebody said where node ``id`` listens; what cannot be an address is passed over."""
+        if id < 0 or not 0 < port < 65536 or not 0 < len(host) < 256:
+            return
+        if len(self.addresses) >= _ADDRESSES_MAX and id not in self.addresses:
+            self.addresses.clear()
+        self.addresses[id] = Address(host, port)
+
+    # --- effects ---
+
+    def emit(self, effect: Effect) -> None:
+        """Give out an effect that is not one on the disk."""
+        self._effects.append(effect)
+
+    def take(self) -> list[Effect]:
+        """The effects given out since the last time."""
+        effects, self._effects = self._effects, []
+        return effects
+
+    def next_token(self) -> int:
+        """For the next effect on the disk."""
+        self.token += 1
+        return self.token
+
+    def ask(
+        self,
+        address: Address,
+        node_id: int,
+        api_key: int,
+        versions: range,
+        request: Callable[[int], Message],
+        on_answer: OnAnswer,
+        *,
+        after: int,
+        on_failed: OnFailed | None = None,
+    ) -> None:
+        """Send a request, once everything up to the token ``after`` is durable."""
+        timeout_s = self.settings.request_timeout_s
+        number = self.peers.begin(address, timeout_s, self.now, on_answer, on_failed)
+        self.emit(Send(number, node_id, address, api_key, versions, timeout_s, request, after))
+
+    def tell(self, event: str, **fields: Any) -> None:
+        """A line for the log of the server."""
+        self.emit(Tell(event, fields))
+
+    def nonsense(self, sender: str, text: str) -> None:
+        """A peer said something that no peer says: counted and told, not used."""
+        self.measures.nonsense += 1
+        self.tell("nonsense", sender=sender, text=text)
+
+    def stop(self, reason: str) -> None:
+        """Going on would be wrong: a person has to look."""
+        self.stopped = True
+        self.emit(Stop(reason))
+
+    # --- the log ---
+
+    def append(self, data: bytes | memoryview, end_offset: int, batches: Iterable[tuple[int, int]]) -> None:
+        """Append whole batches; ``batches``: (epoch, base offset) of each."""
+        token = self.next_token()
+        base_offset = self.log.end_offset
+        self.log.append(token, end_offset, batches)
+        self.emit(Append(token, base_offset, data))
+
+    def truncate(self, offset: int) -> None:
+        """Drop what was never committed, and the voters it named."""
+        assert offset >= self.high_watermark, "what is committed is never cut"
+        token = self.next_token()
+        self.log.truncate(offset)
+        self.emit(Truncate(token, offset))
+        before = self.history.voters
+        self.history.truncate(offset)
+        if self.history.voters != before:
+            self.voters_changed()
+
+    # --- from role to role ---
+
+    def become_unattached(self, epoch: int, leader_id: int = NOBODY, *, afresh: bool = False) -> None:
+        """Nobody can be followed in ``epoch``; ``leader_id`` may be known all the same, without an address.
+
+        The time left until this node stands for election goes on, so that epochs made up by others do not put it off for
+        ever; ``afresh`` begins it anew.
+        """
+        assert self.epoch <= epoch <= EPOCH_MAX, "epochs never fall"
+        role = self.role
+        election_at = self.election_at()
+        if not afresh:
+            left = _time_left(role)
+            election_at = min(election_at, left) if election_at < math.inf else election_at
+        retries = role.retries if isinstance(role, Unattached | Prospective | Candidate) else 0
+        same = epoch == self.epoch
+        state = replace(self.election, leader_id=leader_id) if same else ElectionState(epoch, leader_id)
+        self._enter(Unattached(election_at, retries), state)
+
+    def become_follower(self, epoch: int, leader_id: int, endpoints: Mapping[str, Address]) -> None:
+        """Follow ``leader_id`` of ``epoch``, who is not this node."""
+        assert self.epoch <= epoch <= EPOCH_MAX, "epochs never fall"
+        assert leader_id not in (self.settings.node_id, NOBODY), "nobody follows itself, or nobody"
+        same = epoch == self.epoch
+        assert not same or self.leader_id in (NOBODY, leader_id), "two leaders of one epoch"
+        if self.election_began < math.inf:
+            self.measures.election.add(self.now - self.election_began)
+            self.election_began = math.inf
+        state = replace(self.election, leader_id=leader_id) if same else ElectionState(epoch, leader_id)
+        self.leader_endpoints = endpoints
+        patience_s = self.fetch_patience()
+        self._enter(Follower(leader_id, endpoints, self.now + patience_s, patience_s), state)
+
+    def become_resigned(self, unaware: set[int], successors: tuple[tuple[int, Uuid], ...] = ()) -> None:
+        """Give up leading, or come back as one who led: the epoch stays, its leader is gone."""
+        assert self.leader_id == self.settings.node_id, "only who led can resign"
+        election_at = self.now + self.election_patience() if self.epoch < EPOCH_MAX else math.inf
+        self._enter(Resigned(election_at, unaware, successors), self.election)
+
+    def enter(self, role: Role, state: ElectionState) -> None:
+        """Become a nominee or the leader, with what is to be on disk of it."""
+        assert state.epoch >= self.epoch, "epochs never fall"
+        self._enter(role, state)
+
+    def vote(self, candidate_id: int, directory_id: Uuid) -> None:
+        """Grant this epoch's vote: it is on disk before the answer leaves."""
+        state = self.election
+        assert state.voted_id in (NOBODY, candidate_id), "one vote an epoch"
+        assert state.leader_id == NOBODY or self.role.__class__ is Resigned, "no vote where there is a leader"
+        self._persist(replace(state, voted_id=candidate_id, voted_directory_id=directory_id))
+
+    def election_patience(self) -> float:
+        """Seconds until an election, once and up to twice ``election_timeout_s``: nodes must not stand in step."""
+        return self.settings.election_timeout_s * (1.0 + self.dice())
+
+    def fetch_patience(self) -> float:
+        """Seconds that a leader may be silent: at least ``fetch_timeout_s``, drawn anew for each, so that not all followers
+        of a dead one ask for votes at the same moment."""
+        return self.settings.fetch_timeout_s + 0.25 * self.settings.election_timeout_s * self.dice()
+
+    def election_at(self) -> float:
+        """When an unattached node with all its time before it stands for election."""
+        return self.now + self.election_patience() if self.stands else math.inf
+
+    def _enter(self, role: Role, state: ElectionState) -> None:
+        left, self.role = self.role, role
+        if state.leader_id != self.election.leader_id and role.__class__ is not Follower:
+            self.leader_endpoints = {}
+        self._persist(state)
+        if left.__class__ is Follower and left.download is not None:
+            self.emit(AbandonSnapshot(left.download.id))
+        told = state.epoch, state.leader_id
+        if told != self._told:
+            self._told = told
+            self.emit(LeaderChanged(*told))
+        if left.__class__ is Leader:
+            self.emit(NotLeading(left.epoch))
+        self.left(left)
+
+    def _persist(self, state: ElectionState) -> None:
+        """Remember ``state``, on disk too unless it is there already."""
+        assert 0 <= state.epoch <= EPOCH_MAX, "an epoch that is none"
+        self.election = state
+        if state != self._stored:
+            self._stored = state
+            self.state_token = self.next_token()
+            self.emit(Persist(self.state_token, state, self.history.kraft_version))
+
+
+def _first_state(stored: Stored, last_epoch: int) -> ElectionState:
+    """What was on disk; a log may know a newer epoch than ``quorum-state`` does, and then nobody was voted for in it."""
+    state = stored.election
+    if state is None or state.epoch < last_epoch:
+        return ElectionState(last_epoch)
+    return state
+
+
+def _time_left(role: Role) -> float:
+    """When a node that may campaign would have done so next."""
+    if isinstance(role, Prospective | Candidate):
+        return role.give_up_at
+    if isinstance(role, Follower):
+        return role.fetch_until
+    return role.election_at if isinstance(role, Unattached) else math.inf
+
+
+def _nothing(role: Role) -> None:
+    pass
+
+
+def _nothing_changed() -> None:
+    pass
