@@ -16,6 +16,7 @@ import trio
 
 from gateway.log.errors import LogError
 from gateway.ports import SourceStopped, Spliced
+from gateway.quorum.observer import FETCH
 from gateway.quorum.raft.effects import (
     AbandonSnapshot,
     Accepted,
@@ -40,7 +41,6 @@ from gateway.quorum.raft.effects import (
     Truncate,
 )
 from gateway.quorum.raft.events import Answered, Durable, Event, Failed, Gone, Requested, ShutDown, Tick
-from gateway.quorum.observer import FETCH
 from gateway.server.facts import SnapshotProgress
 from gateway.server.logs import ERROR_MAX, escape
 from gateway.server.quorum_peer import error_of, failure
