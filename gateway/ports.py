@@ -203,6 +203,11 @@ class Asker:
 class Controllers(Protocol):
     """The active controller of our own quorum, wherever it is; ``Quorum.image`` is what it has done so far."""
 
+    @property
+    def is_active(self) -> bool:
+        """Is it this node?"""
+        ...
+
     def submit(self, request: Message, version: int, asker: Asker, later: Any) -> None:
         """Have ``request`` carried out. The answer, an error too, completes ``later`` once all it says is committed.
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from gateway.controller.errors import Error
 from kwire.message import Message
 from kwire.messages.alter_configs_response import AlterConfigsResourceResponse as LegacyResourceResponse
 from kwire.messages.alter_configs_response import AlterConfigsResponse
@@ -22,17 +21,14 @@ from kwire.messages.incremental_alter_configs_response import AlterConfigsResour
 DELETE_BY_ID: Final = 6
 
 
-def refused(request: Message, version: int, error: Error, message: str | None) -> Message:
-    """The answer to ``request`` of ``version``, in which everything asked has this error."""
+def refused(request: Message, version: int, error: int, message: str | None) -> Message:
+    """The answer to ``request`` of ``version``, in which everything asked has this error code."""
     return _SHAPES[request.NAME](request, version, int(error), message)
 
 
 def _create_topics(request: Any, version: int, error: int, message: str | None) -> Message:
     return CreateTopicsResponse(
-        topics=[
-            CreatableTopicResult(name=name, error_code=error, error_message=message)
-            for name in dict.fromkeys(topic.name for topic in request.topics)
-        ]
+        topics=[CreatableTopicResult(name=topic.name, error_code=error, error_message=message) for topic in request.topics]
     )
 
 
@@ -49,8 +45,7 @@ def _delete_topics(request: Any, version: int, error: int, message: str | None) 
 def _create_partitions(request: Any, version: int, error: int, message: str | None) -> Message:
     return CreatePartitionsResponse(
         results=[
-            CreatePartitionsTopicResult(name=name, error_code=error, error_message=message)
-            for name in dict.fromkeys(topic.name for topic in request.topics)
+            CreatePartitionsTopicResult(name=topic.name, error_code=error, error_message=message) for topic in request.topics
         ]
     )
 
@@ -68,8 +63,7 @@ def _alter_configs(request: Any, version: int, error: int, message: str | None) 
 
 
 def _of(request: Any) -> list[dict[str, Any]]:
-    named = dict.fromkeys((resource.resource_type, resource.resource_name) for resource in request.resources)
-    return [{"resource_type": kind, "resource_name": name} for kind, name in named]
+    return [{"resource_type": one.resource_type, "resource_name": one.resource_name} for one in request.resources]
 
 
 def _controller_registration(request: Any, version: int, error: int, message: str | None) -> Message:

@@ -1,6 +1,6 @@
-"""Changes of the cluster's configuration, features, quotas and brokers, all refused in the shape of each API.
+"""Changes of the cluster's features, quotas and brokers, all refused in the shape of each API.
 
-AlterConfigs 33, IncrementalAlterConfigs 44, AlterClientQuotas 49, UpdateFeatures 57, UnregisterBroker 64.
+AlterClientQuotas 49, UpdateFeatures 57, UnregisterBroker 64.
 """
 
 from __future__ import annotations
@@ -13,30 +13,6 @@ from gateway.handlers.table import Handler
 if TYPE_CHECKING:
     from gateway.handlers.context import Context
     from kwire.message import Message
-
-
-def _alter_configs(request: Any, context: Context) -> Message:
-    from kwire.messages.alter_configs_response import AlterConfigsResourceResponse, AlterConfigsResponse
-
-    return AlterConfigsResponse(responses=[AlterConfigsResourceResponse(**_refused(one)) for one in request.resources])
-
-
-def _incremental_alter_configs(request: Any, context: Context) -> Message:
-    from kwire.messages.incremental_alter_configs_response import (
-        AlterConfigsResourceResponse,
-        IncrementalAlterConfigsResponse,
-    )
-
-    return IncrementalAlterConfigsResponse(responses=[AlterConfigsResourceResponse(**_refused(one)) for one in request.resources])
-
-
-def _refused(resource: Any) -> dict[str, Any]:
-    return {
-        "resource_type": resource.resource_type,
-        "resource_name": resource.resource_name,
-        "error_code": REFUSED,
-        "error_message": REASON,
-    }
 
 
 def _alter_client_quotas(request: Any, context: Context) -> Message:
@@ -72,8 +48,6 @@ def _unregister_broker(request: Any, context: Context) -> Message:
 
 
 HANDLERS: Final = (
-    Handler(33, "alter_configs", range(3), _alter_configs),
-    Handler(44, "incremental_alter_configs", range(2), _incremental_alter_configs),
     Handler(49, "alter_client_quotas", range(2), _alter_client_quotas),
     Handler(57, "update_features", range(3), _update_features),
     Handler(64, "unregister_broker", range(1), _unregister_broker),

@@ -1,7 +1,7 @@
-"""Changes of topics, partitions and records, all refused, item by item in the shape that each API answers with.
+"""Changes of partitions and records, all refused, item by item in the shape that each API answers with.
 
-CreateTopics 19, DeleteTopics 20, DeleteRecords 21, CreatePartitions 37, ElectLeaders 43, AlterPartitionReassignments
-45. Answer classes are imported when first asked for: most servers never are.
+DeleteRecords 21, ElectLeaders 43, AlterPartitionReassignments 45. Answer classes are imported when first asked for: most
+servers never are.
 """
 
 from __future__ import annotations
@@ -15,29 +15,6 @@ from gateway.handlers.topic import PARTITION, TOPIC_NAME
 if TYPE_CHECKING:
     from gateway.handlers.context import Context
     from kwire.message import Message
-
-#: DeleteTopics names topics in structs, by name or id, from here on.
-_DELETE_BY_ID: Final = 6
-
-
-def _create_topics(request: Any, context: Context) -> Message:
-    from kwire.messages.create_topics_response import CreatableTopicResult, CreateTopicsResponse
-
-    return CreateTopicsResponse(
-        topics=[CreatableTopicResult(name=topic.name, error_code=REFUSED, error_message=REASON) for topic in request.topics]
-    )
-
-
-def _delete_topics(request: Any, context: Context) -> Message:
-    from kwire.messages.delete_topics_response import DeletableTopicResult, DeleteTopicsResponse
-
-    if context.version < _DELETE_BY_ID:
-        asked = [{"name": name} for name in request.topic_names]
-    else:
-        asked = [{"name": topic.name, "topic_id": topic.topic_id} for topic in request.topics]
-    return DeleteTopicsResponse(
-        responses=[DeletableTopicResult(**topic, error_code=REFUSED, error_message=REASON) for topic in asked]
-    )
 
 
 def _delete_records(request: Any, context: Context) -> Message:
@@ -57,16 +34,6 @@ def _delete_records(request: Any, context: Context) -> Message:
                 ],
             )
             for topic in request.topics
-        ]
-    )
-
-
-def _create_partitions(request: Any, context: Context) -> Message:
-    from kwire.messages.create_partitions_response import CreatePartitionsResponse, CreatePartitionsTopicResult
-
-    return CreatePartitionsResponse(
-        results=[
-            CreatePartitionsTopicResult(name=topic.name, error_code=REFUSED, error_message=REASON) for topic in request.topics
         ]
     )
 
@@ -116,10 +83,7 @@ def _alter_partition_reassignments(request: Any, context: Context) -> Message:
 
 
 HANDLERS: Final = (
-    Handler(19, "create_topics", range(2, 8), _create_topics),
-    Handler(20, "delete_topics", range(1, 7), _delete_topics),
     Handler(21, "delete_records", range(3), _delete_records),
-    Handler(37, "create_partitions", range(4), _create_partitions),
     Handler(43, "elect_leaders", range(3), _elect_leaders),
     Handler(45, "alter_partition_reassignments", range(2), _alter_partition_reassignments),
 )

@@ -66,7 +66,14 @@ MODULES: Final = (
     "describe_cluster",
     "list_config_resources",
     "describe_topic_partitions",
+    "create_topics",
+    "delete_topics",
+    "create_partitions",
+    "alter_configs",
+    "incremental_alter_configs",
 )
+#: The same, for controller listeners only.
+CONTROLLER_MODULES: Final = ("controller_registration",)
 #: Modules with a tuple of them: what this server refuses to change, and what it has none of.
 COLLECTIONS: Final = ("refused_topics", "refused_cluster", "refused_security", "nothing_here")
 
@@ -89,7 +96,8 @@ def handlers() -> Mapping[int, Handler]:
 def controller_handlers() -> Mapping[int, Handler]:
     """What a node of our own quorum serves on its controller listeners, by api key (``ControllerApis``)."""
     of_all = handlers()
-    found = [*_import("raft").HANDLERS, *(of_all[key] for key in _ON_BOTH if key in of_all)]
+    own = [*_import("raft").HANDLERS, *map(_of_module, CONTROLLER_MODULES)]
+    found = [*own, *(of_all[key] for key in _ON_BOTH if key in of_all)]
     return MappingProxyType({handler.api_key: handler for handler in sorted(found, key=lambda one: one.api_key)})
 
 

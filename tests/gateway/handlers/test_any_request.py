@@ -18,7 +18,7 @@ from tests.kwire.values import random_message
 OURS = {
     "produce", "fetch", "list_offsets", "metadata", "api_versions", "offset_for_leader_epoch", "describe_configs",
     "describe_log_dirs", "describe_quorum", "describe_cluster", "describe_topic_partitions",
-    "list_config_resources",
+    "list_config_resources", "create_topics", "delete_topics", "create_partitions", "alter_configs", "incremental_alter_configs",
 }  # fmt: skip
 HANDLERS = [
     handler

@@ -11,16 +11,18 @@ import kwire
 from gateway.handlers import nothing_here, refused_cluster, refused_security, refused_topics
 from gateway.handlers.errors import ErrorCode
 from gateway.handlers.refusals import REASON, REFUSED
-from gateway.handlers.table import Handler
+from gateway.handlers.table import Handler, handlers
 from kwire.uuid import ZERO_UUID, Uuid
 from tests.gateway.handlers.world import World
 
 SOME_ID = Uuid(b"\x07" * 16)
+#: What the active controller would do, if there were one.
+FOR_A_CONTROLLER = ("create_topics", "delete_topics", "create_partitions", "alter_configs", "incremental_alter_configs")
 HANDLERS = {
     handler.name: handler
     for module in (refused_topics, refused_cluster, refused_security, nothing_here)
     for handler in module.HANDLERS
-}
+} | {handler.name: handler for handler in handlers().values() if handler.name in FOR_A_CONTROLLER}
 
 
 def every_version(*names: str) -> Any:

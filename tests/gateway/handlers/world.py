@@ -157,6 +157,10 @@ class World:
     waiters: MemoryWaiters = field(default_factory=MemoryWaiters)
     groups: Any = None
     quorum: MemoryQuorum | None = None
+    controller: Any = None
+
+    def is_for_controllers(self, listener: str) -> bool:
+        return listener == "CONTROLLER"
 
     def endpoint(self, listener: str) -> Endpoint:
         port = {"PLAINTEXT": 9092, "EXTERNAL": 19092}[listener]
