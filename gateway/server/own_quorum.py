@@ -22,6 +22,7 @@ from gateway.log.formatting import Formatting, ensure_formatted, format_director
 from gateway.log.listing import list_directory
 from gateway.log.raft_store import RaftStore
 from gateway.log.small_files import read_meta
+from gateway.ports import Asker
 from gateway.quorum.raft.effects import ElectionState
 from gateway.quorum.raft.events import Cleaned, SnapshotWritten
 from gateway.quorum.raft.raft import Raft
@@ -37,6 +38,7 @@ from gateway.server.quorum_peer import Connecting
 from gateway.server.quorum_questions import QuorumQuestions
 from gateway.server.raft_driver import RaftDriver
 from gateway.server.raft_facts import RaftFacts
+from gateway.server.registering import keep_registered, registration
 from gateway.sources.image_keeper import ImageKeeper
 from gateway.sources.own_log import OwnLog
 from gateway.sources.own_snapshots import OwnSnapshots, SnapshotSettings
@@ -60,15 +62,25 @@ if TYPE_CHECKING:
 #: The server says that it is ready when something is committed, or after so long, s: it then answers LEADER_NOT_AVAILABLE.
 _LOADING_MAX_S: Final = 2.0
 _DESCRIBE_VERSION: Final = 2
+#: Who asks the controller when a node does so itself (``KafkaPrincipal`` of an inter-node request).
+_THIS_NODE: Final = Asker("User:ANONYMOUS", "127.0.0.1", None)
 
 
 class OwnQuorum:
     """``gateway.ports.Quorum`` of which this node is a part; :meth:`run` is the task."""
 
     def __init__(
-        self, raft: Raft, log: OwnLog, config: Config, how: Connecting, reports: Reports, bootstrap: Mapping[str, int]
+        self,
+        raft: Raft,
+        log: OwnLog,
+        config: Config,
+        endpoints: Sequence[Endpoint],
+        how: Connecting,
+        reports: Reports,
+        bootstrap: Mapping[str, int],
     ) -> None:
-        """``bootstrap``: the features that the first controller finalizes, metadata.version among them."""
+        """``endpoints`` of this node, those for controllers first. ``bootstrap``: the features that the first controller
+        finalizes, metadata.version among them."""
         self.raft = raft
         self.driver = RaftDriver(raft, log, how, reports)
         self.listener = config.controller_listener_names[0]
@@ -92,6 +104,7 @@ class OwnQuorum:
             reports,
         )
         self.driver.leadership = self.controller
+        self._registration = registration(config.node_id, random_uuid(), endpoints)
         self.observation = RaftFacts(raft, log, self.driver, self.leader_address)
         self._questions = QuorumQuestions(self.leader_address, how, config.controller_quorum_request_timeout_ms / 1000, reports)
 
@@ -104,6 +117,7 @@ class OwnQuorum:
             nursery.start_soon(self._questions.run)
             nursery.start_soon(keep_image, self._keeper, self._log, self._reports, self.controller.folded)
             nursery.start_soon(self.controller.run)
+            nursery.start_soon(keep_registered, self._registration, self, self.controller, _THIS_NODE, self._reports)
             nursery.start_soon(self._log_keeper.run)
             nursery.start_soon(self.driver.run)
             await self.driver.loaded(_LOADING_MAX_S)
@@ -176,7 +190,8 @@ def open_own_quorum(
     settings = raft_settings(config, store, controllers)
     raft = Raft(settings, stored, dice=random.random, now=trio.current_time(), wall_ms=time.time_ns() // 1_000_000)
     how = Connecting(security, f"raft-client-{config.node_id}", settings.request_timeout_s)
-    return log, OwnQuorum(raft, log, config, how, reports, bootstrap)
+    ours = sorted(endpoints.values(), key=lambda one: one.listener not in config.controller_listener_names)
+    return log, OwnQuorum(raft, log, config, ours, how, reports, bootstrap)
 
 
 def data_dir(config: Config) -> Path:
