@@ -6,7 +6,6 @@ import contextlib
 import threading
 import time
 import zlib
-from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -22,7 +21,7 @@ _PAUSE_S, _TAIL_TIMEOUT_S = 0.05, 2.0
 
 
 class ReadError(Exception):
-    """The nodes did not come to one log in time."""
+    """A node did not come to the end of the log in time."""
 
 
 def seen(data: bytes) -> list[SeenBatch]:
@@ -36,32 +35,26 @@ def read_files(directory: Path, end: int) -> list[SeenBatch]:
     return [batch for batch in batches if batch.last_offset < end]
 
 
-def fetch_all(address: str, timeout_s: float = 30) -> list[SeenBatch]:
-    """Everything that a consumer of the node at ``address`` can read now. Raises ConsumeError, OSError."""
+def fetch_all(address: str, end: int, timeout_s: float = 30) -> list[SeenBatch]:
+    """Everything below ``end`` that a consumer of the node at ``address`` can read. Raises ConsumeError, OSError."""
     with WireClient(address, timeout_s) as client:
-        start, end = (offset(client, which) for which in (EARLIEST, LATEST))
-        return [batch for data in fetch(client, start, end) for batch in seen(data)]
+        batches = (batch for data in fetch(client, offset(client, EARLIEST), end) for batch in seen(data))
+        return [batch for batch in batches if batch.last_offset < end]
 
 
-def committed_end(address: str, timeout_s: float = 5) -> int:
-    """The offset behind what a consumer of the node at ``address`` can read. Raises ConsumeError, OSError."""
-    with WireClient(address, timeout_s) as client:
-        return offset(client, LATEST)
-
-
-def wait_for_same_end(addresses: Sequence[str], timeout_s: float = 30) -> int:
-    """The end that consumers of all the nodes see, once it is the same for a second. Raises ReadError."""
-    deadline, before, since = time.monotonic() + timeout_s, -1, time.monotonic()
+def wait_for_end(address: str, end: int, timeout_s: float = 60) -> None:
+    """Return when a consumer of the node at ``address`` can read up to ``end``. Raises ReadError."""
+    deadline = time.monotonic() + timeout_s
     while True:
-        ends = {_end_or_trouble(address) for address in addresses}
-        now = time.monotonic()
-        end = ends.pop() if len(ends) == 1 else -1
-        if not isinstance(end, int) or end < 0 or end != before:
-            before, since = end if isinstance(end, int) else -1, now
-        elif now - since >= 1:
-            return end
-        if now > deadline:
-            raise ReadError(f"the nodes did not come to one end in {timeout_s:.0f} s: {ends or end}")
+        try:
+            with WireClient(address) as client:
+                trouble = f"its end is {(reached := offset(client, LATEST))}"
+            if reached >= end:
+                return
+        except (OSError, EOFError, ConsumeError) as error:
+            trouble = repr(error)
+        if time.monotonic() > deadline:
+            raise ReadError(f"the node at {address} did not come to offset {end} in {timeout_s:.0f} s: {trouble}")
         time.sleep(0.05)
 
 
@@ -103,13 +96,6 @@ class Tail:
             position = self._batches[-1].last_offset + 1 if self._batches else 0
             for data in fetch(client, position, offset(client, LATEST)):
                 self._batches += seen(data)
-
-
-def _end_or_trouble(address: str) -> int | str:
-    try:
-        return committed_end(address)
-    except (OSError, EOFError, ConsumeError) as error:
-        return f"{address}: {error!r}"
 
 
 def _seen(data: bytes, header: BatchHeader) -> SeenBatch:

@@ -17,7 +17,7 @@ from tools.kafka_files import Node
 from tools.loss.checker import Minimum, Violation, check
 from tools.loss.history import History, LogRead, Outcome, SeenBatch
 from tools.loss.journal import Journal, read_journal
-from tools.loss.reading import ReadError, Tail, fetch_all, read_files, wait_for_same_end
+from tools.loss.reading import ReadError, Tail, fetch_all, read_files, wait_for_end
 from tools.loss.watch import Watch, leader_end
 from tools.loss.writers import BEFORE_ANYTHING, CONFIG, NOT_CONTROLLER, TOPIC, Writers
 from tools.own_quorum import OwnCluster
@@ -84,18 +84,18 @@ def addresses(cluster: Cluster) -> Mapping[int, str]:
 
 
 def judge(run: Run, minimum: Minimum) -> Result:
-    """Read every node's log, once all nodes are up and at one end, and check the history. After the load has stopped.
+    """Read every node's log up to what is committed now, and check the history. After the load, with all nodes up.
 
-    Raises ReadError when they do not come to one end.
+    Raises ReadError when a node does not come to that end, ProcessError while nobody leads.
     """
     nodes = _controllers(run.cluster)
     history = History([node.node_id for node in nodes], read_journal(run.journal), leaders=run.watch.seen)
+    end = leader_end(run.cluster.wait_for_leader())
     if isinstance(run.cluster, OwnCluster):
-        end = wait_for_same_end([node.broker_address for node in nodes], _SETTLED_S)
         history.reads += [tail.read() for tail in run.tails]
-        history.reads += [LogRead(node.node_id, fetch_all(node.broker_address), final=True) for node in nodes]
-    else:
-        end = leader_end(run.cluster.wait_for_leader())
+        for node in nodes:
+            wait_for_end(node.broker_address, end, _SETTLED_S)
+            history.reads.append(LogRead(node.node_id, fetch_all(node.broker_address, end), final=True))
     for node in nodes:
         history.reads.append(LogRead(node.node_id, _whole_files(node, end), final=not isinstance(run.cluster, OwnCluster)))
     return Result(check(history, minimum), _facts(run, history))
