@@ -5,7 +5,7 @@ BIN := .venv/bin
 
 .PHONY: serve test check fix bench clean
 
-serve: .venv/serve        ## Serve the bundled metadata log on 127.0.0.1:9092
+serve: .venv/serve        ## Start a metadata quorum of one, served on 127.0.0.1:9092
 	$(BIN)/kwire serve
 
 test: .venv/test          ## Every check, then the interoperability tests (they need Java 17, Maven and kcat)

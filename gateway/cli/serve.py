@@ -61,6 +61,7 @@ KWIRE_ and its name in capitals (KWIRE_MAX_CONNECTIONS). Flags come before the e
 \b
 Examples:
   kwire serve
+  kwire serve --node-id 1 --controller-quorum-voters 1@h1:9093,2@h2:9093,3@h3:9093 --cluster-id 5L6g3nShT-eMCtK--X86sw
   kwire serve --log-dir /var/lib/kafka/metadata --listeners PLAINTEXT://127.0.0.1:19092
   kwire serve --bootstrap-controller ctl1:9093,ctl2:9093 --data-dir /var/lib/kwire --command-config client.properties
   kwire serve --config server.properties --check-config""",
@@ -71,10 +72,11 @@ Examples:
 @click.option("--check-config", is_flag=True, help="Check configuration and source, say what is wrong, and exit: 0 or 2.")
 @_key_options
 def command(file: Path | None, check_config: bool, **given: Any) -> None:
-    """Serve the partition __cluster_metadata-0 to Kafka clients, read only, and follow it as it grows.
+    """Serve the partition __cluster_metadata-0 to Kafka clients, and follow it as it grows.
 
-    With --bootstrap-controller a real KRaft quorum is observed, with --log-dir a log directory of Kafka's; without either the
-    small real log of the package is served. The process ends with 0 after SIGTERM or SIGINT, with 2 when its configuration
+    It is that of a KRaft quorum of our own, of one node unless --controller-quorum-voters names more; admin clients can
+    change topics and configurations there. With --bootstrap-controller a real quorum is observed, with --log-dir a log
+    directory of Kafka's, both read only. The process ends with 0 after SIGTERM or SIGINT, with 2 when its configuration
     cannot be used, and with 1 when the quorum cannot be followed any further without a person.
     """
     try:
