@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
 
+from gateway.address import Address
 from gateway.quorum.errors import ErrorCode
 from gateway.quorum.raft.node import Node
 from gateway.quorum.raft.roles import Leader
 from gateway.quorum.requests import PARTITION, TOPIC_NAME
 from kwire.uuid import ZERO_UUID, Uuid
+
+#: Endpoints of one node looked at: nobody has more listeners.
+_ENDPOINTS_MAX: Final = 64
 
 
 def is_other_cluster(node: Node, cluster_id: str | None) -> bool:
@@ -56,3 +60,12 @@ def is_consistent_leader(node: Node, epoch: int, leader_id: int) -> bool:
     if epoch == node.epoch and leader_id >= 0 and node.leader_id >= 0:
         return leader_id == node.leader_id
     return leader_id != node.settings.node_id  # of which this node would know
+
+
+def addresses(endpoints: Iterable[Any]) -> dict[str, Address]:
+    """Endpoints of a request by listener name, as far as they can be addresses."""
+    found: dict[str, Address] = {}
+    for endpoint in endpoints:
+        if len(found) < _ENDPOINTS_MAX and 0 < endpoint.port < 65536 and 0 < len(endpoint.host) < 256:
+            found[endpoint.name] = Address(endpoint.host, endpoint.port)
+    return found

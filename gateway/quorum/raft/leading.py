@@ -180,8 +180,9 @@ class Office:
     def poll(self, leader: Leader) -> None:
         """Resign when nobody follows, remind those that do not."""
         node = self._node
-        if node.now >= leader.silent_at:
-            node.tell("leader-resigns", epoch=leader.epoch, reason="no majority of the voters fetched in time")
+        if leader.removed or node.now >= leader.silent_at:
+            reason = "it is no voter any more" if leader.removed else "no majority of the voters fetched in time"
+            node.tell("leader-resigns", epoch=leader.epoch, reason=reason)
             self.resign()
             return
         if node.now >= leader.begin_at:

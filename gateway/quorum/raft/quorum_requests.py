@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Final
 
-from gateway.address import Address
 from gateway.quorum.errors import ErrorCode
 from gateway.quorum.raft import checks, hearing, replies
 from gateway.quorum.raft.events import Requested
@@ -18,8 +17,7 @@ from kwire.messages.end_quorum_epoch_request import EndQuorumEpochRequest
 from kwire.messages.end_quorum_epoch_response import EndQuorumEpochResponse
 from kwire.uuid import ZERO_UUID
 
-#: Endpoints of a leader and successors looked at: nobody has more listeners, or voters.
-_ENDPOINTS_MAX: Final = 64
+#: Successors looked at: no quorum has more voters.
 _SUCCESSORS_MAX: Final = 1024
 
 
@@ -66,7 +64,7 @@ class QuorumRequests:
         error = checks.voter_only(node, leader_id, epoch)
         if error:
             return error
-        if epoch > EPOCH_MAX or not hearing.hear(node, epoch, leader_id, _addresses(endpoints)):
+        if epoch > EPOCH_MAX or not hearing.hear(node, epoch, leader_id, checks.addresses(endpoints)):
             node.nonsense(f"node {leader_id}", f"it says that it leads epoch {epoch}, which {node.leader_id} leads")
             return ErrorCode.INVALID_REQUEST
         return ErrorCode.NONE
@@ -75,7 +73,7 @@ class QuorumRequests:
         """The leader itself is there: whoever is about to stand for election in its place need not."""
         node, role = self._node, self._node.role
         if isinstance(role, Nominee) and node.leader_id == leader_id:
-            given = _addresses(endpoints)
+            given = checks.addresses(endpoints)
             address = given.get(node.settings.listener) or node.address_of(leader_id)
             if address is not None:
                 node.become_follower(node.epoch, leader_id, {**given, node.settings.listener: address})
@@ -106,12 +104,3 @@ class QuorumRequests:
         mine = VoterNode(me.node_id, me.directory_id)
         places = (place for place, (id, directory_id) in enumerate(named) if mine.is_key(id, directory_id))
         return next(places, -1), len(named)
-
-
-def _addresses(endpoints: Iterable[Any]) -> dict[str, Address]:
-    """By listener name, those that can be addresses."""
-    found: dict[str, Address] = {}
-    for endpoint in endpoints:
-        if len(found) < _ENDPOINTS_MAX and 0 < endpoint.port < 65536 and 0 < len(endpoint.host) < 256:
-            found[endpoint.name] = Address(endpoint.host, endpoint.port)
-    return found

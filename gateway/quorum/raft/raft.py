@@ -10,7 +10,6 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from gateway.quorum.effects import FailureKind
 from gateway.quorum.raft.describing import describe_quorum
 from gateway.quorum.raft.effects import Effect, LeaderChanged, ShutDownComplete
 from gateway.quorum.raft.election import Election
@@ -31,6 +30,7 @@ from gateway.quorum.raft.events import (
     Tick,
 )
 from gateway.quorum.raft.following import Following
+from gateway.quorum.raft.joining import Joining
 from gateway.quorum.raft.leading import Office
 from gateway.quorum.raft.log_view import LogView
 from gateway.quorum.raft.measures import Measures
@@ -51,8 +51,6 @@ from kwire.messages.remove_raft_voter_request import RemoveRaftVoterRequest
 from kwire.messages.update_raft_voter_request import UpdateRaftVoterRequest
 from kwire.messages.vote_request import VoteRequest
 
-__all__ = ["FailureKind", "Raft"]
-
 
 class Raft:
     """One node. What must outlive it is in its effects; it is born again from what they left on its disk.
@@ -68,6 +66,7 @@ class Raft:
         self._serving = Serving(node, self._office)
         self._quorum_requests = QuorumRequests(node)
         self._voter_changes = VoterChanges(node, self._office)
+        self._joining = Joining(node)
         self._shut_down_by = math.inf
         self._done = False
         node.left = self._left
@@ -171,7 +170,7 @@ class Raft:
         if isinstance(role, Follower):
             self._election.poll_follower(role)
             if self._node.role is role:
-                self._voter_changes.poll_follower(role)
+                self._joining.poll(role)
                 self._following.poll(role)
         elif isinstance(role, Leader):
             self._office.poll(role)

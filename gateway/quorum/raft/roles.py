@@ -102,7 +102,6 @@ class VoterChange:
 
     kind: str
     number: int | None
-    version: int
     until: float
     node: VoterNode
     ack_when_committed: bool = True
@@ -128,6 +127,7 @@ class Leader:
     parked: dict[int, Parked] = field(default_factory=dict)
     parked_until: float = math.inf  #: never later than the first of them
     change: VoterChange | None = None
+    removed: bool = False  #: it is committed that this node votes no more: it has to go
     uncommitted: deque[tuple[int, float]] = field(default_factory=deque)  #: (end offset, when appended)
 
 

@@ -50,11 +50,14 @@ class VoterHistory:
         self._settle()
 
     def update_static(self, node: VoterNode) -> None:
-        """A voter of a static quorum told where it listens and what it supports: kept in memory alone, as Kafka does."""
+        """A voter of a static quorum told where it listens and what it supports: kept in memory alone, as Kafka does.
+
+        The address in the configuration stays the one that is used.
+        """
         assert node.id in self._static, "not a static voter"
         known = self._static.nodes[node.id]
         self._static = self._static.with_node(
-            VoterNode(node.id, known.directory_id, {**known.endpoints, **node.endpoints}, node.kraft_versions)
+            VoterNode(node.id, known.directory_id, {**node.endpoints, **known.endpoints}, node.kraft_versions)
         )
         self._settle()
 
