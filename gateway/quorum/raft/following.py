@@ -14,13 +14,13 @@ from gateway.address import Address
 from gateway.quorum import answers, sentences
 from gateway.quorum.answers import Nonsense
 from gateway.quorum.backoff import Backoff
-from gateway.quorum.divergence import truncation_offset
 from gateway.quorum.download import Download
 from gateway.quorum.effects import Failure
-from gateway.quorum.errors import ErrorCode, error_name
+from gateway.quorum.errors import error_name
 from gateway.quorum.raft import asks, batches, hearing
 from gateway.quorum.raft.effects import AbandonSnapshot, Advance, BeginSnapshot, InstallSnapshot
 from gateway.quorum.raft.events import Installed, NotInstalled
+from gateway.quorum.raft.log_view import LogView
 from gateway.quorum.raft.node import NOBODY, Node
 from gateway.quorum.raft.roles import Follower
 from gateway.quorum.requests import Position
@@ -202,7 +202,7 @@ class Following:
             node.emit(Advance(reached))
 
     def _diverged(self, leaders: Position, sender: str) -> None:
-        """Cut back what was never committed (KIP-595, with "<=" in place of the text's "less than")."""
+        """Cut back what was never committed."""
         node = self._node
         end, committed = node.log.end, max(node.high_watermark, node.log.start_offset)
         target = truncation_offset(node.log, leaders)
@@ -345,4 +345,17 @@ class Following:
         self._seek_at = self._node.now + self._backoff.failed()
 
 
-__all__ = ["ErrorCode", "Following"]
+def truncation_offset(log: LogView, leaders: Position) -> int:
+    """How far our log may agree with one whose epoch ``leaders.epoch`` ends at ``leaders.offset``: always where a batch ends.
+
+    It is the end of our largest epoch not *above* the leader's (the text of KIP-595 says "less than", which throws away
+    committed records whenever both have the epoch), and in that same epoch never past the leader's end. Where our epoch is
+    an older one the leader's end is no boundary of ours: the next answer is about that epoch. (Kafka takes the smaller
+    offset at once, and is left with half a batch.) Raises Nonsense for an epoch that we did not ask about.
+    """
+    if leaders.epoch > log.last_epoch:
+        raise Nonsense(f"logs that diverge in epoch {leaders.epoch}, when ours ends in epoch {log.last_epoch}")
+    epoch, ours = log.end_offset_for_epoch(leaders.epoch)
+    if epoch < 0:
+        ours = log.start_offset
+    return ours if epoch < leaders.epoch else min(ours, leaders.offset)

@@ -117,8 +117,7 @@ class Raft:
         else:
             node.emit(LeaderChanged(state.epoch, state.leader_id))
         if len(node.voters) == 1 and node.may_campaign:
-            node.become_unattached(node.epoch, afresh=True)
-            self._election.campaign()
+            self._election.campaign()  # at once: whoever led this epoch is remembered until the next one begins
         self._poll()
         return node.take()
 

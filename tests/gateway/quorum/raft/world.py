@@ -20,6 +20,8 @@ from gateway.quorum.raft.voter_set import VoterNode, VoterSet
 from gateway.snapshot_id import SnapshotId
 from kwire import registry
 from kwire.message import Message
+from kwire.messages.api_versions_request import ApiVersionsRequest
+from kwire.messages.api_versions_response import ApiVersionsResponse, SupportedFeatureKey
 from kwire.messages.k_raft_version_record import KRaftVersionRecord
 from kwire.messages.voters_record import VotersRecord
 from kwire.records import decode_batches, decode_control_record, iter_batches
@@ -248,6 +250,8 @@ class World:
         self._dice = dice or (lambda id: lambda: (id % 4) / 4)
         self.leaders: dict[int, int] = {}
         self.edit: Callable[[int, Message], Message] = lambda asker, answer: answer
+        self.spy: Callable[[str, int, int, Any], None] = lambda kind, sender, receiver, message: None
+        self._written: dict[int, Callable[[Any], None]] = {}
 
     @property
     def wall_ms(self) -> int:
@@ -288,7 +292,17 @@ class World:
         self._number += 1
         number = self._number
         self.requests[number] = member.id, send.number, version
-        self.queue.append(lambda: to.step(Requested(number, arrived, version, LISTENER)))
+        receiver = to
+        if isinstance(arrived, ApiVersionsRequest):  # any server answers that, not the core of its quorum
+            feature = SupportedFeatureKey(name="kraft.version", min_version=0, max_version=1)
+            answer = fx.Reply(number, ApiVersionsResponse(supported_features=[feature]))
+            self.queue.append(lambda: self.reply(receiver, answer))
+
+        def arrive() -> None:
+            self.spy(">", member.id, receiver.id, arrived)
+            receiver.step(Requested(number, arrived, version, LISTENER))
+
+        self.queue.append(arrive)
 
     def _fail(self, member: Member, raft: Raft | None, number: int, why: Failure) -> None:
         if member.raft is raft and number in member.sends:
@@ -298,6 +312,8 @@ class World:
     def reply(self, member: Member, reply: fx.Reply) -> None:
         asker_id, number, version = self.requests.pop(reply.number)
         if asker_id < 0:
+            if reply.number in self._written:
+                self._written.pop(reply.number)(reply.message)
             return
         message = self._filled(member, reply)
         asker = self.members[asker_id]
@@ -313,6 +329,7 @@ class World:
 
         def arrive() -> None:
             if asker.raft is raft and asker.sends.pop(number, None) is not None:
+                self.spy("<", member.id, asker_id, arrived)
                 asker.step(Answered(number, arrived, version))
 
         self.queue.append(arrive)
@@ -329,10 +346,12 @@ class World:
             partition.unaligned_records = data[read.position : read.position + read.max_bytes]
         return message
 
-    def request(self, to: int, message: Message, version: int) -> Any:
-        """Ask a node from outside: its answer, None when it waits."""
+    def request(self, to: int, message: Message, version: int, written: Callable[[Any], None] | None = None) -> Any:
+        """Ask a node from outside: its answer, None when it waits. ``written`` gets the answer whenever it comes."""
         self._number += 1
         number = self._number
+        if written is not None:
+            self._written[number] = written
         self.requests[number] = -1, 0, version
         member = self.members[to]
         arrived = type(message).decode(message.encode(version), version)
@@ -345,6 +364,12 @@ class World:
         return None
 
     # --- time ---
+
+    def deliver(self, count: int) -> None:
+        """So many messages on their way arrive."""
+        for _ in range(count):
+            self.queue.pop(0)()
+            self.check()
 
     def settle(self, most: int = 10_000) -> None:
         """Let everything arrive that is on its way, at this moment."""
