@@ -1,0 +1,289 @@
+"""Bugs of a leader: what is committed, what is given out, what is appended, who votes."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from typing import Any
+
+from gateway.quorum.errors import ErrorCode
+from gateway.quorum.raft import batches, checks, replies
+from gateway.quorum.raft.effects import Accepted, Advance, LogRange, Refused
+from gateway.quorum.raft.leading import Office
+from gateway.quorum.raft.log_view import LogView
+from gateway.quorum.raft.roles import Leader, Parked
+from gateway.quorum.raft.serving import Serving
+from gateway.quorum.raft.voter_history import VoterHistory
+from gateway.quorum.raft.voter_set import VoterNode, VoterSet
+from tests.sim.mutants import mutant, patched, together
+
+Context = AbstractContextManager[Any]
+
+
+def _commits(
+    reached: Any = lambda offsets, voters, flushed: min(offsets[voters.majority - 1], flushed),
+    own: Any = lambda node, leader: node.log.flushed,
+    past: Any = lambda reached, leader: reached > leader.start_offset,
+    offsets: Any = lambda leader: [progress.offset for progress in leader.progress.values()],
+    voters: Any = lambda node, leader: node.voters,
+) -> Context:
+    """``Office.advance`` with one of its parts another one."""
+
+    def advance(self: Office, leader: Leader) -> None:
+        node = self._node
+        mine, those = own(node, leader), voters(node, leader)
+        found = offsets(leader)
+        if len(found) < len(those) or node.settings.node_id not in those:
+            found.append(mine)
+        found.sort(reverse=True)
+        to = reached(found, those, mine)
+        if not past(to, leader) or to <= leader.high_watermark:
+            return
+        leader.high_watermark = to
+        if to > node.high_watermark:
+            node.high_watermark = to
+            node.emit(Advance(to))
+        self._committed(leader)
+
+    return patched(Office, advance=advance)
+
+
+@mutant("quorum.md 2.6")
+def commits_alone() -> Context:
+    """What the leader has on its disk is committed."""
+    return _commits(reached=lambda offsets, voters, flushed: flushed)
+
+
+@mutant("quorum.md 2.6")
+def commits_with_a_minority() -> Context:
+    """One voter less than a majority is enough."""
+    return _commits(reached=lambda offsets, voters, flushed: min(offsets[max(0, voters.majority - 2)], flushed))
+
+
+@mutant("Raft 5.4.2, figure 8")
+def commits_what_older_epochs_left() -> Context:
+    """The high watermark does not wait for a record of the leader's own epoch."""
+    return _commits(past=lambda reached, leader: True)
+
+
+@mutant("KAFKA-12619")
+def commits_at_its_epochs_start() -> Context:
+    """The high watermark is compared with the epoch's start, not with what follows it."""
+    return _commits(past=lambda reached, leader: reached >= leader.start_offset)
+
+
+@mutant("KAFKA-10533")
+def counts_what_it_has_not_synced() -> Context:
+    """A leader counts its own records before they are on its disk."""
+    return _commits(own=lambda node, leader: node.log.end_offset)
+
+
+@mutant("quorum.md 2.4.8")
+def observers_count() -> Context:
+    """What observers have counts for the high watermark."""
+
+    def all_of_them(leader: Leader) -> list[int]:
+        offsets = [progress.offset for progress in leader.progress.values()]
+        seen = [progress.offset for progress in leader.observers.values()]
+        most = max(seen, default=-1)
+        return [*sorted(offsets)[1:], max(min(offsets), most)] if offsets else []
+
+    follow = Serving._follow
+
+    def advances(self: Serving, leader: Leader, replica: Any, offset: int) -> None:
+        follow(self, leader, replica, offset)
+        self._office.advance(leader)
+
+    return together(_commits(offsets=all_of_them), patched(Serving, _follow=advances))
+
+
+@mutant("KIP-853")
+def another_disk_counts_for_the_voter() -> Context:
+    """Who fetches with a voter's id and another directory id counts as that voter."""
+    return patched(VoterNode, is_key=lambda self, id, directory_id: self.id == id)
+
+
+@mutant("quorum.md 2.6")
+def fetches_of_older_epochs_count() -> Context:
+    """A Fetch that was sent to an older leader is taken for one to this."""
+    leader_only = checks.leader_only
+
+    def any_epoch(node: Any, epoch: int) -> Any:
+        error = leader_only(node, epoch)
+        return ErrorCode.NONE if error == ErrorCode.FENCED_LEADER_EPOCH and isinstance(node.role, Leader) else error
+
+    return patched(checks, leader_only=any_epoch)
+
+
+@mutant("KAFKA-10533")
+def gives_out_what_is_not_on_disk() -> Context:
+    """Followers are given records that the leader has not synced."""
+
+    def reply(node: Any, number: int, message: Any, read: Any = None) -> None:
+        if isinstance(read, LogRange):
+            read = LogRange(read.offset, node.log.end_offset, read.max_bytes)
+        really(node, number, message, read)
+
+    really = replies.reply
+    return patched(replies, reply=reply)
+
+
+@mutant("KAFKA-12331")
+def an_epoch_begins_at_offset_zero() -> Context:
+    """The LEADER_CHANGE batch has offset 0 wherever it stands."""
+    control_batch = batches.control_batch
+    return patched(batches, control_batch=lambda messages, base, epoch, wall_ms: control_batch(messages, 0, epoch, wall_ms))
+
+
+@mutant("KAFKA-12376, 13148")
+def only_the_first_batch_is_appended() -> Context:
+    """Of records in several batches the first alone is appended, and all are accepted."""
+
+    def propose(self: Office, event: Any) -> None:
+        node = self._node
+        before = node.log.end_offset
+        if len(event.batches) > 1 and isinstance(node.role, Leader):
+            really(self, type(event)(event.number, event.epoch, event.batches[:1]))
+            count = sum(map(len, event.batches))
+            effects = node.take()
+            for effect in effects:
+                node.emit(Accepted(event.number, before, before + count) if isinstance(effect, Accepted) else effect)
+        else:
+            really(self, event)
+
+    really = Office.propose
+    return patched(Office, propose=propose)
+
+
+@mutant("KAFKA-14996")
+def refused_and_appended() -> Context:
+    """A proposal of several batches is refused after the first is in the log."""
+
+    def propose(self: Office, event: Any) -> None:
+        if len(event.batches) > 2:
+            really(self, type(event)(event.number, event.epoch, event.batches[:1]))
+            self._node.emit(Refused(event.number, False, "too many"))
+        else:
+            really(self, event)
+
+    really = Office.propose
+    return patched(Office, propose=propose)
+
+
+@mutant("Kafka's epoch fencing of BatchAccumulator")
+def proposals_of_older_epochs_are_taken() -> Context:
+    """Records that the controller made for an older epoch are appended in this one."""
+
+    def propose(self: Office, event: Any) -> None:
+        role = self._node.role
+        if isinstance(role, Leader) and event.epoch < role.epoch:
+            event = type(event)(event.number, role.epoch, event.batches)
+        really(self, event)
+
+    really = Office.propose
+    return patched(Office, propose=propose)
+
+
+@mutant("KIP-595")
+def acknowledges_when_appended() -> Context:
+    """The high watermark is told to the controller as soon as its records are in the log."""
+
+    def propose(self: Office, event: Any) -> None:
+        really(self, event)
+        if isinstance(self._node.role, Leader):
+            self._node.emit(Advance(self._node.log.end_offset))
+
+    really = Office.propose
+    return patched(Office, propose=propose)
+
+
+@mutant("quorum.md 2.6")
+def logs_are_not_compared() -> Context:
+    """A leader gives its records to whoever asks, wherever their log ends."""
+    from gateway.quorum.raft.log_view import VALID
+
+    return patched(LogView, validate=lambda self, offset, epoch: VALID)
+
+
+@mutant("the text of KIP-595, FetchRequest step 3")
+def diverging_epoch_as_the_text_has_it() -> Context:
+    """The leader answers with the largest epoch that is less than the fetcher's, where "not above" is meant."""
+    end_offset_for_epoch = LogView.end_offset_for_epoch
+
+    def less(self: LogView, epoch: int) -> tuple[int, int]:
+        found, end = end_offset_for_epoch(self, epoch - 1)
+        return (found, end) if found >= 0 else (0, self.start_offset)
+
+    validate = LogView.validate
+
+    def literal(self: LogView, offset: int, epoch: int) -> Any:
+        verdict = validate(self, offset, epoch)
+        if verdict.diverging is None:
+            return verdict
+        found, end = less(self, epoch)
+        return type(verdict)(diverging=type(verdict.diverging)(end, found))
+
+    return patched(LogView, validate=literal)
+
+
+@mutant("KIP-595")
+def offsets_are_compared_and_not_epochs() -> Context:
+    """A log that is not longer than the leader's agrees with it."""
+    from gateway.quorum.raft.log_view import VALID
+
+    validate = LogView.validate
+
+    def by_offset(self: LogView, offset: int, epoch: int) -> Any:
+        verdict = validate(self, offset, epoch)
+        return VALID if verdict.diverging is not None and offset <= self.end_offset else verdict
+
+    return patched(LogView, validate=by_offset)
+
+
+@mutant("KIP-595")
+def a_fetch_counts_before_logs_are_compared() -> Context:
+    """The offset of a Fetch counts although the logs part before it."""
+
+    def answer(self: Serving, leader: Leader, asked: Parked, now_or_never: bool) -> bool:
+        offset = asked.partition.fetch_offset
+        if asked.replica is not None and offset <= self._node.log.end_offset:
+            self._follow(leader, asked.replica, offset)
+        return really(self, leader, asked, now_or_never)
+
+    really = Serving._answer
+    return patched(Serving, _answer=answer)
+
+
+@mutant("KIP-853")
+def cut_off_voters_still_vote() -> Context:
+    """A KRAFT_VOTERS record that is truncated stays in force."""
+    return patched(VoterHistory, truncate=lambda self, offset: None)
+
+
+@mutant("Raft 4.1, KIP-853")
+def voters_are_old_after_a_snapshot() -> Context:
+    """The voters of a snapshot are not read."""
+
+    def install(self: VoterHistory, id: Any, voters: VoterSet | None, kraft_version: int) -> None:
+        really(self, id, self.voters, kraft_version)
+
+    really = VoterHistory.install
+    return patched(VoterHistory, install=install)
+
+
+@mutant("KIP-853")
+def a_removed_leader_counts_itself() -> Context:
+    """A leader that is no voter any more still counts its own log."""
+
+    def everybody(leader: Leader) -> list[int]:
+        return [progress.offset for progress in leader.progress.values()]
+
+    def reached(offsets: list[int], voters: VoterSet, flushed: int) -> int:
+        return min(offsets[voters.majority - 1], flushed)
+
+    return _commits(offsets=everybody, reached=reached)
+
+
+@mutant("KIP-853")
+def majorities_are_counted_without_the_leader() -> Context:
+    """Half of an even number of voters is taken for a majority."""
+    return patched(VoterSet, majority=property(lambda self: max(1, (len(self.nodes) + 1) // 2)))

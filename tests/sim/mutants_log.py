@@ -1,0 +1,274 @@
+"""Bugs of a follower and of the log: what is fetched, cut off, installed, and taken for committed."""
+
+from __future__ import annotations
+
+import math
+from contextlib import AbstractContextManager
+from dataclasses import replace
+from typing import Any
+
+from gateway.quorum.download import Download
+from gateway.quorum.effects import SnapshotChunk
+from gateway.quorum.raft import following
+from gateway.quorum.raft.effects import Advance, Send, Truncate
+from gateway.quorum.raft.following import Following
+from gateway.quorum.raft.log_view import LogView
+from gateway.quorum.raft.node import Node
+from gateway.quorum.raft.peers import Peers
+from gateway.quorum.raft.roles import Follower
+from tests.sim.mutants import mutant, patched, together
+
+Context = AbstractContextManager[Any]
+
+
+@mutant("KAFKA-10533")
+def fetches_before_it_is_on_disk() -> Context:
+    """The next Fetch, which acknowledges, does not wait for the disk."""
+
+    def fetch(
+        self: Following, address: Any, node_id: int, max_wait_ms: int, on_answer: Any, told: int = -1, on_failed: Any = None
+    ) -> None:
+        node = self._node
+        token, node.token = node.token, node.state_token
+        really(self, address, node_id, max_wait_ms, on_answer, told, on_failed)
+        node.token = token
+
+    really = Following._fetch
+    return patched(Following, _fetch=fetch)
+
+
+@mutant("KAFKA-13884, 17332")
+def observers_do_not_sync() -> Context:
+    """An observer fetches on without waiting for its disk: it may be a voter soon."""
+    emit = Node.emit
+
+    def at_once(self: Node, effect: Any) -> None:
+        observes = isinstance(effect, Send) and effect.api_key == 1 and not self.is_voter
+        emit(self, replace(effect, after=min(effect.after, self.state_token)) if observes else effect)
+
+    return patched(Node, emit=at_once)
+
+
+@mutant("the text of KIP-595, FetchResponse step 2")
+def truncates_to_the_leaders_offset() -> Context:
+    """A follower cuts at the offset that the leader gave, whatever epochs it has before that."""
+    return patched(following, truncation_offset=lambda log, leaders: min(log.end_offset - 1, leaders.offset))
+
+
+@mutant("quorum.md 2.4.9")
+def truncates_what_is_committed() -> Context:
+    """A diverging answer cuts back to the epoch before, below the high watermark too."""
+
+    def diverged(self: Following, leaders: Any, sender: str) -> None:
+        node = self._node
+        epochs = [base for epoch, base in node.log.epochs]
+        target = max([base for base in epochs if base < leaders.offset], default=node.log.start_offset)
+        if target < node.log.end_offset:
+            token = node.next_token()
+            node.log.truncate(target)
+            node.emit(Truncate(token, target))
+            node.history.truncate(target)
+
+    return patched(Following, _diverged=diverged)
+
+
+@mutant("KIP-595")
+def nothing_is_cut_off() -> Context:
+    """A follower whose log differs from the leader's keeps its own."""
+    return patched(Following, _diverged=lambda self, leaders, sender: None)
+
+
+@mutant("quorum.md 2.5")
+def late_divergence_counts() -> Context:
+    """An answer that says that logs differ is used, late or twice, although the log is another one by now."""
+
+    def anyhow(self: Following, role: Follower, asked: Any, sent_at: float, message: Any, version: int) -> bool:
+        found = message.responses[0].partitions[0].diverging_epoch if message.responses else None
+        if found is not None and found.epoch >= 0 and found.end_offset < self._node.log.end_offset:
+            asked, now = self._node.log.end, self._node.role
+            role = now if isinstance(now, Follower) else role
+        return really(self, role, asked, sent_at, message, version)
+
+    def answered(self: Peers, number: int, message: Any, version: int, now: float) -> None:
+        asked = self._asked.get(number)
+        once(self, number, message, version, now)
+        if asked is not None:
+            self._asked[number] = asked
+
+    def ended(self: Peers, peer: Any, number: int) -> None:
+        if peer.number == number:
+            peer.number, peer.until = 0, math.inf
+
+    really, once = Following._on_fetch_answer, Peers.answered
+    return together(patched(Following, _on_fetch_answer=anyhow), patched(Peers, answered=answered, _ended=ended))
+
+
+@mutant("quorum.md 2.4.8")
+def commits_what_it_does_not_have_yet() -> Context:
+    """A follower takes the leader's high watermark for its own before it has the records."""
+
+    def advance(self: Following, role: Follower) -> None:
+        node = self._node
+        if role.told > node.high_watermark:
+            node.high_watermark = role.told
+            node.emit(Advance(role.told))
+
+    return patched(Following, advance=advance)
+
+
+@mutant("KAFKA-13884")
+def commits_what_is_not_on_its_disk() -> Context:
+    """A follower shows records before they are on its own disk."""
+
+    def advance(self: Following, role: Follower) -> None:
+        node = self._node
+        reached = min(role.told, node.log.end_offset)
+        if reached > node.high_watermark:
+            node.high_watermark = reached
+            node.emit(Advance(reached))
+
+    return patched(Following, advance=advance)
+
+
+@mutant("KAFKA-12460")
+def high_watermark_follows_the_leader_down() -> Context:
+    """A new leader, which does not know it yet, tells a lower high watermark."""
+
+    def advance(self: Following, role: Follower) -> None:
+        node = self._node
+        reached = min(role.told, node.log.flushed)
+        if reached != node.high_watermark and reached >= 0:
+            node.high_watermark = reached
+            node.emit(Advance(reached))
+
+    return patched(Following, advance=advance)
+
+
+@mutant("quorum.md 2.4.7")
+def everything_fetched_is_committed() -> Context:
+    """A follower takes all that a leader gives it for committed."""
+
+    def advance(self: Following, role: Follower) -> None:
+        node = self._node
+        if node.log.flushed > node.high_watermark:
+            node.high_watermark = node.log.flushed
+            node.emit(Advance(node.log.flushed))
+
+    return patched(Following, advance=advance)
+
+
+@mutant("quorum.md 2.5")
+def appends_late_answers() -> Context:
+    """Records of an answer are appended wherever the log ends by now, and whoever gave them."""
+
+    def anyhow(self: Following, role: Follower, asked: Any, sent_at: float, message: Any, version: int) -> bool:
+        if isinstance(self._node.role, Follower):
+            role = self._node.role
+        return really(self, role, self._node.log.end, sent_at, message, version)
+
+    really = Following._on_fetch_answer
+    from gateway.quorum.raft import hearing
+
+    says = hearing.answer_says
+
+    def usable(node: Any, sender: str, error: int, epoch: int, leader_id: int, endpoints: Any) -> bool:
+        return says(node, sender, error, epoch, leader_id, endpoints) or (not error and epoch < node.epoch)
+
+    return together(patched(Following, _on_fetch_answer=anyhow), patched(hearing, answer_says=usable))
+
+
+@mutant("KAFKA-14618")
+def a_snapshot_ends_one_record_early() -> Context:
+    """The end offset of a snapshot is taken for its last record."""
+
+    def install(self: LogView, id: Any) -> None:
+        really(self, id)
+        self.start_offset = self.end_offset = self.flushed = id.end_offset - 1
+
+    really = LogView.install
+    return patched(LogView, install=install)
+
+
+@mutant("KIP-630")
+def a_snapshot_has_no_epoch() -> Context:
+    """After a snapshot the epoch of the last record is not known."""
+
+    def install(self: LogView, id: Any) -> None:
+        really(self, id)
+        self._start_epoch = 0
+
+    really = LogView.install
+    return patched(LogView, install=install)
+
+
+@mutant("KIP-630")
+def a_snapshot_is_fetched_from_whoever_leads() -> Context:
+    """Chunks of two leaders' snapshots are put together."""
+
+    def begin(self: Node, *values: Any, **named: Any) -> None:
+        kept = getattr(self.role, "download", None) if isinstance(self.role, Follower) else None
+        really(self, *values, **named)
+        if kept is not None and isinstance(self.role, Follower):
+            self.role.download = kept
+
+    really = Node.become_follower
+
+    def take(self: Download, partition: Any) -> Any:
+        data = partition.unaligned_records or b""
+        if partition.position != self.position or not data:
+            return None
+        self.size = partition.size
+        self.position += len(data)
+        return SnapshotChunk(self.position - len(data), data, partition.size)
+
+    emit = Node.emit
+
+    def kept(self: Node, effect: Any) -> None:
+        if type(effect).__name__ != "AbandonSnapshot":
+            emit(self, effect)
+
+    return together(patched(Node, become_follower=begin, emit=kept), patched(Download, take=take))
+
+
+@mutant("KIP-630")
+def nobody_is_sent_to_a_snapshot() -> Context:
+    """A leader answers a Fetch below its log's start with nothing."""
+    validate = LogView.validate
+
+    def log_only(self: LogView, offset: int, epoch: int) -> Any:
+        verdict = validate(self, offset, epoch)
+        return type(verdict)() if verdict.snapshot is not None else verdict
+
+    return patched(LogView, validate=log_only)
+
+
+@mutant("quorum.md 2.4.3")
+def truncation_keeps_epochs() -> Context:
+    """Epochs of records that were cut off are still those of the log."""
+
+    def truncate(self: LogView, offset: int) -> None:
+        epochs = list(self._epochs)
+        really(self, offset)
+        self._epochs = [entry for entry in epochs if entry[1] <= offset] or epochs[:1]
+
+    really = LogView.truncate
+    return patched(LogView, truncate=truncate)
+
+
+@mutant("KAFKA-10533")
+def truncation_forgets_what_is_on_disk() -> Context:
+    """After a truncation everything counts as durable that was given out before."""
+
+    def truncate(self: LogView, offset: int) -> None:
+        really(self, offset)
+        self.flushed = offset
+        self._unsynced.clear()
+
+    def append(self: LogView, token: int, end_offset: int, batches: Any) -> None:
+        before = self.flushed == self.end_offset and not self._unsynced
+        add(self, token, end_offset, batches)
+        if before and len(self._epochs) > 2:
+            self.flushed = end_offset
+
+    really, add = LogView.truncate, LogView.append
+    return patched(LogView, truncate=truncate, append=append)

@@ -1,0 +1,102 @@
+"""Draws a schedule's quorum and its faults from the seed: a few kinds each time, at rates of their own.
+
+Every kind at once would hide what a few do; so each is there in about half of the schedules only.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+
+
+@dataclass(slots=True)
+class Faults:
+    """Probabilities of one message, effect or flush, and rates per simulated second."""
+
+    lose: float = 0.0
+    twice: float = 0.0
+    answer_twice: float = 0.0
+    late: float = 0.0
+    reset: float = 0.0
+    latency: float = 0.004
+    crash: float = 0.0  #: before each effect; ten times that while something is on its way to the disk
+    slow_disk: float = 0.0
+    cuts: float = 0.0
+    pauses: float = 0.0
+    kills: float = 0.0
+    snapshots: float = 0.0
+    voter_changes: float = 0.0
+    forgeries: float = 0.0
+    handovers: float = 0.0
+    wipes: float = 0.0
+    wall_jumps: float = 0.0
+    clock_spread: float = 0.0  #: clocks run at 1/(1 + s) to 1 + s times the true rate
+
+    @classmethod
+    def draw(cls, rng: random.Random) -> Faults:
+        """Which kinds there are, and how often."""
+
+        def some(most: float, chance: float = 0.5) -> float:
+            value = rng.random() ** 2 * most
+            return value if rng.random() < chance else 0.0
+
+        return cls(
+            lose=some(0.3),
+            twice=some(0.5),
+            answer_twice=some(0.5),
+            late=some(0.2),
+            reset=some(0.2),
+            latency=rng.choice((0.002, 0.004, 0.02, 0.2)),
+            crash=some(0.004, 0.6),
+            slow_disk=some(0.3),
+            cuts=some(1.0),
+            pauses=some(0.3),
+            kills=some(0.4),
+            snapshots=some(1.0),
+            voter_changes=some(0.6),
+            forgeries=some(1.0, 0.3),
+            handovers=some(0.2, 0.3),
+            wipes=some(0.1, 0.3),
+            wall_jumps=some(0.2, 0.2),
+            clock_spread=some(1.0, 0.4),
+        )
+
+
+@dataclass(slots=True)
+class Shape:
+    """The quorum: how many voters and observers, who is a witness, whether voters are in the log (KIP-853)."""
+
+    voters: int = 3
+    observers: int = 0
+    witnesses: int = 0
+    dynamic: bool = False
+    auto_join: bool = False
+    changes_voters: bool = False
+    foreign: bool = False  #: a node of another cluster asks ours
+    codec: bool = False  #: every message goes through the codec
+    old_versions: bool = False  #: peers speak versions drawn at random
+    proposals: float = 4.0  #: per second
+    duration: float = 12.0
+    equal_timers: bool = False
+    fetch_max_bytes: int = 1 << 20
+    snapshot_max_bytes: int = 1 << 20
+
+    @classmethod
+    def draw(cls, rng: random.Random) -> Shape:
+        """Mostly small ones: three voters show nearly everything."""
+        voters = rng.choice((1, 2, 3, 3, 3, 3, 3, 3, 4, 5, 5, 7))
+        dynamic = rng.random() < 0.5
+        return cls(
+            voters=voters,
+            observers=rng.choice((0, 0, 0, 1, 1, 2, 3)),
+            witnesses=rng.choice((0, 0, 0, 1)) if voters >= 3 else 0,
+            dynamic=dynamic,
+            auto_join=dynamic and rng.random() < 0.3,
+            foreign=rng.random() < 0.1,
+            codec=rng.random() < 0.2,
+            old_versions=rng.random() < 0.15,
+            proposals=rng.choice((1.0, 4.0, 10.0)),
+            duration=rng.uniform(6.0, 15.0),
+            fetch_max_bytes=rng.choice((1, 300, 1 << 20)),
+            snapshot_max_bytes=rng.choice((7, 40, 1 << 20)),
+        )
