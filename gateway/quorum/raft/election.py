@@ -197,8 +197,9 @@ class Election:
             asker.votes[voter_id] = True
             self._count(asker)
 
-    def _on_vote_answer(self, asker: Nominee, voter_id: int, message: Any, version: int) -> bool:
+    def _on_vote_answer(self, asker: Nominee, voter_id: int, message: Any, version: int) -> bool | None:
         node, sender = self._node, f"voter {voter_id}"
+        late = node.role is not asker
         assert isinstance(message, VoteResponse), message
         partition = checks.only_partition(message.topics)
         if message.error_code or partition is None:
@@ -207,9 +208,9 @@ class Election:
         usable = hearing.answer_says(
             node, sender, partition.error_code, partition.leader_epoch, partition.leader_id, message.node_endpoints
         )
-        if not usable or node.role is not asker:
-            return usable
-        if voter_id not in node.voters:
+        if late:
+            return None
+        if not usable or node.role is not asker or voter_id not in node.voters:
             return False
         asker.votes[voter_id] = bool(partition.vote_granted)
         self._count(asker)

@@ -118,13 +118,17 @@ class Following:
 
     # --- the leader's answers ---
 
-    def _on_fetch_answer(self, role: Follower, asked: Position, sent_at: float, message: Any, version: int) -> bool:
+    def _on_fetch_answer(self, role: Follower, asked: Position, sent_at: float, message: Any, version: int) -> bool | None:
         """True when it brought something, or came late enough that the next may be asked at once."""
         node, sender = self._node, f"leader {role.leader_id}"
+        late = node.role is not role
         partition = self._partition(message, sender)
-        if partition is None or not self._says(sender, partition, message):
+        usable = partition is not None and self._says(sender, partition, message)
+        if late:
+            return None
+        if partition is None or not usable or node.role is not role:
             return False
-        if node.role is not role or node.log.end != asked or node.installing is not None:
+        if node.log.end != asked or node.installing is not None:
             return False
         try:
             news = self._take(role, partition, sender)
@@ -330,12 +334,14 @@ class Following:
                 return address
         return None
 
-    def _on_seek_answer(self, asked: Position, sent_at: float, message: Any, version: int) -> bool:
+    def _on_seek_answer(self, asked: Position, sent_at: float, message: Any, version: int) -> bool | None:
+        """Whoever was found is asked for the log in its own right; the pace of seeking is kept here, not there."""
         self._sought()
         partition = self._partition(message, "a node")
-        if partition is not None:
-            self._says("a node", partition, message)
-        return False  # whoever was found is asked for the log by its own right
+        if partition is None:
+            return False
+        self._says("a node", partition, message)
+        return None
 
     def _on_seek_failed(self, failure: Failure) -> None:
         self._sought()

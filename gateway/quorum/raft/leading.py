@@ -225,11 +225,11 @@ class Office:
         key, versions = BeginQuorumEpochRequest.API_KEY, asks.BEGIN_VERSIONS
         node.ask(address, voter.id, key, versions, request, on_answer, after=node.state_token)
 
-    def _on_begin_answer(self, leader: Leader, voter: Progress, message: Any, version: int) -> bool:
-        if not self._heeded(f"voter {voter.id}", message):
-            return False
-        voter.begun = True
-        return self._node.role is leader
+    def _on_begin_answer(self, leader: Leader, voter: Progress, message: Any, version: int) -> bool | None:
+        late = self._node.role is not leader
+        heeded = self._heeded(f"voter {voter.id}", message)
+        voter.begun = voter.begun or heeded
+        return None if late else heeded
 
     def _heeded(self, sender: str, message: Any) -> bool:
         """Is it the answer, without error, of one who knows of no newer epoch?"""
@@ -286,8 +286,9 @@ class Office:
         key, versions = EndQuorumEpochRequest.API_KEY, asks.END_VERSIONS
         node.ask(address, id, key, versions, request, on_answer, after=node.state_token)
 
-    def _on_end_answer(self, role: Resigned, id: int, message: Any, version: int) -> bool:
-        if not self._heeded(f"voter {id}", message):
-            return False
-        role.unaware.discard(id)
-        return True
+    def _on_end_answer(self, role: Resigned, id: int, message: Any, version: int) -> bool | None:
+        late = self._node.role is not role
+        heeded = self._heeded(f"voter {id}", message)
+        if heeded:
+            role.unaware.discard(id)
+        return None if late else heeded

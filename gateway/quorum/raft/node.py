@@ -96,7 +96,14 @@ class Node:
     @property
     def stands(self) -> bool:
         """Does it stand for election when nobody leads? Not as an observer, not as a witness, not after the last epoch."""
-        return self.settings.campaigns and self.is_voter and self.election.epoch < EPOCH_MAX
+        return self.settings.campaigns and self.election.epoch < EPOCH_MAX and (self.is_voter or self._is_on_its_way_out)
+
+    @property
+    def _is_on_its_way_out(self) -> bool:
+        """Removed by a record that may not be committed yet: nobody else may have it, and then only this node can be elected
+        (Ongaro's thesis, 4.2.2). Its own vote does not count."""
+        history, me = self.history, self.settings
+        return history.offset >= self.high_watermark and history.previous.has(me.node_id, me.directory_id)
 
     @property
     def may_campaign(self) -> bool:

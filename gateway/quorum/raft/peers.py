@@ -13,8 +13,8 @@ from gateway.address import Address
 from gateway.quorum.backoff import Backoff
 from gateway.quorum.effects import Failure
 
-#: What an answer is given to: (message, version) -> was it of any use?
-OnAnswer = Callable[[Any, int], bool]
+#: What an answer is given to: (message, version) -> was it of any use? None: of none, and no rest is needed for it either.
+OnAnswer = Callable[[Any, int], bool | None]
 OnFailed = Callable[[Failure], None]
 
 #: Addresses remembered. A quorum has three or five voters; more come only from those who make them up.
@@ -80,9 +80,10 @@ class Peers:
             return
         peer, on_answer, _ = asked
         self._ended(peer, number)
-        if on_answer(message, version):
+        useful = on_answer(message, version)
+        if useful:
             peer.backoff.progress()
-        else:
+        elif useful is not None:
             self._rest(peer, now)
 
     def failed(self, number: int, failure: Failure, now: float) -> None:

@@ -116,7 +116,7 @@ class Raft:
             node.become_follower(state.epoch, state.leader_id, {node.settings.listener: address})
         else:
             node.emit(LeaderChanged(state.epoch, state.leader_id))
-        if len(node.voters) == 1 and node.may_campaign:
+        if len(node.voters) == 1 and node.is_voter and node.may_campaign:
             self._election.campaign()  # at once: whoever led this epoch is remembered until the next one begins
         self._poll()
         return node.take()
@@ -127,6 +127,9 @@ class Raft:
         if node.stopped:
             return []
         node.now, node.wall_ms = now, wall_ms
+        role = node.role
+        if isinstance(role, Leader) and now >= role.silent_at:
+            self._office.poll(role)  # whoever was stopped for so long answers nothing as a leader any more (etcd#20418)
         self._events[event.__class__](event)
         if not node.stopped:
             self._poll()

@@ -11,9 +11,12 @@ from gateway.snapshot_id import SnapshotId
 
 
 class VoterHistory:
-    """``voters`` and ``kraft_version`` are those that count now; ``offset``: of the record that says so, -1 for none."""
+    """``voters`` and ``kraft_version`` are those that count now; ``offset``: of the record that says so, -1 for none.
 
-    __slots__ = ("_sets", "_static", "_versions", "kraft_version", "offset", "voters")
+    ``previous``: the voters before that record.
+    """
+
+    __slots__ = ("_sets", "_static", "_versions", "kraft_version", "offset", "previous", "voters")
 
     def __init__(self, settings: RaftSettings, stored: Stored) -> None:
         self._static = VoterSet.of(
@@ -21,7 +24,7 @@ class VoterHistory:
         )
         self._sets = list(stored.voters)
         self._versions = list(stored.kraft_versions)
-        self.voters = self._static
+        self.voters = self.previous = self._static
         self.kraft_version = 0
         self.offset = -1
         self._settle()
@@ -64,3 +67,4 @@ class VoterHistory:
     def _settle(self) -> None:
         self.kraft_version = self._versions[-1][1] if self._versions else 0
         self.offset, self.voters = self._sets[-1] if self._sets else (-1, self._static)
+        self.previous = self._sets[-2][1] if len(self._sets) > 1 else self._static

@@ -279,30 +279,24 @@ class World:
 
     def send(self, member: Member, send: fx.Send) -> None:
         member.sends[send.number] = send
+        self.queue.append(lambda: self._arrive(member, member.raft, send))
+
+    def _arrive(self, member: Member, raft: Raft | None, send: fx.Send) -> None:
         to = next((other for other in self.members.values() if address(other.id) == send.address), None)
         if to is None or to.raft is None or to.done or (member.id, to.id) in self.cut:
-            why = Failure(FailureKind.UNREACHABLE, f"{send.address}: unreachable")
-            if to is not None and to.raft is not None and not to.done:
-                why = Failure(FailureKind.TIMEOUT, f"{send.address}: timeout")
-            self.queue.append(lambda: self._fail(member, member.raft, send.number, why))
-            return
+            kind = FailureKind.UNREACHABLE if to is None or to.raft is None or to.done else FailureKind.TIMEOUT
+            return self._fail(member, raft, send.number, Failure(kind, f"{send.address}: {kind}"))
         version = send.versions[-1]
         message = send.request(version)
         arrived = type(message).decode(message.encode(version), version)
         self._number += 1
         number = self._number
         self.requests[number] = member.id, send.number, version
-        receiver = to
         if isinstance(arrived, ApiVersionsRequest):  # any server answers that, not the core of its quorum
             feature = SupportedFeatureKey(name="kraft.version", min_version=0, max_version=1)
-            answer = fx.Reply(number, ApiVersionsResponse(supported_features=[feature]))
-            self.queue.append(lambda: self.reply(receiver, answer))
-
-        def arrive() -> None:
-            self.spy(">", member.id, receiver.id, arrived)
-            receiver.step(Requested(number, arrived, version, LISTENER))
-
-        self.queue.append(arrive)
+            return self.reply(to, fx.Reply(number, ApiVersionsResponse(supported_features=[feature])))
+        self.spy(">", member.id, to.id, arrived)
+        return to.step(Requested(number, arrived, version, LISTENER))
 
     def _fail(self, member: Member, raft: Raft | None, number: int, why: Failure) -> None:
         if member.raft is raft and number in member.sends:
@@ -367,7 +361,7 @@ class World:
 
     def deliver(self, count: int) -> None:
         """So many messages on their way arrive."""
-        for _ in range(count):
+        for _ in range(min(count, len(self.queue))):
             self.queue.pop(0)()
             self.check()
 
