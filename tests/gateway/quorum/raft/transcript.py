@@ -29,7 +29,6 @@ from __future__ import annotations
 from typing import Any
 
 from gateway.quorum.effects import Tell
-from gateway.quorum.errors import ErrorCode
 from gateway.quorum.raft import asks
 from gateway.quorum.raft import effects as fx
 from gateway.quorum.raft.events import Cleaned, Propose, ShutDown, SnapshotWritten, Tick
@@ -180,8 +179,9 @@ class Script:
 
     def _ask(self, to: str, message: Message, version: int) -> None:
         self.written.append(f"> outside -> {to} {request_text(message)}")
-        answer = self.world.request(int(to), message, version)
-        self.written.append(f"< outside <- {to} {answer_text(answer) if answer else 'nothing yet'}")
+        self.world.request(
+            int(to), message, version, lambda answer: self.written.append(f"< outside <- {to} {answer_text(answer)}")
+        )
 
     def do_vote(self, to: str, *parts: str) -> None:
         given = dict(part.partition("=")[::2] for part in parts)
@@ -216,21 +216,11 @@ class Script:
         request = AddRaftVoterRequest(
             cluster_id=CLUSTER, timeout_ms=5000, voter_id=id, voter_directory_id=directory(id), listeners=listeners
         )
-        self._ask_change(to, request, 1)
+        self._ask(to, request, 1)
 
     def do_remove(self, to: str, voter: str) -> None:
         id = int(voter.removeprefix("voter="))
-        self._ask_change(to, RemoveRaftVoterRequest(cluster_id=CLUSTER, voter_id=id, voter_directory_id=directory(id)), 0)
-
-    def _ask_change(self, to: str, message: Message, version: int) -> None:
-        self.written.append(f"> outside -> {to} {request_text(message)}")
-
-        def written(answer: Any) -> None:
-            text = answer.error_message or "ok"
-            name = ErrorCode(answer.error_code).name if answer.error_code else ""
-            self.written.append(f"< outside <- {to} {name + ' ' if name else ''}{text}")
-
-        self.world.request(int(to), message, version, written)
+        self._ask(to, RemoveRaftVoterRequest(cluster_id=CLUSTER, voter_id=id, voter_directory_id=directory(id)), 0)
 
     def do_describe(self, to: str) -> None:
         self._ask(to, describe_quorum(), 2)

@@ -22,7 +22,8 @@ def answer_text(message: Any) -> str:
     """``granted``, or an error by its name, and who leads which epoch."""
     name = message.NAME.removesuffix("Response")
     if message.error_code:
-        return f"{ErrorCode(message.error_code).name} (as a whole)"
+        text = getattr(message, "error_message", None)
+        return f"{ErrorCode(message.error_code).name} (as a whole){': ' + text if text else ''}"
     return _ANSWERS[name](message)
 
 

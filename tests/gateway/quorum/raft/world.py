@@ -18,7 +18,6 @@ from gateway.quorum.raft.raft import Raft
 from gateway.quorum.raft.settings import RaftSettings, Stored
 from gateway.quorum.raft.voter_set import VoterNode, VoterSet
 from gateway.snapshot_id import SnapshotId
-from kwire import registry
 from kwire.message import Message
 from kwire.messages.api_versions_request import ApiVersionsRequest
 from kwire.messages.api_versions_response import ApiVersionsResponse, SupportedFeatureKey
@@ -305,11 +304,10 @@ class World:
 
     def reply(self, member: Member, reply: fx.Reply) -> None:
         asker_id, number, version = self.requests.pop(reply.number)
-        if asker_id < 0:
-            if reply.number in self._written:
-                self._written.pop(reply.number)(reply.message)
-            return
         message = self._filled(member, reply)
+        if asker_id < 0:
+            self._written.pop(reply.number)(type(message).decode(message.encode(version), version))
+            return
         asker = self.members[asker_id]
         if number not in asker.sends:
             return
@@ -341,29 +339,23 @@ class World:
         return message
 
     def request(self, to: int, message: Message, version: int, written: Callable[[Any], None] | None = None) -> Any:
-        """Ask a node from outside: its answer, None when it waits. ``written`` gets the answer whenever it comes."""
+        """Ask a node from outside: its answer, None while it waits. ``written`` gets the answer whenever it leaves."""
         self._number += 1
-        number = self._number
-        if written is not None:
-            self._written[number] = written
-        self.requests[number] = -1, 0, version
-        member = self.members[to]
+        answers: list[Any] = []
+        self.requests[self._number] = -1, 0, version
+        self._written[self._number] = written or answers.append
         arrived = type(message).decode(message.encode(version), version)
-        before = len(self.seen)
-        member.step(Requested(number, arrived, version, LISTENER))
-        for id, effect in self.seen[before:]:
-            if id == to and isinstance(effect, fx.Reply) and effect.number == number:
-                answer = self._filled(member, effect)
-                return registry.message_type(answer.NAME).decode(answer.encode(version), version)
-        return None
+        self.members[to].step(Requested(self._number, arrived, version, LISTENER))
+        return answers[0] if answers else None
 
     # --- time ---
 
     def deliver(self, count: int) -> None:
         """So many messages on their way arrive."""
-        for _ in range(min(count, len(self.queue))):
+        while self.queue and count:
             self.queue.pop(0)()
             self.check()
+            count -= 1
 
     def settle(self, most: int = 10_000) -> None:
         """Let everything arrive that is on its way, at this moment."""
