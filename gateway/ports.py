@@ -220,6 +220,11 @@ class Controllers(Protocol):
 class RaftPeers(Protocol):
     """This node's part in its own quorum, as the other nodes reach it on a controller listener."""
 
+    @property
+    def kraft_version(self) -> int:
+        """0: voters by configuration. 1: by the log (KIP-853)."""
+        ...
+
     def ask(self, request: Message, version: int, listener: str, later: Any) -> None:
         """Hand a raft request to the core; ``later`` gets the answer once what it promises is durable."""
         ...

@@ -42,20 +42,32 @@ class Feature:
     finalized: int = 0
 
 
+#: Stands in a control record of the log, not among its features (KIP-853).
+_KRAFT_VERSION: Final = "kraft.version"
 #: A log read from disk upgrades no feature: this server has none of its own.
 FEATURES: Final[tuple[Feature, ...]] = ()
 #: What the nodes of our own quorum support: those of Kafka 4.x that their controller knows what to do with.
-OWN_FEATURES: Final = (Feature("kraft.version", 0, 1), Feature("metadata.version", 7, 30))
+OWN_FEATURES: Final = (
+    Feature("eligible.leader.replicas.version", 0, 1),
+    Feature("group.version", 0, 1),
+    Feature(_KRAFT_VERSION, 0, 1),
+    Feature("metadata.version", 7, 30),
+    Feature("share.version", 0, 1),
+    Feature("streams.version", 0, 1),
+    Feature("transaction.version", 0, 2),
+)
 
 
 def handle(request: ApiVersionsRequest, context: Context) -> ApiVersionsResponse:
     """The table, or INVALID_REQUEST for a software name or version outside KIP-511's pattern."""
     if context.version >= 3 and not _is_well_named(request):
         return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
-    understood = context.version >= 4
-    if context.apis is None:
+    understood, quorum = context.version >= 4, context.gateway.quorum
+    if context.gateway.raft is None or quorum is None:
         return _cached_response(understood)
-    return make_response(_features(context), minimum_zero_understood=understood, apis=context.apis)
+    response = make_response(_features(context), minimum_zero_understood=understood, apis=context.apis)
+    response.finalized_features_epoch = quorum.image.next_offset - 1
+    return response
 
 
 def unsupported_version_response(apis: Mapping[int, Handler] | None = None) -> ApiVersionsResponse:
@@ -94,8 +106,9 @@ def _is_well_named(request: ApiVersionsRequest) -> bool:
 
 def _features(context: Context) -> Sequence[Feature]:
     """What a node of our own quorum supports, and what its log has finalised."""
-    quorum = context.gateway.quorum
-    finalized = quorum.image.features if quorum is not None else {}
+    raft, quorum = context.gateway.raft, context.gateway.quorum
+    assert raft is not None and quorum is not None
+    finalized = {**quorum.image.features, _KRAFT_VERSION: raft.kraft_version}
     return [replace(feature, finalized=finalized.get(feature.name, 0)) for feature in OWN_FEATURES]
 
 

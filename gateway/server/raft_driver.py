@@ -105,6 +105,11 @@ class RaftDriver:
 
     # --- what others may do -------------------------------------------------------------------------------------------
 
+    @property
+    def kraft_version(self) -> int:
+        """As in ``gateway.ports.RaftPeers``."""
+        return self.raft.kraft_version
+
     def submit(self, event: Event) -> None:
         """Something happened; the core hears of it in its turn."""
         self._events.append(event)
