@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -9,8 +10,9 @@ import pytest
 from gateway.handlers import api_versions
 from gateway.handlers.api_versions import Feature, make_response, unsupported_version_response
 from gateway.handlers.errors import ErrorCode
-from gateway.handlers.table import handlers
-from tests.gateway.handlers.world import World, over_the_wire
+from gateway.handlers.table import controller_handlers, handlers
+from kwire.messages.api_versions_request import ApiVersionsRequest
+from tests.gateway.handlers.world import MemoryQuorum, World, over_the_wire
 
 CLIENT = {"client_software_name": "kwire-test", "client_software_version": "1.0.0-rc1"}
 
@@ -71,3 +73,34 @@ def api_versions_request() -> Any:
     from kwire.messages.api_versions_request import ApiVersionsRequest
 
     return ApiVersionsRequest(**CLIENT)
+
+
+@dataclass
+class Node:
+    """This node's part in a quorum of its own."""
+
+    kraft_version: int = 1
+
+
+def test_a_node_of_our_own_quorum_says_what_it_supports_and_what_is_finalized() -> None:
+    world = World(quorum=MemoryQuorum(), raft=Node())
+    assert world.quorum is not None
+    world.quorum.image.features.update({"metadata.version": 30, "group.version": 1})
+    world.quorum.image.next_offset = 77
+    answer = world.ask(api_versions, 4, **CLIENT)
+    assert {(f.name, f.min_version, f.max_version) for f in answer.supported_features} >= {
+        ("kraft.version", 0, 1), ("metadata.version", 7, 30), ("transaction.version", 0, 2),
+    }  # fmt: skip
+    finalized = {feature.name: feature.max_version_level for feature in answer.finalized_features}
+    assert finalized == {"metadata.version": 30, "group.version": 1, "kraft.version": 1}
+    assert answer.finalized_features_epoch == 76
+
+
+def test_a_controller_listener_has_a_table_of_its_own() -> None:
+    context = World(quorum=MemoryQuorum(), raft=Node()).context(4, "CONTROLLER")
+    context.apis = controller_handlers()
+    answer = over_the_wire(api_versions.handle(ApiVersionsRequest(**CLIENT), context), 4)
+    assert list(ranges(answer)) == list(controller_handlers())
+    assert {1, 52, 53, 54, 59, 80, 81, 82} <= ranges(answer).keys()
+    assert ranges(answer)[1] == (12, 18)
+    assert not {0, 3, 11} & ranges(answer).keys()
