@@ -27,6 +27,18 @@ class ConfigType(enum.IntEnum):
     PASSWORD = 9
 
 
+class ConfigSource(enum.IntEnum):
+    """``DescribeConfigsResponse.ConfigSource``: where a value comes from."""
+
+    TOPIC_CONFIG = 1
+    DYNAMIC_BROKER_CONFIG = 2
+    DYNAMIC_DEFAULT_BROKER_CONFIG = 3
+    STATIC_BROKER_CONFIG = 4
+    DEFAULT_CONFIG = 5
+    CLIENT_METRICS_CONFIG = 7
+    GROUP_CONFIG = 8
+
+
 Value = bool | int | float | str | list[str]
 
 _BITS: Final = {ConfigType.INT: 32, ConfigType.SHORT: 16, ConfigType.LONG: 64}
@@ -80,8 +92,11 @@ class ConfigKey:
         return value
 
     def canonical(self, text: str) -> str:
-        """``text`` as Kafka shows it once it has read it. Raises ConfigError."""
-        return written(self.parse(text))
+        """``text`` as Kafka shows it once it has read it; as it is where it cannot be read."""
+        try:
+            return written(self._read(text.strip()))
+        except ConfigError:
+            return text
 
     def _read(self, text: str) -> Value:
         match self.type:

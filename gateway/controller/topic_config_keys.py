@@ -105,7 +105,7 @@ _KEYS: Final = (
         LONG,
         _LONG_MAX,
         low=0,
-        synonyms=(Synonym("log.flush.interval.ms"), Synonym("log.flush.scheduler.interval.ms", _LONG_MAX)),
+        synonyms=(Synonym("log.flush.interval.ms"), Synonym("log.flush.scheduler.interval.ms")),
         help="After what time the log is synced to the disk, ms.",
     ),
     ConfigKey(

@@ -3,19 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
-from gateway.controller.config_keys import ConfigError, ConfigKey, Synonym
+from gateway.controller.config_keys import ConfigError, ConfigKey, ConfigSource, Synonym
 from gateway.controller.topic_config_keys import TOPIC_KEYS
 from kwire.cluster import Image
 from kwire.cluster.image import BROKER_RESOURCE
-
-#: ``DescribeConfigsResponse.ConfigSource``: where a value comes from.
-TOPIC_CONFIG: Final = 1
-DYNAMIC_BROKER_CONFIG: Final = 2
-DYNAMIC_DEFAULT_BROKER_CONFIG: Final = 3
-STATIC_BROKER_CONFIG: Final = 4
-DEFAULT_CONFIG: Final = 5
 
 
 class Effective(NamedTuple):
@@ -23,7 +16,7 @@ class Effective(NamedTuple):
 
     key: ConfigKey
     value: str | None
-    source: int
+    source: ConfigSource
 
 
 def check_topic_configs(configs: Mapping[str, str]) -> None:
@@ -48,16 +41,16 @@ def effective_topic_configs(image: Image, configs: Mapping[str, str], node_id: i
     of_all = image.configs.get((BROKER_RESOURCE, ""), {})
     for name, key in TOPIC_KEYS.items():
         if name in configs:
-            yield Effective(key, configs[name], TOPIC_CONFIG)
+            yield Effective(key, configs[name], ConfigSource.TOPIC_CONFIG)
         else:
             yield (
-                _inherited(key, of_node, DYNAMIC_BROKER_CONFIG)
-                or _inherited(key, of_all, DYNAMIC_DEFAULT_BROKER_CONFIG)
-                or Effective(key, key.default, DEFAULT_CONFIG)
+                _inherited(key, of_node, ConfigSource.DYNAMIC_BROKER_CONFIG)
+                or _inherited(key, of_all, ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG)
+                or Effective(key, key.default, ConfigSource.DEFAULT_CONFIG)
             )
 
 
-def _inherited(key: ConfigKey, configs: Mapping[str, str], source: int) -> Effective | None:
+def _inherited(key: ConfigKey, configs: Mapping[str, str], source: ConfigSource) -> Effective | None:
     found = next((synonym for synonym in key.synonyms if synonym.name in configs), None)
     return None if found is None else Effective(key, _converted(configs[found.name], found), source)
 

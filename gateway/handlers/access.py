@@ -9,6 +9,8 @@ import enum
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
+from gateway.ports import TOPIC_NAME
+
 if TYPE_CHECKING:
     from gateway.handlers.context import Context
 
@@ -32,9 +34,11 @@ class Operation(enum.IntEnum):
     ALTER_CONFIGS = 11
 
 
-# What can succeed here at all: the log is written by others, so no write, create or alter is ever authorized.
+# What can succeed here at all: no client writes, and changes are for where there is a controller.
 TOPIC_OPERATIONS: Final = (Operation.READ, Operation.DESCRIBE, Operation.DESCRIBE_CONFIGS)
+TOPIC_CHANGES: Final = (Operation.CREATE, Operation.DELETE, Operation.ALTER, Operation.ALTER_CONFIGS)
 CLUSTER_OPERATIONS: Final = (Operation.DESCRIBE, Operation.DESCRIBE_CONFIGS)
+CLUSTER_CHANGES: Final = (Operation.CREATE, Operation.CLUSTER_ACTION, Operation.ALTER_CONFIGS)
 
 
 def may(context: Context, operation: Operation, topic: str) -> bool:
@@ -49,12 +53,16 @@ def may_on_cluster(context: Context, operation: Operation) -> bool:
 
 def topic_operations(context: Context, topic: str) -> int:
     """The bit field of what who asked may do with the topic (KIP-430)."""
-    return _bits(operation for operation in TOPIC_OPERATIONS if may(context, operation, topic))
+    changeable = context.gateway.controller is not None and topic != TOPIC_NAME
+    possible = TOPIC_OPERATIONS + TOPIC_CHANGES if changeable else TOPIC_OPERATIONS
+    return _bits(operation for operation in possible if may(context, operation, topic))
 
 
 def cluster_operations(context: Context) -> int:
     """The bit field of what who asked may do with the cluster (KIP-430)."""
-    return _bits(operation for operation in CLUSTER_OPERATIONS if may_on_cluster(context, operation))
+    changeable = context.gateway.controller is not None
+    possible = CLUSTER_OPERATIONS + CLUSTER_CHANGES if changeable else CLUSTER_OPERATIONS
+    return _bits(operation for operation in possible if may_on_cluster(context, operation))
 
 
 def _allows(context: Context, operation: Operation, resource_type: str, name: str) -> bool:

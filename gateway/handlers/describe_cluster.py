@@ -1,7 +1,7 @@
 """DescribeCluster (key 60): who belongs to the cluster (KIP-700, KIP-919).
 
-Where a real quorum is observed these are its brokers and controllers, as the committed records say. Over files it is this
-node alone. Clients take nothing from it to find the topic: that is Metadata, which always names this node.
+Where a real quorum is observed these are its brokers and controllers, as the committed records say; of a quorum of our own,
+its nodes. Over files it is this node alone. Clients take nothing from it to find a topic: that is Metadata.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from gateway.handlers.access import cluster_operations
 from gateway.handlers.errors import ErrorCode
+from gateway.handlers.nodes import reachable_nodes
 from kwire.messages.describe_cluster_response import DescribeClusterBroker, DescribeClusterResponse
 
 if TYPE_CHECKING:
@@ -23,6 +24,11 @@ VERSIONS: Final = range(3)
 
 _BROKERS: Final = 1
 _CONTROLLERS: Final = 2
+#: What is said where the other type was to be asked for.
+_MISMATCHED: Final = {
+    _BROKERS: "This is a listener for controllers: ask at a listener for clients for the brokers.",
+    _CONTROLLERS: "This is a broker listener: ask a controller of the quorum for the controllers.",
+}
 #: From here on fenced brokers can be asked for, and are marked (KIP-1073).
 _FENCED: Final = 2
 
@@ -35,13 +41,15 @@ def handle(request: DescribeClusterRequest, context: Context) -> DescribeCluster
     quorum = context.gateway.quorum
     if request.endpoint_type not in (_BROKERS, _CONTROLLERS) or (request.endpoint_type == _CONTROLLERS and quorum is None):
         return _refuse(request.endpoint_type)
+    if request.endpoint_type == _BROKERS and context.gateway.is_for_controllers(context.peer.listener):
+        return _refuse(_BROKERS)
     response = DescribeClusterResponse(cluster_id=context.gateway.partition.cluster_id)
     if request.endpoint_type == _CONTROLLERS and quorum is not None:
         _tell_controllers(response, quorum)
     elif quorum is not None and quorum.image.brokers:
         _tell_brokers(response, quorum, request, context)
     else:
-        _tell_this_node(response, context)
+        _tell_reachable(response, context)
     if request.include_cluster_authorized_operations:
         response.cluster_authorized_operations = cluster_operations(context)
     return response
@@ -80,19 +88,19 @@ def _endpoint(endpoints: Sequence[Any], listener: str) -> Sequence[Any]:
     return [endpoint for endpoint in endpoints if endpoint.name == listener][:1] or endpoints[:1]
 
 
-def _tell_this_node(response: DescribeClusterResponse, context: Context) -> None:
-    endpoint = context.gateway.endpoint(context.peer.listener)
-    node_id = context.gateway.node_id
-    response.controller_id = node_id
-    response.brokers = [DescribeClusterBroker(broker_id=node_id, host=endpoint.host, port=endpoint.port)]
+def _tell_reachable(response: DescribeClusterResponse, context: Context) -> None:
+    """This node, and the others of its own quorum."""
+    response.controller_id = context.gateway.node_id  # every node takes what is for the controller
+    response.brokers = [
+        DescribeClusterBroker(broker_id=node_id, host=node.host, port=node.port, rack=node.rack)
+        for node_id, node in reachable_nodes(context).items()
+    ]
 
 
 def _refuse(endpoint_type: int) -> DescribeClusterResponse:
-    if endpoint_type == _CONTROLLERS:
+    if endpoint_type in _MISMATCHED:
         return DescribeClusterResponse(
-            error_code=ErrorCode.MISMATCHED_ENDPOINT_TYPE,
-            error_message="This is a broker listener: ask a controller of the quorum for the controllers.",
-            endpoint_type=_CONTROLLERS,
+            error_code=ErrorCode.MISMATCHED_ENDPOINT_TYPE, error_message=_MISMATCHED[endpoint_type], endpoint_type=endpoint_type
         )
     return DescribeClusterResponse(
         error_code=ErrorCode.UNSUPPORTED_ENDPOINT_TYPE,

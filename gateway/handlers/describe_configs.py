@@ -1,20 +1,24 @@
-"""DescribeConfigs (key 32): the configuration of the topic and of this node, which nobody can change over the wire.
+"""DescribeConfigs (key 32): the configuration of topics, of this node, of groups and of subscriptions to clients' metrics.
 
-The node's values are those it runs with; each says whether it was set or is the default, and what the key is for.
+That of the metadata log and what this node runs with nobody can change over the wire; the rest is there where this node is
+part of a quorum of its own. Each value says where it comes from, and what its key is for.
 """
 
 from __future__ import annotations
 
-import enum
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final
 
-from gateway.config import KEYS, Key
+from gateway.controller.client_metrics_keys import CLIENT_METRICS_KEYS
+from gateway.controller.config_keys import ConfigSource
+from gateway.controller.group_config_keys import GROUP_KEYS
+from gateway.controller.resource_configs import ResourceType
 from gateway.handlers.access import Operation, may, may_on_cluster
+from gateway.handlers.catalog import made_here, topic_named
+from gateway.handlers.config_entries import Entry, of_all_brokers, of_metadata_log, of_node, of_others, of_topic
 from gateway.handlers.errors import ErrorCode
-from gateway.handlers.topic import TOPIC_NAME, is_valid_name
-from gateway.handlers.topic_configs import TOPIC_CONFIGS, ConfigType
+from gateway.handlers.group_requests import may_on_group
+from gateway.handlers.topic import is_valid_name
 from kwire.messages.describe_configs_response import (
     DescribeConfigsResourceResult,
     DescribeConfigsResponse,
@@ -29,30 +33,11 @@ if TYPE_CHECKING:
 API_KEY: Final = 32
 VERSIONS: Final = range(1, 5)
 
-
-class ResourceType(enum.IntEnum):
-    """``ConfigResource.Type``, as far as there is anything of it here."""
-
-    TOPIC = 2
-    BROKER = 4
-
-
-class Source(enum.IntEnum):
-    """``DescribeConfigsResponse.ConfigSource``: where a value comes from."""
-
-    STATIC_BROKER_CONFIG = 4
-    DEFAULT_CONFIG = 5
-
-
-@dataclass(frozen=True, slots=True)
-class _Entry:
-    """One key with its value as text (None: not set), and its default."""
-
-    name: str
-    type: ConfigType
-    value: str | None
-    default: str | None
-    help: str = ""
+#: What only a controller can be told to keep, and what a set value's source is called.
+_KEPT: Final = {
+    ResourceType.CLIENT_METRICS: (CLIENT_METRICS_KEYS, ConfigSource.CLIENT_METRICS_CONFIG),
+    ResourceType.GROUP: (GROUP_KEYS, ConfigSource.GROUP_CONFIG),
+}
 
 
 def handle(request: DescribeConfigsRequest, context: Context) -> DescribeConfigsResponse:
@@ -79,11 +64,18 @@ def _result(asked: DescribeConfigsResource, request: DescribeConfigsRequest, con
 
 
 def _fault(asked: DescribeConfigsResource, context: Context) -> tuple[ErrorCode, str]:
-    if asked.resource_type == ResourceType.TOPIC:
-        return _topic_fault(asked.resource_name, context)
-    if asked.resource_type == ResourceType.BROKER:
-        return _broker_fault(asked.resource_name, context)
-    return ErrorCode.INVALID_REQUEST, f"There are no configurations of resource type {asked.resource_type} here."
+    name = asked.resource_name
+    match asked.resource_type:
+        case ResourceType.TOPIC:
+            return _topic_fault(name, context)
+        case ResourceType.BROKER:
+            return _broker_fault(name, context)
+        case ResourceType.GROUP if made_here(context) is not None:
+            return _group_fault(name, context)
+        case ResourceType.CLIENT_METRICS if made_here(context) is not None:
+            return _subscription_fault(name, context)
+        case other:
+            return ErrorCode.INVALID_REQUEST, f"There are no configurations of resource type {other} here."
 
 
 def _topic_fault(name: str, context: Context) -> tuple[ErrorCode, str]:
@@ -91,8 +83,8 @@ def _topic_fault(name: str, context: Context) -> tuple[ErrorCode, str]:
         return ErrorCode.TOPIC_AUTHORIZATION_FAILED, f"DESCRIBE_CONFIGS on topic {name} is not allowed."
     if not is_valid_name(name):
         return ErrorCode.INVALID_TOPIC_EXCEPTION, "That is no name for a topic."
-    if name != TOPIC_NAME:
-        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no topic {name}; this server has {TOPIC_NAME}."
+    if topic_named(name, context) is None:
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no topic {name} here."
     return ErrorCode.NONE, ""
 
 
@@ -105,59 +97,44 @@ def _broker_fault(name: str, context: Context) -> tuple[ErrorCode, str]:
     return ErrorCode.NONE, ""
 
 
-def _entries(asked: DescribeConfigsResource, context: Context) -> Iterator[_Entry]:
-    if asked.resource_type == ResourceType.TOPIC:
-        for name, (kind, value) in TOPIC_CONFIGS.items():
-            yield _Entry(name, kind, value, value)
-    elif asked.resource_name:  # the empty name asks for defaults that were changed at run time: nobody can
-        for key in KEYS.values():
-            value = getattr(context.gateway.config, key.attribute)
-            yield _Entry(key.name, _type(key), _text(value), _text(key.default), _documentation(key))
+def _group_fault(name: str, context: Context) -> tuple[ErrorCode, str]:
+    if not may_on_group(context, Operation.DESCRIBE_CONFIGS, name):
+        return ErrorCode.GROUP_AUTHORIZATION_FAILED, f"DESCRIBE_CONFIGS on group {name} is not allowed."
+    return (ErrorCode.NONE, "") if name else (ErrorCode.INVALID_REQUEST, "Group name must not be empty")
 
 
-def _config(entry: _Entry, request: DescribeConfigsRequest) -> DescribeConfigsResourceResult:
-    is_set = entry.value != entry.default
-    sources = [(entry.default, Source.DEFAULT_CONFIG)]
-    if is_set:
-        sources.insert(0, (entry.value, Source.STATIC_BROKER_CONFIG))
-    synonyms = [DescribeConfigsSynonym(name=entry.name, value=value, source=source) for value, source in sources]
+def _subscription_fault(name: str, context: Context) -> tuple[ErrorCode, str]:
+    if not may_on_cluster(context, Operation.DESCRIBE_CONFIGS):
+        return ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "DESCRIBE_CONFIGS on the cluster is not allowed."
+    return (ErrorCode.NONE, "") if name else (ErrorCode.INVALID_REQUEST, "Client metrics subscription name must not be empty")
+
+
+def _entries(asked: DescribeConfigsResource, context: Context) -> Iterator[Entry]:
+    image, name = made_here(context), asked.resource_name
+    if asked.resource_type == ResourceType.BROKER:
+        return of_node(context.gateway.config, image, context.gateway.node_id) if name else of_all_brokers(image)
+    topic = topic_named(name, context) if asked.resource_type == ResourceType.TOPIC else None
+    if topic is not None and topic.partitions is None:
+        return of_metadata_log()
+    assert image is not None, "what is made by a controller was found without one"
+    if topic is not None:
+        return of_topic(name, image, context.gateway.node_id)
+    keys, source = _KEPT[ResourceType(asked.resource_type)]
+    return of_others(keys, image.configs.get((asked.resource_type, name), {}), source)
+
+
+def _config(entry: Entry, request: DescribeConfigsRequest) -> DescribeConfigsResourceResult:
+    hidden = entry.is_sensitive
+    synonyms = [
+        DescribeConfigsSynonym(name=name, value=None if hidden else value, source=source) for name, value, source in entry.origins
+    ]
     return DescribeConfigsResourceResult(
         name=entry.name,
-        value=entry.value,
-        read_only=True,
-        config_source=sources[0][1],
+        value=None if hidden else entry.value,
+        read_only=entry.read_only,
+        is_sensitive=hidden,
+        config_source=entry.source,
         synonyms=synonyms if request.include_synonyms else [],
         config_type=entry.type,
         documentation=entry.help if request.include_documentation and entry.help else None,
     )
-
-
-def _type(key: Key) -> ConfigType:
-    match key.default:
-        case bool():
-            return ConfigType.BOOLEAN
-        case int():
-            return ConfigType.INT
-        case tuple() | Mapping():
-            return ConfigType.LIST
-        case _:
-            return ConfigType.STRING
-
-
-def _text(value: Any) -> str | None:
-    """The value in the form in which it stands in a properties file."""
-    match value:
-        case None:
-            return None
-        case bool():
-            return str(value).lower()
-        case tuple():
-            return ",".join(str(one) for one in value)
-        case Mapping():
-            return ",".join(f"{name}:{one}" for name, one in value.items())
-        case _:
-            return str(value)
-
-
-def _documentation(key: Key) -> str:
-    return f"{key.help} ({key.unit})" if key.unit else key.help

@@ -5,11 +5,14 @@ The lists of eligible leaders are empty rather than null: Java's ``describeTopic
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 from gateway.handlers.access import Operation, may, topic_operations
+from gateway.handlers.catalog import Topic, topic_named, topic_names
 from gateway.handlers.errors import ErrorCode
-from gateway.handlers.topic import METADATA_TOPIC_ID, PARTITION, TOPIC_NAME, is_valid_name
+from gateway.handlers.nodes import Node, reachable_nodes
+from gateway.handlers.topic import INTERNAL_TOPICS, PARTITION, is_valid_name
 from gateway.ports import State
 from kwire.messages.describe_topic_partitions_response import (
     Cursor,
@@ -21,6 +24,7 @@ from kwire.messages.describe_topic_partitions_response import (
 if TYPE_CHECKING:
     from gateway.handlers.context import Context
     from kwire.messages.describe_topic_partitions_request import DescribeTopicPartitionsRequest
+    from kwire.messages.partition_record import PartitionRecord
 
 API_KEY: Final = 75
 VERSIONS: Final = range(1)
@@ -35,7 +39,7 @@ def handle(request: DescribeTopicPartitionsRequest, context: Context) -> Describ
     INVALID_REQUEST for every topic named when the cursor's partition is negative.
     """
     cursor = request.cursor
-    names = sorted({topic.name for topic in request.topics}) or [TOPIC_NAME]
+    names = sorted({topic.name for topic in request.topics}) or topic_names(context)
     if cursor is not None and cursor.partition_index < 0:
         return DescribeTopicPartitionsResponse(topics=[_refused(name, ErrorCode.INVALID_REQUEST) for name in names])
     if cursor is not None:
@@ -46,41 +50,71 @@ def handle(request: DescribeTopicPartitionsRequest, context: Context) -> Describ
 def _page(names: list[str], request: DescribeTopicPartitionsRequest, context: Context) -> DescribeTopicPartitionsResponse:
     response = DescribeTopicPartitionsResponse()
     left = max(1, min(request.response_partition_limit, LIMIT_MAX))
+    nodes = reachable_nodes(context)
     forbidden = []
     for name in names:
         if not may(context, Operation.DESCRIBE, name):
             if request.topics:  # of all topics, those one may not describe are left out
                 forbidden.append(_refused(name, ErrorCode.TOPIC_AUTHORIZATION_FAILED))
-        elif left == 0:
+            continue
+        if left == 0:
             response.next_cursor = Cursor(topic_name=name, partition_index=0)
             break
-        elif name == TOPIC_NAME:
-            cursor = request.cursor
-            first = cursor.partition_index if cursor is not None and cursor.topic_name == name else 0
-            topic = _found(first, context)
-            left -= len(topic.partitions)
-            response.topics.append(topic)
-        else:
+        topic = topic_named(name, context)
+        if topic is None:
             known = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if is_valid_name(name) else ErrorCode.INVALID_TOPIC_EXCEPTION
             response.topics.append(_refused(name, known))
+            continue
+        cursor = request.cursor
+        first = cursor.partition_index if cursor is not None and cursor.topic_name == name else 0
+        indexes = [index for index in _indexes(topic) if index >= first]
+        response.topics.append(_found(topic, indexes[:left], nodes, context))
+        if len(indexes) > left:
+            response.next_cursor = Cursor(topic_name=name, partition_index=indexes[left])
+            break
+        left -= len(indexes)
     response.topics.extend(forbidden)
     return response
+
+
+def _indexes(topic: Topic) -> list[int]:
+    return [PARTITION] if topic.partitions is None else sorted(topic.partitions)
 
 
 def _refused(name: str, fault: ErrorCode) -> DescribeTopicPartitionsResponseTopic:
     return DescribeTopicPartitionsResponseTopic(error_code=fault, name=name)
 
 
-def _found(first: int, context: Context) -> DescribeTopicPartitionsResponseTopic:
+def _found(topic: Topic, indexes: list[int], nodes: Mapping[int, Node], context: Context) -> DescribeTopicPartitionsResponseTopic:
+    if topic.partitions is None:
+        partitions = [_of_metadata_log(context) for _ in indexes]
+    else:
+        partitions = [_partition(topic.partitions[index], nodes) for index in indexes]
     return DescribeTopicPartitionsResponseTopic(
-        name=TOPIC_NAME,
-        topic_id=METADATA_TOPIC_ID,
-        partitions=[_partition(context)] if first <= PARTITION else [],
-        topic_authorized_operations=topic_operations(context, TOPIC_NAME),
+        name=topic.name,
+        topic_id=topic.topic_id,
+        is_internal=topic.name in INTERNAL_TOPICS,
+        partitions=partitions,
+        topic_authorized_operations=topic_operations(context, topic.name),
     )
 
 
-def _partition(context: Context) -> DescribeTopicPartitionsResponsePartition:
+def _partition(record: PartitionRecord, nodes: Mapping[int, Node]) -> DescribeTopicPartitionsResponsePartition:
+    led = record.leader in nodes
+    return DescribeTopicPartitionsResponsePartition(
+        error_code=ErrorCode.NONE if led else ErrorCode.LEADER_NOT_AVAILABLE,
+        partition_index=record.partition_id,
+        leader_id=record.leader if led else -1,
+        leader_epoch=record.leader_epoch,
+        replica_nodes=record.replicas,
+        isr_nodes=record.isr,
+        eligible_leader_replicas=record.eligible_leader_replicas or [],
+        last_known_elr=record.last_known_elr or [],
+        offline_replicas=[node_id for node_id in record.replicas if node_id not in nodes],
+    )
+
+
+def _of_metadata_log(context: Context) -> DescribeTopicPartitionsResponsePartition:
     node, partition = context.gateway.node_id, context.gateway.partition
     loading = partition.state is State.LOADING
     return DescribeTopicPartitionsResponsePartition(

@@ -9,10 +9,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from gateway.handlers.access import Operation, may
+from gateway.handlers.catalog import Topic, log_of, topic_named, topic_with_id
 from gateway.handlers.context import Later
 from gateway.handlers.errors import ErrorCode
-from gateway.handlers.topic import TOPIC_NAME, end_of_epoch, partition_fault, topic_fault
-from gateway.ports import OffsetOutOfRange, Spliced
+from gateway.handlers.topic import end_of_epoch, partition_fault
+from gateway.ports import OffsetOutOfRange, Partition, Spliced
 from kwire.messages.fetch_response import (
     EpochEndOffset,
     FetchableTopicResponse,
@@ -41,11 +42,11 @@ _READ_COMMITTED: Final = 1
 
 
 class _Wanted(NamedTuple):
-    """One partition of the request; ``fault`` is what no waiting will change."""
+    """One partition of the request, and what is there; an error where no waiting will change it."""
 
     topic: FetchTopic
     partition: FetchPartition
-    fault: ErrorCode
+    log: Partition | ErrorCode
 
 
 def handle(request: FetchRequest, context: Context) -> FetchResponse | Later:
@@ -65,21 +66,21 @@ def handle(request: FetchRequest, context: Context) -> FetchResponse | Later:
 class _Fetch:
     """One request while it is looked at, and looked at again whenever the log grows."""
 
-    __slots__ = ("_bytes_max", "_bytes_min", "_context", "_log", "_request", "_wanted")
+    __slots__ = ("_bytes_max", "_bytes_min", "_context", "_request", "_wanted")
 
     def __init__(self, request: FetchRequest, context: Context) -> None:
         self._request = request
         self._context = context
-        self._log = context.gateway.partition
         # In ReplicaManager's order: the server's limit bounds the client's, and both bound what a client waits for.
         self._bytes_max = max(0, min(request.max_bytes, context.gateway.config.fetch_max_bytes))
         self._bytes_min = min(request.min_bytes, self._bytes_max)
         # As in Kafka's map by topic and partition, the last of several entries for one partition counts.
         wanted: dict[tuple[str, Uuid, int], _Wanted] = {}
         for topic in request.topics:
-            fault = _fault(topic, context)
+            found = _found(topic, context)
             for partition in topic.partitions:
-                wanted[topic.topic, topic.topic_id, partition.partition] = _Wanted(topic, partition, fault)
+                log = log_of(found, partition.partition, context) if isinstance(found, Topic) else found
+                wanted[topic.topic, topic.topic_id, partition.partition] = _Wanted(topic, partition, log)
         self._wanted = list(wanted.values())
 
     def answer_if_ready(self) -> FetchResponse | None:
@@ -106,37 +107,35 @@ class _Fetch:
         return response
 
     def _has_news(self, wanted: _Wanted) -> bool:
-        asked = wanted.partition
-        if self._fault_now(wanted) or not self._log.log_start_offset <= asked.fetch_offset <= self._log.high_watermark:
+        asked, log = wanted.partition, wanted.log
+        if isinstance(log, ErrorCode) or partition_fault(log, asked.current_leader_epoch):
+            return True
+        if not log.log_start_offset <= asked.fetch_offset <= log.high_watermark:
             return True
         # No more than the partition's limit will ever be sent, so it is no use to wait for more.
         enough = max(1, min(self._bytes_min, asked.partition_max_bytes))
-        if enough == 1 and asked.fetch_offset < self._log.high_watermark:
+        if enough == 1 and asked.fetch_offset < log.high_watermark:
             return True  # what nearly every client asks: one byte, and a batch has more
         try:
-            return self._log.bytes_available(asked.fetch_offset, enough) >= enough or self._diverging(asked) is not None
+            return log.bytes_available(asked.fetch_offset, enough) >= enough or _diverging(log, asked) is not None
         except OffsetOutOfRange:
             return True
 
-    def _fault_now(self, wanted: _Wanted) -> ErrorCode:
-        asked = wanted.partition
-        return wanted.fault or partition_fault(self._log, asked.partition, asked.current_leader_epoch)
-
     def _partition(self, wanted: _Wanted, response: FetchResponse) -> PartitionData:
-        fault = self._fault_now(wanted)
-        if fault is ErrorCode.NONE:
+        asked, log = wanted.partition, wanted.log
+        fault = log if isinstance(log, ErrorCode) else partition_fault(log, asked.current_leader_epoch)
+        if not isinstance(log, ErrorCode) and fault is ErrorCode.NONE:
             try:
-                return self._data(wanted.partition)
+                return self._data(log, asked)
             except OffsetOutOfRange:
                 fault = ErrorCode.OFFSET_OUT_OF_RANGE
-        data = PartitionData(partition_index=wanted.partition.partition, error_code=fault, high_watermark=-1, records=b"")
-        if fault is ErrorCode.FENCED_LEADER_EPOCH and self._context.version >= _NAMES_LEADER:
-            self._name_leader(data, response)
+        data = PartitionData(partition_index=asked.partition, error_code=fault, high_watermark=-1, records=b"")
+        if not isinstance(log, ErrorCode) and fault is ErrorCode.FENCED_LEADER_EPOCH and self._context.version >= _NAMES_LEADER:
+            self._name_leader(log, data, response)
         return data
 
-    def _data(self, asked: FetchPartition) -> PartitionData:
-        log = self._log
-        diverging = self._diverging(asked)
+    def _data(self, log: Partition, asked: FetchPartition) -> PartitionData:
+        diverging = _diverging(log, asked)
         committed = self._request.isolation_level == _READ_COMMITTED
         data = PartitionData(
             partition_index=asked.partition,
@@ -156,35 +155,37 @@ class _Fetch:
                 read.release()
         return data
 
-    def _diverging(self, asked: FetchPartition) -> tuple[int, int] | None:
-        """KIP-595's check for those who tell the epoch of their last record: (epoch, end offset) to go back to.
-
-        Raises OffsetOutOfRange where ``Partition.readRecords`` does.
-        """
-        log = self._log
-        if asked.last_fetched_epoch < 0:
-            return None
-        if asked.fetch_offset < log.log_start_offset:
-            raise OffsetOutOfRange(f"offset {asked.fetch_offset} is below the log start {log.log_start_offset}")
-        epoch, end = end_of_epoch(log, asked.last_fetched_epoch)
-        if epoch < 0:
-            raise OffsetOutOfRange(f"epoch {asked.last_fetched_epoch} is not in this log")
-        return (epoch, end) if epoch < asked.last_fetched_epoch or end < asked.fetch_offset else None
-
-    def _name_leader(self, data: PartitionData, response: FetchResponse) -> None:
+    def _name_leader(self, log: Partition, data: PartitionData, response: FetchResponse) -> None:
         gateway = self._context.gateway
-        data.current_leader = LeaderIdAndEpoch(leader_id=gateway.node_id, leader_epoch=self._log.leader_epoch)
+        data.current_leader = LeaderIdAndEpoch(leader_id=gateway.node_id, leader_epoch=log.leader_epoch)
         if not response.node_endpoints:
             endpoint = gateway.endpoint(self._context.peer.listener)
             response.node_endpoints = [NodeEndpoint(node_id=gateway.node_id, host=endpoint.host, port=endpoint.port)]
 
 
-def _fault(topic: FetchTopic, context: Context) -> ErrorCode:
-    by_id = context.version >= _BY_ID
-    name = None if by_id else topic.topic
+def _diverging(log: Partition, asked: FetchPartition) -> tuple[int, int] | None:
+    """KIP-595's check for those who tell the epoch of their last record: (epoch, end offset) to go back to.
+
+    Raises OffsetOutOfRange where ``Partition.readRecords`` does.
+    """
+    if asked.last_fetched_epoch < 0:
+        return None
+    if asked.fetch_offset < log.log_start_offset:
+        raise OffsetOutOfRange(f"offset {asked.fetch_offset} is below the log start {log.log_start_offset}")
+    epoch, end = end_of_epoch(log, asked.last_fetched_epoch)
+    if epoch < 0:
+        raise OffsetOutOfRange(f"epoch {asked.last_fetched_epoch} is not in this log")
+    return (epoch, end) if epoch < asked.last_fetched_epoch or end < asked.fetch_offset else None
+
+
+def _found(topic: FetchTopic, context: Context) -> Topic | ErrorCode:
     # As in Kafka: an id that is nobody's is unknown, while a name is looked at for rights before for existence.
-    if by_id and (fault := topic_fault(name, topic.topic_id)):
-        return fault
-    if not may(context, Operation.READ, TOPIC_NAME if by_id else topic.topic):
+    if context.version >= _BY_ID:
+        found = topic_with_id(topic.topic_id, context)
+        if found is None:
+            return ErrorCode.UNKNOWN_TOPIC_ID
+    else:
+        found = topic_named(topic.topic, context)
+    if not may(context, Operation.READ, topic.topic if found is None else found.name):
         return ErrorCode.TOPIC_AUTHORIZATION_FAILED
-    return topic_fault(name, topic.topic_id)
+    return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if found is None else found

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from gateway.handlers import list_offsets_old
 from gateway.handlers.access import Operation, may
+from gateway.handlers.catalog import log_of, topic_named
 from gateway.handlers.errors import ErrorCode
-from gateway.handlers.topic import PARTITION, TOPIC_NAME, epoch_fault
+from gateway.handlers.topic import epoch_fault
 from gateway.ports import OffsetAt, State
 from kwire.messages.list_offsets_response import (
     ListOffsetsPartitionResponse,
@@ -74,12 +75,12 @@ def _handle(request: ListOffsetsRequest, context: Context) -> ListOffsetsRespons
 def _answer(
     topic: ListOffsetsTopic, asked: ListOffsetsPartition, repeated: set[tuple[str, int]], context: Context
 ) -> ListOffsetsPartitionResponse:
-    fault = _fault(topic.name, asked, context)
-    if (topic.name, asked.partition_index) in repeated and fault is not ErrorCode.TOPIC_AUTHORIZATION_FAILED:
-        fault = ErrorCode.INVALID_REQUEST
-    if fault:
-        return ListOffsetsPartitionResponse(partition_index=asked.partition_index, error_code=fault)
-    found = _look_up(context.gateway.partition, asked.timestamp)
+    log = _log(topic.name, asked, context)
+    if (topic.name, asked.partition_index) in repeated and log is not ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+        log = ErrorCode.INVALID_REQUEST
+    if isinstance(log, ErrorCode):
+        return ListOffsetsPartitionResponse(partition_index=asked.partition_index, error_code=log)
+    found = _look_up(log, asked.timestamp)
     return ListOffsetsPartitionResponse(
         partition_index=asked.partition_index,
         timestamp=found.timestamp,
@@ -88,19 +89,20 @@ def _answer(
     )
 
 
-def _fault(name: str, asked: ListOffsetsPartition, context: Context) -> ErrorCode:
+def _log(name: str, asked: ListOffsetsPartition, context: Context) -> Partition | ErrorCode:
     if not may(context, Operation.DESCRIBE, name):
         return ErrorCode.TOPIC_AUTHORIZATION_FAILED
     if asked.timestamp < 0 and context.version < _SINCE.get(asked.timestamp, VERSIONS.stop):
         return ErrorCode.UNSUPPORTED_VERSION
-    if name != TOPIC_NAME or asked.partition_index != PARTITION:
-        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    partition = context.gateway.partition
-    if partition.state is State.LOADING:
+    topic = topic_named(name, context)
+    log = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if topic is None else log_of(topic, asked.partition_index, context)
+    if isinstance(log, ErrorCode):
+        return log
+    if log.state is State.LOADING:
         # Never 0: a client that believes in an end that goes backwards loses data or stops (Spark).
         since = _OFFSET_NOT_AVAILABLE
         return ErrorCode.OFFSET_NOT_AVAILABLE if context.version >= since else ErrorCode.LEADER_NOT_AVAILABLE
-    return epoch_fault(partition, asked.current_leader_epoch)
+    return epoch_fault(log, asked.current_leader_epoch) or log
 
 
 def _look_up(partition: Partition, timestamp: int) -> OffsetAt:

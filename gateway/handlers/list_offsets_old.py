@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from gateway.handlers.access import Operation, may
+from gateway.handlers.catalog import log_of, topic_named
 from gateway.handlers.errors import ErrorCode
-from gateway.handlers.topic import PARTITION, TOPIC_NAME
 from gateway.ports import State
 from kwire.messages.old.list_offsets_response import (
     ListOffsetsPartitionResponse,
@@ -38,16 +38,19 @@ def handle(request: ListOffsetsRequest, context: Context) -> ListOffsetsResponse
 
 
 def _answer(name: str, asked: ListOffsetsPartition, context: Context) -> ListOffsetsPartitionResponse:
-    partition = context.gateway.partition
-    fault = ErrorCode.NONE
+    log = _log(name, asked, context)
+    if isinstance(log, ErrorCode):
+        return ListOffsetsPartitionResponse(partition_index=asked.partition_index, error_code=log)
+    offsets = _offsets(log, asked.timestamp, context.wall_ms)[: max(0, asked.max_num_offsets)]
+    return ListOffsetsPartitionResponse(partition_index=asked.partition_index, old_style_offsets=offsets)
+
+
+def _log(name: str, asked: ListOffsetsPartition, context: Context) -> Partition | ErrorCode:
     if not may(context, Operation.DESCRIBE, name):
-        fault = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-    elif name != TOPIC_NAME or asked.partition_index != PARTITION:
-        fault = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    elif partition.state is State.LOADING:
-        fault = ErrorCode.LEADER_NOT_AVAILABLE
-    offsets = [] if fault else _offsets(partition, asked.timestamp, context.wall_ms)[: max(0, asked.max_num_offsets)]
-    return ListOffsetsPartitionResponse(partition_index=asked.partition_index, error_code=fault, old_style_offsets=offsets)
+        return ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    topic = topic_named(name, context)
+    log = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if topic is None else log_of(topic, asked.partition_index, context)
+    return log if isinstance(log, ErrorCode) or log.state is not State.LOADING else ErrorCode.LEADER_NOT_AVAILABLE
 
 
 def _offsets(partition: Partition, timestamp: int, wall_ms: int) -> list[int]:

@@ -1,17 +1,20 @@
-"""Metadata (key 3): where the topic is and who serves it, which is always this node.
+"""Metadata (key 3): which topics there are, where their partitions are, and how the nodes can be reached.
 
-There is one broker, the node that was asked, at the address that clients of the same listener can reach. A topic that
-does not exist is never created. ``__cluster_metadata`` is not marked internal: clients hide internal topics, and
-Spark reads nothing of them without saying so.
+The metadata log is served by every node, at the address that clients of the same listener can reach; other topics are there
+where this node is part of a quorum of its own. A topic that does not exist is never created. ``__cluster_metadata`` is not
+marked internal: clients hide internal topics, and Spark reads nothing of them without saying so.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 from gateway.handlers.access import NOT_ASKED, Operation, cluster_operations, may, topic_operations
+from gateway.handlers.catalog import Topic, topic_named, topic_names, topic_with_id
 from gateway.handlers.errors import ErrorCode
-from gateway.handlers.topic import METADATA_TOPIC_ID, PARTITION, TOPIC_NAME, is_valid_name
+from gateway.handlers.nodes import Node, reachable_nodes
+from gateway.handlers.topic import INTERNAL_TOPICS, PARTITION, is_valid_name
 from gateway.ports import State
 from kwire.messages.metadata_response import (
     MetadataResponse,
@@ -24,6 +27,7 @@ from kwire.uuid import ZERO_UUID
 if TYPE_CHECKING:
     from gateway.handlers.context import Context
     from kwire.messages.metadata_request import MetadataRequest, MetadataRequestTopic
+    from kwire.messages.partition_record import PartitionRecord
 
 API_KEY: Final = 3
 VERSIONS: Final = range(14)
@@ -37,12 +41,15 @@ _BY_ID: Final = 12
 def handle(request: MetadataRequest, context: Context) -> MetadataResponse:
     """Answer for the topics asked: null (in version 0: none) means all."""
     gateway = context.gateway
-    endpoint = gateway.endpoint(context.peer.listener)
+    answer = _Answer(request, context)
     response = MetadataResponse(
-        brokers=[MetadataResponseBroker(node_id=gateway.node_id, host=endpoint.host, port=endpoint.port)],
+        brokers=[
+            MetadataResponseBroker(node_id=node_id, host=node.host, port=node.port, rack=node.rack)
+            for node_id, node in answer.nodes.items()
+        ],
         cluster_id=gateway.partition.cluster_id or None,  # not known before a quorum was met
-        controller_id=gateway.node_id,
-        topics=_all_topics(request, context) if _asks_all(request, context) else _topics(request, context),
+        controller_id=gateway.node_id,  # every node takes what is for the controller
+        topics=answer.all_topics() if _asks_all(request, context) else answer.topics(),
     )
     if context.version in _CLUSTER_OPERATIONS and request.include_cluster_authorized_operations:
         response.cluster_authorized_operations = cluster_operations(context)
@@ -53,51 +60,78 @@ def _asks_all(request: MetadataRequest, context: Context) -> bool:
     return request.topics is None or (context.version == 0 and not request.topics)
 
 
-def _all_topics(request: MetadataRequest, context: Context) -> list[MetadataResponseTopic]:
-    # What one may not describe is left out rather than refused: the question named nothing.
-    return [_found(request, context)] if may(context, Operation.DESCRIBE, TOPIC_NAME) else []
+class _Answer:
+    """One request while its topics are looked up."""
+
+    def __init__(self, request: MetadataRequest, context: Context) -> None:
+        self._request = request
+        self._context = context
+        self.nodes = reachable_nodes(context)
+
+    def all_topics(self) -> list[MetadataResponseTopic]:
+        # What one may not describe is left out rather than refused: the question named nothing.
+        allowed = (name for name in topic_names(self._context) if may(self._context, Operation.DESCRIBE, name))
+        return [self._found(topic) for name in allowed if (topic := topic_named(name, self._context)) is not None]
+
+    def topics(self) -> list[MetadataResponseTopic]:
+        # Kafka collects the names in a set: a request that repeats one gets one answer.
+        asked = {(topic.name, topic.topic_id): topic for topic in self._request.topics or ()}
+        return [self._topic(topic) for topic in asked.values()]
+
+    def _topic(self, asked: MetadataRequestTopic) -> MetadataResponseTopic:
+        if asked.name is None or asked.topic_id != ZERO_UUID:
+            if self._context.version < _BY_ID:
+                # Versions 10 and 11 have the fields but not the meaning; Kafka refuses such a request whole.
+                fault = ErrorCode.INVALID_REQUEST
+                return MetadataResponseTopic(error_code=fault, name=asked.name or "", topic_id=asked.topic_id)
+            return self._by_id(asked)
+        if not may(self._context, Operation.DESCRIBE, asked.name):
+            return MetadataResponseTopic(error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED, name=asked.name)
+        topic = topic_named(asked.name, self._context)
+        if topic is not None:
+            return self._found(topic)
+        fault = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if is_valid_name(asked.name) else ErrorCode.INVALID_TOPIC_EXCEPTION
+        return MetadataResponseTopic(error_code=fault, name=asked.name)
+
+    def _by_id(self, asked: MetadataRequestTopic) -> MetadataResponseTopic:
+        topic = topic_with_id(asked.topic_id, self._context)
+        if topic is None:
+            return MetadataResponseTopic(error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=asked.topic_id)
+        if not may(self._context, Operation.DESCRIBE, topic.name):
+            fault = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            return MetadataResponseTopic(error_code=fault, name=None, topic_id=asked.topic_id)
+        return self._found(topic)
+
+    def _found(self, topic: Topic) -> MetadataResponseTopic:
+        context = self._context
+        asked = context.version >= 8 and self._request.include_topic_authorized_operations
+        if topic.partitions is None:
+            partitions = [_of_metadata_log(context)]
+        else:
+            partitions = [_partition(topic.partitions[index], self.nodes) for index in sorted(topic.partitions)]
+        return MetadataResponseTopic(
+            name=topic.name,
+            topic_id=topic.topic_id,
+            is_internal=topic.name in INTERNAL_TOPICS,
+            partitions=partitions,
+            topic_authorized_operations=topic_operations(context, topic.name) if asked else NOT_ASKED,
+        )
 
 
-def _topics(request: MetadataRequest, context: Context) -> list[MetadataResponseTopic]:
-    # Kafka collects the names in a set: a request that repeats one gets one answer.
-    asked = {(topic.name, topic.topic_id): topic for topic in request.topics or ()}
-    return [_topic(topic, request, context) for topic in asked.values()]
-
-
-def _topic(asked: MetadataRequestTopic, request: MetadataRequest, context: Context) -> MetadataResponseTopic:
-    if context.version < _BY_ID and (asked.name is None or asked.topic_id != ZERO_UUID):
-        # Versions 10 and 11 have the fields but not the meaning; Kafka refuses such a request whole.
-        return MetadataResponseTopic(error_code=ErrorCode.INVALID_REQUEST, name=asked.name or "", topic_id=asked.topic_id)
-    if asked.name is None or asked.topic_id != ZERO_UUID:
-        return _by_id(asked, request, context)
-    if not may(context, Operation.DESCRIBE, asked.name):
-        return MetadataResponseTopic(error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED, name=asked.name)
-    if asked.name == TOPIC_NAME:
-        return _found(request, context)
-    fault = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if is_valid_name(asked.name) else ErrorCode.INVALID_TOPIC_EXCEPTION
-    return MetadataResponseTopic(error_code=fault, name=asked.name)
-
-
-def _by_id(asked: MetadataRequestTopic, request: MetadataRequest, context: Context) -> MetadataResponseTopic:
-    if asked.topic_id != METADATA_TOPIC_ID:
-        return MetadataResponseTopic(error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=asked.topic_id)
-    if not may(context, Operation.DESCRIBE, TOPIC_NAME):
-        fault = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-        return MetadataResponseTopic(error_code=fault, name=None, topic_id=asked.topic_id)
-    return _found(request, context)
-
-
-def _found(request: MetadataRequest, context: Context) -> MetadataResponseTopic:
-    asked = context.version >= 8 and request.include_topic_authorized_operations
-    return MetadataResponseTopic(
-        name=TOPIC_NAME,
-        topic_id=METADATA_TOPIC_ID,
-        partitions=[_partition(context)],
-        topic_authorized_operations=topic_operations(context, TOPIC_NAME) if asked else NOT_ASKED,
+def _partition(record: PartitionRecord, nodes: Mapping[int, Node]) -> MetadataResponsePartition:
+    led = record.leader in nodes
+    return MetadataResponsePartition(
+        error_code=ErrorCode.NONE if led else ErrorCode.LEADER_NOT_AVAILABLE,
+        partition_index=record.partition_id,
+        leader_id=record.leader if led else -1,
+        leader_epoch=record.leader_epoch,
+        replica_nodes=record.replicas,
+        isr_nodes=record.isr,
+        offline_replicas=[node_id for node_id in record.replicas if node_id not in nodes],
     )
 
 
-def _partition(context: Context) -> MetadataResponsePartition:
+def _of_metadata_log(context: Context) -> MetadataResponsePartition:
     node, partition = context.gateway.node_id, context.gateway.partition
     if partition.state is State.LOADING:
         # As Kafka in an election: the partition is there, who leads it is not known yet. Clients ask again.

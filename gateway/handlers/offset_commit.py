@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from gateway.groups.events import CommitResult, OffsetCommit, OffsetToCommit
 from gateway.handlers.access import Operation, may
+from gateway.handlers.catalog import Topic, has_partition, topic_named, topic_with_id
 from gateway.handlers.errors import ErrorCode
 from gateway.handlers.group_requests import ask, may_on_group
-from gateway.handlers.topic import PARTITION, TOPIC_NAME, topic_fault
 from kwire.messages.offset_commit_request import OffsetCommitRequest
 from kwire.messages.offset_commit_response import (
     OffsetCommitResponse,
@@ -39,13 +39,14 @@ def handle(request: OffsetCommitRequest, context: Context) -> OffsetCommitRespon
     faults = [[_fault(topic, said, context) for said in topic.partitions] for topic in request.topics]
     offsets = tuple(
         OffsetToCommit(
-            topic=TOPIC_NAME,
+            topic=found.name,
             partition=said.partition_index,
             offset=said.committed_offset,
             leader_epoch=said.committed_leader_epoch,
             metadata=said.committed_metadata or "",
         )
         for topic, errors in zip(request.topics, faults, strict=True)
+        if (found := _topic(topic, context)) is not None
         for said, error in zip(topic.partitions, errors, strict=True)
         if error is ErrorCode.NONE
     )
@@ -64,16 +65,20 @@ def handle(request: OffsetCommitRequest, context: Context) -> OffsetCommitRespon
 
 
 def _fault(topic: Any, said: Any, context: Context) -> ErrorCode:
-    name = None if context.version >= _FIRST_WITH_TOPIC_IDS else topic.name
-    fault = topic_fault(name, topic.topic_id)
-    if fault is ErrorCode.UNKNOWN_TOPIC_ID:
-        return fault
+    found = _topic(topic, context)
+    if found is None and context.version >= _FIRST_WITH_TOPIC_IDS:
+        return ErrorCode.UNKNOWN_TOPIC_ID
     # By name, who may not read the topic is not told whether it exists.
-    if not may(context, Operation.READ, TOPIC_NAME if name is None else name):
+    if not may(context, Operation.READ, topic.name if found is None else found.name):
         return ErrorCode.TOPIC_AUTHORIZATION_FAILED
-    if fault is ErrorCode.NONE and said.partition_index != PARTITION:
+    if found is None or not has_partition(found, said.partition_index):
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    return fault
+    return ErrorCode.NONE
+
+
+def _topic(topic: Any, context: Context) -> Topic | None:
+    by_id = context.version >= _FIRST_WITH_TOPIC_IDS
+    return topic_with_id(topic.topic_id, context) if by_id else topic_named(topic.name, context)
 
 
 def _merge(request: OffsetCommitRequest, faults: list[list[ErrorCode]], result: CommitResult) -> OffsetCommitResponse:

@@ -6,16 +6,15 @@ from typing import TYPE_CHECKING, Any, Final
 
 from gateway.groups.events import OffsetDelete, OffsetDeleteResult
 from gateway.handlers.access import Operation, may
+from gateway.handlers.catalog import has_partition, topic_named
 from gateway.handlers.errors import ErrorCode
 from gateway.handlers.group_requests import ask, may_on_group
-from gateway.handlers.topic import PARTITION, topic_fault
 from kwire.messages.offset_delete_request import OffsetDeleteRequest
 from kwire.messages.offset_delete_response import (
     OffsetDeleteResponse,
     OffsetDeleteResponsePartition,
     OffsetDeleteResponseTopic,
 )
-from kwire.uuid import ZERO_UUID
 
 if TYPE_CHECKING:
     from gateway.handlers.context import Context, Later
@@ -41,9 +40,9 @@ def handle(request: OffsetDeleteRequest, context: Context) -> OffsetDeleteRespon
 def _fault(topic: str, partition: int, context: Context) -> ErrorCode:
     if not may(context, Operation.READ, topic):
         return ErrorCode.TOPIC_AUTHORIZATION_FAILED
-    if topic_fault(topic, ZERO_UUID) is not ErrorCode.NONE or partition != PARTITION:
-        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    return ErrorCode.NONE
+    found = topic_named(topic, context)
+    known = found is not None and has_partition(found, partition)
+    return ErrorCode.NONE if known else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 def _respond(

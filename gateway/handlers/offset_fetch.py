@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from gateway.groups.events import Committed, FetchedGroup, OffsetFetch, OffsetFetchResult, TopicPartition
 from gateway.handlers.access import Operation, may
+from gateway.handlers.catalog import topic_named, topic_with_id
 from gateway.handlers.errors import ErrorCode
 from gateway.handlers.group_requests import ask, by_topic, may_on_group
-from gateway.handlers.topic import METADATA_TOPIC_ID, TOPIC_NAME, topic_fault
 from kwire.messages.offset_fetch_request import OffsetFetchRequest
 from kwire.messages.offset_fetch_response import (
     OffsetFetchResponse,
@@ -91,8 +91,9 @@ def _wanted(topic: Any, context: Context) -> list[_Wanted]:
     name, topic_id = topic.name, getattr(topic, "topic_id", ZERO_UUID)
     fault = ErrorCode.NONE
     if context.version >= _FIRST_WITH_TOPIC_IDS:
-        fault = topic_fault(None, topic_id)
-        name = TOPIC_NAME
+        found = topic_with_id(topic_id, context)
+        fault = ErrorCode.UNKNOWN_TOPIC_ID if found is None else ErrorCode.NONE
+        name = "" if found is None else found.name
     # A topic that does not exist has no offsets; by name that is no error (as in Kafka).
     if fault is ErrorCode.NONE and not may(context, Operation.DESCRIBE, name):
         fault = ErrorCode.TOPIC_AUTHORIZATION_FAILED
@@ -147,10 +148,15 @@ def _group(question: _Question, found: FetchedGroup | None, context: Context) ->
 def _everything(found: FetchedGroup, context: Context) -> list[tuple[_Wanted, Committed, int]]:
     """All that the group committed, of the topics that who asks may know of."""
     return [
-        (_Wanted(topic, METADATA_TOPIC_ID if topic == TOPIC_NAME else ZERO_UUID, partition, ErrorCode.NONE), committed, 0)
+        (_Wanted(topic, _id_of(topic, context), partition, ErrorCode.NONE), committed, 0)
         for (topic, partition), committed in found.offsets
         if committed is not None and may(context, Operation.DESCRIBE, topic)
     ]
+
+
+def _id_of(name: str, context: Context) -> Uuid:
+    found = topic_named(name, context)
+    return ZERO_UUID if found is None else found.topic_id
 
 
 def _topics(lines: list[tuple[_Wanted, Committed, int]]) -> list[OffsetFetchResponseTopics]:

@@ -8,8 +8,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from gateway.handlers.access import Operation, may
+from gateway.handlers.catalog import log_of, topic_named
 from gateway.handlers.errors import ErrorCode
-from gateway.handlers.topic import TOPIC_NAME, end_of_epoch, partition_fault
+from gateway.handlers.topic import end_of_epoch, partition_fault
 from kwire.messages.offset_for_leader_epoch_response import (
     EpochEndOffset,
     OffsetForLeaderEpochResponse,
@@ -18,6 +19,7 @@ from kwire.messages.offset_for_leader_epoch_response import (
 
 if TYPE_CHECKING:
     from gateway.handlers.context import Context
+    from gateway.ports import Partition
     from kwire.messages.offset_for_leader_epoch_request import OffsetForLeaderEpochRequest, OffsetForLeaderPartition
 
 API_KEY: Final = 23
@@ -37,14 +39,16 @@ def handle(request: OffsetForLeaderEpochRequest, context: Context) -> OffsetForL
 
 
 def _answer(topic: str, asked: OffsetForLeaderPartition, context: Context) -> EpochEndOffset:
-    log = context.gateway.partition
-    if not may(context, Operation.DESCRIBE, topic):
-        fault = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-    elif topic != TOPIC_NAME:
-        fault = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    else:
-        fault = partition_fault(log, asked.partition, asked.current_leader_epoch)
-    if fault:
+    log = _log(topic, asked, context)
+    fault = log if isinstance(log, ErrorCode) else partition_fault(log, asked.current_leader_epoch)
+    if isinstance(log, ErrorCode) or fault:
         return EpochEndOffset(error_code=fault, partition=asked.partition)
     epoch, end = end_of_epoch(log, asked.leader_epoch)
     return EpochEndOffset(partition=asked.partition, leader_epoch=epoch, end_offset=end)
+
+
+def _log(topic: str, asked: OffsetForLeaderPartition, context: Context) -> Partition | ErrorCode:
+    if not may(context, Operation.DESCRIBE, topic):
+        return ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    found = topic_named(topic, context)
+    return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if found is None else log_of(found, asked.partition, context)

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from gateway.handlers.catalog import topic_named, topic_with_id
 from gateway.handlers.errors import ErrorCode
-from gateway.handlers.topic import METADATA_TOPIC_ID
 from kwire.messages.produce_response import PartitionProduceResponse, ProduceResponse, TopicProduceResponse
 
 if TYPE_CHECKING:
@@ -20,6 +20,7 @@ API_KEY: Final = 0
 VERSIONS: Final = range(3, 14)
 
 REASON: Final = "This server serves the metadata log read-only: nothing can be produced to it."
+NO_DATA: Final = "This server keeps the metadata of topics and no records of theirs: nothing can be produced to them."
 _BY_ID: Final = 13
 
 
@@ -35,13 +36,16 @@ def handle(request: ProduceRequest, context: Context) -> ProduceResponse | None:
 
 def _refused(topic: TopicProduceData, context: Context) -> TopicProduceResponse:
     fault = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-    if context.version >= _BY_ID and topic.topic_id != METADATA_TOPIC_ID:
+    by_id = context.version >= _BY_ID
+    found = topic_with_id(topic.topic_id, context) if by_id else topic_named(topic.name, context)
+    if by_id and found is None:
         fault = ErrorCode.UNKNOWN_TOPIC_ID
+    reason = REASON if found is None or found.partitions is None else NO_DATA
     return TopicProduceResponse(
         name=topic.name,
         topic_id=topic.topic_id,
         partition_responses=[
-            PartitionProduceResponse(index=partition.index, error_code=fault, base_offset=-1, error_message=REASON)
+            PartitionProduceResponse(index=partition.index, error_code=fault, base_offset=-1, error_message=reason)
             for partition in topic.partition_data
         ],
     )

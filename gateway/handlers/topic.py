@@ -1,18 +1,19 @@
-"""What several handlers ask of the one topic: is it known, may it be served, where does an epoch end.
+"""What several handlers ask of a partition: may it be served, where does an epoch end; and of topics' names.
 
 It reads the partition through the port and knows no request.
 """
 
 from __future__ import annotations
 
-import re
 from typing import Final
 
+from gateway.controller.topic_names import name_fault
 from gateway.handlers.errors import ErrorCode
 from gateway.ports import PARTITION, TOPIC_NAME, Partition, State
-from kwire.uuid import METADATA_TOPIC_ID, Uuid
+from kwire.uuid import METADATA_TOPIC_ID
 
 __all__ = [
+    "INTERNAL_TOPICS",
     "METADATA_TOPIC_ID",
     "PARTITION",
     "TOPIC_NAME",
@@ -20,34 +21,25 @@ __all__ = [
     "epoch_fault",
     "is_valid_name",
     "partition_fault",
-    "topic_fault",
 ]
 
-_NAME: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
+#: What brokers keep for themselves in topics, and clients hide (``Topic.INTERNAL_TOPICS``).
+INTERNAL_TOPICS: Final = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
 #: ``RecordBatch.NO_PARTITION_LEADER_EPOCH``: the client does not know, or does not ask.
 NO_EPOCH: Final = -1
 
 
 def is_valid_name(name: str) -> bool:
     """Kafka's rule for topic names (``Topic.validate``): 1 to 249 of ``a-zA-Z0-9._-``, and neither ``.`` nor ``..``."""
-    return _NAME.fullmatch(name) is not None and name not in (".", "..")
+    return name_fault(name) is None
 
 
-def topic_fault(name: str | None, topic_id: Uuid) -> ErrorCode:
-    """NONE for the metadata topic; a null ``name`` asks by id."""
-    if name is None:
-        return ErrorCode.NONE if topic_id == METADATA_TOPIC_ID else ErrorCode.UNKNOWN_TOPIC_ID
-    return ErrorCode.NONE if name == TOPIC_NAME else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-
-
-def partition_fault(partition: Partition, index: int, current_leader_epoch: int) -> ErrorCode:
-    """What stands against serving partition ``index`` to a client that believes in ``current_leader_epoch``.
+def partition_fault(partition: Partition, current_leader_epoch: int) -> ErrorCode:
+    """What stands against serving ``partition`` to a client that believes in ``current_leader_epoch``.
 
     While the source loads there is no leader yet: NOT_LEADER_OR_FOLLOWER, on which every client looks for one and tries
     again. Offset 0 or an empty log would be believed.
     """
-    if index != PARTITION:
-        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     if partition.state is State.LOADING:
         return ErrorCode.NOT_LEADER_OR_FOLLOWER
     return epoch_fault(partition, current_leader_epoch)

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from gateway.config import KEYS, Config, Listener
+from gateway.controller.config_keys import ConfigSource, ConfigType
+from gateway.controller.resource_configs import ResourceType
 from gateway.handlers import describe_configs
-from gateway.handlers.describe_configs import ResourceType, Source
 from gateway.handlers.errors import ErrorCode
-from gateway.handlers.topic_configs import ConfigType
 from tests.gateway.handlers.world import NODE, World
 
 TOPIC = {"resource_type": ResourceType.TOPIC, "resource_name": "__cluster_metadata", "configuration_keys": None}
@@ -35,7 +35,7 @@ def test_the_topic_has_kafkas_names(version: int) -> None:
     assert configs["cleanup.policy"].config_type == (ConfigType.LIST if version >= 3 else 0)
     for config in configs.values():
         assert config.read_only and not config.is_sensitive
-        assert config.config_source == Source.DEFAULT_CONFIG
+        assert config.config_source == ConfigSource.DEFAULT_CONFIG
         assert [(s.name, s.value, s.source) for s in config.synonyms] == [(config.name, config.value, 5)]
 
 
@@ -53,9 +53,9 @@ def test_the_node_tells_what_it_runs_with(version: int) -> None:
     assert found["listener.security.protocol.map"].value == "PLAINTEXT:PLAINTEXT,OTHER:PLAINTEXT"
     assert found["snapshot.prefix"].value == "true"
     assert found["state.dir"].value is None
-    assert found["node.id"].config_source == Source.STATIC_BROKER_CONFIG
+    assert found["node.id"].config_source == ConfigSource.STATIC_BROKER_CONFIG
     assert [(s.value, s.source) for s in found["node.id"].synonyms] == [(str(NODE), 4), ("1", 5)]
-    assert found["max.connections"].config_source == Source.DEFAULT_CONFIG
+    assert found["max.connections"].config_source == ConfigSource.DEFAULT_CONFIG
     if version >= 3:
         types = [found[name].config_type for name in ("node.id", "snapshot.prefix", "listeners", "log.level")]
         assert types == [ConfigType.INT, ConfigType.BOOLEAN, ConfigType.LIST, ConfigType.STRING]

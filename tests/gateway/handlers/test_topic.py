@@ -7,9 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.handlers.errors import ErrorCode
-from gateway.handlers.topic import end_of_epoch, epoch_fault, is_valid_name, partition_fault, topic_fault
+from gateway.handlers.topic import end_of_epoch, epoch_fault, is_valid_name, partition_fault
 from gateway.ports import State
-from kwire.uuid import METADATA_TOPIC_ID, ZERO_UUID
 from tests.gateway.handlers.world import Batch, MemoryPartition
 
 
@@ -28,17 +27,8 @@ def test_names_of_the_wrong_shape(name: str) -> None:
     assert not is_valid_name(name)
 
 
-def test_the_topic_by_name_and_by_id() -> None:
-    assert topic_fault("__cluster_metadata", ZERO_UUID) is ErrorCode.NONE
-    assert topic_fault("orders", METADATA_TOPIC_ID) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    assert topic_fault(None, METADATA_TOPIC_ID) is ErrorCode.NONE
-    assert topic_fault(None, ZERO_UUID) is ErrorCode.UNKNOWN_TOPIC_ID
-
-
-def test_an_unknown_partition_is_said_before_everything_else() -> None:
-    partition = MemoryPartition(state=State.LOADING)
-    assert partition_fault(partition, 1, 5) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    assert partition_fault(partition, 0, 5) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+def test_who_loads_has_no_leader_yet() -> None:
+    assert partition_fault(MemoryPartition(state=State.LOADING), 5) is ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
 @given(st.integers(-1, 100), st.integers(0, 100))
