@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
 from gateway.quorum.answers import Nonsense
+from gateway.quorum.raft.asks import KRAFT_VERSIONS
 from gateway.quorum.raft.voter_set import VoterSet
 from kwire.errors import DecodeError
 from kwire.message import Message
@@ -88,12 +89,25 @@ def find(data: bytes | memoryview) -> Found:
 
 def _look_into(data: bytes | memoryview, batch: BatchHeader, found: Found) -> None:
     """The control records that matter to who votes. Raises DecodeError, and Nonsense for voters that cannot be."""
+    last = batch.base_offset - 1
     for record in decode_batch(data, batch.position, limit=_CONTROL_BATCH_MAX).records:
+        if not last < record.offset <= batch.last_offset:
+            raise Nonsense(f"a record at offset {record.offset} in the batch from {batch.base_offset} to {batch.last_offset}")
+        last = record.offset
         message = decode_control_record(record).message
         if isinstance(message, VotersRecord):
-            try:
-                found.voters.append((record.offset, VoterSet.of_record(message)))
-            except ValueError as error:
-                raise Nonsense(f"voters at offset {record.offset}: {error}") from None
+            found.voters.append((record.offset, _voters(message, record.offset)))
         elif isinstance(message, KRaftVersionRecord):
+            if message.k_raft_version not in KRAFT_VERSIONS:
+                raise Nonsense(f"kraft.version {message.k_raft_version} at offset {record.offset}, which is not known here")
             found.versions.append((record.offset, message.k_raft_version))
+
+
+def _voters(message: VotersRecord, offset: int) -> VoterSet:
+    try:
+        voters = VoterSet.of_record(message)
+    except ValueError as error:
+        raise Nonsense(f"voters at offset {offset}: {error}") from None
+    if not len(voters):
+        raise Nonsense(f"no voters at all at offset {offset}")
+    return voters

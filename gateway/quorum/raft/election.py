@@ -255,7 +255,7 @@ class Election:
         if address is None:
             node.become_unattached(epoch, leader_id, afresh=True)
         else:
-            node.become_follower(epoch, leader_id, {node.settings.listener: address})
+            node.become_follower(epoch, leader_id, {**node.leader_endpoints, node.settings.listener: address})
 
 
 def _is_up_to_date(theirs: Position, ours: Position) -> bool:

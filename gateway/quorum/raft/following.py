@@ -65,7 +65,7 @@ class Following:
         if node.installing is not None:
             return math.inf
         asks_at = node.peers.ready_at(role.endpoints[node.settings.listener])
-        if node.may_campaign or node.now < role.fetch_until:
+        if node.now < role.fetch_until or node.may_campaign:
             return min(asks_at, role.fetch_until)
         return min(asks_at, self.seek_deadline())
 

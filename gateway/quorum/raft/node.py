@@ -61,6 +61,7 @@ class Node:
         self.high_watermark = min(floor, self.log.end_offset)  #: committed and durable here; never falls
         self.installing: SnapshotId | None = None  #: the disk is about to put a snapshot in the log's place
         self.stopped = False
+        self.leaving = False  #: the process is about to end: it leads no more, and votes on
         self.token = 0  #: of the last effect on the disk
         self.state_token = 0  #: of the last Persist
         self.left: Callable[[Role], None] = _nothing  #: told which role was left, when the new one is in place
@@ -91,12 +92,14 @@ class Node:
     @property
     def is_voter(self) -> bool:
         """Is this node one of the voters?"""
-        return self.history.voters.has(self.settings.node_id, self.settings.directory_id)
+        return self.history.is_voter
 
     @property
     def stands(self) -> bool:
         """Does it stand for election when nobody leads? Not as an observer, not as a witness, not after the last epoch."""
-        return self.settings.campaigns and self.election.epoch < EPOCH_MAX and (self.is_voter or self._is_on_its_way_out)
+        if self.leaving or not self.settings.campaigns or self.election.epoch >= EPOCH_MAX:
+            return False
+        return self.is_voter or self._is_on_its_way_out
 
     @property
     def _is_on_its_way_out(self) -> bool:
@@ -248,7 +251,8 @@ class Node:
     def become_resigned(self, unaware: set[int], successors: tuple[tuple[int, Uuid], ...] = ()) -> None:
         """Give up leading, or come back as one who led: the epoch stays, its leader is gone."""
         assert self.leader_id == self.settings.node_id, "only who led can resign"
-        election_at = self.now + self.election_patience() if self.epoch < EPOCH_MAX else math.inf
+        stays = self.leaving or self.epoch >= EPOCH_MAX
+        election_at = math.inf if stays else self.now + self.election_patience()
         self._enter(Resigned(election_at, unaware, successors), self.election)
 
     def enter(self, role: Role, state: ElectionState) -> None:

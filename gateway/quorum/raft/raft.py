@@ -234,6 +234,7 @@ class Raft:
     def _shut_down(self, event: ShutDown) -> None:
         """A leader hands over: it waits until it has heard of the next one, for ``timeout_s`` at most (KIP-595)."""
         node = self._node
+        node.leaving = True
         self._shut_down_by = min(self._shut_down_by, node.now + event.timeout_s)
         if isinstance(node.role, Leader):
             self._office.resign()

@@ -129,7 +129,7 @@ class VoterChanges:
         return ErrorCode.NONE
 
     def _update_static(self, told: VoterNode) -> ErrorCode:
-        if told.id not in self._node.voters:
+        if told.id not in self._node.settings.static_voters:
             return ErrorCode.VOTER_NOT_FOUND
         self._node.history.update_static(told)
         return ErrorCode.NONE

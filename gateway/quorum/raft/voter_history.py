@@ -13,20 +13,22 @@ from gateway.snapshot_id import SnapshotId
 class VoterHistory:
     """``voters`` and ``kraft_version`` are those that count now; ``offset``: of the record that says so, -1 for none.
 
-    ``previous``: the voters before that record.
+    ``previous``: the voters before that record. ``is_voter``: is this node one now?
     """
 
-    __slots__ = ("_sets", "_static", "_versions", "kraft_version", "offset", "previous", "voters")
+    __slots__ = ("_me", "_sets", "_static", "_versions", "is_voter", "kraft_version", "offset", "previous", "voters")
 
     def __init__(self, settings: RaftSettings, stored: Stored) -> None:
         self._static = VoterSet.of(
             VoterNode(id, endpoints={settings.listener: address}) for id, address in settings.static_voters.items()
         )
+        self._me = settings.node_id, settings.directory_id
         self._sets = list(stored.voters)
         self._versions = list(stored.kraft_versions)
         self.voters = self.previous = self._static
         self.kraft_version = 0
         self.offset = -1
+        self.is_voter = False
         self._settle()
 
     def add_voters(self, offset: int, voters: VoterSet) -> None:
@@ -68,3 +70,4 @@ class VoterHistory:
         self.kraft_version = self._versions[-1][1] if self._versions else 0
         self.offset, self.voters = self._sets[-1] if self._sets else (-1, self._static)
         self.previous = self._sets[-2][1] if len(self._sets) > 1 else self._static
+        self.is_voter = self.voters.has(*self._me)

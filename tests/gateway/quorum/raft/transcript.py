@@ -258,4 +258,3 @@ def _ids(text: str) -> tuple[int, ...]:
 def _position(text: str) -> Position:
     offset, _, epoch = text.partition("@")
     return Position(int(offset), int(epoch))
-

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from gateway.quorum.raft import batches
 from gateway.quorum.raft.raft import Raft
 from gateway.quorum.raft.roles import Candidate, Follower, Leader, Prospective
 from gateway.snapshot_id import SnapshotId
@@ -9,7 +10,6 @@ from kwire.message import Message
 from kwire.messages.snapshot_footer_record import SnapshotFooterRecord
 from kwire.messages.snapshot_header_record import SnapshotHeaderRecord
 from kwire.records import Record, encode_batch, encode_control_record
-from gateway.quorum.raft import batches
 from tests.gateway.quorum.raft.world import Member
 
 
