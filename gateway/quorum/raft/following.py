@@ -1,4 +1,4 @@
-"""Following a leader: Fetch and FetchSnapshot of voters and observers, and looking for the leader while nobody is known.
+"""Following a leader: Fetch and FetchSnapshot of voters and observers, and what the answers do to the log.
 
 Kafka's ``pollFollower``, ``handleFetchResponse``, ``handleFetchSnapshotResponse`` (KIP-595, 630). Whatever an answer says that
 no leader says costs a rest and nothing else; only what would undo committed records stops the node.
@@ -13,39 +13,31 @@ from typing import Any, Final
 from gateway.address import Address
 from gateway.quorum import answers, sentences
 from gateway.quorum.answers import Nonsense
-from gateway.quorum.backoff import Backoff
 from gateway.quorum.download import Download
-from gateway.quorum.effects import Failure
 from gateway.quorum.errors import error_name
-from gateway.quorum.raft import asks, batches, hearing
+from gateway.quorum.raft import asks, batches, fetching
 from gateway.quorum.raft.effects import AbandonSnapshot, Advance, BeginSnapshot, InstallSnapshot
 from gateway.quorum.raft.events import Installed, NotInstalled
 from gateway.quorum.raft.log_view import LogView
-from gateway.quorum.raft.node import NOBODY, Node
+from gateway.quorum.raft.node import Node
 from gateway.quorum.raft.roles import Follower
+from gateway.quorum.raft.seeking import Seeking
 from gateway.quorum.requests import Position
 from gateway.snapshot_id import SnapshotId
-from kwire.messages.fetch_request import FetchRequest
-from kwire.messages.fetch_response import FetchResponse, PartitionData
+from kwire.messages.fetch_response import PartitionData
 from kwire.messages.fetch_snapshot_request import FetchSnapshotRequest
 from kwire.messages.fetch_snapshot_response import FetchSnapshotResponse
 
 #: An answer without news is fruitless when it came before this part of the time that the leader may wait for some.
 _EARLY: Final = 0.5
-#: The longest rest while a leader is looked for.
-_SEEK_REST_MAX_S: Final = 0.5
 
 
 class Following:
     """The part of a node that copies a leader's log."""
 
-    def __init__(self, node: Node) -> None:
+    def __init__(self, node: Node, seeking: Seeking) -> None:
         self._node = node
-        low = node.settings.retry_backoff_s
-        self._backoff = Backoff(low, max(low, _SEEK_REST_MAX_S), node.dice)
-        self._seek_at = -math.inf
-        self._seeking: Address | None = None
-        self._turn = int(node.dice() * 16)
+        self._seeking = seeking
 
     # --- asking the leader ---
 
@@ -57,7 +49,7 @@ class Following:
             if node.now >= node.peers.ready_at(address):
                 self._ask_leader(role, address)
         if node.now >= role.fetch_until and not node.may_campaign:
-            self.seek()  # an observer or a witness cannot make a new leader, only find one
+            self._seeking.poll()  # an observer or a witness cannot make a new leader, only find one
 
     def deadline(self, role: Follower) -> float:
         """When :meth:`poll` has something to do next."""
@@ -67,14 +59,15 @@ class Following:
         asks_at = node.peers.ready_at(role.endpoints[node.settings.listener])
         if node.now < role.fetch_until or node.may_campaign:
             return min(asks_at, role.fetch_until)
-        return min(asks_at, self.seek_deadline())
+        return min(asks_at, self._seeking.deadline())
 
     def _ask_leader(self, role: Follower, address: Address) -> None:
         node = self._node
         settings, download = node.settings, role.download
         replica = settings.node_id, settings.directory_id
         if download is None:
-            self._fetch(address, role.leader_id, settings.fetch_max_wait_ms, partial(self._on_fetch_answer, role), role.told)
+            wait_ms, on_answer = settings.fetch_max_wait_ms, partial(self._on_fetch_answer, role)
+            fetching.fetch(node, address, role.leader_id, on_answer, max_wait_ms=wait_ms, told=role.told)
             return
         request = partial(
             asks.fetch_snapshot,
@@ -95,35 +88,14 @@ class Following:
             after=node.state_token,
         )
 
-    def _fetch(
-        self, address: Address, node_id: int, max_wait_ms: int, on_answer: Any, told: int = -1, on_failed: Any = None
-    ) -> None:
-        """The fetch offset is an acknowledgement: everything below it is durable before it leaves (KAFKA-10533)."""
-        node, settings = self._node, self._node.settings
-        log_end = node.log.end
-        request = partial(
-            asks.fetch,
-            cluster_id=settings.cluster_id,
-            replica=(settings.node_id, settings.directory_id),
-            epoch=node.epoch,
-            log_end=log_end,
-            high_watermark=told,
-            max_wait_ms=max_wait_ms,
-            max_bytes=settings.fetch_max_bytes,
-        )
-        answered = partial(on_answer, log_end, node.now)
-        node.ask(
-            address, node_id, FetchRequest.API_KEY, asks.FETCH_VERSIONS, request, answered, after=node.token, on_failed=on_failed
-        )
-
     # --- the leader's answers ---
 
     def _on_fetch_answer(self, role: Follower, asked: Position, sent_at: float, message: Any, version: int) -> bool | None:
         """True when it brought something, or came late enough that the next may be asked at once."""
         node, sender = self._node, f"leader {role.leader_id}"
         late = node.role is not role
-        partition = self._partition(message, sender)
-        usable = partition is not None and self._says(sender, partition, message)
+        partition = fetching.only_partition(node, sender, message)
+        usable = partition is not None and fetching.hear(node, sender, partition, message)
         if late:
             return None
         if partition is None or not usable or node.role is not role:
@@ -141,28 +113,11 @@ class Following:
         patience_s = node.settings.fetch_max_wait_ms / 1000.0
         return news or node.now - sent_at >= _EARLY * patience_s
 
-    def _partition(self, message: Any, sender: str) -> PartitionData | None:
-        """The one partition of a Fetch answer, None if the answer is of no use."""
-        assert isinstance(message, FetchResponse), message
-        try:
-            if message.error_code:
-                raise Nonsense(f"a Fetch refused with {error_name(message.error_code)}")
-            return answers.fetched_partition(message)
-        except Nonsense as problem:
-            self._node.nonsense(sender, str(problem))
-            return None
-
-    def _says(self, sender: str, partition: Any, message: Any) -> bool:
-        leader = partition.current_leader
-        return hearing.answer_says(
-            self._node, sender, partition.error_code, leader.leader_epoch, leader.leader_id, message.node_endpoints
-        )
-
     def _heard_from(self, role: Follower) -> None:
         """The leader works: this node stays with it, and does not vote for others meanwhile."""
         role.fetched, role.ended, role.successor = True, False, False
         role.fetch_until = self._node.now + role.patience_s
-        self._backoff.progress()
+        self._seeking.found()
 
     def _take(self, role: Follower, partition: PartitionData, sender: str) -> bool:
         """What an error-free answer brings: was there anything new? Raises Nonsense."""
@@ -245,7 +200,7 @@ class Following:
             partition = answers.snapshot_partition(message)
         except Nonsense as problem:
             return self._give_up(role, download, sender, str(problem))
-        if not self._says(sender, partition, message):
+        if not fetching.hear(node, sender, partition, message):
             return self._give_up(role, download, sender, error_name(partition.error_code))
         if node.role is not role or role.download is not download:
             return False
@@ -298,57 +253,6 @@ class Following:
         node.nonsense(f"leader {node.leader_id}", f"snapshot {event.id}: {event.reason}")
         if isinstance(role, Follower):
             node.peers.rest(role.endpoints[node.settings.listener], node.now)
-
-    # --- looking for a leader ---
-
-    def seek(self) -> None:
-        """Ask somebody for the log: who does not lead says who does."""
-        node = self._node
-        if node.now < self.seek_deadline():
-            return
-        address = self._somebody()
-        if address is None:
-            self._seek_at = node.now + self._backoff.failed()
-            return
-        self._seeking = address
-        self._fetch(address, NOBODY, 0, self._on_seek_answer, on_failed=self._on_seek_failed)
-
-    def seek_deadline(self) -> float:
-        """When :meth:`seek` asks next."""
-        if self._seeking is not None:
-            return max(self._seek_at, self._node.peers.ready_at(self._seeking))
-        return self._seek_at
-
-    def _somebody(self) -> Address | None:
-        """The next in turn that can be asked now, not this node itself and not the leader that does not answer."""
-        node = self._node
-        mine = set(node.settings.endpoints.values())
-        known = [node.address_of(id) for id in node.others()]
-        every = dict.fromkeys((*node.settings.bootstrap, *known, *node.addresses.values()))
-        leader = node.address_of(node.leader_id) if node.leader_id != NOBODY and len(every) > 2 else None
-        found = [at for at in every if at is not None and at not in mine and at != leader]
-        for _ in found:
-            self._turn += 1
-            address = found[self._turn % len(found)]
-            if node.now >= node.peers.ready_at(address):
-                return address
-        return None
-
-    def _on_seek_answer(self, asked: Position, sent_at: float, message: Any, version: int) -> bool | None:
-        """Whoever was found is asked for the log in its own right; the pace of seeking is kept here, not there."""
-        self._sought()
-        partition = self._partition(message, "a node")
-        if partition is None:
-            return False
-        self._says("a node", partition, message)
-        return None
-
-    def _on_seek_failed(self, failure: Failure) -> None:
-        self._sought()
-
-    def _sought(self) -> None:
-        self._seeking = None
-        self._seek_at = self._node.now + self._backoff.failed()
 
 
 def truncation_offset(log: LogView, leaders: Position) -> int:

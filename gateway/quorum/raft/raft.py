@@ -37,6 +37,7 @@ from gateway.quorum.raft.measures import Measures
 from gateway.quorum.raft.node import NOBODY, Node
 from gateway.quorum.raft.quorum_requests import QuorumRequests
 from gateway.quorum.raft.roles import Candidate, Follower, Leader, Progress, Prospective, Resigned, Role, Unattached
+from gateway.quorum.raft.seeking import Seeking
 from gateway.quorum.raft.serving import Serving
 from gateway.quorum.raft.settings import RaftSettings, Stored
 from gateway.quorum.raft.voter_changes import VoterChanges
@@ -61,7 +62,8 @@ class Raft:
     def __init__(self, settings: RaftSettings, stored: Stored, *, dice: Callable[[], float], now: float, wall_ms: int) -> None:
         node = self._node = Node(settings, stored, dice=dice, now=now, wall_ms=wall_ms)
         self._election = Election(node, self._elected)
-        self._following = Following(node)
+        self._seeking = Seeking(node)
+        self._following = Following(node, self._seeking)
         self._office = Office(node, self._committed)
         self._serving = Serving(node, self._office)
         self._quorum_requests = QuorumRequests(node)
@@ -150,7 +152,7 @@ class Raft:
         elif isinstance(role, Resigned):
             found = self._office.resigned_deadline(role)
         else:
-            found = min(role.election_at, self._following.seek_deadline())
+            found = min(role.election_at, self._seeking.deadline())
         return min(found, self._shut_down_by)
 
     def _poll(self) -> None:
@@ -182,7 +184,7 @@ class Raft:
         elif isinstance(role, Unattached):
             self._election.poll_unattached(role)
             if self._node.role is role:
-                self._following.seek()
+                self._seeking.poll()
         elif isinstance(role, Resigned):
             self._office.poll_resigned(role)
         else:
