@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from gateway.controller.assignments import bad_assignment, by_hand_partition, check_by_hand, placed_partitions
 from gateway.controller.case import Case, Verdict
-from gateway.controller.config_keys import ConfigError
+from gateway.controller.config_keys import ConfigError, ConfigSource
 from gateway.controller.config_records import clear_elr
 from gateway.controller.errors import ApiError, Error
 from gateway.controller.records import OPERATION_RECORDS_MAX
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 #: "The default", for counts.
 UNSET: Final = -1
+#: From here on the answer tells the topic's configuration (KIP-525).
+_WITH_CONFIGS: Final = 5
 
 
 def create_topics(request: CreateTopicsRequest, case: Case) -> Verdict:
@@ -106,6 +108,8 @@ def _check_name(name: str, state: State) -> None:
 
 def _configs(topic: CreatableTopic) -> dict[str, str]:
     """What is to be set, by name in their order. Of a key that is there twice the last counts, as in Kafka's map."""
+    if not topic.configs:
+        return {}
     unset = [config.name for config in topic.configs if config.value is None]
     if unset:
         raise ApiError(Error.INVALID_CONFIG, f"Null value not supported for topic configs: {','.join(unset)}")
@@ -162,9 +166,22 @@ def _result(
         return result
     result.num_partitions = len(partitions)
     result.replication_factor = len(partitions[0].replicas)
-    if case.version >= 5:
-        result.configs = [
-            CreatableTopicConfigs(name=one.key.name, value=one.value, config_source=one.source)
-            for one in effective_topic_configs(case.image, configs, case.settings.node_id)
-        ]
+    if case.version >= _WITH_CONFIGS:
+        result.configs = _shown_configs(configs, case)
     return result
+
+
+def _shown_configs(configs: dict[str, str], case: Case) -> list[CreatableTopicConfigs]:
+    """Every key with its value, in the order of the names. What a topic leaves to the brokers is the same for all topics."""
+    inherited: dict[str, CreatableTopicConfigs] | None = case.state.memo.get(__name__)
+    if inherited is None:
+        effective = effective_topic_configs(case.image, {}, case.settings.node_id)
+        inherited = {
+            one.key.name: CreatableTopicConfigs(name=one.key.name, value=one.value, config_source=one.source) for one in effective
+        }
+        case.state.memo[__name__] = inherited
+    own = {
+        name: CreatableTopicConfigs(name=name, value=value, config_source=ConfigSource.TOPIC_CONFIG)
+        for name, value in configs.items()
+    }
+    return list({**inherited, **own}.values())

@@ -10,7 +10,9 @@ from dataclasses import fields
 from typing import Any, Final
 
 from kwire.cluster import Image, apply
+from kwire.cluster.image import BROKER_RESOURCE
 from kwire.message import Message
+from kwire.messages.config_record import ConfigRecord
 from kwire.messages.remove_topic_record import RemoveTopicRecord
 from kwire.messages.topic_record import TopicRecord
 
@@ -22,6 +24,8 @@ class State:
 
     def __init__(self, committed: Image) -> None:
         self.image: Final = copy_of(committed)
+        #: What was worked out of the brokers' configuration and of nothing else, by who did; empty when that changes.
+        self.memo: Final[dict[str, Any]] = {}
         self._unified: dict[str, set[str]] = {}
         for name in self.image.topic_ids:
             self._note(name)
@@ -32,6 +36,9 @@ class State:
         apply(self.image, message)
         if isinstance(message, TopicRecord):
             self._note(message.name)
+        elif isinstance(message, ConfigRecord):
+            if message.resource_type == BROKER_RESOURCE:
+                self.memo.clear()
         elif removed is not None:
             self._forget(removed)
 
