@@ -34,7 +34,7 @@ Shell completion, for bash (zsh and fish alike):
 
 \b
 Examples:
-  kwire serve                                    serve a small real metadata log at 127.0.0.1:9092
+  kwire serve                                    a metadata quorum of one, served at 127.0.0.1:9092
   kwire serve --log-dir /var/lib/kafka/metadata  serve and follow the one of your node
   kwire serve --bootstrap-controller ctl1:9093 --data-dir /var/lib/kwire    observe a real quorum, and serve its log
   kcat -b 127.0.0.1:9092 -C -t __cluster_metadata -o beginning -e -f '%o %S bytes\\n'""",
