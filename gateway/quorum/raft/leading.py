@@ -170,12 +170,21 @@ class Office:
 
     def _silent_at(self, leader: Leader) -> float:
         """When a majority will not have been heard for too long (KAFKA-15489). Never where this node is a majority (16144)."""
-        node = self._node
-        needed = node.voters.majority - (len(leader.progress) < len(node.voters))
+        heard = self._majority_heard_at(leader, leader.began_at)
+        return heard + CHECK_QUORUM_FACTOR * self._node.settings.fetch_timeout_s
+
+    def leads_until(self, leader: Leader) -> float:
+        """Up to when others probably still follow: their patience with a leader, after a majority's last Fetches."""
+        return self._majority_heard_at(leader, -math.inf) + self._node.settings.fetch_timeout_s
+
+    def _majority_heard_at(self, leader: Leader, at_least: float) -> float:
+        """Since when a majority of the voters has been heard, this node included; infinite where it is one by itself."""
+        voters = self._node.voters
+        needed = voters.majority - (len(leader.progress) < len(voters))
         if needed <= 0:
             return math.inf
-        heard = sorted((max(voter.fetched_at, leader.began_at) for voter in leader.progress.values()), reverse=True)
-        return heard[needed - 1] + CHECK_QUORUM_FACTOR * node.settings.fetch_timeout_s
+        heard = sorted((max(voter.fetched_at, at_least) for voter in leader.progress.values()), reverse=True)
+        return heard[needed - 1]
 
     def poll(self, leader: Leader) -> None:
         """Resign when nobody follows, remind those that do not."""

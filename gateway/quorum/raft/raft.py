@@ -333,6 +333,17 @@ class Raft:
         return self._node.election_began
 
     @property
+    def leads_until(self) -> float:
+        """Up to when this leader's word is worth something without asking (monotonic seconds); infinite alone, -inf elsewhere.
+
+        A majority fetched less than a fetch timeout before. That makes a second leader unlikely, not impossible: an answer
+        may have been lost, a follower restarted, a pre-vote granted earlier arrive late, clocks run apart. Who must be sure
+        commits a record first: only a leader can.
+        """
+        role = self._node.role
+        return self._office.leads_until(role) if isinstance(role, Leader) else -math.inf
+
+    @property
     def measures(self) -> Measures:
         """Counts and times since its birth."""
         return self._node.measures
