@@ -125,6 +125,7 @@ def own_quorum(
     before: Sequence[str] = (),
     directory: Path | None = None,
     start: bool = True,
+    kill_at_end: bool = True,
 ) -> Iterator[OwnCluster]:
     """A running quorum; stopped and removed at the end of the block.
 
@@ -133,6 +134,7 @@ def own_quorum(
     default a single node's are in its log. ``proxied``: all that nodes say to each other goes through ``cluster.network``.
     ``formatted``: whether ``kwire format`` runs first; by default for all but a single node, which formats itself.
     ``before``: a program that runs every node, such as strace. ``start``: whether nodes are started at all.
+    With ``kill_at_end`` they are not asked to shut down: the last leader of many would look for a successor in vain.
 
     The directory is removed unless it was given or something failed. Raises ProcessError when a node does not come up.
     """
@@ -156,7 +158,7 @@ def own_quorum(
             cluster.stop(kill=True)
             print(f"{cluster.said()[-8000:]}\nlogs and directories are kept in {scratch}", file=sys.stderr)
             raise
-        cluster.stop()
+        cluster.stop(kill=kill_at_end)
         if directory is None:
             shutil.rmtree(scratch)
 

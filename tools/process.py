@@ -8,9 +8,13 @@ import random
 import signal
 import socket
 import subprocess
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+
+
+_GIVING, _GIVEN = threading.Lock(), set[int]()
 
 
 class ProcessError(Exception):
@@ -94,16 +98,20 @@ def lasting_ports(count: int) -> list[int]:
     """``count`` ports of 127.0.0.1 for servers that are stopped and started again at the same address.
 
     They lie outside of the range from which Linux picks the near end of a connection: there nobody takes the port of a
-    server that is down, and a client that tries it again and again cannot by chance connect to itself.
+    server that is down, and a client that tries it again and again cannot by chance connect to itself. No port is given out
+    twice in the life of a process: its server may be down just now.
     """
     low = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
     found: list[int] = []
-    for port in random.sample(range(10_000, low), low - 10_000):
-        with contextlib.suppress(OSError), socket.socket() as one:
-            one.bind(("127.0.0.1", port))
-            found.append(port)
-        if len(found) == count:
-            return found
+    with _GIVING:
+        for port in random.sample(range(10_000, low), low - 10_000):
+            with contextlib.suppress(OSError), socket.socket() as one:
+                one.bind(("127.0.0.1", port))
+                if port not in _GIVEN:
+                    _GIVEN.add(port)
+                    found.append(port)
+            if len(found) == count:
+                return found
     raise ProcessError(f"there are no {count} ports free between 10000 and {low}")
 
 

@@ -57,8 +57,8 @@ class Struck:
             return f"{self.fault} at call {self.position}: {'; '.join(self.violations)}"
         if self.struck and self.fault != "delay" and self.status is None:
             return f"{self.fault} at call {self.position}: the process went on"
-        if self.fault == "delay" and self.status is not None:
-            return f"a call {self.position} that took 300 ms ended the process with {self.status}"
+        if self.status is not None and (self.fault == "delay" or not self.struck):
+            return f"{self.fault} at call {self.position}: the process ended with {self.status}, and nothing had failed"
         return ""
 
 

@@ -65,6 +65,13 @@ def test_lasting_ports_are_none_that_an_outgoing_connection_may_have() -> None:
     assert all(port < low and not accepts("127.0.0.1", port) for port in ports)
 
 
+def test_a_lasting_port_is_given_out_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its server may be down just now; by chance alone two of hundreds of servers would meet."""
+    monkeypatch.setattr("random.sample", lambda population, count: sorted(population))
+    ports = [port for _ in range(5) for port in lasting_ports(2)]
+    assert len(set(ports)) == 10
+
+
 def test_a_paused_child_says_nothing_until_it_goes_on_and_can_be_stopped(tmp_path: Path) -> None:
     process = child("import time\nwhile True: print('tick', flush=True); time.sleep(0.01)", tmp_path)
     process.wait_until(lambda: "tick" in process.said(), 20)
