@@ -68,7 +68,7 @@ class Node:
         self.voters_changed: Callable[[], None] = _nothing_changed  #: told after the voters became others
         self.role: Role = Unattached(math.inf)
         self.election_began = math.inf  #: when this node first stood for the election that goes on
-        self._stored = stored.election
+        self._stored = stored.election or ElectionState(0)  # which is what no file means
         self._told: tuple[int, int] | None = None
         self._effects: list[Effect] = []
 
@@ -287,13 +287,17 @@ class Node:
         self._persist(state)
         if left.__class__ is Follower and left.download is not None:
             self.emit(AbandonSnapshot(left.download.id))
-        told = state.epoch, state.leader_id
-        if told != self._told:
-            self._told = told
-            self.emit(LeaderChanged(*told))
+        self.tell_leader()
         if left.__class__ is Leader:
             self.emit(NotLeading(left.epoch))
         self.left(left)
+
+    def tell_leader(self) -> None:
+        """Say who leads which epoch, unless that was said."""
+        told = self.election.epoch, self.election.leader_id
+        if told != self._told:
+            self._told = told
+            self.emit(LeaderChanged(*told))
 
     def _persist(self, state: ElectionState) -> None:
         """Remember ``state``, on disk too unless it is there already."""

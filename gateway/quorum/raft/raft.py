@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from gateway.quorum.raft.describing import describe_quorum
-from gateway.quorum.raft.effects import Effect, LeaderChanged, ShutDownComplete
+from gateway.quorum.raft.effects import Effect, ShutDownComplete
 from gateway.quorum.raft.election import Election
 from gateway.quorum.raft.events import (
     Answered,
@@ -116,8 +116,7 @@ class Raft:
             node.become_resigned(set(node.others()))
         elif state.leader_id != NOBODY and (address := node.address_of(state.leader_id)) is not None:
             node.become_follower(state.epoch, state.leader_id, {node.settings.listener: address})
-        else:
-            node.emit(LeaderChanged(state.epoch, state.leader_id))
+        node.tell_leader()
         if len(node.voters) == 1 and node.is_voter and node.may_campaign:
             self._election.campaign()  # at once: whoever led this epoch is remembered until the next one begins
         self._poll()
