@@ -14,6 +14,7 @@ from kwire.messages import (
     describe_quorum_request,
     end_quorum_epoch_request,
     fetch_request,
+    fetch_snapshot_request,
     update_raft_voter_request,
     vote_request,
 )
@@ -22,6 +23,7 @@ from kwire.messages.begin_quorum_epoch_request import BeginQuorumEpochRequest
 from kwire.messages.describe_quorum_request import DescribeQuorumRequest
 from kwire.messages.end_quorum_epoch_request import EndQuorumEpochRequest
 from kwire.messages.fetch_request import FetchRequest
+from kwire.messages.fetch_snapshot_request import FetchSnapshotRequest
 from kwire.messages.remove_raft_voter_request import RemoveRaftVoterRequest
 from kwire.messages.update_raft_voter_request import UpdateRaftVoterRequest
 from kwire.messages.vote_request import VoteRequest
@@ -29,6 +31,7 @@ from kwire.uuid import METADATA_TOPIC_ID, Uuid
 
 if TYPE_CHECKING:
     from gateway.address import Address
+    from kwire.message import Message
     from tests.sim.node import Node
     from tests.sim.world import World
 
@@ -250,7 +253,24 @@ def forge(world: World, rng: random.Random) -> None:
     node = rng.choice(world.voters())
     if not node.up or node.paused_until > world.now:
         return
-    rng.choice((forge_vote, forge_begin, forge_end, forge_fetch))(world, rng, node)
+    rng.choice((forge_vote, forge_begin, forge_end, forge_fetch, forge_nothing))(world, rng, node)
+
+
+def forge_nothing(world: World, rng: random.Random, node: Node) -> None:
+    """A request about no topic (CVE-2026-83525), or about no partition of one."""
+    request: Message
+    kind, some = rng.randrange(5), rng.random() < 0.5
+    if kind == 0:
+        request = VoteRequest(topics=[vote_request.TopicData(topic_name=TOPIC_NAME)] if some else [])
+    elif kind == 1:
+        request = BeginQuorumEpochRequest(topics=[begin_quorum_epoch_request.TopicData(topic_name=TOPIC_NAME)] if some else [])
+    elif kind == 2:
+        request = EndQuorumEpochRequest(topics=[end_quorum_epoch_request.TopicData(topic_name=TOPIC_NAME)] if some else [])
+    elif kind == 3:
+        request = FetchRequest(topics=[fetch_request.FetchTopic(topic_id=METADATA_TOPIC_ID)] if some else [])
+    else:
+        request = FetchSnapshotRequest(topics=[fetch_snapshot_request.TopicSnapshot(name=TOPIC_NAME)] if some else [])
+    world.ask(node, request, request.VERSIONS[-1], "a request about nothing")
 
 
 def forge_vote(world: World, rng: random.Random, node: Node) -> None:

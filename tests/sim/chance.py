@@ -12,11 +12,12 @@ from typing import Final, NamedTuple
 _MASK: Final = (1 << 64) - 1
 _MIX: Final = 0xD6E8FEB86659FD93
 
-LOSE, LOSE_ANSWER, RESET, TWICE, LATE, ANSWER_TWICE, CRASH, SLOW_DISK, ACT, HANG_UP, REMEMBER, TORN = range(12)
+LOSE, LOSE_ANSWER, RESET, TWICE, LATE, ANSWER_TWICE, CRASH, SLOW_DISK, ACT, HANG_UP, REMEMBER, TORN, CORRUPT, PART = range(14)
 NAMES: Final = (
     "a request is lost", "an answer is lost", "a connection is reset after the request", "a request comes twice",
     "a message is late", "an answer comes twice", "a process is killed between two effects", "the disk is slow",
     "act", "a peer hangs up", "the high watermark is written down", "a write is torn",
+    "a bit is flipped on the way", "the disk takes part of the work",
 )  # fmt: skip
 
 

@@ -60,9 +60,10 @@ class Disk:
             self.view.truncate(effect.offset)
         return ()
 
-    def begin(self) -> None:
-        """The worker takes everything that gathered."""
-        self.in_flight, self.queued = self.queued, []
+    def begin(self, share: float) -> None:
+        """The worker takes so large a share of what gathered, one effect at least; the core cannot know how much."""
+        count = max(1, min(len(self.queued), int(share * (len(self.queued) + 1))))
+        self.in_flight, self.queued = self.queued[:count], self.queued[count:]
 
     def finish(self) -> list[Event]:
         """What the worker took is done and synced. Returns what the core is to be told, ``Durable`` last."""

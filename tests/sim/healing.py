@@ -19,6 +19,7 @@ COMMIT_S: Final = 25.0
 #: And everybody must have it so much later.
 CATCH_UP_S: Final = 10.0
 _LOOK_S: Final = 0.05
+_LATENCY_S: Final = 0.004
 _QUIET_S: Final = 1.0
 #: Messages of a node in a second without proposals: Fetch every half second of a clock that may run twice as fast, heartbeats.
 _MESSAGES_PER_S: Final = 40
@@ -31,6 +32,7 @@ def heal(world: World) -> Iterator[float]:
     world.note("** everything is healed but %s", [node.id for node in away])
     world.chance.calm = True
     world.network.cut.clear()
+    world.faults.latency = _LATENCY_S
     for node in away:
         node.die("it stays away")
         node.removed = True

@@ -151,6 +151,19 @@ class Checker:
         leader = self._leaders.setdefault(node.raft.epoch, key)
         require(leader == key, "1: nodes {} and {} lead epoch {}", leader[0], node.id, node.raft.epoch)
 
+    def died(self, node: Node) -> None:
+        """A process ended. If it led and the disk knows nothing of that, nobody ever heard of it.
+
+        Only a lone voter can: it needs nobody's vote, and what it did by itself leaves it when it is on disk.
+        """
+        state, epoch = node.disk.election, node.raft.epoch
+        led = node.raft.role == "leader" or self._led_by(node, epoch)
+        if led and epoch > max(state.epoch if state else 0, node.disk.log.last_epoch):
+            self._leaders.pop(epoch, None)
+            self._led.discard(epoch)
+            self._first = {key: name for key, name in self._first.items() if key[1] != epoch}
+            self._seen = {value: at for value, at in self._seen.items() if at[1] != epoch}
+
     def persisted(self, node: Node) -> None:
         """quorum-state was replaced, 2, 3: epochs grow, one vote and one leader in each, over all restarts."""
         states = node.disk.elections

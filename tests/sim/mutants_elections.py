@@ -201,7 +201,7 @@ def half_the_votes_are_enough() -> Context:
         granted = sum(role.votes.get(id, False) for id in voters.nodes)
         if granted >= max(1, len(voters) // 2):
             if isinstance(role, Candidate):
-                self.elected(role)
+                self._elected(role)
             else:
                 self._become_candidate(role.retries)
 
@@ -235,17 +235,6 @@ def a_vote_for_a_newer_epoch_does_not_move_ours() -> Context:
         on_request(self, asked)
 
     return patched(Election, on_vote_request=stay)
-
-
-@mutant("Raft 5.1")
-def a_leader_ignores_newer_epochs() -> Context:
-    """Whoever leads goes on when it hears of a newer epoch."""
-    hear = hearing.hear
-
-    def deaf(node: Any, epoch: int, leader_id: int, endpoints: Any) -> bool:
-        return True if isinstance(node.role, Leader) else hear(node, epoch, leader_id, endpoints)
-
-    return patched(hearing, hear=deaf)
 
 
 @mutant("Raft 5.1")

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from contextlib import AbstractContextManager
 from typing import Any
 
 from gateway.quorum.errors import ErrorCode
-from gateway.quorum.raft import batches, checks, replies
-from gateway.quorum.raft.effects import Accepted, Advance, LogRange, Refused
+from gateway.quorum.raft import batches, replies
+from gateway.quorum.raft.effects import Accepted, Advance, LogRange, NotLeading, Refused
 from gateway.quorum.raft.leading import Office
 from gateway.quorum.raft.log_view import LogView
+from gateway.quorum.raft.node import Node
 from gateway.quorum.raft.roles import Leader, Parked
 from gateway.quorum.raft.serving import Serving
+from gateway.quorum.raft.voter_changes import VoterChanges
 from gateway.quorum.raft.voter_history import VoterHistory
 from gateway.quorum.raft.voter_set import VoterNode, VoterSet
 from tests.sim.mutants import mutant, patched, together
@@ -100,18 +103,6 @@ def observers_count() -> Context:
 def another_disk_counts_for_the_voter() -> Context:
     """Who fetches with a voter's id and another directory id counts as that voter."""
     return patched(VoterNode, is_key=lambda self, id, directory_id: self.id == id)
-
-
-@mutant("quorum.md 2.6")
-def fetches_of_older_epochs_count() -> Context:
-    """A Fetch that was sent to an older leader is taken for one to this."""
-    leader_only = checks.leader_only
-
-    def any_epoch(node: Any, epoch: int) -> Any:
-        error = leader_only(node, epoch)
-        return ErrorCode.NONE if error == ErrorCode.FENCED_LEADER_EPOCH and isinstance(node.role, Leader) else error
-
-    return patched(checks, leader_only=any_epoch)
 
 
 @mutant("KAFKA-10533")
@@ -287,3 +278,79 @@ def a_removed_leader_counts_itself() -> Context:
 def majorities_are_counted_without_the_leader() -> Context:
     """Half of an even number of voters is taken for a majority."""
     return patched(VoterSet, majority=property(lambda self: max(1, (len(self.nodes) + 1) // 2)))
+
+
+@mutant("Raft's single-server changes, 2015")
+def voters_change_before_the_epoch_is_established() -> Context:
+    """A new leader changes the voters before anything of its own epoch is committed."""
+
+    def not_now(self: VoterChanges, doing: str) -> Any:
+        leader = self._node.role
+        error, text = really(self, doing)
+        if isinstance(leader, Leader) and leader.change is None and leader.high_watermark < 0:
+            return ErrorCode.NONE, ""
+        return error, text
+
+    really = VoterChanges._not_now
+    return patched(VoterChanges, _not_now=not_now)
+
+
+@mutant("KIP-853")
+def voters_change_twice_at_once() -> Context:
+    """A change of the voters does not wait for the one before to be committed."""
+
+    def not_now(self: VoterChanges, doing: str) -> Any:
+        leader = self._node.role
+        if isinstance(leader, Leader) and leader.high_watermark >= 0 and self._node.history.kraft_version >= 1:
+            leader.change = None
+            return ErrorCode.NONE, ""
+        return really(self, doing)
+
+    really = VoterChanges._not_now
+    return patched(VoterChanges, _not_now=not_now)
+
+
+@mutant("KAFKA-12181")
+def a_follower_may_not_go_back() -> Context:
+    """A follower whose Fetch begins before its last one gets nothing: it has lost what was not synced."""
+
+    def answer(self: Serving, leader: Leader, asked: Parked, now_or_never: bool) -> bool:
+        replica = asked.replica
+        if replica is not None and asked.partition.fetch_offset < replica.offset:
+            replies.fetch(self._node, asked, ErrorCode.INVALID_REQUEST)
+            return True
+        return really(self, leader, asked, now_or_never)
+
+    really = Serving._answer
+    return patched(Serving, _answer=answer)
+
+
+@mutant("KAFKA-13104, 14124")
+def the_controller_is_not_told() -> Context:
+    """Who led and does not any more goes on waiting for what it proposed."""
+    emit = Node.emit
+
+    def silent(self: Node, effect: Any) -> None:
+        if not isinstance(effect, NotLeading):
+            emit(self, effect)
+
+    return patched(Node, emit=silent)
+
+
+@mutant("KAFKA-15100")
+def diverging_answers_wait() -> Context:
+    """A Fetch that finds the logs apart is parked like one that finds nothing new."""
+
+    def answer(self: Serving, leader: Leader, asked: Parked, now_or_never: bool) -> bool:
+        partition = asked.partition
+        verdict = self._node.log.validate(partition.fetch_offset, partition.last_fetched_epoch)
+        if verdict.diverging is not None and not now_or_never:
+            return False
+        return really(self, leader, asked, now_or_never)
+
+    def park(self: Serving, leader: Leader, waiting: Parked) -> None:
+        store(self, leader, waiting)
+        waiting.until = math.inf
+
+    really, store = Serving._answer, Serving._park
+    return patched(Serving, _answer=answer, _park=park)

@@ -7,9 +7,7 @@ from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Any
 
-from gateway.quorum.download import Download
-from gateway.quorum.effects import SnapshotChunk
-from gateway.quorum.raft import following
+from gateway.quorum.raft import batches, following
 from gateway.quorum.raft.effects import Advance, Send, Truncate
 from gateway.quorum.raft.following import Following
 from gateway.quorum.raft.log_view import LogView
@@ -136,8 +134,8 @@ def high_watermark_follows_the_leader_down() -> Context:
 
     def advance(self: Following, role: Follower) -> None:
         node = self._node
-        reached = min(role.told, node.log.flushed)
-        if reached != node.high_watermark and reached >= 0:
+        reached = min(max(role.told, 0), node.log.flushed)
+        if reached != node.high_watermark:
             node.high_watermark = reached
             node.emit(Advance(reached))
 
@@ -201,33 +199,11 @@ def a_snapshot_has_no_epoch() -> Context:
     return patched(LogView, install=install)
 
 
-@mutant("KIP-630")
-def a_snapshot_is_fetched_from_whoever_leads() -> Context:
-    """Chunks of two leaders' snapshots are put together."""
-
-    def begin(self: Node, *values: Any, **named: Any) -> None:
-        kept = getattr(self.role, "download", None) if isinstance(self.role, Follower) else None
-        really(self, *values, **named)
-        if kept is not None and isinstance(self.role, Follower):
-            self.role.download = kept
-
-    really = Node.become_follower
-
-    def take(self: Download, partition: Any) -> Any:
-        data = partition.unaligned_records or b""
-        if partition.position != self.position or not data:
-            return None
-        self.size = partition.size
-        self.position += len(data)
-        return SnapshotChunk(self.position - len(data), data, partition.size)
-
-    emit = Node.emit
-
-    def kept(self: Node, effect: Any) -> None:
-        if type(effect).__name__ != "AbandonSnapshot":
-            emit(self, effect)
-
-    return together(patched(Node, become_follower=begin, emit=kept), patched(Download, take=take))
+@mutant("KAFKA-18723")
+def crcs_are_not_checked() -> Context:
+    """Records that a leader gave are appended as they came."""
+    iter_batches = batches.iter_batches
+    return patched(batches, iter_batches=lambda data, check_crc: iter_batches(data))
 
 
 @mutant("KIP-630")

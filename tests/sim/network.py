@@ -145,6 +145,8 @@ class Network:
             records = node.disk.log.read(read.offset, read.end, read.max_bytes)
             if records is None:
                 return False
+            if records and self._world.chance.happens(chance.CORRUPT, node.place, -1, self._world.faults.corrupt):
+                records = records[:-1] + bytes([records[-1] ^ 1])
             answer.responses[0].partitions[0].records = records
             return True
         assert read is not None

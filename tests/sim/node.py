@@ -31,9 +31,10 @@ from gateway.quorum.raft.effects import (
     Tell,
     Truncate,
 )
-from gateway.quorum.raft.events import Event, Installed, Tick
+from gateway.quorum.raft.events import Event, Installed, Requested, Tick
 from gateway.quorum.raft.raft import Raft
 from gateway.quorum.raft.settings import RaftSettings
+from kwire.messages.fetch_request import FetchRequest
 from kwire.messages.fetch_response import FetchResponse
 from tests.sim import chance, wire
 from tests.sim.disk import Disk
@@ -77,6 +78,7 @@ class Node:
     def _forget(self) -> None:
         """What a process does not keep."""
         self.asked: dict[int, Asked] = {}
+        self.given: set[int] = set()  # the numbers of those that the core was given
         self.sends: dict[int, Send] = {}
         self.held: list[Send | Reply] = []
         self.epoch = self.high_watermark = self.shown = -1
@@ -85,7 +87,7 @@ class Node:
         self.led_since = 0.0
         self.fetched_at: dict[int, float] = {}
         self.waiting: dict[int, tuple[int, int]] = {}  # proposals accepted and not committed: number -> (base, end)
-        self.armed = math.inf
+        self.armed = self.deadline = math.inf
         self._ticks = 0
 
     # --- life -------------------------------------------------------------------------------------------------------------
@@ -133,6 +135,7 @@ class Node:
         world.note("node %d is killed: %s", self.id, why)
         self.disk.crash(lambda n: world.chance.number(chance.TORN, place, life, n))
         world.checker.persisted(self)
+        world.checker.died(self)
         self.raft = None
         self._forget()
         world.died(self)
@@ -148,6 +151,8 @@ class Node:
             return
         now, wall_ms = self._clocks()
         self.world.events += 1
+        if isinstance(event, Requested):
+            self.given.add(event.number)
         if self.world.noting:
             self.world.note("node %d <- %s", self.id, wire.event_text(event))
         self._do(self.raft.step(event, now, wall_ms))
@@ -172,6 +177,8 @@ class Node:
             if self.role != role:
                 self.led_since = self.local_now
             checker.leads(self)
+        elif self.role == "leader":
+            self._require_nobody_waits()
         self.role = role
         if high_watermark != self.high_watermark:
             checker.high_watermark(self, self.high_watermark, high_watermark)
@@ -187,8 +194,16 @@ class Node:
         self.world.trace.append((self.world.now, self.place, event, epoch, high_watermark, end, role))
         self._arm()
 
+    def _require_nobody_waits(self) -> None:
+        """17: whoever leads no more has answered all Fetches that it let wait (KAFKA-10677)."""
+        held = {effect.number for effect in self.held if isinstance(effect, Reply)}
+        given = [(n, self.asked.get(n)) for n in sorted(self.given)]
+        waiting = [n for n, asked in given if asked and n not in held and isinstance(asked.message, FetchRequest)]
+        self.given = {n for n, asked in given if asked}
+        require(not waiting, "17: node {} leads no more and lets Fetches {} wait", self.id, waiting)
+
     def _arm(self) -> None:
-        deadline = self.raft.deadline
+        deadline = self.deadline = self.raft.deadline
         if deadline == math.inf:
             return
         at = max((deadline - self.clock_base) / self.clock_rate, self.world.now)
@@ -206,9 +221,9 @@ class Node:
         self.armed = math.inf
         self._clocks()
         # What was due by this clock is due now, whatever the rounding.
-        if 0.0 < self.raft.deadline - self.local_now < 1e-6:
-            self.local_now = self.raft.deadline
-        if self.raft.deadline > self.local_now:
+        if 0.0 < self.deadline - self.local_now < 1e-6:
+            self.local_now = self.deadline
+        if self.deadline > self.local_now:
             self._arm()
             return
         self.step(Tick())
@@ -216,7 +231,7 @@ class Node:
             return
         if self.raft.role == "leader":
             self.world.checker.still_leads(self, "leads")
-        self._ticks = self._ticks + 1 if self.raft.deadline <= self.local_now else 0
+        self._ticks = self._ticks + 1 if self.deadline <= self.local_now else 0
         require(self._ticks < _TICKS_MAX, "17: node {} wants ticks without end", self.id)
 
     # --- effects ----------------------------------------------------------------------------------------------------------
@@ -316,9 +331,11 @@ class Node:
     # --- the disk ---------------------------------------------------------------------------------------------------------
 
     def _write(self) -> None:
-        self.disk.begin()
-        life = self.life
-        self.world.at(self.world.now + self.world.flush_s(self), lambda: self._written(life))
+        world, life, share = self.world, self.life, 1.0
+        if len(self.disk.queued) > 1 and world.chance.happens(chance.PART, self.place, -1, 0.3):
+            share = world.chance.number(chance.PART, self.place, life, world.events, 1)
+        self.disk.begin(share)
+        world.at(world.now + world.flush_s(self), lambda: self._written(life))
 
     def _written(self, life: int) -> None:
         """The disk is done with what it took: held messages leave, the core is told, and the next work begins."""

@@ -18,6 +18,7 @@ class Faults:
     answer_twice: float = 0.0
     late: float = 0.0
     reset: float = 0.0
+    corrupt: float = 0.0
     latency: float = 0.004
     crash: float = 0.0  #: before each effect; ten times that while something is on its way to the disk
     slow_disk: float = 0.0
@@ -46,6 +47,7 @@ class Faults:
             answer_twice=some(0.5),
             late=some(0.2),
             reset=some(0.2),
+            corrupt=some(0.1, 0.2),
             latency=rng.choice((0.002, 0.004, 0.02, 0.2)),
             crash=some(0.004, 0.6),
             slow_disk=some(0.3),
@@ -96,7 +98,7 @@ class Shape:
             codec=rng.random() < 0.2,
             old_versions=rng.random() < 0.15,
             proposals=rng.choice((1.0, 4.0, 10.0)),
-            duration=rng.uniform(6.0, 15.0),
+            duration=rng.uniform(5.0, 12.0),
             fetch_max_bytes=rng.choice((1, 300, 1 << 20)),
             snapshot_max_bytes=rng.choice((7, 40, 1 << 20)),
         )
