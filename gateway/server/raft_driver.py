@@ -10,12 +10,12 @@ from __future__ import annotations
 import itertools
 import time
 from collections import Counter, deque
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 import trio
 
 from gateway.log.errors import LogError
-from gateway.ports import SourceStopped, Spliced
+from gateway.ports import SourceStopped
 from gateway.quorum.observer import FETCH
 from gateway.quorum.raft.effects import (
     AbandonSnapshot,
@@ -28,7 +28,6 @@ from gateway.quorum.raft.effects import (
     InstallSnapshot,
     LeaderChanged,
     Leading,
-    LogRange,
     NotLeading,
     Persist,
     Refused,
@@ -40,10 +39,11 @@ from gateway.quorum.raft.effects import (
     Tell,
     Truncate,
 )
-from gateway.quorum.raft.events import Answered, Durable, Event, Failed, Gone, Requested, ShutDown, Tick
+from gateway.quorum.raft.events import Answered, Durable, Event, Failed, Gone, Requested, Resign, ShutDown, Tick
 from gateway.server.facts import SnapshotProgress
 from gateway.server.logs import ERROR_MAX, escape
 from gateway.server.quorum_peer import error_of, failure
+from gateway.server.raft_bytes import fill
 from gateway.server.raft_links import RaftLinks
 from gateway.server.upstream_errors import UpstreamError
 
@@ -61,7 +61,8 @@ if TYPE_CHECKING:
 _EVENTS_MAX: Final = 128
 #: How often the high watermark is written down, s: it only says what may be shown before a leader is found.
 _REMEMBER_S: Final = 1.0
-_WARNINGS: Final = frozenset({"request-failed", "answer-not-used", "denied", "leader-lost", "not-installed"})
+_WARNINGS: Final = frozenset({"leader-resigns", "nonsense", "snapshot-given-up"})
+_AGAIN: Final = "start again: what is on disk is then looked at anew"
 
 
 class Leadership(Protocol):
@@ -115,6 +116,12 @@ class RaftDriver:
         self._events.append(event)
         self._woken.set()
 
+    def resign(self, epoch: int, reason: str) -> None:
+        """This node's controller cannot lead ``epoch`` any longer. Before everything else that waits to happen: what it
+        proposed and is not appended yet never will be, so that it can be done by another."""
+        self._events.appendleft(Resign(epoch, reason))
+        self._woken.set()
+
     def number(self) -> int:
         """For a request or a proposal: no other has it."""
         return next(self._numbers)
@@ -153,12 +160,13 @@ class RaftDriver:
                 nursery.start_soon(self._write)
                 nursery.start_soon(self._remember)
                 self._nursery = nursery
-                self._do(self.raft.start(trio.current_time(), _wall_ms()))
+                self._do(self._asked(self.raft.start))
                 while True:
                     await self._happen()
                     for _ in range(min(len(self._events), _EVENTS_MAX)):
                         self._step(self._events.popleft())
         finally:
+            self._over.set()  # nothing is handed over any more
             with trio.CancelScope(shield=True):
                 await self._links.close()
 
@@ -174,7 +182,16 @@ class RaftDriver:
             self._events.append(Tick())
 
     def _step(self, event: Event) -> None:
-        self._do(self.raft.step(event, trio.current_time(), _wall_ms()))
+        self._do(self._asked(self.raft.step, event))
+
+    def _asked(self, what: Callable[..., list[Effect]], *event: Event) -> list[Effect]:
+        """What the core wants done. A bug there ends this node: its state may be half changed, and others can lead."""
+        try:
+            return what(*event, trio.current_time(), _wall_ms())
+        except Exception as error:
+            happened = "its start" if not event else type(event[0]).__name__
+            self._reports.bug("quorum core failed", error, at=happened)
+            raise SourceStopped(f"a bug of this server, at {happened}: {error!r}; {_AGAIN}") from error
 
     def _do(self, effects: Sequence[Effect]) -> None:
         for effect in effects:
@@ -257,7 +274,10 @@ class RaftDriver:
                 async with self.disk:
                     outcome = await trio.to_thread.run_sync(self._log.perform, work)
             except LogError as error:
-                raise SourceStopped(f"{error}; start again: what is on disk is then looked at anew") from None
+                raise SourceStopped(f"{error}; {_AGAIN}") from None
+            except Exception as error:  # a bug of ours; no more is known of what is on disk than after a failure
+                self._reports.bug("log of the quorum not written", error)
+                raise SourceStopped(f"a bug of this server, at the log: {error!r}; {_AGAIN}") from error
             self._durable = max([self._durable, *(getattr(effect, "token", 0) for effect in work)])
             for event in outcome:
                 self.submit(event)
@@ -278,7 +298,7 @@ class RaftDriver:
                     async with self.disk:
                         await trio.to_thread.run_sync(self._log.remember)
                 except LogError as error:
-                    raise SourceStopped(str(error)) from None
+                    raise SourceStopped(f"{error}; {_AGAIN}") from None
 
     # --- the wire -----------------------------------------------------------------------------------------------------
 
@@ -291,19 +311,10 @@ class RaftDriver:
             return
         if effect.read is not None:
             try:
-                self._fill(effect)
+                fill(effect, self._log)
             except (OSError, LogError) as error:
                 raise SourceStopped(f"the log cannot be read: {error}") from None
         tell(effect.message)
-
-    def _fill(self, reply: Reply) -> None:
-        """Put the bytes of log or snapshot where the core left room for them."""
-        message: Any = reply.message
-        if isinstance(reply.read, LogRange):
-            message.responses[0].partitions[0].records = Spliced(self._log.read_range(reply.read))
-        elif reply.read is not None:
-            partition = message.topics[0].partitions[0]
-            partition.size, partition.unaligned_records = self._log.read_snapshot(reply.read)
 
     def _gone(self, number: int) -> None:
         if self._asking.pop(number, None) is not None:

@@ -32,9 +32,10 @@ class RaftLinks:
 
     async def ask(self, send: Send) -> tuple[int, Any]:
         """(version, answer) of the request, within its time. Raises UpstreamError."""
-        link = await self._link(send.address)
+        link = self._link(send.address)
         with trio.move_on_after(send.timeout_s):
             async with link.turn:
+                await self._make_room()
                 return await self._ask(link.peer, send)
         raise TimedOut(str(send.address), f"no answer within {send.timeout_s:g} s", "is the node stopped or overloaded?")
 
@@ -56,11 +57,14 @@ class RaftLinks:
                 if not used:
                     raise
 
-    async def _link(self, address: Address) -> _Link:
+    def _link(self, address: Address) -> _Link:
         link = self._links.pop(address, None) or _Link(self._how)
         self._links[address] = link  # the last one used is the last to go
+        return link
+
+    async def _make_room(self) -> None:
+        """Only connections that nobody uses go; who calls this holds the turn of its own."""
         if len(self._links) > _LINKS_MAX:
             oldest = next((one for one, other in self._links.items() if not other.turn.locked()), None)
-            if oldest is not None and oldest != address:
+            if oldest is not None:
                 await self._links.pop(oldest).peer.close()
-        return link

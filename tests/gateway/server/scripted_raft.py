@@ -1,0 +1,142 @@
+"""A core and a log that do as a test tells them, and the driver between the two: what leaves when, whatever is decided."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import threading
+from collections.abc import AsyncIterator, Callable, Sequence
+from typing import Any, cast
+
+import trio
+import trio.testing
+
+from gateway.ports import Read
+from gateway.quorum.raft.effects import DiskEffect, Effect, Reply
+from gateway.quorum.raft.events import Event, Requested
+from gateway.security.client_properties import ClientSecurity
+from gateway.server.logs import Reports
+from gateway.server.quorum_peer import Connecting
+from gateway.server.raft_driver import RaftDriver
+from kwire.message import Message
+from kwire.messages.vote_request import VoteRequest
+from kwire.messages.vote_response import VoteResponse
+
+HOW = Connecting(ClientSecurity(), "raft-client-1", 2.0)
+
+
+class ScriptedRaft:
+    """``react`` says what is done about an event; ``events`` are those that came."""
+
+    def __init__(self) -> None:
+        self.node_id, self.leader_id = 1, -1
+        self.deadline = math.inf
+        self.first: list[Effect] = []
+        self.events: list[Event] = []
+        self.react: Callable[[Event], Sequence[Effect]] = lambda event: ()
+
+    def start(self, now: float, wall_ms: int) -> list[Effect]:
+        return self.first
+
+    def step(self, event: Event, now: float, wall_ms: int) -> list[Effect]:
+        self.events.append(event)
+        return list(self.react(event))
+
+    def of(self, kind: type[Any]) -> list[Any]:
+        return [event for event in self.events if isinstance(event, kind)]
+
+
+class ScriptedLog:
+    """A log whose disk is as slow as the test wants: it does nothing while ``gate`` is shut. ``fails`` is raised then.
+
+    ``stepwise``: the gate shuts behind every piece of work.
+    """
+
+    def __init__(self) -> None:
+        self.epoch, self.leader_id, self.committed = 0, -1, 0
+        self.owes_high_watermark = False
+        self.gate = threading.Event()
+        self.gate.set()
+        self.busy = threading.Event()
+        self.performed: list[list[DiskEffect]] = []
+        self.remembered = 0
+        self.fails: Exception | None = None
+        self.stepwise = False
+        self.outcome: list[Any] = []
+        self.range: Callable[[Any], Read] = lambda wanted: Read((b"records",), 7, lambda: None)
+        self.snapshot: Callable[[Any], tuple[int, bytes]] = lambda wanted: (100, b"bytes")
+
+    def perform(self, effects: Sequence[DiskEffect]) -> list[Any]:
+        self.busy.set()
+        assert self.gate.wait(10), "nobody opened the gate"
+        self.busy.clear()
+        if self.stepwise:
+            self.gate.clear()
+        if self.fails is not None:
+            raise self.fails
+        self.performed.append(list(effects))
+        outcome, self.outcome = self.outcome, []
+        return outcome
+
+    def remember(self) -> None:
+        if self.fails is not None:
+            raise self.fails
+        self.remembered, self.owes_high_watermark = self.committed, False
+
+    def commit(self, high_watermark: int) -> None:
+        self.committed, self.owes_high_watermark = high_watermark, True
+
+    def lead(self, epoch: int, leader_id: int) -> None:
+        self.epoch, self.leader_id = epoch, leader_id
+
+    def read_range(self, wanted: Any) -> Read:
+        return self.range(wanted)
+
+    def read_snapshot(self, wanted: Any) -> tuple[int, bytes]:
+        return self.snapshot(wanted)
+
+
+class Driven:
+    """The driver, what it drives, and the answers that left."""
+
+    def __init__(self) -> None:
+        self.raft, self.log, self.reports = ScriptedRaft(), ScriptedLog(), Reports()
+        self.driver = RaftDriver(cast(Any, self.raft), cast(Any, self.log), HOW, self.reports)
+        self.answers: list[Message] = []
+
+    def ask(self, *, message: Message | None = None) -> int:
+        """A request of this process; its answer is among ``answers``."""
+        number = self.driver.number()
+        self.driver.question(message or VoteRequest(), 2, "CONTROLLER", self.answers.append, number)
+        return number
+
+    def reply(self, after: int = 0, *effects: Effect, answer: Message | None = None, **more: Any) -> None:
+        """Answer every request from now on so, behind ``effects``."""
+
+        def react(event: Event) -> list[Effect]:
+            if not isinstance(event, Requested):
+                return []
+            return [*effects, Reply(event.number, answer or VoteResponse(), after=after, **more)]
+
+        self.raft.react = react
+
+
+@contextlib.asynccontextmanager
+async def driving(prepare: Callable[[Driven], None] = lambda driven: None) -> AsyncIterator[Driven]:
+    """The driver at work. What it ends with is raised, out of its groups."""
+    driven = Driven()
+    prepare(driven)
+    try:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(driven.driver.run)
+            await trio.testing.wait_all_tasks_blocked()
+            try:
+                yield driven
+            finally:
+                driven.log.gate.set()
+            nursery.cancel_scope.cancel()
+    except BaseExceptionGroup as group:
+        error: BaseException = group
+        while isinstance(error, BaseExceptionGroup):
+            error = error.exceptions[0]
+        raise error from None
