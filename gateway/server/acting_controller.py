@@ -16,9 +16,9 @@ import trio
 
 from gateway.controller.errors import Error
 from gateway.controller.refusals import refused
-from gateway.quorum.raft.events import Propose, Resign
-from gateway.server.passing_on import PassingOn
-from gateway.server.upstream_errors import Unreachable, UpstreamError
+from gateway.quorum.raft.events import Propose
+from gateway.server.passing_on import NotPassedOn, PassingOn
+from gateway.server.upstream_errors import UnsupportedByPeer, UpstreamError
 
 if TYPE_CHECKING:
     from gateway.address import Address
@@ -50,6 +50,11 @@ class _Wish:
     version: int
     asker: Asker
     later: Later
+
+    @property
+    def is_wanted(self) -> bool:
+        """Does anybody still wait for the answer?"""
+        return not (self.later.done or self.later.cancelled)
 
 
 @dataclass(slots=True)
@@ -101,7 +106,10 @@ class ActingController:
         wish = _Wish(request, version, asker, later)
         if self._controller is not None:
             self._decide(self._controller, wish)
-        elif len(self._waiting) < _WAITING_MAX:
+            return
+        if len(self._waiting) >= _WAITING_MAX:
+            self._waiting = deque(one for one in self._waiting if one.is_wanted)
+        if len(self._waiting) < _WAITING_MAX:
             self._waiting.append(wish)
             self._place()
         else:
@@ -114,15 +122,16 @@ class ActingController:
             for wish in waiting:
                 if self._controller is None:
                     self._waiting.append(wish)
-                elif not wish.later.done:
+                elif wish.is_wanted:
                     self._decide(self._controller, wish)
             return
         address = self._leader_address()
-        if self._epoch >= 0 or address is None or self._driver.raft.leader_id == self._driver.raft.node_id:
+        leads = self._epoch >= 0 or self._driver.raft.leader_id == self._driver.raft.node_id
+        if leads or address is None or self._nursery is None:
             return
         waiting, self._waiting = self._waiting, deque()
         for wish in waiting:
-            if not (wish.later.done or wish.later.cancelled) and self._nursery is not None:
+            if wish.is_wanted:
                 self._nursery.start_soon(self._pass_on, wish, address)
 
     def _decide(self, controller: Controller, wish: _Wish) -> None:
@@ -136,8 +145,7 @@ class ActingController:
         except Exception as error:  # a bug of ours: its state may be half changed, so somebody else has to lead
             self._reports.bug("request not decided", error, api=wish.request.NAME)
             _refuse(wish, Error.UNKNOWN_SERVER_ERROR, "This server failed; its log says why.")
-            self._driver.submit(Resign(self._epoch, f"a bug of this server: {error!r}"))
-            self.not_leading(self._epoch)
+            self._resign(f"a bug of this server: {error!r}")
             return
         if outcome.operation is not None:
             self._propose(outcome.operation).answers.append((wish, outcome.answer))
@@ -154,10 +162,14 @@ class ActingController:
 
     async def _pass_on(self, wish: _Wish, address: Address) -> None:
         try:
-            answer = await self._passing_on.ask(address, wish.request, wish.version, wish.asker)
-        except Unreachable:
-            await trio.sleep(_LOOK_S)
-            self._again(wish)
+            answer = await self._passing_on.ask(address, wish.request, wish.version, lambda: wish.is_wanted)
+        except NotPassedOn as error:
+            if wish.is_wanted:
+                self._reports.report("request not passed on", "warning", api=wish.request.NAME, error=str(error))
+                await trio.sleep(_LOOK_S)
+                self._again(wish)
+        except UnsupportedByPeer as error:
+            _refuse(wish, Error.UNSUPPORTED_VERSION, f"The controller cannot be asked this: {error}")
         except UpstreamError as error:
             said = f"The controller was asked and has not answered, so whether this was done is not known: {error}"
             _refuse(wish, Error.REQUEST_TIMED_OUT, said)
@@ -169,7 +181,7 @@ class ActingController:
                 wish.later.complete(answer)
 
     def _again(self, wish: _Wish) -> None:
-        if not (wish.later.done or wish.later.cancelled):
+        if wish.is_wanted:
             self.submit(wish.request, wish.version, wish.asker, wish.later)
 
     # --- the life of a leader -----------------------------------------------------------------------------------------
@@ -191,8 +203,7 @@ class ActingController:
                 self._propose(operation)
         except Exception as error:
             self._reports.bug("controller not active", error)
-            self._driver.submit(Resign(self._epoch, f"a bug of this server: {error!r}"))
-            self.not_leading(self._epoch)
+            self._resign(f"a bug of this server: {error!r}")
             return
         self._reports.report("controller active", "info", epoch=self._epoch, offset=keeper.read_offset)
         self._place()
@@ -217,12 +228,23 @@ class ActingController:
             proposal.end_offset = end_offset
 
     def refused(self, number: int, not_leader: bool, reason: str) -> None:
-        """A proposal was not appended, and what was decided after it counts on it: this leader cannot go on."""
+        """A proposal was not appended, and what was decided after it counts on it: this leader cannot go on.
+
+        Unless it only is no leader any more, the proposal itself is at fault: made again, it would end the next one, too.
+        """
         if number not in self._proposals:
             return
-        if not not_leader:
-            self._reports.report("proposal refused", "error", error=reason)
-            self._driver.submit(Resign(self._epoch, reason))
+        if not_leader:
+            self.not_leading(self._epoch)
+            return
+        self._reports.report("proposal refused", "error", error=reason)
+        for wish, _ in self._proposals.pop(number).answers:
+            _refuse(wish, Error.UNKNOWN_SERVER_ERROR, f"This cannot be written to the metadata log: {reason}")
+        self._resign(reason)
+
+    def _resign(self, reason: str) -> None:
+        """What was proposed and is not appended yet never will be; it is for the next leader to decide."""
+        self._driver.resign(self._epoch, reason)
         self.not_leading(self._epoch)
 
     def committed(self, high_watermark: int) -> None:
@@ -241,15 +263,20 @@ class ActingController:
             async with trio.open_nursery() as self._nursery:
                 while True:
                     await trio.sleep(_LOOK_S)
+                    await self._passing_on.leader_is(self._leader_address())
                     if self._waiting:
                         self._place()
                     if self._controller is not None and not self._proposals:
-                        idle = self._controller.idle(_wall_ms())
-                        if idle is not None:
-                            self._propose(idle)
+                        self._write_no_op(self._controller)
         finally:
+            self._nursery = None
             with trio.CancelScope(shield=True):
                 await self._passing_on.close()
+
+    def _write_no_op(self, controller: Controller) -> None:
+        idle = controller.idle(_wall_ms())
+        if idle is not None:
+            self._propose(idle)
 
 
 def _refuse(wish: _Wish, error: Error, message: str) -> None:

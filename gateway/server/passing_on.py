@@ -7,38 +7,96 @@ from typing import TYPE_CHECKING, Any, Final
 import trio
 
 from gateway.server.quorum_peer import Connecting, Peer
-from gateway.server.upstream_errors import TimedOut
+from gateway.server.upstream_errors import TimedOut, UpstreamError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from gateway.address import Address
-    from gateway.ports import Asker
+    from gateway.server.upstream import Upstream
     from kwire.message import Message
 
 #: As long as an admin client waits for its answer (``default.api.timeout.ms``), s: who asked may give up before.
 _TIMEOUT_S: Final = 60.0
+#: How long the answer of one who does not lead any more is waited for, s: it may just have been sent.
+_GRACE_S: Final = 1.0
+#: A connection on which nothing was asked for so long is not used again, s: the other side closes it some time, without a
+#: word, and what was asked then would have an unknown outcome.
+_IDLE_S: Final = 60.0
+
+
+class NotPassedOn(Exception):
+    """The request was certainly not seen by the one it was for: it can be passed on again. The text says why."""
+
+
+class _Line:
+    """To one address: who has the turn, and all who wait."""
+
+    def __init__(self, how: Connecting) -> None:
+        self.peer = Peer(how)
+        self.turn = trio.Lock()
+        self.waiting: set[trio.CancelScope] = set()
+        self.used_at = trio.current_time()
 
 
 class PassingOn:
     """To whoever leads at the moment."""
 
     def __init__(self, how: Connecting) -> None:
-        self._peer = Peer(how)
-        self._turn = trio.Lock()
+        self._how = how
+        self._lines: dict[Address, _Line] = {}
 
-    async def ask(self, address: Address, request: Message, version: int, asker: Asker) -> Any:
-        """The leader's answer. Raises UpstreamError; Unreachable where the request was certainly not seen."""
-        with trio.move_on_after(_TIMEOUT_S):
-            async with self._turn:
-                return await self._ask(address, request, version)
-        raise TimedOut(str(address), f"no answer within {_TIMEOUT_S:g} s", "is the node stopped or overloaded?")
+    async def ask(self, address: Address, request: Message, version: int, wanted: Callable[[], bool]) -> Any:
+        """The leader's answer; ``wanted`` is asked before the request leaves, which may be long after.
 
-    async def _ask(self, address: Address, request: Message, version: int) -> Any:
-        api_key = request.API_KEY
-        assert api_key is not None, "only requests are passed on"
-        upstream = await self._peer.at(address)
-        upstream.common_version(api_key, range(version, version + 1))
-        return await upstream.call(request, version, timeout_s=_TIMEOUT_S)
+        Raises NotPassedOn; UnsupportedByPeer where the leader does not know such requests; another UpstreamError where nobody
+        knows whether it was carried out.
+        """
+        line = self._lines.setdefault(address, _Line(self._how))
+        sent = False
+        with trio.move_on_after(_TIMEOUT_S) as scope:
+            line.waiting.add(scope)
+            try:
+                async with line.turn:
+                    if not wanted():
+                        raise NotPassedOn("nobody waits for the answer any more")
+                    upstream = await self._connected(line, address, request, version)
+                    sent = True
+                    return await upstream.call(request, version, timeout_s=_TIMEOUT_S)
+            finally:
+                line.waiting.discard(scope)
+                line.used_at = trio.current_time()
+        if not sent:
+            raise NotPassedOn(f"{address}: it was not this request's turn in time")
+        raise TimedOut(str(address), "no answer in time, or it does not lead any more", "is the node stopped or overloaded?")
+
+    async def leader_is(self, address: Address | None) -> None:
+        """Who waits for the answer of another one waits in vain, soon; connections that nobody needs are closed."""
+        now = trio.current_time()
+        for at, line in list(self._lines.items()):
+            if at == address:
+                continue
+            if not line.waiting:
+                del self._lines[at]
+                await line.peer.close()
+            elif address is not None:
+                for scope in line.waiting:
+                    scope.deadline = min(scope.deadline, now + _GRACE_S)
 
     async def close(self) -> None:
         """Hang up."""
-        await self._peer.close()
+        lines, self._lines = self._lines, {}
+        for line in lines.values():
+            await line.peer.close()
+
+    async def _connected(self, line: _Line, address: Address, request: Message, version: int) -> Upstream:
+        """The connection, to one who can be asked this. Raises NotPassedOn, UnsupportedByPeer."""
+        assert request.API_KEY is not None, "only requests are passed on"
+        if trio.current_time() - line.used_at > _IDLE_S:
+            await line.peer.close()
+        try:
+            upstream = await line.peer.at(address)
+        except UpstreamError as error:
+            raise NotPassedOn(str(error)) from None
+        upstream.common_version(request.API_KEY, range(version, version + 1))
+        return upstream

@@ -62,6 +62,7 @@ async def keep_registered(
             answer = await _ask(request, controllers, asker)
             if answer is not None and answer.error_code:
                 reports.report("node not registered", "warning", error=answer.error_message or str(answer.error_code))
+            if answer is not None:  # what was committed is in the image soon
                 await trio.sleep(_KNOWN_LOOK_S)
         await trio.sleep(_LOOK_S)
 
