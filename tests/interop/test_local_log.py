@@ -16,10 +16,11 @@ from gateway.log.file_names import parse_snapshot_name
 from gateway.log.local_log import LocalLog, LogSettings
 from kwire.records.header import iter_batches
 from tests.interop.clients import need_java
+from tests.interop.quorum import make_topics
 from tests.interop.test_own_snapshots import shell
 from tests.shared import needs_shared
 from tools import java
-from tools.kafka import Cluster, Node, kafka
+from tools.kafka import FAST_START, Cluster, Node, kafka
 
 _DECODER = "--cluster-metadata-decoder"
 #: Of the roll of a segment; small, so that there are several.
@@ -112,9 +113,8 @@ def test_the_metadata_shell_shows_the_same(logs: Any, tmp_path: Path) -> None:
 @pytest.fixture
 def combined() -> Iterator[tuple[Cluster, Node]]:
     need_java()
-    with kafka() as cluster:
-        for number in range(3):
-            cluster.tool(java.TOPICS, ["--create", "--topic", f"topic-{number}", "--partitions", "4"])
+    with kafka(options=FAST_START) as cluster:
+        make_topics(cluster, [f"topic-{number}" for number in range(3)])
         yield cluster, cluster.nodes[0]
 
 

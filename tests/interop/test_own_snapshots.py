@@ -19,16 +19,26 @@ from gateway.snapshot_id import SnapshotId
 from gateway.sources.image_keeper import ImageKeeper
 from gateway.sources.own_snapshots import OwnSnapshots, SnapshotSettings, Written
 from kwire.cluster import Image
+from kwire.messages.alter_user_scram_credentials_request import AlterUserScramCredentialsRequest, ScramCredentialUpsertion
+from kwire.messages.delete_topics_request import DeleteTopicsRequest, DeleteTopicState
+from kwire.messages.incremental_alter_configs_request import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
 from tests.gateway.sources.test_own_snapshots import before
 from tests.interop.clients import need_java
+from tests.interop.quorum import make_topics
 from tests.kwire.cluster.kafka_state import state_of
 from tests.shared import needs_shared
 from tools import java
-from tools.kafka import Cluster, Node, kafka
+from tools.admin import Admin
+from tools.kafka import FAST_START, Cluster, Node, kafka
 from tools.maven import resolve
 
 _SHELL = "org.apache.kafka.shell.MetadataShell"
 _CONFIGS = "kafka.admin.ConfigCommand"
+_TOPIC, _SCRAM_SHA_256 = 2, 1
 
 
 def write(directory: Path, high_watermark: int) -> Written:
@@ -108,16 +118,17 @@ def without_voters(records: Counter[str]) -> Counter[str]:
 def combined(request: pytest.FixtureRequest) -> Iterator[tuple[Cluster, Node]]:
     """Broker and controller in one, with something in its metadata."""
     need_java()
-    with kafka(static_voters=request.param) as cluster:
-        for number in range(3):
-            cluster.tool(java.TOPICS, ["--create", "--topic", f"topic-{number}", "--partitions", "4"])
-        cluster.tool(
-            _CONFIGS, ["--alter", "--entity-type", "topics", "--entity-name", "topic-1", "--add-config", "retention.ms=4711"]
+    with kafka(static_voters=request.param, options=FAST_START) as cluster:
+        make_topics(cluster, [f"topic-{number}" for number in range(3)])
+        retention = AlterableConfig(name="retention.ms", config_operation=0, value="4711")
+        of_topic = AlterConfigsResource(resource_type=_TOPIC, resource_name="topic-1", configs=[retention])
+        ann = ScramCredentialUpsertion(
+            name="ann", mechanism=_SCRAM_SHA_256, iterations=4096, salt=b"s" * 16, salted_password=b"p" * 32
         )
-        cluster.tool(
-            _CONFIGS, ["--alter", "--entity-type", "users", "--entity-name", "ann", "--add-config", "SCRAM-SHA-256=[password=x]"]
-        )
-        cluster.tool(java.TOPICS, ["--delete", "--topic", "topic-0"])
+        with Admin([cluster.bootstrap]) as admin:
+            admin.send(IncrementalAlterConfigsRequest(resources=[of_topic]))
+            admin.send(AlterUserScramCredentialsRequest(upsertions=[ann]))
+            admin.send(DeleteTopicsRequest(topics=[DeleteTopicState(name="topic-0")], timeout_ms=30_000))
         yield cluster, cluster.nodes[0]
 
 

@@ -230,11 +230,10 @@ def test_a_mechanism_that_the_node_does_not_have(place: Place) -> None:
     assert "does not have SCRAM-SHA-512" in text and "PLAIN" in text and "sasl.mechanism" in text
 
 
-@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256"])
-def test_a_session_is_renewed_on_its_connection(place: Place, mechanism: str) -> None:
+def test_a_session_is_renewed_on_its_connection(place: Place) -> None:
     """KIP-368: the controller closes a connection that is used later than ``connections.max.reauth.ms``."""
 
-    async def run() -> None:
+    async def session(mechanism: str) -> None:
         upstream = await place.connect("BRIEF", sasl_client_properties(mechanism, ADMIN, ADMIN_PASSWORD))
         try:
             for pause_s in (0.0, 0.5, 0.9, 0.5, 2 * REAUTHENTICATE_MS / 1000, 0.1):
@@ -242,6 +241,11 @@ def test_a_session_is_renewed_on_its_connection(place: Place, mechanism: str) ->
                 assert await fetch(upstream) == LET_IN
         finally:
             await upstream.aclose()
+
+    async def run() -> None:
+        async with trio.open_nursery() as nursery:
+            for mechanism in ("PLAIN", "SCRAM-SHA-256"):
+                nursery.start_soon(session, mechanism)
 
     trio.run(run)
 
