@@ -17,8 +17,9 @@ from tools.spark_jars import spark_jars
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-#: For a driver's JVM that lives for minutes on few cores: half of what it would compute is the second compiler's work.
-FAST_START = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+#: For a driver's JVM that lives for minutes on few cores: half of what it would compute is the second compiler's work. What the
+#: first one makes needs more of a stack.
+FAST_START = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xss4m"
 
 
 @functools.cache

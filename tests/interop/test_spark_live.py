@@ -1,0 +1,151 @@
+"""A real quorum, our gateway observing it, and tables that follow: how soon a created topic is in the table of topics."""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if os.environ.get("KWIRE_INTEROP") != "require":
+    pytest.importorskip("pyspark", reason="PySpark is not installed (the extra 'spark' has it)")
+
+from gateway.ports import TOPIC_NAME
+from kwire.spark import kafka_options, read_table, register, tables
+from kwire.spark.tables_store import Store
+from tests.interop.quorum import QUICK_ELECTIONS, need_kafka, observing
+from tests.kwire.spark.session import spark_session
+from tools.gateway_process import Gateway, gateway
+from tools.kafka import FAST_START, Cluster, kafka
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+TOPICS = 8
+WITHIN_S = 2.0
+
+
+@pytest.fixture(scope="module")
+def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Cluster, Gateway]]:
+    need_kafka()
+    data_dir = tmp_path_factory.mktemp("observer") / "data"
+    with (
+        kafka(brokers=1, controllers=1, properties=QUICK_ELECTIONS, options=FAST_START, kill_at_end=True) as cluster,
+        gateway(*observing(cluster, data_dir)) as server,
+    ):
+        yield cluster, server
+
+
+@dataclass
+class Sighting:
+    """When (seconds since 1970) Kafka had answered that a topic is created, when the table of topics had it, and its offset."""
+
+    name: str
+    answered: float
+    offset: int
+    seen: float
+
+
+def stream(spark: SparkSession, source: str, bootstrap: str) -> Any:
+    if source == "kafka":
+        options = kafka_options(bootstrap, by="assign", start="earliest")
+    else:
+        register(spark)
+        options = {"bootstrap.servers": bootstrap, "startingOffsets": "earliest", "keep": "value"}
+    return spark.readStream.format(source).options(**options).load()
+
+
+@contextmanager
+def following(spark: SparkSession, source: str, bootstrap: str, path: str) -> Iterator[StreamingQuery]:
+    """Tables with a trigger of one second that have caught up, and whose first micro-batches are behind them."""
+    query = tables(spark, stream(spark, source, bootstrap), path, trigger={"processingTime": "1 second"})
+    assert query is not None
+    try:
+        # An idle Kafka writes two records a second, so that there is something for each trigger.
+        until(lambda: len(query.recentProgress) >= 3 and _commits(path) >= 3, "three micro-batches", 60)
+        yield query
+    finally:
+        query.stop()
+
+
+def until(true: Callable[[], bool], what: str, timeout_s: float) -> float:
+    """The time (seconds since 1970) at which it is so."""
+    deadline = time.monotonic() + timeout_s
+    while not true():
+        assert time.monotonic() < deadline, f"{what}: not within {timeout_s} s"
+        time.sleep(0.01)
+    return time.time()
+
+
+def _commits(path: str) -> int:
+    return Store(path).manifest.commit
+
+
+def create(cluster: Cluster, path: str, name: str) -> Sighting:
+    from kafka import KafkaAdminClient
+
+    admin = KafkaAdminClient(bootstrap_servers=cluster.bootstrap)
+    try:
+        admin.create_topics({name: {"num_partitions": 1, "replication_factor": 1}})
+        answered = time.time()
+    finally:
+        admin.close()
+    seen = until(lambda: name in _offsets(path), f"{name} in the table", 20)
+    return Sighting(name, answered, _offsets(path)[name], seen)
+
+
+def _offsets(path: str) -> dict[str, int]:
+    """Names and offsets of the current table of topics, from its file: without what a query of Spark's would take."""
+    import pyarrow.parquet as pq
+
+    files = Store(path).uris(Store(path).manifest.current.get("topic", {}).values())
+    found = [pq.read_table(file, columns=["name", "validFromOffset"]).to_pylist() for file in files]
+    return {row["name"]: row["validFromOffset"] for rows in found for row in rows}
+
+
+def after_trigger(query: StreamingQuery, sighting: Sighting) -> float:
+    """Seconds from the trigger of the micro-batch that brought the topic until it was seen."""
+    brought = next(one for one in query.recentProgress if _end(one) > sighting.offset)
+    return sighting.seen - datetime.fromisoformat(brought["timestamp"].replace("Z", "+00:00")).timestamp()
+
+
+def _end(progress: Any) -> int:
+    """Behind the last offset of a micro-batch, as either source says it."""
+    end = progress["sources"][0]["endOffset"]
+    end = json.loads(end) if isinstance(end, str) else end
+    return int(end["offset"] if "offset" in end else end[TOPIC_NAME]["0"])
+
+
+@pytest.mark.parametrize("source", ["kwire", "kafka"])
+def test_a_created_topic_is_in_the_table_within_two_seconds_of_the_trigger(
+    live: tuple[Cluster, Gateway], source: str, tmp_path: Path
+) -> None:
+    """Measured twice: from the trigger of the micro-batch that brought the topic, and from Kafka's answer, up to a second before.
+
+    The time ends when a reader finds the topic in the file of the table. Each topic has to be there within two seconds of the
+    trigger; how long that is after Kafka's answer is printed.
+    """
+    spark = spark_session(kafka=source == "kafka")
+    cluster, server = live
+    path = str(tmp_path / "tables")
+    with following(spark, source, server.bootstrap, path) as query:
+        sightings = []
+        for number in range(TOPICS):
+            sightings.append(create(cluster, path, f"{source}-{number}"))
+            time.sleep(0.13 * number)  # somewhere else between two triggers each time
+        until(lambda: _end(query.lastProgress) > sightings[-1].offset, "the report of the last topic's micro-batch", 20)
+        waits = [after_trigger(query, one) for one in sightings]
+    whole = [one.seen - one.answered for one in sightings]
+    for what, found in (("of the trigger", waits), ("of Kafka's answer", whole)):
+        print(f"{source}: in the table within {statistics.median(found):.2f} s {what}, at worst {max(found):.2f} s")
+    assert max(waits) < WITHIN_S
+    assert {one.name for one in sightings} <= {row.name for row in read_table(spark, path, "topics").collect()}
