@@ -13,7 +13,6 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-
 _GIVING, _GIVEN = threading.Lock(), set[int]()
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,8 +15,7 @@ from tools.kafka_files import Node, Shape, format_nodes, make_nodes, write_prope
 from tools.own_quorum import OwnCluster, own_quorum
 
 WITNESS = 3
-#: Of Kafka's log: what it says at these levels, or of exceptions, is a complaint.
-_TROUBLE = (" ERROR ", " FATAL ", "Exception", "fault")
+_TROUBLE = re.compile(r"\d\d:\d\d:\d\d\.\d+ (ERROR|FATAL) ")
 
 
 @contextlib.contextmanager
@@ -65,7 +65,7 @@ def with_witness(directory: Path) -> Iterator[Mixed]:
     """Kafka's nodes 1 and 2, and ours, 3, which never stands for election; all started and a leader elected."""
     with own_quorum(ids=[WITNESS], static_voters=True, formatted=False, start=False) as own:
         [witness] = own.nodes
-        values = dict(QUICK_ELECTIONS)
+        values = {**QUICK_ELECTIONS, "metadata.max.idle.interval.ms": "0"}
         shape = Shape(KAFKA_VERSION, 0, 2, static_voters=True, properties=values)
         real = make_nodes(shape, directory)
         values["controller.quorum.voters"] = ",".join(f"{node.node_id}@{node.controller_address}" for node in (*real, witness))
@@ -87,6 +87,6 @@ def with_witness(directory: Path) -> Iterator[Mixed]:
 
 
 def complaints(node: Node) -> list[str]:
-    """What a node of Kafka said in all its lives that sounds like trouble."""
+    """What a node of Kafka called an error in all its lives."""
     said = "".join(path.read_text(errors="replace") for path in sorted(node.directory.glob("server*.out")))
-    return [line for line in said.splitlines() if any(word in line for word in _TROUBLE)]
+    return [line for line in said.splitlines() if _TROUBLE.match(line)]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Self
 
@@ -64,8 +64,11 @@ class Writers:
         self._error: BaseException | None = None
         self._addresses, self._journal, self._definite = dict(addresses), journal, frozenset(definite)
         self._timeout_s, self._pause_s = timeout_s, 1 / per_second
+        self._holds = [threading.Lock() for _ in kinds]
         self._threads = [
-            threading.Thread(target=self._run, args=(first + number, kind), name=f"writer {number}", daemon=True)
+            threading.Thread(
+                target=self._run, args=(first + number, kind, self._holds[number - 1]), name=f"writer {number}", daemon=True
+            )
             for number, kind in enumerate(kinds, 1)
         ]
 
@@ -85,6 +88,14 @@ class Writers:
         if self._error is not None:
             raise self._error
 
+    @contextlib.contextmanager
+    def held(self) -> Iterator[None]:
+        """Nothing is sent in the block, and nothing is in flight."""
+        with contextlib.ExitStack() as stack:
+            for lock in self._holds:
+                stack.enter_context(lock)
+            yield
+
     def wait_for(self, more: int, timeout_s: float = 60) -> None:
         """Return when ``more`` appends than now are acknowledged. Raises AdminError."""
         with self._count:
@@ -96,11 +107,12 @@ class Writers:
                     f"(all in all {self.unknown} unknown, {self.failed} refused); {self._error!r}"
                 )
 
-    def _run(self, number: int, kind: str) -> None:
+    def _run(self, number: int, kind: str, hold: threading.Lock) -> None:
         writer = _Writer(self, number, kind)
         try:
             while not self._stop.wait(self._pause_s):
-                writer.append()
+                with hold:
+                    writer.append()
         except BaseException as error:
             self._error = error
         finally:

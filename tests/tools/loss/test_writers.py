@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import threading
+import time
 from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 
@@ -114,6 +115,18 @@ def test_waiting_in_vain_is_told(tmp_path: Path, serve: Callable[..., Server]) -
         pytest.raises(AdminError, match="0 of 3 appends were acknowledged"),
     ):
         writers.wait_for(3, timeout_s=0.2)
+
+
+def test_nothing_is_sent_while_they_are_held(tmp_path: Path, serve: Callable[..., Server]) -> None:
+    path = tmp_path / "journal"
+    with Journal(path) as journal, Writers({1: serve().address}, journal, kinds=[TOPIC] * 3) as writers:
+        writers.wait_for(10, timeout_s=10)
+        with writers.held():
+            before = path.read_bytes()
+            time.sleep(0.05)
+            assert path.read_bytes() == before
+        writers.wait_for(1, timeout_s=10)
+    assert all(one.outcome is Outcome.ACKNOWLEDGED for one in read_journal(path))
 
 
 def records_of(asked: Message) -> Message:
