@@ -25,6 +25,15 @@ FALLBACK_FOR = ("4.2", "4.3")
 #: For a day Maven is not asked again for a connector that it lacked.
 KEEP_MISSING_S = 86_400
 
+#: Delta for PySpark 4.2. By name, because what these name in turn is in PySpark already, some of it in other versions.
+DELTA, DELTA_FOR = "4.4.0", "4.2"
+_DELTA_JARS = (
+    *(f"io.delta:{name}:{DELTA}" for name in ("delta-spark_2.13", "delta-storage", "delta-kernel-api", "delta-kernel-defaults")),
+    f"io.delta:delta-kernel-unitycatalog:{DELTA}",
+    "io.unitycatalog:unitycatalog-client:0.6.0",
+    "io.unitycatalog:unitycatalog-hadoop:0.6.0",
+)
+
 
 @dataclass(frozen=True)
 class SparkJars:
@@ -39,10 +48,11 @@ class SparkJars:
 
 @click.command(epilog="Example: spark-submit --jars $(python -m tools.spark_jars) job.py")
 @click.option("--pyspark", help="Version of PySpark to find jars for; the installed one by default.")
-def main(pyspark: str | None) -> None:
+@click.option("--delta", is_flag=True, help="The jars of Delta instead.")
+def main(pyspark: str | None, delta: bool) -> None:
     """Get the jars of Spark's Kafka source and print their paths."""
     try:
-        found = spark_jars(pyspark)
+        found = delta_jars(pyspark) if delta else spark_jars(pyspark)
     except MavenError as error:
         raise click.ClickException(str(error)) from error
     click.echo(found.which, err=True)
@@ -68,6 +78,14 @@ def spark_jars(pyspark: str | None = None) -> SparkJars:
         f"Maven lacks the connector of PySpark {version} or a part of it: connector {FALLBACK_CONNECTOR}, token provider "
         f"{FALLBACK_TOKENS} and kafka-clients {CLIENTS}, which work together except for delegation tokens",
     )
+
+
+def delta_jars(pyspark: str | None = None) -> SparkJars:
+    """The jars of Delta for PySpark ``pyspark`` (the installed one by default). Raises MavenError."""
+    version = pyspark or metadata.version("pyspark")
+    if not version.startswith(f"{DELTA_FOR}."):
+        raise MavenError(f"Delta {DELTA} is built for PySpark {DELTA_FOR}, and this is {version}")
+    return SparkJars(tuple(resolve(_DELTA_JARS)), f"Delta {DELTA}, which is built for PySpark {DELTA_FOR}")
 
 
 def coordinates(connector: str, tokens: str) -> Sequence[str]:

@@ -13,15 +13,16 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final
 
 from kwire.spark.frames import Mode
 from kwire.spark.source import register
 from kwire.spark.tables_arrow import RECORD, SINCE, UNTIL, empty, table_columns
+from kwire.spark.tables_delta import Delivery, check_delta, delta_rows
 from kwire.spark.tables_directory import directory_rows
 from kwire.spark.tables_fold import Fold, Folded, Row
 from kwire.spark.tables_kinds import KINDS
-from kwire.spark.tables_store import Store, TablesError
+from kwire.spark.tables_store import Format, Store, TablesError
 
 try:
     from pyspark.sql import functions as F
@@ -46,7 +47,7 @@ def tables(
     source: DataFrame | str,
     path: str,
     *,
-    format: Literal["parquet", "delta"] = "parquet",
+    format: Format = "parquet",
     checkpoint: str | None = None,
     trigger: Mapping[str, Any] = _AVAILABLE_NOW,
     max_offsets_per_trigger: int = 100_000,
@@ -59,13 +60,14 @@ def tables(
     directory with a copy of a log. From a stream or a server a query is started and returned, which keeps its ``checkpoint``
     in ``path`` unless told otherwise, fires as ``trigger`` says (DataStreamWriter.trigger; until the present end of the topic
     if left out), and, from a server, takes at most ``max_offsets_per_trigger`` offsets at once. From a batch or a directory
-    the tables are complete on return.
+    the tables are complete on return. With ``format="delta"`` each is a Delta table at ``path/NAME``, where the session has a
+    Delta that is built for it (:mod:`kwire.spark.tables_delta`).
 
     Records that cannot be read or do not fit go to the table ``errors``; with ``mode="FAILFAST"`` they fail the query.
     Raises ValueError for a source or format that will not do, and TablesError for a directory that is not as it was left.
     """
-    _check(format, mode)
-    builder = _Builder(path, fail_fast=mode == "FAILFAST")
+    _check(spark, format, mode)
+    builder = _Builder(spark, path, format, fail_fast=mode == "FAILFAST")
     if isinstance(source, str):
         source = _opened(spark, source, max_offsets_per_trigger, builder.next_offset)
     missing = {"offset", "timestamp", "value"} - set(source.columns)
@@ -92,18 +94,39 @@ def read_table(
     if isinstance(as_of, datetime) and as_of.tzinfo is None:
         raise ValueError(f"{as_of} has no time zone: give an aware datetime")
     store = Store(path)
-    appended = [file for file, _ in store.manifest.appended.get(name, [])]
+    if store.manifest.kept == "delta":
+        check_delta(spark)
     if name in _ONLY_APPENDED:
-        rows = _read(spark, store, appended, table_columns(name))
+        rows = _appended(spark, store, name, table_columns(name))
         return rows.groupBy("minute", "type").agg(F.sum("records").alias("records"), F.sum("bytes").alias("bytes")) \
             if name == "load" else rows  # fmt: skip
-    entity = next(kind.entity for kind in KINDS if kind.table == name)
-    now = _read(spark, store, store.manifest.current.get(entity, {}).values(), {**table_columns(name), **SINCE}).drop(RECORD)
     if not history and as_of is None:
-        return now
-    was = _read(spark, store, appended, {**table_columns(name), **SINCE, **UNTIL})
-    ever = was.unionByName(now, allowMissingColumns=True)
+        return _now(spark, store, name)
+    ever = _ever(spark, store, name)
     return ever if as_of is None else _at(ever, as_of)
+
+
+def _now(spark: SparkSession, store: Store, name: str) -> DataFrame:
+    """The rows of a kind that are valid."""
+    if store.manifest.kept == "delta":
+        return delta_rows(spark, store, name).where("validToOffset IS NULL").drop(*UNTIL)
+    entity = next(kind.entity for kind in KINDS if kind.table == name)
+    files = store.manifest.current.get(entity, {}).values()
+    return _read(spark, store, files, {**table_columns(name), **SINCE}).drop(RECORD)
+
+
+def _ever(spark: SparkSession, store: Store, name: str) -> DataFrame:
+    """Those that ever were."""
+    if store.manifest.kept == "delta":
+        return delta_rows(spark, store, name)
+    was = _appended(spark, store, name, {**table_columns(name), **SINCE, **UNTIL})
+    return was.unionByName(_now(spark, store, name), allowMissingColumns=True)
+
+
+def _appended(spark: SparkSession, store: Store, name: str, columns: Mapping[str, pa.DataType]) -> DataFrame:
+    if store.manifest.kept == "delta":
+        return delta_rows(spark, store, name)
+    return _read(spark, store, [file for file, _ in store.manifest.appended.get(name, [])], columns)
 
 
 def _at(ever: DataFrame, as_of: int | datetime) -> DataFrame:
@@ -117,16 +140,13 @@ def _read(spark: SparkSession, store: Store, files: Any, columns: Mapping[str, p
     return spark.read.parquet(*uris) if uris else spark.createDataFrame(empty(columns))
 
 
-def _check(format: str, mode: str) -> None:
+def _check(spark: SparkSession, format: str, mode: str) -> None:
     if format not in ("parquet", "delta"):
         raise ValueError(f"format is parquet or delta, not {format!r}")
     if mode not in ("PERMISSIVE", "FAILFAST"):
         raise ValueError(f"mode is PERMISSIVE or FAILFAST, not {mode!r}")
     if format == "delta":
-        raise ValueError(
-            'format is parquet: tables are not written as Delta; read_table(...).write.format("delta") copies one, where'
-            " PySpark is 4.2 and delta-spark is there (its build does not run on 4.3)"
-        )
+        check_delta(spark)
 
 
 def _opened(spark: SparkSession, source: str, limit: int, since: int) -> DataFrame:
@@ -141,9 +161,10 @@ def _opened(spark: SparkSession, source: str, limit: int, since: int) -> DataFra
 class _Builder:
     """What foreachBatch calls. A micro-batch that is run again brings nothing that the state does not have already."""
 
-    def __init__(self, path: str, *, fail_fast: bool) -> None:
-        self._store = Store(path)
+    def __init__(self, spark: SparkSession, path: str, format: Format, *, fail_fast: bool) -> None:
+        self._store = Store(path, format)
         self._fold = Fold(self._store.load(), fail_fast=fail_fast)
+        self._delivery = Delivery(spark, self._store) if format == "delta" else None
 
     @property
     def next_offset(self) -> int:
@@ -161,6 +182,8 @@ class _Builder:
                 self._fold.lost(row._replace(offset=self.next_offset))
             self._store.commit(self._fold.state, self._fold.folded)
             self._fold.folded = Folded()
+            if self._delivery is not None:
+                self._delivery.deliver()
 
 
 def _rows(read: pa.Table) -> tuple[list[Row], list[Row]]:

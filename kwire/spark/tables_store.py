@@ -12,9 +12,10 @@ import json
 import os
 import re
 import time
+import uuid
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
-from typing import Any, Final
+from dataclasses import asdict, dataclass, field
+from typing import Any, Final, Literal
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -41,9 +42,24 @@ _KEEP_S: Final = 600
 _FANOUT: Final = 12
 _DATA: Final = re.compile(r"data/[a-z_]+-[0-9]{12}-[0-9]+\.parquet")
 
+#: What readers are given: the Parquet files themselves, or Delta tables that are written from them (``tables_delta``).
+Format = Literal["parquet", "delta"]
+
 
 class TablesError(RuntimeError):
     """The directory is not what it should be, or somebody else writes there."""
+
+
+@dataclass
+class Outbox:
+    """Of Delta tables: what the last commit brought, beside ``appended``, which has that commit's files alone.
+
+    ``id`` is that of the tables, ``since`` the offset up to which the commit before had come, ``dirty`` the buckets that changed.
+    """
+
+    id: str = ""
+    since: int = 0
+    dirty: dict[str, list[str]] = field(default_factory=dict)
 
 
 @dataclass
@@ -56,6 +72,8 @@ class Manifest:
     current: dict[str, dict[str, str]] = field(default_factory=dict)
     held: str | None = None
     replaced: list[tuple[float, str]] = field(default_factory=list)
+    kept: Format = "parquet"
+    outbox: Outbox = field(default_factory=Outbox)
 
     def files(self) -> set[str]:
         """Everything that counts, or may still be read."""
@@ -67,10 +85,15 @@ class Manifest:
 class Store:
     """The directory of the tables; ``path`` is one of this machine, or a URI of a file system that pyarrow knows."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, kept: Format | None = None) -> None:
+        """``kept`` is what a writer makes of the directory, None for a reader. Raises TablesError where it is something else."""
         self._prefix = path.rstrip("/") if "://" in path else os.path.abspath(path)
         self._fs, self.root = fs.FileSystem.from_uri(self._prefix)
         self.manifest = self.read_manifest()
+        if kept is not None and not self.manifest.commit:
+            self.manifest.kept = kept
+        elif kept not in (None, self.manifest.kept):
+            raise TablesError(f"{self._prefix} has tables as {self.manifest.kept}: ask for that, or take another directory")
 
     def read_manifest(self) -> Manifest:
         """What the last commit left; an empty one where nothing was written yet. Raises TablesError."""
@@ -83,13 +106,21 @@ class Store:
             read = json.loads(text)
             if read.pop("format") != _FORMAT:
                 raise ValueError("it was written by another version of kwire")
-            return Manifest(**read)
+            return Manifest(**{**read, "outbox": Outbox(**read.get("outbox", {}))})
         except (ValueError, KeyError, TypeError) as error:
             raise TablesError(f"{self._prefix}/{MANIFEST} cannot be read: {error}; build the tables anew") from None
 
+    def uri(self, name: str) -> str:
+        """A file or directory in here as Spark names it."""
+        return f"{self._prefix}/{name}"
+
     def uris(self, files: Iterable[str]) -> list[str]:
         """Files of the manifest as Spark reads them."""
-        return [f"{self._prefix}/{file}" for file in files]
+        return list(map(self.uri, files))
+
+    def exists(self, name: str) -> bool:
+        """Is there such a file or directory?"""
+        return bool(self._fs.get_file_info(f"{self.root}/{name}").type != fs.FileType.NotFound)
 
     def load(self) -> State:
         """The state that the last commit stands for; what a killed writer left is taken away."""
@@ -122,7 +153,7 @@ class Store:
     def _publish(self, manifest: Manifest) -> None:
         if self.read_manifest().commit != self.manifest.commit:
             raise TablesError(f"{self._prefix}: somebody else writes these tables; let one query do that")
-        text = json.dumps({"format": _FORMAT, **vars(manifest)})
+        text = json.dumps({"format": _FORMAT, **asdict(manifest)})
         temporary = f"{self.root}/{MANIFEST}.tmp"
         with self._fs.open_output_stream(temporary) as file:
             file.write(text.encode())
@@ -159,6 +190,10 @@ class _Commit:
         self._current = {entity: dict(files) for entity, files in old.current.items()}
         self._replaced = [(since, file) for since, file in old.replaced if since > self._now - _KEEP_S]
         self._held = old.held
+        self._outbox = Outbox(old.outbox.id or uuid.uuid4().hex, old.next_offset)
+        if old.kept == "delta":  # what was in it is delivered
+            self._let_go(file for files in self._appended.values() for file, _ in files)
+            self._appended = {}
 
     def append(self, name: str, table: pa.Table) -> None:
         files: list[Any] = self._appended.setdefault(name, [])
@@ -172,6 +207,7 @@ class _Commit:
     def replace_current(self, entity: str, name: str, bucket: int, table: pa.Table) -> None:
         buckets = self._current.setdefault(entity, {})
         before = buckets.pop(str(bucket), None)
+        self._outbox.dirty.setdefault(entity, []).append(str(bucket))
         self._let_go([before] if before else [])
         if table.num_rows:
             buckets[str(bucket)] = self._write(f"{name}_current", table)
@@ -182,7 +218,9 @@ class _Commit:
 
     def done(self, next_offset: int) -> Manifest:
         appended: Any = self._appended
-        return Manifest(self._number, next_offset, appended, self._current, self._held, self._replaced)
+        kept = self._store.manifest.kept
+        outbox = self._outbox if kept == "delta" else Outbox()
+        return Manifest(self._number, next_offset, appended, self._current, self._held, self._replaced, kept, outbox)
 
     def _let_go(self, files: Iterable[str]) -> None:
         self._replaced += [(self._now, file) for file in files]

@@ -1,9 +1,11 @@
-"""Tables of the metadata log copied into Delta, whose newest release is built for Spark 4.2: run there by ``test_spark_42``."""
+"""Tables of the metadata log as Delta, whose newest release is built for Spark 4.2: run there by ``test_spark_42``."""
 
 from __future__ import annotations
 
 import os
+import random
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,69 +14,123 @@ import pytest
 from pyspark.sql import SparkSession
 
 from kwire.spark import read_table, tables
+from kwire.spark.tables_build import TABLES
+from kwire.spark.tables_kinds import KINDS
+from kwire.spark.tables_store import TablesError
 from tests.interop.clients import missing
+from tests.interop.spark_killed import Query, driver
 from tests.kwire.spark.session import FAST_START
-from tools.maven import MavenError, resolve
+from tools.gateway_process import gateway
+from tools.maven import MavenError
+from tools.spark_jars import delta_jars
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-VERSION = "4.4.0"
-#: By name, because what these name in turn is in PySpark already, some of it in other versions.
-JARS = (
-    f"io.delta:delta-spark_2.13:{VERSION}",
-    f"io.delta:delta-storage:{VERSION}",
-    f"io.delta:delta-kernel-api:{VERSION}",
-    f"io.delta:delta-kernel-defaults:{VERSION}",
-    f"io.delta:delta-kernel-unitycatalog:{VERSION}",
-    "io.unitycatalog:unitycatalog-client:0.6.0",
-    "io.unitycatalog:unitycatalog-hadoop:0.6.0",
-)
+KILLS = 3
+CATALOG = "org.apache.spark.sql.delta.catalog.DeltaCatalog"
 
 
 @pytest.fixture(scope="module")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+def settings() -> dict[str, str]:
+    """What docs/spark-tables.md tells to set before a session starts."""
     try:
-        jars = ",".join(map(str, resolve(JARS)))
+        jars = str(delta_jars())
     except MavenError as error:
         missing(f"the jars of Delta are not to be had: {error}")
-    os.environ.update(PYSPARK_PYTHON=sys.executable, SPARK_LOCAL_IP="127.0.0.1")
-    settings: dict[str, bool | float | int | str | None] = {
+    return {
         "spark.jars": jars,
         "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
-        "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+        "spark.sql.catalog.spark_catalog": CATALOG,
+        "spark.databricks.delta.snapshotPartitions": "1",
+        "spark.sql.shuffle.partitions": "1",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.ui.enabled": "false",
         "spark.driver.host": "127.0.0.1",
         "spark.driver.extraJavaOptions": FAST_START,
-        "spark.ui.enabled": "false",
-        "spark.sql.shuffle.partitions": "2",
-        "spark.databricks.delta.snapshotPartitions": "1",
-        "spark.sql.session.timeZone": "UTC",
-        "spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse")),
     }
-    session = SparkSession.builder.master("local[2]").appName("kwire tests of Delta").config(map=settings).getOrCreate()
+
+
+@pytest.fixture(scope="module")
+def spark(settings: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    os.environ.update(PYSPARK_PYTHON=sys.executable, SPARK_LOCAL_IP="127.0.0.1")
+    builder = SparkSession.builder.master("local[2]").appName("kwire tests of Delta").config(map=dict(settings))
+    session = builder.config("spark.sql.warehouse.dir", str(tmp_path_factory.mktemp("warehouse"))).getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
     yield session
     session.stop()
 
 
-def rows(df: DataFrame) -> list[str]:
-    return sorted(map(repr, df.collect()))
+def rows(df: DataFrame, without: tuple[str, ...] = ()) -> list[str]:
+    return sorted(map(repr, df.drop(*without).collect()))
 
 
-def test_tables_are_copied_and_merged_into_delta(spark: SparkSession, logs: Any, tmp_path: Path) -> None:
-    """Half a history written, then all of it merged: nothing twice, nothing missing."""
-    assert spark.version.startswith("4.2.")
-    directory, path, delta = logs("p-one-basic") / "nodes" / "1" / "__cluster_metadata-0", tmp_path / "tables", tmp_path / "delta"
-    tables(spark, str(directory), str(path))
-    history = read_table(spark, str(path), "topics", history=True)
-    offsets = sorted(row.validFromOffset for row in history.select("validFromOffset").collect())
-    middle = offsets[len(offsets) // 2]
-    assert offsets[0] < middle < offsets[-1]
-    history.where(history.validFromOffset < middle).write.format("delta").save(str(delta))
-    history.createOrReplaceTempView("history")
-    (merged,) = spark.sql(
-        f"MERGE INTO delta.`{delta}` AS old USING history AS new"
-        " ON old.topicId = new.topicId AND old.validFromOffset = new.validFromOffset WHEN NOT MATCHED THEN INSERT *"
-    ).collect()
-    assert merged.num_inserted_rows == sum(offset >= middle for offset in offsets)
-    assert rows(spark.read.format("delta").load(str(delta)).select(*history.columns)) == rows(history)
+def everything(spark: SparkSession, path: Path, without: tuple[str, ...] = ()) -> dict[str, list[str]]:
+    """Every row of every table, and of the history."""
+    kinds = {kind.table for kind in KINDS}
+    return {name: rows(read_table(spark, str(path), name, history=name in kinds), without) for name in TABLES}
+
+
+@pytest.mark.parametrize("name", ["p-one-basic", "p-one-segments"])
+def test_delta_has_the_rows_of_parquet(spark: SparkSession, logs: Any, tmp_path: Path, name: str) -> None:
+    node = min((logs(name) / "nodes").iterdir())
+    directory, delta, parquet = str(node / "__cluster_metadata-0"), tmp_path / "delta", tmp_path / "parquet"
+    tables(spark, directory, str(parquet))
+    tables(spark, directory, str(delta), format="delta")
+    expected = everything(spark, parquet)
+    assert everything(spark, delta) == expected and len(expected["changes"]) > 100
+    # Without kwire: a kind is one Delta table, and what is valid has no end.
+    topics = spark.read.format("delta").load(str(delta / "topics"))
+    assert rows(topics) == expected["topics"]
+    now = topics.where("validToOffset is null").drop("validToOffset", "validToTime")
+    assert rows(now) == rows(read_table(spark, str(delta), "topics")) == rows(read_table(spark, str(parquet), "topics"))
+    middle = sorted(row.offset for row in spark.read.format("delta").load(str(delta / "changes")).collect())[200]
+    as_of = [read_table(spark, str(path), "partitions", as_of=middle) for path in (delta, parquet)]
+    assert rows(as_of[0]) == rows(as_of[1]) != []
+    # Delivered again, as after a crash behind the last table, nothing changes.
+    tables(spark, directory, str(delta), format="delta")
+    assert everything(spark, delta) == expected
+
+
+def test_killed_and_started_again_delta_has_every_row_once(
+    spark: SparkSession, settings: dict[str, str], logs: Any, tmp_path: Path
+) -> None:
+    """Killed at random in the delivery of a commit, or just before and behind it: it takes most of a micro-batch's time."""
+    directory = str(logs("p-one-basic") / "nodes" / "1")
+    tables(spark, directory, str(tmp_path / "parquet"))
+    rng = random.Random("delta")
+    with gateway("--source", "log", "--log-dir", directory) as server:
+        query = Query("kwire", server.bootstrap, str(tmp_path / "delta"), 100, "delta")
+        for _ in range(KILLS):
+            before = query.next_offset
+            with driver([query], tmp_path, settings) as one:
+                assert one.line() == "begin"
+                deadline = time.monotonic() + 120
+                while query.next_offset == before:
+                    assert time.monotonic() < deadline and one.process.poll() is None, one.said.read_text()[-20_000:]
+                    time.sleep(0.01)
+                time.sleep(rng.random() * 4)
+                assert one.process.poll() is None
+        ahead = query.next_offset
+        with driver([Query(query.source, server.bootstrap, query.path, 1000, "delta")], tmp_path, settings) as one:
+            assert (one.line(), one.line()) == ("begin", "end")
+        assert before < ahead < query.next_offset
+    found, expected = (everything(spark, tmp_path / name, ("epoch",)) for name in ("delta", "parquet"))
+    assert found == expected
+
+
+def test_a_directory_holds_one_format(spark: SparkSession, logs: Any, tmp_path: Path) -> None:
+    directory, path = str(logs("p-abort") / "nodes" / "1"), tmp_path / "tables"
+    tables(spark, directory, str(path), format="delta")
+    with pytest.raises(TablesError, match="has tables as delta"):
+        tables(spark, directory, str(path))
+    (path / "manifest.json").unlink()
+    with pytest.raises(TablesError, match=r"changes, .* are there, without a manifest"):
+        tables(spark, directory, str(path), format="delta")
+    spark.conf.set("spark.sql.catalog.spark_catalog", "")
+    try:
+        with pytest.raises(ValueError, match=r"needs Delta 4\.4, and this session has none: give spark\.jars"):
+            tables(spark, directory, str(tmp_path / "other"), format="delta")
+    finally:
+        spark.conf.set("spark.sql.catalog.spark_catalog", CATALOG)
+    assert not (tmp_path / "other").exists()

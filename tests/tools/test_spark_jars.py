@@ -65,3 +65,12 @@ def test_both_failures_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
     run = CliRunner().invoke(spark_jars.main, ["--pyspark", "4.3.0"])
     assert run.exit_code == 1
     assert ":4.3.0" in run.output and ":4.2.0" in run.output
+
+
+def test_delta_for_the_release_that_it_is_built_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    maven = _maven(monkeypatch)
+    run = CliRunner().invoke(spark_jars.main, ["--delta", "--pyspark", "4.2.1"])
+    assert run.exit_code == 0 and "delta-spark_2.13.jar" in run.stdout
+    run = CliRunner().invoke(spark_jars.main, ["--delta", "--pyspark", "4.3.0"])
+    assert run.exit_code == 1 and "Delta 4.4.0 is built for PySpark 4.2, and this is 4.3.0" in run.output
+    assert len(maven.asked) == 1

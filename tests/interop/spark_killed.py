@@ -1,0 +1,96 @@
+"""A driver that builds tables from streams, as a process of its own that is killed (-9) and started again. Asserts nothing."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from kwire.spark.tables_store import Store
+from tests.kwire.spark.session import FAST_START
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+
+_DRIVER = """
+import json, sys
+from pyspark.sql import SparkSession
+from kwire.spark import kafka_options, register, tables
+given = json.loads(sys.argv[1])
+spark = SparkSession.builder.master("local[2]").config(map=given["settings"]).getOrCreate()
+spark.sparkContext.setLogLevel("OFF")
+register(spark)
+queries = []
+for one in given["queries"]:
+    if one["source"] == "kafka":
+        options = kafka_options(one["bootstrap"], by="assign", start="earliest", max_offsets_per_trigger=one["batch"])
+    else:
+        options = {"bootstrap.servers": one["bootstrap"], "startingOffsets": "earliest", "keep": "value",
+                   "maxOffsetsPerTrigger": str(one["batch"])}
+    df = spark.readStream.format(one["source"]).options(**options).load()
+    queries.append(tables(spark, df, one["path"], format=one["format"]))
+print("begin", flush=True)
+for query in queries:
+    query.awaitTermination()
+print("end", flush=True)
+"""
+
+
+@dataclass(frozen=True)
+class Query:
+    """One AvailableNow query into tables at ``path``, in micro-batches of ``batch`` offsets."""
+
+    source: str
+    bootstrap: str
+    path: str
+    batch: int
+    format: str = "parquet"
+
+    @property
+    def next_offset(self) -> int:
+        """How far its tables have come."""
+        return Store(self.path).manifest.next_offset
+
+
+@dataclass(frozen=True)
+class Driver:
+    """The process; it prints to ``said`` what goes wrong."""
+
+    process: subprocess.Popen[str]
+    said: Path
+
+    def line(self) -> str:
+        """The next thing that it tells: ``begin`` when its queries run, ``end`` when they have ended by themselves."""
+        assert self.process.stdout is not None
+        return self.process.stdout.readline().strip() or self.said.read_text(errors="replace")[-20_000:]
+
+
+@contextmanager
+def driver(queries: Sequence[Query], into: Path, settings: Mapping[str, str]) -> Iterator[Driver]:
+    """A running driver in a process group of its own; killed with its JVM at the end of the block."""
+    settings = {
+        "spark.ui.enabled": "false",
+        "spark.driver.host": "127.0.0.1",
+        "spark.sql.shuffle.partitions": "1",
+        "spark.driver.extraJavaOptions": FAST_START,
+        **settings,
+    }
+    environment = {**os.environ, "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1", "PYTHONPATH": str(ROOT)}
+    given = json.dumps({"settings": settings, "queries": list(map(asdict, queries))})
+    with (into / "said").open("a") as output:
+        process = subprocess.Popen(
+            [sys.executable, "-c", _DRIVER, given],
+            stdout=subprocess.PIPE, stderr=output, text=True, env=environment, start_new_session=True,
+        )  # fmt: skip
+        try:
+            yield Driver(process, into / "said")
+        finally:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+            assert process.stdout is not None
+            process.stdout.close()
