@@ -12,7 +12,9 @@ import gateway
 ROOT = Path(gateway.__file__).parent
 #: Who takes the name of an event first: ``Reports``, structlog's loggers, and what the observer of a quorum tells.
 LOGGING = frozenset({"bug", "debug", "error", "exception", "info", "report", "report_once", "trace", "warning"})
-TELLING = frozenset({"Tell", "_report", "_tell"})
+#: Others tell sentences by the same word.
+NAME = re.compile("[a-z][a-z_ -]+")
+TELLING = frozenset({"Tell", "_report", "_tell", "tell"})
 
 
 def events_of(path: Path) -> Iterator[str]:
@@ -20,7 +22,7 @@ def events_of(path: Path) -> Iterator[str]:
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Call) and node.args and _logs(node.func):
             named = [one.value for one in ast.walk(node.args[0]) if isinstance(one, ast.Constant)]
-            yield from (name for name in named if isinstance(name, str))
+            yield from (name for name in named if isinstance(name, str) and NAME.fullmatch(name))
 
 
 def _logs(called: ast.expr) -> bool:
