@@ -77,5 +77,7 @@ def _new_partition(topic_id: Uuid, index: int, replicas: Sequence[int], nodes: N
         replicas=list(replicas),
         isr=isr,
         leader=isr[0],
+        leader_epoch=0,
+        partition_epoch=0,
         directories=directories,
     )

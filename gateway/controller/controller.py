@@ -121,8 +121,13 @@ class Controller:
             return None
         if state.image.metadata_version < NO_OP_LEVEL:
             return None
+        return self.confirmation(now_ms)
+
+    def confirmation(self, now_ms: int) -> Operation:
+        """A NoOpRecord: once it is committed, this node was the leader when it was appended. Only while active."""
+        assert self._state is not None, "only a leader asks whether it is one"
         self._idle_since_ms = now_ms
-        return operation("noOpRecord", [NoOpRecord()], state.image.metadata_version)
+        return operation("noOpRecord", [NoOpRecord()], self._state.image.metadata_version)
 
     def _apply(self, decided: Operation) -> None:
         assert self._state is not None

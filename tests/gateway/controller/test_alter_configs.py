@@ -1,0 +1,203 @@
+"""IncrementalAlterConfigs and AlterConfigs: what changes, what makes a record, and what is refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from gateway.controller.alter_configs import Operation
+from gateway.controller.errors import Error
+from gateway.controller.resource_configs import ResourceType
+from kwire.messages.config_record import ConfigRecord
+from tests.gateway.controller.cluster import Cluster, create, made
+
+SET, DELETE, APPEND, SUBTRACT = Operation
+TOPIC, BROKER, LOGGER, METRICS, GROUP = ResourceType
+#: (key, operation, value).
+Change = tuple[str, int, str | None]
+
+
+def cluster_with_topic() -> Cluster:
+    cluster = Cluster(nodes=(1, 2))
+    cluster.ask(create({"name": "t", "configs": [{"name": "retention.ms", "value": "5"}]}))
+    return cluster
+
+
+def resource(kind: int, name: str, *changes: Change) -> dict[str, Any]:
+    configs = [{"name": key, "config_operation": operation, "value": value} for key, operation, value in changes]
+    return {"resource_type": kind, "resource_name": name, "configs": configs}
+
+
+def alter(cluster: Cluster, *resources: dict[str, Any], **fields: Any) -> list[int]:
+    answer = cluster.ask(made("IncrementalAlterConfigsRequest", resources=list(resources)), **fields)
+    assert [(one.resource_type, one.resource_name) for one in answer.responses] == list(
+        dict.fromkeys((one["resource_type"], one["resource_name"]) for one in resources)
+    )
+    assert all((one.error_message is None) == (one.error_code == 0) for one in answer.responses)
+    return [one.error_code for one in answer.responses]
+
+
+def configs(cluster: Cluster, kind: int = TOPIC, name: str = "t") -> dict[str, str]:
+    return cluster.image.configs.get((kind, name), {})
+
+
+def test_set_and_unset() -> None:
+    cluster = cluster_with_topic()
+    assert alter(cluster, resource(TOPIC, "t", ("segment.ms", SET, "7"), ("retention.ms", DELETE, None))) == [0]
+    assert configs(cluster) == {"segment.ms": "7"}
+    assert alter(cluster, resource(TOPIC, "t", ("segment.ms", DELETE, ""))) == [0]
+    assert (TOPIC, "t") not in cluster.image.configs
+
+
+def test_lists_grow_and_shrink() -> None:
+    cluster = cluster_with_topic()
+    key = "cleanup.policy"
+    steps = ((APPEND, "compact", "delete,compact"), (APPEND, "compact", "delete,compact"), (SUBTRACT, "delete", "compact"))
+    for operation, value, expected in steps:
+        assert alter(cluster, resource(TOPIC, "t", (key, operation, value))) == [0]
+        assert configs(cluster)[key] == expected
+    assert alter(cluster, resource(TOPIC, "t", (key, SUBTRACT, "compact"))) == [0]
+    assert configs(cluster)[key] == ""
+    assert alter(cluster, resource(TOPIC, "t", (key, APPEND, "delete,,"))) == [0]
+    assert configs(cluster)[key] == "delete"
+
+
+def test_what_is_so_already_makes_no_record_but_for_brokers() -> None:
+    cluster = cluster_with_topic()
+    request = made("IncrementalAlterConfigsRequest", resources=[resource(TOPIC, "t", ("retention.ms", SET, "5"))])
+    assert cluster.decide(request, 1).operation is None
+    again = made("IncrementalAlterConfigsRequest", resources=[resource(BROKER, "1", ("num.io.threads", SET, "9"))])
+    for _ in range(2):
+        cluster.ask(again)
+        operation = cluster.decide(again, 1).operation
+        assert operation is not None and len(operation.records) == 1
+
+
+def test_a_resource_is_changed_whole_or_not_at_all() -> None:
+    cluster = cluster_with_topic()
+    bad = resource(TOPIC, "t", ("segment.ms", SET, "7"), ("retention.ms", SET, "x"))
+    good = resource(BROKER, "", ("log.retention.ms", SET, "9"))
+    assert alter(cluster, bad, good) == [Error.INVALID_CONFIG, 0]
+    assert configs(cluster) == {"retention.ms": "5"}
+    assert configs(cluster, BROKER, "")["log.retention.ms"] == "9"
+
+
+@pytest.mark.parametrize(
+    ("asked", "error"),
+    [
+        (resource(TOPIC, "nope", ("retention.ms", SET, "5")), Error.UNKNOWN_TOPIC_OR_PARTITION),
+        (resource(TOPIC, "", ("retention.ms", SET, "5")), Error.INVALID_REQUEST),
+        (resource(TOPIC, "a b", ("retention.ms", SET, "5")), Error.INVALID_TOPIC_EXCEPTION),
+        (resource(TOPIC, "__cluster_metadata", ("retention.ms", SET, "5")), Error.INVALID_REQUEST),
+        (resource(TOPIC, "t", ("no.such.key", SET, "5")), Error.INVALID_CONFIG),
+        (resource(TOPIC, "t", ("retention.ms", SET, "-2")), Error.INVALID_CONFIG),
+        (resource(TOPIC, "t", ("retention.ms", SET, None)), Error.INVALID_REQUEST),
+        (resource(TOPIC, "t", ("retention.ms", APPEND, "5")), Error.INVALID_CONFIG),
+        (resource(TOPIC, "t", ("retention.ms", 9, "5")), Error.INVALID_REQUEST),
+        (resource(TOPIC, "t", ("cleanup.policy", APPEND, "never")), Error.INVALID_CONFIG),
+        (resource(TOPIC, "t", ("retention.ms", SET, "5"), ("retention.ms", SET, "6")), Error.INVALID_REQUEST),
+        (resource(BROKER, "x", ("num.io.threads", SET, "5")), Error.INVALID_REQUEST),
+        (resource(BROKER, "-1", ("num.io.threads", SET, "5")), Error.INVALID_REQUEST),
+        (resource(BROKER, "99999999999", ("num.io.threads", SET, "5")), Error.INVALID_REQUEST),
+        (resource(BROKER, "77", ("num.io.threads", SET, "5")), Error.BROKER_ID_NOT_REGISTERED),
+        (resource(BROKER, "1", ("num.io.threads", SET, "0")), Error.INVALID_REQUEST),
+        (resource(BROKER, "1", ("node.id", SET, "7")), Error.INVALID_REQUEST),
+        (resource(BROKER, "1", ("ssl.keystore.password", SET, "x")), Error.INVALID_REQUEST),
+        (resource(BROKER, "", ("listeners", SET, "x")), Error.INVALID_REQUEST),
+        (resource(BROKER, "", ("listener.name.a.ssl.keystore.type", SET, "x")), Error.INVALID_REQUEST),
+        (resource(BROKER, "1", ("min.insync.replicas", SET, "1")), Error.INVALID_CONFIG),
+        (resource(BROKER, "", ("min.insync.replicas", DELETE, None)), Error.INVALID_CONFIG),
+        (resource(LOGGER, "1", ("kafka", SET, "INFO")), Error.INVALID_REQUEST),
+        (resource(1, "t", ("retention.ms", SET, "5")), Error.INVALID_REQUEST),
+        (resource(METRICS, "", ("interval.ms", SET, "1000")), Error.INVALID_REQUEST),
+        (resource(METRICS, "m", ("interval", SET, "1000")), Error.INVALID_REQUEST),
+        (resource(METRICS, "m", ("match", SET, "client_id=(")), Error.INVALID_CONFIG),
+        (resource(METRICS, "m", ("match", SET, "shoe_size=9")), Error.INVALID_CONFIG),
+        (resource(GROUP, "", ("consumer.session.timeout.ms", SET, "50000")), Error.INVALID_REQUEST),
+        (resource(GROUP, "g", ("consumer.session.timeout", SET, "50000")), Error.INVALID_CONFIG),
+        (resource(GROUP, "g", ("consumer.session.timeout.ms", SET, "1")), Error.INVALID_CONFIG),
+        (resource(GROUP, "g", ("share.auto.offset.reset", SET, "by_duration:P")), Error.INVALID_CONFIG),
+    ],
+)
+def test_refusals(asked: dict[str, Any], error: Error) -> None:
+    cluster = cluster_with_topic()
+    length = len(cluster.log)
+    assert alter(cluster, asked) == [error]
+    assert len(cluster.log) == length
+
+
+def test_what_groups_subscriptions_and_brokers_can_have() -> None:
+    cluster = cluster_with_topic()
+    asked = [
+        resource(GROUP, "g", ("consumer.session.timeout.ms", SET, "50000"), ("share.auto.offset.reset", SET, "by_duration:PT1H")),
+        resource(METRICS, "m", ("match", APPEND, "client_id=a.*"), ("interval.ms", SET, "1000")),
+        resource(BROKER, "2", ("listener.name.a.ssl.keystore.type", SET, "PEM"), ("my.plugin.key", SET, "x")),
+        resource(BROKER, "", ("log.cleanup.policy", APPEND, "compact")),
+    ]
+    assert alter(cluster, *asked) == [0] * 4
+    assert configs(cluster, METRICS, "m") == {"match": "client_id=a.*", "interval.ms": "1000"}
+    assert configs(cluster, BROKER, "")["log.cleanup.policy"] == "delete,compact"
+
+
+def test_a_value_that_grew_too_long_for_the_log() -> None:
+    cluster = cluster_with_topic()
+    name = "x" * 20_000
+    assert alter(cluster, resource(METRICS, "m", ("metrics", APPEND, name))) == [0]
+    assert alter(cluster, resource(METRICS, "m", ("metrics", APPEND, "y" + name))) == [Error.INVALID_CONFIG]
+
+
+def test_a_new_min_isr_ends_what_was_eligible_under_the_old() -> None:
+    cluster = cluster_with_topic()
+    asked = [resource(TOPIC, "t", ("min.insync.replicas", SET, "2")), resource(BROKER, "", ("min.insync.replicas", SET, "2"))]
+    operation = cluster.decide(made("IncrementalAlterConfigsRequest", resources=asked), 1).operation
+    assert operation is not None
+    cleared = [record.message for record in operation.records if not isinstance(record.message, ConfigRecord)]
+    assert [one.topic_name for one in cleared] == ["t", ""]  # type: ignore[attr-defined]
+    older = Cluster(level=25)  # no eligible leader replicas there
+    operation = older.decide(made("IncrementalAlterConfigsRequest", resources=asked[1:]), 1).operation
+    assert operation is not None and len(operation.records) == 1
+    older.commit(operation)
+    assert alter(older, resource(BROKER, "1", ("min.insync.replicas", SET, "1"))) == [0]
+
+
+def test_each_resource_once() -> None:
+    cluster = cluster_with_topic()
+    one = resource(TOPIC, "t", ("segment.ms", SET, "7"))
+    assert alter(cluster, one, one) == [Error.INVALID_REQUEST]
+    assert configs(cluster) == {"retention.ms": "5"}
+
+
+def test_who_may_not() -> None:
+    rules = [("ALTER_CONFIGS", "TOPIC", "t"), ("ALTER_CONFIGS", "CLUSTER", "*"), ("ALTER_CONFIGS", "GROUP", "*")]
+    asked = [
+        resource(TOPIC, "t", ("segment.ms", SET, "7")),
+        resource(BROKER, "", ("log.retention.ms", SET, "7")),
+        resource(METRICS, "m", ("interval.ms", SET, "1000")),
+        resource(GROUP, "g", ("consumer.session.timeout.ms", SET, "50000")),
+    ]
+    assert alter(cluster_with_topic(), *asked, forbidden=rules) == [
+        Error.TOPIC_AUTHORIZATION_FAILED,
+        Error.CLUSTER_AUTHORIZATION_FAILED,
+        Error.CLUSTER_AUTHORIZATION_FAILED,
+        Error.GROUP_AUTHORIZATION_FAILED,
+    ]
+
+
+@pytest.mark.parametrize("version", range(3))
+def test_the_older_api_unsets_what_it_does_not_name(version: int) -> None:
+    cluster = cluster_with_topic()
+
+    def ask(*given: tuple[str, str | None]) -> int:
+        entries = [{"name": key, "value": value} for key, value in given]
+        one = {"resource_type": TOPIC, "resource_name": "t", "configs": entries}
+        (result,) = cluster.ask(made("AlterConfigsRequest", resources=[one]), version).responses
+        return int(result.error_code)
+
+    assert ask(("segment.ms", "7")) == 0
+    assert configs(cluster) == {"segment.ms": "7"}
+    assert ask(("segment.ms", "x")) == Error.INVALID_CONFIG
+    assert ask(("segment.ms", None)) == Error.INVALID_REQUEST
+    assert configs(cluster) == {"segment.ms": "7"}
+    assert ask() == 0
+    assert not configs(cluster)

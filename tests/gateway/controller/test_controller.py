@@ -1,0 +1,137 @@
+"""The life of a controller: what it writes first, what it keeps to itself, what it forgets."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from gateway.controller.controller import Controller
+from gateway.controller.errors import Error
+from gateway.controller.records import Operation, encode
+from gateway.controller.settings import ControllerSettings
+from kwire.cluster import Image
+from tests.gateway.controller.cluster import Cluster, allowing, create, replayed, same
+
+LEVELS = range(7, 31)
+TOPIC = {"name": "orders", "num_partitions": 2, "replication_factor": 1}
+
+
+def controller(**settings: object) -> Controller:
+    return Controller(ControllerSettings(1, (1,), **settings), random=random.Random(1).randbytes)  # type: ignore[arg-type]
+
+
+def names(operation: Operation) -> list[str]:
+    return [record.message.NAME for record in operation.records]
+
+
+def test_the_first_leader_writes_what_kafka_4_3_formats_with() -> None:
+    cluster = Cluster()
+    assert cluster.image.features == {
+        "metadata.version": 30,
+        "eligible.leader.replicas.version": 1,
+        "group.version": 1,
+        "share.version": 1,
+        "streams.version": 1,
+        "transaction.version": 2,
+    }
+    assert next(iter(cluster.image.features)) == "metadata.version"
+    assert cluster.image.configs == {(4, ""): {"min.insync.replicas": "1"}}
+    (bootstrap,) = cluster.began_with
+    assert names(bootstrap) == [
+        "BeginTransactionRecord", *["FeatureLevelRecord"] * 6, "ConfigRecord", "EndTransactionRecord",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_every_level_begins_with_its_metadata_version(level: int) -> None:
+    cluster = Cluster(level=level)
+    assert cluster.image.metadata_version == level
+    in_transaction = "BeginTransactionRecord" in names(cluster.began_with[0])
+    assert in_transaction == (level >= 13)
+
+
+def test_a_cluster_that_was_begun_is_left_as_it_is() -> None:
+    cluster = Cluster()
+    assert cluster.elect() == []
+
+
+def test_a_transaction_that_a_dead_leader_left_open_is_aborted() -> None:
+    cluster = Cluster()
+    (begin, *_) = encode(controller().activate(Image(), 0)[0].records)
+    cluster.append(begin)
+    (abort,) = cluster.elect()
+    assert names(abort) == ["AbortTransactionRecord"]
+    assert cluster.elect() == []
+
+
+def test_a_crash_inside_the_bootstrap_transaction_begins_again() -> None:
+    first = controller().activate(Image(), 0)[0]
+    for cut in range(1, len(first.records)):
+        cluster = Cluster(log=encode(first.records)[:cut])
+        assert [operation.name for operation in cluster.began_with] == ["abort", "bootstrap"]
+        assert cluster.image.metadata_version == 30
+
+
+def test_a_leader_that_lost_its_epoch_before_the_bootstrap_was_committed_leaves_it_to_the_next() -> None:
+    committed = Image()
+    for _ in range(3):  # KAFKA-20839: the third writes it as the first did
+        one = controller()
+        assert [operation.name for operation in one.activate(committed, 0)] == ["bootstrap"]
+        one.deactivate()
+    assert same(committed, Image())
+
+
+def test_what_was_proposed_is_seen_by_the_next_request_and_by_nobody_else() -> None:
+    cluster = Cluster()
+    before = replayed(cluster.log)
+    version = 7
+    outcome = cluster.decide(create(TOPIC), version)
+    again = cluster.decide(create(TOPIC), version)
+    assert outcome.operation is not None and again.operation is None
+    assert again.answer.topics[0].error_code == Error.TOPIC_ALREADY_EXISTS  # type: ignore[attr-defined]
+    assert same(cluster.image, before)
+
+
+def test_what_was_not_committed_is_forgotten_with_the_leadership() -> None:
+    cluster = Cluster()
+    committed = replayed(cluster.log)
+    cluster.decide(create(TOPIC), 7)
+    cluster.controller.deactivate()
+    assert cluster.controller.image is None and not cluster.controller.is_active
+    cluster.elect()
+    assert cluster.controller.image is not None and same(cluster.controller.image, committed)
+    assert cluster.ask(create(TOPIC)).topics[0].error_code == 0
+
+
+def test_who_does_not_lead_says_so_for_each_topic() -> None:
+    answer = controller().handle(create(TOPIC, {"name": "b"}), 7, allowing(), 0).answer
+    assert [topic.error_code for topic in answer.topics] == [Error.NOT_CONTROLLER] * 2  # type: ignore[attr-defined]
+
+
+def test_validate_only_changes_nothing() -> None:
+    cluster = Cluster()
+    outcome = cluster.decide(create(TOPIC, validate_only=True), 7)
+    assert outcome.operation is None
+    assert outcome.answer.topics[0].error_code == 0  # type: ignore[attr-defined]
+    cluster.check()
+    assert cluster.ask(create(TOPIC)).topics[0].error_code == 0
+
+
+def test_a_no_op_when_nothing_was_written_for_a_while() -> None:
+    one = controller(max_idle_interval_ms=500)
+    one.activate(Image(), 1000)
+    assert one.idle(1499) is None
+    first = one.idle(1500)
+    assert first is not None and names(first) == ["NoOpRecord"]
+    assert one.idle(1999) is None
+    one.handle(create(TOPIC), 7, allowing(), 1900)
+    assert one.idle(2399) is None and one.idle(2400) is not None
+    one.deactivate()
+    assert one.idle(10_000) is None
+
+
+def test_no_no_op_where_it_is_switched_off() -> None:
+    one = controller(max_idle_interval_ms=0)
+    one.activate(Image(), 0)
+    assert one.idle(10_000) is None

@@ -1,0 +1,79 @@
+"""CreatePartitions: more of them, placed or by hand, and never fewer."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from gateway.controller.errors import Error
+from tests.gateway.controller.cluster import Cluster, create, made
+
+
+def cluster_with(partitions: int = 2, factor: int = 2) -> Cluster:
+    cluster = Cluster(nodes=(1, 2, 3))
+    cluster.ask(create({"name": "a", "num_partitions": partitions, "replication_factor": factor}))
+    return cluster
+
+
+def grow(count: int, *assignments: list[int], name: str = "a") -> dict[str, Any]:
+    hand = [{"broker_ids": one} for one in assignments] or None
+    return {"name": name, "count": count, "assignments": hand}
+
+
+def ask(cluster: Cluster, *topics: dict[str, Any], **fields: Any) -> list[int]:
+    answer = cluster.ask(made("CreatePartitionsRequest", topics=list(topics)), **fields)
+    return [one.error_code for one in answer.results]
+
+
+@pytest.mark.parametrize("version", range(4))
+def test_more(version: int) -> None:
+    cluster = cluster_with()
+    assert ask(cluster, grow(5), version=version) == [0]
+    partitions = cluster.image.partitions[cluster.image.topic_ids["a"]]
+    assert sorted(partitions) == [0, 1, 2, 3, 4]
+    assert {len(partition.replicas) for partition in partitions.values()} == {2}
+
+
+def test_by_hand() -> None:
+    cluster = cluster_with()
+    assert ask(cluster, grow(4, [3, 1], [2, 3])) == [0]
+    partitions = cluster.image.partitions[cluster.image.topic_ids["a"]]
+    assert [partitions[index].replicas for index in (2, 3)] == [[3, 1], [2, 3]]
+
+
+@pytest.mark.parametrize(
+    ("topic", "error"),
+    [
+        (grow(2), Error.INVALID_PARTITIONS),
+        (grow(1), Error.INVALID_PARTITIONS),
+        (grow(-1), Error.INVALID_PARTITIONS),
+        (grow(3, name="b"), Error.UNKNOWN_TOPIC_OR_PARTITION),
+        (grow(3, name="__cluster_metadata"), Error.INVALID_REQUEST),
+        (grow(4, [1, 2]), Error.INVALID_REPLICA_ASSIGNMENT),
+        (grow(3, [1]), Error.INVALID_REPLICA_ASSIGNMENT),
+        (grow(3, [1, 7]), Error.INVALID_REPLICA_ASSIGNMENT),
+        (grow(3, [1, 1]), Error.INVALID_REPLICA_ASSIGNMENT),
+        (grow(10_003), Error.POLICY_VIOLATION),
+        (grow(2**31 - 1), Error.POLICY_VIOLATION),
+    ],
+)
+def test_refusals(topic: dict[str, Any], error: Error) -> None:
+    cluster = cluster_with()
+    length = len(cluster.log)
+    assert ask(cluster, topic) == [error]
+    assert len(cluster.log) == length
+
+
+def test_more_of_several_topics_than_one_operation_holds() -> None:
+    cluster = Cluster()
+    cluster.ask(create({"name": "a"}, {"name": "b"}))
+    assert ask(cluster, grow(6001), grow(6001, name="b")) == [Error.POLICY_VIOLATION] * 2
+    assert all(len(partitions) == 1 for partitions in cluster.image.partitions.values())
+
+
+def test_a_name_twice_and_one_that_is_not_allowed() -> None:
+    cluster = cluster_with()
+    cluster.ask(create({"name": "b"}))
+    results = ask(cluster, grow(5), grow(6), grow(2, name="b"), forbidden=[("ALTER", "TOPIC", "b")])
+    assert results == [Error.INVALID_REQUEST, Error.TOPIC_AUTHORIZATION_FAILED]
