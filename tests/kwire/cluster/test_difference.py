@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from gateway.cli.state_at import At
 from gateway.cli.state_files import load_files
-from gateway.cli.state_source import At
 from kwire.cluster import Image, apply
 from kwire.cluster.difference import ADDED, CHANGED, REMOVED, Change, difference
 from kwire.cluster.tree import Fields, Place, entities

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from gateway.cli.state_at import At
 from gateway.cli.state_files import load_files
-from gateway.cli.state_source import At
 from kwire.cluster import Image, apply
 from kwire.cluster.tree import entities, quota_entity_name, tree, without_secrets
 from kwire.messages.config_record import ConfigRecord
