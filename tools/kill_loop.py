@@ -12,7 +12,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -51,9 +51,9 @@ def main(cycles: int, part: int, seed: int, kinds: tuple[str, ...], peer: str, o
 
 def run_part(cycles: int, dice: random.Random, kinds: tuple[str, ...], peer: str) -> dict[str, Any]:
     """One cluster's cycles; what happened, for the result file."""
-    began = time.monotonic()
+    began, weights = time.monotonic(), [KILLS[kind][1] for kind in kinds]
     with tempfile.TemporaryDirectory(prefix="kwire-kill-") as scratch:
-        result = kill(cycles, dice, kinds, peer, Path(scratch) / "journal")
+        result = kill(dice.choices(kinds, weights, k=cycles), dice, peer, Path(scratch) / "journal")
     violations = [f"{one.rule}: {one.text}" for one in result.violations]
     return {
         "cycles": cycles,
@@ -64,14 +64,14 @@ def run_part(cycles: int, dice: random.Random, kinds: tuple[str, ...], peer: str
     }
 
 
-def kill(cycles: int, dice: random.Random, kinds: tuple[str, ...], peer: str, journal: Path) -> Result:
-    """Run the cycles against a new cluster, and judge. Raises AdminError when appends are not acknowledged any more."""
-    weights = [KILLS[kind][1] for kind in kinds]
+def kill(kinds: Sequence[str], dice: random.Random, peer: str, journal: Path) -> Result:
+    """A cycle of each kind, in this order, against a new cluster, judged. Raises AdminError when nothing is acknowledged any more."""
+    cycles = len(kinds)
     with _cluster(peer) as cluster:
         cluster.wait_for_leader()
         with under_load(cluster, journal) as run:
             run.writers.wait_for(APPENDS)
-            for kind in dice.choices(kinds, weights, k=cycles):
+            for kind in kinds:
                 KILLS[kind][0](run, dice)
                 run.harmed(kind)
         for node in cluster.nodes:

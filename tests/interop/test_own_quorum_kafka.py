@@ -17,7 +17,8 @@ from tools.loss.run import Run, judge, under_load
 from tools.loss.watch import leader_end
 from tools.own_quorum import QUICK, own_quorum
 
-_LEADERS_KILLED = 3
+#: Before the witness was killed, and after it came back.
+_LEADERS_KILLED = 2
 
 
 @pytest.mark.parametrize("voters", [1, 3], ids=["one dynamic voter", "three static voters"])
@@ -50,20 +51,19 @@ def test_our_witness_keeps_a_quorum_of_kafka_alive(tmp_path: Path) -> None:
     with with_witness(tmp_path) as cluster:
         with under_load(cluster, tmp_path / "journal", per_second=10) as run:
             run.writers.wait_for(APPENDS)
-            for _ in range(_LEADERS_KILLED):
-                kill_real_leader(cluster, run)
+            kill_real_leader(cluster, run)
             cluster.kill_node(cluster.witness)
             cluster.start_node(cluster.witness)
             cluster.wait_for_node(cluster.witness)
             kill_real_leader(cluster, run)
         for node in cluster.nodes:
             cluster.wait_for_node(node)
-        result = judge(run, Minimum(acknowledged=APPENDS * _LEADERS_KILLED, epochs=_LEADERS_KILLED))
+        result = judge(run, Minimum(acknowledged=APPENDS * _LEADERS_KILLED, epochs=_LEADERS_KILLED + 1))
         passed("our witness among controllers of Kafka", result)
         end = leader_end(cluster.wait_for_leader())
         logs = [wait_for_segments(node, end) for node in cluster.nodes]
         assert not first_unequal(logs[2], logs[0]) and not first_unequal(logs[1], logs[0])
-        assert [line for node in cluster.real for line in complaints(node) if str(WITNESS) in line] == []
+        assert [line for node in cluster.real for line in complaints(node)] == []
         assert all(said.leader != WITNESS for said in run.watch.seen)
 
 
