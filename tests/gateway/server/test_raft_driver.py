@@ -73,7 +73,7 @@ async def settled() -> None:
     await trio.testing.wait_all_tasks_blocked()
 
 
-# --- nothing leaves before it is true after a crash --------------------------------------------------------------------
+# --- nothing leaves before it is true after a crash -------------------------------------------------------------------
 
 
 def test_an_answer_waits_until_what_it_says_is_on_disk() -> None:
@@ -171,7 +171,7 @@ def test_what_came_of_a_snapshot_is_told_before_that_it_is_durable() -> None:
     run(main)
 
 
-# --- what ends the node ----------------------------------------------------------------------------------------------------
+# --- what ends the node -----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -210,7 +210,7 @@ def test_a_bug_at_the_log_ends_the_node_with_its_traceback_in_the_log() -> None:
             one.ask()
             await trio.sleep_forever()
 
-    with pytest.raises(SourceStopped, match="a bug of this server, at the log: .*a batch for offset 7.*; start again"):
+    with pytest.raises(SourceStopped, match=r"a bug of this server, at the log: .*a batch for offset 7.*; start again"):
         run(main)
     assert driven[0].answers == []
     assert driven[0].reports.counts["log of the quorum not written"] == 1
@@ -226,7 +226,7 @@ def test_a_bug_of_the_core_ends_the_node_and_is_not_swallowed(at: str) -> None:
     def prepare(one: Driven) -> None:
         driven.append(one)
         if at == "its start":
-            one.raft.start = bug  # type: ignore[method-assign]
+            one.raft.start = bug  # type: ignore[assignment,method-assign]
         else:
             one.raft.react = bug
 
@@ -248,11 +248,11 @@ def test_a_core_that_cannot_go_on_ends_the_node_with_its_sentence() -> None:
             driven.ask()
             await trio.sleep_forever()
 
-    with pytest.raises(SourceStopped, match="^the leader's log contradicts what is committed here$"):
+    with pytest.raises(SourceStopped, match=r"^the leader's log contradicts what is committed here$"):
         run(main)
 
 
-# --- who asks -------------------------------------------------------------------------------------------------------------
+# --- who asks ---------------------------------------------------------------------------------------------------------
 
 
 def test_an_asker_that_is_gone_is_told_to_the_core_and_gets_nothing_read() -> None:
@@ -302,7 +302,7 @@ def test_requests_come_with_their_listener_and_version_and_each_a_number() -> No
     run(main)
 
 
-# --- bytes of log and snapshots ---------------------------------------------------------------------------------------------
+# --- bytes of log and snapshots ---------------------------------------------------------------------------------------
 
 
 def _fetched() -> FetchResponse:
@@ -393,11 +393,11 @@ def test_a_log_that_cannot_be_read_ends_the_node() -> None:
             driven.ask()
             await trio.sleep_forever()
 
-    with pytest.raises(SourceStopped, match="the log cannot be read: .*Input/output error"):
+    with pytest.raises(SourceStopped, match=r"the log cannot be read: .*Input/output error"):
         run(main)
 
 
-# --- other nodes ------------------------------------------------------------------------------------------------------------
+# --- other nodes ------------------------------------------------------------------------------------------------------
 
 
 def test_an_answer_of_another_node_comes_with_the_number_of_the_request_and_the_version() -> None:
@@ -439,7 +439,7 @@ def test_a_request_that_fails_is_told_with_its_reason(send: Callable[[int], Send
     run(main)
 
 
-# --- time ---------------------------------------------------------------------------------------------------------------------
+# --- time -------------------------------------------------------------------------------------------------------------
 
 
 def test_the_core_is_woken_at_its_deadline_and_not_before() -> None:
@@ -504,7 +504,7 @@ def test_a_disk_that_cannot_write_down_what_is_committed_ends_the_node(monkeypat
         run(main)
 
 
-# --- who acts for the leader ---------------------------------------------------------------------------------------------------
+# --- who acts for the leader ------------------------------------------------------------------------------------------
 
 
 class Acting:
@@ -572,7 +572,7 @@ def test_leaders_are_reported_once_and_when_there_last_was_one_is_known() -> Non
     run(main)
 
 
-# --- the end ---------------------------------------------------------------------------------------------------------------------
+# --- the end ----------------------------------------------------------------------------------------------------------
 
 
 def test_shutting_down_waits_for_the_hand_over() -> None:
@@ -616,7 +616,7 @@ def test_a_node_that_has_ended_has_nothing_to_hand_over() -> None:
     run(main)
 
 
-# --- what people see ----------------------------------------------------------------------------------------------------------------
+# --- what people see --------------------------------------------------------------------------------------------------
 
 
 def test_what_the_core_tells_is_reported_with_a_peers_words_escaped(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,0 +1,585 @@
+"""Who acts for the leader: when it begins, when it answers, and what becomes of requests when it is over."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import random
+from collections.abc import AsyncIterator, Callable, Sequence
+from typing import Any, cast
+
+import pytest
+import trio
+import trio.testing
+
+from gateway.address import Address
+from gateway.controller.controller import Controller
+from gateway.controller.errors import Error
+from gateway.controller.settings import ControllerSettings
+from gateway.handlers.context import Later
+from gateway.ports import Asker
+from gateway.quorum.raft.events import Propose
+from gateway.security.authorizer import AllowAll
+from gateway.server import acting_controller, passing_on
+from gateway.server.acting_controller import ActingController
+from gateway.server.logs import Reports
+from gateway.server.raft_driver import Leadership
+from kwire.cluster import Image
+from kwire.messages.api_versions_response import ApiVersion, ApiVersionsResponse
+from kwire.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
+from kwire.messages.create_topics_response import CreatableTopicResult, CreateTopicsResponse
+from kwire.records import decode_metadata_record
+from tests.gateway.server.harness import run, until
+from tests.gateway.server.scripted_raft import HOW
+from tests.gateway.server.upstream_peer import Asked, Node, listening
+
+CREATE_TOPICS, VERSION = 19, 7
+OFFER = ApiVersionsResponse(api_keys=[ApiVersion(api_key=18, max_version=4), ApiVersion(api_key=CREATE_TOPICS, max_version=7)])
+ASKER = Asker("User:ANONYMOUS", "127.0.0.1", "test")
+
+
+class FakeRaft:
+    """``leads_until``: how long nobody else can have been elected; for ever where this node is the only voter."""
+
+    node_id, leader_id = 1, -1
+    leads_until = math.inf
+
+    class voters:
+        nodes = (1,)
+
+
+class FakeDriver:
+    """Writes down what it is given. ``done``: the core's turn for what waits: appended, unless it was to resign before."""
+
+    def __init__(self) -> None:
+        self.raft = FakeRaft()
+        self.proposed: list[Propose] = []
+        self.resigned: list[tuple[int, str]] = []
+        self._number = 0
+
+    def number(self) -> int:
+        self._number += 1
+        return self._number
+
+    def submit(self, event: Any) -> None:
+        assert isinstance(event, Propose), event
+        self.proposed.append(event)
+
+    def resign(self, epoch: int, reason: str) -> None:
+        self.resigned.append((epoch, reason))
+
+
+class FakeKeeper:
+    def __init__(self) -> None:
+        self.image, self.loaded, self.read_offset, self.in_transaction = Image(), True, 0, False
+
+
+class Waiting(Later):
+    """Who asked, as a connection does: ``answer`` is what came."""
+
+    __slots__ = ("answer",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.answer: Any = None
+        self.attach(self._take)
+
+    def _take(self, answer: Any) -> None:
+        self.answer = answer
+
+
+class Stage:
+    """A controller to act, and everybody around it."""
+
+    def __init__(self) -> None:
+        self.driver, self.keeper, self.reports = FakeDriver(), FakeKeeper(), Reports()
+        self.address: Address | None = None
+        self.made: list[Controller] = []
+        self.acting = ActingController(
+            self._make, cast(Any, self.driver), cast(Any, self.keeper), AllowAll(), lambda: self.address, HOW, self.reports
+        )
+        self._end = 1
+
+    def _make(self, serving: Sequence[int]) -> Controller:
+        settings = ControllerSettings(1, tuple(serving), max_idle_interval_ms=0)
+        made = Controller(settings, random=random.Random(1).randbytes)
+        self.made.append(made)
+        return made
+
+    def lead(self, epoch: int = 1) -> None:
+        """Elected, and everything before is in the image; the activation records are committed."""
+        self.driver.raft.leader_id = 1
+        self.acting.leading(epoch, self._end - 1)
+        self.keeper.read_offset = self._end
+        self.acting.folded()
+        self.commit()
+
+    def accept(self) -> None:
+        """The core appended all that was proposed."""
+        for event in self.driver.proposed:
+            self._end += sum(len(batch) for batch in event.batches)
+            self.acting.accepted(event.number, self._end)
+        self.driver.proposed.clear()
+
+    def commit(self) -> None:
+        self.accept()
+        self.acting.committed(self._end)
+
+    def ask(self, *names: str, **options: Any) -> Waiting:
+        """A topic is to be created."""
+        later = Waiting()
+        self.acting.submit(create(*names, **options), VERSION, ASKER, later)
+        return later
+
+    def proposed_topics(self) -> list[str]:
+        values = [value for event in self.driver.proposed for batch in event.batches for value in batch]
+        records: list[Any] = [decode_metadata_record(value)[2] for value in values]
+        return [record.name for record in records if record.NAME == "TopicRecord"]
+
+
+def create(*names: str, **options: Any) -> CreateTopicsRequest:
+    topics = [CreatableTopic(name=name, num_partitions=1, replication_factor=1) for name in names]
+    return CreateTopicsRequest(topics=topics, timeout_ms=1000, **options)
+
+
+def error_of(later: Waiting) -> int:
+    """The code of the answer's first topic."""
+    return int(later.answer.topics[0].error_code)
+
+
+def message_of(later: Waiting) -> str:
+    return str(later.answer.topics[0].error_message)
+
+
+def test_it_is_what_the_driver_tells() -> None:
+    acting: Leadership = Stage().acting
+    assert acting is not None
+
+
+# --- beginning to lead -------------------------------------------------------------------------------------------------
+
+
+def test_nothing_is_decided_before_the_image_has_everything_up_to_the_epochs_start() -> None:
+    """KAFKA-15345, 16286, 17333."""
+    stage = Stage()
+    stage.driver.raft.leader_id = 1
+    stage.acting.leading(3, 10)
+    later = stage.ask("a")
+    for read in (0, 9, 10):
+        stage.keeper.read_offset = read
+        stage.acting.folded()
+        assert (stage.acting.is_active, stage.driver.proposed) == (False, [])
+    stage.keeper.read_offset = 11
+    stage.keeper.loaded = False
+    stage.acting.folded()
+    assert not stage.acting.is_active, "an image that is not whole counts for nothing"
+    stage.keeper.loaded = True
+    stage.acting.folded()
+    assert stage.acting.is_active
+    assert [event.epoch for event in stage.driver.proposed] == [3, 3]
+    assert stage.proposed_topics() == ["a"]
+    stage.commit()
+    assert error_of(later) == 0
+
+
+def test_an_image_that_has_everything_is_begun_with_at_once() -> None:
+    stage = Stage()
+    stage.keeper.read_offset = 1
+    stage.acting.leading(1, 0)
+    assert (stage.acting.is_active, stage.acting.activations) == (True, 1)
+    stage.acting.folded()
+    assert stage.acting.activations == 1
+
+
+def test_a_controller_that_cannot_begin_resigns() -> None:
+    stage = Stage()
+    stage.acting._make = _broken
+    stage.keeper.read_offset = 1
+    stage.acting.leading(4, 0)
+    assert not stage.acting.is_active
+    [(epoch, reason)] = stage.driver.resigned
+    assert epoch == 4 and "a bug of this server" in reason
+    assert stage.reports.counts["controller not active"] == 1
+
+
+def _broken(serving: Sequence[int]) -> Any:
+    raise ValueError("no such record")
+
+
+# --- answers -------------------------------------------------------------------------------------------------------------
+
+
+def test_an_answer_waits_until_what_it_says_is_committed() -> None:
+    stage = Stage()
+    stage.lead()
+    later = stage.ask("a")
+    assert not later.done
+    stage.accept()
+    assert not later.done
+    stage.acting.committed(stage._end - 1)
+    assert not later.done, "its last record is not committed"
+    stage.acting.committed(stage._end)
+    assert error_of(later) == 0
+
+
+def test_answers_leave_in_order_and_not_before_what_they_speak_of() -> None:
+    stage = Stage()
+    stage.lead()
+    first, second = stage.ask("a"), stage.ask("a")
+    assert len(stage.driver.proposed) == 1, "the second is refused: the topic is about to exist"
+    assert not second.done, "should the first not be committed, the topic does not exist"
+    stage.commit()
+    assert (error_of(first), error_of(second)) == (0, Error.TOPIC_ALREADY_EXISTS)
+    assert error_of(stage.ask("a")) == Error.TOPIC_ALREADY_EXISTS, "nothing is on its way: it is answered at once"
+
+
+def test_each_request_is_answered_when_it_is_committed_itself() -> None:
+    stage = Stage()
+    stage.lead()
+    first = stage.ask("a")
+    stage.accept()
+    end = stage._end
+    second = stage.ask("b")
+    stage.accept()
+    stage.acting.committed(end)
+    assert (first.done, second.done) == (True, False)
+    stage.acting.committed(stage._end)
+    assert second.done
+
+
+def test_an_asker_that_is_gone_hurts_nobody() -> None:
+    stage = Stage()
+    stage.lead()
+    first, second = stage.ask("a"), stage.ask("b")
+    first.cancel()
+    stage.commit()
+    assert (first.done, second.done) == (False, True)
+
+
+# --- leadership is lost --------------------------------------------------------------------------------------------------
+
+
+def test_what_was_appended_and_not_committed_has_an_unknown_fate() -> None:
+    stage = Stage()
+    stage.lead()
+    later = stage.ask("a")
+    stage.accept()
+    stage.acting.not_leading(1)
+    assert error_of(later) == Error.REQUEST_TIMED_OUT
+    assert "not known" in message_of(later)
+    assert not stage.acting.is_active
+
+
+def test_what_was_not_appended_is_for_the_next_leader_to_decide() -> None:
+    stage = Stage()
+    stage.lead()
+    later = stage.ask("a")
+    stage.acting.not_leading(1)
+    assert not later.done
+    stage.driver.proposed.clear()
+    stage.lead(2)
+    assert error_of(later) == 0
+
+
+def test_the_end_of_another_epoch_changes_nothing() -> None:
+    stage = Stage()
+    stage.lead(2)
+    stage.acting.not_leading(1)
+    assert stage.acting.is_active
+
+
+def test_who_leads_again_decides_on_what_is_committed_only() -> None:
+    stage = Stage()
+    stage.lead()
+    stage.ask("a")
+    stage.accept()
+    stage.acting.not_leading(1)
+    stage.keeper.image = Image(features={"metadata.version": 30})
+    stage.lead(2)
+    later = stage.ask("a")
+    assert stage.proposed_topics() == ["a"], "the first was never committed"
+    stage.commit()
+    assert error_of(later) == 0
+
+
+def test_the_core_knows_before_the_controller_that_it_leads_no_more() -> None:
+    stage = Stage()
+    stage.lead()
+    first, second = stage.ask("a"), stage.ask("b")
+    stage.acting.refused(stage.driver.proposed[0].number, True, "node 2 leads epoch 2")
+    stage.acting.refused(stage.driver.proposed[1].number, True, "node 2 leads epoch 2")
+    assert not stage.acting.is_active
+    assert (first.done, second.done, stage.driver.resigned) == (False, False, [])
+
+
+def test_a_proposal_that_cannot_be_written_is_not_made_again_and_what_was_decided_on_it_is_not_appended() -> None:
+    """KAFKA-14996: over and over it would end one leader after the other."""
+    stage = Stage()
+    stage.lead()
+    first, second = stage.ask("a"), stage.ask("b")
+    stage.acting.refused(stage.driver.proposed[0].number, False, "a batch of 9000000 bytes")
+    assert error_of(first) == Error.UNKNOWN_SERVER_ERROR
+    assert "a batch of 9000000 bytes" in message_of(first)
+    assert stage.driver.resigned == [(1, "a batch of 9000000 bytes")]
+    assert not second.done
+    stage.driver.proposed.clear()
+    stage.lead(2)
+    assert error_of(second) == 0
+
+
+def test_a_bug_in_the_controller_costs_the_request_and_the_leadership() -> None:
+    stage = Stage()
+    stage.lead()
+    waiting = stage.ask("a")
+    stage.made[0].handle = _fails  # type: ignore[assignment,method-assign]
+    later = stage.ask("b")
+    assert error_of(later) == Error.UNKNOWN_SERVER_ERROR
+    assert not stage.acting.is_active
+    [(epoch, reason)] = stage.driver.resigned
+    assert epoch == 1 and "half of it" in reason
+    assert stage.reports.counts["request not decided"] == 1
+    assert not waiting.done, "not appended: the next leader decides"
+
+
+def _fails(*what: Any) -> Any:
+    raise KeyError("half of it")
+
+
+# --- while nobody leads ------------------------------------------------------------------------------------------------------
+
+
+def test_requests_wait_for_a_leader() -> None:
+    stage = Stage()
+    laters = [stage.ask(name) for name in "abc"]
+    laters[1].cancel()
+    assert not any(later.done for later in laters)
+    stage.lead()
+    stage.commit()
+    assert [error_of(laters[0]), error_of(laters[2])] == [0, 0]
+    assert not laters[1].done
+    assert "b" not in stage.made[0].image.topic_ids  # type: ignore[union-attr]
+
+
+def test_those_who_gave_up_make_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(acting_controller, "_WAITING_MAX", 3)
+    stage = Stage()
+    laters = [stage.ask(name) for name in "abc"]
+    refused = stage.ask("d")
+    assert error_of(refused) == Error.NOT_CONTROLLER
+    laters[0].cancel()
+    laters[1].complete(CreateTopicsResponse())  # its time was up
+    assert not stage.ask("e").done
+    assert not stage.ask("f").done
+    assert stage.ask("g").done
+
+
+# --- passed on ----------------------------------------------------------------------------------------------------------------
+
+
+@contextlib.asynccontextmanager
+async def acting(stage: Stage) -> AsyncIterator[None]:
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(stage.acting.run)
+        yield
+        nursery.cancel_scope.cancel()
+
+
+def follow(stage: Stage, port: int, leader_id: int = 2) -> None:
+    stage.driver.raft.leader_id, stage.address = leader_id, Address("127.0.0.1", port)
+
+
+def answering(*errors: int) -> Callable[[Node], Any]:
+    """A leader that answers CreateTopics with these errors, one after the other; the last one again and again."""
+    rest = list(errors)
+
+    async def script(node: Node) -> None:
+        await node.greet(OFFER)
+        while True:
+            asked = await node.next()
+            code = rest.pop(0) if len(rest) > 1 else rest[0]
+            await node.send(asked.answer(answer_to(asked, code)))
+
+    return script
+
+
+def answer_to(asked: Asked, code: int) -> CreateTopicsResponse:
+    return CreateTopicsResponse(topics=[CreatableTopicResult(name=one.name, error_code=code) for one in asked.message.topics])
+
+
+async def silent(node: Node) -> None:
+    await node.greet(OFFER)
+    while True:
+        await node.next()
+
+
+def test_what_is_not_led_here_is_passed_on_as_it_is() -> None:
+    async def main() -> None:
+        stage = Stage()
+        async with listening(answering(Error.INVALID_PARTITIONS)) as leader, acting(stage):
+            await trio.testing.wait_all_tasks_blocked()
+            follow(stage, leader.port)
+            later = stage.ask("a", validate_only=True)
+            await until(lambda: later.done)
+            assert error_of(later) == Error.INVALID_PARTITIONS
+            [asked] = [one for one in leader.seen if one.key == CREATE_TOPICS]
+            assert (asked.version, asked.message) == (VERSION, create("a", validate_only=True))
+
+    run(main)
+
+
+def test_requests_that_wait_are_passed_on_once_there_is_a_leader() -> None:
+    async def main() -> None:
+        stage = Stage()
+        async with listening(answering(0)) as leader, acting(stage):
+            laters = [stage.ask(name) for name in "ab"]
+            await trio.testing.wait_all_tasks_blocked()
+            follow(stage, leader.port)
+            await until(lambda: all(later.done for later in laters))
+            assert leader.connections == 1
+
+    run(main)
+
+
+def test_a_leader_that_leads_no_more_is_asked_again_or_the_next_one() -> None:
+    async def main() -> None:
+        stage = Stage()
+        async with listening(answering(Error.NOT_CONTROLLER, 0)) as leader, acting(stage):
+            await trio.testing.wait_all_tasks_blocked()
+            follow(stage, leader.port)
+            later = stage.ask("a")
+            await until(lambda: later.done)
+            assert error_of(later) == 0
+
+    run(main)
+
+
+def test_a_leader_that_cannot_be_reached_is_tried_again_until_the_time_is_up(capsys: pytest.CaptureFixture[str]) -> None:
+    async def main() -> None:
+        stage = Stage()
+        async with acting(stage):
+            await trio.testing.wait_all_tasks_blocked()
+            follow(stage, 1)
+            later = stage.ask("a")
+            await until(lambda: stage.reports.counts["request not passed on"] >= 2)
+            assert not later.done, "nothing was done: it can be asked again"
+            later.complete(CreateTopicsResponse())  # its deadline passed
+            await trio.sleep(0.25)
+            asked = stage.reports.counts["request not passed on"]
+            await trio.sleep(0.25)
+            assert stage.reports.counts["request not passed on"] == asked
+
+    run(main)
+    assert "cannot connect" in capsys.readouterr().out
+
+
+def test_nobody_knows_what_became_of_a_request_whose_connection_ended() -> None:
+    async def hangs_up(node: Node) -> None:
+        await node.greet(OFFER)
+        await node.next()
+
+    async def main() -> None:
+        stage = Stage()
+        async with listening(hangs_up) as leader, acting(stage):
+            await trio.testing.wait_all_tasks_blocked()
+            follow(stage, leader.port)
+            later = stage.ask("a")
+            await until(lambda: later.done)
+            assert error_of(later) == Error.REQUEST_TIMED_OUT
+            assert "not known" in message_of(later)
+            assert len([one for one in leader.seen if one.key == CREATE_TOPICS]) == 1, "never asked twice"
+
+    run(main)
+
+
+def test_a_leader_that_does_not_know_such_requests() -> None:
+    async def knows_nothing(node: Node) -> None:
+        await node.greet(ApiVersionsResponse(api_keys=[ApiVersion(api_key=18, max_version=4)]))
+        await node.next()
+
+    async def main() -> None:
+        stage = Stage()
+        async with listening(knows_nothing) as leader, acting(stage):
+            await trio.testing.wait_all_tasks_blocked()
+            follow(stage, leader.port)
+            later = stage.ask("a")
+            await until(lambda: later.done)
+            assert error_of(later) == Error.UNSUPPORTED_VERSION
+
+    run(main)
+
+
+def test_a_paused_leader_holds_nobody_up_once_another_one_leads(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(passing_on, "_GRACE_S", 0.05)
+
+    async def main() -> None:
+        stage = Stage()
+        async with listening(silent) as paused, listening(answering(0)) as leader, acting(stage):
+            await trio.testing.wait_all_tasks_blocked()
+            follow(stage, paused.port)
+            first, second = stage.ask("a"), stage.ask("b")
+            await until(lambda: len(paused.seen) == 2)
+            follow(stage, leader.port, leader_id=3)
+            third = stage.ask("c")
+            await until(lambda: first.done and second.done and third.done)
+            assert sorted([error_of(first), error_of(second)]) == [0, Error.REQUEST_TIMED_OUT], "one left, the other did not"
+            assert error_of(third) == 0
+
+    run(main)
+
+
+def test_after_the_end_requests_are_held_and_nothing_is_raised() -> None:
+    async def main() -> None:
+        stage = Stage()
+        async with acting(stage):
+            await trio.testing.wait_all_tasks_blocked()
+        follow(stage, 1)
+        assert not stage.ask("a").done
+
+    run(main)
+
+
+# --- whether it still leads -----------------------------------------------------------------------------------------------
+
+
+def test_among_others_an_answer_that_changes_nothing_waits_for_the_proof_that_nobody_else_leads() -> None:
+    stage = Stage()
+    stage.driver.raft.leads_until = 1.0
+    stage.lead()
+    later = stage.ask("a", validate_only=True)
+    assert not later.done
+    [confirming] = stage.driver.proposed
+    assert [decode_metadata_record(value)[2].NAME for batch in confirming.batches for value in batch] == ["NoOpRecord"]
+    other = stage.ask("b", validate_only=True)
+    assert len(stage.driver.proposed) == 1, "one proof is enough for all that were asked before it was appended"
+    stage.accept()
+    late = stage.ask("c", validate_only=True)
+    assert len(stage.driver.proposed) == 1, "what was appended before it was asked proves nothing"
+    stage.acting.committed(stage._end)
+    assert (error_of(later), error_of(other), late.done) == (0, 0, False)
+    stage.commit()
+    assert error_of(late) == 0
+
+
+# --- an idle log ------------------------------------------------------------------------------------------------------
+
+
+def test_an_idle_leader_writes_no_ops_one_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(acting_controller, "_LOOK_S", 0.001)
+
+    async def main() -> None:
+        stage = Stage()
+        stage.lead()
+        settings = ControllerSettings(1, (1,), max_idle_interval_ms=1)
+        stage.made[0].settings = settings
+        async with acting(stage):
+            await until(lambda: len(stage.driver.proposed) == 1)
+            await trio.sleep(0.05)
+            assert len(stage.driver.proposed) == 1, "the one before is not committed yet"
+            stage.commit()
+            await until(lambda: len(stage.driver.proposed) == 1)
+            stage.acting.not_leading(1)
+            stage.driver.proposed.clear()
+            await trio.sleep(0.05)
+            assert stage.driver.proposed == []
+
+    run(main)
