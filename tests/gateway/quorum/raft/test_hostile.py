@@ -209,7 +209,8 @@ def test_requests_from_the_last_epoch_make_no_negative_one() -> None:
     last = 2**31 - 1
     for id in (1, 2, 3):
         vote = asks.vote(
-            2, cluster_id=CLUSTER, epoch=last, candidate=(9, directory(9)), voter=voter_node(id), log_end=Position(0, 0), pre_vote=False
+            2, cluster_id=CLUSTER, epoch=last, candidate=(9, directory(9)), voter=voter_node(id),
+            log_end=Position(0, 0), pre_vote=False,
         )  # fmt: skip
         world.request(id, vote, 2)
     world.run(60)

@@ -1,4 +1,4 @@
-"""What the nodes of a quorum say to each other in known situations, as texts. ``KWIRE_REWRITE_TRANSCRIPTS=1`` writes them anew."""
+"""What nodes of a quorum say to each other in known situations, as texts. ``KWIRE_REWRITE_TRANSCRIPTS=1`` writes them anew."""
 
 from __future__ import annotations
 
