@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 #: Bytes of a value at most: a string of Kafka's schemas has a length of 16 bits.
 _VALUE_BYTES_MAX: Final = 32767
 
+#: Whose lists can be extended: of the other types Kafka's controller does not know which keys are lists.
+_WITH_LISTS: Final = (ResourceType.TOPIC, ResourceType.BROKER)
+
 #: Of one resource, what changes: name -> new value, None to unset it. In the order in which the records are written.
 _Changes = dict[str, str | None]
 
@@ -64,7 +67,7 @@ def _alter(
     count = Counter(resource for resource, _ in asked)
     records: list[Message] = []
     results = []
-    for resource, configs in dict(asked).items():
+    for resource, configs in asked:
         result = result_type(resource_type=resource.type, resource_name=resource.name, error_message=None)
         try:
             if count[resource] > 1:
@@ -133,7 +136,7 @@ def _incremented(resource: Resource, config: AlterableConfig, current: str | Non
 
 
 def _listed(resource: Resource, config: AlterableConfig, operation: Operation, current: str | None) -> str:
-    key = KEYS[resource.type].get(config.name)
+    key = KEYS[resource.type].get(config.name) if resource.type in _WITH_LISTS else None
     if key is None or key.type is not ConfigType.LIST:
         raise ApiError(Error.INVALID_CONFIG, f"Can't {operation.name} to key {config.name} because its type is not LIST.")
     text = key.default if current is None else current

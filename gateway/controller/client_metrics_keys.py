@@ -9,6 +9,8 @@ from typing import Final
 
 from gateway.controller.config_keys import ConfigKey, ConfigType, Value
 
+#: How often a client may be asked to push, ms.
+INTERVAL_MS: Final = range(100, 3_600_001)
 #: What of a client a pattern can be compared with.
 _SELECTORS: Final = frozenset((
     "client_id",
@@ -44,7 +46,7 @@ def _is_pattern(text: str) -> bool:
 CLIENT_METRICS_KEYS: Final[Mapping[str, ConfigKey]] = MappingProxyType({
     key.name: key
     for key in (
-        ConfigKey("interval.ms", ConfigType.INT, "300000", low=100, high=3_600_000, help="How often clients push, ms."),
+        ConfigKey("interval.ms", ConfigType.INT, "300000", help="How often clients push, ms."),
         ConfigKey("match", ConfigType.LIST, "", check=_patterns, help="Which clients: selector=pattern, all must match."),
         ConfigKey("metrics", ConfigType.LIST, "", help="Prefixes of the names of the metrics that are pushed; * is all."),
     )

@@ -52,7 +52,7 @@ def _check_request(topic: CreatePartitionsTopic, times: int, case: Case) -> None
 def _add(topic: CreatePartitionsTopic, records_max: int, case: Case) -> list[PartitionRecord]:
     topic_id = case.image.topic_ids.get(topic.name)
     if topic_id is None:
-        raise ApiError(Error.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition.")
+        raise ApiError(Error.UNKNOWN_TOPIC_OR_PARTITION)
     partitions = case.image.partitions[topic_id]
     additional = _additional(topic, len(partitions))
     if additional > records_max:

@@ -14,8 +14,8 @@ from typing import Final, NamedTuple
 
 from gateway.controller.broker_config_keys import BROKER_KEYS, LISTENER_KEYS, STATIC_BROKER_KEYS
 from gateway.controller.case import Case
-from gateway.controller.client_metrics_keys import CLIENT_METRICS_KEYS
-from gateway.controller.config_keys import ConfigError, ConfigKey
+from gateway.controller.client_metrics_keys import CLIENT_METRICS_KEYS, INTERVAL_MS
+from gateway.controller.config_keys import ConfigError, ConfigKey, Value
 from gateway.controller.errors import ApiError, Error
 from gateway.controller.group_config_keys import GROUP_KEYS
 from gateway.controller.topic_config_keys import TOPIC_KEYS
@@ -136,7 +136,12 @@ def _check_client_metrics(name: str, configs: Mapping[str, str]) -> None:
     for key in configs:
         if key not in CLIENT_METRICS_KEYS:
             raise ApiError(Error.INVALID_REQUEST, f"Unknown client metrics configuration: {key}")
-    _parse_all(CLIENT_METRICS_KEYS, configs)
+    interval_ms = _parse_all(CLIENT_METRICS_KEYS, configs).get("interval.ms")
+    if interval_ms is not None and interval_ms not in INTERVAL_MS:
+        raise ApiError(
+            Error.INVALID_REQUEST,
+            f"Invalid value {interval_ms} for interval.ms, it must be between {INTERVAL_MS[0]} and {INTERVAL_MS[-1]} ms",
+        )
 
 
 def _check_group(name: str, configs: Mapping[str, str]) -> None:
@@ -148,9 +153,8 @@ def _check_group(name: str, configs: Mapping[str, str]) -> None:
     _parse_all(GROUP_KEYS, configs)
 
 
-def _parse_all(keys: Mapping[str, ConfigKey], configs: Mapping[str, str]) -> None:
+def _parse_all(keys: Mapping[str, ConfigKey], configs: Mapping[str, str]) -> dict[str, Value]:
     try:
-        for name, value in configs.items():
-            keys[name].parse(value)
+        return {name: keys[name].parse(value) for name, value in configs.items()}
     except ConfigError as error:
         raise ApiError(Error.INVALID_CONFIG, str(error)) from None

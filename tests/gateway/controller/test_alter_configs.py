@@ -31,9 +31,9 @@ def resource(kind: int, name: str, *changes: Change) -> dict[str, Any]:
 
 def alter(cluster: Cluster, *resources: dict[str, Any], **fields: Any) -> list[int]:
     answer = cluster.ask(made("IncrementalAlterConfigsRequest", resources=list(resources)), **fields)
-    assert [(one.resource_type, one.resource_name) for one in answer.responses] == list(
-        dict.fromkeys((one["resource_type"], one["resource_name"]) for one in resources)
-    )
+    assert [(one.resource_type, one.resource_name) for one in answer.responses] == [
+        (one["resource_type"], one["resource_name"]) for one in resources
+    ]
     assert all((one.error_message is None) == (one.error_code == 0) for one in answer.responses)
     return [one.error_code for one in answer.responses]
 
@@ -113,6 +113,9 @@ def test_a_resource_is_changed_whole_or_not_at_all() -> None:
         (resource(METRICS, "", ("interval.ms", SET, "1000")), Error.INVALID_REQUEST),
         (resource(METRICS, "m", ("interval", SET, "1000")), Error.INVALID_REQUEST),
         (resource(METRICS, "m", ("match", SET, "client_id=(")), Error.INVALID_CONFIG),
+        (resource(METRICS, "m", ("metrics", APPEND, "a")), Error.INVALID_CONFIG),
+        (resource(METRICS, "m", ("interval.ms", SET, "99")), Error.INVALID_REQUEST),
+        (resource(METRICS, "m", ("interval.ms", SET, "often")), Error.INVALID_CONFIG),
         (resource(METRICS, "m", ("match", SET, "shoe_size=9")), Error.INVALID_CONFIG),
         (resource(GROUP, "", ("consumer.session.timeout.ms", SET, "50000")), Error.INVALID_REQUEST),
         (resource(GROUP, "g", ("consumer.session.timeout", SET, "50000")), Error.INVALID_CONFIG),
@@ -131,7 +134,7 @@ def test_what_groups_subscriptions_and_brokers_can_have() -> None:
     cluster = cluster_with_topic()
     asked = [
         resource(GROUP, "g", ("consumer.session.timeout.ms", SET, "50000"), ("share.auto.offset.reset", SET, "by_duration:PT1H")),
-        resource(METRICS, "m", ("match", APPEND, "client_id=a.*"), ("interval.ms", SET, "1000")),
+        resource(METRICS, "m", ("match", SET, "client_id=a.*"), ("interval.ms", SET, "1000")),
         resource(BROKER, "2", ("listener.name.a.ssl.keystore.type", SET, "PEM"), ("my.plugin.key", SET, "x")),
         resource(BROKER, "", ("log.cleanup.policy", APPEND, "compact")),
     ]
@@ -142,9 +145,12 @@ def test_what_groups_subscriptions_and_brokers_can_have() -> None:
 
 def test_a_value_that_grew_too_long_for_the_log() -> None:
     cluster = cluster_with_topic()
-    name = "x" * 20_000
-    assert alter(cluster, resource(METRICS, "m", ("metrics", APPEND, name))) == [0]
-    assert alter(cluster, resource(METRICS, "m", ("metrics", APPEND, "y" + name))) == [Error.INVALID_CONFIG]
+    many = ",".join(f"{number}:1" for number in range(100_000, 102_000))
+    more = ",".join(f"{number}:1" for number in range(200_000, 202_000))
+    key = "leader.replication.throttled.replicas"
+    assert alter(cluster, resource(TOPIC, "t", (key, APPEND, many))) == [0]
+    assert alter(cluster, resource(TOPIC, "t", (key, APPEND, more))) == [Error.INVALID_CONFIG]
+    assert configs(cluster)[key] == many
 
 
 def test_a_new_min_isr_ends_what_was_eligible_under_the_old() -> None:
@@ -164,7 +170,7 @@ def test_a_new_min_isr_ends_what_was_eligible_under_the_old() -> None:
 def test_each_resource_once() -> None:
     cluster = cluster_with_topic()
     one = resource(TOPIC, "t", ("segment.ms", SET, "7"))
-    assert alter(cluster, one, one) == [Error.INVALID_REQUEST]
+    assert alter(cluster, one, one) == [Error.INVALID_REQUEST] * 2
     assert configs(cluster) == {"retention.ms": "5"}
 
 

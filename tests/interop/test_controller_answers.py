@@ -1,0 +1,83 @@
+"""The same requests to Kafka's controller, through a broker, and to ours: the same errors, and what is told is the same."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+from kwire.message import Message
+from tests.interop.clients import need_java
+from tests.interop.conftest import SAID
+from tests.interop.controller_requests import REQUESTS
+from tools.gateway_process import gateway
+from tools.kafka import FAST_START, kafka
+from tools.wire_client import WireClient
+
+#: Where ours says something else, and why.
+DELIBERATE: Final = {
+    "describe topics: .results[4].says why": "a sentence for a topic that does not exist, where Kafka has none",
+}
+#: What differs from one cluster to the next, or is told in our own words.
+_NOT_COMPARED: Final = frozenset({"topicId", "errorMessage", "documentation", "throttleTimeMs"})
+#: How long a broker may take to see what its controller did.
+_SEEN_WITHIN_S: Final = 5.0
+
+
+def comparable(value: Any) -> Any:
+    """An answer without what no two servers say alike, its items in an order of their own."""
+    if isinstance(value, dict):
+        told = {key: comparable(inner) for key, inner in value.items() if key not in _NOT_COMPARED}
+        if "errorMessage" in value:
+            told["says why"] = bool(value["errorMessage"])
+        return told
+    if isinstance(value, list):
+        return sorted((comparable(one) for one in value), key=repr)
+    return value
+
+
+def ask(client: WireClient, request: Message) -> Any:
+    version = type(request).VERSIONS[-1]
+    return comparable(client.call(request, version).to_json(version))
+
+
+def unlike(expected: Any, answer: Any, where: str = "") -> Iterator[str]:
+    """Where the two differ, and in what."""
+    if isinstance(expected, dict) and isinstance(answer, dict):
+        for key in expected.keys() | answer.keys():
+            yield from unlike(expected.get(key), answer.get(key), f"{where}.{key}")
+    elif isinstance(expected, list) and isinstance(answer, list) and len(expected) == len(answer):
+        for index, pair in enumerate(zip(expected, answer, strict=True)):
+            yield from unlike(*pair, f"{where}[{index}]")
+    elif expected != answer:
+        yield f"{where}: Kafka {expected}, ours {answer}"
+
+
+def settled(client: WireClient, request: Message, expected: Any) -> Any:
+    """The answer to a question: what was changed last may not have reached the node that is asked."""
+    deadline = time.monotonic() + _SEEN_WITHIN_S
+    while (answer := ask(client, request)) != expected and time.monotonic() < deadline:
+        time.sleep(0.1)
+    return answer
+
+
+def test_the_same_answers(tmp_path: Path) -> None:
+    need_java()
+    differences = []
+    with (
+        kafka(options=FAST_START, kill_at_end=True) as cluster,
+        gateway("--source", "own", "--data-dir", str(tmp_path)) as server,
+        WireClient(cluster.bootstrap) as real,
+        WireClient(server.bootstrap) as ours,
+    ):
+        for about, request in REQUESTS:
+            asks = request.NAME == "DescribeConfigsRequest"
+            if asks:
+                time.sleep(1)  # a broker is told of what its controller did when that is committed
+            expected = ask(real, request)
+            answer = settled(ours, request, expected) if asks else ask(ours, request)
+            differences += [f"{about}: {one}" for one in unlike(expected, answer)]
+    SAID.append(f"controllers: {len(REQUESTS)} requests, the same answers but for {len(DELIBERATE)} on purpose")
+    found = {one.partition(": Kafka ")[0]: one for one in differences}
+    assert found.keys() == DELIBERATE.keys(), "\n".join(found[place] for place in found if place not in DELIBERATE)
