@@ -206,7 +206,8 @@ class Script:
         replica = int(given.get("replica", -1))
         request = asks.fetch(
             17, cluster_id=given.get("cluster", CLUSTER), replica=(replica, directory(max(replica, 0))),
-            epoch=int(given["epoch"]), log_end=_position(given["from"]), high_watermark=-1, max_wait_ms=int(given.get("wait", 0)), max_bytes=1 << 20,
+            epoch=int(given["epoch"]), log_end=_position(given["from"]), high_watermark=-1,
+            max_wait_ms=int(given.get("wait", 0)), max_bytes=1 << 20,
         )  # fmt: skip
         self._ask(to, request, 17)
 
