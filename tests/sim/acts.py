@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from tests.sim.world import World
 
 STRANGER: Final = 77
+FIRST_OBSERVER: Final = 101
 _STRANGERS_DIRECTORY: Final = Uuid(b"stranger" * 2)
 
 
@@ -250,7 +251,8 @@ def forge(world: World, rng: random.Random) -> None:
 
     Only voters are lied to: an observer that takes over an epoch that nobody else knows waits until the others get there.
     """
-    node = rng.choice(world.voters())
+    leader = world.leader
+    node = leader if leader is not None and rng.random() < 0.4 else rng.choice(world.voters())
     if not node.up or node.paused_until > world.now:
         return
     rng.choice((forge_vote, forge_begin, forge_end, forge_fetch, forge_nothing))(world, rng, node)
@@ -309,7 +311,9 @@ def forge_begin(world: World, rng: random.Random, node: Node) -> None:
 
 
 def forge_end(world: World, rng: random.Random, node: Node) -> None:
-    """The end of an epoch that is over, or of one by a node that does not lead it."""
+    """The end of an epoch that is over, or of one by a node that does not lead it, as everybody knows."""
+    if node.raft.leader_id < 0:
+        return
     part = end_quorum_epoch_request.PartitionData(
         partition_index=0,
         leader_id=rng.choice(sorted(world.first_voters.nodes)),
@@ -321,6 +325,8 @@ def forge_end(world: World, rng: random.Random, node: Node) -> None:
 
 def forge_fetch(world: World, rng: random.Random, node: Node) -> None:
     """Somebody unknown has everything, or a voter had in an older epoch, or a voter's namesake with another disk."""
+    if not node.up:
+        return
     log = node.disk.view
     kind = rng.randrange(3)
     id, epoch, directory_id = STRANGER, node.raft.epoch, _STRANGERS_DIRECTORY

@@ -127,6 +127,15 @@ class Disk:
             kraft_versions=tuple(kraft_versions),
         )
 
+    def voters_of_view(self) -> VoterSet | None:
+        """Who votes by the log as the process has given it out; None where neither log nor formatting says."""
+        for batch in reversed(self.view.batches):
+            if batch.voters:
+                return batch.voters[-1][1]
+        newest = max((id for id in self.snapshots if id.end_offset <= self.view.start_offset), default=None)
+        found = self.snapshots[newest].voters if newest is not None else None
+        return found or self.formatted
+
     def voters_at(self, offset: int) -> tuple[VoterSet | None, int]:
         """Voters and kraft.version as the durable log says up to ``offset``."""
         voters, kraft_version = self.formatted, int(self.formatted is not None)

@@ -213,6 +213,13 @@ class Checker:
         known = offset < log.start_offset or durable == epoch or (offset == 0 and epoch == 0)
         require(known, "5: node {} fetches from {} after epoch {}, on disk it is {}", node.id, offset, epoch, durable)
 
+    def voters_in_force(self, node: Node) -> None:
+        """After a birth, a truncation or a snapshot, 1: who votes is who the log says."""
+        found = node.disk.voters_of_view()
+        if found is not None:
+            ours, theirs = ([(one.id, one.directory_id) for one in voters] for voters in (node.raft.voters, found))
+            require(ours == theirs, "1: node {} counts the voters {}, its log says {}", node.id, ours, theirs)
+
     # --- what is committed ------------------------------------------------------------------------------------------------
 
     def high_watermark(self, node: Node, before: int, after: int) -> None:

@@ -9,9 +9,11 @@ from typing import Any
 from gateway.quorum.errors import ErrorCode
 from gateway.quorum.raft import batches, replies
 from gateway.quorum.raft.effects import Accepted, Advance, LogRange, NotLeading, Refused
+from gateway.quorum.raft.events import Tick
 from gateway.quorum.raft.leading import Office
 from gateway.quorum.raft.log_view import LogView
 from gateway.quorum.raft.node import Node
+from gateway.quorum.raft.raft import Raft
 from gateway.quorum.raft.roles import Leader, Parked
 from gateway.quorum.raft.serving import Serving
 from gateway.quorum.raft.voter_changes import VoterChanges
@@ -310,19 +312,22 @@ def voters_change_twice_at_once() -> Context:
     return patched(VoterChanges, _not_now=not_now)
 
 
-@mutant("KAFKA-12181")
-def a_follower_may_not_go_back() -> Context:
-    """A follower whose Fetch begins before its last one gets nothing: it has lost what was not synced."""
+@mutant("etcd#20418")
+def a_paused_leader_answers() -> Context:
+    """A leader that was stopped for long answers what came first before it looks at the time."""
 
-    def answer(self: Serving, leader: Leader, asked: Parked, now_or_never: bool) -> bool:
-        replica = asked.replica
-        if replica is not None and asked.partition.fetch_offset < replica.offset:
-            replies.fetch(self._node, asked, ErrorCode.INVALID_REQUEST)
-            return True
-        return really(self, leader, asked, now_or_never)
+    def step(self: Raft, event: Any, now: float, wall_ms: int) -> Any:
+        role = self._node.role
+        if isinstance(role, Leader) and now >= role.silent_at and not isinstance(event, Tick):
+            role.silent_at, was = math.inf, role.silent_at
+            try:
+                return really(self, event, now, wall_ms)
+            finally:
+                role.silent_at = was
+        return really(self, event, now, wall_ms)
 
-    really = Serving._answer
-    return patched(Serving, _answer=answer)
+    really = Raft.step
+    return patched(Raft, step=step)
 
 
 @mutant("KAFKA-13104, 14124")

@@ -22,17 +22,13 @@ Context = AbstractContextManager[Any]
 @mutant("KAFKA-10533")
 def fetches_before_it_is_on_disk() -> Context:
     """The next Fetch, which acknowledges, does not wait for the disk."""
+    emit = Node.emit
 
-    def fetch(
-        self: Following, address: Any, node_id: int, max_wait_ms: int, on_answer: Any, told: int = -1, on_failed: Any = None
-    ) -> None:
-        node = self._node
-        token, node.token = node.token, node.state_token
-        really(self, address, node_id, max_wait_ms, on_answer, told, on_failed)
-        node.token = token
+    def at_once(self: Node, effect: Any) -> None:
+        fetches = isinstance(effect, Send) and effect.api_key == 1
+        emit(self, replace(effect, after=min(effect.after, self.state_token)) if fetches else effect)
 
-    really = Following._fetch
-    return patched(Following, _fetch=fetch)
+    return patched(Node, emit=at_once)
 
 
 @mutant("KAFKA-13884, 17332")

@@ -125,7 +125,8 @@ class Node:
         world.note("node %d is born: %s", self.id, stored)
         self._do(self.raft.start(now, wall_ms))
         if self.raft is not None:
-            self._after(0)
+            self._after("birth")
+            world.checker.voters_in_force(self)
 
     def die(self, why: str) -> None:
         """The process ends here and now; the disk keeps what it may."""
@@ -274,6 +275,7 @@ class Node:
     def _truncate(self, effect: Truncate) -> None:
         self.world.checker.truncates(self, effect)
         self.disk.accept(effect)
+        self.world.checker.voters_in_force(self)
 
     def _reply(self, effect: Reply) -> None:
         message = effect.message
@@ -360,6 +362,8 @@ class Node:
             self.step(event)
             if life != self.life or self.raft is None:
                 return
+            if isinstance(event, Installed):
+                self.world.checker.voters_in_force(self)
         if self.disk.queued and not self.disk.in_flight:
             self._write()
 

@@ -107,16 +107,16 @@ def _with(tweak: Tweak, **values: float) -> Tweak:
 # --- words of the stories -----------------------------------------------------------------------------------------------------
 
 
-def until(world: World, holds: Callable[[], bool], at_most: float = 6.0) -> Iterator[float]:
-    """Wait until something holds, but not for ever."""
+def until(world: World, holds: Callable[[], bool], at_most: float = 6.0, step: float = 0.02) -> Iterator[float]:
+    """Wait until something holds, but not for ever; look every ``step`` seconds."""
     end = world.now + at_most
     while not holds() and world.now < end:
-        yield 0.02
+        yield step
 
 
-def another(world: World, old: Node | None) -> Iterator[float]:
+def another(world: World, old: Node | None, step: float = 0.02) -> Iterator[float]:
     """Wait for a leader that is not ``old``."""
-    yield from until(world, lambda: world.leader is not None and world.leader is not old)
+    yield from until(world, lambda: world.leader is not None and world.leader is not old, step=step)
 
 
 def elected(world: World, *, but: Node | None = None, at_most: float = 8.0) -> Iterator[float]:
@@ -339,7 +339,7 @@ def lone_voter(world: World) -> Iterator[float]:
         require(world.events - before < 4 * 3600, "17: {} events in an idle hour", world.events - before)
 
 
-@family(_sized(5, observers=0), noise=False, births_s=0.0)
+@family(_with(_sized(5, observers=0), latency=0.0), noise=False, births_s=0.0)
 def equal_timers(world: World) -> Iterator[float]:
     """Five voters start at the same moment, and again and again lose their leader (KAFKA-18345)."""
     for _ in range(3):
@@ -391,6 +391,10 @@ def snapshot_install(world: World) -> Iterator[float]:
             world.kill(behind, 4.0 * rng.random())
         yield from elected(world, but=behind, at_most=5.0)
         yield from busy(world, 0.7)
+        if world.shape.dynamic:
+            world.shape.changes_voters = True
+            acts.change_voters(world, rng)
+            yield from busy(world, 0.3)
         for node in world.ours:
             if node is not behind and rng.random() < 0.8:
                 world.snapshot(node, 1)
@@ -434,6 +438,55 @@ def voters_change_apart(world: World) -> Iterator[float]:
         yield 0.5
 
 
+@family(_sized(4, dynamic=True, observers=1), noise=False)
+def changes_collide(world: World) -> Iterator[float]:
+    """Two leaders change the voters, neither of them with what the other's majority needs (Raft's mistake of 2015)."""
+    rng = world.rng
+    world.shape.changes_voters = True
+    yield from elected(world)
+    first = world.leader
+    if first is None:
+        return
+    newcomer = next(node for node in world.ours if node.id >= acts.FIRST_OBSERVER)
+    yield from until(world, lambda: newcomer.shown >= 1, 5.0)
+    world.isolate([first, newcomer])
+    acts.add_voter(world, first, newcomer, committed=False)
+    yield from another(world, first, step=0.001)
+    second = world.leader
+    if second is None or second is first:
+        return
+    friends = [node for node in world.others(second) if node not in (first, newcomer)]
+    world.isolate([second, friends[0]])
+    world.mend_between([first, newcomer, *friends[1:]])
+    acts.remove_voter(world, second, first.id, first.disk.directory_id)
+    yield from busy(world, 1.0 + rng.random())
+    yield 4.0
+    world.mend()
+    yield 1.0
+
+
+@family(_sized(3, dynamic=True, observers=2))
+def changes_in_a_row(world: World) -> Iterator[float]:
+    """A leader without its majority makes itself one of newcomers, if it may add them all."""
+    rng = world.rng
+    world.shape.changes_voters = True
+    yield from elected(world)
+    leader = world.leader
+    if leader is None:
+        return
+    newcomers = [node for node in world.ours if node.id >= acts.FIRST_OBSERVER]
+    yield from until(world, lambda: all(node.shown >= 1 for node in newcomers), 5.0)
+    world.isolate([leader, *newcomers])
+    for node in newcomers:
+        acts.add_voter(world, leader, node, committed=rng.random() < 0.5)
+        yield 0.02 + 0.03 * rng.random()
+    world.propose(leader)
+    yield from another(world, leader)
+    yield from busy(world, 1.0)
+    world.mend()
+    yield 1.0
+
+
 def _any_size(rng: random.Random, shape: Shape, faults: Faults) -> None:
     shape.voters, shape.witnesses = rng.randint(1, 7), 0
 
@@ -471,7 +524,10 @@ def forged(world: World) -> Iterator[float]:
     for _ in range(rng.randint(10, 25)):
         yield rng.random() * 0.4
         acts.forge(world, rng)
-        world.propose(world.leader)
+        leader = world.leader
+        if leader is not None and world.propose(leader):
+            yield rng.random() * 0.008
+            acts.forge_fetch(world, rng, leader)
 
 
 @family(_sized(1, 3, 5), noise=False, heals=False)

@@ -251,6 +251,11 @@ class World:
                 if b not in nodes and b not in but:
                     self.network.cut |= {(a.place, b.place), (b.place, a.place)}
 
+    def mend_between(self, nodes: Collection[Node]) -> None:
+        """The links between ``nodes`` work again."""
+        if self.may_act("mend the links between %s", [node.id for node in nodes]):
+            self.network.cut -= {(a.place, b.place) for a in nodes for b in nodes}
+
     def mend(self, node: Node | None = None) -> None:
         """All links of ``node``, or of everybody, work again."""
         if self.may_act("mend the links of %s", "all" if node is None else node.id):
