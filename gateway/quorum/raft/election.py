@@ -5,6 +5,7 @@ Kafka's ``handleVoteRequest``, ``pollUnattachedAsVoter``, ``pollProspective``, `
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -193,9 +194,13 @@ class Election:
 
     def _on_vote_failed(self, asker: Nominee, voter_id: int, failure: Failure) -> None:
         """Who does not know pre-votes cannot be asked for one, and must not keep an election from being held (KIP-996)."""
-        if failure.kind == FailureKind.UNSUPPORTED_VERSION and self._node.role is asker and isinstance(asker, Prospective):
+        if self._node.role is not asker:
+            return
+        if failure.kind == FailureKind.UNSUPPORTED_VERSION and isinstance(asker, Prospective):
             asker.votes[voter_id] = True
-            self._count(asker)
+        else:
+            asker.silent.add(voter_id)
+        self._count(asker)
 
     def _on_vote_answer(self, asker: Nominee, voter_id: int, message: Any, version: int) -> bool | None:
         node, sender = self._node, f"voter {voter_id}"
@@ -228,11 +233,15 @@ class Election:
                 self._elected(role)
             else:
                 self._become_candidate(role.retries)
-        elif refused > len(voters) - voters.majority:
+        elif refused > len(voters) - voters.majority or self._has_asked_all(role):
             if isinstance(role, Prospective):
                 self._lost(role)
             else:
                 role.give_up_at = min(role.give_up_at, node.now + self._rest(role))
+
+    def _has_asked_all(self, role: Nominee) -> bool:
+        """Has everybody answered, or been found to be away? Then waiting longer brings nothing, and asking anew may."""
+        return all(id in role.votes or id in role.silent for id in self._node.others())
 
     def _rest(self, role: Nominee) -> float:
         """Exponential, with chance also at the cap: rivals that rest equally long would meet again (KAFKA-18345)."""
@@ -248,14 +257,19 @@ class Election:
             self._lost(role)
 
     def _lost(self, role: Nominee) -> None:
-        """Back to the leader if there was one, else wait for another election."""
+        """Back to the leader if there was one, else wait, for another election. Not for a whole fetch timeout: the leader was
+        silent for that long already, and others may be ready to vote by now that were not yet."""
         node = self._node
+        rest_s = node.settings.election_timeout_s * (0.5 + 0.5 * node.dice())
         leader_id, epoch = node.leader_id, node.epoch
         address = node.address_of(leader_id) if leader_id not in (NOBODY, node.settings.node_id) else None
         if address is None:
             node.become_unattached(epoch, leader_id, afresh=True)
+            if isinstance(node.role, Unattached):
+                node.role.election_at = min(node.role.election_at, node.now + rest_s) if node.stands else math.inf
         else:
-            node.become_follower(epoch, leader_id, {**node.leader_endpoints, node.settings.listener: address})
+            endpoints = {**node.leader_endpoints, node.settings.listener: address}
+            node.become_follower(epoch, leader_id, endpoints, within_s=rest_s)
 
 
 def _is_up_to_date(theirs: Position, ours: Position) -> bool:

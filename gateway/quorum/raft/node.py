@@ -234,8 +234,10 @@ class Node:
         state = replace(self.election, leader_id=leader_id) if same else ElectionState(epoch, leader_id)
         self._enter(Unattached(election_at, retries), state)
 
-    def become_follower(self, epoch: int, leader_id: int, endpoints: Mapping[str, Address]) -> None:
-        """Follow ``leader_id`` of ``epoch``, who is not this node."""
+    def become_follower(
+        self, epoch: int, leader_id: int, endpoints: Mapping[str, Address], within_s: float | None = None
+    ) -> None:
+        """Follow ``leader_id`` of ``epoch``, who is not this node; it must be heard ``within_s``, if that is given."""
         assert self.epoch <= epoch <= EPOCH_MAX, "epochs never fall"
         assert leader_id not in (self.settings.node_id, NOBODY), "nobody follows itself, or nobody"
         same = epoch == self.epoch
@@ -246,7 +248,8 @@ class Node:
         state = replace(self.election, leader_id=leader_id) if same else ElectionState(epoch, leader_id)
         self.leader_endpoints = endpoints
         patience_s = self.fetch_patience()
-        self._enter(Follower(leader_id, endpoints, self.now + patience_s, patience_s), state)
+        first_s = patience_s if within_s is None else within_s
+        self._enter(Follower(leader_id, endpoints, self.now + first_s, patience_s), state)
 
     def become_resigned(self, unaware: set[int], successors: tuple[tuple[int, Uuid], ...] = ()) -> None:
         """Give up leading, or come back as one who led: the epoch stays, its leader is gone."""

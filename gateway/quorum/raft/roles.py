@@ -27,11 +27,12 @@ class Unattached:
 
 @dataclass(slots=True, eq=False)
 class Nominee:
-    """Asks for votes. ``votes``: voter id -> granted, this node's own included."""
+    """Asks for votes. ``votes``: voter id -> granted, this node's own included. ``silent``: who was asked and did not answer."""
 
     votes: dict[int, bool]
     give_up_at: float
     retries: int
+    silent: set[int] = field(default_factory=set)
 
 
 @dataclass(slots=True, eq=False)

@@ -9,7 +9,7 @@ import pytest
 
 from gateway.quorum.errors import ErrorCode
 from gateway.quorum.raft import asks
-from gateway.quorum.raft.effects import ElectionState
+from gateway.quorum.raft.effects import ElectionState, Send
 from gateway.quorum.raft.events import Resign, ShutDown
 from gateway.quorum.requests import Position
 from tests.gateway.quorum.batches import data_batch
@@ -281,6 +281,10 @@ def test_a_follower_that_hears_its_leader_refuses_pre_votes_until_that_is_silent
     assert said(world.request(follower.id, request, 2)) == GRANTED
 
 
+def is_vote(effect: Any) -> bool:
+    return isinstance(effect, Send) and effect.api_key == 52
+
+
 def test_begin_and_end_of_an_epoch() -> None:
     world = node(ElectionState(5))
     begin = asks.begin_quorum_epoch(
@@ -290,15 +294,18 @@ def test_begin_and_end_of_an_epoch() -> None:
     world.request(1, begin, 1, answers.append)
     raft = world.members[1].raft
     assert raft is not None and (raft.role, raft.epoch, raft.leader_id) == ("follower", 6, 2)
-    for successors, within in (([(1, directory(1)), (3, directory(3))], 0.0), ([(3, directory(3)), (1, directory(1))], 1.0)):
+    for successors, within in (([(1, directory(1)), (3, directory(3))], 0.0), ([(3, directory(3)), (1, directory(1))], 0.6)):
         world = node(ElectionState(6, 2))
         end = asks.end_quorum_epoch(
             1, cluster_id=CLUSTER, epoch=6, leader_id=2, successors=successors, endpoints={LISTENER: address(2)}
         )
+        before = len(world.seen)
         world.request(1, end, 1, answers.append)
         world.run(within)
-        raft = world.members[1].raft
-        assert raft is not None and raft.role == ("candidate" if not within else "prospective")
+        asked_for = {
+            effect.request(2).topics[0].partitions[0].replica_epoch for _, effect in world.seen[before:] if is_vote(effect)
+        }
+        assert asked_for == ({7} if not within else {6})  # the first choice needs no pre-vote
     assert [answer.topics[0].partitions[0].error_code for answer in answers] == [0, 0, 0]
 
 
