@@ -6,6 +6,7 @@ answers, which wait until what they say is committed.
 
 from __future__ import annotations
 
+import math
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -147,12 +148,27 @@ class ActingController:
             _refuse(wish, Error.UNKNOWN_SERVER_ERROR, "This server failed; its log says why.")
             self._resign(f"a bug of this server: {error!r}")
             return
-        if outcome.operation is not None:
-            self._propose(outcome.operation).answers.append((wish, outcome.answer))
-        elif self._proposals:  # it may speak of what is proposed and not committed
-            self._proposals[next(reversed(self._proposals))].answers.append((wish, outcome.answer))
-        else:
+        proposal = self._propose(outcome.operation) if outcome.operation is not None else self._confirming(controller)
+        if proposal is None:
             wish.later.complete(outcome.answer)
+        else:
+            proposal.answers.append((wish, outcome.answer))
+
+    def _confirming(self, controller: Controller) -> _Proposal | None:
+        """What an answer that changes nothing waits for: it may speak of what is not committed yet, and this node may have
+        been followed by another leader without knowing it. Records that come to be committed prove both wrong.
+
+        Records that were appended before are no proof: who acknowledges them may do so from before an election. None where
+        there is nothing to wait for, in a quorum of this node alone.
+        """
+        last = self._proposals[next(reversed(self._proposals))] if self._proposals else None
+        if last is not None and (last.end_offset is None or self._is_alone):
+            return last
+        return None if self._is_alone else self._propose(controller.confirmation(_wall_ms()))
+
+    @property
+    def _is_alone(self) -> bool:
+        return self._driver.raft.leads_until == math.inf
 
     def _propose(self, operation: Operation) -> _Proposal:
         number = self._driver.number()
@@ -196,15 +212,17 @@ class ActingController:
         keeper = self._keeper
         if self._epoch < 0 or self._controller is not None or not keeper.loaded or keeper.read_offset <= self._start_offset:
             return
-        self._controller = controller = self._make(sorted(self._driver.raft.voters.nodes))
-        self.activations += 1
         try:
-            for operation in controller.activate(keeper.image, _wall_ms(), transaction_open=keeper.in_transaction):
-                self._propose(operation)
+            controller = self._make(sorted(self._driver.raft.voters.nodes))
+            operations = controller.activate(keeper.image, _wall_ms(), transaction_open=keeper.in_transaction)
         except Exception as error:
             self._reports.bug("controller not active", error)
             self._resign(f"a bug of this server: {error!r}")
             return
+        self._controller = controller
+        self.activations += 1
+        for operation in operations:
+            self._propose(operation)
         self._reports.report("controller active", "info", epoch=self._epoch, offset=keeper.read_offset)
         self._place()
 
