@@ -164,7 +164,7 @@ class World:
         return listener == "CONTROLLER"
 
     def endpoint(self, listener: str) -> Endpoint:
-        port = {"PLAINTEXT": 9092, "EXTERNAL": 19092}[listener]
+        port = {"PLAINTEXT": 9092, "EXTERNAL": 19092, "CONTROLLER": 9093}[listener]
         return Endpoint(listener, "gateway.example", port, "PLAINTEXT")
 
     def context(self, version: int, listener: str = "PLAINTEXT") -> Context:
