@@ -100,7 +100,7 @@ def everything(spark: SparkSession, path: str) -> dict[str, list[str]]:
 KILLS = 10
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(900)
 def test_killed_at_ten_random_moments_the_tables_are_the_same(spark: SparkSession, logs: Any, tmp_path: Path) -> None:
     """Each a moment after both sources' queries have committed something again: before, in and after a commit of theirs."""
     spark_session(kafka=True)

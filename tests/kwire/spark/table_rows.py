@@ -8,9 +8,10 @@ from typing import Any
 
 from gateway.log.reader import read_log_file
 from kwire.cluster import Image, Loader
+from kwire.message import Message
 from kwire.records import decode_metadata_record
 from kwire.spark.tables_fold import Row, without_secrets
-from kwire.spark.tables_kinds import KINDS
+from kwire.spark.tables_kinds import KINDS, Key, Kind
 
 
 def rows_of(directory: Path, snapshot: Path | None = None) -> list[Row]:
@@ -40,6 +41,23 @@ def load(loader: Loader, row: Row) -> None:
     loader.load(without_secrets(name, record), row.offset, -1)
 
 
-def contents(image: Image) -> dict[tuple[str, str], Any]:
-    """Every entity of ``image``: (kind, key) -> columns."""
-    return {(kind.entity, kind.text(key)): kind.at(image, key) for kind in KINDS for key in kind.keys(image)}
+#: (kind, key) and the columns of an entity.
+Entity = tuple[tuple[str, str], Any]
+
+
+def contents(image: Image, known: dict[int, tuple[Message, Entity]] | None = None) -> dict[tuple[str, str], Any]:
+    """Every entity of ``image``: (kind, key) -> columns.
+
+    ``known`` remembers partitions between calls on one image: a record in an image is never changed, but replaced.
+    """
+    return dict(_entity(kind, image, key, known) for kind in KINDS for key in kind.keys(image))
+
+
+def _entity(kind: Kind, image: Image, key: Key, known: dict[int, tuple[Message, Entity]] | None) -> Entity:
+    if known is None or kind.entity != "partition":
+        return (kind.entity, kind.text(key)), kind.at(image, key)
+    record = image.partitions[key[0]][key[1]]
+    if id(record) not in known:
+        entity = (kind.entity, kind.text(key)), kind.fields(image, record)
+        known[id(record)] = record, entity  # with the record, so that no other one gets its id
+    return known[id(record)][1]
