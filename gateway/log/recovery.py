@@ -70,11 +70,10 @@ def restart_at(
 
 
 def remove_segments(directory: Path, disk: Disk, bases: list[int]) -> None:
-    """Delete segments, the newest first, so that there is no gap at any instant. Raises DiskFailed."""
+    """Delete segments, the newest first, so that what is left at any instant is the log's beginning. Raises DiskFailed."""
     for base_offset in sorted(bases, reverse=True):
         delete_segment(directory, disk, base_offset)
-    if bases:
-        disk.sync_directory(directory)
+        disk.sync_directory(directory)  # or a crash could leave a newer one, and a log that begins there
 
 
 def delete_segment(directory: Path, disk: Disk, base_offset: int) -> str:

@@ -123,7 +123,9 @@ def test_a_node_of_kafka_starts_on_what_we_formatted_and_we_on_what_it_left(stat
 
 def _own_properties(node: Node, voters: str) -> Path:
     file = node.directory / "kwire.properties"
-    file.write_text(f"controller.quorum.voters={voters}\nlisteners=PLAINTEXT://127.0.0.1:0,CONTROLLER://{node.controller_address}\n")
+    file.write_text(
+        f"controller.quorum.voters={voters}\nlisteners=PLAINTEXT://127.0.0.1:0,CONTROLLER://{node.controller_address}\n"
+    )
     return file
 
 
