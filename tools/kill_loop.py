@@ -65,7 +65,7 @@ def run_part(cycles: int, dice: random.Random, kinds: tuple[str, ...], peer: str
 
 
 def kill(kinds: Sequence[str], dice: random.Random, peer: str, journal: Path) -> Result:
-    """A cycle of each kind, in this order, against a new cluster, judged. Raises AdminError when nothing is acknowledged any more."""
+    """A cycle of each kind, in this order, against a new cluster, judged. Raises AdminError when no append is acknowledged."""
     cycles = len(kinds)
     with _cluster(peer) as cluster:
         cluster.wait_for_leader()
