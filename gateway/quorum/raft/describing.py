@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from gateway.quorum.errors import ErrorCode
 from gateway.quorum.raft import replies
 from gateway.quorum.raft.events import Requested
@@ -18,6 +20,9 @@ from kwire.messages.describe_quorum_response import (
 )
 from kwire.messages.describe_quorum_response import Node as DescribedNode
 from kwire.uuid import ZERO_UUID, Uuid
+
+#: Observers that did not fetch for so long are not told of any more (``LeaderState.OBSERVER_SESSION_TIMEOUT_MS``).
+_OBSERVER_S: Final = 300.0
 
 _MESSAGES = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "This server does not host this topic-partition.",
@@ -43,6 +48,11 @@ def describe_quorum(node: Node, asked: Requested) -> None:
     return replies.reply(node, asked.number, answer)
 
 
+def observers_of(leader: Leader, now: float) -> list[Progress]:
+    """Who copies the leader's log without a vote, and did so lately; by id."""
+    return [seen for _, seen in sorted(leader.observers.items()) if now - seen.fetched_at < _OBSERVER_S]
+
+
 def _refusal(named: list[tuple[str, list[int]]], error: ErrorCode, version: int) -> DescribeQuorumResponse:
     def partition(index: int) -> PartitionData:
         refused = PartitionData(partition_index=index, error_code=error)
@@ -59,7 +69,7 @@ def _partition(node: Node, leader: Leader, version: int) -> PartitionData:
     me = node.settings
     ourselves = _state(me.node_id, me.directory_id, node.log.flushed, node.wall_ms, node.wall_ms, version)
     voters = [_replica(leader.progress[voter.id], version) if voter.id in leader.progress else ourselves for voter in node.voters]
-    observers = [_replica(observer, version) for _, observer in sorted(leader.observers.items())]
+    observers = [_replica(observer, version) for observer in observers_of(leader, node.now)]
     if not node.is_voter:
         observers.append(ourselves)  # a leader that is about to be none, as it was removed
     return PartitionData(

@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from gateway.quorum.raft.describing import describe_quorum
+from gateway.quorum.raft.describing import describe_quorum, observers_of
 from gateway.quorum.raft.effects import Effect, ShutDownComplete
 from gateway.quorum.raft.election import Election
 from gateway.quorum.raft.events import (
@@ -220,11 +220,13 @@ class Raft:
 
     def _snapshot_written(self, event: SnapshotWritten) -> None:
         assert event.id.end_offset <= self._node.high_watermark, "a snapshot of what is not committed"
-        self._node.log.add_snapshot(event.id)
+        if event.id.end_offset >= self._node.log.start_offset:  # a newer one of the leader's may be in its place by now
+            self._node.log.add_snapshot(event.id)
 
     def _cleaned(self, event: Cleaned) -> None:
         assert event.start_offset <= self._node.high_watermark, "cleaned beyond what is committed"
-        self._node.log.clean(event.start_offset, event.snapshots)
+        if event.start_offset >= self._node.log.start_offset:
+            self._node.log.clean(event.start_offset, event.snapshots)
 
     def _resign(self, event: Resign) -> None:
         node, role = self._node, self._node.role
@@ -353,4 +355,4 @@ class Raft:
         role = self._node.role
         if not isinstance(role, Leader):
             return (), ()
-        return tuple(role.progress.values()), tuple(role.observers.values())
+        return tuple(role.progress.values()), tuple(observers_of(role, self._node.now))

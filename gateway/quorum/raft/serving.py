@@ -24,16 +24,15 @@ from kwire.messages.fetch_request import FetchRequest
 from kwire.messages.fetch_response import FetchResponse
 from kwire.messages.fetch_snapshot_request import FetchSnapshotRequest
 from kwire.messages.fetch_snapshot_response import FetchSnapshotResponse
-from kwire.uuid import METADATA_TOPIC_ID, Uuid
+from kwire.uuid import METADATA_TOPIC_ID, ZERO_UUID, Uuid
 
 #: Below this the answer has no place for the leader's epoch: real leaders refuse, and so does this one.
 _FETCH_FROM: Final = 12
 #: From this version on a topic has an id and no name.
 _TOPIC_IDS_FROM: Final = 13
 _ANSWER_MAX_BYTES: Final = 8 * MIB  # ``KafkaRaftClient.MAX_FETCH_SIZE_BYTES``
-#: Replicas that do not vote, remembered for DescribeQuorum; and how long (``LeaderState.OBSERVER_SESSION_TIMEOUT_MS``).
+#: Replicas that do not vote, remembered for DescribeQuorum.
 _OBSERVERS_MAX: Final = 256
-_OBSERVER_S: Final = 300.0
 #: Fetches that may wait at one time; beyond, the oldest is answered as it is.
 _PARKED_MAX: Final = 1024
 
@@ -122,7 +121,10 @@ class Serving:
             return None
         voter = self._node.voters.nodes.get(id)
         if voter is not None and voter.is_key(id, directory_id):
-            return leader.progress[id]
+            progress = leader.progress[id]
+            if voter.directory_id == ZERO_UUID:
+                progress.directory_id = directory_id  # static quorums learn it from the voter itself, for DescribeQuorum
+            return progress
         observers = leader.observers
         key = id, directory_id
         observer = observers.get(key)
@@ -164,15 +166,13 @@ class Serving:
             self._answer(leader, waiting, now_or_never=True)
 
     def poll(self, leader: Leader) -> None:
-        """Those that waited long enough get what there is: nothing. Observers not seen for long are forgotten."""
+        """Those that waited long enough get what there is: nothing."""
         now = self._node.now
         if now < leader.parked_until:
             return
         for waiting in [waiting for waiting in leader.parked.values() if now >= waiting.until]:
             self._release(leader, waiting)
         leader.parked_until = min((waiting.until for waiting in leader.parked.values()), default=math.inf)
-        for key in [key for key, seen in leader.observers.items() if now - seen.fetched_at >= _OBSERVER_S]:
-            del leader.observers[key]
 
     def left_office(self, leader: Leader) -> None:
         """Whoever waits is told at once who leads now (KAFKA-10677)."""

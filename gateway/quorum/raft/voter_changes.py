@@ -112,7 +112,7 @@ class VoterChanges:
         versions = feature.min_supported_version, feature.max_supported_version
         told = VoterNode(request.voter_id, request.voter_directory_id, endpoints, versions)
         dynamic = node.history.kraft_version >= 1
-        if node.settings.listener not in endpoints or (dynamic and not _is_key(told.id, told.directory_id)):
+        if dynamic and (node.settings.listener not in endpoints or not _is_key(told.id, told.directory_id)):
             return ErrorCode.INVALID_REQUEST
         if not versions[0] <= node.history.kraft_version <= versions[1]:
             return ErrorCode.INVALID_REQUEST

@@ -10,7 +10,7 @@ from gateway.quorum.errors import ErrorCode
 from gateway.quorum.raft import asks
 from gateway.quorum.raft import effects as fx
 from gateway.quorum.raft.events import Cleaned, Gone, Propose, Requested, Resign, SnapshotWritten
-from gateway.quorum.requests import Position
+from gateway.quorum.requests import Position, describe_quorum
 from gateway.snapshot_id import SnapshotId
 from kwire.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
 from kwire.uuid import METADATA_TOPIC_ID, Uuid
@@ -284,3 +284,33 @@ def test_snapshots_of_other_topics_clusters_and_followers() -> None:
     assert world.request(1, asks.fetch_snapshot(1, cluster_id="other", **given), 1).error_code == 104
     follower = world.request(2, asks.fetch_snapshot(1, cluster_id=CLUSTER, **given), 1).topics[0].partitions[0]
     assert follower.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER and follower.current_leader.leader_id == 1
+
+
+@pytest.mark.parametrize("version", range(3))
+def test_describe_quorum(version: int) -> None:
+    world, leader = leading(1, 2, 3)
+    world.add(7, static=(1, 2, 3)).boot()
+    world.run(1)
+    answer = world.request(1, describe_quorum(), version)
+    data = answer.topics[0].partitions[0]
+    assert (data.error_code, data.leader_id, data.leader_epoch, data.high_watermark) == (0, 1, 1, 4)
+    assert {(one.replica_id, one.log_end_offset) for one in data.current_voters} == {(1, 4), (2, 4), (3, 4)}
+    assert [one.replica_id for one in data.observers] == [7]
+    times = {one.last_caught_up_timestamp > 0 and one.last_fetch_timestamp > 0 for one in data.current_voters}
+    assert times == {version >= 1}
+    assert {one.replica_directory_id for one in data.current_voters if version >= 2} in (set(), {directory(n) for n in (1, 2, 3)})
+    assert [(one.node_id, one.listeners[0].name) for one in answer.nodes] == [(n, LISTENER) for n in (1, 2, 3) if version >= 2]
+    world.members[7].kill()
+    world.run(400)
+    assert world.request(leader.id, describe_quorum(), version).topics[0].partitions[0].observers == []
+
+
+@pytest.mark.parametrize("version", range(3))
+def test_describe_quorum_elsewhere(version: int) -> None:
+    """As measured: who does not lead says neither who does nor who votes."""
+    world, _ = leading(1, 2, 3)
+    data = world.request(2, describe_quorum(), version).topics[0].partitions[0]
+    assert (data.error_code, data.leader_id, data.leader_epoch, data.current_voters) == (6, 0, 0, [])
+    request = describe_quorum()
+    request.topics[0].topic_name = "other"
+    assert world.request(1, request, version).topics[0].partitions[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
