@@ -56,7 +56,8 @@ def _delta_version(spark: SparkSession) -> str | None:
     configured = spark.conf.get("spark.sql.extensions", "") or "", spark.conf.get("spark.sql.catalog.spark_catalog", "")
     if _EXTENSION not in configured[0].split(",") or configured[1] != _CATALOG:
         return None
-    package = getattr(spark._jvm.io.delta, "package$")
+    jvm: Any = spark._jvm
+    package = getattr(jvm.io.delta, "package$")
     # py4j takes a name that is no class for one of a package.
     return str(getattr(package, "MODULE$").VERSION()) if type(package).__name__ == "JavaClass" else None
 

@@ -145,17 +145,18 @@ def epochs_are_not_written() -> Context:
     return patched(Node, _persist=lazy)
 
 
-@mutant("Raft 5.1")
-def a_vote_is_forgotten_with_the_leader() -> Context:
-    """Learning the leader of an epoch, and losing it again, makes room for another vote."""
-    become = Node.become_unattached
+@mutant("KIP-996")
+def a_vote_is_forgotten_by_who_stands_itself() -> Context:
+    """A voter whose time is up, and which asks for pre-votes in the same epoch, forgets whom it voted for in that."""
+    campaign = Election.campaign
 
-    def forgetful(self: Node, epoch: int, leader_id: int = NOBODY, *, afresh: bool = False) -> None:
-        if epoch == self.epoch:
-            self.election = ElectionState(epoch)
-        become(self, epoch, NOBODY if epoch == self.epoch else leader_id, afresh=afresh)
+    def forgetful(self: Election) -> None:
+        node = self._node
+        if node.election.leader_id == NOBODY:
+            node.election = replace(node.election, voted_id=NOBODY)
+        campaign(self)
 
-    return patched(Node, become_unattached=forgetful)
+    return patched(Election, campaign=forgetful)
 
 
 @mutant("Raft 5.2")

@@ -25,7 +25,14 @@ SERVE = [sys.executable, "-m", "gateway", "serve"]
 
 
 def start(state: Path, *arguments: str, **how: object) -> subprocess.Popen[str]:
-    command = [*SERVE, "--listeners", "PLAINTEXT://127.0.0.1:0", "--state-dir", str(state), *(arguments or ("--source", "sample"))]
+    command = [
+        *SERVE,
+        "--listeners",
+        "PLAINTEXT://127.0.0.1:0",
+        "--state-dir",
+        str(state),
+        *(arguments or ("--source", "sample")),
+    ]
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **how)  # type: ignore[call-overload, no-any-return]
 
 

@@ -53,9 +53,7 @@ class Served:
 @contextlib.asynccontextmanager
 async def serving(*handlers: Handler, purgatory: Purgatory | None = None, **config: Any) -> AsyncIterator[Served]:
     """Serve ``handlers`` (ECHO if none) under ``config``; at the end the server drains."""
-    settings = Config(
-        source="sample", listeners=(Listener("PLAINTEXT", "127.0.0.1", 0),), **{"drain_timeout_ms": 1000, **config}
-    )
+    settings = Config(source="sample", listeners=(Listener("PLAINTEXT", "127.0.0.1", 0),), **{"drain_timeout_ms": 1000, **config})
     table = {handler.api_key: handler for handler in handlers or (ECHO,)}
     purgatory = purgatory or Purgatory()
     gateway = cast(Gateway, FakeGateway(purgatory))

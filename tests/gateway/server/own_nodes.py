@@ -85,13 +85,20 @@ def lone_config(data_dir: Path, **more: Any) -> Config:
 
 
 @contextlib.asynccontextmanager
-async def lone_node(data_dir: Path, **more: Any) -> AsyncIterator[OwnNode]:
-    """A quorum of one that has begun; stopped at the end."""
+async def own_node(config: Config) -> AsyncIterator[OwnNode]:
+    """A node that serves; stopped at the end."""
     async with trio.open_nursery() as nursery:
-        node = await _start(nursery, lone_config(data_dir, **more))
-        await until(lambda: node.quorum.controller.is_active)
+        node = await _start(nursery, config)
         yield node
         await node.stop()
+
+
+@contextlib.asynccontextmanager
+async def lone_node(data_dir: Path, **more: Any) -> AsyncIterator[OwnNode]:
+    """A quorum of one that has begun; stopped at the end."""
+    async with own_node(lone_config(data_dir, **more)) as node:
+        await until(lambda: node.quorum.controller.is_active)
+        yield node
 
 
 async def _start(nursery: trio.Nursery, config: Config) -> OwnNode:

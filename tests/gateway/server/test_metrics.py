@@ -134,7 +134,7 @@ def test_values(name: str, value: float) -> None:
 
 
 def test_who_follows_nobody_is_unattached() -> None:
-    told = values(facts(upstream=FakeUpstream(leader_id=-1)))
+    told = values(facts(upstream=FakeUpstream(role="unattached", leader_id=-1)))
     assert (told[RAFT + "current_state{state=observer}"], told[RAFT + "current_state{state=unattached}"]) == (0, 1)
 
 

@@ -95,9 +95,7 @@ def test_a_signal_ends_it_with_0_and_the_next_start_is_where_it_was(data_dir: Pa
         (("--replica-id", "3"), "replica.id 3 is a voter of the quorum (voters: 1, 2, 3)"),
     ],
 )
-def test_a_quorum_not_to_be_followed_ends_it_with_1_before_it_is_ready(
-    data_dir: Path, flags: tuple[str, ...], told: str
-) -> None:
+def test_a_quorum_not_to_be_followed_ends_it_with_1_before_it_is_ready(data_dir: Path, flags: tuple[str, ...], told: str) -> None:
     async def main() -> None:
         async with loopback_quorum() as quorum:
             async with process(quorum, data_dir, *flags) as served:

@@ -50,6 +50,9 @@ class FakeUpstream:
     fetches: int = 90
     fetched_records: int = 450
     fetched_bytes: int = 45_000
+    role: str = "observer"
+    voted_id: int = -1
+    measures: Any = None
     fetch_errors: Counter[str] = field(default_factory=Counter)
     snapshot_downloads: int = 1
     snapshot_loads: int = 1
