@@ -14,6 +14,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -114,22 +115,25 @@ def _until_struck(cluster: OwnCluster, wait_for: Any) -> int | None:
 @click.command(epilog="Example: python -m tools.syscall_sweep --positions 200 --out syscall-sweep.json")
 @click.option("--positions", default=200, show_default=True, help="The fault strikes at each of the first so many calls.")
 @click.option("--fault", "faults", multiple=True, type=click.Choice(list(FAULTS)), help="Only these. [default: all]")
+@click.option("--together", default=4, show_default=True, help="Nodes at a time: they mostly wait for the disk.")
 @click.option("--out", type=click.Path(path_type=Path, dir_okay=False), default=Path("syscall-sweep.json"), show_default=True)
-def main(positions: int, faults: tuple[str, ...], out: Path) -> None:
+def main(positions: int, faults: tuple[str, ...], together: int, out: Path) -> None:
     """Strike at every position with every fault. Exit 1 when something was lost or a failure was survived."""
     if trouble := available():
         raise click.ClickException(trouble)
     done = json.loads(out.read_text())["strikes"] if out.exists() else []
     known = {(one["position"], one["fault"]) for one in done}
-    wrong = 0
-    for position in range(1, positions + 1):
-        for fault in faults or FAULTS:
-            if (position, fault) not in known:
-                done.append(_strike(position, fault))
-                wrong += bool(done[-1]["wrong"])
-                out.write_text(json.dumps({**_total(done), "strikes": done}, indent=1) + "\n")
-        click.echo(f"{position}/{positions}: {json.dumps(_total(done))}")
-    sys.exit(1 if wrong else 0)
+    left = [
+        (position, fault) for position in range(1, positions + 1) for fault in faults or FAULTS if (position, fault) not in known
+    ]
+    with ThreadPoolExecutor(together) as pool:
+        for one in pool.map(lambda which: _strike(*which), left):
+            done.append(one)
+            out.write_text(json.dumps({**_total(done), "strikes": done}, indent=1) + "\n")
+            if one["wrong"] or len(done) % 40 == 0:
+                click.echo(f"{len(done)}: {json.dumps(_total(done))}")
+    click.echo(json.dumps(_total(done)))
+    sys.exit(1 if _total(done)["wrong"] else 0)
 
 
 def _strike(position: int, fault: str) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The error codes that nodes of a quorum answer each other with, by Kafka's names (``org.apache.kafka.common.protocol.Errors``)."""
+"""The error codes that nodes of a quorum answer each other with, by the names of Kafka's ``Errors``."""
 
 from __future__ import annotations
 

@@ -192,7 +192,7 @@ class _Commit:
         self._held = old.held
         self._outbox = Outbox(old.outbox.id or uuid.uuid4().hex, old.next_offset)
         if old.kept == "delta":  # what was in it is delivered
-            self._let_go(file for files in self._appended.values() for file, _ in files)
+            self._let_go(str(file) for files in self._appended.values() for file, _ in files)
             self._appended = {}
 
     def append(self, name: str, table: pa.Table) -> None:

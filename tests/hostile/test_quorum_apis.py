@@ -35,6 +35,7 @@ from tests.gateway.server.own_nodes import CLUSTER_ID, OwnNode, cluster, lone_co
 EPOCH_MAX = OFFSET_MAX_32 = 2**31 - 1
 OFFSET_MAX = 2**63 - 1
 STRANGER = Uuid(b"stranger" * 2)
+NO_SNAPSHOT = SnapshotId(5, 1)
 VOTE, BEGIN, END, FETCH, FETCH_SNAPSHOT, ADD, REMOVE, UPDATE = 52, 53, 54, 1, 59, 80, 81, 82
 CLOSED = None
 
@@ -193,7 +194,7 @@ def epochs() -> Iterator[Row]:
     for name, make in MAKERS.items():
         field = {"vote": "replica_epoch", "begin": "leader_epoch", "end": "leader_epoch"}.get(name, "current_leader_epoch")
         for epoch in (-1, -(2**31)):
-            error = INVALID if name == "fetch" else FENCED
+            error = INVALID if name in ("vote", "fetch") else FENCED  # the log is of a later epoch
             yield Row(39, f"{name} in epoch {epoch}", lambda a, m=make, f=field, e=epoch: spoil(m(a), **{f: e}), error)
         yield Row(39, f"{name} in the epoch before", lambda a, m=make, f=field: spoil(m(a), **{f: a.epoch - 1}), FENCED)
     for ahead in (1, 1000):
@@ -275,9 +276,13 @@ def leader(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OwnNode]:
     """A quorum of one, in a thread of its own: what one row leaves behind is what the next one meets."""
     started, box = threading.Event(), {}
 
+    data_dir = tmp_path_factory.mktemp("own")
+
     async def main() -> None:
-        async with lone_node(tmp_path_factory.mktemp("own"), cluster_id=CLUSTER_ID) as node:
-            # The epoch of a log that has seen elections, so that there are epochs before it.
+        for _ in range(2):
+            async with lone_node(data_dir, cluster_id=CLUSTER_ID):
+                pass  # an epoch, so that there is one before
+        async with lone_node(data_dir, cluster_id=CLUSTER_ID) as node:
             await node.create("orders")
             box.update(node=node, token=trio.lowlevel.current_trio_token(), stop=trio.Event())
             started.set()

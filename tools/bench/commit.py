@@ -88,7 +88,8 @@ class _Side:
 
         self.latencies: list[float] = []
         self.rates: list[float] = []
-        self._admin = AdminClient({"bootstrap.servers": bootstrap})
+        # Critical messages only: that its server is gone at the end is no news.
+        self._admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 2})
         self._number = 0
 
     def round(self, *, counts: bool) -> None:
