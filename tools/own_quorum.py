@@ -57,10 +57,13 @@ class OwnCluster(Cluster):
         process.wait_until(lambda: ready_line(process) is not None, timeout_s, interval_s=0.005)
 
     def wipe_node(self, node: Node) -> None:
-        """Remove the directory of a node that is down and format it again: a lost disk."""
+        """Remove the directory of a node that is down and format it again: a lost disk. In a dynamic quorum it is another node
+        then, by its directory id, and no voter.
+        """
         if node.process is not None:
             raise ProcessError(f"node {node.node_id} runs: stop it before its directory is wiped")
         shutil.rmtree(node.log_dir)
+        node.directory_id = ""
         self.format_node(node)
 
     def configure_node(self, node: Node, extra: Mapping[str, str]) -> None:
@@ -72,7 +75,9 @@ class OwnCluster(Cluster):
     def format_node(self, node: Node) -> None:
         """``kwire format``. Raises ProcessError."""
         arguments = ["format", "-t", self.cluster_id, "-c", str(node.properties)]
-        if not self.static:
+        if not self.static and not node.directory_id:
+            arguments.append("--no-initial-controllers")
+        elif not self.static:
             arguments += ["--initial-controllers", ",".join(f"{self._voter(one)}:{one.directory_id}" for one in self.nodes)]
         done = subprocess.run([*KWIRE, *arguments], capture_output=True, text=True, timeout=60, check=False)
         if done.returncode != 0:
