@@ -96,6 +96,8 @@ class Election:
         """The vote is given, and the candidate gets the time to win."""
         node, role = self._node, self._node.role
         assert isinstance(role, Unattached | Prospective), "only who knows no leader votes"
+        if node.election.voted_id == candidate_id:
+            return  # a second copy of the question; the vote is on disk, and the candidate may have led since
         node.vote(candidate_id, directory_id)
         if isinstance(role, Unattached):
             role.election_at = node.election_at()

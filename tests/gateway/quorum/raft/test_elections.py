@@ -111,6 +111,17 @@ def test_a_vote_is_given_once_and_again_to_the_same() -> None:
     assert disk == ElectionState(6, -1, 2, directory(2))
 
 
+@pytest.mark.parametrize("leader", [-1, 2, 9])
+def test_a_vote_that_was_given_is_said_again_whoever_leads_since(leader: int) -> None:
+    """The second copy of a question may arrive after the candidate was elected, and after it was lost again."""
+    world = node(ElectionState(5, leader, 3, directory(3)), voters=(1, 3, 4))
+    asked = said(vote(world, 5, 3))
+    raft = world.members[1].raft
+    assert raft is not None and (raft.epoch, raft.leader_id, raft.voted_id) == (5, leader, 3)
+    assert asked == GRANTED
+    assert said(vote(world, 5, 4)) == NOT_GRANTED
+
+
 def test_a_candidate_with_another_disk_is_another_one() -> None:
     world = node(ElectionState(5, -1, 2, directory(7)))
     assert said(vote(world, 5, 2)) == NOT_GRANTED
