@@ -5,8 +5,9 @@ only one behind it may be the torn end that a crash leaves. What was synced is n
 of its own: the note survives the process, and a stop of the machine costs at most the last seconds of notes. Each is true
 by itself, so that it does not matter which of them a crash leaves. Before the log is cut the point is lowered, with a sync.
 
-The file has two slots that are written in turns, each whole or nothing by its CRC-32C. That the file is there says that a
-voter has run on the directory.
+The file has three slots, each whole or nothing by its CRC-32C: one for points that are settled, two for notes, which are
+written in turns. No slot is touched while one that has to stand in for it is not on disk. That the file is there says that
+a voter has run on the directory.
 """
 
 from __future__ import annotations
@@ -22,6 +23,9 @@ from gateway.log.disk import Disk, DiskFile, doing
 FILE_NAME: Final = "recovery-point"
 #: Apart from each other, as no disk breaks two such blocks with one write.
 _SLOT_BYTES: Final = 4096
+_SETTLED: Final = 0
+_NOTES: Final = (1, 2)
+_FILE_BYTES: Final = 3 * _SLOT_BYTES
 _SLOT: Final = struct.Struct(">8sqq")
 _CRC: Final = struct.Struct(">I")
 _MAGIC: Final = b"kwire-rp"
@@ -42,26 +46,29 @@ class RecoveryPointFile:
         self._path = data_dir / FILE_NAME
         self._disk = disk
         self._file: DiskFile | None = None
-        self._turn = 0
         with doing("read", self._path):
             self.exists = self._path.exists()
-            data = self._path.read_bytes()[: 2 * _SLOT_BYTES] if self.exists else b""
+            data = self._path.read_bytes()[:_FILE_BYTES] if self.exists else b""
         self.point = best_of(data)
+        self._turn = min(_NOTES, key=_slots(data).__getitem__)  #: the note that is written next: the one that tells less
+        self._is_synced = False
 
     def note(self, point: RecoveryPoint) -> None:
         """Write it down, without waiting for the disk; ``point`` must not lie behind the last one. Raises DiskFailed."""
         self._write(self._turn, point)
-        self._turn ^= 1
+        self._turn = sum(_NOTES) - self._turn
 
     def settle(self, point: RecoveryPoint) -> None:
         """Write it down for good, also where it lies behind the last one: nothing else is found after this returns.
 
         Raises DiskFailed.
         """
-        for slot in (0, 1):
+        self._sync()
+        self._write(_SETTLED, point)
+        self._sync()
+        for slot in _NOTES:
             self._write(slot, point)
-        assert self._file is not None
-        self._disk.sync(self._file)
+        self._sync()
 
     def close(self) -> None:
         """Let go of the file; a second time is no harm."""
@@ -73,7 +80,16 @@ class RecoveryPointFile:
         if self._file is None:
             self._file = self._open()
         self._disk.write(self._file, slot * _SLOT_BYTES, format_slot(point))
+        self._is_synced = False
         self.point = point
+
+    def _sync(self) -> None:
+        """Nothing that was written is on its way any more; a file that was only read may have been left so by a crash."""
+        if self._is_synced or not (self._file or self.exists):
+            return
+        self._file = self._file or self._open()
+        self._disk.sync(self._file)
+        self._is_synced = True
 
     def _open(self) -> DiskFile:
         """The file, whose name is on disk."""
@@ -96,8 +112,11 @@ def format_slot(point: RecoveryPoint) -> bytes:
 
 def best_of(data: bytes) -> RecoveryPoint:
     """The furthest that a whole slot in the file's bytes tells, in each of the two; zeros where none is whole."""
-    slots = [_parse_slot(data[at : at + _SLOT_BYTES]) for at in (0, _SLOT_BYTES)]
-    return RecoveryPoint(*(max(offsets) for offsets in zip(*slots, strict=True)))
+    return RecoveryPoint(*(max(offsets) for offsets in zip(*_slots(data), strict=True)))
+
+
+def _slots(data: bytes) -> list[RecoveryPoint]:
+    return [_parse_slot(data[at : at + _SLOT_BYTES]) for at in range(0, _FILE_BYTES, _SLOT_BYTES)]
 
 
 def _parse_slot(data: bytes) -> RecoveryPoint:

@@ -74,9 +74,11 @@ class Serving:
 
     def _fetch_error(self, request: FetchRequest, partition: Any) -> ErrorCode:
         epoch, last_epoch = partition.current_leader_epoch, partition.last_fetched_epoch
-        if request.max_wait_ms < 0 or partition.fetch_offset < 0 or epoch < 0 or not 0 <= last_epoch <= epoch:
+        if request.max_wait_ms < 0 or partition.fetch_offset < 0 or epoch < 0 or last_epoch < 0:
             return ErrorCode.INVALID_REQUEST
-        return checks.leader_only(self._node, epoch)
+        error = checks.leader_only(self._node, epoch)
+        # No log holds a later epoch than its owner knows of. Kafka goes on, and would find no such epoch.
+        return ErrorCode.INVALID_REQUEST if error is ErrorCode.NONE and last_epoch > epoch else error
 
     def _answer(self, leader: Leader, asked: Parked, now_or_never: bool) -> bool:
         """Answer if there is anything to say, or ``now_or_never``. False: it should wait."""

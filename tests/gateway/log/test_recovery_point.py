@@ -31,14 +31,57 @@ def test_a_lower_point_is_the_only_one_once_it_is_settled(tmp_path: Path) -> Non
     for synced in (5, 8):
         file.note(RecoveryPoint(synced, 3))
     file.settle(RecoveryPoint(4, 3))
-    file.note(RecoveryPoint(6, 3))
     crash = CrashDisk()
-    for op in disk.ops[: [op.kind for op in disk.ops].index("sync") + 1]:
+    for op in disk.ops:
         crash.apply(op)
     settled = {state[Path(FILE_NAME)] for state in crash.lost_power(random.Random(1))}
     assert {best_of(data) for data in settled if data is not None} == {RecoveryPoint(4, 3)}
+    file.note(RecoveryPoint(6, 3))
     assert best_of((tmp_path / FILE_NAME).read_bytes()) == RecoveryPoint(6, 3)
     file.close()
+
+
+def test_what_was_settled_is_not_lost_with_the_machine(tmp_path: Path) -> None:
+    """Not by a later note, and not by another settling, wherever it is cut short."""
+    disk = RecordingDisk(tmp_path)
+    file = RecoveryPointFile(tmp_path, disk)
+    file.settle(RecoveryPoint(5, 5))
+    before = len(disk.ops)
+    file.note(RecoveryPoint(7, 6))
+    file.note(RecoveryPoint(8, 6))
+    file.settle(RecoveryPoint(6, 6))
+    file.note(RecoveryPoint(7, 7))
+    file.close()
+    crash = CrashDisk()
+    for number, op in enumerate(disk.ops):
+        crash.apply(op)
+        if number >= before:
+            for state in crash.lost_power(random.Random(number)):
+                data = state[Path(FILE_NAME)]
+                assert data is not None and min(best_of(data)) >= 5
+
+
+@pytest.mark.parametrize("notes", [1, 2, 3])
+@pytest.mark.parametrize("last", ["note", "settle"])
+def test_a_write_that_is_cut_short_costs_only_itself(tmp_path: Path, notes: int, last: str) -> None:
+    """Also the first one after a start, whichever slot was written last before."""
+    disk = RecordingDisk(tmp_path)
+    file = RecoveryPointFile(tmp_path, disk)
+    for synced in range(1, notes + 1):
+        file.note(RecoveryPoint(synced, synced))
+    file.close()
+    before = len(disk.ops)
+    again = RecoveryPointFile(tmp_path, disk)
+    getattr(again, last)(RecoveryPoint(notes + 1, notes + 1))
+    again.close()
+    crash = CrashDisk()
+    for op in disk.ops[:before]:
+        crash.apply(op)
+    for op in disk.ops[before:]:
+        crash.apply(op)
+        for state in crash.killed(op):
+            data = state[Path(FILE_NAME)]
+            assert data is not None and best_of(data) >= RecoveryPoint(notes, notes)
 
 
 @pytest.mark.parametrize(
