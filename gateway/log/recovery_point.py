@@ -6,8 +6,8 @@ of its own: the note survives the process, and a stop of the machine costs at mo
 by itself, so that it does not matter which of them a crash leaves. Before the log is cut the point is lowered, with a sync.
 
 The file has three slots, each whole or nothing by its CRC-32C: one for points that are settled, two for notes, which are
-written in turns. No slot is touched while one that has to stand in for it is not on disk. That the file is there says that
-a voter has run on the directory.
+written in turns. Settling writes all of them, the one that tells least first, each when the one before is on disk: a slot
+stands in for whichever a crash breaks. That the file is there says that a voter has run on the directory.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from gateway.log.disk import Disk, DiskFile, doing
 FILE_NAME: Final = "recovery-point"
 #: Apart from each other, as no disk breaks two such blocks with one write.
 _SLOT_BYTES: Final = 4096
-_SETTLED: Final = 0
+_SLOTS: Final = 3
+#: Which of them are written without waiting for the disk.
 _NOTES: Final = (1, 2)
-_FILE_BYTES: Final = 3 * _SLOT_BYTES
 _SLOT: Final = struct.Struct(">8sqq")
 _CRC: Final = struct.Struct(">I")
 _MAGIC: Final = b"kwire-rp"
@@ -48,15 +48,14 @@ class RecoveryPointFile:
         self._file: DiskFile | None = None
         with doing("read", self._path):
             self.exists = self._path.exists()
-            data = self._path.read_bytes()[:_FILE_BYTES] if self.exists else b""
+            data = _head(self._path) if self.exists else b""
         self.point = best_of(data)
-        self._turn = min(_NOTES, key=_slots(data).__getitem__)  #: the note that is written next: the one that tells less
+        self._slots = slots_of(data)
         self._is_synced = False
 
     def note(self, point: RecoveryPoint) -> None:
         """Write it down, without waiting for the disk; ``point`` must not lie behind the last one. Raises DiskFailed."""
-        self._write(self._turn, point)
-        self._turn = sum(_NOTES) - self._turn
+        self._write(min(_NOTES, key=self._slots.__getitem__), point)
 
     def settle(self, point: RecoveryPoint) -> None:
         """Write it down for good, also where it lies behind the last one: nothing else is found after this returns.
@@ -64,11 +63,9 @@ class RecoveryPointFile:
         Raises DiskFailed.
         """
         self._sync()
-        self._write(_SETTLED, point)
-        self._sync()
-        for slot in _NOTES:
+        for slot in sorted(range(_SLOTS), key=self._slots.__getitem__):
             self._write(slot, point)
-        self._sync()
+            self._sync()
 
     def close(self) -> None:
         """Let go of the file; a second time is no harm."""
@@ -81,7 +78,7 @@ class RecoveryPointFile:
             self._file = self._open()
         self._disk.write(self._file, slot * _SLOT_BYTES, format_slot(point))
         self._is_synced = False
-        self.point = point
+        self._slots[slot] = self.point = point
 
     def _sync(self) -> None:
         """Nothing that was written is on its way any more; a file that was only read may have been left so by a crash."""
@@ -104,6 +101,11 @@ class RecoveryPointFile:
         return file
 
 
+def _head(path: Path) -> bytes:
+    with path.open("rb") as file:
+        return file.read(_SLOTS * _SLOT_BYTES)
+
+
 def format_slot(point: RecoveryPoint) -> bytes:
     """A slot's bytes."""
     data = _SLOT.pack(_MAGIC, *point)
@@ -112,11 +114,12 @@ def format_slot(point: RecoveryPoint) -> bytes:
 
 def best_of(data: bytes) -> RecoveryPoint:
     """The furthest that a whole slot in the file's bytes tells, in each of the two; zeros where none is whole."""
-    return RecoveryPoint(*(max(offsets) for offsets in zip(*_slots(data), strict=True)))
+    return RecoveryPoint(*(max(offsets) for offsets in zip(*slots_of(data), strict=True)))
 
 
-def _slots(data: bytes) -> list[RecoveryPoint]:
-    return [_parse_slot(data[at : at + _SLOT_BYTES]) for at in range(0, _FILE_BYTES, _SLOT_BYTES)]
+def slots_of(data: bytes) -> list[RecoveryPoint]:
+    """What each slot in the file's bytes tells: zeros where it is not whole."""
+    return [_parse_slot(data[n * _SLOT_BYTES : (n + 1) * _SLOT_BYTES]) for n in range(_SLOTS)]
 
 
 def _parse_slot(data: bytes) -> RecoveryPoint:

@@ -61,6 +61,22 @@ def test_what_was_settled_is_not_lost_with_the_machine(tmp_path: Path) -> None:
                 assert data is not None and min(best_of(data)) >= 5
 
 
+@pytest.mark.parametrize("whole", [0, 1, 2])
+def test_a_slot_that_is_left_alone_is_written_last(tmp_path: Path, whole: int) -> None:
+    """A crash broke the others; the next one may break what is being written now."""
+    path = tmp_path / FILE_NAME
+    path.write_bytes(b"".join(format_slot(RecoveryPoint(5, 5)).ljust(4096, b"\0") if n == whole else bytes(4096) for n in range(3)))
+    crash, disk = CrashDisk({Path(FILE_NAME): path.read_bytes()}), RecordingDisk(tmp_path)
+    file = RecoveryPointFile(tmp_path, disk)
+    file.settle(RecoveryPoint(5, 5))
+    file.close()
+    for number, op in enumerate(disk.ops):
+        crash.apply(op)
+        for state in crash.lost_power(random.Random(number)):
+            data = state[Path(FILE_NAME)]
+            assert data is not None and best_of(data) == RecoveryPoint(5, 5)
+
+
 @pytest.mark.parametrize("notes", [1, 2, 3])
 @pytest.mark.parametrize("last", ["note", "settle"])
 def test_a_write_that_is_cut_short_costs_only_itself(tmp_path: Path, notes: int, last: str) -> None:
