@@ -14,6 +14,7 @@ from gateway.quorum.raft.voter_set import VoterSet
 from kwire.records import decode_batch
 from kwire.uuid import ZERO_UUID, Uuid
 from tests.sim.batches import Batch, Log
+from tests.sim.disk import Disk
 
 if TYPE_CHECKING:
     from tests.sim.node import Node
@@ -59,8 +60,13 @@ class Checker:
         self._of_value: dict[bytes, int] = {}  # record value -> number of the proposal
         self._seen: dict[bytes, tuple[int, int]] = {}  # record value -> (offset, epoch) it was appended at
         self._refused: set[int] = set()
+        self._lost_disks: list[tuple[int, Disk]] = []
         self.acked_end = 0
         self.acked = 0
+
+    def loses_disk(self, node: Node) -> None:
+        """What was on it was acknowledged truly, and may be committed by that: it is one copy less, as any failure."""
+        self._lost_disks.append((node.id, node.disk))
 
     # --- the log ----------------------------------------------------------------------------------------------------------
 
@@ -273,15 +279,16 @@ class Checker:
             self.committed_voters += [voters for _, voters in view.batches[n].voters]
 
     def _require_majority(self, node: Node, end: int, name: int | None) -> None:
-        has = [one for one in self._nodes if one.disk.log.prefix_at(end) == name]
+        disks = [*((one.id, one.disk) for one in self._nodes), *self._lost_disks]
+        has = [(id, disk.directory_id) for id, disk in disks if disk.log.prefix_at(end) == name]
         sets = [node.raft.voters, *self._voters_of_epoch.get(node.raft.epoch, ())]
         for voters in sets:
-            count = sum(1 for one in has if voters.has(one.id, one.disk.directory_id))
+            count = len({id for id, directory_id in has if voters.has(id, directory_id)})
             if len(voters) and count >= voters.majority:
                 return
         raise Violation(
             f"8: node {node.id} ({node.raft.role}, epoch {node.raft.epoch}) commits up to {end}, which only "
-            f"{[one.id for one in has]} of {sorted(node.raft.voters.nodes)} have on disk"
+            f"{[id for id, _ in has]} of {sorted(node.raft.voters.nodes)} have on disk"
         )
 
     # --- clients ----------------------------------------------------------------------------------------------------------

@@ -55,7 +55,7 @@ def test_schedules(capsys: pytest.CaptureFixture[str]) -> None:
     assert tally.leaders > 2 * tally.schedules
 
 
-@pytest.mark.parametrize(("seed", "family"), corpus())
+@pytest.mark.parametrize(("seed", "family"), list(corpus()))
 def test_what_failed_once_does_not_again(seed: int, family: str) -> None:
     run(seed, family)
 

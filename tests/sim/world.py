@@ -309,6 +309,7 @@ class World:
         if not self.may_act("node %d loses its disk", node.id):
             return
         node.die("its disk is lost")
+        self.checker.loses_disk(node)
         node.replace_disk(Disk(self.new_directory(node.id), self._parser, self.checker.name, self._files))
         self.at(self.now + 0.5, lambda: self.restart(node))
 
