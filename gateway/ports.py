@@ -151,6 +151,11 @@ class Partition(Protocol):
 class Authorizer(Protocol):
     """Kafka's ACL question, asked on every API: may ``principal`` from ``host`` do ``operation`` on the resource?"""
 
+    @property
+    def keeps_acls(self) -> bool:
+        """Does it decide by the ACLs of the log? Without that they cannot be changed: SECURITY_DISABLED."""
+        ...
+
     def allows(self, principal: str, host: str, operation: str, resource_type: str, resource_name: str) -> bool: ...
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from gateway.controller.nodes import Nodes
 from gateway.controller.placement import Dice
@@ -16,11 +16,16 @@ from kwire.uuid import Uuid
 
 #: May who asked do the operation on the resource: (operation, resource type, resource name), as ``Authorizer`` names them?
 Allows = Callable[[str, str, str], bool]
+#: Who asked without saying who he is (``KafkaPrincipal.ANONYMOUS``).
+ANONYMOUS: Final = "User:ANONYMOUS"
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """``version`` is the request's, ``now_ms`` milliseconds since the epoch; ``new_id`` gives ids that no topic has."""
+    """``version`` is the request's, ``now_ms`` milliseconds since the epoch; ``new_id`` gives ids that no topic has.
+
+    ``principal`` is who asked, as type and name: what he may do is for ``allows`` to say.
+    """
 
     version: int
     allows: Allows
@@ -29,6 +34,7 @@ class Case:
     settings: ControllerSettings
     dice: Dice
     new_id: Callable[[], Uuid]
+    principal: str = ANONYMOUS
 
     @property
     def image(self) -> Image:

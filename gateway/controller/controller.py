@@ -18,7 +18,7 @@ from typing import Any, Final
 
 from gateway.controller.activation import activation
 from gateway.controller.alter_configs import alter_configs, incremental_alter_configs
-from gateway.controller.case import Allows, Case, Verdict
+from gateway.controller.case import ANONYMOUS, Allows, Case, Verdict
 from gateway.controller.create_partitions import create_partitions
 from gateway.controller.create_topics import create_topics
 from gateway.controller.delete_topics import delete_topics
@@ -96,13 +96,13 @@ class Controller:
         """Leadership is gone: what was proposed and not committed is forgotten."""
         self._state = None
 
-    def handle(self, request: Message, version: int, allows: Allows, now_ms: int) -> Outcome:
-        """Decide on ``request``: who asked may do what ``allows`` says. NOT_CONTROLLER while inactive."""
+    def handle(self, request: Message, version: int, allows: Allows, now_ms: int, principal: str = ANONYMOUS) -> Outcome:
+        """Decide on ``request`` of ``principal``, who may do what ``allows`` says. NOT_CONTROLLER while inactive."""
         state = self._state
         if state is None:
             return Outcome(None, refused(request, version, Error.NOT_CONTROLLER, "This node is not the active controller."))
         name, area = _AREAS[request.NAME]
-        case = Case(version, allows, now_ms, state, self.settings, self._dice, self._new_id)
+        case = Case(version, allows, now_ms, state, self.settings, self._dice, self._new_id, principal)
         try:
             verdict = area(request, case)
             decided = operation(name, verdict.records, case.level) if verdict.records else None

@@ -1,6 +1,17 @@
-"""Who may do what. Pure: asked through the port ``gateway.ports.Authorizer``."""
+"""Who may do what: the authorizer that the configuration asks for. Asked through the port ``gateway.ports.Authorizer``."""
 
 from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gateway.security.standard_authorizer import StandardAuthorizer, parse_super_users
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from gateway.config import Config
+    from kwire.messages.access_control_entry_record import AccessControlEntryRecord
+    from kwire.uuid import Uuid
 
 
 class AllowAll:
@@ -9,3 +20,16 @@ class AllowAll:
     def allows(self, principal: str, host: str, operation: str, resource_type: str, resource_name: str) -> bool:
         """Always true."""
         return True
+
+
+def authorizer_of(
+    config: Config, acls: Callable[[], Mapping[Uuid, AccessControlEntryRecord] | None]
+) -> AllowAll | StandardAuthorizer:
+    """The one of a checked configuration. ``acls``: those of the committed records by id, None until they are known."""
+    if config.authorizer_class_name is None:
+        return AllowAll()
+    return StandardAuthorizer(
+        acls,
+        super_users=parse_super_users(config.super_users),
+        allow_everyone=config.allow_everyone_if_no_acl_found,
+    )

@@ -142,7 +142,7 @@ class ActingController:
             return self._authorizer.allows(asker.principal, asker.host, operation, resource_type, name)
 
         try:
-            outcome = controller.handle(wish.request, wish.version, allows, _wall_ms())
+            outcome = controller.handle(wish.request, wish.version, allows, _wall_ms(), asker.principal)
         except Exception as error:  # a bug of ours: its state may be half changed, so somebody else has to lead
             self._reports.bug("request not decided", error, api=wish.request.NAME)
             _refuse(wish, Error.UNKNOWN_SERVER_ERROR, "This server failed; its log says why.")

@@ -41,7 +41,7 @@ class MemoryControllers:
         held, self._held = self._held, []
         for request, version, asker, later in held:
             self.askers.append(asker)
-            outcome = self._controller.handle(request, version, self._allows(asker), 0)
+            outcome = self._controller.handle(request, version, self._allows(asker), 0, asker.principal)
             if outcome.operation is not None:
                 self._commit(outcome.operation)
             later.complete(outcome.answer)

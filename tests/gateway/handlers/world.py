@@ -124,6 +124,7 @@ class Rules:
     """An authorizer that forbids (operation, resource type, name); ``*`` is any name."""
 
     forbidden: set[tuple[str, str, str]] = field(default_factory=set)
+    keeps_acls: bool = False
 
     def allows(self, principal: str, host: str, operation: str, resource_type: str, resource_name: str) -> bool:
         assert principal == "User:ANONYMOUS" and host == "127.0.0.1"
