@@ -5,7 +5,7 @@ Numbers are those of the list in ``docs/simulation.md``.
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -138,12 +138,17 @@ class Checker:
     # --- elections --------------------------------------------------------------------------------------------------------
 
     def leading(self, node: Node, effect: Leading) -> None:
-        """A node was elected, 1, 6: the only one of the epoch ever, and it has everything that is committed."""
+        """A node was elected, 1, 6: the only one of the epoch ever, and it has all that older epochs committed.
+
+        A vote may be late: a newer epoch may have a leader, and records that are committed, by now.
+        """
         require(effect.epoch not in self._led, "1: node {} is elected in epoch {}, which had a leader", node.id, effect.epoch)
         self._led.add(effect.epoch)
         self.leads(node)
-        end, view = self.committed.end_offset, node.disk.view
-        has = view.prefix_at(end) == self.committed.last_prefix
+        committed, view = self.committed, node.disk.view
+        older = bisect_left(committed.batches, effect.epoch, key=lambda batch: batch.epoch)
+        end = committed.ends[older - 1] if older else committed.start_offset
+        has = view.prefix_at(end) == committed.prefix_at(end) or view.start_offset > end
         require(has, "6: leader {} of epoch {} lacks what is committed up to {}", node.id, effect.epoch, end)
         node.own_epoch_offset = effect.start_offset
         self._voters_of_epoch.setdefault(effect.epoch, []).append(node.raft.voters)

@@ -14,6 +14,7 @@ from gateway.quorum.raft.log_view import LogView
 from gateway.quorum.raft.node import Node
 from gateway.quorum.raft.peers import Peers
 from gateway.quorum.raft.roles import Follower
+from gateway.quorum.requests import Position
 from tests.sim.mutants import mutant, patched, together
 
 Context = AbstractContextManager[Any]
@@ -168,7 +169,16 @@ def appends_late_answers() -> Context:
     def usable(node: Any, sender: str, error: int, epoch: int, leader_id: int, endpoints: Any) -> bool:
         return says(node, sender, error, epoch, leader_id, endpoints) or (not error and epoch < node.epoch)
 
-    return together(patched(Following, _on_fetch_answer=anyhow), patched(hearing, answer_says=usable))
+    def anywhere(partition: Any, log_end: Position, leader_epoch: int) -> Any:
+        begin = int.from_bytes(partition.records[:8], "big") if partition.records else log_end.offset
+        return given(partition, Position(begin, 0), leader_epoch)
+
+    given = following.answers.given_batches
+    return together(
+        patched(Following, _on_fetch_answer=anyhow),
+        patched(hearing, answer_says=usable),
+        patched(following.answers, given_batches=anywhere),
+    )
 
 
 @mutant("KAFKA-14618")
