@@ -203,6 +203,22 @@ class Config:
         -1, "SO_RCVBUF of a connection; -1 leaves it to the system.", unit="bytes", at_least=-1
     )
 
+    # Security: who may do what, and what is kept for listeners as they stand in the file.
+    authorizer_class_name: str | None = _key(
+        None,
+        "org.apache.kafka.metadata.authorizer.StandardAuthorizer decides by super.users and the ACLs of the log; by default "
+        "everybody may do everything.",
+    )
+    super_users: str = _key("", "Principals that may do everything whatever ACLs say: User:NAME, semicolons between them.")
+    allow_everyone_if_no_acl_found: bool = _key(False, "Whether everybody may do everything with what no ACL speaks of.")
+    connection_failed_authentication_delay_ms: int = _key(
+        100, "How long who failed to authenticate waits for the answer.", unit="ms", at_most=60_000
+    )
+    sasl_server_max_receive_size: int = _key(
+        512 * KIB, "Largest request before authentication is complete.", unit="bytes", at_least=64
+    )
+    security: Mapping[str, str] = field(default_factory=dict, repr=False)
+
     management_listener: str | None = _key(
         None, "HOST:PORT for /metrics, /livez, /readyz and /status over HTTP; port 0 picks one. Default: not served."
     )
@@ -319,6 +335,8 @@ class Config:
 def _keys() -> dict[str, Key]:
     keys = {}
     for attribute in dataclasses.fields(Config):
+        if not attribute.metadata:  # put together by config_loading from keys of its own
+            continue
         name, about = attribute.name.replace("_", "."), attribute.metadata
         keys[name] = Key(
             name=name,

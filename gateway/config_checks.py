@@ -18,6 +18,8 @@ def _out_of_range(config: Config) -> list[str]:
     problems = []
     for key in dataclasses.fields(config):
         value, about = getattr(config, key.name), key.metadata
+        if not about:
+            continue
         name = key.name.replace("_", ".")
         if type(value) is int and not about["at_least"] <= value <= about["at_most"]:
             unit = f" {about['unit']}" if about["unit"] else ""

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from gateway.config import ALIASES, ENVIRONMENT_PREFIX, KEYS, Config, ConfigError
+from gateway.config_security import LISTENER_KEYS, NODE_KEYS, is_security_key, key_of_variable
 
 
 def load_config(
@@ -23,8 +24,10 @@ def load_config(
         texts.update(_from_file(file, problems))
     texts.update(_from_environment(environment or {}, problems))
     texts.update({name: (f"--{name.replace('.', '-')}", text) for name, text in (flags or {}).items()})
-    values: dict[str, Any] = {}
+    values: dict[str, Any] = {"security": {name: text.strip() for name, (_, text) in texts.items() if name not in KEYS}}
     for name, (where, text) in texts.items():
+        if name not in KEYS:
+            continue
         key = KEYS[name]
         try:
             values[key.attribute] = key.parse(text.strip())
@@ -41,7 +44,7 @@ def load_config(
 
 def nearest_key(name: str) -> str | None:
     """The known key most like ``name``, or None if none is near."""
-    near = difflib.get_close_matches(name, [*KEYS, *ALIASES], n=1, cutoff=0.75)
+    near = difflib.get_close_matches(name, [*KEYS, *ALIASES, *LISTENER_KEYS, *NODE_KEYS], n=1, cutoff=0.75)
     return near[0] if near else None
 
 
@@ -57,7 +60,7 @@ def _from_file(file: Path, problems: list[str]) -> dict[str, tuple[str, str]]:
     found: dict[str, tuple[str, str]] = {}
     for name, text in pairs:
         known = ALIASES.get(name, name)
-        if known not in KEYS:
+        if known not in KEYS and not is_security_key(known):
             near = nearest_key(name)
             problems.append(f"{name} ({file}): unknown key" + (f"; did you mean {near}?" if near else ""))
         elif known in found:
@@ -76,6 +79,8 @@ def _from_environment(environment: Mapping[str, str], problems: list[str]) -> di
     for variable, text in environment.items():
         if variable in by_variable:
             found[by_variable[variable]] = (variable, text)
+        elif key := key_of_variable(variable):
+            found[key] = (variable, text)
         elif variable.startswith(ENVIRONMENT_PREFIX):
             near = difflib.get_close_matches(variable, by_variable, n=1, cutoff=0.88)
             if near:

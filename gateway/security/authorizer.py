@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from gateway.security.standard_authorizer import StandardAuthorizer, parse_super_users
 
@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 class AllowAll:
     """Everybody may do everything that this server does, as in Kafka without ``authorizer.class.name``."""
+
+    keeps_acls: Final = False
 
     def allows(self, principal: str, host: str, operation: str, resource_type: str, resource_name: str) -> bool:
         """Always true."""

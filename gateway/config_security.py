@@ -1,0 +1,77 @@
+"""Keys of listeners' security: their names, and where a listener's own come from. What they mean is ``gateway.security``'s.
+
+As in Kafka every ``ssl.`` and ``sasl.`` key can stand alone, for all listeners, and behind ``listener.name.NAME.`` for one, which
+comes first. The values hold secrets: they are no ``Key``, have no flag and are told to nobody.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Final
+
+from gateway.config_values import ENVIRONMENT_PREFIX
+
+_STORES: Final = tuple(f"ssl.{store}.{what}" for store in ("keystore", "truststore") for what in ("location", "type", "password"))
+#: With the listener's prefix or without it.
+LISTENER_KEYS: Final = (
+    *_STORES,
+    "ssl.key.password",
+    "ssl.keystore.key",
+    "ssl.keystore.certificate.chain",
+    "ssl.truststore.certificates",
+    "ssl.protocol",
+    "ssl.enabled.protocols",
+    "ssl.endpoint.identification.algorithm",
+    "ssl.client.auth",
+    "ssl.principal.mapping.rules",
+    "sasl.enabled.mechanisms",
+    "connections.max.reauth.ms",
+)
+#: Behind the listener's prefix and a mechanism's (``listener.name.NAME.plain.``).
+MECHANISM_KEYS: Final = ("sasl.jaas.config", "connections.max.reauth.ms")
+#: For this node as a client of the others, whatever the listener.
+NODE_KEYS: Final = ("sasl.mechanism.controller.protocol",)
+MECHANISMS: Final = ("plain", "scram-sha-256", "scram-sha-512")
+
+_SUFFIXES: Final = (*LISTENER_KEYS, *(f"{mechanism}.{key}" for mechanism in MECHANISMS for key in MECHANISM_KEYS))
+_PREFIXED: Final = re.compile(r"listener\.name\.(?P<listener>[^.]+)\.(?P<key>.+)")
+
+
+def is_security_key(name: str) -> bool:
+    """Is that the name of one, a listener's prefix and a mechanism's with it?"""
+    match = _PREFIXED.fullmatch(name)
+    return match["key"] in _SUFFIXES if match else name in (*LISTENER_KEYS, *NODE_KEYS)
+
+
+def listener_of(name: str) -> str | None:
+    """The listener, in capitals, that the key of that name is for alone."""
+    match = _PREFIXED.fullmatch(name)
+    return match["listener"].upper() if match else None
+
+
+def of_listener(values: Mapping[str, str], listener: str) -> dict[str, str]:
+    """The keys that hold for the listener, without its prefix: its own before those for all."""
+    general = {name: value for name, value in values.items() if listener_of(name) is None}
+    prefix = f"listener.name.{listener.lower()}."
+    own = {name.lower().removeprefix(prefix): value for name, value in values.items() if name.lower().startswith(prefix)}
+    return general | own
+
+
+def key_of_variable(variable: str) -> str | None:
+    """The key that an environment variable stands for; a listener's name may hold underscores itself."""
+    if not variable.startswith(ENVIRONMENT_PREFIX):
+        return None
+    text = variable.removeprefix(ENVIRONMENT_PREFIX)
+    for key in (*LISTENER_KEYS, *NODE_KEYS):
+        if text == _capitals(key):
+            return key
+    for key in sorted(_SUFFIXES, key=len, reverse=True):
+        match = re.fullmatch(rf"LISTENER_NAME_(.+)_{_capitals(key)}", text)
+        if match:
+            return f"listener.name.{match[1].lower()}.{key}"
+    return None
+
+
+def _capitals(key: str) -> str:
+    return re.sub(r"[.-]", "_", key).upper()

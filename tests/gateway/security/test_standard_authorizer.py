@@ -1,0 +1,219 @@
+"""The authorizer: the facts of Kafka's ``StandardAuthorizerTest``, and random ACLs against a definition that looks at all of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gateway.security.acls import LITERAL, PREFIXED, RESOURCE_TYPES
+from gateway.security.standard_authorizer import ALLOW, DENY, OPERATIONS, StandardAuthorizer, parse_super_users
+from kwire.messages.access_control_entry_record import AccessControlEntryRecord
+from kwire.uuid import Uuid
+
+HOST = "127.0.0.1"
+#: (resource type, name, pattern type, principal, host, operation, permission)
+Row = tuple[str, str, int, str, str, str, int]
+
+
+def acl(row: Row, number: int = 1) -> AccessControlEntryRecord:
+    kind, name, pattern, principal, host, operation, permission = row
+    return AccessControlEntryRecord(
+        id=Uuid(number.to_bytes(16, "big")),
+        resource_type=RESOURCE_TYPES[kind],
+        resource_name=name,
+        pattern_type=pattern,
+        principal=principal,
+        host=host,
+        operation=OPERATIONS[operation],
+        permission_type=permission,
+    )
+
+
+def authorizer(*rows: Row, **options: Any) -> StandardAuthorizer:
+    acls = {one.id: one for number, row in enumerate(rows) for one in [acl(row, number)]}
+    return StandardAuthorizer(lambda: acls, **options)
+
+
+def foo(operation: str, permission: int) -> Row:
+    return ("TOPIC", "foo_", PREFIXED, "User:bob", "*", operation, permission)
+
+
+def ask(rows: Row | list[Row], user: str, operation: str, kind: str, name: str, **options: Any) -> bool:
+    rows = rows if isinstance(rows, list) else [rows]
+    return authorizer(*rows, **options).allows(f"User:{user}", HOST, operation, kind, name)
+
+
+@pytest.mark.parametrize("operation", ["DESCRIBE", "READ", "WRITE", "DELETE", "ALTER"])
+def test_these_imply_describe_when_allowed_and_imply_nothing_when_denied(operation: str) -> None:
+    assert ask(foo(operation, ALLOW), "bob", "DESCRIBE", "TOPIC", "foo_bar")
+    both = [foo("DESCRIBE", ALLOW), foo(operation, DENY)]
+    assert ask(both, "bob", "DESCRIBE", "TOPIC", "foo_bar") == (operation != "DESCRIBE")
+
+
+@pytest.mark.parametrize("operation", ["CREATE", "CLUSTER_ACTION", "DESCRIBE_CONFIGS", "ALTER_CONFIGS", "IDEMPOTENT_WRITE"])
+def test_these_do_not_imply_describe(operation: str) -> None:
+    assert not ask(foo(operation, ALLOW), "bob", "DESCRIBE", "TOPIC", "foo_bar")
+
+
+def test_alter_configs_implies_describe_configs_when_allowed() -> None:
+    assert ask(foo("DESCRIBE_CONFIGS", ALLOW), "bob", "DESCRIBE_CONFIGS", "TOPIC", "foo_bar")
+    assert ask(foo("ALTER_CONFIGS", ALLOW), "bob", "DESCRIBE_CONFIGS", "TOPIC", "foo_bar")
+    assert ask([foo("DESCRIBE_CONFIGS", ALLOW), foo("ALTER_CONFIGS", DENY)], "bob", "DESCRIBE_CONFIGS", "TOPIC", "foo_bar")
+    assert not ask([foo("ALL", ALLOW), foo("ALTER_CONFIGS", DENY)], "bob", "ALTER_CONFIGS", "TOPIC", "foo_bar")
+
+
+def test_principals() -> None:
+    anybody_reads_not = ("GROUP", "bar", LITERAL, "User:*", "*", "READ", DENY)
+    assert ask(foo("READ", ALLOW), "bob", "READ", "TOPIC", "foo_bar")
+    assert not ask(foo("READ", ALLOW), "alice", "READ", "TOPIC", "foo_bar")
+    assert not ask(anybody_reads_not, "alice", "READ", "GROUP", "bar", allow_everyone=True)
+
+
+def test_simple_authorizations() -> None:
+    rows = [foo("READ", ALLOW), foo("WRITE", ALLOW)]
+    rows += [("GROUP", "bar", LITERAL, "User:*", "*", one, ALLOW) for one in ("DESCRIBE_CONFIGS", "ALTER_CONFIGS")]
+    assert ask(rows, "bob", "READ", "TOPIC", "foo_")
+    assert ask(rows, "fred", "ALTER_CONFIGS", "GROUP", "bar")
+
+
+@pytest.mark.parametrize(
+    ("user", "operation", "name", "allowed"),
+    [
+        ("alice", "WRITE", "foo", True),
+        ("alice", "DESCRIBE_CONFIGS", "bar", True),
+        ("alice", "DESCRIBE", "baz", False),
+        ("bob", "WRITE", "foo", True),
+        ("bob", "READ", "bar", False),
+        ("bob", "DESCRIBE", "baz", True),
+        ("malory", "DESCRIBE", "foo", True),
+        ("malory", "WRITE", "bar", False),
+        ("malory", "READ", "baz", False),
+    ],
+)
+def test_the_operation_all(user: str, operation: str, name: str, allowed: bool) -> None:
+    rows: list[Row] = [
+        ("TOPIC", "foo", LITERAL, "User:*", "*", "ALL", ALLOW),
+        ("TOPIC", "bar", PREFIXED, "User:alice", "*", "ALL", ALLOW),
+        ("TOPIC", "baz", LITERAL, "User:bob", "*", "ALL", ALLOW),
+    ]
+    assert ask(rows, user, operation, "TOPIC", name) is allowed
+
+
+@pytest.mark.parametrize(
+    ("operation", "kind", "name", "allowed"),
+    [
+        ("READ", "TOPIC", "green1", True),
+        ("WRITE", "GROUP", "wheel", False),
+        ("READ", "TOPIC", "alpha", False),
+        ("WRITE", "GROUP", "arbitrary", True),
+        ("READ", "TOPIC", "ala", False),
+        ("READ", "TOPIC", "betamax4", True),
+        ("READ", "TOPIC", "betamax", True),
+        ("READ", "TOPIC", "betam", True),
+        ("READ", "TOPIC", "bet", False),
+    ],
+)
+def test_many_acls(operation: str, kind: str, name: str, allowed: bool) -> None:
+    rows: list[Row] = [
+        ("TOPIC", "green2", LITERAL, "User:*", "*", "READ", ALLOW),
+        ("TOPIC", "green", PREFIXED, "User:bob", "*", "READ", ALLOW),
+        ("TOPIC", "betamax4", LITERAL, "User:bob", "*", "READ", ALLOW),
+        ("TOPIC", "betamax", LITERAL, "User:bob", "*", "READ", ALLOW),
+        ("TOPIC", "beta", PREFIXED, "User:*", "*", "READ", ALLOW),
+        ("TOPIC", "alpha", PREFIXED, "User:*", "*", "READ", ALLOW),
+        ("TOPIC", "alp", PREFIXED, "User:bob", "*", "READ", DENY),
+        ("GROUP", "*", LITERAL, "User:bob", "*", "WRITE", ALLOW),
+        ("GROUP", "wheel", LITERAL, "User:*", "*", "WRITE", DENY),
+    ]
+    assert ask(rows, "bob", operation, kind, name) is allowed
+
+
+@pytest.mark.parametrize(
+    ("acl_host", "host", "matches"),
+    [
+        ("*", "10.0.0.1", True),
+        ("10.0.0.1", "10.0.0.1", True),
+        ("10.0.0.1", "10.0.0.2", False),
+        ("10.0.0.0/8", "10.0.0.1", False),  # an address, never a network
+        ("10.0.0.1", "::ffff:10.0.0.1", True),  # what Java calls such a peer
+        ("0:0:0:0:0:0:0:1", "::1", True),  # InetAddress.getHostAddress
+        ("::1", "::1", True),
+        ("fe80:0:0:0:0:0:0:7%eth0", "fe80::7%eth0", True),
+        ("::1", "::2", False),
+    ],
+)
+def test_hosts(acl_host: str, host: str, matches: bool) -> None:
+    row: Row = ("TOPIC", "t", LITERAL, "User:bob", acl_host, "READ", ALLOW)
+    assert authorizer(row).allows("User:bob", host, "READ", "TOPIC", "t") is matches
+
+
+def test_everyone_is_allowed_only_where_no_acl_speaks_of_the_resource() -> None:
+    rows: list[Row] = [("TOPIC", "known", LITERAL, "User:somebody", "10.9.9.9", "CREATE", ALLOW)]
+    assert not ask(rows, "bob", "READ", "TOPIC", "unknown")
+    assert ask(rows, "bob", "READ", "TOPIC", "unknown", allow_everyone=True)
+    assert ask(rows, "bob", "READ", "GROUP", "known", allow_everyone=True)
+    assert not ask(rows, "bob", "READ", "TOPIC", "known", allow_everyone=True)
+
+
+def test_super_users_may_do_everything_whatever_is_denied_and_before_the_log_is_read() -> None:
+    row: Row = ("TOPIC", "*", LITERAL, "User:*", "*", "ALL", DENY)
+    assert ask(row, "root", "READ", "TOPIC", "t", super_users=frozenset({"User:root"}))
+    assert not ask(row, "Root", "READ", "TOPIC", "t", super_users=frozenset({"User:root"}))
+    unread = StandardAuthorizer(lambda: None, super_users=frozenset({"User:root"}), allow_everyone=True)
+    assert unread.allows("User:root", HOST, "CLUSTER_ACTION", "CLUSTER", "kafka-cluster")
+    assert not unread.allows("User:bob", HOST, "READ", "TOPIC", "t")
+
+
+def test_super_users_are_written_as_in_kafka() -> None:
+    assert parse_super_users(" ") == frozenset()
+    assert parse_super_users("User:bob;User:alice ") == {"User:bob", "User:alice"}
+    assert parse_super_users(";  User:bob  ;  User:alice ") == {"User:bob", "User:alice"}
+    assert parse_super_users("User:CN=a,O=b") == {"User:CN=a,O=b"}
+    for wrong in ("bob;:alice", ":alice"):
+        with pytest.raises(ValueError, match="principalType:principalName"):
+            parse_super_users(wrong)
+
+
+_names = st.text("ab*", max_size=4)
+_rows = st.tuples(
+    st.sampled_from(["TOPIC", "GROUP"]),
+    _names,
+    st.sampled_from([LITERAL, PREFIXED]),
+    st.sampled_from(["User:x", "User:y", "User:*"]),
+    st.sampled_from(["*", HOST, "10.0.0.1"]),
+    st.sampled_from(["ALL", "READ", "WRITE", "DESCRIBE", "ALTER_CONFIGS", "DESCRIBE_CONFIGS"]),
+    st.sampled_from([ALLOW, ALLOW, DENY]),
+)
+
+
+def by_definition(rows: list[Row], user: str, operation: str, kind: str, name: str, default: bool) -> bool:
+    """As Kafka's documentation has it: every ACL is looked at."""
+    implied = {"DESCRIBE": {"READ", "WRITE", "DELETE", "ALTER"}, "DESCRIBE_CONFIGS": {"ALTER_CONFIGS"}}
+    about = [r for r in rows if r[0] == kind and (name.startswith(r[1]) if r[2] == PREFIXED else r[1] in (name, "*"))]
+    mine = [r for r in about if r[3] in (f"User:{user}", "User:*") and r[4] in ("*", HOST)]
+    if any(r[6] == DENY and r[5] in (operation, "ALL") for r in mine):
+        return False
+    if any(r[6] == ALLOW and r[5] in {operation, "ALL"} | implied.get(operation, set()) for r in mine):
+        return True
+    return default and not about
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(st.lists(_rows, max_size=8), min_size=1, max_size=4), _names, st.booleans())
+def test_random_acls_that_change_are_as_the_definition_says(versions: list[list[Row]], name: str, default: bool) -> None:
+    """CVE-2024-27309: ACLs that were removed and others added must leave those that stay in force."""
+    now: dict[Uuid, AccessControlEntryRecord] = {}
+    made: dict[Row, AccessControlEntryRecord] = {}
+    tested = StandardAuthorizer(lambda: now, allow_everyone=default)
+    for rows in versions:
+        for row in rows:
+            made.setdefault(row, acl(row, len(made)))
+        now = {made[row].id: made[row] for row in rows}
+        for user in ("x", "y"):
+            for operation in ("READ", "DESCRIBE", "DESCRIBE_CONFIGS", "CREATE"):
+                for kind in ("TOPIC", "GROUP"):
+                    said = tested.allows(f"User:{user}", HOST, operation, kind, name)
+                    assert said is by_definition(rows, user, operation, kind, name, default)
