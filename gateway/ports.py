@@ -203,6 +203,7 @@ class Asker:
     principal: str
     host: str
     client_id: str | None
+    token_authenticated: bool = False
 
 
 class Controllers(Protocol):

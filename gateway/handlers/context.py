@@ -9,12 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from gateway.handlers.table import Handler
     from gateway.ports import Gateway
     from kwire.message import Message
+
+#: Unknown tagged fields in a request header. No client sends any; before authentication millions were a way to fill the
+#: memory of a broker (CVE-2026-111115).
+HEADER_TAGS_MAX: Final = 100
 
 
 class Later:
@@ -62,13 +66,17 @@ class Later:
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """Who asked: listener name, principal (``User:ANONYMOUS`` without authentication), address, connection number."""
+    """Who asked: listener name, principal (``User:ANONYMOUS`` without authentication), address, connection number.
+
+    ``token_authenticated``: by a delegation token, which does not allow to ask for another one (KIP-48).
+    """
 
     listener: str
     principal: str
     host: str
     port: int
     connection: int
+    token_authenticated: bool = False
 
 
 @dataclass(slots=True)
@@ -83,3 +91,4 @@ class Context:
     wall_ms: int
     notes: dict[str, Any] = field(default_factory=dict)  #: what the access log should say about this request
     apis: Mapping[int, Handler] | None = None  #: what the listener serves, by api key; None is the table for clients
+    element_budget: int | None = None  #: array elements and unknown tags that a request inside this one may have; None: any

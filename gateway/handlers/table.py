@@ -73,7 +73,10 @@ MODULES: Final = (
     "incremental_alter_configs",
 )
 #: The same, for controller listeners only.
-CONTROLLER_MODULES: Final = ("controller_registration",)
+CONTROLLER_MODULES: Final = (
+    "controller_registration",
+    "envelope",
+)
 #: Modules with a tuple of them: what this server refuses to change, and what it has none of.
 COLLECTIONS: Final = ("refused_topics", "refused_cluster", "refused_security", "nothing_here")
 

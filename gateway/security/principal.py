@@ -13,6 +13,8 @@ from kwire.errors import DecodeError
 from kwire.messages.default_principal_data import DefaultPrincipalData
 
 _VERSION: Final = struct.Struct(">h")
+#: Unknown tagged fields that are read over.
+_TAGS_MAX: Final = 10
 
 
 class Principal(NamedTuple):
@@ -42,7 +44,7 @@ def decode_principal(data: bytes | memoryview | None) -> Principal:
     (version,) = _VERSION.unpack_from(data)
     if version not in DefaultPrincipalData.VERSIONS:
         raise DecodeError(f"a principal of version {version} is not known", path="Principal", offset=0, rule="unknown-version")
-    found, _ = DefaultPrincipalData.decode_from(bytes(data), version, _VERSION.size, budget=0)
+    found, _ = DefaultPrincipalData.decode_from(bytes(data), version, _VERSION.size, budget=_TAGS_MAX)
     if ":" in found.type:
         raise DecodeError("a principal's type has no colon", path="Principal.Type", offset=_VERSION.size, rule="bad-principal")
     return Principal(f"{found.type}:{found.name}", found.token_authenticated)

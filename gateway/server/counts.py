@@ -7,26 +7,23 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
+from gateway.handlers.answer_errors import count_errors
 from kwire.registry import request_type
 
 if TYPE_CHECKING:
-    from kwire.message import Message, Struct
+    from kwire.message import Message
 
 #: Upper bounds, s, of the buckets in which the time of a request is counted; one more takes what is longer.
 TIME_BOUNDS_S: Final = (0.00005, 0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.1, 1.0)
-
-#: Counts the error codes other than 0 of one answer, or of a struct in it.
-_Find = Callable[[Any, "Counter[int]"], None]
 
 
 class ApiCounts:
     """One API: how many requests, how long they kept this server busy, how long they waited, which errors they got."""
 
-    __slots__ = ("_find", "buckets", "errors", "name", "seconds", "wait_seconds", "waits")
+    __slots__ = ("buckets", "errors", "name", "seconds", "wait_seconds", "waits")
 
     def __init__(self, api_key: int) -> None:
         self.name = request_type(api_key).__name__.removesuffix("Request")  #: as Kafka writes it
@@ -35,7 +32,6 @@ class ApiCounts:
         self.waits = 0  #: answers that came later than their request was carried out
         self.wait_seconds = 0.0  #: from those requests to their answers
         self.errors: Counter[int] = Counter()  #: error codes in answers, each as often as it stands there
-        self._find: dict[type, _Find | None] = {}
 
     def carried_out(self, seconds: float) -> None:
         """A request kept the server busy for so long."""
@@ -49,13 +45,7 @@ class ApiCounts:
 
     def answered(self, response: Message) -> None:
         """Count the errors that ``response`` tells."""
-        kind = type(response)
-        try:
-            find = self._find[kind]
-        except KeyError:
-            find = self._find[kind] = _finder(kind)
-        if find is not None:
-            find(response, self.errors)
+        count_errors(response, self.errors)
 
 
 class _Apis(dict[int, ApiCounts]):
@@ -74,33 +64,3 @@ class Counts:
     connections: Counter[str] = field(default_factory=Counter)  #: open now, by listener
     software: Counter[str] = field(default_factory=Counter)  #: open connections by what client they say they are
     cuts: Counter[str] = field(default_factory=Counter)  #: connections that this server ended, by why
-
-
-def _finder(kind: type[Struct]) -> _Find | None:
-    """What looks through objects of ``kind`` for error codes; None if they have none anywhere.
-
-    Made as text, like the codec: nested loops cost a third of nested calls, and every answer comes by here.
-    """
-    lines = _lines(kind, "value", "    ")
-    if not lines:
-        return None
-    made: dict[str, Any] = {}
-    exec("\n".join(["def find(value, found):", *lines]), made)
-    find: _Find = made["find"]
-    return find
-
-
-def _lines(kind: type[Struct], name: str, indent: str) -> list[str]:
-    lines = []
-    for about in kind.fields():
-        if about.attr == "error_code":
-            lines += [f"{indent}if {name}.error_code:", f"{indent}    found[int({name}.error_code)] += 1"]
-        if not about.is_struct:
-            continue
-        below, item = f"{name}.{about.attr}", f"{name}_{about.attr}"
-        inner = _lines(kind.struct_class(about.type), item, indent + "    ")
-        if inner and about.array:
-            lines += [f"{indent}for {item} in {below} or ():", *inner]
-        elif inner:
-            lines += [f"{indent}{item} = {below}", f"{indent}if {item} is not None:", *inner]
-    return lines

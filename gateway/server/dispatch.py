@@ -14,7 +14,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 from gateway.handlers.api_versions import unsupported_version_response
-from gateway.handlers.context import Context
+from gateway.handlers.context import HEADER_TAGS_MAX, Context
 from gateway.server.logs import escape
 from kwire.errors import DecodeError
 from kwire.header import API_VERSIONS, decode_request_header, encode_response_header, peek
@@ -25,9 +25,6 @@ if TYPE_CHECKING:
     from gateway.ports import Gateway
     from kwire.message import Message
 
-#: Unknown tagged fields in a request header. No client sends any; before authentication millions were a way to fill the
-#: memory of a broker (CVE-2026-111115).
-HEADER_TAGS_MAX: Final = 100
 #: The first version of ApiVersions in which clients say what software they are (KIP-511).
 _NAMES_SOFTWARE: Final = 3
 _size = struct.Struct(">i")
@@ -113,7 +110,8 @@ class Dispatcher:
             raise Malformed(error, exchange.fields()) from None
         if api_key == API_VERSIONS and version >= _NAMES_SOFTWARE:
             exchange.software = _software(request)
-        context = Context(version, header.client_id, peer, self._gateway, now, time.time_ns() // 1_000_000, apis=apis)
+        wall_ms = time.time_ns() // 1_000_000
+        context = Context(version, header.client_id, peer, self._gateway, now, wall_ms, apis=apis, element_budget=self._budget)
         exchange.notes = context.notes
         return exchange, handler.handle(request, context)
 
