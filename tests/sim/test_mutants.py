@@ -28,6 +28,8 @@ def test_a_bug_is_found(name: str) -> None:
         except Failed:
             pass
         else:
-            assert power.find(name, _SCHEDULES_MAX), f"{_SCHEDULES_MAX} schedules do not find it: {mutants.MUTANTS[name].sentence}"
+            assert power.find(name, _SCHEDULES_MAX), (
+                f"{_SCHEDULES_MAX} schedules do not find it: {mutants.MUTANTS[name].sentence}"
+            )
             return
     run(kill.seed, kill.family)  # it is the bug that the schedule fails for

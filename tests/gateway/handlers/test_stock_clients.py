@@ -58,7 +58,7 @@ def test_confluent_kafka_reads_every_record(server: MiniServer) -> None:
          "auto.offset.reset": "earliest", "enable.auto.commit": False}
     )  # fmt: skip
     try:
-        assert list(consumer.list_topics(timeout=10).topics) == ["__cluster_metadata"]
+        assert list(consumer.list_topics(timeout=30).topics) == ["__cluster_metadata"]
         consumer.assign([confluent.TopicPartition("__cluster_metadata", 0, 0)])
         found = []
         while True:

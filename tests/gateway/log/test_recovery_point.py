@@ -65,7 +65,9 @@ def test_what_was_settled_is_not_lost_with_the_machine(tmp_path: Path) -> None:
 def test_a_slot_that_is_left_alone_is_written_last(tmp_path: Path, whole: int) -> None:
     """A crash broke the others; the next one may break what is being written now."""
     path = tmp_path / FILE_NAME
-    path.write_bytes(b"".join(format_slot(RecoveryPoint(5, 5)).ljust(4096, b"\0") if n == whole else bytes(4096) for n in range(3)))
+    path.write_bytes(
+        b"".join(format_slot(RecoveryPoint(5, 5)).ljust(4096, b"\0") if n == whole else bytes(4096) for n in range(3))
+    )
     crash, disk = CrashDisk({Path(FILE_NAME): path.read_bytes()}), RecordingDisk(tmp_path)
     file = RecoveryPointFile(tmp_path, disk)
     file.settle(RecoveryPoint(5, 5))

@@ -17,6 +17,7 @@ from prometheus_client.parser import text_string_to_metric_families as parse_tex
 from gateway.handlers.errors import ErrorCode
 from gateway.handlers.table import handlers
 from gateway.ports import State
+from gateway.quorum.raft.measures import Latency, Measures
 from gateway.server.facts import Facts, OwnSnapshot, SnapshotProgress
 from gateway.server.metrics import RATE_WINDOW_S, Metrics, Rate
 from gateway.server.metrics_table import TABLE
@@ -41,7 +42,8 @@ def everything() -> Facts:
     hub.counts.received, hub.counts.sent, hub.memory.held = 100, 2000, 30
     hub.reports.counts.update({"connection accepted": 9, "connection refused": 1, "bad request": 2, "internal error": 1})
     coming = SnapshotProgress("00000000000000000042-0000000007.checkpoint", 10, 40)
-    upstream = FakeUpstream(fetch_errors=Counter({"timeout": 2, "closed": 1}), snapshot=coming)
+    measures = Measures(election=Latency(2, 0.5, 0.4), commit=Latency(4, 0.01, 0.004), appended_records=12)
+    upstream = FakeUpstream(fetch_errors=Counter({"timeout": 2, "closed": 1}), snapshot=coming, measures=measures)
     return facts(
         upstream=upstream,
         hub=hub,
@@ -86,6 +88,11 @@ def values(told: Facts, metrics: Metrics | None = None) -> dict[str, float]:
         ("kwire_info{cluster_id=7QN8irUjSqO4QGNDS7ESyw}{node_id=5}{source=quorum}{version=1.2.3}", 1),
         ("kwire_lag_offsets", 3),
         ("kwire_lag_ms", 400),
+        (RAFT + "election_latency_avg", 250.0),
+        (RAFT + "election_latency_max", 400.0),
+        (RAFT + "commit_latency_avg", 2.5),
+        (RAFT + "commit_latency_max", 4.0),
+        (RAFT + "append_records_total", 12),
         ("kwire_upstream_silent_seconds", 0.2),
         ("kwire_upstream_high_watermark", 503),
         ("kwire_upstream_fetches_total", 90),
