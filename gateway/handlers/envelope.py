@@ -99,7 +99,7 @@ def _host(address: bytes) -> str:
 
 
 def _sealed(header: RequestHeader, answer: Message | None) -> Message:
-    """The envelope around ``answer``; none around one of somebody who is not the controller (any more), so that it is asked anew."""
+    """The envelope around ``answer``; NOT_CONTROLLER inside is that of the whole, so that the active one is asked instead."""
     if answer is None:
         return EnvelopeResponse(error_code=ErrorCode.UNKNOWN_SERVER_ERROR)
     if ErrorCode.NOT_CONTROLLER in errors_of(answer):

@@ -100,13 +100,13 @@ def test_it_is_the_clients_request(world: OwnWorld) -> None:
 
 
 def test_what_the_forwarder_may_is_not_what_the_client_may(world: OwnWorld) -> None:
-    world.authorizer.forbidden = {("User:alice", "CREATE")}  # type: ignore[assignment]
+    world.authorizer.forbidden = {("User:alice", "CREATE")}  # type: ignore[arg-type]
     _, answer = opened(forward(world, wrapped(frame(CREATE, 7))), 19, 7)
     assert answer.topics[0].error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
 
 
 def test_what_is_inside_is_not_looked_at_before_the_forwarder_may(world: OwnWorld) -> None:
-    world.authorizer.forbidden = {("User:ANONYMOUS", "CLUSTER_ACTION")}  # type: ignore[assignment]
+    world.authorizer.forbidden = {("User:ANONYMOUS", "CLUSTER_ACTION")}  # type: ignore[arg-type]
     for request in (wrapped(frame(CREATE, 7)), wrapped(b"", None, b"")):
         answer = forward(world, request)
         assert (answer.error_code, answer.response_data) == (ErrorCode.CLUSTER_AUTHORIZATION_FAILED, None)

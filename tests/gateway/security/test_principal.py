@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -32,8 +34,11 @@ def test_bytes_behind_it_are_ignored() -> None:
 
 @pytest.mark.parametrize(
     "data",
-    [None, b"", b"\0", b"\0\0", b"\x7f\xff" + ANONYMOUS[2:], b"\xff\xff" + ANONYMOUS[2:], ANONYMOUS[:-3], b"junk"]
-    + [ANONYMOUS[:2] + b"\x03U:" + ANONYMOUS[7:], ANONYMOUS[:2] + b"\xff\xff\xff\xff\x07" + bytes(1_000_000)],
+    [
+        *(None, b"", b"\0", b"\0\0", b"junk", ANONYMOUS[:-3]),
+        *(b"\x7f\xff" + ANONYMOUS[2:], b"\xff\xff" + ANONYMOUS[2:]),
+        *(ANONYMOUS[:2] + b"\x03U:" + ANONYMOUS[7:], ANONYMOUS[:2] + b"\xff\xff\xff\xff\x07" + bytes(1_000_000)),
+    ],
 )
 def test_what_is_none(data: bytes | None) -> None:
     with pytest.raises(DecodeError):
@@ -42,10 +47,8 @@ def test_what_is_none(data: bytes | None) -> None:
 
 @given(st.binary(max_size=60))
 def test_junk_is_refused_in_one_way(data: bytes) -> None:
-    try:
+    with contextlib.suppress(DecodeError):
         assert encode_principal(decode_principal(b"\0\0" + data))
-    except DecodeError:
-        pass
 
 
 def test_a_name_without_a_type() -> None:

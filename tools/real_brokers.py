@@ -1,0 +1,102 @@
+"""Real Kafka brokers under our own controllers: ``with own_quorum(3) as own, real_brokers(own) as brokers:``.
+
+The interface is that of ``tools.kafka``: ``brokers.bootstrap`` for clients, brokers are killed, paused, stopped and started again.
+Which of our nodes leads, and what becomes of it, is ``own``'s affair.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from tools.java import KAFKA_VERSION
+from tools.kafka import FAST_START, Cluster
+from tools.kafka_files import Node, Shape, format_nodes, write_properties
+from tools.own_quorum import OwnCluster
+from tools.process import lasting_ports
+
+FIRST_ID = 101
+#: Broker sessions as short as a busy machine with few cores can bear; the controllers have to know, too.
+SESSIONS: Mapping[str, str] = {"broker.session.timeout.ms": "4000", "broker.heartbeat.interval.ms": "500"}
+_LINE = re.compile(r"\d\d:\d\d:\d\d\.\d+ (ERROR|FATAL|WARN|INFO|DEBUG|TRACE) ")
+
+
+@dataclass
+class RealBrokers(Cluster):
+    """Running brokers of Kafka."""
+
+    def said_by(self, node: Node) -> str:
+        """What all processes of one broker printed."""
+        files = sorted(node.directory.glob("server*.out"), key=lambda path: path.stat().st_mtime)
+        return "".join(path.read_text(errors="replace") for path in files)
+
+    def errors(self) -> list[str]:
+        """The lines that the brokers themselves called an error, with what they said below them."""
+        found = []
+        for node in self.nodes:
+            wanted = False
+            for line in self.said_by(node).splitlines():
+                if level := _LINE.match(line):
+                    wanted = level[1] in ("ERROR", "FATAL")
+                if wanted:
+                    found.append(f"{node.node_id}: {line}")
+        return found
+
+
+@contextlib.contextmanager
+def real_brokers(
+    own: OwnCluster,
+    brokers: int = 2,
+    *,
+    version: str = KAFKA_VERSION,
+    properties: Mapping[str, str] | None = None,
+    log_dirs: int = 1,
+    options: Sequence[str] = FAST_START,
+    directory: Path | None = None,
+    kill_at_end: bool = False,
+) -> Iterator[RealBrokers]:
+    """Brokers that found the controllers of ``own``, registered, were unfenced and serve; stopped at the end of the block.
+
+    Node ids are 101 and up. ``properties`` go into every server.properties. The directory is removed unless it was given or
+    something failed. Raises JavaError without Java or Maven, ProcessError when a broker does not come up.
+    """
+    scratch = directory or Path(tempfile.mkdtemp(prefix="kwire-brokers-"))
+    replicas = str(min(brokers, 3))
+    values = {
+        "controller.quorum.bootstrap.servers": own.controllers,
+        "offsets.topic.replication.factor": replicas,
+        "transaction.state.log.replication.factor": replicas,
+        **(properties or {}),
+    }
+    shape = Shape(version, brokers, 0, voters=0, properties=values, log_dirs=log_dirs)
+    nodes = _make_nodes(brokers, scratch)
+    cluster = RealBrokers(shape, own.cluster_id, nodes, scratch, options)
+    try:
+        for node in nodes:
+            node.directory.mkdir(parents=True)
+            write_properties(shape, node, nodes)
+        format_nodes(shape, own.cluster_id, nodes, nodes)
+        for node in nodes:
+            cluster.start_node(node)
+        for node in nodes:
+            cluster.wait_for_node(node)
+        yield cluster
+    except BaseException:
+        cluster.stop(kill=True)
+        print(f"the brokers' logs are kept in {scratch}", file=sys.stderr)
+        raise
+    cluster.stop(kill=kill_at_end)
+    if directory is None:
+        shutil.rmtree(scratch)
+
+
+def _make_nodes(brokers: int, directory: Path) -> list[Node]:
+    ports = iter(lasting_ports(brokers))
+    ids = range(FIRST_ID, FIRST_ID + brokers)
+    return [Node(node_id, ("broker",), directory / str(node_id), next(ports)) for node_id in ids]
