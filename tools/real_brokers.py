@@ -1,6 +1,6 @@
 """Real Kafka brokers under our own controllers: ``with own_quorum(3) as own, real_brokers(own) as brokers:``.
 
-The interface is that of ``tools.kafka``: ``brokers.bootstrap`` for clients, brokers are killed, paused, stopped and started again.
+The interface is that of ``tools.kafka``: ``brokers.bootstrap`` for clients; brokers are killed, paused, stopped, started again.
 Which of our nodes leads, and what becomes of it, is ``own``'s affair.
 """
 

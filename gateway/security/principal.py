@@ -1,7 +1,7 @@
 """Principals in the form in which one node of a cluster tells another who asked. Knows no request.
 
-The form is that of ``DefaultKafkaPrincipalBuilder`` (KIP-590): two bytes of version, then ``DefaultPrincipalData``. That of another
-``principal.builder.class`` is refused.
+The form is that of ``DefaultKafkaPrincipalBuilder`` (KIP-590): two bytes of version, then ``DefaultPrincipalData``. That of any
+other ``principal.builder.class`` is refused.
 """
 
 from __future__ import annotations
