@@ -9,11 +9,14 @@ from typing import Final
 
 from gateway.controller.placement import UsableNode
 from kwire.cluster import Image
+from kwire.messages.register_broker_record import RegisterBrokerRecord
 from kwire.uuid import ZERO_UUID, Uuid
 
 #: ``DirectoryId``: a replica whose directory its broker will tell, and one of a broker that has told none yet.
 UNASSIGNED: Final = Uuid(bytes(15) + b"\x01")
 MIGRATING: Final = ZERO_UUID
+#: A directory that is there no more, whichever it was.
+LOST: Final = Uuid(bytes(15) + b"\x02")
 
 
 class Nodes:
@@ -30,7 +33,7 @@ class Nodes:
         return [
             UsableNode(node_id, broker.rack, broker.fenced)
             for node_id, broker in self._brokers.items()
-            if not broker.in_controlled_shutdown
+            if not broker.in_controlled_shutdown and _has_room(broker)
         ]
 
     def __contains__(self, node_id: object) -> bool:
@@ -43,6 +46,18 @@ class Nodes:
             return not self._brokers and node_id in self._serving
         return not broker.fenced and not broker.in_controlled_shutdown
 
+    def has_directory(self, node_id: int, directory: Uuid) -> bool:
+        """Can a replica of that node be used that is in ``directory`` (``DirectoryId.isOnline``)?
+
+        One whose directory nobody knows can, and any of a node that tells no directories.
+        """
+        broker = self._brokers.get(node_id)
+        if broker is None:
+            return not self._brokers and node_id in self._serving
+        if directory in (UNASSIGNED, MIGRATING):
+            return True
+        return directory != LOST and (not broker.log_dirs or directory in broker.log_dirs)
+
     def default_directory(self, node_id: int) -> Uuid:
         """Where a new replica on that node is: known if it has one directory (``ClusterControlManager.defaultDir``)."""
         broker = self._brokers.get(node_id)
@@ -51,3 +66,9 @@ class Nodes:
         if not broker.log_dirs:
             return MIGRATING
         return broker.log_dirs[0] if len(broker.log_dirs) == 1 else UNASSIGNED
+
+
+def _has_room(broker: RegisterBrokerRecord) -> bool:
+    """Does it have a directory that takes new replicas (KIP-1066)?"""
+    cordoned = broker.cordoned_log_dirs
+    return not broker.log_dirs or not cordoned or not set(broker.log_dirs) <= set(cordoned)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import fields
 from typing import Any, Final
 
+from gateway.controller.partition_index import PartitionIndex
 from kwire.cluster import Image, apply
 from kwire.cluster.image import BROKER_RESOURCE
 from kwire.message import Message
@@ -26,6 +27,7 @@ class State:
         self.image: Final = copy_of(committed)
         #: What was worked out of the brokers' configuration and of nothing else, by who did; empty when that changes.
         self.memo: Final[dict[str, Any]] = {}
+        self._partitions: PartitionIndex | None = None
         self._unified: dict[str, set[str]] = {}
         for name in self.image.topic_ids:
             self._note(name)
@@ -33,7 +35,10 @@ class State:
     def apply(self, message: Message) -> None:
         """Make the change that a record makes. Raises FoldError for one that does not fit: our own mistake."""
         removed = self.image.topics[message.topic_id] if isinstance(message, RemoveTopicRecord) else None
-        apply(self.image, message)
+        if self._partitions is None:
+            apply(self.image, message)
+        else:
+            self._partitions.apply(message)
         if isinstance(message, TopicRecord):
             self._note(message.name)
         elif isinstance(message, ConfigRecord):
@@ -41,6 +46,13 @@ class State:
                 self.memo.clear()
         elif removed is not None:
             self._forget(removed)
+
+    @property
+    def partitions(self) -> PartitionIndex:
+        """Which partitions a node leads or may lead. Made when first asked for: a cluster without brokers never needs it."""
+        if self._partitions is None:
+            self._partitions = PartitionIndex(self.image)
+        return self._partitions
 
     def colliding(self, name: str) -> str | None:
         """A topic that exists and differs from ``name`` in ``.`` for ``_`` only, if there is one (metrics mix the two up)."""

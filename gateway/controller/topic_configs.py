@@ -37,17 +37,19 @@ def check_topic_configs(configs: Mapping[str, str]) -> None:
 
 def effective_topic_configs(image: Image, configs: Mapping[str, str], node_id: int) -> Iterator[Effective]:
     """Every key in the order of the names, as ``node_id`` sees it: the topic's own value, else a broker's, else the default."""
-    of_node = image.configs.get((BROKER_RESOURCE, str(node_id)), {})
-    of_all = image.configs.get((BROKER_RESOURCE, ""), {})
-    for name, key in TOPIC_KEYS.items():
-        if name in configs:
-            yield Effective(key, configs[name], ConfigSource.TOPIC_CONFIG)
-        else:
-            yield (
-                _inherited(key, of_node, ConfigSource.DYNAMIC_BROKER_CONFIG)
-                or _inherited(key, of_all, ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG)
-                or Effective(key, key.default, ConfigSource.DEFAULT_CONFIG)
-            )
+    return (effective_topic_config(image, configs, node_id, name) for name in TOPIC_KEYS)
+
+
+def effective_topic_config(image: Image, configs: Mapping[str, str], node_id: int, name: str) -> Effective:
+    """The value of one key, as in :func:`effective_topic_configs`."""
+    key = TOPIC_KEYS[name]
+    if name in configs:
+        return Effective(key, configs[name], ConfigSource.TOPIC_CONFIG)
+    return (
+        _inherited(key, image.configs.get((BROKER_RESOURCE, str(node_id)), {}), ConfigSource.DYNAMIC_BROKER_CONFIG)
+        or _inherited(key, image.configs.get((BROKER_RESOURCE, ""), {}), ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG)
+        or Effective(key, key.default, ConfigSource.DEFAULT_CONFIG)
+    )
 
 
 def _inherited(key: ConfigKey, configs: Mapping[str, str], source: ConfigSource) -> Effective | None:

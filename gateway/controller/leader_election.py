@@ -1,0 +1,137 @@
+"""Who leads, and who is in sync, when a broker or one of its directories comes or goes (``generateLeaderAndIsrUpdates``).
+
+Each function gives the changes of partitions alone: the record about the broker is its caller's, who writes it
+
+* after these changes where the broker goes (:func:`on_fenced`, :func:`on_unregistered`, :func:`on_directories_offline`),
+* before them where it comes or is about to leave (:func:`on_unfenced`, :func:`on_controlled_shutdown`, :func:`on_restart`).
+
+``case.state`` is as before either. They may be more records than one operation holds: any part of them is a good state too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+
+from gateway.controller.case import Case
+from gateway.controller.features import has_elr
+from gateway.controller.partition_change import Election, Target
+from gateway.controller.partition_changes import PartitionChanges
+from gateway.controller.partition_index import PartitionKey
+from gateway.controller.state import State
+from kwire.message import Message
+from kwire.uuid import Uuid
+
+#: Elections that one round of the two periodic tasks makes at most (``maxElectionsPerImbalance``).
+ELECTIONS_MAX = 1_000
+
+
+def leads_any(broker_id: int, state: State) -> bool:
+    """Does the broker lead a partition, so that it cannot shut down yet?"""
+    return state.partitions.leads_any(broker_id)
+
+
+def on_fenced(broker_id: int, case: Case) -> list[Message]:
+    """The broker is fenced, or shuts down now: it leaves every ISR, and others lead what it led."""
+    return _without(broker_id, case, case.state.partitions.in_isr(broker_id))
+
+
+def on_controlled_shutdown(broker_id: int, case: Case) -> list[Message]:
+    """The broker wants to shut down: as :func:`on_fenced`. Ask again while it :func:`leads_any`."""
+    return _without(broker_id, case, case.state.partitions.in_isr(broker_id))
+
+
+def on_unregistered(broker_id: int, case: Case) -> list[Message]:
+    """The broker is to be forgotten: it leaves every ISR."""
+    return _without(broker_id, case, case.state.partitions.in_isr(broker_id))
+
+
+def on_unfenced(broker_id: int, case: Case) -> list[Message]:
+    """The broker serves from now on: it leads what nobody else may lead."""
+    nodes = case.nodes
+    changes = PartitionChanges(case, lambda node_id: node_id == broker_id or nodes.is_active(node_id))
+    _elect(changes, case.state.partitions.leaderless)
+    return changes.records
+
+
+def on_restart(broker_id: int, case: Case, *, clean: bool) -> list[Message]:
+    """The broker registers in a new incarnation; ``clean``: it shut down in order, so it lost nothing it had acknowledged.
+
+    After an unclean shutdown, where the cluster keeps eligible leader replicas, it may not even be one of them (KIP-966).
+    """
+    if clean or not has_elr(case.image):
+        return on_fenced(broker_id, case)
+    index = case.state.partitions
+    return _without(broker_id, case, index.in_isr(broker_id) + index.eligible(broker_id), lost=(broker_id,))
+
+
+def on_directories_offline(broker_id: int, directories: Collection[Uuid], case: Case) -> list[Message]:
+    """The broker lost ``directories``: its replicas in them leave every ISR (KIP-858)."""
+    return _without(broker_id, case, _in_directories(broker_id, directories, case))
+
+
+def elect_unclean(case: Case, elections_max: int = ELECTIONS_MAX) -> list[Message]:
+    """Leaders for partitions that nobody leads, of topics that take an unclean one rather than none; a periodic task."""
+    changes = PartitionChanges(case)
+    for topic_id, index in case.state.partitions.leaderless:
+        partition = changes.partition(topic_id, index)
+        if len(changes.records) >= elections_max:
+            break
+        if partition is not None and changes.election(topic_id) is Election.UNCLEAN:
+            changes.make(partition, Target(election=Election.UNCLEAN))
+    return changes.records
+
+
+def elect_preferred(case: Case, elections_max: int = ELECTIONS_MAX) -> list[Message]:
+    """The first replica leads again where it can (``auto.leader.rebalance.enable``); a periodic task."""
+    changes = PartitionChanges(case)
+    for topic_id, index in case.state.partitions.imbalanced:
+        partition = changes.partition(topic_id, index)
+        if len(changes.records) >= elections_max:
+            break
+        if partition is not None:
+            changes.make(partition, Target(election=Election.PREFERRED))
+    return changes.records
+
+
+def remove_from_isr(
+    changes: PartitionChanges, broker_id: int, keys: Iterable[PartitionKey], *, lost: Collection[int] = ()
+) -> None:
+    """The broker leaves the ISR of these partitions; ``lost`` are those of which nobody knows what they still have.
+
+    ``changes`` must not accept it as a leader.
+    """
+    for topic_id, index in keys:
+        partition = changes.partition(topic_id, index)
+        if partition is not None:
+            isr = [node_id for node_id in partition.isr if node_id != broker_id]
+            changes.make(partition, Target(isr=isr, election=changes.election(topic_id), unclean_shutdown=lost))
+
+
+def all_but(broker_id: int, case: Case) -> PartitionChanges:
+    """Changes after which the broker leads nothing that they touch."""
+    nodes = case.nodes
+    return PartitionChanges(case, lambda node_id: node_id != broker_id and nodes.is_active(node_id))
+
+
+def _without(broker_id: int, case: Case, keys: Iterable[PartitionKey], *, lost: Collection[int] = ()) -> list[Message]:
+    changes = all_but(broker_id, case)
+    remove_from_isr(changes, broker_id, keys, lost=lost)
+    return changes.records
+
+
+def _elect(changes: PartitionChanges, keys: Iterable[PartitionKey]) -> None:
+    for topic_id, index in keys:
+        partition = changes.partition(topic_id, index)
+        if partition is not None:
+            changes.make(partition, Target(election=changes.election(topic_id)))
+
+
+def _in_directories(broker_id: int, directories: Collection[Uuid], case: Case) -> list[PartitionKey]:
+    """The partitions that the broker is in the ISR of, or eligible to lead, with a replica in one of ``directories``."""
+    index, found = case.state.partitions, []
+    for topic_id, number in index.in_isr(broker_id) + index.eligible(broker_id):
+        partition = case.image.partitions[topic_id][number]
+        where = dict(zip(partition.replicas, partition.directories, strict=True)).get(broker_id)
+        if where in directories:
+            found.append((topic_id, number))
+    return found

@@ -1,0 +1,80 @@
+"""The changes of partitions that one operation makes, each built on those before it. Knows no request."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from gateway.controller.case import Case
+from gateway.controller.config_records import MIN_ISR
+from gateway.controller.features import has_elr
+from gateway.controller.partition_change import Election, Rules, Target, partition_change
+from gateway.controller.topic_configs import effective_topic_config
+from kwire.cluster.fold import merge
+from kwire.cluster.image import TOPIC_RESOURCE
+from kwire.message import Message
+from kwire.messages.partition_record import PartitionRecord
+from kwire.uuid import Uuid
+
+_UNCLEAN_ELECTION: Final = "unclean.leader.election.enable"
+
+
+class PartitionChanges:
+    """``accepts`` tells which nodes may lead a partition; those that are active where it is not given.
+
+    A replica in a directory that its node has lost leads nothing, whatever ``accepts`` says.
+    """
+
+    def __init__(self, case: Case, accepts: Callable[[int], bool] | None = None) -> None:
+        #: What is to be written, in order.
+        self.records: Final[list[Message]] = []
+        self._case = case
+        self._nodes = case.nodes
+        self._accepts = self._nodes.is_active if accepts is None else accepts
+        self._elr = has_elr(case.image)
+        self._changed: dict[tuple[Uuid, int], PartitionRecord] = {}
+        self._configs: dict[tuple[Uuid, str], str] = {}
+
+    def partition(self, topic_id: Uuid, index: int) -> PartitionRecord | None:
+        """The partition as the changes so far have left it; None where there is none."""
+        changed = self._changed.get((topic_id, index))
+        return self._case.image.partitions.get(topic_id, {}).get(index) if changed is None else changed
+
+    def make(self, partition: PartitionRecord, target: Target) -> PartitionRecord:
+        """Make ``partition``, which :meth:`partition` gave, what ``target`` says; it is returned as it is then.
+
+        The same object comes back where that changes nothing; else :attr:`records` has one more.
+        """
+        record = partition_change(partition, target, self._rules(partition))
+        if record is None:
+            return partition
+        self.records.append(record)
+        after = self._changed[partition.topic_id, partition.partition_id] = merge(partition, record)
+        return after
+
+    def election(self, topic_id: Uuid) -> Election:
+        """How leaders of the topic are elected when one is needed: ``unclean.leader.election.enable``."""
+        return Election.UNCLEAN if self._config(topic_id, _UNCLEAN_ELECTION).lower() == "true" else Election.ONLINE
+
+    def _rules(self, partition: PartitionRecord) -> Rules:
+        directories = dict(zip(partition.replicas, partition.directories, strict=True))
+
+        def accepts(node_id: int) -> bool:
+            directory = directories.get(node_id)
+            return self._accepts(node_id) and (directory is None or self._nodes.has_directory(node_id, directory))
+
+        return Rules(accepts, self._min_isr(partition.topic_id), self._elr, self._case.level, self._nodes.default_directory)
+
+    def _min_isr(self, topic_id: Uuid) -> int:
+        """No more than there are replicas, of the first partition as in Kafka (``getTopicEffectiveMinIsr``)."""
+        partitions = self._case.image.partitions[topic_id]
+        return min(int(self._config(topic_id, MIN_ISR)), len(partitions[min(partitions)].replicas))
+
+    def _config(self, topic_id: Uuid, name: str) -> str:
+        value = self._configs.get((topic_id, name))
+        if value is None:
+            image = self._case.image
+            own = image.configs.get((TOPIC_RESOURCE, image.topics[topic_id]), {})
+            effective = effective_topic_config(image, own, self._case.settings.node_id, name)
+            value = self._configs[topic_id, name] = effective.value or ""
+        return value
