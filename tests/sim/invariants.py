@@ -5,7 +5,7 @@ Numbers are those of the list in ``docs/simulation.md``.
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
+from bisect import bisect_right
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -55,6 +55,7 @@ class Checker:
         self._granted: dict[tuple[int, Uuid, int], Uuid] = {}  # the same -> candidate's directory, on the wire
         self._voters_of_epoch: dict[int, list[VoterSet]] = {}
         self.committed = Log()  #: what is committed, of the whole cluster
+        self._committed_in: dict[int, int] = {}  # epoch -> up to where records were committed in it
         self.committed_voters: list[VoterSet] = []
         self.proposals: dict[int, Proposal] = {}
         self._of_value: dict[bytes, int] = {}  # record value -> number of the proposal
@@ -138,16 +139,15 @@ class Checker:
     # --- elections --------------------------------------------------------------------------------------------------------
 
     def leading(self, node: Node, effect: Leading) -> None:
-        """A node was elected, 1, 6: the only one of the epoch ever, and it has all that older epochs committed.
+        """A node was elected, 1, 6: the only one of the epoch ever, and it has all that leaders of older epochs committed.
 
-        A vote may be late: a newer epoch may have a leader, and records that are committed, by now.
+        Its last vote may have come late: a newer epoch may have a leader, who commits, by now.
         """
         require(effect.epoch not in self._led, "1: node {} is elected in epoch {}, which had a leader", node.id, effect.epoch)
         self._led.add(effect.epoch)
         self.leads(node)
         committed, view = self.committed, node.disk.view
-        older = bisect_left(committed.batches, effect.epoch, key=lambda batch: batch.epoch)
-        end = committed.ends[older - 1] if older else committed.start_offset
+        end = max((end for epoch, end in self._committed_in.items() if epoch < effect.epoch), default=committed.start_offset)
         has = view.prefix_at(end) == committed.prefix_at(end) or view.start_offset > end
         require(has, "6: leader {} of epoch {} lacks what is committed up to {}", node.id, effect.epoch, end)
         node.own_epoch_offset = effect.start_offset
@@ -279,6 +279,7 @@ class Checker:
         continues = view.prefix_at(committed.end_offset) == committed.last_prefix
         require(continues, "7: node {} commits up to {}, without what is committed at {}", node.id, end, committed.end_offset)
         self._require_majority(node, end, name)
+        self._committed_in[node.raft.epoch] = end
         for n in range(bisect_right(view.ends, committed.end_offset), bisect_right(view.ends, end)):
             committed.append(view.batches[n], view.prefixes[n])
             self.committed_voters += [voters for _, voters in view.batches[n].voters]
