@@ -77,7 +77,7 @@ def votes_are_not_written() -> Context:
     return patched(Node, vote=vote)
 
 
-@mutant("quorum.md 2.6")
+@mutant("a mistake that lies near")
 def own_vote_is_not_written() -> Context:
     """A candidate writes its new epoch, and not that it voted for itself."""
     persist = Node._persist
@@ -89,7 +89,7 @@ def own_vote_is_not_written() -> Context:
     return patched(Node, _persist=forgetful)
 
 
-@mutant("quorum.md 2.6")
+@mutant("a mistake that lies near")
 def asks_for_votes_before_its_own_is_on_disk() -> Context:
     """A candidate's requests do not wait for the disk."""
     return _asks_at_once(52)
@@ -345,7 +345,7 @@ def a_timer_is_never_set_again() -> Context:
     return patched(Office, poll=poll)
 
 
-@mutant("quorum.md 2.5")
+@mutant("a mistake that lies near")
 def late_answers_count() -> Context:
     """An answer is taken for the one that is waited for, whatever its number."""
 
@@ -359,7 +359,7 @@ def late_answers_count() -> Context:
     return together(patched(Peers, answered=answered), _fetch_answers_at_any_time())
 
 
-@mutant("quorum.md 2.5")
+@mutant("a mistake that lies near")
 def resigned_stays_resigned() -> Context:
     """A leader that resigned waits for somebody else to begin a new epoch."""
 

@@ -52,13 +52,13 @@ def _commits(
     return patched(Office, advance=advance)
 
 
-@mutant("quorum.md 2.6")
+@mutant("a mistake that lies near")
 def commits_alone() -> Context:
     """What the leader has on its disk is committed."""
     return _commits(reached=lambda offsets, voters, flushed: flushed)
 
 
-@mutant("quorum.md 2.6")
+@mutant("a mistake that lies near")
 def commits_with_a_minority() -> Context:
     """One voter less than a majority is enough."""
     return _commits(reached=lambda offsets, voters, flushed: min(offsets[max(0, voters.majority - 2)], flushed))
@@ -82,7 +82,7 @@ def counts_what_it_has_not_synced() -> Context:
     return _commits(own=lambda node, leader: node.log.end_offset)
 
 
-@mutant("quorum.md 2.4.8")
+@mutant("invariant 8")
 def observers_count() -> Context:
     """What observers have counts for the high watermark."""
 
@@ -189,7 +189,7 @@ def acknowledges_when_appended() -> Context:
     return patched(Office, propose=propose)
 
 
-@mutant("quorum.md 2.6")
+@mutant("a mistake that lies near")
 def logs_are_not_compared() -> Context:
     """A leader gives its records to whoever asks, wherever their log ends."""
     from gateway.quorum.raft.log_view import VALID

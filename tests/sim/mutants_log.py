@@ -50,7 +50,7 @@ def truncates_to_the_leaders_offset() -> Context:
     return patched(following, truncation_offset=lambda log, leaders: min(log.end_offset - 1, leaders.offset))
 
 
-@mutant("quorum.md 2.4.9")
+@mutant("invariant 9")
 def truncates_what_is_committed() -> Context:
     """A diverging answer cuts back to the epoch before, below the high watermark too."""
 
@@ -73,7 +73,7 @@ def nothing_is_cut_off() -> Context:
     return patched(Following, _diverged=lambda self, leaders, sender: None)
 
 
-@mutant("quorum.md 2.5")
+@mutant("a mistake that lies near")
 def late_divergence_counts() -> Context:
     """An answer that says that logs differ is used, late or twice, although the log is another one by now."""
 
@@ -98,7 +98,7 @@ def late_divergence_counts() -> Context:
     return together(patched(Following, _on_fetch_answer=anyhow), patched(Peers, answered=answered, _ended=ended))
 
 
-@mutant("quorum.md 2.4.8")
+@mutant("invariant 8")
 def commits_what_it_does_not_have_yet() -> Context:
     """A follower takes the leader's high watermark for its own before it has the records."""
 
@@ -139,7 +139,7 @@ def high_watermark_follows_the_leader_down() -> Context:
     return patched(Following, advance=advance)
 
 
-@mutant("quorum.md 2.4.7")
+@mutant("invariant 7")
 def everything_fetched_is_committed() -> Context:
     """A follower takes all that a leader gives it for committed."""
 
@@ -152,7 +152,7 @@ def everything_fetched_is_committed() -> Context:
     return patched(Following, advance=advance)
 
 
-@mutant("quorum.md 2.5")
+@mutant("a mistake that lies near")
 def appends_late_answers() -> Context:
     """Records of an answer are appended wherever the log ends by now, and whoever gave them."""
 
@@ -224,7 +224,7 @@ def nobody_is_sent_to_a_snapshot() -> Context:
     return patched(LogView, validate=log_only)
 
 
-@mutant("quorum.md 2.4.3")
+@mutant("invariant 3")
 def truncation_keeps_epochs() -> Context:
     """Epochs of records that were cut off are still those of the log."""
 
