@@ -11,15 +11,20 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import trio
 
 from gateway.controller.errors import Error
 from gateway.controller.refusals import refused
+from gateway.handlers.answer_errors import errors_of
+from gateway.handlers.envelope import FORWARDABLE
 from gateway.quorum.raft.events import Propose
-from gateway.server.passing_on import NotPassedOn, PassingOn
+from gateway.server.forwarding import ForwardingMeasures, ForwardingRefused
+from gateway.server.logs import escape
+from gateway.server.passing_on import NotController, NotPassedOn, PassingOn
 from gateway.server.upstream_errors import UnsupportedByPeer, UpstreamError
+from kwire.messages.allocate_producer_ids_request import AllocateProducerIdsRequest
 
 if TYPE_CHECKING:
     from gateway.address import Address
@@ -35,6 +40,8 @@ if TYPE_CHECKING:
 
 #: Requests that may wait for a leader; more are refused at once.
 _WAITING_MAX: Final = 10_000
+#: What people ask for. What brokers do by themselves is told by their own logs: the log has more of it than anybody reads.
+_AUDITED: Final = FORWARDABLE - {AllocateProducerIdsRequest.API_KEY}
 #: Between two looks at whether the log has been idle for long enough, and at who leads, s.
 _LOOK_S: Final = 0.1
 _NO_LEADER: Final = "No controller is active at the moment; ask again."
@@ -64,6 +71,8 @@ class _Proposal:
 
     answers: list[tuple[_Wish, Message]] = field(default_factory=list)
     end_offset: int | None = None
+    records: int = 0
+    change: _Wish | None = None  #: whose change these records are; None: the controller's own
 
 
 class ActingController:
@@ -94,6 +103,11 @@ class ActingController:
         self._waiting: deque[_Wish] = deque()
         self._nursery: trio.Nursery | None = None
         self.activations = 0
+
+    @property
+    def forwarding(self) -> ForwardingMeasures:
+        """How it goes with what is passed on."""
+        return self._passing_on.measures
 
     # --- asked --------------------------------------------------------------------------------------------------------
 
@@ -148,7 +162,7 @@ class ActingController:
             _refuse(wish, Error.UNKNOWN_SERVER_ERROR, "This server failed; its log says why.")
             self._resign(f"a bug of this server: {error!r}")
             return
-        proposal = self._propose(outcome.operation) if outcome.operation is not None else self._confirming(controller)
+        proposal = self._propose(outcome.operation, wish) if outcome.operation is not None else self._confirming(controller)
         if proposal is None:
             wish.later.complete(outcome.answer)
         else:
@@ -170,15 +184,18 @@ class ActingController:
     def _is_alone(self) -> bool:
         return self._driver.raft.leads_until == math.inf
 
-    def _propose(self, operation: Operation) -> _Proposal:
+    def _propose(self, operation: Operation, change: _Wish | None = None) -> _Proposal:
         number = self._driver.number()
-        proposal = self._proposals[number] = _Proposal()
+        proposal = self._proposals[number] = _Proposal(records=sum(map(len, operation.batches)), change=change)
         self._driver.submit(Propose(number, self._epoch, operation.batches))
         return proposal
 
     async def _pass_on(self, wish: _Wish, address: Address) -> None:
         try:
-            answer = await self._passing_on.ask(address, wish.request, wish.version, lambda: wish.is_wanted)
+            answer = await self._passing_on.ask(address, wish.request, wish.version, wish.asker, lambda: wish.is_wanted)
+        except NotController:
+            await trio.sleep(_LOOK_S)
+            self._again(wish)
         except NotPassedOn as error:
             if wish.is_wanted:
                 self._reports.report("request not passed on", "warning", api=wish.request.NAME, error=str(error))
@@ -186,11 +203,14 @@ class ActingController:
                 self._again(wish)
         except UnsupportedByPeer as error:
             _refuse(wish, Error.UNSUPPORTED_VERSION, f"The controller cannot be asked this: {error}")
+        except ForwardingRefused as error:
+            self._reports.report("forwarding refused", "error", api=wish.request.NAME, controller=str(address), error=str(error))
+            _refuse(wish, Error.UNKNOWN_SERVER_ERROR, f"The controller does not take this from this node: {error}.")
         except UpstreamError as error:
             said = f"The controller was asked and has not answered, so whether this was done is not known: {error}"
             _refuse(wish, Error.REQUEST_TIMED_OUT, said)
         else:
-            if _says_not_controller(answer):
+            if Error.NOT_CONTROLLER in errors_of(answer):
                 await trio.sleep(_LOOK_S)
                 self._again(wish)
             else:
@@ -272,8 +292,24 @@ class ActingController:
             if proposal.end_offset is None or proposal.end_offset > high_watermark:
                 return
             del self._proposals[number]
+            if proposal.change is not None:
+                self._audit(proposal.change, proposal.end_offset, proposal.records)
             for wish, answer in proposal.answers:
                 wish.later.complete(answer)
+
+    def _audit(self, wish: _Wish, end_offset: int, records: int) -> None:
+        """A change that somebody asked for is in the log for good: who, from where, by which client, and where it stands."""
+        if wish.request.API_KEY in _AUDITED:
+            asker = wish.asker
+            self._reports.audit(
+                "metadata changed",
+                api=wish.request.NAME.removesuffix("Request"),
+                principal=escape(asker.principal),
+                host=asker.host,
+                client_id=escape(asker.client_id),
+                offset=end_offset - records,
+                last_offset=end_offset - 1,
+            )
 
     async def run(self) -> None:
         """Write NoOpRecords while nothing else is written, and find a leader for those who wait; for ever."""
@@ -299,13 +335,6 @@ class ActingController:
 
 def _refuse(wish: _Wish, error: Error, message: str) -> None:
     wish.later.complete(refused(wish.request, wish.version, error, message))
-
-
-def _says_not_controller(answer: Any) -> bool:
-    """Did somebody answer who does not lead any more? He did nothing of it."""
-    parts = (getattr(answer, name, ()) for name in ("topics", "responses", "results"))
-    codes = [getattr(answer, "error_code", 0), *(one.error_code for some in parts for one in some)]
-    return Error.NOT_CONTROLLER in codes
 
 
 def _wall_ms() -> int:

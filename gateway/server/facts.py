@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from gateway.ports import Partition
     from gateway.quorum.raft.measures import Measures
     from gateway.server.connection import Hub
+    from gateway.server.forwarding import ForwardingMeasures
 
 
 #: ``KafkaRaftMetrics``: current-state.
@@ -156,7 +157,8 @@ class Facts:
     """Everything there is to look at; the callables cost little and are called for every answer.
 
     ``groups`` gives the number of consumer groups by state, ``problems`` what is wrong now, ``metadata_version`` the feature
-    level of the cluster. ``stale_after_s`` is how long the quorum may be silent before this server says that it is not ready.
+    level of the cluster. ``stale_after_s`` is how long the quorum may be silent before this server says that it is not ready;
+    ``forwarding`` is of requests for the active controller.
     """
 
     version: str
@@ -170,6 +172,7 @@ class Facts:
     upstream: UpstreamFacts | None = None
     own_snapshot: Callable[[], OwnSnapshot | None] = lambda: None
     metadata_version: Callable[[], int | None] = lambda: None
+    forwarding: ForwardingMeasures | None = None
     stopping: Callable[[], bool] = lambda: False
     stale_after_s: float = 10.0
     clock: Callable[[], float] = trio.current_time

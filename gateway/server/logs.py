@@ -107,6 +107,11 @@ class Reports:
         if wanted < LINES_MAX:
             getattr(self._log, level)(event, **fields)
 
+    def audit(self, event: str, **fields: Any) -> None:
+        """Count ``event`` and log it, every one: for what somebody may have to prove some day."""
+        self.counts[event] += 1
+        self._log.info(event, **fields)
+
     def report_once(self, event: str, key: tuple[Any, ...], level: str = "info", **fields: Any) -> None:
         """Count ``event`` and log it if it was not yet for ``key``."""
         key = (event, *key)

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from gateway.quorum.raft.measures import Latency, Measures
     from gateway.server.counts import ApiCounts
     from gateway.server.facts import Facts, UpstreamFacts
+    from gateway.server.forwarding import ForwardingMeasures, Times
 
 #: One value of a metric: the values of its labels, in order, and the number.
 Sample = tuple[tuple[str, ...], float]
@@ -93,6 +94,16 @@ def _measured(value: Callable[[Measures], float | None]) -> Callable[[Facts], fl
     return look
 
 
+def _forwarding(value: Callable[[ForwardingMeasures], float | None]) -> Callable[[Facts], float | None]:
+    """Of a node of our own quorum, which forwards what the active controller is to do; nothing of others."""
+    return lambda facts: None if facts.forwarding is None else value(facts.forwarding)
+
+
+def _percentile_ms(times: Times, share: float) -> float | None:
+    seconds = times.percentile(share)
+    return None if seconds is None else 1000 * seconds
+
+
 def _mean_ms(latency: Latency) -> float | None:
     return 1000 * latency.total_s / latency.count if latency.count else None
 
@@ -158,6 +169,7 @@ def _own_snapshot_age_ms(facts: Facts) -> float | None:
 
 _RAFT: Final = "kafka_server_raft_metrics_"
 _LOADER: Final = "kafka_server_metadataloader_"
+_FORWARDING: Final = "kafka_server_forwardingmanager_"
 _EMITTER: Final = "kafka_server_snapshotemitter_"
 _APPLIED: Final = "kafka_server_broker_metadata_metrics_last_applied_record_"
 
@@ -192,6 +204,31 @@ TABLE: Final = (
     ),
     _gauge(f"{_APPLIED}timestamp", "Largest timestamp of a record that clients can see, ms.", _applied_timestamp_ms),
     _gauge(f"{_APPLIED}lag_ms", "How long ago that was, ms.", _applied_lag_ms),
+    # Clients' requests that the active controller elsewhere carries out, under Kafka's names and those of KIP-590.
+    _gauge(f"{_FORWARDING}queuelength", "Requests that were not answered yet.", _forwarding(lambda one: one.queue_length)),
+    _gauge(
+        f"{_FORWARDING}queuetimems_p99",
+        "99 % left for it within so many ms.",
+        _forwarding(lambda one: _percentile_ms(one.queue, 0.99)),
+    ),
+    _gauge(f"{_FORWARDING}queuetimems_p999", "99.9 % did.", _forwarding(lambda one: _percentile_ms(one.queue, 0.999))),
+    _gauge(
+        f"{_FORWARDING}remotetimems_p99",
+        "99 % were then answered within so many ms.",
+        _forwarding(lambda one: _percentile_ms(one.remote, 0.99)),
+    ),
+    _gauge(f"{_FORWARDING}remotetimems_p999", "99.9 % were.", _forwarding(lambda one: _percentile_ms(one.remote, 0.999))),
+    _gauge(
+        "kwire_num_client_forwarding_to_controller",
+        "Client ids that wait for an answer.",
+        _forwarding(lambda one: len(one.waiting)),
+    ),
+    _counter("kwire_num_messages_redirected_total", "Requests that left in an Envelope.", _forwarding(lambda one: one.forwarded)),
+    _counter(
+        "kwire_request_forwarding_to_controller_authorization_fail_total",
+        "Of these, refused because this node may not forward.",
+        _forwarding(lambda one: one.unauthorized),
+    ),
     # The quorum that is followed, under names of our own.
     _gauge("kwire_lag_offsets", "Committed records that clients cannot see here yet.", lambda facts: facts.lag_offsets()),
     _gauge("kwire_lag_ms", "How long ago clients could see here all that was committed, ms.", lambda facts: facts.lag_ms()),

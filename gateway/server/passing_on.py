@@ -1,4 +1,7 @@
-"""Passes requests for the active controller on to it: over one connection, one after the other."""
+"""Passes requests for the active controller on to it: over one connection, one after the other.
+
+What clients may ask of any node goes in an Envelope, and is carried out as theirs; what nodes ask for themselves goes bare.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 import trio
 
+from gateway.handlers.envelope import API_KEY as ENVELOPE
+from gateway.handlers.envelope import FORWARDABLE
+from gateway.handlers.errors import ErrorCode
+from gateway.server.forwarding import ForwardingMeasures, ForwardingRefused, put_in, take_out
 from gateway.server.quorum_peer import Connecting, Peer
 from gateway.server.upstream_errors import TimedOut, UpstreamError
 
@@ -13,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from gateway.address import Address
+    from gateway.ports import Asker
     from gateway.server.upstream import Upstream
     from kwire.message import Message
 
@@ -23,10 +31,15 @@ _GRACE_S: Final = 1.0
 #: A connection on which nothing was asked for so long is not used again, s: the other side closes it some time, without a
 #: word, and what was asked then would have an unknown outcome.
 _IDLE_S: Final = 60.0
+_ENVELOPE_VERSION: Final = 0
 
 
 class NotPassedOn(Exception):
     """The request was certainly not seen by the one it was for: it can be passed on again. The text says why."""
+
+
+class NotController(NotPassedOn):
+    """It does not lead any more, and has done nothing of it."""
 
 
 class _Line:
@@ -43,15 +56,24 @@ class PassingOn:
     """To whoever leads at the moment."""
 
     def __init__(self, how: Connecting) -> None:
+        self.measures = ForwardingMeasures()
         self._how = how
         self._lines: dict[Address, _Line] = {}
 
-    async def ask(self, address: Address, request: Message, version: int, wanted: Callable[[], bool]) -> Any:
-        """The leader's answer; ``wanted`` is asked before the request leaves, which may be long after.
+    async def ask(self, address: Address, request: Message, version: int, asker: Asker, wanted: Callable[[], bool]) -> Any:
+        """The leader's answer to ``asker``; ``wanted`` is asked before the request leaves, which may be long after.
 
-        Raises NotPassedOn; UnsupportedByPeer where the leader does not know such requests; another UpstreamError where nobody
-        knows whether it was carried out.
+        Raises NotPassedOn; UnsupportedByPeer where the leader does not know such requests; ForwardingRefused where it does not
+        want them of this node; another UpstreamError where nobody knows whether it was carried out.
         """
+        self.measures.begins(asker.client_id)
+        try:
+            return await self._ask(address, request, version, asker, wanted)
+        finally:
+            self.measures.ends(asker.client_id)
+
+    async def _ask(self, address: Address, request: Message, version: int, asker: Asker, wanted: Callable[[], bool]) -> Any:
+        began = trio.current_time()
         line = self._lines.setdefault(address, _Line(self._how))
         sent = False
         with trio.move_on_after(_TIMEOUT_S) as scope:
@@ -61,14 +83,32 @@ class PassingOn:
                     if not wanted():
                         raise NotPassedOn("nobody waits for the answer any more")
                     upstream = await self._connected(line, address, request, version)
+                    self.measures.queue.add(trio.current_time() - began)
                     sent = True
-                    return await upstream.call(request, version, timeout_s=_TIMEOUT_S)
+                    return await self._exchange(upstream, request, version, asker)
             finally:
                 line.waiting.discard(scope)
                 line.used_at = trio.current_time()
         if not sent:
             raise NotPassedOn(f"{address}: it was not this request's turn in time")
         raise TimedOut(str(address), "no answer in time, or it does not lead any more", "is the node stopped or overloaded?")
+
+    async def _exchange(self, upstream: Upstream, request: Message, version: int, asker: Asker) -> Any:
+        """Bare, or in an Envelope and out of it."""
+        if request.API_KEY not in FORWARDABLE:
+            return await upstream.call(request, version, timeout_s=_TIMEOUT_S)
+        envelope = put_in(request, version, asker)
+        self.measures.forwarded += 1
+        left = trio.current_time()
+        answer = await upstream.call(envelope, _ENVELOPE_VERSION, timeout_s=_TIMEOUT_S)
+        self.measures.remote.add(trio.current_time() - left)
+        try:
+            return take_out(request.API_KEY, version, answer, str(upstream.address))
+        except ForwardingRefused as refused:
+            if refused.error == ErrorCode.NOT_CONTROLLER:
+                raise NotController(f"{upstream.address}: it is not the active controller") from None
+            self.measures.unauthorized += refused.error == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+            raise
 
     async def leader_is(self, address: Address | None) -> None:
         """Who waits for the answer of another one waits in vain, soon; connections that nobody needs are closed."""
@@ -99,4 +139,6 @@ class PassingOn:
         except UpstreamError as error:
             raise NotPassedOn(str(error)) from None
         upstream.common_version(request.API_KEY, range(version, version + 1))
+        if request.API_KEY in FORWARDABLE:
+            upstream.common_version(ENVELOPE, range(_ENVELOPE_VERSION, _ENVELOPE_VERSION + 1))
         return upstream

@@ -11,7 +11,7 @@ import gateway
 
 ROOT = Path(gateway.__file__).parent
 #: Who takes the name of an event first: ``Reports``, structlog's loggers, and what the observer of a quorum tells.
-LOGGING = frozenset({"bug", "debug", "error", "exception", "info", "report", "report_once", "trace", "warning"})
+LOGGING = frozenset({"audit", "bug", "debug", "error", "exception", "info", "report", "report_once", "trace", "warning"})
 #: Others tell sentences by the same word.
 NAME = re.compile("[a-z][a-z_ -]+")
 TELLING = frozenset({"Tell", "_report", "_tell", "tell"})

@@ -20,22 +20,32 @@ from gateway.handlers.context import Later
 from gateway.ports import Asker
 from gateway.quorum.raft.events import Propose
 from gateway.security.authorizer import AllowAll
+from gateway.security.principal import Principal, decode_principal
 from gateway.server import acting_controller, passing_on
 from gateway.server.acting_controller import ActingController
 from gateway.server.logs import Reports
 from gateway.server.raft_driver import Leadership
 from kwire.cluster import Image
+from kwire.header import decode_request_header, encode_response_header
 from kwire.messages.api_versions_response import ApiVersion, ApiVersionsResponse
+from kwire.messages.controller_registration_request import ControllerRegistrationRequest
+from kwire.messages.controller_registration_response import ControllerRegistrationResponse
 from kwire.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
 from kwire.messages.create_topics_response import CreatableTopicResult, CreateTopicsResponse
+from kwire.messages.envelope_response import EnvelopeResponse
 from kwire.records import decode_metadata_record
 from tests.gateway.server.harness import run, until
 from tests.gateway.server.scripted_raft import HOW
-from tests.gateway.server.upstream_peer import Asked, Node, listening
+from tests.gateway.server.upstream_peer import API_VERSIONS, Asked, Node, listening
 
-CREATE_TOPICS, VERSION = 19, 7
-OFFER = ApiVersionsResponse(api_keys=[ApiVersion(api_key=18, max_version=4), ApiVersion(api_key=CREATE_TOPICS, max_version=7)])
-ASKER = Asker("User:ANONYMOUS", "127.0.0.1", "test")
+CREATE_TOPICS, VERSION, ENVELOPE, REGISTRATION = 19, 7, 58, 70
+OFFER = ApiVersionsResponse(
+    api_keys=[
+        ApiVersion(api_key=key, max_version=newest)
+        for key, newest in ((18, 4), (CREATE_TOPICS, 7), (ENVELOPE, 0), (REGISTRATION, 0))
+    ]
+)
+ASKER = Asker("User:alice", "10.0.0.7", "test")
 
 
 class FakeRaft:
@@ -402,8 +412,34 @@ def answering(*errors: int) -> Callable[[Node], Any]:
     return script
 
 
-def answer_to(asked: Asked, code: int) -> CreateTopicsResponse:
-    return CreateTopicsResponse(topics=[CreatableTopicResult(name=one.name, error_code=code) for one in asked.message.topics])
+def inside(asked: Asked) -> tuple[Any, CreateTopicsRequest]:
+    """Header and body of the request in an envelope."""
+    assert asked.key == ENVELOPE
+    data = bytes(asked.message.request_data)
+    header, at = decode_request_header(data)
+    return header, CreateTopicsRequest.decode(data[at:], VERSION)
+
+
+def answer_to(asked: Asked, code: int) -> EnvelopeResponse:
+    """As a controller of Kafka: that another node is the controller is said outside."""
+    if code == Error.NOT_CONTROLLER:
+        return EnvelopeResponse(error_code=code)
+    header, request = inside(asked)
+    body = CreateTopicsResponse(topics=[CreatableTopicResult(name=one.name, error_code=code) for one in request.topics])
+    head = encode_response_header(CREATE_TOPICS, VERSION, header.correlation_id)
+    return EnvelopeResponse(response_data=head + body.encode(VERSION))
+
+
+def refusing(code: int, data: bytes | None = None) -> Callable[[Node], Any]:
+    """A leader that opens no envelope."""
+
+    async def script(node: Node) -> None:
+        await node.greet(OFFER)
+        while True:
+            asked = await node.next()
+            await node.send(asked.answer(EnvelopeResponse(error_code=code, response_data=data)))
+
+    return script
 
 
 async def silent(node: Node) -> None:
@@ -421,10 +457,115 @@ def test_what_is_not_led_here_is_passed_on_as_it_is() -> None:
             later = stage.ask("a", validate_only=True)
             await until(lambda: later.done)
             assert error_of(later) == Error.INVALID_PARTITIONS
-            [asked] = [one for one in leader.seen if one.key == CREATE_TOPICS]
-            assert (asked.version, asked.message) == (VERSION, create("a", validate_only=True))
+            [asked] = [one for one in leader.seen if one.key != API_VERSIONS]
+            header, request = inside(asked)
+            assert (header.request_api_version, request) == (VERSION, create("a", validate_only=True))
+            assert header.client_id == "test", "it is the client's request, not this node's"
+            assert decode_principal(asked.message.request_principal) == Principal("User:alice")
+            assert asked.message.client_host_address == bytes([10, 0, 0, 7])
 
     run(main)
+
+
+def test_what_nodes_ask_for_themselves_goes_bare() -> None:
+    async def main() -> None:
+        stage = Stage()
+
+        async def takes(node: Node) -> None:
+            await node.greet(OFFER)
+            await node.send((await node.next()).answer(ControllerRegistrationResponse()))
+
+        async with listening(takes) as leader, acting(stage):
+            await trio.testing.wait_all_tasks_blocked()
+            follow(stage, leader.port)
+            later = Waiting()
+            stage.acting.submit(ControllerRegistrationRequest(controller_id=1), 0, ASKER, later)
+            await until(lambda: later.done)
+            assert leader.seen[-1].key == REGISTRATION
+            assert stage.acting.forwarding.forwarded == 0
+
+    run(main)
+
+
+@pytest.mark.parametrize(("code", "unauthorized"), [(31, 1), (97, 0), (42, 0), (35, 0), (999, 0)])
+def test_a_leader_that_does_not_take_it_from_this_node(code: int, unauthorized: int, capsys: pytest.CaptureFixture[str]) -> None:
+    async def main() -> None:
+        stage = Stage()
+        async with listening(refusing(code)) as leader, acting(stage):
+            await trio.testing.wait_all_tasks_blocked()
+            follow(stage, leader.port)
+            later = stage.ask("a")
+            await until(lambda: later.done)
+            assert error_of(later) == Error.UNKNOWN_SERVER_ERROR
+            assert stage.acting.forwarding.unauthorized == unauthorized
+            assert stage.reports.counts["forwarding refused"] == 1
+
+    run(main)
+    assert "CLUSTER_AUTHORIZATION_FAILED" in capsys.readouterr().out or not unauthorized
+
+
+@pytest.mark.parametrize("data", [None, b"", b"junk", bytes(12)])
+def test_an_envelope_with_nothing_to_read(data: bytes | None) -> None:
+    async def main() -> None:
+        stage = Stage()
+        async with listening(refusing(0, data)) as leader, acting(stage):
+            await trio.testing.wait_all_tasks_blocked()
+            follow(stage, leader.port)
+            later = stage.ask("a")
+            await until(lambda: later.done)
+            assert error_of(later) == Error.REQUEST_TIMED_OUT, "it may have been carried out"
+
+    run(main)
+
+
+def test_how_forwarding_goes_is_measured() -> None:
+    async def main() -> None:
+        stage = Stage()
+        measures = stage.acting.forwarding
+        async with listening(silent) as paused, listening(answering(0)) as leader, acting(stage):
+            await trio.testing.wait_all_tasks_blocked()
+            follow(stage, paused.port)
+            first, second = stage.ask("a"), stage.ask("b")
+            await until(lambda: len(paused.seen) == 2)
+            assert (measures.queue_length, dict(measures.waiting)) == (2, {"test": 2})
+            assert (measures.forwarded, measures.remote.percentile(0.99)) == (1, None)
+            first.cancel()
+            second.cancel()
+            follow(stage, leader.port, leader_id=3)
+            third = stage.ask("c")
+            await until(lambda: third.done)
+            assert measures.remote.percentile(0.5) is not None and measures.queue.percentile(0.999) is not None
+            await until(lambda: measures.queue_length == 0)
+            assert not measures.waiting
+
+    run(main)
+
+
+# --- who changed what -----------------------------------------------------------------------------------------------------
+
+
+def test_a_change_is_told_with_who_asked_for_it_and_where_it_stands(capsys: pytest.CaptureFixture[str]) -> None:
+    stage = Stage()
+    stage.lead()
+    stage.ask("a", "b")
+    end = stage._end
+    stage.accept()
+    assert "metadata changed" not in capsys.readouterr().out, "it is not committed"
+    stage.acting.committed(stage._end)
+    said = capsys.readouterr().out
+    told = ("api=CreateTopics", "principal=User:alice", "host=10.0.0.7", "client_id=test")
+    assert all(one in said for one in (*told, f"offset={end}", f"last_offset={stage._end - 1}")), said
+    assert stage.reports.counts["metadata changed"] == 1
+
+
+def test_nothing_is_told_of_what_changed_nothing_or_nobody_asked_for() -> None:
+    stage = Stage()
+    stage.lead()
+    stage.ask("a", validate_only=True)
+    later = Waiting()
+    stage.acting.submit(ControllerRegistrationRequest(controller_id=1), 0, ASKER, later)
+    stage.commit()
+    assert later.done and not stage.reports.counts["metadata changed"]
 
 
 def test_requests_that_wait_are_passed_on_once_there_is_a_leader() -> None:
@@ -486,7 +627,7 @@ def test_nobody_knows_what_became_of_a_request_whose_connection_ended() -> None:
             await until(lambda: later.done)
             assert error_of(later) == Error.REQUEST_TIMED_OUT
             assert "not known" in message_of(later)
-            assert len([one for one in leader.seen if one.key == CREATE_TOPICS]) == 1, "never asked twice"
+            assert len([one for one in leader.seen if one.key == ENVELOPE]) == 1, "never asked twice"
 
     run(main)
 

@@ -19,6 +19,7 @@ from gateway.handlers.table import handlers
 from gateway.ports import State
 from gateway.quorum.raft.measures import Latency, Measures
 from gateway.server.facts import Facts, OwnSnapshot, SnapshotProgress
+from gateway.server.forwarding import ForwardingMeasures
 from gateway.server.metrics import RATE_WINDOW_S, Metrics, Rate
 from gateway.server.metrics_table import TABLE
 from tests.gateway.server.watched import NOW, FakePartition, FakeUpstream, a_hub, facts
@@ -44,8 +45,15 @@ def everything() -> Facts:
     coming = SnapshotProgress("00000000000000000042-0000000007.checkpoint", 10, 40)
     measures = Measures(election=Latency(2, 0.5, 0.4), commit=Latency(4, 0.01, 0.004), appended_records=12)
     upstream = FakeUpstream(fetch_errors=Counter({"timeout": 2, "closed": 1}), snapshot=coming, measures=measures)
+    forwarding = ForwardingMeasures(forwarded=8, unauthorized=1)
+    for ms in range(1, 101):
+        forwarding.queue.add(ms / 1000)
+        forwarding.remote.add(ms / 100)
+    for client_id in ("admin", "admin", None):
+        forwarding.begins(client_id)
     return facts(
         upstream=upstream,
+        forwarding=forwarding,
         hub=hub,
         groups=lambda: {"Stable": 2, "Empty": 1},
         own_snapshot=lambda: OwnSnapshot(777, NOW - 30),
@@ -212,6 +220,20 @@ def test_names_follow_the_rules() -> None:
         assert metric.name.endswith("_total") == (metric.kind == "counter")
         assert metric.help.endswith((".", "ms."))
     assert len({metric.name for metric in TABLE}) == len(TABLE)
+
+
+def test_what_is_forwarded() -> None:
+    told = values(everything())
+    manager = "kafka_server_forwardingmanager_"
+    assert {name: told[manager + name] for name in ("queuelength", "queuetimems_p99", "queuetimems_p999")} == {
+        "queuelength": 3,
+        "queuetimems_p99": pytest.approx(99),
+        "queuetimems_p999": pytest.approx(100),
+    }
+    assert told[f"{manager}remotetimems_p99"] == pytest.approx(990)
+    assert told["kwire_num_client_forwarding_to_controller"] == 2
+    assert told["kwire_num_messages_redirected_total"] == 8
+    assert told["kwire_request_forwarding_to_controller_authorization_fail_total"] == 1
 
 
 # --- the rate ---------------------------------------------------------------------------------------------------------

@@ -1,0 +1,108 @@
+"""What a client asked here and the active controller elsewhere is to do, in an Envelope and out of it (KIP-590); in figures, too.
+
+It knows no connection: who asks whom is ``gateway.server.passing_on``'s affair.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import math
+from collections import Counter, deque
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from gateway.security.principal import Principal, encode_principal
+from gateway.server.metrics_table import error_name
+from gateway.server.upstream_errors import BadAnswer
+from kwire.errors import DecodeError
+from kwire.header import decode_response_header, encode_request_header
+from kwire.messages.envelope_request import EnvelopeRequest
+from kwire.registry import response_type
+
+if TYPE_CHECKING:
+    from gateway.ports import Asker
+    from kwire.message import Message
+    from kwire.messages.envelope_response import EnvelopeResponse
+
+#: Times that percentiles are of: the last so many.
+_TIMES_MAX: Final = 1024
+#: Array elements and unknown tagged fields of one answer: what reading it may cost.
+_ANSWER_MAX_ELEMENTS: Final = 1_000_000
+#: One request is in one envelope: nobody looks for it by its correlation id.
+_CORRELATION_ID: Final = 0
+
+
+class ForwardingRefused(Exception):
+    """The leader did not carry out what was in the envelope; ``error`` is why, as a code and in Kafka's word for it."""
+
+    def __init__(self, code: int) -> None:
+        self.error = code
+        super().__init__(error_name(code))
+
+
+def put_in(request: Message, version: int, asker: Asker) -> EnvelopeRequest:
+    """The envelope around ``request`` of ``asker``. Raises EncodeError, ValueError for an asker who cannot be told of."""
+    assert request.API_KEY is not None, "only requests are forwarded"
+    head = encode_request_header(request.API_KEY, version, _CORRELATION_ID, asker.client_id)
+    return EnvelopeRequest(
+        request_data=head + request.encode(version),
+        request_principal=encode_principal(Principal(asker.principal, asker.token_authenticated)),
+        client_host_address=ipaddress.ip_address(asker.host).packed,
+    )
+
+
+def take_out(api_key: int, version: int, envelope: EnvelopeResponse, who: str) -> Message:
+    """The answer inside, to a request of ``api_key``. Raises ForwardingRefused; BadAnswer of ``who`` if there is none to read."""
+    if envelope.error_code:
+        raise ForwardingRefused(envelope.error_code)
+    data = bytes(envelope.response_data or b"")
+    try:
+        _, at = decode_response_header(api_key, version, data, budget=_ANSWER_MAX_ELEMENTS)
+        answer, _ = response_type(api_key).decode_from(data, version, at, budget=_ANSWER_MAX_ELEMENTS)
+    except DecodeError as error:
+        raise BadAnswer(who, f"the answer in its envelope cannot be read: {error}") from None
+    return answer
+
+
+class Times:
+    """How long something took, s: the last of it."""
+
+    def __init__(self) -> None:
+        self._last: deque[float] = deque(maxlen=_TIMES_MAX)
+
+    def add(self, seconds: float) -> None:
+        """One more."""
+        self._last.append(seconds)
+
+    def percentile(self, share: float) -> float | None:
+        """The time within which ``share`` (0 to 1) of them were over; None where there is none."""
+        if not self._last:
+            return None
+        ordered = sorted(self._last)
+        return ordered[max(0, math.ceil(share * len(ordered)) - 1)]
+
+
+@dataclass(slots=True)
+class ForwardingMeasures:
+    """``ForwardingManagerMetrics``, and what the text of KIP-590 names beside."""
+
+    queue: Times = field(default_factory=Times)  #: from the client's request to its leaving for the leader
+    remote: Times = field(default_factory=Times)  #: from that to the leader's answer
+    waiting: Counter[str | None] = field(default_factory=Counter)  #: requests that are not answered yet, by client id
+    forwarded: int = 0  #: requests that left for a leader
+    unauthorized: int = 0  #: of these, refused because this node may not forward
+
+    @property
+    def queue_length(self) -> int:
+        """Requests that are not answered yet."""
+        return self.waiting.total()
+
+    def begins(self, client_id: str | None) -> None:
+        """A client's request is to be forwarded."""
+        self.waiting[client_id] += 1
+
+    def ends(self, client_id: str | None) -> None:
+        """It is answered, or given up."""
+        self.waiting[client_id] -= 1
+        if not self.waiting[client_id]:
+            del self.waiting[client_id]  # names are for clients to choose: keep none that is gone
