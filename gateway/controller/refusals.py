@@ -9,14 +9,23 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from kwire.message import Message
+from kwire.messages.alter_client_quotas_response import AlterClientQuotasResponse
+from kwire.messages.alter_client_quotas_response import EntityData as QuotaEntity
+from kwire.messages.alter_client_quotas_response import EntryData as QuotaEntry
 from kwire.messages.alter_configs_response import AlterConfigsResourceResponse as LegacyResourceResponse
 from kwire.messages.alter_configs_response import AlterConfigsResponse
 from kwire.messages.controller_registration_response import ControllerRegistrationResponse
+from kwire.messages.alter_user_scram_credentials_response import (
+    AlterUserScramCredentialsResponse,
+    AlterUserScramCredentialsResult,
+)
 from kwire.messages.create_partitions_response import CreatePartitionsResponse, CreatePartitionsTopicResult
 from kwire.messages.create_topics_response import CreatableTopicResult, CreateTopicsResponse
 from kwire.messages.delete_topics_response import DeletableTopicResult, DeleteTopicsResponse
+from kwire.messages.create_acls_response import AclCreationResult, CreateAclsResponse
 from kwire.messages.incremental_alter_configs_response import AlterConfigsResourceResponse, IncrementalAlterConfigsResponse
 
+from kwire.messages.delete_acls_response import DeleteAclsFilterResult, DeleteAclsResponse
 #: DeleteTopics names topics in structs, by name or id, from here on.
 DELETE_BY_ID: Final = 6
 
@@ -74,7 +83,41 @@ _SHAPES: Final[Mapping[str, Callable[[Any, int, int, str | None], Message]]] = {
     "AlterConfigsRequest": _alter_configs,
     "ControllerRegistrationRequest": _controller_registration,
     "CreatePartitionsRequest": _create_partitions,
+def _create_acls(request: Any, version: int, error: int, message: str | None) -> Message:
+    return CreateAclsResponse(results=[AclCreationResult(error_code=error, error_message=message) for _ in request.creations])
+
+
+def _delete_acls(request: Any, version: int, error: int, message: str | None) -> Message:
+    return DeleteAclsResponse(
+        filter_results=[DeleteAclsFilterResult(error_code=error, error_message=message) for _ in request.filters]
+    )
+
+
+def _alter_client_quotas(request: Any, version: int, error: int, message: str | None) -> Message:
+    return AlterClientQuotasResponse(
+        entries=[
+            QuotaEntry(
+                error_code=error,
+                error_message=message,
+                entity=[QuotaEntity(entity_type=one.entity_type, entity_name=one.entity_name) for one in entry.entity],
+            )
+            for entry in request.entries
+        ]
+    )
+
+
+def _alter_user_scram_credentials(request: Any, version: int, error: int, message: str | None) -> Message:
+    users = dict.fromkeys(change.name for change in [*request.deletions, *request.upsertions])  # one answer a user
+    return AlterUserScramCredentialsResponse(
+        results=[AlterUserScramCredentialsResult(user=user, error_code=error, error_message=message) for user in users]
+    )
+
+
     "CreateTopicsRequest": _create_topics,
     "DeleteTopicsRequest": _delete_topics,
     "IncrementalAlterConfigsRequest": _incremental_alter_configs,
 }
+    "AlterClientQuotasRequest": _alter_client_quotas,
+    "AlterUserScramCredentialsRequest": _alter_user_scram_credentials,
+    "CreateAclsRequest": _create_acls,
+    "DeleteAclsRequest": _delete_acls,

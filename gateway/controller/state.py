@@ -6,14 +6,18 @@ too long to look for in it at every request.
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import fields
 from typing import Any, Final
 
+from gateway.controller.acl_filters import Acl
 from gateway.controller.partition_index import PartitionIndex
 from kwire.cluster import Image, apply
 from kwire.cluster.image import BROKER_RESOURCE
 from kwire.message import Message
+from kwire.messages.access_control_entry_record import AccessControlEntryRecord
 from kwire.messages.config_record import ConfigRecord
+from kwire.messages.remove_access_control_entry_record import RemoveAccessControlEntryRecord
 from kwire.messages.remove_topic_record import RemoveTopicRecord
 from kwire.messages.topic_record import TopicRecord
 
@@ -27,6 +31,7 @@ class State:
         self.image: Final = copy_of(committed)
         #: What was worked out of the brokers' configuration and of nothing else, by who did; empty when that changes.
         self.memo: Final[dict[str, Any]] = {}
+        self._acls = Counter(map(Acl.of, self.image.acls.values()))
         self._partitions: PartitionIndex | None = None
         self._unified: dict[str, set[str]] = {}
         for name in self.image.topic_ids:
@@ -35,6 +40,8 @@ class State:
     def apply(self, message: Message) -> None:
         """Make the change that a record makes. Raises FoldError for one that does not fit: our own mistake."""
         removed = self.image.topics[message.topic_id] if isinstance(message, RemoveTopicRecord) else None
+        if isinstance(message, RemoveAccessControlEntryRecord):
+            self._forget_acl(message)
         if self._partitions is None:
             apply(self.image, message)
         else:
@@ -44,8 +51,14 @@ class State:
         elif isinstance(message, ConfigRecord):
             if message.resource_type == BROKER_RESOURCE:
                 self.memo.clear()
+        elif isinstance(message, AccessControlEntryRecord):
+            self._acls[Acl.of(message)] += 1
         elif removed is not None:
             self._forget(removed)
+
+    def has_acl(self, acl: Acl) -> bool:
+        """Is there an ACL that says just that?"""
+        return self._acls[acl] > 0
 
     @property
     def partitions(self) -> PartitionIndex:
@@ -57,6 +70,12 @@ class State:
     def colliding(self, name: str) -> str | None:
         """A topic that exists and differs from ``name`` in ``.`` for ``_`` only, if there is one (metrics mix the two up)."""
         return min(self._unified.get(unified(name), ()), default=None)
+
+    def _forget_acl(self, message: RemoveAccessControlEntryRecord) -> None:
+        acl = Acl.of(self.image.acls[message.id])
+        self._acls[acl] -= 1
+        if not self._acls[acl]:
+            del self._acls[acl]
 
     def _note(self, name: str) -> None:
         if has_collision_chars(name):

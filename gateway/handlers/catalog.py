@@ -36,6 +36,12 @@ def made_here(context: Context) -> Image | None:
     return gateway.quorum.image if gateway.controller is not None and gateway.quorum is not None else None
 
 
+def cluster_image(context: Context) -> Image | None:
+    """The cluster whose log this is, as far as it is committed, whoever writes it; None where it comes from files."""
+    quorum = context.gateway.quorum
+    return None if quorum is None else quorum.image
+
+
 def topic_names(context: Context) -> list[str]:
     """Every topic's, sorted."""
     image = made_here(context)

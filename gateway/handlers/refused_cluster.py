@@ -1,6 +1,6 @@
-"""Changes of the cluster's features, quotas and brokers, all refused in the shape of each API.
+"""Changes of the cluster's features and brokers, all refused in the shape of each API.
 
-AlterClientQuotas 49, UpdateFeatures 57, UnregisterBroker 64.
+UpdateFeatures 57, UnregisterBroker 64.
 """
 
 from __future__ import annotations
@@ -13,21 +13,6 @@ from gateway.handlers.table import Handler
 if TYPE_CHECKING:
     from gateway.handlers.context import Context
     from kwire.message import Message
-
-
-def _alter_client_quotas(request: Any, context: Context) -> Message:
-    from kwire.messages.alter_client_quotas_response import AlterClientQuotasResponse, EntityData, EntryData
-
-    return AlterClientQuotasResponse(
-        entries=[
-            EntryData(
-                error_code=REFUSED,
-                error_message=REASON,
-                entity=[EntityData(entity_type=e.entity_type, entity_name=e.entity_name) for e in entry.entity],
-            )
-            for entry in request.entries
-        ]
-    )
 
 
 def _update_features(request: Any, context: Context) -> Message:
@@ -48,7 +33,6 @@ def _unregister_broker(request: Any, context: Context) -> Message:
 
 
 HANDLERS: Final = (
-    Handler(49, "alter_client_quotas", range(2), _alter_client_quotas),
     Handler(57, "update_features", range(3), _update_features),
     Handler(64, "unregister_broker", range(1), _unregister_broker),
 )

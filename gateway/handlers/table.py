@@ -71,6 +71,13 @@ MODULES: Final = (
     "create_partitions",
     "alter_configs",
     "incremental_alter_configs",
+    "describe_acls",
+    "create_acls",
+    "delete_acls",
+    "describe_client_quotas",
+    "alter_client_quotas",
+    "describe_user_scram_credentials",
+    "alter_user_scram_credentials",
 )
 #: The same, for controller listeners only.
 CONTROLLER_MODULES: Final = (
@@ -81,7 +88,7 @@ CONTROLLER_MODULES: Final = (
 COLLECTIONS: Final = ("refused_topics", "refused_cluster", "refused_security", "nothing_here")
 
 #: What controllers answer as brokers do: ApiVersions, the admin APIs that change or describe metadata (KIP-919).
-_ON_BOTH: Final = (18, 19, 20, 32, 33, 37, 44, 55, 57, 60, 64, 74)
+_ON_BOTH: Final = (17, 18, 19, 20, 29, 30, 31, 32, 33, 36, 37, 44, 49, 50, 51, 55, 57, 60, 64, 74)
 
 
 @functools.cache

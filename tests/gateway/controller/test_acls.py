@@ -1,0 +1,162 @@
+"""CreateAcls and DeleteAcls: what an ACL may say, what a filter finds, that two of the same are one, and the limit."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from gateway.controller.acl_filters import Acl, AclFilter
+from gateway.controller.errors import Error
+from gateway.controller.records import OPERATION_RECORDS_MAX
+from tests.gateway.controller.cluster import Cluster, made
+
+ANY, MATCH, LITERAL, PREFIXED = range(1, 5)
+TOPIC, GROUP, CLUSTER = 2, 3, 4
+READ, WRITE = 3, 4
+DENY, ALLOW = 2, 3
+
+
+def acl(**more: Any) -> dict[str, Any]:
+    plain = {"resource_type": TOPIC, "resource_name": "orders", "resource_pattern_type": LITERAL, "principal": "User:ann"}
+    return {**plain, "host": "*", "operation": READ, "permission_type": ALLOW, **more}
+
+
+def wanted(**more: Any) -> dict[str, Any]:
+    anything: dict[str, Any] = {"resource_type_filter": ANY, "resource_name_filter": None, "pattern_type_filter": ANY}
+    return anything | {"principal_filter": None, "host_filter": None, "operation": ANY, "permission_type": ANY} | more
+
+
+def create(cluster: Cluster, *acls: dict[str, Any], **more: Any) -> list[int]:
+    return [one.error_code for one in cluster.ask(made("CreateAclsRequest", creations=list(acls)), **more).results]
+
+
+def delete(cluster: Cluster, *filters: dict[str, Any], **more: Any) -> Any:
+    return cluster.ask(made("DeleteAclsRequest", filters=list(filters)), **more).filter_results
+
+
+@pytest.mark.parametrize(
+    ("fault", "why"),
+    [
+        ({"resource_type": CLUSTER}, "only valid name for the CLUSTER resource is kafka-cluster"),
+        ({"resource_name": ""}, "empty resource name"),
+        ({"resource_type": 0}, "resourceType UNKNOWN"),
+        ({"resource_type": ANY}, "resourceType ANY"),
+        ({"resource_type": 8}, "resourceType UNKNOWN"),
+        ({"resource_pattern_type": ANY}, "patternType ANY"),
+        ({"resource_pattern_type": MATCH}, "patternType MATCH"),
+        ({"resource_pattern_type": 5}, "patternType UNKNOWN"),
+        ({"operation": ANY}, "operation ANY"),
+        ({"operation": 16}, "operation UNKNOWN"),
+        ({"permission_type": ANY}, "permissionType ANY"),
+        ({"permission_type": 4}, "permissionType UNKNOWN"),
+        ({"principal": "ann"}, "Could not parse principal"),
+    ],
+)
+def test_what_an_acl_may_not_say(fault: dict[str, Any], why: str) -> None:
+    cluster = Cluster()
+    bad, good = cluster.ask(made("CreateAclsRequest", creations=[acl(**fault), acl()])).results
+    assert bad.error_code == Error.INVALID_REQUEST and why in bad.error_message
+    assert good.error_code == Error.NONE and len(cluster.image.acls) == 1, "each fares on its own"
+
+
+def test_two_of_the_same_are_one() -> None:
+    cluster = Cluster()
+    assert create(cluster, acl(), acl(), acl(operation=WRITE)) == [0, 0, 0]
+    assert len(cluster.image.acls) == 2
+    before = len(cluster.log)
+    assert create(cluster, acl()) == [0]
+    assert len(cluster.log) == before
+    cluster.elect()
+    assert create(cluster, acl()) == [0]
+    assert len(cluster.image.acls) == 2, "those of the committed log count, too"
+
+
+def test_what_was_deleted_can_be_made_again() -> None:
+    cluster = Cluster()
+    create(cluster, acl())
+    delete(cluster, wanted())
+    assert not cluster.image.acls
+    assert create(cluster, acl()) == [0] and len(cluster.image.acls) == 1
+
+
+def test_an_acl_that_the_log_holds_twice_is_there_until_both_are_gone() -> None:
+    cluster = Cluster()
+    create(cluster, acl())
+    (record,) = cluster.image.acls.values()
+    twin = record.copy(id=cluster.controller._new_id())
+    state = cluster.controller._state
+    assert state is not None
+    state.apply(twin)
+    state.apply(made("RemoveAccessControlEntryRecord", id=twin.id))
+    assert state.has_acl(Acl.of(record))
+
+
+def test_every_filter_tells_what_it_found() -> None:
+    cluster = Cluster()
+    create(cluster, acl(), acl(resource_type=GROUP), acl(principal="User:bob", permission_type=DENY))
+    found = delete(cluster, wanted(resource_type_filter=TOPIC), wanted(principal_filter="User:bob"), wanted(host_filter="h"))
+    assert [len(one.matching_acls) for one in found] == [2, 1, 0]
+    (bob,) = found[1].matching_acls
+    assert (bob.resource_name, bob.principal, bob.permission_type, bob.error_code) == ("orders", "User:bob", DENY, 0)
+    assert [one.resource_type for one in cluster.image.acls.values()] == [GROUP]
+
+
+@pytest.mark.parametrize(
+    "fault", [{"resource_type_filter": 0}, {"pattern_type_filter": 9}, {"operation": 99}, {"permission_type": 0}]
+)
+def test_nothing_is_deleted_by_what_nobody_understands(fault: dict[str, int]) -> None:
+    cluster = Cluster()
+    create(cluster, acl(), acl(resource_type=GROUP))
+    bad, good = delete(cluster, wanted(**fault), wanted(resource_type_filter=GROUP))
+    assert (bad.error_code, bad.matching_acls) == (Error.INVALID_REQUEST, [])
+    assert good.error_code == 0 and len(cluster.image.acls) == 1
+
+
+@pytest.mark.parametrize(
+    ("pattern", "name", "found"),
+    [
+        (ANY, None, "literal other prefix all"),
+        (ANY, "orders", "literal"),
+        (LITERAL, "orders", "literal"),
+        (LITERAL, "*", "all"),
+        (LITERAL, None, "literal other all"),
+        (PREFIXED, "or", "prefix"),
+        (PREFIXED, "orders", ""),
+        (MATCH, "orders", "literal prefix all"),
+        (MATCH, "or", "prefix all"),
+        (MATCH, "o", "all"),
+        (MATCH, "*", "all"),
+        (MATCH, None, "literal other prefix all"),
+    ],
+)
+def test_patterns(pattern: int, name: str | None, found: str) -> None:
+    fields = ("User:ann", "*", READ, ALLOW)
+    acls = {
+        "literal": Acl(TOPIC, "orders", LITERAL, *fields),
+        "other": Acl(TOPIC, "bills", LITERAL, *fields),
+        "prefix": Acl(TOPIC, "or", PREFIXED, *fields),
+        "all": Acl(TOPIC, "*", LITERAL, *fields),
+    }
+    asked = AclFilter(TOPIC, name, pattern, "User:ann", None, ANY, ANY)
+    assert [label for label, one in acls.items() if asked.matches(one)] == found.split()
+
+
+def test_both_need_the_right_to_alter_the_cluster() -> None:
+    cluster = Cluster()
+    forbidden = [("ALTER", "CLUSTER", "kafka-cluster")]
+    assert create(cluster, acl(), acl(), forbidden=forbidden) == [Error.CLUSTER_AUTHORIZATION_FAILED] * 2
+    (result,) = delete(cluster, wanted(), forbidden=forbidden)
+    assert result.error_code == Error.CLUSTER_AUTHORIZATION_FAILED
+
+
+def test_one_request_makes_and_deletes_as_many_as_an_operation_holds() -> None:
+    cluster = Cluster()
+    many = [acl(resource_name=f"t{number}") for number in range(OPERATION_RECORDS_MAX + 1)]
+    assert set(create(cluster, *many)) == {Error.POLICY_VIOLATION} and not cluster.image.acls
+    assert set(create(cluster, *many[1:])) == {Error.NONE} and len(cluster.image.acls) == OPERATION_RECORDS_MAX
+    create(cluster, many[0])
+    (result,) = delete(cluster, wanted())
+    assert result.error_code == Error.POLICY_VIOLATION and len(cluster.image.acls) == OPERATION_RECORDS_MAX + 1
+    delete(cluster, wanted(resource_name_filter="t0"))
+    assert len(delete(cluster, wanted())[0].matching_acls) == OPERATION_RECORDS_MAX

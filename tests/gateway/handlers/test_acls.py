@@ -1,0 +1,98 @@
+"""ACLs by way of the active controller, where an authorizer goes by them; those of an observed cluster are told."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from gateway.handlers import create_acls, delete_acls, describe_acls
+from gateway.handlers.errors import ErrorCode
+from kwire.messages.access_control_entry_record import AccessControlEntryRecord
+from kwire.uuid import Uuid
+from tests.gateway.handlers.own_world import OwnWorld
+from tests.gateway.handlers.world import MemoryQuorum, World
+
+TOPIC, GROUP = 2, 3
+LITERAL, PREFIXED = 3, 4
+ACL = {
+    "resource_type": TOPIC, "resource_name": "orders", "resource_pattern_type": LITERAL, "principal": "User:ann", "host": "*",
+    "operation": 3, "permission_type": 3,
+}  # fmt: skip
+ALL: dict[str, Any] = {
+    "resource_type_filter": 1, "resource_name_filter": None, "pattern_type_filter": 1, "principal_filter": None,
+    "host_filter": None, "operation": 1, "permission_type": 1,
+}  # fmt: skip
+
+
+def world_with_acls() -> OwnWorld:
+    world = OwnWorld()
+    world.authorizer.keeps_acls = True
+    return world
+
+
+def told(world: World, version: int = 3, **filters: Any) -> list[tuple[str, int, list[tuple[str, int]]]]:
+    answer = world.ask(describe_acls, version, **{**ALL, **filters})
+    assert answer.error_code == 0
+    return [
+        (one.resource_name, one.pattern_type, [(acl.principal, acl.operation) for acl in one.acls]) for one in answer.resources
+    ]
+
+
+@pytest.mark.parametrize("version", create_acls.VERSIONS)
+def test_made_told_and_deleted(version: int) -> None:
+    world = world_with_acls()
+    more = [ACL, {**ACL, "operation": 4}, {**ACL, "resource_name": "or", "resource_pattern_type": PREFIXED}]
+    answer = world.ask(create_acls, version, creations=[*more, {**ACL, "resource_name": ""}])
+    assert [one.error_code for one in answer.results] == [0, 0, 0, ErrorCode.INVALID_REQUEST]
+    assert told(world, version) == [
+        ("or", PREFIXED, [("User:ann", 3)]),
+        ("orders", LITERAL, [("User:ann", 3), ("User:ann", 4)]),
+    ]
+    assert told(world, version, operation=4) == [("orders", LITERAL, [("User:ann", 4)])]
+    (result,) = world.ask(delete_acls, version, filters=[{**ALL, "operation": 3}]).filter_results
+    assert sorted(acl.resource_name for acl in result.matching_acls) == ["or", "orders"]
+    assert told(world, version) == [("orders", LITERAL, [("User:ann", 4)])]
+
+
+def test_without_an_authorizer_there_are_none() -> None:
+    world = OwnWorld()
+    (result,) = world.ask(create_acls, 3, creations=[ACL]).results
+    assert result.error_code == ErrorCode.SECURITY_DISABLED and "authorizer.class.name" in result.error_message
+    (result,) = world.ask(delete_acls, 3, filters=[ALL]).filter_results
+    assert result.error_code == ErrorCode.SECURITY_DISABLED
+    assert world.ask(describe_acls, 3, **ALL).error_code == ErrorCode.SECURITY_DISABLED
+    assert not world.quorum.image.acls and not world.controller.askers  # type: ignore[union-attr]
+
+
+def test_those_of_an_observed_cluster_are_told() -> None:
+    world = World(quorum=MemoryQuorum())
+    record = AccessControlEntryRecord(
+        id=Uuid(b"\x01" * 16), resource_type=GROUP, resource_name="g", pattern_type=LITERAL, principal="User:bob", host="*",
+        operation=3, permission_type=2,
+    )  # fmt: skip
+    world.quorum.image.acls[record.id] = record  # type: ignore[union-attr]
+    world.quorum.image.acls[Uuid(b"\x02" * 16)] = record.copy(id=Uuid(b"\x02" * 16))  # type: ignore[union-attr]
+    assert told(world) == [("g", LITERAL, [("User:bob", 3)])], "the same twice is told once"
+
+
+def test_who_asks_has_to_be_allowed_to() -> None:
+    world = world_with_acls()
+    world.authorizer.forbidden = {("DESCRIBE", "CLUSTER", "*"), ("ALTER", "CLUSTER", "*")}
+    denied = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+    assert world.ask(describe_acls, 3, **ALL).error_code == denied
+    assert [one.error_code for one in world.ask(create_acls, 3, creations=[ACL]).results] == [denied]
+    assert [one.error_code for one in world.ask(delete_acls, 3, filters=[ALL]).filter_results] == [denied]
+
+
+@pytest.mark.parametrize("name", ["resource_type_filter", "pattern_type_filter", "operation", "permission_type"])
+def test_a_filter_that_says_unknown_is_invalid(name: str) -> None:
+    answer = world_with_acls().ask(describe_acls, 3, **{**ALL, name: 0})
+    assert (answer.error_code, answer.resources) == (ErrorCode.INVALID_REQUEST, [])
+    assert "UNKNOWN" in answer.error_message
+
+
+def test_controllers_answer_too() -> None:
+    world = world_with_acls()
+    assert world.ask(create_acls, 3, listener="CONTROLLER", creations=[ACL]).results[0].error_code == 0
+    assert len(world.ask(describe_acls, 3, listener="CONTROLLER", **ALL).resources) == 1
