@@ -47,9 +47,11 @@ def on_unregistered(broker_id: int, case: Case) -> list[Message]:
 
 def on_unfenced(broker_id: int, case: Case) -> list[Message]:
     """The broker serves from now on: it leads what nobody else may lead."""
-    nodes = case.nodes
-    changes = PartitionChanges(case, lambda node_id: node_id == broker_id or nodes.is_active(node_id))
-    _elect(changes, case.state.partitions.leaderless)
+    changes = PartitionChanges(case)
+    for topic_id, index in case.state.partitions.leaderless:
+        partition = changes.partition(topic_id, index)
+        if partition is not None:
+            changes.make(partition, Target(election=changes.election(topic_id)), joining=broker_id)
     return changes.records
 
 
@@ -96,34 +98,19 @@ def elect_preferred(case: Case, elections_max: int = ELECTIONS_MAX) -> list[Mess
 def remove_from_isr(
     changes: PartitionChanges, broker_id: int, keys: Iterable[PartitionKey], *, lost: Collection[int] = ()
 ) -> None:
-    """The broker leaves the ISR of these partitions; ``lost`` are those of which nobody knows what they still have.
-
-    ``changes`` must not accept it as a leader.
-    """
+    """The broker leaves the ISR of these partitions, and leads none of them; of ``lost`` nobody knows what they still have."""
     for topic_id, index in keys:
         partition = changes.partition(topic_id, index)
         if partition is not None:
             isr = [node_id for node_id in partition.isr if node_id != broker_id]
-            changes.make(partition, Target(isr=isr, election=changes.election(topic_id), unclean_shutdown=lost))
-
-
-def all_but(broker_id: int, case: Case) -> PartitionChanges:
-    """Changes after which the broker leads nothing that they touch."""
-    nodes = case.nodes
-    return PartitionChanges(case, lambda node_id: node_id != broker_id and nodes.is_active(node_id))
+            target = Target(isr=isr, election=changes.election(topic_id), unclean_shutdown=lost)
+            changes.make(partition, target, leaving=broker_id)
 
 
 def _without(broker_id: int, case: Case, keys: Iterable[PartitionKey], *, lost: Collection[int] = ()) -> list[Message]:
-    changes = all_but(broker_id, case)
+    changes = PartitionChanges(case)
     remove_from_isr(changes, broker_id, keys, lost=lost)
     return changes.records
-
-
-def _elect(changes: PartitionChanges, keys: Iterable[PartitionKey]) -> None:
-    for topic_id, index in keys:
-        partition = changes.partition(topic_id, index)
-        if partition is not None:
-            changes.make(partition, Target(election=changes.election(topic_id)))
 
 
 def _in_directories(broker_id: int, directories: Collection[Uuid], case: Case) -> list[PartitionKey]:

@@ -20,17 +20,13 @@ _UNCLEAN_ELECTION: Final = "unclean.leader.election.enable"
 
 
 class PartitionChanges:
-    """``accepts`` tells which nodes may lead a partition; those that are active where it is not given.
+    """Nodes that are active may lead, in partitions that they have in a directory that they did not lose."""
 
-    A replica in a directory that its node has lost leads nothing, whatever ``accepts`` says.
-    """
-
-    def __init__(self, case: Case, accepts: Callable[[int], bool] | None = None) -> None:
+    def __init__(self, case: Case) -> None:
         #: What is to be written, in order.
         self.records: Final[list[Message]] = []
         self._case = case
         self._nodes = case.nodes
-        self._accepts = self._nodes.is_active if accepts is None else accepts
         self._elr = has_elr(case.image)
         self._changed: dict[tuple[Uuid, int], PartitionRecord] = {}
         self._configs: dict[tuple[Uuid, str], str] = {}
@@ -40,12 +36,19 @@ class PartitionChanges:
         changed = self._changed.get((topic_id, index))
         return self._case.image.partitions.get(topic_id, {}).get(index) if changed is None else changed
 
-    def make(self, partition: PartitionRecord, target: Target) -> PartitionRecord:
+    def make(
+        self, partition: PartitionRecord, target: Target, *, joining: int | None = None, leaving: int | None = None
+    ) -> PartitionRecord:
         """Make ``partition``, which :meth:`partition` gave, what ``target`` says; it is returned as it is then.
 
-        The same object comes back where that changes nothing; else :attr:`records` has one more.
+        The same object comes back where that changes nothing; else :attr:`records` has one more. The node ``joining`` may
+        lead although the state does not call it active yet, and ``leaving`` may not although it still does.
         """
-        record = partition_change(partition, target, self._rules(partition))
+
+        def may_lead(node_id: int) -> bool:
+            return node_id != leaving and (node_id == joining or self._nodes.is_active(node_id))
+
+        record = partition_change(partition, target, self._rules(partition, may_lead))
         if record is None:
             return partition
         self.records.append(record)
@@ -56,12 +59,12 @@ class PartitionChanges:
         """How leaders of the topic are elected when one is needed: ``unclean.leader.election.enable``."""
         return Election.UNCLEAN if self._config(topic_id, _UNCLEAN_ELECTION).lower() == "true" else Election.ONLINE
 
-    def _rules(self, partition: PartitionRecord) -> Rules:
+    def _rules(self, partition: PartitionRecord, may_lead: Callable[[int], bool]) -> Rules:
         directories = dict(zip(partition.replicas, partition.directories, strict=True))
 
         def accepts(node_id: int) -> bool:
             directory = directories.get(node_id)
-            return self._accepts(node_id) and (directory is None or self._nodes.has_directory(node_id, directory))
+            return may_lead(node_id) and (directory is None or self._nodes.has_directory(node_id, directory))
 
         return Rules(accepts, self._min_isr(partition.topic_id), self._elr, self._case.level, self._nodes.default_directory)
 
