@@ -19,40 +19,40 @@ from typing import Any, Final
 from gateway.controller.activation import activation
 from gateway.controller.alter_configs import alter_configs, incremental_alter_configs
 from gateway.controller.case import ANONYMOUS, Allows, Case, Verdict
-from gateway.controller.create_partitions import create_partitions
-from gateway.controller.create_topics import create_topics
-from gateway.controller.delete_topics import delete_topics
 from gateway.controller.client_quotas import alter_client_quotas
 from gateway.controller.create_acls import create_acls
+from gateway.controller.create_partitions import create_partitions
+from gateway.controller.create_topics import create_topics
+from gateway.controller.delete_acls import delete_acls
+from gateway.controller.delete_topics import delete_topics
 from gateway.controller.errors import ApiError, Error
 from gateway.controller.records import NO_OP_LEVEL, Operation, operation
-from gateway.controller.delete_acls import delete_acls
 from gateway.controller.refusals import refused
 from gateway.controller.register_controller import register_controller
+from gateway.controller.scram_credentials import alter_user_scram_credentials
 from gateway.controller.settings import ControllerSettings
 from gateway.controller.state import State
 from kwire.cluster import Image
 from kwire.message import Message
 from kwire.messages.no_op_record import NoOpRecord
-from gateway.controller.scram_credentials import alter_user_scram_credentials
 from kwire.uuid import Uuid
 
 _Area = Callable[[Any, Case], Verdict]
 #: Which area decides on which request, and what Kafka calls the operation.
 _AREAS: Final[dict[str, tuple[str, _Area]]] = {
+    "AlterClientQuotasRequest": ("alterClientQuotas", alter_client_quotas),
     "AlterConfigsRequest": ("legacyAlterConfigs", alter_configs),
+    "AlterUserScramCredentialsRequest": ("alterUserScramCredentials", alter_user_scram_credentials),
+    "CreateAclsRequest": ("createAcls", create_acls),
+    "DeleteAclsRequest": ("deleteAcls", delete_acls),
     "ControllerRegistrationRequest": ("registerController", register_controller),
     "CreatePartitionsRequest": ("createPartitions", create_partitions),
     "CreateTopicsRequest": ("createTopics", create_topics),
     "DeleteTopicsRequest": ("deleteTopics", delete_topics),
     "IncrementalAlterConfigsRequest": ("incrementalAlterConfigs", incremental_alter_configs),
 }
-    "AlterClientQuotasRequest": ("alterClientQuotas", alter_client_quotas),
 
 
-    "AlterUserScramCredentialsRequest": ("alterUserScramCredentials", alter_user_scram_credentials),
-    "CreateAclsRequest": ("createAcls", create_acls),
-    "DeleteAclsRequest": ("deleteAcls", delete_acls),
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """``operation`` is to be appended in this epoch or not at all; None where nothing changes.

@@ -14,18 +14,18 @@ from kwire.messages.alter_client_quotas_response import EntityData as QuotaEntit
 from kwire.messages.alter_client_quotas_response import EntryData as QuotaEntry
 from kwire.messages.alter_configs_response import AlterConfigsResourceResponse as LegacyResourceResponse
 from kwire.messages.alter_configs_response import AlterConfigsResponse
-from kwire.messages.controller_registration_response import ControllerRegistrationResponse
 from kwire.messages.alter_user_scram_credentials_response import (
     AlterUserScramCredentialsResponse,
     AlterUserScramCredentialsResult,
 )
+from kwire.messages.controller_registration_response import ControllerRegistrationResponse
+from kwire.messages.create_acls_response import AclCreationResult, CreateAclsResponse
 from kwire.messages.create_partitions_response import CreatePartitionsResponse, CreatePartitionsTopicResult
 from kwire.messages.create_topics_response import CreatableTopicResult, CreateTopicsResponse
+from kwire.messages.delete_acls_response import DeleteAclsFilterResult, DeleteAclsResponse
 from kwire.messages.delete_topics_response import DeletableTopicResult, DeleteTopicsResponse
-from kwire.messages.create_acls_response import AclCreationResult, CreateAclsResponse
 from kwire.messages.incremental_alter_configs_response import AlterConfigsResourceResponse, IncrementalAlterConfigsResponse
 
-from kwire.messages.delete_acls_response import DeleteAclsFilterResult, DeleteAclsResponse
 #: DeleteTopics names topics in structs, by name or id, from here on.
 DELETE_BY_ID: Final = 6
 
@@ -79,10 +79,6 @@ def _controller_registration(request: Any, version: int, error: int, message: st
     return ControllerRegistrationResponse(error_code=error, error_message=message)
 
 
-_SHAPES: Final[Mapping[str, Callable[[Any, int, int, str | None], Message]]] = {
-    "AlterConfigsRequest": _alter_configs,
-    "ControllerRegistrationRequest": _controller_registration,
-    "CreatePartitionsRequest": _create_partitions,
 def _create_acls(request: Any, version: int, error: int, message: str | None) -> Message:
     return CreateAclsResponse(results=[AclCreationResult(error_code=error, error_message=message) for _ in request.creations])
 
@@ -113,11 +109,15 @@ def _alter_user_scram_credentials(request: Any, version: int, error: int, messag
     )
 
 
+_SHAPES: Final[Mapping[str, Callable[[Any, int, int, str | None], Message]]] = {
+    "AlterClientQuotasRequest": _alter_client_quotas,
+    "AlterConfigsRequest": _alter_configs,
+    "AlterUserScramCredentialsRequest": _alter_user_scram_credentials,
+    "ControllerRegistrationRequest": _controller_registration,
+    "CreateAclsRequest": _create_acls,
+    "CreatePartitionsRequest": _create_partitions,
     "CreateTopicsRequest": _create_topics,
+    "DeleteAclsRequest": _delete_acls,
     "DeleteTopicsRequest": _delete_topics,
     "IncrementalAlterConfigsRequest": _incremental_alter_configs,
 }
-    "AlterClientQuotasRequest": _alter_client_quotas,
-    "AlterUserScramCredentialsRequest": _alter_user_scram_credentials,
-    "CreateAclsRequest": _create_acls,
-    "DeleteAclsRequest": _delete_acls,
