@@ -17,7 +17,7 @@ from gateway.handlers.table import controller_handlers, handlers
 from gateway.log.offset_store import StoreLockedError
 from gateway.ports import TOPIC_NAME, Authorizer, Endpoint, Groups, SourceStopped
 from gateway.security.authorizer import AllowAll
-from gateway.security.protocols import check_security
+from gateway.security.listeners import read_listeners
 from gateway.server.connection import Hub
 from gateway.server.dispatch import Dispatcher
 from gateway.server.follow import follow
@@ -29,11 +29,13 @@ from gateway.server.server import run_server
 from gateway.sources import LogDirectory, SourceError, open_log
 from gateway.sources.chain_partition import ChainPartition
 from gateway.version import installed_version
+from kwire.cluster.image import Image
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from gateway.server.acting_controller import ActingController
+    from gateway.server.guard import Guard
     from gateway.server.observed_quorum import ObservedQuorum
     from gateway.server.own_quorum import OwnQuorum
     from gateway.server.raft_driver import RaftDriver
@@ -117,12 +119,16 @@ class Ready:
 
 def check(config: Config) -> None:
     """Everything that can be found wrong without serving, and without asking anybody. Raises ConfigError."""
-    check_security(config)
+    _guards(config, Image)
     if config.management_listener is not None:
         from gateway.server.management import management_address
 
         management_address(config.management_listener)
-    if config.kind_of_source in ("own", "quorum"):
+    if config.kind_of_source == "own":
+        from gateway.server.own_quorum import security_among_nodes
+
+        security_among_nodes(config)
+    elif config.kind_of_source == "quorum":
         from gateway.server.observed_quorum import upstream_security
 
         upstream_security(config)
@@ -135,7 +141,8 @@ async def serve(config: Config, stop: trio.Event, *, task_status: trio.TaskStatu
 
     Raises ConfigError before that; SourceStopped, once drained, when the quorum cannot be followed any further.
     """
-    check_security(config)
+    quorum: ObservedQuorum | OwnQuorum | None = None
+    guards = _guards(config, lambda: quorum.image if quorum is not None else Image())
     with contextlib.ExitStack() as held:
         reports, purgatory = Reports(tracing=config.log_level == "debug"), Purgatory()
         doors = open_doors(config)
@@ -145,8 +152,9 @@ async def serve(config: Config, stop: trio.Event, *, task_status: trio.TaskStatu
         source, quorum = _open(config, endpoints, reports, held)
         management = _open_management(config, held)
         groups = GroupDriver(_state_dir(config, source), settings_of(config), node_id=config.node_id)
-        rooms = Rooms(config, source, quorum, groups, AllowAll(), purgatory, endpoints)
-        hub = Hub(config, _dispatcher(config, rooms), purgatory, reports)
+        authorizer = AllowAll() if quorum is None else quorum.authorizer
+        rooms = Rooms(config, source, quorum, groups, authorizer, purgatory, endpoints)
+        hub = Hub(config, _dispatcher(config, rooms), purgatory, reports, guards=guards)
         ready = Ready(rooms, doors, management, reports)
         held.callback(ready.ended.set)
         source.on_advance(purgatory.advanced)
@@ -251,6 +259,19 @@ async def _start_groups(nursery: trio.Nursery, groups: GroupDriver, scope: trio.
         raise ConfigError(f"state.dir: {error}") from None
     except OSError as error:
         raise ConfigError(f"state.dir: cannot use {error.filename}: {error.strerror}") from None
+
+
+def _guards(config: Config, image: Callable[[], Image]) -> dict[str, Guard]:
+    """What stands before the listeners; ``image`` knows users. Raises ConfigError: none is served with less than it asks for."""
+    listeners = read_listeners(config)
+    if all(one.protocol == "PLAINTEXT" for one in listeners.values()):
+        return {}
+    from gateway.server.guard import guards_of  # TLS: only those who want it pay for it
+
+    try:
+        return guards_of(listeners, image)
+    except OSError as error:  # ssl.SSLError among them
+        raise ConfigError(f"listeners: their keys cannot be used: {error}") from None
 
 
 def _open_management(config: Config, held: contextlib.ExitStack) -> Door | None:

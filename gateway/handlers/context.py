@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from gateway.handlers.table import Handler
     from gateway.ports import Gateway
+    from gateway.security.sasl_session import SaslSession
     from kwire.message import Message
 
 #: Unknown tagged fields in a request header. No client sends any; before authentication millions were a way to fill the
@@ -92,3 +93,4 @@ class Context:
     notes: dict[str, Any] = field(default_factory=dict)  #: what the access log should say about this request
     apis: Mapping[int, Handler] | None = None  #: what the listener serves, by api key; None is the table for clients
     element_budget: int | None = None  #: array elements and unknown tags that a request inside this one may have; None: any
+    sasl: SaslSession | None = None  #: the connection's authentication, where its listener wants one

@@ -71,6 +71,9 @@ MODULES: Final = (
     "create_partitions",
     "alter_configs",
     "incremental_alter_configs",
+    "unregister_broker",
+    "sasl_handshake",
+    "sasl_authenticate",
     "describe_acls",
     "create_acls",
     "delete_acls",
@@ -81,6 +84,9 @@ MODULES: Final = (
 )
 #: The same, for controller listeners only.
 CONTROLLER_MODULES: Final = (
+    "broker_registration",
+    "broker_heartbeat",
+    "allocate_producer_ids",
     "controller_registration",
     "envelope",
 )

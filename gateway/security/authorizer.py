@@ -25,13 +25,16 @@ class AllowAll:
 
 
 def authorizer_of(
-    config: Config, acls: Callable[[], Mapping[Uuid, AccessControlEntryRecord] | None]
+    config: Config, acls: Callable[[], Mapping[Uuid, AccessControlEntryRecord] | None], *, itself: str | None = None
 ) -> AllowAll | StandardAuthorizer:
-    """The one of a checked configuration. ``acls``: those of the committed records by id, None until they are known."""
+    """The one of a checked configuration. ``acls``: those of the committed records by id, None until they are known.
+
+    ``itself``: the principal under which this node asks itself.
+    """
     if config.authorizer_class_name is None:
         return AllowAll()
     return StandardAuthorizer(
         acls,
-        super_users=parse_super_users(config.super_users),
+        super_users=parse_super_users(config.super_users) | ({itself} if itself is not None else set()),
         allow_everyone=config.allow_everyone_if_no_acl_found,
     )

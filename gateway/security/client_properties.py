@@ -48,7 +48,8 @@ _OTHERS: Final = (
     "ssl.client.",
 )
 _PREFIXES: Final = ("ssl.", "sasl.", "security.")
-_MODULES: Final = {
+#: The login module's class of each mechanism.
+LOGIN_MODULES: Final = {
     "org.apache.kafka.common.security.plain.PlainLoginModule": frozenset({PLAIN}),
     "org.apache.kafka.common.security.scram.ScramLoginModule": frozenset(MECHANISMS) - {PLAIN},
 }
@@ -105,6 +106,15 @@ def load_client_properties(path: Path) -> ClientSecurity:
     return security
 
 
+def client_security(values: Mapping[str, str]) -> ClientSecurity:
+    """The settings that these keys make, their stores read. Blocks on files. Raises ClientPropertiesError."""
+    problems: list[str] = []
+    security = _security(values, problems)
+    if problems or security is None:
+        raise ClientPropertiesError(*problems)
+    return security
+
+
 def _security(values: Mapping[str, str], problems: list[str]) -> ClientSecurity | None:
     problems.extend(problem for key in values if (problem := _key_problem(key)))
     problems.extend(f"{key}: holds half of a surrogate pair" for key, value in values.items() if not _is_text(value))
@@ -157,8 +167,8 @@ def _sasl(values: Mapping[str, str], problems: list[str]) -> SaslSettings | None
 def _login_options(text: str, mechanism: str) -> tuple[str, Secret]:
     module = parse_jaas(text)
     # Some distributions of Kafka's clients put their own name before the class's.
-    known = next((name for name in _MODULES if module.name == name or module.name.endswith(f".{name}")), None)
-    wanted = next(name for name, mechanisms in _MODULES.items() if mechanism in mechanisms)
+    known = next((name for name in LOGIN_MODULES if module.name == name or module.name.endswith(f".{name}")), None)
+    wanted = next(name for name, mechanisms in LOGIN_MODULES.items() if mechanism in mechanisms)
     if known != wanted:
         raise JaasError(f"the login module of {mechanism} is {wanted}")
     if module.options.get("tokenauth", Secret("false")).reveal().lower() != "false":

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import contextlib
 import socket
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+import ssl
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
 import trio
@@ -20,14 +21,17 @@ from gateway.server.counts import Counts
 from gateway.server.dispatch import Malformed, Refusal, encode_answer
 from gateway.server.logs import ERROR_MAX, escape
 from gateway.server.output import FileTooShort, Output
+from gateway.server.secure_socket import SecureOutput, SecureSocket
 from kwire.errors import DecodeError
 from kwire.frame import FrameSplitter
 
 if TYPE_CHECKING:
     from gateway.config import Config
     from gateway.handlers.context import Peer
+    from gateway.security.sasl_session import SaslSession
     from gateway.server.counts import ApiCounts
     from gateway.server.dispatch import Dispatcher, Exchange
+    from gateway.server.guard import Guard
     from gateway.server.logs import Reports
     from gateway.server.purgatory import Purgatory
     from kwire.message import Message
@@ -43,6 +47,10 @@ _TURNS_MAX: Final = 16
 _HELD_FREE: Final = 64 * 1024
 #: Why a connection is cut whose peer was gone when its answer came.
 _GONE: Final = "peer gone"
+
+
+class _NotSecured(Exception):
+    """The peer and we have no TLS in common; the text is OpenSSL's."""
 
 
 @dataclass(slots=True)
@@ -62,6 +70,7 @@ class Hub:
     reports: Reports
     memory: Memory = field(default_factory=Memory)
     counts: Counts = field(default_factory=Counts)
+    guards: Mapping[str, Guard] = field(default_factory=dict)  #: of listeners that are not PLAINTEXT
 
 
 class Connection:
@@ -74,12 +83,14 @@ class Connection:
         "_exchange",
         "_frame_began",
         "_gate",
+        "_guard",
         "_held",
         "_hub",
         "_later",
         "_moved_at",
         "_output",
         "_running",
+        "_sasl",
         "_sock",
         "_splitter",
         "peer",
@@ -91,7 +102,9 @@ class Connection:
         self.peer = peer
         self.software: str | None = None
         self._hub = hub
-        self._sock = sock
+        self._sock: socket.socket | SecureSocket = sock
+        self._guard = hub.guards.get(peer.listener)
+        self._sasl = None if self._guard is None else self._guard.session()
         # Until a first request was valid nobody knows that this is Kafka's protocol at all.
         self._splitter = FrameSplitter(hub.config.first_request_max_bytes)
         self._output = Output(sock)
@@ -109,6 +122,8 @@ class Connection:
     async def run(self) -> None:
         """Serve the peer to the end. Whatever goes wrong ends this connection only."""
         try:
+            if self._guard is not None and self._guard.tls is not None:
+                await self._secure(self._guard, self._guard.tls)
             await self._converse()
         except DecodeError as error:
             self._bad_request(error, {})
@@ -121,6 +136,8 @@ class Connection:
             self._hub.reports.report_once("request refused", who, "warning", **fields)
         except FileTooShort as error:
             self._report("answer cut short", "warning", error=str(error))
+        except _NotSecured as error:
+            self._report("TLS handshake failed", "warning", error=escape(str(error), limit=ERROR_MAX))
         except OSError as error:
             self._report("peer gone", "debug", error=str(error))
         except Exception as error:
@@ -148,6 +165,21 @@ class Connection:
         if quiet_ms > config.connections_max_idle_ms:
             return "connections.max.idle.ms"
         return None
+
+    async def _secure(self, guard: Guard, context: ssl.SSLContext) -> None:
+        """The TLS handshake; a client certificate says who the peer is."""
+        assert isinstance(self._sock, socket.socket)
+        self._frame_began = trio.current_time()
+        try:
+            secured = self._sock = SecureSocket(self._sock, context)
+            while self._cut is None and not self._draining and (wait := secured.shake_hands()) is not None:
+                await self._wait(wait)
+            if self._cut is None and not self._draining:
+                self.peer = replace(self.peer, principal=guard.principal(secured.certificate))
+        except (OSError, ValueError) as error:
+            raise _NotSecured(getattr(error, "reason", None) or str(error)) from None
+        self._output = SecureOutput(secured)  # type: ignore[arg-type]
+        self._frame_began = None
 
     async def _converse(self) -> None:
         turns = 0
@@ -186,8 +218,10 @@ class Connection:
                     self._frame_began = (self._frame_began or now) if splitter.buffered else None
                     return False
                 self._frame_began = None
-                exchange, answer = hub.dispatcher.handle(frame, self.peer, now)
+                exchange, answer = hub.dispatcher.handle(frame, self.peer, now, self._sasl)
                 splitter.limit = hub.config.socket_request_max_bytes
+                if self._sasl is not None:
+                    self._look_who_it_is(self._sasl, exchange)
                 if exchange.software is not None:
                     self._name_software(exchange.software)
                 counts = hub.counts.apis[exchange.api_key]
@@ -201,6 +235,16 @@ class Connection:
             return True
         finally:
             self._running = False
+
+    def _look_who_it_is(self, session: SaslSession, exchange: Exchange) -> None:
+        if session.is_open:
+            if session.principal is not None and session.principal != self.peer.principal:
+                self.peer = replace(self.peer, principal=session.principal)
+            return
+        self._splitter.limit = self._hub.config.sasl_server_max_receive_size
+        if session.has_failed:
+            self._draining = True  # the answer that says so is the last
+            self._report("authentication failed", "warning", error=(exchange.notes or {}).get("failed"))
 
     def _account(self) -> None:
         """Tell what this connection holds. Beyond the common limit whoever holds much goes, and with it what it holds."""

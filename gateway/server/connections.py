@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 import trio
 
 from gateway.handlers.context import Peer
+from gateway.security.ssl_principal import ANONYMOUS
 from gateway.server.connection import Connection
 
 if TYPE_CHECKING:
@@ -23,8 +24,6 @@ if TYPE_CHECKING:
 
 #: File descriptors kept for everything that is no connection: the log's segments, listeners, the group store.
 _FILES_RESERVED: Final = 64
-#: Without authentication everybody is nobody (KafkaPrincipal.ANONYMOUS).
-ANONYMOUS: Final = "User:ANONYMOUS"
 #: A peer on this machine, as Linux writes its address.
 _LOCAL: Final = re.compile(r"(::ffff:)?127\.|::1$")
 #: How such a peer is sent to. There is no path to probe, and the pacing of BBR, the default of some systems, takes up to

@@ -18,13 +18,16 @@ from gateway.handlers.context import HEADER_TAGS_MAX, Context
 from gateway.server.logs import escape
 from kwire.errors import DecodeError
 from kwire.header import API_VERSIONS, decode_request_header, encode_response_header, peek
+from kwire.messages.sasl_authenticate_request import SaslAuthenticateRequest
 
 if TYPE_CHECKING:
     from gateway.handlers.context import Later, Peer
     from gateway.handlers.table import Handler
     from gateway.ports import Gateway
+    from gateway.security.sasl_session import SaslSession
     from kwire.message import Message
 
+_SASL_AUTHENTICATE: Final = 36
 #: The first version of ApiVersions in which clients say what software they are (KIP-511).
 _NAMES_SOFTWARE: Final = 3
 _size = struct.Struct(">i")
@@ -59,6 +62,7 @@ class Exchange:
     client_id: str | None
     software: str | None = None  #: name/version, where this request told it
     notes: dict[str, Any] | None = None  #: what the handler wants the log to say
+    is_bare: bool = False  #: a token of SASL without a header, answered likewise
 
     def fields(self) -> dict[str, Any]:
         """For the log."""
@@ -89,9 +93,18 @@ class Dispatcher:
         self._gateway = gateway
         self._budget = element_budget
 
-    def handle(self, frame: bytes, peer: Peer, now: float) -> tuple[Exchange, Message | Later | None]:
-        """Carry out the request in ``frame``; ``now`` is the loop's clock, s. Raises DecodeError, Malformed, Refusal."""
+    def handle(
+        self, frame: bytes, peer: Peer, now: float, session: SaslSession | None = None
+    ) -> tuple[Exchange, Message | Later | None]:
+        """Carry out the request in ``frame``; ``now`` is the loop's clock, s. Raises DecodeError, Malformed, Refusal.
+
+        ``session``: where the connection has to authenticate. Until it has, little more than its requests are read.
+        """
+        if session is not None and session.takes_bare_tokens:
+            return self._token(frame, peer, now, session)
         api_key, version, correlation_id = peek(frame)
+        if session is not None and (rule := session.refusal(api_key, now)):
+            raise Refusal(rule, api_key=api_key, version=version, correlation_id=correlation_id)
         apis = self._by_listener.get(peer.listener)
         handler = (self._handlers if apis is None else apis).get(api_key)
         if handler is None:
@@ -110,19 +123,40 @@ class Dispatcher:
             raise Malformed(error, exchange.fields()) from None
         if api_key == API_VERSIONS and version >= _NAMES_SOFTWARE:
             exchange.software = _software(request)
-        wall_ms = time.time_ns() // 1_000_000
-        context = Context(version, header.client_id, peer, self._gateway, now, wall_ms, apis=apis, element_budget=self._budget)
+        context = self._context(version, header.client_id, peer, now, session)
+        context.apis = apis
         exchange.notes = context.notes
-        return exchange, handler.handle(request, context)
+        answer = handler.handle(request, context)
+        if session is not None and api_key == API_VERSIONS and not getattr(answer, "error_code", 0):
+            session.versions_told()
+        return exchange, answer
+
+    def _token(self, frame: bytes, peer: Peer, now: float, session: SaslSession) -> tuple[Exchange, Message | Later | None]:
+        """A frame that is a token and nothing else, as clients send them after SaslHandshake 0."""
+        handler = self._handlers[_SASL_AUTHENTICATE]
+        context = self._context(0, None, peer, now, session)
+        exchange = Exchange(_SASL_AUTHENTICATE, handler.name, 0, 0, None, notes=context.notes, is_bare=True)
+        return exchange, handler.handle(SaslAuthenticateRequest(auth_bytes=frame), context)
+
+    def _context(self, version: int, client_id: str | None, peer: Peer, now: float, session: SaslSession | None) -> Context:
+        wall_ms = time.time_ns() // 1_000_000
+        return Context(version, client_id, peer, self._gateway, now, wall_ms, element_budget=self._budget, sasl=session)
 
 
 def encode_answer(exchange: Exchange, response: Message) -> list[Any]:
     """The frame of an answer, in parts: bytes-like, and Spliced as the handler left it. Raises EncodeError."""
+    if exchange.is_bare:
+        return _bare_token(response)
     head = encode_response_header(exchange.api_key, exchange.version, exchange.correlation_id)
     parts = response.encode_parts(exchange.version)
     size = len(head) + sum(map(len, parts))
     parts.insert(0, _size.pack(size) + head)
     return parts
+
+
+def _bare_token(answer: Any) -> list[Any]:
+    """A token in nothing but a frame. Of a failure there is nothing to say: the connection ends."""
+    return [] if answer.error_code else [_size.pack(len(answer.auth_bytes)) + answer.auth_bytes]
 
 
 def _software(request: Any) -> str | None:

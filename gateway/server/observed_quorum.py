@@ -12,6 +12,7 @@ from gateway.log.errors import LogError
 from gateway.log.local_log import LogSettings
 from gateway.quorum.observer import Observer
 from gateway.quorum.settings import ObserverSettings
+from gateway.security.authorizer import authorizer_of
 from gateway.security.client_properties import ClientPropertiesError, ClientSecurity, load_client_properties
 from gateway.server.keep_image import keep_image
 from gateway.server.keep_log import LogKeeper
@@ -51,7 +52,8 @@ class ObservedQuorum:
         self.observation = Observation(observer, source, how, reports)
         self._source = source
         self._reports = reports
-        self._keeper = ImageKeeper(source.log.directory)
+        keeper = self._keeper = ImageKeeper(source.log.directory)
+        self.authorizer = authorizer_of(config, lambda: keeper.image.acls if keeper.loaded else None)
         how_often = SnapshotSettings(
             config.metadata_log_max_record_bytes_between_snapshots, config.metadata_log_max_snapshot_interval_ms
         )

@@ -29,7 +29,8 @@ from gateway.quorum.raft.raft import Raft
 from gateway.quorum.raft.settings import RaftSettings, Stored
 from gateway.quorum.raft.voter_set import VoterSet
 from gateway.quorum.requests import describe_quorum
-from gateway.security.authorizer import AllowAll
+from gateway.security.authorizer import authorizer_of
+from gateway.security.listeners import check_own_principal, node_security
 from gateway.server.acting_controller import ActingController
 from gateway.server.keep_image import keep_image
 from gateway.server.keep_log import LogKeeper
@@ -53,6 +54,7 @@ if TYPE_CHECKING:
     from gateway.config import Config
     from gateway.log.raft_store import StoredFacts
     from gateway.ports import Endpoint
+    from gateway.security.client_properties import ClientSecurity
     from gateway.server.facts import OwnSnapshot
     from gateway.server.logs import Reports
     from gateway.snapshot_id import SnapshotId
@@ -62,8 +64,8 @@ if TYPE_CHECKING:
 #: The server says that it is ready when something is committed, or after so long, s: it then answers LEADER_NOT_AVAILABLE.
 _LOADING_MAX_S: Final = 2.0
 _DESCRIBE_VERSION: Final = 2
-#: Who asks the controller when a node does so itself (``KafkaPrincipal`` of an inter-node request).
-_THIS_NODE: Final = Asker("User:ANONYMOUS", "127.0.0.1", None)
+#: Who asks the controller when its own node does: no client can be called that.
+_THIS_NODE: Final = Asker("Node:itself", "127.0.0.1", None)
 
 
 class OwnQuorum:
@@ -86,7 +88,9 @@ class OwnQuorum:
         self.listener = config.controller_listener_names[0]
         self._log = log
         self._reports = reports
-        self._keeper = ImageKeeper(log.store.directory)
+        keeper = self._keeper = ImageKeeper(log.store.directory)
+        known = lambda: keeper.image.acls if keeper.loaded else None  # noqa: E731
+        self.authorizer = authorizer_of(config, known, itself=_THIS_NODE.principal)
         how_often = SnapshotSettings(
             config.metadata_log_max_record_bytes_between_snapshots, config.metadata_log_max_snapshot_interval_ms
         )
@@ -95,10 +99,10 @@ class OwnQuorum:
             snapshots, self._keeper, log, self.driver.disk, reports, written=self._written, cleaned=self._cleaned
         )
         self.controller = ActingController(
-            lambda serving: _controller(config, serving, bootstrap),
+            lambda serving: _controller(config, serving, bootstrap, log.cluster_id, raft.kraft_version),
             self.driver,
             self._keeper,
-            AllowAll(),
+            self.authorizer,
             self.leader_address,
             how,
             reports,
@@ -162,7 +166,7 @@ def open_own_quorum(
     config: Config, endpoints: Mapping[str, Endpoint], reports: Reports, held: contextlib.ExitStack
 ) -> tuple[OwnLog, OwnQuorum]:
     """This node's log, formatted if it is fresh, and its part in the quorum, which has not begun yet. Raises ConfigError."""
-    security = upstream_security(config)
+    security = security_among_nodes(config)
     where = data_dir(config)
     controllers = {
         name: Address(one.host, one.port) for name, one in endpoints.items() if name in config.controller_listener_names
@@ -192,6 +196,16 @@ def open_own_quorum(
     how = Connecting(security, f"raft-client-{config.node_id}", settings.request_timeout_s)
     ours = sorted(endpoints.values(), key=lambda one: one.listener not in config.controller_listener_names)
     return log, OwnQuorum(raft, log, config, ours, how, reports, bootstrap)
+
+
+def security_among_nodes(config: Config) -> ClientSecurity:
+    """How the other nodes are connected to: as ``command.config`` says, else as their listener for controllers wants it.
+
+    Raises ConfigError.
+    """
+    security = upstream_security(config) if config.command_config is not None else node_security(config)
+    check_own_principal(config, security)
+    return security
 
 
 def data_dir(config: Config) -> Path:
@@ -244,12 +258,17 @@ def _bootstrap(where: Path) -> dict[str, int]:
     return {record.name: record.feature_level for record in records if isinstance(record, FeatureLevelRecord)}
 
 
-def _controller(config: Config, serving: Sequence[int], bootstrap: Mapping[str, int]) -> Controller:
+def _controller(
+    config: Config, serving: Sequence[int], bootstrap: Mapping[str, int], cluster_id: str, kraft_version: int
+) -> Controller:
     level = bootstrap.get(METADATA_VERSION)
     settings = ControllerSettings(
         node_id=config.node_id,
         serving_nodes=tuple(serving),
         max_idle_interval_ms=config.metadata_max_idle_interval_ms,
+        cluster_id=cluster_id,
+        kraft_version=kraft_version,
+        broker_session_timeout_ms=config.broker_session_timeout_ms,
     )
     if level is not None:
         features = {name: one for name, one in bootstrap.items() if name != METADATA_VERSION}

@@ -1,4 +1,4 @@
-"""TLS for connections that we open: the context that a client's settings make, and the handshake with its failures in words.
+"""TLS: the contexts that settings make, a client's and a listener's, and a client's handshake with its failures in words.
 
 The private key reaches OpenSSL through a file, for which there is no other way in Python's ``ssl``: encrypted under a password
 that is used once, in a directory of our own, and gone before anything is connected.
@@ -64,6 +64,28 @@ def client_context(settings: TlsSettings) -> ssl.SSLContext:
         context.load_verify_locations(cadata=settings.trusted)
     if settings.own is not None:
         _load_own(context, settings.own)
+    return context
+
+
+#: ``ssl.client.auth``.
+_CLIENT_AUTH: Final = {"none": ssl.CERT_NONE, "requested": ssl.CERT_OPTIONAL, "required": ssl.CERT_REQUIRED}
+
+
+def server_context(settings: TlsSettings, client_auth: str) -> ssl.SSLContext:
+    """The context of a listener, whose settings were checked when they were read: it has a key. Raises ssl.SSLError and OSError.
+
+    ``client_auth``: whether clients may, or have to, show a certificate: none, requested, required.
+    """
+    assert settings.own is not None, "a listener without a key"
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = _VERSIONS[settings.protocols[0]]
+    context.maximum_version = _VERSIONS[settings.protocols[-1]]
+    context.options |= ssl.OP_NO_RENEGOTIATION
+    context.verify_mode = _CLIENT_AUTH[client_auth]
+    context.verify_flags |= ssl.VerifyFlags.VERIFY_X509_PARTIAL_CHAIN
+    if settings.trusted is not None:
+        context.load_verify_locations(cadata=settings.trusted)
+    _load_own(context, settings.own)
     return context
 
 

@@ -1,4 +1,4 @@
-"""The authorizer: the facts of Kafka's ``StandardAuthorizerTest``, and random ACLs against a definition that looks at all of them."""
+"""The authorizer: the facts of Kafka's ``StandardAuthorizerTest``; random ACLs against a definition that looks at all of them."""
 
 from __future__ import annotations
 

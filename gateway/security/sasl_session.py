@@ -1,0 +1,145 @@
+"""The authentication of one connection: what may be asked when, and who it is in the end. Pure: it knows no bytes of requests.
+
+In Kafka's order (``SaslServerAuthenticator``): ApiVersions if the client wants to, SaslHandshake, tokens until both are content.
+Where sessions end (``connections.max.reauth.ms``, KIP-368) the same connection authenticates again before that, as the same
+user by the same mechanism.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from gateway.security.sasl_server import SaslFailed, SaslServer
+
+_SASL_HANDSHAKE: Final = 17
+_API_VERSIONS: Final = 18
+_SASL_AUTHENTICATE: Final = 36
+#: From this version of SaslHandshake on tokens come in SaslAuthenticate; before it they come without any header.
+_WITH_HEADERS: Final = 1
+#: Nobody authenticates again sooner, s.
+_AGAIN_MIN_S: Final = 1.0
+
+
+class WrongMoment(Exception):
+    """Nothing of this is to be said now (ILLEGAL_SASL_STATE). The text is for the client."""
+
+
+class _At(enum.Enum):
+    START = enum.auto()
+    VERSIONS_TOLD = enum.auto()
+    TOKENS = enum.auto()
+    DONE = enum.auto()
+    FAILED = enum.auto()
+
+
+@dataclass(frozen=True, slots=True)
+class Mechanism:
+    """One that a listener offers. ``make`` begins an authentication; a session lives ``max_reauth_ms``, 0: no shorter than its
+    connection."""
+
+    make: Callable[[], SaslServer]
+    max_reauth_ms: int = 0
+
+
+class SaslSession:
+    """One connection's. ``mechanisms``: those that its listener offers, by name. Times are seconds of one monotonic clock."""
+
+    def __init__(self, mechanisms: Mapping[str, Mechanism]) -> None:
+        self._mechanisms = mechanisms
+        self._at = _At.START
+        self._name = ""
+        self._server: SaslServer | None = None
+        self._bare = False
+        self._began = 0.0
+        self._ends = float("inf")
+        self._before: tuple[str, str] | None = None  # mechanism and principal of the authentication that is renewed
+        #: ``User:NAME`` once it is proved.
+        self.principal: str | None = None
+
+    @property
+    def is_open(self) -> bool:
+        """Is it known who this is?"""
+        return self._at is _At.DONE
+
+    @property
+    def has_failed(self) -> bool:
+        """Is the answer that says so the last of the connection?"""
+        return self._at is _At.FAILED
+
+    @property
+    def takes_bare_tokens(self) -> bool:
+        """Is the next frame a token and nothing around it (SaslHandshake 0)?"""
+        return self._bare and self._at is _At.TOKENS
+
+    @property
+    def mechanisms(self) -> list[str]:
+        """The names of those on offer."""
+        return list(self._mechanisms)
+
+    def refusal(self, api_key: int, now: float) -> str | None:
+        """Why a request of ``api_key`` ends the connection now; None: it may be answered."""
+        if self._at is _At.DONE:
+            over = now >= self._ends and api_key != _SASL_HANDSHAKE
+            return "session-expired" if over else None
+        allowed = {
+            _At.START: (_API_VERSIONS, _SASL_HANDSHAKE),
+            _At.VERSIONS_TOLD: (_SASL_HANDSHAKE,),
+            _At.TOKENS: (_SASL_AUTHENTICATE,),
+            _At.FAILED: (),
+        }
+        return None if api_key in allowed[self._at] else "not-authenticated"
+
+    def versions_told(self) -> None:
+        """ApiVersions was answered: before the end of the authentication once, as in Kafka."""
+        if self._at is _At.START:
+            self._at = _At.VERSIONS_TOLD
+
+    def handshake(self, mechanism: str, version: int, now: float) -> bool:
+        """The client wants ``mechanism``: is it one of those on offer? If not, the authentication has failed.
+
+        Raises WrongMoment where nobody has to authenticate again.
+        """
+        if self._at is _At.DONE:
+            if self._ends == float("inf") or now - self._began < _AGAIN_MIN_S:
+                raise WrongMoment("SaslHandshake request received after successful authentication")
+            self._before = self._name, self.principal or ""
+        if mechanism not in self._mechanisms:
+            self._at = _At.FAILED
+            return False
+        self._name, self._bare, self._began = mechanism, version < _WITH_HEADERS, now
+        self._server = self._mechanisms[mechanism].make()
+        self._at = _At.TOKENS
+        return True
+
+    def evaluate(self, token: bytes, now: float) -> tuple[bytes, int]:
+        """(our answer, ms that the session lives, 0: as long as the connection) to a token of the client.
+
+        Raises SaslFailed, which ends the authentication; WrongMoment.
+        """
+        if self._at is not _At.TOKENS:
+            raise WrongMoment("SaslAuthenticate request received after successful authentication")
+        assert self._server is not None
+        try:
+            if self._before is not None and self._before[0] != self._name:
+                raise SaslFailed(
+                    f"SASL mechanism '{self._name}' requested by client is not supported for re-authentication of mechanism "
+                    f"'{self._before[0]}'"
+                )
+            answer = self._server.evaluate(token)
+            lifetime_ms = self._complete(self._server, now) if self._server.complete else 0
+        except SaslFailed:
+            self._at = _At.FAILED
+            raise
+        return answer, lifetime_ms
+
+    def _complete(self, server: SaslServer, now: float) -> int:
+        principal = f"User:{server.username}"
+        if self._before is not None and self._before[1] != principal:
+            raise SaslFailed("Cannot change principals during re-authentication")
+        self.principal, self._at, self._server, self._before = principal, _At.DONE, None, None
+        lifetime_ms = self._mechanisms[self._name].max_reauth_ms
+        self._ends = now + lifetime_ms / 1000 if lifetime_ms else float("inf")
+        return lifetime_ms

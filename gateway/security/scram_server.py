@@ -1,0 +1,128 @@
+"""SCRAM (RFC 5802, RFC 7677) as Kafka's brokers speak it to clients. Pure: nonce and credentials come from outside.
+
+A user who is not known gets as far as one with a wrong password, with a salt that is always the same for the name: who asks
+does not learn which users there are. (Kafka ends after the first message.)
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import hmac
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final
+
+from gateway.security.sasl_server import InvalidCredentials, SaslFailed
+from gateway.security.scram import HASHES, ITERATIONS_MIN
+
+#: ``ScramMechanism``: the numbers in records and requests.
+MECHANISM_NUMBERS: Final = {"SCRAM-SHA-256": 1, "SCRAM-SHA-512": 2}
+
+_NAME: Final = r"(?:[^=,\x00]|=2C|=3D)+"
+_NONCE: Final = r"[\x21-\x2b\x2d-\x7e]+"
+_BASE64: Final = r"[A-Za-z0-9+/]+={0,2}"
+#: Mandatory extensions ("m=") are not known here, nor is channel binding.
+_CLIENT_FIRST: Final = re.compile(
+    rf"(?P<header>n,(?:a=(?P<authzid>{_NAME}))?,)(?P<bare>n=(?P<name>{_NAME}),r=(?P<nonce>{_NONCE})(?P<more>(?:,[A-Za-z]+=[^,\x00]+)*))"
+)
+_CLIENT_FINAL: Final = re.compile(
+    rf"(?P<bare>c=(?P<binding>{_BASE64}),r=(?P<nonce>{_NONCE})(?:,[A-Za-z]+=[^,\x00]+)*?),p=(?P<proof>{_BASE64})"
+)
+_TOKEN_AUTH: Final = re.compile(r",tokenauth=true(?:,|$)", re.IGNORECASE)
+_SALT_DIGITS: Final = "0123456789abcdefghijklmnopqrstuvwxyz"
+_SALT_BITS: Final = 130
+
+
+@dataclass(frozen=True, slots=True)
+class ScramCredential:
+    """What is kept of one user's password for one mechanism (``UserScramCredentialRecord``)."""
+
+    salt: bytes
+    stored_key: bytes = field(repr=False)
+    server_key: bytes = field(repr=False)
+    iterations: int
+
+
+class ScramServer:
+    """One authentication: a message of the client in, ours out, twice. ``username`` is proved once it is ``complete``."""
+
+    def __init__(self, mechanism: str, credential: Callable[[str], ScramCredential | None], nonce: str, decoy: bytes) -> None:
+        """``nonce``: printable ASCII without comma, used for nothing else. ``decoy``: a secret of the process, for unknown users.
+
+        Raises KeyError for another mechanism.
+        """
+        self.mechanism = mechanism
+        self._hash = HASHES[mechanism]
+        self._credential = credential
+        self._nonce = nonce
+        self._decoy = decoy
+        self._first: tuple[str, str, str, ScramCredential, bool] | None = None
+        self.complete = False
+        self.username = ""
+
+    def evaluate(self, message: bytes) -> bytes:
+        """The answer. Raises SaslFailed, after which there is nothing more to say."""
+        try:
+            text = message.decode("utf-8")
+        except UnicodeDecodeError:
+            raise InvalidCredentials(self.mechanism) from None
+        return self._server_final(text) if self._first is not None else self._server_first(text)
+
+    def _server_first(self, text: str) -> bytes:
+        match = _CLIENT_FIRST.fullmatch(text)
+        if match is None or _TOKEN_AUTH.search(match["more"]):
+            raise InvalidCredentials(self.mechanism)
+        name = _plain(match["name"])
+        if match["authzid"] is not None and _plain(match["authzid"]) != name:
+            raise SaslFailed("Authentication failed: Client requested an authorization id that is different from username")
+        found = self._credential(name)
+        credential = found or self._decoy_of(name)
+        if credential.iterations < ITERATIONS_MIN:
+            raise InvalidCredentials(self.mechanism)
+        nonce = match["nonce"] + self._nonce
+        salt = base64.b64encode(credential.salt).decode()
+        answer = f"r={nonce},s={salt},i={credential.iterations}"
+        self.username = name
+        self._first = (match["header"], nonce, f"{match['bare']},{answer}", credential, found is not None)
+        return answer.encode()
+
+    def _server_final(self, text: str) -> bytes:
+        assert self._first is not None and not self.complete, "a message that nobody waits for"
+        header, nonce, so_far, credential, is_known = self._first
+        match = _CLIENT_FINAL.fullmatch(text)
+        if match is None or match["nonce"] != nonce or _bytes(match["binding"]) != header.encode():
+            raise InvalidCredentials(self.mechanism)
+        auth_message = f"{so_far},{match['bare']}".encode()
+        proof, signature = _bytes(match["proof"]), hmac.digest(credential.stored_key, auth_message, self._hash)
+        client_key = bytes(a ^ b for a, b in zip(proof, signature, strict=False))
+        stored_key = hashlib.new(self._hash, client_key).digest()
+        right = len(proof) == len(signature) and hmac.compare_digest(stored_key, credential.stored_key)
+        if not (right and is_known):
+            raise InvalidCredentials(self.mechanism)
+        self.complete = True
+        server_signature = hmac.digest(credential.server_key, auth_message, self._hash)
+        return b"v=" + base64.b64encode(server_signature)
+
+    def _decoy_of(self, name: str) -> ScramCredential:
+        """A salt such as Kafka's tools make them: 130 random bits, written with 36 digits."""
+        drawn = hmac.digest(self._decoy, f"{self.mechanism}:{name}".encode("utf-8", "surrogatepass"), "sha512")
+        number, salt = int.from_bytes(drawn[:17], "big") >> (17 * 8 - _SALT_BITS), ""
+        while number:
+            number, digit = divmod(number, len(_SALT_DIGITS))
+            salt = _SALT_DIGITS[digit] + salt
+        key = drawn[17:].ljust(hashlib.new(self._hash).digest_size, b"\0")[: hashlib.new(self._hash).digest_size]
+        return ScramCredential(salt.encode(), key, key, ITERATIONS_MIN)
+
+
+def _plain(name: str) -> str:
+    return name.replace("=2C", ",").replace("=3D", "=")
+
+
+def _bytes(text: str) -> bytes:
+    try:
+        return base64.b64decode(text, validate=True)
+    except binascii.Error:
+        return b""

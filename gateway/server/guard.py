@@ -1,0 +1,82 @@
+"""What stands between a listener and its requests: TLS, and who a peer is. Made once a listener from what was configured."""
+
+from __future__ import annotations
+
+import secrets
+import ssl
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from gateway.security.sasl_server import PLAIN, PlainServer
+from gateway.security.sasl_session import Mechanism, SaslSession
+from gateway.security.scram_server import MECHANISM_NUMBERS, ScramCredential, ScramServer
+from gateway.security.ssl_principal import ANONYMOUS, distinguished_name
+from gateway.server.tls import server_context
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from gateway.security.listeners import ListenerSecurity
+    from gateway.security.sasl_server import SaslServer
+    from kwire.cluster.image import Image
+
+_NONCE_BYTES: Final = 24
+
+
+@dataclass(frozen=True, slots=True)
+class Guard:
+    """One listener's. ``tls``: None without it. ``mechanisms``: of SASL, None without it."""
+
+    tls: ssl.SSLContext | None = None
+    mechanisms: Mapping[str, Mechanism] | None = None
+
+    def session(self) -> SaslSession | None:
+        """The authentication of a new connection, if one is wanted."""
+        return None if self.mechanisms is None else SaslSession(self.mechanisms)
+
+    def principal(self, certificate: bytes | None) -> str:
+        """Who showed this certificate (DER), before anything else was said (``ssl.principal.mapping.rules=DEFAULT``)."""
+        if certificate is None or self.mechanisms is not None:
+            return ANONYMOUS
+        return f"User:{distinguished_name(certificate)}"
+
+
+def guards_of(listeners: Mapping[str, ListenerSecurity], image: Callable[[], Image]) -> dict[str, Guard]:
+    """By listener, those that need one. ``image``: whose SCRAM credentials hold. Takes ms: keys are loaded.
+
+    Raises ssl.SSLError and OSError.
+    """
+    credentials = _Credentials(image)
+    return {name: _guard(one, credentials) for name, one in listeners.items() if one.protocol != "PLAINTEXT"}
+
+
+def _guard(security: ListenerSecurity, credentials: _Credentials) -> Guard:
+    tls = None if security.tls is None else server_context(security.tls, security.client_auth)
+    if security.mechanisms is None:
+        return Guard(tls)
+    made = {
+        name: Mechanism(_maker(name, security, credentials), max_reauth_ms) for name, max_reauth_ms in security.mechanisms.items()
+    }
+    return Guard(tls, made)
+
+
+def _maker(mechanism: str, security: ListenerSecurity, credentials: _Credentials) -> Callable[[], SaslServer]:
+    if mechanism == PLAIN:
+        return lambda: PlainServer(security.passwords)
+    find = partial(credentials.find, MECHANISM_NUMBERS[mechanism])
+    return lambda: ScramServer(mechanism, find, secrets.token_urlsafe(_NONCE_BYTES), credentials.decoy)
+
+
+class _Credentials:
+    """SCRAM credentials as the records of the log say, committed ones only."""
+
+    def __init__(self, image: Callable[[], Image]) -> None:
+        self._image = image
+        self.decoy: Final = secrets.token_bytes(32)
+
+    def find(self, mechanism: int, user: str) -> ScramCredential | None:
+        record = self._image().scram.get((mechanism, user))
+        if record is None:
+            return None
+        return ScramCredential(bytes(record.salt), bytes(record.stored_key), bytes(record.server_key), record.iterations)
