@@ -98,6 +98,9 @@ class Config:
     metadata_max_idle_interval_ms: int = _key(
         500, "How often the leader writes a NoOpRecord while nothing else happens; 0 is never.", unit="ms"
     )
+    broker_session_timeout_ms: int = _key(
+        9000, "A registered broker of Kafka that is not heard for so long is fenced.", unit="ms", at_least=1
+    )
 
     # A real quorum, observed (source=quorum).
     controller_quorum_bootstrap_servers: tuple[Address, ...] = _key(

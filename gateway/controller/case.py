@@ -8,6 +8,7 @@ from typing import Final, NamedTuple
 
 from gateway.controller.nodes import Nodes
 from gateway.controller.placement import Dice
+from gateway.controller.sessions import Sessions
 from gateway.controller.settings import ControllerSettings
 from gateway.controller.state import State
 from kwire.cluster import Image
@@ -24,7 +25,8 @@ ANONYMOUS: Final = "User:ANONYMOUS"
 class Case:
     """``version`` is the request's, ``now_ms`` milliseconds since the epoch; ``new_id`` gives ids that no topic has.
 
-    ``principal`` is who asked, as type and name: what he may do is for ``allows`` to say.
+    ``sessions`` are of the brokers, ``steady_ms`` is the moment on their clock. The first record that this makes will be at
+    ``next_offset`` of the log. ``principal`` is who asked, as type and name: what he may do is for ``allows`` to say.
     """
 
     version: int
@@ -34,6 +36,9 @@ class Case:
     settings: ControllerSettings
     dice: Dice
     new_id: Callable[[], Uuid]
+    sessions: Sessions
+    steady_ms: int
+    next_offset: int
     principal: str = ANONYMOUS
 
     @property
@@ -60,8 +65,20 @@ class Case:
         return self.allows(operation, "TOPIC", name)
 
 
+def _nothing(last_offset: int) -> None:
+    pass
+
+
 class Verdict(NamedTuple):
-    """What a request comes to: records to be written, none for a refusal, and the answer for when they are."""
+    """What a request comes to: records to be written, none for a refusal, and the answer for when they are.
+
+    They take effect together, or one by one where ``atomic`` is False: then each part of them must be a good state, and there
+    may be any number. ``written`` is told the offset of the last of them, or of the log's last record if there are none.
+    ``sure``: an answer that changes nothing waits until it is certain that no other node leads by now.
+    """
 
     records: list[Message]
     answer: Message
+    atomic: bool = True
+    written: Callable[[int], None] = _nothing
+    sure: bool = True

@@ -9,6 +9,8 @@ from typing import Final
 from kwire.cluster.image import Image
 
 ELIGIBLE_LEADER_REPLICAS: Final = "eligible.leader.replicas.version"
+#: Stands in a control record of the log, not among its features (KIP-853).
+KRAFT_VERSION: Final = "kraft.version"
 
 #: Feature -> (level of metadata.version from which on a new cluster has it, its own level then). Sorted by name, which is
 #: the order in which Kafka writes them.

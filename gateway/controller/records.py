@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from gateway.controller.errors import ApiError, Error
 from kwire.cluster.snapshot import partition_version, register_broker_version
@@ -21,10 +21,13 @@ from kwire.records.metadata import encode_metadata_record
 #: Levels of metadata.version that can be finalized here (``MetadataVersion.MINIMUM_VERSION`` and the newest of Kafka 4.3).
 LEVEL_MIN: Final = 7
 LEVEL_MAX: Final = 30
-#: From these levels on there are NoOpRecords, metadata transactions (KIP-868), registrations of controllers (KIP-919).
+#: From these levels on there are NoOpRecords, metadata transactions (KIP-868), registrations of controllers (KIP-919),
+#: directories of replicas (KIP-858), directories that take no new ones (KIP-1066).
 NO_OP_LEVEL: Final = 5
 TRANSACTION_LEVEL: Final = 13
 CONTROLLER_REGISTRATION_LEVEL: Final = 15
+DIRECTORY_LEVEL: Final = 17
+CORDONED_LEVEL: Final = 30
 #: Records of one operation at most (``QuorumController.MAX_RECORDS_PER_USER_OP``).
 OPERATION_RECORDS_MAX: Final = 10_000
 #: Bytes of one batch at most (``KafkaRaftClient.MAX_BATCH_SIZE_BYTES``), and what the batch adds to a record's value, at most.
@@ -42,7 +45,7 @@ class Record(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """Records that take effect together or not at all. ``name`` is what Kafka calls the operation.
+    """Records that take effect together or not at all, if it is atomic. ``name`` is what Kafka calls the operation.
 
     ``batches`` are the values to be appended, in order, each list as one batch. Where one batch does not hold them they
     stand in a metadata transaction, whose marks are in ``batches`` and not in ``records``.
@@ -60,13 +63,27 @@ def record_version(message: Message, level: int) -> int:
             return register_broker_version(level)
         case "PartitionRecord" | "PartitionChangeRecord":
             return partition_version(level)
+        case "BrokerRegistrationChangeRecord":
+            return _registration_change_version(message)
         case _:
             return 0
 
 
-def operation(name: str, messages: Iterable[Message], level: int) -> Operation:
-    """An operation of ``messages`` at ``level``. Raises ApiError where they are too many, too large, or cannot be written."""
+def _registration_change_version(change: Any) -> int:
+    """The lowest that has what is changed, as Kafka writes it; who asks for a change knows that the level allows it."""
+    if change.cordoned_log_dirs is not None:
+        return 3
+    return 2 if change.log_dirs else int(bool(change.in_controlled_shutdown))
+
+
+def operation(name: str, messages: Iterable[Message], level: int, *, atomic: bool = True) -> Operation:
+    """An operation of ``messages`` at ``level``. Raises ApiError where they are too many, too large, or cannot be written.
+
+    One that is not ``atomic`` is written in as many batches as it takes: each part of it leaves a good state.
+    """
     records = tuple(Record(message, record_version(message, level)) for message in messages)
+    if not atomic:
+        return Operation(name, records, tuple(_packed(encode(records))))
     if len(records) > OPERATION_RECORDS_MAX:
         raise ApiError(
             Error.POLICY_VIOLATION,
@@ -105,7 +122,7 @@ def _packed(values: list[bytes]) -> Iterable[tuple[bytes, ...]]:
         needed = len(value) + _RECORD_OVERHEAD_BYTES
         if needed > BATCH_BYTES_MAX - _BATCH_HEADER_BYTES:
             raise ApiError(Error.POLICY_VIOLATION, f"A record of {len(value)} bytes is larger than a batch may be.")
-        if batch and size + needed > BATCH_BYTES_MAX:
+        if batch and (size + needed > BATCH_BYTES_MAX or len(batch) == OPERATION_RECORDS_MAX):
             yield tuple(batch)
             batch, size = [], _BATCH_HEADER_BYTES
         batch.append(value)

@@ -8,7 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+from gateway.controller.partition_refusals import PARTITION_SHAPES
 from kwire.message import Message
+from kwire.messages.allocate_producer_ids_response import AllocateProducerIdsResponse
 from kwire.messages.alter_client_quotas_response import AlterClientQuotasResponse
 from kwire.messages.alter_client_quotas_response import EntityData as QuotaEntity
 from kwire.messages.alter_client_quotas_response import EntryData as QuotaEntry
@@ -18,6 +20,8 @@ from kwire.messages.alter_user_scram_credentials_response import (
     AlterUserScramCredentialsResponse,
     AlterUserScramCredentialsResult,
 )
+from kwire.messages.broker_heartbeat_response import BrokerHeartbeatResponse
+from kwire.messages.broker_registration_response import BrokerRegistrationResponse
 from kwire.messages.controller_registration_response import ControllerRegistrationResponse
 from kwire.messages.create_acls_response import AclCreationResult, CreateAclsResponse
 from kwire.messages.create_partitions_response import CreatePartitionsResponse, CreatePartitionsTopicResult
@@ -25,6 +29,7 @@ from kwire.messages.create_topics_response import CreatableTopicResult, CreateTo
 from kwire.messages.delete_acls_response import DeleteAclsFilterResult, DeleteAclsResponse
 from kwire.messages.delete_topics_response import DeletableTopicResult, DeleteTopicsResponse
 from kwire.messages.incremental_alter_configs_response import AlterConfigsResourceResponse, IncrementalAlterConfigsResponse
+from kwire.messages.unregister_broker_response import UnregisterBrokerResponse
 
 #: DeleteTopics names topics in structs, by name or id, from here on.
 DELETE_BY_ID: Final = 6
@@ -109,8 +114,29 @@ def _alter_user_scram_credentials(request: Any, version: int, error: int, messag
     )
 
 
+def _broker_registration(request: Any, version: int, error: int, message: str | None) -> Message:
+    return BrokerRegistrationResponse(error_code=error)
+
+
+def _broker_heartbeat(request: Any, version: int, error: int, message: str | None) -> Message:
+    return BrokerHeartbeatResponse(error_code=error)
+
+
+def _unregister_broker(request: Any, version: int, error: int, message: str | None) -> Message:
+    return UnregisterBrokerResponse(error_code=error, error_message=message)
+
+
+def _allocate_producer_ids(request: Any, version: int, error: int, message: str | None) -> Message:
+    return AllocateProducerIdsResponse(error_code=error)
+
+
 _SHAPES: Final[Mapping[str, Callable[[Any, int, int, str | None], Message]]] = {
+    "AllocateProducerIdsRequest": _allocate_producer_ids,
+    "BrokerHeartbeatRequest": _broker_heartbeat,
+    "BrokerRegistrationRequest": _broker_registration,
+    "UnregisterBrokerRequest": _unregister_broker,
     "AlterClientQuotasRequest": _alter_client_quotas,
+    **PARTITION_SHAPES,
     "AlterConfigsRequest": _alter_configs,
     "AlterUserScramCredentialsRequest": _alter_user_scram_credentials,
     "ControllerRegistrationRequest": _controller_registration,

@@ -12,8 +12,8 @@ from gateway.controller.records import LEVEL_MAX
 class ControllerSettings:
     """``serving_nodes``: ids of the nodes of the quorum, on which partitions are placed while no broker is registered.
 
-    ``metadata_version`` (a level, 7 to 30) and ``features`` (None: those of a new cluster at that level) are what the first
-    leader finalizes.
+    ``metadata_version`` (a level, 7 to 30) and ``features`` (None: of a new cluster at that level) are what the first leader
+    finalizes. Brokers must name ``cluster_id`` and support ``kraft_version``, the quorum's, to be registered.
     """
 
     node_id: int
@@ -23,3 +23,9 @@ class ControllerSettings:
     num_partitions: int = 1
     default_replication_factor: int = 1
     max_idle_interval_ms: int = 500  #: ``metadata.max.idle.interval.ms``; 0: no NoOpRecords
+    cluster_id: str = ""
+    kraft_version: int = 0
+    broker_session_timeout_ms: int = 9_000  #: ``broker.session.timeout.ms``
+    #: ``leader.imbalance.check.interval.seconds`` (0: no ``auto.leader.rebalance.enable``), and for unclean elections.
+    leader_imbalance_check_interval_ms: int = 300_000
+    unclean_leader_election_interval_ms: int = 300_000

@@ -1,7 +1,4 @@
-"""Changes of the cluster's features and brokers, all refused in the shape of each API.
-
-UpdateFeatures 57, UnregisterBroker 64.
-"""
+"""Changes of the cluster's features, refused in the shape of the API: UpdateFeatures 57."""
 
 from __future__ import annotations
 
@@ -26,13 +23,4 @@ def _update_features(request: Any, context: Context) -> Message:
     return UpdateFeaturesResponse(error_code=REFUSED, error_message=REASON, results=results if context.version < 2 else [])
 
 
-def _unregister_broker(request: Any, context: Context) -> Message:
-    from kwire.messages.unregister_broker_response import UnregisterBrokerResponse
-
-    return UnregisterBrokerResponse(error_code=REFUSED, error_message=REASON)
-
-
-HANDLERS: Final = (
-    Handler(57, "update_features", range(3), _update_features),
-    Handler(64, "unregister_broker", range(1), _unregister_broker),
-)
+HANDLERS: Final = (Handler(57, "update_features", range(3), _update_features),)

@@ -100,6 +100,7 @@ class ActingController:
         self._epoch = -1  # that this node leads; -1: none
         self._start_offset = 0
         self._proposals: dict[int, _Proposal] = {}
+        self._queued = 0  # records that were proposed and are not appended yet
         self._waiting: deque[_Wish] = deque()
         self._nursery: trio.Nursery | None = None
         self.activations = 0
@@ -156,13 +157,19 @@ class ActingController:
             return self._authorizer.allows(asker.principal, asker.host, operation, resource_type, name)
 
         try:
-            outcome = controller.handle(wish.request, wish.version, allows, _wall_ms(), asker.principal)
+            controller.log_ends(self._next_offset)
+            outcome = controller.handle(wish.request, wish.version, allows, _wall_ms(), asker.principal, steady_ms=_steady_ms())
         except Exception as error:  # a bug of ours: its state may be half changed, so somebody else has to lead
             self._reports.bug("request not decided", error, api=wish.request.NAME)
             _refuse(wish, Error.UNKNOWN_SERVER_ERROR, "This server failed; its log says why.")
             self._resign(f"a bug of this server: {error!r}")
             return
-        proposal = self._propose(outcome.operation, wish) if outcome.operation is not None else self._confirming(controller)
+        if outcome.operation is not None:
+            proposal: _Proposal | None = self._propose(outcome.operation, wish)
+        elif outcome.sure:
+            proposal = self._confirming(controller)
+        else:
+            proposal = self._last_proposal
         if proposal is None:
             wish.later.complete(outcome.answer)
         else:
@@ -175,10 +182,19 @@ class ActingController:
         Records that were appended before are no proof: who acknowledges them may do so from before an election. None where
         there is nothing to wait for, in a quorum of this node alone.
         """
-        last = self._proposals[next(reversed(self._proposals))] if self._proposals else None
+        last = self._last_proposal
         if last is not None and (last.end_offset is None or self._is_alone):
             return last
         return None if self._is_alone else self._propose(controller.confirmation(_wall_ms()))
+
+    @property
+    def _last_proposal(self) -> _Proposal | None:
+        return self._proposals[next(reversed(self._proposals))] if self._proposals else None
+
+    @property
+    def _next_offset(self) -> int:
+        """Where the next record will be, unless the quorum writes one of its own (a change of voters) before."""
+        return self._driver.raft.log.end_offset + self._queued
 
     @property
     def _is_alone(self) -> bool:
@@ -187,6 +203,7 @@ class ActingController:
     def _propose(self, operation: Operation, change: _Wish | None = None) -> _Proposal:
         number = self._driver.number()
         proposal = self._proposals[number] = _Proposal(records=sum(map(len, operation.batches)), change=change)
+        self._queued += proposal.records
         self._driver.submit(Propose(number, self._epoch, operation.batches))
         return proposal
 
@@ -234,7 +251,9 @@ class ActingController:
             return
         try:
             controller = self._make(sorted(self._driver.raft.voters.nodes))
-            operations = controller.activate(keeper.image, _wall_ms(), transaction_open=keeper.in_transaction)
+            operations = controller.activate(
+                keeper.image, _wall_ms(), steady_ms=_steady_ms(), transaction_open=keeper.in_transaction
+            )
         except Exception as error:
             self._reports.bug("controller not active", error)
             self._resign(f"a bug of this server: {error!r}")
@@ -252,6 +271,7 @@ class ActingController:
             return
         self._epoch, self._controller = -1, None
         proposals, self._proposals = self._proposals, {}
+        self._queued = 0
         for proposal in proposals.values():
             for wish, _ in proposal.answers:
                 if proposal.end_offset is None:
@@ -264,6 +284,7 @@ class ActingController:
         proposal = self._proposals.get(number)
         if proposal is not None:
             proposal.end_offset = end_offset
+            self._queued -= proposal.records
 
     def refused(self, number: int, not_leader: bool, reason: str) -> None:
         """A proposal was not appended, and what was decided after it counts on it: this leader cannot go on.
@@ -312,7 +333,8 @@ class ActingController:
             )
 
     async def run(self) -> None:
-        """Write NoOpRecords while nothing else is written, and find a leader for those who wait; for ever."""
+        """Do what the controller does by itself, write NoOpRecords while nothing else is written, and find a leader for those
+        who wait; for ever."""
         try:
             async with trio.open_nursery() as self._nursery:
                 while True:
@@ -320,12 +342,29 @@ class ActingController:
                     await self._passing_on.leader_is(self._leader_address())
                     if self._waiting:
                         self._place()
+                    if self._controller is not None:
+                        self._poll(self._controller)
                     if self._controller is not None and not self._proposals:
                         self._write_no_op(self._controller)
         finally:
             self._nursery = None
             with trio.CancelScope(shield=True):
                 await self._passing_on.close()
+
+    def _poll(self, controller: Controller) -> None:
+        """Sessions of brokers that ended, leaders to be put right: whatever is due."""
+        now_ms = _steady_ms()
+        if controller.deadline_ms is None or now_ms < controller.deadline_ms:
+            return
+        try:
+            controller.log_ends(self._next_offset)
+            operations = controller.poll(_wall_ms(), steady_ms=now_ms)
+        except Exception as error:
+            self._reports.bug("periodic task failed", error)
+            self._resign(f"a bug of this server: {error!r}")
+            return
+        for operation in operations:
+            self._propose(operation)
 
     def _write_no_op(self, controller: Controller) -> None:
         idle = controller.idle(_wall_ms())
@@ -339,3 +378,8 @@ def _refuse(wish: _Wish, error: Error, message: str) -> None:
 
 def _wall_ms() -> int:
     return time.time_ns() // 1_000_000
+
+
+def _steady_ms() -> int:
+    """For times between two moments: a wall clock that is put right must not end the sessions of all brokers."""
+    return time.monotonic_ns() // 1_000_000

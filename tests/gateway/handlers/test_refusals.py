@@ -27,6 +27,7 @@ FOR_A_CONTROLLER = (
     "delete_acls",
     "alter_client_quotas",
     "alter_user_scram_credentials",
+    "unregister_broker",
 )
 #: What is told of the cluster's image, if there is one.
 OF_THE_IMAGE = ("describe_acls", "describe_client_quotas", "describe_user_scram_credentials")

@@ -57,6 +57,9 @@ class FakeRaft:
     class voters:
         nodes = (1,)
 
+    class log:
+        end_offset = 0
+
 
 class FakeDriver:
     """Writes down what it is given. ``done``: the core's turn for what waits: appended, unless it was to resign before."""

@@ -1,0 +1,76 @@
+"""Registered brokers: which of them may speak, and the records of their coming and going (``ClusterControlManager``).
+
+It knows no request. What becomes of partitions is decided in ``leader_election``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final
+
+from gateway.controller.errors import ApiError, Error
+from gateway.controller.leader_election import on_fenced
+from gateway.controller.sessions import Registered
+from kwire.messages.broker_registration_change_record import BrokerRegistrationChangeRecord
+
+if TYPE_CHECKING:
+    from gateway.controller.case import Case
+    from kwire.cluster import Image
+    from kwire.message import Message
+    from kwire.messages.register_broker_record import RegisterBrokerRecord
+
+#: ``BrokerRegistrationFencingChange`` and ``BrokerRegistrationInControlledShutdownChange``.
+FENCE: Final = 1
+UNFENCE: Final = -1
+IN_CONTROLLED_SHUTDOWN: Final = 1
+
+
+def check_broker_epoch(broker_id: int, epoch: int, image: Image) -> RegisterBrokerRecord:
+    """The registration of the broker that says it has this epoch. Raises ApiError STALE_BROKER_EPOCH for any other."""
+    broker = image.brokers.get(broker_id)
+    if broker is None:
+        raise ApiError(Error.STALE_BROKER_EPOCH, f"No broker registration found for broker id {broker_id}")
+    if broker.broker_epoch != epoch:
+        raise ApiError(Error.STALE_BROKER_EPOCH, f"Expected broker epoch {broker.broker_epoch}, but got broker epoch {epoch}")
+    return broker
+
+
+def registered(broker: RegisterBrokerRecord) -> Registered:
+    """The registration that sessions are of."""
+    return Registered(broker.broker_id, broker.broker_epoch)
+
+
+def unfenced(image: Image) -> Iterator[Registered]:
+    """Every broker that serves, those that are about to leave too."""
+    return (registered(broker) for broker in image.brokers.values() if not broker.fenced)
+
+
+def change(broker: RegisterBrokerRecord, *, fenced: int = 0, in_controlled_shutdown: int = 0) -> BrokerRegistrationChangeRecord:
+    """The record that changes a registration."""
+    return BrokerRegistrationChangeRecord(
+        broker_id=broker.broker_id,
+        broker_epoch=broker.broker_epoch,
+        fenced=fenced,
+        in_controlled_shutdown=in_controlled_shutdown,
+    )
+
+
+def fence(broker: RegisterBrokerRecord, case: Case) -> list[Message]:
+    """The records by which a broker stops to serve (``handleBrokerFenced``): its partitions first, so that a leader that has
+    written only some of them leaves it to the next one to go on."""
+    return [*on_fenced(broker.broker_id, case), change(broker, fenced=FENCE)]
+
+
+def expire_one(case: Case) -> list[Message]:
+    """Fence the broker that has been silent longest, if that is too long; none where nobody is, or it is another by now.
+
+    One at a time, so that the next one is fenced in a cluster without this one (``maybeFenceOneStaleBroker``).
+    """
+    silent = case.sessions.expired(case.steady_ms)
+    if silent is None:
+        return []
+    case.sessions.forget(silent)
+    broker = case.image.brokers.get(silent.broker_id)
+    if broker is None or broker.broker_epoch != silent.epoch:
+        return []
+    return fence(broker, case)
