@@ -137,7 +137,7 @@ class Connection:
         except FileTooShort as error:
             self._report("answer cut short", "warning", error=str(error))
         except _NotSecured as error:
-            self._report("TLS handshake failed", "warning", error=escape(str(error), limit=ERROR_MAX))
+            self._report("handshake failed", "warning", error=escape(str(error), limit=ERROR_MAX))
         except OSError as error:
             self._report("peer gone", "debug", error=str(error))
         except Exception as error:

@@ -28,6 +28,9 @@ OTHER = {
     "quorum.history": "false",
     "metadata.log.fsync": "false",
     "management.listener": "127.0.0.1:0",
+    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "super.users": "User:admin;User:CN=node",
+    "allow.everyone.if.no.acl.found": "true",
     "controller.listener.names": "QUORUM,OTHERS",
     "controller.quorum.voters": "1@127.0.0.1:9093,2@[::1]:9094",
     "controller.quorum.campaign": "false",
@@ -201,6 +204,32 @@ def test_every_problem_is_told_at_once() -> None:
 def test_every_key_is_documented() -> None:
     page = (Path(__file__).parent.parent.parent / "docs" / "operations.md").read_text(encoding="utf-8")
     assert [name for name in KEYS if f"`{name}`" not in page] == []
+
+
+@pytest.mark.parametrize(
+    ("name", "variable"),
+    [
+        ("ssl.keystore.password", "KWIRE_SSL_KEYSTORE_PASSWORD"),
+        ("listener.name.clients.ssl.client.auth", "KWIRE_LISTENER_NAME_CLIENTS_SSL_CLIENT_AUTH"),
+        ("listener.name.a_b.scram-sha-256.sasl.jaas.config", "KWIRE_LISTENER_NAME_A_B_SCRAM_SHA_256_SASL_JAAS_CONFIG"),
+        ("listener.name.a.plain.connections.max.reauth.ms", "KWIRE_LISTENER_NAME_A_PLAIN_CONNECTIONS_MAX_REAUTH_MS"),
+        ("sasl.mechanism.controller.protocol", "KWIRE_SASL_MECHANISM_CONTROLLER_PROTOCOL"),
+    ],
+)
+def test_keys_of_security_by_environment_and_file_and_told_to_nobody(name: str, variable: str, tmp_path: Path) -> None:
+    file = tmp_path / "server.properties"
+    file.write_text(f"{name}=se cret \n")
+    by_file = load_config(file=file)
+    assert by_file.security == load_config(environment={variable: "se cret"}).security == {name: "se cret"}
+    assert "cret" not in repr(by_file) and name not in KEYS
+
+
+def test_keys_of_security_that_there_are_not(tmp_path: Path) -> None:
+    file = tmp_path / "server.properties"
+    file.write_text("ssl.keystore.locatoin=x\nlistener.name.a.ssl.cipher.suites=x\nsasl.jaas.config=x\n")
+    said = refusal(file=file)
+    assert "did you mean ssl.keystore.location?" in said
+    assert "listener.name.a.ssl.cipher.suites" in said and "sasl.jaas.config (" in said
 
 
 def test_ipv6_listeners() -> None:

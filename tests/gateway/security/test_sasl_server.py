@@ -139,7 +139,13 @@ def test_a_proof_for_another_nonce_or_binding_or_of_another_size_is_none() -> No
             tested.evaluate(answer.replace(*change))
         return tested
 
-    for change in ((b"r=cserver", b"r=cServer"), (b"c=biws", b"c=eSws"), (b",p=", b",p=AAAA"), (b",p=", b",x=1,p="), (b"p=", b"q=")):
+    for change in (
+        (b"r=cserver", b"r=cServer"),
+        (b"c=biws", b"c=eSws"),
+        (b",p=", b",p=AAAA"),
+        (b",p=", b",x=1,p="),
+        (b"p=", b"q="),
+    ):
         assert not final(change).complete
 
 

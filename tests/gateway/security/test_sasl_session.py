@@ -99,7 +99,9 @@ _steps = st.one_of(
 
 
 @given(st.lists(_steps, max_size=8), st.sampled_from([0, 1500]))
-def test_nobody_gets_in_without_a_right_token_and_nobody_becomes_another(steps: list[tuple[str, str | bytes, int]], ms: int) -> None:
+def test_nobody_gets_in_without_a_right_token_and_nobody_becomes_another(
+    steps: list[tuple[str, str | bytes, int]], ms: int
+) -> None:
     tested, proved = session(ms), set()
     for number, (kind, value, version) in enumerate(steps):
         now = float(2 * number)
