@@ -92,6 +92,12 @@ class OwnCluster(Cluster):
         files = sorted(node.directory.glob("server*.out"), key=lambda path: path.stat().st_mtime)
         return "".join(f"--- node {node.node_id}\n{path.read_text(errors='replace')}" for path in files)
 
+    def quorum_properties(self) -> dict[str, str]:
+        """By what a node, one of Kafka's too, finds this quorum: by its voters where they are static, else by bootstrap servers."""
+        if self.static:
+            return {"controller.quorum.voters": ",".join(map(self._voter, self.nodes))}
+        return {"controller.quorum.bootstrap.servers": ",".join(map(self.peer_address, self.nodes))}
+
     def peer_address(self, node: Node) -> str:
         """Where the others reach a node: at its proxy, if there is one."""
         return node.controller_address if self.network is None else self.network.address(node.node_id)
@@ -110,11 +116,7 @@ class OwnCluster(Cluster):
         }
         if self.network is not None:
             values["advertised.listeners"] = f"BROKER://{node.broker_address},CONTROLLER://{self.peer_address(node)}"
-        if self.static and len(self.nodes) > 1:
-            values["controller.quorum.voters"] = ",".join(map(self._voter, self.nodes))
-        elif len(self.nodes) > 1:
-            values["controller.quorum.bootstrap.servers"] = ",".join(map(self.peer_address, self.nodes))
-        return values
+        return values | (self.quorum_properties() if len(self.nodes) > 1 else {})
 
 
 @contextlib.contextmanager

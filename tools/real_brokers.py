@@ -69,12 +69,12 @@ def real_brokers(
     scratch = directory or Path(tempfile.mkdtemp(prefix="kwire-brokers-"))
     replicas = str(min(brokers, 3))
     values = {
-        "controller.quorum.bootstrap.servers": own.controllers,
+        **own.quorum_properties(),
         "offsets.topic.replication.factor": replicas,
         "transaction.state.log.replication.factor": replicas,
         **(properties or {}),
     }
-    shape = Shape(version, brokers, 0, voters=0, properties=values, log_dirs=log_dirs)
+    shape = Shape(version, brokers, 0, own.static, voters=0, properties=values, log_dirs=log_dirs)
     nodes = _make_nodes(brokers, scratch)
     cluster = RealBrokers(shape, own.cluster_id, nodes, scratch, options)
     try:
