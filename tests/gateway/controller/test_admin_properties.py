@@ -1,0 +1,125 @@
+"""Random requests about ACLs, quotas, credentials and tokens: none raises, and the controller's state is what the log says."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from gateway.controller.records import OPERATION_RECORDS_MAX
+from kwire.message import Message
+from tests.gateway.controller.cluster import Cluster, made, replayed, same
+from tests.kwire.values import random_message
+
+REQUESTS = (
+    "CreateAclsRequest",
+    "DeleteAclsRequest",
+    "AlterClientQuotasRequest",
+    "AlterUserScramCredentialsRequest",
+)
+NAMES = ("ann", "ben", "a*b", "", "*", "ü" * 300)
+KEYS = ("producer_byte_rate", "consumer_byte_rate", "request_percentage", "connection_creation_rate", "nothing")
+
+
+def likely(name: str, rng: random.Random, cluster: Cluster) -> Message:
+    """A request that often succeeds, or nearly."""
+    makers: dict[str, Callable[[], dict[str, Any]]] = {
+        "CreateAclsRequest": lambda: {"creations": [_acl(rng) for _ in range(rng.randrange(4))]},
+        "DeleteAclsRequest": lambda: {"filters": [_filter(rng) for _ in range(rng.randrange(3))]},
+        "AlterClientQuotasRequest": lambda: {
+            "entries": [_quota(rng) for _ in range(rng.randrange(4))], "validate_only": rng.random() < 0.1,
+        },
+        "AlterUserScramCredentialsRequest": lambda: _scram(rng),
+    }  # fmt: skip
+    return made(name, **makers[name]())  # type: ignore[no-any-return]
+
+
+def _acl(rng: random.Random) -> dict[str, Any]:
+    return {
+        "resource_type": rng.choice((2, 2, 2, 3, 4, 1)),
+        "resource_name": rng.choice((*NAMES, "kafka-cluster")),
+        "resource_pattern_type": rng.choice((3, 3, 3, 4, 4, 2)),
+        "principal": rng.choice(("User:ann", "User:*", "User:ben", "Group:x", "ann")),
+        "host": rng.choice(("*", "10.0.0.1")),
+        "operation": rng.choice((*range(2, 10), 1)),
+        "permission_type": rng.choice((3, 2, 3, 2, 1)),
+    }
+
+
+def _filter(rng: random.Random) -> dict[str, Any]:
+    return {
+        "resource_type_filter": rng.choice((2, 3, 3, 0)),
+        "resource_name_filter": rng.choice((*NAMES, None)),
+        "pattern_type_filter": rng.choice((1, 2, 3, 4)),
+        "principal_filter": rng.choice((None, "User:ann")),
+        "host_filter": rng.choice((None, "*")),
+        "operation": rng.choice((1, 3)),
+        "permission_type": rng.choice((1, 3)),
+    }
+
+
+def _quota(rng: random.Random) -> dict[str, Any]:
+    kinds = rng.choice((["user"], ["user"], ["client-id"], ["user", "client-id"], ["ip"], ["ip", "user"], [], ["group"]))
+    ops = [
+        {"key": key, "value": rng.choice((1.0, 2.0, 3.0, 4.0, 0.5, -1.0)), "remove": rng.random() < 0.3}
+        for key in rng.sample(KEYS, 2)
+    ]
+    names = (*NAMES, None, "10.0.0.1")
+    return {
+        "entity": [{"entity_type": kind, "entity_name": rng.choice(names)} for kind in kinds],
+        "ops": ops[: rng.choice((1, 1, 2))],
+    }
+
+
+def _scram(rng: random.Random) -> dict[str, Any]:
+    deletions = [{"name": rng.choice(NAMES), "mechanism": rng.choice((1, 2, 3))} for _ in range(rng.randrange(2))]
+    upsertions = [
+        {
+            "name": rng.choice(NAMES), "mechanism": rng.choice((1, 2, 1, 2, 0)), "iterations": rng.choice((4096, 4096, 5000, 1)),
+            "salt": rng.randbytes(8), "salted_password": rng.randbytes(rng.choice((0, 32, 32, 32))),
+        }
+        for _ in range(rng.randrange(3))
+    ]  # fmt: skip
+    return {"deletions": deletions, "upsertions": upsertions}
+
+
+@pytest.mark.parametrize("level", range(7, 31))
+def test_the_state_is_what_the_log_says_at_every_level(level: int) -> None:
+    rng = random.Random(level)
+    cluster = Cluster(level=level, seed=level)
+    written = 0
+    for _ in range(300):
+        before = len(cluster.log)
+        cluster.ask(likely(rng.choice(REQUESTS), rng, cluster))
+        written += len(cluster.log) - before
+    assert written > 30, "too few of the requests did anything"
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_what_was_not_committed_leaves_no_trace(seed: int) -> None:
+    rng = random.Random(seed)
+    cluster = Cluster(seed=seed)
+    for _ in range(8):
+        for _ in range(rng.randrange(6)):
+            cluster.ask(likely(rng.choice(REQUESTS), rng, cluster))
+        for _ in range(rng.randrange(8)):  # decided and never committed
+            request = likely(rng.choice(REQUESTS), rng, cluster)
+            cluster.decide(request, type(request).VERSIONS[-1])
+        cluster.controller.deactivate()
+        cluster.elect()
+        assert cluster.controller.image is not None
+        assert same(cluster.controller.image, replayed(cluster.log))
+
+
+@pytest.mark.parametrize("name", REQUESTS)
+@pytest.mark.parametrize("seed", range(10))
+def test_whatever_a_request_says_it_is_answered(name: str, seed: int) -> None:
+    rng = random.Random(seed)
+    cluster = Cluster(seed=seed)
+    request_type = type(made(name))
+    for version in request_type.VERSIONS:
+        for _ in range(8):
+            cluster.ask(random_message(request_type, version, rng, tags=False), version)
+    assert len(cluster.log) < 100 * OPERATION_RECORDS_MAX

@@ -1,0 +1,140 @@
+"""AlterClientQuotas: who may have which quota, at which values, and what is written."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from gateway.controller.errors import Error
+from tests.gateway.controller.cluster import Cluster, made
+
+PRODUCED, CONSUMED, SHARE, CONNECTED = (
+    "producer_byte_rate",
+    "consumer_byte_rate",
+    "request_percentage",
+    "connection_creation_rate",
+)
+
+
+def entry(entity: Mapping[str, str | None], **changes: float | None) -> dict[str, Any]:
+    return {
+        "entity": [{"entity_type": kind.replace("_", "-"), "entity_name": name} for kind, name in entity.items()],
+        "ops": [{"key": key, "value": value or 0.0, "remove": value is None} for key, value in changes.items()],
+    }
+
+
+def alter(cluster: Cluster, *entries: dict[str, Any], forbidden: Any = (), **more: Any) -> list[tuple[int, str | None]]:
+    request = made("AlterClientQuotasRequest", entries=list(entries), **more)
+    return [(one.error_code, one.error_message) for one in cluster.ask(request, forbidden=forbidden).entries]
+
+
+def test_set_changed_and_removed() -> None:
+    cluster = Cluster()
+    user = {"user": "ann"}
+    assert alter(cluster, entry(user, **{PRODUCED: 1024.0, SHARE: 12.5})) == [(0, None)]
+    assert cluster.image.quotas == {(("user", "ann"),): {PRODUCED: 1024.0, SHARE: 12.5}}
+    before = len(cluster.log)
+    assert alter(cluster, entry(user, **{PRODUCED: 1024.0, CONSUMED: None})) == [(0, None)]
+    assert len(cluster.log) == before, "nothing new, nothing to take away"
+    assert alter(cluster, entry(user, **{PRODUCED: None, SHARE: 1.0})) == [(0, None)]
+    assert cluster.image.quotas == {(("user", "ann"),): {SHARE: 1.0}}
+    assert alter(cluster, entry(user, **{SHARE: None})) == [(0, None)]
+    assert not cluster.image.quotas
+
+
+@pytest.mark.parametrize(
+    "entity",
+    [
+        {"user": None}, {"client_id": "app"}, {"client_id": None}, {"user": "ann", "client_id": "app"},
+        {"user": None, "client_id": None}, {"client_id": "app", "user": None},
+    ],
+)  # fmt: skip
+def test_who_can_have_quotas_of_bytes(entity: dict[str, str | None]) -> None:
+    cluster = Cluster()
+    assert alter(cluster, entry(entity, **{PRODUCED: 5.0})) == [(0, None)]
+    assert list(cluster.image.quotas) == [tuple(sorted((kind.replace("_", "-"), name) for kind, name in entity.items()))]
+    assert alter(cluster, entry(entity, **{CONNECTED: 5.0}))[0][0] == Error.INVALID_REQUEST
+
+
+@pytest.mark.parametrize("address", ["10.0.0.1", "::1", "[fe80::1]", None])
+def test_addresses_have_quotas_of_connections(address: str | None) -> None:
+    cluster = Cluster()
+    assert alter(cluster, entry({"ip": address}, **{CONNECTED: 5.0})) == [(0, None)]
+    assert alter(cluster, entry({"ip": address}, **{PRODUCED: 5.0}))[0][0] == Error.INVALID_REQUEST
+
+
+@pytest.mark.parametrize(
+    ("entity", "why"),
+    [
+        ({}, "empty client quota entity"),
+        ({"user": ""}, "Empty user not supported"),
+        ({"group": "g"}, "Unhandled client quota entity type: group"),
+        ({"ip": "10.0.0.1", "user": "ann"}, "IP entity should not be combined"),
+        ({"ip": "300.0.0.1"}, "not a valid IP"),
+        ({"ip": "host.example"}, "names of hosts are not looked up"),
+    ],
+)
+def test_who_cannot_be(entity: dict[str, str | None], why: str) -> None:
+    cluster = Cluster()
+    ((error, message),) = alter(cluster, entry(entity, **{PRODUCED: 5.0}))
+    assert error == Error.INVALID_REQUEST and message is not None and why in message
+    assert not cluster.image.quotas
+
+
+@pytest.mark.parametrize(
+    ("entity", "key", "value", "why"),
+    [
+        ("user", PRODUCED, 0.0, "must be greater than 0"),
+        ("user", SHARE, -1.0, "must be greater than 0"),
+        ("user", SHARE, math.nan, "must be greater than 0"),
+        ("user", PRODUCED, math.inf, "too large for a LONG"),
+        ("user", CONSUMED, 1e19, "too large for a LONG"),
+        ("user", PRODUCED, 5.5, "cannot be a fractional value"),
+        ("ip", CONNECTED, 2.0**31, "too large for an INT"),
+        ("user", "bytes", 5.0, "Invalid configuration key bytes"),
+    ],
+)
+def test_values_that_cannot_be(entity: str, key: str, value: float, why: str) -> None:
+    cluster = Cluster()
+    ((error, message),) = alter(cluster, entry({entity: None}, **{SHARE if entity == "user" else CONNECTED: 1.0, key: value}))
+    assert error == Error.INVALID_REQUEST and message is not None and why in message
+    assert not cluster.image.quotas, "all of an entity's changes or none"
+
+
+@pytest.mark.parametrize(("key", "value"), [(PRODUCED, 5.0000001), (PRODUCED, 2.0**63), (SHARE, math.inf), (SHARE, 0.001)])
+def test_values_that_can_just_be(key: str, value: float) -> None:
+    cluster = Cluster()
+    assert alter(cluster, entry({"user": "ann"}, **{key: value})) == [(0, None)]
+    assert cluster.image.quotas[("user", "ann"),] == {key: value}
+
+
+def test_entities_fare_each_on_their_own_and_have_one_result_each() -> None:
+    cluster = Cluster()
+    twice = entry({"user": "ann"}, **{PRODUCED: 2.0})
+    got = alter(cluster, entry({"user": "ann"}, **{PRODUCED: 1.0}), entry({"user": "ben"}, bytes=1.0), twice)
+    assert [error for error, _ in got] == [Error.INVALID_REQUEST] * 2
+    assert got[0][1] is not None and "duplicate entity" in got[0][1]
+    assert cluster.image.quotas == {(("user", "ann"),): {PRODUCED: 1.0}}, "what came first was done, as Kafka does it"
+
+
+def test_a_key_twice() -> None:
+    cluster = Cluster()
+    both = entry({"user": "ann"}, **{PRODUCED: 1.0})
+    both["ops"] *= 2
+    assert alter(cluster, both)[0][0] == Error.INVALID_REQUEST and not cluster.image.quotas
+
+
+def test_validate_only() -> None:
+    cluster = Cluster()
+    good, bad = entry({"user": "ann"}, **{PRODUCED: 1.0}), entry({"user": "ben"}, bytes=1.0)
+    assert [error for error, _ in alter(cluster, good, bad, validate_only=True)] == [0, Error.INVALID_REQUEST]
+    assert not cluster.image.quotas
+
+
+def test_it_needs_the_right_to_alter_the_configuration_of_the_cluster() -> None:
+    cluster = Cluster()
+    got = alter(cluster, entry({"user": "ann"}, **{PRODUCED: 1.0}), forbidden=[("ALTER_CONFIGS", "CLUSTER", "kafka-cluster")])
+    assert [error for error, _ in got] == [Error.CLUSTER_AUTHORIZATION_FAILED] and not cluster.image.quotas

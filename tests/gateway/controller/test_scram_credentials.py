@@ -1,0 +1,127 @@
+"""AlterUserScramCredentials: the keys that are kept are those of RFC 5802, and what is refused."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+from typing import Any
+
+import pytest
+
+from gateway.controller.errors import Error
+from gateway.security.scram import ScramClient
+from gateway.security.secret import Secret
+from tests.gateway.controller.cluster import Cluster, made
+
+SHA_256, SHA_512 = 1, 2
+NAMES = {SHA_256: "SCRAM-SHA-256", SHA_512: "SCRAM-SHA-512"}
+
+
+def upsert(name: str, mechanism: int = SHA_256, **more: Any) -> dict[str, Any]:
+    return {"name": name, "mechanism": mechanism, "iterations": 4096, "salt": b"salt", "salted_password": b"p" * 32, **more}
+
+
+def alter(cluster: Cluster, *, drop: Any = (), put: Any = (), **more: Any) -> dict[str, int]:
+    deletions = [{"name": name, "mechanism": mechanism} for name, mechanism in drop]
+    request = made("AlterUserScramCredentialsRequest", deletions=deletions, upsertions=list(put))
+    results = cluster.ask(request, **more).results
+    assert len({one.user for one in results}) == len(results), "one result a user"
+    return {one.user: one.error_code for one in results}
+
+
+@pytest.mark.parametrize("mechanism", NAMES)
+def test_a_client_who_knows_the_password_can_prove_it_by_what_is_kept(mechanism: int) -> None:
+    cluster = Cluster()
+    hash_name = NAMES[mechanism].removeprefix("SCRAM-").replace("-", "").lower()
+    salted = hashlib.pbkdf2_hmac(hash_name, b"wonderland", b"some salt", 4096)
+    assert alter(cluster, put=[upsert("ann", mechanism, salt=b"some salt", salted_password=salted)]) == {"ann": 0}
+    kept = cluster.image.scram[mechanism, "ann"]
+    client = ScramClient(NAMES[mechanism], "ann", Secret("wonderland"), "nonce")
+    first = client.first().decode().removeprefix("n,,")
+    challenge = "r=nonceMore,s=c29tZSBzYWx0,i=4096"
+    final = client.respond(challenge.encode())
+    assert final is not None
+    without_proof, _, proof = final.decode().rpartition(",p=")
+    assert _proves(hash_name, kept, f"{first},{challenge},{without_proof}".encode(), proof)
+
+
+def _proves(hash_name: str, kept: Any, auth_message: bytes, proof: str) -> bool:
+    """As a server finds out (RFC 5802, 3)."""
+
+    signature = hmac.digest(kept.stored_key, auth_message, hash_name)
+    client_key = bytes(a ^ b for a, b in zip(base64.b64decode(proof), signature, strict=True))
+    return hmac.compare_digest(hashlib.new(hash_name, client_key).digest(), kept.stored_key)
+
+
+def test_made_changed_and_dropped() -> None:
+    cluster = Cluster()
+    assert alter(cluster, put=[upsert("ann"), upsert("ben", SHA_512)]) == {"ann": 0, "ben": 0}
+    assert alter(cluster, put=[upsert("ann", SHA_512)]) == {"ann": 0}
+    assert alter(cluster, put=[upsert("ann", iterations=5000)], drop=[("ben", SHA_512)]) == {"ann": 0, "ben": 0}
+    assert {key: one.iterations for key, one in cluster.image.scram.items()} == {(SHA_256, "ann"): 5000, (SHA_512, "ann"): 4096}
+
+
+@pytest.mark.parametrize(
+    ("change", "error"),
+    [
+        (upsert(""), Error.UNACCEPTABLE_CREDENTIAL),
+        (upsert("ann", 0), Error.UNSUPPORTED_SASL_MECHANISM),
+        (upsert("ann", 3), Error.UNSUPPORTED_SASL_MECHANISM),
+        (upsert("ann", iterations=4095), Error.UNACCEPTABLE_CREDENTIAL),
+        (upsert("ann", iterations=16385), Error.UNACCEPTABLE_CREDENTIAL),
+        (upsert("ann", salted_password=b""), Error.UNACCEPTABLE_CREDENTIAL),
+    ],
+)
+def test_credentials_that_cannot_be(change: dict[str, Any], error: Error) -> None:
+    cluster = Cluster()
+    assert alter(cluster, put=[change, upsert("ben")]) == {change["name"]: error, "ben": 0}
+    assert list(cluster.image.scram) == [(SHA_256, "ben")]
+
+
+@pytest.mark.parametrize(
+    ("user", "mechanism", "error"),
+    [
+        ("ann", SHA_512, Error.RESOURCE_NOT_FOUND),
+        ("nobody", SHA_256, Error.RESOURCE_NOT_FOUND),
+        ("", SHA_256, Error.UNACCEPTABLE_CREDENTIAL),
+        ("ann", 9, Error.UNSUPPORTED_SASL_MECHANISM),
+    ],
+)
+def test_what_cannot_be_dropped(user: str, mechanism: int, error: Error) -> None:
+    cluster = Cluster()
+    alter(cluster, put=[upsert("ann")])
+    assert alter(cluster, drop=[(user, mechanism)]) == {user: error}
+    assert list(cluster.image.scram) == [(SHA_256, "ann")]
+
+
+@pytest.mark.parametrize(
+    ("drop", "put"),
+    [
+        ([], [upsert("ann"), upsert("ann", SHA_512)]),
+        ([], [upsert("ann"), upsert("ann", SHA_512), upsert("ann")]),
+        ([("ann", SHA_256)], [upsert("ann", SHA_512)]),
+        ([("ann", SHA_256), ("ann", SHA_512)], []),
+    ],
+)
+def test_a_user_is_changed_once_in_a_request(drop: list[tuple[str, int]], put: list[dict[str, Any]]) -> None:
+    cluster = Cluster()
+    alter(cluster, put=[upsert("ann")])
+    before = len(cluster.log)
+    assert alter(cluster, drop=drop, put=put) == {"ann": Error.DUPLICATE_RESOURCE}
+    assert len(cluster.log) == before
+
+
+def test_the_first_refusal_of_a_user_stands() -> None:
+    assert alter(Cluster(), drop=[("ann", SHA_256)], put=[upsert("ann")]) == {"ann": Error.RESOURCE_NOT_FOUND}
+
+
+def test_an_old_metadata_version_has_no_credentials() -> None:
+    assert alter(Cluster(level=10), put=[upsert("ann")]) == {"ann": Error.UNSUPPORTED_VERSION}
+    assert alter(Cluster(level=11), put=[upsert("ann")]) == {"ann": Error.NONE}
+
+
+def test_it_needs_the_right_to_alter_the_cluster() -> None:
+    forbidden = [("ALTER", "CLUSTER", "kafka-cluster")]
+    got = alter(Cluster(), put=[upsert("ann"), upsert("ann")], drop=[("ben", 1)], forbidden=forbidden)
+    assert got == {"ben": Error.CLUSTER_AUTHORIZATION_FAILED, "ann": Error.CLUSTER_AUTHORIZATION_FAILED}
