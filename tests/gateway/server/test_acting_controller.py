@@ -354,7 +354,7 @@ def test_a_bug_in_the_controller_costs_the_request_and_the_leadership() -> None:
     assert not waiting.done, "not appended: the next leader decides"
 
 
-def _fails(*what: Any) -> Any:
+def _fails(*what: Any, **how: Any) -> Any:
     raise KeyError("half of it")
 
 
