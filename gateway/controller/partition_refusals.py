@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+from gateway.controller.topic_names import METADATA_TOPIC
 from kwire.message import Message
 from kwire.messages.alter_partition_reassignments_response import (
     AlterPartitionReassignmentsResponse,
@@ -54,15 +55,15 @@ def _assign_replicas_to_dirs(request: Any, version: int, error: int, message: st
 
 
 def _elect_leaders(request: Any, version: int, error: int, message: str | None) -> Message:
-    # Null asks for every partition there is, of which nothing is said then but the error of the whole, which version 0 lacks.
+    # Null asks for every partition there is. Version 0 has no error but those of partitions, so it gets one, which exists.
+    everything = [(METADATA_TOPIC, [0])]
+    asked = everything if request.topic_partitions is None else [(one.topic, one.partitions) for one in request.topic_partitions]
     results = [
         ReplicaElectionResult(
-            topic=topic.topic,
-            partition_result=[
-                PartitionResult(partition_id=index, error_code=error, error_message=message) for index in topic.partitions
-            ],
+            topic=name,
+            partition_result=[PartitionResult(partition_id=index, error_code=error, error_message=message) for index in indexes],
         )
-        for topic in request.topic_partitions or ()
+        for name, indexes in asked
     ]
     return ElectLeadersResponse(error_code=error if version else 0, replica_election_results=results)
 

@@ -72,6 +72,9 @@ MODULES: Final = (
     "alter_configs",
     "incremental_alter_configs",
     "unregister_broker",
+    "elect_leaders",
+    "alter_partition_reassignments",
+    "list_partition_reassignments",
     "sasl_handshake",
     "sasl_authenticate",
     "describe_acls",
@@ -87,14 +90,16 @@ CONTROLLER_MODULES: Final = (
     "broker_registration",
     "broker_heartbeat",
     "allocate_producer_ids",
+    "alter_partition",
+    "assign_replicas_to_dirs",
     "controller_registration",
     "envelope",
 )
-#: Modules with a tuple of them: what this server refuses to change, and what it has none of.
-COLLECTIONS: Final = ("refused_topics", "refused_cluster", "refused_security", "nothing_here")
+#: Modules with a tuple of them: what this server refuses to change.
+COLLECTIONS: Final = ("refused_topics", "refused_cluster", "refused_security")
 
 #: What controllers answer as brokers do: ApiVersions, the admin APIs that change or describe metadata (KIP-919).
-_ON_BOTH: Final = (17, 18, 19, 20, 29, 30, 31, 32, 33, 36, 37, 44, 49, 50, 51, 55, 57, 60, 64, 74)
+_ON_BOTH: Final = (17, 18, 19, 20, 29, 30, 31, 32, 33, 36, 37, 43, 44, 45, 46, 49, 50, 51, 55, 57, 60, 64, 74)
 
 
 @functools.cache
