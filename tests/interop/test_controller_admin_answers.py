@@ -1,0 +1,69 @@
+"""ACLs, quotas and SCRAM credentials: the same requests to Kafka and to ours get the same errors, and find the same."""
+
+from __future__ import annotations
+
+import time
+from typing import Final
+
+import pytest
+
+from kwire.message import Message
+from tests.interop.clients import need_java
+from tests.interop.conftest import SAID
+from tests.interop.controller_admin_requests import ACLS, QUOTAS, SCRAM
+from tests.interop.test_controller_answers import ask, settled, unlike
+from tools.gateway_process import gateway
+from tools.kafka import FAST_START, kafka
+from tools.wire_client import WireClient
+
+#: Where ours says something else, and why.
+_ANY: Final = "the ACL is refused and the reason told, where Kafka fails at the whole request and says nothing"
+DELIBERATE: Final = {
+    **{
+        f"any {what}: .results[0].{part}": _ANY
+        for what in ("type", "pattern", "operation", "permission")
+        for part in ("errorCode", "says why")
+    },
+    "matching pattern: .results[0].errorCode": _ANY,
+    "matching pattern: .results[0].says why": _ANY,
+    "no password: .results[0].errorCode": "the credential is refused, where Kafka fails at it",
+    "no password: .results[0].says why": "and the reason told",
+}
+_AUTHORIZER: Final = {
+    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "super.users": "User:ANONYMOUS",
+}
+#: How long after a change a broker of Kafka has heard of it.
+_HEARD_WITHIN_S: Final = 0.5
+
+
+@pytest.fixture(scope="module")
+def differences(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    need_java()
+    directory = tmp_path_factory.mktemp("admin")
+    flags = [part for key, value in _AUTHORIZER.items() for part in ("--" + key.replace(".", "-"), value)]
+    with (
+        kafka(options=FAST_START, kill_at_end=True, properties=_AUTHORIZER) as cluster,
+        gateway("--source", "own", "--data-dir", str(directory), *flags) as server,
+        WireClient(cluster.bootstrap) as real,
+        WireClient(server.bootstrap) as ours,
+    ):
+        found = [one for about, request in ACLS + QUOTAS + SCRAM for one in _compared(about, request, real, ours)]
+    return {one.partition(": Kafka ")[0]: one for one in found}
+
+
+def _compared(about: str, request: Message, real: WireClient, ours: WireClient) -> list[str]:
+    asks = request.NAME.startswith("Describe")
+    expected = ask(real, request)
+    answer = settled(ours, request, expected) if asks else ask(ours, request)
+    if not asks:
+        time.sleep(_HEARD_WITHIN_S)
+    return [f"{about}: {one}" for one in unlike(expected, answer)]
+
+
+def test_the_same_answers(differences: dict[str, str]) -> None:
+    count = len(ACLS + QUOTAS + SCRAM)
+    SAID.append(f"ACLs, quotas, SCRAM: {count} requests, the same answers but for {len(DELIBERATE)} on purpose")
+    assert differences.keys() == DELIBERATE.keys(), "\n".join(
+        [*(told for place, told in differences.items() if place not in DELIBERATE), *(DELIBERATE.keys() - differences.keys())]
+    )
