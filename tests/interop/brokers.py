@@ -1,0 +1,121 @@
+"""What is done to brokers of Kafka and asked of them, whoever controls them: produced and consumed by Java, and looked at."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from kwire.messages.describe_cluster_request import DescribeClusterRequest
+from kwire.messages.describe_topic_partitions_request import DescribeTopicPartitionsRequest, TopicRequest
+from tools import java
+from tools.admin import Admin, AdminError
+from tools.kafka import Cluster
+from tools.process import Process
+
+_PRODUCER = "org.apache.kafka.tools.VerifiableProducer"
+_CONSUMER = "org.apache.kafka.tools.VerifiableConsumer"
+#: A producer that gives up nothing, and of whose records none comes twice.
+_PATIENT = {
+    "enable.idempotence": "true",
+    "retries": "2147483647",
+    "delivery.timeout.ms": "180000",
+    "request.timeout.ms": "5000",
+    "reconnect.backoff.max.ms": "200",
+}
+
+
+@dataclass
+class Producer:
+    """Java's producer, which says of every record whether it was acknowledged."""
+
+    process: Process
+
+    @classmethod
+    def start(cls, brokers: Cluster, topic: str, records: int, per_second: int, directory: Path) -> Producer:
+        """``records`` of them, numbered, no faster than ``per_second``."""
+        config = directory / "producer.properties"
+        config.write_text("".join(f"{key}={value}\n" for key, value in _PATIENT.items()))
+        arguments = ["--bootstrap-server", brokers.bootstrap, "--topic", topic, "--max-messages", str(records)]
+        arguments += ["--throughput", str(per_second), "--acks", "-1", "--command-config", str(config)]
+        line = java.command(_PRODUCER, arguments, version=brokers.version)
+        return cls(Process("producer", line, directory / "producer.out"))
+
+    def acknowledged(self) -> int:
+        """How many were, so far."""
+        return self.process.log.read_bytes().count(b'"producer_send_success"')
+
+    def wait_for(self, acknowledged: int, timeout_s: float = 60) -> None:
+        """Until so many were. Raises ProcessError."""
+        self.process.wait_until(lambda: self.acknowledged() >= acknowledged, timeout_s)
+
+    def result(self, timeout_s: float = 120) -> tuple[set[tuple[int, int, str]], list[str]]:
+        """At its end: (partition, offset, value) of what was acknowledged, and what was not."""
+        deadline = time.monotonic() + timeout_s
+        while self.process.running() and time.monotonic() < deadline:
+            time.sleep(0.1)
+        assert not self.process.running(), f"the producer has not ended; acknowledged: {self.acknowledged()}"
+        told = list(_told(self.process.log.read_text()))
+        sent = {(one["partition"], one["offset"], one["value"]) for one in told if one["name"] == "producer_send_success"}
+        return sent, [str(one) for one in told if one["name"] == "producer_send_error"]
+
+
+def consume(brokers: Cluster, topic: str, records: int, timeout_s: float = 60) -> set[tuple[int, int, str]]:
+    """(partition, offset, value) of ``records`` of them, by Java's consumer in a group of its own."""
+    arguments = ["--bootstrap-server", brokers.bootstrap, "--topic", topic, "--max-messages", str(records), "--verbose"]
+    arguments += ["--group-id", f"readers-of-{topic}", "--reset-policy", "earliest"]
+    said = java.run_tool(_CONSUMER, arguments, version=brokers.version, timeout_s=timeout_s)
+    return {(one["partition"], one["offset"], one["value"]) for one in _told(said) if one["name"] == "record_data"}
+
+
+def _told(text: str) -> Iterator[dict[str, Any]]:
+    for line in text.splitlines():
+        if line.startswith("{"):
+            yield json.loads(line)
+
+
+@dataclass(frozen=True)
+class Partition:
+    """One partition, as brokers tell clients."""
+
+    leader: int
+    in_sync: frozenset[int]
+    replicas: tuple[int, ...]
+
+
+def partitions(brokers: Cluster, topic: str) -> list[Partition]:
+    """Of a topic, by index."""
+    request = DescribeTopicPartitionsRequest(topics=[TopicRequest(name=topic)])
+    with Admin(running(brokers)) as admin:
+        [told] = admin.send(request, accept=(5,)).topics
+    found = sorted(told.partitions, key=lambda one: one.partition_index)
+    return [Partition(one.leader_id, frozenset(one.isr_nodes), tuple(one.replica_nodes)) for one in found]
+
+
+def fenced(brokers: Cluster) -> dict[int, bool]:
+    """Of every registered broker: is it fenced? As a broker that runs knows it."""
+    with Admin(running(brokers)) as admin:
+        answer = admin.send(DescribeClusterRequest(endpoint_type=1, include_fenced_brokers=True))
+    return {one.broker_id: one.is_fenced for one in answer.brokers}
+
+
+def running(brokers: Cluster) -> list[str]:
+    """Addresses of the brokers that run."""
+    return [node.broker_address for node in brokers.nodes if node.is_broker() and node.process is not None]
+
+
+def until(told: Callable[[], Any], right: Callable[[Any], bool], timeout_s: float = 40) -> Any:
+    """What is ``told`` as soon as it is ``right``. Fails with what was told last."""
+    deadline = time.monotonic() + timeout_s
+    while True:
+        try:
+            last = told()
+            if right(last):
+                return last
+        except AdminError as error:
+            last = error
+        assert time.monotonic() < deadline, f"not so within {timeout_s:.0f} s: {last}"
+        time.sleep(0.2)

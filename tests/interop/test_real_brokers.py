@@ -1,0 +1,73 @@
+"""Real brokers of Kafka under three controllers of ours: they serve on whatever happens to them, and lose nothing acknowledged."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+from tests.interop.brokers import Producer, consume, fenced, partitions, until
+from tests.interop.clients import need_java
+from tests.interop.conftest import SAID
+from tools import java
+from tools.kafka import Cluster
+from tools.own_quorum import OwnCluster, own_quorum
+from tools.real_brokers import SESSIONS, real_brokers
+
+RECORDS, PER_SECOND = 100_000, 2500
+TOPIC, PARTITIONS = "orders", 6
+CONTROLLERS = {"broker.session.timeout.ms": SESSIONS["broker.session.timeout.ms"]}
+#: A follower that is behind for so long is out of sync.
+BROKERS = {**SESSIONS, "replica.lag.time.max.ms": "5000", "min.insync.replicas": "1"}
+
+
+def test_they_serve_and_lose_nothing(tmp_path: Path) -> None:
+    """A broker is killed, the controllers' leader is, a broker shuts down; all the while Java's producer produces."""
+    need_java()
+    with own_quorum(3, static_voters=False, properties=CONTROLLERS) as own, real_brokers(own, 2, properties=BROKERS) as brokers:
+        one, other = brokers.nodes
+        create = ["--create", "--topic", TOPIC, "--partitions", str(PARTITIONS), "--replication-factor", "2"]
+        assert TOPIC in brokers.tool(java.TOPICS, create)
+        everybody = frozenset({one.node_id, other.node_id})
+        until(lambda: partitions(brokers, TOPIC), lambda told: all(part.in_sync == everybody for part in told))
+        assert {part.leader for part in partitions(brokers, TOPIC)} == everybody
+        producer = Producer.start(brokers, TOPIC, RECORDS, PER_SECOND, tmp_path)
+        producer.wait_for(5000)
+        a_broker_is_killed(brokers, own, everybody)
+        a_broker_shuts_down(brokers, everybody)
+        sent, failed = producer.result()
+        assert not failed and len(sent) == RECORDS
+        read = consume(brokers, TOPIC, RECORDS)
+        assert sent == read
+        assert {int(value) for _, _, value in read} == set(range(RECORDS))
+        problems = brokers.errors()
+        assert problems == [], "\n".join(problems)
+
+
+def a_broker_is_killed(brokers: Cluster, own: OwnCluster, everybody: frozenset[int]) -> None:
+    """It is fenced and loses leadership and its place in the ISR; the active controller dies meanwhile. Back, it is in sync again."""
+    survivor, victim = brokers.nodes
+    since = time.monotonic()
+    brokers.kill_node(victim)
+    leader = own.wait_for_leader()
+    own.kill_node(leader)
+    alone = frozenset({survivor.node_id})
+    until(lambda: partitions(brokers, TOPIC), lambda told: all(part.leader == survivor.node_id for part in told))
+    SAID.append(f"real brokers: leaders moved {time.monotonic() - since:.1f} s after broker and controller were killed")
+    until(lambda: partitions(brokers, TOPIC), lambda told: all(part.in_sync == alone for part in told))
+    assert until(lambda: fenced(brokers), lambda told: told.get(victim.node_id, True)) is not None
+    own.start_node(leader)
+    brokers.start_node(victim)
+    brokers.wait_for_node(victim)
+    until(lambda: partitions(brokers, TOPIC), lambda told: all(part.in_sync == everybody for part in told))
+    assert not any(fenced(brokers).values())
+
+
+def a_broker_shuts_down(brokers: Cluster, everybody: frozenset[int]) -> None:
+    """Controlled shutdown: nobody waits for a time-out, and its partitions are led by the other before it is gone."""
+    leaving, staying = brokers.nodes
+    assert any(part.leader == leaving.node_id for part in partitions(brokers, TOPIC))
+    brokers.stop_node(leaving)
+    until(lambda: partitions(brokers, TOPIC), lambda told: all(part.leader == staying.node_id for part in told), 2)
+    brokers.start_node(leaving)
+    brokers.wait_for_node(leaving)
+    until(lambda: partitions(brokers, TOPIC), lambda told: all(part.in_sync == everybody for part in told))
