@@ -2,8 +2,9 @@
 
 Each function gives the changes of partitions alone: the record about the broker is its caller's, who writes it
 
-* after these changes where the broker goes (:func:`on_fenced`, :func:`on_unregistered`, :func:`on_directories_offline`),
-* before them where it comes or is about to leave (:func:`on_unfenced`, :func:`on_controlled_shutdown`, :func:`on_restart`).
+* after these changes where the broker goes (:func:`on_fenced`, :func:`on_unregistered`, :func:`on_directories_offline`), or
+  comes in another life (:func:`on_restart`),
+* before them where it serves again or is about to leave (:func:`on_unfenced`, :func:`on_controlled_shutdown`).
 
 ``case.state`` is as before either. They may be more records than one operation holds: any part of them is a good state too.
 """

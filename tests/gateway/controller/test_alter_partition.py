@@ -1,0 +1,160 @@
+"""AlterPartition: who may change an ISR and how, in the order of Kafka's checks; the same in the words of KIP-497's text."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from gateway.controller.errors import Error
+from kwire.messages.kip.kip497.alter_isr_request import AlterIsrRequest, LeaderAndIsr, PartitionData, TopicData
+from kwire.messages.kip.kip497.alter_isr_response import AlterIsrResponse
+from kwire.uuid import Uuid
+from tests.gateway.controller.broker_cluster import TOPIC, BrokerCluster
+from tests.gateway.controller.cluster import made
+
+
+def cluster() -> BrokerCluster:
+    """A partition that 1 leads; 3 is out of sync."""
+    made = BrokerCluster((1, 2, 3, 4))
+    made.create([1, 2, 3])
+    assert made.alter([1, 2]).error_code == 0
+    return made
+
+
+@pytest.mark.parametrize("version", [2, 3])
+def test_an_isr_grows_and_shrinks(version: int) -> None:
+    it = cluster()
+    grown = it.alter([1, 2, 3], version=version)
+    assert (grown.error_code, grown.leader_id, grown.isr) == (0, 1, [1, 2, 3])
+    assert (grown.leader_epoch, grown.partition_epoch, grown.leader_recovery_state) == (0, 2, 0)
+    shrunk = it.alter([1], version=version)
+    assert (shrunk.isr, shrunk.leader_epoch, shrunk.partition_epoch) == ([1], 0, 3)
+    assert it.partition().isr == [1]
+
+
+def test_nothing_changes_nothing() -> None:
+    it = cluster()
+    before = len(it.log)
+    answer = it.alter([1, 2])
+    assert (answer.error_code, answer.isr, answer.partition_epoch) == (0, [1, 2], 1)
+    assert len(it.log) == before
+
+
+@pytest.mark.parametrize(
+    ("isr", "says", "error"),
+    [
+        ([1, 2, 3], {"leader_epoch": 1}, Error.NOT_CONTROLLER),
+        ([1, 2, 3], {"partition_epoch": 2}, Error.NOT_CONTROLLER),
+        ([1, 2, 3], {"leader_epoch": -1, "partition_epoch": 2}, Error.NOT_CONTROLLER),
+        ([1, 2, 3], {"leader_epoch": -1, "broker_id": 2}, Error.FENCED_LEADER_EPOCH),
+        ([1, 2, 3], {"broker_id": 2, "partition_epoch": 0}, Error.INVALID_REQUEST),
+        ([1, 2, 3, 4], {"partition_epoch": 0}, Error.INVALID_UPDATE_VERSION),
+        ([1, 2, 4], {}, Error.INVALID_REQUEST),
+        ([1, 2, 2], {}, Error.INVALID_REQUEST),
+        ([1, -1], {}, Error.INVALID_REQUEST),
+        ([2, 3], {}, Error.INVALID_REQUEST),
+        ([], {}, Error.INVALID_REQUEST),
+        ([1, 2], {"leader_recovery_state": 1}, Error.INVALID_REQUEST),
+        ([1], {"leader_recovery_state": 1}, Error.INVALID_REQUEST),
+        ([1], {"leader_recovery_state": 7}, Error.INVALID_REQUEST),
+        ([1], {"partition_index": 9}, Error.UNKNOWN_TOPIC_OR_PARTITION),
+    ],
+)
+def test_what_is_refused(isr: list[int], says: dict[str, Any], error: Error) -> None:
+    it = cluster()
+    before = len(it.log)
+    assert Error(it.alter(isr, **says).error_code) == error
+    assert len(it.log) == before
+
+
+def test_who_is_no_broker_is_refused_as_a_whole() -> None:
+    it = cluster()
+    assert it.alter([1], broker_epoch=5).error_code == Error.STALE_BROKER_EPOCH
+    assert it.alter([1], broker_id=9).error_code == Error.STALE_BROKER_EPOCH
+    request = made("AlterPartitionRequest", broker_id=1, broker_epoch=it.broker(1).broker_epoch)
+    forbidden = [("CLUSTER_ACTION", "CLUSTER", "kafka-cluster")]
+    assert it.ask(request, forbidden=forbidden).error_code == Error.CLUSTER_AUTHORIZATION_FAILED
+
+
+def test_a_topic_that_is_not_there() -> None:
+    it = cluster()
+    topics = [{"topic_id": Uuid(b"\x05" * 16), "partitions": [{"partition_index": 0}]}]
+    answer = it.ask(made("AlterPartitionRequest", broker_id=1, broker_epoch=it.broker(1).broker_epoch, topics=topics))
+    assert answer.topics[0].partitions[0].error_code == Error.UNKNOWN_TOPIC_ID
+
+
+def test_who_does_not_serve_is_not_in_sync() -> None:
+    it = cluster()
+    old = it.broker(3).broker_epoch
+    it.fence(3)
+    assert it.alter([1, 2, 3]).error_code == Error.INELIGIBLE_REPLICA
+    assert it.alter([1, 2, 3], version=2).error_code == Error.INELIGIBLE_REPLICA
+    it.now_ms += 60_000
+    it.come(3)
+    stale = [{"broker_id": 1, "broker_epoch": -1}, {"broker_id": 3, "broker_epoch": old}]
+    assert it.alter([], new_isr_with_epochs=stale).error_code == Error.INELIGIBLE_REPLICA
+    assert it.alter([1, 2, 3]).error_code == 0
+
+
+def test_the_same_partition_twice_is_the_older_one_the_second_time() -> None:
+    it = cluster()
+    now = it.partition()
+    asked = {"partition_index": 0, "leader_epoch": now.leader_epoch, "partition_epoch": now.partition_epoch}
+    isr = [{"broker_id": 1, "broker_epoch": -1}]
+    topics = [{"topic_id": now.topic_id, "partitions": [{**asked, "new_isr_with_epochs": isr}] * 2}]
+    answer = it.ask(made("AlterPartitionRequest", broker_id=1, broker_epoch=it.broker(1).broker_epoch, topics=topics))
+    assert [one.error_code for one in answer.topics[0].partitions] == [0, Error.INVALID_UPDATE_VERSION]
+
+
+def test_a_leader_that_recovers_stays_alone_until_it_has() -> None:
+    it = BrokerCluster((1, 2), level=15)
+    it.create([1, 2], unclean_leader_election_enable="true")
+    it.alter([1])
+    it.fence(1)
+    assert (it.partition().leader, it.partition().isr, it.partition().leader_recovery_state) == (2, [2], 1)
+    it.heartbeat(1)
+    assert it.alter([2, 1], leader_recovery_state=1).error_code == Error.INVALID_REQUEST
+    recovered = it.alter([2, 1])
+    assert (recovered.error_code, recovered.isr, recovered.leader_recovery_state) == (0, [2, 1], 0)
+
+
+def test_a_move_that_ends_without_its_leader() -> None:
+    it = cluster()
+    assert it.reassign([2, 3, 4]) == Error.NONE
+    assert it.partition().adding_replicas == [4]
+    answer = it.alter([1, 2, 3, 4])
+    assert Error(answer.error_code) == Error.NEW_LEADER_ELECTED
+    after = it.partition()
+    assert (after.leader, after.replicas, after.isr, after.leader_epoch) == (2, [2, 3, 4], [2, 3, 4], 1)
+
+
+def ask_isr(it: BrokerCluster, isr: list[int], **says: Any) -> int:
+    """The error of an AlterIsr request, which goes over the wire."""
+    now = it.partition()
+    fields = {"leader": 1, "leader_epoch": now.leader_epoch, "current_zk_version": now.partition_epoch, **says}
+    name, broker_id = fields.pop("topic", TOPIC), fields.pop("broker_id", 1)
+    partitions = [PartitionData(partition_id=0, leader_and_isr=LeaderAndIsr(isr=isr, **fields))]
+    request = AlterIsrRequest(
+        broker_id=broker_id,
+        broker_epoch=it.broker(broker_id).broker_epoch,
+        topics=[TopicData(topic=name, partitions=partitions)],
+    )
+    answer: AlterIsrResponse = it.ask(request, 0)
+    assert answer.error_code == 0
+    return answer.topics[0].partitions[0].error_code
+
+
+def test_alter_isr_of_the_text() -> None:
+    it = cluster()
+    assert ask_isr(it, [1, 2, 3]) == Error.NONE
+    assert it.partition().isr == [1, 2, 3]
+    assert ask_isr(it, [1], current_zk_version=0) == Error.INVALID_UPDATE_VERSION
+    assert ask_isr(it, [1], leader=2) == Error.INVALID_REQUEST
+    assert ask_isr(it, [2], broker_id=2, leader=2) == Error.INVALID_REQUEST
+    assert ask_isr(it, [1], topic="nothing") == Error.UNKNOWN_TOPIC_OR_PARTITION
+    it.fence(3)
+    assert ask_isr(it, [1, 2, 3]) == Error.OPERATION_NOT_ATTEMPTED
+    assert it.reassign([2, 4], allow_replication_factor_change=True) == Error.NONE
+    assert ask_isr(it, [1, 2, 4]) == Error.FENCED_LEADER_EPOCH
+    assert (it.partition().leader, it.partition().isr) == (2, [2, 4])
