@@ -1,0 +1,227 @@
+"""Leaders and ISRs when brokers and directories come and go, and elections that are asked for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from gateway.controller.errors import Error
+from gateway.controller.nodes import LOST
+from tests.gateway.controller.broker_cluster import BrokerCluster
+from tests.gateway.controller.cluster import made
+
+
+def state(it: BrokerCluster, index: int = 0) -> tuple[int, list[int]]:
+    return it.partition(index).leader, it.partition(index).isr
+
+
+@pytest.mark.parametrize("level", [7, 11, 12, 17, 22, 30])
+def test_others_lead_when_a_broker_is_fenced(level: int) -> None:
+    it = BrokerCluster((1, 2, 3), level=level)
+    it.create([1, 2, 3], [2, 3, 1], [3, 1, 2])
+    it.fence(1)
+    assert [state(it, index) for index in range(3)] == [(2, [2, 3]), (2, [2, 3]), (3, [3, 2])]
+    epochs = [it.partition(index).leader_epoch for index in range(3)]
+    assert epochs == ([1, 1, 1] if level < 12 else [1, 0, 0]), "KAFKA-15021"
+    it.heartbeat(1)
+    assert [state(it, index) for index in range(3)] == [(2, [2, 3]), (2, [2, 3]), (3, [3, 2])], "it has to catch up first"
+
+
+def test_the_last_of_an_isr_leads_when_it_comes_back() -> None:
+    it = BrokerCluster((1, 2), level=22)
+    it.create([1, 2])
+    it.alter([1])
+    it.fence(1)
+    assert state(it) == (-1, [1])
+    it.fence(2)
+    it.heartbeat(2)
+    assert state(it) == (-1, [1]), "it may lack records"
+    it.heartbeat(1)
+    assert state(it) == (1, [1])
+    assert it.partition().leader_epoch == 2
+
+
+def test_eligible_leaders_lead_when_they_come_back() -> None:
+    it = BrokerCluster((1, 2, 3))
+    it.create([1, 2, 3], min_insync_replicas="2")
+    it.alter([1, 2])
+    it.fence(2)
+    assert (state(it), it.partition().eligible_leader_replicas) == ((1, [1]), [2])
+    it.fence(1)
+    assert (state(it), it.partition().eligible_leader_replicas) == ((-1, []), [1, 2])
+    assert it.partition().last_known_elr == [1]
+    it.fence(3)
+    it.heartbeat(3)
+    assert state(it) == (-1, []), "it was not in sync when it mattered"
+    it.heartbeat(2)
+    assert (state(it), it.partition().eligible_leader_replicas) == ((2, [2]), [1])
+    assert not it.partition().last_known_elr
+    assert it.partition().leader_recovery_state == 0
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_who_lost_what_it_acknowledged_is_not_eligible(clean: bool) -> None:
+    it = BrokerCluster((1, 2, 3))
+    it.create([1, 2, 3], min_insync_replicas="3")
+    epoch = it.broker(2).broker_epoch
+    it.fence(2)
+    assert it.partition().eligible_leader_replicas == [2]
+    it.now_ms += 60_000
+    it.come(2, previous_epoch=epoch if clean else -1)
+    assert it.partition().eligible_leader_replicas == ([2] if clean else None)
+
+
+def test_anybody_leads_rather_than_nobody_where_the_topic_says_so() -> None:
+    it = BrokerCluster((1, 2), level=22)
+    it.create([1, 2])
+    it.alter([1])
+    it.fence(1)
+    config = [{"name": "unclean.leader.election.enable", "value": "true", "config_operation": 0}]
+    resource = {"resource_type": 2, "resource_name": "orders", "configs": config}
+    assert it.ask(made("IncrementalAlterConfigsRequest", resources=[resource])).responses[0].error_code == 0
+    assert state(it) == (-1, [1])
+    it.now_ms += it.settings.unclean_leader_election_interval_ms
+    for broker_id in (1, 2):
+        it.heartbeat(broker_id, want_fence=broker_id == 1)
+    for operation in it.controller.poll(it.now_ms):
+        it.commit(operation)
+    it.check()
+    assert (state(it), it.partition().leader_recovery_state) == ((2, [2]), 1)
+
+
+def test_the_first_replica_leads_again_after_a_while() -> None:
+    it = BrokerCluster((1, 2))
+    it.create([1, 2], [2, 1])
+    it.fence(1)
+    it.heartbeat(1)
+    it.alter([2, 1])
+    assert state(it) == (2, [2, 1])
+    it.now_ms += it.settings.leader_imbalance_check_interval_ms
+    for broker_id in (1, 2):
+        it.heartbeat(broker_id)
+    for operation in it.controller.poll(it.now_ms):
+        it.commit(operation)
+    it.check()
+    assert state(it) == (1, [2, 1])
+
+
+def test_who_shuts_down_leads_no_more() -> None:
+    it = BrokerCluster((1, 2, 3))
+    it.create([1, 2, 3], [2, 1, 3])
+    assert not it.heartbeat(1, want_shut_down=True).should_shut_down
+    assert it.broker(1).in_controlled_shutdown
+    assert [state(it, index) for index in range(2)] == [(2, [2, 3]), (2, [2, 3])]
+    assert it.alter([1, 2, 3]).error_code == Error.INELIGIBLE_REPLICA
+    for broker_id in (2, 3):
+        it.heartbeat(broker_id)
+    assert it.heartbeat(1, want_shut_down=True).should_shut_down
+
+
+def test_who_is_unregistered_is_in_no_isr() -> None:
+    it = BrokerCluster((1, 2))
+    it.create([1, 2])
+    assert it.ask(made("UnregisterBrokerRequest", broker_id=1)).error_code == 0
+    assert state(it) == (2, [2])
+    assert it.reassign([2, 1]) == Error.INVALID_REPLICA_ASSIGNMENT
+
+
+# --- directories ------------------------------------------------------------------------------------------------------
+
+
+def assign(it: BrokerCluster, broker_id: int, directory: Any, *indexes: int, **says: Any) -> list[int]:
+    """The errors of telling where replicas are."""
+    partitions = [{"partition_index": index} for index in indexes]
+    topics = [{"topic_id": says.pop("topic_id", it.partition().topic_id), "partitions": partitions}]
+    answer = it.ask(
+        made(
+            "AssignReplicasToDirsRequest",
+            broker_id=broker_id,
+            broker_epoch=says.pop("broker_epoch", it.broker(broker_id).broker_epoch),
+            directories=[{"id": directory, "topics": topics}],
+        )
+    )
+    if answer.error_code:
+        return [answer.error_code]
+    return [one.error_code for one in answer.directories[0].topics[0].partitions]
+
+
+def test_replicas_are_where_their_broker_says() -> None:
+    it = BrokerCluster((1, 2, 3), directories=2)
+    it.create([1, 2], [2, 3])
+    assert assign(it, 1, it.directory(1, 1), 0, 1, 7) == [0, Error.NOT_LEADER_OR_FOLLOWER, Error.UNKNOWN_TOPIC_OR_PARTITION]
+    assert it.partition().directories[0] == it.directory(1, 1)
+    assert state(it) == (1, [1, 2])
+    assert assign(it, 1, it.directory(1, 1), 0, topic_id=it.directory(9)) == [Error.UNKNOWN_TOPIC_ID]
+    assert assign(it, 1, it.directory(1), 0, broker_epoch=0) == [Error.STALE_BROKER_EPOCH]
+    assert assign(BrokerCluster((1,), level=16), 1, it.directory(1), topic_id=it.directory(1)) == [Error.UNSUPPORTED_VERSION]
+
+
+def test_a_replica_in_a_directory_that_is_gone_leads_nothing() -> None:
+    it = BrokerCluster((1, 2), directories=2)
+    it.create([1, 2], [1, 2])
+    assign(it, 1, it.directory(1, 0), 0)
+    assign(it, 1, it.directory(1, 1), 1)
+    it.heartbeat(1, offline_log_dirs=[it.directory(1, 1)])
+    assert [state(it, index) for index in range(2)] == [(1, [1, 2]), (2, [2])]
+    assert assign(it, 1, LOST, 0) == [0]
+    assert state(it) == (2, [2])
+    it.fence(2)
+    assert state(it, 1) == (-1, []), "a replica that is lost cannot be elected"
+
+
+# --- elections --------------------------------------------------------------------------------------------------------
+
+
+def elect(it: BrokerCluster, kind: int, *indexes: int, version: int = 2, topic: str = "orders") -> Any:
+    asked = [{"topic": topic, "partitions": list(indexes)}] if indexes else None
+    fields = {} if version == 0 else {"election_type": kind}
+    return it.ask(made("ElectLeadersRequest", topic_partitions=asked, **fields), version)
+
+
+def errors(answer: Any) -> list[tuple[int, int]]:
+    return [(one.partition_id, one.error_code) for topic in answer.replica_election_results for one in topic.partition_result]
+
+
+@pytest.mark.parametrize("version", [0, 1, 2])
+def test_the_first_replica_is_elected(version: int) -> None:
+    it = BrokerCluster((1, 2))
+    it.create([1, 2], [2, 1], [1, 2])
+    it.fence(1)
+    it.heartbeat(1)
+    it.alter([2, 1])
+    it.alter([2, 1], index=2)
+    it.fence(1)
+    it.heartbeat(1)
+    it.alter([2, 1])
+    answer = elect(it, 0, 0, 1, 2, 9, version=version)
+    assert errors(answer) == [
+        (0, 0),
+        (1, Error.ELECTION_NOT_NEEDED),
+        (2, Error.PREFERRED_LEADER_NOT_AVAILABLE),
+        (9, Error.UNKNOWN_TOPIC_OR_PARTITION),
+    ]
+    assert state(it) == (1, [2, 1])
+    assert errors(elect(it, 0, version=version)) == [(2, Error.PREFERRED_LEADER_NOT_AVAILABLE)], "of all: those that need it"
+
+
+def test_anybody_is_elected_who_is_asked_for() -> None:
+    it = BrokerCluster((1, 2, 3), level=22)
+    it.create([1, 2], [1, 3])
+    it.fence(3)
+    it.alter([1])
+    it.fence(1)
+    assert errors(elect(it, 1, 0, 1)) == [(0, 0), (1, Error.ELIGIBLE_LEADERS_NOT_AVAILABLE)]
+    assert (state(it), it.partition().leader_recovery_state) == ((2, [2]), 1)
+    assert errors(elect(it, 1, 0)) == [(0, Error.ELECTION_NOT_NEEDED)]
+
+
+def test_elections_that_cannot_be() -> None:
+    it = BrokerCluster((1,))
+    it.create([1])
+    assert elect(it, 7, 0).error_code == Error.INVALID_REQUEST
+    assert errors(elect(it, 0, 0, topic="nothing")) == [(0, Error.UNKNOWN_TOPIC_OR_PARTITION)]
+    asked = made("ElectLeadersRequest", topic_partitions=[{"topic": "orders", "partitions": [0]}])
+    answer = it.ask(asked, forbidden=[("ALTER", "CLUSTER", "kafka-cluster")])
+    assert answer.error_code == Error.CLUSTER_AUTHORIZATION_FAILED
+    assert errors(answer) == [(0, Error.CLUSTER_AUTHORIZATION_FAILED)]
