@@ -59,7 +59,9 @@ def topic_operations(context: Context, topic: str) -> int:
 
 
 def cluster_operations(context: Context) -> int:
-    """The bit field of what who asked may do with the cluster (KIP-430)."""
+    """The bit field of what who asked may do with the cluster (KIP-430); nothing for who may not describe it, as in Kafka."""
+    if not may_on_cluster(context, Operation.DESCRIBE):
+        return 0
     changeable = context.gateway.controller is not None
     possible = CLUSTER_OPERATIONS + CLUSTER_CHANGES if changeable else CLUSTER_OPERATIONS
     return _bits(operation for operation in possible if may_on_cluster(context, operation))

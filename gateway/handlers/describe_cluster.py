@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from gateway.handlers.access import cluster_operations
+from gateway.handlers.access import Operation, cluster_operations, may_on_cluster
 from gateway.handlers.errors import ErrorCode
 from gateway.handlers.nodes import reachable_nodes
 from kwire.messages.describe_cluster_response import DescribeClusterBroker, DescribeClusterResponse
@@ -36,9 +36,12 @@ _FENCED: Final = 2
 def handle(request: DescribeClusterRequest, context: Context) -> DescribeClusterResponse:
     """The nodes of the type asked for; UNSUPPORTED_ENDPOINT_TYPE for one there is not.
 
-    Controllers without a quorum behind this node: MISMATCHED_ENDPOINT_TYPE, as from a broker's listener.
+    Controllers without a quorum behind this node: MISMATCHED_ENDPOINT_TYPE, as from a broker's listener. On controllers' listeners
+    it takes ALTER on the cluster, as in Kafka.
     """
     quorum = context.gateway.quorum
+    if context.gateway.is_for_controllers(context.peer.listener) and not may_on_cluster(context, Operation.ALTER):
+        return DescribeClusterResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED, endpoint_type=request.endpoint_type)
     if request.endpoint_type not in (_BROKERS, _CONTROLLERS) or (request.endpoint_type == _CONTROLLERS and quorum is None):
         return _refuse(request.endpoint_type)
     if request.endpoint_type == _BROKERS and context.gateway.is_for_controllers(context.peer.listener):
