@@ -1,4 +1,4 @@
-"""Real brokers of Kafka under three controllers of ours: they serve on whatever happens to them, and lose nothing acknowledged."""
+"""Real brokers of Kafka under three controllers of ours: they serve on whatever happens to them; nothing acknowledged is lost."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_they_serve_and_lose_nothing(tmp_path: Path) -> None:
 
 
 def a_broker_is_killed(brokers: Cluster, own: OwnCluster, everybody: frozenset[int]) -> None:
-    """It is fenced and loses leadership and its place in the ISR; the active controller dies meanwhile. Back, it is in sync again."""
+    """It is fenced, leads nothing and is in no ISR; the active controller dies meanwhile. Back, it is in sync again."""
     survivor, victim = brokers.nodes
     since = time.monotonic()
     brokers.kill_node(victim)
