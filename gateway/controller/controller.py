@@ -21,9 +21,9 @@ from gateway.controller.allocate_producer_ids import allocate_producer_ids
 from gateway.controller.alter_configs import alter_configs, incremental_alter_configs
 from gateway.controller.alter_isr import alter_isr
 from gateway.controller.alter_partition import alter_partition
+from gateway.controller.assign_replicas_to_dirs import assign_replicas_to_dirs
 from gateway.controller.broker_heartbeat import broker_heartbeat
 from gateway.controller.brokers import unfenced
-from gateway.controller.assign_replicas_to_dirs import assign_replicas_to_dirs
 from gateway.controller.case import ANONYMOUS, Allows, Case, Verdict
 from gateway.controller.client_quotas import alter_client_quotas
 from gateway.controller.create_acls import create_acls
@@ -33,8 +33,8 @@ from gateway.controller.delete_acls import delete_acls
 from gateway.controller.delete_topics import delete_topics
 from gateway.controller.elect_leaders import elect_leaders
 from gateway.controller.errors import ApiError, Error
-from gateway.controller.periodic import Periodic
 from gateway.controller.list_reassignments import list_partition_reassignments
+from gateway.controller.periodic import Periodic
 from gateway.controller.reassignments import alter_partition_reassignments
 from gateway.controller.records import NO_OP_LEVEL, Operation, operation
 from gateway.controller.refusals import refused
@@ -45,6 +45,7 @@ from gateway.controller.sessions import Sessions
 from gateway.controller.settings import ControllerSettings
 from gateway.controller.state import State
 from gateway.controller.unregister_broker import unregister_broker
+from gateway.controller.update_features import update_features
 from kwire.cluster import Image
 from kwire.message import Message
 from kwire.messages.no_op_record import NoOpRecord
@@ -73,6 +74,7 @@ _AREAS: Final[dict[str, tuple[str, _Area]]] = {
     "DeleteTopicsRequest": ("deleteTopics", delete_topics),
     "IncrementalAlterConfigsRequest": ("incrementalAlterConfigs", incremental_alter_configs),
     "UnregisterBrokerRequest": ("unregisterBroker", unregister_broker),
+    "UpdateFeaturesRequest": ("updateFeatures", update_features),
 }
 
 

@@ -6,11 +6,23 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
-from kwire.cluster.image import Image
+from kwire.cluster.image import METADATA_VERSION, Image
 
 ELIGIBLE_LEADER_REPLICAS: Final = "eligible.leader.replicas.version"
 #: Stands in a control record of the log, not among its features (KIP-853).
 KRAFT_VERSION: Final = "kraft.version"
+#: What a node of our own quorum supports, from the lowest level to the highest: the features of Kafka 4.3, by name.
+SUPPORTED: Final[Mapping[str, tuple[int, int]]] = MappingProxyType({
+    ELIGIBLE_LEADER_REPLICAS: (0, 1),
+    "group.version": (0, 1),
+    KRAFT_VERSION: (0, 1),
+    METADATA_VERSION: (7, 30),
+    "share.version": (0, 1),
+    "streams.version": (0, 1),
+    "transaction.version": (0, 2),
+})  # fmt: skip
+#: Feature -> the metadata.version without which it cannot be in use; else any will do (``FeatureVersion.dependencies``).
+NEEDED_METADATA_VERSION: Final[Mapping[str, int]] = MappingProxyType({ELIGIBLE_LEADER_REPLICAS: 23})
 
 #: Feature -> (level of metadata.version from which on a new cluster has it, its own level then). Sorted by name, which is
 #: the order in which Kafka writes them.

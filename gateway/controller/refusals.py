@@ -30,6 +30,7 @@ from kwire.messages.delete_acls_response import DeleteAclsFilterResult, DeleteAc
 from kwire.messages.delete_topics_response import DeletableTopicResult, DeleteTopicsResponse
 from kwire.messages.incremental_alter_configs_response import AlterConfigsResourceResponse, IncrementalAlterConfigsResponse
 from kwire.messages.unregister_broker_response import UnregisterBrokerResponse
+from kwire.messages.update_features_response import UpdateFeaturesResponse
 
 #: DeleteTopics names topics in structs, by name or id, from here on.
 DELETE_BY_ID: Final = 6
@@ -126,6 +127,11 @@ def _unregister_broker(request: Any, version: int, error: int, message: str | No
     return UnregisterBrokerResponse(error_code=error, error_message=message)
 
 
+def _update_features(request: Any, version: int, error: int, message: str | None) -> Message:
+    # No results: clients of the versions that have some take the error of the whole.
+    return UpdateFeaturesResponse(error_code=error, error_message=message)
+
+
 def _allocate_producer_ids(request: Any, version: int, error: int, message: str | None) -> Message:
     return AllocateProducerIdsResponse(error_code=error)
 
@@ -135,6 +141,7 @@ _SHAPES: Final[Mapping[str, Callable[[Any, int, int, str | None], Message]]] = {
     "BrokerHeartbeatRequest": _broker_heartbeat,
     "BrokerRegistrationRequest": _broker_registration,
     "UnregisterBrokerRequest": _unregister_broker,
+    "UpdateFeaturesRequest": _update_features,
     "AlterClientQuotasRequest": _alter_client_quotas,
     **PARTITION_SHAPES,
     "AlterConfigsRequest": _alter_configs,

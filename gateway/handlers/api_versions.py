@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
+from gateway.controller.features import KRAFT_VERSION, SUPPORTED
 from gateway.handlers.errors import ErrorCode
 from kwire.messages.api_versions_response import (
     ApiVersion,
@@ -42,20 +43,10 @@ class Feature:
     finalized: int = 0
 
 
-#: Stands in a control record of the log, not among its features (KIP-853).
-_KRAFT_VERSION: Final = "kraft.version"
 #: A log read from disk upgrades no feature: this server has none of its own.
 FEATURES: Final[tuple[Feature, ...]] = ()
 #: What the nodes of our own quorum support: those of Kafka 4.x that their controller knows what to do with.
-OWN_FEATURES: Final = (
-    Feature("eligible.leader.replicas.version", 0, 1),
-    Feature("group.version", 0, 1),
-    Feature(_KRAFT_VERSION, 0, 1),
-    Feature("metadata.version", 7, 30),
-    Feature("share.version", 0, 1),
-    Feature("streams.version", 0, 1),
-    Feature("transaction.version", 0, 2),
-)
+OWN_FEATURES: Final = tuple(Feature(name, low, high) for name, (low, high) in SUPPORTED.items())
 
 
 def handle(request: ApiVersionsRequest, context: Context) -> ApiVersionsResponse:
@@ -108,7 +99,7 @@ def _features(context: Context) -> Sequence[Feature]:
     """What a node of our own quorum supports, and what its log has finalised."""
     raft, quorum = context.gateway.raft, context.gateway.quorum
     assert raft is not None and quorum is not None
-    finalized = {**quorum.image.features, _KRAFT_VERSION: raft.kraft_version}
+    finalized = {**quorum.image.features, KRAFT_VERSION: raft.kraft_version}
     return [replace(feature, finalized=finalized.get(feature.name, 0)) for feature in OWN_FEATURES]
 
 

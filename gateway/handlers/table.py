@@ -72,6 +72,7 @@ MODULES: Final = (
     "alter_configs",
     "incremental_alter_configs",
     "unregister_broker",
+    "update_features",
     "elect_leaders",
     "alter_partition_reassignments",
     "list_partition_reassignments",
@@ -96,7 +97,7 @@ CONTROLLER_MODULES: Final = (
     "envelope",
 )
 #: Modules with a tuple of them: what this server refuses to change.
-COLLECTIONS: Final = ("refused_topics", "refused_cluster", "refused_security")
+COLLECTIONS: Final = ("refused_topics", "refused_security")
 
 #: What controllers answer as brokers do: ApiVersions, the admin APIs that change or describe metadata (KIP-919).
 _ON_BOTH: Final = (17, 18, 19, 20, 29, 30, 31, 32, 33, 36, 37, 43, 44, 45, 46, 49, 50, 51, 55, 57, 60, 64, 74)
