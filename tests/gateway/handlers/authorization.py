@@ -21,7 +21,7 @@ Need = tuple[str, str, str]
 class Row:
     """A request of the newest version and what it takes. ``hidden``: who may not is not refused, but shown nothing of this name.
 
-    ``leaves``: the request is refused as a whole when a part of it is. ``instead``: permissions of which each is enough.
+    ``refused``: with which error. ``instead``: permissions of which each is enough.
     """
 
     api_key: int
@@ -50,6 +50,9 @@ _ACL: Final = {"resource_type": 2, "resource_name": "x", "resource_pattern_type"
 _ANY_ACL: Final = {"resource_type_filter": 1, "pattern_type_filter": 1, "operation": 1, "permission_type": 1}
 _ANY_ACL_OF: Final = _ANY_ACL | {"resource_name_filter": None, "principal_filter": None, "host_filter": None}
 _KEY: Final = {"name": "retention.ms", "value": "1000"}
+_TOPIC_CONFIG: Final = {"resource_type": 2, "resource_name": TOPIC, "configs": [_KEY]}
+_NEW: Final = {"name": "new", "num_partitions": 1, "replication_factor": 1}
+_OF_GROUP: Final = {"resource_type": 32, "resource_name": GROUP}
 _SALT: Final = {"name": "x", "mechanism": 1, "iterations": 4096, "salt": b"x", "salted_password": b"x" * 32}
 
 #: On listeners for clients; keys that are on both kinds hold for both.
@@ -70,7 +73,7 @@ CLIENTS: Final = (
     Row(14, (group("READ"),), {"group_id": GROUP}, GROUP_FAILED),
     Row(15, (group("DESCRIBE"),), {"groups": [GROUP]}, GROUP_FAILED),
     Row(16, (group("DESCRIBE"),), hidden=GROUP, instead=cluster("DESCRIBE")),
-    Row(19, topic("CREATE", name="new"), {"topics": [{"name": "new", "num_partitions": 1, "replication_factor": 1}]}, TOPIC_FAILED,
+    Row(19, topic("CREATE", name="new"), {"topics": [_NEW]}, TOPIC_FAILED,
         instead=cluster("CREATE")),
     Row(20, topic("DELETE"), {"topics": [{"name": TOPIC}]}, TOPIC_FAILED),
     Row(23, topic("DESCRIBE"), {"replica_id": -1, "topics": [{"topic": TOPIC, "partitions": [{}]}]}, TOPIC_FAILED),
@@ -79,15 +82,15 @@ CLIENTS: Final = (
     Row(31, cluster("ALTER"), {"filters": [_ANY_ACL_OF]}),
     Row(32, topic("DESCRIBE_CONFIGS"), {"resources": [{"resource_type": 2, "resource_name": TOPIC}]}, TOPIC_FAILED),
     Row(32, cluster("DESCRIBE_CONFIGS"), {"resources": [{"resource_type": 4, "resource_name": ""}]}),
-    Row(32, (("DESCRIBE_CONFIGS", "GROUP", GROUP),), {"resources": [{"resource_type": 32, "resource_name": GROUP}]}, GROUP_FAILED),
-    Row(33, topic("ALTER_CONFIGS"), {"resources": [{"resource_type": 2, "resource_name": TOPIC, "configs": [_KEY]}]}, TOPIC_FAILED),
+    Row(32, (("DESCRIBE_CONFIGS", "GROUP", GROUP),), {"resources": [_OF_GROUP]}, GROUP_FAILED),
+    Row(33, topic("ALTER_CONFIGS"), {"resources": [_TOPIC_CONFIG]}, TOPIC_FAILED),
     Row(33, cluster("ALTER_CONFIGS"), {"resources": [{"resource_type": 4, "resource_name": ""}]}),
     Row(35, cluster("DESCRIBE")),
     Row(37, topic("ALTER"), {"topics": [{"name": TOPIC, "count": 3}]}, TOPIC_FAILED),
     Row(42, (group("DELETE"),), {"groups_names": [GROUP]}, GROUP_FAILED),
     Row(43, cluster("ALTER"), {"topic_partitions": [{"topic": TOPIC, "partitions": [0]}]}),
-    Row(44, topic("ALTER_CONFIGS"), {"resources": [{"resource_type": 2, "resource_name": TOPIC, "configs": [_KEY]}]}, TOPIC_FAILED),
-    Row(44, (("ALTER_CONFIGS", "GROUP", GROUP),), {"resources": [{"resource_type": 32, "resource_name": GROUP}]}, GROUP_FAILED),
+    Row(44, topic("ALTER_CONFIGS"), {"resources": [_TOPIC_CONFIG]}, TOPIC_FAILED),
+    Row(44, (("ALTER_CONFIGS", "GROUP", GROUP),), {"resources": [_OF_GROUP]}, GROUP_FAILED),
     Row(45, cluster("ALTER"), {"topics": [{"name": TOPIC, "partitions": [{"replicas": [7]}]}]}),
     Row(46, cluster("DESCRIBE"), {"topics": None}),
     Row(47, (group("DELETE"),), {"group_id": GROUP}, GROUP_FAILED),

@@ -1,4 +1,4 @@
-"""The authorization matrix: every API of both kinds of listener, direct and in an Envelope, as somebody who may and others who may not.
+"""The authorization matrix: every API of both kinds of listener, direct and in an Envelope, by who may and who may not.
 
 The authorizer is the real one, over ACLs; an API without a row, or without a reason for having none, is a failure.
 """
@@ -104,7 +104,7 @@ class SecuredWorld(OwnWorld):
     def forwarded(self, row: Row, principal: str, by: str = BROKER) -> Any:
         """The same in an Envelope: the answer inside, or that around it where nothing is inside."""
         self.principal = by
-        handler, request, version = self.request(row, "CONTROLLER")
+        _, request, version = self.request(row, "CONTROLLER")
         frame = encode_request_header(row.api_key, version, 1, "client") + request.encode(version)
         principal_data = encode_principal(Principal(principal))
         sent = EnvelopeRequest(request_data=frame, request_principal=principal_data, client_host_address=bytes([127, 0, 0, 1]))
