@@ -87,6 +87,9 @@ def merge(before: PartitionRecord, change: PartitionChangeRecord) -> PartitionRe
         if value is not None:
             # A partition record has no empty ELR, only none at all.
             setattr(after, name, None if not value and name in _ABSENT_WHEN_EMPTY else list(value))
+    if change.replicas is not None and change.directories is None and not any(map(any, before.directories)):
+        # Below version 1 the change tells no directories: those of the new replicas are unassigned like the others.
+        after.directories = [ZERO_UUID] * len(change.replicas)
     if change.leader != NO_LEADER_CHANGE:
         after.leader = change.leader
         after.leader_epoch = before.leader_epoch + 1

@@ -154,7 +154,9 @@ def test_replicas_are_where_their_broker_says() -> None:
     assert state(it) == (1, [1, 2])
     assert assign(it, 1, it.directory(1, 1), 0, topic_id=it.directory(9)) == [Error.UNKNOWN_TOPIC_ID]
     assert assign(it, 1, it.directory(1), 0, broker_epoch=0) == [Error.STALE_BROKER_EPOCH]
-    assert assign(BrokerCluster((1,), level=16), 1, it.directory(1), topic_id=it.directory(1)) == [Error.UNSUPPORTED_VERSION]
+    old = BrokerCluster((1,), level=16)
+    old.create([1])
+    assert assign(old, 1, old.directory(1), 0) == [Error.UNSUPPORTED_VERSION]
 
 
 def test_a_replica_in_a_directory_that_is_gone_leads_nothing() -> None:

@@ -129,6 +129,13 @@ def test_epochs_of_a_partition() -> None:
     assert (partition.isr, partition.leader_epoch, partition.partition_epoch) == ([2], 6, 9)
 
 
+@pytest.mark.parametrize("replicas", [[3, 1, 2, 4], [1]])
+def test_directories_that_nobody_told_are_as_many_as_the_replicas(replicas: list[int]) -> None:
+    before = PartitionRecord(replicas=[1, 2], directories=[ZERO_UUID, ZERO_UUID])
+    assert merge(before, PartitionChangeRecord(replicas=replicas)).directories == [ZERO_UUID] * len(replicas)
+    assert merge(before, PartitionChangeRecord(isr=[1])).directories is before.directories
+
+
 def test_a_change_keeps_every_field_of_the_partition_that_it_does_not_name() -> None:
     before = PartitionRecord()
     for name in PartitionRecord.__slots__:
