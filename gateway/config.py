@@ -24,6 +24,7 @@ __all__ = [
 KIB: Final = 1024
 MIB: Final = 1024 * KIB
 INT_MAX: Final = 2**31 - 1
+_LONG_MAX: Final = 2**63 - 1
 _CONTROLLER_PORT: Final = 9093
 
 
@@ -219,6 +220,15 @@ class Config:
     )
     sasl_server_max_receive_size: int = _key(
         512 * KIB, "Largest request before authentication is complete.", unit="bytes", at_least=64
+    )
+    delegation_token_max_lifetime_ms: int = _key(
+        7 * 24 * 3_600_000, "How long a delegation token can be renewed.", unit="ms", at_least=1, at_most=_LONG_MAX
+    )
+    delegation_token_expiry_time_ms: int = _key(
+        24 * 3_600_000, "How long a delegation token is valid before it is renewed.", unit="ms", at_least=1, at_most=_LONG_MAX
+    )
+    delegation_token_expiry_check_interval_ms: int = _key(
+        3_600_000, "How often the controller removes expired delegation tokens.", unit="ms", at_least=1, at_most=_LONG_MAX
     )
     security: Mapping[str, str] = field(default_factory=dict, repr=False)
 

@@ -30,8 +30,8 @@ LISTENER_KEYS: Final = (
 )
 #: Behind the listener's prefix and a mechanism's (``listener.name.NAME.plain.``).
 MECHANISM_KEYS: Final = ("sasl.jaas.config", "connections.max.reauth.ms")
-#: For this node as a client of the others, whatever the listener.
-NODE_KEYS: Final = ("sasl.mechanism.controller.protocol",)
+#: For this node, whatever the listener: as a client of the others, and what it makes delegation tokens with.
+NODE_KEYS: Final = ("sasl.mechanism.controller.protocol", "delegation.token.secret.key")
 MECHANISMS: Final = ("plain", "scram-sha-256", "scram-sha-512")
 
 _SUFFIXES: Final = (*LISTENER_KEYS, *(f"{mechanism}.{key}" for mechanism in MECHANISMS for key in MECHANISM_KEYS))

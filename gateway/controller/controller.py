@@ -29,6 +29,11 @@ from gateway.controller.client_quotas import alter_client_quotas
 from gateway.controller.create_acls import create_acls
 from gateway.controller.create_partitions import create_partitions
 from gateway.controller.create_topics import create_topics
+from gateway.controller.delegation_tokens import (
+    create_delegation_token,
+    expire_delegation_token,
+    renew_delegation_token,
+)
 from gateway.controller.delete_acls import delete_acls
 from gateway.controller.delete_topics import delete_topics
 from gateway.controller.elect_leaders import elect_leaders
@@ -64,6 +69,9 @@ _AREAS: Final[dict[str, tuple[str, _Area]]] = {
     "ElectLeadersRequest": ("electLeaders", elect_leaders),
     "ListPartitionReassignmentsRequest": ("listPartitionReassignments", list_partition_reassignments),
     "AlterUserScramCredentialsRequest": ("alterUserScramCredentials", alter_user_scram_credentials),
+    "CreateDelegationTokenRequest": ("createDelegationToken", create_delegation_token),
+    "ExpireDelegationTokenRequest": ("expireDelegationToken", expire_delegation_token),
+    "RenewDelegationTokenRequest": ("renewDelegationToken", renew_delegation_token),
     "CreateAclsRequest": ("createAcls", create_acls),
     "DeleteAclsRequest": ("deleteAcls", delete_acls),
     "BrokerHeartbeatRequest": ("processBrokerHeartbeat", broker_heartbeat),

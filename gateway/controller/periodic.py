@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from gateway.controller.brokers import expire_one
+from gateway.controller.delegation_tokens import sweep_expired_tokens
 from gateway.controller.leader_election import elect_preferred, elect_unclean
 
 if TYPE_CHECKING:
@@ -53,3 +54,5 @@ def _tasks(settings: ControllerSettings) -> Iterator[Task]:
     yield Task("maybeFenceStaleBroker", max(1, settings.broker_session_timeout_ms // _LOOKS_A_SESSION), expire_one)
     yield Task("electPreferred", settings.leader_imbalance_check_interval_ms, elect_preferred)
     yield Task("electUnclean", settings.unclean_leader_election_interval_ms, elect_unclean)
+    if settings.token_secret is not None:
+        yield Task("sweepExpiredDelegationTokens", settings.token_expiry_check_interval_ms, sweep_expired_tokens)

@@ -24,16 +24,26 @@ from kwire.messages.broker_heartbeat_response import BrokerHeartbeatResponse
 from kwire.messages.broker_registration_response import BrokerRegistrationResponse
 from kwire.messages.controller_registration_response import ControllerRegistrationResponse
 from kwire.messages.create_acls_response import AclCreationResult, CreateAclsResponse
+from kwire.messages.create_delegation_token_response import CreateDelegationTokenResponse
 from kwire.messages.create_partitions_response import CreatePartitionsResponse, CreatePartitionsTopicResult
 from kwire.messages.create_topics_response import CreatableTopicResult, CreateTopicsResponse
 from kwire.messages.delete_acls_response import DeleteAclsFilterResult, DeleteAclsResponse
 from kwire.messages.delete_topics_response import DeletableTopicResult, DeleteTopicsResponse
+from kwire.messages.expire_delegation_token_response import ExpireDelegationTokenResponse
 from kwire.messages.incremental_alter_configs_response import AlterConfigsResourceResponse, IncrementalAlterConfigsResponse
+from kwire.messages.renew_delegation_token_response import RenewDelegationTokenResponse
 from kwire.messages.unregister_broker_response import UnregisterBrokerResponse
 from kwire.messages.update_features_response import UpdateFeaturesResponse
 
 #: DeleteTopics names topics in structs, by name or id, from here on.
 DELETE_BY_ID: Final = 6
+#: Whose a token is that was not made (``KafkaPrincipal.ANONYMOUS``).
+_NOBODY: Final[Mapping[str, Any]] = {
+    "principal_type": "User",
+    "principal_name": "ANONYMOUS",
+    "token_requester_principal_type": "User",
+    "token_requester_principal_name": "ANONYMOUS",
+}
 
 
 def refused(request: Message, version: int, error: int, message: str | None) -> Message:
@@ -87,6 +97,20 @@ def _controller_registration(request: Any, version: int, error: int, message: st
 
 def _create_acls(request: Any, version: int, error: int, message: str | None) -> Message:
     return CreateAclsResponse(results=[AclCreationResult(error_code=error, error_message=message) for _ in request.creations])
+
+
+def _create_delegation_token(request: Any, version: int, error: int, message: str | None) -> Message:
+    return CreateDelegationTokenResponse(
+        error_code=error, issue_timestamp_ms=-1, expiry_timestamp_ms=-1, max_timestamp_ms=-1, **_NOBODY
+    )
+
+
+def _renew_delegation_token(request: Any, version: int, error: int, message: str | None) -> Message:
+    return RenewDelegationTokenResponse(error_code=error)
+
+
+def _expire_delegation_token(request: Any, version: int, error: int, message: str | None) -> Message:
+    return ExpireDelegationTokenResponse(error_code=error)
 
 
 def _delete_acls(request: Any, version: int, error: int, message: str | None) -> Message:
@@ -148,6 +172,9 @@ _SHAPES: Final[Mapping[str, Callable[[Any, int, int, str | None], Message]]] = {
     "AlterUserScramCredentialsRequest": _alter_user_scram_credentials,
     "ControllerRegistrationRequest": _controller_registration,
     "CreateAclsRequest": _create_acls,
+    "CreateDelegationTokenRequest": _create_delegation_token,
+    "ExpireDelegationTokenRequest": _expire_delegation_token,
+    "RenewDelegationTokenRequest": _renew_delegation_token,
     "CreatePartitionsRequest": _create_partitions,
     "CreateTopicsRequest": _create_topics,
     "DeleteAclsRequest": _delete_acls,

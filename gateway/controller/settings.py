@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from gateway.controller.records import LEVEL_MAX
+from gateway.security.secret import Secret
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,3 +30,7 @@ class ControllerSettings:
     #: ``leader.imbalance.check.interval.seconds`` (0: no ``auto.leader.rebalance.enable``), and for unclean elections.
     leader_imbalance_check_interval_ms: int = 300_000
     unclean_leader_election_interval_ms: int = 300_000
+    token_secret: Secret | None = None  #: ``delegation.token.secret.key``; None: no delegation tokens
+    token_max_lifetime_ms: int = 604_800_000  #: ``delegation.token.max.lifetime.ms``
+    token_expiry_time_ms: int = 86_400_000  #: ``delegation.token.expiry.time.ms``
+    token_expiry_check_interval_ms: int = 3_600_000  #: ``delegation.token.expiry.check.interval.ms``

@@ -31,6 +31,8 @@ class State:
         self.image: Final = copy_of(committed)
         #: What was worked out of the brokers' configuration and of nothing else, by who did; empty when that changes.
         self.memo: Final[dict[str, Any]] = {}
+        #: Ids of delegation tokens by their passwords, as far as somebody worked them out; some are gone.
+        self.token_ids: Final[dict[bytes, str]] = {}
         self._acls = Counter(map(Acl.of, self.image.acls.values()))
         self._partitions: PartitionIndex | None = None
         self._unified: dict[str, set[str]] = {}

@@ -69,7 +69,8 @@ class Later:
 class Peer:
     """Who asked: listener name, principal (``User:ANONYMOUS`` without authentication), address, connection number.
 
-    ``token_authenticated``: by a delegation token, which does not allow to ask for another one (KIP-48).
+    ``token_authenticated``: by a delegation token, which does not allow to ask for another one (KIP-48). ``forwarded``: another
+    node of the cluster tells it, who let the client in.
     """
 
     listener: str
@@ -78,6 +79,7 @@ class Peer:
     port: int
     connection: int
     token_authenticated: bool = False
+    forwarded: bool = False
 
 
 @dataclass(slots=True)

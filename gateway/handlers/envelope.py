@@ -85,7 +85,9 @@ def _opened(request: EnvelopeRequest, context: Context) -> tuple[RequestHeader, 
         inner, _ = handler.request_type(version).decode_from(frame, version, body_at, budget=context.element_budget)
     except DecodeError:
         raise _Refused(ErrorCode.UNSUPPORTED_VERSION) from None
-    peer = replace(context.peer, principal=principal.name, host=host, token_authenticated=principal.token_authenticated)
+    peer = replace(
+        context.peer, principal=principal.name, host=host, token_authenticated=principal.token_authenticated, forwarded=True
+    )
     notes = {"forwarded": handler.name, "for_principal": principal.name, "for_host": host, "for_client": header.client_id}
     return header, handler, inner, replace(context, version=version, client_id=header.client_id, peer=peer, notes=notes)
 

@@ -85,6 +85,10 @@ MODULES: Final = (
     "alter_client_quotas",
     "describe_user_scram_credentials",
     "alter_user_scram_credentials",
+    "create_delegation_token",
+    "renew_delegation_token",
+    "expire_delegation_token",
+    "describe_delegation_token",
 )
 #: The same, for controller listeners only.
 CONTROLLER_MODULES: Final = (
@@ -100,7 +104,7 @@ CONTROLLER_MODULES: Final = (
 COLLECTIONS: Final = ("refused_topics", "refused_security")
 
 #: What controllers answer as brokers do: ApiVersions, the admin APIs that change or describe metadata (KIP-919).
-_ON_BOTH: Final = (17, 18, 19, 20, 29, 30, 31, 32, 33, 36, 37, 43, 44, 45, 46, 49, 50, 51, 55, 57, 60, 64, 74)
+_ON_BOTH: Final = (17, 18, 19, 20, 29, 30, 31, 32, 33, 36, 37, 38, 39, 40, 41, 43, 44, 45, 46, 49, 50, 51, 55, 57, 60, 64, 74)
 
 
 @functools.cache

@@ -30,6 +30,7 @@ from gateway.quorum.raft.settings import RaftSettings, Stored
 from gateway.quorum.raft.voter_set import VoterSet
 from gateway.quorum.requests import describe_quorum
 from gateway.security.authorizer import authorizer_of
+from gateway.security.delegation_tokens import token_secret
 from gateway.security.listeners import check_own_principal, node_security
 from gateway.server.acting_controller import ActingController
 from gateway.server.keep_image import keep_image
@@ -269,6 +270,10 @@ def _controller(
         cluster_id=cluster_id,
         kraft_version=kraft_version,
         broker_session_timeout_ms=config.broker_session_timeout_ms,
+        token_secret=token_secret(config.security),
+        token_max_lifetime_ms=config.delegation_token_max_lifetime_ms,
+        token_expiry_time_ms=config.delegation_token_expiry_time_ms,
+        token_expiry_check_interval_ms=config.delegation_token_expiry_check_interval_ms,
     )
     if level is not None:
         features = {name: one for name, one in bootstrap.items() if name != METADATA_VERSION}

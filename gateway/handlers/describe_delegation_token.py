@@ -1,0 +1,76 @@
+"""DescribeDelegationToken (key 41): the tokens in the log that who asks may know of, with their passwords.
+
+Of our own cluster, or, where this node has its key, of the observed one.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from gateway.handlers.catalog import cluster_image
+from gateway.handlers.delegation_tokens import may_ask_for_tokens
+from gateway.handlers.errors import ErrorCode
+from gateway.security.delegation_tokens import token_hmac, token_principals, token_secret
+from kwire.messages.describe_delegation_token_response import (
+    DescribedDelegationToken,
+    DescribedDelegationTokenRenewer,
+    DescribeDelegationTokenResponse,
+)
+
+if TYPE_CHECKING:
+    from gateway.handlers.context import Context
+    from kwire.messages.delegation_token_record import DelegationTokenRecord
+    from kwire.messages.describe_delegation_token_request import DescribeDelegationTokenRequest
+
+API_KEY: Final = 41
+VERSIONS: Final = range(1, 4)
+
+
+def handle(request: DescribeDelegationTokenRequest, context: Context) -> DescribeDelegationTokenResponse:
+    """Tokens of the owners asked for, of everybody if none are. DELEGATION_TOKEN_AUTH_DISABLED without the key of the cluster."""
+    if not may_ask_for_tokens(context):
+        return DescribeDelegationTokenResponse(error_code=ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED)
+    secret, image = token_secret(context.gateway.config.security), cluster_image(context)
+    if secret is None or image is None:
+        return DescribeDelegationTokenResponse(error_code=ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED)
+    owners = None
+    if request.owners is not None:
+        owners = frozenset(f"{owner.principal_type}:{owner.principal_name}" for owner in request.owners)
+    return DescribeDelegationTokenResponse(
+        tokens=[
+            _told(token, token_hmac(secret, token.token_id))
+            for token in image.tokens.values()
+            if _is_asked_for(token, owners) and _may_know(token, context)
+        ]
+    )
+
+
+def _is_asked_for(token: DelegationTokenRecord, owners: frozenset[str] | None) -> bool:
+    return owners is None or not owners.isdisjoint(token_principals(token))
+
+
+def _may_know(token: DelegationTokenRecord, context: Context) -> bool:
+    peer, authorizer = context.peer, context.gateway.authorizer
+    return (
+        peer.principal in token_principals(token)
+        or authorizer.allows(peer.principal, peer.host, "DESCRIBE", "DELEGATION_TOKEN", token.token_id)
+        or authorizer.allows(peer.principal, peer.host, "DESCRIBE_TOKENS", "USER", token.owner)
+    )
+
+
+def _told(token: DelegationTokenRecord, password: bytes) -> DescribedDelegationToken:
+    owner_type, _, owner_name = token.owner.partition(":")
+    requester_type, _, requester_name = token.requester.partition(":")
+    renewers = (renewer.partition(":") for renewer in token.renewers)
+    return DescribedDelegationToken(
+        principal_type=owner_type,
+        principal_name=owner_name,
+        token_requester_principal_type=requester_type,
+        token_requester_principal_name=requester_name,
+        issue_timestamp=token.issue_timestamp,
+        expiry_timestamp=token.expiration_timestamp,
+        max_timestamp=token.max_timestamp,
+        token_id=token.token_id,
+        hmac=password,
+        renewers=[DescribedDelegationTokenRenewer(principal_type=kind, principal_name=name) for kind, _, name in renewers],
+    )
