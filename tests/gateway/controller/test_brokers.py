@@ -1,0 +1,179 @@
+"""Sessions that end, brokers that are forgotten, ids for producers: what is decided of brokers besides what they ask."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable
+
+import pytest
+
+from gateway.controller.errors import Error
+from gateway.controller.sessions import Registered, Sessions
+from tests.gateway.controller.broker_cluster import BrokerCluster
+from tests.gateway.controller.cluster import made
+
+SESSION_MS = 9_000
+LOOK_MS = SESSION_MS // 8
+
+
+def poll(it: BrokerCluster, after_ms: int) -> list[str]:
+    """What the controller does by itself so much later."""
+    it.now_ms += after_ms
+    operations = it.controller.poll(it.now_ms)
+    for operation in operations:
+        it.commit(operation)
+    it.check()
+    return [operation.name for operation in operations]
+
+
+def fenced(it: BrokerCluster) -> set[int]:
+    return {broker_id for broker_id, broker in it.image.brokers.items() if broker.fenced}
+
+
+def test_silent_brokers_are_fenced_one_at_a_time_the_longest_silent_first() -> None:
+    it = BrokerCluster([1, 2, 3])
+    it.create([1, 2, 3])
+    for broker_id in (3, 1):
+        it.now_ms += 100
+        it.heartbeat(broker_id)
+    assert poll(it, SESSION_MS - 201) == [] and fenced(it) == set()
+    assert poll(it, LOOK_MS) == ["maybeFenceStaleBroker"] and fenced(it) == {2}
+    assert poll(it, 0) == ["maybeFenceStaleBroker"] and fenced(it) == {2, 3}
+    assert it.partition().leader == 1
+    assert poll(it, 0) == ["maybeFenceStaleBroker"] and fenced(it) == {1, 2, 3}
+    assert it.partition().leader == -1
+    assert poll(it, 0) == [] and poll(it, 60_000) == []
+
+
+def test_who_is_heard_is_not_fenced() -> None:
+    it = BrokerCluster([1])
+    for _ in range(10):
+        assert poll(it, SESSION_MS // 2) == []
+        it.heartbeat(1)
+
+
+def test_a_broker_is_fenced_within_one_look_after_its_session() -> None:
+    it = BrokerCluster([1])
+    while not fenced(it):
+        deadline_ms = it.controller.deadline_ms
+        assert deadline_ms is not None and deadline_ms > it.now_ms
+        poll(it, deadline_ms - it.now_ms)
+    assert SESSION_MS < it.now_ms <= SESSION_MS + LOOK_MS
+
+
+def test_time_is_told_by_the_clock_that_does_not_jump() -> None:
+    it = BrokerCluster([1])
+    assert it.controller.poll(10**12, steady_ms=SESSION_MS) == []
+    assert it.controller.poll(0, steady_ms=SESSION_MS + 2 * LOOK_MS) != []
+
+
+def test_a_new_leader_waits_a_whole_session() -> None:
+    it = BrokerCluster([1])
+    it.now_ms += SESSION_MS
+    it.elect()
+    assert poll(it, SESSION_MS) == []
+    assert poll(it, LOOK_MS) == ["maybeFenceStaleBroker"]
+
+
+def test_the_session_of_an_earlier_incarnation_ends_without_a_word() -> None:
+    it = BrokerCluster([1])
+    it.heartbeat(1, want_shut_down=True)
+    it.now_ms += SESSION_MS + 1
+    it.come(1)
+    assert poll(it, LOOK_MS) == [] and fenced(it) == set()
+
+
+def test_nobody_is_fenced_while_inactive() -> None:
+    it = BrokerCluster([1])
+    it.controller.deactivate()
+    assert it.controller.poll(it.now_ms + 60_000) == [] and it.controller.deadline_ms is None
+
+
+def test_a_forgotten_broker_is_gone_and_may_come_again() -> None:
+    it = BrokerCluster([1, 2])
+    it.create([1, 2])
+    answer = it.ask(made("UnregisterBrokerRequest", broker_id=1))
+    assert (answer.error_code, answer.error_message) == (0, None)
+    assert set(it.image.brokers) == {2}
+    assert (it.partition().replicas, it.partition().isr, it.partition().leader) == ([1, 2], [2], 2)
+    assert poll(it, 0) == []
+    it.come(1)
+
+
+def test_a_broker_that_is_not_there_cannot_be_forgotten() -> None:
+    answer = BrokerCluster().ask(made("UnregisterBrokerRequest", broker_id=1))
+    assert answer.error_code == Error.BROKER_ID_NOT_REGISTERED
+    assert answer.error_message == "Broker ID 1 is not currently registered"
+
+
+def test_only_who_may_alter_the_cluster_forgets_brokers() -> None:
+    it = BrokerCluster([1])
+    answer = it.ask(made("UnregisterBrokerRequest", broker_id=1), forbidden=[("ALTER", "CLUSTER", "*")])
+    assert answer.error_code == Error.CLUSTER_AUTHORIZATION_FAILED and 1 in it.image.brokers
+
+
+# --- ids for producers ------------------------------------------------------------------------------------------------
+
+
+def block(it: BrokerCluster, broker_id: int) -> range:
+    request = made("AllocateProducerIdsRequest", broker_id=broker_id, broker_epoch=it.broker(broker_id).broker_epoch)
+    answer = it.ask(request)
+    assert answer.error_code == 0
+    return range(answer.producer_id_start, answer.producer_id_start + answer.producer_id_len)
+
+
+def test_no_id_is_given_twice_whoever_leads() -> None:
+    it = BrokerCluster([1, 2])
+    blocks = [block(it, 1), block(it, 2)]
+    it.elect()
+    blocks.append(block(it, 1))
+    assert blocks == [range(1000), range(1000, 2000), range(2000, 3000)]
+    assert it.image.next_producer_id == 3000
+
+
+def test_ids_are_for_registered_brokers() -> None:
+    it = BrokerCluster([1])
+    wrong = made("AllocateProducerIdsRequest", broker_id=1, broker_epoch=it.broker(1).broker_epoch + 1)
+    assert it.ask(wrong).error_code == Error.STALE_BROKER_EPOCH
+    right = made("AllocateProducerIdsRequest", broker_id=1, broker_epoch=it.broker(1).broker_epoch)
+    assert it.ask(right, forbidden=[("CLUSTER_ACTION", "CLUSTER", "*")]).error_code == Error.CLUSTER_AUTHORIZATION_FAILED
+
+
+def test_ids_end() -> None:
+    it = BrokerCluster([1])
+    assert it.controller.image is not None
+    it.controller.image.next_producer_id = 2**63 - 1000
+    request = made("AllocateProducerIdsRequest", broker_id=1, broker_epoch=it.broker(1).broker_epoch)
+    assert it.decide(request, 0).answer.error_code == Error.UNKNOWN_SERVER_ERROR  # type: ignore[attr-defined]
+
+
+# --- sessions against the plainest model there is ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_sessions_are_as_a_table_of_times_has_them(seed: int) -> None:
+    rng, sessions, heard = random.Random(seed), Sessions(10), dict[Registered, int]()
+    brokers = [Registered(broker_id, epoch) for broker_id in range(4) for epoch in range(2)]
+    for now_ms in _times(rng):
+        match rng.randrange(4):
+            case 0 | 1:
+                broker = rng.choice(brokers)
+                sessions.hear(broker, now_ms)
+                heard[broker] = now_ms
+            case 2:
+                broker = rng.choice(brokers)
+                sessions.forget(broker)
+                heard.pop(broker, None)
+            case _:
+                silent = sessions.expired(now_ms)
+                assert (silent is None) == all(at + 10 >= now_ms for at in heard.values())
+                assert silent is None or heard[silent] == min(heard.values())
+        assert all(sessions.is_valid(one, now_ms) == (one in heard and heard[one] + 10 >= now_ms) for one in brokers)
+        assert sessions.deadline_ms == min((at + 10 for at in heard.values()), default=None)
+
+
+def _times(rng: random.Random) -> Iterable[int]:
+    now_ms = 0
+    for _ in range(300):
+        now_ms += rng.randrange(5)
+        yield now_ms
