@@ -1,0 +1,167 @@
+"""UpdateFeatures: up as far as everybody can follow, down where nothing is lost, all of a request or nothing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from gateway.controller.errors import Error
+from gateway.controller.update_features import _LEVELS_WITH_NEW_METADATA
+from kwire.records.metadata import decode_metadata_record
+from tests.gateway.controller.broker_cluster import CLUSTER_ID, BrokerCluster
+from tests.gateway.controller.cluster import Forbidden, made
+
+UPGRADE, SAFE, UNSAFE = 1, 2, 3
+Update = tuple[str, int, int]
+
+
+def ask(it: BrokerCluster, *updates: Update, version: int = 2, forbidden: Forbidden = (), **more: Any) -> Any:
+    asked = [{"feature": name, "max_version_level": level, "upgrade_type": kind} for name, level, kind in updates]
+    return it.ask(made("UpdateFeaturesRequest", feature_updates=asked, **more), version, forbidden)
+
+
+def refused(it: BrokerCluster, *updates: Update) -> str:
+    """What is said; nothing may have been done."""
+    before, features = len(it.log), dict(it.image.features)
+    answer = ask(it, *updates)
+    assert (answer.error_code, answer.results) == (Error.INVALID_UPDATE_VERSION, [])
+    assert (len(it.log), it.image.features) == (before, features)
+    said: str = answer.error_message
+    return said.removeprefix("The update failed for all features since the following feature had an error: ")
+
+
+def register(it: BrokerCluster, broker_id: int, **ranges: tuple[int, int]) -> None:
+    offered = {"metadata.version": (7, 30), **{name.replace("_", "."): levels for name, levels in ranges.items()}}
+    features = [
+        {"name": name, "min_supported_version": low, "max_supported_version": high} for name, (low, high) in offered.items()
+    ]
+    fields = {"cluster_id": CLUSTER_ID, "log_dirs": [it.directory(broker_id)], "features": features}
+    assert it.ask(made("BrokerRegistrationRequest", broker_id=broker_id, **fields)).error_code == 0
+
+
+def _features(ranges: dict[str, tuple[int, int]]) -> list[dict[str, Any]]:
+    return [{"name": name, "min_supported_version": low, "max_supported_version": high} for name, (low, high) in ranges.items()]
+
+
+def test_up_and_what_is_written_from_then_on() -> None:
+    it = BrokerCluster(level=16)
+    answer = ask(it, ("metadata.version", 30, UPGRADE))
+    assert (answer.error_code, answer.error_message, answer.results) == (0, None, [])
+    assert it.image.metadata_version == 30
+    register(it, 1)
+    assert decode_metadata_record(it.log[-1])[1] == 4
+
+
+@pytest.mark.parametrize("version", [0, 1, 2])
+def test_old_versions_are_told_of_each_feature(version: int) -> None:
+    answer = ask(BrokerCluster(level=29), ("metadata.version", 30, UPGRADE), ("group.version", 1, UPGRADE), version=version)
+    told = [(one.feature, one.error_code) for one in answer.results]
+    assert answer.error_code == 0 and told == ([("metadata.version", 0), ("group.version", 0)] if version < 2 else [])
+
+
+def test_looking_whether_it_could_be_done() -> None:
+    it = BrokerCluster(level=29)
+    before = len(it.log)
+    assert ask(it, ("metadata.version", 30, UPGRADE), validate_only=True).error_code == 0
+    assert (it.image.metadata_version, len(it.log)) == (29, before)
+
+
+@pytest.mark.parametrize("now", range(8, 31))
+@pytest.mark.parametrize("kind", [SAFE, UNSAFE])
+def test_down_where_no_metadata_would_be_lost(now: int, kind: int) -> None:
+    it = BrokerCluster(level=now)
+    if now in _LEVELS_WITH_NEW_METADATA:
+        said = refused(it, ("metadata.version", now - 1, kind))
+        assert said.startswith(f"Unsupported metadata.version downgrade from {now} to {now - 1}. ")
+        assert ("Unsafe" in said) == (kind == UNSAFE)
+    else:
+        assert ask(it, ("metadata.version", now - 1, kind)).error_code == 0
+        assert it.image.metadata_version == now - 1
+
+
+def test_down_over_several_levels() -> None:
+    assert ask(BrokerCluster(level=29), ("metadata.version", 23, SAFE)).error_code == 0
+    assert "might delete metadata" in refused(BrokerCluster(level=29), ("metadata.version", 22, SAFE))
+
+
+def test_a_feature_that_is_not_used_any_more() -> None:
+    it = BrokerCluster()
+    assert ask(it, ("group.version", 0, SAFE)).error_code == 0
+    assert "group.version" not in it.image.features
+
+
+@pytest.mark.parametrize(
+    ("update", "why"),
+    [
+        (("group.version", 1, 0), "does not support the given upgrade type."),
+        (("group.version", 1, 4), "does not support the given upgrade type."),
+        (("group.version", -1, SAFE), "A feature version cannot be less than 0."),
+        (("group.version", 2, UPGRADE), "Local controller 1 only supports versions 0-1"),
+        (("group.version", 0, UPGRADE), "without setting the upgrade type to either safe or unsafe downgrade."),
+        (("unknown.version", 1, UPGRADE), "Local controller 1 does not support this feature."),
+        (("metadata.version", 31, UPGRADE), "Local controller 1 only supports versions 7-30"),
+        (("metadata.version", 6, UNSAFE), "Local controller 1 only supports versions 7-30"),
+        (("kraft.version", 1, UPGRADE), "does not change from static voters to dynamic ones"),
+    ],
+)
+def test_refusals(update: Update, why: str) -> None:
+    assert refused(BrokerCluster(), update).endswith(why) or why in refused(BrokerCluster(), update)
+
+
+def test_up_must_not_be_called_a_downgrade() -> None:
+    assert refused(BrokerCluster(level=29), ("metadata.version", 30, SAFE)).endswith("Can't downgrade to a newer version.")
+
+
+def test_the_version_of_the_quorum_does_not_go_down_and_may_be_named_as_it_is() -> None:
+    it = BrokerCluster(kraft_version=1)
+    assert refused(it, ("kraft.version", 0, SAFE)).endswith("Can't downgrade the version of this feature.")
+    assert ask(it, ("kraft.version", 1, UPGRADE)).error_code == 0
+    assert "kraft.version" not in it.image.features
+
+
+def test_every_broker_must_support_it() -> None:
+    it = BrokerCluster(level=25, features={})
+    register(it, 1, share_version=(0, 1))
+    assert ask(it, ("share.version", 1, UPGRADE), validate_only=True).error_code == 0
+    register(it, 2)
+    assert refused(it, ("share.version", 1, UPGRADE)).endswith("Broker 2 does not support this feature.")
+
+
+def test_every_controller_must_support_it() -> None:
+    it = BrokerCluster(nodes=(1, 2), level=25, features={})
+    assert "controller 2 has not registered" in refused(it, ("share.version", 1, UPGRADE))
+    narrow, wide = (_features({"share.version": (0, high)}) for high in range(2))
+    it.ask(made("ControllerRegistrationRequest", controller_id=2, features=narrow))
+    assert "Controller 2 does not support this feature." in refused(it, ("share.version", 1, UPGRADE))
+    it.ask(made("ControllerRegistrationRequest", controller_id=2, features=wide))
+    assert ask(it, ("share.version", 1, UPGRADE)).error_code == 0
+
+
+def test_all_or_nothing() -> None:
+    it = BrokerCluster(level=29)
+    assert "unknown.version" in refused(it, ("metadata.version", 30, UPGRADE), ("unknown.version", 1, UPGRADE))
+
+
+def test_a_feature_may_need_the_metadata_version_that_comes_with_it() -> None:
+    elr = ("eligible.leader.replicas.version", 1, UPGRADE)
+    assert "depends on metadata.version level 23" in refused(BrokerCluster(level=22), elr)
+    assert ask(BrokerCluster(level=22), elr, ("metadata.version", 23, UPGRADE)).error_code == 0
+
+
+def test_with_eligible_replicas_all_brokers_have_the_same_min_isr_in_the_log() -> None:
+    it = BrokerCluster(nodes=(1, 2), level=25)
+    it.ask(
+        made("ControllerRegistrationRequest", controller_id=2, features=_features({"eligible.leader.replicas.version": (0, 1)}))
+    )
+    for name, value in (("1", "2"), ("2", "3")):
+        configs = [{"name": "min.insync.replicas", "config_operation": 0, "value": value}]
+        resource = {"resource_type": 4, "resource_name": name, "configs": configs}
+        assert it.ask(made("IncrementalAlterConfigsRequest", resources=[resource])).responses[0].error_code == 0
+    assert ask(it, ("eligible.leader.replicas.version", 1, UPGRADE)).error_code == 0
+    assert it.image.configs == {(4, ""): {"min.insync.replicas": "1"}}
+
+
+def test_only_who_may_alter_the_cluster() -> None:
+    answer = ask(BrokerCluster(), ("group.version", 0, SAFE), forbidden=[("ALTER", "CLUSTER", "*")])
+    assert answer.error_code == Error.CLUSTER_AUTHORIZATION_FAILED
