@@ -218,7 +218,7 @@ def test_the_java_consumer_reads_the_log_in_a_group(secured: Secured, way: tuple
 
 
 def test_every_node_authorizes_who_asks_and_not_who_passes_it_on(secured: Secured) -> None:
-    stranger = {"user": STRANGER, "password": STRANGER_PASSWORD}
+    stranger: dict[str, Any] = {"user": STRANGER, "password": STRANGER_PASSWORD}
     for number, node in enumerate(secured.cluster.nodes):
         assert create(secured, f"by-stranger-{number}", node=node, **stranger) == "TOPIC_AUTHORIZATION_FAILED"
         assert create(secured, f"by-admin-{number}", node=node) is None
@@ -230,7 +230,7 @@ def test_every_node_authorizes_who_asks_and_not_who_passes_it_on(secured: Secure
 
 
 def test_acls_that_java_adds_and_removes_hold_on_every_node(secured: Secured) -> None:
-    alice = {"mechanism": "SCRAM-SHA-512", "user": ALICE, "password": ALICE_PASSWORD}
+    alice: dict[str, Any] = {"mechanism": "SCRAM-SHA-512", "user": ALICE, "password": ALICE_PASSWORD}
     who = [
         "--allow-principal",
         f"User:{ALICE}",
@@ -244,7 +244,7 @@ def test_acls_that_java_adds_and_removes_hold_on_every_node(secured: Secured) ->
     assert create(secured, "own-1", **alice) == "TOPIC_AUTHORIZATION_FAILED"
     secured.tool(ACLS, "--add", "--force", *who)
     for number, node in enumerate(secured.cluster.nodes):
-        until(lambda number=number, node=node: create(secured, f"own-{number}", node=node, **alice) is None)  # type: ignore[misc]
+        until(lambda number=number, node=node: create(secured, f"own-{number}", node=node, **alice) is None)
         assert create(secured, f"others-{number}", node=node, **alice) == "TOPIC_AUTHORIZATION_FAILED"
     assert "User:alice" in secured.tool(ACLS, "--list")
     secured.tool(ACLS, "--remove", "--force", *who)
@@ -252,7 +252,7 @@ def test_acls_that_java_adds_and_removes_hold_on_every_node(secured: Secured) ->
 
 
 def test_kafkas_tools_say_who_was_refused(secured: Secured) -> None:
-    stranger = {"user": STRANGER, "password": STRANGER_PASSWORD}
+    stranger: dict[str, Any] = {"user": STRANGER, "password": STRANGER_PASSWORD}
     with pytest.raises(JavaError, match=r"ClusterAuthorizationException|Cluster authorization failed"):
         secured.tool(ACLS, "--list", **stranger)
     with pytest.raises(JavaError, match="Authentication failed"):

@@ -19,6 +19,7 @@ from gateway.handlers.table import Handler, controller_handlers, handlers
 from gateway.security.acls import LITERAL, RESOURCE_TYPES
 from gateway.security.principal import Principal, encode_principal
 from gateway.security.standard_authorizer import ALLOW, DENY, OPERATIONS, StandardAuthorizer
+from kwire.cluster import Image
 from kwire.header import decode_response_header, encode_request_header
 from kwire.message import Message
 from kwire.messages.access_control_entry_record import AccessControlEntryRecord
@@ -65,7 +66,7 @@ class SecuredWorld(OwnWorld):
         self.raft = Voter()
         self.principal = ADMIN
         self._ids = count(1)
-        acls = self.quorum.image.acls
+        acls = self.image.acls
         self.authorizer = StandardAuthorizer(lambda: acls, super_users=frozenset({ADMIN}))  # type: ignore[assignment]
         self.create(TOPIC, [7], [7])
         self.create(OTHER_TOPIC, [7])
@@ -73,17 +74,22 @@ class SecuredWorld(OwnWorld):
         self.ask(offset_commit, 10, group_id=GROUP, topics=[{"topic_id": METADATA_TOPIC_ID, "partitions": [partition]}])
         self.allow(*cluster("CLUSTER_ACTION"), principal=BROKER)
 
+    @property
+    def image(self) -> Image:
+        assert self.quorum is not None
+        return self.quorum.image
+
     def allow(self, *needs: Need, principal: str = USER, permission: int = ALLOW) -> None:
         for operation, kind, name in needs:
             id = Uuid(next(self._ids).to_bytes(16, "big"))
-            self.quorum.image.acls[id] = AccessControlEntryRecord(
+            self.image.acls[id] = AccessControlEntryRecord(
                 id=id, resource_type=RESOURCE_TYPES[kind], resource_name=name, pattern_type=LITERAL, principal=principal,
                 host="*", operation=OPERATIONS[operation], permission_type=permission,
             )  # fmt: skip
 
     def context(self, version: int, listener: str = "PLAINTEXT") -> Context:
         peer = Peer(listener, self.principal, "127.0.0.1", 50000, 1)
-        context = Context(version, "test", peer, self, now=100.0, wall_ms=1_700_000_000_000)  # type: ignore[arg-type]
+        context = Context(version, "test", peer, self, now=100.0, wall_ms=1_700_000_000_000)
         context.apis = LISTENERS[listener]()
         return context
 
@@ -205,10 +211,10 @@ def test_what_is_forwarded_is_authorized_as_the_clients(listener: str, row: Row)
 @pytest.mark.parametrize(("listener", "row"), FORWARDED)
 def test_who_may_not_act_for_the_cluster_forwards_nothing_whatever_the_principal_inside(listener: str, row: Row) -> None:
     world = SecuredWorld()
-    before = dict(world.quorum.image.topics)
+    before = dict(world.image.topics)
     for by in (ANONYMOUS, USER):
         assert dict(errors_of(world.forwarded(row, ADMIN, by))) == {31: 1}
-    assert world.quorum.image.topics == before
+    assert world.image.topics == before
 
 
 @pytest.mark.parametrize("api_key", REFUSED_TO_ALL)
