@@ -36,8 +36,8 @@ _FENCED: Final = 2
 def handle(request: DescribeClusterRequest, context: Context) -> DescribeClusterResponse:
     """The nodes of the type asked for; UNSUPPORTED_ENDPOINT_TYPE for one there is not.
 
-    Controllers without a quorum behind this node: MISMATCHED_ENDPOINT_TYPE, as from a broker's listener. On controllers' listeners
-    it takes ALTER on the cluster, as in Kafka.
+    Controllers without a quorum behind this node: MISMATCHED_ENDPOINT_TYPE, as from a broker's listener. On a listener for
+    controllers it takes ALTER on the cluster, as in Kafka.
     """
     quorum = context.gateway.quorum
     if context.gateway.is_for_controllers(context.peer.listener) and not may_on_cluster(context, Operation.ALTER):
