@@ -1,0 +1,147 @@
+"""Kafka's command line tools on brokers of Kafka, over our controllers and over Kafka's: they print the same.
+
+What our controllers wrote meanwhile is then read by Kafka's tools, and by controllers of Kafka that take over from ours.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+
+from tests.interop.admin_commands import COMMANDS, Command, files
+from tests.interop.clients import need_java
+from tests.interop.conftest import SAID
+from tests.interop.own_kafka import complaints
+from tests.interop.quorum import files_of
+from tests.interop.test_own_snapshots import shell
+from tools import java
+from tools.kafka import FAST_START, Cluster, kafka
+from tools.kafka_files import Node, Shape, write_properties
+from tools.own_quorum import OwnCluster, own_quorum
+from tools.real_brokers import real_brokers
+
+#: Where ours says something else, and why.
+DELIBERATE: dict[str, str] = {}
+_AUTHORIZED = {
+    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "super.users": "User:ANONYMOUS",
+}
+_TOOL_S = 60
+#: Records of all areas, among others.
+WRITTEN = {
+    "ACCESS_CONTROL_ENTRY_RECORD",
+    "BROKER_REGISTRATION_CHANGE_RECORD",
+    "CLIENT_QUOTA_RECORD",
+    "CONFIG_RECORD",
+    "FEATURE_LEVEL_RECORD",
+    "PARTITION_CHANGE_RECORD",
+    "PARTITION_RECORD",
+    "REGISTER_BROKER_RECORD",
+    "REGISTER_CONTROLLER_RECORD",
+    "REMOVE_ACCESS_CONTROL_ENTRY_RECORD",
+    "REMOVE_TOPIC_RECORD",
+    "REMOVE_USER_SCRAM_CREDENTIAL_RECORD",
+    "TOPIC_RECORD",
+    "USER_SCRAM_CREDENTIAL_RECORD",
+}
+
+
+def run(command: Command, bootstrap: str, directory: Path) -> tuple[int, list[str]]:
+    """Exit status, and what can be compared of what it printed."""
+    arguments = [str(directory / one[1:]) if one.startswith("@") else one for one in command.line(bootstrap)]
+    done = subprocess.run(
+        java.command(command.main_class, arguments, log_level="off"),
+        stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=_TOOL_S, check=False,
+    )  # fmt: skip
+    return done.returncode, command.comparable(done.stdout)
+
+
+def compared(real: str, ours: str, directory: Path) -> Iterator[str]:
+    """Where the two clusters answer differently: command by command, both at a time."""
+    for name, text in files().items():
+        (directory / name).write_text(text)
+    with ThreadPoolExecutor(2) as pool:
+        for command in COMMANDS:
+            expected, told = pool.map(lambda where, command=command: run(command, where, directory), (real, ours))
+            if expected != told and str(command) not in DELIBERATE:
+                yield f"{command}\nKafka: {expected}\nours:  {told}"
+
+
+@dataclass
+class Day:
+    """What became of it: differences, and our nodes, stopped, with the log that they wrote."""
+
+    differences: list[str]
+    own: OwnCluster
+
+
+@pytest.fixture(scope="module")
+def day(tmp_path_factory: pytest.TempPathFactory) -> Day:
+    need_java()
+    directory = tmp_path_factory.mktemp("admin")
+    with (
+        kafka(brokers=2, controllers=3, properties=_AUTHORIZED, options=FAST_START, kill_at_end=True) as real,
+        own_quorum(3, static_voters=False, properties=_AUTHORIZED, directory=directory / "own") as own,
+        real_brokers(own, 2, properties=_AUTHORIZED, kill_at_end=True) as brokers,
+    ):
+        differences = list(compared(real.bootstrap, brokers.bootstrap, directory))
+    return Day(differences, own)
+
+
+def test_they_print_what_they_print_over_kafkas_controllers(day: Day) -> None:
+    SAID.append(f"admin tools: {len(COMMANDS)} commands, the same but for {len(DELIBERATE)} on purpose")
+    assert not day.differences, "\n".join(day.differences)
+
+
+def test_kafka_dump_log_reads_what_our_controller_wrote(day: Day) -> None:
+    """Every record decodes, every CRC is right, no offset is missing."""
+    for node in day.own.nodes:
+        arguments = ["--files", str(node.metadata_log_dir / f"{0:020d}.log"), "--cluster-metadata-decoder"]
+        lines = java.run_tool(java.DUMP_LOG_SEGMENTS, arguments).splitlines()
+        assert all("isvalid: true" in line for line in lines if line.startswith("baseOffset:"))
+        assert not [line for line in lines if "rror" in line or "ould not" in line]
+        offsets = [int(line.split()[2]) for line in lines if line.startswith("| offset:")]
+        assert offsets == list(range(len(offsets)))
+        found = set(re.findall(r'payload: {"type":"(\w+)"', "\n".join(lines)))
+        assert found >= WRITTEN, WRITTEN - found
+
+
+def test_kafka_metadata_shell_loads_what_our_controller_wrote(day: Day, tmp_path: Path) -> None:
+    segment = shutil.copy(day.own.nodes[0].metadata_log_dir / f"{0:020d}.log", tmp_path)
+    tree = shell(Path(segment))
+    assert all(name in tree for name in ("orders", "101", "102", "User:alice", "producer_byte_rate", "transaction.version"))
+
+
+def test_kafkas_controllers_take_over_from_ours(day: Day, tmp_path: Path) -> None:
+    """Two of three, on copies of our nodes' directories: one leads, reads everything, and goes on where ours stopped."""
+    end = max(leader_end_on_disk(node) for node in day.own.nodes)
+    shape = Shape(java.KAFKA_VERSION, 0, 3, properties={**_AUTHORIZED, **day.own.quorum_properties()})
+    nodes = [replace(node, roles=("controller",), directory=tmp_path / str(node.node_id)) for node in day.own.nodes]
+    cluster = Cluster(shape, day.own.cluster_id, nodes[:2], tmp_path, FAST_START)
+    for ours, theirs in zip(day.own.nodes, cluster.nodes, strict=False):
+        shutil.copytree(ours.log_dir, theirs.log_dir)
+        write_properties(shape, theirs, nodes)
+    try:
+        for node in cluster.nodes:
+            cluster.start_node(node)
+        for node in cluster.nodes:
+            cluster.wait_for_node(node)
+        leader = cluster.wait_for_leader()
+        alter = ["--alter", "--entity-type", "topics", "--entity-name", "orders", "--add-config", "segment.ms=60000"]
+        assert "Completed" in cluster.controller_tool("kafka.admin.ConfigCommand", alter)
+        assert [line for node in cluster.nodes for line in complaints(node)] == []
+        assert leader_end_on_disk(leader) > end
+    finally:
+        cluster.stop(kill=True)
+
+
+def leader_end_on_disk(node: Node) -> int:
+    """One past the last offset in a node's segments."""
+    return files_of(node)[-1].last_offset + 1
