@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 TOKEN_LEVEL: Final = 14
 #: Where an answer has no time to tell (``DelegationTokenManager.ErrorTimestamp``).
 NO_TIMESTAMP: Final = -1
+#: From this version on requests can name an owner, and answers tell who asked (KIP-373).
+REQUESTER_VERSION: Final = 3
 _USER: Final = "User"
 _LONG_MAX: Final = 2**63 - 1
 #: Hashes of tokens that are gone: no more of them are kept than this and the number of tokens.
@@ -40,9 +42,12 @@ def create_delegation_token(request: CreateDelegationTokenRequest, case: Case) -
             raise ApiError(Error.DELEGATION_TOKEN_AUTHORIZATION_FAILED)
         if any(renewer.principal_type != _USER for renewer in request.renewers):
             raise ApiError(Error.INVALID_PRINCIPAL_TYPE)
-        secret = _secret(case)
     except ApiError as refusal:
-        return Verdict([], creation_refused(request, case.principal, refusal.error))
+        return Verdict([], creation_refused(request, case.version, case.principal, refusal.error))
+    try:
+        secret = _secret(case)
+    except ApiError as refusal:  # Kafka's brokers find out the others, and its controller this one
+        return Verdict([], creation_refused(request, case.version, case.principal, refusal.error, timestamp_ms=0))
     lifetime_ms = case.settings.token_max_lifetime_ms
     if request.max_lifetime_ms > 0:
         lifetime_ms = min(lifetime_ms, request.max_lifetime_ms)
@@ -56,7 +61,7 @@ def create_delegation_token(request: CreateDelegationTokenRequest, case: Case) -
         expiration_timestamp=min(latest_ms, _sum(case.now_ms, case.settings.token_expiry_time_ms)),
         token_id=_new_id(case),
     )
-    return Verdict([token], _created(token, token_hmac(secret, token.token_id)))
+    return Verdict([token], _created(token, token_hmac(secret, token.token_id), case.version))
 
 
 def renew_delegation_token(request: RenewDelegationTokenRequest, case: Case) -> Verdict:
@@ -106,24 +111,26 @@ def owner_of(request: CreateDelegationTokenRequest, requester: str) -> str:
     return f"{request.owner_principal_type}:{request.owner_principal_name}"
 
 
-def creation_refused(request: CreateDelegationTokenRequest, requester: str, error: int) -> Message:
-    """The answer to a request for a token that is not made."""
+def creation_refused(
+    request: CreateDelegationTokenRequest, version: int, requester: str, error: int, *, timestamp_ms: int = NO_TIMESTAMP
+) -> Message:
+    """The answer to a request for a token that is not made; ``timestamp_ms`` is what stands for its times."""
     try:
         owner = owner_of(request, requester)
     except ApiError:
         owner = requester
     return CreateDelegationTokenResponse(
         error_code=error,
-        **_people(owner, requester),
-        issue_timestamp_ms=NO_TIMESTAMP,
-        expiry_timestamp_ms=NO_TIMESTAMP,
-        max_timestamp_ms=NO_TIMESTAMP,
+        **_people(owner, requester, version),
+        issue_timestamp_ms=timestamp_ms,
+        expiry_timestamp_ms=timestamp_ms,
+        max_timestamp_ms=timestamp_ms,
     )
 
 
-def _created(token: DelegationTokenRecord, password: bytes) -> Message:
+def _created(token: DelegationTokenRecord, password: bytes, version: int) -> Message:
     return CreateDelegationTokenResponse(
-        **_people(token.owner, token.requester),
+        **_people(token.owner, token.requester, version),
         issue_timestamp_ms=token.issue_timestamp,
         expiry_timestamp_ms=token.expiration_timestamp,
         max_timestamp_ms=token.max_timestamp,
@@ -132,15 +139,13 @@ def _created(token: DelegationTokenRecord, password: bytes) -> Message:
     )
 
 
-def _people(owner: str, requester: str) -> dict[str, Any]:
+def _people(owner: str, requester: str, version: int) -> dict[str, Any]:
     owner_type, _, owner_name = owner.partition(":")
-    requester_type, _, requester_name = requester.partition(":")
-    return {
-        "principal_type": owner_type,
-        "principal_name": owner_name,
-        "token_requester_principal_type": requester_type,
-        "token_requester_principal_name": requester_name,
-    }
+    people = {"principal_type": owner_type, "principal_name": owner_name}
+    if version >= REQUESTER_VERSION:
+        requester_type, _, requester_name = requester.partition(":")
+        people |= {"token_requester_principal_type": requester_type, "token_requester_principal_name": requester_name}
+    return people
 
 
 def _secret(case: Case) -> Secret:

@@ -21,5 +21,5 @@ VERSIONS: Final = range(1, 4)
 def handle(request: CreateDelegationTokenRequest, context: Context) -> Message | Later:
     """The token. DELEGATION_TOKEN_REQUEST_NOT_ALLOWED for who does not say who he is, or says so by a token."""
     if context.gateway.controller is not None and not may_ask_for_tokens(context):
-        return creation_refused(request, context.peer.principal, ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED)
+        return creation_refused(request, context.version, context.peer.principal, ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED)
     return ask_controller(request, context)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from gateway.controller.delegation_tokens import REQUESTER_VERSION
 from gateway.handlers.catalog import cluster_image
 from gateway.handlers.delegation_tokens import may_ask_for_tokens
 from gateway.handlers.errors import ErrorCode
@@ -38,7 +39,7 @@ def handle(request: DescribeDelegationTokenRequest, context: Context) -> Describ
         owners = frozenset(f"{owner.principal_type}:{owner.principal_name}" for owner in request.owners)
     return DescribeDelegationTokenResponse(
         tokens=[
-            _told(token, token_hmac(secret, token.token_id))
+            _told(token, token_hmac(secret, token.token_id), context.version)
             for token in image.tokens.values()
             if _is_asked_for(token, owners) and _may_know(token, context)
         ]
@@ -58,15 +59,12 @@ def _may_know(token: DelegationTokenRecord, context: Context) -> bool:
     )
 
 
-def _told(token: DelegationTokenRecord, password: bytes) -> DescribedDelegationToken:
+def _told(token: DelegationTokenRecord, password: bytes, version: int) -> DescribedDelegationToken:
     owner_type, _, owner_name = token.owner.partition(":")
-    requester_type, _, requester_name = token.requester.partition(":")
     renewers = (renewer.partition(":") for renewer in token.renewers)
-    return DescribedDelegationToken(
+    told = DescribedDelegationToken(
         principal_type=owner_type,
         principal_name=owner_name,
-        token_requester_principal_type=requester_type,
-        token_requester_principal_name=requester_name,
         issue_timestamp=token.issue_timestamp,
         expiry_timestamp=token.expiration_timestamp,
         max_timestamp=token.max_timestamp,
@@ -74,3 +72,6 @@ def _told(token: DelegationTokenRecord, password: bytes) -> DescribedDelegationT
         hmac=password,
         renewers=[DescribedDelegationTokenRenewer(principal_type=kind, principal_name=name) for kind, _, name in renewers],
     )
+    if version >= REQUESTER_VERSION:
+        told.token_requester_principal_type, _, told.token_requester_principal_name = token.requester.partition(":")
+    return told

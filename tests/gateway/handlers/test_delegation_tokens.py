@@ -1,0 +1,137 @@
+"""Delegation tokens on listeners: who may ask, who is told of which, and where this node has the key."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from gateway.config import Config
+from gateway.handlers import (
+    create_delegation_token,
+    describe_delegation_token,
+    expire_delegation_token,
+    renew_delegation_token,
+)
+from gateway.handlers.context import Context
+from gateway.handlers.delegation_tokens import may_ask_for_tokens
+from gateway.handlers.errors import ErrorCode
+from gateway.handlers.refusals import REFUSED
+from gateway.ports import Endpoint
+from gateway.security.delegation_tokens import token_hmac
+from gateway.security.secret import Secret
+from kwire.messages.delegation_token_record import DelegationTokenRecord
+from tests.gateway.handlers.own_world import OwnWorld
+from tests.gateway.handlers.world import MemoryQuorum, World
+
+NOT_ALLOWED = ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
+ME = "User:ANONYMOUS"
+
+
+class SaslWorld(World):
+    """Who asks proved who he is; the image is an observed cluster's, whose key this node has."""
+
+    def __init__(self) -> None:
+        super().__init__(quorum=MemoryQuorum(), config=Config(security={"delegation.token.secret.key": "key"}))
+
+    def endpoint(self, listener: str) -> Endpoint:
+        return replace(super().endpoint(listener), security_protocol="SASL_PLAINTEXT")
+
+    def token(self, token_id: str, owner: str, *renewers: str, requester: str | None = None) -> None:
+        self.quorum.image.tokens[token_id] = DelegationTokenRecord(  # type: ignore[union-attr]
+            owner=owner, requester=requester or owner, renewers=list(renewers), issue_timestamp=1, max_timestamp=3,
+            expiration_timestamp=2, token_id=token_id,
+        )  # fmt: skip
+
+    def told(self, *owners: str, all: bool = False) -> list[str]:
+        people = [owner.partition(":") for owner in owners]
+        asked = None if all else [{"principal_type": kind, "principal_name": name} for kind, _, name in people]
+        answer = self.ask(describe_delegation_token, 3, owners=asked)
+        assert answer.error_code == 0
+        return [one.token_id for one in answer.tokens]
+
+
+def asked_by(context: Context, protocol: str, **peer: Any) -> Context:
+    class Listening(World):
+        def endpoint(self, listener: str) -> Endpoint:
+            return replace(super().endpoint(listener), security_protocol=protocol)
+
+    return replace(context, peer=replace(context.peer, **peer), gateway=Listening())
+
+
+@pytest.mark.parametrize(
+    ("protocol", "peer", "may"),
+    [
+        ("PLAINTEXT", {}, False),
+        ("PLAINTEXT", {"forwarded": True}, True),
+        ("SSL", {}, False),
+        ("SSL", {"principal": "User:CN=ann"}, True),
+        ("SASL_PLAINTEXT", {"principal": "User:ann"}, True),
+        ("SASL_SSL", {"principal": "User:ann"}, True),
+        ("SASL_SSL", {"principal": "User:ann", "token_authenticated": True}, False),
+        ("PLAINTEXT", {"forwarded": True, "token_authenticated": True}, False),
+    ],
+)
+def test_who_may_ask(protocol: str, peer: dict[str, Any], may: bool) -> None:
+    assert may_ask_for_tokens(asked_by(World().context(3), protocol, **peer)) is may
+
+
+@pytest.mark.parametrize("version", create_delegation_token.VERSIONS)
+def test_who_may_not_is_refused_at_once(version: int) -> None:
+    world = OwnWorld()
+    answer = world.ask(create_delegation_token, version, renewers=[], max_lifetime_ms=-1)
+    assert (answer.error_code, answer.principal_name, answer.max_timestamp_ms) == (NOT_ALLOWED, "ANONYMOUS", -1)
+    earlier = min(version, 2)
+    for handler in (renew_delegation_token, expire_delegation_token):
+        answer = world.ask(handler, earlier, hmac=b"x")
+        assert (answer.error_code, answer.expiry_timestamp_ms) == (NOT_ALLOWED, -1)
+    answer = world.ask(describe_delegation_token, version, owners=None)
+    assert (answer.error_code, answer.tokens) == (NOT_ALLOWED, [])
+    assert not world.controller.askers
+
+
+def test_where_the_log_is_written_by_others_nothing_changes() -> None:
+    assert World().ask(create_delegation_token, 3, renewers=[], max_lifetime_ms=-1).error_code == REFUSED
+    for handler in (renew_delegation_token, expire_delegation_token):
+        assert World().ask(handler, 2, hmac=b"x").error_code == REFUSED
+
+
+def test_who_is_told_of_which() -> None:
+    world = SaslWorld()
+    world.token("mine", ME)
+    world.token("renewed", "User:ann", ME)
+    world.token("asked for", "User:ann", requester=ME)
+    world.token("hers", "User:ann", "User:ben")
+    assert world.told(all=True) == ["mine", "renewed", "asked for", "hers"], "who may describe all is told of all"
+    assert world.told() == []
+    assert world.told(ME) == ["mine", "renewed", "asked for"]
+    assert world.told("User:ben", "User:eve") == ["hers"]
+    world.authorizer.forbidden = {("DESCRIBE", "DELEGATION_TOKEN", "*"), ("DESCRIBE_TOKENS", "USER", "*")}
+    assert world.told(all=True) == ["mine", "renewed", "asked for"]
+    assert world.told("User:ann") == ["renewed", "asked for"]
+    world.authorizer.forbidden = {("DESCRIBE", "DELEGATION_TOKEN", "*")}
+    assert "hers" in world.told(all=True), "the right to see an owner's tokens is enough"
+    world.authorizer.forbidden = {("DESCRIBE_TOKENS", "USER", "*")}
+    assert "hers" in world.told(all=True), "and so is that to see the token"
+
+
+@pytest.mark.parametrize("version", describe_delegation_token.VERSIONS)
+def test_what_is_told_of_a_token(version: int) -> None:
+    world = SaslWorld()
+    world.token("id", "User:a:b", "User:ben", requester="User:ann")
+    (token,) = world.ask(describe_delegation_token, version, owners=None).tokens
+    assert (token.principal_type, token.principal_name) == ("User", "a:b")
+    assert (token.issue_timestamp, token.expiry_timestamp, token.max_timestamp) == (1, 2, 3)
+    assert token.hmac == token_hmac(Secret("key"), "id")
+    assert [(one.principal_type, one.principal_name) for one in token.renewers] == [("User", "ben")]
+    assert token.token_requester_principal_name == ("ann" if version >= 3 else "")
+
+
+@pytest.mark.parametrize("security", [{}, {"delegation.token.secret.key": ""}])
+def test_without_the_key_nothing_is_told(security: dict[str, str]) -> None:
+    world = SaslWorld()
+    world.config = Config(security=security)
+    world.token("id", ME)
+    answer = world.ask(describe_delegation_token, 3, owners=None)
+    assert (answer.error_code, answer.tokens) == (ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED, [])

@@ -1,0 +1,98 @@
+"""Requests about delegation tokens, as steps that may need what those before them were answered: for Kafka's and for ours."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final, NamedTuple
+
+from kwire.message import Message
+from tests.gateway.controller.cluster import made
+from tools.kafka_security import ADMIN, STRANGER
+
+MINUTE_MS: Final = 60_000
+DAYS_MS: Final = 24 * 60 * MINUTE_MS
+#: What was answered to the steps before, by what they were about.
+Told = Mapping[str, Any]
+
+
+class Step(NamedTuple):
+    """``user`` asks for what ``request`` gives, which may name a token by the step that made it."""
+
+    about: str
+    user: str
+    request: Callable[[Told], Message]
+
+
+def create(*renewers: str, owner: str = "", lifetime_ms: int = -1) -> Callable[[Told], Message]:
+    kind, _, name = owner.partition(":")
+    people = [renewer.partition(":") for renewer in renewers]
+    return lambda _: made(
+        "CreateDelegationTokenRequest",
+        owner_principal_type=kind,
+        owner_principal_name=name,
+        renewers=[{"principal_type": kind, "principal_name": name} for kind, _, name in people],
+        max_lifetime_ms=lifetime_ms,
+    )
+
+
+def renew(step: str, period_ms: int = -1) -> Callable[[Told], Message]:
+    return lambda told: made("RenewDelegationTokenRequest", hmac=_hmac(told, step), renew_period_ms=period_ms)
+
+
+def expire(step: str, period_ms: int = -1) -> Callable[[Told], Message]:
+    return lambda told: made("ExpireDelegationTokenRequest", hmac=_hmac(told, step), expiry_time_period_ms=period_ms)
+
+
+def describe(*owners: str, all: bool = False) -> Callable[[Told], Message]:
+    people = [owner.partition(":") for owner in owners]
+    asked = None if all else [{"principal_type": kind, "principal_name": name} for kind, _, name in people]
+    return lambda _: made("DescribeDelegationTokenRequest", owners=asked)
+
+
+def _hmac(told: Told, step: str) -> bytes:
+    return told[step].hmac if step in told else step.encode()
+
+
+A, S = f"User:{ADMIN}", f"User:{STRANGER}"
+STEPS: Final = [
+    Step("none yet", ADMIN, describe(all=True)),
+    Step("make", STRANGER, create()),
+    Step("with a renewer", STRANGER, create(A)),
+    Step("with many", ADMIN, create(S, "User:x:y", "User:")),
+    Step("a group that renews", STRANGER, create("Group:staff")),
+    Step("for another, forbidden", STRANGER, create(owner=A)),
+    Step("for another", ADMIN, create(owner=S)),
+    Step("for a group", ADMIN, create(owner="Group:staff")),
+    Step("for himself, by name", STRANGER, create(owner=S)),
+    Step("short", STRANGER, create(lifetime_ms=10 * MINUTE_MS)),
+    Step("for two days", STRANGER, create(lifetime_ms=2 * DAYS_MS)),
+    Step("for ever", STRANGER, create(lifetime_ms=2**63 - 1)),
+    Step("renew", STRANGER, renew("make")),
+    Step("renew for a while", STRANGER, renew("make", 5 * MINUTE_MS)),
+    Step("renew for long", STRANGER, renew("make", 3 * DAYS_MS)),
+    Step("renew what is short", STRANGER, renew("short", 5 * DAYS_MS)),
+    Step("renewed by who may", ADMIN, renew("with a renewer", 5 * MINUTE_MS)),
+    Step("renewed by who may not", ADMIN, renew("make")),
+    Step("renewed by who asked for it", ADMIN, renew("for another")),
+    Step("renewed by its owner", STRANGER, renew("for another")),
+    Step("renew what is not there", STRANGER, renew("nothing")),
+    Step("expire what is not there", STRANGER, expire("nothing")),
+    Step("expire by who may not", ADMIN, expire("make")),
+    Step("expire in a while", STRANGER, expire("make", 7 * MINUTE_MS)),
+    Step("expire later than it lives", STRANGER, expire("short", 5 * DAYS_MS)),
+    Step("expire now", STRANGER, expire("for two days")),
+    Step("expire again", STRANGER, expire("for two days")),
+    Step("renew what is gone", STRANGER, renew("for two days")),
+    Step("expire at once", STRANGER, expire("for ever", 0)),
+    Step("renew what has expired", STRANGER, renew("for ever")),
+    Step("expire what has expired", STRANGER, expire("for ever", MINUTE_MS)),
+    Step("all, of who may see all", ADMIN, describe(all=True)),
+    Step("all, of one's own", STRANGER, describe(all=True)),
+    Step("of an owner", ADMIN, describe(S)),
+    Step("of several", ADMIN, describe(A, "Group:staff")),
+    Step("of a renewer", ADMIN, describe("User:x:y")),
+    Step("of another, forbidden", STRANGER, describe(A)),
+    Step("of nobody", ADMIN, describe()),
+    Step("of who has none", ADMIN, describe("User:nobody")),
+    Step("remove what has expired", STRANGER, expire("for ever")),
+]

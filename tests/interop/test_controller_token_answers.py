@@ -1,0 +1,111 @@
+"""Delegation tokens: the same steps with Kafka and with ours, of two users, get the same errors and times."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from gateway.security.standard_authorizer import STANDARD_AUTHORIZER
+from kwire.messages.sasl_authenticate_request import SaslAuthenticateRequest
+from tests.gateway.controller.cluster import made
+from tests.interop.clients import need_java
+from tests.interop.conftest import SAID
+from tests.interop.controller_token_requests import MINUTE_MS, STEPS, Step
+from tests.interop.test_controller_answers import unlike
+from tools.gateway_process import Gateway, gateway
+from tools.kafka import FAST_START, Cluster, kafka
+from tools.kafka_security import ADMIN, ADMIN_PASSWORD, STRANGER, STRANGER_PASSWORD, properties_text, sasl_server_properties
+from tools.wire_client import WireClient
+
+_PASSWORDS: Final = {ADMIN: ADMIN_PASSWORD, STRANGER: STRANGER_PASSWORD}
+_SECRET: Final = {"delegation.token.secret.key": "a secret key"}
+_SERVER: Final = {
+    "authorizer.class.name": STANDARD_AUTHORIZER,
+    "super.users": f"User:ANONYMOUS;User:{ADMIN}",
+    "sasl.mechanism.inter.broker.protocol": "PLAIN",
+    **sasl_server_properties("broker"),
+}
+#: One step of each kind, and one that is forbidden whatever the key.
+_WITHOUT_A_KEY: Final = ("none yet", "make", "for another", "for another, forbidden", "renew", "expire now")
+#: How long after a change a broker of Kafka has heard of it.
+_HEARD_WITHIN_S: Final = 0.5
+#: A moment, not a duration.
+_SINCE_EPOCH: Final = 10**12
+
+
+def test_the_same_answers(tmp_path: Path) -> None:
+    need_java()
+    with _kafka(_SECRET) as cluster, _gateway(tmp_path, _SECRET) as server:
+        expected, answers = _answers(cluster.bootstrap, STEPS), _answers(server.bootstrap, STEPS)
+    SAID.append(f"delegation tokens: {len(STEPS)} steps, the same answers")
+    differences = [f"{about}: {one}" for about, answer in expected.items() for one in unlike(answer, answers[about], "")]
+    assert not differences, "\n".join(differences)
+
+
+def test_the_same_answers_without_a_key(tmp_path: Path) -> None:
+    need_java()
+    with _kafka({}) as cluster, _gateway(tmp_path, {}) as server:
+        steps = [step for step in STEPS if step.about in _WITHOUT_A_KEY]
+        expected, answers = _answers(cluster.bootstrap, steps), _answers(server.bootstrap, steps)
+    assert answers == expected
+
+
+def _answers(address: str, steps: Sequence[Step]) -> dict[str, Any]:
+    """What each step is answered, in a form that any server can give at any time."""
+    told: dict[str, Any] = {}
+    with contextlib.ExitStack() as stack:
+        clients = {user: stack.enter_context(_as_user(address, user)) for user in _PASSWORDS}
+        for step in steps:
+            request = step.request(told)
+            version = type(request).VERSIONS[-1]
+            told[step.about] = clients[step.user].call(request, version)
+            if not request.NAME.startswith("Describe"):
+                time.sleep(_HEARD_WITHIN_S)
+    return {about: _comparable(answer.to_json(type(answer).VERSIONS[-1])) for about, answer in told.items()}
+
+
+@contextlib.contextmanager
+def _as_user(address: str, user: str) -> Iterator[WireClient]:
+    with WireClient(address) as client:
+        client.call(made("SaslHandshakeRequest", mechanism="PLAIN"), 1)
+        token = f"\0{user}\0{_PASSWORDS[user]}".encode()
+        answer: Any = client.call(SaslAuthenticateRequest(auth_bytes=token), 2)
+        assert answer.error_code == 0, answer.error_message
+        yield client
+
+
+def _comparable(value: Any, name: str = "") -> Any:
+    """Ids and passwords by their length, moments by how far they are away, in minutes; lists in an order of their own."""
+    if isinstance(value, dict):
+        return {key: _comparable(inner, key) for key, inner in value.items() if key != "throttleTimeMs"}
+    if isinstance(value, list):
+        return sorted((_comparable(one) for one in value), key=repr)
+    if name in ("tokenId", "hmac"):
+        return len(value)
+    if isinstance(value, int) and value > _SINCE_EPOCH:
+        return f"in {round((value - time.time() * 1000) / MINUTE_MS)} min"
+    return value
+
+
+def _kafka(secret: dict[str, str]) -> contextlib.AbstractContextManager[Cluster]:
+    return kafka(options=FAST_START, kill_at_end=True, broker_protocol="SASL_PLAINTEXT", properties=_SERVER | secret)
+
+
+def _gateway(directory: Path, secret: dict[str, str]) -> contextlib.AbstractContextManager[Gateway]:
+    file = directory / "server.properties"
+    known = {key: value for key, value in _SERVER.items() if key != "sasl.mechanism.inter.broker.protocol"}
+    file.write_text(
+        properties_text(
+            {
+                **known,
+                **secret,
+                "source": "own",
+                "data.dir": str(directory / "data"),
+                "listener.security.protocol.map": "BROKER:SASL_PLAINTEXT,CONTROLLER:PLAINTEXT",
+            }
+        )
+    )
+    return gateway("--config", str(file), "--listeners", "BROKER://127.0.0.1:0")
