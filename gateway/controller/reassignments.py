@@ -89,7 +89,7 @@ def _moved(wanted: Sequence[int], before: PartitionRecord, may_resize: bool, cas
 def _cancelled(name: str, before: PartitionRecord, election: Election) -> Target:
     """The partition as it was before the move (``PartitionReassignmentRevert``)."""
     if not is_reassigning(before):
-        raise ApiError(Error.NO_REASSIGNMENT_IN_PROGRESS, "No partition reassignment is in progress.")
+        raise ApiError(Error.NO_REASSIGNMENT_IN_PROGRESS)
     replicas = [node_id for node_id in before.replicas if node_id not in before.adding_replicas]
     isr = [node_id for node_id in before.isr if node_id not in before.adding_replicas]
     if not replicas:
