@@ -58,7 +58,7 @@ def update_features(request: UpdateFeaturesRequest, case: Case) -> Verdict:
         raise ApiError(error.error, why) from None
     if asked.get(ELIGIBLE_LEADER_REPLICAS, (0, 0))[0] > 0:
         records = [*_safe_min_isr(case), *records]
-    results = [UpdatableFeatureResult(feature=name, error_message=None) for name in asked]
+    results = [UpdatableFeatureResult(feature=name, error_message=Error.NONE.name) for name in asked]  # as Kafka has it
     if case.version >= _WITHOUT_RESULTS:
         results = []
     return Verdict(records, UpdateFeaturesResponse(error_message=None, results=results))

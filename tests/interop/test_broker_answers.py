@@ -1,0 +1,118 @@
+"""What brokers say to Kafka's controller and to ours: the same answers, and the same records in the log."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, Final
+
+from gateway.log.reader import read_log_file
+from kwire.records import decode_metadata_record
+from tests.gateway.controller.broker_cluster import CLUSTER_ID
+from tests.gateway.controller.cluster import Cluster
+from tests.interop.broker_requests import SESSION_MS, Ask, Side, Silence, story
+from tests.interop.clients import need_java
+from tests.interop.conftest import SAID
+from tests.interop.test_controller_answers import comparable, unlike
+from tools.kafka import FAST_START, kafka
+from tools.kafka import Cluster as Kafka
+from tools.wire_client import WireClient
+
+_PROPERTIES: Final = {
+    "broker.session.timeout.ms": str(SESSION_MS),
+    "broker.heartbeat.interval.ms": "500",
+    "leader.imbalance.check.interval.seconds": "3600",
+    "unclean.leader.election.interval.ms": "3600000",
+}
+#: How often ours looks for sessions that ended while nobody says anything, ms.
+_LOOK_MS: Final = 50
+#: Where ours says something else, and why.
+DELIBERATE: Final[dict[str, str]] = {}
+
+
+class Both:
+    """Kafka's controller, asked over the wire, and ours in memory: each is asked the same."""
+
+    def __init__(self, real: WireClient, cluster_id: str) -> None:
+        self.ours = Cluster(cluster_id=CLUSTER_ID, kraft_version=1, broker_session_timeout_ms=SESSION_MS)
+        self._real = real
+        self._sides = Side(CLUSTER_ID), Side(cluster_id)
+        self._began = time.monotonic()
+        self.asked = 0
+
+    def live(self, steps: Iterable[Ask | Silence]) -> Iterator[str]:
+        """Where they differ."""
+        for step in steps:
+            self._pass_time()
+            if isinstance(step, Silence):
+                time.sleep(step.sessions * SESSION_MS / 1000)
+                self._pass_time()
+                continue
+            self.asked += 1
+            ours, real = self._ask(step)
+            for one in unlike(real, ours):
+                yield f"{step.about}: {one}"
+
+    def _ask(self, step: Ask) -> tuple[Any, Any]:
+        told = []
+        for side, ask in zip(self._sides, (self.ours.ask, self._real.call), strict=True):
+            answer: Any = ask(step.make(side), step.version)
+            if step.registers is not None and not answer.error_code:
+                side.epochs[step.registers] = answer.broker_epoch
+                answer.broker_epoch = 0
+            told.append(comparable(answer.to_json(step.version)))
+        return told[0], told[1]
+
+    def _pass_time(self) -> None:
+        """Ours is where the clock is, and has done what it does by itself."""
+        target_ms = int((time.monotonic() - self._began) * 1000)
+        while self.ours.now_ms < target_ms:
+            self.ours.now_ms = min(target_ms, self.ours.now_ms + _LOOK_MS)
+            for operation in self.ours.controller.poll(self.ours.now_ms):
+                self.ours.commit(operation)
+
+
+def written(values: Iterable[bytes]) -> list[str]:
+    """The records, in their order but for changes of several partitions at a time, which Kafka makes in that of a hash table.
+
+    Ids that no two clusters give alike stand as numbers, in the order in which they came.
+    """
+    epochs: dict[int, int] = {}
+    topics: dict[Any, int] = {}
+    found = []
+    for value in values:
+        _, version, message = decode_metadata_record(value)
+        if message.NAME in ("NoOpRecord", "RegisterControllerRecord"):
+            continue
+        fields = message.to_json(version)
+        for name, known in (("brokerEpoch", epochs), ("topicId", topics)):
+            if name in fields:
+                fields[name] = known.setdefault(fields[name], len(known))
+        found.append(f"{message.NAME} v{version} {fields}")
+    grouped = itertools.groupby(found, key=lambda one: one.startswith("PartitionChangeRecord"))
+    return [one for alike, group in grouped for one in (sorted(group) if alike else group)]
+
+
+def values_of(cluster: Kafka) -> Iterator[bytes]:
+    """Every metadata record of Kafka's log."""
+    for path in sorted(Path(cluster.nodes[0].metadata_log_dir).glob("*.log")):
+        for header, records in read_log_file(path):
+            if not header.is_control:
+                yield from (record.value for record in records if record.value is not None)
+
+
+def test_the_same_answers_and_the_same_records() -> None:
+    need_java()
+    with (
+        kafka(brokers=0, controllers=1, properties=_PROPERTIES, options=FAST_START, kill_at_end=True) as cluster,
+        WireClient(cluster.controllers) as real,
+    ):
+        both = Both(real, cluster.cluster_id)
+        differences = list(both.live(story()))
+        expected = written(values_of(cluster))
+    found = {one.partition(": Kafka ")[0]: one for one in differences}
+    assert found.keys() == DELIBERATE.keys(), "\n".join(found[place] for place in found if place not in DELIBERATE)
+    assert written(both.ours.log) == expected
+    SAID.append(f"brokers: {both.asked} requests, the same answers and the same {len(expected)} records")
