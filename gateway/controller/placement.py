@@ -90,7 +90,7 @@ class _Racks:
             raise _impossible(
                 replicas,
                 f"The target replication factor of {replicas} cannot be reached because only {self._total} broker(s) are"
-                " registered.",
+                " registered or some brokers have all their log directories cordoned.",
             )
 
     def next(self, replicas: int) -> list[int]:
