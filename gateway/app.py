@@ -17,6 +17,7 @@ from gateway.handlers.table import controller_handlers, handlers
 from gateway.log.offset_store import StoreLockedError
 from gateway.ports import TOPIC_NAME, Authorizer, Endpoint, Groups, SourceStopped
 from gateway.security.authorizer import AllowAll
+from gateway.security.delegation_tokens import token_secret
 from gateway.security.listeners import read_listeners
 from gateway.server.connection import Hub
 from gateway.server.dispatch import Dispatcher
@@ -269,7 +270,7 @@ def _guards(config: Config, image: Callable[[], Image]) -> dict[str, Guard]:
     from gateway.server.guard import guards_of  # TLS: only those who want it pay for it
 
     try:
-        return guards_of(listeners, image)
+        return guards_of(listeners, image, token_secret(config.security))
     except OSError as error:  # ssl.SSLError among them
         raise ConfigError(f"listeners: their keys cannot be used: {error}") from None
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hmac
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Final, Protocol
 
 from gateway.security.secret import Secret
@@ -24,12 +25,20 @@ class InvalidCredentials(SaslFailed):
         )
 
 
+@dataclass(frozen=True, slots=True)
+class TokenUse:
+    """A delegation token in place of a password (KIP-48): valid for so many ms more."""
+
+    remaining_ms: int
+
+
 class SaslServer(Protocol):
     """One authentication with one mechanism."""
 
     mechanism: str
     complete: bool  #: ``username`` is proved.
     username: str
+    token: TokenUse | None  #: by a delegation token, where it is one
 
     def evaluate(self, message: bytes) -> bytes:
         """The answer to a message of the client, maybe empty. Raises SaslFailed."""
@@ -44,6 +53,7 @@ class PlainServer:
         self._passwords = passwords
         self.complete = False
         self.username = ""
+        self.token: TokenUse | None = None
 
     def evaluate(self, message: bytes) -> bytes:
         """The client's only message; the answer is empty. Raises SaslFailed.

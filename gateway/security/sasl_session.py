@@ -58,6 +58,8 @@ class SaslSession:
         self._before: tuple[str, str] | None = None  # mechanism and principal of the authentication that is renewed
         #: ``User:NAME`` once it is proved.
         self.principal: str | None = None
+        #: It was proved by a delegation token.
+        self.token_authenticated = False
 
     @property
     def is_open(self) -> bool:
@@ -140,6 +142,9 @@ class SaslSession:
         if self._before is not None and self._before[1] != principal:
             raise SaslFailed("Cannot change principals during re-authentication")
         self.principal, self._at, self._server, self._before = principal, _At.DONE, None, None
+        self.token_authenticated = server.token is not None
         lifetime_ms = self._mechanisms[self._name].max_reauth_ms
+        if server.token is not None:
+            lifetime_ms = min(lifetime_ms or server.token.remaining_ms, server.token.remaining_ms)
         self._ends = now + lifetime_ms / 1000 if lifetime_ms else float("inf")
         return lifetime_ms

@@ -15,8 +15,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
-from gateway.security.sasl_server import InvalidCredentials, SaslFailed
+from gateway.security.sasl_server import InvalidCredentials, SaslFailed, TokenUse
 from gateway.security.scram import HASHES, ITERATIONS_MIN
+from gateway.security.secret import Secret
 
 #: ``ScramMechanism``: the numbers in records and requests.
 MECHANISM_NUMBERS: Final = {"SCRAM-SHA-256": 1, "SCRAM-SHA-512": 2}
@@ -46,22 +47,41 @@ class ScramCredential:
     iterations: int
 
 
+@dataclass(frozen=True, slots=True)
+class ScramToken:
+    """A delegation token: whose it is, and its keys for one mechanism. It is valid for ``remaining_ms`` more."""
+
+    owner: str
+    credential: ScramCredential
+    remaining_ms: int
+
+
 class ScramServer:
     """One authentication: a message of the client in, ours out, twice. ``username`` is proved once it is ``complete``."""
 
-    def __init__(self, mechanism: str, credential: Callable[[str], ScramCredential | None], nonce: str, decoy: bytes) -> None:
+    def __init__(
+        self,
+        mechanism: str,
+        credential: Callable[[str], ScramCredential | None],
+        nonce: str,
+        decoy: bytes,
+        token: Callable[[str], ScramToken | None] = lambda id: None,
+    ) -> None:
         """``nonce``: printable ASCII without comma, used for nothing else. ``decoy``: a secret of the process, for unknown users.
 
-        Raises KeyError for another mechanism.
+        ``credential`` and ``token`` find what there is by a user's name, or by a token's id. Raises KeyError for an unknown
+        mechanism.
         """
         self.mechanism = mechanism
         self._hash = HASHES[mechanism]
         self._credential = credential
         self._nonce = nonce
         self._decoy = decoy
+        self._find_token = token
         self._first: tuple[str, str, str, ScramCredential, bool] | None = None
         self.complete = False
         self.username = ""
+        self.token: TokenUse | None = None
 
     def evaluate(self, message: bytes) -> bytes:
         """The answer. Raises SaslFailed, after which there is nothing more to say."""
@@ -73,21 +93,31 @@ class ScramServer:
 
     def _server_first(self, text: str) -> bytes:
         match = _CLIENT_FIRST.fullmatch(text)
-        if match is None or _TOKEN_AUTH.search(match["more"]):
+        if match is None:
             raise InvalidCredentials(self.mechanism)
         name = _plain(match["name"])
         if match["authzid"] is not None and _plain(match["authzid"]) != name:
             raise SaslFailed("Authentication failed: Client requested an authorization id that is different from username")
-        found = self._credential(name)
+        found = self._by_token(name) if _TOKEN_AUTH.search(match["more"]) else self._by_name(name)
         credential = found or self._decoy_of(name)
         if credential.iterations < ITERATIONS_MIN:
             raise InvalidCredentials(self.mechanism)
         nonce = match["nonce"] + self._nonce
         salt = base64.b64encode(credential.salt).decode()
         answer = f"r={nonce},s={salt},i={credential.iterations}"
-        self.username = name
         self._first = (match["header"], nonce, f"{match['bare']},{answer}", credential, found is not None)
         return answer.encode()
+
+    def _by_name(self, name: str) -> ScramCredential | None:
+        self.username = name
+        return self._credential(name)
+
+    def _by_token(self, id: str) -> ScramCredential | None:
+        found = self._find_token(id)
+        if found is None:
+            return None
+        self.username, self.token = found.owner, TokenUse(found.remaining_ms)
+        return found.credential
 
     def _server_final(self, text: str) -> bytes:
         assert self._first is not None and not self.complete, "a message that nobody waits for"
@@ -115,6 +145,14 @@ class ScramServer:
             salt = _SALT_DIGITS[digit] + salt
         key = drawn[17:].ljust(hashlib.new(self._hash).digest_size, b"\0")[: hashlib.new(self._hash).digest_size]
         return ScramCredential(salt.encode(), key, key, ITERATIONS_MIN)
+
+
+def scram_credential(mechanism: str, password: Secret, salt: bytes, iterations: int = ITERATIONS_MIN) -> ScramCredential:
+    """What is kept of a password (``ScramFormatter.generateCredential``). Takes some ms of the processor."""
+    name = HASHES[mechanism]
+    salted = hashlib.pbkdf2_hmac(name, password.reveal().encode(), salt, iterations)
+    stored_key = hashlib.new(name, hmac.digest(salted, b"Client Key", name)).digest()
+    return ScramCredential(salt, stored_key, hmac.digest(salted, b"Server Key", name), iterations)
 
 
 def _plain(name: str) -> str:

@@ -239,7 +239,8 @@ class Connection:
     def _look_who_it_is(self, session: SaslSession, exchange: Exchange) -> None:
         if session.is_open:
             if session.principal is not None and session.principal != self.peer.principal:
-                self.peer = replace(self.peer, principal=session.principal)
+                by_token = session.token_authenticated
+                self.peer = replace(self.peer, principal=session.principal, token_authenticated=by_token)
             return
         self._splitter.limit = self._hub.config.sasl_server_max_receive_size
         if session.has_failed:

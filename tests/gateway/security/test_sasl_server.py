@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import base64
-import hashlib
-import hmac
 
 import pytest
 from hypothesis import given
@@ -13,7 +11,7 @@ from hypothesis import strategies as st
 from gateway.security.sasl_client import PlainClient
 from gateway.security.sasl_server import InvalidCredentials, PlainServer, SaslFailed
 from gateway.security.scram import HASHES, ScramClient
-from gateway.security.scram_server import ScramCredential, ScramServer
+from gateway.security.scram_server import ScramCredential, ScramServer, ScramToken, scram_credential
 from gateway.security.secret import Secret
 
 DECOY = b"decoy"
@@ -21,10 +19,7 @@ OTHER_ID = "Client requested an authorization id that is different from username
 
 
 def credential(mechanism: str, password: str, iterations: int = 4096, salt: bytes = b"salt") -> ScramCredential:
-    name = HASHES[mechanism]
-    salted = hashlib.pbkdf2_hmac(name, password.encode(), salt, iterations)
-    client_key = hmac.digest(salted, b"Client Key", name)
-    return ScramCredential(salt, hashlib.new(name, client_key).digest(), hmac.digest(salted, b"Server Key", name), iterations)
+    return scram_credential(mechanism, Secret(password), salt, iterations)
 
 
 def server(known: dict[str, ScramCredential], mechanism: str = "SCRAM-SHA-256", nonce: str = "server") -> ScramServer:
@@ -97,7 +92,6 @@ def test_the_example_of_rfc_7677() -> None:
         b"y,,n=bob,r=client",
         b"p=tls-unique,,n=bob,r=client",
         b"n,,n=bob,r=cli ent",
-        b"n,,n=bob,r=client,tokenauth=true",
         b"\xff\xfe",
     ],
 )
@@ -111,6 +105,31 @@ def test_nobody_acts_as_another() -> None:
     assert server(known).evaluate(b"n,a=bob,n=bob,r=client").startswith(b"r=client")
     with pytest.raises(SaslFailed, match=OTHER_ID):
         server(known).evaluate(b"n,a=alice,n=bob,r=client")
+
+
+def test_a_delegation_token_is_its_owners() -> None:
+    keys = {"bob": credential("SCRAM-SHA-256", "right")}
+    token = ScramToken("alice", credential("SCRAM-SHA-256", "of the token"), 1234)
+
+    def tested() -> ScramServer:
+        return ScramServer("SCRAM-SHA-256", keys.get, "server", DECOY, {"id": token}.get)
+
+    def use(server: ScramServer, name: str, password: str) -> None:
+        client = ScramClient("SCRAM-SHA-256", name, Secret(password), "client")
+        first = client.first() + b",tokenauth=true"
+        client._bare = lambda: first[3:].decode()  # type: ignore[method-assign]
+        final = client.respond(server.evaluate(first))
+        assert final is not None
+        server.evaluate(final)
+
+    right = tested()
+    use(right, "id", "of the token")
+    assert right.complete and right.username == "alice" and right.token is not None and right.token.remaining_ms == 1234
+    for name, password in (("id", "wrong"), ("bob", "right"), ("nothing", "of the token")):
+        with pytest.raises(InvalidCredentials):
+            use(tested(), name, password)
+    with pytest.raises(InvalidCredentials):
+        log_in(tested(), "id", "of the token")
 
 
 def test_a_stored_credential_that_protects_too_little_is_not_used() -> None:

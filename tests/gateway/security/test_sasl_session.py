@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.security.sasl_server import PlainServer, SaslFailed
+from gateway.security.sasl_server import PlainServer, SaslFailed, TokenUse
 from gateway.security.sasl_session import Mechanism, SaslSession, WrongMoment
 from gateway.security.secret import Secret
 
@@ -89,6 +89,23 @@ def test_a_session_is_renewed_as_the_same_user_by_the_same_mechanism(mechanism: 
     with pytest.raises(SaslFailed, match=why):
         tested.evaluate(f"\0{user}\0x".encode(), 5.0)
     assert tested.has_failed and tested.principal == "User:bob"
+
+
+class TokenServer(PlainServer):
+    """PLAIN, as if by a delegation token that is valid for four seconds more."""
+
+    def __init__(self) -> None:
+        super().__init__(USERS)
+        self.token = TokenUse(4000)
+
+
+@pytest.mark.parametrize(("max_reauth_ms", "lifetime_ms"), [(0, 4000), (3000, 3000), (5000, 4000)])
+def test_a_session_by_a_token_does_not_outlive_it(max_reauth_ms: int, lifetime_ms: int) -> None:
+    tested = SaslSession({"PLAIN": Mechanism(TokenServer, max_reauth_ms)})
+    tested.handshake("PLAIN", 1, 0.0)
+    assert tested.evaluate(b"\0bob\0x", 0.0) == (b"", lifetime_ms)
+    assert tested.token_authenticated and not open_session().token_authenticated
+    assert allowed(tested, lifetime_ms / 1000) == {HANDSHAKE}
 
 
 _steps = st.one_of(
