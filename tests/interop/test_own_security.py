@@ -37,6 +37,7 @@ from tools.process import lasting_ports
 pytestmark = pytest.mark.interop
 
 ACLS = "org.apache.kafka.tools.AclCommand"
+TOKENS = "org.apache.kafka.tools.DelegationTokenCommand"
 CONFIGS = "kafka.admin.ConfigCommand"
 LOG = "__cluster_metadata"
 PROTOCOLS = {"SASL": "SASL_PLAINTEXT", "MUTUAL": "SSL", "BOTH": "SASL_SSL"}
@@ -98,6 +99,7 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
         "listener.name.mutual.ssl.client.auth": "required",
         **{key: value for name in ("sasl", "both", "controller") for key, value in sasl_server_properties(name).items()},
         "sasl.mechanism.controller.protocol": "PLAIN",
+        "delegation.token.secret.key": "for tests",
         "authorizer.class.name": STANDARD_AUTHORIZER,
         "super.users": f"User:{ADMIN};User:CN=friend",
         "listener.security.protocol.map": ",".join(
@@ -259,6 +261,22 @@ def test_kafkas_tools_say_who_was_refused(secured: Secured) -> None:
         secured.tool(java.TOPICS, "--list", user=STRANGER, password="wrong")
     with pytest.raises(JavaError, match="Authentication failed"):
         secured.tool(java.TOPICS, "--list", mechanism="SCRAM-SHA-256", user=ALICE, password="wrong")
+
+
+def test_a_delegation_token_stands_for_its_owner(secured: Secured) -> None:
+    alice: dict[str, Any] = {"mechanism": "SCRAM-SHA-256", "user": ALICE, "password": ALICE_PASSWORD}
+    said = secured.tool(TOKENS, "--create", "--max-life-time-period", "-1", **alice)
+    line = next(line for line in said.splitlines() if "User:alice" in line)
+    token_id, password = line.split()[:2]
+    file = secured.properties("BOTH", "SCRAM-SHA-512", token_id, password)
+    file.write_text(file.read_text().replace(";", ' tokenauth="true";'))
+    asked = ["--bootstrap-server", secured.address("BOTH"), "--command-config", str(file)]
+    reading = ["--topic", LOG, "--group", "alice-token", "--from-beginning", "--max-messages", "5"]
+    until(lambda: bool(java.run_tool(java.CONSOLE_CONSUMER, [*asked, *reading, "--timeout-ms", "10000"])))
+    with pytest.raises(JavaError, match="DelegationToken"):  # who came by a token gets no other
+        java.run_tool(TOKENS, [*asked, "--create", "--max-life-time-period", "-1"])
+    with pytest.raises(JavaError, match="Authentication failed"):
+        secured.tool(java.TOPICS, "--list", mechanism="SCRAM-SHA-512", user=token_id, password=password)
 
 
 def test_nobody_without_a_name_may_do_anything(secured: Secured) -> None:
