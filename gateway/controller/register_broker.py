@@ -12,6 +12,7 @@ from gateway.controller.case import Case, Verdict
 from gateway.controller.errors import ApiError, Error
 from gateway.controller.features import KRAFT_VERSION
 from gateway.controller.leader_election import on_restart
+from gateway.controller.listeners import checked_listeners
 from gateway.controller.records import DIRECTORY_LEVEL
 from kwire.cluster.image import METADATA_VERSION
 from kwire.messages.broker_registration_response import BrokerRegistrationResponse
@@ -100,11 +101,11 @@ def _is_reserved(directory: Uuid) -> bool:
 def _check_features(request: BrokerRegistrationRequest, case: Case) -> None:
     """Every feature must be supported at the level that is finalized; of one that a broker does not name it has only 0."""
     finalized = {**case.image.features, KRAFT_VERSION: case.settings.kraft_version}
-    offered = {one.name: (one.min_supported_version, one.max_supported_version) for one in request.features}
-    for name, (low, high) in offered.items():
-        level = finalized.get(name, 0)
-        if not low <= level <= high:
-            raise _unsupported(name, level, low, high)
+    offered = {one.name for one in request.features}
+    for one in request.features:
+        level = finalized.get(one.name, 0)
+        if not one.min_supported_version <= level <= one.max_supported_version:
+            raise _unsupported(one.name, level, one.min_supported_version, one.max_supported_version)
     if METADATA_VERSION not in offered:
         raise _invalid(f"Request features do not contain '{METADATA_VERSION}'")
     for name, level in finalized.items():
@@ -131,7 +132,7 @@ def _record(request: BrokerRegistrationRequest, case: Case) -> RegisterBrokerRec
         rack=request.rack,
         end_points=[
             BrokerEndpoint(name=one.name, host=one.host, port=one.port, security_protocol=one.security_protocol)
-            for one in request.listeners
+            for one in checked_listeners(request.listeners)
         ],
         features=[
             BrokerFeature(

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from gateway.controller.case import Case, Verdict
 from gateway.controller.errors import ApiError, Error
+from gateway.controller.listeners import checked_listeners
 from gateway.controller.records import CONTROLLER_REGISTRATION_LEVEL
 from kwire.messages.controller_registration_response import ControllerRegistrationResponse
 from kwire.messages.register_controller_record import (
@@ -30,7 +31,7 @@ def register_controller(request: ControllerRegistrationRequest, case: Case) -> V
         zk_migration_ready=False,
         end_points=[
             ControllerEndpoint(name=one.name, host=one.host, port=one.port, security_protocol=one.security_protocol)
-            for one in request.listeners
+            for one in checked_listeners(request.listeners)
         ],
         features=[
             ControllerFeature(

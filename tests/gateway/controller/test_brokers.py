@@ -10,7 +10,7 @@ import pytest
 from gateway.controller.errors import Error
 from gateway.controller.sessions import Registered, Sessions
 from tests.gateway.controller.broker_cluster import BrokerCluster
-from tests.gateway.controller.cluster import made
+from tests.gateway.controller.cluster import create, made
 
 SESSION_MS = 9_000
 LOOK_MS = SESSION_MS // 8
@@ -177,3 +177,36 @@ def _times(rng: random.Random) -> Iterable[int]:
     for _ in range(300):
         now_ms += rng.randrange(5)
         yield now_ms
+
+
+# --- any life of brokers ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", range(15))
+def test_whatever_happens_silent_brokers_are_fenced_and_others_are_not(seed: int) -> None:
+    rng, it = random.Random(seed), BrokerCluster(nodes=(1,), seed=seed)
+    heard: dict[int, int] = {}
+    for _ in range(150):
+        it.now_ms += rng.choice((0, 100, 2_000))
+        broker_id = rng.randrange(1, 5)
+        match rng.randrange(10):
+            case 0:
+                it.register(broker_id, previous_epoch=rng.choice((-1, 3)))
+            case 1:
+                it.elect()
+                heard = dict.fromkeys(it.image.brokers, it.now_ms)  # a session for everybody
+            case 2:
+                it.ask(create({"name": f"t{rng.randrange(5)}", "num_partitions": 2, "replication_factor": 2}))
+            case _ if broker_id in it.image.brokers:
+                it.heartbeat(broker_id, want_fence=rng.random() < 0.1, want_shut_down=rng.random() < 0.1)
+                heard[broker_id] = it.now_ms
+            case _:
+                pass
+        while poll(it, 0):
+            pass
+        for one in it.image.brokers.keys() - fenced(it):
+            assert it.now_ms - heard[one] <= SESSION_MS + LOOK_MS + 2_000  # looked at no later than in the next step
+    poll(it, SESSION_MS + LOOK_MS)
+    while poll(it, LOOK_MS):
+        pass
+    assert fenced(it) == set(it.image.brokers)

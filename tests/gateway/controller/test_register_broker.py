@@ -136,6 +136,26 @@ def test_the_first_directory_that_is_not_reserved() -> None:
     assert BrokerCluster().ask(request(log_dirs=[Uuid(bytes(15) + b"\x64")])).error_code == 0
 
 
+@pytest.mark.parametrize(
+    "wrong", [{"name": ""}, {"security_protocol": 4}, {"security_protocol": -1}, {"port": 0}], ids=lambda wrong: repr(wrong)
+)
+def test_listeners_that_no_node_of_kafka_could_read_again(wrong: dict[str, Any]) -> None:
+    listener = {"name": "L", "host": "h", "port": 1, "security_protocol": 0, **wrong}
+    assert refusal(BrokerCluster(), request(listeners=[listener])) == Error.INVALID_REGISTRATION
+
+
+def test_of_two_listeners_of_one_name_the_last_counts() -> None:
+    it = BrokerCluster()
+    it.ask(request(listeners=[{"name": name, "host": host, "port": 1} for name, host in (("L", "a"), ("M", "b"), ("L", "c"))]))
+    assert [(one.name, one.host) for one in it.broker(1).end_points] == [("L", "c"), ("M", "b")]
+
+
+def test_a_feature_that_is_named_twice_must_be_supported_twice() -> None:
+    asked = request()
+    asked.features = request(features={"metadata.version": (7, 29)}).features + asked.features
+    assert refusal(BrokerCluster(), asked) == Error.UNSUPPORTED_VERSION
+
+
 def test_a_directory_belongs_to_one_broker() -> None:
     it = BrokerCluster()
     it.ask(request(1))
