@@ -16,7 +16,7 @@ import click
 
 from tools.bench.report import holds, markdown, show
 
-BENCHES: Sequence[str] = ("codec", "records", "serving", "commit", "observer", "spark")
+BENCHES: Sequence[str] = ("codec", "records", "serving", "commit", "controller", "observer", "spark")
 
 
 @click.command(epilog="Example: python -m tools.bench codec --out docs/benchmarks.md")

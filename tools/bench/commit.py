@@ -54,7 +54,7 @@ def _compare(controllers: int, bar: float | None) -> Iterator[dict[str, Any]]:
         ours = stack.enter_context(own_quorum(controllers))
         theirs = stack.enter_context(kafka(brokers=1, controllers=0 if controllers == 1 else controllers, static_voters=True))
         ours.wait_for_leader()
-        sides = {"ours": _Side(ours.bootstrap), "theirs": _Side(theirs.bootstrap)}
+        sides = {"ours": Side(ours.bootstrap), "theirs": Side(theirs.bootstrap)}
         for number in range(_WARM_UP + _ROUNDS):
             for name in sorted(sides, reverse=bool(number % 2)):
                 sides[name].round(counts=number >= _WARM_UP)
@@ -80,32 +80,35 @@ def _percentile(share: int) -> Callable[[list[float]], float]:
 _PERCENTILES: Mapping[str, Callable[[list[float]], float]] = {"p50": _percentile(50), "p99": _percentile(99)}
 
 
-class _Side:
+class Side:
     """One server under the client: ``latencies`` in ms of single creations, ``rates`` in topics/s of each round's batches."""
 
-    def __init__(self, bootstrap: str) -> None:
+    def __init__(self, bootstrap: str, *, singles: int = _SINGLES, batches: int = _BATCHES, replicas: int = 1) -> None:
+        """Each round creates ``singles`` topics one by one and ``batches`` of many, of ``replicas`` each."""
         from confluent_kafka.admin import AdminClient
 
         self.latencies: list[float] = []
         self.rates: list[float] = []
         # Critical messages only: that its server is gone at the end is no news.
         self._admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 2})
+        self._singles, self._batches, self._replicas = singles, batches, replicas
         self._number = 0
 
     def round(self, *, counts: bool) -> None:
         """So many topics one by one, then so many batches."""
-        latencies = [1000 * self._create(1) for _ in range(_SINGLES)]
-        took = sum(self._create(_BATCH) for _ in range(_BATCHES))
+        latencies = [1000 * self._create(1) for _ in range(self._singles)]
+        took = sum(self._create(_BATCH) for _ in range(self._batches))
         if counts:
             self.latencies += latencies
-            self.rates.append(_BATCHES * _BATCH / took)
+            self.rates.append(self._batches * _BATCH / took)
 
     def _create(self, count: int) -> float:
         """Seconds from the call to the last answer. Raises KafkaException for a topic that was refused."""
         from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]
 
         self._number += count
-        topics = [NewTopic(f"bench-{self._number - index}", num_partitions=1, replication_factor=1) for index in range(count)]
+        names = [f"bench-{self._number - index}" for index in range(count)]
+        topics = [NewTopic(name, num_partitions=1, replication_factor=self._replicas) for name in names]
         began = time.perf_counter()
         for future in self._admin.create_topics(topics, request_timeout=_TIMEOUT_S).values():
             future.result(_TIMEOUT_S)
