@@ -39,7 +39,7 @@ class NewState(NamedTuple):
     """What a leader wants of one partition, and which it thinks the partition is."""
 
     topic_id: Uuid
-    index: int
+    partition_index: int
     leader_epoch: int
     partition_epoch: int
     isr: Sequence[Replica]
@@ -77,7 +77,7 @@ def alter(broker_id: int, wanted: NewState, changes: PartitionChanges, case: Cas
     """
     if wanted.topic_id not in case.image.topics:
         raise ApiError(Error.UNKNOWN_TOPIC_ID)
-    before = changes.partition(wanted.topic_id, wanted.index)
+    before = changes.partition(wanted.topic_id, wanted.partition_index)
     if before is None:
         raise ApiError(Error.UNKNOWN_TOPIC_OR_PARTITION)
     _check_epochs(broker_id, wanted, before)

@@ -1,0 +1,40 @@
+"""Thousands of random changes of brokers and partitions, with Kafka's controller and with ours: every answer, and the end."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Final
+
+from tests.gateway.controller.broker_cluster import CLUSTER_ID
+from tests.gateway.controller.cluster import Cluster
+from tests.interop.clients import need_java
+from tests.interop.conftest import SAID
+from tests.interop.partition_life import Life, Side, image_of, told
+from tools.kafka import FAST_START, kafka
+from tools.wire_client import WireClient
+
+#: Requests to each of the two; more for a longer run.
+STEPS: Final = int(os.environ.get("KWIRE_PARTITION_STEPS", "1500"))
+#: Nothing happens of itself meanwhile.
+_BY_REQUEST_ONLY: Final = {
+    "broker.session.timeout.ms": "3600000",
+    "leader.imbalance.check.interval.seconds": "3600",
+    "unclean.leader.election.interval.ms": "3600000",
+}
+
+
+def test_the_same_life_of_partitions() -> None:
+    need_java()
+    with (
+        kafka(brokers=0, controllers=1, properties=_BY_REQUEST_ONLY, options=FAST_START, kill_at_end=True) as cluster,
+        WireClient(cluster.controllers) as real,
+    ):
+        life = Life(
+            Cluster(cluster_id=CLUSTER_ID), Side(real.call, cluster.cluster_id), seed=int(os.environ.get("KWIRE_SEED", "1"))
+        )
+        life.run(STEPS)
+        assert not life.differences, "\n".join(life.differences[:20])
+        expected, ours = told(image_of(Path(cluster.nodes[0].metadata_log_dir))), told(life.cluster.image)
+    assert ours == expected
+    SAID.append(f"partitions: {life.asked} requests of {len(expected)} brokers and partitions, the same answers and the same end")
