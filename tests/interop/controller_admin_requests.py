@@ -66,11 +66,11 @@ def drop(name: str, mechanism: int = SHA_256) -> dict[str, Any]:
 
 
 def alter_scram(*changes: dict[str, Any]) -> Message:
-    return made(
+    return made(  # type: ignore[no-any-return]
         "AlterUserScramCredentialsRequest",
         deletions=[one for one in changes if "salt" not in one],
         upsertions=[one for one in changes if "salt" in one],
-    )  # type: ignore[no-any-return]
+    )
 
 
 def find_scram(*users: str) -> Message:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Final
-
-import pytest
 
 from kwire.message import Message
 from tests.interop.clients import need_java
@@ -29,7 +29,7 @@ DELIBERATE: Final = {
     "no password: .results[0].errorCode": "the credential is refused, where Kafka fails at it",
     "no password: .results[0].says why": "and the reason told",
 }
-_AUTHORIZER: Final = {
+AUTHORIZER: Final = {
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
     "super.users": "User:ANONYMOUS",
 }
@@ -37,19 +37,26 @@ _AUTHORIZER: Final = {
 _HEARD_WITHIN_S: Final = 0.5
 
 
-@pytest.fixture(scope="module")
-def differences(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+def flags(properties: Mapping[str, str]) -> list[str]:
+    """The same on our command line."""
+    return [part for key, value in properties.items() for part in ("--" + key.replace(".", "-"), value)]
+
+
+def test_the_same_answers(tmp_path: Path) -> None:
     need_java()
-    directory = tmp_path_factory.mktemp("admin")
-    flags = [part for key, value in _AUTHORIZER.items() for part in ("--" + key.replace(".", "-"), value)]
     with (
-        kafka(options=FAST_START, kill_at_end=True, properties=_AUTHORIZER) as cluster,
-        gateway("--source", "own", "--data-dir", str(directory), *flags) as server,
+        kafka(options=FAST_START, kill_at_end=True, properties=AUTHORIZER) as cluster,
+        gateway("--source", "own", "--data-dir", str(tmp_path), *flags(AUTHORIZER)) as server,
         WireClient(cluster.bootstrap) as real,
         WireClient(server.bootstrap) as ours,
     ):
-        found = [one for about, request in ACLS + QUOTAS + SCRAM for one in _compared(about, request, real, ours)]
-    return {one.partition(": Kafka ")[0]: one for one in found}
+        told = [one for about, request in ACLS + QUOTAS + SCRAM for one in _compared(about, request, real, ours)]
+    differences = {one.partition(": Kafka ")[0]: one for one in told}
+    count = len(ACLS + QUOTAS + SCRAM)
+    SAID.append(f"ACLs, quotas, SCRAM: {count} requests, the same answers but for {len(DELIBERATE)} on purpose")
+    assert differences.keys() == DELIBERATE.keys(), "\n".join(
+        [*(told for place, told in differences.items() if place not in DELIBERATE), *(DELIBERATE.keys() - differences.keys())]
+    )
 
 
 def _compared(about: str, request: Message, real: WireClient, ours: WireClient) -> list[str]:
@@ -59,11 +66,3 @@ def _compared(about: str, request: Message, real: WireClient, ours: WireClient) 
     if not asks:
         time.sleep(_HEARD_WITHIN_S)
     return [f"{about}: {one}" for one in unlike(expected, answer)]
-
-
-def test_the_same_answers(differences: dict[str, str]) -> None:
-    count = len(ACLS + QUOTAS + SCRAM)
-    SAID.append(f"ACLs, quotas, SCRAM: {count} requests, the same answers but for {len(DELIBERATE)} on purpose")
-    assert differences.keys() == DELIBERATE.keys(), "\n".join(
-        [*(told for place, told in differences.items() if place not in DELIBERATE), *(DELIBERATE.keys() - differences.keys())]
-    )

@@ -1,0 +1,67 @@
+"""Random requests about ACLs, quotas and SCRAM credentials to Kafka and to ours: the same answers, the same state."""
+
+from __future__ import annotations
+
+import random
+import time
+from pathlib import Path
+from typing import Any, Final
+
+from kwire.message import Message
+from tests.gateway.controller.test_admin_properties import likely
+from tests.interop.clients import need_java
+from tests.interop.conftest import SAID
+from tests.interop.controller_admin_requests import find_acls, find_quotas, find_scram
+from tests.interop.test_controller_admin_answers import AUTHORIZER, flags
+from tests.interop.test_controller_answers import ask, settled, unlike
+from tools.gateway_process import gateway
+from tools.kafka import FAST_START, kafka
+from tools.wire_client import WireClient
+
+_REQUESTS: Final = ("CreateAclsRequest", "DeleteAclsRequest", "AlterClientQuotasRequest", "AlterUserScramCredentialsRequest")
+_COUNT: Final = 1500
+#: After so many it is asked what there is.
+_BETWEEN_LOOKS: Final = 150
+_SEED: Final = 6
+
+
+def test_the_same_outcomes(tmp_path: Path) -> None:
+    need_java()
+    rng = random.Random(_SEED)
+    with (
+        kafka(options=FAST_START, kill_at_end=True, properties=AUTHORIZER) as cluster,
+        gateway("--source", "own", "--data-dir", str(tmp_path), *flags(AUTHORIZER)) as server,
+        WireClient(cluster.bootstrap) as real,
+        WireClient(server.bootstrap) as ours,
+    ):
+        for number in range(1, _COUNT + 1):
+            request = _request(rng)
+            differences = list(unlike(ask(real, request), ask(ours, request)))
+            assert not differences, f"request {number}, {request}: {differences}"
+            if number % _BETWEEN_LOOKS == 0:
+                _look(real, ours)
+    SAID.append(f"ACLs, quotas, SCRAM: {_COUNT} random requests, the same answers, the same state")
+
+
+def _look(real: WireClient, ours: WireClient) -> None:
+    time.sleep(1)  # a broker is told of what its controller did when that is committed
+    for question in (find_acls(), find_quotas(), find_scram()):
+        expected = ask(real, question)
+        differences = list(unlike(expected, settled(ours, question, expected)))
+        assert not differences, f"{question.NAME}: {differences}"
+
+
+def _request(rng: random.Random) -> Message:
+    """One that is answered for what it says: not what Kafka fails at, or ends the connection for."""
+    request: Any = likely(rng.choice(_REQUESTS), rng)
+    if request.NAME == "CreateAclsRequest":
+        request.creations = [acl for acl in request.creations if _is_definite(acl)]
+    elif request.NAME == "DeleteAclsRequest":
+        request.filters = [one for one in request.filters if one.resource_type_filter]
+    elif request.NAME == "AlterUserScramCredentialsRequest":
+        request.upsertions = [one for one in request.upsertions if one.salted_password]
+    return request  # type: ignore[no-any-return]
+
+
+def _is_definite(acl: Any) -> bool:
+    return 1 not in (acl.resource_type, acl.operation, acl.permission_type) and acl.resource_pattern_type in (3, 4)
