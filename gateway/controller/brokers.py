@@ -15,6 +15,7 @@ from kwire.messages.broker_registration_change_record import BrokerRegistrationC
 
 if TYPE_CHECKING:
     from gateway.controller.case import Case
+    from gateway.controller.records import Operation
     from kwire.cluster import Image
     from kwire.message import Message
     from kwire.messages.register_broker_record import RegisterBrokerRecord
@@ -59,6 +60,13 @@ def fence(broker: RegisterBrokerRecord, case: Case) -> list[Message]:
     """The records by which a broker stops to serve (``handleBrokerFenced``): its partitions first, so that a leader that has
     written only some of them leaves it to the next one to go on."""
     return [*on_fenced(broker.broker_id, case), change(broker, fenced=FENCE)]
+
+
+def fenced_by(operation: Operation) -> Iterator[BrokerRegistrationChangeRecord]:
+    """The records of brokers that an operation fences."""
+    for message, _ in operation.records:
+        if isinstance(message, BrokerRegistrationChangeRecord) and message.fenced == FENCE:
+            yield message
 
 
 def expire_one(case: Case) -> list[Message]:

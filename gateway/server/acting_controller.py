@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 import trio
 
+from gateway.controller.brokers import fenced_by
 from gateway.controller.errors import Error
 from gateway.controller.refusals import refused
 from gateway.handlers.answer_errors import errors_of
@@ -23,6 +24,7 @@ from gateway.quorum.raft.events import Propose
 from gateway.server.forwarding import ForwardingMeasures, ForwardingRefused
 from gateway.server.logs import escape
 from gateway.server.passing_on import NotController, NotPassedOn, PassingOn
+from gateway.server.running_clock import RunningClock
 from gateway.server.upstream_errors import UnsupportedByPeer, UpstreamError
 from kwire.messages.allocate_producer_ids_request import AllocateProducerIdsRequest
 
@@ -101,6 +103,7 @@ class ActingController:
         self._start_offset = 0
         self._proposals: dict[int, _Proposal] = {}
         self._queued = 0  # records that were proposed and are not appended yet
+        self._clock = RunningClock()  # of the sessions of brokers
         self._waiting: deque[_Wish] = deque()
         self._nursery: trio.Nursery | None = None
         self.activations = 0
@@ -158,7 +161,9 @@ class ActingController:
 
         try:
             controller.log_ends(self._next_offset)
-            outcome = controller.handle(wish.request, wish.version, allows, _wall_ms(), asker.principal, steady_ms=_steady_ms())
+            outcome = controller.handle(
+                wish.request, wish.version, allows, _wall_ms(), asker.principal, steady_ms=self._clock.read()
+            )
         except Exception as error:  # a bug of ours: its state may be half changed, so somebody else has to lead
             self._reports.bug("request not decided", error, api=wish.request.NAME)
             _refuse(wish, Error.UNKNOWN_SERVER_ERROR, "This server failed; its log says why.")
@@ -252,7 +257,7 @@ class ActingController:
         try:
             controller = self._make(sorted(self._driver.raft.voters.nodes))
             operations = controller.activate(
-                keeper.image, _wall_ms(), steady_ms=_steady_ms(), transaction_open=keeper.in_transaction
+                keeper.image, _wall_ms(), steady_ms=self._clock.read(), transaction_open=keeper.in_transaction
             )
         except Exception as error:
             self._reports.bug("controller not active", error)
@@ -340,6 +345,7 @@ class ActingController:
                 while True:
                     await trio.sleep(_LOOK_S)
                     await self._passing_on.leader_is(self._leader_address())
+                    self._clock.read()
                     if self._waiting:
                         self._place()
                     if self._controller is not None:
@@ -353,7 +359,7 @@ class ActingController:
 
     def _poll(self, controller: Controller) -> None:
         """Sessions of brokers that ended, leaders to be put right: whatever is due."""
-        now_ms = _steady_ms()
+        now_ms = self._clock.read()
         if controller.deadline_ms is None or now_ms < controller.deadline_ms:
             return
         try:
@@ -365,6 +371,8 @@ class ActingController:
             return
         for operation in operations:
             self._propose(operation)
+            for broker in fenced_by(operation):
+                self._reports.report("broker silent", "warning", broker_id=broker.broker_id, broker_epoch=broker.broker_epoch)
 
     def _write_no_op(self, controller: Controller) -> None:
         idle = controller.idle(_wall_ms())
@@ -378,8 +386,3 @@ def _refuse(wish: _Wish, error: Error, message: str) -> None:
 
 def _wall_ms() -> int:
     return time.time_ns() // 1_000_000
-
-
-def _steady_ms() -> int:
-    """For times between two moments: a wall clock that is put right must not end the sessions of all brokers."""
-    return time.monotonic_ns() // 1_000_000
