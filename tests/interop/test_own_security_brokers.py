@@ -1,0 +1,126 @@
+"""A real broker of Kafka under secured controllers of ours: SASL_SSL between them, Kafka's authorizer there and ours here.
+
+The ACLs that one writes hold at the other: they are records of the one log.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from gateway.security.standard_authorizer import STANDARD_AUTHORIZER
+from tests.interop.clients import need_clients
+from tools.kafka_security import (
+    ADMIN,
+    ADMIN_PASSWORD,
+    STRANGER,
+    STRANGER_PASSWORD,
+    Authority,
+    key_store_properties,
+    sasl_server_properties,
+    trust_store_properties,
+)
+from tools.own_quorum import QUICK, OwnCluster, own_quorum
+from tools.real_brokers import SESSIONS, RealBrokers, real_brokers
+
+pytestmark = pytest.mark.interop
+
+
+@dataclass
+class Place:
+    """Three controllers of ours and a broker of Kafka's, whose listener for clients wants SASL."""
+
+    own: OwnCluster
+    brokers: RealBrokers
+
+    def admin(self, user: str = ADMIN, password: str = ADMIN_PASSWORD) -> Any:
+        from confluent_kafka.admin import AdminClient
+
+        sasl = {"sasl.mechanism": "PLAIN", "sasl.username": user, "sasl.password": password}
+        return AdminClient({"bootstrap.servers": self.brokers.bootstrap, "security.protocol": "SASL_PLAINTEXT", **sasl})
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
+    need_clients()
+    directory, authority = tmp_path_factory.mktemp("stores"), Authority()
+    stores = key_store_properties(directory / "node.pem", authority.issue("node"))
+    stores |= trust_store_properties(directory / "ca.pem", authority)
+    common = {
+        **stores,
+        **sasl_server_properties("controller"),
+        "sasl.mechanism.controller.protocol": "PLAIN",
+        "authorizer.class.name": STANDARD_AUTHORIZER,
+        "super.users": f"User:{ADMIN}",
+        "broker.session.timeout.ms": SESSIONS["broker.session.timeout.ms"],
+    }
+    own_properties = {**QUICK, **common, "listener.security.protocol.map": "BROKER:PLAINTEXT,CONTROLLER:SASL_SSL"}
+    with own_quorum(3, properties=own_properties) as own:
+        sasl = {**sasl_server_properties("broker"), "sasl.mechanism.inter.broker.protocol": "PLAIN"}
+        protocols = {"listener.security.protocol.map": "BROKER:SASL_PLAINTEXT,CONTROLLER:SASL_SSL"}
+        properties = {**SESSIONS, **common, **sasl, **protocols}
+        with real_brokers(own, 1, properties=properties) as brokers:
+            yield Place(own, brokers)
+
+
+def create(admin: Any, topic: str) -> str | None:
+    """The name of the error, None if there is none."""
+    from confluent_kafka import KafkaException
+    from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]
+
+    (future,) = admin.create_topics([NewTopic(topic, 1, 1)], operation_timeout=20).values()
+    try:
+        future.result(30)
+    except KafkaException as error:
+        return str(error.args[0].name())
+    return None
+
+
+def test_the_client_of_a_broker_is_authorized_by_our_controller(place: Place) -> None:
+    assert create(place.admin(), "by-admin") is None
+    assert create(place.admin(STRANGER, STRANGER_PASSWORD), "by-stranger") == "TOPIC_AUTHORIZATION_FAILED"
+
+
+def test_acls_made_by_way_of_the_broker_hold_at_both(place: Place) -> None:
+    from confluent_kafka import Producer
+    from confluent_kafka.admin import AclBinding, AclOperation, AclPermissionType, ResourcePatternType, ResourceType
+
+    admin, stranger = place.admin(), place.admin(STRANGER, STRANGER_PASSWORD)
+    bindings = [
+        AclBinding(
+            ResourceType.TOPIC, "free-", ResourcePatternType.PREFIXED, f"User:{STRANGER}", "*", operation, AclPermissionType.ALLOW
+        )
+        for operation in (AclOperation.CREATE, AclOperation.WRITE)
+    ]
+    for future in admin.create_acls(bindings).values():
+        future.result(30)
+    until(lambda: create(stranger, "free-1") is None)  # the controller's authorizer
+    assert create(stranger, "other") == "TOPIC_AUTHORIZATION_FAILED"
+    sasl = {"sasl.mechanism": "PLAIN", "sasl.username": STRANGER, "sasl.password": STRANGER_PASSWORD}
+    where = {"bootstrap.servers": place.brokers.bootstrap, "security.protocol": "SASL_PLAINTEXT"}
+    outcomes: list[Any] = []
+    producer = Producer({**where, **sasl, "enable.idempotence": False, "message.timeout.ms": 20_000})
+    for topic in ("free-1", "by-admin"):  # the broker's
+        producer.produce(topic, b"x", on_delivery=lambda error, _: outcomes.append(error and error.name()))
+        producer.flush(30)
+    assert outcomes == [None, "TOPIC_AUTHORIZATION_FAILED"]
+
+
+def test_a_leader_that_is_killed_is_replaced_and_the_broker_stays(place: Place) -> None:
+    """The last test: it takes a controller away."""
+    leader = next(node for node in place.own.nodes if '"controller active"' in place.own.said_by(node))
+    place.own.kill_node(leader)
+    until(lambda: create(place.admin(), "after-it") in (None, "TOPIC_ALREADY_EXISTS"))
+    refusals = [line for line in place.brokers.errors() if "uthoriz" in line or "uthentic" in line]
+    assert refusals == []
+
+
+def until(condition: Callable[[], bool], within_s: float = 40) -> None:
+    deadline = time.monotonic() + within_s
+    while not condition():
+        assert time.monotonic() < deadline, "it did not come to be"
+        time.sleep(0.2)
