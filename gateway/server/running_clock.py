@@ -13,8 +13,8 @@ STEP_MAX_MS: Final = 1_000
 class RunningClock:
     """Milliseconds from nowhere in particular; never back, and never forward by what this process slept through.
 
-    A node that was suspended, or could not run for another reason, has heartbeats of all that time waiting in its sockets: it must
-    not take for dead whoever sent them.
+    A node that was suspended, or could not run for another reason, has heartbeats of all that time waiting in its sockets: it
+    must not take for dead whoever sent them.
     """
 
     def __init__(self, now_ns: Callable[[], int] = time.monotonic_ns) -> None:

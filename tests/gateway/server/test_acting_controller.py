@@ -344,7 +344,7 @@ def test_a_bug_in_the_controller_costs_the_request_and_the_leadership() -> None:
     stage = Stage()
     stage.lead()
     waiting = stage.ask("a")
-    stage.made[0].handle = _fails  # type: ignore[assignment,method-assign]
+    stage.made[0].handle = _fails  # type: ignore[method-assign]
     later = stage.ask("b")
     assert error_of(later) == Error.UNKNOWN_SERVER_ERROR
     assert not stage.acting.is_active
