@@ -30,6 +30,7 @@ class PartitionChanges:
         self._elr = has_elr(case.image)
         self._changed: dict[tuple[Uuid, int], PartitionRecord] = {}
         self._configs: dict[tuple[Uuid, str], str] = {}
+        self._min_isrs: dict[Uuid, int] = {}
 
     def partition(self, topic_id: Uuid, index: int) -> PartitionRecord | None:
         """The partition as the changes so far have left it; None where there is none."""
@@ -70,8 +71,12 @@ class PartitionChanges:
 
     def _min_isr(self, topic_id: Uuid) -> int:
         """No more than there are replicas, of the first partition as in Kafka (``getTopicEffectiveMinIsr``)."""
-        partitions = self._case.image.partitions[topic_id]
-        return min(int(self._config(topic_id, MIN_ISR)), len(partitions[min(partitions)].replicas))
+        found = self._min_isrs.get(topic_id)
+        if found is None:
+            partitions = self._case.image.partitions[topic_id]
+            most = len(partitions[min(partitions)].replicas)
+            found = self._min_isrs[topic_id] = min(int(self._config(topic_id, MIN_ISR)), most)
+        return found
 
     def _config(self, topic_id: Uuid, name: str) -> str:
         value = self._configs.get((topic_id, name))

@@ -71,9 +71,8 @@ class Cluster:
 
     def commit(self, operation: Operation) -> None:
         """Append and fold the batches of ``operation``; its records must be in there, and be as they say."""
-        assert len(operation.records) <= OPERATION_RECORDS_MAX
         for batch in operation.batches:
-            assert batch, "an empty batch"
+            assert 0 < len(batch) <= OPERATION_RECORDS_MAX
             for value in batch:
                 self.append(value)
         marks = {"BeginTransactionRecord", "EndTransactionRecord"} if len(operation.batches) > 1 else set()

@@ -9,7 +9,7 @@ import pytest
 from gateway.controller.errors import Error
 from gateway.controller.nodes import LOST
 from tests.gateway.controller.broker_cluster import BrokerCluster
-from tests.gateway.controller.cluster import made
+from tests.gateway.controller.cluster import create, made
 
 
 def state(it: BrokerCluster, index: int = 0) -> tuple[int, list[int]]:
@@ -26,6 +26,14 @@ def test_others_lead_when_a_broker_is_fenced(level: int) -> None:
     assert epochs == ([1, 1, 1] if level < 12 else [1, 0, 0]), "KAFKA-15021"
     it.heartbeat(1)
     assert [state(it, index) for index in range(3)] == [(2, [2, 3]), (2, [2, 3]), (3, [3, 2])], "it has to catch up first"
+
+
+def test_a_broker_may_have_more_partitions_than_a_batch_has_records() -> None:
+    it = BrokerCluster((1, 2))
+    for topic in ("a", "b"):
+        it.ask(create({"name": topic, "num_partitions": 6_000, "replication_factor": 2}))
+    it.fence(1)
+    assert all(one.isr == [2] for partitions in it.image.partitions.values() for one in partitions.values())
 
 
 def test_the_last_of_an_isr_leads_when_it_comes_back() -> None:

@@ -20,7 +20,7 @@ ONE, OTHER = Uuid(b"\x11" * 16), Uuid(b"\x22" * 16)
 def nodes(**fields: Any) -> Nodes:
     """One broker is registered, and nodes of the quorum are there, too."""
     image = Image()
-    image.brokers[7] = RegisterBrokerRecord(**{"broker_id": 7, "fenced": False, "log_dirs": [ONE, OTHER], **fields})
+    image.brokers[7] = RegisterBrokerRecord(**{"broker_id": 7, "rack": None, "fenced": False, "log_dirs": [ONE, OTHER], **fields})
     return Nodes(image, (1, 2))
 
 
