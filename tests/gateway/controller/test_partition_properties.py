@@ -14,12 +14,28 @@ import pytest
 from gateway.controller.partition_change import NO_LEADER
 from gateway.controller.partition_index import PartitionIndex
 from kwire.cluster import Image
+from kwire.message import Message
+from kwire.messages.alter_partition_reassignments_request import AlterPartitionReassignmentsRequest
+from kwire.messages.alter_partition_request import AlterPartitionRequest
+from kwire.messages.assign_replicas_to_dirs_request import AssignReplicasToDirsRequest
+from kwire.messages.elect_leaders_request import ElectLeadersRequest
+from kwire.messages.kip.kip497.alter_isr_request import AlterIsrRequest
+from kwire.messages.list_partition_reassignments_request import ListPartitionReassignmentsRequest
 from kwire.messages.partition_record import PartitionRecord
 from kwire.uuid import Uuid
 from tests.gateway.controller.broker_cluster import BrokerCluster
 from tests.gateway.controller.cluster import create, made
+from tests.kwire.values import random_message
 
 BROKERS = (1, 2, 3, 4)
+ASKED = (
+    AlterIsrRequest,
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionRequest,
+    AssignReplicasToDirsRequest,
+    ElectLeadersRequest,
+    ListPartitionReassignmentsRequest,
+)
 TOPICS = ("a", "b")
 Partitions = dict[tuple[Uuid, int], PartitionRecord]
 
@@ -156,3 +172,21 @@ def test_what_must_hold_of_partitions(level: int, seed: int) -> None:
         check_index(it)
         changes[what.__name__] = changes.get(what.__name__, 0) + len(it.log) - length
     assert changes["alter"], "no ISR was ever changed"
+
+
+@pytest.mark.parametrize("kind", ASKED, ids=lambda kind: kind.NAME)
+@pytest.mark.parametrize("seed", range(5))
+def test_whatever_a_request_says_it_is_answered(kind: type[Message], seed: int) -> None:
+    rng = random.Random(seed)
+    it = BrokerCluster((1, 2), seed=seed)
+    it.create([1, 2], topic="a")
+    for version in kind.VERSIONS:
+        for _ in range(10):
+            request: Any = random_message(kind, version, rng, tags=False)
+            if hasattr(request, "broker_epoch") and rng.random() < 0.8:  # of a broker that may speak
+                request.broker_id, request.broker_epoch = 1, it.broker(1).broker_epoch
+            for topic in getattr(request, "topics", None) or ():
+                if hasattr(topic, "topic_id") and rng.random() < 0.8:
+                    topic.topic_id = it.image.topic_ids["a"]
+            it.ask(request, version)
+            check_index(it)
