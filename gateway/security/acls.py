@@ -22,15 +22,14 @@ PREFIXED: Final = 4
 #: As a literal name: every resource of the type. As a host: every host.
 WILDCARD: Final = "*"
 
-_Bucket = dict["Uuid", "AccessControlEntryRecord"]
-
 
 class AclIndex:
-    """ACLs by what they are about. :meth:`update` brings it to a cluster's, in time that follows what changed."""
+    """ACLs by what they are about. :meth:`update` brings it to a cluster's, in time that follows their number."""
 
     def __init__(self) -> None:
         self._known: dict[Uuid, AccessControlEntryRecord] = {}
-        self._by_name: dict[tuple[int, int, str], _Bucket] = {}  # resource type, pattern type, name
+        # By resource type and pattern type, then by name: containers of their own for few ACLs each cost more than they do.
+        self._by_name: dict[tuple[int, int], dict[str, tuple[AccessControlEntryRecord, ...]]] = {}
         self._longest_prefix = 0
 
     def __len__(self) -> int:
@@ -39,33 +38,33 @@ class AclIndex:
     def update(self, acls: Mapping[Uuid, AccessControlEntryRecord]) -> None:
         """Hold ``acls``, by their ids, and no others."""
         known = self._known
-        if known == acls:  # the same records are found to be equal by their identity: some µs for a thousand
-            return
         for id in [id for id, acl in known.items() if acls.get(id) is not acl]:
             self._remove(known.pop(id))
-        for id, acl in acls.items():
-            if id not in known:
-                known[id] = acl
-                self._by_name.setdefault(_key(acl), {})[id] = acl
-                if acl.pattern_type == PREFIXED:
-                    self._longest_prefix = max(self._longest_prefix, len(acl.resource_name))
+        for id in acls.keys() - known.keys() if known else acls:
+            self._add(id, acls[id])
 
     def about(self, resource_type: int, name: str) -> Iterator[AccessControlEntryRecord]:
         """The ACLs that speak of the resource: of its very name, of every name, of a prefix of it."""
-        buckets = self._by_name
-        for literal in (name, WILDCARD) if name != WILDCARD else (name,):
-            if bucket := buckets.get((resource_type, LITERAL, literal)):
-                yield from bucket.values()
-        for length in range(min(len(name), self._longest_prefix) + 1):
-            if bucket := buckets.get((resource_type, PREFIXED, name[:length])):
-                yield from bucket.values()
+        literal = self._by_name.get((resource_type, LITERAL), {})
+        yield from literal.get(name, ())
+        if name != WILDCARD:
+            yield from literal.get(WILDCARD, ())
+        prefixed = self._by_name.get((resource_type, PREFIXED))
+        if prefixed:
+            for length in range(min(len(name), self._longest_prefix) + 1):
+                yield from prefixed.get(name[:length], ())
+
+    def _add(self, id: Uuid, acl: AccessControlEntryRecord) -> None:
+        self._known[id] = acl
+        names = self._by_name.setdefault((acl.resource_type, acl.pattern_type), {})
+        names[acl.resource_name] = (*names.get(acl.resource_name, ()), acl)
+        if acl.pattern_type == PREFIXED:
+            self._longest_prefix = max(self._longest_prefix, len(acl.resource_name))
 
     def _remove(self, acl: AccessControlEntryRecord) -> None:
-        bucket = self._by_name[_key(acl)]
-        del bucket[acl.id]
-        if not bucket:
-            del self._by_name[_key(acl)]
-
-
-def _key(acl: AccessControlEntryRecord) -> tuple[int, int, str]:
-    return acl.resource_type, acl.pattern_type, acl.resource_name
+        names = self._by_name[acl.resource_type, acl.pattern_type]
+        left = tuple(one for one in names[acl.resource_name] if one is not acl)
+        if left:
+            names[acl.resource_name] = left
+        else:
+            del names[acl.resource_name]

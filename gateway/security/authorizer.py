@@ -7,11 +7,8 @@ from typing import TYPE_CHECKING, Final
 from gateway.security.standard_authorizer import StandardAuthorizer, parse_super_users
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
     from gateway.config import Config
-    from kwire.messages.access_control_entry_record import AccessControlEntryRecord
-    from kwire.uuid import Uuid
+    from gateway.security.standard_authorizer import AclSource
 
 
 class AllowAll:
@@ -24,10 +21,8 @@ class AllowAll:
         return True
 
 
-def authorizer_of(
-    config: Config, acls: Callable[[], Mapping[Uuid, AccessControlEntryRecord] | None], *, itself: str | None = None
-) -> AllowAll | StandardAuthorizer:
-    """The one of a checked configuration. ``acls``: those of the committed records by id, None until they are known.
+def authorizer_of(config: Config, acls: AclSource, *, itself: str | None = None) -> AllowAll | StandardAuthorizer:
+    """The one of a checked configuration. ``acls`` as :class:`StandardAuthorizer` wants them.
 
     ``itself``: the principal under which this node asks itself.
     """

@@ -35,10 +35,12 @@ _IMPLIED_BY: Final = {
     OPERATIONS["DESCRIBE_CONFIGS"]: frozenset(OPERATIONS[name] for name in ("DESCRIBE_CONFIGS", "ALTER_CONFIGS")),
 }
 _EVERYBODY: Final = "User:*"
+AclSource = Callable[[], tuple[int, Mapping["Uuid", "AccessControlEntryRecord"] | None]]
 
 
 class StandardAuthorizer:
-    """``gateway.ports.Authorizer``. ``acls`` gives those of the committed records by id, or None until they are known.
+    """``gateway.ports.Authorizer``. ``acls`` gives those of the committed records by id, or None until they are known, and a
+    number that is another one whenever they changed.
 
     ``allow_everyone``: what becomes of a resource that no ACL speaks of (``allow.everyone.if.no.acl.found``).
     """
@@ -47,13 +49,14 @@ class StandardAuthorizer:
 
     def __init__(
         self,
-        acls: Callable[[], Mapping[Uuid, AccessControlEntryRecord] | None],
+        acls: AclSource,
         *,
         super_users: frozenset[str] = frozenset(),
         allow_everyone: bool = False,
     ) -> None:
         self._acls = acls
         self._index = AclIndex()
+        self._seen: int | None = None
         self._super_users = super_users
         self._allow_everyone = allow_everyone
 
@@ -61,10 +64,12 @@ class StandardAuthorizer:
         """May ``principal`` (``Type:name``) at the address ``host`` do it? Raises KeyError for an unknown operation or type."""
         if principal in self._super_users:
             return True
-        acls = self._acls()
+        number, acls = self._acls()
         if acls is None:
             return False
-        self._index.update(acls)
+        if number != self._seen:
+            self._index.update(acls)
+            self._seen = number
         wanted, hosts = OPERATIONS[operation], _hosts(host)
         found = allowed = False
         for acl in self._index.about(RESOURCE_TYPES[resource_type], resource_name):

@@ -276,6 +276,8 @@ TABLE: Final = (
     Metric("kwire_connections", "gauge", "Open connections of clients.", _connections, ("listener",)),
     _event_counter("kwire_connections_accepted_total", "Connections that were accepted.", "connection accepted"),
     _event_counter("kwire_connections_refused_total", "Connections closed at once: there were too many.", "connection refused"),
+    _event_counter("kwire_failed_authentications_total", "Connections that failed to authenticate.", "authentication failed"),
+    _event_counter("kwire_failed_handshakes_total", "Connections whose TLS handshake failed.", "handshake failed"),
     Metric(
         "kwire_connections_cut_total",
         "counter",

@@ -52,8 +52,8 @@ class ObservedQuorum:
         self.observation = Observation(observer, source, how, reports)
         self._source = source
         self._reports = reports
-        keeper = self._keeper = ImageKeeper(source.log.directory)
-        self.authorizer = authorizer_of(config, lambda: keeper.image.acls if keeper.loaded else None)
+        self._keeper = ImageKeeper(source.log.directory)
+        self.authorizer = authorizer_of(config, self._keeper.acls)
         how_often = SnapshotSettings(
             config.metadata_log_max_record_bytes_between_snapshots, config.metadata_log_max_snapshot_interval_ms
         )

@@ -89,9 +89,8 @@ class OwnQuorum:
         self.listener = config.controller_listener_names[0]
         self._log = log
         self._reports = reports
-        keeper = self._keeper = ImageKeeper(log.store.directory)
-        known = lambda: keeper.image.acls if keeper.loaded else None  # noqa: E731
-        self.authorizer = authorizer_of(config, known, itself=_THIS_NODE.principal)
+        self._keeper = ImageKeeper(log.store.directory)
+        self.authorizer = authorizer_of(config, self._keeper.acls, itself=_THIS_NODE.principal)
         how_often = SnapshotSettings(
             config.metadata_log_max_record_bytes_between_snapshots, config.metadata_log_max_snapshot_interval_ms
         )

@@ -15,7 +15,7 @@ from __future__ import annotations
 import os
 from collections import Counter
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from gateway.log.log_cursor import LogGap
 from gateway.log.problem import Problem
@@ -24,6 +24,10 @@ from gateway.sources.image_memory import collector_paused, let_go, let_stay
 from gateway.sources.replay import NoStart, Replay
 from kwire.cluster import Delta, Image
 from kwire.errors import DecodeError
+
+if TYPE_CHECKING:
+    from kwire.messages.access_control_entry_record import AccessControlEntryRecord
+    from kwire.uuid import Uuid
 
 #: Records after which they are hidden from the garbage collector: a full pass over so many takes some ms.
 LOOSE_RECORDS_MAX: Final = 2000
@@ -56,6 +60,7 @@ class ImageKeeper:
         #: The state up to ``next_offset``; empty until ``loaded``.
         self.image = Image()
         self.loaded = False
+        self.acl_changes = 0  #: how often ``image.acls`` became another
         self.high_watermark = 0  #: as last given
         #: Records of the log by type since the start, control records too, by Kafka's names: ``PARTITION_RECORD``.
         self.records: Counter[str] = Counter()
@@ -89,6 +94,10 @@ class ImageKeeper:
         """What was passed over since the last call, in sentences; ``skipped`` counts also what is not told any more."""
         notices, self._notices = self._notices, []
         return notices
+
+    def acls(self) -> tuple[int, dict[Uuid, AccessControlEntryRecord] | None]:
+        """For an authorizer: ``acl_changes``, and those that are committed, None until they are known."""
+        return self.acl_changes, self.image.acls if self.loaded else None
 
     # --- in the thread ------------------------------------------------------------------------------------------------
 
@@ -174,8 +183,10 @@ class ImageKeeper:
         if prepared.image is not None:
             self._retired.append(self.image)
             self.image, self.loaded = prepared.image, True
+            self.acl_changes += 1
             self.snapshot_loads += prepared.snapshot is not None
         elif prepared.delta is not None:
+            self.acl_changes += prepared.delta.changes("acls")
             self._retired += prepared.delta.commit()
         else:
             return False

@@ -30,6 +30,10 @@ class Delta:
         layers: dict[str, Any] = {name: Layer(getattr(base, name)) for name in _MAPS}
         self.image = Image(next_offset=base.next_offset, epoch=base.epoch, next_producer_id=base.next_producer_id, **layers)
 
+    def changes(self, name: str) -> bool:
+        """Does the mapping of that name change?"""
+        return bool(cast(Layer[Any, Any], getattr(self.image, name)).is_changed)
+
     def commit(self) -> list[Any]:
         """Make the changes in ``base``. The delta is used up.
 
@@ -52,6 +56,11 @@ class Layer(MutableMapping[K, V]):
         self._below = below
         self._top: dict[K, V] = {}
         self._gone: set[K] = set()
+
+    @property
+    def is_changed(self) -> bool:
+        """Is there anything on top, or anything gone?"""
+        return bool(self._top or self._gone)
 
     def commit(self, replaced: list[Any]) -> None:
         """Make the changes in ``below``; what they replace is added to ``replaced``."""

@@ -67,7 +67,7 @@ class SecuredWorld(OwnWorld):
         self.principal = ADMIN
         self._ids = count(1)
         acls = self.image.acls
-        self.authorizer = StandardAuthorizer(lambda: acls, super_users=frozenset({ADMIN}))  # type: ignore[assignment]
+        self.authorizer = StandardAuthorizer(lambda: (len(acls), acls), super_users=frozenset({ADMIN}))  # type: ignore[assignment]
         self.create(TOPIC, [7], [7])
         self.create(OTHER_TOPIC, [7])
         partition = {"committed_offset": 1, "committed_metadata": ""}

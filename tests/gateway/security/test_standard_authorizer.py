@@ -34,7 +34,7 @@ def acl(row: Row, number: int = 1) -> AccessControlEntryRecord:
 
 def authorizer(*rows: Row, **options: Any) -> StandardAuthorizer:
     acls = {one.id: one for number, row in enumerate(rows) for one in [acl(row, number)]}
-    return StandardAuthorizer(lambda: acls, **options)
+    return StandardAuthorizer(lambda: (1, acls), **options)
 
 
 def foo(operation: str, permission: int) -> Row:
@@ -162,7 +162,7 @@ def test_super_users_may_do_everything_whatever_is_denied_and_before_the_log_is_
     row: Row = ("TOPIC", "*", LITERAL, "User:*", "*", "ALL", DENY)
     assert ask(row, "root", "READ", "TOPIC", "t", super_users=frozenset({"User:root"}))
     assert not ask(row, "Root", "READ", "TOPIC", "t", super_users=frozenset({"User:root"}))
-    unread = StandardAuthorizer(lambda: None, super_users=frozenset({"User:root"}), allow_everyone=True)
+    unread = StandardAuthorizer(lambda: (0, None), super_users=frozenset({"User:root"}), allow_everyone=True)
     assert unread.allows("User:root", HOST, "CLUSTER_ACTION", "CLUSTER", "kafka-cluster")
     assert not unread.allows("User:bob", HOST, "READ", "TOPIC", "t")
 
@@ -207,8 +207,9 @@ def test_random_acls_that_change_are_as_the_definition_says(versions: list[list[
     """CVE-2024-27309: ACLs that were removed and others added must leave those that stay in force."""
     now: dict[Uuid, AccessControlEntryRecord] = {}
     made: dict[Row, AccessControlEntryRecord] = {}
-    tested = StandardAuthorizer(lambda: now, allow_everyone=default)
-    for rows in versions:
+    number = 0
+    tested = StandardAuthorizer(lambda: (number, now), allow_everyone=default)
+    for number, rows in enumerate(versions):  # noqa: B007
         for row in rows:
             made.setdefault(row, acl(row, len(made)))
         now = {made[row].id: made[row] for row in rows}
