@@ -21,7 +21,7 @@ from tools.kafka_security import ADMIN, ADMIN_PASSWORD, STRANGER, STRANGER_PASSW
 from tools.wire_client import WireClient
 
 _PASSWORDS: Final = {ADMIN: ADMIN_PASSWORD, STRANGER: STRANGER_PASSWORD}
-_SECRET: Final = {"delegation.token.secret.key": "a secret key"}
+SECRET: Final = {"delegation.token.secret.key": "a secret key"}
 _SERVER: Final = {
     "authorizer.class.name": STANDARD_AUTHORIZER,
     "super.users": f"User:ANONYMOUS;User:{ADMIN}",
@@ -38,7 +38,7 @@ _SINCE_EPOCH: Final = 10**12
 
 def test_the_same_answers(tmp_path: Path) -> None:
     need_java()
-    with _kafka(_SECRET) as cluster, _gateway(tmp_path, _SECRET) as server:
+    with kafka_of_users(SECRET) as cluster, ours_of_users(tmp_path, SECRET) as server:
         expected, answers = _answers(cluster.bootstrap, STEPS), _answers(server.bootstrap, STEPS)
     SAID.append(f"delegation tokens: {len(STEPS)} steps, the same answers")
     differences = [f"{about}: {one}" for about, answer in expected.items() for one in unlike(answer, answers[about], "")]
@@ -47,7 +47,7 @@ def test_the_same_answers(tmp_path: Path) -> None:
 
 def test_the_same_answers_without_a_key(tmp_path: Path) -> None:
     need_java()
-    with _kafka({}) as cluster, _gateway(tmp_path, {}) as server:
+    with kafka_of_users({}) as cluster, ours_of_users(tmp_path, {}) as server:
         steps = [step for step in STEPS if step.about in _WITHOUT_A_KEY]
         expected, answers = _answers(cluster.bootstrap, steps), _answers(server.bootstrap, steps)
     assert answers == expected
@@ -90,11 +90,13 @@ def _comparable(value: Any, name: str = "") -> Any:
     return value
 
 
-def _kafka(secret: dict[str, str]) -> contextlib.AbstractContextManager[Cluster]:
+def kafka_of_users(secret: dict[str, str]) -> contextlib.AbstractContextManager[Cluster]:
+    """A broker of Kafka that ADMIN, a super user, and STRANGER can log in at by PLAIN."""
     return kafka(options=FAST_START, kill_at_end=True, broker_protocol="SASL_PLAINTEXT", properties=_SERVER | secret)
 
 
-def _gateway(directory: Path, secret: dict[str, str]) -> contextlib.AbstractContextManager[Gateway]:
+def ours_of_users(directory: Path, secret: dict[str, str]) -> contextlib.AbstractContextManager[Gateway]:
+    """The same of ours."""
     file = directory / "server.properties"
     known = {key: value for key, value in _SERVER.items() if key != "sasl.mechanism.inter.broker.protocol"}
     file.write_text(
