@@ -62,11 +62,11 @@ def fence(broker: RegisterBrokerRecord, case: Case) -> list[Message]:
     return [*on_fenced(broker.broker_id, case), change(broker, fenced=FENCE)]
 
 
-def fenced_by(operation: Operation) -> Iterator[BrokerRegistrationChangeRecord]:
-    """The records of brokers that an operation fences."""
+def fenced_by(operation: Operation) -> Iterator[Registered]:
+    """The brokers that an operation fences, those too that are already."""
     for message, _ in operation.records:
         if isinstance(message, BrokerRegistrationChangeRecord) and message.fenced == FENCE:
-            yield message
+            yield Registered(message.broker_id, message.broker_epoch)
 
 
 def expire_one(case: Case) -> list[Message]:

@@ -1,7 +1,8 @@
 """DescribeCluster (key 60): who belongs to the cluster (KIP-700, KIP-919).
 
 Where a real quorum is observed these are its brokers and controllers, as the committed records say; of a quorum of our own,
-its nodes. Over files it is this node alone. Clients take nothing from it to find a topic: that is Metadata.
+its nodes and the brokers under it. Over files it is this node alone. Clients take nothing from it to find a topic: that is
+Metadata.
 """
 
 from __future__ import annotations
@@ -49,10 +50,12 @@ def handle(request: DescribeClusterRequest, context: Context) -> DescribeCluster
     response = DescribeClusterResponse(cluster_id=context.gateway.partition.cluster_id)
     if request.endpoint_type == _CONTROLLERS and quorum is not None:
         _tell_controllers(response, quorum)
-    elif quorum is not None and quorum.image.brokers:
-        _tell_brokers(response, quorum, request, context)
+    elif context.gateway.controller is None and quorum is not None and quorum.image.brokers:
+        response.brokers = _brokers(quorum, request, context)
+        # A broker names any live broker here: who leads the quorum is nothing that its clients could connect to.
+        response.controller_id = response.brokers[0].broker_id if response.brokers else -1
     else:
-        _tell_reachable(response, context)
+        _tell_reachable(response, request, context)
     if request.include_cluster_authorized_operations:
         response.cluster_authorized_operations = cluster_operations(context)
     return response
@@ -68,9 +71,9 @@ def _tell_controllers(response: DescribeClusterResponse, quorum: Quorum) -> None
     ]
 
 
-def _tell_brokers(response: DescribeClusterResponse, quorum: Quorum, request: DescribeClusterRequest, context: Context) -> None:
+def _brokers(quorum: Quorum, request: DescribeClusterRequest, context: Context) -> list[DescribeClusterBroker]:
     fenced_too = context.version >= _FENCED and request.include_fenced_brokers
-    response.brokers = [
+    return [
         DescribeClusterBroker(
             broker_id=node_id,
             host=endpoint.host,
@@ -82,8 +85,6 @@ def _tell_brokers(response: DescribeClusterResponse, quorum: Quorum, request: De
         if fenced_too or not broker.fenced
         for endpoint in _endpoint(broker.end_points, context.peer.listener)
     ]
-    # A broker names any live broker here: who leads the quorum is nothing that its clients could connect to.
-    response.controller_id = response.brokers[0].broker_id if response.brokers else -1
 
 
 def _endpoint(endpoints: Sequence[Any], listener: str) -> Sequence[Any]:
@@ -91,13 +92,15 @@ def _endpoint(endpoints: Sequence[Any], listener: str) -> Sequence[Any]:
     return [endpoint for endpoint in endpoints if endpoint.name == listener][:1] or endpoints[:1]
 
 
-def _tell_reachable(response: DescribeClusterResponse, context: Context) -> None:
-    """This node, and the others of its own quorum."""
+def _tell_reachable(response: DescribeClusterResponse, request: DescribeClusterRequest, context: Context) -> None:
+    """This node, the others of its own quorum, and the brokers under it: the nodes of Metadata, and fenced ones if they are
+    asked for."""
     response.controller_id = context.gateway.node_id  # every node takes what is for the controller
-    response.brokers = [
-        DescribeClusterBroker(broker_id=node_id, host=node.host, port=node.port, rack=node.rack)
-        for node_id, node in reachable_nodes(context).items()
-    ]
+    quorum = context.gateway.quorum
+    told = {one.broker_id: one for one in _brokers(quorum, request, context)} if quorum is not None else {}
+    for node_id, node in reachable_nodes(context).items():
+        told[node_id] = DescribeClusterBroker(broker_id=node_id, host=node.host, port=node.port, rack=node.rack)
+    response.brokers = [told[node_id] for node_id in sorted(told)]
 
 
 def _refuse(endpoint_type: int) -> DescribeClusterResponse:

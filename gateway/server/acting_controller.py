@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 import trio
 
-from gateway.controller.brokers import fenced_by
+from gateway.controller.brokers import fenced_by, unfenced
 from gateway.controller.errors import Error
 from gateway.controller.refusals import refused
 from gateway.handlers.answer_errors import errors_of
@@ -362,6 +362,8 @@ class ActingController:
         now_ms = self._clock.read()
         if controller.deadline_ms is None or now_ms < controller.deadline_ms:
             return
+        assert controller.image is not None, "the controller of a leader is active"
+        serving = set(unfenced(controller.image))
         try:
             controller.log_ends(self._next_offset)
             operations = controller.poll(_wall_ms(), steady_ms=now_ms)
@@ -371,8 +373,8 @@ class ActingController:
             return
         for operation in operations:
             self._propose(operation)
-            for broker in fenced_by(operation):
-                self._reports.report("broker silent", "warning", broker_id=broker.broker_id, broker_epoch=broker.broker_epoch)
+            for broker_id, epoch in serving.intersection(fenced_by(operation)):
+                self._reports.report("broker silent", "warning", broker_id=broker_id, broker_epoch=epoch)
 
     def _write_no_op(self, controller: Controller) -> None:
         idle = controller.idle(_wall_ms())

@@ -12,7 +12,7 @@ from typing import Any, Final
 from gateway.controller.features import SUPPORTED
 from kwire.message import Message
 from kwire.uuid import Uuid
-from tests.gateway.controller.cluster import create, made
+from tests.gateway.controller.cluster import create, made, offered
 
 #: How long a session is at both of them, ms: as short as a busy machine can bear.
 SESSION_MS: Final = 2_000
@@ -58,9 +58,7 @@ def _register(
     about: str, broker_id: int, life: int, *, clean: bool = False, version: int = 4, without: str = "", **other: Any
 ) -> Ask:
     ranges = {name: levels for name, levels in SUPPORTED.items() if name != without} | other.pop("ranges", {})
-    features = [
-        {"name": name, "min_supported_version": low, "max_supported_version": high} for name, (low, high) in ranges.items()
-    ]
+    features = offered(ranges)
 
     def make(side: Side) -> Message:
         fields = {

@@ -7,7 +7,7 @@ controller's own state must be what replaying the log gives.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -116,6 +116,11 @@ def allowing(forbidden: Forbidden = ()) -> Callable[[str, str, str], bool]:
 def made(name: str, **fields: Any) -> Any:
     """A message by name from nested mappings: structs as dicts, arrays of structs as lists of dicts."""
     return build(kwire.message_type(name), fields)
+
+
+def offered(ranges: Mapping[str, tuple[int, int]]) -> list[dict[str, Any]]:
+    """The features of a registration, from the lowest level to the highest of each."""
+    return [{"name": name, "min_supported_version": low, "max_supported_version": high} for name, (low, high) in ranges.items()]
 
 
 def create(*topics: dict[str, Any], **fields: Any) -> Any:

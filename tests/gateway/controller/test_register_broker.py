@@ -11,7 +11,7 @@ from gateway.controller.features import default_features
 from kwire.records.metadata import decode_metadata_record
 from kwire.uuid import Uuid
 from tests.gateway.controller.broker_cluster import CLUSTER_ID, BrokerCluster
-from tests.gateway.controller.cluster import Forbidden, made
+from tests.gateway.controller.cluster import Forbidden, made, offered
 
 FEATURES = {"metadata.version": (7, 30), **{name: (0, level) for name, level in default_features(30).items()}}
 DIRECTORY = Uuid(b"d" * 16)
@@ -19,11 +19,8 @@ SESSION_MS = 9_000
 
 
 def request(broker_id: int = 1, *, features: dict[str, tuple[int, int]] = FEATURES, **other: Any) -> Any:
-    offered = [
-        {"name": name, "min_supported_version": low, "max_supported_version": high} for name, (low, high) in features.items()
-    ]
-    fields = {"cluster_id": CLUSTER_ID, "incarnation_id": Uuid(b"i" * 16), "log_dirs": [DIRECTORY], "features": offered, **other}
-    return made("BrokerRegistrationRequest", broker_id=broker_id, **fields)
+    fields = {"cluster_id": CLUSTER_ID, "incarnation_id": Uuid(b"i" * 16), "log_dirs": [DIRECTORY], **other}
+    return made("BrokerRegistrationRequest", broker_id=broker_id, features=offered(features), **fields)
 
 
 def refusal(it: BrokerCluster, asked: Any, version: int = 4, forbidden: Forbidden = ()) -> Error:

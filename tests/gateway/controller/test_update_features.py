@@ -10,7 +10,7 @@ from gateway.controller.errors import Error
 from gateway.controller.update_features import _LEVELS_WITH_NEW_METADATA
 from kwire.records.metadata import decode_metadata_record
 from tests.gateway.controller.broker_cluster import CLUSTER_ID, BrokerCluster
-from tests.gateway.controller.cluster import Forbidden, made
+from tests.gateway.controller.cluster import Forbidden, made, offered
 
 UPGRADE, SAFE, UNSAFE = 1, 2, 3
 Update = tuple[str, int, int]
@@ -32,16 +32,10 @@ def refused(it: BrokerCluster, *updates: Update) -> str:
 
 
 def register(it: BrokerCluster, broker_id: int, **ranges: tuple[int, int]) -> None:
-    offered = {"metadata.version": (7, 30), **{name.replace("_", "."): levels for name, levels in ranges.items()}}
-    features = [
-        {"name": name, "min_supported_version": low, "max_supported_version": high} for name, (low, high) in offered.items()
-    ]
+    named = {"metadata.version": (7, 30), **{name.replace("_", "."): levels for name, levels in ranges.items()}}
+    features = offered(named)
     fields = {"cluster_id": CLUSTER_ID, "log_dirs": [it.directory(broker_id)], "features": features}
     assert it.ask(made("BrokerRegistrationRequest", broker_id=broker_id, **fields)).error_code == 0
-
-
-def _features(ranges: dict[str, tuple[int, int]]) -> list[dict[str, Any]]:
-    return [{"name": name, "min_supported_version": low, "max_supported_version": high} for name, (low, high) in ranges.items()]
 
 
 def test_up_and_what_is_written_from_then_on() -> None:
@@ -131,7 +125,7 @@ def test_every_broker_must_support_it() -> None:
 def test_every_controller_must_support_it() -> None:
     it = BrokerCluster(nodes=(1, 2), level=25, features={})
     assert "controller 2 has not registered" in refused(it, ("share.version", 1, UPGRADE))
-    narrow, wide = (_features({"share.version": (0, high)}) for high in range(2))
+    narrow, wide = (offered({"share.version": (0, high)}) for high in range(2))
     it.ask(made("ControllerRegistrationRequest", controller_id=2, features=narrow))
     assert "Controller 2 does not support this feature." in refused(it, ("share.version", 1, UPGRADE))
     it.ask(made("ControllerRegistrationRequest", controller_id=2, features=wide))
@@ -151,9 +145,7 @@ def test_a_feature_may_need_the_metadata_version_that_comes_with_it() -> None:
 
 def test_with_eligible_replicas_all_brokers_have_the_same_min_isr_in_the_log() -> None:
     it = BrokerCluster(nodes=(1, 2), level=25)
-    it.ask(
-        made("ControllerRegistrationRequest", controller_id=2, features=_features({"eligible.leader.replicas.version": (0, 1)}))
-    )
+    it.ask(made("ControllerRegistrationRequest", controller_id=2, features=offered({"eligible.leader.replicas.version": (0, 1)})))
     for name, value in (("1", "2"), ("2", "3")):
         configs = [{"name": "min.insync.replicas", "config_operation": 0, "value": value}]
         resource = {"resource_type": 4, "resource_name": name, "configs": configs}

@@ -13,7 +13,7 @@ from gateway.server.running_clock import RunningClock
 from kwire.messages.register_broker_record import RegisterBrokerRecord
 from kwire.records import decode_metadata_record
 from kwire.uuid import Uuid
-from tests.gateway.controller.cluster import made
+from tests.gateway.controller.cluster import made, offered
 from tests.gateway.server.harness import run, until
 from tests.gateway.server.test_acting_controller import ASKER, Stage, Waiting, acting
 
@@ -28,9 +28,7 @@ def ask(stage: Stage, request: Any, version: int) -> Waiting:
 
 def register(stage: Stage) -> Waiting:
     ranges = {"metadata.version": (7, 30), **{name: (0, level) for name, level in default_features(30).items()}}
-    features = [
-        {"name": name, "min_supported_version": low, "max_supported_version": high} for name, (low, high) in ranges.items()
-    ]
+    features = offered(ranges)
     fields = {"cluster_id": "", "incarnation_id": Uuid(b"i" * 16), "log_dirs": [Uuid(b"d" * 16)], "features": features}
     return ask(stage, made("BrokerRegistrationRequest", broker_id=BROKER, **fields), 4)
 
