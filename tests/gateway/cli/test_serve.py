@@ -96,7 +96,7 @@ def test_people_get_a_sentence(tmp_path: Path) -> None:
     [
         (["--log-dir", "/nowhere/at/all"], {}, "log.dirs"),
         (["--max-connections", "many"], {}, "max.connections"),
-        (["--listeners", "SSL://127.0.0.1:0"], {}, "listener.security.protocol.map"),
+        (["--listeners", "SSL://127.0.0.1:0"], {}, "ssl.keystore.location"),
         ([], {"KWIRE_NODE_ID": "x"}, "node.id (KWIRE_NODE_ID)"),
         ([], {"KWIRE_MAX_CONECTIONS": "1"}, "KWIRE_MAX_CONNECTIONS"),
         (["--config", "/nowhere.properties"], {}, "/nowhere.properties"),

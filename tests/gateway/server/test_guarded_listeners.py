@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import datetime
 import ssl
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
@@ -312,6 +313,42 @@ def test_a_listener_with_tls_is_nothing_for_others(tmp_path: Path) -> None:
                         await client.send(metadata())
                         await client.answer(METADATA, 9)
             await until(lambda: server.counts["handshake failed"] == 3)
+
+    run(main)
+
+
+def test_certificates_that_are_no_longer_or_not_yet_valid(tmp_path: Path) -> None:
+    async def main() -> None:
+        now, day = datetime.datetime.now(datetime.UTC), datetime.timedelta(days=1)
+        async with place(tmp_path) as server:
+            for times in ((now - 2 * day, now - day), (now + day, now + 2 * day)):
+                identity = server.authority.issue("friend", not_before=times[0], not_after=times[1])
+                with pytest.raises((trio.BrokenResourceError, AssertionError)):
+                    async with await server.connect("MUTUAL", identity) as client:
+                        await client.send(metadata())
+                        await client.answer(METADATA, 9)
+            await until(lambda: server.counts["handshake failed"] == 2)
+
+    run(main)
+
+
+def test_many_who_guess_hold_up_nobody(tmp_path: Path) -> None:
+    async def main() -> None:
+        async def guess(server: Place, number: int) -> None:
+            async with await server.connect("SASL") as client:
+                assert (await log_in(client, f"\0bob\0{number}".encode())).error_code == 58
+
+        async with place(tmp_path, connection_failed_authentication_delay_ms=1500) as server:
+            async with await server.connect("SASL") as client, trio.open_nursery() as nursery:
+                await log_in(client)
+                for number in range(300):
+                    nursery.start_soon(guess, server, number)
+                await until(lambda: server.counts["authentication failed"] == 300)
+                began = trio.current_time()
+                for number in range(100):
+                    await client.send(metadata(number))
+                    assert (await client.answer(METADATA, 9))[0] == number
+                assert trio.current_time() - began < 1
 
     run(main)
 
