@@ -38,7 +38,7 @@ class Operation(enum.IntEnum):
 TOPIC_OPERATIONS: Final = (Operation.READ, Operation.DESCRIBE, Operation.DESCRIBE_CONFIGS)
 TOPIC_CHANGES: Final = (Operation.CREATE, Operation.DELETE, Operation.ALTER, Operation.ALTER_CONFIGS)
 CLUSTER_OPERATIONS: Final = (Operation.DESCRIBE, Operation.DESCRIBE_CONFIGS)
-CLUSTER_CHANGES: Final = (Operation.CREATE, Operation.CLUSTER_ACTION, Operation.ALTER_CONFIGS)
+CLUSTER_CHANGES: Final = (Operation.CREATE, Operation.ALTER, Operation.CLUSTER_ACTION, Operation.ALTER_CONFIGS)
 
 
 def may(context: Context, operation: Operation, topic: str) -> bool:
