@@ -214,7 +214,7 @@ def _config(image: Image, record: Any) -> None:
 
 
 def _quota(image: Image, record: Any) -> None:
-    entity = tuple(sorted((one.entity_type, one.entity_name) for one in record.entity))
+    entity = tuple(sorted({one.entity_type: one.entity_name for one in record.entity}.items()))
     if not record.remove:
         image.quotas.setdefault(entity, {})[record.key] = record.value
         return

@@ -16,6 +16,7 @@ from kwire.message import Message
 from kwire.messages.abort_transaction_record import AbortTransactionRecord
 from kwire.messages.begin_transaction_record import BeginTransactionRecord
 from kwire.messages.clear_elr_record import ClearElrRecord
+from kwire.messages.client_quota_record import ClientQuotaRecord, EntityData
 from kwire.messages.end_transaction_record import EndTransactionRecord
 from kwire.messages.fence_broker_record import FenceBrokerRecord
 from kwire.messages.partition_change_record import PartitionChangeRecord
@@ -214,3 +215,12 @@ def test_what_does_not_fit_can_be_told_instead_and_the_rest_still_counts() -> No
         f"RemoveTopicRecord for topic {TOPIC}",
     ]  # fmt: skip
     assert (list(loader.image.topic_ids), loader.image.next_offset) == (["a"], 6)
+
+
+def test_a_quota_whose_entity_names_a_type_twice_is_that_of_the_last() -> None:
+    """No controller writes that; Kafka reads it so (``ClientQuotasDelta.replay``), and sorting both names would fail."""
+    image = Image()
+    for names in ([None, "ann"], ["ann", None]):
+        parts = [EntityData(entity_type="user", entity_name=name) for name in names]
+        apply(image, ClientQuotaRecord(entity=parts, key="producer_byte_rate", value=5.0))
+    assert image.quotas == {(("user", name),): {"producer_byte_rate": 5.0} for name in ("ann", None)}
