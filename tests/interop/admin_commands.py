@@ -32,7 +32,7 @@ _UNLIKE: Final = (
     (re.compile(r"(?<![\w-])[\w-]{22}(?![\w-])"), "UUID"),
     (re.compile(r"127\.0\.0\.1[: ]+\d+"), "ADDRESS"),
     (re.compile(r"/\S*?/(10[12])/data\S*"), r"DIRECTORY-\1"),
-    (re.compile(r"(Epoch: *)\d+"), r"\1N"),
+    (re.compile(r"(Epoch: *|Local controller )\d+"), r"\1N"),
     (re.compile(r'("(?:size|offsetLag)": ?)\d+'), r"\1N"),
 )
 _NUMBER: Final = re.compile(r"\d+")

@@ -1,7 +1,7 @@
 """The controller of real brokers: topics created through a broker, a broker's registration, a fail-over; ours beside Kafka's.
 
-Two brokers of Kafka are under either, with the same settings. What is created comes by way of a broker, in an Envelope; a fail-over
-is over when a controller carries out a change again.
+Two brokers of Kafka are under either, with the same settings. What is created comes by way of a broker, in an Envelope; a
+fail-over is over when a controller carries out a change again.
 """
 
 from __future__ import annotations
