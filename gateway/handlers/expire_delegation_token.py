@@ -1,13 +1,10 @@
-"""ExpireDelegationToken (key 40): the active controller does it for the owner, or for who may renew the token."""
+"""ExpireDelegationToken (key 40): the owner, or who may renew it, ends its time; the active controller writes it."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from gateway.controller.delegation_tokens import NO_TIMESTAMP
-from gateway.handlers.controller_requests import ask_controller
-from gateway.handlers.delegation_tokens import may_ask_for_tokens
-from gateway.handlers.errors import ErrorCode
+from gateway.handlers.delegation_tokens import change_token
 from kwire.messages.expire_delegation_token_response import ExpireDelegationTokenResponse
 
 if TYPE_CHECKING:
@@ -20,8 +17,5 @@ VERSIONS: Final = range(1, 3)
 
 
 def handle(request: ExpireDelegationTokenRequest, context: Context) -> Message | Later:
-    """When it expires now. DELEGATION_TOKEN_REQUEST_NOT_ALLOWED for who does not say who he is, or says so by a token."""
-    if context.gateway.controller is not None and not may_ask_for_tokens(context):
-        fault = ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
-        return ExpireDelegationTokenResponse(error_code=fault, expiry_timestamp_ms=NO_TIMESTAMP)
-    return ask_controller(request, context)
+    """When the token expires now."""
+    return change_token(request, context, ExpireDelegationTokenResponse)

@@ -135,3 +135,16 @@ def test_without_the_key_nothing_is_told(security: dict[str, str]) -> None:
     world.token("id", ME)
     answer = world.ask(describe_delegation_token, 3, owners=None)
     assert (answer.error_code, answer.tokens) == (ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED, [])
+
+
+def test_who_may_ask_asks_the_controller() -> None:
+    class SaslOwnWorld(OwnWorld):
+        def endpoint(self, listener: str) -> Endpoint:
+            return replace(super().endpoint(listener), security_protocol="SASL_SSL")
+
+    world = SaslOwnWorld()
+    answer = world.ask(create_delegation_token, 3, renewers=[], max_lifetime_ms=-1)
+    assert (answer.error_code, answer.principal_name) == (ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED, "ANONYMOUS")
+    for handler in (renew_delegation_token, expire_delegation_token):
+        assert world.ask(handler, 2, hmac=b"x").error_code == ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED
+    assert [one.principal for one in world.controller.askers] == [ME] * 3
