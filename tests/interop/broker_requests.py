@@ -116,6 +116,38 @@ def story() -> Iterator[Ask | Silence]:
     yield from _levels()
 
 
+def upgrades() -> Iterator[Ask | Silence]:
+    """What a cluster of release 4.0 is asked until it is one of 4.3."""
+    yield _register("at an old level", 1, 1)
+    yield _register("that knows no newer one", 2, 2, ranges={"metadata.version": (7, 29)})
+    yield _beat("serves", 1, cordoned_log_dirs=[directory(1)])
+    yield _beat("serves", 2, cordoned_log_dirs=[])
+    yield _topic("a", [1, 2])
+    for level in (24, 23):
+        yield _features(f"down to {level}", ("metadata.version", level, SAFE))
+    for kind in (SAFE, UNSAFE):
+        yield _features(f"down to 22 by {kind}", ("metadata.version", 22, kind))
+    yield _features("down to a level that is not there", ("metadata.version", 6, UNSAFE))
+    yield _min_isr("1", "2")
+    yield _features("eligible replicas", ("eligible.leader.replicas.version", 1, UPGRADE))
+    yield _features("share groups", ("share.version", 1, UPGRADE))
+    yield _features("down, not so far", ("metadata.version", 23, SAFE))
+    yield _features("a broker does not know it", ("metadata.version", 30, UPGRADE))
+    yield _features("as far as all know", ("metadata.version", 29, UPGRADE))
+    yield _unregister("the one that does not", 2)
+    yield _features("now all do", ("metadata.version", 30, UPGRADE))
+    yield _beat("serves, and has a directory that is cordoned", 1, cordoned_log_dirs=[directory(1)])
+    yield _register("amended at the new level", 1, 1)
+    yield _features("no way back", ("metadata.version", 29, SAFE))
+    yield _features("no eligible replicas any more", ("eligible.leader.replicas.version", 0, SAFE))
+
+
+def _min_isr(broker: str, value: str) -> Ask:
+    configs = [{"name": "min.insync.replicas", "config_operation": 0, "value": value}]
+    resource = {"resource_type": 4, "resource_name": broker, "configs": configs}
+    return Ask("min.insync.replicas", lambda side: made("IncrementalAlterConfigsRequest", resources=[resource]), 1)
+
+
 def _registrations() -> Iterator[Ask]:
     yield _register("the first", 1, 1)
     yield _register("another cluster", 2, 2, cluster_id="another")

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, Final
+
+import pytest
 
 from gateway.log.reader import read_log_file
 from kwire.records import decode_metadata_record
 from tests.gateway.controller.broker_cluster import CLUSTER_ID
 from tests.gateway.controller.cluster import Cluster
-from tests.interop.broker_requests import SESSION_MS, Ask, Side, Silence, story
+from tests.interop.broker_requests import SESSION_MS, Ask, Side, Silence, story, upgrades
 from tests.interop.clients import need_java
 from tests.interop.conftest import SAID
 from tests.interop.test_controller_answers import comparable, unlike
@@ -35,8 +37,8 @@ DELIBERATE: Final[dict[str, str]] = {}
 class Both:
     """Kafka's controller, asked over the wire, and ours in memory: each is asked the same."""
 
-    def __init__(self, real: WireClient, cluster_id: str) -> None:
-        self.ours = Cluster(cluster_id=CLUSTER_ID, kraft_version=1, broker_session_timeout_ms=SESSION_MS)
+    def __init__(self, real: WireClient, cluster_id: str, level: int) -> None:
+        self.ours = Cluster(cluster_id=CLUSTER_ID, kraft_version=1, level=level, broker_session_timeout_ms=SESSION_MS)
         self._real = real
         self._sides = Side(CLUSTER_ID), Side(cluster_id)
         self._began = time.monotonic()
@@ -103,16 +105,22 @@ def values_of(cluster: Kafka) -> Iterator[bytes]:
                 yield from (record.value for record in records if record.value is not None)
 
 
-def test_the_same_answers_and_the_same_records() -> None:
+@pytest.mark.parametrize(("release", "level", "steps"), [("4.3", 30, story), ("4.0", 25, upgrades)], ids=["brokers", "upgrades"])
+def test_the_same_answers_and_the_same_records(release: str, level: int, steps: Callable[[], Iterable[Ask | Silence]]) -> None:
     need_java()
+    options: dict[str, Any] = {
+        "properties": _PROPERTIES,
+        "options": FAST_START,
+        "format_arguments": ["--release-version", release],
+    }
     with (
-        kafka(brokers=0, controllers=1, properties=_PROPERTIES, options=FAST_START, kill_at_end=True) as cluster,
+        kafka(brokers=0, controllers=1, kill_at_end=True, **options) as cluster,
         WireClient(cluster.controllers) as real,
     ):
-        both = Both(real, cluster.cluster_id)
-        differences = list(both.live(story()))
+        both = Both(real, cluster.cluster_id, level)
+        differences = list(both.live(steps()))
         expected = written(values_of(cluster))
     found = {one.partition(": Kafka ")[0]: one for one in differences}
     assert found.keys() == DELIBERATE.keys(), "\n".join(found[place] for place in found if place not in DELIBERATE)
     assert written(both.ours.log) == expected
-    SAID.append(f"brokers: {both.asked} requests, the same answers and the same {len(expected)} records")
+    SAID.append(f"brokers, Kafka {release}: {both.asked} requests, the same answers and the same {len(expected)} records")

@@ -20,7 +20,13 @@ REQUESTS = (
 )
 
 
-def asked(name: str, rng: random.Random, it: BrokerCluster) -> tuple[Any, int]:
+class Sampled(BrokerCluster):
+    """``sample`` is a registration that was taken."""
+
+    sample: Any
+
+
+def asked(name: str, rng: random.Random, it: Sampled) -> tuple[Any, int]:
     """Any request of that name, at any version; most of those by whom it may come from."""
     cls = kwire.message_type(name)
     version = rng.choice(cls.VERSIONS)
@@ -36,12 +42,6 @@ def asked(name: str, rng: random.Random, it: BrokerCluster) -> tuple[Any, int]:
         for listener in request.listeners:
             listener.security_protocol = rng.randrange(5)
     return request, version
-
-
-class Sampled(BrokerCluster):
-    """``sample`` is a registration that was taken."""
-
-    sample: Any
 
 
 @pytest.mark.parametrize("level", [7, 16, 25, 30])
