@@ -180,6 +180,22 @@ def test_a_replica_in_a_directory_that_is_gone_leads_nothing() -> None:
     assert state(it, 1) == (-1, []), "a replica that is lost cannot be elected"
 
 
+def test_where_a_directory_fails_leaders_are_looked_at() -> None:
+    it = BrokerCluster((1, 2, 3), directories=2, level=22)
+    it.create([1, 2])
+    assign(it, 2, it.directory(2, 1), 0)
+    it.alter([1])
+    it.heartbeat(1, want_shut_down=True)
+    assert state(it) == (-1, [1])
+    for other in (2, 3):
+        it.heartbeat(other)
+    assert it.heartbeat(1, want_shut_down=True).should_shut_down
+    it.heartbeat(1)
+    assert state(it) == (1, [1]), "it came back without saying that it stays"
+    it.heartbeat(2, offline_log_dirs=[it.directory(2, 1)])
+    assert state(it) == (-1, [1]), "as Kafka: it may still be about to leave"
+
+
 # --- elections --------------------------------------------------------------------------------------------------------
 
 
