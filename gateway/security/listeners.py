@@ -15,6 +15,7 @@ from gateway.config_security import listener_of, of_listener
 from gateway.security.client_properties import LOGIN_MODULES, ClientPropertiesError, ClientSecurity, client_security
 from gateway.security.client_tls import TlsSettings, read_tls
 from gateway.security.jaas import JaasError, parse_jaas
+from gateway.security.principal_rules import PrincipalRules
 from gateway.security.sasl_client import MECHANISMS, PLAIN
 from gateway.security.secret import Secret
 from gateway.security.ssl_principal import ANONYMOUS, der_of, distinguished_name
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     from gateway.config import Config
 
 _CLIENT_AUTH: Final = ("none", "requested", "required")
+#: What a client asks nobody.
+_OF_SERVERS: Final = frozenset({"ssl.client.auth", "ssl.principal.mapping.rules"})
 _CONTROLLER_MECHANISM: Final = "sasl.mechanism.controller.protocol"
 _USER: Final = "user_"
 
@@ -32,7 +35,7 @@ _USER: Final = "user_"
 class ListenerSecurity:
     """One listener's. ``mechanisms``: those of SASL with the ms that a session lives (0: no end), None without SASL.
 
-    ``passwords``: of PLAIN, by user. ``client_auth``: ``ssl.client.auth``.
+    ``passwords``: of PLAIN, by user. ``client_auth``, ``rules``: ``ssl.client.auth``, ``ssl.principal.mapping.rules``.
     """
 
     protocol: str
@@ -40,6 +43,7 @@ class ListenerSecurity:
     client_auth: str = "none"
     mechanisms: Mapping[str, int] | None = None
     passwords: Mapping[str, Secret] = field(default_factory=dict, repr=False)
+    rules: PrincipalRules = field(default_factory=PrincipalRules)
 
 
 def read_listeners(config: Config) -> dict[str, ListenerSecurity]:
@@ -63,7 +67,8 @@ def node_security(config: Config) -> ClientSecurity:
     listener = config.controller_listener_names[0]
     protocol = config.security_protocol(listener)
     keys = of_listener(config.security, listener)
-    values = {key: value for key, value in keys.items() if key.startswith("ssl.")} if protocol.endswith("SSL") else {}
+    tls = {key: value for key, value in keys.items() if key.startswith("ssl.") and key not in _OF_SERVERS}
+    values = tls if protocol.endswith("SSL") else {}
     values["security.protocol"] = protocol
     if protocol.startswith("SASL"):
         mechanism = config.security.get(_CONTROLLER_MECHANISM, "")
@@ -98,7 +103,7 @@ def _own_principal(config: Config, security: ClientSecurity) -> str:
     listener = read_listeners(config).get(config.controller_listener_names[0])
     if security.tls is None or security.tls.own is None or listener is None or listener.client_auth == "none":
         return ANONYMOUS
-    return f"User:{distinguished_name(der_of(security.tls.own.chain))}"
+    return f"User:{listener.rules.name(distinguished_name(der_of(security.tls.own.chain)))}"
 
 
 def _listener(config: Config, name: str, problems: list[str]) -> ListenerSecurity:
@@ -107,13 +112,13 @@ def _listener(config: Config, name: str, problems: list[str]) -> ListenerSecurit
         return ListenerSecurity(protocol)
     tls, client_auth = None, "none"
     if protocol.endswith("SSL"):
-        tls, client_auth = _tls(values, problems), _client_auth(config, name, protocol, values, problems)
+        tls, client_auth = read_tls(values, problems), _client_auth(config, name, protocol, values, problems)
         if tls.own is None and not problems:
             problems.append("ssl.keystore.location: missing: a listener that speaks TLS needs a key and its certificate")
         if client_auth != "none" and tls.trusted is None:
             problems.append(f"ssl.client.auth={client_auth}: ssl.truststore.location says which clients, and is missing")
     if not protocol.startswith("SASL"):
-        return ListenerSecurity(protocol, tls, client_auth)
+        return ListenerSecurity(protocol, tls, client_auth, rules=_rules(values, problems))
     mechanisms = _mechanisms(values, problems)
     passwords = _passwords(values, problems) if PLAIN in mechanisms else {}
     if any(one != PLAIN for one in mechanisms) and config.kind_of_source not in ("own", "quorum"):
@@ -123,11 +128,13 @@ def _listener(config: Config, name: str, problems: list[str]) -> ListenerSecurit
     return ListenerSecurity(protocol, tls, client_auth, mechanisms, passwords)
 
 
-def _tls(values: Mapping[str, str], problems: list[str]) -> TlsSettings:
-    rules = values.get("ssl.principal.mapping.rules", "DEFAULT")
-    if rules != "DEFAULT":
-        problems.append("ssl.principal.mapping.rules: only DEFAULT is supported, the whole name of the certificate's subject")
-    return read_tls(values, problems)
+def _rules(values: Mapping[str, str], problems: list[str]) -> PrincipalRules:
+    key = "ssl.principal.mapping.rules"
+    try:
+        return PrincipalRules(values.get(key, "DEFAULT"))
+    except ValueError as error:
+        problems.append(f"{key}: {error}")
+        return PrincipalRules()
 
 
 def _client_auth(config: Config, name: str, protocol: str, values: Mapping[str, str], problems: list[str]) -> str:

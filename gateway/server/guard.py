@@ -6,11 +6,12 @@ import base64
 import secrets
 import ssl
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from gateway.security.delegation_tokens import token_hmac
+from gateway.security.principal_rules import PrincipalRules
 from gateway.security.sasl_server import PLAIN, PlainServer
 from gateway.security.sasl_session import Mechanism, SaslSession
 from gateway.security.scram_server import MECHANISM_NUMBERS, ScramCredential, ScramServer, ScramToken, scram_credential
@@ -31,20 +32,21 @@ _SALT_BYTES: Final = 24
 
 @dataclass(frozen=True, slots=True)
 class Guard:
-    """One listener's. ``tls``: None without it. ``mechanisms``: of SASL, None without it."""
+    """One listener's. ``tls``: None without it. ``mechanisms``: of SASL, None without it. ``rules`` make names of subjects."""
 
     tls: ssl.SSLContext | None = None
     mechanisms: Mapping[str, Mechanism] | None = None
+    rules: PrincipalRules = field(default_factory=PrincipalRules)
 
     def session(self) -> SaslSession | None:
         """The authentication of a new connection, if one is wanted."""
         return None if self.mechanisms is None else SaslSession(self.mechanisms)
 
     def principal(self, certificate: bytes | None) -> str:
-        """Who showed this certificate (DER), before anything else was said (``ssl.principal.mapping.rules=DEFAULT``)."""
+        """Who showed this certificate (DER), before anything else was said. Raises ValueError where no rule names it."""
         if certificate is None or self.mechanisms is not None:
             return ANONYMOUS
-        return f"User:{distinguished_name(certificate)}"
+        return f"User:{self.rules.name(distinguished_name(certificate))}"
 
 
 def guards_of(
@@ -61,7 +63,7 @@ def guards_of(
 def _guard(security: ListenerSecurity, credentials: _Credentials) -> Guard:
     tls = None if security.tls is None else server_context(security.tls, security.client_auth)
     if security.mechanisms is None:
-        return Guard(tls)
+        return Guard(tls, rules=security.rules)
     made = {
         name: Mechanism(_maker(name, security, credentials), max_reauth_ms) for name, max_reauth_ms in security.mechanisms.items()
     }

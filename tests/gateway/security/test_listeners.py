@@ -107,7 +107,7 @@ def test_refused(protocol: str, values: dict[str, str], said: str) -> None:
 
 def test_refused_with_stores(stores: dict[str, str]) -> None:
     assert "'often' is none of" in refusal("SSL", stores | {"ssl.client.auth": "often"})
-    assert "only DEFAULT" in refusal("SSL", stores | {"ssl.principal.mapping.rules": "RULE:^CN=(.*)$/$1/"})
+    assert "no rule at character 1" in refusal("SSL", stores | {"ssl.principal.mapping.rules": "CN=(.*)"})
     assert "older ones are not safe" in refusal("SSL", stores | {"ssl.enabled.protocols": "TLSv1.1"})
     only_keys = {key: value for key, value in stores.items() if "truststore" not in key}
     assert "ssl.truststore.location says which clients" in refusal("SSL", only_keys | {"ssl.client.auth": "requested"})
@@ -157,6 +157,8 @@ def test_nodes_of_a_quorum_with_an_authorizer_have_to_be_super_users(stores: dic
     sasl = sasl_server_properties("controller") | {"sasl.mechanism.controller.protocol": "PLAIN"}
     check(f"User:{ADMIN}", sasl, "SASL_PLAINTEXT")
     check("User:CN=node", stores | {"ssl.client.auth": "required"}, "SSL")
+    rules = {"ssl.client.auth": "required", "ssl.principal.mapping.rules": "RULE:^CN=(.*)$/$1/U"}
+    check("User:NODE", stores | rules, "SSL")
     for users, values, protocol, own in (
         (f"User:{STRANGER}", sasl, "SASL_PLAINTEXT", "User:admin"),
         ("User:CN=other", stores | {"ssl.client.auth": "required"}, "SSL", "User:CN=node"),

@@ -338,17 +338,20 @@ def test_many_who_guess_hold_up_nobody(tmp_path: Path) -> None:
             async with await server.connect("SASL") as client:
                 assert (await log_in(client, f"\0bob\0{number}".encode())).error_code == 58
 
-        async with place(tmp_path, connection_failed_authentication_delay_ms=1500) as server:
-            async with await server.connect("SASL") as client, trio.open_nursery() as nursery:
-                await log_in(client)
-                for number in range(300):
-                    nursery.start_soon(guess, server, number)
-                await until(lambda: server.counts["authentication failed"] == 300)
-                began = trio.current_time()
-                for number in range(100):
-                    await client.send(metadata(number))
-                    assert (await client.answer(METADATA, 9))[0] == number
-                assert trio.current_time() - began < 1
+        async with (
+            place(tmp_path, connection_failed_authentication_delay_ms=1500) as server,
+            await server.connect("SASL") as client,
+            trio.open_nursery() as nursery,
+        ):
+            await log_in(client)
+            for number in range(300):
+                nursery.start_soon(guess, server, number)
+            await until(lambda: server.counts["authentication failed"] == 300)
+            began = trio.current_time()
+            for number in range(100):
+                await client.send(metadata(number))
+                assert (await client.answer(METADATA, 9))[0] == number
+            assert trio.current_time() - began < 1
 
     run(main)
 

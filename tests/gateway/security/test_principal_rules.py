@@ -1,0 +1,53 @@
+"""``ssl.principal.mapping.rules``: the facts of Kafka's ``SslPrincipalMapperTest``."""
+
+from __future__ import annotations
+
+import pytest
+
+from gateway.security.principal_rules import PrincipalRules
+
+RULES = ", ".join(
+    [
+        "RULE:^CN=(.*?),OU=ServiceUsers.*$/$1/",
+        "RULE:^CN=(.*?),OU=(.*?),O=(.*?),L=(.*?),ST=(.*?),C=(.*?)$/$1@$2/L",
+        "RULE:^cn=(.*?),ou=(.*?),dc=(.*?),dc=(.*?)$/$1@$2/U",
+        "RULE:^.*[Cc][Nn]=([a-zA-Z0-9.]*).*$/$1/U",
+        "DEFAULT",
+    ]
+)
+
+
+@pytest.mark.parametrize(
+    ("subject", "name"),
+    [
+        ("CN=Duke,OU=ServiceUsers,O=Org,C=US", "Duke"),
+        ("CN=Duke,OU=SME,O=mycp,L=Fulton,ST=MD,C=US", "duke@sme"),
+        ("cn=duke,ou=sme,dc=mycp,dc=com", "DUKE@SME"),
+        ("cN=duke,OU=JavaSoft,O=Sun Microsystems", "DUKE"),
+        ("OU=JavaSoft,O=Sun Microsystems,C=US", "OU=JavaSoft,O=Sun Microsystems,C=US"),
+    ],
+)
+def test_the_first_rule_that_fits_makes_the_name(subject: str, name: str) -> None:
+    assert PrincipalRules(RULES).name(subject) == name
+
+
+def test_by_default_the_whole_subject_is_the_name() -> None:
+    assert PrincipalRules().name("CN=x,O=y") == PrincipalRules("  DEFAULT ").name("CN=x,O=y") == "CN=x,O=y"
+
+
+def test_who_fits_no_rule_has_no_name() -> None:
+    with pytest.raises(ValueError, match="fits OU=x"):
+        PrincipalRules("RULE:^CN=(.*)$/$1/").name("OU=x")
+
+
+def test_slashes_commas_and_dollars() -> None:
+    rules = PrincipalRules(r"RULE:^CN=([^,]{1,5})\/(.*)$/$2\/\$$1$7/, DEFAULT")
+    assert rules.name("CN=a/b") == "b/$a$7"
+
+
+@pytest.mark.parametrize(
+    "text", ["default", "RULE:x", "RULE:^a$/b", "RULE:^(a$/b/", "DEFAULT DEFAULT", "RULE:a/b/X", "DEFAULT,,DEFAULT"]
+)
+def test_what_is_no_rule(text: str) -> None:
+    with pytest.raises(ValueError, match=r"rule|pattern"):
+        PrincipalRules(text)
