@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import pytest
@@ -160,3 +161,25 @@ def test_one_request_makes_and_deletes_as_many_as_an_operation_holds() -> None:
     assert result.error_code == Error.POLICY_VIOLATION and len(cluster.image.acls) == OPERATION_RECORDS_MAX + 1
     delete(cluster, wanted(resource_name_filter="t0"))
     assert len(delete(cluster, wanted())[0].matching_acls) == OPERATION_RECORDS_MAX
+
+
+def test_many_filters_of_names_are_quick_and_many_of_everything_are_refused() -> None:
+    cluster = Cluster()
+    count = 5000
+    create(cluster, *(acl(resource_name=f"t{number}") for number in range(count)))
+    every = [wanted(principal_filter=f"User:{number}") for number in range(2_000_000 // count + 1)]
+    assert {one.error_code for one in delete(cluster, *every)} == {Error.POLICY_VIOLATION}
+    began = time.process_time()
+    found = delete(cluster, *(wanted(resource_name_filter=f"t{number}", pattern_type_filter=LITERAL) for number in range(count)))
+    assert time.process_time() - began < 5, "not every filter against every ACL"
+    assert [len(one.matching_acls) for one in found] == [1] * count and not cluster.image.acls
+
+
+def test_what_covers_a_name_is_found_among_prefixes() -> None:
+    cluster = Cluster()
+    create(cluster, *(acl(resource_name=name, resource_pattern_type=PREFIXED) for name in ("o", "or", "orders", "orders-1", "b")))
+    create(cluster, acl(resource_name="*"), acl(resource_name="orders"), acl(resource_name="o"))
+    (result,) = delete(cluster, wanted(resource_name_filter="orders", pattern_type_filter=MATCH))
+    found = sorted((one.pattern_type, one.resource_name) for one in result.matching_acls)
+    assert found == [(LITERAL, "*"), (LITERAL, "orders"), (PREFIXED, "o"), (PREFIXED, "or"), (PREFIXED, "orders")]
+    assert sorted(one.resource_name for one in cluster.image.acls.values()) == ["b", "o", "orders-1"]
