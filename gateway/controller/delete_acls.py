@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Final
 
 from gateway.controller.acl_filters import MATCH, Acl, AclFilter
@@ -77,21 +77,22 @@ class _Search:
     def _candidates(self, wanted: AclFilter) -> Iterator[AccessControlEntryRecord]:
         name = wanted.resource_name_filter
         if name is None:
-            yield from self._counted(self._acls.values())
+            self._look(len(self._acls))
+            yield from self._acls.values()
             return
         names = {name}
         if wanted.pattern_type_filter == MATCH:  # whatever covers the name: a prefix of it, or all
             names |= {WILDCARD, *(name[:length] for length in range(1, min(len(name), self._longest + 1)))}
-        self._looks += len(names)
+        self._look(len(names))
         for one in names:
-            yield from self._counted(self._by_name.get(one, ()))
+            acls = self._by_name.get(one, [])
+            self._look(len(acls))
+            yield from acls
 
-    def _counted(self, acls: Iterable[AccessControlEntryRecord]) -> Iterator[AccessControlEntryRecord]:
-        for acl in acls:
-            self._looks += 1
-            if self._looks > _LOOKS_MAX:
-                raise _too_much(f"have more than {_LOOKS_MAX} ACLs looked at, the most that one request may; name resources")
-            yield acl
+    def _look(self, count: int) -> None:
+        self._looks += count
+        if self._looks > _LOOKS_MAX:
+            raise _too_much(f"have more than {_LOOKS_MAX} ACLs looked at, the most that one request may; name resources")
 
 
 def _too_much(what: str) -> ApiError:
