@@ -79,11 +79,14 @@ def _moved(wanted: Sequence[int], before: PartitionRecord, may_resize: bool, cas
         raise ApiError(Error.INVALID_REPLICATION_FACTOR, f"The replication factor is changed from {size} to {len(wanted)}")
     removing = sorted(set(before.replicas) - set(wanted))
     adding = sorted(set(wanted) - set(before.replicas))
+    if not adding:
+        # Who was being added and is still wanted is waited for. Kafka 4.3.1 also waits for those who are not, for ever, and
+        # removes whom the move before was to remove, though they are wanted.
+        adding = [node_id for node_id in before.adding_replicas if node_id in wanted]
+    replicas = [*wanted, *removing]
     # Nodes of a quorum without brokers hold no records, so they are in sync wherever they are put.
-    isr = None if case.image.brokers else [*wanted, *removing]
-    # Both lists are this move's alone. Kafka 4.3.1 keeps what the last one left in a list that the new one leaves empty: a
-    # move that is turned back then never ends.
-    return Target(isr=isr, replicas=[*wanted, *removing], removing=removing, adding=adding)
+    isr = None if case.image.brokers else replicas
+    return Target(isr=isr, replicas=replicas, removing=removing, adding=adding)
 
 
 def _cancelled(name: str, before: PartitionRecord, election: Election) -> Target:

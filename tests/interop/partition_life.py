@@ -235,8 +235,12 @@ _HAPPENS: Final[tuple[tuple[Callable[[Life], None], int], ...]] = (
 
 
 def _replaces(now: PartitionRecord, to: list[int] | None) -> bool:
-    """Is nothing of the move that is under way kept? Kafka 4.3.1 keeps what it was to add or remove where ``to`` does not."""
-    return to is None or bool(set(now.replicas) - set(to) and set(to) - set(now.replicas))
+    """Is nothing of the move that is under way in the way? Kafka 4.3.1 goes on to remove, or add, whom ``to`` does not."""
+    if to is None:
+        return True
+    adds = set(to) - set(now.replicas) or set(now.adding_replicas) <= set(to)
+    removes = set(now.replicas) - set(to) or not now.removing_replicas
+    return bool(adds and removes)
 
 
 def _directory(broker_id: int, number: int) -> Uuid:

@@ -93,6 +93,16 @@ def test_a_move_that_is_turned_round() -> None:
     assert listed(it) == {}
 
 
+def test_a_move_that_is_made_larger() -> None:
+    it = BrokerCluster((1, 2, 3, 4))
+    it.create([1, 2])
+    assert it.reassign([3, 4]) == Error.NONE
+    assert it.reassign([1, 2, 3, 4]) == Error.NONE
+    assert listed(it) == {("orders", 0): ([1, 2, 3, 4], [3, 4], [])}
+    it.alter([1, 2, 3, 4])
+    assert (now(it), listed(it)) == (([1, 2, 3, 4], [1, 2, 3, 4], 1), {})
+
+
 def test_a_move_goes_on_when_brokers_go() -> None:
     it = BrokerCluster((1, 2, 3))
     it.create([1, 2])
