@@ -45,8 +45,9 @@ def broker_heartbeat(request: BrokerHeartbeatRequest, case: Case) -> Verdict:
     sessions.hear(me, case.steady_ms)
     before = _state(broker, case)
     after = _next_state(before, broker, request, case)
-    records = _moves(broker, after, case) if after is not before else []
-    records += _directories(broker, request, case)
+    records = _cordoned(broker, request, case)
+    records += _moves(broker, after, case) if after is not before else []
+    records += _failed(broker, request, case)
 
     def written(last_offset: int) -> None:
         sessions.has_read(me, request.current_metadata_offset)
@@ -110,20 +111,21 @@ def _moves(broker: RegisterBrokerRecord, after: BrokerState, case: Case) -> list
             return fence(broker, case)
 
 
-def _directories(broker: RegisterBrokerRecord, request: BrokerHeartbeatRequest, case: Case) -> list[Message]:
-    """Directories that failed are lost with their replicas (KIP-858); those that are cordoned get no new ones (KIP-1066)."""
-    records: list[Message] = []
-    if case.level >= DIRECTORY_LEVEL:
-        failed = [one for one in broker.log_dirs if one in request.offline_log_dirs]
-        if failed:
-            records += on_directories_offline(broker.broker_id, failed, case)
-            online = change(broker)
-            online.log_dirs = [one for one in broker.log_dirs if one not in failed]
-            records.append(online)
-    if case.level >= CORDONED_LEVEL and request.cordoned_log_dirs is not None:
-        known = broker.cordoned_log_dirs
-        if known is None or set(known) != set(request.cordoned_log_dirs):
-            cordoned = change(broker)
-            cordoned.cordoned_log_dirs = list(request.cordoned_log_dirs)
-            records.append(cordoned)
-    return records
+def _failed(broker: RegisterBrokerRecord, request: BrokerHeartbeatRequest, case: Case) -> list[Message]:
+    """Directories that failed are lost with their replicas (KIP-858)."""
+    failed = [one for one in broker.log_dirs if one in request.offline_log_dirs]
+    if case.level < DIRECTORY_LEVEL or not failed:
+        return []
+    online = change(broker)
+    online.log_dirs = [one for one in broker.log_dirs if one not in failed]
+    return [*on_directories_offline(broker.broker_id, failed, case), online]
+
+
+def _cordoned(broker: RegisterBrokerRecord, request: BrokerHeartbeatRequest, case: Case) -> list[Message]:
+    """Directories that are cordoned get no new replicas (KIP-1066)."""
+    known, told = broker.cordoned_log_dirs, request.cordoned_log_dirs
+    if case.level < CORDONED_LEVEL or told is None or (known is not None and set(known) == set(told)):
+        return []
+    cordoned = change(broker)
+    cordoned.cordoned_log_dirs = list(told)
+    return [cordoned]
