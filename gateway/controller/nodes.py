@@ -27,13 +27,13 @@ class Nodes:
         self._serving = serving
 
     def usable(self) -> list[UsableNode]:
-        """For placement: those that are not about to leave."""
+        """For placement: those that are not about to leave. Who has left is fenced, and may come back."""
         if not self._brokers:
             return [UsableNode(node_id) for node_id in self._serving]
         return [
             UsableNode(node_id, broker.rack, broker.fenced)
             for node_id, broker in self._brokers.items()
-            if not broker.in_controlled_shutdown and _has_room(broker)
+            if (broker.fenced or not broker.in_controlled_shutdown) and _has_room(broker)
         ]
 
     def __contains__(self, node_id: object) -> bool:

@@ -30,6 +30,7 @@ def nodes(**fields: Any) -> Nodes:
         ({}, [UsableNode(7)], True),
         ({"rack": "a", "fenced": True}, [UsableNode(7, "a", fenced=True)], False),
         ({"in_controlled_shutdown": True}, [], False),
+        ({"in_controlled_shutdown": True, "fenced": True}, [UsableNode(7, fenced=True)], False),
         ({"cordoned_log_dirs": [ONE]}, [UsableNode(7)], True),
         ({"cordoned_log_dirs": [OTHER, ONE]}, [], True),
         ({"log_dirs": [], "cordoned_log_dirs": [ONE]}, [UsableNode(7)], True),
