@@ -75,6 +75,7 @@ class _Proposal:
     end_offset: int | None = None
     records: int = 0
     change: _Wish | None = None  #: whose change these records are; None: the controller's own
+    then: list[Callable[[], None]] = field(default_factory=list)  #: to be called when it is committed, or never will be
 
 
 class ActingController:
@@ -105,6 +106,7 @@ class ActingController:
         self._queued = 0  # records that were proposed and are not appended yet
         self._clock = RunningClock()  # of the sessions of brokers
         self._waiting: deque[_Wish] = deque()
+        self._unsure: list[Callable[[], None]] = []  # who would know whether this node leads
         self._nursery: trio.Nursery | None = None
         self.activations = 0
 
@@ -133,6 +135,20 @@ class ActingController:
             self._place()
         else:
             _refuse(wish, Error.NOT_CONTROLLER, "Too many requests wait for a controller; ask again later.")
+
+    def confirm(self, then: Callable[[], None]) -> None:
+        """Call ``then`` when a majority has followed this leader since now, or when this node does not lead (any more).
+
+        Within a call of this, where that is known already.
+        """
+        if self._epoch < 0 or self._is_alone:
+            then()
+        elif self._controller is None:
+            self._unsure.append(then)
+        else:
+            proposal = self._confirming(self._controller)
+            assert proposal is not None, "there are others"
+            proposal.then.append(then)
 
     def _place(self) -> None:
         """Requests that wait go to whoever can carry them out by now."""
@@ -268,6 +284,9 @@ class ActingController:
         for operation in operations:
             self._propose(operation)
         self._reports.report("controller active", "info", epoch=self._epoch, offset=keeper.read_offset)
+        unsure, self._unsure = self._unsure, []
+        for then in unsure:
+            self.confirm(then)
         self._place()
 
     def not_leading(self, epoch: int) -> None:
@@ -283,6 +302,9 @@ class ActingController:
                     self._again(wish)
                 else:
                     _refuse(wish, Error.REQUEST_TIMED_OUT, _UNKNOWN)
+        unsure, self._unsure = self._unsure, []
+        for then in (*unsure, *(then for proposal in proposals.values() for then in proposal.then)):
+            then()
 
     def accepted(self, number: int, end_offset: int) -> None:
         """A proposal was appended."""
@@ -302,8 +324,10 @@ class ActingController:
             self.not_leading(self._epoch)
             return
         self._reports.report("proposal refused", "error", error=reason)
-        for wish, _ in self._proposals.pop(number).answers:
+        refused = self._proposals.pop(number)
+        for wish, _ in refused.answers:
             _refuse(wish, Error.UNKNOWN_SERVER_ERROR, f"This cannot be written to the metadata log: {reason}")
+        self._unsure += refused.then
         self._resign(reason)
 
     def _resign(self, reason: str) -> None:
@@ -322,6 +346,8 @@ class ActingController:
                 self._audit(proposal.change, proposal.end_offset, proposal.records)
             for wish, answer in proposal.answers:
                 wish.later.complete(answer)
+            for then in proposal.then:
+                then()
 
     def _audit(self, wish: _Wish, end_offset: int, records: int) -> None:
         """A change that somebody asked for is in the log for good: who, from where, by which client, and where it stands."""

@@ -46,6 +46,7 @@ from gateway.server.quorum_peer import error_of, failure
 from gateway.server.raft_bytes import fill
 from gateway.server.raft_links import RaftLinks
 from gateway.server.upstream_errors import UpstreamError
+from kwire.messages.describe_quorum_request import DescribeQuorumRequest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -73,6 +74,7 @@ class Leadership(Protocol):
     def accepted(self, number: int, end_offset: int) -> None: ...
     def refused(self, number: int, not_leader: bool, reason: str) -> None: ...
     def committed(self, high_watermark: int) -> None: ...
+    def confirm(self, then: Callable[[], None]) -> None: ...
 
 
 class RaftDriver:
@@ -135,10 +137,18 @@ class RaftDriver:
     def question(
         self, request: Message, version: int, listener: str, tell: Callable[[Message], None], number: int | None = None
     ) -> None:
-        """The same for one of this process."""
+        """The same for one of this process.
+
+        Only a leader describes the quorum, and a leader that was cut off may not know that another one was elected: a
+        majority has to follow it once more first. Nodes find that out by themselves in what they ask each other.
+        """
         number = self.number() if number is None else number
         self._asking[number] = tell
-        self.submit(Requested(number, request, version, listener))
+        requested = Requested(number, request, version, listener)
+        if isinstance(request, DescribeQuorumRequest) and self.leadership is not None:
+            self.leadership.confirm(lambda: self.submit(requested))
+        else:
+            self.submit(requested)
 
     async def loaded(self, timeout_s: float) -> None:
         """Return when the end of the committed log is known, or after ``timeout_s``."""

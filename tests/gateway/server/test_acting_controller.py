@@ -704,6 +704,49 @@ def test_among_others_an_answer_that_changes_nothing_waits_for_the_proof_that_no
     assert error_of(late) == 0
 
 
+def test_who_leads_is_known_when_a_record_that_came_after_the_question_is_committed() -> None:
+    stage, known = Stage(), []
+    stage.acting.confirm(lambda: known.append("nobody leads here"))
+    assert known.pop()
+    stage.driver.raft.leads_until = 1.0
+    stage.acting.leading(1, 0)
+    stage.acting.confirm(lambda: known.append("asked before the controller was active"))
+    stage.keeper.read_offset = 1
+    stage.acting.folded()
+    stage.acting.confirm(lambda: known.append("asked when it was"))
+    stage.accept()
+    stage.acting.confirm(lambda: known.append("asked later"))
+    assert known == []
+    stage.acting.committed(stage._end)
+    assert known == ["asked before the controller was active", "asked when it was"]
+    stage.commit()
+    assert known.pop() == "asked later"
+
+
+@pytest.mark.parametrize("appended", [False, True])
+def test_who_asked_a_leader_that_is_none_any_more_hears_that(appended: bool) -> None:
+    stage, known = Stage(), []
+    stage.driver.raft.leads_until = 1.0
+    stage.lead()
+    stage.acting.confirm(lambda: known.append(stage.acting.is_active))
+    if appended:
+        stage.accept()
+    stage.acting.not_leading(1)
+    assert known == [False]
+    stage.acting.leading(2, 5)
+    stage.acting.confirm(lambda: known.append(stage.acting.is_active))
+    stage.acting.not_leading(2)
+    assert known == [False, False]
+
+
+def test_alone_there_is_nothing_to_confirm() -> None:
+    stage, known = Stage(), []
+    stage.lead()
+    stage.ask("a")
+    stage.acting.confirm(lambda: known.append(True))
+    assert known == [True]
+
+
 # --- an idle log ------------------------------------------------------------------------------------------------------
 
 

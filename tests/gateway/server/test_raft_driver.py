@@ -43,6 +43,7 @@ from gateway.quorum.raft.effects import (
     Tell,
 )
 from gateway.quorum.raft.events import Answered, Durable, Failed, Gone, Installed, Requested, Resign, ShutDown, Tick
+from gateway.quorum.requests import describe_quorum
 from gateway.server import raft_driver
 from gateway.snapshot_id import SnapshotId
 from kwire.messages import fetch_response, fetch_snapshot_response
@@ -540,6 +541,27 @@ def test_the_controller_is_told_everything_in_order() -> None:
             ]
             assert driven.log.committed == 13, "clients see it before those who made it are answered"
             assert (driven.log.epoch, driven.log.leader_id) == (3, 1)
+
+    run(main)
+
+
+def test_a_leader_describes_the_quorum_once_it_is_known_to_lead() -> None:
+    """Other questions are the core's alone."""
+
+    async def main() -> None:
+        async with driving() as driven:
+            acting = driven.driver.leadership = Acting()
+            driven.driver.question(describe_quorum(), 2, "CONTROLLER", lambda answer: None)
+            await settled()
+            [(name, then)] = acting.told
+            assert (name, driven.raft.events) == ("confirm", [])
+            then()
+            await settled()
+            [event] = driven.raft.events
+            assert isinstance(event, Requested) and event.message == describe_quorum()
+            driven.ask()
+            await settled()
+            assert len(driven.raft.events) == 2 and len(acting.told) == 1
 
     run(main)
 
