@@ -25,6 +25,6 @@ def unregister_broker(request: UnregisterBrokerRequest, case: Case) -> Verdict:
     record = UnregisterBrokerRecord(broker_id=broker.broker_id, broker_epoch=broker.broker_epoch)
     return Verdict(
         [*on_unregistered(broker.broker_id, case), record],
-        UnregisterBrokerResponse(error_message=None),
+        UnregisterBrokerResponse(),
         written=lambda last_offset: case.sessions.forget(registered(broker)),
     )
