@@ -93,7 +93,7 @@ class OwnCluster(Cluster):
         return "".join(f"--- node {node.node_id}\n{path.read_text(errors='replace')}" for path in files)
 
     def quorum_properties(self) -> dict[str, str]:
-        """By what a node, one of Kafka's too, finds this quorum: by its voters where they are static, else by bootstrap servers."""
+        """How a node, of Kafka too, finds this quorum: static voters by name, others by bootstrap servers."""
         if self.static:
             return {"controller.quorum.voters": ",".join(map(self._voter, self.nodes))}
         return {"controller.quorum.bootstrap.servers": ",".join(map(self.peer_address, self.nodes))}
