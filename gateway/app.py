@@ -19,10 +19,10 @@ from gateway.ports import TOPIC_NAME, Authorizer, Endpoint, Groups, SourceStoppe
 from gateway.security.authorizer import AllowAll
 from gateway.security.delegation_tokens import token_secret
 from gateway.security.listeners import read_listeners
-from gateway.server.connection import Hub
 from gateway.server.dispatch import Dispatcher
 from gateway.server.follow import follow
 from gateway.server.group_driver import GroupDriver, GroupsUnreadableError, settings_of
+from gateway.server.hub import Hub
 from gateway.server.listener import Door, open_doors
 from gateway.server.logs import Reports
 from gateway.server.purgatory import Purgatory

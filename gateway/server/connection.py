@@ -10,14 +10,13 @@ from __future__ import annotations
 import contextlib
 import socket
 import ssl
-from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 import trio
 
 from gateway.handlers.context import Later
-from gateway.server.counts import Counts
 from gateway.server.dispatch import Malformed, Refusal, encode_answer
 from gateway.server.logs import ERROR_MAX, escape
 from gateway.server.output import FileTooShort, Output
@@ -26,14 +25,12 @@ from kwire.errors import DecodeError
 from kwire.frame import FrameSplitter
 
 if TYPE_CHECKING:
-    from gateway.config import Config
     from gateway.handlers.context import Peer
     from gateway.security.sasl_session import SaslSession
     from gateway.server.counts import ApiCounts
-    from gateway.server.dispatch import Dispatcher, Exchange
+    from gateway.server.dispatch import Exchange
     from gateway.server.guard import Guard
-    from gateway.server.logs import Reports
-    from gateway.server.purgatory import Purgatory
+    from gateway.server.hub import Hub
     from kwire.message import Message
 
 #: One call of recv; a frame that is known to be larger is read in larger pieces.
@@ -51,26 +48,6 @@ _GONE: Final = "peer gone"
 
 class _NotSecured(Exception):
     """The peer and we have no TLS in common; the text is OpenSSL's."""
-
-
-@dataclass(slots=True)
-class Memory:
-    """Bytes that all connections hold: unfinished requests and unsent answers."""
-
-    held: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Hub:
-    """What all connections share."""
-
-    config: Config
-    dispatcher: Dispatcher
-    purgatory: Purgatory
-    reports: Reports
-    memory: Memory = field(default_factory=Memory)
-    counts: Counts = field(default_factory=Counts)
-    guards: Mapping[str, Guard] = field(default_factory=dict)  #: of listeners that are not PLAINTEXT
 
 
 class Connection:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from gateway.config import Config
-    from gateway.server.connection import Hub
+    from gateway.server.hub import Hub
 
 #: File descriptors kept for everything that is no connection: the log's segments, listeners, the group store.
 _FILES_RESERVED: Final = 64

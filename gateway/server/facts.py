@@ -18,8 +18,8 @@ from gateway.ports import State
 if TYPE_CHECKING:
     from gateway.ports import Partition
     from gateway.quorum.raft.measures import Measures
-    from gateway.server.connection import Hub
     from gateway.server.forwarding import ForwardingMeasures
+    from gateway.server.hub import Hub
 
 
 #: ``KafkaRaftMetrics``: current-state.

@@ -12,7 +12,7 @@ from gateway.server.listener import accept
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from gateway.server.connection import Hub
+    from gateway.server.hub import Hub
     from gateway.server.listener import Door
 
 

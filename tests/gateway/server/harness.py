@@ -14,9 +14,9 @@ from gateway.config import Config, Listener
 from gateway.handlers.context import Context
 from gateway.handlers.table import Handler
 from gateway.ports import Gateway
-from gateway.server.connection import Hub
 from gateway.server.connections import Connections
 from gateway.server.dispatch import Dispatcher
+from gateway.server.hub import Hub
 from gateway.server.listener import open_doors
 from gateway.server.logs import Reports
 from gateway.server.purgatory import Purgatory

@@ -8,9 +8,9 @@ from typing import Any, cast
 
 from gateway.config import Config
 from gateway.ports import OffsetAt, State
-from gateway.server.connection import Hub
 from gateway.server.dispatch import Dispatcher
 from gateway.server.facts import Facts, SnapshotProgress
+from gateway.server.hub import Hub
 from gateway.server.logs import Reports
 from gateway.server.purgatory import Purgatory
 
