@@ -45,9 +45,9 @@ def broker_heartbeat(request: BrokerHeartbeatRequest, case: Case) -> Verdict:
     sessions.hear(me, case.steady_ms)
     before = _state(broker, case)
     after = _next_state(before, broker, request, case)
-    records = _cordoned(broker, request, case)
-    records += _moves(broker, after, case) if after is not before else []
+    records = _moves(broker, after, case) if after is not before else []
     records += _failed(broker, request, case)
+    records += _cordoned(broker, request, case)
 
     def written(last_offset: int) -> None:
         sessions.has_read(me, request.current_metadata_offset)
