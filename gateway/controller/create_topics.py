@@ -154,7 +154,11 @@ def _placed(topic: CreatableTopic, topic_id: Uuid, case: Case) -> list[Partition
     settings = case.settings
     count = settings.num_partitions if topic.num_partitions == UNSET else topic.num_partitions
     factor = settings.default_replication_factor if topic.replication_factor == UNSET else topic.replication_factor
-    return placed_partitions(topic_id, 0, count, factor, case)
+    try:
+        return placed_partitions(topic_id, 0, count, factor, case)
+    except ApiError as refusal:
+        why = f"Unable to replicate the partition {factor} time(s): {refusal.message}"
+        raise ApiError(refusal.error, why) from None
 
 
 def _result(

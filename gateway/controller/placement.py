@@ -85,12 +85,11 @@ class _Racks:
     def check(self, replicas: int) -> None:
         """Raise ApiError unless every partition can have so many replicas."""
         if not self._unfenced:
-            raise _impossible(replicas, "All brokers are currently fenced.")
+            raise _impossible("All brokers are currently fenced, or have all their log directories cordoned.")
         if replicas > self._total:
             raise _impossible(
-                replicas,
                 f"The target replication factor of {replicas} cannot be reached because only {self._total} broker(s) are"
-                " registered or some brokers have all their log directories cordoned.",
+                " registered or some brokers have all their log directories cordoned."
             )
 
     def next(self, replicas: int) -> list[int]:
@@ -132,5 +131,5 @@ def _shuffle(items: list[_T], dice: Dice) -> None:
         items[last], items[other] = items[other], items[last]
 
 
-def _impossible(replicas: int, why: str) -> ApiError:
-    return ApiError(Error.INVALID_REPLICATION_FACTOR, f"Unable to replicate the partition {replicas} time(s): {why}")
+def _impossible(why: str) -> ApiError:
+    return ApiError(Error.INVALID_REPLICATION_FACTOR, why)
