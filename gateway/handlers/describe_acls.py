@@ -21,7 +21,7 @@ VERSIONS: Final = range(1, 4)
 
 
 def handle(request: DescribeAclsRequest, context: Context) -> DescribeAclsResponse:
-    """ACLs by resource. SECURITY_DISABLED where no authorizer goes by any, INVALID_REQUEST for what Kafka has no number 0 for."""
+    """ACLs by resource. SECURITY_DISABLED where no authorizer goes by any, INVALID_REQUEST for a filter with a 0 (UNKNOWN)."""
     if not may_on_cluster(context, Operation.DESCRIBE):
         return _failed(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "Cluster authorization failed.")
     image = acls_in_force(context)
