@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 
 from tests.interop.quorum import QUICK_ELECTIONS
 from tools.java import KAFKA_VERSION
@@ -20,9 +21,10 @@ _TROUBLE = re.compile(r"\d\d:\d\d:\d\d\.\d+ (ERROR|FATAL) ")
 
 
 @contextlib.contextmanager
-def observed_by_kafka(own: OwnCluster, directory: Path) -> Iterator[Node]:
+def observed_by_kafka(own: OwnCluster, directory: Path, properties: Mapping[str, str] = MappingProxyType({})) -> Iterator[Node]:
     """A real controller that is no voter: it finds our leader by its bootstrap servers, and fetches from it."""
-    shape = Shape(KAFKA_VERSION, 0, 1, voters=0, properties={"controller.quorum.bootstrap.servers": own.controllers})
+    values = {"controller.quorum.bootstrap.servers": own.controllers, **properties}
+    shape = Shape(KAFKA_VERSION, 0, 1, voters=0, properties=values)
     [node] = nodes = make_nodes(shape, directory)
     format_nodes(shape, own.cluster_id, nodes, nodes)
     cluster = Cluster(shape, own.cluster_id, nodes, directory, FAST_START)
