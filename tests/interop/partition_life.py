@@ -92,7 +92,7 @@ class Life:
                 cluster_id=side.cluster_id,
                 incarnation_id=Uuid(life.to_bytes(16, "big")),
                 previous_broker_epoch=side.epochs.get(who, -1) if clean else -1,
-                log_dirs=[_directory(who, number) for number in range(2)],
+                log_dirs=_directories(who),
                 listeners=[{"name": "BROKER", "host": "127.0.0.1", "port": 1, "security_protocol": 0}],
                 features=features,
             )
@@ -106,8 +106,11 @@ class Life:
         if who is None:
             who = self.rng.choice(BROKERS)
             wants = {"want_fence": self.rng.random() < 0.25, "want_shut_down": self.rng.random() < 0.1}
+            broker = self.cluster.image.brokers.get(who)
+            if broker is not None and broker.in_controlled_shutdown:  # no broker stays that has begun to leave
+                wants = {"want_shut_down": True}
             self._all_have_read(who)
-        failed = [_directory(who, 1)] if broker_id is None and self.rng.random() < 0.03 else []
+        failed = [_directories(who)[1]] if broker_id is None and self.rng.random() < 0.03 else []
         self.both(
             lambda side: made(
                 "BrokerHeartbeatRequest",
@@ -129,6 +132,14 @@ class Life:
             for broker_id in [one for one, broker in brokers.items() if not broker.fenced and one not in leave]:
                 self.heartbeat(broker_id)
 
+    def unregister(self) -> None:
+        """A broker that has left is forgotten, and seldom another one; only so it can come again in this short life."""
+        brokers = self.cluster.image.brokers
+        left = [one for one, broker in brokers.items() if broker.fenced and broker.in_controlled_shutdown]
+        if left or self.rng.random() < 0.2:
+            request = made("UnregisterBrokerRequest", broker_id=self.rng.choice(left or BROKERS))
+            self.both(lambda side: request)
+
     def create(self) -> None:
         name = self.rng.choice(MOVED + KEPT)
         configs = {"min.insync.replicas": "1" if name in MOVED else self.rng.choice("23")}
@@ -141,6 +152,18 @@ class Life:
         for side, answer in zip(self.sides, answers, strict=True):
             if not answer.topics[0].error_code:
                 side.topic_ids[name] = answer.topics[0].topic_id
+
+    def place(self) -> None:
+        """Where the controller would put partitions is for its dice, so it is only asked whether it could."""
+        size, name = self.rng.randint(0, 5), self.rng.choice(MOVED + KEPT)
+        topic = {"name": f"new-{name}", "num_partitions": self.rng.randint(1, 4), "replication_factor": size}
+        request = create(topic, validate_only=True)
+        more = [{"name": name, "count": self.rng.randint(1, 4), "assignments": None}]
+        if self.rng.random() < 0.5:
+            more[0] |= {"count": PARTITIONS + 1, "assignments": [{"broker_ids": self.rng.sample((*BROKERS, 15), size)}]}
+        grow = made("CreatePartitionsRequest", topics=more, timeout_ms=30_000, validate_only=True)
+        for one in (request, grow):
+            self.both(lambda side, one=one: one)  # type: ignore[misc]
 
     def delete(self) -> None:
         image, name = self.cluster.image, self.rng.choice(MOVED + KEPT)
@@ -206,8 +229,9 @@ class Life:
         if now is None:
             return
         who = self.rng.choice(BROKERS)
+        broker = self.cluster.image.brokers.get(who)
         # One that is there: else Kafka decides on the ISR as it was before, and writes what it has written already.
-        directory = self.rng.choice(self.cluster.image.brokers[who].log_dirs)
+        directory = self.rng.choice(_directories(who) if broker is None else broker.log_dirs)
         indexes = [{"partition_index": now.partition_id}]
 
         def ask(side: Side) -> Message:
@@ -229,8 +253,8 @@ class Life:
 
 
 _HAPPENS: Final[tuple[tuple[Callable[[Life], None], int], ...]] = (
-    (Life.register, 5), (Life.heartbeat, 22), (Life.create, 4), (Life.delete, 4), (Life.alter, 30), (Life.move, 8),
-    (Life.list_moves, 1), (Life.elect, 4), (Life.assign, 3),
+    (Life.register, 5), (Life.unregister, 3), (Life.heartbeat, 22), (Life.create, 4), (Life.delete, 4), (Life.alter, 30),
+    (Life.move, 8), (Life.list_moves, 1), (Life.elect, 4), (Life.assign, 3), (Life.place, 2),
 )  # fmt: skip
 
 
@@ -243,8 +267,8 @@ def _replaces(now: PartitionRecord, to: list[int] | None) -> bool:
     return bool(adds and removes)
 
 
-def _directory(broker_id: int, number: int) -> Uuid:
-    return Uuid(bytes([0xD0 + number, broker_id]) * 8)
+def _directories(broker_id: int) -> list[Uuid]:
+    return [Uuid(bytes([number, broker_id]) * 8) for number in (0xD0, 0xD1)]
 
 
 def comparable(value: Any) -> Any:
