@@ -102,6 +102,16 @@ class Config:
     broker_session_timeout_ms: int = _key(
         9000, "A registered broker of Kafka that is not heard for so long is fenced.", unit="ms", at_least=1
     )
+    auto_leader_rebalance_enable: bool = _key(
+        True, "Whether the first replica of a partition is made its leader again when it can be."
+    )
+    leader_imbalance_check_interval_seconds: int = _key(300, "How often such partitions are looked for.", unit="s", at_least=1)
+    unclean_leader_election_interval_ms: int = _key(
+        300_000,
+        "How often partitions without a leader are looked for whose topic takes an unclean one.",
+        unit="ms",
+        at_least=1,
+    )
 
     # A real quorum, observed (source=quorum).
     controller_quorum_bootstrap_servers: tuple[Address, ...] = _key(

@@ -269,6 +269,10 @@ def _controller(
         cluster_id=cluster_id,
         kraft_version=kraft_version,
         broker_session_timeout_ms=config.broker_session_timeout_ms,
+        leader_imbalance_check_interval_ms=1000
+        * config.leader_imbalance_check_interval_seconds
+        * config.auto_leader_rebalance_enable,
+        unclean_leader_election_interval_ms=config.unclean_leader_election_interval_ms,
         token_secret=token_secret(config.security),
         token_max_lifetime_ms=config.delegation_token_max_lifetime_ms,
         token_expiry_time_ms=config.delegation_token_expiry_time_ms,

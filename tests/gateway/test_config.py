@@ -34,6 +34,7 @@ OTHER = {
     "controller.listener.names": "QUORUM,OTHERS",
     "controller.quorum.voters": "1@127.0.0.1:9093,2@[::1]:9094",
     "controller.quorum.campaign": "false",
+    "auto.leader.rebalance.enable": "false",
     "controller.quorum.auto.join.enable": "true",
 }
 #: What a key needs beside itself to be valid.
