@@ -40,7 +40,7 @@ def elect_leaders(request: ElectLeadersRequest, case: Case) -> Verdict:
     changes = PartitionChanges(case)
     results = []
     for name, indexes in _asked(request, case):
-        answers = [_elect(name, index, kind, changes, case) for index in indexes]
+        answers = [_elect(name, index, kind, changes) for index in indexes]
         if of_all:  # of those that need none, nothing is said
             answers = [one for one in answers if one.error_code != Error.ELECTION_NOT_NEEDED]
         results.append(ReplicaElectionResult(topic=name, partition_result=answers))
@@ -56,10 +56,10 @@ def _asked(request: ElectLeadersRequest, case: Case) -> Iterator[tuple[str, Iter
             yield topic.topic, topic.partitions
 
 
-def _elect(name: str, index: int, kind: ElectionType, changes: PartitionChanges, case: Case) -> PartitionResult:
+def _elect(name: str, index: int, kind: ElectionType, changes: PartitionChanges) -> PartitionResult:
     result = PartitionResult(partition_id=index, error_message=None)
     try:
-        before = _partition(name, index, changes, case)
+        before = changes.named(name, index, f"No such topic as {name}", f"No such partition as {name}-{index}")
         if _is_led(before, kind):
             raise ApiError(Error.ELECTION_NOT_NEEDED, "Leader election not needed for topic partition.")
         if changes.make(before, Target(election=_ELECTIONS[kind])) is before:
@@ -67,16 +67,6 @@ def _elect(name: str, index: int, kind: ElectionType, changes: PartitionChanges,
     except ApiError as refusal:
         result.error_code, result.error_message = refusal.error, refusal.message
     return result
-
-
-def _partition(name: str, index: int, changes: PartitionChanges, case: Case) -> PartitionRecord:
-    topic_id = case.image.topic_ids.get(name)
-    if topic_id is None:
-        raise ApiError(Error.UNKNOWN_TOPIC_OR_PARTITION, f"No such topic as {name}")
-    partition = changes.partition(topic_id, index)
-    if partition is None:
-        raise ApiError(Error.UNKNOWN_TOPIC_OR_PARTITION, f"No such partition as {name}-{index}")
-    return partition
 
 
 def _is_led(partition: PartitionRecord, kind: ElectionType) -> bool:

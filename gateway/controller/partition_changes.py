@@ -7,6 +7,7 @@ from typing import Final
 
 from gateway.controller.case import Case
 from gateway.controller.config_records import MIN_ISR
+from gateway.controller.errors import ApiError, Error
 from gateway.controller.features import has_elr
 from gateway.controller.partition_change import Election, Rules, Target, partition_change
 from gateway.controller.topic_configs import effective_topic_config
@@ -36,6 +37,16 @@ class PartitionChanges:
         """The partition as the changes so far have left it; None where there is none."""
         changed = self._changed.get((topic_id, index))
         return self._case.image.partitions.get(topic_id, {}).get(index) if changed is None else changed
+
+    def named(self, name: str, index: int, no_topic: str, no_partition: str) -> PartitionRecord:
+        """The same, of the topic of that name. Raises ApiError UNKNOWN_TOPIC_OR_PARTITION in these words."""
+        topic_id = self._case.image.topic_ids.get(name)
+        if topic_id is None:
+            raise ApiError(Error.UNKNOWN_TOPIC_OR_PARTITION, no_topic)
+        partition = self.partition(topic_id, index)
+        if partition is None:
+            raise ApiError(Error.UNKNOWN_TOPIC_OR_PARTITION, no_partition)
+        return partition
 
     def make(
         self, partition: PartitionRecord, target: Target, *, joining: int | None = None, leaving: int | None = None

@@ -51,7 +51,8 @@ def _result(
 ) -> ReassignablePartitionResponse:
     result = ReassignablePartitionResponse(partition_index=asked.partition_index, error_message=None)
     try:
-        before = _partition(name, asked.partition_index, changes, case)
+        index = asked.partition_index
+        before = changes.named(name, index, f"Unable to find a topic named {name}.", f"Unable to find partition {name}:{index}.")
         if asked.replicas is None:
             changes.make(before, _cancelled(name, before, changes.election(before.topic_id)))
         else:
@@ -59,16 +60,6 @@ def _result(
     except ApiError as refusal:
         result.error_code, result.error_message = refusal.error, refusal.message
     return result
-
-
-def _partition(name: str, index: int, changes: PartitionChanges, case: Case) -> PartitionRecord:
-    topic_id = case.image.topic_ids.get(name)
-    if topic_id is None:
-        raise ApiError(Error.UNKNOWN_TOPIC_OR_PARTITION, f"Unable to find a topic named {name}.")
-    partition = changes.partition(topic_id, index)
-    if partition is None:
-        raise ApiError(Error.UNKNOWN_TOPIC_OR_PARTITION, f"Unable to find partition {name}:{index}.")
-    return partition
 
 
 def _moved(wanted: Sequence[int], before: PartitionRecord, may_resize: bool, case: Case) -> Target:
