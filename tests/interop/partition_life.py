@@ -7,21 +7,18 @@ What is asked next depends on what ours answered so far, and every answer is com
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, Final
 
 from gateway.controller.brokers import registered
 from gateway.controller.features import default_features
 from gateway.controller.partition_change import is_reassigning
-from gateway.log.reader import read_log_file
-from kwire.cluster import Image, Loader
 from kwire.message import Message
 from kwire.messages.partition_record import PartitionRecord
-from kwire.records import decode_metadata_record
 from kwire.uuid import Uuid
 from tests.gateway.controller.cluster import Cluster, create, made
+from tests.interop.test_controller_answers import unlike
 
 BROKERS: Final = (11, 12, 13, 14)
 #: Topics whose partitions move need one replica in sync, others more: Kafka 4.3.1 keeps replicas that were removed among
@@ -73,7 +70,7 @@ class Life:
         at = type(requests[0]).VERSIONS[-1] if version is None else version
         ours, real = (side.ask(request, at) for side, request in zip(self.sides, requests, strict=True))
         self.asked += 1
-        for where in unlike(comparable(real.to_json(at)), comparable(ours.to_json(at))):
+        for where in unlike(to_the_word(real.to_json(at)), to_the_word(ours.to_json(at))):
             self.differences.append(f"{self.asked}. {requests[0].to_json(at)}: {where}")
         return ours, real
 
@@ -271,47 +268,10 @@ def _directories(broker_id: int) -> list[Uuid]:
     return [Uuid(bytes([number, broker_id]) * 8) for number in (0xD0, 0xD1)]
 
 
-def comparable(value: Any) -> Any:
+def to_the_word(value: Any) -> Any:
     """An answer without what no two clusters say alike, its items in an order of their own."""
     if isinstance(value, dict):
-        return {key: comparable(inner) for key, inner in value.items() if key not in _NOT_COMPARED}
+        return {key: to_the_word(inner) for key, inner in value.items() if key not in _NOT_COMPARED}
     if isinstance(value, list):
-        return sorted((comparable(one) for one in value), key=repr)
+        return sorted((to_the_word(one) for one in value), key=repr)
     return value
-
-
-def unlike(expected: Any, answer: Any, where: str = "") -> Iterator[str]:
-    """Where the two differ, and in what."""
-    if isinstance(expected, dict) and isinstance(answer, dict):
-        for key in expected.keys() | answer.keys():
-            yield from unlike(expected.get(key), answer.get(key), f"{where}.{key}")
-    elif isinstance(expected, list) and isinstance(answer, list) and len(expected) == len(answer):
-        for index, pair in enumerate(zip(expected, answer, strict=True)):
-            yield from unlike(*pair, f"{where}[{index}]")
-    elif expected != answer:
-        yield f"{where}: Kafka {expected}, ours {answer}"
-
-
-def image_of(log_dir: Path) -> Image:
-    """What a metadata log of Kafka says in the end."""
-    loader = Loader()
-    for path in sorted(log_dir.glob("*.log")):
-        for header, records in read_log_file(path):
-            if not header.is_control:
-                for offset, record in enumerate(records, header.base_offset):
-                    assert record.value is not None, "a metadata record without a value"
-                    loader.load(decode_metadata_record(record.value)[2], offset, header.partition_leader_epoch)
-    return loader.image
-
-
-def told(image: Image) -> dict[str, Any]:
-    """Partitions and brokers as any two clusters can have them."""
-    found: dict[str, Any] = {}
-    for topic_id, name in image.topics.items():
-        for index, one in image.partitions[topic_id].items():
-            fields = {slot: getattr(one, slot) for slot in one.__slots__ if slot not in ("topic_id", "unknown_tags")}
-            fields["eligible_leader_replicas"] = sorted(one.eligible_leader_replicas or ())
-            found[f"{name}-{index}"] = fields
-    for broker_id, broker in image.brokers.items():
-        found[f"broker {broker_id}"] = (broker.fenced, broker.in_controlled_shutdown, broker.log_dirs, broker.cordoned_log_dirs)
-    return found

@@ -10,7 +10,8 @@ from tests.gateway.controller.broker_cluster import CLUSTER_ID
 from tests.gateway.controller.cluster import Cluster
 from tests.interop.clients import need_java
 from tests.interop.conftest import SAID
-from tests.interop.partition_life import Life, Side, image_of, told
+from tests.interop.images import image_of, told
+from tests.interop.partition_life import Life, Side
 from tools.kafka import FAST_START, kafka
 from tools.wire_client import WireClient
 

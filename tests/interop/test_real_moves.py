@@ -10,7 +10,7 @@ from kwire.messages.list_partition_reassignments_request import ListPartitionRea
 from tests.gateway.controller.cluster import create, made
 from tests.interop.brokers import Producer, consume, partitions, running, until
 from tests.interop.clients import need_java
-from tests.interop.partition_life import image_of
+from tests.interop.images import image_of
 from tools.admin import Admin
 from tools.kafka import Cluster
 from tools.own_quorum import OwnCluster, own_quorum
