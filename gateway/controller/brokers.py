@@ -70,15 +70,14 @@ def fenced_by(operation: Operation) -> Iterator[Registered]:
 
 
 def expire_one(case: Case) -> list[Message]:
-    """Fence the broker that has been silent longest, if that is too long; none where nobody is, or it is another by now.
+    """Fence the broker that has been silent longest, if that is too long; none where nobody is. Who came again since is passed
+    over.
 
     One at a time, so that the next one is fenced in a cluster without this one (``maybeFenceOneStaleBroker``).
     """
-    silent = case.sessions.expired(case.steady_ms)
-    if silent is None:
-        return []
-    case.sessions.forget(silent)
-    broker = case.image.brokers.get(silent.broker_id)
-    if broker is None or broker.broker_epoch != silent.epoch:
-        return []
-    return fence(broker, case)
+    while (silent := case.sessions.expired(case.steady_ms)) is not None:
+        case.sessions.forget(silent)
+        broker = case.image.brokers.get(silent.broker_id)
+        if broker is not None and broker.broker_epoch == silent.epoch:
+            return fence(broker, case)
+    return []

@@ -1,0 +1,80 @@
+"""What the controller does by itself: when it looks, and what it finds to do."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.gateway.controller.broker_cluster import TOPIC, BrokerCluster
+from tests.gateway.controller.cluster import made
+
+FOR_EVER_MS = 10**12
+CHECK_MS = 300_000
+
+
+def cluster(**settings: Any) -> BrokerCluster:
+    return BrokerCluster([1, 2, 3], broker_session_timeout_ms=FOR_EVER_MS, **settings)
+
+
+def poll(it: BrokerCluster) -> list[str]:
+    operations = it.controller.poll(it.now_ms)
+    for operation in operations:
+        it.commit(operation)
+    it.check()
+    return [operation.name for operation in operations]
+
+
+def led_by_another(it: BrokerCluster) -> None:
+    """The first replica was away, and is in sync again; who led meanwhile leads on."""
+    it.create([1, 2])
+    it.fence(1)
+    it.heartbeat(1)
+    assert it.alter([2, 1]).error_code == 0
+    assert it.partition().leader == 2
+
+
+def test_the_first_replica_leads_again_after_a_while() -> None:
+    it = cluster()
+    led_by_another(it)
+    it.now_ms += CHECK_MS - 1
+    assert poll(it) == [] and it.partition().leader == 2
+    it.now_ms += 1
+    assert poll(it) == ["electPreferred"] and it.partition().leader == 1
+    assert poll(it) == []
+
+
+def test_unless_that_is_not_wanted() -> None:
+    it = cluster(leader_imbalance_check_interval_ms=0)
+    led_by_another(it)
+    it.now_ms += 10 * CHECK_MS
+    assert poll(it) == [] and it.partition().leader == 2
+
+
+def test_a_topic_that_comes_to_take_unclean_leaders_gets_one_after_a_while() -> None:
+    it = cluster(level=25, features={})
+    it.create([1, 2])
+    it.fence(2)
+    it.fence(1)
+    it.heartbeat(2)
+    assert it.partition().leader == -1
+    assert it.controller.image is not None
+    configs = [{"name": "unclean.leader.election.enable", "config_operation": 0, "value": "true"}]
+    resource = {"resource_type": 2, "resource_name": TOPIC, "configs": configs}
+    assert it.ask(made("IncrementalAlterConfigsRequest", resources=[resource])).responses[0].error_code == 0
+    assert it.partition().leader == -1
+    it.now_ms += CHECK_MS
+    assert poll(it) == ["electUnclean"]
+    assert (it.partition().leader, it.partition().isr) == (2, [2])
+
+
+@pytest.mark.parametrize("found", [False, True])
+def test_who_found_something_looks_again_at_once(found: bool) -> None:
+    it = cluster()
+    if found:
+        led_by_another(it)
+    it.now_ms += CHECK_MS
+    poll(it)
+    assert (it.controller.deadline_ms == it.now_ms) == found
+    poll(it)
+    assert it.controller.deadline_ms == it.now_ms + CHECK_MS
