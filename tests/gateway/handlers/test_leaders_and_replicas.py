@@ -1,0 +1,45 @@
+"""Requests about leaders and replicas reach the active controller: admin clients' on every listener, brokers' on controllers'."""
+
+from __future__ import annotations
+
+from types import ModuleType
+
+import pytest
+
+from gateway.handlers import (
+    alter_partition,
+    alter_partition_reassignments,
+    assign_replicas_to_dirs,
+    elect_leaders,
+    list_partition_reassignments,
+)
+from gateway.handlers.errors import ErrorCode
+from gateway.handlers.table import controller_handlers, handlers
+from tests.gateway.handlers.own_world import OTHER, OwnWorld
+from tests.gateway.handlers.world import NODE
+
+
+@pytest.mark.parametrize("listener", ["PLAINTEXT", "CONTROLLER"])
+def test_partitions_are_moved_and_led_as_asked(listener: str) -> None:
+    world = OwnWorld()
+    world.create("orders", [NODE])
+    moved = [{"name": "orders", "partitions": [{"partition_index": 0, "replicas": [OTHER, NODE]}]}]
+    answer = world.ask(alter_partition_reassignments, 1, listener=listener, topics=moved, timeout_ms=1000)
+    assert answer.responses[0].partitions[0].error_code == 0
+    assert world.ask(list_partition_reassignments, 0, listener=listener, topics=None, timeout_ms=1000).topics == []
+    asked = [{"topic": "orders", "partitions": [0]}]
+    for error in (0, ErrorCode.ELECTION_NOT_NEEDED):
+        answer = world.ask(elect_leaders, 2, listener=listener, election_type=0, topic_partitions=asked, timeout_ms=1000)
+        assert answer.replica_election_results[0].partition_result[0].error_code == error
+    (partition,) = (one[0] for one in world.quorum.image.partitions.values())
+    assert (partition.leader, partition.replicas) == (OTHER, [OTHER, NODE])
+
+
+@pytest.mark.parametrize("handler", [alter_partition, assign_replicas_to_dirs])
+def test_brokers_speak_to_controllers_alone(handler: ModuleType) -> None:
+    key = handler.API_KEY
+    assert key in controller_handlers()
+    assert key not in handlers()
+    version = controller_handlers()[key].versions[-1]
+    answer = OwnWorld().ask(handler, version, listener="CONTROLLER", broker_id=5, broker_epoch=3)
+    assert answer.error_code == ErrorCode.STALE_BROKER_EPOCH
