@@ -31,6 +31,7 @@ def test_partitions_are_moved_and_led_as_asked(listener: str) -> None:
     for error in (0, ErrorCode.ELECTION_NOT_NEEDED):
         answer = world.ask(elect_leaders, 2, listener=listener, election_type=0, topic_partitions=asked, timeout_ms=1000)
         assert answer.replica_election_results[0].partition_result[0].error_code == error
+    assert world.quorum is not None
     (partition,) = (one[0] for one in world.quorum.image.partitions.values())
     assert (partition.leader, partition.replicas) == (OTHER, [OTHER, NODE])
 
