@@ -16,7 +16,7 @@ from tools.kafka import FAST_START, kafka
 from tools.wire_client import WireClient
 
 #: Requests to each of the two; more for a longer run.
-STEPS: Final = int(os.environ.get("KWIRE_PARTITION_STEPS", "1500"))
+STEPS: Final = int(os.environ.get("KWIRE_PARTITION_STEPS", "5000"))
 #: Nothing happens of itself meanwhile.
 _BY_REQUEST_ONLY: Final = {
     "broker.session.timeout.ms": "3600000",
