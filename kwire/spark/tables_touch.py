@@ -55,7 +55,7 @@ def _clear_elr(image: Image, record: Any) -> Iterator[tuple[str, Key]]:
 
 
 def _quota(image: Image, record: Any) -> Iterator[tuple[str, Key]]:
-    yield "quota", (tuple(sorted((one.entity_type, one.entity_name) for one in record.entity)), record.key)
+    yield "quota", (tuple(sorted({one.entity_type: one.entity_name for one in record.entity}.items())), record.key)
 
 
 def _one(entity: str, *attributes: str) -> _Entities:
