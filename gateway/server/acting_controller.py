@@ -10,7 +10,6 @@ import math
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 import trio
@@ -24,6 +23,7 @@ from gateway.quorum.raft.events import Propose
 from gateway.server.forwarding import ForwardingMeasures, ForwardingRefused
 from gateway.server.logs import escape
 from gateway.server.passing_on import NotController, NotPassedOn, PassingOn
+from gateway.server.proposals import Proposal, Proposals, Wish
 from gateway.server.running_clock import RunningClock
 from gateway.server.upstream_errors import UnsupportedByPeer, UpstreamError
 from kwire.messages.allocate_producer_ids_request import AllocateProducerIdsRequest
@@ -52,32 +52,6 @@ _UNKNOWN: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class _Wish:
-    """A request that was not carried out yet."""
-
-    request: Message
-    version: int
-    asker: Asker
-    later: Later
-
-    @property
-    def is_wanted(self) -> bool:
-        """Does anybody still wait for the answer?"""
-        return not (self.later.done or self.later.cancelled)
-
-
-@dataclass(slots=True)
-class _Proposal:
-    """Records on their way: whom to tell what when they are committed. ``end_offset`` None: not appended yet."""
-
-    answers: list[tuple[_Wish, Message]] = field(default_factory=list)
-    end_offset: int | None = None
-    records: int = 0
-    change: _Wish | None = None  #: whose change these records are; None: the controller's own
-    then: list[Callable[[], None]] = field(default_factory=list)  #: to be called when it is committed, or never will be
-
-
 class ActingController:
     """``gateway.ports.Controllers``, and what the driver tells (``raft_driver.Leadership``). :meth:`run` is a task."""
 
@@ -102,10 +76,9 @@ class ActingController:
         self._controller: Controller | None = None
         self._epoch = -1  # that this node leads; -1: none
         self._start_offset = 0
-        self._proposals: dict[int, _Proposal] = {}
-        self._queued = 0  # records that were proposed and are not appended yet
+        self._proposals = Proposals()
         self._clock = RunningClock()  # of the sessions of brokers
-        self._waiting: deque[_Wish] = deque()
+        self._waiting: deque[Wish] = deque()
         self._unsure: list[Callable[[], None]] = []  # who would know whether this node leads
         self._nursery: trio.Nursery | None = None
         self.activations = 0
@@ -124,7 +97,7 @@ class ActingController:
 
     def submit(self, request: Message, version: int, asker: Asker, later: Later) -> None:
         """Have ``request`` carried out, here or by the leader; its answer completes ``later``."""
-        wish = _Wish(request, version, asker, later)
+        wish = Wish(request, version, asker, later)
         if self._controller is not None:
             self._decide(self._controller, wish)
             return
@@ -169,7 +142,7 @@ class ActingController:
             if wish.is_wanted:
                 self._nursery.start_soon(self._pass_on, wish, address)
 
-    def _decide(self, controller: Controller, wish: _Wish) -> None:
+    def _decide(self, controller: Controller, wish: Wish) -> None:
         asker = wish.asker
 
         def allows(operation: str, resource_type: str, name: str) -> bool:
@@ -186,49 +159,44 @@ class ActingController:
             self._resign(f"a bug of this server: {error!r}")
             return
         if outcome.operation is not None:
-            proposal: _Proposal | None = self._propose(outcome.operation, wish)
+            proposal: Proposal | None = self._propose(outcome.operation, wish)
         elif outcome.sure:
             proposal = self._confirming(controller)
         else:
-            proposal = self._last_proposal
+            proposal = self._proposals.last
         if proposal is None:
             wish.later.complete(outcome.answer)
         else:
             proposal.answers.append((wish, outcome.answer))
 
-    def _confirming(self, controller: Controller) -> _Proposal | None:
+    def _confirming(self, controller: Controller) -> Proposal | None:
         """What an answer that changes nothing waits for: it may speak of what is not committed yet, and this node may have
         been followed by another leader without knowing it. Records that come to be committed prove both wrong.
 
         Records that were appended before are no proof: who acknowledges them may do so from before an election. None where
         there is nothing to wait for, in a quorum of this node alone.
         """
-        last = self._last_proposal
+        last = self._proposals.last
         if last is not None and (last.end_offset is None or self._is_alone):
             return last
         return None if self._is_alone else self._propose(controller.confirmation(_wall_ms()))
 
     @property
-    def _last_proposal(self) -> _Proposal | None:
-        return self._proposals[next(reversed(self._proposals))] if self._proposals else None
-
-    @property
     def _next_offset(self) -> int:
         """Where the next record will be, unless the quorum writes one of its own (a change of voters) before."""
-        return self._driver.raft.log.end_offset + self._queued
+        return self._driver.raft.log.end_offset + self._proposals.queued
 
     @property
     def _is_alone(self) -> bool:
         return self._driver.raft.leads_until == math.inf
 
-    def _propose(self, operation: Operation, change: _Wish | None = None) -> _Proposal:
+    def _propose(self, operation: Operation, change: Wish | None = None) -> Proposal:
         number = self._driver.number()
-        proposal = self._proposals[number] = _Proposal(records=sum(map(len, operation.batches)), change=change)
-        self._queued += proposal.records
+        proposal = self._proposals.add(number, sum(map(len, operation.batches)), change)
         self._driver.submit(Propose(number, self._epoch, operation.batches))
         return proposal
 
-    async def _pass_on(self, wish: _Wish, address: Address) -> None:
+    async def _pass_on(self, wish: Wish, address: Address) -> None:
         try:
             answer = await self._passing_on.ask(address, wish.request, wish.version, wish.asker, lambda: wish.is_wanted)
         except NotController:
@@ -254,7 +222,7 @@ class ActingController:
             else:
                 wish.later.complete(answer)
 
-    def _again(self, wish: _Wish) -> None:
+    def _again(self, wish: Wish) -> None:
         if wish.is_wanted:
             self.submit(wish.request, wish.version, wish.asker, wish.later)
 
@@ -294,24 +262,20 @@ class ActingController:
         if epoch != self._epoch:
             return
         self._epoch, self._controller = -1, None
-        proposals, self._proposals = self._proposals, {}
-        self._queued = 0
-        for proposal in proposals.values():
+        proposals = self._proposals.forget()
+        for proposal in proposals:
             for wish, _ in proposal.answers:
                 if proposal.end_offset is None:
                     self._again(wish)
                 else:
                     _refuse(wish, Error.REQUEST_TIMED_OUT, _UNKNOWN)
         unsure, self._unsure = self._unsure, []
-        for then in (*unsure, *(then for proposal in proposals.values() for then in proposal.then)):
+        for then in (*unsure, *(then for proposal in proposals for then in proposal.then)):
             then()
 
     def accepted(self, number: int, end_offset: int) -> None:
         """A proposal was appended."""
-        proposal = self._proposals.get(number)
-        if proposal is not None:
-            proposal.end_offset = end_offset
-            self._queued -= proposal.records
+        self._proposals.accepted(number, end_offset)
 
     def refused(self, number: int, not_leader: bool, reason: str) -> None:
         """A proposal was not appended, and what was decided after it counts on it: this leader cannot go on.
@@ -324,10 +288,10 @@ class ActingController:
             self.not_leading(self._epoch)
             return
         self._reports.report("proposal refused", "error", error=reason)
-        refused = self._proposals.pop(number)
-        for wish, _ in refused.answers:
+        proposal = self._proposals.take(number)
+        for wish, _ in proposal.answers:
             _refuse(wish, Error.UNKNOWN_SERVER_ERROR, f"This cannot be written to the metadata log: {reason}")
-        self._unsure += refused.then
+        self._unsure += proposal.then
         self._resign(reason)
 
     def _resign(self, reason: str) -> None:
@@ -337,11 +301,8 @@ class ActingController:
 
     def committed(self, high_watermark: int) -> None:
         """Everything below is committed: who waits for it is answered, in order."""
-        while self._proposals:
-            number, proposal = next(iter(self._proposals.items()))
-            if proposal.end_offset is None or proposal.end_offset > high_watermark:
-                return
-            del self._proposals[number]
+        for proposal in self._proposals.committed(high_watermark):
+            assert proposal.end_offset is not None, "what is committed was appended"
             if proposal.change is not None:
                 self._audit(proposal.change, proposal.end_offset, proposal.records)
             for wish, answer in proposal.answers:
@@ -349,7 +310,7 @@ class ActingController:
             for then in proposal.then:
                 then()
 
-    def _audit(self, wish: _Wish, end_offset: int, records: int) -> None:
+    def _audit(self, wish: Wish, end_offset: int, records: int) -> None:
         """A change that somebody asked for is in the log for good: who, from where, by which client, and where it stands."""
         if wish.request.API_KEY in _AUDITED:
             asker = wish.asker
@@ -408,7 +369,7 @@ class ActingController:
             self._propose(idle)
 
 
-def _refuse(wish: _Wish, error: Error, message: str) -> None:
+def _refuse(wish: Wish, error: Error, message: str) -> None:
     wish.later.complete(refused(wish.request, wish.version, error, message))
 
 
