@@ -16,15 +16,19 @@ from pathlib import Path
 import kwire
 from gateway.handlers.api_versions import unsupported_version_response
 from gateway.handlers.context import Context, Later, Peer
+from gateway.handlers.errors import ErrorCode
 from gateway.handlers.table import handlers
 from gateway.ports import Endpoint, Spliced
 from kwire.frame import FrameSplitter, frame
 from kwire.header import decode_request_header, encode_response_header
+from kwire.messages.find_coordinator_request import FindCoordinatorRequest
+from kwire.messages.find_coordinator_response import Coordinator, FindCoordinatorResponse
 from kwire.records import iter_batches
 from tests.gateway.handlers.world import Batch, MemoryPartition, World
 
-#: There is no group coordinator here: clients that look for one find the connection closed, and go on without.
-GROUP_APIS = frozenset({8, 9, 10, 11, 12, 13, 14, 15, 16, 42, 47})
+#: There is no group coordinator here. Who looks for one is told so; a connection that closed would take other answers along.
+GROUP_APIS = frozenset({8, 9, 11, 12, 13, 14, 15, 16, 42, 47})
+FIND_COORDINATOR = 10
 SAMPLE = Path(__file__).resolve().parents[3] / "gateway" / "sample" / "__cluster_metadata-0" / f"{0:020d}.log"
 
 
@@ -85,6 +89,8 @@ class MiniServer(World):
         if handler is None:
             return frame(head, unsupported_version_response().encode(0))
         body, _ = kwire.request_type(key).decode_from(request, version, at)
+        if key == FIND_COORDINATOR:
+            return frame(head, no_coordinator(body, version).encode(version))
         peer = Peer("PLAINTEXT", "User:ANONYMOUS", "127.0.0.1", 1, 1)
         now, wall_ms = time.monotonic(), int(time.time() * 1000)
         response = handler.handle(body, Context(version, header.client_id, peer, self, now, wall_ms))  # type: ignore[arg-type]
@@ -106,6 +112,15 @@ class MiniServer(World):
                 return response
             time.sleep(0.01)
         return later.expire()
+
+
+def no_coordinator(request: FindCoordinatorRequest, version: int) -> FindCoordinatorResponse:
+    """Ask again: COORDINATOR_NOT_AVAILABLE."""
+    if version < 4:
+        return FindCoordinatorResponse(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    return FindCoordinatorResponse(
+        coordinators=[Coordinator(key=key, error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE) for key in request.coordinator_keys]
+    )
 
 
 @contextmanager
