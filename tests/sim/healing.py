@@ -90,7 +90,7 @@ def _settled(world: World) -> bool:
     return all(
         node.raft.epoch == leader.raft.epoch
         and node.raft.leader_id == leader.id
-        and node.shown == node.raft.high_watermark == leader.disk.log.end_offset == end
+        and node.shown == node.raft.high_watermark == leader.disk.view.end_offset == end
         for node in nodes
     )
 

@@ -89,15 +89,7 @@ class Network:
             return
         self._numbers += 1
         target.asked[self._numbers] = asked
-        if asked.origin is not None and isinstance(asked.message, FetchRequest):
-            self._fetched(target, asked)
         self.deliver(target, Requested(self._numbers, asked.message, asked.version, target.settings.listener))
-
-    def _fetched(self, target: Node, asked: Asked) -> None:
-        """A leader heard from a voter: that counts for the time it may lead."""
-        if target.leads and asked.message.topics[0].partitions[0].current_leader_epoch == target.raft.epoch:
-            assert asked.origin is not None
-            target.fetched_at[asked.origin.id] = max(target.local_now, target.clock_base + self._world.now * target.clock_rate)
 
     # --- its answer -------------------------------------------------------------------------------------------------------
 

@@ -36,6 +36,7 @@ from gateway.quorum.raft.raft import Raft
 from gateway.quorum.raft.settings import RaftSettings
 from kwire.messages.fetch_request import FetchRequest
 from kwire.messages.fetch_response import FetchResponse
+from kwire.messages.fetch_snapshot_request import FetchSnapshotRequest
 from tests.sim import chance, wire
 from tests.sim.disk import Disk
 from tests.sim.invariants import require
@@ -154,11 +155,22 @@ class Node:
         self.world.events += 1
         if isinstance(event, Requested):
             self.given.add(event.number)
+            self._hears(event)
         if self.world.noting:
             self.world.note("node %d <- %s", self.id, wire.event_text(event))
         self._do(self.raft.step(event, now, wall_ms))
         if self.raft is not None:
             self._after(type(event).__name__)
+
+    def _hears(self, event: Requested) -> None:
+        """A leader learns that somebody follows when it reads that; it knows neither how long that lay about nor who wrote it."""
+        message = event.message
+        if not isinstance(message, FetchRequest | FetchSnapshotRequest) or not self.leads:
+            return
+        by_state = isinstance(message, FetchRequest) and event.version >= 15
+        replica_id = message.replica_state.replica_id if by_state else message.replica_id
+        if any(one.current_leader_epoch == self.raft.epoch for topic in message.topics for one in topic.partitions):
+            self.fetched_at[replica_id] = self.local_now
 
     def _clocks(self) -> tuple[float, int]:
         """The monotonic clock of this node (s), which never goes back, and its wall clock (ms)."""
