@@ -25,6 +25,12 @@ class _Lazy(click.Group):
         return command
 
 
+def _say_version(context: click.Context, option: click.Parameter, wanted: bool) -> None:
+    if wanted:
+        click.echo(f"kwire, version {installed_version()}")
+        context.exit()
+
+
 @click.group(
     cls=_Lazy,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120},
@@ -39,6 +45,8 @@ Examples:
   kwire serve --bootstrap-controller ctl1:9093 --data-dir /var/lib/kwire    observe a real quorum, and serve its log
   kcat -b 127.0.0.1:9092 -C -t __cluster_metadata -o beginning -e -f '%o %S bytes\\n'""",
 )
-@click.version_option(installed_version(), prog_name="kwire")
+@click.option(
+    "--version", is_flag=True, expose_value=False, is_eager=True, callback=_say_version, help="Show the version and exit."
+)
 def main() -> None:
     """Kafka's metadata log, __cluster_metadata, as an ordinary topic, and Kafka's wire protocol taken apart."""

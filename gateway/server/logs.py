@@ -13,7 +13,15 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any, Final, TextIO, cast
 
-import structlog
+# structlog takes rich along where it is installed, a tenth of a server's start; tracebacks are plain here (see configure).
+_rich = sys.modules.get("rich")
+sys.modules["rich"] = None  # type: ignore[assignment]
+import structlog  # noqa: E402
+
+if _rich is None:
+    del sys.modules["rich"]
+else:
+    sys.modules["rich"] = _rich
 
 LEVELS: Final = {
     "debug": logging.DEBUG,

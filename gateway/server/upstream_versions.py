@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import functools
-import importlib.metadata
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -11,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from gateway.handlers.errors import ErrorCode
 from gateway.server.upstream_errors import BadAnswer
+from gateway.version import installed_version
 from kwire.header import API_VERSIONS
 from kwire.messages.api_versions_request import ApiVersionsRequest
 
@@ -68,10 +67,6 @@ def _fallback(offered: Sequence[Any], asked: int) -> int:
     return min(max(newest, 0), asked - 1) if asked else 0
 
 
-@functools.cache
 def _software_version() -> str:
-    try:
-        version = importlib.metadata.version("kwire")
-    except importlib.metadata.PackageNotFoundError:
-        return "unknown"
+    version = installed_version()
     return version if _SOFTWARE_VERSION.fullmatch(version) else "unknown"
