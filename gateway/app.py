@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
     from gateway.server.acting_controller import ActingController
     from gateway.server.guard import Guard
+    from gateway.server.keep_audit import AuditKeeper
     from gateway.server.observed_quorum import ObservedQuorum
     from gateway.server.own_quorum import OwnQuorum
     from gateway.server.raft_driver import RaftDriver
@@ -76,6 +77,11 @@ class Rooms:
     def controller(self) -> ActingController | None:
         """The active controller, wherever it is."""
         return self.own.controller if self.own is not None else None
+
+    @property
+    def audit(self) -> AuditKeeper | None:
+        """Who changed what, where that is kept."""
+        return self.own.audit if self.own is not None else None
 
     def is_for_controllers(self, listener: str) -> bool:
         """Is that one of ``controller.listener.names``?"""
@@ -159,6 +165,8 @@ async def serve(config: Config, stop: trio.Event, *, task_status: trio.TaskStatu
         ready = Ready(rooms, doors, management, reports)
         held.callback(ready.ended.set)
         source.on_advance(purgatory.advanced)
+        if rooms.audit is not None:
+            rooms.audit.partition.on_advance(purgatory.advanced)
         draining = trio.Event()
         fate = Fate(draining, reports)
         async with trio.open_nursery() as nursery:

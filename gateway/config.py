@@ -113,6 +113,21 @@ class Config:
         at_least=1,
     )
 
+    metadata_audit_enable: bool = _key(
+        True, "Whether this node keeps an account of the changes that it carries out as leader: topic __cluster_metadata_audit."
+    )
+    metadata_audit_retention_bytes: int = _key(
+        100 * MIB, "Segments of that account beyond so many bytes are deleted; -1 keeps all.", unit="bytes", at_least=-1,
+        at_most=_LONG_MAX,
+    )  # fmt: skip
+    metadata_audit_retention_ms: int = _key(
+        90 * 24 * 3_600_000, "Segments of that account older than this are deleted; -1 keeps all.", unit="ms", at_least=-1,
+        at_most=_LONG_MAX,
+    )  # fmt: skip
+    metadata_audit_segment_bytes: int = _key(
+        16 * MIB, "At so many bytes a new segment of that account is begun.", unit="bytes", at_least=KIB, at_most=1024 * MIB
+    )
+
     # A real quorum, observed (source=quorum).
     controller_quorum_bootstrap_servers: tuple[Address, ...] = _key(
         tuple,

@@ -9,7 +9,9 @@ from __future__ import annotations
 import enum
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from kwire.uuid import Uuid
 
 if TYPE_CHECKING:
     from kwire.cluster.image import Image
@@ -19,6 +21,10 @@ if TYPE_CHECKING:
 #: What clients see: topic name and its one partition.
 TOPIC_NAME = "__cluster_metadata"
 PARTITION = 0
+#: Who changed what: the topic of changes that the nodes of our own quorum keep.
+AUDIT_TOPIC: Final = "__cluster_metadata_audit"
+#: Its id, a3dpcmUAgACAAAAAAAAAAQ: of version 8 (RFC 9562, one's own), which no id that a controller makes by chance can be.
+AUDIT_TOPIC_ID: Final = Uuid(b"kwire\0\x80\0\x80\0\0\0\0\0\0\x01")
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,13 +203,27 @@ class Quorum(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class Forwarder:
+    """The node that passed a request on in an Envelope, as it is known where the request is carried out."""
+
+    principal: str
+    host: str
+    client_id: str | None
+
+
+@dataclass(frozen=True, slots=True)
 class Asker:
-    """Who wants something changed: whom the authorizer is asked about, wherever the request is carried out."""
+    """Who wants something changed: whom the authorizer is asked about, wherever the request is carried out.
+
+    ``listener`` is where the request came in at the node that carries it out, by way of ``forwarder`` if there is one.
+    """
 
     principal: str
     host: str
     client_id: str | None
     token_authenticated: bool = False
+    listener: str = ""
+    forwarder: Forwarder | None = None
 
 
 class Controllers(Protocol):
@@ -220,6 +240,20 @@ class Controllers(Protocol):
         While nobody leads the request waits until ``later``'s deadline, and is then answered with NOT_CONTROLLER; one that
         was passed on and not answered in time with REQUEST_TIMED_OUT: its outcome is unknown.
         """
+        ...
+
+
+class Audit(Protocol):
+    """The topic of changes: each node of the quorum keeps those that it carried out, in a partition that it leads."""
+
+    @property
+    def nodes(self) -> Sequence[int]:
+        """Whose the partitions are, by their numbers: ids of the voters, ascending. None while they are not known."""
+        ...
+
+    @property
+    def partition(self) -> Partition:
+        """This node's own, whatever its number."""
         ...
 
 
@@ -266,6 +300,11 @@ class Gateway(Protocol):
     @property
     def raft(self) -> RaftPeers | None:
         """None where this node has no quorum of its own."""
+        ...
+
+    @property
+    def audit(self) -> Audit | None:
+        """None where this node has no quorum of its own, or keeps no account of changes."""
         ...
 
     @property

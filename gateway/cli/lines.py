@@ -22,9 +22,13 @@ def json_line(line: dict[str, Any]) -> str:
 
 def text_line(line: dict[str, Any]) -> str:
     """Offset, time (UTC), record type and version, and its fields."""
-    when = datetime.fromtimestamp(line["timestamp"] / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S.%f")[:-3]
-    head = f"{line['offset']:>8}  {when}  "
+    head = f"{line['offset']:>8}  {moment(line['timestamp'])}  "
     if "error" in line:
         return head + click.style(f"cannot be decoded: {line['error']}", fg="red")
     name = f"{line['type']} v{line['version']}" if "type" in line else f"control {line['control']}"
     return f"{head}{click.style(name, bold=True)}  {json.dumps(line['data'], ensure_ascii=False)}"
+
+
+def moment(timestamp: int) -> str:
+    """A record's timestamp (ms since the epoch), in UTC."""
+    return datetime.fromtimestamp(timestamp / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S.%f")[:-3]

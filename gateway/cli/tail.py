@@ -18,7 +18,7 @@ import click
 from gateway.address import Address
 from gateway.cli.address import parse_address
 from gateway.cli.lines import json_line, text_line, wants_json
-from gateway.ports import PARTITION, TOPIC_NAME
+from gateway.ports import AUDIT_TOPIC, PARTITION, TOPIC_NAME
 
 if TYPE_CHECKING:
     from kafka import KafkaConsumer, TopicPartition
@@ -47,12 +47,13 @@ def parse_start(text: str) -> str | int:
 Examples:
   kwire tail -b localhost:9092
   kwire tail -b localhost:9092 --until-end | jq -c 'select(.type == "TOPIC_RECORD").data.name'
-  kwire tail -b localhost:9092 --from end""",
+  kwire tail -b localhost:9092 --from end
+  kwire tail -b localhost:9092 --topic __cluster_metadata_audit -o text        who changed what""",
 )
 @click.option(
     "-b", "--bootstrap-server", "server", required=True, metavar="HOST:PORT", type=parse_address, help="The server to read."
 )
-@click.option("--topic", default=TOPIC_NAME, show_default=True, help="The topic, of metadata records.")
+@click.option("--topic", default=TOPIC_NAME, show_default=True, help="The topic, of metadata records or of changes.")
 @click.option(
     "--from", "start", default="beginning", show_default=True, metavar="beginning|end|OFFSET", type=parse_start,
     help="Where to begin.",
@@ -70,13 +71,23 @@ def command(server: Address, topic: str, start: str | int, until_end: bool, outp
       {"offset": 7, "epoch": 1, "timestamp": 1795231027885, "type": "TOPIC_RECORD", "version": 0, "data": {...}}
 
     and go on with new ones as they are committed. A record that cannot be decoded has "error" in place of the last
-    three.
+    three. Of the audit topic:
+
+    \b
+      {"partition": 0, "offset": 2, "timestamp": 1795231027885, "change": {"api": "CreateTopics", ...}}
     """
     from kafka.errors import KafkaError
 
-    show = json_line if wants_json(output) else text_line
+    from gateway.cli import tail_audit
+
+    if topic == AUDIT_TOPIC:
+        show, tell = tail_audit.text_line, tail_audit.describe
+    else:
+        show, tell = text_line, lambda record: describe(record, show_secrets)
+    if wants_json(output):
+        show = json_line
     try:
-        with_consumer(server, topic, start, until_end, lambda record: click.echo(show(describe(record, show_secrets))))
+        with_consumer(server, topic, start, until_end, lambda record: click.echo(show(tell(record))))
     except KafkaError as error:
         raise click.ClickException(f"{server}: {error}") from None
     except KeyboardInterrupt:
@@ -104,6 +115,11 @@ def with_consumer(server: Address, topic: str, start: str | int, until_end: bool
         partition = TopicPartition(topic, PARTITION)
         if PARTITION not in (consumer.partitions_for_topic(topic) or ()):
             raise click.ClickException(f"{where} has no topic {topic}")
+        if topic == AUDIT_TOPIC:
+            from gateway.cli import tail_audit
+
+            tail_audit.follow(consumer, start, until_end, take)
+            return
         end = go_to(consumer, partition, start)
         for record in records(consumer, partition, end if until_end else None):
             take(record)

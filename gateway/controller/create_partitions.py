@@ -10,6 +10,7 @@ from gateway.controller.case import Case, Verdict
 from gateway.controller.errors import ApiError, Error
 from gateway.controller.records import OPERATION_RECORDS_MAX
 from gateway.controller.topic_names import METADATA_TOPIC
+from gateway.ports import AUDIT_TOPIC
 from kwire.message import Message
 from kwire.messages.create_partitions_response import CreatePartitionsResponse, CreatePartitionsTopicResult
 from kwire.messages.partition_record import PartitionRecord
@@ -47,6 +48,8 @@ def _check_request(topic: CreatePartitionsTopic, times: int, case: Case) -> None
         raise ApiError(Error.TOPIC_AUTHORIZATION_FAILED)
     if topic.name == METADATA_TOPIC:
         raise ApiError(Error.INVALID_REQUEST, f"{METADATA_TOPIC} has one partition and cannot have more.")
+    if topic.name == AUDIT_TOPIC:
+        raise ApiError(Error.INVALID_REQUEST, f"{AUDIT_TOPIC} has one partition for each node of the quorum.")
 
 
 def _add(topic: CreatePartitionsTopic, records_max: int, case: Case) -> list[PartitionRecord]:

@@ -16,7 +16,7 @@ from gateway.controller.errors import ApiError, Error
 from gateway.controller.records import OPERATION_RECORDS_MAX
 from gateway.controller.state import State
 from gateway.controller.topic_configs import check_topic_configs, effective_topic_configs
-from gateway.controller.topic_names import METADATA_TOPIC, name_fault
+from gateway.controller.topic_names import RESERVED_TOPICS, name_fault
 from kwire.cluster.image import TOPIC_RESOURCE
 from kwire.message import Message
 from kwire.messages.config_record import ConfigRecord
@@ -56,14 +56,14 @@ def create_topics(request: CreateTopicsRequest, case: Case) -> Verdict:
 
 
 def _is_allowed(name: str, may_all: bool, case: Case) -> bool:
-    return name != METADATA_TOPIC and (may_all or case.may_on_topic("CREATE", name))
+    return name not in RESERVED_TOPICS and (may_all or case.may_on_topic("CREATE", name))
 
 
 def _check_request(name: str, times: int, may_all: bool, case: Case) -> None:
     if times > 1:
         raise ApiError(Error.INVALID_REQUEST, "Duplicate topic name.")
-    if name == METADATA_TOPIC:
-        raise ApiError(Error.INVALID_REQUEST, f"Creation of internal topic {METADATA_TOPIC} is prohibited.")
+    if name in RESERVED_TOPICS:
+        raise ApiError(Error.INVALID_REQUEST, f"Creation of internal topic {name} is prohibited.")
     if not _is_allowed(name, may_all, case):
         raise ApiError(Error.TOPIC_AUTHORIZATION_FAILED, "Authorization failed.")
 

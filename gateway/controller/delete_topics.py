@@ -12,6 +12,7 @@ from gateway.controller.case import Case, Verdict
 from gateway.controller.errors import ApiError, Error
 from gateway.controller.refusals import DELETE_BY_ID
 from gateway.controller.topic_names import METADATA_TOPIC
+from gateway.ports import AUDIT_TOPIC, AUDIT_TOPIC_ID
 from kwire.message import Message
 from kwire.messages.delete_topics_response import DeletableTopicResult, DeleteTopicsResponse
 from kwire.messages.remove_topic_record import RemoveTopicRecord
@@ -71,6 +72,8 @@ class _Deletion:
             raise ApiError(Error.INVALID_REQUEST, f"Duplicate topic {what}.")
         if topic.name == METADATA_TOPIC or topic.topic_id == METADATA_TOPIC_ID:
             raise ApiError(Error.INVALID_REQUEST, f"Deletion of internal topic {METADATA_TOPIC} is prohibited.")
+        if topic.name == AUDIT_TOPIC or topic.topic_id == AUDIT_TOPIC_ID:
+            raise ApiError(Error.INVALID_REQUEST, f"Deletion of internal topic {AUDIT_TOPIC} is prohibited.")
 
     def _by_id(self, topic_id: Uuid, result: DeletableTopicResult) -> tuple[str, Uuid]:
         name = self._case.image.topics.get(topic_id)

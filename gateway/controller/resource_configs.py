@@ -21,6 +21,7 @@ from gateway.controller.group_config_keys import GROUP_KEYS
 from gateway.controller.topic_config_keys import TOPIC_KEYS
 from gateway.controller.topic_configs import check_topic_configs
 from gateway.controller.topic_names import METADATA_TOPIC, name_fault
+from gateway.ports import AUDIT_TOPIC
 
 
 class ResourceType(enum.IntEnum):
@@ -97,6 +98,9 @@ def _check_topic(name: str, configs: Mapping[str, str]) -> None:
         raise ApiError(Error.INVALID_TOPIC_EXCEPTION, fault)
     if name == METADATA_TOPIC:
         raise ApiError(Error.INVALID_REQUEST, f"The configuration of {METADATA_TOPIC} is fixed: it is the metadata log itself.")
+    if name == AUDIT_TOPIC:
+        why = f"The configuration of {AUDIT_TOPIC} is each node's own: metadata.audit.* in its file."
+        raise ApiError(Error.INVALID_REQUEST, why)
     try:
         check_topic_configs(configs)
     except ConfigError as error:

@@ -5,8 +5,12 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from gateway.ports import AUDIT_TOPIC
+
 #: The log itself, which no client may create, change or delete (``Topic.CLUSTER_METADATA_TOPIC_NAME``).
 METADATA_TOPIC: Final = "__cluster_metadata"
+#: What the nodes of the quorum write themselves.
+RESERVED_TOPICS: Final = frozenset({METADATA_TOPIC, AUDIT_TOPIC})
 NAME_CHARS_MAX: Final = 249
 _NAME: Final = re.compile(r"[a-zA-Z0-9._-]+")
 

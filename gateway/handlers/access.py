@@ -9,7 +9,7 @@ import enum
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
-from gateway.ports import TOPIC_NAME
+from gateway.ports import AUDIT_TOPIC, TOPIC_NAME
 
 if TYPE_CHECKING:
     from gateway.handlers.context import Context
@@ -53,7 +53,7 @@ def may_on_cluster(context: Context, operation: Operation) -> bool:
 
 def topic_operations(context: Context, topic: str) -> int:
     """The bit field of what who asked may do with the topic (KIP-430)."""
-    changeable = context.gateway.controller is not None and topic != TOPIC_NAME
+    changeable = context.gateway.controller is not None and topic not in (TOPIC_NAME, AUDIT_TOPIC)
     possible = TOPIC_OPERATIONS + TOPIC_CHANGES if changeable else TOPIC_OPERATIONS
     return _bits(operation for operation in possible if may(context, operation, topic))
 

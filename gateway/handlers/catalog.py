@@ -1,4 +1,5 @@
-"""Which topics there are, by name and by id, and what lies in their partitions: the metadata log, and topics made here.
+"""Which topics there are, by name and by id, and what lies in their partitions: the metadata log, the account of who changed
+it, and topics made here.
 
 Topics are made where this node is part of a quorum of its own. What the log says of them is told to clients, but no records of
 theirs are kept: their partitions are empty, and stay so. It knows no request.
@@ -10,7 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from gateway.handlers.errors import ErrorCode
-from gateway.ports import PARTITION, TOPIC_NAME, OffsetAt, OffsetOutOfRange, Partition, Read, State
+from gateway.ports import AUDIT_TOPIC, AUDIT_TOPIC_ID, PARTITION, TOPIC_NAME, OffsetAt, OffsetOutOfRange, Partition, Read, State
 from kwire.messages.partition_record import PartitionRecord
 from kwire.uuid import METADATA_TOPIC_ID, Uuid
 
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Topic(NamedTuple):
-    """A topic that exists. ``partitions`` are as its records say; None for the metadata log, which has one, and has records."""
+    """A topic that exists. ``partitions`` are as its records say, or would; None for the metadata log, which has one."""
 
     name: str
     topic_id: Uuid
@@ -28,6 +29,8 @@ class Topic(NamedTuple):
 
 
 METADATA_LOG: Final = Topic(TOPIC_NAME, METADATA_TOPIC_ID, None)
+#: The leader epoch of every partition of the audit topic: each node leads its own for ever.
+_AUDIT_EPOCH: Final = 0
 
 
 def made_here(context: Context) -> Image | None:
@@ -45,13 +48,36 @@ def cluster_image(context: Context) -> Image | None:
 def topic_names(context: Context) -> list[str]:
     """Every topic's, sorted."""
     image = made_here(context)
-    return sorted({TOPIC_NAME, *(image.topic_ids if image is not None else ())})
+    ours = (TOPIC_NAME,) if audit_topic(context) is None else (TOPIC_NAME, AUDIT_TOPIC)
+    return sorted({*ours, *(image.topic_ids if image is not None else ())})
+
+
+def audit_topic(context: Context) -> Topic | None:
+    """Who changed what: a partition for each node of our own quorum, in the order of their ids. None where none is kept."""
+    audit = context.gateway.audit
+    nodes = audit.nodes if audit is not None else ()
+    if not nodes:
+        return None
+    partitions = {
+        index: PartitionRecord(
+            partition_id=index,
+            topic_id=AUDIT_TOPIC_ID,
+            replicas=[node],
+            isr=[node],
+            leader=node,
+            leader_epoch=_AUDIT_EPOCH,
+        )
+        for index, node in enumerate(nodes)
+    }
+    return Topic(AUDIT_TOPIC, AUDIT_TOPIC_ID, partitions)
 
 
 def topic_named(name: str, context: Context) -> Topic | None:
     """The topic of that name, if there is one."""
     if name == TOPIC_NAME:
         return METADATA_LOG
+    if name == AUDIT_TOPIC:
+        return audit_topic(context)
     image = made_here(context)
     topic_id = image.topic_ids.get(name) if image is not None else None
     return None if image is None or topic_id is None else Topic(name, topic_id, image.partitions[topic_id])
@@ -61,6 +87,8 @@ def topic_with_id(topic_id: Uuid, context: Context) -> Topic | None:
     """The topic with that id, if there is one."""
     if topic_id == METADATA_TOPIC_ID:
         return METADATA_LOG
+    if topic_id == AUDIT_TOPIC_ID:
+        return audit_topic(context)
     image = made_here(context)
     name = image.topics.get(topic_id) if image is not None else None
     return None if image is None or name is None else Topic(name, topic_id, image.partitions[topic_id])
@@ -80,6 +108,9 @@ def log_of(topic: Topic, index: int, context: Context) -> Partition | ErrorCode:
     record = topic.partitions[index]
     if record.leader != context.gateway.node_id:
         return ErrorCode.NOT_LEADER_OR_FOLLOWER
+    if topic.topic_id == AUDIT_TOPIC_ID:
+        assert context.gateway.audit is not None, "there is no such topic without it"
+        return context.gateway.audit.partition
     return EmptyLog(record.leader_epoch)
 
 

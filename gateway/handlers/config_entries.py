@@ -13,7 +13,7 @@ from gateway.config import KEYS, Key
 from gateway.controller.broker_config_keys import BROKER_KEYS
 from gateway.controller.config_keys import ConfigKey, ConfigSource, ConfigType
 from gateway.controller.topic_configs import Effective, effective_topic_configs
-from gateway.handlers.topic_configs import TOPIC_CONFIGS
+from gateway.handlers.topic_configs import TOPIC_CONFIGS, audit_topic_configs
 from kwire.cluster.image import BROKER_RESOURCE, TOPIC_RESOURCE
 
 if TYPE_CHECKING:
@@ -45,6 +45,12 @@ def of_metadata_log() -> Iterator[Entry]:
     """What the log itself keeps to, under a topic's names."""
     for name, (kind, value) in TOPIC_CONFIGS.items():
         yield _fixed(name, kind, value, value)
+
+
+def of_audit_topic(config: Any) -> Iterator[Entry]:
+    """What this node keeps its account of changes to, under a topic's names."""
+    for name, kind, value, default in audit_topic_configs(config):
+        yield _fixed(name, kind, value, default)
 
 
 def of_node(config: Any, image: Image | None, node_id: int) -> Iterator[Entry]:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from gateway.handlers.table import Handler
-    from gateway.ports import Gateway
+    from gateway.ports import Forwarder, Gateway
     from gateway.security.sasl_session import SaslSession
     from kwire.message import Message
 
@@ -69,8 +69,8 @@ class Later:
 class Peer:
     """Who asked: listener name, principal (``User:ANONYMOUS`` without authentication), address, connection number.
 
-    ``token_authenticated``: by a delegation token, which does not allow to ask for another one (KIP-48). ``forwarded``: another
-    node of the cluster tells it, who let the client in.
+    ``token_authenticated``: by a delegation token, which does not allow to ask for another one (KIP-48). ``forwarder``: another
+    node of the cluster tells it, which let the client in.
     """
 
     listener: str
@@ -79,7 +79,7 @@ class Peer:
     port: int
     connection: int
     token_authenticated: bool = False
-    forwarded: bool = False
+    forwarder: Forwarder | None = None
 
 
 @dataclass(slots=True)

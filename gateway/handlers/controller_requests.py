@@ -42,6 +42,6 @@ def ask_controller(request: Message, context: Context, timeout_ms: int = TIMEOUT
         deadline=context.now + timeout_s,
         expire=lambda: refused(request, context.version, ErrorCode.REQUEST_TIMED_OUT, why),
     )
-    asker = Asker(peer.principal, peer.host, context.client_id, peer.token_authenticated)
+    asker = Asker(peer.principal, peer.host, context.client_id, peer.token_authenticated, peer.listener, peer.forwarder)
     controller.submit(request, context.version, asker, later)
     return later

@@ -23,7 +23,7 @@ def may_ask_for_tokens(context: Context) -> bool:
     peer = context.peer
     if peer.token_authenticated:
         return False
-    if peer.forwarded:
+    if peer.forwarder is not None:
         return True
     protocol = context.gateway.endpoint(peer.listener).security_protocol
     return protocol.startswith("SASL_") or (protocol == "SSL" and peer.principal != _ANONYMOUS)

@@ -15,10 +15,19 @@ from gateway.controller.group_config_keys import GROUP_KEYS
 from gateway.controller.resource_configs import ResourceType
 from gateway.handlers.access import Operation, may, may_on_cluster
 from gateway.handlers.catalog import made_here, topic_named
-from gateway.handlers.config_entries import Entry, of_all_brokers, of_metadata_log, of_node, of_others, of_topic
+from gateway.handlers.config_entries import (
+    Entry,
+    of_all_brokers,
+    of_audit_topic,
+    of_metadata_log,
+    of_node,
+    of_others,
+    of_topic,
+)
 from gateway.handlers.errors import ErrorCode
 from gateway.handlers.group_requests import may_on_group
 from gateway.handlers.topic import is_valid_name
+from gateway.ports import AUDIT_TOPIC
 from kwire.messages.describe_configs_response import (
     DescribeConfigsResourceResult,
     DescribeConfigsResponse,
@@ -116,6 +125,8 @@ def _entries(asked: DescribeConfigsResource, context: Context) -> Iterator[Entry
     topic = topic_named(name, context) if asked.resource_type == ResourceType.TOPIC else None
     if topic is not None and topic.partitions is None:
         return of_metadata_log()
+    if topic is not None and topic.name == AUDIT_TOPIC:
+        return of_audit_topic(context.gateway.config)
     assert image is not None, "what is made by a controller was found without one"
     if topic is not None:
         return of_topic(name, image, context.gateway.node_id)

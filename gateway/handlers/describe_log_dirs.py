@@ -1,12 +1,14 @@
-"""DescribeLogDirs (key 35): the directory the log is read from, and how large the log is (KIP-113)."""
+"""DescribeLogDirs (key 35): the directory the logs of this node are in, and how large each is (KIP-113)."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 from gateway.handlers.access import Operation, may_on_cluster
 from gateway.handlers.errors import ErrorCode
 from gateway.handlers.topic import PARTITION, TOPIC_NAME
+from gateway.ports import AUDIT_TOPIC
 from kwire.messages.describe_log_dirs_response import (
     DescribeLogDirsPartition,
     DescribeLogDirsResponse,
@@ -21,27 +23,33 @@ if TYPE_CHECKING:
 API_KEY: Final = 35
 VERSIONS: Final = range(1, 6)
 
+#: Topic, partition, bytes.
+_Size = tuple[str, int, int]
+
 
 def handle(request: DescribeLogDirsRequest, context: Context) -> DescribeLogDirsResponse:
-    """The log's directory, with the partition if it was asked for (null asks for everything).
+    """The directory, with those of its partitions that were asked for (null asks for everything).
 
     The sizes of the volume (version 4 and later) stay at -1, unknown: the directory is somebody else's.
     """
     if not may_on_cluster(context, Operation.DESCRIBE):
         # Below version 3 there is no place for the error: an empty answer, as in Kafka.
         return DescribeLogDirsResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
-    log = context.gateway.partition
-    return DescribeLogDirsResponse(
-        results=[DescribeLogDirsResult(log_dir=log.log_dir, topics=[_topic(context)] if _is_asked(request) else [])]
-    )
+    asked = None
+    if request.topics is not None:
+        asked = {(topic.topic, partition) for topic in request.topics for partition in topic.partitions}
+    topics = [
+        DescribeLogDirsTopic(name=name, partitions=[DescribeLogDirsPartition(partition_index=index, partition_size=size)])
+        for name, index, size in _sizes(context)
+        if asked is None or (name, index) in asked
+    ]
+    return DescribeLogDirsResponse(results=[DescribeLogDirsResult(log_dir=context.gateway.partition.log_dir, topics=topics)])
 
 
-def _is_asked(request: DescribeLogDirsRequest) -> bool:
-    return request.topics is None or any(topic.topic == TOPIC_NAME and PARTITION in topic.partitions for topic in request.topics)
-
-
-def _topic(context: Context) -> DescribeLogDirsTopic:
-    size = context.gateway.partition.size_bytes
-    return DescribeLogDirsTopic(
-        name=TOPIC_NAME, partitions=[DescribeLogDirsPartition(partition_index=PARTITION, partition_size=size)]
-    )
+def _sizes(context: Context) -> Iterator[_Size]:
+    """What lies in the directory: the metadata log, and of the audit topic what this node writes."""
+    gateway = context.gateway
+    yield TOPIC_NAME, PARTITION, gateway.partition.size_bytes
+    audit = gateway.audit
+    if audit is not None and gateway.node_id in audit.nodes:
+        yield AUDIT_TOPIC, list(audit.nodes).index(gateway.node_id), audit.partition.size_bytes

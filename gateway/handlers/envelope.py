@@ -14,6 +14,7 @@ from gateway.handlers.access import Operation, may_on_cluster
 from gateway.handlers.answer_errors import errors_of
 from gateway.handlers.context import HEADER_TAGS_MAX, Context, Later
 from gateway.handlers.errors import ErrorCode
+from gateway.ports import Forwarder
 from gateway.security.principal import decode_principal
 from kwire.errors import DecodeError
 from kwire.header import decode_request_header, encode_response_header
@@ -85,8 +86,13 @@ def _opened(request: EnvelopeRequest, context: Context) -> tuple[RequestHeader, 
         inner, _ = handler.request_type(version).decode_from(frame, version, body_at, budget=context.element_budget)
     except DecodeError:
         raise _Refused(ErrorCode.UNSUPPORTED_VERSION) from None
+    outer = context.peer
     peer = replace(
-        context.peer, principal=principal.name, host=host, token_authenticated=principal.token_authenticated, forwarded=True
+        outer,
+        principal=principal.name,
+        host=host,
+        token_authenticated=principal.token_authenticated,
+        forwarder=Forwarder(outer.principal, outer.host, context.client_id),
     )
     notes = {"forwarded": handler.name, "for_principal": principal.name, "for_host": host, "for_client": header.client_id}
     return header, handler, inner, replace(context, version=version, client_id=header.client_id, peer=peer, notes=notes)

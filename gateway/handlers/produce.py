@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from gateway.handlers.catalog import topic_named, topic_with_id
+from gateway.handlers.catalog import Topic, topic_named, topic_with_id
 from gateway.handlers.errors import ErrorCode
+from gateway.ports import AUDIT_TOPIC
 from kwire.messages.produce_response import PartitionProduceResponse, ProduceResponse, TopicProduceResponse
 
 if TYPE_CHECKING:
@@ -20,6 +21,7 @@ API_KEY: Final = 0
 VERSIONS: Final = range(3, 14)
 
 REASON: Final = "This server serves the metadata log read-only: nothing can be produced to it."
+AUDIT: Final = "The nodes of the quorum alone write down who changed what: nothing can be produced to this topic."
 NO_DATA: Final = "This server keeps the metadata of topics and no records of theirs: nothing can be produced to them."
 _BY_ID: Final = 13
 
@@ -40,7 +42,7 @@ def _refused(topic: TopicProduceData, context: Context) -> TopicProduceResponse:
     found = topic_with_id(topic.topic_id, context) if by_id else topic_named(topic.name, context)
     if by_id and found is None:
         fault = ErrorCode.UNKNOWN_TOPIC_ID
-    reason = REASON if found is None or found.partitions is None else NO_DATA
+    reason = _reason(found)
     return TopicProduceResponse(
         name=topic.name,
         topic_id=topic.topic_id,
@@ -49,3 +51,9 @@ def _refused(topic: TopicProduceData, context: Context) -> TopicProduceResponse:
             for partition in topic.partition_data
         ],
     )
+
+
+def _reason(topic: Topic | None) -> str:
+    if topic is None or topic.partitions is None:
+        return REASON
+    return AUDIT if topic.name == AUDIT_TOPIC else NO_DATA

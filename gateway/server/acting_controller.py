@@ -26,6 +26,7 @@ from gateway.server.passing_on import NotController, NotPassedOn, PassingOn
 from gateway.server.proposals import Proposal, Proposals, Wish
 from gateway.server.running_clock import RunningClock
 from gateway.server.upstream_errors import UnsupportedByPeer, UpstreamError
+from gateway.views.audit import Change
 from kwire.messages.allocate_producer_ids_request import AllocateProducerIdsRequest
 
 if TYPE_CHECKING:
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from gateway.controller.records import Operation
     from gateway.handlers.context import Later
     from gateway.ports import Asker, Authorizer
+    from gateway.server.keep_audit import AuditKeeper
     from gateway.server.logs import Reports
     from gateway.server.quorum_peer import Connecting
     from gateway.server.raft_driver import RaftDriver
@@ -64,14 +66,17 @@ class ActingController:
         leader_address: Callable[[], Address | None],
         how: Connecting,
         reports: Reports,
+        audit: AuditKeeper | None = None,
     ) -> None:
-        """``make`` gives a controller that places partitions on the nodes with these ids while no broker is registered."""
+        """``make`` gives a controller that places partitions on the nodes with these ids while no broker is registered.
+        ``audit``: who keeps an account of changes, if anybody does."""
         self._make = make
         self._driver = driver
         self._keeper = keeper
         self._authorizer = authorizer
         self._leader_address = leader_address
         self._reports = reports
+        self._audit = audit
         self._passing_on = PassingOn(how)
         self._controller: Controller | None = None
         self._epoch = -1  # that this node leads; -1: none
@@ -300,29 +305,38 @@ class ActingController:
         self.not_leading(self._epoch)
 
     def committed(self, high_watermark: int) -> None:
-        """Everything below is committed: who waits for it is answered, in order."""
-        for proposal in self._proposals.committed(high_watermark):
-            assert proposal.end_offset is not None, "what is committed was appended"
-            if proposal.change is not None:
-                self._audit(proposal.change, proposal.end_offset, proposal.records)
-            for wish, answer in proposal.answers:
-                wish.later.complete(answer)
-            for then in proposal.then:
-                then()
+        """Everything below is committed: who waits for it is answered, in order, once it is written down who changed what."""
+        done = list(self._proposals.committed(high_watermark))
+        now_ms = _wall_ms()
+        changes = [change for one in done if (change := self._change(one, now_ms)) is not None]
+        for change in changes:
+            self._tell_of(change)
+        if changes and self._audit is not None:
+            self._audit.record(changes, lambda: _answer(done))
+        else:
+            _answer(done)
 
-    def _audit(self, wish: Wish, end_offset: int, records: int) -> None:
-        """A change that somebody asked for is in the log for good: who, from where, by which client, and where it stands."""
-        if wish.request.API_KEY in _AUDITED:
-            asker = wish.asker
-            self._reports.audit(
-                "metadata changed",
-                api=wish.request.NAME.removesuffix("Request"),
-                principal=escape(asker.principal),
-                host=asker.host,
-                client_id=escape(asker.client_id),
-                offset=end_offset - records,
-                last_offset=end_offset - 1,
-            )
+    def _change(self, proposal: Proposal, now_ms: int) -> Change | None:
+        """What somebody asked for, and where it stands in the log for good; None for what nobody is told of."""
+        assert proposal.end_offset is not None, "what is committed was appended"
+        wish = proposal.change
+        if wish is None or wish.request.API_KEY not in _AUDITED:
+            return None
+        first, last = proposal.end_offset - proposal.records, proposal.end_offset - 1
+        node_id = self._driver.raft.node_id
+        return Change(wish.request, wish.version, wish.asker, node_id, self._epoch, first, last, now_ms)
+
+    def _tell_of(self, change: Change) -> None:
+        asker = change.asker
+        self._reports.audit(
+            "metadata changed",
+            api=change.api,
+            principal=escape(asker.principal),
+            host=asker.host,
+            client_id=escape(asker.client_id),
+            offset=change.offset,
+            last_offset=change.last_offset,
+        )
 
     async def run(self) -> None:
         """Do what the controller does by itself, write NoOpRecords while nothing else is written, and find a leader for those
@@ -367,6 +381,14 @@ class ActingController:
         idle = controller.idle(_wall_ms())
         if idle is not None:
             self._propose(idle)
+
+
+def _answer(proposals: list[Proposal]) -> None:
+    for proposal in proposals:
+        for wish, answer in proposal.answers:
+            wish.later.complete(answer)
+        for then in proposal.then:
+            then()
 
 
 def _refuse(wish: Wish, error: Error, message: str) -> None:

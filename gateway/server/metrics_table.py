@@ -295,5 +295,10 @@ TABLE: Final = (
     Metric("kwire_request_errors_total", "counter", "Errors that answers told.", _request_errors, ("api", "error")),
     _event_counter("kwire_bad_requests_total", "Requests that did not follow the protocol.", "bad request"),
     _event_counter("kwire_refused_requests_total", "Requests of an API or version that is not served.", "request refused"),
+    # Who changed what.
+    _event_counter("kwire_metadata_changes_total", "Changes that clients asked for and this node made.", "metadata changed"),
+    _event_counter(
+        "kwire_audit_failures_total", "Of these, missing in the audit topic: they could not be written.", "change not recorded"
+    ),
     _event_counter("kwire_internal_errors_total", "Bugs of this server, each the end of a connection.", "internal error"),
 )

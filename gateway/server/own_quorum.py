@@ -17,6 +17,7 @@ from gateway.address import Address
 from gateway.config import ConfigError
 from gateway.controller.controller import Controller
 from gateway.controller.settings import ControllerSettings
+from gateway.log.audit_log import AuditSettings
 from gateway.log.errors import LogError
 from gateway.log.formatting import Formatting, ensure_formatted, format_directory, random_uuid, read_bootstrap
 from gateway.log.listing import list_directory
@@ -33,6 +34,7 @@ from gateway.security.authorizer import authorizer_of
 from gateway.security.delegation_tokens import token_secret
 from gateway.security.listeners import check_own_principal, node_security
 from gateway.server.acting_controller import ActingController
+from gateway.server.keep_audit import AuditKeeper
 from gateway.server.keep_image import keep_image
 from gateway.server.keep_log import LogKeeper
 from gateway.server.observed_quorum import log_settings, upstream_security
@@ -41,6 +43,7 @@ from gateway.server.quorum_questions import QuorumQuestions
 from gateway.server.raft_driver import RaftDriver
 from gateway.server.raft_facts import RaftFacts
 from gateway.server.registering import keep_registered, registration
+from gateway.sources.audit_partition import AuditPartition
 from gateway.sources.image_keeper import ImageKeeper
 from gateway.sources.own_log import OwnLog
 from gateway.sources.own_snapshots import OwnSnapshots, SnapshotSettings
@@ -81,9 +84,10 @@ class OwnQuorum:
         how: Connecting,
         reports: Reports,
         bootstrap: Mapping[str, int],
+        audit: AuditPartition | None = None,
     ) -> None:
         """``endpoints`` of this node, those for controllers first. ``bootstrap``: the features that the first controller
-        finalizes, metadata.version among them."""
+        finalizes, metadata.version among them. ``audit``: where changes are accounted for, if they are."""
         self.raft = raft
         self.driver = RaftDriver(raft, log, how, reports)
         self.listener = config.controller_listener_names[0]
@@ -98,6 +102,7 @@ class OwnQuorum:
         self._log_keeper = LogKeeper(
             snapshots, self._keeper, log, self.driver.disk, reports, written=self._written, cleaned=self._cleaned
         )
+        self.audit = None if audit is None else AuditKeeper(audit, lambda: raft.voters.nodes, reports)
         self.controller = ActingController(
             lambda serving: _controller(config, serving, bootstrap, log.cluster_id, raft.kraft_version),
             self.driver,
@@ -106,6 +111,7 @@ class OwnQuorum:
             self.leader_address,
             how,
             reports,
+            self.audit,
         )
         self.driver.leadership = self.controller
         self._registration = registration(config.node_id, random_uuid(), endpoints)
@@ -123,6 +129,8 @@ class OwnQuorum:
             nursery.start_soon(self.controller.run)
             nursery.start_soon(keep_registered, self._registration, self, self.controller, _THIS_NODE, self._reports)
             nursery.start_soon(self._log_keeper.run)
+            if self.audit is not None:
+                nursery.start_soon(self.audit.run)
             nursery.start_soon(self.driver.run)
             await self.driver.loaded(_LOADING_MAX_S)
             started()
@@ -183,6 +191,10 @@ def open_own_quorum(
         held.callback(_close, store, reports)
         log = OwnLog(store, cluster_id=store.cluster_id, snapshot_prefix=config.snapshot_prefix)
         held.callback(_close, log, reports)
+        audit = None
+        if config.metadata_audit_enable:
+            audit = AuditPartition(where, _audit_settings(config), cluster_id=store.cluster_id)
+            held.callback(_close, audit, reports)
         stored = _stored(store.stored())
         bootstrap = _bootstrap(where)
     except LogError as error:
@@ -195,7 +207,7 @@ def open_own_quorum(
     raft = Raft(settings, stored, dice=random.random, now=trio.current_time(), wall_ms=time.time_ns() // 1_000_000)
     how = Connecting(security, f"raft-client-{config.node_id}", settings.request_timeout_s)
     ours = sorted(endpoints.values(), key=lambda one: one.listener not in config.controller_listener_names)
-    return log, OwnQuorum(raft, log, config, ours, how, reports, bootstrap)
+    return log, OwnQuorum(raft, log, config, ours, how, reports, bootstrap, audit)
 
 
 def security_among_nodes(config: Config) -> ClientSecurity:
@@ -284,6 +296,18 @@ def _controller(
     return Controller(settings, random=secrets.token_bytes)
 
 
+def _audit_settings(config: Config) -> AuditSettings:
+    """A segment lasts no longer than its records are kept."""
+    keep_ms = config.metadata_audit_retention_ms
+    settings = AuditSettings(
+        segment_bytes=config.metadata_audit_segment_bytes,
+        retention_bytes=config.metadata_audit_retention_bytes,
+        retention_ms=keep_ms,
+        fsync=config.metadata_log_fsync,
+    )
+    return settings if keep_ms < 0 else replace(settings, segment_ms=min(settings.segment_ms, keep_ms))
+
+
 def _stored(facts: StoredFacts) -> Stored:
     election = facts.election
     return Stored(
@@ -299,7 +323,7 @@ def _stored(facts: StoredFacts) -> Stored:
     )
 
 
-def _close(what: RaftStore | OwnLog, reports: Reports) -> None:
+def _close(what: RaftStore | OwnLog | AuditPartition, reports: Reports) -> None:
     """The last thing of all: that the disk fails must not hide why the server ends."""
     try:
         what.close()

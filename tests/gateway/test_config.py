@@ -35,6 +35,7 @@ OTHER = {
     "controller.quorum.voters": "1@127.0.0.1:9093,2@[::1]:9094",
     "controller.quorum.campaign": "false",
     "auto.leader.rebalance.enable": "false",
+    "metadata.audit.enable": "false",
     "controller.quorum.auto.join.enable": "true",
 }
 #: What a key needs beside itself to be valid.

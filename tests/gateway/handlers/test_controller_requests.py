@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -39,7 +40,8 @@ def test_all_of_them_are_carried_out() -> None:
     assert not image.topics
     answer = world.ask(controller_registration, 0, listener="CONTROLLER", controller_id=9)
     assert answer.error_code == 0 and 9 in image.controllers
-    assert set(world.controller.askers) == {Asker("User:ANONYMOUS", "127.0.0.1", "test")}
+    anonymous = Asker("User:ANONYMOUS", "127.0.0.1", "test")
+    assert set(world.controller.askers) == {replace(anonymous, listener=where) for where in ("PLAINTEXT", "CONTROLLER")}
 
 
 def test_who_asked_is_who_is_allowed() -> None:

@@ -18,7 +18,7 @@ from gateway.handlers.context import Context
 from gateway.handlers.delegation_tokens import may_ask_for_tokens
 from gateway.handlers.errors import ErrorCode
 from gateway.handlers.refusals import REFUSED
-from gateway.ports import Endpoint
+from gateway.ports import Endpoint, Forwarder
 from gateway.security.delegation_tokens import token_hmac
 from gateway.security.secret import Secret
 from kwire.messages.delegation_token_record import DelegationTokenRecord
@@ -52,6 +52,10 @@ class SaslWorld(World):
         return [one.token_id for one in answer.tokens]
 
 
+#: Who passes a request on in an Envelope.
+NODE = Forwarder("User:node", "127.0.0.1", "raft-client-2")
+
+
 def asked_by(context: Context, protocol: str, **peer: Any) -> Context:
     class Listening(World):
         def endpoint(self, listener: str) -> Endpoint:
@@ -64,13 +68,13 @@ def asked_by(context: Context, protocol: str, **peer: Any) -> Context:
     ("protocol", "peer", "may"),
     [
         ("PLAINTEXT", {}, False),
-        ("PLAINTEXT", {"forwarded": True}, True),
+        ("PLAINTEXT", {"forwarder": NODE}, True),
         ("SSL", {}, False),
         ("SSL", {"principal": "User:CN=ann"}, True),
         ("SASL_PLAINTEXT", {"principal": "User:ann"}, True),
         ("SASL_SSL", {"principal": "User:ann"}, True),
         ("SASL_SSL", {"principal": "User:ann", "token_authenticated": True}, False),
-        ("PLAINTEXT", {"forwarded": True, "token_authenticated": True}, False),
+        ("PLAINTEXT", {"forwarder": NODE, "token_authenticated": True}, False),
     ],
 )
 def test_who_may_ask(protocol: str, peer: dict[str, Any], may: bool) -> None:

@@ -16,7 +16,7 @@ from gateway.handlers.context import Later
 from gateway.handlers.envelope import _sealed
 from gateway.handlers.errors import ErrorCode
 from gateway.handlers.table import controller_handlers
-from gateway.ports import Asker
+from gateway.ports import Asker, Forwarder
 from gateway.security.principal import Principal, encode_principal
 from kwire import response_type
 from kwire.header import decode_request_header, decode_response_header, encode_request_header
@@ -93,7 +93,8 @@ def opened(answer: EnvelopeResponse, api_key: int, version: int) -> tuple[int, A
 def test_it_is_the_clients_request(world: OwnWorld) -> None:
     correlation_id, answer = opened(forward(world, wrapped(frame(CREATE, 7))), 19, 7)
     assert correlation_id == 77 and answer.topics[0].error_code == 0
-    assert world.controller.askers == [Asker("User:alice", "10.0.0.7", "admin-1", token_authenticated=True)]
+    node = Forwarder("User:ANONYMOUS", "127.0.0.1", "test")
+    assert world.controller.askers == [Asker("User:alice", "10.0.0.7", "admin-1", True, "CONTROLLER", node)]
     first, *others = world.authorizer.asked  # type: ignore[attr-defined]
     assert first == ("User:ANONYMOUS", "127.0.0.1", "CLUSTER_ACTION")
     assert {(principal, host) for principal, host, _ in others} == {("User:alice", "10.0.0.7")}

@@ -159,6 +159,7 @@ class World:
     groups: Any = None
     quorum: MemoryQuorum | None = None
     controller: Any = None
+    audit: Any = None
     raft: Any = None
 
     def is_for_controllers(self, listener: str) -> bool:
