@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any, Final
 
 import pytest
 
@@ -12,11 +13,45 @@ READ: list[tuple[str, str, int, str]] = []
 SAID: list[str] = []
 
 
+#: The files that take longest, longest first. Two are run at a time: one that comes last would be waited for alone.
+_LONGEST: Final = (
+    "test_spark_tables",
+    "test_spark_42",
+    "test_admin_tools",
+    "test_own_quorum_failover",
+    "test_quorum_failover",
+    "test_spark",
+    "test_partition_life",
+    "test_own_quorum_crashes",
+    "test_real_brokers",
+    "test_quorum_observed",
+)
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     here = Path(__file__).parent
     for item in items:
         if here in item.path.parents:
             item.add_marker(pytest.mark.interop)
+    items.sort(key=_rank)
+
+
+def _rank(item: pytest.Item) -> int:
+    return _LONGEST.index(item.path.stem) if item.path.stem in _LONGEST else len(_LONGEST)
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """A worker tells what its tests said."""
+    if hasattr(session.config, "workeroutput"):
+        session.config.workeroutput["told"] = (READ, SAID)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    """Whoever shares out the tests hears it."""
+    read, said = getattr(node, "workeroutput", {}).get("told", ((), ()))
+    READ.extend(tuple(row) for row in read)
+    SAID.extend(said)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
