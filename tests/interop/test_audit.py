@@ -1,0 +1,219 @@
+"""Who changed what, as stock consumers read it: every acknowledged change once, with the records that it made, also when the
+node that led is killed, and for what came through an Envelope.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import random
+import re
+import shutil
+import subprocess
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gateway.ports import AUDIT_TOPIC, AUDIT_TOPIC_ID, TOPIC_NAME
+from kwire.messages.metadata_request import MetadataRequest, MetadataRequestTopic
+from kwire.records import decode_metadata_record
+from tests.interop.clients import WAYS, missing, need_clients
+from tests.interop.conftest import SAID
+from tests.interop.reading import Record
+from tests.interop.session import read_with_every_client
+from tools.gateway_process import KWIRE
+from tools.loss import faults
+from tools.loss.history import Outcome
+from tools.loss.journal import read_journal
+from tools.loss.run import under_load
+from tools.loss.writers import id_of
+from tools.own_quorum import QUICK, OwnCluster, own_quorum
+from tools.wire_client import WireClient
+
+_PAGE = Path(__file__).resolve().parent.parent.parent / "docs" / "audit.md"
+_SEED = 590
+#: A change is shown once it was synced.
+_SHOWN_S = 20
+
+
+def changes(bootstrap: str) -> list[dict[str, Any]]:
+    """All of the audit topic, by confluent-kafka, with partition and offset of each."""
+    from confluent_kafka import Consumer, TopicPartition
+
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "unused", "enable.auto.commit": False})
+    found: list[dict[str, Any]] = []
+    try:
+        described = consumer.list_topics(AUDIT_TOPIC, timeout=10).topics[AUDIT_TOPIC]
+        ends = {number: consumer.get_watermark_offsets(TopicPartition(AUDIT_TOPIC, number))[1] for number in described.partitions}
+        consumer.assign([TopicPartition(AUDIT_TOPIC, number, 0) for number, end in ends.items() if end])
+        deadline = time.monotonic() + _SHOWN_S
+        while len(found) < sum(ends.values()):
+            message = consumer.poll(1.0)
+            assert time.monotonic() < deadline, f"{len(found)} of {ends}"
+            if message is not None:
+                assert message.error() is None and message.key() is None
+                where = {"partition": message.partition(), "at": message.offset()}
+                found.append(json.loads(message.value()) | where)
+    finally:
+        consumer.close()
+    return found
+
+
+def log_records(bootstrap: str) -> dict[int, Any]:
+    """Decoded records of the metadata log by offset, by kafka-python."""
+    from kafka import KafkaConsumer, TopicPartition
+
+    consumer = KafkaConsumer(bootstrap_servers=bootstrap, group_id=None, auto_offset_reset="earliest")
+    partition, found = TopicPartition(TOPIC_NAME, 0), {}
+    try:
+        consumer.assign([partition])
+        end = consumer.end_offsets([partition])[partition]
+        while consumer.position(partition) < end:
+            for record in consumer.poll(timeout_ms=500).get(partition, ()):
+                found[record.offset] = decode_metadata_record(record.value)[2]
+    finally:
+        consumer.close()
+    return found
+
+
+def test_every_acknowledged_change_is_there_once_although_leaders_are_killed(tmp_path: Path) -> None:
+    """Writers ask every node; the leader is killed, then all nodes at once; then both topics are joined by offset."""
+    with own_quorum(3, properties=QUICK) as cluster:
+        with under_load(cluster, tmp_path / "journal", per_second=60) as run:
+            run.writers.wait_for(3 * faults.APPENDS)
+            for fault in (faults.kill_leader, faults.kill_all):
+                fault(run, random.Random(_SEED))
+        acknowledged = {one.id for one in read_journal(tmp_path / "journal") if one.outcome is Outcome.ACKNOWLEDGED}
+        told = _until_there(cluster, acknowledged)
+        _check_partitions(cluster, told)
+        forwarders = {None if one["forwarder"] is None else one["forwarder"]["client_id"] for one in told}
+    SAID.append(f"{AUDIT_TOPIC}: {len(acknowledged)} acknowledged changes, {len(told)} told, forwarded by {forwarders}")
+    assert None in forwarders and len(forwarders) > 1, "some came straight to the leader, others in an Envelope"
+    offsets = [offset for one in told for offset in range(one["offset"], one["last_offset"] + 1)]
+    assert len(offsets) == len(set(offsets)), "a record has one change"
+
+
+def _until_there(cluster: OwnCluster, acknowledged: set[int]) -> list[dict[str, Any]]:
+    """The changes, once none of the acknowledged ones is missing; each was made by one of them."""
+    deadline = time.monotonic() + _SHOWN_S
+    while True:
+        records, told = log_records(cluster.bootstrap), changes(cluster.bootstrap)
+        made = Counter(id for one in told for id in _made_by(one, records))
+        if acknowledged <= made.keys():
+            break
+        assert time.monotonic() < deadline, f"missing: {sorted(acknowledged - made.keys())[:10]}"
+        time.sleep(0.2)
+    assert {id for id, times in made.items() if times > 1} == set()
+    return told
+
+
+def _made_by(change: dict[str, Any], records: dict[int, Any]) -> list[int]:
+    """The numbers of the appends whose records these are; one, and what it is about is what the change says."""
+    own = [records[offset] for offset in range(change["offset"], change["last_offset"] + 1)]
+    assert change["records"] == len(own)
+    ids = [id for record in own if (id := id_of(record)) is not None]
+    assert len(ids) == 1, (change, own)
+    topic = {"type": "TOPIC", "name": f"loss-{ids[0]}"}
+    by_api = {"CreateTopics": [topic], "IncrementalAlterConfigs": [{"type": "BROKER", "name": None}]}
+    assert change["resources"] == by_api[change["api"]]
+    return ids
+
+
+def _check_partitions(cluster: OwnCluster, told: list[dict[str, Any]]) -> None:
+    """As every node says: one a node, led by it; and in each are the changes of that node, in the order of the log."""
+    topics = [MetadataRequestTopic(name=None, topic_id=AUDIT_TOPIC_ID)]
+    for node in cluster.nodes:
+        with contextlib.closing(WireClient(node.broker_address)) as client:
+            (topic,) = client.call(MetadataRequest(topics=topics), 13).topics  # type: ignore[attr-defined]
+        leaders = [(one.partition_index, one.leader_id, one.error_code) for one in topic.partitions]
+        assert (topic.name, leaders) == (AUDIT_TOPIC, [(0, 1, 0), (1, 2, 0), (2, 3, 0)])
+    for number, node in enumerate(cluster.nodes):
+        own = sorted((one for one in told if one["partition"] == number), key=lambda one: one["at"])
+        assert {one["node_id"] for one in own} <= {node.node_id}
+        assert [one["at"] for one in own] == list(range(len(own)))
+        assert [one["offset"] for one in own] == sorted(one["offset"] for one in own)
+
+
+# --- one node, every client, and the page ---------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def one() -> Iterator[OwnCluster]:
+    """A quorum of one that was killed after three changes."""
+    need_clients()
+    with own_quorum(1) as cluster:
+        create(cluster, "a", "b", "c")
+        (node,) = cluster.nodes
+        cluster.kill_node(node)
+        cluster.start_node(node)
+        cluster.wait_for_node(node)
+        yield cluster
+
+
+def create(cluster: OwnCluster, *names: str, **more: Any) -> None:
+    """A request for each of these topics."""
+    from kafka.admin import KafkaAdminClient, NewTopic
+
+    admin = KafkaAdminClient(bootstrap_servers=cluster.bootstrap, client_id="the-admin")
+    try:
+        for name in names:
+            admin.create_topics([NewTopic(name=name, num_partitions=1, replication_factor=1)], **more)
+    finally:
+        admin.close()
+
+
+def test_every_stock_client_reads_and_follows_it(one: OwnCluster) -> None:
+    """What was written before kill -9, and what comes then; assigned, and in groups, which commit how far they are."""
+
+    def append() -> int:
+        create(one, "checked", validate_only=True)  # no change
+        create(one, "d")
+        return 1
+
+    outcomes = read_with_every_client(one.bootstrap, AUDIT_TOPIC, 3, append)
+    assert {str(way): outcome.error for way, outcome in outcomes.items() if outcome.error} == {}
+    for way, outcome in outcomes.items():
+        assert [name for record in outcome.records for name in _names(record)] == ["a", "b", "c", "d"], way
+        assert outcome.committed in (None, 4), way
+
+
+def _names(record: Record) -> list[str]:
+    assert record.key is None
+    told = json.loads(record.value or b"")
+    assert (told["api"], told["client_id"], told["principal"]) == ("CreateTopics", "the-admin", "User:ANONYMOUS")
+    assert abs(record.timestamp / 1000 - time.time()) < 600
+    return [one["name"] for one in told["resources"]]
+
+
+def test_the_page_is_right(one: OwnCluster) -> None:
+    """The commands and the Python of docs/audit.md, and the members that it shows."""
+    page = _PAGE.read_text(encoding="utf-8")
+    shown = json.loads(re.search(r"```json\n(.*?)```", page, re.DOTALL)[1])  # type: ignore[index]
+    told = changes(one.bootstrap)
+    assert all(list(shown) == [name for name in change if name not in ("partition", "at")] for change in told)
+    for command in (re.search(r"```\n(.*?)```", page, re.DOTALL)[1]).splitlines():  # type: ignore[index]
+        printed = _run(command.replace("127.0.0.1:9092", one.bootstrap))
+        assert printed.count("CreateTopics") == len(told), printed
+    said = io.StringIO()
+    with contextlib.redirect_stdout(said):
+        exec(re.search(r"```python\n(import json.*?)```", page, re.DOTALL)[1], {"server": one.bootstrap})  # type: ignore[index]
+    lines = said.getvalue().splitlines()
+    assert len(lines) == len(told)
+    assert all(line.endswith("User:ANONYMOUS 127.0.0.1 CreateTopics ['TOPIC_RECORD', 'PARTITION_RECORD']") for line in lines), lines
+
+
+def _run(line: str) -> str:
+    words = re.findall(r"'[^']*'|\S+", line)
+    words = [word.strip("'") for word in words]
+    if words[0] == "kwire":
+        words[:1] = KWIRE
+    elif shutil.which(words[0]) is None:
+        missing(f"{words[0]} is not on the PATH")
+    if "kcat" in words[0]:
+        words += ["-X", "socket.timeout.ms=10000"]
+    return subprocess.run(words, capture_output=True, text=True, timeout=60, check=True).stdout
