@@ -9,11 +9,15 @@ from __future__ import annotations
 
 import functools
 import struct
+from typing import TYPE_CHECKING
 
 from kwire.errors import DecodeError, UnknownApi
 from kwire.messages.request_header import RequestHeader
 from kwire.messages.response_header import ResponseHeader
 from kwire.registry import request_type, response_type
+
+if TYPE_CHECKING:
+    from kwire.message import Message
 
 API_VERSIONS = 18
 _correlation_id = struct.Struct(">i")
@@ -22,8 +26,7 @@ _correlation_id = struct.Struct(">i")
 @functools.cache
 def request_header_version(api_key: int, version: int) -> int:
     """The request header's version (1 or 2). A version above the newest one counts as flexible if that is. Raises UnknownApi."""
-    flexible = request_type(api_key).FLEXIBLE_VERSIONS
-    return 2 if len(flexible) and version >= flexible[0] else 1
+    return 1 + _is_flexible(request_type(api_key), version)
 
 
 @functools.cache
@@ -31,8 +34,12 @@ def response_header_version(api_key: int, version: int) -> int:
     """The response header's version (0 or 1). Raises UnknownApi."""
     if api_key == API_VERSIONS:
         return 0
-    flexible = response_type(api_key).FLEXIBLE_VERSIONS
-    return 1 if len(flexible) and version >= flexible[0] else 0
+    return int(_is_flexible(response_type(api_key), version))
+
+
+def _is_flexible(form: type[Message], version: int) -> bool:
+    flexible = form.FLEXIBLE_VERSIONS
+    return len(flexible) > 0 and version >= flexible[0]
 
 
 def peek(frame: bytes) -> tuple[int, int, int]:
@@ -45,15 +52,18 @@ def peek(frame: bytes) -> tuple[int, int, int]:
     return key, version, correlation
 
 
-def decode_request_header(frame: bytes, *, budget: int | None = None) -> tuple[RequestHeader, int]:
+def decode_request_header(
+    frame: bytes, *, budget: int | None = None, form: type[Message] | None = None
+) -> tuple[RequestHeader, int]:
     """The header of a request frame (without its size), and the position of the body.
 
+    ``form``: the class that reads the body, where it is not the one of the registry, as for versions that newer Kafka dropped.
     Raises DecodeError for a header that does not parse or an api key that no request has; the version is not checked against
     the api's, only used to choose the header's form.
     """
     key, version, _ = peek(frame)
     try:
-        header_version = request_header_version(key, version)
+        header_version = request_header_version(key, version) if form is None else 1 + _is_flexible(form, version)
     except UnknownApi as error:
         raise DecodeError(str(error), path="RequestHeader.RequestApiKey", offset=0, rule="unknown-api") from None
     return RequestHeader.decode_from(frame, header_version, budget=budget)
@@ -72,7 +82,11 @@ def decode_response_header(api_key: int, version: int, frame: bytes, *, budget: 
     return ResponseHeader.decode_from(frame, response_header_version(api_key, version), budget=budget)
 
 
-def encode_response_header(api_key: int, version: int, correlation_id: int) -> bytes:
-    """A response header: the correlation id, and an empty tag section in v1. Raises UnknownApi."""
+def encode_response_header(api_key: int, version: int, correlation_id: int, *, form: type[Message] | None = None) -> bytes:
+    """A response header: the correlation id, and an empty tag section in v1. Raises UnknownApi.
+
+    ``form``: the class of the answer, where it is not the one of the registry.
+    """
     head = _correlation_id.pack(correlation_id)
-    return head + b"\0" if response_header_version(api_key, version) else head
+    has_tags = response_header_version(api_key, version) if form is None else _is_flexible(form, version)
+    return head + b"\0" if has_tags else head

@@ -24,7 +24,8 @@ ARTIFACTS = (
     "kafka-share-coordinator", "kafka-server-common", "kafka-storage", "kafka-server",
 )  # fmt: skip
 #: Versions that newer Kafka dropped and that are still served: release -> schemas, written to ``schemas/old``.
-OLD = {"3.9.1": ("kafka-clients", ("ListOffsetsRequest", "ListOffsetsResponse"))}
+_OLD_SCHEMAS = ("AlterPartitionRequest", "AlterPartitionResponse", "ListOffsetsRequest", "ListOffsetsResponse")
+OLD = {"3.9.1": ("kafka-clients", _OLD_SCHEMAS)}
 SCHEMAS = Path(__file__).resolve().parent.parent / "schemas"
 
 _MESSAGE_ORDER = ("apiKey", "type", "listeners", "name", "validVersions", "deprecatedVersions", "flexibleVersions",

@@ -6,24 +6,17 @@ partition's epoch, as both count the changes of one partition.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
-from gateway.controller.alter_partition import NewState, Replica, alter, check_leader
 from gateway.controller.case import Case, Verdict
 from gateway.controller.errors import ApiError, Error
+from gateway.controller.isr_change import OLD_ERRORS, NewState, Replica, alter, check_leader
 from gateway.controller.partition_change import RECOVERED
 from gateway.controller.partition_changes import PartitionChanges
 from kwire.messages.kip.kip497.alter_isr_response import AlterIsrResponse, PartitionData, TopicData
 
 if TYPE_CHECKING:
     from kwire.messages.kip.kip497.alter_isr_request import AlterIsrRequest, LeaderAndIsr
-
-#: What an old leader is told: it knows neither topic ids nor the newer errors.
-_OLD_ERRORS: Final = {
-    Error.UNKNOWN_TOPIC_ID: Error.UNKNOWN_TOPIC_OR_PARTITION,
-    Error.INELIGIBLE_REPLICA: Error.OPERATION_NOT_ATTEMPTED,
-    Error.NEW_LEADER_ELECTED: Error.FENCED_LEADER_EPOCH,
-}
 
 
 def alter_isr(request: AlterIsrRequest, case: Case) -> Verdict:
@@ -61,5 +54,5 @@ def _alter(name: str, index: int, asked: LeaderAndIsr, broker_id: int, changes: 
     try:
         alter(broker_id, NewState(topic_id, index, asked.leader_epoch, asked.current_zk_version, isr, recovery), changes, case)
     except ApiError as refusal:
-        return _OLD_ERRORS.get(refusal.error, refusal.error)
+        return OLD_ERRORS.get(refusal.error, refusal.error)
     return Error.NONE

@@ -6,142 +6,99 @@ be committed before it is told.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from gateway.controller.brokers import check_broker_epoch
 from gateway.controller.case import Case, Verdict
 from gateway.controller.errors import ApiError, Error
-from gateway.controller.partition_change import RECOVERED, RECOVERING, Target
+from gateway.controller.isr_change import OLD_ERRORS, NewState, Replica, alter, check_leader
 from gateway.controller.partition_changes import PartitionChanges
 from kwire.messages.alter_partition_response import AlterPartitionResponse, PartitionData, TopicData
+from kwire.messages.old import alter_partition_response as old
 from kwire.uuid import Uuid
 
 if TYPE_CHECKING:
     from kwire.messages.alter_partition_request import AlterPartitionRequest
     from kwire.messages.alter_partition_request import PartitionData as Asked
-    from kwire.messages.partition_record import PartitionRecord
+    from kwire.messages.old.alter_partition_request import AlterPartitionRequest as OldAlterPartitionRequest
+    from kwire.messages.old.alter_partition_request import PartitionData as OldAsked
 
+#: From here on topics have ids (KIP-841); before, names.
+_BY_ID: Final = 2
 #: From here on each replica comes with its broker's epoch, so that one that restarted meanwhile is not taken for in sync.
-_WITH_EPOCHS = 3
-#: No epoch is known: it is not compared.
-_ANY_EPOCH = -1
+_WITH_EPOCHS: Final = 3
+
+_Answer = TypeVar("_Answer")
 
 
-class Replica(NamedTuple):
-    """Of a new ISR: a broker and the epoch in which it was in sync."""
-
-    broker_id: int
-    broker_epoch: int = _ANY_EPOCH
-
-
-class NewState(NamedTuple):
-    """What a leader wants of one partition, and which it thinks the partition is."""
-
-    topic_id: Uuid
-    partition_index: int
-    leader_epoch: int
-    partition_epoch: int
-    isr: Sequence[Replica]
-    recovery_state: int = RECOVERED
-
-
-def alter_partition(request: AlterPartitionRequest, case: Case) -> Verdict:
+def alter_partition(request: AlterPartitionRequest | OldAlterPartitionRequest, case: Case) -> Verdict:
     """A record for each partition that changes. Raises ApiError where who asks is no broker that may speak."""
     check_leader(request.broker_id, request.broker_epoch, case)
     changes = PartitionChanges(case)
+    asked: Any = request
+    if case.version < _BY_ID:
+        return Verdict(changes.records, _by_name(asked, changes, case), atomic=False)
     topics = [
         TopicData(
             topic_id=topic.topic_id,
-            partitions=[
-                _answer(partition.partition_index, request.broker_id, _wanted(topic.topic_id, partition, case), changes, case)
-                for partition in topic.partitions
-            ],
+            partitions=_partitions(PartitionData, topic.topic_id, topic.partitions, request.broker_id, changes, case),
         )
-        for topic in request.topics
+        for topic in asked.topics
     ]
     return Verdict(changes.records, AlterPartitionResponse(topics=topics), atomic=False)
 
 
-def check_leader(broker_id: int, broker_epoch: int, case: Case) -> None:
-    """Raise ApiError unless who asks may act for the cluster, and is the broker that it says."""
-    if not case.may_on_cluster("CLUSTER_ACTION"):
-        raise ApiError(Error.CLUSTER_AUTHORIZATION_FAILED)
-    check_broker_epoch(broker_id, broker_epoch, case.image)
+def _by_name(request: OldAlterPartitionRequest, changes: PartitionChanges, case: Case) -> old.AlterPartitionResponse:
+    """The answer to version 1: a topic that there is not has no id, which no topic has either."""
+    ids = case.image.topic_ids
+    topics = [
+        old.TopicData(
+            topic_name=topic.topic_name,
+            partitions=_partitions(
+                old.PartitionData, ids.get(topic.topic_name), topic.partitions, request.broker_id, changes, case
+            ),
+        )
+        for topic in request.topics
+    ]
+    return old.AlterPartitionResponse(topics=topics)
 
 
-def alter(broker_id: int, wanted: NewState, changes: PartitionChanges, case: Case) -> PartitionRecord:
-    """The partition once it is as ``broker_id`` wants it, with the record in ``changes``. Raises ApiError: nothing is changed.
-
-    NEW_LEADER_ELECTED alone tells of a change that was made: it ended a reassignment, and who asked leads no more.
-    """
-    if wanted.topic_id not in case.image.topics:
-        raise ApiError(Error.UNKNOWN_TOPIC_ID)
-    before = changes.partition(wanted.topic_id, wanted.partition_index)
-    if before is None:
-        raise ApiError(Error.UNKNOWN_TOPIC_OR_PARTITION)
-    _check_epochs(broker_id, wanted, before)
-    isr = [replica.broker_id for replica in wanted.isr]
-    _check_isr(isr, wanted.recovery_state, before)
-    if not all(_is_eligible(replica, case) for replica in wanted.isr):
-        raise ApiError(Error.INELIGIBLE_REPLICA)
-    election = changes.election(wanted.topic_id)
-    after = changes.make(before, Target(isr=isr, recovery_state=wanted.recovery_state, election=election))
-    if after.leader != broker_id:
-        raise ApiError(Error.NEW_LEADER_ELECTED)
-    return after
+def _partitions(
+    make: Callable[..., _Answer],
+    topic_id: Uuid | None,
+    partitions: Iterable[Asked | OldAsked],
+    broker_id: int,
+    changes: PartitionChanges,
+    case: Case,
+) -> list[_Answer]:
+    """What becomes of each of one topic's, as ``make`` writes it."""
+    return [make(**_answer(partition, topic_id, broker_id, changes, case)) for partition in partitions]
 
 
-def _check_epochs(broker_id: int, wanted: NewState, before: PartitionRecord) -> None:
-    if wanted.leader_epoch > before.leader_epoch or wanted.partition_epoch > before.partition_epoch:
-        # It knows of what was decided later: not here, so somebody else must be the controller by now.
-        raise ApiError(Error.NOT_CONTROLLER)
-    if wanted.leader_epoch < before.leader_epoch:
-        raise ApiError(Error.FENCED_LEADER_EPOCH)
-    if broker_id != before.leader:
-        raise ApiError(Error.INVALID_REQUEST)
-    if wanted.partition_epoch < before.partition_epoch:
-        raise ApiError(Error.INVALID_UPDATE_VERSION)
+def _answer(
+    partition: Asked | OldAsked, topic_id: Uuid | None, broker_id: int, changes: PartitionChanges, case: Case
+) -> dict[str, Any]:
+    index = partition.partition_index
+    try:
+        if topic_id is None:
+            raise ApiError(Error.UNKNOWN_TOPIC_ID)
+        after = alter(broker_id, _wanted(topic_id, partition, case), changes, case)
+    except ApiError as refusal:
+        error = refusal.error if case.version >= _BY_ID else OLD_ERRORS.get(refusal.error, refusal.error)
+        return {"partition_index": index, "error_code": error}
+    return {
+        "partition_index": index,
+        "leader_id": after.leader,
+        "leader_epoch": after.leader_epoch,
+        "isr": list(after.isr),
+        "leader_recovery_state": after.leader_recovery_state,
+        "partition_epoch": after.partition_epoch,
+    }
 
 
-def _check_isr(isr: Sequence[int], recovery_state: int, before: PartitionRecord) -> None:
-    is_isr = len(set(isr)) == len(isr) and set(isr) <= set(before.replicas) and before.leader in isr
-    is_state = recovery_state == RECOVERED or (
-        # A leader that recovers is alone, and one that has recovered has lost nothing since.
-        recovery_state == RECOVERING and len(isr) == 1 and before.leader_recovery_state == RECOVERING
-    )
-    if not is_isr or not is_state:
-        raise ApiError(Error.INVALID_REQUEST)
-
-
-def _is_eligible(replica: Replica, case: Case) -> bool:
-    """Does it serve, in the same life as when it was in sync (KIP-903)?"""
-    broker = case.image.brokers.get(replica.broker_id)
-    return (
-        broker is not None
-        and case.nodes.is_active(replica.broker_id)
-        and replica.broker_epoch in (_ANY_EPOCH, broker.broker_epoch)
-    )
-
-
-def _wanted(topic_id: Uuid, asked: Asked, case: Case) -> NewState:
+def _wanted(topic_id: Uuid, asked: Asked | OldAsked, case: Case) -> NewState:
     if case.version < _WITH_EPOCHS:
         isr = [Replica(broker_id) for broker_id in asked.new_isr]
     else:
         isr = [Replica(one.broker_id, one.broker_epoch) for one in asked.new_isr_with_epochs]
     return NewState(topic_id, asked.partition_index, asked.leader_epoch, asked.partition_epoch, isr, asked.leader_recovery_state)
-
-
-def _answer(index: int, broker_id: int, wanted: NewState, changes: PartitionChanges, case: Case) -> PartitionData:
-    try:
-        after = alter(broker_id, wanted, changes, case)
-    except ApiError as refusal:
-        return PartitionData(partition_index=index, error_code=refusal.error)
-    return PartitionData(
-        partition_index=index,
-        leader_id=after.leader,
-        leader_epoch=after.leader_epoch,
-        isr=list(after.isr),
-        leader_recovery_state=after.leader_recovery_state,
-        partition_epoch=after.partition_epoch,
-    )

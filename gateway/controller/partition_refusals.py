@@ -20,6 +20,7 @@ from kwire.messages.assign_replicas_to_dirs_response import AssignReplicasToDirs
 from kwire.messages.elect_leaders_response import ElectLeadersResponse, PartitionResult, ReplicaElectionResult
 from kwire.messages.kip.kip497.alter_isr_response import AlterIsrResponse
 from kwire.messages.list_partition_reassignments_response import ListPartitionReassignmentsResponse
+from kwire.messages.old.alter_partition_response import AlterPartitionResponse as OldAlterPartitionResponse
 
 
 def _alter_isr(request: Any, version: int, error: int, message: str | None) -> Message:
@@ -27,7 +28,8 @@ def _alter_isr(request: Any, version: int, error: int, message: str | None) -> M
 
 
 def _alter_partition(request: Any, version: int, error: int, message: str | None) -> Message:
-    return AlterPartitionResponse(error_code=error)
+    by_name = version not in AlterPartitionResponse.VERSIONS
+    return OldAlterPartitionResponse(error_code=error) if by_name else AlterPartitionResponse(error_code=error)
 
 
 def _alter_partition_reassignments(request: Any, version: int, error: int, message: str | None) -> Message:

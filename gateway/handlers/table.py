@@ -1,8 +1,9 @@
 """Which handler answers which api key at which versions. Knows the handlers by name, and nothing of connections.
 
-ApiVersions is made from this table and a connection looks here for every request, so what is advertised is what is
-served. A handler is either a module named after its API (``API_KEY``, ``VERSIONS``, ``handle``) or, where many small
-answers share one file, a :class:`Handler` in that module's ``HANDLERS``.
+ApiVersions is made from this table and a connection looks here for every request, so what is advertised is
+served. A handler is either a module named after its API (``API_KEY``, ``VERSIONS``, ``handle``, and ``OLD_REQUESTS`` where
+some versions have classes of their own) or, where many small answers share one file, a :class:`Handler` in that module's
+``HANDLERS``.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType, ModuleType
 from typing import TYPE_CHECKING, Any, Final
 
+from kwire.codegen.naming import snake
 from kwire.registry import request_type
 
 if TYPE_CHECKING:
@@ -23,7 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Handler:
-    """One API as this server has it: ``versions`` are those that ``handle`` answers.
+    """One API as this server has it: ``versions`` are those that it advertises.
 
     ``handle(request, context)`` gives the answer, or one that comes later, or None: the request wanted no answer and
     failed (Produce with acks=0), and the connection is to be closed, the only way left to tell the client.
@@ -33,12 +35,21 @@ class Handler:
     name: str
     versions: range
     handle: Callable[[Any, Context], Message | Later | None]
-    #: The request classes of versions that newer Kafka dropped.
+    #: The request classes of versions that newer Kafka dropped. One that is not in ``versions`` is served and not advertised.
     old_requests: Mapping[int, type[Message]] = field(default_factory=dict)
+
+    def serves(self, version: int) -> bool:
+        """Is a request of ``version`` answered?"""
+        return version in self.versions or version in self.old_requests
 
     def request_type(self, version: int) -> type[Message]:
         """The class that reads a request of ``version``."""
         return self.old_requests.get(version) or request_type(self.api_key)
+
+    def api(self, version: int) -> str:
+        """What the API is called at ``version``, as modules are: names have changed."""
+        old = self.old_requests.get(version)
+        return self.name if old is None else snake(old.NAME.removesuffix("Request"))
 
 
 #: Modules with one handler each.

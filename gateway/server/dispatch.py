@@ -63,6 +63,7 @@ class Exchange:
     software: str | None = None  #: name/version, where this request told it
     notes: dict[str, Any] | None = None  #: what the handler wants the log to say
     is_bare: bool = False  #: a token of SASL without a header, answered likewise
+    is_old: bool = False  #: of a version that newer Kafka dropped: the answer's class says which header it has
 
     def fields(self) -> dict[str, Any]:
         """For the log."""
@@ -109,9 +110,10 @@ class Dispatcher:
         handler = (self._handlers if apis is None else apis).get(api_key)
         if handler is None:
             raise Refusal("unknown-api", api_key=api_key, version=version, correlation_id=correlation_id)
-        header, body_at = decode_request_header(frame, budget=HEADER_TAGS_MAX)
-        exchange = Exchange(api_key, handler.name, version, correlation_id, header.client_id)
-        if version not in handler.versions:
+        old = handler.old_requests.get(version)
+        header, body_at = decode_request_header(frame, budget=HEADER_TAGS_MAX, form=old)
+        exchange = Exchange(api_key, handler.api(version), version, correlation_id, header.client_id, is_old=old is not None)
+        if not handler.serves(version):
             if api_key == API_VERSIONS:
                 exchange.version = 0
                 return exchange, unsupported_version_response(apis)
@@ -147,7 +149,8 @@ def encode_answer(exchange: Exchange, response: Message) -> list[Any]:
     """The frame of an answer, in parts: bytes-like, and Spliced as the handler left it. Raises EncodeError."""
     if exchange.is_bare:
         return _bare_token(response)
-    head = encode_response_header(exchange.api_key, exchange.version, exchange.correlation_id)
+    form = type(response) if exchange.is_old else None
+    head = encode_response_header(exchange.api_key, exchange.version, exchange.correlation_id, form=form)
     parts = response.encode_parts(exchange.version)
     size = len(head) + sum(map(len, parts))
     parts.insert(0, _size.pack(size) + head)

@@ -3,6 +3,8 @@
 
 #: schema name -> module
 MODULES: dict[str, str] = {
+    "AlterPartitionRequest": "alter_partition_request",
+    "AlterPartitionResponse": "alter_partition_response",
     "ListOffsetsRequest": "list_offsets_request",
     "ListOffsetsResponse": "list_offsets_response",
 }
@@ -10,5 +12,7 @@ MODULES: dict[str, str] = {
 #: (type, api key) -> schema name
 BY_KEY: dict[tuple[str, int], str] = {
     ("request", 2): "ListOffsetsRequest",
+    ("request", 56): "AlterPartitionRequest",
     ("response", 2): "ListOffsetsResponse",
+    ("response", 56): "AlterPartitionResponse",
 }

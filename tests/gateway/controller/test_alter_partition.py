@@ -1,4 +1,4 @@
-"""AlterPartition: who may change an ISR and how, in the order of Kafka's checks; the same in the words of KIP-497's text."""
+"""AlterPartition: who may change an ISR and how, in the order of Kafka's checks."""
 
 from __future__ import annotations
 
@@ -7,10 +7,8 @@ from typing import Any
 import pytest
 
 from gateway.controller.errors import Error
-from kwire.messages.kip.kip497.alter_isr_request import AlterIsrRequest, LeaderAndIsr, PartitionData, TopicData
-from kwire.messages.kip.kip497.alter_isr_response import AlterIsrResponse
 from kwire.uuid import Uuid
-from tests.gateway.controller.broker_cluster import TOPIC, BrokerCluster
+from tests.gateway.controller.broker_cluster import BrokerCluster
 from tests.gateway.controller.cluster import made
 
 
@@ -127,34 +125,3 @@ def test_a_move_that_ends_without_its_leader() -> None:
     assert Error(answer.error_code) == Error.NEW_LEADER_ELECTED
     after = it.partition()
     assert (after.leader, after.replicas, after.isr, after.leader_epoch) == (2, [2, 3, 4], [2, 3, 4], 1)
-
-
-def ask_isr(it: BrokerCluster, isr: list[int], **says: Any) -> int:
-    """The error of an AlterIsr request, which goes over the wire."""
-    now = it.partition()
-    fields = {"leader": 1, "leader_epoch": now.leader_epoch, "current_zk_version": now.partition_epoch, **says}
-    name, broker_id = fields.pop("topic", TOPIC), fields.pop("broker_id", 1)
-    partitions = [PartitionData(partition_id=0, leader_and_isr=LeaderAndIsr(isr=isr, **fields))]
-    request = AlterIsrRequest(
-        broker_id=broker_id,
-        broker_epoch=it.broker(broker_id).broker_epoch,
-        topics=[TopicData(topic=name, partitions=partitions)],
-    )
-    answer: AlterIsrResponse = it.ask(request, 0)
-    assert answer.error_code == 0
-    return answer.topics[0].partitions[0].error_code
-
-
-def test_alter_isr_of_the_text() -> None:
-    it = cluster()
-    assert ask_isr(it, [1, 2, 3]) == Error.NONE
-    assert it.partition().isr == [1, 2, 3]
-    assert ask_isr(it, [1], current_zk_version=0) == Error.INVALID_UPDATE_VERSION
-    assert ask_isr(it, [1], leader=2) == Error.INVALID_REQUEST
-    assert ask_isr(it, [2], broker_id=2, leader=2) == Error.INVALID_REQUEST
-    assert ask_isr(it, [1], topic="nothing") == Error.UNKNOWN_TOPIC_OR_PARTITION
-    it.fence(3)
-    assert ask_isr(it, [1, 2, 3]) == Error.OPERATION_NOT_ATTEMPTED
-    assert it.reassign([2, 4], allow_replication_factor_change=True) == Error.NONE
-    assert ask_isr(it, [1, 2, 4]) == Error.FENCED_LEADER_EPOCH
-    assert (it.partition().leader, it.partition().isr) == (2, [2, 4])

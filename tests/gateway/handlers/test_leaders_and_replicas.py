@@ -44,3 +44,17 @@ def test_brokers_speak_to_controllers_alone(handler: ModuleType) -> None:
     version = controller_handlers()[key].versions[-1]
     answer = OwnWorld().ask(handler, version, listener="CONTROLLER", broker_id=5, broker_epoch=3)
     assert answer.error_code == ErrorCode.STALE_BROKER_EPOCH
+
+
+@pytest.mark.parametrize("version", [0, 1])
+def test_older_forms_of_alter_partition_are_served_and_not_advertised(version: int) -> None:
+    world = OwnWorld()
+    handler = controller_handlers()[alter_partition.API_KEY]
+    assert handler.serves(version) and version not in handler.versions
+    assert handler.api(version) == ("alter_isr" if version == 0 else "alter_partition")
+    answer = world.ask(alter_partition, version, listener="CONTROLLER", broker_id=5, broker_epoch=3)
+    assert answer.error_code == ErrorCode.STALE_BROKER_EPOCH
+    assert world.controller is not None
+    world.controller.is_active = False
+    answer = world.ask(alter_partition, version, listener="CONTROLLER", broker_id=5, broker_epoch=3)
+    assert answer.error_code == ErrorCode.NOT_CONTROLLER
