@@ -313,6 +313,7 @@ async def _start_management(
         own_snapshot=lambda: rooms.quorum.own_snapshot if rooms.quorum is not None else None,
         metadata_version=lambda: rooms.quorum.image.metadata_version or None if rooms.quorum is not None else None,
         forwarding=rooms.controller.forwarding if rooms.controller is not None else None,
+        controlling=rooms.controller.facts if rooms.controller is not None else None,
     )
     await nursery.start(serve_management, door.sock, facts)
 

@@ -39,6 +39,7 @@ from gateway.controller.delete_topics import delete_topics
 from gateway.controller.elect_leaders import elect_leaders
 from gateway.controller.errors import ApiError, Error
 from gateway.controller.list_reassignments import list_partition_reassignments
+from gateway.controller.partition_index import Elections
 from gateway.controller.periodic import Periodic
 from gateway.controller.reassignments import alter_partition_reassignments
 from gateway.controller.records import NO_OP_LEVEL, Operation, operation
@@ -123,6 +124,11 @@ class Controller:
     def image(self) -> Image | None:
         """Committed and proposed; None while inactive. For tests and for those who must see what is not committed yet."""
         return None if self._state is None else self._state.image
+
+    @property
+    def elections(self) -> Elections:
+        """What it has elected since it leads, as far as that was not from among those in sync."""
+        return Elections() if self._state is None else self._state.elections
 
     def activate(
         self, image: Image, now_ms: int, *, steady_ms: int | None = None, transaction_open: bool = False

@@ -6,9 +6,9 @@ What is asked whenever a broker comes or goes, and would take too long to look f
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Final
+from typing import Final, NamedTuple
 
-from gateway.controller.partition_change import NO_LEADER, is_reassigning
+from gateway.controller.partition_change import NO_LEADER, RECOVERING, is_reassigning
 from kwire.cluster import Image, apply
 from kwire.message import Message
 from kwire.messages.clear_elr_record import ClearElrRecord
@@ -19,6 +19,13 @@ from kwire.uuid import Uuid
 
 #: A partition: the id of its topic, and its number.
 PartitionKey = tuple[Uuid, int]
+
+
+class Elections(NamedTuple):
+    """Leaders that were not in sync when they were elected: anybody rather than nobody, and eligible replicas (KIP-966)."""
+
+    unclean: int = 0
+    eligible: int = 0
 
 
 class PartitionIndex:
@@ -32,6 +39,8 @@ class PartitionIndex:
         self.leaderless: Final[dict[PartitionKey, None]] = {}
         self.imbalanced: Final[dict[PartitionKey, None]] = {}
         self.reassigning: Final[dict[PartitionKey, None]] = {}
+        #: By changes since this was made (``TopicDelta``).
+        self.elections = Elections()
         self._led_by: dict[int, dict[PartitionKey, None]] = {}
         self._in_isr: dict[int, dict[PartitionKey, None]] = {}
         self._eligible: dict[int, dict[PartitionKey, None]] = {}
@@ -60,6 +69,8 @@ class PartitionIndex:
         apply(image, message)
         for key, old in before.items():
             new = image.partitions.get(key[0], {}).get(key[1])
+            if old is not None and isinstance(message, PartitionChangeRecord) and message.leader >= 0:
+                self._count(old, message)
             if new is not None:
                 self._put(old, new)
             elif old is not None:
@@ -98,6 +109,13 @@ class PartitionIndex:
                 chosen[key] = None
             else:
                 chosen.pop(key, None)
+
+    def _count(self, before: PartitionRecord, change: PartitionChangeRecord) -> None:
+        """As ``TopicDelta.updateElectionStats``."""
+        unclean, eligible = self.elections
+        unclean += change.leader_recovery_state == RECOVERING
+        eligible += change.leader in (before.eligible_leader_replicas or ())
+        self.elections = Elections(unclean, eligible)
 
     def _remove(self, partition: PartitionRecord) -> None:
         key = partition.topic_id, partition.partition_id

@@ -11,7 +11,7 @@ from dataclasses import fields
 from typing import Any, Final
 
 from gateway.controller.acl_filters import Acl
-from gateway.controller.partition_index import PartitionIndex
+from gateway.controller.partition_index import Elections, PartitionIndex
 from kwire.cluster import Image, apply
 from kwire.cluster.image import BROKER_RESOURCE
 from kwire.message import Message
@@ -68,6 +68,11 @@ class State:
         if self._partitions is None:
             self._partitions = PartitionIndex(self.image)
         return self._partitions
+
+    @property
+    def elections(self) -> Elections:
+        """Those of leaders that were not in sync; where nobody asked for :attr:`partitions` yet there were none."""
+        return Elections() if self._partitions is None else self._partitions.elections
 
     def colliding(self, name: str) -> str | None:
         """A topic that exists and differs from ``name`` in ``.`` for ``_`` only, if there is one (metrics mix the two up)."""

@@ -20,10 +20,11 @@ from gateway.controller.refusals import refused
 from gateway.handlers.answer_errors import errors_of
 from gateway.handlers.envelope import FORWARDABLE
 from gateway.quorum.raft.events import Propose
+from gateway.server.controller_facts import ControllerFacts
 from gateway.server.forwarding import ForwardingMeasures, ForwardingRefused
 from gateway.server.logs import escape
 from gateway.server.passing_on import NotController, NotPassedOn, PassingOn
-from gateway.server.proposals import Proposal, Proposals, Wish
+from gateway.server.proposals import Proposal, Proposals, Wish, answer
 from gateway.server.running_clock import RunningClock
 from gateway.server.upstream_errors import UnsupportedByPeer, UpstreamError
 from gateway.views.audit import Change
@@ -87,6 +88,7 @@ class ActingController:
         self._unsure: list[Callable[[], None]] = []  # who would know whether this node leads
         self._nursery: trio.Nursery | None = None
         self.activations = 0
+        self.facts = ControllerFacts(keeper, lambda: self._controller)
 
     @property
     def forwarding(self) -> ForwardingMeasures:
@@ -155,9 +157,10 @@ class ActingController:
 
         try:
             controller.log_ends(self._next_offset)
-            outcome = controller.handle(
-                wish.request, wish.version, allows, _wall_ms(), asker.principal, steady_ms=self._clock.read()
-            )
+            with self.facts.measures.deciding():
+                outcome = controller.handle(
+                    wish.request, wish.version, allows, _wall_ms(), asker.principal, steady_ms=self._clock.read()
+                )
         except Exception as error:  # a bug of ours: its state may be half changed, so somebody else has to lead
             self._reports.bug("request not decided", error, api=wish.request.NAME)
             _refuse(wish, Error.UNKNOWN_SERVER_ERROR, "This server failed; its log says why.")
@@ -266,6 +269,8 @@ class ActingController:
         """Somebody else decides from now on. What was appended and is not committed has an unknown fate."""
         if epoch != self._epoch:
             return
+        if self._controller is not None:
+            self.facts.measures.leads_no_more(self._controller.elections)
         self._epoch, self._controller = -1, None
         proposals = self._proposals.forget()
         for proposal in proposals:
@@ -307,14 +312,15 @@ class ActingController:
     def committed(self, high_watermark: int) -> None:
         """Everything below is committed: who waits for it is answered, in order, once it is written down who changed what."""
         done = list(self._proposals.committed(high_watermark))
+        self.facts.measures.too_late(wish.request for one in done for wish, _ in one.answers if wish.later.done)
         now_ms = _wall_ms()
         changes = [change for one in done if (change := self._change(one, now_ms)) is not None]
         for change in changes:
             self._tell_of(change)
         if changes and self._audit is not None:
-            self._audit.record(changes, lambda: _answer(done))
+            self._audit.record(changes, lambda: answer(done))
         else:
-            _answer(done)
+            answer(done)
 
     def _change(self, proposal: Proposal, now_ms: int) -> Change | None:
         """What somebody asked for, and where it stands in the log for good; None for what nobody is told of."""
@@ -345,6 +351,7 @@ class ActingController:
             async with trio.open_nursery() as self._nursery:
                 while True:
                     await trio.sleep(_LOOK_S)
+                    self.facts.measures.leader_is(self._driver.raft.epoch, self._driver.raft.leader_id)
                     await self._passing_on.leader_is(self._leader_address())
                     self._clock.read()
                     if self._waiting:
@@ -367,7 +374,8 @@ class ActingController:
         serving = set(unfenced(controller.image))
         try:
             controller.log_ends(self._next_offset)
-            operations = controller.poll(_wall_ms(), steady_ms=now_ms)
+            with self.facts.measures.deciding():
+                operations = controller.poll(_wall_ms(), steady_ms=now_ms)
         except Exception as error:
             self._reports.bug("periodic task failed", error)
             self._resign(f"a bug of this server: {error!r}")
@@ -381,14 +389,6 @@ class ActingController:
         idle = controller.idle(_wall_ms())
         if idle is not None:
             self._propose(idle)
-
-
-def _answer(proposals: list[Proposal]) -> None:
-    for proposal in proposals:
-        for wish, answer in proposal.answers:
-            wish.later.complete(answer)
-        for then in proposal.then:
-            then()
 
 
 def _refuse(wish: Wish, error: Error, message: str) -> None:

@@ -18,6 +18,7 @@ from gateway.ports import State
 if TYPE_CHECKING:
     from gateway.ports import Partition
     from gateway.quorum.raft.measures import Measures
+    from gateway.server.controller_facts import ControllerFacts
     from gateway.server.forwarding import ForwardingMeasures
     from gateway.server.hub import Hub
 
@@ -158,7 +159,7 @@ class Facts:
 
     ``groups`` gives the number of consumer groups by state, ``problems`` what is wrong now, ``metadata_version`` the feature
     level of the cluster. ``stale_after_s`` is how long the quorum may be silent before this server says that it is not ready;
-    ``forwarding`` is of requests for the active controller.
+    ``forwarding`` is of requests for the active controller, ``controlling`` of the controller that this node may be.
     """
 
     version: str
@@ -173,6 +174,7 @@ class Facts:
     own_snapshot: Callable[[], OwnSnapshot | None] = lambda: None
     metadata_version: Callable[[], int | None] = lambda: None
     forwarding: ForwardingMeasures | None = None
+    controlling: ControllerFacts | None = None
     stopping: Callable[[], bool] = lambda: False
     stale_after_s: float = 10.0
     clock: Callable[[], float] = trio.current_time

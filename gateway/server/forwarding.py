@@ -6,13 +6,13 @@ It knows no connection: who asks whom is ``gateway.server.passing_on``'s affair.
 from __future__ import annotations
 
 import ipaddress
-import math
-from collections import Counter, deque
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from gateway.security.principal import Principal, encode_principal
 from gateway.server.metrics_table import error_name
+from gateway.server.times import Times
 from gateway.server.upstream_errors import BadAnswer
 from kwire.errors import DecodeError
 from kwire.header import decode_response_header, encode_request_header
@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from kwire.message import Message
     from kwire.messages.envelope_response import EnvelopeResponse
 
-#: Times that percentiles are of: the last so many.
-_TIMES_MAX: Final = 1024
 #: Array elements and unknown tagged fields of one answer: what reading it may cost.
 _ANSWER_MAX_ELEMENTS: Final = 1_000_000
 #: One request is in one envelope: nobody looks for it by its correlation id.
@@ -62,24 +60,6 @@ def take_out(api_key: int, version: int, envelope: EnvelopeResponse, who: str) -
     except DecodeError as error:
         raise BadAnswer(who, f"the answer in its envelope cannot be read: {error}") from None
     return answer
-
-
-class Times:
-    """How long something took, s: the last of it."""
-
-    def __init__(self) -> None:
-        self._last: deque[float] = deque(maxlen=_TIMES_MAX)
-
-    def add(self, seconds: float) -> None:
-        """One more."""
-        self._last.append(seconds)
-
-    def percentile(self, share: float) -> float | None:
-        """The time within which ``share`` (0 to 1) of them were over; None where there is none."""
-        if not self._last:
-            return None
-        ordered = sorted(self._last)
-        return ordered[max(0, math.ceil(share * len(ordered)) - 1)]
 
 
 @dataclass(slots=True)

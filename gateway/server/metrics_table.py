@@ -7,40 +7,27 @@ nodes work for this one; what Kafka has no word for begins with ``kwire_``. docs
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from gateway.handlers.errors import ErrorCode
 from gateway.ports import State
 from gateway.server.facts import ROLES
+from gateway.server.metric import Metric, Sample, applied_lag_ms, applied_timestamp_ms, one, percentile_ms
+from gateway.server.metrics_controller import CONTROLLER
 
 if TYPE_CHECKING:
     from gateway.quorum.raft.measures import Latency, Measures
     from gateway.server.counts import ApiCounts
     from gateway.server.facts import Facts, UpstreamFacts
-    from gateway.server.forwarding import ForwardingMeasures, Times
-
-#: One value of a metric: the values of its labels, in order, and the number.
-Sample = tuple[tuple[str, ...], float]
-
-
-@dataclass(frozen=True, slots=True)
-class Metric:
-    """One metric. ``samples`` gives its values now; where there is none it is not shown."""
-
-    name: str  #: as Prometheus stores it: that of a counter ends in _total
-    kind: str  #: counter or gauge
-    help: str
-    samples: Callable[[Facts], Iterable[Sample]]
-    labels: tuple[str, ...] = ()
+    from gateway.server.forwarding import ForwardingMeasures
 
 
 def _gauge(name: str, help: str, value: Callable[[Facts], float | None]) -> Metric:
-    return Metric(name, "gauge", help, lambda facts: _one(value(facts)))
+    return Metric(name, "gauge", help, lambda facts: one(value(facts)))
 
 
 def _counter(name: str, help: str, value: Callable[[Facts], float | None]) -> Metric:
-    return Metric(name, "counter", help, lambda facts: _one(value(facts)))
+    return Metric(name, "counter", help, lambda facts: one(value(facts)))
 
 
 def _quorum_gauge(name: str, help: str, value: Callable[[UpstreamFacts], float | None]) -> Metric:
@@ -63,10 +50,6 @@ def _api_counter(name: str, help: str, value: Callable[[ApiCounts], float]) -> M
             yield (api.name,), value(api)
 
     return Metric(name, "counter", help, samples, ("api",))
-
-
-def _one(value: float | None) -> Iterable[Sample]:
-    return () if value is None else (((), value),)
 
 
 def _info(facts: Facts) -> Iterable[Sample]:
@@ -97,11 +80,6 @@ def _measured(value: Callable[[Measures], float | None]) -> Callable[[Facts], fl
 def _forwarding(value: Callable[[ForwardingMeasures], float | None]) -> Callable[[Facts], float | None]:
     """Of a node of our own quorum, which forwards what the active controller is to do; nothing of others."""
     return lambda facts: None if facts.forwarding is None else value(facts.forwarding)
-
-
-def _percentile_ms(times: Times, share: float) -> float | None:
-    seconds = times.percentile(share)
-    return None if seconds is None else 1000 * seconds
 
 
 def _mean_ms(latency: Latency) -> float | None:
@@ -145,16 +123,6 @@ def _cuts(facts: Facts) -> Iterator[Sample]:
 def _groups(facts: Facts) -> Iterator[Sample]:
     for state, number in sorted(facts.groups().items()):
         yield (state,), number
-
-
-def _applied_timestamp_ms(facts: Facts) -> float | None:
-    newest = facts.partition.max_timestamp()
-    return None if newest is None else newest.timestamp
-
-
-def _applied_lag_ms(facts: Facts) -> float | None:
-    timestamp = _applied_timestamp_ms(facts)
-    return None if timestamp is None else max(0.0, facts.wall() * 1000 - timestamp)
 
 
 def _own_snapshot_bytes(facts: Facts) -> float | None:
@@ -202,22 +170,25 @@ TABLE: Final = (
     _gauge(
         f"{_APPLIED}offset", "Offset of the last record that clients can see.", lambda facts: facts.partition.high_watermark - 1
     ),
-    _gauge(f"{_APPLIED}timestamp", "Largest timestamp of a record that clients can see, ms.", _applied_timestamp_ms),
-    _gauge(f"{_APPLIED}lag_ms", "How long ago that was, ms.", _applied_lag_ms),
+    _gauge(f"{_APPLIED}timestamp", "Largest timestamp of a record that clients can see, ms.", applied_timestamp_ms),
+    _gauge(f"{_APPLIED}lag_ms", "How long ago that was, ms.", applied_lag_ms),
+    *CONTROLLER,
     # Clients' requests that the active controller elsewhere carries out, under Kafka's names and those of KIP-590.
     _gauge(f"{_FORWARDING}queuelength", "Requests that were not answered yet.", _forwarding(lambda one: one.queue_length)),
     _gauge(
         f"{_FORWARDING}queuetimems_p99",
         "99 % left for it within so many ms.",
-        _forwarding(lambda one: _percentile_ms(one.queue, 0.99)),
+        _forwarding(lambda measures: percentile_ms(measures.queue, 0.99)),
     ),
-    _gauge(f"{_FORWARDING}queuetimems_p999", "99.9 % did.", _forwarding(lambda one: _percentile_ms(one.queue, 0.999))),
+    _gauge(f"{_FORWARDING}queuetimems_p999", "99.9 % did.", _forwarding(lambda measures: percentile_ms(measures.queue, 0.999))),
     _gauge(
         f"{_FORWARDING}remotetimems_p99",
         "99 % were then answered within so many ms.",
-        _forwarding(lambda one: _percentile_ms(one.remote, 0.99)),
+        _forwarding(lambda measures: percentile_ms(measures.remote, 0.99)),
     ),
-    _gauge(f"{_FORWARDING}remotetimems_p999", "99.9 % were.", _forwarding(lambda one: _percentile_ms(one.remote, 0.999))),
+    _gauge(
+        f"{_FORWARDING}remotetimems_p999", "99.9 % were.", _forwarding(lambda measures: percentile_ms(measures.remote, 0.999))
+    ),
     _gauge(
         "kwire_num_client_forwarding_to_controller",
         "Client ids that wait for an answer.",

@@ -5,7 +5,7 @@ Knows who asked, and nothing of what they asked for, nor of who leads.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -89,3 +89,12 @@ class Proposals:
         """All that are left, which nobody here will hear of again."""
         left, self._by_number, self.queued = list(self._by_number.values()), {}, 0
         return left
+
+
+def answer(proposals: Iterable[Proposal]) -> None:
+    """Tell everybody who waits for these, in order: they are committed."""
+    for proposal in proposals:
+        for wish, said in proposal.answers:
+            wish.later.complete(said)
+        for then in proposal.then:
+            then()

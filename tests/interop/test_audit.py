@@ -22,7 +22,7 @@ import pytest
 from gateway.ports import AUDIT_TOPIC, AUDIT_TOPIC_ID, TOPIC_NAME
 from kwire.messages.metadata_request import MetadataRequest, MetadataRequestTopic
 from kwire.records import decode_metadata_record
-from tests.interop.clients import WAYS, missing, need_clients
+from tests.interop.clients import missing, need_clients
 from tests.interop.conftest import SAID
 from tests.interop.reading import Record
 from tests.interop.session import read_with_every_client
@@ -204,7 +204,9 @@ def test_the_page_is_right(one: OwnCluster) -> None:
         exec(re.search(r"```python\n(import json.*?)```", page, re.DOTALL)[1], {"server": one.bootstrap})  # type: ignore[index]
     lines = said.getvalue().splitlines()
     assert len(lines) == len(told)
-    assert all(line.endswith("User:ANONYMOUS 127.0.0.1 CreateTopics ['TOPIC_RECORD', 'PARTITION_RECORD']") for line in lines), lines
+    assert all(line.endswith("User:ANONYMOUS 127.0.0.1 CreateTopics ['TOPIC_RECORD', 'PARTITION_RECORD']") for line in lines), (
+        lines
+    )
 
 
 def _run(line: str) -> str:

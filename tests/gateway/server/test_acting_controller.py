@@ -51,7 +51,7 @@ ASKER = Asker("User:alice", "10.0.0.7", "test")
 class FakeRaft:
     """``leads_until``: how long nobody else can have been elected; for ever where this node is the only voter."""
 
-    node_id, leader_id = 1, -1
+    node_id, leader_id, epoch = 1, -1, 0
     leads_until = math.inf
 
     class voters:

@@ -7,7 +7,7 @@ import pytest
 from gateway.handlers.errors import ErrorCode
 from gateway.ports import Asker
 from gateway.security.principal import Principal, decode_principal
-from gateway.server.forwarding import ForwardingMeasures, ForwardingRefused, Times, put_in, take_out
+from gateway.server.forwarding import ForwardingMeasures, ForwardingRefused, put_in, take_out
 from gateway.server.upstream_errors import BadAnswer
 from kwire.header import decode_request_header, encode_response_header
 from kwire.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
@@ -48,15 +48,6 @@ def test_an_envelope_that_was_not_opened(code: ErrorCode) -> None:
 def test_an_answer_that_is_none(data: bytes | None) -> None:
     with pytest.raises(BadAnswer, match="node 2"):
         take_out(CREATE_TOPICS, 7, EnvelopeResponse(response_data=data), "node 2")
-
-
-def test_percentiles_are_of_the_last_times() -> None:
-    times = Times()
-    assert times.percentile(0.99) is None
-    for seconds in range(2000):
-        times.add(float(seconds))
-    assert times.percentile(0) == 976.0, "1,024 of them are kept"
-    assert (times.percentile(0.5), times.percentile(1)) == (1487.0, 1999.0)
 
 
 def test_clients_are_counted_while_they_wait() -> None:

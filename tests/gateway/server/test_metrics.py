@@ -7,25 +7,36 @@ import time
 from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from prometheus_client import REGISTRY
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
+from gateway.controller.controller import Controller
+from gateway.controller.partition_index import Elections
 from gateway.handlers.errors import ErrorCode
 from gateway.handlers.table import handlers
 from gateway.ports import State
 from gateway.quorum.raft.measures import Latency, Measures
+from gateway.server.controller_facts import ControllerFacts
 from gateway.server.facts import Facts, OwnSnapshot, SnapshotProgress
 from gateway.server.forwarding import ForwardingMeasures
 from gateway.server.metrics import RATE_WINDOW_S, Metrics, Rate
 from gateway.server.metrics_table import TABLE
+from gateway.sources.image_keeper import ImageKeeper
+from kwire.cluster import Image
+from kwire.messages.broker_heartbeat_request import BrokerHeartbeatRequest
+from kwire.messages.partition_record import PartitionRecord
+from kwire.messages.register_broker_record import RegisterBrokerRecord
+from kwire.uuid import METADATA_TOPIC_ID
 from tests.gateway.server.watched import NOW, FakePartition, FakeUpstream, a_hub, facts
 
 PAGE = Path(__file__).parents[3] / "docs" / "metrics.md"
 RAFT = "kafka_server_raft_metrics_"
+CONTROLLER = "kafka_controller_kafkacontroller_"
 #: Those of prometheus_client's own collector: they are there on Linux only.
 PROCESS = "process_"
 
@@ -54,12 +65,31 @@ def everything() -> Facts:
     return facts(
         upstream=upstream,
         forwarding=forwarding,
+        controlling=controlling(),
         hub=hub,
         groups=lambda: {"Stable": 2, "Empty": 1},
         own_snapshot=lambda: OwnSnapshot(777, NOW - 30),
         metadata_version=lambda: 30,
         problems=lambda: ["torn tail"],
     )
+
+
+def controlling() -> ControllerFacts:
+    """Of a node that leads a cluster with one partition, which nobody leads."""
+    image = Image()
+    image.partitions = {METADATA_TOPIC_ID: {0: PartitionRecord(leader=-1, replicas=[1])}}
+    image.topics = {METADATA_TOPIC_ID: "orders"}
+    for broker_id, state in ((4, {"fenced": True}), (5, {"in_controlled_shutdown": True}), (6, {})):
+        image.brokers[broker_id] = RegisterBrokerRecord(broker_id=broker_id, **{"fenced": False, **state})
+    keeper = SimpleNamespace(
+        image=image, records={}, snapshot_loads=0, skipped={"damaged": 2}, next_offset=500, high_watermark=501
+    )
+    told = ControllerFacts(cast(ImageKeeper, keeper), lambda: cast(Controller, SimpleNamespace(elections=Elections(3, 4))))
+    told.measures.started = 1
+    told.measures.processing.add(0.004)
+    told.measures.too_late([BrokerHeartbeatRequest()])
+    told.measures.leader_is(7, 2)
+    return told
 
 
 def values(told: Facts, metrics: Metrics | None = None) -> dict[str, float]:
@@ -93,6 +123,29 @@ def values(told: Facts, metrics: Metrics | None = None) -> dict[str, float]:
         ("kafka_server_broker_metadata_metrics_last_applied_record_offset", 499),
         ("kafka_server_broker_metadata_metrics_last_applied_record_timestamp", 1_699_999_999_750),
         ("kafka_server_broker_metadata_metrics_last_applied_record_lag_ms", 250),
+        (CONTROLLER + "activecontrollercount", 1),
+        (CONTROLLER + "activebrokercount", 2),
+        (CONTROLLER + "fencedbrokercount", 1),
+        (CONTROLLER + "controlledshutdownbrokercount", 1),
+        (CONTROLLER + "brokerregistrationstate{broker=4}", 10),
+        (CONTROLLER + "brokerregistrationstate{broker=5}", 20),
+        (CONTROLLER + "brokerregistrationstate{broker=6}", 30),
+        (CONTROLLER + "globaltopiccount", 1),
+        (CONTROLLER + "globalpartitioncount", 1),
+        (CONTROLLER + "offlinepartitionscount", 1),
+        (CONTROLLER + "preferredreplicaimbalancecount", 1),
+        (CONTROLLER + "metadataerrorcount", 2),
+        (CONTROLLER + "lastappliedrecordoffset", 499),
+        (CONTROLLER + "lastappliedrecordtimestamp", 1_699_999_999_750),
+        (CONTROLLER + "lastappliedrecordlagms", 250),
+        (CONTROLLER + "lastcommittedrecordoffset", 500),
+        (CONTROLLER + "newactivecontrollerscount", 1),
+        (CONTROLLER + "eventqueueoperationsstartedcount", 1),
+        (CONTROLLER + "eventqueueoperationstimedoutcount", 1),
+        (CONTROLLER + "timedoutbrokerheartbeatcount", 1),
+        ("kafka_controller_controllereventmanager_eventqueueprocessingtimems_p99", 4),
+        ("kafka_controller_controllerstats_uncleanleaderelections_total", 3),
+        ("kafka_controller_controllerstats_electionfromeligibleleaderreplicas_total", 4),
         ("kwire_info{cluster_id=7QN8irUjSqO4QGNDS7ESyw}{node_id=5}{source=quorum}{version=1.2.3}", 1),
         ("kwire_lag_offsets", 3),
         ("kwire_lag_ms", 400),
@@ -216,7 +269,7 @@ def test_two_servers_in_one_process_share_nothing_and_leave_the_library_alone() 
 
 def test_names_follow_the_rules() -> None:
     for metric in TABLE:
-        assert re.fullmatch(r"(kafka_server|kwire)_[a-z0-9_]+", metric.name)
+        assert re.fullmatch(r"(kafka_server|kafka_controller|kwire)_[a-z0-9_]+", metric.name)
         assert metric.name.endswith("_total") == (metric.kind == "counter")
         assert metric.help.endswith((".", "ms."))
     assert len({metric.name for metric in TABLE}) == len(TABLE)
