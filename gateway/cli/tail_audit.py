@@ -29,11 +29,11 @@ def follow(consumer: KafkaConsumer, start: str | int, until_end: bool, take: Cal
 
     numbers = sorted(consumer.partitions_for_topic(AUDIT_TOPIC) or ())
     partitions = [TopicPartition(AUDIT_TOPIC, number) for number in numbers]
-    consumer.assign(partitions)
-    first, ends = consumer.beginning_offsets(partitions), consumer.end_offsets(partitions)
     if isinstance(start, int) and len(partitions) > 1:
         why = f"{AUDIT_TOPIC} has {len(partitions)} partitions, and an offset is of one: give beginning or end"
         raise click.ClickException(why)
+    consumer.assign(partitions)
+    first, ends = consumer.beginning_offsets(partitions), consumer.end_offsets(partitions)
     for partition in partitions:
         offset = {"beginning": first[partition], "end": ends[partition]}.get(str(start), start)
         if not first[partition] <= offset <= ends[partition]:
@@ -79,14 +79,21 @@ def text_line(line: dict[str, Any]) -> str:
     head = f"{line['partition']:>3} {line['offset']:>8}  {moment(line['timestamp'])}  "
     if "error" in line:
         return head + click.style(f"cannot be decoded: {line['error']}", fg="red")
-    change = line["change"]
+    try:
+        return head + _sentence(line["change"])
+    except (KeyError, TypeError):  # whatever the server gave, it is no account of a change
+        return head + _plain(json.dumps(line["change"]))
+
+
+def _sentence(change: dict[str, Any]) -> str:
+    """Raises KeyError, TypeError where something is missing, or is something else."""
     what = click.style(f"{change['api']} v{change['version']}", bold=True)
     who = f"{change['principal']} from {change['host']}" + (f" ({change['client_id']})" if change["client_id"] else "")
     named = " ".join(one["type"] + (f":{one['name']}" if one["name"] is not None else "") for one in change["resources"])
     left = change["resources_in_all"] - len(change["resources"])
     more = f" and {left} more" if left else ""
     where = f"offsets {change['offset']}-{change['last_offset']} epoch {change['leader_epoch']}"
-    return f"{head}{what}  {_plain(who)}  {_plain(named)}{more}  {where}"
+    return f"{what}  {_plain(who)}  {_plain(named)}{more}  {where}"
 
 
 def _plain(text: str) -> str:

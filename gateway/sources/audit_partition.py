@@ -75,8 +75,7 @@ class AuditPartition(ChainPartition):
         """A segment in the middle that cannot be read must not hide all that is newer."""
         while (chain := self._follower.chain) is not None and chain.broken is not None:
             names = self._log.set_aside(chain.end_offset)
-            if not names:
-                raise AuditDamaged(f"{chain.broken}; move {self._directory} away to begin a new one")
+            assert names, "the damage is in or behind a segment that begins before it"
             self.repairs.append(f"{chain.broken}; set aside: {', '.join(names)}")
             self.look()
 
@@ -122,7 +121,3 @@ class AuditPartition(ChainPartition):
         """What is wrong with the files now."""
         found = (self._follower.unreachable, self.served.broken)
         return tuple(one for one in found if one is not None)
-
-
-class AuditDamaged(LogError):
-    """The log of changes cannot be read, and nothing that is newer is behind the damage."""

@@ -26,6 +26,7 @@ from tests.interop.clients import missing, need_clients
 from tests.interop.conftest import SAID
 from tests.interop.reading import Record
 from tests.interop.session import read_with_every_client
+from tests.kwire.spark.session import spark_session
 from tools.gateway_process import KWIRE
 from tools.loss import faults
 from tools.loss.history import Outcome
@@ -91,6 +92,9 @@ def test_every_acknowledged_change_is_there_once_although_leaders_are_killed(tmp
         acknowledged = {one.id for one in read_journal(tmp_path / "journal") if one.outcome is Outcome.ACKNOWLEDGED}
         told = _until_there(cluster, acknowledged)
         _check_partitions(cluster, told)
+        tail = f"kwire tail -b {cluster.bootstrap.split(',')[0]} --topic {AUDIT_TOPIC} --until-end -o json"
+        printed = [json.loads(line) for line in _run(tail).splitlines()]
+        assert sorted(one["change"]["offset"] for one in printed) == sorted(one["offset"] for one in told)
         forwarders = {None if one["forwarder"] is None else one["forwarder"]["client_id"] for one in told}
     SAID.append(f"{AUDIT_TOPIC}: {len(acknowledged)} acknowledged changes, {len(told)} told, forwarded by {forwarders}")
     assert None in forwarders and len(forwarders) > 1, "some came straight to the leader, others in an Envelope"
@@ -219,3 +223,15 @@ def _run(line: str) -> str:
     if "kcat" in words[0]:
         words += ["-X", "socket.timeout.ms=10000"]
     return subprocess.run(words, capture_output=True, text=True, timeout=60, check=True).stdout
+
+
+def test_the_page_in_spark(one: OwnCluster) -> None:
+    """Every record of the log with who wanted it; what the controller wrote by itself is nobody's."""
+    names: dict[str, Any] = {"spark": spark_session(kafka=True), "server": one.bootstrap}
+    block = re.search(r"```python\n(from pyspark.*?)```", _PAGE.read_text(encoding="utf-8"), re.DOTALL)
+    assert block is not None
+    exec(block[1], names)
+    rows = names["who_wrote"].select("at", "principal", "api").collect()
+    wanted = {offset: told["api"] for told in changes(one.bootstrap) for offset in range(told["offset"], told["last_offset"] + 1)}
+    assert {row["at"]: row["api"] for row in rows if row["principal"] is not None} == wanted
+    assert len(rows) > len(wanted)

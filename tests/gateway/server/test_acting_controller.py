@@ -25,6 +25,7 @@ from gateway.server import acting_controller, passing_on
 from gateway.server.acting_controller import ActingController
 from gateway.server.logs import Reports
 from gateway.server.raft_driver import Leadership
+from gateway.views.audit import Change
 from kwire.cluster import Image
 from kwire.header import decode_request_header, encode_response_header
 from kwire.messages.api_versions_response import ApiVersion, ApiVersionsResponse
@@ -104,12 +105,19 @@ class Waiting(Later):
 class Stage:
     """A controller to act, and everybody around it."""
 
-    def __init__(self) -> None:
+    def __init__(self, account: Any = None) -> None:
         self.driver, self.keeper, self.reports = FakeDriver(), FakeKeeper(), Reports()
         self.address: Address | None = None
         self.made: list[Controller] = []
         self.acting = ActingController(
-            self._make, cast(Any, self.driver), cast(Any, self.keeper), AllowAll(), lambda: self.address, HOW, self.reports
+            self._make,
+            cast(Any, self.driver),
+            cast(Any, self.keeper),
+            AllowAll(),
+            lambda: self.address,
+            HOW,
+            self.reports,
+            account,
         )
         self._end = 1
 
@@ -569,6 +577,74 @@ def test_nothing_is_told_of_what_changed_nothing_or_nobody_asked_for() -> None:
     stage.acting.submit(ControllerRegistrationRequest(controller_id=1), 0, ASKER, later)
     stage.commit()
     assert later.done and not stage.reports.counts["metadata changed"]
+
+
+class Account:
+    """Who keeps the account of changes: ``write`` has it that they are written."""
+
+    def __init__(self) -> None:
+        self.recorded: list[list[Change]] = []
+        self._then: list[Callable[[], None]] = []
+
+    def record(self, changes: list[Change], then: Callable[[], None]) -> None:
+        self.recorded.append(changes)
+        self._then.append(then)
+
+    def write(self) -> None:
+        then, self._then = self._then, []
+        for one in then:
+            one()
+
+
+def test_nobody_is_answered_before_it_is_written_down_who_asked() -> None:
+    account = Account()
+    stage = Stage(account)
+    stage.lead()
+    first = stage._end
+    later, other = stage.ask("a", "b"), stage.ask("c")
+    stage.commit()
+    assert not later.done and not other.done
+    ((one, two),) = account.recorded
+    assert (one.api, one.version, one.asker, one.node_id, one.leader_epoch) == ("CreateTopics", VERSION, ASKER, 1, 1)
+    assert (one.offset, two.last_offset) == (first, stage._end - 1) and one.last_offset + 1 == two.offset
+    assert stage.reports.counts["metadata changed"] == 2
+    account.write()
+    assert (error_of(later), error_of(other)) == (0, 0)
+
+
+def test_a_leader_that_lost_its_office_still_answers_what_was_committed() -> None:
+    account = Account()
+    stage = Stage(account)
+    stage.lead()
+    later = stage.ask("a")
+    stage.commit()
+    stage.acting.not_leading(1)
+    assert not later.done
+    account.write()
+    assert error_of(later) == 0
+
+
+def test_what_is_no_change_is_not_written_down() -> None:
+    account = Account()
+    stage = Stage(account)
+    stage.lead()
+    validated, registered = stage.ask("a", validate_only=True), Waiting()
+    stage.acting.submit(ControllerRegistrationRequest(controller_id=1), 0, ASKER, registered)
+    stage.commit()
+    again = stage.ask("__cluster_metadata")
+    stage.commit()
+    assert validated.done and registered.done and again.done and account.recorded == []
+
+
+def test_what_was_appended_and_not_committed_is_not_written_down() -> None:
+    account = Account()
+    stage = Stage(account)
+    stage.lead()
+    later = stage.ask("a")
+    stage.accept()
+    stage.acting.not_leading(1)
+    stage.acting.committed(stage._end)
+    assert error_of(later) == Error.REQUEST_TIMED_OUT and account.recorded == []
 
 
 def test_requests_that_wait_are_passed_on_once_there_is_a_leader() -> None:
