@@ -20,7 +20,7 @@ from tools import java
 from tools.kafka_files import Node, Shape, format_nodes, make_nodes, new_cluster_id, write_properties
 from tools.process import Process, ProcessError, accepts
 
-__all__ = ["FAST_START", "Cluster", "Node", "kafka"]
+__all__ = ["AT_ONCE", "FAST_START", "Cluster", "Node", "kafka"]
 
 _STARTED = "Kafka Server started"
 _PORT_TAKEN = ("Address already in use", "BindException")
@@ -30,6 +30,8 @@ _TRIES = 3
 _SERVER_OPTIONS = ("-Xms128m", "-Xmx768m", "-Xshare:auto", "-XX:+UseG1GC")
 #: For many nodes on few cores, started often: no second compiler, no threads for the collector, less memory.
 FAST_START = ("-Xms64m", "-Xmx384m", "-Xshare:auto", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+#: For a controller that is asked thousands of things, one after the other: it does not wait 25 ms for more to write.
+AT_ONCE = {"controller.quorum.append.linger.ms": "0"}
 
 
 @dataclass

@@ -7,6 +7,8 @@ import time
 from pathlib import Path
 from typing import Any, Final
 
+import pytest
+
 from kwire.message import Message
 from tests.gateway.controller.test_admin_properties import likely
 from tests.interop.clients import need_java
@@ -15,21 +17,22 @@ from tests.interop.controller_admin_requests import find_acls, find_quotas, find
 from tests.interop.test_controller_admin_answers import AUTHORIZER, flags
 from tests.interop.test_controller_answers import ask, settled, unlike
 from tools.gateway_process import gateway
-from tools.kafka import FAST_START, kafka
+from tools.kafka import AT_ONCE, FAST_START, kafka
 from tools.wire_client import WireClient
 
 _REQUESTS: Final = ("CreateAclsRequest", "DeleteAclsRequest", "AlterClientQuotasRequest", "AlterUserScramCredentialsRequest")
-_COUNT: Final = 1500
+_COUNT: Final = 5000
 #: After so many it is asked what there is.
-_BETWEEN_LOOKS: Final = 150
+_BETWEEN_LOOKS: Final = 500
 _SEED: Final = 6
 
 
+@pytest.mark.timeout(900)  # half a minute, where nothing else runs
 def test_the_same_outcomes(tmp_path: Path) -> None:
     need_java()
     rng = random.Random(_SEED)
     with (
-        kafka(options=FAST_START, kill_at_end=True, properties=AUTHORIZER) as cluster,
+        kafka(options=FAST_START, kill_at_end=True, properties=AUTHORIZER | AT_ONCE) as cluster,
         gateway("--source", "own", "--data-dir", str(tmp_path), *flags(AUTHORIZER)) as server,
         WireClient(cluster.bootstrap) as real,
         WireClient(server.bootstrap) as ours,

@@ -12,16 +12,17 @@ from tests.interop.clients import need_java
 from tests.interop.conftest import SAID
 from tests.interop.images import image_of, told
 from tests.interop.partition_life import Life, Side
-from tools.kafka import FAST_START, kafka
+from tools.kafka import AT_ONCE, FAST_START, kafka
 from tools.wire_client import WireClient
 
 #: Requests to each of the two; more for a longer run.
-STEPS: Final = int(os.environ.get("KWIRE_PARTITION_STEPS", "5000"))
+STEPS: Final = int(os.environ.get("KWIRE_PARTITION_STEPS", "5500"))
 #: Nothing happens of itself meanwhile.
 _BY_REQUEST_ONLY: Final = {
     "broker.session.timeout.ms": "3600000",
     "leader.imbalance.check.interval.seconds": "3600",
     "unclean.leader.election.interval.ms": "3600000",
+    **AT_ONCE,
 }
 
 
