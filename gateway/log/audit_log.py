@@ -1,7 +1,7 @@
 """The changes that this node carried out, in segments of Kafka's format: appended, synced a moment later, bounded.
 
-Blocking. ``append``, ``clean`` and ``set_aside`` are for one thread at a time; what ``unsynced`` gives may be synced beside
-them. What values mean it does not know. Unlike the metadata log nothing here is anybody's to agree on: records survive the
+Blocking. What changes something is for one thread at a time; what ``unsynced`` gives may be synced beside
+it. What values mean it does not know. Unlike the metadata log nothing here is anybody's to agree on: records survive the
 process as soon as they are written, and the machine once they are synced.
 """
 
@@ -100,14 +100,14 @@ class AuditLog:
     def append(self, changes: Sequence[Written]) -> None:
         """Write all of them, in one piece; a crash of the process does not lose them. Raises DiskFailed, LogFailed.
 
-        A full segment is synced and followed by the next before that: once in many thousand changes this takes a moment.
+        It takes no longer than writing to the page cache does: who calls it sees to ``roll``.
         """
         self._ready()
-        if self._is_full(changes[0].timestamp):
-            self._roll()
         data = memoryview(b"".join(self._batches(changes)))
         checked = check_batches(data, Tail(self.end_offset, EPOCH))
         assert checked.end == len(data), "what we have made is whole, and follows on"
+        if not self._active.has_room_for(checked.batches[-1], self._active.size + len(data)):
+            self.roll()  # it could not be rolled for long: the indexes cannot tell of more
         try:
             self._active.append(data, checked.batches)
         except BaseException as error:
@@ -149,7 +149,23 @@ class AuditLog:
             self._failed = self._failed or "it was closed"
             self._active.close()
 
-    # --- what goes ----------------------------------------------------------------------------------------------------
+    # --- what comes and goes ----------------------------------------------------------------------------------------------------
+
+    def is_full(self, now_ms: int) -> bool:
+        """Is it time for a new segment, by the size of the last one or the age of what it begins with?"""
+        first = self._active.first_timestamp
+        aged = first is not None and first < now_ms - self._settings.segment_ms
+        return self._active.size >= self._settings.segment_bytes or aged
+
+    def roll(self) -> None:
+        """Bring the last segment to disk, and begin the next. Raises DiskFailed, LogFailed."""
+        self._ready()
+        with self._changing():
+            old = self._active
+            old.seal()
+            self._active = self._create(old.end_offset)
+            self.flushed = old.end_offset
+            old.close()
 
     def clean(self, now_ms: int) -> list[str]:
         """Delete whole segments: the oldest while all are too large, then those whose records are all too old.
@@ -157,8 +173,8 @@ class AuditLog:
         Returns their names. A full or old active segment is followed by the next first. Raises DiskFailed, LogFailed.
         """
         self._ready()
-        if self._is_full(now_ms):
-            self._roll()
+        if self.is_full(now_ms):
+            self.roll()
         deleted: list[str] = []
         with self._changing():
             sizes = {base: (self.directory / segment_name(base)).stat().st_size for base in self._bases()}
@@ -179,7 +195,7 @@ class AuditLog:
         aside: list[str] = []
         with self._changing():
             if self._active.base_offset <= end_offset:
-                self._roll()
+                self.roll()
             for base in self._bases():
                 if base <= end_offset and base != self._active.base_offset:
                     path = self.directory / segment_name(base)
@@ -235,23 +251,10 @@ class AuditLog:
             self._failed = str(error)
             raise
 
-    def _is_full(self, now_ms: int) -> bool:
-        first = self._active.first_timestamp
-        aged = first is not None and first < now_ms - self._settings.segment_ms
-        return self._active.size >= self._settings.segment_bytes or aged
-
     def _is_too_old(self, base: int, now_ms: int) -> bool:
         """Is the last record of a closed segment older than all that is to be kept?"""
         keep_ms = self._settings.retention_ms
         return keep_ms >= 0 and _newest(self.directory / segment_name(base)) < now_ms - keep_ms
-
-    def _roll(self) -> None:
-        with self._changing():
-            old = self._active
-            old.seal()
-            self._active = self._create(old.end_offset)
-            self.flushed = old.end_offset
-            old.close()
 
     def _create(self, base_offset: int) -> Segment:
         return Segment.create(self._disk, self.directory, base_offset, _INDEX_INTERVAL_BYTES)

@@ -1,7 +1,9 @@
 """Keeps the account of changes: each is written before who asked hears of it, and shown to consumers once it is on disk.
 
-Whatever gathered while a thread was writing is the next write. A sync waits for a moment, so that many share one, and runs
-beside the writes: no answer waits for it. A write that fails costs the account a change, and the cluster nothing.
+The write goes to the page cache, on the loop: for a few hundred bytes a thread would cost more than the write, and who asked
+would wait until it gets its turn. All that takes longer has a thread: syncs, which wait for a moment so that many changes
+share one, and run beside the writes; new segments and old ones, during which changes wait. A write that fails costs the
+account a change, and the cluster nothing.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ if TYPE_CHECKING:
     from gateway.sources.audit_partition import AuditPartition
     from gateway.views.audit import Change
 
-#: How long after a change everything so far is synced, s: of two hundred changes in a row one shares the disk with a sync.
+#: How long after a change everything so far is synced, s: of hundreds of changes in a row one shares the disk with a sync.
 _SYNC_DELAY_S: Final = 0.25
 #: Between two looks for what is too old or too much, s (``log.retention.check.interval.ms`` is 300 s).
 _CLEAN_S: Final = 60.0
@@ -40,10 +42,10 @@ class AuditKeeper:
         self._voters = voters
         self._reports = reports
         self._waiting: list[tuple[list[Change], Callable[[], None]]] = []
-        self._woken = trio.Event()
+        self._threads = 0  # that change files; changes wait meanwhile
+        self._files = trio.Lock()  # held by whoever changes them in a thread
         self._written = trio.Event()
-        self._files = trio.Lock()  # held by who changes them
-        self._reopen_at: float | None = None
+        self._failed = trio.Event()
         self._lost = 0  # changes that are missing before the next one
 
     @property
@@ -52,69 +54,45 @@ class AuditKeeper:
         return sorted(self._voters())
 
     def record(self, changes: list[Change], then: Callable[[], None]) -> None:
-        """These were committed together; ``then`` is called when they are written, or cannot be."""
-        self._waiting.append((changes, then))
-        self._woken.set()
+        """These were committed together; ``then`` is called when they are written, or cannot be: at once, as a rule."""
+        if self._threads:
+            self._waiting.append((changes, then))
+        else:
+            self._write(changes)
+            then()
 
     async def run(self) -> None:
-        """Write, sync and clean for ever. What waits when this ends is written yet."""
-        for problem in self.partition.repairs:
-            self._reports.report("audit log repaired", "warning", error=problem)
-        self.partition.repairs.clear()
-        try:
-            async with trio.open_nursery() as nursery:
-                nursery.start_soon(self._sync)
-                nursery.start_soon(self._clean)
-                while True:
-                    await self._woken.wait()
-                    await self._write()
-        finally:
-            await self._write()
+        """Sync, clean and mend for ever."""
+        self._tell_of_repairs()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._sync)
+            nursery.start_soon(self._clean)
+            nursery.start_soon(self._mend)
 
     # --- writing ------------------------------------------------------------------------------------------------------
 
-    async def _write(self) -> None:
-        """All that waits, in one write; then those who wait for it are told."""
-        waiting, self._waiting, self._woken = self._waiting, [], trio.Event()
-        changes = [change for some, _ in waiting for change in some]
-        with trio.CancelScope(shield=True):
-            await self._write_down(changes)
-        for _, then in waiting:
-            then()
-
-    async def _write_down(self, changes: list[Change]) -> None:
-        if changes:
-            async with self._files:
-                try:
-                    await trio.to_thread.run_sync(self._append, changes)
-                except LogError as error:
-                    self._not_written(changes, error)
-                except Exception as error:  # a bug of ours: what was committed is answered all the same
-                    self._reports.bug("audit log failed", error)
-                    self._not_written(changes, error)
-                else:
-                    self._lost = 0
-                    self._written.set()
-
-    def _append(self, changes: Sequence[Change]) -> None:
-        """In a thread."""
-        if self._reopen_at is not None:
-            if time.monotonic() < self._reopen_at:
-                raise LogFailed("an earlier write failed")
-            self._reopen_at = time.monotonic() + _REOPEN_S
-            self.partition.reopen()
-            self._reopen_at = None
+    def _write(self, changes: Sequence[Change]) -> None:
+        """All of them, in one write."""
         lost = self._lost
-        made = []
-        for change in changes:
-            made.append(Written(change.time_ms, audit_value(change, _utc(change.time_ms), not_recorded=lost)))
-            lost = 0
-        self.partition.append(made)
+        try:
+            made = []
+            for change in changes:
+                made.append(Written(change.time_ms, audit_value(change, _utc(change.time_ms), not_recorded=lost)))
+                lost = 0
+            self.partition.append(made)
+        except LogError as error:
+            self._not_written(changes, error)
+        except Exception as error:  # a bug of ours: what was committed is answered all the same
+            self._reports.bug("audit log failed", error)
+            self._not_written(changes, error)
+        else:
+            self._lost = 0
+            self._written.set()
 
     def _not_written(self, changes: Sequence[Change], error: Exception) -> None:
         self._lost += len(changes)
-        if not self.partition.is_writable and self._reopen_at is None:
-            self._reopen_at = time.monotonic() + _REOPEN_S
+        if not self.partition.is_writable:
+            self._failed.set()
         for change in changes:
             self._reports.report(
                 "change not recorded",
@@ -126,7 +104,21 @@ class AuditKeeper:
                 error=str(error),
             )
 
-    # --- syncing and cleaning -----------------------------------------------------------------------------------------
+    async def _change_files(self, what: Callable[[], list[str]]) -> list[str]:
+        """Do it in a thread; changes that come meanwhile are written when it is done, together. Raises LogError."""
+        async with self._files:
+            self._threads += 1
+            try:
+                return await trio.to_thread.run_sync(what)
+            finally:
+                self._threads -= 1
+                waiting, self._waiting = self._waiting, []
+                if waiting:
+                    self._write([change for some, _ in waiting for change in some])
+                for _, then in waiting:
+                    then()
+
+    # --- what takes longer --------------------------------------------------------------------------------------------
 
     async def _sync(self) -> None:
         while True:
@@ -136,6 +128,10 @@ class AuditKeeper:
                 await trio.sleep(_SYNC_DELAY_S)
             try:
                 await self._sync_once()
+                if self.partition.is_full(_wall_ms()):
+                    await self._change_files(self.partition.roll)
+            except LogFailed:
+                pass  # it is being mended
             except LogError as error:
                 self._reports.report("audit log not synced", "error", error=str(error))
             except Exception as error:  # a bug of ours
@@ -156,16 +152,43 @@ class AuditKeeper:
     async def _clean(self) -> None:
         while True:
             try:
-                async with self._files:
-                    deleted = await trio.to_thread.run_sync(self.partition.clean, time.time_ns() // 1_000_000)
+                deleted = await self._change_files(lambda: self.partition.clean(_wall_ms()))
                 if deleted:
                     self._reports.report("audit log cleaned", "info", deleted=deleted)
-                    self._written.set()  # where the log begins now is shown with the next sync
+                    self._written.set()  # where the log begins now is shown as what was written is
+            except LogFailed:
+                pass  # it is being mended
             except LogError as error:
                 self._reports.report("audit log not cleaned", "error", error=str(error))
             except Exception as error:  # a bug of ours
                 self._reports.bug("audit log failed", error)
+            if not self.partition.is_writable:
+                self._failed.set()
             await trio.sleep(_CLEAN_S)
+
+    async def _mend(self) -> None:
+        """Open files anew that are in doubt, until it can be done."""
+        while True:
+            await self._failed.wait()
+            self._failed = trio.Event()
+            while not self.partition.is_writable:
+                await trio.sleep(_REOPEN_S)
+                try:
+                    await self._change_files(self.partition.reopen)
+                except LogError as error:
+                    self._reports.report("audit log not opened", "error", error=str(error))
+                except Exception as error:  # a bug of ours
+                    self._reports.bug("audit log failed", error)
+            self._tell_of_repairs()
+
+    def _tell_of_repairs(self) -> None:
+        for problem in self.partition.repairs:
+            self._reports.report("audit log repaired", "warning", error=problem)
+        self.partition.repairs.clear()
+
+
+def _wall_ms() -> int:
+    return time.time_ns() // 1_000_000
 
 
 def _utc(ms: int) -> str:

@@ -25,7 +25,7 @@ DIRECTORY: Final = f"{AUDIT_TOPIC}-0"
 class AuditPartition(ChainPartition):
     """``gateway.ports.Partition`` over an ``AuditLog``.
 
-    ``append``, ``clean`` and ``reopen`` are for one thread at a time; ``look`` is for one too, and may run beside them.
+    ``append``, ``roll``, ``clean`` and ``reopen`` are for one thread at a time; ``look`` is for one too, and may run beside them.
     """
 
     def __init__(self, data_dir: Path, settings: AuditSettings, *, cluster_id: str) -> None:
@@ -45,18 +45,28 @@ class AuditPartition(ChainPartition):
             raise
         self.publish(self._shown)
 
-    # --- in a thread --------------------------------------------------------------------------------------------------
+    # --- files --------------------------------------------------------------------------------------------------
 
     def append(self, changes: list[Written]) -> None:
         """Write all of them; they survive the process. Raises LogError: then it is as before, or has to be opened again."""
         self._log.append(changes)
 
-    def reopen(self) -> None:
-        """Look at the files anew after a failure that left them in doubt. Raises LogError."""
+    def is_full(self, now_ms: int) -> bool:
+        """Is it time to ``roll``?"""
+        return self._log.is_full(now_ms)
+
+    def roll(self) -> list[str]:
+        """Begin the next segment; nothing goes. Raises LogError."""
+        self._log.roll()
+        return []
+
+    def reopen(self) -> list[str]:
+        """Look at the files anew after a failure that left them in doubt; what was repaired. Raises LogError."""
         with contextlib.suppress(LogError):
             self._log.close()
         self._log = AuditLog(self._directory, self._settings)
         self.repairs += self._log.problems
+        return self._log.problems
 
     def look(self) -> None:
         """Read what was written, as the serving side does."""

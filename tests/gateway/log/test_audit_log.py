@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from gateway.log import segment
 from gateway.log.audit_log import DAMAGED, AuditLog, AuditSettings, Written
 from gateway.log.errors import DiskFailed, LogFailed, SyncFailed
 from gateway.log.file_names import segment_name
@@ -25,6 +26,14 @@ def opened(directory: Path, settings: AuditSettings = USUAL, disk: QuietDisk | F
 
 def written(*values: str, at: int = 1000) -> list[Written]:
     return [Written(at, value.encode()) for value in values]
+
+
+def put(log: AuditLog, *values: str, at: int = 1000) -> None:
+    """Each in a write of its own; a full segment is followed by the next before."""
+    for value in values:
+        if log.is_full(at):
+            log.roll()
+        log.append(written(value, at=at))
 
 
 def content(directory: Path) -> list[tuple[int, int, bytes | None]]:
@@ -101,7 +110,7 @@ def test_a_sync_of_a_segment_that_was_closed_meanwhile(tmp_path: Path) -> None:
     log.append(written("a"))
     unsynced = log.unsynced()
     assert unsynced is not None
-    log.append(written("b"))  # begins the next segment
+    put(log, "b")  # begins the next segment
     log.synced(unsynced.sync())
     assert log.flushed == 1
 
@@ -149,31 +158,31 @@ def test_files_in_doubt_are_opened_again(tmp_path: Path) -> None:
 
 def test_segments_follow_each_other_by_size_and_by_age(tmp_path: Path) -> None:
     log = opened(tmp_path, AuditSettings(segment_bytes=100, segment_ms=50))
-    log.append(written("a", at=1000))
-    log.append(written("b", at=1050))
+    put(log, "a", at=1000)
+    put(log, "b", at=1050)
     assert segments(tmp_path) == [segment_name(0)]
-    log.append(written("c", at=1060))  # it is full
-    log.append(written("d", at=1111))  # its first record is too old
+    put(log, "c", at=1060)  # it is full
+    put(log, "d", at=1111)  # its first record is too old
     assert segments(tmp_path) == [segment_name(0), segment_name(2), segment_name(3)]
 
 
 def test_the_oldest_go_while_all_are_too_large(tmp_path: Path) -> None:
     log = opened(tmp_path, AuditSettings(segment_bytes=1, retention_bytes=200, retention_ms=-1))
     for value in "abcde":
-        log.append(written(value * 20))
+        put(log, value * 20)
     deleted = log.clean(10**12)
     left = segments(tmp_path)
     assert deleted == [segment_name(number) for number in range(len(deleted))] and deleted
     assert sum((tmp_path / "audit-0" / name).stat().st_size for name in left) <= 200
     assert left[-1] == segment_name(5), "a new one was begun"
-    log.append(written("f"))
+    put(log, "f")
     assert content(tmp_path)[-1][:2] == (5, 1000)
 
 
 def test_what_is_too_old_goes_and_the_newest_too(tmp_path: Path) -> None:
     log = opened(tmp_path, AuditSettings(segment_bytes=1, segment_ms=100, retention_bytes=-1, retention_ms=100))
-    log.append(written("a", at=1000))
-    log.append(written("b", at=1090))
+    put(log, "a", at=1000)
+    put(log, "b", at=1090)
     assert log.clean(1100) == []
     assert log.clean(1101) == [segment_name(0)]
     assert log.clean(1191) == [segment_name(1)]
@@ -184,14 +193,14 @@ def test_what_is_too_old_goes_and_the_newest_too(tmp_path: Path) -> None:
 def test_everything_may_be_kept(tmp_path: Path) -> None:
     log = opened(tmp_path, AuditSettings(segment_bytes=1, retention_bytes=-1, retention_ms=-1))
     for value in "abc":
-        log.append(written(value))
+        put(log, value)
     assert log.clean(10**15) == []
 
 
 def test_the_age_of_a_segment_whose_index_is_lost_is_that_of_its_file(tmp_path: Path) -> None:
     log = opened(tmp_path, AuditSettings(segment_bytes=1, retention_ms=1000))
-    log.append(written("a", at=1))
-    log.append(written("b", at=1))
+    put(log, "a", at=1)
+    put(log, "b", at=1)
     (tmp_path / "audit-0" / segment_name(0)).with_suffix(".timeindex").unlink()
     assert log.clean(2_000) == [], "the file was changed just now"
     assert log.clean(10**14) == [segment_name(0), segment_name(1)]
@@ -199,12 +208,11 @@ def test_the_age_of_a_segment_whose_index_is_lost_is_that_of_its_file(tmp_path: 
 
 def test_segments_that_cannot_be_read_are_set_aside(tmp_path: Path) -> None:
     log = opened(tmp_path, TINY)
-    for value in "abc":
-        log.append(written(value))
+    put(log, *"abc")
     assert log.set_aside(1) == [segment_name(0) + DAMAGED, segment_name(1) + DAMAGED]
     assert [value for _, _, value in content(tmp_path)] == [b"c"]
     assert log.set_aside(2) == [segment_name(2) + DAMAGED], "the newest, too, and a new one goes on"
-    log.append(written("d"))
+    put(log, "d")
     assert content(tmp_path) == [(3, 1000, b"d")]
 
 
@@ -223,3 +231,11 @@ def test_many_changes_are_batches_of_a_size_to_be_read(tmp_path: Path) -> None:
     log.append(written(*("x" * 500_000 for _ in range(5))))
     data = (tmp_path / "audit-0" / segment_name(0)).read_bytes()
     assert [len(batch.records) for batch in decode_batches(data)] == [2, 2, 1]
+
+
+def test_a_segment_that_indexes_cannot_tell_of_is_followed_by_the_next(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = opened(tmp_path)
+    log.append(written("a"))
+    monkeypatch.setattr(segment, "_INT32_MAX", 100)
+    log.append(written("b"))
+    assert segments(tmp_path) == [segment_name(0), segment_name(1)]

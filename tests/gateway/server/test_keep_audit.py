@@ -5,13 +5,13 @@ from __future__ import annotations
 import contextlib
 import errno
 import json
+import threading
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import trio
-import trio.testing
 
 from gateway.log import audit_log
 from gateway.log.audit_log import AuditSettings
@@ -76,14 +76,9 @@ def stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Stage:
 
 
 def test_it_is_in_the_files_before_anybody_is_answered(stage: Stage) -> None:
-    async def main() -> None:
-        seen: list[bytes] = []
-        async with keeping(stage):
-            stage.keeper.record([_change(5)], lambda: seen.append(stage.in_files()))
-            await until(lambda: bool(seen))
-        assert b'"name":"t5"' in seen[0]
-
-    run(main)
+    seen: list[bytes] = []
+    stage.keeper.record([_change(5)], lambda: seen.append(stage.in_files()))
+    assert b'"name":"t5"' in seen[0]
 
 
 def test_it_is_shown_with_its_time_once_it_is_synced(stage: Stage) -> None:
@@ -100,14 +95,29 @@ def test_it_is_shown_with_its_time_once_it_is_synced(stage: Stage) -> None:
     run(main)
 
 
-def test_what_gathers_is_one_write_in_its_order(stage: Stage) -> None:
+def test_what_is_committed_together_is_one_write(stage: Stage) -> None:
+    stage.change(1, 2, 3)
+    assert stage.disk.log.count("write 00000000000000000000.log") == 1 and stage.answered == [1, 2, 3]
+
+
+def test_what_comes_while_files_change_is_one_write_in_its_order(stage: Stage) -> None:
     async def main() -> None:
-        stage.change(1, 2)
-        stage.change(3)
-        before = stage.disk.log.count("write 00000000000000000000.log")
+        busy, go_on = threading.Event(), threading.Event()
+
+        def slowly(now_ms: int) -> list[str]:
+            busy.set()
+            go_on.wait(10)
+            return []
+
+        stage.partition.clean = slowly  # type: ignore[method-assign]
         async with keeping(stage):
+            await until(busy.is_set)
+            stage.change(1, 2)
+            stage.change(3)
+            assert stage.answered == []
+            go_on.set()
             await until(lambda: stage.answered == [1, 2, 3])
-            assert stage.disk.log.count("write 00000000000000000000.log") == before + 1
+            assert stage.disk.log.count("write 00000000000000000000.log") == 1
             await until(lambda: stage.offsets() == [1, 2, 3])
 
     run(main)
@@ -167,12 +177,11 @@ def test_files_in_doubt_are_opened_again(stage: Stage, monkeypatch: pytest.Monke
             await until(lambda: 2 in stage.answered)
             assert not stage.partition.is_writable
             stage.change(3)
-            await until(lambda: 3 in stage.answered)
-            await trio.sleep(0.1)
-            stage.change(4)  # it cannot be opened yet
-            await until(lambda: 4 in stage.answered)
+            await until(lambda: stage.reports.counts["audit log not opened"] > 1)
+            stage.change(4)
+            assert stage.answered == [1, 2, 3, 4]
             stage.disk.fails_at = -1
-            await trio.sleep(0.1)
+            await until(lambda: stage.partition.is_writable)
             stage.change(5)
             await until(lambda: stage.offsets() == [1, 5])
         assert stage.told()[-1]["not_recorded_before"] == 3
@@ -212,12 +221,54 @@ def test_a_bug_in_what_is_told_costs_no_answer(stage: Stage, monkeypatch: pytest
 
 def test_what_waits_at_the_end_is_written(stage: Stage) -> None:
     async def main() -> None:
+        busy, go_on = threading.Event(), threading.Event()
+
+        def slowly(now_ms: int) -> list[str]:
+            busy.set()
+            go_on.wait(10)
+            return []
+
+        stage.partition.clean = slowly  # type: ignore[method-assign]
         async with trio.open_nursery() as nursery:
             nursery.start_soon(stage.keeper.run)
-            await trio.testing.wait_all_tasks_blocked()
+            await until(busy.is_set)
             stage.change(1)
             nursery.cancel_scope.cancel()
+            go_on.set()
         assert stage.answered == [1] and b'"name":"t1"' in stage.in_files()
+
+    run(main)
+
+
+def test_a_full_segment_is_followed_by_the_next(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    stage = Stage(tmp_path, monkeypatch, AuditSettings(segment_bytes=1))
+
+    async def main() -> None:
+        async with keeping(stage):
+            for offset in (1, 2, 3):
+                stage.change(offset)
+                await until(lambda offset=offset: len(list(tmp_path.rglob("*.log"))) == offset + 1)
+            await until(lambda: stage.offsets() == [1, 2, 3])
+
+    run(main)
+
+
+def test_a_disk_that_fails_at_the_start_is_mended(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(keep_audit, "_REOPEN_S", 0.01)
+
+    def broken(now_ms: int) -> list[str]:
+        stage.disk.fails_at = stage.disk.count
+        stage.partition.roll()
+        return []
+
+    stage.partition.clean = broken  # type: ignore[method-assign]
+
+    async def main() -> None:
+        async with keeping(stage):
+            await until(lambda: stage.reports.counts["audit log not cleaned"] == 1)
+            await until(lambda: stage.partition.is_writable)
+            stage.change(1)
+            await until(lambda: stage.offsets() == [1])
 
     run(main)
 

@@ -69,6 +69,7 @@ def test_where_it_is_not_wanted_there_is_none(tmp_path: Path) -> None:
     async def main() -> None:
         async with lone_node(tmp_path, metadata_audit_enable=False) as node:
             assert await node.create("a") == 0
+            await until(lambda: node.topics == {"a"})
             answer = await node.ask(MetadataRequest(topics=None), 12)
             assert [topic.name for topic in answer.topics] == ["__cluster_metadata", "a"]
             topic = CreatableTopic(name=AUDIT_TOPIC, num_partitions=1, replication_factor=1)

@@ -24,6 +24,8 @@ def opened(data_dir: Path, settings: AuditSettings = SETTINGS) -> AuditPartition
 def write(partition: AuditPartition, *values: str, at: int = 1000) -> None:
     """Each in a write of its own, and shown."""
     for value in values:
+        if partition.is_full(at):
+            assert partition.roll() == []
         partition.append([Written(at, value.encode())])
     show(partition)
 
@@ -70,6 +72,7 @@ def test_what_is_written_is_shown_once_it_is_on_disk(tmp_path: Path) -> None:
 def test_after_a_kill_everything_written_is_shown(tmp_path: Path) -> None:
     partition = opened(tmp_path, TINY)
     partition.append([Written(1, b"a")])
+    partition.roll()
     partition.append([Written(1, b"b")])
     again = opened(tmp_path, TINY)
     assert values(again) == [(0, b"a"), (1, b"b")] and again.repairs == []
