@@ -103,9 +103,7 @@ def remove_from_isr(
     for topic_id, index in keys:
         partition = changes.partition(topic_id, index)
         if partition is not None:
-            isr = [node_id for node_id in partition.isr if node_id != broker_id]
-            target = Target(isr=isr, election=changes.election(topic_id), unclean_shutdown=lost)
-            changes.make(partition, target, leaving=broker_id)
+            changes.leave(partition, broker_id, lost)
 
 
 def _without(broker_id: int, case: Case, keys: Iterable[PartitionKey], *, lost: Collection[int] = ()) -> list[Message]:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple, TypeVar
 
-from kwire.cluster.fold import NO_LEADER_CHANGE
+from kwire.cluster.fold import NO_LEADER_CHANGE, no_change
 from kwire.cluster.snapshot import partition_version
 from kwire.messages.partition_change_record import PartitionChangeRecord
 from kwire.messages.partition_record import PartitionRecord
@@ -22,7 +22,7 @@ NO_LEADER: Final = -1
 RECOVERED: Final = 0
 RECOVERING: Final = 1
 #: From this metadata.version on (3.6-IV0) an ISR may shrink without a new leader epoch (KAFKA-15021).
-_SHRINK_KEEPS_EPOCH_LEVEL: Final = 12
+SHRINK_KEEPS_EPOCH_LEVEL: Final = 12
 
 _T = TypeVar("_T")
 
@@ -71,6 +71,45 @@ def partition_change(partition: PartitionRecord, target: Target, rules: Rules) -
     return _Change(partition, target, rules).record()
 
 
+def leave_isr(
+    partition: PartitionRecord, node_id: int, accepts: Callable[[PartitionRecord, int], bool], min_isr: int, *, elr: bool
+) -> PartitionChangeRecord | None:
+    """What :func:`partition_change` makes of an ISR without ``node_id``, where that is simple: others are in it, and nothing else
+    is under way. None where it is not. From level 3.6-IV0 on; the other arguments are as in :class:`Rules`.
+
+    When a broker goes this is asked of all its partitions at once, thousands perhaps, which wait for their leaders.
+    """
+    before, replicas = partition.isr, partition.replicas
+    isr = [other for other in before if other != node_id]
+    simple = isr and len(isr) < len(before) and node_id in replicas
+    if not simple or partition.last_known_elr or is_reassigning(partition):
+        return None
+    record = no_change(partition)
+    record.isr = isr
+    leader = partition.leader
+    if leader not in isr or not accepts(partition, leader):
+        leader = next((other for other in replicas if other in isr and accepts(partition, other)), NO_LEADER)
+        if leader == NO_LEADER:
+            return None
+        record.leader = leader
+    known = partition.eligible_leader_replicas or []
+    eligible = sorted({*known, node_id}.intersection(replicas).difference(isr)) if elr and len(isr) < min_isr else []
+    if eligible != known:
+        record.eligible_leader_replicas = eligible
+    return record
+
+
+def changes_anything(record: PartitionChangeRecord) -> bool:
+    """Does the record say anything but which partition it is about?"""
+    return record.leader != NO_LEADER_CHANGE or record.leader_recovery_state != -1 or any(
+        value is not None
+        for value in (
+            record.isr, record.replicas, record.removing_replicas, record.adding_replicas, record.eligible_leader_replicas,
+            record.last_known_elr, record.directories,
+        )
+    )  # fmt: skip
+
+
 def is_reassigning(partition: PartitionRecord) -> bool:
     """Is a reassignment of the partition under way?"""
     return bool(partition.adding_replicas or partition.removing_replicas)
@@ -91,7 +130,7 @@ class _Change:
         self._removing = _chosen(target.removing, partition.removing_replicas)
         self._adding = _chosen(target.adding, partition.adding_replicas)
         self._elr = list(partition.eligible_leader_replicas or ())
-        self._record = PartitionChangeRecord(topic_id=partition.topic_id, partition_id=partition.partition_id)
+        self._record = no_change(partition)
 
     def record(self) -> PartitionChangeRecord | None:
         self._complete_reassignment()
@@ -104,8 +143,7 @@ class _Change:
         state = self._target.recovery_state
         if state is not None and state != self._before.leader_recovery_state:
             self._record.leader_recovery_state = state
-        nothing = PartitionChangeRecord(topic_id=self._before.topic_id, partition_id=self._before.partition_id)
-        return None if self._record == nothing else self._record
+        return self._record if changes_anything(self._record) else None
 
     # --- reassignment and eligibility ---------------------------------------------------------------------------------
 
@@ -189,7 +227,7 @@ class _Change:
         isr = self._record.isr
         shrinks = isr is not None and not set(self._before.isr) <= set(isr)
         if self._record.leader == NO_LEADER_CHANGE and (
-            not set(self._before.replicas) <= set(self._replicas) or (shrinks and self._rules.level < _SHRINK_KEEPS_EPOCH_LEVEL)
+            not set(self._before.replicas) <= set(self._replicas) or (shrinks and self._rules.level < SHRINK_KEEPS_EPOCH_LEVEL)
         ):
             self._record.leader = self._before.leader
 

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Final
 
 from gateway.controller.case import Case
 from gateway.controller.config_records import MIN_ISR
 from gateway.controller.errors import ApiError, Error
 from gateway.controller.features import has_elr
-from gateway.controller.partition_change import Election, Rules, Target, partition_change
+from gateway.controller.partition_change import SHRINK_KEEPS_EPOCH_LEVEL, Election, Rules, Target, leave_isr, partition_change
 from gateway.controller.topic_configs import effective_topic_config
 from kwire.cluster.fold import merge
 from kwire.cluster.image import TOPIC_RESOURCE
 from kwire.message import Message
+from kwire.messages.partition_change_record import PartitionChangeRecord
 from kwire.messages.partition_record import PartitionRecord
 from kwire.uuid import Uuid
 
@@ -30,12 +31,17 @@ class PartitionChanges:
         self._nodes = case.nodes
         self._elr = has_elr(case.image)
         self._changed: dict[tuple[Uuid, int], PartitionRecord] = {}
+        self._left: dict[tuple[Uuid, int], tuple[PartitionRecord, PartitionChangeRecord]] = {}  # changed, and not looked at since
+        self._accepted: dict[tuple[int, Uuid], bool] = {}
         self._configs: dict[tuple[Uuid, str], str] = {}
         self._min_isrs: dict[Uuid, int] = {}
 
     def partition(self, topic_id: Uuid, index: int) -> PartitionRecord | None:
         """The partition as the changes so far have left it; None where there is none."""
-        changed = self._changed.get((topic_id, index))
+        key = topic_id, index
+        if key in self._left:
+            self._changed[key] = merge(*self._left.pop(key))
+        changed = self._changed.get(key)
         return self._case.image.partitions.get(topic_id, {}).get(index) if changed is None else changed
 
     def named(self, name: str, index: int, no_topic: str, no_partition: str) -> PartitionRecord:
@@ -67,9 +73,32 @@ class PartitionChanges:
         after = self._changed[partition.topic_id, partition.partition_id] = merge(partition, record)
         return after
 
+    def leave(self, partition: PartitionRecord, node_id: int, lost: Collection[int] = ()) -> None:
+        """The node leaves the ISR of ``partition``, which :meth:`partition` gave, and leads it no more; of ``lost`` nobody knows
+        what they still have.
+        """
+        if not lost and self._case.level >= SHRINK_KEEPS_EPOCH_LEVEL:
+            record = leave_isr(partition, node_id, self._accepts, self._min_isr(partition.topic_id), elr=self._elr)
+            if record is not None:
+                self.records.append(record)
+                self._left[partition.topic_id, partition.partition_id] = partition, record
+                return
+        isr = [other for other in partition.isr if other != node_id]
+        target = Target(isr=isr, election=self.election(partition.topic_id), unclean_shutdown=lost)
+        self.make(partition, target, leaving=node_id)
+
     def election(self, topic_id: Uuid) -> Election:
         """How leaders of the topic are elected when one is needed: ``unclean.leader.election.enable``."""
         return Election.UNCLEAN if self._config(topic_id, _UNCLEAN_ELECTION).lower() == "true" else Election.ONLINE
+
+    def _accepts(self, partition: PartitionRecord, node_id: int) -> bool:
+        """May the node, one of its replicas, lead it? The same is asked of few nodes and their directories, often."""
+        directory = partition.directories[partition.replicas.index(node_id)]
+        found = self._accepted.get((node_id, directory))
+        if found is None:
+            found = self._nodes.is_active(node_id) and self._nodes.has_directory(node_id, directory)
+            self._accepted[node_id, directory] = found
+        return found
 
     def _rules(self, partition: PartitionRecord, may_lead: Callable[[int], bool]) -> Rules:
         directories = dict(zip(partition.replicas, partition.directories, strict=True))

@@ -5,11 +5,12 @@ What is asked whenever a broker comes or goes, and would take too long to look f
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Final, NamedTuple
 
 from gateway.controller.partition_change import NO_LEADER, RECOVERING, is_reassigning
 from kwire.cluster import Image, apply
+from kwire.cluster.fold import merge
 from kwire.message import Message
 from kwire.messages.clear_elr_record import ClearElrRecord
 from kwire.messages.partition_change_record import PartitionChangeRecord
@@ -64,21 +65,34 @@ class PartitionIndex:
     def apply(self, message: Message) -> None:
         """Make the change that a record makes in the image, and follow it. Raises FoldError; nothing is changed then."""
         image = self._image
+        if isinstance(message, PartitionChangeRecord):
+            self._change(message)
+            return
         touched = self._touched(message)
         before = {key: image.partitions.get(key[0], {}).get(key[1]) for key in touched}
         apply(image, message)
         for key, old in before.items():
             new = image.partitions.get(key[0], {}).get(key[1])
-            if old is not None and isinstance(message, PartitionChangeRecord) and message.leader >= 0:
-                self._count(old, message)
             if new is not None:
                 self._put(old, new)
             elif old is not None:
                 self._remove(old)
 
+    def _change(self, change: PartitionChangeRecord) -> None:
+        """The same for the record that there may be thousands of at once."""
+        partitions = self._image.partitions.get(change.topic_id, {})
+        before = partitions.get(change.partition_id)
+        if before is None:
+            apply(self._image, change)
+            raise AssertionError("what is not there cannot be changed")
+        after = partitions[change.partition_id] = merge(before, change)
+        if change.leader >= 0:
+            self._count(before, change)
+        self._put(before, after)
+
     def _touched(self, message: Message) -> Iterable[PartitionKey]:
         """The partitions that a record may change."""
-        if isinstance(message, PartitionRecord | PartitionChangeRecord):
+        if isinstance(message, PartitionRecord):
             return [(message.topic_id, message.partition_id)]
         if isinstance(message, RemoveTopicRecord):
             return self._of_topic(message.topic_id)
@@ -92,23 +106,16 @@ class PartitionIndex:
         return [] if topic_id is None else [(topic_id, index) for index in self._image.partitions.get(topic_id, ())]
 
     def _put(self, before: PartitionRecord | None, after: PartitionRecord) -> None:
+        """Only what is different is touched: when a broker goes there may be thousands of these."""
         key = after.topic_id, after.partition_id
-        for by_node, old, new in (
-            (self._led_by, _leader(before), _leader(after)),
-            (self._in_isr, before.isr if before else (), after.isr),
-            (self._eligible, (before and before.eligible_leader_replicas) or (), after.eligible_leader_replicas or ()),
-        ):
-            if old != new:
-                _move(by_node, key, set(old), set(new))
-        for chosen, is_so in (
-            (self.leaderless, after.leader == NO_LEADER),
-            (self.imbalanced, after.leader != after.replicas[0] if after.replicas else False),
-            (self.reassigning, is_reassigning(after)),
-        ):
-            if is_so:
-                chosen[key] = None
-            else:
-                chosen.pop(key, None)
+        _move(self._in_isr, key, before.isr if before else (), after.isr)
+        _move(self._eligible, key, (before and before.eligible_leader_replicas) or (), after.eligible_leader_replicas or ())
+        if before is None or before.leader != after.leader or before.replicas is not after.replicas:
+            _move(self._led_by, key, _leader(before), _leader(after))
+            _mark(self.leaderless, key, after.leader == NO_LEADER)
+            _mark(self.imbalanced, key, bool(after.replicas) and after.leader != after.replicas[0])
+        if before is None or is_reassigning(before) or is_reassigning(after):
+            _mark(self.reassigning, key, is_reassigning(after))
 
     def _count(self, before: PartitionRecord, change: PartitionChangeRecord) -> None:
         """As ``TopicDelta.updateElectionStats``."""
@@ -119,9 +126,9 @@ class PartitionIndex:
 
     def _remove(self, partition: PartitionRecord) -> None:
         key = partition.topic_id, partition.partition_id
-        _move(self._led_by, key, set(_leader(partition)), set())
-        _move(self._in_isr, key, set(partition.isr), set())
-        _move(self._eligible, key, set(partition.eligible_leader_replicas or ()), set())
+        _move(self._led_by, key, _leader(partition), ())
+        _move(self._in_isr, key, partition.isr, ())
+        _move(self._eligible, key, partition.eligible_leader_replicas or (), ())
         for chosen in (self.leaderless, self.imbalanced, self.reassigning):
             chosen.pop(key, None)
 
@@ -130,11 +137,22 @@ def _leader(partition: PartitionRecord | None) -> tuple[int, ...]:
     return () if partition is None or partition.leader == NO_LEADER else (partition.leader,)
 
 
-def _move(by_node: dict[int, dict[PartitionKey, None]], key: PartitionKey, old: set[int], new: set[int]) -> None:
-    for node_id in sorted(old - new):
-        keys = by_node[node_id]
-        del keys[key]
-        if not keys:
-            del by_node[node_id]
-    for node_id in sorted(new - old):
-        by_node.setdefault(node_id, {})[key] = None
+def _mark(chosen: dict[PartitionKey, None], key: PartitionKey, is_so: bool) -> None:
+    if is_so:
+        chosen[key] = None
+    else:
+        chosen.pop(key, None)
+
+
+def _move(by_node: dict[int, dict[PartitionKey, None]], key: PartitionKey, old: Collection[int], new: Collection[int]) -> None:
+    if old == new:
+        return
+    for node_id in old:
+        if node_id not in new:
+            keys = by_node[node_id]
+            del keys[key]
+            if not keys:
+                del by_node[node_id]
+    for node_id in new:
+        if node_id not in old:
+            by_node.setdefault(node_id, {})[key] = None

@@ -6,7 +6,7 @@ may still run at that level can read it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
@@ -16,6 +16,7 @@ from kwire.errors import EncodeError
 from kwire.message import Message
 from kwire.messages.begin_transaction_record import BeginTransactionRecord
 from kwire.messages.end_transaction_record import EndTransactionRecord
+from kwire.messages.partition_change_record import PartitionChangeRecord
 from kwire.records.metadata import encode_metadata_record
 
 #: Levels of metadata.version that can be finalized here (``MetadataVersion.MINIMUM_VERSION`` and the newest of Kafka 4.3).
@@ -56,6 +57,13 @@ class Operation:
     batches: tuple[tuple[bytes, ...], ...]
 
 
+def _versioned(messages: Iterable[Message], level: int) -> Iterator[Record]:
+    """Each at its version, which is looked up once for changes of partitions: there may be thousands."""
+    of_change = partition_version(level)
+    for message in messages:
+        yield Record(message, of_change if message.__class__ is PartitionChangeRecord else record_version(message, level))
+
+
 def record_version(message: Message, level: int) -> int:
     """The version of a record of this type at ``level`` of metadata.version."""
     match message.NAME:
@@ -81,7 +89,7 @@ def operation(name: str, messages: Iterable[Message], level: int, *, atomic: boo
 
     One that is not ``atomic`` is written in as many batches as it takes: each part of it leaves a good state.
     """
-    records = tuple(Record(message, record_version(message, level)) for message in messages)
+    records = tuple(_versioned(messages, level))
     if not atomic:
         return Operation(name, records, tuple(_packed(encode(records))))
     if len(records) > OPERATION_RECORDS_MAX:

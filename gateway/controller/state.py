@@ -17,6 +17,7 @@ from kwire.cluster.image import BROKER_RESOURCE
 from kwire.message import Message
 from kwire.messages.access_control_entry_record import AccessControlEntryRecord
 from kwire.messages.config_record import ConfigRecord
+from kwire.messages.partition_change_record import PartitionChangeRecord
 from kwire.messages.remove_access_control_entry_record import RemoveAccessControlEntryRecord
 from kwire.messages.remove_topic_record import RemoveTopicRecord
 from kwire.messages.topic_record import TopicRecord
@@ -41,6 +42,9 @@ class State:
 
     def apply(self, message: Message) -> None:
         """Make the change that a record makes. Raises FoldError for one that does not fit: our own mistake."""
+        if isinstance(message, PartitionChangeRecord) and self._partitions is not None:
+            self._partitions.apply(message)  # there may be thousands of these at once, and nothing else goes by them
+            return
         removed = self.image.topics[message.topic_id] if isinstance(message, RemoveTopicRecord) else None
         if isinstance(message, RemoveAccessControlEntryRecord):
             self._forget_acl(message)

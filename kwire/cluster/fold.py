@@ -9,15 +9,16 @@ from collections.abc import Callable
 from typing import Any
 
 from kwire.cluster.image import TOPIC_RESOURCE, Image
-from kwire.message import Message
+from kwire.message import Message, bare
 from kwire.messages.partition_change_record import PartitionChangeRecord
 from kwire.messages.partition_record import PartitionRecord
 from kwire.uuid import ZERO_UUID, Uuid
 
-_ABSENT_WHEN_EMPTY = ("eligible_leader_replicas", "last_known_elr")
-
 #: What ``Leader`` of a PartitionChangeRecord holds when the leader does not change.
 NO_LEADER_CHANGE = -2
+
+_new_partition = bare(PartitionRecord)
+_new_change = bare(PartitionChangeRecord)
 
 
 class FoldError(Exception):
@@ -80,13 +81,22 @@ def merge(before: PartitionRecord, change: PartitionChangeRecord) -> PartitionRe
     leader is named, even the same one."""
     after = _twin(before)
     after.partition_epoch = before.partition_epoch + 1
-    for name in (
-        "replicas", "isr", "removing_replicas", "adding_replicas", "eligible_leader_replicas", "last_known_elr", "directories",
-    ):  # fmt: skip
-        value = getattr(change, name)
-        if value is not None:
-            # A partition record has no empty ELR, only none at all.
-            setattr(after, name, None if not value and name in _ABSENT_WHEN_EMPTY else list(value))
+    # Each by name: whole logs come by here.
+    if change.isr is not None:
+        after.isr = list(change.isr)
+    if change.replicas is not None:
+        after.replicas = list(change.replicas)
+    if change.removing_replicas is not None:
+        after.removing_replicas = list(change.removing_replicas)
+    if change.adding_replicas is not None:
+        after.adding_replicas = list(change.adding_replicas)
+    if change.directories is not None:
+        after.directories = list(change.directories)
+    # A partition record has no empty ELR, only none at all.
+    if change.eligible_leader_replicas is not None:
+        after.eligible_leader_replicas = list(change.eligible_leader_replicas) or None
+    if change.last_known_elr is not None:
+        after.last_known_elr = list(change.last_known_elr) or None
     if change.replicas is not None and change.directories is None and not any(map(any, before.directories)):
         # Below version 1 the change tells no directories: those of the new replicas are unassigned like the others.
         after.directories = [ZERO_UUID] * len(change.replicas)
@@ -98,25 +108,38 @@ def merge(before: PartitionRecord, change: PartitionChangeRecord) -> PartitionRe
     return after
 
 
+def no_change(partition: PartitionRecord) -> PartitionChangeRecord:
+    """A change of ``partition`` that says nothing yet, to be filled; in half the time that the constructor takes."""
+    change = _new_change()
+    change.partition_id = partition.partition_id
+    change.topic_id = partition.topic_id
+    change.leader = NO_LEADER_CHANGE
+    change.leader_recovery_state = -1
+    change.isr = change.replicas = change.removing_replicas = change.adding_replicas = change.directories = None
+    change.eligible_leader_replicas = change.last_known_elr = None
+    change.unknown_tags = ()
+    return change
+
+
 def _twin(before: PartitionRecord) -> PartitionRecord:
     """A record with the same values. Nobody changes the lists of a record in an image, so it shares them: most records of a
-    busy log come by here, and ``copy`` takes six times as long."""
-    return PartitionRecord(
-        partition_id=before.partition_id,
-        topic_id=before.topic_id,
-        replicas=before.replicas,
-        isr=before.isr,
-        removing_replicas=before.removing_replicas,
-        adding_replicas=before.adding_replicas,
-        leader=before.leader,
-        leader_recovery_state=before.leader_recovery_state,
-        leader_epoch=before.leader_epoch,
-        partition_epoch=before.partition_epoch,
-        directories=before.directories,
-        eligible_leader_replicas=before.eligible_leader_replicas,
-        last_known_elr=before.last_known_elr,
-        unknown_tags=before.unknown_tags,
-    )
+    busy log come by here, and ``copy`` takes ten times as long."""
+    after = _new_partition()
+    after.partition_id = before.partition_id
+    after.topic_id = before.topic_id
+    after.replicas = before.replicas
+    after.isr = before.isr
+    after.removing_replicas = before.removing_replicas
+    after.adding_replicas = before.adding_replicas
+    after.leader = before.leader
+    after.leader_recovery_state = before.leader_recovery_state
+    after.leader_epoch = before.leader_epoch
+    after.partition_epoch = before.partition_epoch
+    after.directories = before.directories
+    after.eligible_leader_replicas = before.eligible_leader_replicas
+    after.last_known_elr = before.last_known_elr
+    after.unknown_tags = before.unknown_tags
+    return after
 
 
 def _clear_elr(image: Image, record: Any) -> None:
