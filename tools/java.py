@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shutil
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
-from tools.maven import MavenError, resolve
+from tools.maven import MavenError, cache_dir, resolve
 
 KAFKA_VERSION = "4.3.1"
 #: Releases whose server is in Maven's repository and whose tools are not: those of the release before talk to it.
@@ -62,6 +63,17 @@ def class_path(version: str = KAFKA_VERSION) -> list[Path]:
         raise JavaError(str(error)) from error
 
 
+def class_archive(version: str = KAFKA_VERSION) -> Path:
+    """Where the classes of a release are kept for this Java once ``tools.class_archive`` has loaded them."""
+    return _class_archive(class_path(version))
+
+
+def _class_archive(jars: Sequence[Path]) -> Path:
+    program = Path(java()).resolve()
+    names = [str(program), str(program.stat().st_mtime_ns), *map(str, jars)]
+    return cache_dir() / "classes" / f"{hashlib.sha256(repr(names).encode()).hexdigest()[:16]}.jsa"
+
+
 def command(
     main_class: str,
     arguments: Sequence[str] = (),
@@ -76,9 +88,12 @@ def command(
     """
     if main_class.startswith(_TOOLS_PACKAGE):
         version = _TOOLS_VERSIONS.get(version, version)
-    jars = os.pathsep.join(str(jar) for jar in class_path(version))
+    jars = class_path(version)
     level = f"-Dorg.slf4j.simpleLogger.defaultLogLevel={log_level}"
-    return [java(), *options, *_LOG_OPTIONS, level, "-cp", jars, main_class, *arguments]
+    archive = _class_archive(jars)
+    if archive.exists():  # what does not fit is not used, and nothing is said of it where a tool's answer is expected
+        options = [f"-XX:SharedArchiveFile={archive}", "-Xlog:cds=off", *options]
+    return [java(), *options, *_LOG_OPTIONS, level, "-cp", os.pathsep.join(map(str, jars)), main_class, *arguments]
 
 
 def run_tool(main_class: str, arguments: Sequence[str] = (), *, version: str = KAFKA_VERSION, timeout_s: float = 60) -> str:

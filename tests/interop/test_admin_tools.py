@@ -57,11 +57,11 @@ WRITTEN = {
 }
 
 
-def run(command: Command, bootstrap: str, directory: Path, *options: str) -> tuple[int, list[str]]:
-    """Exit status, and what can be compared of what it printed; ``options`` are Java's."""
+def run(command: Command, bootstrap: str, directory: Path) -> tuple[int, list[str]]:
+    """Exit status, and what can be compared of what it printed."""
     arguments = [str(directory / one[1:]) if one.startswith("@") else one for one in command.line(bootstrap)]
     done = subprocess.run(
-        java.command(command.main_class, arguments, options=[*java.QUICK_START, *options], log_level="off"),
+        java.command(command.main_class, arguments, log_level="off"),
         stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=_TOOL_S, check=False,
     )  # fmt: skip
     return done.returncode, command.comparable(done.stdout)
@@ -71,13 +71,9 @@ def compared(real: str, ours: str, directory: Path) -> Iterator[str]:
     """Where the two clusters answer differently: command by command, both at a time."""
     for name, text in files().items():
         (directory / name).write_text(text)
-    # Half of a tool's time goes to loading classes: one of them writes down what it loaded, for all after it.
-    classes = directory / "classes.jsa"
-    run(Command("configs", ("--describe", "--entity-type", "topics")), real, directory, f"-XX:ArchiveClassesAtExit={classes}")
-    options = (f"-XX:SharedArchiveFile={classes}",)
     with ThreadPoolExecutor(2) as pool:
         for command in COMMANDS:
-            expected, told = pool.map(lambda where, command=command: run(command, where, directory, *options), (real, ours))
+            expected, told = pool.map(lambda where, command=command: run(command, where, directory), (real, ours))
             if meant(expected) != told:
                 yield f"{command}\nKafka: {expected}\nours:  {told}"
 

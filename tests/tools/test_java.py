@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from pathlib import Path
 
 import pytest
@@ -43,9 +45,25 @@ def test_a_tool_is_run_with_its_class_path_and_its_failure_is_told(tmp_path: Pat
         java.run_tool(java.TOPICS, ["fail"])
 
 
+def test_classes_that_were_loaded_before_are_not_loaded_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = tmp_path / "java"
+    program.touch()
+    monkeypatch.setattr(java, "java", lambda: str(program))
+    monkeypatch.setattr(java, "resolve", lambda coordinates, transitive: [Path(f"/jars/{coordinates[0].rpartition(':')[2]}.jar")])
+    monkeypatch.setenv("KWIRE_CACHE", str(tmp_path))
+    archive = java.class_archive("4.3.1")
+    assert not any("SharedArchiveFile" in option for option in java.command(java.SERVER))
+    archive.parent.mkdir()
+    archive.touch()
+    assert f"-XX:SharedArchiveFile={archive}" in java.command(java.SERVER, version="4.3.1")
+    assert not any("SharedArchiveFile" in option for option in java.command(java.SERVER, version="4.1.2")), "of another release"
+    os.utime(program, (1, 1))
+    assert java.class_archive("4.3.1") != archive, "of another Java"
+
+
 def test_a_release_without_tools_is_asked_by_those_of_the_one_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[list[str]] = []
-    monkeypatch.setattr(java, "java", lambda: "java")
+    monkeypatch.setattr(java, "java", lambda: sys.executable)
 
     def resolve(coordinates: list[str], transitive: bool) -> list[Path]:
         asked.append(coordinates)
