@@ -35,6 +35,7 @@ from kwire.cluster.image import Image
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from gateway.log.problem import Problem
     from gateway.server.acting_controller import ActingController
     from gateway.server.guard import Guard
     from gateway.server.keep_audit import AuditKeeper
@@ -82,6 +83,11 @@ class Rooms:
     def audit(self) -> AuditKeeper | None:
         """Who changed what, where that is kept."""
         return self.own.audit if self.own is not None else None
+
+    def problems(self) -> tuple[Problem, ...]:
+        """What is wrong with the files of this node now, the metadata log's first."""
+        kept = self.audit.partition.problems if self.audit is not None else ()
+        return (*self.partition.problems, *kept)
 
     def is_for_controllers(self, listener: str) -> bool:
         """Is that one of ``controller.listener.names``?"""
@@ -307,7 +313,7 @@ async def _start_management(
         partition=rooms.partition,
         hub=hub,
         groups=groups.count_by_state,
-        problems=lambda: rooms.partition.problems,
+        problems=rooms.problems,
         upstream=rooms.quorum.observation if rooms.quorum is not None else None,
         stopping=stop.is_set,
         own_snapshot=lambda: rooms.quorum.own_snapshot if rooms.quorum is not None else None,
