@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
+from gateway.controller.kraft import KRaft
 from gateway.controller.nodes import Nodes
 from gateway.controller.placement import Dice
 from gateway.controller.sessions import Sessions
@@ -26,7 +27,8 @@ class Case:
     """``version`` is the request's, ``now_ms`` milliseconds since the epoch; ``new_id`` gives ids that no topic has.
 
     ``sessions`` are of the brokers, ``steady_ms`` is the moment on their clock. The first record that this makes will be at
-    ``next_offset`` of the log. ``principal`` is who asked, as type and name: what he may do is for ``allows`` to say.
+    ``next_offset`` of the log. ``kraft`` is the quorum, ``kraft_proposed`` the version that it was asked to rise to before.
+    ``principal`` is who asked, as type and name: what he may do is for ``allows`` to say.
     """
 
     version: int
@@ -39,6 +41,8 @@ class Case:
     sessions: Sessions
     steady_ms: int
     next_offset: int
+    kraft: KRaft
+    kraft_proposed: int
     principal: str = ANONYMOUS
 
     @property
@@ -50,6 +54,11 @@ class Case:
     def level(self) -> int:
         """The finalized metadata.version."""
         return self.state.image.metadata_version
+
+    @property
+    def kraft_version(self) -> int:
+        """The quorum's, with what was proposed."""
+        return max(self.kraft.kraft_version, self.kraft_proposed)
 
     @property
     def nodes(self) -> Nodes:
@@ -74,7 +83,8 @@ class Verdict(NamedTuple):
 
     They take effect together, or one by one where ``atomic`` is False: then each part of them must be a good state, and there
     may be any number. ``written`` is told the offset of the last of them, or of the log's last record if there are none.
-    ``sure``: an answer that changes nothing waits until it is certain that no other node leads by now.
+    ``sure``: an answer that changes nothing waits until it is certain that no other node leads by now. ``kraft_version``: what
+    the quorum has to raise its own version to before.
     """
 
     records: list[Message]
@@ -82,3 +92,4 @@ class Verdict(NamedTuple):
     atomic: bool = True
     written: Callable[[int], None] = _nothing
     sure: bool = True
+    kraft_version: int | None = None

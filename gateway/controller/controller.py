@@ -13,7 +13,7 @@ request sees it. Losing leadership is letting go of that state. It knows neither
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from gateway.controller.activation import activation
@@ -38,6 +38,7 @@ from gateway.controller.delete_acls import delete_acls
 from gateway.controller.delete_topics import delete_topics
 from gateway.controller.elect_leaders import elect_leaders
 from gateway.controller.errors import ApiError, Error
+from gateway.controller.kraft import KRaft, Unmoved
 from gateway.controller.list_reassignments import list_partition_reassignments
 from gateway.controller.partition_index import Elections
 from gateway.controller.periodic import Periodic
@@ -85,6 +86,7 @@ _AREAS: Final[dict[str, tuple[str, _Area]]] = {
     "UnregisterBrokerRequest": ("unregisterBroker", unregister_broker),
     "UpdateFeaturesRequest": ("updateFeatures", update_features),
 }
+_UNMOVED: Final = Unmoved()
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,14 +103,17 @@ class Outcome:
 
 
 class Controller:
-    """One node's. ``random`` gives so many random bytes; its methods raise for a mistake of ours only, never for a request.
+    """One node's. ``random`` gives so many random bytes, ``kraft`` is the quorum that elects it; its methods raise for a mistake
+    of ours only, never for a request.
 
     After an exception the state may be half changed: leadership is to be given up, by the quorum too.
     """
 
-    def __init__(self, settings: ControllerSettings, *, random: Callable[[int], bytes]) -> None:
+    def __init__(self, settings: ControllerSettings, *, random: Callable[[int], bytes], kraft: KRaft = _UNMOVED) -> None:
         self.settings = settings
         self._random = random
+        self._kraft = kraft
+        self._kraft_proposed = 0
         self._state: State | None = None
         self._sessions = Sessions(settings.broker_session_timeout_ms)
         self._periodic = Periodic(settings, 0)
@@ -144,6 +149,7 @@ class Controller:
         self._state = State(image)
         self._idle_since_ms = now_ms
         self._next_offset = image.next_offset
+        self._kraft_proposed = 0
         steady_ms = now_ms if steady_ms is None else steady_ms
         self._sessions = Sessions(self.settings.broker_session_timeout_ms)
         for broker in unfenced(image):
@@ -181,6 +187,8 @@ class Controller:
         try:
             verdict = area(request, case)
             decided = operation(name, verdict.records, case.level, atomic=verdict.atomic) if verdict.records else None
+            if decided is not None and verdict.kraft_version is not None:
+                decided = replace(decided, kraft_version=verdict.kraft_version)
         except ApiError as refusal:
             return Outcome(None, refused(request, version, refusal.error, refusal.message))
         if getattr(request, "validate_only", False):
@@ -232,13 +240,14 @@ class Controller:
         assert self._state is not None
         for record in decided.records:
             self._state.apply(record.message)
-        self._next_offset += sum(map(len, decided.batches))
+        self._next_offset += decided.offsets
+        self._kraft_proposed = max(self._kraft_proposed, decided.kraft_version or 0)
 
     def _case(self, state: State, version: int, allows: Allows, now_ms: int, steady_ms: int | None, principal: str) -> Case:
         moment = now_ms if steady_ms is None else steady_ms
         return Case(
             version, allows, now_ms, state, self.settings, self._dice, self._new_id,
-            self._sessions, moment, self._next_offset, principal,
+            self._sessions, moment, self._next_offset, self._kraft, self._kraft_proposed, principal,
         )  # fmt: skip
 
     def _dice(self, below: int) -> int:

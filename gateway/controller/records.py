@@ -35,6 +35,8 @@ OPERATION_RECORDS_MAX: Final = 10_000
 BATCH_BYTES_MAX: Final = 8 * 1024 * 1024
 _BATCH_HEADER_BYTES: Final = 61
 _RECORD_OVERHEAD_BYTES: Final = 24
+#: KRAFT_VERSION and KRAFT_VOTERS.
+_UPGRADE_RECORDS: Final = 2
 
 
 class Record(NamedTuple):
@@ -49,12 +51,19 @@ class Operation:
     """Records that take effect together or not at all, if it is atomic. ``name`` is what Kafka calls the operation.
 
     ``batches`` are the values to be appended, in order, each list as one batch. Where one batch does not hold them they
-    stand in a metadata transaction, whose marks are in ``batches`` and not in ``records``.
+    stand in a metadata transaction, whose marks are in ``batches`` and not in ``records``. ``kraft_version``: what the quorum
+    has to raise its own version to first, by control records that are not among them (KIP-853).
     """
 
     name: str
     records: tuple[Record, ...]
     batches: tuple[tuple[bytes, ...], ...]
+    kraft_version: int | None = None
+
+    @property
+    def offsets(self) -> int:
+        """How many offsets it takes up in the log."""
+        return sum(map(len, self.batches)) + (_UPGRADE_RECORDS if self.kraft_version is not None else 0)
 
 
 def _versioned(messages: Iterable[Message], level: int) -> Iterator[Record]:

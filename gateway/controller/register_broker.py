@@ -100,7 +100,7 @@ def _is_reserved(directory: Uuid) -> bool:
 
 def _check_features(request: BrokerRegistrationRequest, case: Case) -> None:
     """Every feature must be supported at the level that is finalized; of one that a broker does not name it has only 0."""
-    finalized = {**case.image.features, KRAFT_VERSION: case.settings.kraft_version}
+    finalized = {**case.image.features, KRAFT_VERSION: case.kraft_version}
     offered = {one.name for one in request.features}
     for one in request.features:
         level = finalized.get(one.name, 0)

@@ -14,7 +14,7 @@ class ControllerSettings:
     """``serving_nodes``: ids of the nodes of the quorum, on which partitions are placed while no broker is registered.
 
     ``metadata_version`` (a level, 7 to 30) and ``features`` (None: of a new cluster at that level) are what the first leader
-    finalizes. Brokers must name ``cluster_id`` and support ``kraft_version``, the quorum's, to be registered.
+    finalizes. Brokers must name ``cluster_id`` to be registered.
     """
 
     node_id: int
@@ -25,7 +25,6 @@ class ControllerSettings:
     default_replication_factor: int = 1
     max_idle_interval_ms: int = 500  #: ``metadata.max.idle.interval.ms``; 0: no NoOpRecords
     cluster_id: str = ""
-    kraft_version: int = 0
     broker_session_timeout_ms: int = 9_000  #: ``broker.session.timeout.ms``
     #: ``leader.imbalance.check.interval.seconds`` (0: no ``auto.leader.rebalance.enable``), and for unclean elections.
     leader_imbalance_check_interval_ms: int = 300_000

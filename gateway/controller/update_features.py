@@ -1,7 +1,7 @@
 """UpdateFeatures: the levels that the cluster finalizes, up and down (``FeatureControlManager``, KIP-584, KIP-778).
 
 All of a request or nothing. A level must be supported by this node, every registered broker and every controller; a downgrade
-must be asked for as one, and lose nothing of the metadata.
+must be asked for as one, and lose nothing of the metadata. kraft.version is the quorum's own: whether it can rise is asked there.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from gateway.controller.records import CONTROLLER_REGISTRATION_LEVEL, LEVEL_MIN
 from kwire.cluster.image import BROKER_RESOURCE, METADATA_VERSION
 from kwire.messages.config_record import ConfigRecord
 from kwire.messages.feature_level_record import FeatureLevelRecord
+from kwire.messages.no_op_record import NoOpRecord
 from kwire.messages.update_features_response import UpdatableFeatureResult, UpdateFeaturesResponse
 
 if TYPE_CHECKING:
@@ -53,6 +54,8 @@ def update_features(request: UpdateFeaturesRequest, case: Case) -> Verdict:
             if name != KRAFT_VERSION:
                 _check_dependencies(name, level, proposed)
                 records.append(FeatureLevelRecord(name=name, feature_level=level))
+            elif upgrade == _Upgrade.UPGRADE:
+                records.append(NoOpRecord())  # the answer waits for it; what changes the quorum stands before it
     except ApiError as error:
         why = f"The update failed for all features since the following feature had an error: {error.message}"
         raise ApiError(error.error, why) from None
@@ -61,13 +64,15 @@ def update_features(request: UpdateFeaturesRequest, case: Case) -> Verdict:
     results = [UpdatableFeatureResult(feature=name, error_message=Error.NONE.name) for name in asked]  # as Kafka has it
     if case.version >= _WITHOUT_RESULTS:
         results = []
-    return Verdict(records, UpdateFeaturesResponse(error_message=None, results=results))
+    level = asked.get(KRAFT_VERSION, (0, 0))[0]
+    raised = level if level > case.kraft_version else None
+    return Verdict(records, UpdateFeaturesResponse(error_message=None, results=results), kraft_version=raised)
 
 
 def _check(name: str, level: int, upgrade: int, case: Case) -> None:
     if upgrade not in tuple(_Upgrade):
         raise _refused(name, level, "The controller does not support the given upgrade type.")
-    now = case.settings.kraft_version if name == KRAFT_VERSION else case.image.features.get(name, 0)
+    now = case.kraft_version if name == KRAFT_VERSION else case.image.features.get(name, 0)
     if level < 0:
         raise _refused(name, level, "A feature version cannot be less than 0.")
     why = _why_unsupported(name, level, case)
@@ -82,8 +87,9 @@ def _check(name: str, level: int, upgrade: int, case: Case) -> None:
         _check_downgrade(now, level, upgrade)
     if name == KRAFT_VERSION and level < now:
         raise _refused(name, level, "Can't downgrade the version of this feature.")
-    if name == KRAFT_VERSION and level > now:
-        raise _refused(name, level, "This quorum does not change from static voters to dynamic ones; format a new one.")
+    why = case.kraft.upgrade_refusal(level) if name == KRAFT_VERSION and level > now else None
+    if why is not None:
+        raise ApiError(Error.INVALID_UPDATE_VERSION, why)
 
 
 def _check_downgrade(now: int, level: int, upgrade: int) -> None:

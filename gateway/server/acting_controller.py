@@ -200,8 +200,8 @@ class ActingController:
 
     def _propose(self, operation: Operation, change: Wish | None = None) -> Proposal:
         number = self._driver.number()
-        proposal = self._proposals.add(number, sum(map(len, operation.batches)), change)
-        self._driver.submit(Propose(number, self._epoch, operation.batches))
+        proposal = self._proposals.add(number, operation.offsets, change)
+        self._driver.submit(Propose(number, self._epoch, operation.batches, operation.kraft_version))
         return proposal
 
     async def _pass_on(self, wish: Wish, address: Address) -> None:

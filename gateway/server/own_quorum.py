@@ -104,7 +104,7 @@ class OwnQuorum:
         )
         self.audit = None if audit is None else AuditKeeper(audit, lambda: raft.voters.nodes, reports)
         self.controller = ActingController(
-            lambda serving: _controller(config, serving, bootstrap, log.cluster_id, raft.kraft_version),
+            lambda serving: _controller(config, serving, bootstrap, log.cluster_id, raft),
             self.driver,
             self._keeper,
             self.authorizer,
@@ -270,16 +270,13 @@ def _bootstrap(where: Path) -> dict[str, int]:
     return {record.name: record.feature_level for record in records if isinstance(record, FeatureLevelRecord)}
 
 
-def _controller(
-    config: Config, serving: Sequence[int], bootstrap: Mapping[str, int], cluster_id: str, kraft_version: int
-) -> Controller:
+def _controller(config: Config, serving: Sequence[int], bootstrap: Mapping[str, int], cluster_id: str, raft: Raft) -> Controller:
     level = bootstrap.get(METADATA_VERSION)
     settings = ControllerSettings(
         node_id=config.node_id,
         serving_nodes=tuple(serving),
         max_idle_interval_ms=config.metadata_max_idle_interval_ms,
         cluster_id=cluster_id,
-        kraft_version=kraft_version,
         broker_session_timeout_ms=config.broker_session_timeout_ms,
         leader_imbalance_check_interval_ms=1000
         * config.leader_imbalance_check_interval_seconds
@@ -293,7 +290,7 @@ def _controller(
     if level is not None:
         features = {name: one for name, one in bootstrap.items() if name != METADATA_VERSION}
         settings = replace(settings, metadata_version=level, features=features)
-    return Controller(settings, random=secrets.token_bytes)
+    return Controller(settings, random=secrets.token_bytes, kraft=raft)
 
 
 def _audit_settings(config: Config) -> AuditSettings:

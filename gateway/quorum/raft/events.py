@@ -70,11 +70,14 @@ class Propose:
 
     ``batches``: each is one batch, all of it or nothing after a crash, of metadata record values (frame included). Answered
     by ``Accepted``, with the offsets, or by ``Refused``. Committed when the high watermark is beyond them.
+    ``kraft_version``: what kraft.version has to be from there on (KIP-853); where it is less, a batch that makes it so and
+    says who votes goes before the others.
     """
 
     number: int
     epoch: int
     batches: Sequence[Sequence[bytes]]
+    kraft_version: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

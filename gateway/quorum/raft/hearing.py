@@ -70,9 +70,10 @@ def _finds_address(node: Node, leader_id: int, endpoints: Mapping[str, Address])
 
 
 def _endpoints(node: Node, leader_id: int, given: Mapping[str, Address]) -> Mapping[str, Address] | None:
-    """The leader's endpoints with one that we can use. What the configuration says of a static voter beats what is told."""
+    """The leader's endpoints with one that we can use. While the configuration says who votes (kraft.version 0), it says where,
+    too, and beats what is told."""
     listener = node.settings.listener
-    configured = node.settings.static_voters.get(leader_id)
+    configured = node.settings.static_voters.get(leader_id) if node.history.kraft_version < 1 else None
     if configured is not None:
         return {**given, listener: configured}
     if listener in given:

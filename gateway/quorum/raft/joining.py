@@ -1,6 +1,7 @@
 """What a follower does to be known right to the quorum (KIP-853): a voter tells where it listens, an observer joins.
 
-Kafka's ``pollFollowerAsVoter`` and ``pollFollowerAsObserver``. Only in quorums whose log says who votes.
+Kafka's ``pollFollowerAsVoter`` and ``pollFollowerAsObserver``. Where the configuration says who votes, every voter tells every
+new leader once what it is: no log does, and none will before all have told (``upgrading``).
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from functools import partial
 from typing import Any
 
 from gateway.address import Address
+from gateway.quorum.effects import Failure, FailureKind
 from gateway.quorum.errors import ErrorCode, error_name
 from gateway.quorum.raft import asks
 from gateway.quorum.raft.node import Node
@@ -29,7 +31,9 @@ class Joining:
     def poll(self, role: Follower) -> None:
         """Once every fetch timeout, between two Fetches."""
         node = self._node
-        if node.history.kraft_version < 1 or not role.fetched or node.installing is not None:
+        if not role.fetched or node.installing is not None:
+            return
+        if node.history.kraft_version < 1 and (role.introduced or not node.is_voter):
             return
         role.update_at = min(role.update_at, node.now + node.settings.fetch_timeout_s)
         address = role.endpoints[node.settings.listener]
@@ -49,10 +53,23 @@ class Joining:
         node, myself = self._node, self._myself()
         if node.voters.nodes[myself.id] == myself:
             return
+        static = node.history.kraft_version < 1
         request = asks.update_voter(node.settings.cluster_id, node.epoch, myself)
-        on_answer = partial(self._on_answer, "voter-updated")
+        on_answer = partial(self._on_introduced, role) if static else partial(self._on_answer, "voter-updated")
+        on_failed = partial(self._on_not_introduced, role) if static else None
         key, versions = UpdateRaftVoterRequest.API_KEY, asks.UPDATE_VOTER_VERSIONS
-        node.ask(address, role.leader_id, key, versions, lambda version: request, on_answer, after=node.token)
+        node.ask(
+            address, role.leader_id, key, versions, lambda version: request, on_answer, after=node.token, on_failed=on_failed
+        )
+
+    def _on_introduced(self, role: Follower, message: Any, version: int) -> bool:
+        """The leader has heard it, or is one that does not want to: Kafka before 4.1 has no use for it in such a quorum."""
+        error = message.error_code
+        role.introduced = role.introduced or error in (ErrorCode.NONE, ErrorCode.UNSUPPORTED_VERSION)
+        return bool(error == ErrorCode.NONE)
+
+    def _on_not_introduced(self, role: Follower, failure: Failure) -> None:
+        role.introduced = role.introduced or failure.kind is FailureKind.UNSUPPORTED_VERSION
 
     def _join(self, role: Follower, address: Address) -> None:
         """Become a voter; one with this id and another disk has to go first."""

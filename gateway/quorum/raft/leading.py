@@ -17,12 +17,15 @@ from gateway.quorum.raft.effects import Accepted, Advance, ElectionState, Leadin
 from gateway.quorum.raft.events import Propose
 from gateway.quorum.raft.node import NOBODY, Node
 from gateway.quorum.raft.roles import Candidate, Leader, Progress, Resigned
+from gateway.quorum.raft.upgrading import UpgradeRefused, upgraded_voters
 from gateway.quorum.raft.voter_set import VoterSet
 from kwire.errors import EncodeError
 from kwire.message import Message
 from kwire.messages.begin_quorum_epoch_request import BeginQuorumEpochRequest
 from kwire.messages.end_quorum_epoch_request import EndQuorumEpochRequest
-from kwire.uuid import Uuid
+from kwire.messages.k_raft_version_record import KRaftVersionRecord
+from kwire.messages.voters_record import VotersRecord
+from kwire.uuid import ZERO_UUID, Uuid
 
 #: A leader without fetches from a majority for so many fetch timeouts resigns (``LeaderState.CHECK_QUORUM_TIMEOUT_FACTOR``).
 CHECK_QUORUM_FACTOR = 1.5
@@ -54,7 +57,7 @@ class Office:
         if node.history.kraft_version >= 1 and node.history.offset < 0:
             # The voters of formatting are in no log yet: the first leader writes them down (KIP-853).
             messages += [batches.kraft_version(node.history.kraft_version), batches.kraft_voters(node.voters)]
-        self._append_control(leader, messages)
+        self._append(leader, messages, [], start_offset + len(messages))
         node.emit(Leading(node.epoch, start_offset))
 
     def _fill(self, leader: Leader, voters: VoterSet) -> None:
@@ -67,7 +70,8 @@ class Office:
                 continue
             progress = known.pop(voter.id, None)
             if progress is None or not voter.is_key(progress.id, progress.directory_id):
-                progress = leader.observers.pop((voter.id, voter.directory_id), None) or Progress(voter.id, voter.directory_id)
+                progress = leader.observers.pop((voter.id, voter.directory_id), None) or Progress(voter.id)
+            progress.directory_id = voter.directory_id if voter.directory_id != ZERO_UUID else progress.directory_id
             leader.progress[voter.id] = progress
         leader.observers.update({(was.id, was.directory_id): was for was in known.values()})
         leader.silent_at = self._silent_at(leader)
@@ -88,25 +92,29 @@ class Office:
             node.emit(Refused(event.number, True, f"this node does not lead epoch {event.epoch}: {leads}"))
             return
         try:
-            made, end_offset = self._make(event)
-        except (EncodeError, ValueError) as error:
+            upgrade = self._upgrade(event.kraft_version)
+            base_offset = node.log.end_offset + len(upgrade)
+            made, end_offset = self._make(event, base_offset)
+        except (EncodeError, ValueError, UpgradeRefused) as error:
             node.emit(Refused(event.number, False, str(error)))
             return
-        base_offset = node.log.end_offset
-        node.append(b"".join(data for _, data in made), end_offset, [(role.epoch, base) for base, _ in made])
+        self._append(role, upgrade, made, end_offset)
         node.measures.appended_records += end_offset - base_offset
-        role.uncommitted.append((end_offset, node.now))
         node.emit(Accepted(event.number, base_offset, end_offset))
 
-    def _make(self, event: Propose) -> tuple[list[tuple[int, bytes]], int]:
-        """(base offset, bytes) of each batch, and where the log ends with them. Raises ValueError, EncodeError."""
-        node = self._node
-        offset, made = node.log.end_offset, []
-        most = node.settings.batch_max_bytes
+    def _upgrade(self, version: int | None) -> list[tuple[str, Message]]:
+        """The records that make kraft.version ``version``; none where it is that, or nobody asks. Raises UpgradeRefused."""
+        voters = None if version is None else upgraded_voters(self._node, version)
+        return [] if version is None or voters is None else [batches.kraft_version(version), batches.kraft_voters(voters)]
+
+    def _make(self, event: Propose, offset: int) -> tuple[list[tuple[int, bytes]], int]:
+        """(base offset, bytes) of each batch, the first at ``offset``, and where they end. Raises ValueError, EncodeError."""
+        made: list[tuple[int, bytes]] = []
+        most = self._node.settings.batch_max_bytes
         for values in event.batches:
             if not values:
                 raise ValueError("a batch without records")
-            data = batches.data_batch(values, offset, event.epoch, node.wall_ms)
+            data = batches.data_batch(values, offset, event.epoch, self._node.wall_ms)
             if len(data) > most:
                 raise ValueError(f"a batch of {len(data)} bytes, {most} are the most")
             made.append((offset, data))
@@ -118,23 +126,28 @@ class Office:
     def append_voters(self, leader: Leader, voters: VoterSet) -> int:
         """Append a KRAFT_VOTERS record, which counts from now on: its offset."""
         assert self._node.role is leader, "only the leader changes the voters"
-        return self._append_control(leader, [batches.kraft_voters(voters)], voters)
+        offset = self._node.log.end_offset
+        self._append(leader, [batches.kraft_voters(voters)], [], offset + 1)
+        return offset
 
-    def _append_control(self, leader: Leader, messages: list[tuple[str, Message]], voters: VoterSet | None = None) -> int:
-        node = self._node
-        base_offset = node.log.end_offset
-        data = batches.control_batch(messages, base_offset, leader.epoch, node.wall_ms)
-        end_offset = base_offset + len(messages)
-        node.append(data, end_offset, [(leader.epoch, base_offset)])
+    def _append(self, leader: Leader, control: list[tuple[str, Message]], more: list[tuple[int, bytes]], end_offset: int) -> None:
+        """Append a batch of the control records, if there are any, and (base offset, bytes) of the batches behind it, at once.
+
+        What the records say of who votes counts from now on.
+        """
+        node, base_offset, before = self._node, self._node.log.end_offset, self._node.voters
+        made = (
+            [(base_offset, batches.control_batch(control, base_offset, leader.epoch, node.wall_ms)), *more] if control else more
+        )
+        node.append(b"".join(data for _, data in made), end_offset, [(leader.epoch, base) for base, _ in made])
         leader.uncommitted.append((end_offset, node.now))
-        for offset, (name, _) in enumerate(messages, base_offset):
-            if name == "KRAFT_VERSION":
-                node.history.add_version(offset, node.history.kraft_version)
-            elif name == "KRAFT_VOTERS":
-                node.history.add_voters(offset, voters or node.voters)
-        if voters is not None:
+        for offset, (_, message) in enumerate(control, base_offset):
+            if isinstance(message, KRaftVersionRecord):
+                node.history.add_version(offset, message.k_raft_version)
+            elif isinstance(message, VotersRecord):
+                node.history.add_voters(offset, VoterSet.of_record(message))
+        if node.voters != before:
             node.voters_changed()
-        return base_offset
 
     def advance(self, leader: Leader) -> None:
         """The high watermark is the largest offset that a majority has, never less than it was.

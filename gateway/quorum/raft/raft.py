@@ -40,6 +40,7 @@ from gateway.quorum.raft.roles import Candidate, Follower, Leader, Progress, Pro
 from gateway.quorum.raft.seeking import Seeking
 from gateway.quorum.raft.serving import Serving
 from gateway.quorum.raft.settings import RaftSettings, Stored
+from gateway.quorum.raft.upgrading import UpgradeRefused, upgraded_voters
 from gateway.quorum.raft.voter_changes import VoterChanges
 from gateway.quorum.raft.voter_set import VoterSet
 from kwire.messages.add_raft_voter_request import AddRaftVoterRequest
@@ -327,6 +328,14 @@ class Raft:
     def kraft_version(self) -> int:
         """0: voters by configuration. 1: by the log (KIP-853)."""
         return self._node.history.kraft_version
+
+    def upgrade_refusal(self, version: int) -> str | None:
+        """Why this leader would not make kraft.version ``version`` now (``Propose.kraft_version``); None if it would."""
+        try:
+            upgraded_voters(self._node, version)
+        except UpgradeRefused as refused:
+            return str(refused)
+        return None
 
     @property
     def election_started_at(self) -> float:

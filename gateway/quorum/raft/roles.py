@@ -64,6 +64,7 @@ class Follower:
     told: int = -1  #: the leader's high watermark, as last told
     download: Download | None = None
     update_at: float = math.inf  #: when to compare what the quorum knows of this node with what it is
+    introduced: bool = False  #: as a voter of the configuration it has told this leader what it is, and was understood
 
 
 @dataclass(slots=True, eq=False)
@@ -128,6 +129,7 @@ class Leader:
     parked: dict[int, Parked] = field(default_factory=dict)
     parked_until: float = math.inf  #: never later than the first of them
     change: VoterChange | None = None
+    told: dict[int, VoterNode] = field(default_factory=dict)  #: what voters of the configuration said of themselves, by id
     removed: bool = False  #: it is committed that this node votes no more: it has to go
     uncommitted: deque[tuple[int, float]] = field(default_factory=deque)  #: (end offset, when appended)
 

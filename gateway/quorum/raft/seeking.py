@@ -57,7 +57,9 @@ class Seeking:
         node = self._node
         mine = set(node.settings.endpoints.values())
         known = [node.address_of(id) for id in node.others()]
-        every = dict.fromkeys((*node.settings.bootstrap, *known, *node.addresses.values()))
+        named = (at for id, at in node.settings.static_voters.items() if id != node.settings.node_id)
+        configured = (*node.settings.bootstrap, *named)
+        every = dict.fromkeys((*configured, *known, *node.addresses.values()))
         leader = node.address_of(node.leader_id) if node.leader_id != NOBODY and len(every) > 2 else None
         found = [at for at in every if at is not None and at not in mine and at != leader]
         for _ in found:

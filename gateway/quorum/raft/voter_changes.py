@@ -93,7 +93,7 @@ class VoterChanges:
     def on_update(self, asked: Requested) -> None:
         """A voter tells where it listens and what it supports: answered at once, whether that changes anything or not.
 
-        Static quorums take it too, every follower of Kafka sends it in every epoch; there it stays in memory.
+        Static quorums take it too, every follower sends it in every epoch; there it stays in memory until they are upgraded.
         """
         request = asked.message
         assert isinstance(request, UpdateRaftVoterRequest), request
@@ -111,13 +111,12 @@ class VoterChanges:
         feature = request.k_raft_version_feature
         versions = feature.min_supported_version, feature.max_supported_version
         told = VoterNode(request.voter_id, request.voter_directory_id, endpoints, versions)
-        dynamic = node.history.kraft_version >= 1
-        if dynamic and (node.settings.listener not in endpoints or not _is_key(told.id, told.directory_id)):
+        if node.settings.listener not in endpoints or not _is_key(told.id, told.directory_id):
             return ErrorCode.INVALID_REQUEST
         if not versions[0] <= node.history.kraft_version <= versions[1]:
             return ErrorCode.INVALID_REQUEST
-        if not dynamic:
-            return self._update_static(told)
+        if node.history.kraft_version < 1:
+            return self._update_static(leader, told)
         error, _ = self._not_now("updating")
         if error:
             return error
@@ -128,10 +127,12 @@ class VoterChanges:
             self._office.append_voters(leader, node.voters.with_node(told))
         return ErrorCode.NONE
 
-    def _update_static(self, told: VoterNode) -> ErrorCode:
-        if told.id not in self._node.settings.static_voters:
+    def _update_static(self, leader: Leader, told: VoterNode) -> ErrorCode:
+        if leader.high_watermark < 0:
+            return ErrorCode.REQUEST_TIMED_OUT
+        if told.id not in self._node.voters or told.id == self._node.settings.node_id:
             return ErrorCode.VOTER_NOT_FOUND
-        self._node.history.update_static(told)
+        leader.told[told.id] = told
         return ErrorCode.NONE
 
     def _answer_update(self, asked: Requested, error: ErrorCode) -> None:

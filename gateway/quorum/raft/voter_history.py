@@ -54,18 +54,6 @@ class VoterHistory:
         self._versions = [(id.end_offset - 1, kraft_version)]
         self._settle()
 
-    def update_static(self, node: VoterNode) -> None:
-        """A voter of a static quorum told where it listens and what it supports: kept in memory alone, as Kafka does.
-
-        The address in the configuration stays the one that is used.
-        """
-        assert node.id in self._static, "not a static voter"
-        known = self._static.nodes[node.id]
-        self._static = self._static.with_node(
-            VoterNode(node.id, known.directory_id, {**node.endpoints, **known.endpoints}, node.kraft_versions)
-        )
-        self._settle()
-
     def _settle(self) -> None:
         self.kraft_version = self._versions[-1][1] if self._versions else 0
         self.offset, self.voters = self._sets[-1] if self._sets else (-1, self._static)

@@ -13,6 +13,7 @@ from typing import Any
 
 import kwire
 from gateway.controller.controller import Controller, Outcome
+from gateway.controller.kraft import KRaft, Unmoved
 from gateway.controller.records import OPERATION_RECORDS_MAX, Operation
 from gateway.controller.settings import ControllerSettings
 from kwire.cluster import Image, Loader
@@ -28,8 +29,10 @@ class Cluster:
     """``nodes`` are those of the quorum, ``level`` the metadata.version that it begins with, ``log`` what is there already."""
 
     def __init__(
-        self, *, level: int = 30, nodes: tuple[int, ...] = (1,), seed: int = 1, log: Iterable[bytes] = (), **settings: Any
-    ) -> None:
+        self, *, level: int = 30, nodes: tuple[int, ...] = (1,), seed: int = 1, log: Iterable[bytes] = (),
+        kraft_version: int = 0, kraft: KRaft | None = None, **settings: Any,
+    ) -> None:  # fmt: skip
+        self.kraft = kraft or Unmoved(kraft_version)
         self.settings = ControllerSettings(node_id=nodes[0], serving_nodes=nodes, metadata_version=level, **settings)
         self.now_ms = 0
         self.log: list[bytes] = []
@@ -48,7 +51,9 @@ class Cluster:
     def elect(self) -> list[Operation]:
         """A new active controller, with what is committed; returns what it wrote first."""
         self.epoch += 1
-        self.controller = Controller(self.settings, random=random.Random(self._seed * 1000 + self.epoch).randbytes)
+        self.controller = Controller(
+            self.settings, random=random.Random(self._seed * 1000 + self.epoch).randbytes, kraft=self.kraft
+        )
         operations = self.controller.activate(self.image, self.now_ms, transaction_open=self._follower.in_transaction)
         for operation in operations:
             self.commit(operation)

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from gateway.controller.errors import Error
+from gateway.controller.records import Operation
 from gateway.controller.update_features import _LEVELS_WITH_NEW_METADATA
 from kwire.records.metadata import decode_metadata_record
 from tests.gateway.controller.broker_cluster import CLUSTER_ID, BrokerCluster
@@ -96,7 +97,9 @@ def test_a_feature_that_is_not_used_any_more() -> None:
         (("unknown.version", 1, UPGRADE), "Local controller 1 does not support this feature."),
         (("metadata.version", 31, UPGRADE), "Local controller 1 only supports versions 7-30"),
         (("metadata.version", 6, UNSAFE), "Local controller 1 only supports versions 7-30"),
-        (("kraft.version", 1, UPGRADE), "does not change from static voters to dynamic ones"),
+        (("kraft.version", 2, UPGRADE), "Local controller 1 only supports versions 0-1"),
+        (("kraft.version", 1, SAFE), "Can't downgrade to a newer version."),
+        (("kraft.version", 1, UPGRADE), "Invalid upgrade of kraft.version from version 0 to 1"),
     ],
 )
 def test_refusals(update: Update, why: str) -> None:
@@ -112,6 +115,66 @@ def test_the_version_of_the_quorum_does_not_go_down_and_may_be_named_as_it_is() 
     assert refused(it, ("kraft.version", 0, SAFE)).endswith("Can't downgrade the version of this feature.")
     assert ask(it, ("kraft.version", 1, UPGRADE)).error_code == 0
     assert "kraft.version" not in it.image.features
+
+
+class Quorum:
+    """One whose leader can upgrade it, unless there is a reason against that."""
+
+    def __init__(self, refusal: str | None = None) -> None:
+        self.kraft_version = 0
+        self.refusal = refusal
+
+    def upgrade_refusal(self, version: int) -> str | None:
+        return self.refusal
+
+
+def decided(it: BrokerCluster, *updates: Update) -> Operation:
+    """What a request comes to; it is not committed."""
+    asked = [{"feature": name, "max_version_level": level, "upgrade_type": kind} for name, level, kind in updates]
+    operation = it.decide(made("UpdateFeaturesRequest", feature_updates=asked), 2).operation
+    assert operation is not None
+    return operation
+
+
+def test_the_quorum_is_upgraded_before_the_records_of_the_request() -> None:
+    operation = decided(BrokerCluster(kraft=Quorum()), ("kraft.version", 1, UPGRADE))
+    assert (operation.kraft_version, operation.offsets) == (1, 3)
+    assert [record.message.NAME for record in operation.records] == ["NoOpRecord"]
+    operation = decided(BrokerCluster(kraft=Quorum(), level=29), ("metadata.version", 30, UPGRADE), ("kraft.version", 1, UPGRADE))
+    assert operation.kraft_version == 1 and len(operation.batches) == 1
+    assert [record.message.NAME for record in operation.records] == ["FeatureLevelRecord", "NoOpRecord"]
+
+
+def test_what_speaks_against_an_upgrade_of_the_quorum_is_told_and_nothing_else_is_done() -> None:
+    it = BrokerCluster(kraft=Quorum("voter 2 is not known"), level=29)
+    assert refused(it, ("kraft.version", 1, UPGRADE)) == "voter 2 is not known"
+    assert refused(it, ("metadata.version", 30, UPGRADE), ("kraft.version", 1, UPGRADE)) == "voter 2 is not known"
+    answer = ask(it, ("kraft.version", 1, UPGRADE), validate_only=True)
+    assert answer.error_code == Error.INVALID_UPDATE_VERSION and answer.error_message.endswith("voter 2 is not known")
+
+
+def test_looking_whether_the_quorum_could_be_upgraded() -> None:
+    it = BrokerCluster(kraft=Quorum())
+    before = len(it.log)
+    assert ask(it, ("kraft.version", 1, UPGRADE), validate_only=True).error_code == 0
+    assert len(it.log) == before and decided(it, ("kraft.version", 1, UPGRADE)).kraft_version == 1
+
+
+def test_what_was_asked_of_the_quorum_counts_before_it_is_done() -> None:
+    """The quorum may not have heard of it yet: it is not asked twice, and brokers have to bear it."""
+    it = BrokerCluster(kraft=Quorum())
+    assert decided(it, ("kraft.version", 1, UPGRADE)).kraft_version == 1
+    assert decided(it, ("kraft.version", 1, UPGRADE)).kraft_version is None
+    assert refused(it, ("kraft.version", 0, SAFE)).endswith("Can't downgrade the version of this feature.")
+    fields = {"cluster_id": CLUSTER_ID, "log_dirs": [it.directory(1)], "features": offered({"metadata.version": (7, 30)})}
+    assert it.ask(made("BrokerRegistrationRequest", broker_id=1, **fields)).error_code == Error.UNSUPPORTED_VERSION
+    it.elect()  # another leader has not asked
+    assert decided(it, ("kraft.version", 1, UPGRADE)).kraft_version == 1
+
+
+def test_a_quorum_that_is_upgraded_is_left_as_it_is() -> None:
+    operation = decided(BrokerCluster(kraft_version=1), ("kraft.version", 1, UPGRADE))
+    assert (operation.kraft_version, operation.offsets) == (None, 1)
 
 
 def test_every_broker_must_support_it() -> None:

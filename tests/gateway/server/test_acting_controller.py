@@ -34,6 +34,7 @@ from kwire.messages.controller_registration_response import ControllerRegistrati
 from kwire.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
 from kwire.messages.create_topics_response import CreatableTopicResult, CreateTopicsResponse
 from kwire.messages.envelope_response import EnvelopeResponse
+from kwire.messages.update_features_request import FeatureUpdateKey, UpdateFeaturesRequest
 from kwire.records import decode_metadata_record
 from tests.gateway.server.harness import run, until
 from tests.gateway.server.scripted_raft import HOW
@@ -52,8 +53,12 @@ ASKER = Asker("User:alice", "10.0.0.7", "test")
 class FakeRaft:
     """``leads_until``: how long nobody else can have been elected; for ever where this node is the only voter."""
 
-    node_id, leader_id, epoch = 1, -1, 0
+    node_id, leader_id, epoch, kraft_version = 1, -1, 0, 0
     leads_until = math.inf
+    refusal: str | None = None  #: why its kraft.version does not rise
+
+    def upgrade_refusal(self, version: int) -> str | None:
+        return self.refusal
 
     class voters:
         nodes = (1,)
@@ -123,7 +128,7 @@ class Stage:
 
     def _make(self, serving: Sequence[int]) -> Controller:
         settings = ControllerSettings(1, tuple(serving), max_idle_interval_ms=0)
-        made = Controller(settings, random=random.Random(1).randbytes)
+        made = Controller(settings, random=random.Random(1).randbytes, kraft=self.driver.raft)
         self.made.append(made)
         return made
 
@@ -138,7 +143,7 @@ class Stage:
     def accept(self) -> None:
         """The core appended all that was proposed."""
         for event in self.driver.proposed:
-            self._end += sum(len(batch) for batch in event.batches)
+            self._end += sum(len(batch) for batch in event.batches) + (2 if event.kraft_version else 0)
             self.acting.accepted(event.number, self._end)
         self.driver.proposed.clear()
 
@@ -567,6 +572,27 @@ def test_a_change_is_told_with_who_asked_for_it_and_where_it_stands(capsys: pyte
     told = ("api=CreateTopics", "principal=User:alice", "host=10.0.0.7", "client_id=test")
     assert all(one in said for one in (*told, f"offset={end}", f"last_offset={stage._end - 1}")), said
     assert stage.reports.counts["metadata changed"] == 1
+
+
+def test_the_quorum_is_asked_to_rise_with_the_records_that_wait_for_it(capsys: pytest.CaptureFixture[str]) -> None:
+    stage = Stage()
+    stage.lead()
+    update = FeatureUpdateKey(feature="kraft.version", max_version_level=1)
+    later = Waiting()
+    stage.driver.raft.refusal = "voter 2 is not known"
+    stage.acting.submit(UpdateFeaturesRequest(feature_updates=[update]), 2, ASKER, later)
+    assert later.answer.error_code == Error.INVALID_UPDATE_VERSION and not stage.driver.proposed
+    stage.driver.raft.refusal, later, end = None, Waiting(), stage._end
+    stage.acting.submit(UpdateFeaturesRequest(feature_updates=[update]), 2, ASKER, later)
+    [proposed] = stage.driver.proposed
+    assert (proposed.kraft_version, list(map(len, proposed.batches))) == (1, [1])
+    stage.accept()
+    assert later.answer is None
+    stage.acting.committed(end + 2)  # the control records are, the answer's own is not
+    assert later.answer is None
+    stage.acting.committed(end + 3)
+    assert later.answer.error_code == 0
+    assert f"offset={end}" in capsys.readouterr().out
 
 
 def test_nothing_is_told_of_what_changed_nothing_or_nobody_asked_for() -> None:

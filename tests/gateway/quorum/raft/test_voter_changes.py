@@ -222,7 +222,6 @@ def test_updates(message: Any, error: ErrorCode, dynamic: bool) -> None:
             message = message.copy(voter_id=3, voter_directory_id=directory(3)) if message.voter_id == 2 else message
     else:
         world, _ = leading(1, 2, 3)
-        error = ErrorCode.NONE if not message.listeners else error  # nothing is done with them
     leader = leader_of(world)
     answers: list[Any] = []
     world.request(leader.id, message, 0, answers.append)

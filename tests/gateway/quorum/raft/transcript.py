@@ -11,6 +11,7 @@ Lines of a transcript that are read (N: a node's id)::
     settle                  everything on its way arrives
     deliver 2               two messages on their way arrive, no more
     propose 1 a b           node 1's controller appends two batches
+    upgrade 1   who 1       it wants kraft.version 1; whom node 1 counts as voters
     kill 1    shutdown 1    it dies; it is asked to end
     cut 1>2 3>1   heal      nothing passes from 1 to 2 and from 3 to 1; everything passes again
     stick 1   sync 1        its disk does nothing any more; it does all at once, and goes on
@@ -39,7 +40,7 @@ from kwire.messages.remove_raft_voter_request import RemoveRaftVoterRequest
 from tests.gateway.quorum.batches import data_batch
 from tests.gateway.quorum.raft import worldly
 from tests.gateway.quorum.raft.words import answer_text, node_text, request_text
-from tests.gateway.quorum.raft.world import CLUSTER, LISTENER, World, address, directory, voter_node
+from tests.gateway.quorum.raft.world import CLUSTER, LISTENER, Member, World, address, directory, voter_node
 
 _WRITTEN = (">", "<", "=", "!")
 
@@ -169,8 +170,22 @@ class Script:
     def do_propose(self, id: str, *values: str) -> None:
         member = self.world.members[int(id)]
         assert member.raft is not None
+        self._propose(id, member, Propose(self.proposals + 1, member.raft.epoch, [[value.encode()] for value in values]))
+
+    def do_upgrade(self, id: str) -> None:
+        member = self.world.members[int(id)]
+        assert member.raft is not None
+        self._propose(id, member, Propose(self.proposals + 1, member.raft.epoch, [[b"no op"]], 1))
+
+    def do_who(self, id: str) -> None:
+        raft = self.world.members[int(id)].raft
+        assert raft is not None
+        voters = " ".join(f"{one.id}:{one.directory_id}" for one in raft.voters)
+        self.written.append(f"! {id} kraft.version={raft.kraft_version} voters {voters}")
+
+    def _propose(self, id: str, member: Member, event: Propose) -> None:
         self.proposals += 1
-        member.step(Propose(self.proposals, member.raft.epoch, [[value.encode()] for value in values]))
+        member.step(event)
         match member.outcome[self.proposals]:
             case fx.Accepted(_, base_offset, end_offset):
                 self.written.append(f"! {id} accepted {base_offset} to {end_offset}")
