@@ -50,12 +50,13 @@ def random_act(world: World, rng: random.Random) -> None:
         (faults.pauses, pause),
         (faults.kills, kill),
         (faults.snapshots, snapshot),
-        (faults.voter_changes if shape.dynamic else faults.voter_changes * 0.1, change_voters),
+        (faults.voter_changes if world.dynamic else faults.voter_changes * 0.1, change_voters),
         (faults.forgeries, forge),
         (faults.handovers, hand_over),
         (faults.wipes if shape.dynamic and shape.voters >= 3 and not faults.voter_changes else 0.0, wipe),
         (faults.wall_jumps, jump),
         (0.3, describe),
+        (faults.upgrades, upgrade),
     ]
     at = rng.random() * sum(rate for rate, _ in table)
     salt = rng.getrandbits(64)
@@ -80,6 +81,7 @@ def acts_per_second(world: World) -> float:
         + f.forgeries
         + f.handovers
         + f.wipes
+        + f.upgrades
         + 0.3
     )
 
@@ -212,6 +214,11 @@ def change_voters(world: World, rng: random.Random) -> None:
         update_voter(world, at, rng.choice(voters))
 
 
+def upgrade(world: World, rng: random.Random) -> None:
+    """Have the voters of the configuration put into the log: of the leader, mostly."""
+    world.upgrade(world.leader if rng.random() < 0.9 else rng.choice(world.ours))
+
+
 def add_voter(world: World, at: Node, node: Node, *, committed: bool = True) -> None:
     """AddRaftVoter, as an administrator sends it."""
     listeners = [add_raft_voter_request.Listener(name=name, host=to.host, port=to.port) for name, to in _endpoints(node)]
@@ -333,7 +340,7 @@ def forge_fetch(world: World, rng: random.Random, node: Node) -> None:
     if kind == 1:
         voter = rng.choice(list(world.first_voters))
         id, epoch, directory_id = voter.id, node.raft.epoch - 1, voter.directory_id
-    elif kind == 2 and world.shape.dynamic:
+    elif kind == 2 and node.raft.kraft_version >= 1:
         id = rng.choice(list(world.first_voters)).id
     if id == node.id or epoch < log.last_epoch:
         return

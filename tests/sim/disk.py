@@ -127,14 +127,16 @@ class Disk:
             kraft_versions=tuple(kraft_versions),
         )
 
-    def voters_of_view(self) -> VoterSet | None:
-        """Who votes by the log as the process has given it out; None where neither log nor formatting says."""
-        for batch in reversed(self.view.batches):
-            if batch.voters:
-                return batch.voters[-1][1]
+    def voters_of_view(self) -> tuple[VoterSet | None, int]:
+        """Who votes by the log as the process has given it out, None where neither log nor formatting says; kraft.version."""
         newest = max((id for id in self.snapshots if id.end_offset <= self.view.start_offset), default=None)
-        found = self.snapshots[newest].voters if newest is not None else None
-        return found or self.formatted
+        snapshot = self.snapshots[newest] if newest is not None else None
+        voters = (snapshot.voters if snapshot is not None else None) or self.formatted
+        kraft_version = (snapshot.kraft_version if snapshot is not None else 0) or int(self.formatted is not None)
+        for batch in self.view.batches:
+            voters = batch.voters[-1][1] if batch.voters else voters
+            kraft_version = batch.kraft_versions[-1][1] if batch.kraft_versions else kraft_version
+        return voters, kraft_version
 
     def voters_at(self, offset: int) -> tuple[VoterSet | None, int]:
         """Voters and kraft.version as the durable log says up to ``offset``."""

@@ -39,6 +39,8 @@ def heal(world: World) -> Iterator[float]:
     for node in world.ours:
         world.restart(node)
     yield from _commit(world)
+    if world.shape.upgrades:
+        yield from _upgrade(world)
     yield from _catch_up(world)
     before = world.network.sent
     yield _QUIET_S
@@ -51,9 +53,9 @@ def heal(world: World) -> Iterator[float]:
 def _stay_away(world: World) -> list[Node]:
     """A minority of the voters, at most. Everybody is needed where voters changed, were lost, or do not campaign."""
     rng, voters = world.rng, world.voters()
-    changed = world.shape.dynamic and (
-        world.wiped is not None or len(world.checker.committed_voters) > 1 or world.shape.changes_voters
-    )
+    if world.shape.upgrades:
+        return []  # all have to say what they are
+    changed = world.dynamic and (world.wiped is not None or len(world.checker.committed_voters) > 1 or world.shape.changes_voters)
     witnesses = any(not node.settings.campaigns for node in voters)
     if changed or witnesses or rng.random() < 0.4:
         return []
@@ -71,6 +73,17 @@ def _commit(world: World) -> Iterator[float]:
             world.propose(leader)
         yield _LOOK_S
     world.recovery_s = world.recovered_at - healed
+
+
+def _upgrade(world: World) -> Iterator[float]:
+    """Voters of the configuration can be put into the log, if they were not before (19)."""
+    healed = world.now
+    while not any(batch.kraft_versions for batch in world.checker.committed.batches):
+        require(world.now <= healed + COMMIT_S, "19: {} s after a commit there is no upgrade: {}", COMMIT_S, _state(world))
+        leader = world.leader
+        if leader is not None and not leader.waiting:
+            world.upgrade(leader)
+        yield 10 * _LOOK_S
 
 
 def _catch_up(world: World) -> Iterator[float]:

@@ -40,6 +40,7 @@ class Proposal(NamedTuple):
     epoch: int
     values: frozenset[bytes]
     floor: int
+    kraft_version: int | None = None
 
 
 class Checker:
@@ -62,6 +63,7 @@ class Checker:
         self._seen: dict[bytes, tuple[int, int]] = {}  # record value -> (offset, epoch) it was appended at
         self._refused: set[int] = set()
         self._lost_disks: list[tuple[int, Disk]] = []
+        self.upgraded = False  #: voters of the configuration are in somebody's log
         self.acked_end = 0
         self.acked = 0
 
@@ -110,6 +112,8 @@ class Checker:
         """A leader's own batch, 4, 11: of its epoch, with what was proposed, never twice, never what was refused."""
         for _, voters in batch.voters:
             self._voters_of_epoch.setdefault(batch.epoch, []).append(voters)
+        if batch.kraft_versions and node.settings.static_voters:
+            self._upgrades(node, batch)
         if batch.control:
             return
         for record in decode_batch(batch.data).records:
@@ -119,6 +123,18 @@ class Checker:
             require(number not in self._refused, "11: node {} appends proposal {}, which was refused", node.id, number)
             require(value not in self._seen, "11: node {} appends {} again", node.id, value)
             self._seen[value] = (record.offset, batch.epoch)
+
+    def _upgrades(self, node: Node, batch: Batch) -> None:
+        """A leader puts the voters of the configuration into the log, 19: they and nobody else, as what they are."""
+        self.upgraded = True
+        statics = [one for one in self._nodes if one.id in node.settings.static_voters]
+        real = [(one.id, one.disk.directory_id, dict(one.settings.endpoints), (0, 1)) for one in statics]
+        named = [
+            (one.id, one.directory_id, dict(one.endpoints), one.kraft_versions) for _, voters in batch.voters for one in voters
+        ]
+        require(named == real, "19: node {} makes voters of {}, they are {}", node.id, named, real)
+        there = self._committed_in.get(batch.epoch, 0) > node.own_epoch_offset
+        require(there, "19: node {} upgrades in epoch {}, of which nothing is committed", node.id, batch.epoch)
 
     def truncates(self, node: Node, effect: Truncate) -> None:
         """Before a truncation, 4, 9: never by a leader, never below what is committed."""
@@ -225,11 +241,15 @@ class Checker:
         require(known, "5: node {} fetches from {} after epoch {}, on disk it is {}", node.id, offset, epoch, durable)
 
     def voters_in_force(self, node: Node) -> None:
-        """After a birth, a truncation or a snapshot, 1: who votes is who the log says."""
-        found = node.disk.voters_of_view()
-        if found is not None:
-            ours, theirs = ([(one.id, one.directory_id) for one in voters] for voters in (node.raft.voters, found))
-            require(ours == theirs, "1: node {} counts the voters {}, its log says {}", node.id, ours, theirs)
+        """1, 19: who votes is who the log says, else the configuration, after a birth, a record, a truncation, a snapshot."""
+        found, version = node.disk.voters_of_view()
+        theirs = [(one.id, one.directory_id) for one in found or ()]
+        if found is None:
+            theirs = [(id, ZERO_UUID) for id in sorted(node.settings.static_voters)]
+        ours = [(one.id, one.directory_id) for one in node.raft.voters]
+        require(ours == theirs, "1: node {} counts the voters {}, its log says {}", node.id, ours, theirs)
+        told = node.raft.kraft_version
+        require(told == version, "19: node {} is at kraft.version {}, its log says {}", node.id, told, version)
 
     # --- what is committed ------------------------------------------------------------------------------------------------
 
@@ -299,9 +319,9 @@ class Checker:
 
     # --- clients ----------------------------------------------------------------------------------------------------------
 
-    def proposed(self, number: int, node: Node, epoch: int, values: Iterable[bytes]) -> None:
-        """Somebody asks ``node`` to append ``values``."""
-        self.proposals[number] = Proposal(number, node.id, epoch, frozenset(values), self.acked_end)
+    def proposed(self, number: int, node: Node, epoch: int, values: Iterable[bytes], kraft_version: int | None = None) -> None:
+        """Somebody asks ``node`` to append ``values``, and to raise kraft.version before."""
+        self.proposals[number] = Proposal(number, node.id, epoch, frozenset(values), self.acked_end, kraft_version)
         for value in self.proposals[number].values:
             self._of_value[value] = number
 
@@ -326,6 +346,9 @@ class Checker:
         found = [batch.epoch for batch in log.batches[-64:] if base <= batch.base < end]
         in_epoch = all(epoch == proposal.epoch for epoch in found)
         require(in_epoch, "10: proposal {} is acknowledged, in its place are epochs {}", number, found)
+        if proposal.kraft_version is not None:
+            there = any(batch.kraft_versions for batch in log.batches if batch.next <= base)
+            require(there, "10: upgrade {} is acknowledged, and is not in what is committed below {}", number, base)
         require(base >= proposal.floor, "12: proposal {} is at {}, below {} acknowledged before", number, base, proposal.floor)
         self.acked_end = max(self.acked_end, end)
         self.acked += 1

@@ -56,4 +56,4 @@ def put_in(name: str | None) -> AbstractContextManager[Any]:
     return MUTANTS[name].make() if name else contextlib.nullcontext()
 
 
-from tests.sim import mutants_elections, mutants_leading, mutants_log  # noqa: E402, F401 - they register themselves here
+from tests.sim import mutants_elections, mutants_leading, mutants_log, mutants_upgrading  # noqa: E402, F401 - they register here

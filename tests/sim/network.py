@@ -12,7 +12,6 @@ from gateway.quorum.raft.effects import LogRange, Reply, Send
 from gateway.quorum.raft.events import Answered, Event, Failed, Gone, Requested
 from kwire.message import Message
 from kwire.messages.api_versions_request import ApiVersionsRequest
-from kwire.messages.describe_quorum_response import DescribeQuorumResponse
 from kwire.messages.fetch_request import FetchRequest
 from kwire.messages.fetch_response import FetchResponse
 from kwire.messages.fetch_snapshot_response import FetchSnapshotResponse
@@ -232,8 +231,6 @@ class Network:
             self._check_cluster(node, asked, bool(data.records))
         elif isinstance(answer, FetchSnapshotResponse) and answer.topics:
             self._check_cluster(node, asked, bool(answer.topics[0].partitions[0].unaligned_records))
-        elif isinstance(answer, DescribeQuorumResponse) and answer.topics and not answer.topics[0].partitions[0].error_code:
-            checker.still_leads(node, "answers as leader")
 
     def _check_cluster(self, node: Node, asked: Asked, records: bool) -> None:
         same = asked.origin is None or asked.origin.settings.cluster_id == node.settings.cluster_id

@@ -34,6 +34,7 @@ from gateway.quorum.raft.effects import (
 from gateway.quorum.raft.events import Event, Installed, Requested, Tick
 from gateway.quorum.raft.raft import Raft
 from gateway.quorum.raft.settings import RaftSettings
+from kwire.messages.describe_quorum_response import DescribeQuorumResponse
 from kwire.messages.fetch_request import FetchRequest
 from kwire.messages.fetch_response import FetchResponse
 from kwire.messages.fetch_snapshot_request import FetchSnapshotRequest
@@ -90,6 +91,7 @@ class Node:
         self.waiting: dict[int, tuple[int, int]] = {}  # proposals accepted and not committed: number -> (base, end)
         self.armed = self.deadline = math.inf
         self._ticks = 0
+        self._voters_moved = False  # a record said who votes
 
     # --- life -------------------------------------------------------------------------------------------------------------
 
@@ -204,6 +206,9 @@ class Node:
             end,
             self.disk.view.end_offset,
         )
+        if self._voters_moved:
+            self._voters_moved = False
+            checker.voters_in_force(self)
         self.world.trace.append((self.world.now, self.place, event, epoch, high_watermark, end, role))
         self._arm()
 
@@ -282,7 +287,9 @@ class Node:
 
     def _append(self, effect: Append) -> None:
         self.world.checker.appends(self, effect.base_offset)
-        self.world.checker.appended(self, self.disk.accept(effect))
+        batches = self.disk.accept(effect)
+        self.world.checker.appended(self, batches)
+        self._voters_moved = self._voters_moved or any(batch.voters or batch.kraft_versions for batch in batches)
 
     def _truncate(self, effect: Truncate) -> None:
         self.world.checker.truncates(self, effect)
@@ -293,6 +300,9 @@ class Node:
         message = effect.message
         if isinstance(message, FetchResponse) and message.responses:
             self.world.checker.tells(self, message.responses[0].partitions[0].high_watermark)
+        elif isinstance(message, DescribeQuorumResponse) and message.topics and not message.topics[0].partitions[0].error_code:
+            # Now and not when it leaves: that may be long after, and says what was when it was asked for.
+            self.world.checker.still_leads(self, "answers as leader")
         self._wire(effect)
 
     def _wire(self, effect: Send | Reply) -> None:

@@ -37,13 +37,15 @@ class Scenario(NamedTuple):
 
     def prepare(self, rng: random.Random, shape: Shape, faults: Faults) -> None:
         """Make of what was drawn for the swarm what this family wants."""
+        if self.name != "swarm" and shape.upgrades:
+            shape.upgrades = shape.auto_join = False
         if not self.noise or (self.name != "swarm" and rng.random() < 0.5):
             quiet(faults)
         elif self.name != "swarm":
             soften(faults)
         self.tweak(rng, shape, faults)
         shape.changes_voters = shape.changes_voters or faults.voter_changes > 0.0
-        if shape.dynamic and (shape.changes_voters or faults.wipes):
+        if (shape.dynamic and (shape.changes_voters or faults.wipes)) or (shape.upgrades and shape.changes_voters):
             shape.witnesses = 0  # the last one that stands for election could be removed
 
     def play(self, world: World) -> Iterator[float]:
@@ -75,7 +77,7 @@ def quiet(faults: Faults) -> None:
 
 def soften(faults: Faults) -> None:
     """Some noise from the network and of crashes; none of the acts of the swarm."""
-    for name in ("cuts", "pauses", "kills", "voter_changes", "forgeries", "handovers", "wipes", "wall_jumps"):
+    for name in ("cuts", "pauses", "kills", "voter_changes", "forgeries", "handovers", "wipes", "wall_jumps", "upgrades"):
         setattr(faults, name, 0.0)
     faults.lose, faults.late, faults.reset = faults.lose * 0.3, faults.late * 0.5, faults.reset * 0.5
 
@@ -574,6 +576,55 @@ def late_messages(world: World) -> Iterator[float]:
             world.happen_to(leader, Resign(leader.raft.epoch, "a fault"), "its controller resigns")
             if rng.random() < 0.5:
                 world.kill(leader, 0.2)
+
+
+def _upgrading(rng: random.Random, shape: Shape, faults: Faults) -> None:
+    shape.voters, shape.witnesses, shape.foreign = rng.choice((1, 2, 3, 3, 3, 4, 5)), 0, False
+    shape.dynamic, shape.auto_join, shape.upgrades, shape.observers = False, rng.random() < 0.2, True, 2
+    shape.changes_voters = True
+
+
+@family(_upgrading)
+def upgraded(world: World) -> Iterator[float]:
+    """Voters of the configuration are put into the log (KIP-853), by leaders that are cut off, killed and followed by others
+    before that is committed; then voters change."""
+    rng = world.rng
+    for _ in range(rng.randint(2, 4)):
+        yield from elected(world)
+        leader = world.leader
+        if leader is None:
+            continue
+        yield rng.choice((0.0, 1.0, 2.5, 4.5))
+        kind = rng.randrange(5)
+        few = rng.sample(world.others(leader), min(len(world.others(leader)), rng.randint(0, 1)))
+        if kind == 0:
+            world.isolate([leader, *few])
+        world.upgrade(leader)
+        yield rng.choice((0.0, 0.002, 0.01, 0.3))
+        if kind == 1:
+            world.kill(leader, rng.choice((0.001, 1.0, 4.0)))
+        elif kind == 2:
+            world.isolate([leader, *few])
+        elif kind == 3:
+            world.kill(rng.choice(world.voters()), rng.choice((0.001, 1.0)))
+        for _ in range(rng.randint(0, 2)):
+            world.propose(leader, 1, rng.randint(1, 2))
+            acts.change_voters(world, rng)
+            yield rng.random() * 0.3
+        if rng.random() < 0.3:
+            world.snapshot(rng.choice(world.ours), 1)
+        if kind < 3:
+            yield from elected(world, but=leader, at_most=4.0)
+            acts.upgrade(world, rng)
+            yield rng.random()
+        world.mend()
+    yield from elected(world)
+    yield 2.5
+    acts.upgrade(world, rng)
+    for _ in range(rng.randint(1, 4)):
+        yield 0.5
+        acts.change_voters(world, rng)
+        world.snapshot(rng.choice(world.ours), rng.choice((0, 1)))
 
 
 #: Of ten schedules so many are of the swarm; the others are of the stories in turn.

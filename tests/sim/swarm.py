@@ -31,6 +31,7 @@ class Faults:
     handovers: float = 0.0
     wipes: float = 0.0
     wall_jumps: float = 0.0
+    upgrades: float = 0.0
     clock_spread: float = 0.0  #: clocks run at 1/(1 + s) to 1 + s times the true rate
 
     @classmethod
@@ -74,6 +75,7 @@ class Shape:
     dynamic: bool = False
     auto_join: bool = False
     changes_voters: bool = False
+    upgrades: bool = False  #: voters of the configuration are to be put into the log (kraft.version 0 to 1)
     foreign: bool = False  #: a node of another cluster asks ours
     codec: bool = False  #: every message goes through the codec
     old_versions: bool = False  #: peers speak versions drawn at random
@@ -102,3 +104,11 @@ class Shape:
             fetch_max_bytes=rng.choice((1, 300, 1 << 20)),
             snapshot_max_bytes=rng.choice((7, 40, 1 << 20)),
         )
+
+
+def draw_upgrades(seed: int, shape: Shape, faults: Faults) -> None:
+    """Some quorums whose voters are in the configuration are upgraded. By dice of their own: what else a seed draws stays."""
+    rng = random.Random(seed ^ 0x5EED)
+    if not shape.dynamic and rng.random() < 0.4:
+        shape.upgrades, faults.upgrades = True, rng.choice((0.2, 0.5, 1.0))
+        shape.auto_join = rng.random() < 0.2

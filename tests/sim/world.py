@@ -26,7 +26,7 @@ from tests.sim.disk import Disk
 from tests.sim.invariants import Checker, Violation
 from tests.sim.network import Network
 from tests.sim.node import Node
-from tests.sim.swarm import Faults, Shape
+from tests.sim.swarm import Faults, Shape, draw_upgrades
 
 if TYPE_CHECKING:
     from tests.sim.scenarios import Scenario
@@ -62,6 +62,7 @@ class World:
         self.rng = random.Random(seed)
         self.chance = Chance(seed, only)
         self.shape, self.faults = Shape.draw(self.rng), Faults.draw(self.rng)
+        draw_upgrades(seed, self.shape, self.faults)
         scenario.prepare(self.rng, self.shape, self.faults)
         self.now = 0.0
         self.events = 0
@@ -109,7 +110,7 @@ class World:
         witnesses = rng.sample(range(1, shape.voters + 1), min(shape.witnesses, (shape.voters - 1) // 2))
         if shape.old_versions:
             for key, known in wire.NEWEST.items():
-                oldest = wire.WITH_DIRECTORIES.get(key, known[0]) if shape.dynamic else known[0]
+                oldest = wire.WITH_DIRECTORIES.get(key, known[0]) if shape.dynamic or shape.upgrades else known[0]
                 self.network.versions[key] = range(known[0], rng.randint(oldest, known[-1]) + 1)
         for voter in voters:
             self._add(voter.id, voter.directory_id, campaigns=voter.id not in witnesses, formatted=shape.dynamic)
@@ -192,8 +193,13 @@ class World:
         newest = self.voter_set()
         return [node for node in self.ours if newest.has(node.id, node.disk.directory_id)]
 
+    @property
+    def dynamic(self) -> bool:
+        """Does somebody's log say who votes?"""
+        return self.shape.dynamic or self.checker.upgraded
+
     def voter_set(self) -> VoterSet:
-        if not self.shape.dynamic:
+        if not self.dynamic:
             return self.first_voters
         leader = self.leader
         if leader is not None:
@@ -261,16 +267,23 @@ class World:
         if self.may_act("mend the links of %s", "all" if node is None else node.id):
             self.network.cut = {link for link in self.network.cut if node is not None and node.place not in link}
 
-    def propose(self, node: Node | None, batches: int = 1, records: int = 1, epoch: int | None = None) -> int:
+    def propose(
+        self, node: Node | None, batches: int = 1, records: int = 1, epoch: int | None = None, kraft_version: int | None = None
+    ) -> int:
         """Ask ``node``, which leads or does not, to append records. Returns the proposal's number, 0 for none."""
-        if node is None or not node.up or not self.may_act("propose to %d", node.id):
+        what = "an upgrade" if kraft_version is not None else "records"
+        if node is None or not node.up or not self.may_act("propose %s to %d", what, node.id):
             return 0
         number = next(self._numbers)
         made = [[b"%d/%d/%d" % (number, b, r) for r in range(records)] for b in range(batches)]
         epoch = node.raft.epoch if epoch is None else epoch
-        self.checker.proposed(number, node, epoch, [value for batch in made for value in batch])
-        self.network.deliver(node, Propose(number, epoch, made))
+        self.checker.proposed(number, node, epoch, [value for batch in made for value in batch], kraft_version)
+        self.network.deliver(node, Propose(number, epoch, made, kraft_version))
         return number
+
+    def upgrade(self, node: Node | None) -> int:
+        """Ask ``node``, which leads or does not, to put the voters of the configuration into the log."""
+        return self.propose(node, kraft_version=1)
 
     def happen_to(self, node: Node, event: Event, text: str) -> None:
         """An event of the process itself."""
