@@ -1,0 +1,225 @@
+"""The way from voters of the configuration to voters in the log, with Kafka's own tools: kafka-features upgrades our quorum,
+kafka-metadata-quorum tells and changes its voters afterwards, kafka-dump-log reads what it wrote; and real Kafka does the same.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from gateway.log.control_records import read_snapshot_head
+from gateway.log.listing import list_directory
+from tests.interop.admin_commands import Command
+from tests.interop.clients import need_java
+from tests.interop.own import create_by_java
+from tests.interop.own_kafka import with_witness
+from tests.interop.quorum import files_of, offsets_of, wait_for_segments
+from tests.interop.test_quorum_observed import status
+from tools import java
+from tools.java import JavaError
+from tools.kafka import Cluster, kafka
+from tools.kafka_files import Node
+from tools.own_quorum import QUICK, OwnCluster, own_quorum
+from tools.process import lasting_ports
+
+UPGRADE = ("upgrade", "--feature", "kraft.version=1")
+#: Commands in a row, of which real Kafka must say the same.
+COMMANDS: Sequence[Sequence[str]] = (
+    ("upgrade", "--feature", "kraft.version=2"),
+    ("upgrade", "--feature", "kraft.version=1", "--dry-run"),
+    ("upgrade", "--feature", "kraft.version=1", "--feature", "group.version=7"),
+    ("upgrade", "--release-version", "4.3", "--dry-run"),
+    ("upgrade", "--release-version", "4.3"),
+    UPGRADE,
+    ("downgrade", "--feature", "kraft.version=0"),
+    ("describe",),
+)
+_ID = re.compile(r"[\w-]{22}")
+
+
+@pytest.fixture(scope="module")
+def three() -> Iterator[OwnCluster]:
+    """Three voters of the configuration."""
+    need_java()
+    with own_quorum(3, properties={**QUICK, "metadata.log.max.record.bytes.between.snapshots": "500"}) as cluster:
+        cluster.wait_for_leader()
+        yield cluster
+
+
+def features(cluster: Cluster, *arguments: str) -> str:
+    return java.run_tool(Command("features", ()).main_class, ["--bootstrap-controller", cluster.controllers, *arguments])
+
+
+def quorum(cluster: Cluster, *arguments: str, config: Path | None = None) -> str:
+    where = ["--bootstrap-controller", cluster.controllers, *(("--command-config", str(config)) if config else ())]
+    return java.run_tool(java.METADATA_QUORUM, [*where, *arguments])
+
+
+def again(what: Callable[[], str], timeout_s: float = 30) -> str:
+    """What it prints at last: voters tell a leader what they are within seconds of its election, not at once."""
+    deadline = time.monotonic() + timeout_s
+    while True:
+        try:
+            return what()
+        except JavaError:
+            if time.monotonic() > deadline:
+                raise
+
+
+def voters(cluster: Cluster) -> dict[int, str]:
+    """Directory ids of the voters, as ``describe --status`` has them; empty for those of the configuration."""
+    told = json.loads(status(quorum(cluster, "describe", "--status"))["CurrentVoters"])
+    assert all(one["endpoints"] for one in told)
+    return {one["id"]: one["directoryId"] or "" for one in told}
+
+
+def directory_of(node: Node) -> str:
+    """As its meta.properties has it."""
+    lines = (node.log_dir / "meta.properties").read_text(encoding="utf-8").splitlines()
+    return dict(line.split("=", 1) for line in lines if "=" in line)["directory.id"]
+
+
+def election(node: Node) -> dict[str, object]:
+    """Its quorum-state."""
+    found: dict[str, object] = json.loads((node.metadata_log_dir / "quorum-state").read_text(encoding="utf-8"))
+    return found
+
+
+def restart(cluster: OwnCluster, node: Node) -> None:
+    """``kill -9``, with a configuration that names no voters any more."""
+    cluster.kill_node(node)
+    cluster.configure_node(node, {})
+    cluster.start_node(node)
+    cluster.wait_for_node(node)
+    cluster.wait_for_leader()
+
+
+def newcomer(cluster: OwnCluster) -> tuple[Node, Path]:
+    """Another controller, which is no voter yet, and the file by which kafka-metadata-quorum knows it."""
+    broker_port, controller_port = lasting_ports(2)
+    node = Node(4, ("broker", "controller"), cluster.directory / "4", broker_port, controller_port)
+    node.directory.mkdir()
+    cluster.configure_node(node, {})
+    cluster.format_node(node)
+    cluster.nodes.append(node)
+    values = {
+        "process.roles": "controller", "node.id": "4", "log.dirs": str(node.log_dir), "controller.listener.names": "CONTROLLER",
+        "listeners": f"CONTROLLER://{node.controller_address}", "listener.security.protocol.map": "CONTROLLER:PLAINTEXT",
+    }  # fmt: skip
+    config = node.directory / "as-kafka-has-it.properties"
+    config.write_text("".join(f"{key}={value}\n" for key, value in values.items()), encoding="utf-8")
+    cluster.start_node(node)
+    cluster.wait_for_node(node)
+    return node, config
+
+
+def test_from_voters_of_the_configuration_to_voters_in_the_log(three: OwnCluster) -> None:
+    assert set(voters(three)) == {1, 2, 3}
+    with pytest.raises(JavaError, match=r"kraft\.version"):
+        quorum(three, "remove-controller", "--controller-id", "1", "--controller-directory-id", directory_of(three.node(1)))
+    assert "kraft.version was upgraded to 1." in again(lambda: features(three, *UPGRADE))
+    assert re.search(r"kraft\.version .*FinalizedVersionLevel: 1", features(three, "describe"))
+    ids = {node.node_id: directory_of(node) for node in three.nodes}
+    assert voters(three) == ids
+    dumped(three)
+    three.static = False  # from here on files name no voters
+    restart(three, three.wait_for_leader())
+    for node in list(three.nodes):
+        restart(three, node)
+    assert voters(three) == ids
+    assert {election(node)["data_version"] for node in three.nodes} == {1}
+    node, config = newcomer(three)
+    again(lambda: quorum(three, "add-controller", config=config))
+    gone = three.wait_for_leader()
+    removal = ("remove-controller", "--controller-id", str(gone.node_id), "--controller-directory-id", directory_of(gone))
+    again(lambda: quorum(three, *removal))
+    left = {**ids, 4: directory_of(node)}
+    del left[gone.node_id]
+    assert voters(three) == left
+    three.wait_for_leader()
+    create_by_java(node.broker_address, "written-by-another-quorum")
+    wait_for_snapshot(node, left)
+    restart(three, node)
+    assert voters(three) == left
+
+
+def wait_for_snapshot(node: Node, named: dict[int, str], timeout_s: float = 30) -> None:
+    """Return when the node's newest snapshot says that these vote."""
+    deadline = time.monotonic() + timeout_s
+    while True:
+        newest = max(list_directory(str(node.metadata_log_dir)).snapshots, default=None)
+        version, head = (0, None) if newest is None else read_snapshot_head(node.metadata_log_dir, newest)
+        found = {row.voter_id: str(row.voter_directory_id) for row in head.voters} if head is not None else {}
+        if version == 1 and found == named:
+            return
+        assert time.monotonic() < deadline, f"node {node.node_id}: {newest} is of kraft.version {version}, voters {found}"
+        time.sleep(0.2)
+
+
+def dumped(cluster: OwnCluster) -> None:
+    """kafka-dump-log reads the two control records, the same in every log, and finds all CRCs right."""
+    _, end = offsets_of(cluster.nodes[0].broker_address)
+    found = []
+    for node in cluster.nodes:
+        arguments = ["--files", str(node.metadata_log_dir / f"{0:020d}.log"), "--cluster-metadata-decoder"]
+        lines = java.run_tool(java.DUMP_LOG_SEGMENTS, arguments).splitlines()
+        assert all("isvalid: true" in line for line in lines if line.startswith("baseOffset:"))
+        rows = [line for line in lines if line.startswith("| offset:") and int(line.split()[2]) < end]
+        found.append([line.partition("headerKeys: [] ")[2] for line in rows if "KRaftV" in line])
+    assert found[0] == found[1] == found[2]
+    [version, named] = found[0]
+    assert json.loads(version.removeprefix("KRaftVersion ")) == {"version": 0, "kRaftVersion": 1}
+    rows = json.loads(named.removeprefix("KRaftVoters "))["voters"]
+    assert {row["voterId"]: row["voterDirectoryId"] for row in rows} == {
+        node.node_id: directory_of(node) for node in cluster.nodes
+    }
+    assert all(row["kRaftVersionFeature"] == {"minSupportedVersion": 0, "maxSupportedVersion": 1} for row in rows)
+
+
+def answers(cluster: Cluster) -> list[str]:
+    """What is said to every command, without what no two clusters say alike."""
+    again(lambda: features(cluster, "upgrade", "--feature", "kraft.version=1", "--dry-run"))
+    told = []
+    for command in COMMANDS:
+        try:
+            text = features(cluster, *command)
+        except JavaError as refused:
+            text = str(refused).partition(":\n")[2]
+        told.append(re.sub(r"Epoch: \d+|Local controller \d+", "N", " ".join(text.split())))
+    named = status(quorum(cluster, "describe", "--status"))["CurrentVoters"]
+    return [*told, _ID.sub("ID", re.sub(r"127\.0\.0\.1:\d+", "ADDRESS", named))]
+
+
+def test_our_witness_becomes_a_voter_in_the_log_of_kafkas_controllers(tmp_path: Path) -> None:
+    """It tells Kafka's leader what it is, follows the upgrade, and votes by its directory id when that leader is killed."""
+    need_java()
+    with with_witness(tmp_path) as cluster:
+        again(lambda: features(cluster, *UPGRADE))
+        assert voters(cluster) == {node.node_id: directory_of(node) for node in cluster.nodes}
+        leader = cluster.wait_for_leader()
+        cluster.kill_node(cluster.witness)
+        cluster.start_node(cluster.witness)
+        cluster.wait_for_node(cluster.witness)
+        [other] = [node for node in cluster.real if node is not leader]
+        wait_for_segments(other, files_of(leader)[-1].last_offset + 1)
+        cluster.kill_node(leader)
+        assert cluster.wait_for_leader() is other
+        assert election(cluster.witness)["data_version"] == 1
+        wait_for_segments(cluster.witness, files_of(other)[-1].last_offset + 1)
+
+
+def test_real_kafka_says_the_same() -> None:
+    need_java()
+    with own_quorum(3, properties=QUICK) as cluster:
+        cluster.wait_for_leader()
+        ours = answers(cluster)
+    with kafka(brokers=0, controllers=3, static_voters=True, kill_at_end=True) as real:
+        real.wait_for_leader()
+        theirs = answers(real)
+    for command, one, other in zip((*COMMANDS, "status"), ours, theirs, strict=True):
+        assert one == other, command
