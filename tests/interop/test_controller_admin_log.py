@@ -34,7 +34,7 @@ def test_a_controller_of_kafka_replays_it(tmp_path: Path) -> None:
     with own_quorum(ids=[11], properties={**QUICK, **settings}, formatted=True) as own:
         leader = own.wait_for_leader()
         with observed_by_kafka(own, tmp_path, settings) as observer, WireClient(own.controllers) as client:
-            _write(client)
+            write_all(client)
             end = leader_end(leader)
             fetched = wait_for_segments(observer, end)
             assert not first_unequal(fetched, clipped(files_of(leader), end))
@@ -42,7 +42,8 @@ def test_a_controller_of_kafka_replays_it(tmp_path: Path) -> None:
     SAID.append(f"admin records: {end} offsets of ACLs, quotas, users and tokens replayed by Kafka, no complaint")
 
 
-def _write(client: WireClient) -> None:
+def write_all(client: WireClient) -> None:
+    """Records of all these areas, left and removed."""
     for _, request in ACLS + QUOTAS + SCRAM:
         if not request.NAME.startswith("Describe"):
             client.call(request, type(request).VERSIONS[-1])
