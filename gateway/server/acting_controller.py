@@ -18,17 +18,13 @@ from gateway.controller.brokers import fenced_by, unfenced
 from gateway.controller.errors import Error
 from gateway.controller.refusals import refused
 from gateway.handlers.answer_errors import errors_of
-from gateway.handlers.envelope import FORWARDABLE
 from gateway.quorum.raft.events import Propose
 from gateway.server.controller_facts import ControllerFacts
 from gateway.server.forwarding import ForwardingMeasures, ForwardingRefused
-from gateway.server.logs import escape
 from gateway.server.passing_on import NotController, NotPassedOn, PassingOn
 from gateway.server.proposals import Proposal, Proposals, Wish, answer
 from gateway.server.running_clock import RunningClock
 from gateway.server.upstream_errors import UnsupportedByPeer, UpstreamError
-from gateway.views.audit import Change
-from kwire.messages.allocate_producer_ids_request import AllocateProducerIdsRequest
 
 if TYPE_CHECKING:
     from gateway.address import Address
@@ -36,7 +32,7 @@ if TYPE_CHECKING:
     from gateway.controller.records import Operation
     from gateway.handlers.context import Later
     from gateway.ports import Asker, Authorizer
-    from gateway.server.keep_audit import AuditKeeper
+    from gateway.server.changes import Changes
     from gateway.server.logs import Reports
     from gateway.server.quorum_peer import Connecting
     from gateway.server.raft_driver import RaftDriver
@@ -45,8 +41,6 @@ if TYPE_CHECKING:
 
 #: Requests that may wait for a leader; more are refused at once.
 _WAITING_MAX: Final = 10_000
-#: What people ask for. What brokers do by themselves is told by their own logs: the log has more of it than anybody reads.
-_AUDITED: Final = FORWARDABLE - {AllocateProducerIdsRequest.API_KEY}
 #: Between two looks at whether the log has been idle for long enough, and at who leads, s.
 _LOOK_S: Final = 0.1
 _NO_LEADER: Final = "No controller is active at the moment; ask again."
@@ -67,17 +61,16 @@ class ActingController:
         leader_address: Callable[[], Address | None],
         how: Connecting,
         reports: Reports,
-        audit: AuditKeeper | None = None,
+        changes: Changes,
     ) -> None:
-        """``make`` gives a controller that places partitions on the nodes with these ids while no broker is registered.
-        ``audit``: who keeps an account of changes, if anybody does."""
+        """``make`` gives a controller that places partitions on the nodes with these ids while no broker is registered."""
         self._make = make
         self._driver = driver
         self._keeper = keeper
         self._authorizer = authorizer
         self._leader_address = leader_address
         self._reports = reports
-        self._audit = audit
+        self._changes = changes
         self._passing_on = PassingOn(how)
         self._controller: Controller | None = None
         self._epoch = -1  # that this node leads; -1: none
@@ -271,8 +264,9 @@ class ActingController:
             return
         if self._controller is not None:
             self.facts.measures.leads_no_more(self._controller.elections)
-        self._epoch, self._controller = -1, None
         proposals = self._proposals.forget()
+        self._changes.left(proposals, epoch)
+        self._epoch, self._controller = -1, None
         for proposal in proposals:
             for wish, _ in proposal.answers:
                 if proposal.end_offset is None:
@@ -313,36 +307,7 @@ class ActingController:
         """Everything below is committed: who waits for it is answered, in order, once it is written down who changed what."""
         done = list(self._proposals.committed(high_watermark))
         self.facts.measures.too_late(wish.request for one in done for wish, _ in one.answers if wish.later.done)
-        now_ms = _wall_ms()
-        changes = [change for one in done if (change := self._change(one, now_ms)) is not None]
-        for change in changes:
-            self._tell_of(change)
-        if changes and self._audit is not None:
-            self._audit.record(changes, lambda: answer(done))
-        else:
-            answer(done)
-
-    def _change(self, proposal: Proposal, now_ms: int) -> Change | None:
-        """What somebody asked for, and where it stands in the log for good; None for what nobody is told of."""
-        assert proposal.end_offset is not None, "what is committed was appended"
-        wish = proposal.change
-        if wish is None or wish.request.API_KEY not in _AUDITED:
-            return None
-        first, last = proposal.end_offset - proposal.records, proposal.end_offset - 1
-        node_id = self._driver.raft.node_id
-        return Change(wish.request, wish.version, wish.asker, node_id, self._epoch, first, last, now_ms)
-
-    def _tell_of(self, change: Change) -> None:
-        asker = change.asker
-        self._reports.audit(
-            "metadata changed",
-            api=change.api,
-            principal=escape(asker.principal),
-            host=asker.host,
-            client_id=escape(asker.client_id),
-            offset=change.offset,
-            last_offset=change.last_offset,
-        )
+        self._changes.committed(done, self._epoch, high_watermark, _wall_ms(), lambda: answer(done))
 
     async def run(self) -> None:
         """Do what the controller does by itself, write NoOpRecords while nothing else is written, and find a leader for those

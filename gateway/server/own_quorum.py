@@ -34,6 +34,7 @@ from gateway.security.authorizer import authorizer_of
 from gateway.security.delegation_tokens import token_secret
 from gateway.security.listeners import check_own_principal, node_security
 from gateway.server.acting_controller import ActingController
+from gateway.server.changes import Changes
 from gateway.server.keep_audit import AuditKeeper
 from gateway.server.keep_image import keep_image
 from gateway.server.keep_log import LogKeeper
@@ -111,7 +112,7 @@ class OwnQuorum:
             self.leader_address,
             how,
             reports,
-            self.audit,
+            Changes(config.node_id, reports, self.audit, log.committed_epoch_at),
         )
         self.driver.leadership = self.controller
         self._registration = registration(config.node_id, random_uuid(), endpoints)

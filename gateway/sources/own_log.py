@@ -175,6 +175,10 @@ class OwnLog(ChainPartition):
         """Show where the log begins now."""
         self._publish()
 
+    def committed_epoch_at(self, offset: int) -> int:
+        """In which epoch the record there was written; -1 where it is not committed, or a snapshot stands for it."""
+        return self.epoch_at(offset) if self.store.start_offset <= offset < self.committed else -1
+
     @property
     def owes_high_watermark(self) -> bool:
         """Is more committed than was written down?"""

@@ -23,6 +23,7 @@ from gateway.security.authorizer import AllowAll
 from gateway.security.principal import Principal, decode_principal
 from gateway.server import acting_controller, passing_on
 from gateway.server.acting_controller import ActingController
+from gateway.server.changes import Changes
 from gateway.server.logs import Reports
 from gateway.server.raft_driver import Leadership
 from gateway.views.audit import Change
@@ -114,6 +115,7 @@ class Stage:
         self.driver, self.keeper, self.reports = FakeDriver(), FakeKeeper(), Reports()
         self.address: Address | None = None
         self.made: list[Controller] = []
+        self.epochs: dict[int, int] = {}  # of what is committed, by offset
         self.acting = ActingController(
             self._make,
             cast(Any, self.driver),
@@ -122,7 +124,7 @@ class Stage:
             lambda: self.address,
             HOW,
             self.reports,
-            account,
+            Changes(1, self.reports, account, lambda offset: self.epochs.get(offset, -1)),
         )
         self._end = 1
 
@@ -662,15 +664,35 @@ def test_what_is_no_change_is_not_written_down() -> None:
     assert validated.done and registered.done and again.done and account.recorded == []
 
 
-def test_what_was_appended_and_not_committed_is_not_written_down() -> None:
+@pytest.mark.parametrize(("epoch", "written"), [(1, True), (2, False)], ids=["committed by the next leader", "replaced by it"])
+def test_what_was_appended_is_written_down_if_it_comes_to_be_committed(epoch: int, written: bool) -> None:
+    """REQUEST_TIMED_OUT says that nobody knows; who knows later is the node that was asked."""
     account = Account()
     stage = Stage(account)
     stage.lead()
-    later = stage.ask("a")
+    later, second = stage.ask("a"), stage.ask("b")
+    first = stage._end
     stage.accept()
     stage.acting.not_leading(1)
+    stage.epochs = dict.fromkeys(range(first, stage._end), epoch)
+    stage.acting.committed(first + 1)
+    assert error_of(later) == error_of(second) == Error.REQUEST_TIMED_OUT and account.recorded == []
     stage.acting.committed(stage._end)
-    assert error_of(later) == Error.REQUEST_TIMED_OUT and account.recorded == []
+    stage.acting.committed(stage._end)
+    told = [(one.leader_epoch, one.offset, one.time_ms > 0) for some in account.recorded for one in some]
+    assert told == ([(1, first, True), (1, first + 2, True)] if written else [])
+    assert stage.reports.counts["metadata changed"] == len(told)
+
+
+def test_what_was_never_appended_is_nobodys_change() -> None:
+    account = Account()
+    stage = Stage(account)
+    stage.lead()
+    stage.ask("a")
+    stage.acting.not_leading(1)
+    stage.epochs = dict.fromkeys(range(100), 1)
+    stage.acting.committed(100)
+    assert account.recorded == []
 
 
 def test_requests_that_wait_are_passed_on_once_there_is_a_leader() -> None:
