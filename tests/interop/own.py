@@ -29,6 +29,14 @@ def topics_in(records: list[Record]) -> set[str]:
     return {record.name for record in found if isinstance(record, TopicRecord)}
 
 
+def dump(node: Node) -> list[str]:
+    """What kafka-dump-log prints of the node's first segment; it must find all CRCs right."""
+    arguments = ["--files", str(node.metadata_log_dir / f"{0:020d}.log"), "--cluster-metadata-decoder"]
+    lines = java.run_tool(java.DUMP_LOG_SEGMENTS, arguments).splitlines()
+    assert all("isvalid: true" in line for line in lines if line.startswith("baseOffset:"))
+    return lines
+
+
 def create_by_java(bootstrap: str, topic: str) -> None:
     """kafka-topics creates a topic of two partitions, and lists it."""
     where = ["--bootstrap-server", bootstrap]

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.interop.clients import need_java
-from tests.interop.own import create_by_java
+from tests.interop.own import create_by_java, dump
 from tests.interop.quorum import offsets_of
 from tests.interop.test_own_snapshots import shell
 from tests.interop.test_quorum_observed import replication, run, status
@@ -70,9 +70,7 @@ def test_kafkas_own_dump_reads_the_log(three: OwnCluster) -> None:
     _, end = offsets_of(three.nodes[0].broker_address)
     found = []
     for node in three.nodes:
-        arguments = ["--files", str(node.metadata_log_dir / f"{0:020d}.log"), "--cluster-metadata-decoder"]
-        lines = java.run_tool(java.DUMP_LOG_SEGMENTS, arguments).splitlines()
-        assert all("isvalid: true" in line for line in lines if line.startswith("baseOffset:"))
+        lines = dump(node)
         assert not [line for line in lines if "rror" in line or "ould not" in line]
         found.append([line for line in lines if line.startswith("| offset:") and int(line.split()[2]) < end])
     assert [int(line.split()[2]) for line in found[0]] == list(range(end))

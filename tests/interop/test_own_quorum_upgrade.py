@@ -16,7 +16,7 @@ from gateway.log.control_records import read_snapshot_head
 from gateway.log.listing import list_directory
 from tests.interop.admin_commands import Command
 from tests.interop.clients import need_java
-from tests.interop.own import create_by_java
+from tests.interop.own import create_by_java, dump
 from tests.interop.own_kafka import with_witness
 from tests.interop.quorum import files_of, offsets_of, wait_for_segments
 from tests.interop.test_quorum_observed import status
@@ -166,10 +166,7 @@ def dumped(cluster: OwnCluster) -> None:
     _, end = offsets_of(cluster.nodes[0].broker_address)
     found = []
     for node in cluster.nodes:
-        arguments = ["--files", str(node.metadata_log_dir / f"{0:020d}.log"), "--cluster-metadata-decoder"]
-        lines = java.run_tool(java.DUMP_LOG_SEGMENTS, arguments).splitlines()
-        assert all("isvalid: true" in line for line in lines if line.startswith("baseOffset:"))
-        rows = [line for line in lines if line.startswith("| offset:") and int(line.split()[2]) < end]
+        rows = [line for line in dump(node) if line.startswith("| offset:") and int(line.split()[2]) < end]
         found.append([line.partition("headerKeys: [] ")[2] for line in rows if "KRaftV" in line])
     assert found[0] == found[1] == found[2]
     [version, named] = found[0]
