@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from gateway.sources.image_keeper import ImageKeeper
     from kwire.cluster import Image
     from kwire.message import Message
+    from kwire.messages.partition_record import PartitionRecord
+    from kwire.uuid import Uuid
 
 _NO_LEADER: Final = -1
 #: ``BrokerRegistrationState``.
@@ -80,19 +82,51 @@ class ClusterCounts(NamedTuple):
     imbalanced_partitions: int
 
 
-def count(image: Image) -> ClusterCounts:
-    """One look at every broker and partition."""
-    fenced = sum(broker.fenced for broker in image.brokers.values())
-    leaving = sum(broker.in_controlled_shutdown for broker in image.brokers.values())
-    partitions = offline = imbalanced = 0
-    for of_topic in image.partitions.values():
-        partitions += len(of_topic)
-        for partition in of_topic.values():
-            leader, replicas = partition.leader, partition.replicas
-            offline += leader == _NO_LEADER
-            imbalanced += bool(replicas) and leader != replicas[0]
-    active = len(image.brokers) - fenced
-    return ClusterCounts(active, fenced, leaving, len(image.topics), partitions, offline, imbalanced)
+class _TopicCounts(NamedTuple):
+    partitions: int
+    offline: int
+    imbalanced: int
+
+
+class Counting:
+    """Counts one image again and again. A topic whose partitions are the same object as before has not changed (``Delta``), so
+    that a look at a large cluster does not hold up the loop for all of it.
+    """
+
+    def __init__(self) -> None:
+        self._topics: dict[Uuid, tuple[Mapping[int, PartitionRecord], _TopicCounts]] = {}
+
+    def count(self, image: Image) -> ClusterCounts:
+        """Of every broker and partition."""
+        known = self._topics
+        self._topics = {
+            topic_id: found
+            if (found := known.get(topic_id)) is not None and found[0] is partitions
+            else (partitions, _of(partitions))
+            for topic_id, partitions in image.partitions.items()
+        }
+        brokers = image.brokers.values()
+        fenced = sum(broker.fenced for broker in brokers)
+        leaving = sum(broker.in_controlled_shutdown for broker in brokers)
+        counts = [one for _, one in self._topics.values()]
+        return ClusterCounts(
+            len(brokers) - fenced,
+            fenced,
+            leaving,
+            len(image.topics),
+            sum(one.partitions for one in counts),
+            sum(one.offline for one in counts),
+            sum(one.imbalanced for one in counts),
+        )
+
+
+def _of(partitions: Mapping[int, PartitionRecord]) -> _TopicCounts:
+    offline = imbalanced = 0
+    for partition in partitions.values():
+        leader, replicas = partition.leader, partition.replicas
+        offline += leader == _NO_LEADER
+        imbalanced += bool(replicas) and leader != replicas[0]
+    return _TopicCounts(len(partitions), offline, imbalanced)
 
 
 class ControllerFacts:
@@ -102,6 +136,7 @@ class ControllerFacts:
         self.measures: Final = ControllerMeasures()
         self._keeper = keeper
         self._controller = controller
+        self._counting = Counting()
         self._counted: tuple[tuple[int, ...], ClusterCounts] | None = None
 
     @property
@@ -142,7 +177,7 @@ class ControllerFacts:
         keeper = self._keeper
         state = _changes(keeper.records, keeper.snapshot_loads)
         if self._counted is None or self._counted[0] != state:
-            self._counted = state, count(keeper.image)
+            self._counted = state, self._counting.count(keeper.image)
         return self._counted[1]
 
 

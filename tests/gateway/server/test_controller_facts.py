@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -9,13 +10,16 @@ from typing import Any, cast
 import pytest
 
 from gateway.controller.partition_index import Elections
-from gateway.server.controller_facts import ClusterCounts, ControllerFacts, ControllerMeasures, count
+from gateway.server.controller_facts import ClusterCounts, ControllerFacts, ControllerMeasures, Counting
 from gateway.sources.image_keeper import ImageKeeper
-from kwire.cluster import Image
+from kwire.cluster import Delta, Image, apply
 from kwire.messages.broker_heartbeat_request import BrokerHeartbeatRequest
 from kwire.messages.create_topics_request import CreateTopicsRequest
 from kwire.messages.partition_record import PartitionRecord
 from kwire.messages.register_broker_record import RegisterBrokerRecord
+from kwire.messages.remove_topic_record import RemoveTopicRecord
+from kwire.messages.topic_record import TopicRecord
+from kwire.uuid import Uuid
 from tests.gateway.controller.broker_cluster import TOPIC, BrokerCluster
 from tests.gateway.server.harness import run, until
 from tests.gateway.server.own_nodes import lone_node
@@ -30,11 +34,15 @@ def test_brokers_and_partitions_are_counted() -> None:
     it.create([1, 2], [2, 1], topic="a")
     it.create([3], topic="b")
     it.create([1, 4])
-    assert count(it.image) == ClusterCounts(4, 0, 0, 3, 4, 0, 0)
+    assert Counting().count(it.image) == ClusterCounts(4, 0, 0, 3, 4, 0, 0)
     it.heartbeat(1, want_shut_down=True)
-    assert count(it.image) == ClusterCounts(4, 0, 1, 3, 4, 0, 2), "a broker that is about to leave is active, and leads nothing"
+    assert Counting().count(it.image) == ClusterCounts(4, 0, 1, 3, 4, 0, 2), (
+        "a broker that is about to leave is active, and leads nothing"
+    )
     it.fence(3)
-    assert count(it.image) == ClusterCounts(3, 1, 1, 3, 4, 1, 3), "who is led by nobody is not led by its first replica"
+    assert Counting().count(it.image) == ClusterCounts(3, 1, 1, 3, 4, 1, 3), (
+        "who is led by nobody is not led by its first replica"
+    )
 
 
 def test_only_what_changes_counts_is_counted_again() -> None:
@@ -60,6 +68,25 @@ def test_only_what_changes_counts_is_counted_again() -> None:
     keeper.snapshot_loads = 1
     assert told.cluster.partitions == 0, "a snapshot has no records of the log"
     assert (told.errors, told.applied_offset, told.is_active) == (3, 7, False)
+
+
+def test_counting_again_counts_what_changed_alone() -> None:
+    """As the image of a node changes: in a delta, taken over in one move."""
+    image, dice, counting = Image(), random.Random(1), Counting()
+    topics = [Uuid(bytes([number]) * 16) for number in range(1, 6)]
+    for _ in range(200):
+        delta = Delta(image)
+        for topic_id in dice.sample(topics, 2):
+            if topic_id not in delta.image.topics:
+                apply(delta.image, TopicRecord(name=str(topic_id), topic_id=topic_id))
+            elif dice.random() < 0.1:
+                apply(delta.image, RemoveTopicRecord(topic_id=topic_id))
+                continue
+            leader, replicas = dice.choice((-1, 1, 2)), dice.choice(([1, 2], [2, 1]))
+            index = dice.randrange(4)
+            apply(delta.image, PartitionRecord(topic_id=topic_id, partition_id=index, leader=leader, replicas=replicas))
+        delta.commit()
+        assert counting.count(image) == Counting().count(image)
 
 
 def test_what_was_decided_is_measured() -> None:
