@@ -180,6 +180,7 @@ class AuditKeeper:
                 except Exception as error:  # a bug of ours
                     self._reports.bug("audit log failed", error)
             self._tell_of_repairs()
+            self._written.set()  # what was written before is shown in any case
 
     def _tell_of_repairs(self) -> None:
         for problem in self.partition.repairs:
