@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 
 import trio
@@ -78,6 +78,7 @@ class ActingController:
         self._proposals = Proposals()
         self._clock = RunningClock()  # of the sessions of brokers
         self._waiting: deque[Wish] = deque()
+        self._unseen: deque[Proposal] = deque()  # committed, and not answered before whoever asked can see it here
         self._unsure: list[Callable[[], None]] = []  # who would know whether this node leads
         self._nursery: trio.Nursery | None = None
         self.activations = 0
@@ -236,6 +237,7 @@ class ActingController:
 
     def folded(self) -> None:
         """The image moved. One that has all up to this epoch's first record is what a controller begins with (KAFKA-15345)."""
+        self._answer_seen()
         keeper = self._keeper
         if self._epoch < 0 or self._controller is not None or not keeper.loaded or keeper.read_offset <= self._start_offset:
             return
@@ -307,7 +309,17 @@ class ActingController:
         """Everything below is committed: who waits for it is answered, in order, once it is written down who changed what."""
         done = list(self._proposals.committed(high_watermark))
         self.facts.measures.too_late(wish.request for one in done for wish, _ in one.answers if wish.later.done)
-        self._changes.committed(done, self._epoch, high_watermark, _wall_ms(), lambda: answer(done))
+        self._changes.committed(done, self._epoch, high_watermark, _wall_ms(), lambda: self._answer(done))
+
+    def _answer(self, done: Iterable[Proposal]) -> None:
+        self._unseen += done
+        self._answer_seen()
+
+    def _answer_seen(self) -> None:
+        """Who made a topic here and lists them next finds it: the image has it. One that cannot go on is not waited for."""
+        keeper, unseen = self._keeper, self._unseen
+        while unseen and (keeper.problem is not None or (unseen[0].end_offset or 0) <= keeper.next_offset):
+            answer([unseen.popleft()])
 
     async def run(self) -> None:
         """Do what the controller does by itself, write NoOpRecords while nothing else is written, and find a leader for those

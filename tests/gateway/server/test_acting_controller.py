@@ -92,6 +92,8 @@ class FakeDriver:
 class FakeKeeper:
     def __init__(self) -> None:
         self.image, self.loaded, self.read_offset, self.in_transaction = Image(), True, 0, False
+        self.next_offset: float = math.inf  #: of the image; it is quick, but where a test says otherwise
+        self.problem: str | None = None
 
 
 class Waiting(Later):
@@ -248,6 +250,26 @@ def test_an_answer_waits_until_what_it_says_is_committed() -> None:
     assert not later.done, "its last record is not committed"
     stage.acting.committed(stage._end)
     assert error_of(later) == 0
+
+
+def test_whoever_made_a_topic_finds_it_here_when_he_is_told_so() -> None:
+    stage = Stage()
+    stage.lead()
+    stage.keeper.next_offset = stage._end
+    first = stage.ask("a")
+    stage.commit()
+    between = stage._end
+    second = stage.ask("b")
+    stage.commit()
+    assert not first.done, "it is committed, and a list of topics does not have it yet"
+    stage.keeper.next_offset = between
+    stage.acting.folded()
+    assert (first.done, second.done) == (True, False)
+    stage.acting.not_leading(1)
+    assert not second.done, "it is committed, whoever leads now"
+    stage.keeper.problem = "a record that nobody can read"
+    stage.acting.folded()
+    assert (error_of(first), error_of(second)) == (0, 0)
 
 
 def test_answers_leave_in_order_and_not_before_what_they_speak_of() -> None:
