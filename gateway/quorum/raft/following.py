@@ -91,25 +91,30 @@ class Following:
     # --- the leader's answers ---
 
     def _on_fetch_answer(self, role: Follower, asked: Position, sent_at: float, message: Any, version: int) -> bool | None:
-        """True when it brought something, or came late enough that the next may be asked at once."""
+        """True when it brought something, or came late enough that the next may be asked at once.
+
+        Whoever lost a pre-vote meanwhile follows the same leader anew, and may do so more often than that answers: what the
+        leader says in the epoch that there is, of the log as it is, counts all the same.
+        """
         node, sender = self._node, f"leader {role.leader_id}"
-        late = node.role is not role
+        follower = node.role
+        late = not isinstance(follower, Follower) or follower.leader_id != role.leader_id
         partition = fetching.only_partition(node, sender, message)
         usable = partition is not None and fetching.hear(node, sender, partition, message)
         if late:
             return None
-        if partition is None or not usable or node.role is not role:
+        if partition is None or not usable or node.role is not follower or not isinstance(follower, Follower):
             return False
-        if node.log.end != asked or node.installing is not None:
+        if node.log.end != asked or node.installing is not None or follower.download is not None:
             return False
         try:
-            news = self._take(role, partition, sender)
+            news = self._take(follower, partition, sender)
         except Nonsense as problem:
             node.nonsense(sender, str(problem))
             return False
         if node.stopped:
             return False
-        self._heard_from(role)
+        self._heard_from(follower)
         patience_s = node.settings.fetch_max_wait_ms / 1000.0
         return news or node.now - sent_at >= _EARLY * patience_s
 

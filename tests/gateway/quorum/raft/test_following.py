@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -24,9 +25,10 @@ from kwire.messages.fetch_response import (
 )
 from kwire.uuid import METADATA_TOPIC_ID
 from tests.gateway.quorum.batches import corrupted, data_batch, leader_change
+from tests.gateway.quorum.raft.test_elections import leader_of
 from tests.gateway.quorum.raft.test_serving import leading
 from tests.gateway.quorum.raft.world import Member, World, address
-from tests.gateway.quorum.raft.worldly import take_snapshot
+from tests.gateway.quorum.raft.worldly import run_out, take_snapshot
 
 
 class Lone:
@@ -313,3 +315,22 @@ def test_an_observer_follows_and_finds_the_next_leader() -> None:
     leader.kill()
     world.run(8)
     assert raft.epoch == 2 and raft.leader_id in (2, 3) and raft.high_watermark == 5
+
+
+def test_whoever_lost_a_pre_vote_hears_its_leader_all_the_same() -> None:
+    """What it asked before is answered after it follows anew. With less patience than a leader lets a Fetch wait it would be
+    too late for every answer, and ask for pre-votes again and again."""
+    world = World()
+    for id in range(1, 6):
+        world.add(id, static=range(1, 6), election_timeout_s=0.15, fetch_timeout_s=0.6).boot()
+    world.run(4)
+    leader = leader_of(world)
+    for follower in [member for member in world.up() if member is not leader]:
+        raft, asked = follower.raft, Counter[str]()
+        assert raft is not None and raft.role == "follower"
+        run_out(raft, world.now)
+        world.spy = lambda kind, sender, receiver, message, asked=asked: asked.update([message.NAME])  # type: ignore[misc]
+        follower.step(Tick())
+        world.run(20)
+        assert asked["VoteRequest"] in (3, 6), "it asks the three that do not lead, once, and once more at most"
+        assert raft.leader_id == leader.id and raft.role == "follower"
