@@ -211,7 +211,8 @@ def minority_tail(world: World) -> Iterator[float]:
         leader = world.leader
         if leader is None:
             continue
-        few = rng.sample(world.others(leader), len(world.voters()) // 2 - 1) if rng.random() < 0.5 else []
+        others, some = world.others(leader), len(world.voters()) // 2 - 1
+        few = rng.sample(others, min(len(others), some)) if rng.random() < 0.5 else []
         world.isolate([leader, *few])
         for _ in range(rng.randint(1, 5)):
             world.propose(leader, 1, rng.randint(1, 3))
@@ -363,8 +364,8 @@ def leader_removed(world: World) -> Iterator[float]:
         if leader is None or len(leader.raft.voters) < 2:
             return
         if rng.random() < 0.3:
-            few = rng.sample(world.others(leader), (len(leader.raft.voters) - 1) // 2)
-            for node in few:
+            others = world.others(leader)
+            for node in rng.sample(others, min(len(others), (len(leader.raft.voters) - 1) // 2)):
                 world.isolate([node])
         acts.remove_voter(world, leader, leader.id, leader.disk.directory_id)
         yield rng.random() * 0.02
