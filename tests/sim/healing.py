@@ -59,7 +59,19 @@ def _stay_away(world: World) -> list[Node]:
     witnesses = any(not node.settings.campaigns for node in voters)
     if changed or witnesses or rng.random() < 0.4:
         return []
-    return rng.sample(voters, rng.randint(0, (len(voters) - 1) // 2))
+    away = rng.sample(voters, rng.randint(0, (len(voters) - 1) // 2))
+    stay = [node for node in world.ours if node not in away]
+    # An observer may believe an epoch that somebody made up for one of those; it waits until the others get there.
+    newest = max(_epoch(node) for node in stay if node in voters)
+    return away if all(_epoch(node) <= newest for node in stay) else []
+
+
+def _epoch(node: Node) -> int:
+    """The newest epoch that a node knows, or will know when it is back."""
+    if node.up:
+        return int(node.raft.epoch)
+    state = node.disk.election
+    return max(state.epoch if state is not None else 0, node.disk.log.last_epoch)
 
 
 def _commit(world: World) -> Iterator[float]:
