@@ -223,7 +223,7 @@ class Fate:
             assert isinstance(source, LogDirectory)
             await follow(source, self._reports, task_status=task_status)
             return
-        ready = False
+        ready, reason = False, None
 
         def started() -> None:
             nonlocal ready
@@ -234,11 +234,13 @@ class Fate:
             await quorum.run(started)
         except* SourceStopped as group:
             reason = _first(group)
-            if not ready:
-                raise reason from None
-            self._reports.report("the quorum is no longer followed", "error", error=str(reason))
-            self.stopped = reason
-            self._stop.set()
+        if reason is None:
+            return
+        if not ready:  # not raised in there: before Python 3.11.4 it would come out in a group
+            raise reason
+        self._reports.report("the quorum is no longer followed", "error", error=str(reason))
+        self.stopped = reason
+        self._stop.set()
 
 
 def _first(group: BaseExceptionGroup[SourceStopped]) -> SourceStopped:

@@ -80,6 +80,7 @@ def command(file: Path | None, check_config: bool, **given: Any) -> None:
     directory of Kafka's, both read only. The process ends with 0 after SIGTERM or SIGINT, with 2 when its configuration
     cannot be used, and with 1 when the quorum cannot be followed any further without a person.
     """
+    status, problems = 0, []
     try:
         config = load_config(flags=_texts(given), environment=os.environ, file=file)
         if check_config:
@@ -90,13 +91,13 @@ def command(file: Path | None, check_config: bool, **given: Any) -> None:
             return
         _run(config)
     except* ConfigError as group:  # a nursery may have wrapped it
-        for problem in _problems(group):
-            click.echo(f"kwire serve: {problem}", err=True)
-        sys.exit(2)
+        status, problems = 2, _problems(group)
     except* SourceStopped as group:
-        for problem in _problems(group):
-            click.echo(f"kwire serve: {problem}", err=True)
-        sys.exit(1)
+        status, problems = 1, _problems(group)
+    # Not in there: before Python 3.11.4 whatever is raised in an except* comes out in a group.
+    for problem in problems:
+        click.echo(f"kwire serve: {problem}", err=True)
+    sys.exit(status)
 
 
 def _problems(group: BaseExceptionGroup[Any]) -> list[str]:

@@ -37,7 +37,8 @@ def unpack(into: Path) -> Path:
         raise NoLog(f"{archive} is not there; KWIRE_SHARED may name another place")
     with tarfile.open(archive) as tar:
         wanted = [member for member in tar.getmembers() if member.name.startswith("p-large/nodes/1")]
-        tar.extractall(into, members=wanted, filter="data")
+        tar.extraction_filter = getattr(tarfile, "data_filter", lambda member, path: member)  # not there before Python 3.11.4
+        tar.extractall(into, members=wanted)
     return into / "p-large/nodes/1"
 
 
