@@ -150,3 +150,11 @@ class ErrorCode(enum.IntEnum):
     GROUP_DELETION_FAILED = 134
     STREAMS_TOPOLOGY_DESCRIPTION_UPDATE_FAILED = 135
     CONTROLLER_ID_NOT_REGISTERED = 136
+
+
+def error_name(code: int) -> str:
+    """Kafka's name of an error code; the number itself where it has none."""
+    try:
+        return ErrorCode(code).name
+    except ValueError:
+        return str(code)

@@ -10,8 +10,8 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
+from gateway.handlers.errors import error_name
 from gateway.security.principal import Principal, encode_principal
-from gateway.server.metrics_table import error_name
 from gateway.server.times import Times
 from gateway.server.upstream_errors import BadAnswer
 from kwire.errors import DecodeError

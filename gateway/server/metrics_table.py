@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Final
 
-from gateway.handlers.errors import ErrorCode
+from gateway.handlers.errors import error_name
 from gateway.ports import State
 from gateway.server.facts import ROLES
 from gateway.server.metric import Metric, Sample, applied_lag_ms, applied_timestamp_ms, one, percentile_ms
@@ -100,14 +100,6 @@ def _request_errors(facts: Facts) -> Iterator[Sample]:
     for api in facts.hub.counts.apis.values():
         for code, number in sorted(api.errors.items()):
             yield (api.name, error_name(code)), number
-
-
-def error_name(code: int) -> str:
-    """Kafka's name of an error code; the number itself where it has none."""
-    try:
-        return ErrorCode(code).name
-    except ValueError:
-        return str(code)
 
 
 def _connections(facts: Facts) -> Iterator[Sample]:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any, Final
 
+from gateway.handlers.errors import error_name
 from gateway.ports import TOPIC_NAME
 from gateway.server.facts import progress
-from gateway.server.metrics_table import error_name
 
 if TYPE_CHECKING:
     from gateway.server.counts import ApiCounts
