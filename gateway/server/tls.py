@@ -34,8 +34,8 @@ _VERIFICATION: Final = {
     ),
 }
 _NO_TLS: Final = "does this listener speak TLS? If not, security.protocol is PLAINTEXT or SASL_PLAINTEXT"
-_ALERT: Final = (
-    "has ssl.enabled.protocols a version that the node has too? Does it want a client certificate: ssl.keystore.location?"
+_ENDED: Final = (
+    f"{_NO_TLS}; if it does, is it a version of ssl.enabled.protocols? Does it want a client certificate (ssl.keystore.location)?"
 )
 # Parts of OpenSSL's reasons, and what to do about each.
 _REASONS: Final = (
@@ -112,8 +112,8 @@ def tls_failure(who: str, cause: BaseException | None, what: str) -> TlsFailed:
         return TlsFailed(who, f"{what}: {why}", _VERIFICATION.get(cause.verify_code, ""))
     if not isinstance(cause, ssl.SSLError):
         return TlsFailed(who, f"{what}: it closed the connection", _NO_TLS)
-    if isinstance(cause, ssl.SSLZeroReturnError):  # what Python before 3.11.4 makes of every alert
-        return TlsFailed(who, f"{what}: it ended it with an alert", _ALERT)
+    if isinstance(cause, ssl.SSLZeroReturnError):  # what Python before 3.11.4 makes of every alert, and of some other ends
+        return TlsFailed(who, f"{what}: it ended it", _ENDED)
     reason = (cause.reason or type(cause).__name__).upper()
     advice = next((advice for part, advice in _REASONS if part in reason or part in str(cause).upper()), "")
     return TlsFailed(who, f"{what}: {reason.replace('_', ' ').lower()}", advice)
