@@ -22,6 +22,7 @@ _LONGEST: Final = (
     "test_quorum_failover",
     "test_spark",
     "test_partition_life",
+    "test_controller_plain_model",
     "test_own_quorum_crashes",
     "test_real_brokers",
     "test_quorum_observed",

@@ -21,7 +21,7 @@ from tools.kafka import AT_ONCE, FAST_START, kafka
 from tools.wire_client import WireClient
 
 _REQUESTS: Final = ("CreateAclsRequest", "DeleteAclsRequest", "AlterClientQuotasRequest", "AlterUserScramCredentialsRequest")
-_COUNT: Final = 5000
+_COUNT: Final = 2000
 #: After so many it is asked what there is.
 _BETWEEN_LOOKS: Final = 500
 _SEED: Final = 6

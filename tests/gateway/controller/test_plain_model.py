@@ -1,0 +1,31 @@
+"""Ten thousand random admin operations, of the controller and of a model that has dictionaries instead: the same outcomes."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+
+import pytest
+
+from gateway.handlers.answer_errors import errors_of
+from tests.gateway.controller.cluster import Cluster
+from tests.gateway.controller.plain_model import Model, seen
+from tests.gateway.controller.plain_requests import plain_request
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_the_same_errors_and_the_same_state(seed: int) -> None:
+    rng, cluster, model = random.Random(seed), Cluster(), Model()
+    found: Counter[int] = Counter()
+    for number in range(1000):
+        request = plain_request(rng)
+        version = type(request).VERSIONS[-1]
+        outcome = cluster.decide(request, version)
+        if outcome.operation is not None:
+            cluster.commit(outcome.operation)
+        errors, expected = errors_of(outcome.answer), model.ask(request)
+        assert errors == expected, f"request {number}: {request}"
+        assert seen(cluster.image) == model.seen(), f"request {number}: {request}"
+        found += errors
+    cluster.check()
+    assert len(found) >= 9, "too few kinds of mistakes"
