@@ -3,7 +3,7 @@ PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python; do \
     $$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2> /dev/null && echo $$p && break; done)
 BIN := .venv/bin
 
-.PHONY: serve test check fix bench clean
+.PHONY: serve test check fix bench docs clean
 
 serve: .venv/serve        ## Start a metadata quorum of one, served on 127.0.0.1:9092
 	$(BIN)/kwire serve
@@ -22,6 +22,9 @@ fix: .venv/test           ## The same, rewriting what can be rewritten
 bench: .venv/bench        ## The speed of codec and server beside other libraries and real Kafka
 	$(BIN)/python -m tools.bench
 
+docs: .venv/docs          ## The pages as a site, in build/docs
+	$(BIN)/python -m tools.site
+
 clean:                    ## Remove the environment
 	rm -rf .venv
 
@@ -35,6 +38,10 @@ clean:                    ## Remove the environment
 
 .venv/bench: setup.cfg pyproject.toml | $(BIN)/python
 	$(BIN)/python -m pip install -q -e '.[bench,spark]'
+	touch $@ .venv/serve
+
+.venv/docs: setup.cfg pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install -q -e '.[docs]'
 	touch $@ .venv/serve
 
 $(BIN)/python:

@@ -1,11 +1,20 @@
-"""Where a node listens, and how that is written. The lowest stone of the house: everybody may use it."""
+"""Addresses of nodes: their text form, and which host names a resolver can be asked for. Resolves
+nothing itself.
+"""
 
 from __future__ import annotations
 
 import re
 from typing import Final, NamedTuple
 
-_ADDRESS: Final = re.compile(r"(?:\[(?P<v6>[0-9a-fA-F:.]+(?:%[\w.-]+)?)\]|(?P<host>[^:@\[\]\s,/]+))(?::(?P<port>[0-9]{1,5}))?")
+_ADDRESS: Final = re.compile(
+    r"(?:\[(?P<v6>[0-9a-fA-F:.]+(?:%[\w.-]+)?)\]|(?P<host>[^:@\[\]\s,/]+))(?::(?P<port>[0-9]{1,5}))?"
+)
+#: RFC 1035 2.3.4: octets of a label, and of a name.
+_LABEL_MAX: Final = 63
+_NAME_MAX: Final = 253
+#: How much of a refused text an error repeats.
+_SHOWN: Final = 80
 
 
 class Address(NamedTuple):
@@ -19,12 +28,40 @@ class Address(NamedTuple):
 
 
 def parse_address(text: str, default_port: int | None = None, *, least_port: int = 1) -> Address:
-    """``HOST:PORT`` or ``[IPV6]:PORT``; also without a port where there is a ``default_port``. Raises ValueError.
+    """``HOST:PORT`` or ``[IPV6]:PORT``; also without a port where there is a ``default_port``.
+    Raises ValueError.
 
-    ``least_port`` is 0 for who listens: the system picks one then.
+    ``least_port`` is 0 for the address of a listener, whose port the system may pick.
     """
     match = _ADDRESS.fullmatch(text)
     port = match and (match["port"] or default_port)
     if match is None or port is None or not least_port <= int(port) < 65536:
-        raise ValueError(f"{text!r} is not HOST:PORT")
-    return Address(match["v6"] or match["host"], int(port))
+        raise ValueError(f"{shown(text)} is not HOST:PORT")
+    host = match["v6"] or check_host(match["host"])
+    return Address(host, int(port))
+
+
+def check_host(host: str) -> str:
+    """``host`` if a resolver can be asked for it, as text or through IDNA. Raises ValueError.
+
+    ``getaddrinfo`` raises UnicodeError, which is no OSError, for a name that fails here.
+    """
+    name = host.removesuffix(".")
+    if not host.isprintable() or "\\" in host:
+        raise ValueError(f"{shown(host)} is not a host name: it has a character that no name has")
+    if any(not label for label in name.split(".")):
+        raise ValueError(f"{shown(host)} is not a host name: a part of it is empty")
+    try:
+        octets = name.encode("ascii") if name.isascii() else name.encode("idna")
+    except UnicodeError as error:
+        raise ValueError(f"{shown(host)} is not a host name: {error.__cause__ or error}") from None
+    if len(octets) > _NAME_MAX or any(len(label) > _LABEL_MAX for label in octets.split(b".")):
+        raise ValueError(
+            f"{shown(host)} is not a host name: a part has at most {_LABEL_MAX} letters, all of it {_NAME_MAX}"
+        )
+    return host
+
+
+def shown(text: str) -> str:
+    """A refused text in quotes for an error message, cut where it is long."""
+    return repr(text if len(text) <= _SHOWN else text[:_SHOWN] + "...")

@@ -1,17 +1,28 @@
-"""What is wrong with a configuration as a whole: values out of range, listeners in each other's way, keys that contradict."""
+"""Checks a configuration as a whole: ranges, listeners that collide, keys that contradict.
+
+Texts are parsed before, by ``config_values``.
+"""
 
 from __future__ import annotations
 
 import dataclasses
+import re
 from typing import TYPE_CHECKING
+
+from gateway.config_values import LISTENER_MAX_CONNECTIONS, SOURCE_NAMES, SourceKind
 
 if TYPE_CHECKING:
     from gateway.config import Config
 
 
 def problems(config: Config) -> list[str]:
-    """One sentence each, naming the key; none for a configuration that can be used."""
-    return [*_out_of_range(config), *_listener_problems(config), *_contradictions(config)]
+    """The problems, one sentence each that names the key; empty if there is none."""
+    return [
+        *_out_of_range(config),
+        *_listener_problems(config),
+        *_connection_problems(config),
+        *_contradictions(config),
+    ]
 
 
 def _out_of_range(config: Config) -> list[str]:
@@ -23,7 +34,9 @@ def _out_of_range(config: Config) -> list[str]:
         name = key.name.replace("_", ".")
         if type(value) is int and not about["at_least"] <= value <= about["at_most"]:
             unit = f" {about['unit']}" if about["unit"] else ""
-            problems.append(f"{name}: {value} is outside {about['at_least']} to {about['at_most']}{unit}")
+            problems.append(
+                f"{name}: {value} is outside {about['at_least']} to {about['at_most']}{unit}"
+            )
         if "choices" in about and value not in about["choices"]:
             problems.append(f"{name}: {value!r} is none of {', '.join(about['choices'])}")
     return problems
@@ -38,7 +51,9 @@ def _listener_problems(config: Config) -> list[str]:
         problems.append(f"listeners: the name {name} is there more than once")
     for name in names:
         if name not in config.listener_security_protocol_map:
-            problems.append(f"listener.security.protocol.map: no security protocol for the listener {name}")
+            problems.append(
+                f"listener.security.protocol.map: no security protocol for the listener {name}"
+            )
     ports = [(listener.host, listener.port) for listener in config.listeners if listener.port]
     for host, port in sorted({place for place in ports if ports.count(place) > 1}):
         problems.append(f"listeners: two listeners at {host}:{port}")
@@ -49,7 +64,20 @@ def _listener_problems(config: Config) -> list[str]:
         told = advertised.get(listener.name, listener)
         if told.host in ("", "0.0.0.0", "::"):
             key = "advertised.listeners" if listener.name in advertised else "listeners"
-            problems.append(f"{key}: clients cannot connect to {told}: give a host that they can reach in advertised.listeners")
+            problems.append(
+                f"{key}: clients cannot connect to {told}: give a host that they can reach in advertised.listeners"
+            )
+    return problems
+
+
+def _connection_problems(config: Config) -> list[str]:
+    problems = []
+    for name, text in config.security.items():
+        is_limit = name.startswith("listener.name.") and name.endswith(
+            f".{LISTENER_MAX_CONNECTIONS}"
+        )
+        if is_limit and not re.fullmatch("[1-9][0-9]{0,8}", text):
+            problems.append(f"{name}: {text!r} is not a whole number from 1 on")
     return problems
 
 
@@ -64,38 +92,76 @@ def _contradictions(config: Config) -> list[str]:
 
 def _source_problems(config: Config) -> list[str]:
     problems = []
-    kind = config.kind_of_source
+    kind = config.source_kind
     if config.source == "log" and config.log_dirs is None:
         problems.append("log.dirs: source=log needs the directory to serve (--log-dir DIR)")
-    if kind != "log" and config.log_dirs is not None:
-        problems.append(f"log.dirs: means nothing with source={kind}" + ("; its log is in data.dir" if kind == "own" else ""))
-    if kind == "quorum" and not config.controller_quorum_bootstrap_servers:
+    if kind is not SourceKind.LOG and config.log_dirs is not None:
         problems.append(
-            "controller.quorum.bootstrap.servers: source=quorum needs a controller (--bootstrap-controller HOST:PORT)"
+            f"log.dirs: means nothing with {_shown(config)}"
+            + ("; its log is in data.dir" if kind is SourceKind.CONTROLLER else "")
         )
-    if kind == "quorum" and config.data_dir is None:
-        problems.append("data.dir: source=quorum needs a directory for its copy of the log (--data-dir DIR)")
-    if kind not in ("own", "quorum"):
+    if kind is SourceKind.OBSERVER:
+        problems += _observer_problems(config)
+    if not kind.has_quorum:
         given = {
             "controller.quorum.bootstrap.servers": bool(config.controller_quorum_bootstrap_servers),
             "data.dir": config.data_dir is not None,
             "command.config": config.command_config is not None,
         }
-        problems += [f"{key}: means nothing with source={kind}" for key, is_given in given.items() if is_given]
-    if config.controller_quorum_voters and kind != "own":
-        problems.append(f"controller.quorum.voters: means nothing with source={kind}")
+        problems += [
+            f"{key}: means nothing with {_shown(config)}"
+            for key, is_given in given.items()
+            if is_given
+        ]
+    if config.controller_quorum_voters and kind is not SourceKind.CONTROLLER:
+        problems.append(f"controller.quorum.voters: means nothing with {_shown(config)}")
     if config.controller_quorum_retry_backoff_ms > config.controller_quorum_retry_backoff_max_ms:
-        problems.append("controller.quorum.retry.backoff.ms: larger than controller.quorum.retry.backoff.max.ms")
-    return [*problems, *(_own_problems(config) if kind == "own" else [])]
+        problems.append(
+            "controller.quorum.retry.backoff.ms: larger than controller.quorum.retry.backoff.max.ms"
+        )
+    if kind is SourceKind.CONTROLLER:
+        problems += _controller_problems(config)
+    return problems
 
 
-def _own_problems(config: Config) -> list[str]:
+def _shown(config: Config) -> str:
+    """The source as the user wrote it; what 'auto' selected by its newer name."""
+    if config.source != "auto":
+        return f"source={config.source}"
+    return "source=" + next(
+        name for name, kind in SOURCE_NAMES.items() if kind is config.source_kind
+    )
+
+
+def _observer_problems(config: Config) -> list[str]:
+    problems = []
+    if not config.controller_quorum_bootstrap_servers:
+        problems.append(
+            f"controller.quorum.bootstrap.servers: {_shown(config)} needs a controller "
+            "(--bootstrap-controller HOST:PORT)"
+        )
+    if config.data_dir is None:
+        problems.append(
+            f"data.dir: {_shown(config)} needs a directory for its copy of the log (--data-dir DIR)"
+        )
+    return problems
+
+
+def _controller_problems(config: Config) -> list[str]:
     problems = []
     if all(listener.name in config.controller_listener_names for listener in config.listeners):
-        problems.append("listeners: there is none for clients, only for controllers (controller.listener.names)")
-    if config.node_id in config.controller_quorum_voters and len(config.controller_quorum_voters) > 1:
+        problems.append(
+            "listeners: there is none for clients, only for controllers (controller.listener.names)"
+        )
+    if (
+        config.node_id in config.controller_quorum_voters
+        and len(config.controller_quorum_voters) > 1
+    ):
         port = config.controller_quorum_voters[config.node_id].port
-        if all(listener.port not in (0, port) for listener in (*config.controller_listeners, *config.advertised_listeners)):
+        if all(
+            listener.port not in (0, port)
+            for listener in (*config.controller_listeners, *config.advertised_listeners)
+        ):
             problems.append(
                 f"controller.quorum.voters: the others look for node {config.node_id} at port {port}, and no listener of "
                 f"controller.listener.names ({', '.join(config.controller_listener_names)}) is there"

@@ -1,4 +1,4 @@
-"""Puts the configuration together: flags before environment before a properties file before defaults."""
+"""Reads the configuration from flags, environment and a properties file, in this precedence."""
 
 from __future__ import annotations
 
@@ -9,22 +9,31 @@ from typing import Any
 
 from gateway.config import ALIASES, ENVIRONMENT_PREFIX, KEYS, Config, ConfigError
 from gateway.config_security import LISTENER_KEYS, NODE_KEYS, is_security_key, key_of_variable
+from gateway.config_values import read_properties_text
 
 
 def load_config(
-    *, flags: Mapping[str, str] | None = None, environment: Mapping[str, str] | None = None, file: Path | None = None
+    *,
+    flags: Mapping[str, str] | None = None,
+    environment: Mapping[str, str] | None = None,
+    file: Path | None = None,
 ) -> Config:
     """Put a Config together: flags before environment before file before defaults.
 
-    ``flags`` maps key names to texts, ``environment`` is the process's. Raises ConfigError with every problem found.
+    ``flags`` maps key names to texts, ``environment`` is the process's. Raises ConfigError with
+    every problem found.
     """
     problems: list[str] = []
     texts: dict[str, tuple[str, str]] = {}  # key -> (where it was said, text)
     if file is not None:
         texts.update(_from_file(file, problems))
     texts.update(_from_environment(environment or {}, problems))
-    texts.update({name: (f"--{name.replace('.', '-')}", text) for name, text in (flags or {}).items()})
-    values: dict[str, Any] = {"security": {name: text.strip() for name, (_, text) in texts.items() if name not in KEYS}}
+    texts.update(
+        {name: (f"--{name.replace('.', '-')}", text) for name, text in (flags or {}).items()}
+    )
+    values: dict[str, Any] = {
+        "security": {name: text.strip() for name, (_, text) in texts.items() if name not in KEYS}
+    }
     for name, (where, text) in texts.items():
         if name not in KEYS:
             continue
@@ -44,17 +53,26 @@ def load_config(
 
 def nearest_key(name: str) -> str | None:
     """The known key most like ``name``, or None if none is near."""
-    near = difflib.get_close_matches(name, [*KEYS, *ALIASES, *LISTENER_KEYS, *NODE_KEYS], n=1, cutoff=0.75)
+    near = difflib.get_close_matches(
+        name, [*KEYS, *ALIASES, *LISTENER_KEYS, *NODE_KEYS], n=1, cutoff=0.75
+    )
     return near[0] if near else None
 
 
 def _from_file(file: Path, problems: list[str]) -> dict[str, tuple[str, str]]:
-    import javaproperties  # only those who have a file pay for it
+    import javaproperties
 
     try:
-        content = file.read_text(encoding="utf-8")
-        pairs = [(p.key, p.value) for p in javaproperties.parse(content) if isinstance(p, javaproperties.KeyValue)]
-    except (OSError, ValueError) as error:  # a wrong \u escape and bytes that are no UTF-8 are ValueErrors
+        content = read_properties_text(file, "utf-8")
+        pairs = [
+            (p.key, p.value)
+            for p in javaproperties.parse(content)
+            if isinstance(p, javaproperties.KeyValue)
+        ]
+    except OSError as error:
+        problems.append(f"--config {file}: cannot be read: {error.strerror or error}")
+        return {}
+    except ValueError as error:  # a wrong \u escape, bytes that are not UTF-8
         problems.append(f"--config {file}: cannot be read: {error}")
         return {}
     found: dict[str, tuple[str, str]] = {}
@@ -62,7 +80,9 @@ def _from_file(file: Path, problems: list[str]) -> dict[str, tuple[str, str]]:
         known = ALIASES.get(name, name)
         if known not in KEYS and not is_security_key(known):
             near = nearest_key(name)
-            problems.append(f"{name} ({file}): unknown key" + (f"; did you mean {near}?" if near else ""))
+            problems.append(
+                f"{name} ({file}): unknown key" + (f"; did you mean {near}?" if near else "")
+            )
         elif known in found:
             problems.append(f"{known} ({file}): given twice")
         else:
@@ -70,11 +90,16 @@ def _from_file(file: Path, problems: list[str]) -> dict[str, tuple[str, str]]:
     return found
 
 
-def _from_environment(environment: Mapping[str, str], problems: list[str]) -> dict[str, tuple[str, str]]:
-    # The environment is not ours alone (Kubernetes puts KWIRE_PORT and KWIRE_SERVICE_HOST there for it),
-    # so only a name that looks like a mistyped key is refused.
+def _from_environment(
+    environment: Mapping[str, str], problems: list[str]
+) -> dict[str, tuple[str, str]]:
+    # Other programs set variables with this prefix, too (Kubernetes sets KWIRE_PORT for a service
+    # called kwire), so only a name that looks like a mistyped key is refused.
     by_variable = {key.environment: key.name for key in KEYS.values()}
-    by_variable |= {ENVIRONMENT_PREFIX + alias.upper().replace(".", "_"): name for alias, name in ALIASES.items()}
+    by_variable |= {
+        ENVIRONMENT_PREFIX + alias.upper().replace(".", "_"): name
+        for alias, name in ALIASES.items()
+    }
     found: dict[str, tuple[str, str]] = {}
     for variable, text in environment.items():
         if variable in by_variable:

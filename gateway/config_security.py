@@ -1,7 +1,8 @@
-"""Keys of listeners' security: their names, and where a listener's own come from. What they mean is ``gateway.security``'s.
+"""Names the keys of listeners' security, and finds those that apply to a listener.
 
-As in Kafka every ``ssl.`` and ``sasl.`` key can stand alone, for all listeners, and behind ``listener.name.NAME.`` for one, which
-comes first. The values hold secrets: they are no ``Key``, have no flag and are told to nobody.
+As in Kafka, an ``ssl.`` or ``sasl.`` key applies to all listeners; with the prefix
+``listener.name.NAME.`` it applies to one, and takes precedence. Values can be secrets, so these
+keys are no ``Key``: they have no flag and are never shown. ``gateway.security`` interprets them.
 """
 
 from __future__ import annotations
@@ -10,9 +11,13 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
-from gateway.config_values import ENVIRONMENT_PREFIX
+from gateway.config_values import ENVIRONMENT_PREFIX, LISTENER_MAX_CONNECTIONS
 
-_STORES: Final = tuple(f"ssl.{store}.{what}" for store in ("keystore", "truststore") for what in ("location", "type", "password"))
+_STORES: Final = tuple(
+    f"ssl.{store}.{what}"
+    for store in ("keystore", "truststore")
+    for what in ("location", "type", "password")
+)
 #: With the listener's prefix or without it.
 LISTENER_KEYS: Final = (
     *_STORES,
@@ -30,36 +35,47 @@ LISTENER_KEYS: Final = (
 )
 #: Behind the listener's prefix and a mechanism's (``listener.name.NAME.plain.``).
 MECHANISM_KEYS: Final = ("sasl.jaas.config", "connections.max.reauth.ms")
-#: For this node, whatever the listener: as a client of the others, and what it makes delegation tokens with.
+#: Keys of the node, not of a listener: its credentials at other nodes, and the secret of delegation
+#: tokens.
 NODE_KEYS: Final = ("sasl.mechanism.controller.protocol", "delegation.token.secret.key")
 MECHANISMS: Final = ("plain", "scram-sha-256", "scram-sha-512")
 
-_SUFFIXES: Final = (*LISTENER_KEYS, *(f"{mechanism}.{key}" for mechanism in MECHANISMS for key in MECHANISM_KEYS))
+_SUFFIXES: Final = (
+    *LISTENER_KEYS,
+    LISTENER_MAX_CONNECTIONS,
+    *(f"{mechanism}.{key}" for mechanism in MECHANISMS for key in MECHANISM_KEYS),
+)
 _PREFIXED: Final = re.compile(r"listener\.name\.(?P<listener>[^.]+)\.(?P<key>.+)")
 
 
 def is_security_key(name: str) -> bool:
-    """Is that the name of one, a listener's prefix and a mechanism's with it?"""
+    """True for the name of such a key, with or without the prefixes of listener and mechanism."""
     match = _PREFIXED.fullmatch(name)
     return match["key"] in _SUFFIXES if match else name in (*LISTENER_KEYS, *NODE_KEYS)
 
 
 def listener_of(name: str) -> str | None:
-    """The listener, in capitals, that the key of that name is for alone."""
+    """The listener, in capitals, in the prefix of the key; None without a prefix."""
     match = _PREFIXED.fullmatch(name)
     return match["listener"].upper() if match else None
 
 
 def of_listener(values: Mapping[str, str], listener: str) -> dict[str, str]:
-    """The keys that hold for the listener, without its prefix: its own before those for all."""
+    """The values that apply to the listener, without prefix; its own take precedence."""
     general = {name: value for name, value in values.items() if listener_of(name) is None}
     prefix = f"listener.name.{listener.lower()}."
-    own = {name.lower().removeprefix(prefix): value for name, value in values.items() if name.lower().startswith(prefix)}
+    own = {
+        name.lower().removeprefix(prefix): value
+        for name, value in values.items()
+        if name.lower().startswith(prefix)
+    }
     return general | own
 
 
 def key_of_variable(variable: str) -> str | None:
-    """The key that an environment variable stands for; a listener's name may hold underscores itself."""
+    """The key that an environment variable stands for; a listener's name may hold underscores
+    itself.
+    """
     if not variable.startswith(ENVIRONMENT_PREFIX):
         return None
     text = variable.removeprefix(ENVIRONMENT_PREFIX)

@@ -1,20 +1,49 @@
-"""What a key of the configuration is, and how its value is written: types, and the parser of each. It knows none of the keys."""
+"""Defines keys of the configuration, the types of their values, and a parser for each type.
+
+The keys themselves are in ``config_listeners``, ``config_quorum`` and ``config_limits``.
+"""
 
 from __future__ import annotations
 
+import enum
+import errno
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Any, Final
 
-from gateway.address import Address, parse_address
+from gateway.address import Address, check_host, parse_address, shown
 
 ENVIRONMENT_PREFIX: Final = "KWIRE_"
+#: A listener's own limit: this key behind ``listener.name.NAME.``, for any security protocol.
+LISTENER_MAX_CONNECTIONS: Final = "max.connections"
 _INT_MAX: Final = 2**31 - 1
 SECURITY_PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 
-_LISTENER: Final = re.compile(r"(?P<name>[A-Za-z0-9_]+)://(?P<host>\[[0-9a-fA-F:.]*\]|[^:\[\]/]*):(?P<port>[0-9]{1,5})")
+_LISTENER: Final = re.compile(
+    r"(?P<name>[A-Za-z0-9_]+)://(?P<host>\[[0-9a-fA-F:.]*\]|[^:\[\]/]*):(?P<port>[0-9]{1,5})"
+)
+
+
+#: Longest properties file: certificates may stand in one. A device such as /dev/zero never ends.
+_FILE_BYTES_MAX: Final = 16 * 1024 * 1024
+
+
+def read_properties_text(path: Path, encoding: str) -> str:
+    """The text of a properties file. Raises OSError, and UnicodeDecodeError for bytes that are not
+    of ``encoding``.
+    """
+    with path.open("rb") as file:
+        data = file.read(_FILE_BYTES_MAX + 1)
+    if len(data) > _FILE_BYTES_MAX:
+        raise OSError(
+            errno.EFBIG,
+            f"more than {_FILE_BYTES_MAX} bytes, which no properties file has",
+            str(path),
+        )
+    return data.decode(encoding)
 
 
 class ConfigError(Exception):
@@ -27,7 +56,7 @@ class ConfigError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """One key as users see it: ``name`` with dots, the attribute of Config, parser of its text, what it is for."""
+    """One key: ``name`` with dots, its attribute of Config, the parser of its text, its help."""
 
     name: str
     attribute: str
@@ -41,6 +70,31 @@ class Key:
     @property
     def environment(self) -> str:
         return ENVIRONMENT_PREFIX + self.name.upper().replace(".", "_")
+
+
+class SourceKind(enum.StrEnum):
+    """The kinds of ``source``. The value is the name in the ready line and in metrics."""
+
+    CONTROLLER = "own"  #: a node of its own KRaft quorum
+    OBSERVER = "quorum"  #: follows another quorum
+    LOG = "log"  #: follows a log directory of Kafka
+    SAMPLE = "sample"  #: serves the log in the package
+
+    @property
+    def has_quorum(self) -> bool:
+        """True where a quorum stands behind the partition: there are users, ACLs and a leader."""
+        return self in (SourceKind.CONTROLLER, SourceKind.OBSERVER)
+
+
+#: Texts of ``source`` and what they select. ``own`` and ``quorum`` are the older names.
+SOURCE_NAMES: Final = {
+    "controller": SourceKind.CONTROLLER,
+    "observer": SourceKind.OBSERVER,
+    "log": SourceKind.LOG,
+    "sample": SourceKind.SAMPLE,
+    "own": SourceKind.CONTROLLER,
+    "quorum": SourceKind.OBSERVER,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,11 +144,14 @@ def _parse_listeners(text: str) -> tuple[Listener, ...]:
 def _parse_listener(text: str) -> Listener:
     match = _LISTENER.fullmatch(text)
     if match is None:
-        raise ValueError(f"{text!r} is not of the form NAME://HOST:PORT")
+        raise ValueError(f"{shown(text)} is not of the form NAME://HOST:PORT")
     port = int(match["port"])
     if port > 65535:
         raise ValueError(f"{text!r}: there is no port {port}")
-    return Listener(match["name"].upper(), match["host"].strip("[]"), port)
+    host = match["host"]
+    if host and not host.startswith("["):
+        check_host(host)
+    return Listener(match["name"].upper(), host.strip("[]"), port)
 
 
 def _parse_addresses(text: str) -> tuple[Address, ...]:
@@ -120,6 +177,13 @@ def _parse_names(text: str) -> tuple[str, ...]:
     return names
 
 
+def _parse_hosts(text: str) -> frozenset[str]:
+    hosts = {part.strip().lower() for part in text.split(",") if part.strip()}
+    for host in hosts - {"*"}:
+        check_host(host.removeprefix("."))
+    return frozenset(hosts)
+
+
 def _parse_text(text: str) -> str:
     if not text:
         raise ValueError("is empty")
@@ -131,9 +195,26 @@ def _parse_protocol_map(text: str) -> dict[str, str]:
     for part in text.split(","):
         name, colon, protocol = part.strip().partition(":")
         if not colon or protocol.upper() not in SECURITY_PROTOCOLS:
-            raise ValueError(f"{part.strip()!r} is not NAME:PROTOCOL with a protocol of {', '.join(SECURITY_PROTOCOLS)}")
+            raise ValueError(
+                f"{part.strip()!r} is not NAME:PROTOCOL with a protocol of {', '.join(SECURITY_PROTOCOLS)}"
+            )
         pairs[name.upper()] = protocol.upper()
     return pairs
+
+
+def _parse_overrides(text: str) -> dict[str, int]:
+    found = {}
+    for part in filter(str.strip, text.split(",")):
+        address, colon, number = part.strip().rpartition(":")
+        try:
+            found[str(ip_address(address.strip("[]")))] = int(number)
+        except ValueError:
+            colon = ""
+        if not colon or int(number) < 0:
+            raise ValueError(
+                f"{part.strip()!r} is not ADDRESS:NUMBER with the address of a client"
+            ) from None
+    return found
 
 
 #: By the type that a field of Config is annotated with.
@@ -146,6 +227,8 @@ PARSERS: Final[dict[str, Callable[[str], Any]]] = {
     "tuple[Listener, ...]": _parse_listeners,
     "tuple[Address, ...]": _parse_addresses,
     "tuple[str, ...]": _parse_names,
+    "frozenset[str]": _parse_hosts,
     "Mapping[int, Address]": _parse_voters,
     "Mapping[str, str]": _parse_protocol_map,
+    "Mapping[str, int]": _parse_overrides,
 }

@@ -1,7 +1,8 @@
-"""What handlers may ask of the rest of the house, as Protocols. No trio, no files: values in, values out.
+"""Declares, as Protocols, what request handlers use of the rest of the gateway.
 
-A *source* provides the metadata partition; the group coordinator and the authorizer are asked through theirs. Handlers
-are written against these and never see who stands behind.
+A *source* provides the metadata partition; groups, authorizer, controller and raft have a Protocol
+each, and ``Gateway`` holds them all. Handlers depend on these alone, so they run in tests without
+sockets, files and trio. The implementations are in ``gateway.sources`` and ``gateway.server``.
 """
 
 from __future__ import annotations
@@ -9,27 +10,36 @@ from __future__ import annotations
 import enum
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
+from kwire.protocol import CLUSTER_METADATA_TOPIC
 from kwire.uuid import Uuid
 
 if TYPE_CHECKING:
+    from gateway.config import Config
+    from gateway.groups.events import Event, Result
+    from gateway.handlers.context import PendingResponse
     from kwire.cluster.image import Image
     from kwire.message import Message
     from kwire.messages.describe_quorum_response import DescribeQuorumResponse
 
-#: What clients see: topic name and its one partition.
-TOPIC_NAME = "__cluster_metadata"
+_Answer = TypeVar("_Answer", contravariant=True)
+
+#: The metadata topic, and its one partition.
+TOPIC_NAME = CLUSTER_METADATA_TOPIC
 PARTITION = 0
-#: Who changed what: the topic of changes that the nodes of our own quorum keep.
+#: The topic of administrative changes; each node of the gateway's own quorum keeps a partition.
 AUDIT_TOPIC: Final = "__cluster_metadata_audit"
-#: Its id, a3dpcmUAgACAAAAAAAAAAQ: of version 8 (RFC 9562, one's own), which no id that a controller makes by chance can be.
+#: Its id, a3dpcmUAgACAAAAAAAAAAQ. UUID version 8 (RFC 9562, custom) cannot collide with the random
+#: ids, of version 4, that a controller gives to topics.
 AUDIT_TOPIC_ID: Final = Uuid(b"kwire\0\x80\0\x80\0\0\0\0\0\0\x01")
 
 
 @dataclass(frozen=True, slots=True)
 class FileRange:
-    """Bytes of an open file that a plaintext connection can hand to ``sendfile``: descriptor, position, length."""
+    """Bytes of an open file that a plaintext connection can hand to ``sendfile``: descriptor,
+    position, length.
+    """
 
     fd: int
     position: int
@@ -44,8 +54,8 @@ Chunk = FileRange | bytes | memoryview
 class Read:
     """The outcome of a read: whole batches only, in offset order.
 
-    ``chunks`` joined are the record bytes, ``size`` their number. The descriptors stay open until ``release`` is called
-    (once, by whoever sent the answer).
+    ``chunks`` joined are the record bytes, ``size`` their number. The descriptors stay open until
+    the connection that sent the response has called ``release``, once.
     """
 
     chunks: Sequence[Chunk]
@@ -53,11 +63,13 @@ class Read:
     release: Callable[[], None]
 
 
-class Spliced:
-    """Stands in a response's ``records`` field for the bytes of a :class:`Read` that Python never touches.
+class FileRecords:
+    """Stands in a response's ``records`` field for the bytes of a :class:`Read` that Python never
+    touches.
 
-    A handler sets ``records=Spliced(read)``; ``encode_parts`` writes ``len()`` and passes the object through; the connection
-    puts the chunks there (``sendfile`` where it can) and releases the read once it is sent or the connection is gone.
+    A handler sets ``records=FileRecords(read)``; ``encode_parts`` writes ``len()`` and passes the
+    object through; the connection puts the chunks there (``sendfile`` where it can) and releases
+    the read once it is sent or the connection is gone.
     """
 
     __slots__ = ("read",)
@@ -71,7 +83,9 @@ class Spliced:
 
 @dataclass(frozen=True, slots=True)
 class OffsetAt:
-    """An offset with the timestamp (ms since the epoch) and leader epoch of its record; -1 where there is none."""
+    """An offset with the timestamp (ms since the epoch) and leader epoch of its record; -1 where
+    there is none.
+    """
 
     offset: int
     timestamp: int
@@ -83,7 +97,7 @@ class OffsetOutOfRange(Exception):
 
 
 class SourceStopped(Exception):
-    """A source cannot be followed any further without a person; the text says why, and what to do."""
+    """A source cannot be followed without an operator's help; the text says why, and what to do."""
 
 
 class State(enum.Enum):
@@ -96,7 +110,7 @@ class State(enum.Enum):
 
 
 class Partition(Protocol):
-    """The metadata partition. All methods are called on the event loop, return at once and never do unbounded work."""
+    """The metadata partition. All methods run on the event loop and do bounded work."""
 
     @property
     def state(self) -> State: ...
@@ -111,7 +125,9 @@ class Partition(Protocol):
     def log_start_offset(self) -> int: ...
     @property
     def high_watermark(self) -> int:
-        """One past the last offset that clients may see. Goes back only when a followed directory is truncated."""
+        """One past the last offset that clients may see. Goes back only when a followed directory
+        is truncated.
+        """
         ...
 
     @property
@@ -123,14 +139,17 @@ class Partition(Protocol):
     def log_dir(self) -> str: ...
 
     def read(self, offset: int, max_bytes: int) -> Read:
-        """Whole batches from the one that holds ``offset``; at least one below the high watermark, even beyond ``max_bytes``.
+        """Whole batches from the one that holds ``offset``; at least one below the high watermark,
+        even beyond ``max_bytes``.
 
         Empty at the high watermark. Raises OffsetOutOfRange.
         """
         ...
 
     def bytes_available(self, offset: int, limit: int) -> int:
-        """Bytes a read at ``offset`` would give, counted no further than ``limit``: for a Fetch's min_bytes."""
+        """Bytes a read at ``offset`` would give, counted no further than ``limit``: for a Fetch's
+        min_bytes.
+        """
         ...
 
     def offset_for_timestamp(self, timestamp: int) -> OffsetAt | None:
@@ -142,7 +161,9 @@ class Partition(Protocol):
         ...
 
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
-        """(largest known epoch <= ``epoch``, its end offset), (-1, -1) if there is none (OffsetForLeaderEpoch's rule)."""
+        """(largest known epoch <= ``epoch``, its end offset), (-1, -1) if there is none
+        (OffsetForLeaderEpoch's rule).
+        """
         ...
 
     def epoch_at(self, offset: int) -> int:
@@ -150,61 +171,85 @@ class Partition(Protocol):
         ...
 
     def on_advance(self, callback: Callable[[], None]) -> Callable[[], None]:
-        """Call ``callback`` on the event loop whenever the high watermark or log start moves; returns the unsubscriber."""
+        """Call ``callback`` on the event loop whenever the high watermark or log start moves;
+        returns the unsubscriber.
+        """
         ...
 
 
 class Authorizer(Protocol):
-    """Kafka's ACL question, asked on every API: may ``principal`` from ``host`` do ``operation`` on the resource?"""
+    """Decides, as Kafka's Authorizer, what a principal may do. Every API asks it."""
 
     @property
     def keeps_acls(self) -> bool:
-        """Does it decide by the ACLs of the log? Without that they cannot be changed: SECURITY_DISABLED."""
+        """True where the ACLs of the log decide. Otherwise changes of ACLs are answered with
+        SECURITY_DISABLED.
+        """
         ...
 
-    def allows(self, principal: str, host: str, operation: str, resource_type: str, resource_name: str) -> bool: ...
+    def allows(
+        self, principal: str, host: str, operation: str, resource_type: str, resource_name: str
+    ) -> bool:
+        """True if ``principal`` may do ``operation`` on the resource from ``host``."""
+        ...
 
 
-class Waiters(Protocol):
-    """Parked fetches: completed on the event loop when the partition advances far enough."""
+class Completable(Protocol[_Answer]):
+    """An answer to be given later: on the event loop, once; later calls are ignored."""
 
-    def park(self, later: Any, ready: Callable[[], Message | None]) -> None:
-        """Ask ``ready`` whenever the partition advances; a message it returns completes ``later``."""
+    def complete(self, response: _Answer, /) -> None:
+        """Give the answer."""
+        ...
+
+
+class FetchPurgatory(Protocol):
+    """Keeps Fetch requests until the partition has advanced far enough, as Kafka's
+    DelayedOperationPurgatory.
+    """
+
+    def park(self, pending: PendingResponse, ready: Callable[[], Message | None]) -> None:
+        """Ask ``ready`` whenever the partition advances; a message it returns completes
+        ``pending``.
+        """
         ...
 
 
 class Groups(Protocol):
-    """The group coordinator's driver: events in, answers through the given Later."""
+    """The group coordinator: takes events, completes responses."""
 
     @property
     def coordinator_node_id(self) -> int: ...
 
-    def submit(self, event: Any, later: Any) -> None:
-        """Feed one event to the core; its answer completes ``later``, once what it depends on is on disk."""
+    def submit(self, event: Event, pending: Completable[Result]) -> None:
+        """Handle one event. Its result completes ``pending``, once the offsets that it acknowledges
+        are on disk.
+        """
         ...
 
 
 class Quorum(Protocol):
-    """The real quorum behind the partition, where there is one."""
+    """The KRaft quorum behind the partition: this node's own, or one that it observes."""
 
     @property
     def leader_id(self) -> int:
-        """The node that leads the quorum, -1 while nobody knows."""
+        """The node that leads the quorum, -1 while no leader is known."""
         ...
 
     @property
     def image(self) -> Image:
-        """The cluster as the committed records say; never halfway through a metadata transaction."""
+        """The committed state of the cluster; never within a metadata transaction (KIP-868)."""
         ...
 
     def describe(self, tell: Callable[[DescribeQuorumResponse | str], None]) -> None:
-        """Ask the leader who votes and who follows. ``tell`` is called once, with its answer or why there is none."""
+        """Send DescribeQuorum to the leader. ``tell`` is called once, with the response, or with
+        the reason why there is none.
+        """
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Forwarder:
-    """The node that passed a request on in an Envelope, as it is known where the request is carried out."""
+    """The node that forwarded a request in an Envelope (KIP-590)."""
 
     principal: str
     host: str
@@ -212,10 +257,11 @@ class Forwarder:
 
 
 @dataclass(frozen=True, slots=True)
-class Asker:
-    """Who wants something changed: whom the authorizer is asked about, wherever the request is carried out.
+class Requester:
+    """The client of an administrative request: the authorizer decides about its principal.
 
-    ``listener`` is where the request came in at the node that carries it out, by way of ``forwarder`` if there is one.
+    ``listener`` is that of the node which carries the request out; the request came from
+    ``forwarder`` if a node forwarded it.
     """
 
     principal: str
@@ -227,46 +273,56 @@ class Asker:
 
 
 class Controllers(Protocol):
-    """The active controller of our own quorum, wherever it is; ``Quorum.image`` is what it has done so far."""
+    """The active controller of this node's own quorum, at this node or another."""
 
     @property
     def is_active(self) -> bool:
-        """Is it this node?"""
+        """True if this node is the active controller."""
         ...
 
-    def submit(self, request: Message, version: int, asker: Asker, later: Any) -> None:
-        """Have ``request`` carried out. The answer, an error too, completes ``later`` once all it says is committed.
+    def submit(
+        self, request: Message, version: int, requester: Requester, pending: PendingResponse
+    ) -> None:
+        """Carry out ``request``, or forward it. The response, an error too, completes ``pending``
+        once everything that it says is committed.
 
-        While nobody leads the request waits until ``later``'s deadline, and is then answered with NOT_CONTROLLER; one that
-        was passed on and not answered in time with REQUEST_TIMED_OUT: its outcome is unknown.
+        While there is no leader the request waits until ``pending``'s deadline, and is then
+        answered with NOT_CONTROLLER. A forwarded request that is not answered in time is answered
+        with REQUEST_TIMED_OUT: its outcome is unknown.
         """
         ...
 
 
 class Audit(Protocol):
-    """The topic of changes: each node of the quorum keeps those that it carried out, in a partition that it leads."""
+    """The audit topic: each node of the quorum has a partition, which it leads, of the changes that
+    it carried out.
+    """
 
     @property
     def nodes(self) -> Sequence[int]:
-        """Whose the partitions are, by their numbers: ids of the voters, ascending. None while they are not known."""
+        """Ids of the voters, ascending: partition N is that of the Nth. Empty while the voters are
+        not known.
+        """
         ...
 
     @property
     def partition(self) -> Partition:
-        """This node's own, whatever its number."""
+        """The partition of this node."""
         ...
 
 
 class RaftPeers(Protocol):
-    """This node's part in its own quorum, as the other nodes reach it on a controller listener."""
+    """This node's part in its own quorum: serves raft requests of controller listeners."""
 
     @property
     def kraft_version(self) -> int:
-        """0: voters by configuration. 1: by the log (KIP-853)."""
+        """0: the configuration has the voters; 1: the log has them (KIP-853)."""
         ...
 
-    def ask(self, request: Message, version: int, listener: str, later: Any) -> None:
-        """Hand a raft request to the core; ``later`` gets the answer once what it promises is durable."""
+    def ask(self, request: Message, version: int, listener: str, pending: PendingResponse) -> None:
+        """Handle a raft request. The response completes ``pending`` once everything that it
+        acknowledges is on disk.
+        """
         ...
 
 
@@ -281,7 +337,7 @@ class Endpoint:
 
 
 class Gateway(Protocol):
-    """Everything a handler may reach, in one place."""
+    """Everything that a handler may use."""
 
     @property
     def node_id(self) -> int: ...
@@ -289,12 +345,14 @@ class Gateway(Protocol):
     def partition(self) -> Partition: ...
     @property
     def quorum(self) -> Quorum | None:
-        """None where the partition comes from files: then this node is all there is."""
+        """None where the partition comes from files: then this node is the whole cluster."""
         ...
 
     @property
     def controller(self) -> Controllers | None:
-        """None where the log is written by others: then nothing can be changed here. Never without ``quorum``."""
+        """None where other nodes write the log: then requests that change the cluster are refused.
+        Never set without ``quorum``.
+        """
         ...
 
     @property
@@ -304,7 +362,7 @@ class Gateway(Protocol):
 
     @property
     def audit(self) -> Audit | None:
-        """None where this node has no quorum of its own, or keeps no account of changes."""
+        """None where this node has no quorum of its own, or ``metadata.audit.enable`` is false."""
         ...
 
     @property
@@ -312,10 +370,10 @@ class Gateway(Protocol):
     @property
     def authorizer(self) -> Authorizer: ...
     @property
-    def waiters(self) -> Waiters: ...
+    def fetch_purgatory(self) -> FetchPurgatory: ...
     @property
-    def config(self) -> Any:
-        """The frozen ``gateway.config.Config``."""
+    def config(self) -> Config:
+        """The configuration of this server."""
         ...
 
     def endpoint(self, listener: str) -> Endpoint:
@@ -323,5 +381,7 @@ class Gateway(Protocol):
         ...
 
     def is_for_controllers(self, listener: str) -> bool:
-        """Is that one of ``controller.listener.names``, where the quorum's nodes and their tools ask?"""
+        """True for a listener of ``controller.listener.names``, which serves nodes of the quorum
+        and tools for controllers.
+        """
         ...

@@ -1,4 +1,6 @@
-"""How a snapshot of the metadata log is named, wherever one is spoken of. A lowest stone, like ``address``."""
+"""How a snapshot of the metadata log is named, wherever one is spoken of. A lowest stone, like
+``address``.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +8,9 @@ from typing import NamedTuple
 
 
 class SnapshotId(NamedTuple):
-    """A snapshot by the end of the log that it stands for: offset (exclusive) and epoch of the record before it (KIP-630)."""
+    """A snapshot by the end of the log that it stands for: offset (exclusive) and epoch of the
+    record before it (KIP-630).
+    """
 
     end_offset: int
     epoch: int

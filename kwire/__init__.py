@@ -1,4 +1,5 @@
-"""Kafka's wire protocol, generated from its message schemas: every message, byte for byte as Java writes it.
+"""Kafka's wire protocol, generated from its message schemas: every message, byte for byte as Java
+writes it.
 
 import kwire
 cls = kwire.message_type("FetchRequest")
@@ -17,9 +18,22 @@ if TYPE_CHECKING:
     from kwire.registry import message_names, message_type, record_type, request_type, response_type
 
 __all__ = [
-    "METADATA_TOPIC_ID", "ZERO_UUID", "DecodeError", "EncodeError", "Message", "Struct", "UnknownApi", "UnsupportedVersion",
-    "Uuid", "WireError", "message_names", "message_type", "record_type", "request_type", "response_type",
-]  # fmt: skip
+    "METADATA_TOPIC_ID",
+    "ZERO_UUID",
+    "DecodeError",
+    "EncodeError",
+    "Message",
+    "Struct",
+    "UnknownApi",
+    "UnsupportedVersion",
+    "Uuid",
+    "WireError",
+    "message_names",
+    "message_type",
+    "record_type",
+    "request_type",
+    "response_type",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -1,4 +1,6 @@
-"""Every error of the codec. Whose fault it was decides the class: the peer's bytes, or our own call."""
+"""Every error of the codec. The class says which side is at fault: the peer, whose bytes do not
+follow the protocol, or the caller.
+"""
 
 from __future__ import annotations
 
@@ -8,10 +10,12 @@ class WireError(Exception):
 
 
 class DecodeError(WireError):
-    """Bytes from outside do not follow the protocol: the peer's fault, the connection is not to be trusted further.
+    """Bytes from outside do not follow the protocol: the peer's fault, the connection is not to be
+    trusted further.
 
-    Attributes: ``reason`` (sentence), ``path`` (field path such as ``Topics[3].Name``, or ""), ``offset`` (byte
-    position in the input where the offending field starts, or -1 when unknown), ``rule`` (short name of the rule broken).
+    Attributes: ``reason`` (sentence), ``path`` (field path such as ``Topics[3].Name``, or ""),
+    ``offset`` (byte position in the input where the offending field starts, or -1 when unknown),
+    ``rule`` (short name of the rule broken).
     """
 
     def __init__(self, reason: str, *, path: str = "", offset: int = -1, rule: str = "") -> None:
@@ -28,7 +32,9 @@ class DecodeError(WireError):
 
 
 class EncodeError(WireError):
-    """A message cannot be written at this version: our own bug. ``path`` names the field."""
+    """A message cannot be written at this version: a mistake of the caller. ``path`` names the
+    field.
+    """
 
     def __init__(self, reason: str, *, path: str = "") -> None:
         self.reason = reason

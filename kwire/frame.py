@@ -1,6 +1,8 @@
-"""Cuts a stream of bytes into frames: four size bytes (int32, big-endian), then so many bytes. Knows nothing of what is in them.
+"""Cuts a stream of bytes into frames: four size bytes (int32, big-endian), then so many bytes.
+It does not look into them.
 
-"Need more bytes" is a value, None. A size that cannot be is refused before anything is allocated for it.
+"Need more bytes" is a value, None. A size that cannot be is refused before anything is allocated
+for it.
 """
 
 from __future__ import annotations
@@ -15,18 +17,20 @@ _size = struct.Struct(">i")
 
 
 class FrameSplitter:
-    """Feed it what was received, in pieces of any length; take whole frames out, without their size bytes.
+    """Feed it what was received, in pieces of any length; take whole frames out, without their size
+    bytes.
 
-    ``limit`` is the largest frame in bytes, and may be changed between frames. What is held is what was fed and not yet
-    taken, nothing more, whatever a size claims.
+    ``limit`` is the largest frame in bytes, and may be changed between frames. The splitter holds
+    the bytes that were fed and not yet taken, and nothing more, whatever a size claims.
     """
 
     __slots__ = ("_buffer", "_position", "limit")
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
-        # One bytes object while a single piece is worked on (the common case: no copy but the frame's own), a bytearray
-        # once frames come in pieces, so that a trickle costs no more than its bytes.
+        # One bytes object while a single piece is worked on (the common case: no copy but the
+        # frame's own), a bytearray once frames come in pieces, so that a trickle costs no more than
+        # its bytes.
         self._buffer: bytes | bytearray = b""
         self._position = 0
 
@@ -48,7 +52,8 @@ class FrameSplitter:
         self._buffer += data
 
     def missing(self) -> int:
-        """How many bytes the next frame still lacks (0: it is whole), as far as is known: its size bytes come first.
+        """How many bytes the next frame still lacks (0: it is whole), as far as is known: its size
+        bytes come first.
 
         Raises DecodeError if the next size is not positive or above ``limit``.
         """
@@ -58,7 +63,9 @@ class FrameSplitter:
         return max(0, SIZE_BYTES + self._next_size() - held)
 
     def next_frame(self) -> bytes | None:
-        """The next whole frame, or None: more bytes are needed. Raises DecodeError as :meth:`missing` does."""
+        """The next whole frame, or None: more bytes are needed. Raises DecodeError as
+        :meth:`missing` does.
+        """
         start = self._position + SIZE_BYTES
         if len(self._buffer) < start:
             return None
@@ -70,16 +77,24 @@ class FrameSplitter:
             return self._buffer[start:end]
         frame = bytes(memoryview(self._buffer)[start:end])
         if end == len(self._buffer):
-            self._buffer, self._position = b"", 0  # a large buffer goes with the frame that needed it
+            self._buffer, self._position = (
+                b"",
+                0,
+            )  # a large buffer goes with the frame that needed it
         return frame
 
     def _next_size(self) -> int:
         (size,) = _size.unpack_from(self._buffer, self._position)
         if size <= 0:
-            # Kafka takes an empty frame and fails on its header; nothing can be in one, so it is refused here.
+            # Kafka takes an empty frame and fails on its header; nothing can be in one, so it is
+            # refused here.
             raise DecodeError(f"a frame of {size} bytes", offset=0, rule="frame-size")
         if size > self.limit:
-            raise DecodeError(f"a frame of {size} bytes, above the limit of {self.limit}", offset=0, rule="frame-limit")
+            raise DecodeError(
+                f"a frame of {size} bytes, above the limit of {self.limit}",
+                offset=0,
+                rule="frame-limit",
+            )
         return int(size)
 
 

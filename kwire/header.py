@@ -1,8 +1,9 @@
 """Request and response headers: which version an api uses, and where the body begins.
 
-Headers have no version of their own on the wire: it follows from api key and request version (``ApiKeys.requestHeaderVersion``
-and ``responseHeaderVersion``): v2/v1 where the message is flexible, else v1/v0. ApiVersions answers always carry header v0,
-and its requests from v3 on carry v2, unknown higher versions included, so that a server can say "too new".
+Headers have no version of their own on the wire: it follows from api key and request version
+(``ApiKeys.requestHeaderVersion`` and ``responseHeaderVersion``): v2/v1 where the message is
+flexible, else v1/v0. ApiVersions answers always carry header v0, and its requests from v3 on carry
+v2, unknown higher versions included, so that a server can say "too new".
 """
 
 from __future__ import annotations
@@ -25,7 +26,9 @@ _correlation_id = struct.Struct(">i")
 
 @functools.cache
 def request_header_version(api_key: int, version: int) -> int:
-    """The request header's version (1 or 2). A version above the newest one counts as flexible if that is. Raises UnknownApi."""
+    """The request header's version (1 or 2). A version above the newest one counts as flexible if
+    that is. Raises UnknownApi.
+    """
     return 1 + _is_flexible(request_type(api_key), version)
 
 
@@ -43,10 +46,15 @@ def _is_flexible(form: type[Message], version: int) -> bool:
 
 
 def peek(frame: bytes) -> tuple[int, int, int]:
-    """(api key, version, correlation id) of a request frame without its size. Raises DecodeError."""
+    """(api key, version, correlation id) of a request frame without its size. Raises
+    DecodeError.
+    """
     if len(frame) < 8:
         raise DecodeError(
-            f"a request header has at least 8 bytes, not {len(frame)}", path="RequestHeader", offset=0, rule="truncated"
+            f"a request header has at least 8 bytes, not {len(frame)}",
+            path="RequestHeader",
+            offset=0,
+            rule="truncated",
         )
     key, version, correlation = struct.unpack_from(">hhi", frame)
     return key, version, correlation
@@ -57,36 +65,60 @@ def decode_request_header(
 ) -> tuple[RequestHeader, int]:
     """The header of a request frame (without its size), and the position of the body.
 
-    ``form``: the class that reads the body, where it is not the one of the registry, as for versions that newer Kafka dropped.
-    Raises DecodeError for a header that does not parse or an api key that no request has; the version is not checked against
-    the api's, only used to choose the header's form.
+    ``form``: the class that reads the body, where it is not the one of the registry, as for
+    versions that newer Kafka dropped. Raises DecodeError for a header that does not parse or an api
+    key that no request has; the version is not checked against the api's, only used to choose the
+    header's form.
     """
     key, version, _ = peek(frame)
     try:
-        header_version = request_header_version(key, version) if form is None else 1 + _is_flexible(form, version)
+        header_version = (
+            request_header_version(key, version)
+            if form is None
+            else 1 + _is_flexible(form, version)
+        )
     except UnknownApi as error:
-        raise DecodeError(str(error), path="RequestHeader.RequestApiKey", offset=0, rule="unknown-api") from None
+        raise DecodeError(
+            str(error), path="RequestHeader.RequestApiKey", offset=0, rule="unknown-api"
+        ) from None
     return RequestHeader.decode_from(frame, header_version, budget=budget)
 
 
-def encode_request_header(api_key: int, version: int, correlation_id: int, client_id: str | None) -> bytes:
-    """A request header in the form that the api and version call for. Raises UnknownApi, EncodeError."""
+def encode_request_header(
+    api_key: int, version: int, correlation_id: int, client_id: str | None
+) -> bytes:
+    """A request header in the form that the api and version call for. Raises UnknownApi,
+    EncodeError.
+    """
     header = RequestHeader(
-        request_api_key=api_key, request_api_version=version, correlation_id=correlation_id, client_id=client_id
+        request_api_key=api_key,
+        request_api_version=version,
+        correlation_id=correlation_id,
+        client_id=client_id,
     )
     return header.encode(request_header_version(api_key, version))
 
 
-def decode_response_header(api_key: int, version: int, frame: bytes, *, budget: int | None = None) -> tuple[ResponseHeader, int]:
-    """The header of a response frame (without its size), and the position of the body. Raises DecodeError, UnknownApi."""
-    return ResponseHeader.decode_from(frame, response_header_version(api_key, version), budget=budget)
+def decode_response_header(
+    api_key: int, version: int, frame: bytes, *, budget: int | None = None
+) -> tuple[ResponseHeader, int]:
+    """The header of a response frame (without its size), and the position of the body. Raises
+    DecodeError, UnknownApi.
+    """
+    return ResponseHeader.decode_from(
+        frame, response_header_version(api_key, version), budget=budget
+    )
 
 
-def encode_response_header(api_key: int, version: int, correlation_id: int, *, form: type[Message] | None = None) -> bytes:
+def encode_response_header(
+    api_key: int, version: int, correlation_id: int, *, form: type[Message] | None = None
+) -> bytes:
     """A response header: the correlation id, and an empty tag section in v1. Raises UnknownApi.
 
     ``form``: the class of the answer, where it is not the one of the registry.
     """
     head = _correlation_id.pack(correlation_id)
-    has_tags = response_header_version(api_key, version) if form is None else _is_flexible(form, version)
+    has_tags = (
+        response_header_version(api_key, version) if form is None else _is_flexible(form, version)
+    )
     return head + b"\0" if has_tags else head

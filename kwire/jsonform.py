@@ -1,8 +1,9 @@
 """Messages as JSON values, in the form of Kafka's JsonConverter classes.
 
-Names start with a small letter, bytes are base64, uuids Kafka's 22 characters, non-finite numbers their Java names; fields
-that the version lacks and tagged fields at their default are left out. ``records`` are base64 of their bytes, the form that
-Kafka's reader takes (its writer drops them). Unknown tagged fields do not appear.
+Names start with a small letter, bytes are base64, uuids Kafka's 22 characters, non-finite numbers
+their Java names; fields that the version lacks and tagged fields at their default are left out.
+``records`` are base64 of their bytes, the form that Kafka's reader takes (its writer drops them).
+Unknown tagged fields do not appear.
 """
 
 from __future__ import annotations
@@ -18,8 +19,14 @@ from kwire.message import FieldInfo, Message, Struct, generated_class, unsupport
 from kwire.uuid import Uuid
 
 _BLOBS = ("bytes", "records", "Header", "ApiMessage")
-_RANGES = {"int8": (-(2**7), 2**7), "int16": (-(2**15), 2**15), "uint16": (0, 2**16), "int32": (-(2**31), 2**31),
-           "uint32": (0, 2**32), "int64": (-(2**63), 2**63)}  # fmt: skip
+_RANGES = {
+    "int8": (-(2**7), 2**7),
+    "int16": (-(2**15), 2**15),
+    "uint16": (0, 2**16),
+    "int32": (-(2**31), 2**31),
+    "uint32": (0, 2**32),
+    "int64": (-(2**63), 2**63),
+}
 _FLOATS = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 
 
@@ -31,11 +38,19 @@ def to_json(message: Message, version: int) -> dict[str, Any]:
 
 
 @functools.cache
-def _plan(cls: type[Struct], version: int) -> tuple[tuple[tuple[FieldInfo, bool, Any], ...], tuple[tuple[FieldInfo, Any], ...]]:
-    """What stands in ``version`` (field, tagged?, default) and what must keep its default (field, default)."""
+def _plan(
+    cls: type[Struct], version: int
+) -> tuple[tuple[tuple[FieldInfo, bool, Any], ...], tuple[tuple[FieldInfo, Any], ...]]:
+    """The fields of ``version`` as (field, tagged?, default), and those that must keep their
+    default as (field, default).
+    """
     blank = cls()
-    present = tuple((f, f.tagged_at(version), getattr(blank, f.attr)) for f in cls.fields() if f.at(version))
-    absent = tuple((f, getattr(blank, f.attr)) for f in cls.fields() if not f.at(version) and not f.ignorable)
+    present = tuple(
+        (f, f.tagged_at(version), getattr(blank, f.attr)) for f in cls.fields() if f.at(version)
+    )
+    absent = tuple(
+        (f, getattr(blank, f.attr)) for f in cls.fields() if not f.at(version) and not f.ignorable
+    )
     return present, absent
 
 
@@ -43,7 +58,9 @@ def _struct_to_json(value: Struct, version: int, path: str) -> dict[str, Any]:
     present, absent = _plan(generated_class(type(value)), version)  # type: ignore[arg-type]  # classes are hashable
     for f, default in absent:
         if getattr(value, f.attr) != default:
-            raise EncodeError(f"is set, but version {version} has no place for it", path=f"{path}.{f.name}")
+            raise EncodeError(
+                f"is set, but version {version} has no place for it", path=f"{path}.{f.name}"
+            )
     out: dict[str, Any] = {}
     for f, tagged, default in present:
         one = getattr(value, f.attr)

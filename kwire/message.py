@@ -1,6 +1,7 @@
-"""What every generated class has: fields, equality, repr, copies, encode and decode, the JSON form.
+"""The base of every generated class: fields, equality, repr, copies, encode and decode, JSON form.
 
-The classes themselves are generated; their readers and writers are flat functions, found here by version.
+The classes themselves are generated; their readers and writers are flat functions, found here by
+version.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self, TypeVar
 
 from kwire.errors import DecodeError, EncodeError, UnsupportedVersion
 
-#: What generated readers raise on bad bytes, and writers on bad values.
+#: Errors that generated readers raise on bad bytes; ``_WRITE_FAULTS``: writers on bad values.
 _READ_FAULTS = (DecodeError, struct.error, IndexError, UnicodeDecodeError)
 _SHORT_WAY_FAULTS = (*_READ_FAULTS, KeyError)
 _NO_BUDGET = sys.maxsize
@@ -21,17 +22,27 @@ _NO_BUDGET = sys.maxsize
 #: Above this many bytes the garbage collector is paused while a message is decoded.
 _COLLECTOR_PAUSE_BYTES = 32 * 1024
 
-_WRITE_FAULTS = (EncodeError, struct.error, TypeError, AttributeError, ValueError, IndexError, OverflowError)
+_WRITE_FAULTS = (
+    EncodeError,
+    struct.error,
+    TypeError,
+    AttributeError,
+    ValueError,
+    IndexError,
+    OverflowError,
+)
 
 
 _S = TypeVar("_S", bound="Struct")
 
 
 class FieldInfo(NamedTuple):
-    """The facts of one field, as a generated class holds them in ``FIELDS``. Ranges are (low, high), both included."""
+    """The facts of one field, as a generated class holds them in ``FIELDS``. Ranges are (low,
+    high), both included.
+    """
 
     name: str  #: Kafka's name
-    attr: str  #: ours
+    attr: str  #: the Python attribute
     json: str  #: the member in Kafka's JSON form
     type: str  #: a primitive type, or the class name of an inner struct
     is_struct: bool
@@ -60,9 +71,11 @@ class FieldInfo(NamedTuple):
 
 
 class _Maker(type):
-    """Lets readers make an object without its constructor: three quarters of the time, and they make most objects there are.
+    """Lets readers make an object without its constructor: three quarters of the time, and they
+    make most objects there are.
 
-    The generated ``__init__`` is kept under another name, so that ``type.__call__`` finds none; calling the class runs it.
+    The generated ``__init__`` is kept under another name, so that ``type.__call__`` finds none;
+    calling the class runs it.
     """
 
     def __new__(meta, name: str, bases: tuple[type, ...], namespace: dict[str, Any]) -> _Maker:
@@ -86,13 +99,17 @@ class _Maker(type):
 
 
 def bare(cls: type[_S]) -> Callable[[], _S]:
-    """What makes an object of ``cls`` with nothing set: for generated readers, which set everything."""
+    """A factory of objects of ``cls`` with nothing set, for generated readers, which set every
+    attribute.
+    """
     made: Callable[[], _S] = type.__call__.__get__(cls)
     return made
 
 
 class Struct(metaclass=_Maker):
-    """A struct inside a message. Attributes are plain; ``unknown_tags`` keeps tagged fields that nobody knows, in order."""
+    """A struct inside a message. Attributes are plain; ``unknown_tags`` keeps unknown tagged
+    fields, in order.
+    """
 
     __slots__ = ()
     NAME: ClassVar[str]
@@ -113,14 +130,16 @@ class Struct(metaclass=_Maker):
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Struct) or self.FIELDS is not other.FIELDS:
             return NotImplemented
-        return all(getattr(self, row[1]) == getattr(other, row[1]) for row in self.FIELDS) and list(self.unknown_tags) == list(
-            other.unknown_tags
-        )
+        return all(getattr(self, row[1]) == getattr(other, row[1]) for row in self.FIELDS) and list(
+            self.unknown_tags
+        ) == list(other.unknown_tags)
 
     def __repr__(self) -> str:
         blank = generated_class(type(self))()
         shown = [
-            f"{row[1]}={_short(getattr(self, row[1]))}" for row in self.FIELDS if getattr(self, row[1]) != getattr(blank, row[1])
+            f"{row[1]}={_short(getattr(self, row[1]))}"
+            for row in self.FIELDS
+            if getattr(self, row[1]) != getattr(blank, row[1])
         ]
         if self.unknown_tags:
             shown.append(f"unknown_tags={list(self.unknown_tags)!r}")
@@ -132,7 +151,9 @@ class Struct(metaclass=_Maker):
         return _rebuild, (base, [bytes(v) if isinstance(v, memoryview) else v for v in values])
 
     def copy(self, **changes: Any) -> Self:
-        """A copy that shares no struct and no list with this one, with ``changes`` made. Raises TypeError for an unknown name."""
+        """A copy that shares no struct and no list with this one, with ``changes`` made. Raises
+        TypeError for an unknown name.
+        """
         values = {row[1]: _copy(getattr(self, row[1])) for row in self.FIELDS}
         values["unknown_tags"] = list(self.unknown_tags) or ()
         made: Self = generated_class(type(self))(**(values | changes))
@@ -140,10 +161,12 @@ class Struct(metaclass=_Maker):
 
 
 class Message(Struct):
-    """A whole message: what has versions and can be encoded on its own."""
+    """A whole message, which has versions and can be encoded on its own."""
 
     __slots__ = ()
-    TYPE: ClassVar[str]  #: request, response, header, metadata, data, coordinator-key or coordinator-value
+    TYPE: ClassVar[
+        str
+    ]  #: request, response, header, metadata, data, coordinator-key or coordinator-value
     API_KEY: ClassVar[int | None]
     VERSIONS: ClassVar[range]
     FLEXIBLE_VERSIONS: ClassVar[range]
@@ -156,23 +179,26 @@ class Message(Struct):
     def encode(self, version: int) -> bytes:
         """The bytes of the message at ``version``, as Java writes them.
 
-        Raises EncodeError (``path`` names the field: out of range, wrong type, null, or set although the version has no place
-        for it) and UnsupportedVersion.
+        Raises EncodeError (``path`` names the field: out of range, wrong type, null, or set
+        although the version has no place for it) and UnsupportedVersion.
         """
         try:
             return b"".join(self.encode_parts(version))
         except TypeError as error:
             raise self._write_fault(version, error) from None
 
-    def encode_parts(self, version: int) -> list[Any]:
-        """As :meth:`encode`, unjoined: ``records`` are passed through as they are and need only a length.
+    def encode_parts(self, version: int, parts: list[Any] | None = None) -> list[Any]:
+        """As :meth:`encode`, unjoined: ``records`` are passed through as they are and need only a
+        length.
 
-        So a caller can send them from a file. Raises as :meth:`encode`.
+        So a caller can send them from a file. ``parts``: the list to append them to, empty; a new
+        one by default. Raises as :meth:`encode`.
         """
         encoder = self._ENCODERS.get(version)
         if encoder is None:
             raise unsupported(type(self), version)
-        parts: list[Any] = []
+        if parts is None:
+            parts = []
         try:
             encoder(self, parts.append)
         except _WRITE_FAULTS as error:
@@ -185,17 +211,20 @@ class Message(Struct):
         return explain_encode(self, version, error)
 
     @classmethod
-    def decode(cls, data: Any, version: int, *, allow_trailing: bool = False, budget: int | None = None) -> Self:
+    def decode(
+        cls, data: Any, version: int, *, allow_trailing: bool = False, budget: int | None = None
+    ) -> Self:
         """The message that ``data`` (bytes-like) holds at ``version``.
 
-        ``budget`` bounds the number of array elements and unknown tagged fields in all. Raises DecodeError, with field path and
-        offset, for anything that does not follow the protocol, bytes left over included unless ``allow_trailing``;
-        UnsupportedVersion.
+        ``budget`` bounds the number of array elements and unknown tagged fields in all. Raises
+        DecodeError, with field path and offset, for anything that does not follow the protocol,
+        bytes left over included unless ``allow_trailing``; UnsupportedVersion.
         """
         message: Self
         if data.__class__ is not bytes:
             data = bytes(data)
-        # The short way for what is nearly always asked; whatever goes wrong is found out on the long one.
+        # The fast path for nearly every call. Any fault falls through to the slow path, which
+        # finds the field and the offset.
         if budget is None and len(data) <= _COLLECTOR_PAUSE_BYTES:
             try:
                 message, end = cls._DECODERS[version](data, 0, _NO_BUDGET)
@@ -206,17 +235,24 @@ class Message(Struct):
         message, end = cls.decode_from(data, version, budget=budget)
         if end != len(data) and not allow_trailing:
             left = len(data) - end
-            raise DecodeError(f"{left} byte{'s' * (left > 1)} left over behind {cls.NAME}", offset=end, rule="trailing-bytes")
+            raise DecodeError(
+                f"{left} byte{'s' * (left > 1)} left over behind {cls.NAME}",
+                offset=end,
+                rule="trailing-bytes",
+            )
         return message
 
     @classmethod
-    def decode_from(cls, data: bytes, version: int, offset: int = 0, *, budget: int | None = None) -> tuple[Self, int]:
+    def decode_from(
+        cls, data: bytes, version: int, offset: int = 0, *, budget: int | None = None
+    ) -> tuple[Self, int]:
         """As :meth:`decode`, from ``offset`` of ``data``: (message, position after it)."""
         decoder = cls._DECODERS.get(version)
         if decoder is None:
             raise unsupported(cls, version)
         allowed = _NO_BUDGET if budget is None else budget
-        # Decoding makes objects by the thousand and not one cycle: the collector only costs, a third of a large message.
+        # Decoding makes objects by the thousand and not one cycle: the collector only costs, a
+        # third of a large message.
         pause = len(data) - offset > _COLLECTOR_PAUSE_BYTES and gc.isenabled()
         if pause:
             gc.disable()
@@ -232,10 +268,16 @@ class Message(Struct):
                 gc.enable()
         from kwire.diagnose import explain_decode
 
-        raise explain_decode(cls, data, version, offset, allowed, error) from None
+        try:
+            raise explain_decode(cls, data, version, offset, allowed, error) from None
+        finally:
+            # its traceback holds this frame: together they and every caller's frame would be a
+            # reference cycle
+            del error
 
     def to_json(self, version: int) -> dict[str, Any]:
-        """The form that Kafka's JsonConverter writes, as Python values: bytes in base64, tagged defaults left out.
+        """The form that Kafka's JsonConverter writes, as Python values: bytes in base64, tagged
+        defaults left out.
 
         Raises EncodeError for a value the version cannot carry, UnsupportedVersion.
         """
@@ -245,7 +287,9 @@ class Message(Struct):
 
     @classmethod
     def from_json(cls, value: Any, version: int) -> Self:
-        """Read the form of :meth:`to_json`. Raises DecodeError naming the member, UnsupportedVersion."""
+        """Read the form of :meth:`to_json`. Raises DecodeError naming the member,
+        UnsupportedVersion.
+        """
         from kwire.jsonform import from_json
 
         message = from_json(cls, value, version)
@@ -260,8 +304,14 @@ def unsupported(cls: type[Message], version: int) -> UnsupportedVersion:
 
 
 def frozen_default(cls: type[_S]) -> _S:
-    """The one default that readers put where a tagged struct is absent: equal to ``cls()``, but it cannot be changed."""
-    frozen = _Maker(cls.__name__, (cls,), {"__slots__": (), "__setattr__": _refuse_change, "__module__": cls.__module__})
+    """The one default that readers put where a tagged struct is absent: equal to ``cls()``, but it
+    cannot be changed.
+    """
+    frozen = _Maker(
+        cls.__name__,
+        (cls,),
+        {"__slots__": (), "__setattr__": _refuse_change, "__module__": cls.__module__},
+    )
     value = cls()
     value.__class__ = frozen  # type: ignore[assignment]
     return value

@@ -1,4 +1,6 @@
-"""Finds message classes by name or number. A message's module is imported on first use, nothing before."""
+"""Finds message classes by name or number. A message's module is imported on first use, nothing
+before.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,9 @@ def record_type(api_key: int) -> type[Message]:
 def _by_key(kind: str, api_key: int) -> type[Message]:
     name = BY_KEY.get((kind, api_key))
     if name is None:
-        raise UnknownApi(f"no {'metadata record' if kind == 'metadata' else kind} has number {api_key}")
+        raise UnknownApi(
+            f"no {'metadata record' if kind == 'metadata' else kind} has number {api_key}"
+        )
     return message_type(name)
 
 

@@ -1,4 +1,6 @@
-"""Kafka's 16-byte identifiers. A ``bytes`` subclass: made in 100 ns, compared and hashed by C code."""
+"""Kafka's 16-byte identifiers. A ``bytes`` subclass: made in 100 ns, compared and hashed by C
+code.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,9 @@ from typing import Final
 
 
 class Uuid(bytes):
-    """16 bytes on the wire, 22 characters of URL-safe base64 in text (``org.apache.kafka.common.Uuid``)."""
+    """16 bytes on the wire, 22 characters of URL-safe base64 in text
+    (``org.apache.kafka.common.Uuid``).
+    """
 
     __slots__ = ()
 

@@ -1,7 +1,8 @@
-"""Variable-length integers as Kafka's ``ByteUtils`` reads and writes them: unsigned, zigzag of 32 bits, zigzag of 64 bits.
+"""Variable-length integers as Kafka's ``ByteUtils`` reads and writes them: unsigned, zigzag of 32
+bits, zigzag of 64 bits.
 
-Readers take bytes and a position and give (value, position after it). Kafka drops bits that do not fit the type; here they
-are refused, so no length ever turns negative.
+Readers take bytes and a position and give (value, position after it). Kafka drops bits that do not
+fit the type; here they are refused, so no length ever turns negative.
 """
 
 from __future__ import annotations
@@ -18,26 +19,32 @@ VARLONG_BYTES_MAX: Final = 10
 def read_unsigned_varint(data: bytes, position: int = 0) -> tuple[int, int]:
     """An unsigned varint of at most 32 bits (``ByteUtils.readUnsignedVarint``).
 
-    Padded forms such as ``80 00`` are read. Raises DecodeError: rule ``truncated``, ``varint-length`` (a sixth byte) or
-    ``varint-surplus`` (bits beyond the 32nd).
+    Padded forms such as ``80 00`` are read. Raises DecodeError: rule ``truncated``,
+    ``varint-length`` (a sixth byte) or ``varint-surplus`` (bits beyond the 32nd).
     """
     return _read(data, position, VARINT_BYTES_MAX, 0x0F)
 
 
 def read_varint(data: bytes, position: int = 0) -> tuple[int, int]:
-    """A zigzag varint of 32 bits (``ByteUtils.readVarint``). Raises as :func:`read_unsigned_varint`."""
+    """A zigzag varint of 32 bits (``ByteUtils.readVarint``). Raises as
+    :func:`read_unsigned_varint`.
+    """
     value, position = _read(data, position, VARINT_BYTES_MAX, 0x0F)
     return value >> 1 ^ -(value & 1), position
 
 
 def read_varlong(data: bytes, position: int = 0) -> tuple[int, int]:
-    """A zigzag varint of 64 bits, ten bytes at most (``ByteUtils.readVarlong``). Raises as :func:`read_unsigned_varint`."""
+    """A zigzag varint of 64 bits, ten bytes at most (``ByteUtils.readVarlong``). Raises as
+    :func:`read_unsigned_varint`.
+    """
     value, position = _read(data, position, VARLONG_BYTES_MAX, 0x01)
     return value >> 1 ^ -(value & 1), position
 
 
 def read_unsigned_varlong(data: bytes, position: int = 0) -> tuple[int, int]:
-    """An unsigned varint of at most 64 bits in ten bytes. Raises as :func:`read_unsigned_varint`."""
+    """An unsigned varint of at most 64 bits in ten bytes. Raises as
+    :func:`read_unsigned_varint`.
+    """
     return _read(data, position, VARLONG_BYTES_MAX, 0x01)
 
 
@@ -71,7 +78,9 @@ def _read(data: bytes, start: int, longest: int, last_byte_max: int) -> tuple[in
         if byte < 0x80:
             if position == stop - 1 and byte > last_byte_max:
                 raise DecodeError(
-                    f"varint with bits beyond what its {longest} bytes may hold", offset=start, rule="varint-surplus"
+                    f"varint with bits beyond what its {longest} bytes may hold",
+                    offset=start,
+                    rule="varint-surplus",
                 )
             return value, position + 1
         shift += 7
@@ -81,7 +90,9 @@ def _read(data: bytes, start: int, longest: int, last_byte_max: int) -> tuple[in
 def _fault(start: int, stop: int, size: int) -> DecodeError:
     if size < stop:
         return DecodeError("the input ends inside a varint", offset=start, rule="truncated")
-    return DecodeError(f"varint of more than {stop - start} bytes", offset=start, rule="varint-length")
+    return DecodeError(
+        f"varint of more than {stop - start} bytes", offset=start, rule="varint-length"
+    )
 
 
 def _write(value: int) -> bytes:

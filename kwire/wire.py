@@ -1,7 +1,8 @@
-"""What generated code calls: prebound packers, varints beyond one byte, tag sections, and the refusals.
+"""Functions that generated code calls: prebound packers, varints beyond one byte, tag sections, and
+the refusals.
 
-The refusals raise DecodeError or EncodeError without saying where; ``kwire.diagnose`` finds the field afterwards, so that
-the straight path carries no paths.
+The refusals raise DecodeError or EncodeError without saying where; ``kwire.diagnose`` finds the
+field afterwards, so that the straight path carries no paths.
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ from kwire.errors import DecodeError, EncodeError
 
 #: Longest string in bytes, both ways: Kafka keeps string lengths in a short.
 STRING_BYTES_MAX: Final = 32767
-#: Rows that :func:`row_reader` reads at once, and how many formats of different counts it keeps: at most some 16 KiB each.
+#: Rows that :func:`row_reader` reads at once, and how many formats of different counts it keeps: at
+#: most some 16 KiB each.
 _ROWS_MAX: Final = 128
 _ROW_COUNTS_KEPT: Final = 32
 
@@ -38,7 +40,8 @@ def packer(code: str) -> Callable[..., bytes]:
 def row_reader(code: str) -> Callable[[bytes, int, int], Iterator[Any]]:
     """``read(d, p, n)``: the values of ``n`` rows of a format, one after the other.
 
-    One unpack of many rows takes half the time of a tuple for each. The formats for the counts seen last are kept.
+    One unpack of many rows takes half the time of a tuple for each. The formats for the counts seen
+    last are kept.
     """
     order, row = code[:1], code[1:]
     size = struct.calcsize(code)
@@ -70,8 +73,12 @@ def array_packers(code: str) -> tuple[Callable[..., bytes], ...]:
     return tuple(struct.Struct(f">{n}{code}").pack for n in range(64))
 
 
-def numbers(d: bytes, p: int, n: int, b: int, code: str, nullable: bool) -> tuple[list[Any] | None, int, int]:
-    """A long, null or bad array of numbers whose count ``n`` has been read: (list, position, elements still allowed)."""
+def numbers(
+    d: bytes, p: int, n: int, b: int, code: str, nullable: bool
+) -> tuple[list[Any] | None, int, int]:
+    """A long, null or bad array of numbers whose count ``n`` has been read: (list, position,
+    elements still allowed).
+    """
     if n < 0 and nullable:
         return None, p, b
     size = n * struct.calcsize(">" + code)
@@ -80,7 +87,9 @@ def numbers(d: bytes, p: int, n: int, b: int, code: str, nullable: bool) -> tupl
     return list(struct.unpack_from(f">{n}{code}", d, p)), p + size, b - n
 
 
-def compact_numbers(d: bytes, p: int, n: int, b: int, code: str, nullable: bool) -> tuple[list[Any] | None, int, int]:
+def compact_numbers(
+    d: bytes, p: int, n: int, b: int, code: str, nullable: bool
+) -> tuple[list[Any] | None, int, int]:
     """As :func:`numbers`; ``n`` is the first byte of the compact count."""
     if n > 127:
         n, p = more_varint(d, p, n)
@@ -97,14 +106,16 @@ def pack_numbers(values: Sequence[Any], code: str) -> bytes:
     return struct.pack(f">{len(values)}{code}", *values)
 
 
-# --- reading ----------------------------------------------------------------------------------------------------------
+# --- reading
+# --------------------------------------------------------------------
 
 
 def more_varint(d: bytes, p: int, first: int) -> tuple[int, int]:
-    """The rest of an unsigned varint whose first byte had its high bit set: (value, position after it).
+    """The rest of an unsigned varint whose first byte had its high bit set: (value, position after
+    it).
 
-    Five bytes and 31 bits at most. Kafka drops surplus bits and takes what is above as negative, which turns a length
-    into null or nonsense; no writer makes such a varint.
+    Five bytes and 31 bits at most. Kafka drops surplus bits and takes what is above as negative,
+    which turns a length into null or a wrong number; no writer makes such a varint.
     """
     value = first & 0x7F
     for shift in (7, 14, 21):
@@ -123,7 +134,9 @@ def string_length(d: bytes, p: int, first: int) -> tuple[int, int]:
     """As :func:`more_varint`, for a compact string length (one more than the bytes)."""
     n, p = more_varint(d, p, first)
     if n > STRING_BYTES_MAX + 1:
-        raise DecodeError(f"string of {n - 1} bytes, {STRING_BYTES_MAX} is the most", rule="string-length")
+        raise DecodeError(
+            f"string of {n - 1} bytes, {STRING_BYTES_MAX} is the most", rule="string-length"
+        )
     return n, p
 
 
@@ -138,14 +151,18 @@ def read_tag(d: bytes, p: int) -> tuple[int, int, int]:
     tag, p = read_varint(d, p)
     size, p = read_varint(d, p)
     if size > len(d) - p:
-        raise DecodeError(f"tagged field {tag} of {size} bytes, {max(0, len(d) - p)} are left", rule="tag-size")
+        raise DecodeError(
+            f"tagged field {tag} of {size} bytes, {max(0, len(d) - p)} are left", rule="tag-size"
+        )
     return tag, size, p
 
 
 def read_unknown_tags(
     d: bytes, p: int, n: int, b: int, foreign: tuple[int, ...] = ()
 ) -> tuple[list[tuple[int, bytes]], int, int]:
-    """A tag section without known tags: ([(tag, bytes)], position, elements still allowed). ``n`` is its first byte."""
+    """A tag section without known tags: ([(tag, bytes)], position, elements still allowed). ``n``
+    is its first byte.
+    """
     if n > 127:
         n, p = more_varint(d, p, n)
     if n > b or n * 2 > len(d) - p:
@@ -170,7 +187,10 @@ def too_many(n: int, budget: int) -> NoReturn:
     if n < 0:
         null()
     if n > budget:
-        raise DecodeError(f"{n} elements, more than the {budget} that this call still allows", rule="element-budget")
+        raise DecodeError(
+            f"{n} elements, more than the {budget} that this call still allows",
+            rule="element-budget",
+        )
     raise DecodeError(f"{n} elements do not fit into the bytes that are left", rule="truncated")
 
 
@@ -180,11 +200,16 @@ def tag_of_other_version(tag: int) -> NoReturn:
 
 
 def tag_size(tag: int, size: int) -> NoReturn:
-    """A known tag whose value does not take the size declared for it. Kafka does not look; we do."""
-    raise DecodeError(f"the value of tag {tag} does not take the {size} bytes declared for it", rule="tag-size")
+    """A known tag whose value does not take the size declared for it. Kafka does not look; we
+    do.
+    """
+    raise DecodeError(
+        f"the value of tag {tag} does not take the {size} bytes declared for it", rule="tag-size"
+    )
 
 
-# --- writing ----------------------------------------------------------------------------------------------------------
+# --- writing
+# --------------------------------------------------------------------
 
 
 def _varint(n: int) -> bytes:
@@ -226,12 +251,16 @@ def unknown_tags(tags: Iterable[tuple[int, bytes]]) -> bytes:
 
 
 def tag_section(known: list[tuple[int, bytes]], unknown: Iterable[tuple[int, bytes]]) -> bytes:
-    """A whole tag section, tags ascending. Raises EncodeError where Kafka's writer would (order, duplicates, range)."""
+    """A whole tag section, tags ascending. Raises EncodeError where Kafka's writer would (order,
+    duplicates, range).
+    """
     last = -1
     merged = known
     for tag, data in unknown:
         if not last < tag < 0x7FFFFFFF:
-            raise EncodeError(f"unknown tagged field {tag} after {last}: tags ascend, up to 0x7ffffffe")
+            raise EncodeError(
+                f"unknown tagged field {tag} after {last}: tags ascend, up to 0x7ffffffe"
+            )
         last = tag
         merged.append((tag, data))
     merged.sort(key=_tag_number)

@@ -1,10 +1,170 @@
-"""Fixtures for every test; a garbage collector that does not look at the same hundred thousand records again and again."""
+"""Fixtures for every test, and what no test may take from the environment it happens to run in."""
 
+import atexit
+import functools
 import gc
+import importlib
+import os
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from typing import Any
 
+import pytest
+
+from gateway.handlers.table import controller_handlers, handlers
+from gateway.server.logs import Reports
 from tests.shared import logs
 
-__all__ = ["logs"]
+__all__ = ["event_loop_is_not_held", "logs"]
 
-# Tests hold whole logs and what they should be. With the usual thresholds that costs a third of all the time.
+# Tests hold whole logs and what they should be. With the usual thresholds that costs a third of all
+# the time.
 gc.set_threshold(100_000, 50, 100)
+
+# An event or a field that is in no table fails the test that reports it.
+Reports.strict = True
+
+#: What libraries read to find out how wide a terminal is, whether it has colours, and where the
+#: process runs. rich reads them when a Console is made, click when it styles. Child processes
+#: inherit what is set here.
+_SET = {
+    "TERM": "xterm",
+    "COLUMNS": "80",
+    "LINES": "24",
+    "LC_ALL": "C.UTF-8",
+    "LANG": "C.UTF-8",
+    "TZ": "UTC",
+}
+_UNSET = (
+    "NO_COLOR",
+    "FORCE_COLOR",
+    "CLICOLOR",
+    "CLICOLOR_FORCE",
+    "TTY_COMPATIBLE",
+    "TTY_INTERACTIVE",
+    "COLORTERM",
+    "CI",
+    "GITHUB_ACTIONS",
+    "BUILD_NUMBER",
+    "JUPYTER_COLUMNS",
+    "JUPYTER_LINES",
+    "JPY_PARENT_PID",
+    "DATABRICKS_RUNTIME_VERSION",
+    "PYTHONIOENCODING",
+    "PYTHONUTF8",
+    "PYTHONWARNINGS",
+    "PYTHONDEVMODE",
+    "SSL_CERT_FILE",
+    "SSL_CERT_DIR",
+)
+
+
+def _fix_environment() -> None:
+    """Tests are the same on a terminal, in CI, over ssh and under ``env -i``, in every locale and
+    time zone.
+    """
+    for name in [
+        *_UNSET,
+        *(name for name in os.environ if name.startswith("KWIRE_") and name not in _SWITCHES),
+    ]:
+        os.environ.pop(name, None)
+    os.environ.update(_SET)
+    # A server that is given no directory must not write into the home of the person who runs the
+    # tests.
+    home = tempfile.mkdtemp(prefix="kwire-tests-")
+    atexit.register(shutil.rmtree, home, ignore_errors=True)
+    os.environ.update(XDG_STATE_HOME=f"{home}/state", XDG_DATA_HOME=f"{home}/data")
+    time.tzset()
+
+
+#: Variables of the tests themselves, not keys of the server.
+_SWITCHES = frozenset(
+    {
+        "KWIRE_INTEROP",
+        "KWIRE_CACHE",
+        "KWIRE_SHARED",
+        "KWIRE_SEED",
+        "KWIRE_PARTITION_STEPS",
+        "KWIRE_COMPARE_SECONDS",
+    }
+    | {"KWIRE_SIM_SEEDS", "KWIRE_SIM_SCHEDULES", "KWIRE_REWRITE_TRANSCRIPTS"}
+)
+
+_fix_environment()
+
+# Hypothesis looks at CI when it is imported, thus after that is unset. It limits time by the clock,
+# which a busy machine exceeds, in particular while Hypothesis makes its table of Unicode.
+from hypothesis import HealthCheck, settings  # noqa: E402
+
+settings.register_profile("kwire", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("kwire")
+
+
+@functools.cache
+def _warm_up() -> None:
+    """Import what a server imports soon after its start (``gateway.server.first_use``): tests send
+    requests earlier, and compiling would be taken for a fault of the request. The modules are
+    hidden from the garbage collector.
+    """
+    for table in (handlers(), controller_handlers()):
+        for handler in table.values():
+            for version in handler.versions:
+                handler.request_type(version)
+    for name in (
+        "gateway.controller.controller",
+        "gateway.server.management.management",
+        "kwire.diagnose",
+    ):
+        importlib.import_module(name)
+    # `kwire serve` does the same once it is ready. Without it the first full pass of the collector
+    # looks through the modules of all tests, for 60 ms to 100 ms, in a step of some server's task.
+    gc.collect()
+    gc.freeze()
+
+
+@pytest.fixture(autouse=True)
+def event_loop_is_not_held(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[None]:
+    """Fails a test in which the watchdog of a server reports, in this process or in a process that
+    tools.own_quorum or tools.gateway_process started, unless a marker gives the reason.
+    """
+    reported: list[str] = []
+    allowed = request.node.get_closest_marker("holds_event_loop") is not None
+    watchdog = sys.modules.get("gateway.server.loop_watchdog")
+    if watchdog is not None and not allowed:
+        _warm_up()
+        _report_held_loops(watchdog.LoopWatchdog, reported, monkeypatch)
+    yield
+    if (processes := sys.modules.get("tools.loop_reports")) is not None:
+        reported += processes.loop_reports.take(_held_ms(request))
+    assert allowed or not reported, "the event loop was held:\n" + "\n".join(reported)
+
+
+def _held_ms(request: pytest.FixtureRequest) -> int:
+    """The shortest step of a server's process that fails the test, ms of processor time.
+
+    Interoperability tests run JVMs beside the server on all cores, and attacks fill the cores. The
+    same step takes several times as much processor time there, as caches and cores are shared:
+    112 ms were seen for one of 25 ms. In interoperability tests only steps that would hold up an
+    election are faults; attacks have the bound that they measure as latency of other clients.
+    """
+    if request.node.get_closest_marker("interop") is not None:
+        return 300
+    return 100 if "tests/hostile/" in request.node.nodeid else 0
+
+
+def _report_held_loops(cls: Any, reported: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have every watchdog of this process add its reports to ``reported``."""
+    original = cls.held
+
+    def held(watchdog: Any, task: Any, seconds: float, fields: dict[str, Any]) -> None:
+        # Tests run in the loop of the server, and their own tasks do as they like.
+        if "/tests/" not in task.coro.cr_code.co_filename:
+            reported.append(f"{task.name}: {seconds * 1000:.0f} ms {fields}")
+        original(watchdog, task, seconds, fields)
+
+    monkeypatch.setattr(cls, "held", held)

@@ -1,4 +1,6 @@
-"""Where the shared test material is: bytes and logs of real Kafka, beside the repository or where KWIRE_SHARED says."""
+"""Where the shared test material is: bytes and logs of real Kafka, beside the repository or where
+KWIRE_SHARED says.
+"""
 
 from __future__ import annotations
 
@@ -12,8 +14,19 @@ from typing import Any
 
 import pytest
 
-SHARED = Path(os.environ.get("KWIRE_SHARED") or Path(__file__).resolve().parent.parent.parent / "shared")
-LOG_NAMES = ("p-abort", "p-large", "p-old", "p-one-basic", "p-one-segments", "p-quorum", "p-quorum-short", "p-upgrade")
+SHARED = Path(
+    os.environ.get("KWIRE_SHARED") or Path(__file__).resolve().parent.parent.parent / "shared"
+)
+LOG_NAMES = (
+    "p-abort",
+    "p-large",
+    "p-old",
+    "p-one-basic",
+    "p-one-segments",
+    "p-quorum",
+    "p-quorum-short",
+    "p-upgrade",
+)
 
 needs_shared = pytest.mark.skipif(
     not (SHARED / "vectors").is_dir(),
@@ -23,7 +36,9 @@ needs_shared = pytest.mark.skipif(
 
 def vectors(name: str, kafka: str = "4.4.0") -> Iterator[dict[str, Any]]:
     """The lines of one vector file. Split on newlines only: strings hold other line separators."""
-    with lzma.open(SHARED / "vectors" / kafka / f"{name}.jsonl.xz", "rt", encoding="utf-8") as lines:
+    with lzma.open(
+        SHARED / "vectors" / kafka / f"{name}.jsonl.xz", "rt", encoding="utf-8"
+    ) as lines:
         for line in lines:
             yield json.loads(line)
 

@@ -1,4 +1,6 @@
-"""The forms of the KIP texts: read from the texts again, compared with what shipped, checked against generated code."""
+"""The forms of the KIP texts: read from the texts again, compared with what shipped, checked
+against generated code.
+"""
 
 from __future__ import annotations
 
@@ -18,12 +20,24 @@ from kwire.codegen.schema import load_json, parse
 from kwire.errors import DecodeError
 from tests.shared import SHARED
 from tools import kip_differences
-from tools.import_schemas import facts, render
-from tools.kip_differences import KIP, KIPS, PAGE, Difference, Pair, pairs, places, renew, shipped_path
+from tools.facts.schemas import facts, render
+from tools.kip_differences import (
+    KIP,
+    KIPS,
+    PAGE,
+    Difference,
+    Pair,
+    pairs,
+    places,
+    renew,
+    shipped_path,
+)
 
 PAIRS = list(pairs())
 SEEDS = SHARED / "seeds"
-needs_texts = pytest.mark.skipif(not SEEDS.is_dir(), reason=f"the texts of the KIPs are not at {SEEDS}; set KWIRE_SHARED")
+needs_texts = pytest.mark.skipif(
+    not SEEDS.is_dir(), reason=f"the texts of the KIPs are not at {SEEDS}; set KWIRE_SHARED"
+)
 
 
 def _pair(name: str) -> Pair:
@@ -49,17 +63,32 @@ def test_renamed_fields_stand_on_both_sides() -> None:
 
 
 def test_longest_renamed_prefix_decides() -> None:
-    renamed = {"Topics": "Responses", "Topics.Partitions.Aborted": "Responses.Partitions.AbortedTransactions"}
+    renamed = {
+        "Topics": "Responses",
+        "Topics.Partitions.Aborted": "Responses.Partitions.AbortedTransactions",
+    }
     assert shipped_path("Topics.Name", renamed) == "Responses.Name"
-    assert shipped_path("Topics.Partitions.Aborted.ProducerId", renamed) == "Responses.Partitions.AbortedTransactions.ProducerId"
+    assert (
+        shipped_path("Topics.Partitions.Aborted.ProducerId", renamed)
+        == "Responses.Partitions.AbortedTransactions.ProducerId"
+    )
     assert shipped_path("ThrottleTimeMs", renamed) == "ThrottleTimeMs"
 
 
 # What the proposals are known for; the whole table is in the page.
 EXPECTED = [
-    ("FetchRequest", "Topics.FetchPartitions.LastFetchedEpoch | tag | tag 0, versions 12 | not tagged"),
-    ("FetchResponse", "Responses.Partitions.SnapshotId | only shipped |  | SnapshotId, versions 12+, tag 2"),
-    ("EndQuorumEpochRequest", "Topics.Partitions.ReplicaId | only in the text | int32, versions 0+ | "),
+    (
+        "FetchRequest",
+        "Topics.FetchPartitions.LastFetchedEpoch | tag | tag 0, versions 12 | not tagged",
+    ),
+    (
+        "FetchResponse",
+        "Responses.Partitions.SnapshotId | only shipped |  | SnapshotId, versions 12+, tag 2",
+    ),
+    (
+        "EndQuorumEpochRequest",
+        "Topics.Partitions.ReplicaId | only in the text | int32, versions 0+ | ",
+    ),
     ("LeaderChangeMessage", "VotedIds | type | []int32 | []struct"),
     ("QuorumStateMessage", "ClusterId | only shipped |  | string, versions 0"),
     ("BrokerRecord", "EndPoints.Port | type | int16 | uint16"),
@@ -68,7 +97,10 @@ EXPECTED = [
     ("ConfigRecord", "Value | nullable | no | 0"),
     ("EnvelopeRequest", "RequestData | type | ApiMessage | bytes"),
     ("IncrementalAlterConfigsRequest", "ValidateOnly | only shipped |  | bool, versions 0+"),
-    ("AlterIsrRequest", "Topics.Partitions.LeaderAndIsr.Leader | only in the text | int32, versions 0+ | "),
+    (
+        "AlterIsrRequest",
+        "Topics.Partitions.LeaderAndIsr.Leader | only in the text | int32, versions 0+ | ",
+    ),
 ]
 
 
@@ -89,7 +121,9 @@ def test_fields_in_another_order_are_listed() -> None:
     head = '{"type": "data", "name": "X", "validVersions": "0", "flexibleVersions": "none", "fields": ['
     one = parse(load_json(f"{head}{field % 'A'}, {field % 'B'}]}}", "one"), "one")
     other = parse(load_json(f"{head}{field % 'B'}, {field % 'A'}]}}", "other"), "other")
-    assert Pair("595", one, other, {}).differences() == [Difference("B", "order", "after A", "before A")]
+    assert Pair("595", one, other, {}).differences() == [
+        Difference("B", "order", "after A", "before A")
+    ]
 
 
 def test_page_is_up_to_date() -> None:
@@ -100,7 +134,9 @@ def test_page_is_up_to_date() -> None:
 
 def test_an_old_page_fails_the_check(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     page = tmp_path / "page.md"
-    page.write_text(PAGE.read_text(encoding="utf-8").replace("LastFetchedEpoch", "Gone"), encoding="utf-8")
+    page.write_text(
+        PAGE.read_text(encoding="utf-8").replace("LastFetchedEpoch", "Gone"), encoding="utf-8"
+    )
     monkeypatch.setattr(kip_differences, "PAGE", page)
     run = CliRunner().invoke(kip_differences.main, ["--check"])
     assert run.exit_code == 1
@@ -116,7 +152,9 @@ def _text_type(pair: Pair) -> type[kwire.Message]:
 
 
 def _filled(struct: Struct, version: int) -> dict[str, Any]:
-    """A JSON form in which every field of ``version`` differs from its default and every array has one element."""
+    """A JSON form in which every field of ``version`` differs from its default and every array has
+    one element.
+    """
     out: dict[str, Any] = {}
     for one in [*struct.at(version), *struct.tagged_at(version)]:
         if one.struct is not None:
@@ -147,7 +185,9 @@ def _unknown(value: Any) -> bool:
         return any(map(_unknown, value))
     if not isinstance(value, kwire.message.Struct):
         return False
-    return bool(value.unknown_tags) or any(_unknown(getattr(value, one.attr)) for one in value.fields())
+    return bool(value.unknown_tags) or any(
+        _unknown(getattr(value, one.attr)) for one in value.fields()
+    )
 
 
 @pytest.mark.parametrize(("pair", "version"), WIRE, ids=[f"{p.text.name}-{v}" for p, v in WIRE])
@@ -176,7 +216,9 @@ REPAIRS = (
 
 def _schemas_of(text: str) -> Iterator[dict[str, Any]]:
     """The schemas of a text, after the repairs that ORIGIN.json names."""
-    for block in re.findall(r"^\{ .*\}$|^\{\s*\n(?s:.*?)^\}\s*$", text.replace("\xa0", " "), re.MULTILINE):
+    for block in re.findall(
+        r"^\{ .*\}$|^\{\s*\n(?s:.*?)^\}\s*$", text.replace("\xa0", " "), re.MULTILINE
+    ):
         for pattern, better in REPAIRS:
             block = re.sub(pattern, better, block)
         yield json.loads(block)
@@ -200,11 +242,16 @@ def test_forms_are_those_of_the_text(kip: str, file: str, count: int) -> None:
 @needs_texts
 @pytest.mark.parametrize("pair", [p for p in PAIRS if p.kip == "631"], ids=lambda p: p.text.name)
 def test_reconstructed_records_stand_in_the_comparison(pair: Pair) -> None:
-    # The comparison mixes removed and added words, so what it shows now must be a subsequence of it.
+    # The comparison mixes removed and added words, so what it shows now must be a subsequence of
+    # it.
     (path,) = SEEDS.glob("001_*.txt")
     text = re.sub(r"\s", "", path.read_text(encoding="utf-8").partition("Record Formats")[2])
     wanted = re.sub(r"\s", "", (KIP / "631" / f"{pair.text.name}.json").read_text())
-    wanted = wanted.replace('"flexibleVersions":"none",', "").replace('"bool"', '"boolean"').replace("}", "")
+    wanted = (
+        wanted.replace('"flexibleVersions":"none",', "")
+        .replace('"bool"', '"boolean"')
+        .replace("}", "")
+    )
     assert _is_subsequence(wanted, text), pair.text.name
 
 
@@ -228,8 +275,14 @@ def test_alter_isr_is_the_grammar_of_the_text() -> None:
     for pair in (p for p in PAIRS if p.kip == "497"):
         production = grammar.partition(f"{pair.text.name} => ")[2].partition("\n\n")[0]
         named = [_last(path) for path in places(pair.text)]
-        assert re.findall(r"\w+", production.splitlines()[0] + production.partition("LeaderAndIsr =>")[2].partition("\n")[0]) == [
-            n for n in named if n not in ("Topics", "Partitions")
-        ]
-        for name, kind in re.findall(r"^ +(\w+) => \[?(Int\d+|String)\]?$", production, re.MULTILINE):
-            assert {p.field.type for path, p in places(pair.text).items() if _last(path) == name} == {kind.lower()}
+        assert re.findall(
+            r"\w+",
+            production.splitlines()[0]
+            + production.partition("LeaderAndIsr =>")[2].partition("\n")[0],
+        ) == [n for n in named if n not in ("Topics", "Partitions")]
+        for name, kind in re.findall(
+            r"^ +(\w+) => \[?(Int\d+|String)\]?$", production, re.MULTILINE
+        ):
+            assert {
+                p.field.type for path, p in places(pair.text).items() if _last(path) == name
+            } == {kind.lower()}

@@ -1,6 +1,8 @@
-"""Administration requests to a running Kafka cluster, by our own codec: sent again until a node that can answer does.
+"""Administration requests to a running Kafka cluster, by our own codec: sent again until a node
+that can answer does.
 
-It knows how to reach nodes and how to find an error in any answer; what is asked is its caller's affair.
+It knows how to reach nodes and how to find an error in any answer; what is asked is its caller's
+affair.
 """
 
 from __future__ import annotations
@@ -16,24 +18,34 @@ from kwire.messages.sasl_authenticate_request import SaslAuthenticateRequest
 from kwire.messages.sasl_handshake_request import SaslHandshakeRequest
 from tools.wire_client import WireClient
 
-#: REQUEST_TIMED_OUT, NOT_CONTROLLER, BROKER_NOT_AVAILABLE, COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE,
-#: NOT_LEADER_OR_FOLLOWER, UNKNOWN_LEADER_EPOCH, DELEGATION_TOKEN_NOT_FOUND (the node has not read of it yet), and
-#: UNKNOWN_SERVER_ERROR, which a node says that is just starting.
+#: REQUEST_TIMED_OUT, NOT_CONTROLLER, BROKER_NOT_AVAILABLE, COORDINATOR_LOAD_IN_PROGRESS,
+#: COORDINATOR_NOT_AVAILABLE, NOT_LEADER_OR_FOLLOWER, UNKNOWN_LEADER_EPOCH,
+#: DELEGATION_TOKEN_NOT_FOUND (the node has not read of it yet), and UNKNOWN_SERVER_ERROR, which a
+#: node says that is just starting.
 _ASK_AGAIN = frozenset({7, 41, 8, 14, 15, 6, 75, 62, -1})
 _PAUSE_S = 0.1
 
 
 class AdminError(Exception):
-    """The cluster refused a request, or nobody answered it in time; the text holds request and error codes."""
+    """The cluster refused a request, or did not answer in time; the text holds request and error
+    codes.
+    """
 
 
 class Admin:
-    """Asks the nodes in ``addresses`` in turn, one after another, staying with the one that answers.
+    """Asks the nodes in ``addresses`` in turn, one after another, staying with the one that
+    answers.
 
     With ``login`` (user, password) connections authenticate by SASL PLAIN. One thread at a time.
     """
 
-    def __init__(self, addresses: Sequence[str], *, timeout_s: float = 30, login: tuple[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        addresses: Sequence[str],
+        *,
+        timeout_s: float = 30,
+        login: tuple[str, str] | None = None,
+    ) -> None:
         self._addresses = list(addresses)
         self._timeout_s = timeout_s
         self._login = login
@@ -46,17 +58,23 @@ class Admin:
     def __exit__(self, *_: object) -> None:
         self._hang_up()
 
-    def send(self, request: Message, *, accept: Collection[int] = (), timeout_s: float | None = None) -> Any:
+    def send(
+        self, request: Message, *, accept: Collection[int] = (), timeout_s: float | None = None
+    ) -> Any:
         """The answer to ``request`` from a node that could give it, at the newest common version.
 
-        Error codes in ``accept`` are answers too, as TOPIC_ALREADY_EXISTS is to a request that may have been sent
-        twice. Raises AdminError.
+        Error codes in ``accept`` are answers too, as TOPIC_ALREADY_EXISTS is to a request that may
+        have been sent twice. Raises AdminError.
         """
         deadline = time.monotonic() + (self._timeout_s if timeout_s is None else timeout_s)
         while True:
             try:
                 answer, version = self._call(request, max(deadline - time.monotonic(), 0.1))
-                bad = [(code, text) for code, text in errors(answer.to_json(version)) if code not in accept]
+                bad = [
+                    (code, text)
+                    for code, text in errors(answer.to_json(version))
+                    if code not in accept
+                ]
                 if not bad:
                     return answer
                 if not all(code in _ASK_AGAIN for code, _ in bad):
@@ -86,9 +104,16 @@ class Admin:
             token = "\0".join(("", *self._login)).encode()
             answer = cast(Any, client.call(SaslAuthenticateRequest(auth_bytes=token), 2))
             if answer.error_code:
-                raise AdminError(f"{self._addresses[0]} refuses {self._login[0]}: {answer.error_message}")
+                raise AdminError(
+                    f"{self._addresses[0]} refuses {self._login[0]}: {answer.error_message}"
+                )
         # Version 3: every server of these days has it.
-        versions = cast(Any, client.call(ApiVersionsRequest(client_software_name="tools", client_software_version="1"), 3))
+        versions = cast(
+            Any,
+            client.call(
+                ApiVersionsRequest(client_software_name="tools", client_software_version="1"), 3
+            ),
+        )
         self._newest = {offered.api_key: offered.max_version for offered in versions.api_keys}
         return client
 

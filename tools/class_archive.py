@@ -1,7 +1,8 @@
-"""``python -m tools.class_archive``: the classes of Kafka's programs, loaded once for all; each then starts in less time.
+"""``python -m tools.class_archive``: the classes of Kafka's programs, loaded once for all; each
+then starts in less time.
 
-Class data sharing (JEP 310): a server and a few tools write down what they load, and from then on Java maps it from one file.
-Without that file, or for another Java, everything goes on as before.
+Class data sharing (JEP 310): a server and a few tools write down what they load, and from then on
+Java maps it from one file. Without that file, or for another Java, everything goes on as before.
 """
 
 from __future__ import annotations
@@ -38,10 +39,19 @@ def make(version: str = java.KAFKA_VERSION) -> Path:
 def _loaded(version: str, scratch: Path) -> Path:
     """A file that names every class which a server and the tools load."""
     lists = [scratch / f"{number}.classes" for number in range(len(_TOOLS) + 1)]
-    with kafka(version=version, options=(*FAST_START, f"-XX:DumpLoadedClassList={lists[0]}")) as cluster:
+    with kafka(
+        version=version, options=(*FAST_START, f"-XX:DumpLoadedClassList={lists[0]}")
+    ) as cluster:
         for classes, (main, arguments) in zip(lists[1:], _TOOLS, strict=True):
             options = [*java.QUICK_START, f"-XX:DumpLoadedClassList={classes}"]
-            _run(java.command(main, arguments.format(cluster.bootstrap).split(), version=version, options=options))
+            _run(
+                java.command(
+                    main,
+                    arguments.format(cluster.bootstrap).split(),
+                    version=version,
+                    options=options,
+                )
+            )
     merged = scratch / "classes"
     lines = dict.fromkeys(line for classes in lists for line in classes.read_text().splitlines())
     merged.write_text("\n".join(lines) + "\n")
@@ -55,7 +65,14 @@ def _dump(version: str, classes: Path, archive: Path) -> None:
 
 
 def _run(command: list[str]) -> None:
-    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=_TIMEOUT_S, check=False)
+    done = subprocess.run(
+        command,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=_TIMEOUT_S,
+        check=False,
+    )
     if done.returncode:
         raise java.JavaError(
             f"{' '.join(command)[:200]} ... ended with {done.returncode}:\n{done.stdout[-2000:]}{done.stderr[-2000:]}"

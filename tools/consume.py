@@ -1,4 +1,6 @@
-"""The metadata partition as a consumer is given it, by our own codec: its offsets, and raw batches of Fetch answers."""
+"""The metadata partition as a consumer is given it, by our own codec: its offsets, and raw batches
+of Fetch answers.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,11 @@ from typing import Any, cast
 
 from gateway.ports import TOPIC_NAME
 from kwire.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
-from kwire.messages.list_offsets_request import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from kwire.messages.list_offsets_request import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+)
 from kwire.records import iter_batches
 from kwire.uuid import METADATA_TOPIC_ID
 from tools.wire_client import WireClient
@@ -22,9 +28,13 @@ class ConsumeError(Exception):
 
 
 def offset(client: WireClient, which: int) -> int:
-    """EARLIEST: where the partition begins; LATEST: the high watermark. Raises ConsumeError, OSError."""
+    """EARLIEST: where the partition begins; LATEST: the high watermark. Raises ConsumeError,
+    OSError.
+    """
     partition = ListOffsetsPartition(partition_index=0, timestamp=which)
-    request = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name=TOPIC_NAME, partitions=[partition])])
+    request = ListOffsetsRequest(
+        replica_id=-1, topics=[ListOffsetsTopic(name=TOPIC_NAME, partitions=[partition])]
+    )
     answer = cast(Any, client.call(request, _LIST_OFFSETS_VERSION)).topics[0].partitions[0]
     if answer.error_code:
         raise ConsumeError(f"ListOffsets: error {answer.error_code}")
@@ -32,16 +42,24 @@ def offset(client: WireClient, which: int) -> int:
 
 
 def fetch(client: WireClient, start: int, end: int) -> Iterator[bytes]:
-    """The batches from the one that holds ``start`` to ``end``, an answer's at a time. Raises ConsumeError, OSError."""
+    """The batches from the one that holds ``start`` to ``end``, an answer's at a time. Raises
+    ConsumeError, OSError.
+    """
     position = start
     while position < end:
-        partition = FetchPartition(partition=0, fetch_offset=position, partition_max_bytes=_MAX_BYTES)
+        partition = FetchPartition(
+            partition=0, fetch_offset=position, partition_max_bytes=_MAX_BYTES
+        )
         topic = FetchTopic(topic_id=METADATA_TOPIC_ID, partitions=[partition])
-        request = FetchRequest(max_wait_ms=500, min_bytes=1, max_bytes=_MAX_BYTES, session_epoch=-1, topics=[topic])
+        request = FetchRequest(
+            max_wait_ms=500, min_bytes=1, max_bytes=_MAX_BYTES, session_epoch=-1, topics=[topic]
+        )
         answer = cast(Any, client.call(request, _FETCH_VERSION)).responses[0].partitions[0]
         data = bytes(answer.records or b"")
         next_offset = max((header.next_offset for header in iter_batches(data)), default=position)
         if answer.error_code or next_offset <= position:
-            raise ConsumeError(f"Fetch at {position} of {end}: error {answer.error_code}, {len(data)} bytes")
+            raise ConsumeError(
+                f"Fetch at {position} of {end}: error {answer.error_code}, {len(data)} bytes"
+            )
         yield data
         position = next_offset

@@ -1,8 +1,10 @@
-"""``python -m tools.fuzz``: coverage-guided fuzzing of every decoder, with atheris (the ``fuzz`` extra).
+"""``python -m tools.fuzz``: coverage-guided fuzzing of every decoder, with atheris (the ``fuzz``
+extra).
 
-The first bytes of an input choose the message and version, the rest is its body. Found means: anything but DecodeError
-comes out, a decoded message does not re-encode to something that decodes equal, the generated reader and the slow walk
-behind error messages disagree about an input, or one input takes longer than a second.
+The first bytes of an input choose the message and version, the rest is its body. Found means:
+anything but DecodeError comes out, a decoded message does not re-encode to something that decodes
+equal, the generated reader and the slow walk behind error messages disagree about an input, or one
+input takes longer than a second.
 """
 
 from __future__ import annotations
@@ -18,7 +20,8 @@ from typing import Any
 
 import click
 
-#: Where an input may take at most this long, in seconds; the machine may be busy, so it is generous.
+#: Where an input may take at most this long, in seconds; the machine may be busy, so it is
+#: generous.
 INPUT_SECONDS_MAX = 1.0
 BUDGET = 100_000
 
@@ -26,7 +29,11 @@ BUDGET = 100_000
 @click.command(epilog="Example: python -m tools.fuzz --runs 1000000 --seed 1")
 @click.option("--runs", default=1_000_000, show_default=True, help="Inputs to try.")
 @click.option("--seed", default=1, show_default=True)
-@click.option("--corpus", type=click.Path(file_okay=False, path_type=Path), help="Directory of inputs to start from and add to.")
+@click.option(
+    "--corpus",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Directory of inputs to start from and add to.",
+)
 def main(runs: int, seed: int, corpus: Path | None) -> None:
     """Fuzz every message of the registry."""
     try:
@@ -47,7 +54,8 @@ def main(runs: int, seed: int, corpus: Path | None) -> None:
             "-rss_limit_mb=4096",
             "-len_control=0",
         ]
-        # libFuzzer ends the process itself; what it leaves in the scratch directory goes with the system's temporary files.
+        # libFuzzer ends the process itself; what it leaves in the scratch directory goes with the
+        # system's temporary files.
         atexit.register(targets.report)
         atheris.Setup([sys.argv[0], *options, str(directory)], targets.try_one)
         atheris.Fuzz()
@@ -60,24 +68,32 @@ class Targets:
         import kwire
 
         classes = [kwire.message_type(name) for name in kwire.message_names()]
-        self.all: list[tuple[Any, int]] = [(cls, version) for cls in classes for version in cls.VERSIONS]
+        self.all: list[tuple[Any, int]] = [
+            (cls, version) for cls in classes for version in cls.VERSIONS
+        ]
         random.Random(seed).shuffle(self.all)
         self.tried = 0
         self.decoded = 0
         self.broken = False
 
     def report(self) -> None:
-        outcome = "one broke a rule, see above" if self.broken else "none broke a rule"
-        print(f"{self.tried} inputs tried, {self.decoded} decoded, {outcome}")
+        decision = "one broke a rule, see above" if self.broken else "none broke a rule"
+        print(f"{self.tried} inputs tried, {self.decoded} decoded, {decision}")
 
     def write_seeds(self, directory: Path) -> None:
-        """An input a target: the message as its constructor makes it, with one element in every array."""
+        """An input a target: the message as its constructor makes it, with one element in every
+        array.
+        """
         from kwire.errors import EncodeError
 
         for i, (cls, version) in enumerate(self.all):
             for name, message in (("blank", cls()), ("one", _one_of_each(cls))):
-                with contextlib.suppress(EncodeError):  # records at null, or a field that the version lacks
-                    (directory / f"{cls.NAME}-{version}-{name}").write_bytes(i.to_bytes(2, "big") + message.encode(version))
+                with contextlib.suppress(
+                    EncodeError
+                ):  # records at null, or a field that the version lacks
+                    (directory / f"{cls.NAME}-{version}-{name}").write_bytes(
+                        i.to_bytes(2, "big") + message.encode(version)
+                    )
 
     def try_one(self, data: bytes) -> None:
         """Decode one input and hold the outcome against the rules above."""
@@ -98,7 +114,9 @@ class Targets:
             message, _ = cls.decode_from(data, version, 2, budget=BUDGET)
         except DecodeError as error:
             if not error.path or error.offset < 0 or not error.rule:
-                raise AssertionError(f"{cls.NAME} v{version}: an error without path, offset or rule: {error!r}") from None
+                raise AssertionError(
+                    f"{cls.NAME} v{version}: an error without path, offset or rule: {error!r}"
+                ) from None
             message = None
         if (took := time.perf_counter() - began) > INPUT_SECONDS_MAX:
             raise AssertionError(f"{cls.NAME} v{version}: {took:.1f} s for {len(data)} bytes")

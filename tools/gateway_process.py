@@ -1,4 +1,6 @@
-"""Our own server as a child process, as a user starts it: ``with gateway("--source", "log", ...) as server:``."""
+"""Our own server as a child process, as a user starts it: ``with gateway("--source", "log", ...) as
+server:``.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tools.loop_reports import loop_reports
 from tools.process import Process, ProcessError
 
 #: The console script's function, by this interpreter, so that it works from a checkout too.
@@ -20,12 +23,21 @@ KWIRE = (sys.executable, "-c", "import sys; from gateway.cli import main; sys.ex
 SERVE_ENV = {"PYTHONUNBUFFERED": "1", "PYTHONDONTWRITEBYTECODE": ""}
 
 #: Arguments that say what is served.
-_SOURCES = ("--source", "--log-dir", "--log-dirs", "--bootstrap-controller", "--config", "--data-dir")
+_SOURCES = (
+    "--source",
+    "--log-dir",
+    "--log-dirs",
+    "--bootstrap-controller",
+    "--config",
+    "--data-dir",
+)
 
 
 @dataclass
 class Gateway:
-    """A ``kwire serve`` that said it is ready; ``ready`` is what it said, ``started_in_s`` how long that took."""
+    """A ``kwire serve`` that said it is ready; ``ready`` is what it said, ``started_in_s`` how long
+    that took.
+    """
 
     process: Process
     ready: dict[str, Any]
@@ -43,9 +55,11 @@ class Gateway:
 
 @contextlib.contextmanager
 def gateway(*arguments: str, timeout_s: float = 30) -> Iterator[Gateway]:
-    """``kwire serve --listeners PLAINTEXT://127.0.0.1:0`` with ``arguments``; must exit 0 at the end of the block.
+    """``kwire serve --listeners PLAINTEXT://127.0.0.1:0`` with ``arguments``; must exit 0 at the
+    end of the block.
 
-    Raises ProcessError when it does not become ready in ``timeout_s``, or ends otherwise than with 0.
+    Raises ProcessError when it does not become ready in ``timeout_s``, or ends otherwise than with
+    0.
     """
     with tempfile.TemporaryDirectory(prefix="kwire-serve-") as scratch:
         began = time.monotonic()
@@ -59,11 +73,14 @@ def gateway(*arguments: str, timeout_s: float = 30) -> Iterator[Gateway]:
             raise
         status = process.stop()
         if status != 0 or not running:
-            raise ProcessError(f"kwire serve ended with {status}, not by itself with 0 after SIGTERM:\n{process.said()}")
+            raise ProcessError(
+                f"kwire serve ended with {status}, not by itself with 0 after SIGTERM:\n{process.said()}"
+            )
 
 
 def launch(scratch: Path, *arguments: str) -> Process:
-    """``kwire serve`` as a process, not waited for; its output goes to a file in ``scratch``, behind what is there.
+    """``kwire serve`` as a process, not waited for; its output goes to a file in ``scratch``,
+    behind what is there.
 
     It serves the sample log where the arguments name no other source.
     """
@@ -71,17 +88,25 @@ def launch(scratch: Path, *arguments: str) -> Process:
     defaults = ["--listeners", "PLAINTEXT://127.0.0.1:0", "--state-dir", f"{scratch}/state"]
     if not any(argument.partition("=")[0] in _SOURCES for argument in arguments):
         defaults += ["--source", "sample"]
-    return Process("kwire serve", [*KWIRE, "serve", *defaults, *arguments], scratch / "output", SERVE_ENV)
+    process = Process(
+        "kwire serve", [*KWIRE, "serve", *defaults, *arguments], scratch / "output", SERVE_ENV
+    )
+    loop_reports.watch(process)
+    return process
 
 
 def wait_until_ready(process: Process, timeout_s: float, began: float) -> Gateway:
-    """Return when a process of :func:`launch`, started at ``began`` (monotonic), says that it is ready. Raises ProcessError."""
+    """Return when a process of :func:`launch`, started at ``began`` (monotonic), says that it is
+    ready. Raises ProcessError.
+    """
     process.wait_until(lambda: ready_line(process) is not None, timeout_s, interval_s=0.005)
     return Gateway(process, ready_line(process) or {}, time.monotonic() - began)
 
 
 def ready_line(process: Process) -> dict[str, Any] | None:
-    """The JSON line ``{"event": "ready", ...}`` among the output so far; log lines may stand around it."""
+    """The JSON line ``{"event": "ready", ...}`` among the output so far; log lines may stand around
+    it.
+    """
     for line in process.log.read_text(errors="replace").splitlines():
         if line.startswith("{") and '"ready"' in line:
             with contextlib.suppress(ValueError):

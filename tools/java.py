@@ -1,4 +1,6 @@
-"""Kafka's own Java programs by class name, on a class path that Maven brings. Needs ``java`` and ``mvn``."""
+"""Kafka's own Java programs by class name, on a class path that Maven brings. Needs ``java`` and
+``mvn``.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,8 @@ from pathlib import Path
 from tools.maven import MavenError, cache_dir, resolve
 
 KAFKA_VERSION = "4.3.1"
-#: Releases whose server is in Maven's repository and whose tools are not: those of the release before talk to it.
+#: Releases whose server is in Maven's repository and whose tools are not: those of the release
+#: before talk to it.
 _TOOLS_VERSIONS = {"4.4.0": "4.3.1"}
 _TOOLS_PACKAGE = "org.apache.kafka.tools."
 
@@ -25,7 +28,8 @@ TOPICS = "org.apache.kafka.tools.TopicCommand"
 STORAGE = "kafka.tools.StorageTool"
 SERVER = "kafka.Kafka"
 
-#: slf4j's simple logger: Kafka's own jars bring no binding, and without one a broker that fails says nothing.
+#: slf4j's simple logger: Kafka's own jars bring no binding, and without one a broker that fails
+#: says nothing.
 _LOGGER = "org.slf4j:slf4j-simple:1.7.36"
 _LOG_OPTIONS = (
     "-Dorg.slf4j.simpleLogger.showDateTime=true",
@@ -48,23 +52,33 @@ def java() -> str:
             return str(candidate)
     found = shutil.which("java")
     if found is None:
-        raise JavaError("java is not on the PATH and JAVA_HOME is not set: install a JRE of 17 or newer")
+        raise JavaError(
+            "java is not on the PATH and JAVA_HOME is not set: install a JRE of 17 or newer"
+        )
     return found
 
 
 def class_path(version: str = KAFKA_VERSION) -> list[Path]:
-    """The jars of a Kafka broker, with its command line tools where that release has them. Raises JavaError."""
+    """The jars of a Kafka broker, with its command line tools where that release has them. Raises
+    JavaError.
+    """
     tools = _TOOLS_VERSIONS.get(version, version)
-    # Without the tools the server still asks for their interfaces, which are as missing: it can do with older ones.
+    # Without the tools the server still asks for their interfaces, which are as missing: it can do
+    # with older ones.
     name = "kafka-tools" if tools == version else "kafka-tools-api"
     try:
-        return resolve([f"org.apache.kafka:kafka_2.13:{version}", f"org.apache.kafka:{name}:{tools}", _LOGGER], transitive=True)
+        return resolve(
+            [f"org.apache.kafka:kafka_2.13:{version}", f"org.apache.kafka:{name}:{tools}", _LOGGER],
+            transitive=True,
+        )
     except MavenError as error:
         raise JavaError(str(error)) from error
 
 
 def class_archive(version: str = KAFKA_VERSION) -> Path:
-    """Where the classes of a release are kept for this Java once ``tools.class_archive`` has loaded them."""
+    """Where the classes of a release are kept for this Java once ``tools.class_archive`` has loaded
+    them.
+    """
     return _class_archive(class_path(version))
 
 
@@ -82,7 +96,8 @@ def command(
     options: Sequence[str] = QUICK_START,
     log_level: str = "warn",
 ) -> list[str]:
-    """The command line that runs ``main_class`` of Kafka ``version``; its log goes to standard error.
+    """The command line that runs ``main_class`` of Kafka ``version``; its log goes to standard
+    error.
 
     A tool that the release lacks is taken from the release before.
     """
@@ -91,20 +106,43 @@ def command(
     jars = class_path(version)
     level = f"-Dorg.slf4j.simpleLogger.defaultLogLevel={log_level}"
     archive = _class_archive(jars)
-    if archive.exists():  # what does not fit is not used, and nothing is said of it where a tool's answer is expected
+    if (
+        archive.exists()
+    ):  # what does not fit is not used, and nothing is said of it where a tool's answer is expected
         options = [f"-XX:SharedArchiveFile={archive}", "-Xlog:cds=off", *options]
-    return [java(), *options, *_LOG_OPTIONS, level, "-cp", os.pathsep.join(map(str, jars)), main_class, *arguments]
+    return [
+        java(),
+        *options,
+        *_LOG_OPTIONS,
+        level,
+        "-cp",
+        os.pathsep.join(map(str, jars)),
+        main_class,
+        *arguments,
+    ]
 
 
-def run_tool(main_class: str, arguments: Sequence[str] = (), *, version: str = KAFKA_VERSION, timeout_s: float = 60) -> str:
-    """Run a tool to its end; its standard output. Raises JavaError when it fails or takes longer than ``timeout_s``."""
+def run_tool(
+    main_class: str,
+    arguments: Sequence[str] = (),
+    *,
+    version: str = KAFKA_VERSION,
+    timeout_s: float = 60,
+) -> str:
+    """Run a tool to its end; its standard output. Raises JavaError when it fails or takes longer
+    than ``timeout_s``.
+    """
     try:
         done = subprocess.run(
             command(main_class, arguments, version=version),
             stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=timeout_s, check=False,
         )  # fmt: skip
     except subprocess.TimeoutExpired as error:
-        raise JavaError(f"{main_class} {' '.join(arguments)} gave no answer in {timeout_s:.0f} s") from error
+        raise JavaError(
+            f"{main_class} {' '.join(arguments)} gave no answer in {timeout_s:.0f} s"
+        ) from error
     if done.returncode != 0:
-        raise JavaError(f"{main_class} {' '.join(arguments)} ended with {done.returncode}:\n{done.stdout}{done.stderr[-4000:]}")
+        raise JavaError(
+            f"{main_class} {' '.join(arguments)} ended with {done.returncode}:\n{done.stdout}{done.stderr[-4000:]}"
+        )
     return done.stdout

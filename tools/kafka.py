@@ -1,7 +1,8 @@
-"""Real Apache Kafka for tests and benches: ``with kafka() as cluster:`` has brokers that serve, and cleans up.
+"""Real Apache Kafka for tests and benches: ``with kafka() as cluster:`` has brokers that serve, and
+cleans up.
 
-Runs the released jars. Every port is picked by the system, every directory is temporary; after a failure the
-directory stays, and its path is told. Knows nothing of our own server.
+Runs the released jars. Every port is picked by the system, every directory is temporary; after a
+failure the directory stays, and its path is told. Knows nothing of our own server.
 """
 
 from __future__ import annotations
@@ -17,7 +18,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tools import java
-from tools.kafka_files import Node, Shape, format_nodes, make_nodes, new_cluster_id, write_properties
+from tools.kafka_files import (
+    Node,
+    Shape,
+    format_nodes,
+    make_nodes,
+    new_cluster_id,
+    write_properties,
+)
 from tools.process import Process, ProcessError, accepts
 
 __all__ = ["AT_ONCE", "FAST_START", "Cluster", "Node", "kafka"]
@@ -28,9 +36,11 @@ _TRIES = 3
 
 #: For a broker that has to be as fast as it can be.
 _SERVER_OPTIONS = ("-Xms128m", "-Xmx768m", "-Xshare:auto", "-XX:+UseG1GC")
-#: For many nodes on few cores, started often: no second compiler, no threads for the collector, less memory.
+#: For many nodes on few cores, started often: no second compiler, no threads for the collector,
+#: less memory.
 FAST_START = ("-Xms64m", "-Xmx384m", "-Xshare:auto", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
-#: For a controller that is asked thousands of things, one after the other: it does not wait 25 ms for more to write.
+#: For a controller that is asked thousands of things, one after the other: it does not wait 25 ms
+#: for more to write.
 AT_ONCE = {"controller.quorum.append.linger.ms": "0"}
 
 
@@ -43,7 +53,8 @@ class Cluster:
     nodes: list[Node]
     directory: Path
     options: Sequence[str] = _SERVER_OPTIONS
-    #: Properties of a client that the controllers let in, for ``--command-config``; None where none are needed.
+    #: Properties of a client that the controllers let in, for ``--command-config``; None where none
+    #: are needed.
     client_config: Path | None = None
     _paused: set[int] = field(default_factory=set)
 
@@ -68,18 +79,34 @@ class Cluster:
     def tool(self, main_class: str, arguments: Sequence[str], timeout_s: float = 60) -> str:
         """Run one of Kafka's tools against the brokers; its output. Raises JavaError."""
         where = ["--bootstrap-server", self.bootstrap]
-        return java.run_tool(main_class, [*where, *arguments], version=self.version, timeout_s=timeout_s)
+        return java.run_tool(
+            main_class, [*where, *arguments], version=self.version, timeout_s=timeout_s
+        )
 
-    def controller_tool(self, main_class: str, arguments: Sequence[str], timeout_s: float = 60) -> str:
-        """Run a tool that takes ``--bootstrap-controller`` against the controllers; its output. Raises JavaError."""
+    def controller_tool(
+        self, main_class: str, arguments: Sequence[str], timeout_s: float = 60
+    ) -> str:
+        """Run a tool that takes ``--bootstrap-controller`` against the controllers; its output.
+        Raises JavaError.
+        """
         where = ["--bootstrap-controller", self.controllers]
         if self.client_config is not None:
             where += ["--command-config", str(self.client_config)]
-        return java.run_tool(main_class, [*where, *arguments], version=self.version, timeout_s=timeout_s)
+        return java.run_tool(
+            main_class, [*where, *arguments], version=self.version, timeout_s=timeout_s
+        )
 
     def start_node(self, node: Node) -> None:
-        """Start a node on its ports and directory, for the first time or again; does not wait for it."""
-        line = java.command(java.SERVER, [str(node.properties)], version=self.version, options=self.options, log_level="info")
+        """Start a node on its ports and directory, for the first time or again; does not wait for
+        it.
+        """
+        line = java.command(
+            java.SERVER,
+            [str(node.properties)],
+            version=self.version,
+            options=self.options,
+            log_level="info",
+        )
         output = node.directory / "server.out"
         if output.exists():  # what it said before must not be taken for what it says now
             output.rename(node.directory / f"server-{time.monotonic_ns()}.out")
@@ -89,7 +116,9 @@ class Cluster:
         """Return when the node says it started and its port answers. Raises ProcessError."""
         process = node.running_process()
         port = node.broker_port if node.is_broker() else node.controller_port
-        process.wait_until(lambda: _STARTED in process.said(sys.maxsize) and accepts("127.0.0.1", port), timeout_s)
+        process.wait_until(
+            lambda: _STARTED in process.said(sys.maxsize) and accepts("127.0.0.1", port), timeout_s
+        )
 
     def stop_node(self, node: Node, timeout_s: float = 30) -> None:
         """Controlled shutdown; killed when that takes longer than ``timeout_s``."""
@@ -99,7 +128,9 @@ class Cluster:
             node.process = None
 
     def kill_node(self, node: Node) -> None:
-        """``kill -9``: it tells nobody. :meth:`start_node` brings it back with what it had on disk."""
+        """``kill -9``, without a controlled shutdown. :meth:`start_node` brings it back with what
+        it had on disk.
+        """
         self._paused.discard(node.node_id)
         node.running_process().kill()
         node.process = None
@@ -115,7 +146,9 @@ class Cluster:
         self._paused.discard(node.node_id)
 
     def wipe_node(self, node: Node) -> None:
-        """Empty the directories of a node that is down and format them again: a lost disk, with a directory id of its own."""
+        """Empty the directories of a node that is down and format them again: a lost disk, with a
+        directory id of its own.
+        """
         if node.process is not None:
             raise ProcessError(f"node {node.node_id} runs: stop it before its directory is wiped")
         for directory in node.directory.glob("data*"):
@@ -128,19 +161,31 @@ class Cluster:
         write_properties(self.shape, node, self.nodes, extra)
 
     def leader(self) -> Node | None:
-        """The controller that leads the metadata quorum; None while there is none, or it is down or paused.
+        """The controller that leads the metadata quorum; None while there is none, or it is down or
+        paused.
 
-        Read from the quorum-state files, so with any listener security: the leader and its epoch are there as soon as a
-        node knows of them, and nodes that were left behind name an older epoch.
+        Read from the quorum-state files, so with any listener security: the leader and its epoch
+        are there as soon as a node knows of them, and nodes that were left behind name an older
+        epoch.
         """
         states = []
         for node in self.nodes:
-            if node.is_controller() and node.process is not None and node.node_id not in self._paused:
+            if (
+                node.is_controller()
+                and node.process is not None
+                and node.node_id not in self._paused
+            ):
                 with contextlib.suppress(OSError, ValueError):
                     states.append(json.loads((node.metadata_log_dir / "quorum-state").read_text()))
-        newest = max(states, key=lambda state: (state["leaderEpoch"], state["leaderId"]), default={"leaderId": -1})
+        newest = max(
+            states,
+            key=lambda state: (state["leaderEpoch"], state["leaderId"]),
+            default={"leaderId": -1},
+        )
         leader = next((node for node in self.nodes if node.node_id == newest["leaderId"]), None)
-        up = leader is not None and leader.process is not None and leader.node_id not in self._paused
+        up = (
+            leader is not None and leader.process is not None and leader.node_id not in self._paused
+        )
         return leader if up else None
 
     def wait_for_leader(self, timeout_s: float = 60) -> Node:
@@ -148,12 +193,16 @@ class Cluster:
         deadline = time.monotonic() + timeout_s
         while (leader := self.leader()) is None:
             if time.monotonic() > deadline:
-                raise ProcessError(f"the quorum had no leader for {timeout_s:.0f} s; logs: {self.directory}")
+                raise ProcessError(
+                    f"the quorum had no leader for {timeout_s:.0f} s; logs: {self.directory}"
+                )
             time.sleep(0.02)
         return leader
 
     def stop(self, *, kill: bool = False) -> None:
-        """Brokers first: their controlled shutdown needs a controller. With ``kill`` nobody shuts down anything."""
+        """Brokers first: their controlled shutdown needs a controller. With ``kill`` all processes
+        end at once.
+        """
         for node in sorted(self.nodes, key=Node.is_controller):
             if not kill:
                 self.stop_node(node)
@@ -181,16 +230,19 @@ def kafka(
 ) -> Iterator[Cluster]:
     """A running cluster; stopped and removed at the end of the block.
 
-    ``controllers=0`` makes every node a combined one (broker and controller), otherwise roles are apart: node ids
-    from 1 are controllers, brokers from 101 (``brokers=0``: none). With ``static_voters`` the quorum is named in
-    ``controller.quorum.voters`` (kraft.version 0), else it is formatted as a dynamic one (kraft.version 1) in which the
-    first ``voters`` controllers vote, all of them when None. Brokers have ``log_dirs`` directories.
+    ``controllers=0`` makes every node a combined one (broker and controller), otherwise roles are
+    apart: node ids from 1 are controllers, brokers from 101 (``brokers=0``: none). With
+    ``static_voters`` the quorum is named in ``controller.quorum.voters`` (kraft.version 0), else it
+    is formatted as a dynamic one (kraft.version 1) in which the first ``voters`` controllers vote,
+    all of them when None. Brokers have ``log_dirs`` directories.
 
-    ``properties`` go into every server.properties, those of ``node_properties(node)`` into that node's. The listeners
-    are named CONTROLLER and BROKER and have the security protocols ``controller_protocol`` and ``broker_protocol``;
-    what these need (``ssl.*``, ``listener.name.controller.*``) comes with the properties, and what a client of the
-    controllers needs with ``client_properties``. ``format_arguments`` go to the storage tool (``--add-scram``, ...),
-    ``options`` to every server's JVM. With ``kill_at_end`` the nodes are not asked to shut down, which takes them seconds.
+    ``properties`` go into every server.properties, those of ``node_properties(node)`` into that
+    node's. The listeners are named CONTROLLER and BROKER and have the security protocols
+    ``controller_protocol`` and ``broker_protocol``; what these need (``ssl.*``,
+    ``listener.name.controller.*``) comes with the properties, and what a client of the controllers
+    needs with ``client_properties``. ``format_arguments`` go to the storage tool (``--add-scram``,
+    ...), ``options`` to every server's JVM. With ``kill_at_end`` the nodes are not asked to shut
+    down, which takes them seconds.
 
     Raises JavaError without Java or Maven, ProcessError when a node does not come up.
     """
@@ -209,8 +261,10 @@ def kafka(
     shutil.rmtree(cluster.directory)
 
 
-def _started(shape: Shape, client_properties: Mapping[str, str] | None, options: Sequence[str]) -> Cluster:
-    """A cluster that runs; with other ports when somebody was faster at one of them."""
+def _started(
+    shape: Shape, client_properties: Mapping[str, str] | None, options: Sequence[str]
+) -> Cluster:
+    """A cluster that runs; with other ports when another process took one of them first."""
     for left in reversed(range(_TRIES)):
         cluster = _prepare(shape, client_properties, options)
         try:
@@ -226,18 +280,23 @@ def _started(shape: Shape, client_properties: Mapping[str, str] | None, options:
     return cluster
 
 
-def _prepare(shape: Shape, client_properties: Mapping[str, str] | None, options: Sequence[str]) -> Cluster:
+def _prepare(
+    shape: Shape, client_properties: Mapping[str, str] | None, options: Sequence[str]
+) -> Cluster:
     directory = Path(tempfile.mkdtemp(prefix="kwire-kafka-"))
     cluster = Cluster(shape, new_cluster_id(), make_nodes(shape, directory), directory, options)
     if client_properties is not None:
         cluster.client_config = directory / "client.properties"
-        cluster.client_config.write_text("".join(f"{key}={value}\n" for key, value in client_properties.items()))
+        cluster.client_config.write_text(
+            "".join(f"{key}={value}\n" for key, value in client_properties.items())
+        )
     format_nodes(shape, cluster.cluster_id, cluster.nodes, cluster.nodes)
     return cluster
 
 
 def _start(cluster: Cluster) -> None:
-    # Controllers first: a broker that meets the first election may hold on to a controller that lost it, and register never.
+    # Controllers first: a broker that meets the first election may hold on to a controller that
+    # lost it, and register never.
     for controllers in (True, False):
         nodes = [node for node in cluster.nodes if node.is_controller() == controllers]
         for node in nodes:

@@ -1,4 +1,6 @@
-"""What a Kafka node has on disk before it starts: server.properties and a formatted directory. Starts no server."""
+"""Writes the files that a Kafka node needs before it starts: server.properties and a formatted
+directory. It starts no server.
+"""
 
 from __future__ import annotations
 
@@ -9,10 +11,11 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from kwire.protocol import CLUSTER_METADATA_PARTITION
 from tools import java
 from tools.process import Process, ProcessError, lasting_ports
 
-#: What a cluster of a few nodes on one small machine needs; anything may be overridden.
+#: Defaults for a cluster of a few nodes on one small machine; each may be overridden.
 _DEFAULTS: Mapping[str, str] = {
     "offsets.topic.replication.factor": "1",
     "offsets.topic.num.partitions": "1",
@@ -32,14 +35,17 @@ _FORMATTERS = 2
 
 @dataclass
 class Node:
-    """One Kafka process: its roles, ports and directories. ``log_dir`` holds ``__cluster_metadata-0``."""
+    """One Kafka process: its roles, ports and directories. ``log_dir`` holds
+    ``__cluster_metadata-0``.
+    """
 
     node_id: int
     roles: tuple[str, ...]
     directory: Path
     broker_port: int = 0
     controller_port: int = 0
-    #: Of the log directory, in Kafka's 22 characters; known before the format for the voters of a dynamic quorum only.
+    #: Of the log directory, in Kafka's 22 characters; known before the format for the voters of a
+    #: dynamic quorum only.
     directory_id: str = ""
     process: Process | None = field(default=None, repr=False)
 
@@ -49,7 +55,7 @@ class Node:
 
     @property
     def metadata_log_dir(self) -> Path:
-        return self.log_dir / "__cluster_metadata-0"
+        return self.log_dir / CLUSTER_METADATA_PARTITION
 
     @property
     def properties(self) -> Path:
@@ -83,7 +89,7 @@ class Node:
 
 @dataclass(frozen=True)
 class Shape:
-    """What ``tools.kafka.kafka`` was asked for; its docstring says what each field means."""
+    """The arguments of ``tools.kafka.kafka``; its docstring says what each field means."""
 
     version: str
     brokers: int
@@ -99,17 +105,26 @@ class Shape:
 
 
 def new_cluster_id() -> str:
-    """A random uuid as Kafka writes them. Never begins with a dash, which a command line would take for an option."""
-    while (text := base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")).startswith("-"):
+    """A random uuid as Kafka writes them. Never begins with a dash, which a command line would take
+    for an option.
+    """
+    while (text := base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")).startswith(
+        "-"
+    ):
         pass
     return text
 
 
 def make_nodes(shape: Shape, directory: Path) -> list[Node]:
-    """Nodes with ports of their own, their directories and server.properties; nothing is formatted yet."""
+    """Nodes with ports of their own, their directories and server.properties; nothing is formatted
+    yet.
+    """
     roles = _roles(shape.brokers, shape.controllers)
     ports = iter(lasting_ports(2 * len(roles)))
-    nodes = [Node(node_id, of, directory / str(node_id), next(ports), next(ports)) for node_id, of in roles.items()]
+    nodes = [
+        Node(node_id, of, directory / str(node_id), next(ports), next(ports))
+        for node_id, of in roles.items()
+    ]
     for node in _voters(shape, nodes):
         node.directory_id = "" if shape.static_voters else new_cluster_id()
     for node in nodes:
@@ -118,18 +133,32 @@ def make_nodes(shape: Shape, directory: Path) -> list[Node]:
     return nodes
 
 
-def write_properties(shape: Shape, node: Node, nodes: Sequence[Node], extra: Mapping[str, str] | None = None) -> None:
+def write_properties(
+    shape: Shape, node: Node, nodes: Sequence[Node], extra: Mapping[str, str] | None = None
+) -> None:
     """Write the node's server.properties; ``extra`` comes before everything else."""
     own = shape.node_properties(node) if shape.node_properties else {}
-    values = {**_DEFAULTS, **_properties(shape, node, nodes), **shape.properties, **own, **(extra or {})}
+    values = {
+        **_DEFAULTS,
+        **_properties(shape, node, nodes),
+        **shape.properties,
+        **own,
+        **(extra or {}),
+    }
     node.properties.write_text("".join(f"{key}={value}\n" for key, value in values.items()))
 
 
-def format_nodes(shape: Shape, cluster_id: str, formatted: Sequence[Node], nodes: Sequence[Node]) -> None:
-    """Run Kafka's storage tool for the nodes in ``formatted``, some of the cluster's ``nodes``. Raises JavaError."""
+def format_nodes(
+    shape: Shape, cluster_id: str, formatted: Sequence[Node], nodes: Sequence[Node]
+) -> None:
+    """Run Kafka's storage tool for the nodes in ``formatted``, some of the cluster's ``nodes``.
+    Raises JavaError.
+    """
 
     def run(node: Node) -> None:
-        java.run_tool(java.STORAGE, _format_arguments(shape, cluster_id, node, nodes), version=shape.version)
+        java.run_tool(
+            java.STORAGE, _format_arguments(shape, cluster_id, node, nodes), version=shape.version
+        )
 
     with ThreadPoolExecutor(_FORMATTERS) as pool:
         for done in [pool.submit(run, node) for node in formatted]:
@@ -153,7 +182,10 @@ def _properties(shape: Shape, node: Node, nodes: Sequence[Node]) -> dict[str, st
         listeners.append(f"BROKER://{node.broker_address}")
     if node.is_controller():
         listeners.append(f"CONTROLLER://{node.controller_address}")
-    log_dirs = [node.log_dir, *(node.directory / f"data-{number}" for number in range(2, shape.log_dirs + 1))]
+    log_dirs = [
+        node.log_dir,
+        *(node.directory / f"data-{number}" for number in range(2, shape.log_dirs + 1)),
+    ]
     values = {
         "process.roles": ",".join(node.roles),
         "node.id": str(node.node_id),
@@ -170,11 +202,15 @@ def _properties(shape: Shape, node: Node, nodes: Sequence[Node]) -> dict[str, st
         voters = [f"{one.node_id}@{one.controller_address}" for one in controllers]
         values["controller.quorum.voters"] = ",".join(voters)
     else:
-        values["controller.quorum.bootstrap.servers"] = ",".join(one.controller_address for one in controllers)
+        values["controller.quorum.bootstrap.servers"] = ",".join(
+            one.controller_address for one in controllers
+        )
     return values
 
 
-def _format_arguments(shape: Shape, cluster_id: str, node: Node, nodes: Sequence[Node]) -> list[str]:
+def _format_arguments(
+    shape: Shape, cluster_id: str, node: Node, nodes: Sequence[Node]
+) -> list[str]:
     arguments = ["format", "-t", cluster_id, "-c", str(node.properties), *shape.format_arguments]
     if shape.static_voters:
         return arguments

@@ -1,6 +1,8 @@
-"""Certificates and properties for Kafka with TLS, SASL and an authorizer: what the nodes need, and what their clients need.
+"""Certificates and properties for Kafka with TLS, SASL and an authorizer: what the nodes need, and
+what their clients need.
 
-Certificates are made with ``cryptography``; keytool is not needed. All passwords are for tests, and are in this file.
+Certificates are made with ``cryptography``; keytool is not needed. All passwords are for tests, and
+are in this file.
 """
 
 from __future__ import annotations
@@ -27,13 +29,17 @@ from cryptography.x509.oid import NameOID
 
 ADMIN, ADMIN_PASSWORD = "admin", "admin-secret"
 #: A user who may do nothing where there is an authorizer.
-STRANGER, STRANGER_PASSWORD = "stranger", "stranger-secret"
+OUTSIDER, OUTSIDER_PASSWORD = "stranger", "stranger-secret"
 STORE_PASSWORD = "store-secret"
 PLAIN_MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule"
 _SCRAM_MODULE = "org.apache.kafka.common.security.scram.ScramLoginModule"
 _AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 _HOSTS = ("localhost", "127.0.0.1")
 _DAY = datetime.timedelta(days=1)
+_SIGNS_CERTIFICATES = x509.KeyUsage(
+    digital_signature=False, content_commitment=False, key_encipherment=False, data_encipherment=False, key_agreement=False,
+    key_cert_sign=True, crl_sign=True, encipher_only=False, decipher_only=False,
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -45,7 +51,7 @@ class Identity:
 
     @property
     def principal(self) -> str:
-        """What Kafka calls who shows this certificate."""
+        """The principal that Kafka gives to a client with this certificate."""
         return f"User:{self.chain[0].subject.rfc4514_string()}"
 
     def key_pem(self, password: str | None = None) -> str:
@@ -64,19 +70,33 @@ class Identity:
     def pkcs12(self, password: str = STORE_PASSWORD) -> bytes:
         """Key and certificates as a key store of type PKCS12."""
         sealed = BestAvailableEncryption(password.encode())
-        return pkcs12.serialize_key_and_certificates(b"own", self.key, self.chain[0], self.chain[1:], sealed)
+        return pkcs12.serialize_key_and_certificates(
+            b"own", self.key, self.chain[0], self.chain[1:], sealed
+        )
 
 
 class Authority:
-    """Issues certificates that those trust who trust its own."""
+    """Issues certificates that those trust who trust its own.
 
-    def __init__(self, name: str = "Test CA") -> None:
+    With ``identified`` certificates carry what RFC 5280 requires and openssl.cnf adds: key usage,
+    subject and authority key identifiers. Without it they are as bare as self-made ones often are;
+    Java accepts both.
+    """
+
+    def __init__(self, name: str = "Test CA", *, identified: bool = False) -> None:
         self._key = ec.generate_private_key(ec.SECP256R1())
         self._name = _name(name)
+        self._identified = identified
         now = datetime.datetime.now(datetime.UTC)
         builder = _builder(self._name, self._name, self._key, now - _DAY, now + 30 * _DAY)
-        builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
-        self.certificate = builder.sign(self._key, hashes.SHA256())
+        builder = builder.add_extension(
+            x509.BasicConstraints(ca=True, path_length=None), critical=True
+        )
+        if identified:
+            builder = builder.add_extension(_SIGNS_CERTIFICATES, critical=True)
+        self.certificate = self._with_identifiers(builder, self._key).sign(
+            self._key, hashes.SHA256()
+        )
 
     @property
     def pem(self) -> str:
@@ -96,17 +116,40 @@ class Authority:
         not_before: datetime.datetime | None = None,
         not_after: datetime.datetime | None = None,
     ) -> Identity:
-        """A key with a certificate for CN=``name``, valid for ``hosts``, for a day unless times are given."""
+        """A key with a certificate for CN=``name``, valid for ``hosts``, for a day unless times are
+        given.
+        """
         key, now = ec.generate_private_key(ec.SECP256R1()), datetime.datetime.now(datetime.UTC)
-        builder = _builder(_name(name), self._name, key, not_before or now - _DAY, not_after or now + _DAY)
+        builder = _builder(
+            _name(name), self._name, key, not_before or now - _DAY, not_after or now + _DAY
+        )
         if hosts:
-            builder = builder.add_extension(x509.SubjectAlternativeName([_general_name(host) for host in hosts]), critical=False)
-        return Identity(key, (builder.sign(self._key, hashes.SHA256()), self.certificate))
+            builder = builder.add_extension(
+                x509.SubjectAlternativeName([_general_name(host) for host in hosts]), critical=False
+            )
+        return Identity(
+            key,
+            (
+                self._with_identifiers(builder, key).sign(self._key, hashes.SHA256()),
+                self.certificate,
+            ),
+        )
+
+    def _with_identifiers(
+        self, builder: x509.CertificateBuilder, key: ec.EllipticCurvePrivateKey
+    ) -> x509.CertificateBuilder:
+        if not self._identified:
+            return builder
+        builder = builder.add_extension(
+            x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False
+        )
+        issuer = x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key())
+        return builder.add_extension(issuer, critical=False)
 
 
 @dataclass(frozen=True)
 class Secured:
-    """What ``tools.kafka.kafka`` is told for secured controllers."""
+    """The arguments of ``tools.kafka.kafka`` for secured controllers."""
 
     controller_protocol: str
     properties: Mapping[str, str]
@@ -118,27 +161,40 @@ class Secured:
         return dict(vars(self))
 
 
-def secured(directory: Path, protocol: str, *, mechanism: str = "PLAIN", mutual: bool = False, authorize: bool = True) -> Secured:
-    """Controllers that speak ``protocol``, and a client of them that may do everything; stores are put in ``directory``.
+def secured(
+    directory: Path,
+    protocol: str,
+    *,
+    mechanism: str = "PLAIN",
+    mutual: bool = False,
+    authorize: bool = True,
+) -> Secured:
+    """Controllers that speak ``protocol``, and a client of them that may do everything; stores are
+    put in ``directory``.
 
-    With SASL the client uses ``mechanism``; the controllers among themselves use PLAIN, because SCRAM credentials are in the
-    very log that they have to agree on first. ``mutual``: who has no certificate is not let in, and everybody is named by it.
-    ``authorize``: with Kafka's StandardAuthorizer, for which ADMIN and the certificates made here are super users.
+    With SASL the client uses ``mechanism``; the controllers among themselves use PLAIN, because
+    SCRAM credentials are in the very log that they have to agree on first. ``mutual``: clients need
+    a certificate, and its subject is their principal. ``authorize``: with Kafka's
+    StandardAuthorizer, for which ADMIN and the certificates made here are super users.
     """
     authority = Authority()
     node, client = authority.issue("node"), authority.issue("client")
     server: dict[str, str] = {}
     user: dict[str, str] = {"security.protocol": protocol}
-    # Who comes without a name: on a broker's listener, which is not what is secured here, and through TLS alone.
+    # Anonymous clients: on the broker's listener, which is not secured here, and through TLS alone.
     super_users = [f"User:{ADMIN}", node.principal, client.principal, "User:ANONYMOUS"]
     if protocol.endswith("SSL"):
-        server |= key_store_properties(directory / "node.pem", node) | trust_store_properties(directory / "ca.pem", authority)
+        server |= key_store_properties(directory / "node.pem", node) | trust_store_properties(
+            directory / "ca.pem", authority
+        )
         server["ssl.client.auth"] = "required" if mutual else "none"
         user |= trust_store_properties(directory / "ca.pem", authority)
         if mutual:
             user |= key_store_properties(directory / "client.pem", client)
     if protocol.startswith("SASL"):
-        server |= sasl_server_properties("controller") | {"sasl.mechanism.controller.protocol": "PLAIN"}
+        server |= sasl_server_properties("controller") | {
+            "sasl.mechanism.controller.protocol": "PLAIN"
+        }
         user |= sasl_client_properties(mechanism, ADMIN, ADMIN_PASSWORD)
     if authorize:
         server |= {"authorizer.class.name": _AUTHORIZER, "super.users": ";".join(super_users)}
@@ -158,8 +214,10 @@ def trust_store_properties(file: Path, authority: Authority) -> dict[str, str]:
 
 
 def sasl_server_properties(listener: str) -> dict[str, str]:
-    """PLAIN and SCRAM on the listener of that name (lower case), with ADMIN and STRANGER as users; the node itself is ADMIN."""
-    users = {ADMIN: ADMIN_PASSWORD, STRANGER: STRANGER_PASSWORD}
+    """PLAIN and SCRAM on the listener of that name (lower case), with ADMIN and OUTSIDER as users;
+    the node itself is ADMIN.
+    """
+    users = {ADMIN: ADMIN_PASSWORD, OUTSIDER: OUTSIDER_PASSWORD}
     known = " ".join(f'user_{name}="{password}"' for name, password in users.items())
     itself = f'username="{ADMIN}" password="{ADMIN_PASSWORD}"'
     prefix = f"listener.name.{listener}"
@@ -181,11 +239,13 @@ def sasl_client_properties(mechanism: str, username: str, password: str) -> dict
 
 
 def scram_arguments() -> list[str]:
-    """Arguments of the storage tool's ``format`` that give ADMIN and STRANGER SCRAM credentials from the first record on."""
+    """Arguments of the storage tool's ``format`` that give ADMIN and OUTSIDER SCRAM credentials
+    from the first record on.
+    """
     return [
         argument
         for mechanism in ("SCRAM-SHA-256", "SCRAM-SHA-512")
-        for name, password in ((ADMIN, ADMIN_PASSWORD), (STRANGER, STRANGER_PASSWORD))
+        for name, password in ((ADMIN, ADMIN_PASSWORD), (OUTSIDER, OUTSIDER_PASSWORD))
         for argument in ("--add-scram", f"{mechanism}=[name={name},password={password}]")
     ]
 
@@ -219,5 +279,14 @@ def _builder(
     not_before: datetime.datetime,
     not_after: datetime.datetime,
 ) -> x509.CertificateBuilder:
-    builder = x509.CertificateBuilder().subject_name(subject).issuer_name(issuer).public_key(key.public_key())
-    return builder.serial_number(x509.random_serial_number()).not_valid_before(not_before).not_valid_after(not_after)
+    builder = (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(issuer)
+        .public_key(key.public_key())
+    )
+    return (
+        builder.serial_number(x509.random_serial_number())
+        .not_valid_before(not_before)
+        .not_valid_after(not_after)
+    )

@@ -1,7 +1,9 @@
-"""``python -m tools.kill_loop``: our own quorum of three, killed a thousand times under load, in parts that add up.
+"""``python -m tools.kill_loop``: our own quorum of three, killed a thousand times under load, in
+parts that add up.
 
-Every part is a fresh cluster, so many cycles, and the loss checker over everything that happened in it. The result is a JSON
-file that grows by one entry a part: a run that was stopped goes on where it was.
+Every part is a fresh cluster, so many cycles, and the loss checker over everything that happened in
+it. The result is a JSON file that grows by one entry a part: a run that was stopped goes on where
+it was.
 """
 
 from __future__ import annotations
@@ -29,14 +31,48 @@ _NODES = 3
 
 
 @click.command(epilog="Example: python -m tools.kill_loop --cycles 1000 --out kill-loop.json")
-@click.option("--cycles", default=1000, show_default=True, help="Cycles in all, those of earlier runs in --out included.")
-@click.option("--part", default=50, show_default=True, help="Cycles of one cluster, after which everything is checked.")
-@click.option("--seed", default=1, show_default=True, help="What is killed when; each part adds its number to it.")
-@click.option("--kind", "kinds", multiple=True, type=click.Choice(list(KILLS)), help="Only these. [default: all, by weight]")
-@click.option("--peer", type=click.Choice(["own", "kafka"]), default="own", show_default=True, help="Whose controllers.")
-@click.option("--out", type=click.Path(path_type=Path, dir_okay=False), default=Path("kill-loop.json"), show_default=True)
+@click.option(
+    "--cycles",
+    default=1000,
+    show_default=True,
+    help="Cycles in all, those of earlier runs in --out included.",
+)
+@click.option(
+    "--part",
+    default=50,
+    show_default=True,
+    help="Cycles of one cluster, after which everything is checked.",
+)
+@click.option(
+    "--seed",
+    default=1,
+    show_default=True,
+    help="What is killed when; each part adds its number to it.",
+)
+@click.option(
+    "--kind",
+    "kinds",
+    multiple=True,
+    type=click.Choice(list(KILLS)),
+    help="Only these. [default: all, by weight]",
+)
+@click.option(
+    "--peer",
+    type=click.Choice(["own", "kafka"]),
+    default="own",
+    show_default=True,
+    help="Whose controllers.",
+)
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path, dir_okay=False),
+    default=Path("kill-loop.json"),
+    show_default=True,
+)
 def main(cycles: int, part: int, seed: int, kinds: tuple[str, ...], peer: str, out: Path) -> None:
-    """Kill, wait until appends are acknowledged again, repeat; then read every log and check. Exit 1 when a rule is broken."""
+    """Kill, wait until appends are acknowledged again, repeat; then read every log and check. Exit
+    1 when a rule is broken.
+    """
     parts = json.loads(out.read_text())["parts"] if out.exists() else []
     while (done := sum(one["cycles"] for one in parts)) < cycles:
         number = min(part, cycles - done)
@@ -49,11 +85,11 @@ def main(cycles: int, part: int, seed: int, kinds: tuple[str, ...], peer: str, o
     click.echo(json.dumps(total(parts)))
 
 
-def run_part(cycles: int, dice: random.Random, kinds: tuple[str, ...], peer: str) -> dict[str, Any]:
+def run_part(cycles: int, rng: random.Random, kinds: tuple[str, ...], peer: str) -> dict[str, Any]:
     """One cluster's cycles; what happened, for the result file."""
     began, weights = time.monotonic(), [KILLS[kind][1] for kind in kinds]
     with tempfile.TemporaryDirectory(prefix="kwire-kill-") as scratch:
-        result = kill(dice.choices(kinds, weights, k=cycles), dice, peer, Path(scratch) / "journal")
+        result = kill(rng.choices(kinds, weights, k=cycles), rng, peer, Path(scratch) / "journal")
     violations = [f"{one.rule}: {one.text}" for one in result.violations]
     return {
         "cycles": cycles,
@@ -64,24 +100,39 @@ def run_part(cycles: int, dice: random.Random, kinds: tuple[str, ...], peer: str
     }
 
 
-def kill(kinds: Sequence[str], dice: random.Random, peer: str, journal: Path) -> Result:
-    """A cycle of each kind, in this order, against a new cluster, judged. Raises AdminError when no append is acknowledged."""
+def kill(kinds: Sequence[str], rng: random.Random, peer: str, journal: Path) -> Result:
+    """A cycle of each kind, in this order, against a new cluster, judged. Raises AdminError when no
+    append is acknowledged.
+    """
     cycles = len(kinds)
     with _cluster(peer) as cluster:
         cluster.wait_for_leader()
         with under_load(cluster, journal) as run:
             run.writers.wait_for(APPENDS)
             for kind in kinds:
-                KILLS[kind][0](run, dice)
+                KILLS[kind][0](run, rng)
                 run.harmed(kind)
         for node in cluster.nodes:
             cluster.wait_for_node(node)
-        return judge(run, Minimum(acknowledged=APPENDS * cycles, epochs=min(cycles, 2), leader_answers=cycles))
+        return judge(
+            run,
+            Minimum(acknowledged=APPENDS * cycles, epochs=min(cycles, 2), leader_answers=cycles),
+        )
 
 
 def total(parts: list[dict[str, Any]]) -> dict[str, Any]:
     """The sums over all parts, and the worst of them."""
-    summed = ("cycles", "acknowledged", "unknown", "failed", "epochs", "offsets", "batches_read", "leader_answers", "wall_s")
+    summed = (
+        "cycles",
+        "acknowledged",
+        "unknown",
+        "failed",
+        "epochs",
+        "offsets",
+        "batches_read",
+        "leader_answers",
+        "wall_s",
+    )
     recoveries = [one["recovery_s_median"] for one in parts if one["recovery_s_median"] is not None]
     return {
         **{key: round(sum(one[key] for one in parts), 1) for key in summed},
@@ -100,14 +151,23 @@ def _cluster(peer: str) -> Iterator[Cluster]:
         # A starved scheduler does not keep the shortest of our times in a JVM.
         slower = {**QUICK, "controller.quorum.fetch.timeout.ms": "1000"}
         with kafka(
-            brokers=0, controllers=_NODES, static_voters=True, properties=slower, options=FAST_START, kill_at_end=True
+            brokers=0,
+            controllers=_NODES,
+            static_voters=True,
+            properties=slower,
+            options=FAST_START,
+            kill_at_end=True,
         ) as real:
             yield real
 
 
 def _commit() -> str:
     done = subprocess.run(
-        ["git", "describe", "--always", "--dirty"], capture_output=True, text=True, check=False, cwd=Path(__file__).parent
+        ["git", "describe", "--always", "--dirty"],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=Path(__file__).parent,
     )
     return done.stdout.strip() or "unknown"
 

@@ -1,13 +1,15 @@
-"""``python -m tools.kip_differences``: how the message forms in the texts of the KIPs differ from the shipped ones.
+"""``python -m tools.kip_differences``: how the message forms in the texts of the KIPs differ from
+the shipped ones.
 
-Reads ``schemas/kip`` and ``schemas/kafka`` and writes the table into the marked part of docs/kip-differences.md; the
-prose around it is left alone. Differences that never reach the wire or the JSON form (ignorable, entityType, mapKey,
-names of structs) are not looked at.
+Reads ``schemas/kip`` and ``schemas/kafka`` and writes the table into the marked part of
+docs/kip-differences.md; the prose around it is left alone. Differences that never reach the wire or
+the JSON form (ignorable, entityType, mapKey, names of structs) are not looked at.
 """
 
 from __future__ import annotations
 
 import json
+import textwrap
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,7 +23,10 @@ from kwire.codegen.schema import load_json, parse
 ROOT = Path(__file__).resolve().parent.parent
 KIP, SHIPPED = ROOT / "schemas" / "kip", ROOT / "schemas" / "kafka"
 PAGE = ROOT / "docs" / "kip-differences.md"
-BEGIN, END = "<!-- begin: python -m tools.kip_differences -->", "<!-- end: python -m tools.kip_differences -->"
+BEGIN, END = (
+    "<!-- begin: python -m tools.kip_differences -->",
+    "<!-- end: python -m tools.kip_differences -->",
+)
 
 #: The KIPs in the order of the page: folder of ``schemas/kip`` and title.
 KIPS = {
@@ -39,7 +44,9 @@ def main(check: bool) -> None:
     old = PAGE.read_text(encoding="utf-8")
     new = renew(old)
     if check and new != old:
-        raise click.ClickException(f"{PAGE.name} is not up to date: run python -m tools.kip_differences")
+        raise click.ClickException(
+            f"{PAGE.name} is not up to date: run python -m tools.kip_differences"
+        )
     if not check:
         PAGE.write_text(new, encoding="utf-8")
     found = sum(len(pair.differences()) for pair in pairs())
@@ -47,7 +54,9 @@ def main(check: bool) -> None:
 
 
 def renew(page: str) -> str:
-    """``page`` with its marked part made anew. Raises ClickException if the markers are not there."""
+    """``page`` with its marked part made anew. Raises ClickException if the markers are not
+    there.
+    """
     if page.count(BEGIN) != 1 or page.count(END) != 1:
         raise click.ClickException(f"{PAGE.name} needs the lines {BEGIN} and {END}, once each")
     before, _, rest = page.partition(BEGIN)
@@ -75,7 +84,9 @@ class Pair:
     notes: tuple[str, ...] = ()
 
     def differences(self) -> list[Difference]:
-        """Every difference, the message's own first, then field by field in the order of the text."""
+        """Every difference, the message's own first, then field by field in the order of the
+        text.
+        """
         return list(_message_differences(self.text, self.shipped)) + list(_field_differences(self))
 
     def same_bytes(self) -> list[int]:
@@ -85,13 +96,19 @@ class Pair:
 
 
 def pairs(kip: str | None = None) -> Iterator[Pair]:
-    """Every form of ``schemas/kip`` with its shipped counterpart, in the order of the page. Raises SchemaError."""
-    origin: dict[str, dict[str, Any]] = json.loads((KIP / "ORIGIN.json").read_text(encoding="utf-8"))
+    """Every form of ``schemas/kip`` with its shipped counterpart, in the order of the page. Raises
+    SchemaError.
+    """
+    origin: dict[str, dict[str, Any]] = json.loads(
+        (KIP / "ORIGIN.json").read_text(encoding="utf-8")
+    )
     for folder in (kip,) if kip else KIPS:
         for name in sorted(n for n in origin if n.startswith(f"{folder}/")):
             entry = origin[name]
             text, shipped = _schema(KIP / name), _schema(SHIPPED / f"{entry['shipped']}.json")
-            yield Pair(folder, text, shipped, entry.get("renamed", {}), tuple(entry.get("notes", ())))
+            yield Pair(
+                folder, text, shipped, entry.get("renamed", {}), tuple(entry.get("notes", ()))
+            )
 
 
 def _schema(path: Path) -> Schema:
@@ -112,7 +129,9 @@ def _message_differences(text: Schema, shipped: Schema) -> Iterator[Difference]:
 
 @dataclass(frozen=True)
 class Place:
-    """A field with the versions in which it can really stand: its own and those of everything around it."""
+    """A field with the versions in which it can really stand: its own and those of everything
+    around it.
+    """
 
     field: Field = field(compare=False)
     versions: Versions
@@ -147,7 +166,9 @@ def _field_differences(pair: Pair) -> Iterator[Difference]:
 
 
 def shipped_path(path: str, renamed: Mapping[str, str]) -> str:
-    """Where the field of the text at ``path`` stands in the shipped form; the longest renamed prefix decides."""
+    """Where the field of the text at ``path`` stands in the shipped form; the longest renamed
+    prefix decides.
+    """
     head, tail = path, ""
     while head:
         if head in renamed:
@@ -157,10 +178,12 @@ def shipped_path(path: str, renamed: Mapping[str, str]) -> str:
     return path
 
 
-def _compare(path: str, ours: Place, new_path: str, theirs: Place, valid: Versions) -> Iterator[Difference]:
+def _compare(
+    path: str, ours: Place, new_path: str, theirs: Place, valid: Versions
+) -> Iterator[Difference]:
     if path.rpartition(".")[2] != new_path.rpartition(".")[2]:
         yield Difference(path, "renamed", path.rpartition(".")[2], new_path.rpartition(".")[2])
-    # What happened to a field after the last version of the text is no difference between the two.
+    # A change to a field after the last version of the text is no difference between the two.
     known = Versions(0, valid.high)
     old, new = ours.field, theirs.field
     rows = (
@@ -181,7 +204,9 @@ def _order(matched: Mapping[str, str], shipped: list[str]) -> Iterator[Differenc
     for path, new in matched.items():
         at = shipped.index(new)
         if at < last:
-            yield Difference(path, "order", "after " + _before(path, list(matched)), f"before {shipped[last]}")
+            yield Difference(
+                path, "order", "after " + _before(path, list(matched)), f"before {shipped[last]}"
+            )
         last = max(last, at)
 
 
@@ -200,7 +225,13 @@ def _in_words(place: Place) -> str:
 
 
 def _type(one: Field) -> str:
-    return f"[]{one.type}" if one.array and one.struct is None else "[]struct" if one.array else one.type
+    return (
+        f"[]{one.type}"
+        if one.array and one.struct is None
+        else "[]struct"
+        if one.array
+        else one.type
+    )
 
 
 def _range(versions: Versions) -> str:
@@ -216,21 +247,33 @@ def _default(one: Field) -> str:
         return "null"
     if isinstance(one.default, bytes):
         return "zero" if not any(one.default) else one.default.hex()
-    return str(one.default).lower() if isinstance(one.default, bool) else str(one.default) or "empty"
+    return (
+        str(one.default).lower() if isinstance(one.default, bool) else str(one.default) or "empty"
+    )
 
 
 def wire_shape(schema: Schema, version: int) -> object:
-    """A value that is equal for two messages exactly when ``version`` of both writes equal values as equal bytes."""
+    """A value that is equal for two messages exactly when ``version`` of both writes equal values
+    as equal bytes.
+    """
     flexible = version in schema.flexible
     return flexible, _shape(schema.root, version, flexible)
 
 
-def _shape(struct: Struct, version: int, flexible: bool) -> tuple[tuple[object, ...], tuple[object, ...]]:
+def _shape(
+    struct: Struct, version: int, flexible: bool
+) -> tuple[tuple[object, ...], tuple[object, ...]]:
     plain: list[object] = []
     for one in struct.at(version):
         inner = _shape(one.struct, version, flexible) if one.struct is not None else _wire_type(one)
-        if one.struct is not None and not one.array and version not in one.nullable and not flexible:
-            # A struct that is neither nullable nor flexible adds no byte of its own: its fields stand there in line.
+        if (
+            one.struct is not None
+            and not one.array
+            and version not in one.nullable
+            and not flexible
+        ):
+            # A struct that is neither nullable nor flexible adds no byte of its own: its fields
+            # stand there in line.
             assert isinstance(inner, tuple)
             plain.extend(inner[0])
         else:
@@ -247,7 +290,9 @@ def _shape(struct: Struct, version: int, flexible: bool) -> tuple[tuple[object, 
 def _defaults(one: Field, version: int) -> object:
     if one.struct is None or one.array:
         return _default(one)
-    return _default(one), tuple(_defaults(inner, version) for inner in one.struct.fields if version in inner.versions)
+    return _default(one), tuple(
+        _defaults(inner, version) for inner in one.struct.fields if version in inner.versions
+    )
 
 
 def _wire_type(one: Field) -> str:
@@ -268,11 +313,17 @@ def _section(pair: Pair) -> str:
     if not common:
         verdict = "no version in common"
     elif same:
-        verdict = f"same bytes at {'version' if len(same) == 1 else 'versions'} {_runs(same)} of {common}"
+        verdict = (
+            f"same bytes at {'version' if len(same) == 1 else 'versions'} {_runs(same)} of {common}"
+        )
     else:
-        verdict = f"different bytes at {'version' if common.low == common.high else 'versions'} {common}"
+        verdict = (
+            f"different bytes at {'version' if common.low == common.high else 'versions'} {common}"
+        )
     lines = [f"#### {pair.text.name}", "", f"Shipped as {pair.shipped.name}: {verdict}.", ""]
-    lines += [f"* {note}" for note in pair.notes] + ([""] if pair.notes else [])
+    for note in pair.notes:
+        lines += textwrap.wrap(f"* {note}", 120, subsequent_indent="  ", break_on_hyphens=False)
+    lines += [""] if pair.notes else []
     rows = pair.differences()
     if rows:
         lines += ["| field | difference | text | shipped |", "|---|---|---|---|"]

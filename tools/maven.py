@@ -1,7 +1,8 @@
 """Jars from Maven by coordinates, into a cache directory of our own.
 
-Needs ``mvn`` on the PATH. A tiny POM names the coordinates; for a flat set every transitive dependency is excluded by a
-wildcard, because a missing transitive artifact would otherwise send Maven to repositories named in foreign POMs.
+Needs ``mvn`` on the PATH. A tiny POM names the coordinates; for a flat set every transitive
+dependency is excluded by a wildcard, because a missing transitive artifact would otherwise send
+Maven to repositories named in foreign POMs.
 """
 
 from __future__ import annotations
@@ -21,9 +22,12 @@ _POM = """<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0
 <dependencies>{dependencies}</dependencies></project>
 """
 _DEPENDENCY = "<dependency><groupId>{}</groupId><artifactId>{}</artifactId><version>{}</version>{}</dependency>"
-_NO_TRANSITIVE = "<exclusions><exclusion><groupId>*</groupId><artifactId>*</artifactId></exclusion></exclusions>"
+_NO_TRANSITIVE = (
+    "<exclusions><exclusion><groupId>*</groupId><artifactId>*</artifactId></exclusion></exclusions>"
+)
 
-#: What Maven says of an artifact that its repositories do not have, and not when they could not be asked.
+#: Maven's messages for an artifact that its repositories do not have; not those for repositories
+#: out of reach.
 _NOT_THERE = ("Could not find artifact", "was not found in")
 
 
@@ -32,19 +36,26 @@ class MavenError(Exception):
 
 
 def cache_dir() -> Path:
-    """Where jars are kept: ``$KWIRE_CACHE``, else ``$XDG_CACHE_HOME/kwire``, else ``~/.cache/kwire``."""
+    """Where jars are kept: ``$KWIRE_CACHE``, else ``$XDG_CACHE_HOME/kwire``, else
+    ``~/.cache/kwire``.
+    """
     if own := os.environ.get("KWIRE_CACHE"):
         return Path(own)
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "kwire"
 
 
 def resolve(
-    coordinates: Sequence[str], *, transitive: bool = False, timeout_s: float = 600, keep_missing_s: float = 0
+    coordinates: Sequence[str],
+    *,
+    transitive: bool = False,
+    timeout_s: float = 600,
+    keep_missing_s: float = 0,
 ) -> list[Path]:
-    """The jars of ``group:artifact:version`` coordinates, sorted by name; with their dependencies if ``transitive``.
+    """The jars of ``group:artifact:version`` coordinates, sorted by name; with their dependencies
+    if ``transitive``.
 
-    A set that was resolved before comes from the cache without asking anybody; that an artifact is nowhere is kept for
-    ``keep_missing_s`` seconds, as asking takes some. Raises MavenError.
+    A set that was resolved before comes from the cache without a request; that an artifact is
+    missing is kept for ``keep_missing_s`` seconds, as asking takes some. Raises MavenError.
     """
     key = hashlib.sha256(repr((sorted(coordinates), transitive)).encode()).hexdigest()[:16]
     target = cache_dir() / "jars" / key
@@ -61,7 +72,8 @@ def resolve(
                     missing.write_text(str(error), encoding="utf-8")
                 raise
             try:
-                # Another process may have been first: a directory that is there is whole, so either one will do.
+                # Another process may have been first: a directory that is there is whole, so either
+                # one will do.
                 (Path(scratch) / "out").rename(target)
             except OSError:
                 if not target.is_dir():
@@ -69,15 +81,21 @@ def resolve(
     return sorted(target.glob("*.jar"))
 
 
-def _download(coordinates: Sequence[str], transitive: bool, scratch: Path, timeout_s: float) -> None:
+def _download(
+    coordinates: Sequence[str], transitive: bool, scratch: Path, timeout_s: float
+) -> None:
     mvn = shutil.which("mvn")
     if mvn is None:
-        raise MavenError("mvn is not on the PATH: install Maven and a JDK, or give the jars as files")
+        raise MavenError(
+            "mvn is not on the PATH: install Maven and a JDK, or give the jars as files"
+        )
     rows = []
     for one in coordinates:
         group, artifact, version = one.split(":")
         exclusions = "" if transitive else _NO_TRANSITIVE
-        rows.append(_DEPENDENCY.format(escape(group), escape(artifact), escape(version), exclusions))
+        rows.append(
+            _DEPENDENCY.format(escape(group), escape(artifact), escape(version), exclusions)
+        )
     (scratch / "pom.xml").write_text(_POM.format(dependencies="".join(rows)))
     run = subprocess.run(
         [mvn, "-q", "-B", "-f", str(scratch / "pom.xml"), "dependency:copy-dependencies",
@@ -85,4 +103,6 @@ def _download(coordinates: Sequence[str], transitive: bool, scratch: Path, timeo
         capture_output=True, text=True, timeout=timeout_s, check=False,
     )  # fmt: skip
     if run.returncode != 0 or not (scratch / "out").is_dir():
-        raise MavenError(f"Maven did not find {', '.join(coordinates)}:\n{run.stdout[-4000:]}{run.stderr[-2000:]}")
+        raise MavenError(
+            f"Maven did not find {', '.join(coordinates)}:\n{run.stdout[-4000:]}{run.stderr[-2000:]}"
+        )

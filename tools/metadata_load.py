@@ -1,6 +1,8 @@
-"""A light, steady load on a metadata quorum: topics come, get configs and go, while nodes do what they like.
+"""A light, steady load on a metadata quorum: topics come, get configs and go, while nodes do what
+they like.
 
-It goes on through refusals and silence, and counts them. It stops by itself after a number of requests or some time.
+It goes on through refusals and silence, and counts them. It stops by itself after a number of
+requests or some time.
 """
 
 from __future__ import annotations
@@ -14,7 +16,11 @@ from typing import Self
 from kwire import Message
 from kwire.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
 from kwire.messages.delete_topics_request import DeleteTopicsRequest, DeleteTopicState
-from kwire.messages.incremental_alter_configs_request import AlterableConfig, AlterConfigsResource, IncrementalAlterConfigsRequest
+from kwire.messages.incremental_alter_configs_request import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
 from tools.admin import Admin, AdminError
 
 _TOPIC, _SET = 2, 0
@@ -29,13 +35,20 @@ _TOPIC_ALREADY_EXISTS, _UNKNOWN_TOPIC = 36, 3
 
 
 class Load:
-    """``with Load(cluster.controllers.split(","))``: a thread that sends requests to whichever controller is active.
+    """``with Load(cluster.controllers.split(","))``: a thread that sends requests to whichever
+    controller is active.
 
-    ``per_second`` at most, ``requests_max`` and ``seconds_max`` in all. ``done`` and ``failed`` count requests.
+    ``per_second`` at most, ``requests_max`` and ``seconds_max`` in all. ``done`` and ``failed``
+    count requests.
     """
 
     def __init__(
-        self, controllers: Sequence[str], *, per_second: float = 20, requests_max: int = 20_000, seconds_max: float = 600
+        self,
+        controllers: Sequence[str],
+        *,
+        per_second: float = 20,
+        requests_max: int = 20_000,
+        seconds_max: float = 600,
     ) -> None:
         self.done = 0
         self.failed = 0
@@ -51,7 +64,12 @@ class Load:
         self._thread.start()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         self.stop()
 
     def stop(self) -> None:
@@ -66,7 +84,9 @@ class Load:
         target, deadline = self.done + more, time.monotonic() + timeout_s
         while self.done < target:
             if time.monotonic() > deadline or not self._thread.is_alive():
-                raise AdminError(f"the load did {self.done} requests, {target} were waited for, {self.failed} failed")
+                raise AdminError(
+                    f"the load did {self.done} requests, {target} were waited for, {self.failed} failed"
+                )
             time.sleep(0.02)
 
     def _run(self) -> None:
@@ -89,15 +109,21 @@ class Load:
 
 
 def request(number: int) -> Message:
-    """The request with this number: of three, one makes topics, one gives them a config, one takes away older ones."""
+    """The request with this number: of three, one makes topics, one gives them a config, one takes
+    away older ones.
+    """
     round_number, step = divmod(number, 3)
     if step == 0:
-        new = [CreatableTopic(name=name, num_partitions=1, replication_factor=1) for name in _names(round_number)]
+        new = [
+            CreatableTopic(name=name, num_partitions=1, replication_factor=1)
+            for name in _names(round_number)
+        ]
         return CreateTopicsRequest(topics=new, timeout_ms=1000)
     if step == 1:
         config = AlterableConfig(name=_CONFIG, config_operation=_SET, value=_VALUE)
         resources = [
-            AlterConfigsResource(resource_type=_TOPIC, resource_name=name, configs=[config]) for name in _names(round_number)
+            AlterConfigsResource(resource_type=_TOPIC, resource_name=name, configs=[config])
+            for name in _names(round_number)
         ]
         return IncrementalAlterConfigsRequest(resources=resources)
     gone = [DeleteTopicState(name=name) for name in _names(round_number - _ROUNDS)]

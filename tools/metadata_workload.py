@@ -1,7 +1,8 @@
-"""Makes a real cluster write every kind of metadata record that it can be made to write, once each or a little more.
+"""Makes a real cluster write every kind of metadata record that it can be made to write, once each
+or a little more.
 
-The steps are Kafka's own ways to each record: administration requests, brokers that crash, come back and are taken out, voters
-that leave and join. It knows nothing of who reads the log.
+The steps are Kafka's own ways to each record: administration requests, brokers that crash, come
+back and are taken out, voters that leave and join. It knows nothing of who reads the log.
 """
 
 from __future__ import annotations
@@ -12,7 +13,12 @@ from typing import Any
 
 from kwire.messages.add_raft_voter_request import AddRaftVoterRequest
 from kwire.messages.add_raft_voter_request import Listener as VoterListener
-from kwire.messages.alter_client_quotas_request import AlterClientQuotasRequest, EntityData, EntryData, OpData
+from kwire.messages.alter_client_quotas_request import (
+    AlterClientQuotasRequest,
+    EntityData,
+    EntryData,
+    OpData,
+)
 from kwire.messages.alter_partition_reassignments_request import (
     AlterPartitionReassignmentsRequest,
     ReassignablePartition,
@@ -42,7 +48,11 @@ from kwire.messages.delete_topics_request import DeleteTopicsRequest, DeleteTopi
 from kwire.messages.describe_cluster_request import DescribeClusterRequest
 from kwire.messages.elect_leaders_request import ElectLeadersRequest, TopicPartitions
 from kwire.messages.expire_delegation_token_request import ExpireDelegationTokenRequest
-from kwire.messages.incremental_alter_configs_request import AlterableConfig, AlterConfigsResource, IncrementalAlterConfigsRequest
+from kwire.messages.incremental_alter_configs_request import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
 from kwire.messages.init_producer_id_request import InitProducerIdRequest
 from kwire.messages.remove_raft_voter_request import RemoveRaftVoterRequest
 from kwire.messages.renew_delegation_token_request import RenewDelegationTokenRequest
@@ -52,9 +62,10 @@ from kwire.uuid import Uuid
 from tools.admin import Admin, AdminError
 from tools.kafka import Cluster, Node
 
-#: What :func:`write_everything` makes a cluster of :func:`node_properties` write. The rest are records of Kafka 3.x
-#: (FenceBroker, UnfenceBroker, ZkMigrationState, RemoveFeatureLevel), AbortTransaction, which takes a controller that dies in the
-#: middle of its first transaction, and UnregisterController of Kafka 4.4.
+#: Record types that :func:`write_everything` makes a cluster of :func:`node_properties` write. The
+#: rest are records of Kafka 3.x (FenceBroker, UnfenceBroker, ZkMigrationState, RemoveFeatureLevel),
+#: AbortTransaction, which takes a controller that dies in the middle of its first transaction, and
+#: UnregisterController of Kafka 4.4.
 RECORD_TYPES = frozenset(
     {
         "AccessControlEntryRecord",
@@ -90,8 +101,9 @@ _USER = ("admin", "admin-secret")
 
 
 def node_properties(node: Node) -> Mapping[str, str]:
-    """What a node needs for every step: an authorizer, delegation tokens and a listener whose clients may have them, a
-    controller that notices soon when a broker is gone. For ``kafka(node_properties=..., log_dirs=2)``.
+    """The properties that a node needs for every step: an authorizer, delegation tokens and a
+    listener whose clients may have them, a controller that notices soon when a broker is gone. For
+    ``kafka(node_properties=..., log_dirs=2)``.
     """
     values = {
         "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
@@ -117,7 +129,8 @@ def _tokens_address(node: Node) -> str:
 
 
 def write_everything(cluster: Cluster) -> None:
-    """Run every step against a cluster of :func:`node_properties`: two brokers at least, three dynamic voters, authorizer.
+    """Run every step against a cluster of :func:`node_properties`: two brokers at least, three
+    dynamic voters, authorizer.
 
     It leaves all nodes running. Raises AdminError, ProcessError.
     """
@@ -152,7 +165,9 @@ def write_some(cluster: Cluster) -> None:
 
 
 def topics(admin: Admin, brokers: list[Node]) -> None:
-    """Topics with configs, on one broker and on all, by number and by hand; more partitions. TOPIC, PARTITION, CONFIG."""
+    """Topics with configs, on one broker and on all, by number and by hand; more partitions. TOPIC,
+    PARTITION, CONFIG.
+    """
     ids = [node.node_id for node in brokers]
     by_hand = [
         CreatableReplicaAssignment(partition_index=0, broker_ids=ids),
@@ -163,19 +178,29 @@ def topics(admin: Admin, brokers: list[Node]) -> None:
         CreatableTopicConfig(name="retention.ms", value="86400000"),
     ]
     created = [
-        CreatableTopic(name="orders", num_partitions=3, replication_factor=len(ids), configs=config),
-        CreatableTopic(name="by-hand", num_partitions=-1, replication_factor=-1, assignments=by_hand),
-        *(CreatableTopic(name=f"passing-{number}", num_partitions=1, replication_factor=1) for number in range(5)),
+        CreatableTopic(
+            name="orders", num_partitions=3, replication_factor=len(ids), configs=config
+        ),
+        CreatableTopic(
+            name="by-hand", num_partitions=-1, replication_factor=-1, assignments=by_hand
+        ),
+        *(
+            CreatableTopic(name=f"passing-{number}", num_partitions=1, replication_factor=1)
+            for number in range(5)
+        ),
     ]
     admin.send(CreateTopicsRequest(topics=created, timeout_ms=_TIMEOUT_MS), accept={36})
     more = CreatePartitionsRequest(
-        topics=[CreatePartitionsTopic(name="orders", count=5, assignments=None)], timeout_ms=_TIMEOUT_MS
+        topics=[CreatePartitionsTopic(name="orders", count=5, assignments=None)],
+        timeout_ms=_TIMEOUT_MS,
     )
     admin.send(more, accept={37})
 
 
 def configs(admin: Admin, brokers: list[Node]) -> None:
-    """Configs of topics, of a broker, of all brokers; set, set again, gone. CONFIG; CLEAR_ELR with min.insync.replicas."""
+    """Configs of topics, of a broker, of all brokers; set, set again, gone. CONFIG; CLEAR_ELR with
+    min.insync.replicas.
+    """
     alter(admin, _TOPIC, "orders", {"min.insync.replicas": "2", "segment.bytes": "1048576"})
     alter(admin, _TOPIC, "orders", {"min.insync.replicas": None})
     alter(admin, _BROKER, str(brokers[0].node_id), {"log.cleaner.threads": "2"})
@@ -224,41 +249,68 @@ def scram(admin: Admin) -> None:
     """USER_SCRAM_CREDENTIAL of both mechanisms, one removed."""
     for mechanism, size in ((1, 32), (2, 64)):
         new = ScramCredentialUpsertion(
-            name="alice", mechanism=mechanism, iterations=4096, salt=bytes(range(16)), salted_password=b"s" * size
+            name="alice",
+            mechanism=mechanism,
+            iterations=4096,
+            salt=bytes(range(16)),
+            salted_password=b"s" * size,
         )
         admin.send(AlterUserScramCredentialsRequest(upsertions=[new]))
-    admin.send(AlterUserScramCredentialsRequest(deletions=[ScramCredentialDeletion(name="alice", mechanism=2)]), accept={91})
+    admin.send(
+        AlterUserScramCredentialsRequest(
+            deletions=[ScramCredentialDeletion(name="alice", mechanism=2)]
+        ),
+        accept={91},
+    )
 
 
 def features(admin: Admin) -> None:
     """FEATURE_LEVEL down and up again."""
     for level, kind in ((1, _SAFE_DOWNGRADE), (2, _UPGRADE)):
-        update = FeatureUpdateKey(feature="transaction.version", max_version_level=level, upgrade_type=kind)
+        update = FeatureUpdateKey(
+            feature="transaction.version", max_version_level=level, upgrade_type=kind
+        )
         admin.send(UpdateFeaturesRequest(feature_updates=[update]))
 
 
 def producer_ids(admin: Admin) -> None:
-    """PRODUCER_IDS: the first one that a broker gives away makes it ask the controller for a block."""
+    """PRODUCER_IDS: the first one that a broker gives away makes it ask the controller for a
+    block.
+    """
     admin.send(InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=10_000))
 
 
 def reassignment(admin: Admin, brokers: list[Node]) -> None:
     """PARTITION_CHANGE of every kind that a move makes; then the first replica leads again."""
-    for replicas in ([brokers[1].node_id], [brokers[0].node_id], [brokers[0].node_id, brokers[1].node_id]):
+    for replicas in (
+        [brokers[1].node_id],
+        [brokers[0].node_id],
+        [brokers[0].node_id, brokers[1].node_id],
+    ):
         partition = ReassignablePartition(partition_index=0, replicas=replicas)
         topic = ReassignableTopic(name="by-hand", partitions=[partition])
-        admin.send(AlterPartitionReassignmentsRequest(topics=[topic], timeout_ms=_TIMEOUT_MS), accept={85})
+        admin.send(
+            AlterPartitionReassignmentsRequest(topics=[topic], timeout_ms=_TIMEOUT_MS), accept={85}
+        )
         time.sleep(1)
-    elected = ElectLeadersRequest(election_type=0, topic_partitions=[TopicPartitions(topic="orders", partitions=[0, 1])])
+    elected = ElectLeadersRequest(
+        election_type=0, topic_partitions=[TopicPartitions(topic="orders", partitions=[0, 1])]
+    )
     admin.send(elected, accept={84})  # ELECTION_NOT_NEEDED
 
 
 def directories(broker: Node) -> None:
-    """A replica moves to another directory of its broker, which tells the controller. PARTITION_CHANGE with directories."""
+    """A replica moves to another directory of its broker, which tells the controller.
+    PARTITION_CHANGE with directories.
+    """
     with Admin([broker.broker_address]) as admin:
         for directory in (broker.directory / "data-2", broker.log_dir):
             moved = AlterReplicaLogDirTopic(name="orders", partitions=[0, 1, 2])
-            admin.send(AlterReplicaLogDirsRequest(dirs=[AlterReplicaLogDir(path=str(directory), topics=[moved])]))
+            admin.send(
+                AlterReplicaLogDirsRequest(
+                    dirs=[AlterReplicaLogDir(path=str(directory), topics=[moved])]
+                )
+            )
             time.sleep(0.5)
 
 
@@ -266,7 +318,9 @@ def delegation_tokens(broker: Node) -> None:
     """DELEGATION_TOKEN made and renewed; REMOVE_DELEGATION_TOKEN."""
     with Admin([_tokens_address(broker)], login=_USER) as admin:
         token = admin.send(
-            CreateDelegationTokenRequest(owner_principal_type="User", owner_principal_name=_USER[0], max_lifetime_ms=-1)
+            CreateDelegationTokenRequest(
+                owner_principal_type="User", owner_principal_name=_USER[0], max_lifetime_ms=-1
+            )
         )
         admin.send(RenewDelegationTokenRequest(hmac=token.hmac, renew_period_ms=3_600_000))
         admin.send(ExpireDelegationTokenRequest(hmac=token.hmac, expiry_time_period_ms=-1))
@@ -279,13 +333,17 @@ def removed_topics(admin: Admin) -> None:
 
 
 def broker_comes_and_goes(cluster: Cluster, admin: Admin, brokers: list[Node]) -> None:
-    """The last broker crashes, is fenced, taken out, and comes back as a new one; then it is stopped as it should be.
+    """The last broker crashes, is fenced, taken out, and comes back as a new one; then it is
+    stopped as it should be.
 
-    BROKER_REGISTRATION_CHANGE (fenced, unfenced, shutting down), PARTITION_CHANGE (ISR), UNREGISTER_BROKER, REGISTER_BROKER.
+    BROKER_REGISTRATION_CHANGE (fenced, unfenced, shutting down), PARTITION_CHANGE (ISR),
+    UNREGISTER_BROKER, REGISTER_BROKER.
     """
     last = brokers[-1]
     cluster.kill_node(last)
-    wait_for(lambda: last.node_id not in live_brokers(admin), "the controller to fence a dead broker")
+    wait_for(
+        lambda: last.node_id not in live_brokers(admin), "the controller to fence a dead broker"
+    )
     admin.send(UnregisterBrokerRequest(broker_id=last.node_id), accept={102})
     _bring_back(cluster, admin, last)
     cluster.stop_node(last)
@@ -304,10 +362,13 @@ def live_brokers(admin: Admin) -> set[int]:
 
 
 def voters(cluster: Cluster) -> None:
-    """A voter of a dynamic quorum is removed and added again, and then the one that leads. KRaftVoters control records."""
+    """A voter of a dynamic quorum is removed and added again, and then the one that leads.
+    KRaftVoters control records.
+    """
     leader = cluster.wait_for_leader()
     follower = next(node for node in cluster.nodes if node.directory_id and node is not leader)
-    # Not through a broker: that goes on asking a controller that is no voter any more, and passes its refusals on.
+    # Not through a broker: that goes on asking a controller that is no voter any more, and passes
+    # its refusals on.
     with Admin(cluster.controllers.split(",")) as admin:
         for node in (follower, leader):
             _leave_and_join(cluster, admin, node)
@@ -315,9 +376,14 @@ def voters(cluster: Cluster) -> None:
 
 def _leave_and_join(cluster: Cluster, admin: Admin, node: Node) -> None:
     directory_id = Uuid.parse(node.directory_id)
-    removed = RemoveRaftVoterRequest(cluster_id=cluster.cluster_id, voter_id=node.node_id, voter_directory_id=directory_id)
+    removed = RemoveRaftVoterRequest(
+        cluster_id=cluster.cluster_id, voter_id=node.node_id, voter_directory_id=directory_id
+    )
     admin.send(removed, accept={_VOTER_NOT_FOUND})
-    wait_for(lambda: cluster.leader() not in (node, None), f"another leader than {node.node_id}, which is no voter")
+    wait_for(
+        lambda: cluster.leader() not in (node, None),
+        f"another leader than {node.node_id}, which is no voter",
+    )
     listener = VoterListener(name="CONTROLLER", host="127.0.0.1", port=node.controller_port)
     added = AddRaftVoterRequest(
         cluster_id=cluster.cluster_id, timeout_ms=_TIMEOUT_MS, voter_id=node.node_id, voter_directory_id=directory_id,
@@ -325,7 +391,7 @@ def _leave_and_join(cluster: Cluster, admin: Admin, node: Node) -> None:
     )  # fmt: skip
 
     def accepted() -> bool:
-        # Who is not caught up is refused (REQUEST_TIMED_OUT, which is asked again).
+        # The leader refuses a voter that is not caught up (REQUEST_TIMED_OUT: tried again).
         try:
             admin.send(added, accept={_DUPLICATE_VOTER})
             return True

@@ -1,7 +1,9 @@
-"""Our own quorum as processes: ``with own_quorum(3) as cluster:`` has N ``kwire serve`` that vote, and cleans up.
+"""Our own quorum as processes: ``with own_quorum(3) as cluster:`` has N ``kwire serve`` that vote,
+and cleans up.
 
-The interface is that of ``tools.kafka``, so that whatever is done to a real cluster can be done to this one: killed, paused,
-stopped, wiped, asked who leads. Every node listens for clients (``broker_address``) and for the others (``controller_address``).
+The interface is that of ``tools.kafka``, so that whatever is done to a real cluster can be done to
+this one: killed, paused, stopped, wiped, asked who leads. Every node listens for clients
+(``broker_address``) and for the others (``controller_address``).
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ from tools.gateway_process import KWIRE, SERVE_ENV, ready_line
 from tools.java import KAFKA_VERSION
 from tools.kafka import Cluster
 from tools.kafka_files import Node, Shape, new_cluster_id
+from tools.loop_reports import loop_reports
 from tools.process import Process, ProcessError, lasting_ports
 from tools.tcp_proxy import Network
 
@@ -31,25 +34,34 @@ QUICK: Mapping[str, str] = {
     "controller.quorum.request.timeout.ms": "600",
 }
 _ROLES = ("broker", "controller")
+#: Level that quorums are formatted with: the newest metadata.version that Kafka's nodes of these
+#: tests know.
+RELEASE = KAFKA_VERSION.rpartition(".")[0]
 
 
 @dataclass
 class OwnCluster(Cluster):
-    """Running nodes of our own. ``network`` lies between them where it was asked for; ``before`` goes before every command."""
+    """Running nodes of our own. ``network`` lies between them where it was asked for; ``before``
+    goes before every command.
+    """
 
     network: Network | None = None
     before: Sequence[str] = ()
     static: bool = True
     properties: Mapping[str, str] = field(default_factory=dict)
     node_properties: Callable[[Node], Mapping[str, str]] | None = None
+    release: str = RELEASE
 
     def start_node(self, node: Node) -> None:
-        """Start a node on its ports and directory, for the first time or again; does not wait for it."""
+        """Start a node on its ports and directory, for the first time or again; does not wait for
+        it.
+        """
         output = node.directory / "server.out"
         if output.exists():  # what it said before must not be taken for what it says now
             output.rename(node.directory / f"server-{time.monotonic_ns()}.out")
         line = [*self.before, *KWIRE, "serve", "--config", str(node.properties)]
         node.process = Process(f"kwire serve, node {node.node_id}", line, output, SERVE_ENV)
+        loop_reports.watch(node.process)
 
     def wait_for_node(self, node: Node, timeout_s: float = 30) -> None:
         """Return when the node says that it is ready. Raises ProcessError."""
@@ -57,8 +69,8 @@ class OwnCluster(Cluster):
         process.wait_until(lambda: ready_line(process) is not None, timeout_s, interval_s=0.005)
 
     def wipe_node(self, node: Node) -> None:
-        """Remove the directory of a node that is down and format it again: a lost disk. In a dynamic quorum it is another node
-        then, by its directory id, and no voter.
+        """Remove the directory of a node that is down and format it again: a lost disk. In a
+        dynamic quorum it is another node then, by its directory id, and no voter.
         """
         if node.process is not None:
             raise ProcessError(f"node {node.node_id} runs: stop it before its directory is wiped")
@@ -74,33 +86,54 @@ class OwnCluster(Cluster):
 
     def format_node(self, node: Node) -> None:
         """``kwire format``. Raises ProcessError."""
-        arguments = ["format", "-t", self.cluster_id, "-c", str(node.properties)]
+        arguments = [
+            "format",
+            "-t",
+            self.cluster_id,
+            "-c",
+            str(node.properties),
+            "--release-version",
+            self.release,
+        ]
         if not self.static and not node.directory_id:
             arguments.append("--no-initial-controllers")
         elif not self.static:
-            arguments += ["--initial-controllers", ",".join(f"{self._voter(one)}:{one.directory_id}" for one in self.nodes)]
-        done = subprocess.run([*KWIRE, *arguments], capture_output=True, text=True, timeout=60, check=False)
+            arguments += [
+                "--initial-controllers",
+                ",".join(f"{self._voter(one)}:{one.directory_id}" for one in self.nodes),
+            ]
+        done = subprocess.run(
+            [*KWIRE, *arguments], capture_output=True, text=True, timeout=60, check=False
+        )
         if done.returncode != 0:
-            raise ProcessError(f"kwire {' '.join(arguments)} ended with {done.returncode}:\n{done.stdout}{done.stderr}")
+            raise ProcessError(
+                f"kwire {' '.join(arguments)} ended with {done.returncode}:\n{done.stdout}{done.stderr}"
+            )
 
     def said(self) -> str:
-        """What all processes of all nodes printed, the newest last."""
+        """The output of all processes of all nodes, the newest last."""
         return "".join(self.said_by(node) for node in self.nodes)
 
     def said_by(self, node: Node) -> str:
-        """What all processes of one node printed."""
+        """The output of all processes of one node."""
         files = sorted(node.directory.glob("server*.out"), key=lambda path: path.stat().st_mtime)
-        return "".join(f"--- node {node.node_id}\n{path.read_text(errors='replace')}" for path in files)
+        return "".join(
+            f"--- node {node.node_id}\n{path.read_text(errors='replace')}" for path in files
+        )
 
     def quorum_properties(self) -> dict[str, str]:
-        """How a node, of Kafka too, finds this quorum: static voters by name, others by bootstrap servers."""
+        """How a node, of Kafka too, finds this quorum: static voters by name, others by bootstrap
+        servers.
+        """
         if self.static:
             return {"controller.quorum.voters": ",".join(map(self._voter, self.nodes))}
         return {"controller.quorum.bootstrap.servers": ",".join(map(self.peer_address, self.nodes))}
 
     def peer_address(self, node: Node) -> str:
         """Where the others reach a node: at its proxy, if there is one."""
-        return node.controller_address if self.network is None else self.network.address(node.node_id)
+        return (
+            node.controller_address if self.network is None else self.network.address(node.node_id)
+        )
 
     def _voter(self, node: Node) -> str:
         return f"{node.node_id}@{self.peer_address(node)}"
@@ -115,7 +148,9 @@ class OwnCluster(Cluster):
             "listener.security.protocol.map": "BROKER:PLAINTEXT,CONTROLLER:PLAINTEXT",
         }
         if self.network is not None:
-            values["advertised.listeners"] = f"BROKER://{node.broker_address},CONTROLLER://{self.peer_address(node)}"
+            values["advertised.listeners"] = (
+                f"BROKER://{node.broker_address},CONTROLLER://{self.peer_address(node)}"
+            )
         return values | (self.quorum_properties() if len(self.nodes) > 1 else {})
 
 
@@ -133,17 +168,22 @@ def own_quorum(
     directory: Path | None = None,
     start: bool = True,
     kill_at_end: bool = True,
+    release: str = RELEASE,
 ) -> Iterator[OwnCluster]:
     """A running quorum; stopped and removed at the end of the block.
 
-    Node ids are 1 to ``nodes``, or ``ids``. ``properties`` go into every node's file, those of ``node_properties(node)``
-    into that node's. With ``static_voters`` the voters are in the configuration (kraft.version 0), else in the log; by
-    default a single node's are in its log. ``proxied``: all that nodes say to each other goes through ``cluster.network``.
-    ``formatted``: whether ``kwire format`` runs first; by default for all but a single node, which formats itself.
-    ``before``: a program that runs every node, such as strace. ``start``: whether nodes are started at all.
-    With ``kill_at_end`` they are not asked to shut down: the last leader of many would look for a successor in vain.
+    Node ids are 1 to ``nodes``, or ``ids``. ``properties`` go into every node's file, those of
+    ``node_properties(node)`` into that node's. With ``static_voters`` the voters are in the
+    configuration (kraft.version 0), else in the log; by default a single node's are in its log.
+    ``proxied``: all that nodes say to each other goes through ``cluster.network``. ``formatted``:
+    whether ``kwire format`` runs first; by default for all but a single node, which formats itself.
+    ``release``: the metadata.version that it formats, by default that of the Kafka nodes which
+    tests start. ``before``: a program that runs every node, such as strace. ``start``: whether
+    nodes are started at all. With ``kill_at_end`` they are not asked to shut down: the last leader
+    of many would look for a successor in vain.
 
-    The directory is removed unless it was given or something failed. Raises ProcessError when a node does not come up.
+    The directory is removed unless it was given or something failed. Raises ProcessError when a
+    node does not come up.
     """
     with contextlib.ExitStack() as stack:
         scratch = directory or Path(tempfile.mkdtemp(prefix="kwire-own-"))
@@ -152,6 +192,7 @@ def own_quorum(
         cluster = OwnCluster(
             Shape(KAFKA_VERSION, nodes, nodes, static), new_cluster_id(), _make_nodes(ids, scratch), scratch,
             before=before, static=static, properties=dict(properties or {}), node_properties=node_properties,
+            release=release,
         )  # fmt: skip
         if proxied:
             targets = {node.node_id: ("127.0.0.1", node.controller_port) for node in cluster.nodes}
@@ -163,7 +204,10 @@ def own_quorum(
             yield cluster
         except BaseException:
             cluster.stop(kill=True)
-            print(f"{cluster.said()[-8000:]}\nlogs and directories are kept in {scratch}", file=sys.stderr)
+            print(
+                f"{cluster.said()[-8000:]}\nlogs and directories are kept in {scratch}",
+                file=sys.stderr,
+            )
             raise
         cluster.stop(kill=kill_at_end)
         if directory is None:
@@ -173,7 +217,14 @@ def own_quorum(
 def _make_nodes(ids: Sequence[int], directory: Path) -> list[Node]:
     ports = iter(lasting_ports(2 * len(ids)))
     return [
-        Node(node_id, _ROLES, directory / str(node_id), next(ports), next(ports), directory_id=new_cluster_id())
+        Node(
+            node_id,
+            _ROLES,
+            directory / str(node_id),
+            next(ports),
+            next(ports),
+            directory_id=new_cluster_id(),
+        )
         for node_id in ids
     ]
 

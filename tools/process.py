@@ -1,4 +1,6 @@
-"""Child processes that end: output in a file, stopped by their own id. Knows nothing of what they run."""
+"""Child processes that end: output in a file, stopped by their own id. Knows nothing of what they
+run.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,9 @@ class ProcessError(Exception):
 class Process:
     """One child whose standard output and error go to ``log``."""
 
-    def __init__(self, name: str, command: Sequence[str], log: Path, env: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, name: str, command: Sequence[str], log: Path, env: Mapping[str, str] | None = None
+    ) -> None:
         self.name = name
         self.log = log
         with log.open("ab") as output:
@@ -46,18 +50,28 @@ class Process:
         """The end of what the child printed so far."""
         return self.log.read_text(errors="replace")[-limit:]
 
-    def wait_until(self, ready: Callable[[], bool], timeout_s: float, interval_s: float = 0.1) -> None:
-        """Return when ``ready()`` holds. Raises ProcessError when the child ends before that, or time is up."""
+    def wait_until(
+        self, ready: Callable[[], bool], timeout_s: float, interval_s: float = 0.1
+    ) -> None:
+        """Return when ``ready()`` holds. Raises ProcessError when the child ends before that, or
+        time is up.
+        """
         deadline = time.monotonic() + timeout_s
         while not ready():
             if not self.running():
-                raise ProcessError(f"{self.name} ended with {self._child.returncode}:\n{self.said()}")
+                raise ProcessError(
+                    f"{self.name} ended with {self._child.returncode}:\n{self.said()}"
+                )
             if time.monotonic() > deadline:
-                raise ProcessError(f"{self.name} was not ready after {timeout_s:.0f} s:\n{self.said()}")
+                raise ProcessError(
+                    f"{self.name} was not ready after {timeout_s:.0f} s:\n{self.said()}"
+                )
             time.sleep(interval_s)
 
     def stop(self, timeout_s: float = 20) -> int:
-        """SIGTERM, then SIGKILL after ``timeout_s``; the exit status (negative: the signal that ended it)."""
+        """SIGTERM, then SIGKILL after ``timeout_s``; the exit status (negative: the signal that
+        ended it).
+        """
         if self.running():
             self.resume()
             self._child.send_signal(signal.SIGTERM)
@@ -73,7 +87,9 @@ class Process:
         self._child.wait()
 
     def pause(self) -> None:
-        """Stop it where it stands: its sockets stay open and nobody answers, as on a machine that hangs."""
+        """Stop it where it stands: its sockets stay open and it answers nothing, as on a machine
+        that hangs.
+        """
         self._child.send_signal(signal.SIGSTOP)
 
     def resume(self) -> None:
@@ -82,9 +98,10 @@ class Process:
 
 
 def free_ports(count: int) -> list[int]:
-    """``count`` ports of 127.0.0.1 that nobody listens on now, picked by the system.
+    """``count`` ports of 127.0.0.1 that no process listens on now, picked by the system.
 
-    They are free again when this returns, so another process may take one first: callers try again with others.
+    They are free again when this returns, so another process may take one first: callers try again
+    with others.
     """
     with contextlib.ExitStack() as stack:
         sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
@@ -94,11 +111,13 @@ def free_ports(count: int) -> list[int]:
 
 
 def lasting_ports(count: int) -> list[int]:
-    """``count`` ports of 127.0.0.1 for servers that are stopped and started again at the same address.
+    """``count`` ports of 127.0.0.1 for servers that are stopped and started again at the same
+    address.
 
-    They lie outside of the range from which Linux picks the near end of a connection: there nobody takes the port of a
-    server that is down, and a client that tries it again and again cannot by chance connect to itself. No port is given out
-    twice in the life of a process: its server may be down just now.
+    They lie outside of the range from which Linux picks the near end of a connection: so no
+    connection takes the port of a server that is down, and a client that tries it again and again
+    cannot by chance connect to itself. No port is given out twice in the life of a process: its
+    server may be down just now.
     """
     low = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
     found: list[int] = []
@@ -115,7 +134,7 @@ def lasting_ports(count: int) -> list[int]:
 
 
 def accepts(host: str, port: int) -> bool:
-    """Whether somebody listens there."""
+    """Does a process listen there?"""
     try:
         with socket.create_connection((host, port), timeout=1):
             return True
@@ -130,7 +149,9 @@ def cpu_seconds(pid: int) -> float:
 
 
 def memory_mib(pid: int, key: str = "VmRSS") -> float:
-    """Resident memory of the process in MiB now (``VmRSS``), or at its highest (``VmHWM``), from /proc (Linux)."""
+    """Resident memory of the process in MiB now (``VmRSS``), or at its highest (``VmHWM``), from
+    /proc (Linux).
+    """
     for line in Path(f"/proc/{pid}/status").read_text().splitlines():
         if line.startswith(key + ":"):
             return int(line.split()[1]) / 1024

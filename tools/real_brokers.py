@@ -1,7 +1,9 @@
-"""Real Kafka brokers under our own controllers: ``with own_quorum(3) as own, real_brokers(own) as brokers:``.
+"""Real Kafka brokers under our own controllers: ``with own_quorum(3) as own, real_brokers(own) as
+brokers:``.
 
-The interface is that of ``tools.kafka``: ``brokers.bootstrap`` for clients; brokers are killed, paused, stopped, started again.
-Which of our nodes leads, and what becomes of it, is ``own``'s affair.
+The interface is that of ``tools.kafka``: ``brokers.bootstrap`` for clients; brokers are killed,
+paused, stopped, started again. Which of our nodes leads, and what becomes of it, is ``own``'s
+affair.
 """
 
 from __future__ import annotations
@@ -22,8 +24,12 @@ from tools.own_quorum import OwnCluster
 from tools.process import lasting_ports
 
 FIRST_ID = 101
-#: Broker sessions as short as a busy machine with few cores can bear; the controllers have to know, too.
-SESSIONS: Mapping[str, str] = {"broker.session.timeout.ms": "4000", "broker.heartbeat.interval.ms": "500"}
+#: Broker sessions as short as a busy machine with few cores can bear; the controllers have to know,
+#: too.
+SESSIONS: Mapping[str, str] = {
+    "broker.session.timeout.ms": "4000",
+    "broker.heartbeat.interval.ms": "500",
+}
 _LINE = re.compile(r"\d\d:\d\d:\d\d\.\d+ (ERROR|FATAL|WARN|INFO|DEBUG|TRACE) ")
 
 
@@ -32,7 +38,7 @@ class RealBrokers(Cluster):
     """Running brokers of Kafka."""
 
     def said_by(self, node: Node) -> str:
-        """What all processes of one broker printed."""
+        """The output of all processes of one broker."""
         files = sorted(node.directory.glob("server*.out"), key=lambda path: path.stat().st_mtime)
         return "".join(path.read_text(errors="replace") for path in files)
 
@@ -61,10 +67,12 @@ def real_brokers(
     directory: Path | None = None,
     kill_at_end: bool = False,
 ) -> Iterator[RealBrokers]:
-    """Brokers that found the controllers of ``own``, registered, were unfenced and serve; stopped at the end of the block.
+    """Brokers that found the controllers of ``own``, registered, were unfenced and serve; stopped
+    at the end of the block.
 
-    Node ids are 101 and up. ``properties`` go into every server.properties. The directory is removed unless it was given or
-    something failed. Raises JavaError without Java or Maven, ProcessError when a broker does not come up.
+    Node ids are 101 and up. ``properties`` go into every server.properties. The directory is
+    removed unless it was given or something failed. Raises JavaError without Java or Maven,
+    ProcessError when a broker does not come up.
     """
     scratch = directory or Path(tempfile.mkdtemp(prefix="kwire-brokers-"))
     replicas = str(min(brokers, 3))

@@ -1,8 +1,10 @@
-"""``python -m tools.spark_jars``: the jars of Spark's Kafka source for the installed PySpark, by one command.
+"""``python -m tools.spark_jars``: the jars of Spark's Kafka source for the installed PySpark, by
+one command.
 
-Asks Maven for the connector of PySpark's own version first. Where that is not complete, it takes the newest set of
-released parts that was seen to work together, and says so. Prints the paths with commas between, as ``spark.jars`` and
-``spark-submit --jars`` take them. Everything else that the connector needs comes with PySpark.
+Asks Maven for the connector of PySpark's own version first. Where that is not complete, it takes
+the newest set of released parts that was seen to work together, and says so. Prints the paths with
+commas between, as ``spark.jars`` and ``spark-submit --jars`` take them. Everything else that the
+connector needs comes with PySpark.
 """
 
 from __future__ import annotations
@@ -18,17 +20,27 @@ from tools.maven import MavenError, resolve
 
 #: Of the clients any 3.9 or 4.x serves; this is the one that Spark 4.2's connector names.
 CLIENTS = "3.9.2"
-#: Connector and token provider that run on PySpark 4.2 and 4.3. The provider matters for delegation tokens only.
+#: Connector and token provider that run on PySpark 4.2 and 4.3. The provider matters for delegation
+#: tokens only.
 FALLBACK_CONNECTOR, FALLBACK_TOKENS = "4.2.0", "4.0.0"
 #: The PySpark releases that the fallback was run with.
 FALLBACK_FOR = ("4.2", "4.3")
 #: For a day Maven is not asked again for a connector that it lacked.
 KEEP_MISSING_S = 86_400
 
-#: Delta for PySpark 4.2. By name, because what these name in turn is in PySpark already, some of it in other versions.
+#: Delta for PySpark 4.2. By name, because what these name in turn is in PySpark already, some of it
+#: in other versions.
 DELTA, DELTA_FOR = "4.4.0", "4.2"
 _DELTA_JARS = (
-    *(f"io.delta:{name}:{DELTA}" for name in ("delta-spark_2.13", "delta-storage", "delta-kernel-api", "delta-kernel-defaults")),
+    *(
+        f"io.delta:{name}:{DELTA}"
+        for name in (
+            "delta-spark_2.13",
+            "delta-storage",
+            "delta-kernel-api",
+            "delta-kernel-defaults",
+        )
+    ),
     f"io.delta:delta-kernel-unitycatalog:{DELTA}",
     "io.unitycatalog:unitycatalog-client:0.6.0",
     "io.unitycatalog:unitycatalog-hadoop:0.6.0",
@@ -47,7 +59,9 @@ class SparkJars:
 
 
 @click.command(epilog="Example: spark-submit --jars $(python -m tools.spark_jars) job.py")
-@click.option("--pyspark", help="Version of PySpark to find jars for; the installed one by default.")
+@click.option(
+    "--pyspark", help="Version of PySpark to find jars for; the installed one by default."
+)
 @click.option("--delta", is_flag=True, help="The jars of Delta instead.")
 def main(pyspark: str | None, delta: bool) -> None:
     """Get the jars of Spark's Kafka source and print their paths."""
@@ -60,11 +74,15 @@ def main(pyspark: str | None, delta: bool) -> None:
 
 
 def spark_jars(pyspark: str | None = None) -> SparkJars:
-    """The jars for PySpark ``pyspark`` (the installed one by default), from Maven or its cache. Raises MavenError."""
+    """The jars for PySpark ``pyspark`` (the installed one by default), from Maven or its cache.
+    Raises MavenError.
+    """
     version = pyspark or metadata.version("pyspark")
     try:
         paths = resolve(coordinates(version, version), keep_missing_s=KEEP_MISSING_S)
-        return SparkJars(tuple(paths), f"the connector of PySpark {version} itself, with kafka-clients {CLIENTS}")
+        return SparkJars(
+            tuple(paths), f"the connector of PySpark {version} itself, with kafka-clients {CLIENTS}"
+        )
     except MavenError as error:
         if not version.startswith(tuple(f"{one}." for one in FALLBACK_FOR)):
             raise
@@ -81,11 +99,15 @@ def spark_jars(pyspark: str | None = None) -> SparkJars:
 
 
 def delta_jars(pyspark: str | None = None) -> SparkJars:
-    """The jars of Delta for PySpark ``pyspark`` (the installed one by default). Raises MavenError."""
+    """The jars of Delta for PySpark ``pyspark`` (the installed one by default). Raises
+    MavenError.
+    """
     version = pyspark or metadata.version("pyspark")
     if not version.startswith(f"{DELTA_FOR}."):
         raise MavenError(f"Delta {DELTA} is built for PySpark {DELTA_FOR}, and this is {version}")
-    return SparkJars(tuple(resolve(_DELTA_JARS)), f"Delta {DELTA}, which is built for PySpark {DELTA_FOR}")
+    return SparkJars(
+        tuple(resolve(_DELTA_JARS)), f"Delta {DELTA}, which is built for PySpark {DELTA_FOR}"
+    )
 
 
 def coordinates(connector: str, tokens: str) -> Sequence[str]:

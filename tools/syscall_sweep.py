@@ -1,8 +1,10 @@
-"""``python -m tools.syscall_sweep``: our own node, killed or failed at exactly its n-th call to the disk, by strace.
+"""``python -m tools.syscall_sweep``: our own node, killed or failed at exactly its n-th call to the
+disk, by strace.
 
-For every position a fresh node is formatted, started under strace and written to until the fault strikes; then it is started
-again without strace, and everything that it had acknowledged must be there. After a failed write or sync the process must
-have ended by itself. The result is a JSON file that grows by one entry a position: a run that was stopped goes on.
+For every position a fresh node is formatted, started under strace and written to until the fault
+strikes; then it is started again without strace, and everything that it had acknowledged must be
+there. After a failed write or sync the process must have ended by itself. The result is a JSON file
+that grows by one entry a position: a run that was stopped goes on.
 """
 
 from __future__ import annotations
@@ -29,7 +31,7 @@ from tools.process import ProcessError
 
 #: How a node touches its disk.
 CALLS = "pwrite64,fsync,fdatasync,rename,ftruncate,unlink"
-#: What strace does to a call, by name.
+#: Faults that strace injects into a call, by name.
 FAULTS = {
     "kill": "signal=KILL",
     "EIO": "error=EIO",
@@ -43,7 +45,9 @@ _WAIT_S = 20.0
 
 @dataclass(frozen=True)
 class Struck:
-    """What came of one fault: whether it struck, how the process ended (None: it went on), and the checker's violations."""
+    """The result of one fault: whether it struck, how the process ended (None: it went on), and the
+    checker's violations.
+    """
 
     position: int
     fault: str
@@ -67,12 +71,15 @@ def available() -> str:
     """Why strace cannot be used here; empty when it can."""
     if shutil.which("strace") is None:
         return "strace is not on the PATH (Debian package strace)"
-    done = subprocess.run(["strace", "-o", "/dev/null", "true"], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        ["strace", "-o", "/dev/null", "true"], capture_output=True, text=True, check=False
+    )
     return "" if done.returncode == 0 else f"strace may not trace here: {done.stderr.strip()}"
 
 
 def strike(position: int, fault: str, scratch: Path) -> Struck:
-    """Run a node of one in ``scratch`` with the fault at its ``position``-th call of a thread, start it again, and check.
+    """Run a node of one in ``scratch`` with the fault at its ``position``-th call of a thread,
+    start it again, and check.
 
     Raises ProcessError when it does not start again, or serves nothing.
     """
@@ -80,7 +87,9 @@ def strike(position: int, fault: str, scratch: Path) -> Struck:
     how = f"inject={CALLS}:{FAULTS[fault]}:when={position}"
     # -D: the node stays our child, and strace goes when it goes.
     before = ["strace", "-D", "-f", "-qq", "-o", str(trace), "-e", f"trace={CALLS}", "-e", how]
-    with own_quorum(1, directory=scratch / "node", formatted=True, before=before, start=False) as cluster:
+    with own_quorum(
+        1, directory=scratch / "node", formatted=True, before=before, start=False
+    ) as cluster:
         [node] = cluster.nodes
         cluster.start_node(node)
         with under_load(cluster, scratch / "journal") as run:
@@ -92,13 +101,17 @@ def strike(position: int, fault: str, scratch: Path) -> Struck:
             cluster.wait_for_node(node)
             run.writers.wait_for(3)
         result = judge(run, Minimum(acknowledged=3))
-    struck = trace.exists() and any(word in trace.read_text() for word in ("INJECTED", "DELAYED", "SIGKILL"))
+    struck = trace.exists() and any(
+        word in trace.read_text() for word in ("INJECTED", "DELAYED", "SIGKILL")
+    )
     told = [f"{one.rule}: {one.text}" for one in result.violations]
     return Struck(position, fault, struck, status, result.facts["acknowledged"], told)
 
 
 def _until_struck(cluster: OwnCluster, wait_for: Any) -> int | None:
-    """The exit status of the node that ended; None for one that went on until enough was appended."""
+    """The exit status of the node that ended; None for one that went on until enough was
+    appended.
+    """
     [node] = cluster.nodes
     process, deadline = node.running_process(), time.monotonic() + _WAIT_S
     for _ in range(_APPENDS):
@@ -108,23 +121,53 @@ def _until_struck(cluster: OwnCluster, wait_for: Any) -> int | None:
             if not process.running():
                 return process.stop()
             if time.monotonic() > deadline:
-                raise ProcessError(f"the node neither ended nor answered for {_WAIT_S:.0f} s:\n{process.said()}") from None
+                raise ProcessError(
+                    f"the node neither ended nor answered for {_WAIT_S:.0f} s:\n{process.said()}"
+                ) from None
     return None if process.running() else process.stop()
 
 
-@click.command(epilog="Example: python -m tools.syscall_sweep --positions 200 --out syscall-sweep.json")
-@click.option("--positions", default=200, show_default=True, help="The fault strikes at each of the first so many calls.")
-@click.option("--fault", "faults", multiple=True, type=click.Choice(list(FAULTS)), help="Only these. [default: all]")
-@click.option("--together", default=4, show_default=True, help="Nodes at a time: they mostly wait for the disk.")
-@click.option("--out", type=click.Path(path_type=Path, dir_okay=False), default=Path("syscall-sweep.json"), show_default=True)
+@click.command(
+    epilog="Example: python -m tools.syscall_sweep --positions 200 --out syscall-sweep.json"
+)
+@click.option(
+    "--positions",
+    default=200,
+    show_default=True,
+    help="The fault strikes at each of the first so many calls.",
+)
+@click.option(
+    "--fault",
+    "faults",
+    multiple=True,
+    type=click.Choice(list(FAULTS)),
+    help="Only these. [default: all]",
+)
+@click.option(
+    "--together",
+    default=4,
+    show_default=True,
+    help="Nodes at a time: they mostly wait for the disk.",
+)
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path, dir_okay=False),
+    default=Path("syscall-sweep.json"),
+    show_default=True,
+)
 def main(positions: int, faults: tuple[str, ...], together: int, out: Path) -> None:
-    """Strike at every position with every fault. Exit 1 when something was lost or a failure was survived."""
+    """Strike at every position with every fault. Exit 1 when something was lost or a failure was
+    survived.
+    """
     if trouble := available():
         raise click.ClickException(trouble)
     done = json.loads(out.read_text())["strikes"] if out.exists() else []
     known = {(one["position"], one["fault"]) for one in done}
     left = [
-        (position, fault) for position in range(1, positions + 1) for fault in faults or FAULTS if (position, fault) not in known
+        (position, fault)
+        for position in range(1, positions + 1)
+        for fault in faults or FAULTS
+        if (position, fault) not in known
     ]
     with ThreadPoolExecutor(together) as pool:
         for one in pool.map(lambda which: _strike(*which), left):

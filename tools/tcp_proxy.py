@@ -1,9 +1,11 @@
-"""A network between the nodes of a quorum that can be cut one way or both ways, slowed down and reset, in user space.
+"""A network between the nodes of a quorum that can be cut one way or both ways, slowed down and
+reset, in user space.
 
-One proxy stands before each node, at the address that the others are told. Who is calling is read from the client id of the
-first request on a connection, which Kafka's nodes, and ours, begin with ``raft-client-``; all others are let through.
-A cut holds bytes back as a network does that loses packets: connections stay open, and what was sent comes after healing
-unless somebody has hung up before.
+One proxy stands before each node, at the address that the other nodes use. The proxy tells the
+calling node by the client id of the first request on a connection, which Kafka's and kwire's nodes
+begin with ``raft-client-``; it lets all other connections through. A cut holds bytes back as a
+network does that loses packets: connections stay open, and the bytes arrive after healing unless a
+side has closed the connection before.
 """
 
 from __future__ import annotations
@@ -22,8 +24,8 @@ _CHUNK = 1 << 16
 #: Size, API key, version, correlation id, length of the client id.
 _HEAD = struct.Struct(">ihhih")
 _CLIENT_ID = re.compile(rb"raft-client-(\d+)")
-#: Whoever has not told who it is.
-_STRANGER = -1
+#: A caller that is no node, or has not sent its first request.
+_UNKNOWN_CALLER = -1
 
 
 @dataclass
@@ -35,7 +37,9 @@ class _Way:
 
 
 class Network:
-    """``with Network({1: ("host", port), ...}) as network``: proxies in threads, one for each node and its real address."""
+    """``with Network({1: ("host", port), ...}) as network``: proxies in threads, one for each node
+    and its real address.
+    """
 
     def __init__(self, targets: Mapping[int, tuple[str, int]]) -> None:
         self._changed = threading.Condition()
@@ -47,7 +51,12 @@ class Network:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         self.close()
 
     def close(self) -> None:
@@ -81,10 +90,14 @@ class Network:
             self._changed.notify_all()
 
     def reset(self, source: int, target: int) -> int:
-        """Break the connections between two nodes with RST, whoever opened them; how many there were."""
+        """Break the connections between two nodes with RST, in both directions; returns how many
+        there were.
+        """
         return self._proxies[target].reset(source) + self._proxies[source].reset(target)
 
-    def _change(self, source: int, target: int, *, open: bool | None = None, delay_s: float | None = None) -> None:
+    def _change(
+        self, source: int, target: int, *, open: bool | None = None, delay_s: float | None = None
+    ) -> None:
         with self._changed:
             way = self._ways.setdefault((source, target), _Way())
             way.open = way.open if open is None else open
@@ -100,7 +113,7 @@ class Network:
             closed.wait(delay_s)
 
     def wake(self) -> None:
-        """A connection was closed: whoever holds a piece of it looks again."""
+        """A connection was closed: the threads that hold its bytes look again."""
         with self._changed:
             self._changed.notify_all()
 
@@ -117,7 +130,7 @@ _OPEN = _Way()
 
 
 class _Proxy:
-    """What listens before one node."""
+    """The listener before one node."""
 
     def __init__(self, network: Network, node: int, target: tuple[str, int]) -> None:
         self._network, self._node, self._target = network, node, target
@@ -129,7 +142,9 @@ class _Proxy:
 
     def close(self) -> None:
         with contextlib.suppress(OSError):
-            self._listener.shutdown(socket.SHUT_RDWR)  # close() alone does not wake the thread in accept()
+            self._listener.shutdown(
+                socket.SHUT_RDWR
+            )  # close() alone does not wake the thread in accept()
         self._listener.close()
         for connection in self._all():
             connection.close()
@@ -167,14 +182,16 @@ class _Connection:
     """One caller, and the connection to the node made for it."""
 
     def __init__(self, network: Network, node: int, caller: socket.socket) -> None:
-        self.source = _STRANGER
+        self.source = _UNKNOWN_CALLER
         self._network, self._node, self._caller = network, node, caller
         self._callee: socket.socket | None = None
         self._closing = threading.Lock()
         self._closed = threading.Event()
 
     def serve(self, target: tuple[str, int]) -> None:
-        """Pass on both ways until either side hangs up. A node that does not listen is a reset to its caller."""
+        """Pass on both ways until either side hangs up. A node that does not listen is a reset to
+        its caller.
+        """
         try:
             first = self._first_bytes()
             self._network.let_through(self.source, self._node, self._closed)
@@ -185,13 +202,17 @@ class _Connection:
             return
         for one in (self._caller, self._callee):
             one.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        back = threading.Thread(target=self._pass_on, args=(self._callee, self._caller, self._node, self.source), daemon=True)
+        back = threading.Thread(
+            target=self._forward,
+            args=(self._callee, self._caller, self._node, self.source),
+            daemon=True,
+        )
         back.start()
-        self._pass_on(self._caller, self._callee, self.source, self._node, first)
+        self._forward(self._caller, self._callee, self.source, self._node, first)
         back.join()
 
     def close(self, *, reset: bool = False) -> None:
-        """Hang up on both sides; whoever comes first says how."""
+        """Close both sides; the first call decides how."""
         with self._closing:
             if self._closed.is_set():
                 return
@@ -200,7 +221,7 @@ class _Connection:
         for one in (self._caller, self._callee):
             if one is not None:
                 with contextlib.suppress(OSError):
-                    if reset:  # no FIN, but RST, once nobody waits in recv() any more
+                    if reset:  # no FIN, but RST, once no thread waits in recv() any more
                         one.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
                     one.shutdown(socket.SHUT_RD if reset else socket.SHUT_RDWR)
                 one.close()
@@ -217,14 +238,23 @@ class _Connection:
             self.source = int(found[1])
         return data
 
-    def _pass_on(self, receiver: socket.socket, sender: socket.socket, source: int, target: int, piece: bytes = b"") -> None:
+    def _forward(
+        self,
+        receiver: socket.socket,
+        sender: socket.socket,
+        source: int,
+        target: int,
+        piece: bytes = b"",
+    ) -> None:
         try:
             while piece := piece or receiver.recv(_CHUNK):
                 self._network.let_through(source, target, self._closed)
                 self._network.count(source, target, len(piece))
                 sender.sendall(piece)
                 piece = b""
-            self._network.let_through(source, target, self._closed)  # the end of a connection is no faster than its bytes
+            self._network.let_through(
+                source, target, self._closed
+            )  # the end of a connection is no faster than its bytes
         except OSError:
             pass
         self.close()

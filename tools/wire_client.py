@@ -1,4 +1,6 @@
-"""A blocking Kafka connection in a few lines: one request, one answer. For measurements and probes, not for users."""
+"""A blocking Kafka connection in a few lines: one request, one answer. For measurements and probes,
+not for users.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,9 @@ _SIZE = struct.Struct(">i")
 
 
 class WireClient:
-    """A connection to ``host:port``; every call waits for its answer. Raises OSError, and DecodeError for a bad answer."""
+    """A connection to ``host:port``; every call waits for its answer. Raises OSError, and
+    DecodeError for a bad answer.
+    """
 
     def __init__(self, address: str, timeout_s: float = 30) -> None:
         host, _, port = address.rpartition(":")
@@ -25,7 +29,12 @@ class WireClient:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         self.close()
 
     def close(self) -> None:
@@ -37,10 +46,14 @@ class WireClient:
         self._socket.settimeout(timeout_s)
 
     def call(self, request: Message, version: int) -> Message:
-        """Send ``request`` at ``version``, return its response. Raises EOFError when the server closes instead."""
+        """Send ``request`` at ``version``, return its response. Raises EOFError when the server
+        closes instead.
+        """
         self._correlation_id += 1
         api_key = cast(int, request.API_KEY)
-        frame = encode_request_header(api_key, version, self._correlation_id, "wire-client") + request.encode(version)
+        frame = encode_request_header(
+            api_key, version, self._correlation_id, "wire-client"
+        ) + request.encode(version)
         self._socket.sendall(_SIZE.pack(len(frame)) + frame)
         answer = self._receive(_SIZE.unpack(self._receive(_SIZE.size))[0])
         header, body = decode_response_header(api_key, version, answer)
@@ -53,7 +66,9 @@ class WireClient:
         while left:
             part = self._socket.recv(min(left, 1 << 20))
             if not part:
-                raise EOFError(f"the server closed the connection with {left} of {size} bytes missing")
+                raise EOFError(
+                    f"the server closed the connection with {left} of {size} bytes missing"
+                )
             parts.append(part)
             left -= len(part)
         return b"".join(parts)

@@ -1,4 +1,5 @@
-"""The whole metadata topic in one batch query: what is in it, and every topic with its number of partitions.
+"""The whole metadata topic in one batch query: what is in it, and every topic with its number of
+partitions.
 
 spark-submit --jars $(python -m tools.spark_jars) docs/examples/spark_batch.py localhost:9092
 """
@@ -13,7 +14,11 @@ from kwire.spark import decode, kafka_options, typed, without
 
 def main(bootstrap: str) -> None:
     spark = SparkSession.builder.appName("metadata topic").getOrCreate()
-    rows = spark.read.format("kafka").options(**kafka_options(bootstrap, start="earliest", end="latest")).load()
+    rows = (
+        spark.read.format("kafka")
+        .options(**kafka_options(bootstrap, start="earliest", end="latest"))
+        .load()
+    )
     decode(without(rows, "NO_OP_RECORD")).orderBy("offset").show(20, truncate=100)
     counts(rows).show(100, truncate=False)
     topics(rows).show(100, truncate=False)
@@ -30,7 +35,11 @@ def topics(rows: DataFrame) -> DataFrame:
     removed = typed(rows, "RemoveTopicRecord").select("record.topicId")
     partitions = typed(rows, "PartitionRecord").groupBy("record.topicId")
     numbers = partitions.agg(F.countDistinct("record.partitionId").alias("partitions"))
-    return created.join(removed, "topicId", "left_anti").join(numbers, "topicId", "left").orderBy("name")
+    return (
+        created.join(removed, "topicId", "left_anti")
+        .join(numbers, "topicId", "left")
+        .orderBy("name")
+    )
 
 
 if __name__ == "__main__":

@@ -1,9 +1,11 @@
 """Bring a table of decoded records up to date and end: for a job that runs every few minutes.
 
-    spark-submit --jars $(python -m tools.spark_jars) docs/examples/spark_tables.py localhost:9092 /data/metadata
+    spark-submit --jars $(python -m tools.spark_jars) \
+        docs/examples/spark_tables.py localhost:9092 /data/metadata
 
-Each run reads what is new since the last one, in micro-batches of a bounded size, and appends it to Parquet files. Offsets
-and files are committed together, so that no record is missing or there twice, wherever a run was cut off.
+Each run reads what is new since the last one, in micro-batches of a bounded size, and appends it to
+Parquet files. Offsets and files are committed together, so that no record is missing or there
+twice, wherever a run was cut off.
 """
 
 import sys
@@ -21,7 +23,9 @@ def main(bootstrap: str, directory: str) -> None:
 
 def update(spark: SparkSession, bootstrap: str, directory: str) -> None:
     """Append to the table of ``directory`` whatever the topic has beyond it."""
-    options = kafka_options(bootstrap, by="assign", start="earliest", max_offsets_per_trigger=100_000)
+    options = kafka_options(
+        bootstrap, by="assign", start="earliest", max_offsets_per_trigger=100_000
+    )
     rows = spark.readStream.format("kafka").options(**options).load()
     query = (
         decode(rows)

@@ -1,19 +1,49 @@
-"""The ``kwire`` command. A subcommand is a module of this package with a ``command``, imported when it is wanted."""
+"""The ``kwire`` command. A subcommand is a module of this package with a ``command``, imported when
+it is wanted.
+
+Failures that any subcommand can meet are reported here, each with one sentence on standard error
+and an exit status.
+"""
 
 from __future__ import annotations
 
 import importlib
+import os
+import sys
+from collections.abc import Sequence
+from typing import Any, Final
 
 import click
 
+from gateway.cli.streams import OutputFailed, prepare_streams
 from gateway.version import installed_version
 
+#: Exit statuses of every subcommand. 74 is EX_IOERR of sysexits.h; 130 and 141 are what a shell
+#: shows for SIGINT and SIGPIPE.
+IO_FAILED: Final = os.EX_IOERR
+INTERRUPTED: Final = 130
+READER_GONE: Final = 141
+
 #: In the order in which ``kwire --help`` shows them.
-COMMANDS = ("serve", "format", "tail", "state", "diff", "spark", "quorum", "decode", "dissect", "apis", "generate")
+COMMANDS = (
+    "serve",
+    "format",
+    "tail",
+    "state",
+    "diff",
+    "spark",
+    "quorum",
+    "decode",
+    "dissect",
+    "apis",
+    "generate",
+)
 
 
 class _Lazy(click.Group):
-    """Imports no subcommand but the one that runs: ``kwire serve`` should not wait for what ``kwire tail`` needs."""
+    """Imports no subcommand but the one that runs: ``kwire serve`` should not wait for what ``kwire
+    tail`` needs.
+    """
 
     def list_commands(self, context: click.Context) -> list[str]:
         return list(COMMANDS)
@@ -23,6 +53,60 @@ class _Lazy(click.Group):
             return None
         command: click.Command = importlib.import_module(f"gateway.cli.{name}").command
         return command
+
+    def main(
+        self,
+        args: Sequence[str] | None = None,
+        prog_name: str | None = None,
+        complete_var: str | None = None,
+        standalone_mode: bool = True,
+        **more: Any,
+    ) -> Any:
+        """Run as a process does, and exit; without ``standalone_mode`` raise and return as click
+        does.
+        """
+        if not standalone_mode:
+            return super().main(args, prog_name, complete_var, standalone_mode=False, **more)
+        prepare_streams()
+        sys.exit(self._run(args, prog_name, complete_var, **more))
+
+    def _run(
+        self,
+        args: Sequence[str] | None,
+        prog_name: str | None,
+        complete_var: str | None,
+        **more: Any,
+    ) -> int:
+        """The exit status. Exceptions that are defects of the program keep their traceback."""
+        try:
+            status = super().main(args, prog_name, complete_var, standalone_mode=False, **more)
+            sys.stdout.flush()
+        except click.ClickException as error:
+            error.show()
+            return error.exit_code
+        except click.Abort:  # click's word for KeyboardInterrupt
+            return INTERRUPTED
+        except OutputFailed as error:
+            return (
+                READER_GONE
+                if error.reader_is_gone
+                else _report(f"{error}; nothing more was printed")
+            )
+        except OSError as error:
+            where = (
+                error.filename
+                if error.filename2 is None
+                else f"{error.filename} to {error.filename2}"
+            )
+            return _report(
+                f"{where}: {error.strerror}" if where is not None else str(error.strerror or error)
+            )
+        return status if isinstance(status, int) else 0
+
+
+def _report(sentence: str) -> int:
+    click.echo(f"Error: {sentence}", err=True)
+    return IO_FAILED
 
 
 def _say_version(context: click.Context, option: click.Parameter, wanted: bool) -> None:
@@ -35,6 +119,10 @@ def _say_version(context: click.Context, option: click.Parameter, wanted: bool) 
     cls=_Lazy,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120},
     epilog="""\b
+Exit status: 0 done; 1 failed (diff: the states differ); 2 wrong usage (diff: failed too); 74 the output could not be
+written; 130 interrupted; 141 the reader of the output closed it. The reason is on standard error.
+
+\b
 Shell completion, for bash (zsh and fish alike):
   eval "$(_KWIRE_COMPLETE=bash_source kwire)"
 
@@ -46,7 +134,14 @@ Examples:
   kcat -b 127.0.0.1:9092 -C -t __cluster_metadata -o beginning -e -f '%o %S bytes\\n'""",
 )
 @click.option(
-    "--version", is_flag=True, expose_value=False, is_eager=True, callback=_say_version, help="Show the version and exit."
+    "--version",
+    is_flag=True,
+    expose_value=False,
+    is_eager=True,
+    callback=_say_version,
+    help="Show the version and exit.",
 )
 def main() -> None:
-    """Kafka's metadata log, __cluster_metadata, as an ordinary topic, and Kafka's wire protocol taken apart."""
+    """Kafka's metadata log, __cluster_metadata, as an ordinary topic, and Kafka's wire protocol
+    taken apart.
+    """

@@ -1,4 +1,4 @@
-"""HOST:PORT as users write it, for the commands that talk to a server."""
+"""HOST:PORT and timeouts as users write them, for the commands that talk to a server."""
 
 from __future__ import annotations
 
@@ -7,14 +7,31 @@ from typing import Final
 import click
 
 from gateway import address
-from gateway.address import Address
+from gateway.address import Address, shown
 
 DEFAULT_PORT: Final = 9092
+#: A day: sockets refuse timeouts of centuries.
+_SECONDS_MAX: Final = 86_400.0
 
 
 def parse_address(text: str) -> Address:
-    """``HOST``, ``HOST:PORT`` or ``[IPV6]:PORT``; without a port 9092. Raises click.BadParameter."""
+    """``HOST``, ``HOST:PORT`` or ``[IPV6]:PORT``; without a port 9092. Raises
+    click.BadParameter.
+    """
     try:
         return address.parse_address(text, DEFAULT_PORT)
     except ValueError as error:
         raise click.BadParameter(str(error)) from None
+
+
+def parse_seconds(text: str | float) -> float:
+    """A timeout in s, above 0 and at most a day. Raises click.BadParameter."""
+    try:
+        seconds = float(text)
+    except ValueError:
+        raise click.BadParameter(f"{shown(str(text))} is not a number of seconds") from None
+    if not 0 < seconds <= _SECONDS_MAX:  # NaN is neither
+        raise click.BadParameter(
+            f"{seconds:g} is not above 0 and at most {_SECONDS_MAX:.0f} seconds"
+        )
+    return seconds

@@ -1,4 +1,5 @@
-"""``kwire apis``: which APIs a server offers, at which versions, beside those of this codec and of ``kwire serve``.
+"""``kwire apis``: which APIs a server offers, at which versions, beside those of this codec and of
+``kwire serve``.
 
 One ApiVersions request on a blocking socket, by our own codec; nothing else is asked of the server.
 """
@@ -14,16 +15,17 @@ from typing import TYPE_CHECKING, Any, Final, cast
 import click
 
 from gateway.address import Address
-from gateway.cli.address import parse_address
+from gateway.cli.address import parse_address, parse_seconds
 from gateway.version import installed_version
 from kwire.errors import WireError
+from kwire.protocol import ApiKey
 
 if TYPE_CHECKING:
     from kwire.messages.api_versions_response import ApiVersionsResponse
 
-_API_VERSIONS: Final = 18
+_API_VERSIONS: Final = ApiKey.API_VERSIONS
 _UNSUPPORTED_VERSION: Final = 35
-#: Version 5 tells the server whom one expects; whoever asks for everything expects nobody.
+#: Version 5 names the cluster and node that the client expects; this command expects none.
 _FIRST_VERSION: Final = 4
 #: Larger than any answer: 75 APIs take a kilobyte.
 _ANSWER_BYTES_MAX: Final = 1 << 20
@@ -38,24 +40,40 @@ Examples:
   kwire apis -b localhost:9092 | jq 'select(.usable == null)'""",
 )
 @click.option(
-    "-b", "--bootstrap-server", "server", required=True, metavar="HOST:PORT", type=parse_address, help="The server to ask."
+    "-b",
+    "--bootstrap-server",
+    "server",
+    required=True,
+    metavar="HOST:PORT",
+    type=parse_address,
+    help="The server to ask.",
 )
-@click.option("--timeout", default=10.0, show_default=True, metavar="SECONDS", help="How long to wait for the server.")
+@click.option(
+    "--timeout",
+    default=10.0,
+    show_default=True,
+    metavar="SECONDS",
+    type=parse_seconds,
+    help="How long to wait for the server.",
+)
 @click.option(
     "-o", "--output", type=click.Choice(["auto", "table", "json"]), default="auto", show_default=True,
     help="A table, or a JSON line for each API; auto: a table on a terminal, lines on a pipe.",
 )  # fmt: skip
 def command(server: Address, timeout: float, output: str) -> None:
-    """Ask a Kafka server which APIs it offers, and print each with its versions: the server's, those that this codec speaks,
-    those that `kwire serve` offers itself, and the newest that client and server would use together.
+    """Ask a Kafka server which APIs it offers, and print each with its versions: the server's,
+    those that this codec speaks, those that `kwire serve` offers itself, and the newest that client
+    and server would use together.
     """
     where = str(server)
     try:
         answer = ask(server, timeout)
-    except (OSError, WireError) as error:
+    except (OSError, UnicodeError, WireError) as error:
         raise click.ClickException(f"{where}: {_explain(error)}") from None
     if answer.error_code:
-        raise click.ClickException(f"{where}: answers ApiVersions with error {_error_name(answer.error_code)}")
+        raise click.ClickException(
+            f"{where}: answers ApiVersions with error {_error_name(answer.error_code)}"
+        )
     found = list(rows(answer))
     if output == "table" or (output == "auto" and sys.stdout.isatty()):
         _print_table(where, found, answer)
@@ -65,37 +83,56 @@ def command(server: Address, timeout: float, output: str) -> None:
 
 
 def ask(server: Address, timeout: float) -> ApiVersionsResponse:
-    """The server's answer to ApiVersions, asked again at the version it names when it does not know ours (KIP-511).
+    """The server's answer to ApiVersions, asked again at the version it names when it does not know
+    the newest (KIP-511).
 
-    ``timeout`` in seconds, for each step. Raises OSError, or DecodeError when what came is no answer.
+    ``timeout`` in seconds, for each step. Raises OSError, or DecodeError when what came is no
+    answer.
     """
     with socket.create_connection(server, timeout) as connection:
         connection.settimeout(timeout)
-        answer = _exchange(connection, _FIRST_VERSION)
+        answer = _in_flight(connection, _FIRST_VERSION)
         if answer.error_code == _UNSUPPORTED_VERSION:
-            newest = next((key.max_version for key in answer.api_keys if key.api_key == _API_VERSIONS), 0)
-            answer = _exchange(connection, min(newest, _FIRST_VERSION))
+            newest = next(
+                (key.max_version for key in answer.api_keys if key.api_key == _API_VERSIONS), 0
+            )
+            answer = _in_flight(connection, min(newest, _FIRST_VERSION))
         return answer
 
 
 def rows(answer: ApiVersionsResponse) -> Iterator[dict[str, Any]]:
-    """One mapping an API that the server, the codec or ``kwire serve`` has, in the order of the keys.
+    """One mapping an API that the server, the codec or ``kwire serve`` has, in the order of the
+    keys.
 
-    Versions are [oldest, newest], None where there are none; ``usable`` is the newest that codec and server share.
+    Versions are [oldest, newest], None where there are none; ``usable`` is the newest that codec
+    and server share.
     """
     from gateway.handlers.table import handlers
     from kwire.messages import BY_KEY
 
     theirs = {key.api_key: [key.min_version, key.max_version] for key in answer.api_keys}
-    codec = {number: _codec_versions(name) for (kind, number), name in BY_KEY.items() if kind == "request"}
-    serve = {key: [handler.versions[0], handler.versions[-1]] for key, handler in handlers().items()}
+    codec = {
+        number: _codec_versions(name)
+        for (kind, number), name in BY_KEY.items()
+        if kind == "request"
+    }
+    serve = {
+        key: [handler.versions[0], handler.versions[-1]] for key, handler in handlers().items()
+    }
     for key in sorted({*theirs, *(key for key, versions in codec.items() if versions), *serve}):
         name = BY_KEY.get(("request", key), f"{key}").removesuffix("Request")
         server, ours = theirs.get(key), codec.get(key)
         usable = min(server[1], ours[1]) if server and ours else None
         if usable is not None and server and ours and usable < max(server[0], ours[0]):
             usable = None
-        yield {"key": key, "api": name, "server": server, "codec": ours, "serve": serve.get(key), "usable": usable}
+        yield {
+            "key": key,
+            "api": name,
+            "server": server,
+            "codec": ours,
+            "serve": serve.get(key),
+            "usable": usable,
+        }
 
 
 def _codec_versions(name: str) -> list[int] | None:
@@ -105,18 +142,23 @@ def _codec_versions(name: str) -> list[int] | None:
     return [versions[0], versions[-1]] if len(versions) else None
 
 
-def _exchange(connection: socket.socket, api_version: int) -> ApiVersionsResponse:
+def _in_flight(connection: socket.socket, api_version: int) -> ApiVersionsResponse:
     from kwire.frame import frame
     from kwire.header import decode_response_header, encode_request_header
     from kwire.messages.api_versions_request import ApiVersionsRequest
     from kwire.messages.api_versions_response import ApiVersionsResponse
 
-    body = ApiVersionsRequest(client_software_name="kwire", client_software_version=installed_version())
-    header = encode_request_header(_API_VERSIONS, api_version, correlation_id=1, client_id="kwire-apis")
+    body = ApiVersionsRequest(
+        client_software_name="kwire", client_software_version=installed_version()
+    )
+    header = encode_request_header(
+        _API_VERSIONS, api_version, correlation_id=1, client_id="kwire-apis"
+    )
     connection.sendall(frame(header, body.encode(api_version)))
     data = _receive(connection)
     _, at = decode_response_header(_API_VERSIONS, api_version, data)
-    # A server that does not know the version answers in the form of version 0, which begins like every other.
+    # A server that does not know the version answers in the form of version 0, which begins like
+    # every other.
     refused = int.from_bytes(data[at : at + 2], "big", signed=True) == _UNSUPPORTED_VERSION
     answer, _ = ApiVersionsResponse.decode_from(data, 0 if refused else api_version, at)
     return answer
@@ -129,7 +171,9 @@ def _receive(connection: socket.socket) -> bytes:
     while (whole := splitter.next_frame()) is None:
         data = connection.recv(65536)
         if not data:
-            raise ConnectionError("closed the connection without an answer: not a Kafka listener, or one that wants TLS or SASL")
+            raise ConnectionError(
+                "closed the connection without an answer: not a Kafka listener, or one that wants TLS or SASL"
+            )
         splitter.feed(data)
     return whole
 
@@ -138,18 +182,33 @@ def _print_table(where: str, found: list[dict[str, Any]], answer: ApiVersionsRes
     from rich.console import Console
     from rich.table import Table
 
-    table = Table(title=f"APIs of {where}", title_justify="left", header_style="bold", row_styles=("", "dim"))
-    for heading, justify in ("key", "right"), ("API", "left"), ("server", "right"), ("codec", "right"), ("serve", "right"):
+    table = Table(
+        title=f"APIs of {where}", title_justify="left", header_style="bold", row_styles=("", "dim")
+    )
+    for heading, justify in (
+        ("key", "right"),
+        ("API", "left"),
+        ("server", "right"),
+        ("codec", "right"),
+        ("serve", "right"),
+    ):
         table.add_column(heading, justify=cast(Any, justify))
     table.add_column("usable", justify="right", style="green")
     for row in found:
         usable = "" if row["usable"] is None else str(row["usable"])
-        table.add_row(str(row["key"]), row["api"], *(_span(row[who]) for who in ("server", "codec", "serve")), usable)
+        table.add_row(
+            str(row["key"]),
+            row["api"],
+            *(_span(row[who]) for who in ("server", "codec", "serve")),
+            usable,
+        )
     console = Console()
     console.print(table)
     for feature in answer.supported_features:
         levels = [f.max_version_level for f in answer.finalized_features if f.name == feature.name]
-        console.print(f"{feature.name}: {feature.min_version}-{feature.max_version}, finalized {levels[0] if levels else 0}")
+        console.print(
+            f"{feature.name}: {feature.min_version}-{feature.max_version}, finalized {levels[0] if levels else 0}"
+        )
 
 
 def _span(versions: list[int] | None) -> str:
@@ -165,7 +224,7 @@ def _explain(error: Exception) -> str:
 
 
 def _error_name(code: int) -> str:
-    from gateway.handlers.errors import ErrorCode
+    from kwire.protocol import ErrorCode
 
     try:
         return f"{code} ({ErrorCode(code).name})"

@@ -1,4 +1,6 @@
-"""``kwire decode``: segments and snapshots of the metadata log as JSON lines, streaming, at any size."""
+"""``kwire decode``: segments and snapshots of the metadata log as JSON lines, streaming, at any
+size.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from gateway.cli.lines import json_line, text_line, wants_json
+from kwire.protocol import CLUSTER_METADATA_PARTITION
 
 if TYPE_CHECKING:
     from kwire.records import BatchHeader, Record
@@ -25,46 +28,67 @@ if TYPE_CHECKING:
 Examples:
   kwire decode /var/lib/kafka/__cluster_metadata-0/00000000000000000000.log
   kwire decode *.log | jq -c 'select(.type == "CONFIG_RECORD").data'
-  kwire decode 00000000000000007532-0000000004.checkpoint --redact
+  kwire decode 00000000000000007532-0000000004.checkpoint --show-secrets
 
 Exit status: 1 where a file is damaged or a record cannot be decoded; the rest is printed all the same.""",
 )
-@click.argument("files", nargs=-1, required=True, metavar="FILE...", type=click.Path(exists=True, path_type=Path))
+@click.argument(
+    "files",
+    nargs=-1,
+    required=True,
+    metavar="FILE...",
+    type=click.Path(exists=True, path_type=Path),
+)
 @click.option(
     "-o", "--output", type=click.Choice(["auto", "text", "json"]), default="auto", show_default=True,
     help="Lines for people, or JSON lines; auto: for people on a terminal, JSON on a pipe.",
 )  # fmt: skip
-@click.option("--redact", "hide", is_flag=True, help="Hide SCRAM keys and the values of sensitive configs.")
+@click.option(
+    "--show-secrets",
+    is_flag=True,
+    help="Do not hide SCRAM keys and the values of sensitive configs.",
+)
 @click.option("--skip-control", is_flag=True, help="Leave control records out.")
-def command(files: tuple[Path, ...], output: str, hide: bool, skip_control: bool) -> None:
+def command(files: tuple[Path, ...], output: str, show_secrets: bool, skip_control: bool) -> None:
     """Print every record of .log and .checkpoint FILEs as JSON lines
 
-    \b
-      {"offset": 7, "epoch": 1, "timestamp": 1795231027885, "type": "TOPIC_RECORD", "version": 0, "data": {...}}
-      {"offset": 0, "epoch": 1, "timestamp": 1795231027218, "control": "LeaderChange", "data": {...}}
+    \b {"offset": 7, "epoch": 1, "timestamp": 1795231027885, "type": "TOPIC_RECORD", "version": 0,
+    "data": {...}} {"offset": 0, "epoch": 1, "timestamp": 1795231027218, "control": "LeaderChange",
+    "data": {...}}
 
-    in the order of the file. A directory stands for the segments in it. What is read from disk is printed as it is,
-    secrets included, unless --redact is given.
+    in the order of the file. A directory stands for the segments in it. SCRAM keys, the values of
+    configs of type PASSWORD or of no known type, and the bytes of records that cannot be read are
+    hidden unless --show-secrets is given.
     """
     show = json_line if wants_json(output) else text_line
     clean = True
     for path in [found for name in files for found in _expand(name)]:
         with contextlib.closing(_Progress(path)) as progress:
-            clean &= _decode_file(path, hide, skip_control, lambda line: click.echo(show(line)), progress)
+            clean &= _decode_file(
+                path, show_secrets, skip_control, lambda line: click.echo(show(line)), progress
+            )
     sys.exit(0 if clean else 1)
 
 
 def _expand(path: Path) -> list[Path]:
     if not path.is_dir():
         return [path]
-    inside = path / "__cluster_metadata-0"
+    inside = path / CLUSTER_METADATA_PARTITION
     found = sorted((inside if inside.is_dir() else path).glob("*.log"))
     if not found:
-        raise click.ClickException(f"{path}: no *.log in it; name a __cluster_metadata-0 directory or files")
+        raise click.ClickException(
+            f"{path}: no *.log in it; name a __cluster_metadata-0 directory or files"
+        )
     return found
 
 
-def _decode_file(path: Path, hide: bool, skip_control: bool, emit: Callable[[dict[str, Any]], None], progress: _Progress) -> bool:
+def _decode_file(
+    path: Path,
+    show_secrets: bool,
+    skip_control: bool,
+    emit: Callable[[dict[str, Any]], None],
+    progress: _Progress,
+) -> bool:
     """Print one file; True if every record of it could be decoded."""
     from gateway.log.reader import read_log_file
     from kwire.errors import DecodeError
@@ -73,48 +97,53 @@ def _decode_file(path: Path, hide: bool, skip_control: bool, emit: Callable[[dic
     try:
         for header, records in read_log_file(path):
             progress.at(header.position)
-            for line in _lines(header, records, hide, skip_control):
+            for line in _lines(header, records, show_secrets, skip_control):
                 clean &= "error" not in line
                 emit(line)
     except DecodeError as error:
         torn = error.rule == "truncated"
-        what = "ends inside a batch: still being written, or cut off" if torn else f"damaged: {error.reason}"
+        what = (
+            "ends inside a batch: still being written, or cut off"
+            if torn
+            else f"damaged: {error.reason}"
+        )
         click.echo(f"{path}: byte {error.offset}: {what}", err=True)
         return False
-    except BrokenPipeError:
-        raise  # whoever read us has enough: click ends the command in silence
     except OSError as error:
         raise click.ClickException(f"{path}: {error.strerror}") from None
     return clean
 
 
-def _lines(header: BatchHeader, records: list[Record], hide: bool, skip_control: bool) -> Iterator[dict[str, Any]]:
+def _lines(
+    header: BatchHeader, records: list[Record], show_secrets: bool, skip_control: bool
+) -> Iterator[dict[str, Any]]:
     if header.is_control and skip_control:
         return
     describe = _control if header.is_control else _data
     for record in records:
-        yield {"offset": record.offset, "epoch": header.partition_leader_epoch, "timestamp": record.timestamp} | describe(
-            record, hide
-        )
+        yield {
+            "offset": record.offset,
+            "epoch": header.partition_leader_epoch,
+            "timestamp": record.timestamp,
+        } | describe(record, show_secrets)
 
 
-def _control(record: Record, _hide: bool) -> dict[str, Any]:
+def _control(record: Record, show_secrets: bool) -> dict[str, Any]:
     from kwire.errors import WireError
     from kwire.records import decode_control_record
+    from kwire.records.redact import REDACTED
 
     try:
         control = decode_control_record(record)
     except WireError as error:
-        return _failure(record, error)
+        return _failure(record, error, show_secrets)
     if control.message is None:
-        return {
-            "control": "UNKNOWN",
-            "data": {"type": control.type, "value": base64.b64encode(record.value or b"").decode("ascii")},
-        }
+        value = base64.b64encode(record.value or b"").decode("ascii") if show_secrets else REDACTED
+        return {"control": "UNKNOWN", "data": {"type": control.type, "value": value}}
     return {"control": control.dump_name, "data": control.message.to_json(0)}
 
 
-def _data(record: Record, hide: bool) -> dict[str, Any]:
+def _data(record: Record, show_secrets: bool) -> dict[str, Any]:
     from kwire.errors import WireError
     from kwire.records import decode_metadata_record
     from kwire.records.redact import redact
@@ -123,18 +152,26 @@ def _data(record: Record, hide: bool) -> dict[str, Any]:
         name, version, message = decode_metadata_record(record.value or b"")
         data = message.to_json(version)
     except WireError as error:
-        return _failure(record, error, hide)
-    return {"type": name, "version": version, "data": redact(name, data) if hide else data}
+        return _failure(record, error, show_secrets)
+    return {"type": name, "version": version, "data": data if show_secrets else redact(name, data)}
 
 
-def _failure(record: Record, error: Exception, hide: bool = False) -> dict[str, Any]:
-    """A record that is not what the log should hold: the reason, and its bytes where secrets are not hidden."""
-    value = None if record.value is None or hide else base64.b64encode(record.value).decode("ascii")
-    return {"error": str(error), "value": value}
+def _failure(record: Record, error: Exception, show_secrets: bool) -> dict[str, Any]:
+    """A record that is not what the log should hold: the reason, and with secrets its bytes, which
+    may hold any.
+    """
+    from kwire.records.redact import REDACTED
+
+    if record.value is None:
+        return {"error": str(error), "value": None}
+    return {
+        "error": str(error),
+        "value": base64.b64encode(record.value).decode("ascii") if show_secrets else REDACTED,
+    }
 
 
 class _Progress:
-    """A bar on standard error while a large file is read and somebody watches; nothing otherwise."""
+    """A progress bar while a large file is read and standard error is a terminal; else nothing."""
 
     #: Below this a file is read before a bar could be drawn.
     BYTES_MIN = 32 * 1024 * 1024

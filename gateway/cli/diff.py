@@ -1,4 +1,6 @@
-"""``kwire diff``: what changed between two states of a cluster, each from files or a server, at any offset or time."""
+"""``kwire diff``: what changed between two states of a cluster, each from files or a server, at any
+offset or time.
+"""
 
 from __future__ import annotations
 
@@ -41,16 +43,22 @@ Exit status: 0 where nothing changed, 1 where something did, 2 on trouble.""",
     "-o", "--output", type=click.Choice(["auto", "text", "json"]), default="auto", show_default=True,
     help="Lines for people, or JSON lines; auto: for people on a terminal, JSON on a pipe.",
 )  # fmt: skip
-@click.option("--show-secrets", is_flag=True, help="Do not hide SCRAM keys and the values of sensitive configs.")
+@click.option(
+    "--show-secrets",
+    is_flag=True,
+    help="Do not hide SCRAM keys and the values of sensitive configs.",
+)
 def command(before: Any, after: Any, output: str, show_secrets: bool) -> None:
-    """Compare the cluster's state A with B, and print what was added, removed and changed, with the fields before and after
+    """Compare the cluster's state A with B, and print what was added, removed and changed, with the
+    fields before and after
 
-    \b
-      {"change": "changed", "path": "/topics/byName/orders/0", "before": {"leader": 1}, "after": {"leader": 2}}
+    \b {"change": "changed", "path": "/topics/byName/orders/0", "before": {"leader": 1}, "after":
+    {"leader": 2}}
 
-    A and B are each a __cluster_metadata-0 directory or its parent, a .log or .checkpoint file, or a server's HOST:PORT,
-    with @OFFSET for the state before that offset, or @TIME for that as of a time (ISO 8601, UTC unless it names a zone,
-    or ms since 1970). Secrets that changed show as changed, and are hidden all the same.
+    A and B are each a __cluster_metadata-0 directory or its parent, a .log or .checkpoint file, or
+    a server's HOST:PORT, with @OFFSET for the state before that offset, or @TIME for that as of a
+    time (ISO 8601, UTC unless it names a zone, or ms since 1970). Secrets that changed show as
+    changed, and are hidden all the same.
     """
     from kwire.cluster.difference import difference
 
@@ -70,18 +78,31 @@ def command(before: Any, after: Any, output: str, show_secrets: bool) -> None:
 
 
 def _json(change: Change) -> dict[str, Any]:
-    return {"change": change.change, "path": path_text(change.place), "before": change.before, "after": change.after}
+    return {
+        "change": change.change,
+        "path": path_text(change.place),
+        "before": change.before,
+        "after": change.after,
+    }
 
 
 def text_lines(change: Change) -> Iterator[str]:
     """A line for the entity, and one for each of its fields: + added, - removed, ~ changed."""
-    sign, colour = {"added": ("+", "green"), "removed": ("-", "red")}.get(change.change, ("~", "yellow"))
+    sign, colour = {"added": ("+", "green"), "removed": ("-", "red")}.get(
+        change.change, ("~", "yellow")
+    )
     path = path_text(change.place)
-    yield click.style(f"{sign} {path if path.isprintable() else json.dumps(path)}", fg=colour, bold=True)
+    yield click.style(
+        f"{sign} {path if path.isprintable() else json.dumps(path)}", fg=colour, bold=True
+    )
     before, after = change.before or {}, change.after or {}
     for name in dict.fromkeys((*before, *after)):
         old, new = (value_text(side[name]) if name in side else None for side in (before, after))
-        shown = f"{old} -> {new}" if old is not None and new is not None else f"{sign_of(old)} {new if old is None else old}"
+        shown = (
+            f"{old} -> {new}"
+            if old is not None and new is not None
+            else f"{sign_of(old)} {new if old is None else old}"
+        )
         yield f"    {value_text(name)}: {shown}"
 
 

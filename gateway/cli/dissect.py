@@ -1,7 +1,8 @@
 """``kwire dissect``: bytes of Kafka's protocol as an annotated tree with byte ranges.
 
-Takes a frame or message in hex, base64 or a file, or a packet capture. Reads with ``kwire.reference``, whose parsers know
-where every value stands; what lies inside of the messages is opened next door in ``dissect_inside``.
+Takes a frame or message in hex, base64 or a file, or a packet capture. Reads with
+``kwire.reference``, whose parsers know where every value stands; ``dissect_inside`` opens what
+messages carry inside: records and Envelope requests.
 """
 
 from __future__ import annotations
@@ -25,6 +26,11 @@ if TYPE_CHECKING:
 
 #: A whole file is read into memory only up to here; captures of any size are read packet by packet.
 INPUT_BYTES_MAX: Final = 128 * 1024 * 1024
+#: The correlation id alone: a response without a field.
+_FRAME_BYTES_MIN: Final = 4
+#: Frames that do not decode, one after another, behind which the bytes are taken to be something
+#: else.
+BROKEN_FRAMES_MAX: Final = 1000
 
 
 @click.command(
@@ -40,27 +46,50 @@ Examples:
   tcpdump -i lo -U -w - port 9092 | kwire dissect - --port 9092 --api Fetch""",
 )
 @click.argument("file", required=False, metavar="[FILE]", type=click.File("rb"))
-@click.option("--hex", "hex_text", metavar="HEX", help="The bytes in hex; blanks, line ends and colons are passed over.")
-@click.option("--base64", "base64_text", metavar="TEXT", help="The bytes in base64, of either alphabet.")
+@click.option(
+    "--hex",
+    "hex_text",
+    metavar="HEX",
+    help="The bytes in hex; blanks, line ends and colons are passed over.",
+)
+@click.option(
+    "--base64", "base64_text", metavar="TEXT", help="The bytes in base64, of either alphabet."
+)
 @click.option(
     "--api", metavar="NAME|KEY",
     help="The api, such as Fetch or 1. A request with its header says it itself; in a capture: only this api.",
 )  # fmt: skip
 @click.option("--version", type=int, metavar="N", help="The version of the api or message.")
 @click.option(
-    "--request", "kind", flag_value="request", help="The bytes are a request (the default); in a capture: only requests."
+    "--request",
+    "kind",
+    flag_value="request",
+    help="The bytes are a request (the default); in a capture: only requests.",
 )
 @click.option(
     "--response", "kind", flag_value="response",
     help="The bytes are a response: give --api and --version too; in a capture: only responses.",
 )  # fmt: skip
-@click.option("--header/--no-header", default=True, show_default=True, help="Whether a request or response header comes first.")
-@click.option("--message", metavar="NAME", help="The bytes are one message, any schema: PartitionRecord, RequestHeader ...")
+@click.option(
+    "--header/--no-header",
+    default=True,
+    show_default=True,
+    help="Whether a request or response header comes first.",
+)
+@click.option(
+    "--message",
+    metavar="NAME",
+    help="The bytes are one message, any schema: PartitionRecord, RequestHeader ...",
+)
 @click.option(
     "--family", default="kafka", show_default=True, metavar="NAME",
     help="Where --message is from: kafka, or a KIP's text, such as kip/595.",
 )  # fmt: skip
-@click.option("--metadata-record", is_flag=True, help="The bytes are the value of a record of the metadata log.")
+@click.option(
+    "--metadata-record",
+    is_flag=True,
+    help="The bytes are the value of a record of the metadata log.",
+)
 @click.option(
     "--port", "ports", type=int, multiple=True, metavar="PORT",
     help="In a capture: servers listen here. All connections otherwise.",
@@ -69,30 +98,47 @@ Examples:
     "--records", is_flag=True,
     help="Open what lies inside: record batches, metadata and control records, Envelope requests.",
 )  # fmt: skip
-@click.option("--show-secrets", is_flag=True, help="Do not hide passwords, keys, tokens and the values of sensitive configs.")
+@click.option(
+    "--show-secrets",
+    is_flag=True,
+    help="Do not hide passwords, keys, tokens and the values of sensitive configs.",
+)
 @click.option(
     "-o", "--output", type=click.Choice(["auto", "tree", "json"]), default="auto", show_default=True,
     help="A tree for people, or one JSON line for each frame; auto: a tree on a terminal, lines on a pipe.",
 )  # fmt: skip
 @click.pass_context
-def command(context: click.Context, /, file: BinaryIO | None, output: str, records: bool, show_secrets: bool, **how: Any) -> None:
+def command(
+    context: click.Context,
+    /,
+    file: BinaryIO | None,
+    output: str,
+    records: bool,
+    show_secrets: bool,
+    **how: Any,
+) -> None:
     """Print Kafka's bytes as a tree: every field with its byte range, type and value.
 
-    FILE is a packet capture (pcap, pcapng), or a frame or message as raw bytes; - is standard input. Frames may have their
-    four size bytes or not. The exit code is 1 where something did not decode: the tree then ends with what is wrong, and where.
+    FILE is a packet capture (pcap, pcapng), or a frame or message as raw bytes; - is standard
+    input. Frames may have their four size bytes or not. The exit code is 1 where something did not
+    decode: the tree then ends with what is wrong, and where.
     """
     from gateway.cli.dissect_inside import hide_secrets, open_records
     from gateway.cli.dissect_output import json_line, tree_text
 
     as_json = wants_json(output)
     broken = False
-    for found in _dissections(file, Wanted(**how)):
-        if records:
-            open_records(found.tree)
-        broken = broken or found.tree.failure() is not None
-        if not show_secrets:
-            hide_secrets(found.tree)
-        click.echo(json_line(found, show_secrets) if as_json else tree_text(found))
+    try:
+        for found in _dissections(file, Wanted(**how)):
+            if records:
+                open_records(found.tree)
+            broken = broken or found.tree.failure() is not None
+            if not show_secrets:
+                hide_secrets(found.tree)
+            click.echo(json_line(found, show_secrets) if as_json else tree_text(found))
+    except OSError as error:
+        name = "standard input" if file is None else file.name
+        raise click.ClickException(f"{name}: cannot be read: {error.strerror or error}") from None
     if broken:
         context.exit(1)
 
@@ -123,9 +169,13 @@ class Wanted:
             if re.fullmatch(r"-?\d{1,5}", self.api):
                 name_by_key("request", int(self.api))
                 return int(self.api)
-            key: int = facts(f"{self.api.removesuffix('Request').removesuffix('Response')}Request")["apiKey"]
+            key: int = facts(f"{self.api.removesuffix('Request').removesuffix('Response')}Request")[
+                "apiKey"
+            ]
         except UnknownApi:
-            raise click.UsageError(f"no api is called {self.api!r}; names are like Fetch, numbers like 1") from None
+            raise click.UsageError(
+                f"no api is called {self.api!r}; names are like Fetch, numbers like 1"
+            ) from None
         return key
 
     def known_version(self) -> int:
@@ -150,7 +200,9 @@ def _dissections(file: BinaryIO | None, wanted: Wanted) -> Iterator[Dissection]:
         return
     data = start + file.read(INPUT_BYTES_MAX)
     if len(data) > INPUT_BYTES_MAX:
-        raise click.ClickException(f"{file.name}: more than {INPUT_BYTES_MAX} bytes, and no packet capture")
+        raise click.ClickException(
+            f"{file.name}: more than {INPUT_BYTES_MAX} bytes, and no packet capture"
+        )
     yield from _frames(data, wanted)
 
 
@@ -186,25 +238,40 @@ def _frames(data: bytes, wanted: Wanted) -> Iterator[Dissection]:
     """Each frame of ``data``: as many as it holds with their sizes, else all of it as one."""
     reader = _reader(wanted)
     bounds = list(_sized(data)) if wanted.message is None and not wanted.metadata_record else []
-    for start, end in bounds or [(0, len(data))]:
+    broken = 0
+    for number, (start, end) in enumerate(bounds or [(0, len(data))], 1):
         tree = reader(data[start:end])
         tree.shift(start)
         yield Dissection(tree, data)
+        broken = broken + 1 if tree.failure() is not None else 0
+        if broken == BROKEN_FRAMES_MAX and number < len(bounds):
+            raise click.ClickException(
+                f"stopped at byte {end}: {broken} frames in a row do not decode, and {len(bounds) - number} more follow; "
+                "are the bytes of another api, version or direction (--api, --version, --response)?"
+            )
 
 
 def _sized(data: bytes) -> Iterator[tuple[int, int]]:
-    """Begin and end of each frame behind its size, if ``data`` is nothing but such frames."""
+    """Begin and end of each frame behind its size, if ``data`` is nothing but such frames.
+
+    A size that no frame can have shows that ``data`` is something else: a file of zeros is not a
+    million empty frames.
+    """
     found = []
     at = 0
     while at + 4 <= len(data):
         size = int.from_bytes(data[at : at + 4], "big")
+        if size < _FRAME_BYTES_MIN:
+            return iter([])
         found.append((at + 4, at + 4 + size))
         at += 4 + size
     return iter(found if found and at == len(data) else [])
 
 
 def _reader(wanted: Wanted) -> Callable[[bytes], Node]:
-    """What turns one frame into a tree. Raises click.UsageError where the options do not say enough."""
+    """What turns one frame into a tree. Raises click.UsageError where the options do not say
+    enough.
+    """
     from kwire.errors import UnknownApi, UnsupportedVersion
     from kwire.reference import reference
     from kwire.reference.facts import name_by_key
@@ -233,7 +300,11 @@ def _capture(file: Any, wanted: Wanted) -> Iterator[Dissection]:
     from kwire.reference.facts import name_by_key
     from kwire.reference.tcp import segments
 
-    api = name_by_key("request", wanted.api_key()).removesuffix("Request") if wanted.api is not None else None
+    api = (
+        name_by_key("request", wanted.api_key()).removesuffix("Request")
+        if wanted.api is not None
+        else None
+    )
     try:
         for one in conversation(segments(packets(file)), wanted.ports):
             if (api is None or one.api == api) and (wanted.kind is None or one.kind == wanted.kind):

@@ -1,6 +1,7 @@
-"""What lies inside of messages, for ``kwire dissect``: records, Envelope requests; and what of it nobody should see.
+"""Dissects what messages carry inside, records and Envelope requests, and hides secrets in them.
 
-Works on trees that are read already: hangs more nodes below the field that holds the bytes, or marks nodes as hidden.
+Works on trees that are read already: hangs more nodes below the field that holds the bytes, or
+marks nodes as hidden.
 """
 
 from __future__ import annotations
@@ -9,14 +10,29 @@ from collections.abc import Iterator
 from typing import Final
 
 from kwire.errors import DecodeError
-from kwire.records import BATCH_OVERHEAD, BatchHeader, Compression, Record, RecordBatch, decode_batches, decode_control_record
-from kwire.records.redact import redact
+from kwire.records import (
+    BATCH_OVERHEAD,
+    BatchHeader,
+    Compression,
+    Record,
+    RecordBatch,
+    decode_batches,
+    decode_control_record,
+)
+from kwire.records.redact import is_secret_config
+from kwire.records.secret_table import SECRET_FIELDS, TOPIC
 from kwire.reference.frames import dissect_metadata_record, dissect_request
 from kwire.reference.trail import Node
 from kwire.varint import read_varint, read_varlong
 
-#: Fields that are secrets whatever they hold: SASL's exchange, SCRAM's salts and keys, what a delegation token is proved by.
-_SECRET_FIELDS: Final = frozenset({"AuthBytes", "Hmac", "Salt", "SaltedPassword", "StoredKey", "ServerKey"})
+#: Types of nodes whose bytes may hold any record of the metadata log, and so its secrets.
+_RECORDS: Final = "records"
+_UNDECODED: Final = "undecoded"
+_INCOMPLETE: Final = "incomplete batch"
+#: Nodes that hold a whole request or response (``EnvelopeRequest``, ``EnvelopeResponse``), or bytes
+#: that are no field. A frame that is none may be a token of SASL: after SaslHandshake 0 tokens come
+#: without any header.
+_UNOPENED: Final = frozenset(("RequestData", "ResponseData", _INCOMPLETE, "undecoded", "left over"))
 #: Attributes of a batch header that are shown.
 _HEADER_FIELDS: Final = (
     "base_offset", "partition_leader_epoch", "magic", "crc", "compression", "timestamp_type", "is_transactional", "is_control",
@@ -27,7 +43,7 @@ _HEADER_FIELDS: Final = (
 def open_records(tree: Node) -> None:
     """Decode record batches and Envelope requests where they stand in ``tree``."""
     for _, node in list(tree.walk()):
-        if node.type == "records" and node.value:
+        if node.type == _RECORDS and node.value:
             node.children.extend(_batches(node.value, node.end - len(node.value)))
         elif node.name == "RequestData" and node.type == "bytes" and node.value:
             inner = dissect_request(node.value)
@@ -43,12 +59,14 @@ def _batches(data: bytes, start: int) -> Iterator[Node]:
             yield _batch(batch, data, start)
             end = batch.header.end
     except DecodeError as error:
-        broken = DecodeError(error.reason, path=error.path, offset=start + max(error.offset, end), rule=error.rule)
-        yield Node("batch", "undecoded", start + end, start + len(data), error=broken)
+        broken = DecodeError(
+            error.reason, path=error.path, offset=start + max(error.offset, end), rule=error.rule
+        )
+        yield Node("batch", _UNDECODED, start + end, start + len(data), error=broken)
         return
     if end < len(data):
         # A Fetch answer may end in a batch that is cut off.
-        yield Node("incomplete batch", "bytes", start + end, start + len(data), data[end:])
+        yield Node(_INCOMPLETE, "bytes", start + end, start + len(data), data[end:])
 
 
 def _batch(batch: RecordBatch, data: bytes, start: int) -> Node:
@@ -65,7 +83,9 @@ def _batch(batch: RecordBatch, data: bytes, start: int) -> Node:
 
 
 def _value_places(data: bytes, header: BatchHeader) -> list[int]:
-    """Where each record's value begins, of batches that were not compressed (the records were decoded before: they are whole)."""
+    """Where each record's value begins, of batches that were not compressed (the records were
+    decoded before: they are whole).
+    """
     if header.magic != 2 or header.compression is not Compression.NONE:
         return []
     places = []
@@ -84,12 +104,17 @@ def _value_places(data: bytes, header: BatchHeader) -> list[int]:
 
 def _record(record: Record, header: BatchHeader, place: int | None) -> Node:
     node = Node(f"record {record.offset}", "record", -1, -1)
-    node.children = [Node("timestamp", "ms", -1, -1, record.timestamp), Node("key", "bytes", -1, -1, record.key)]
+    node.children = [
+        Node("timestamp", "ms", -1, -1, record.timestamp),
+        Node("key", "bytes", -1, -1, record.key),
+    ]
     if header.is_control:
         node.children.append(_control(record))
     else:
         node.children.append(_value(record.value, place))
-    node.children += [Node(f"header {key}", "bytes", -1, -1, value) for key, value in record.headers]
+    node.children += [
+        Node(f"header {key}", "bytes", -1, -1, value) for key, value in record.headers
+    ]
     return node
 
 
@@ -98,7 +123,13 @@ def _control(record: Record) -> Node:
         control = decode_control_record(record)
     except DecodeError as error:
         return Node("control record", "", -1, -1, error=error)
-    node = Node("control record", control.name, -1, -1, None if control.message is not None else record.value)
+    node = Node(
+        "control record",
+        control.name,
+        -1,
+        -1,
+        None if control.message is not None else record.value,
+    )
     if control.message is not None:
         members = control.message.to_json(0)
         node.children = [Node(name, "", -1, -1, value) for name, value in members.items()]
@@ -114,6 +145,7 @@ def _value(value: bytes | None, place: int | None) -> Node:
         return plain
     tree = dissect_metadata_record(value)
     if tree.failure() is not None:
+        plain.type = _UNDECODED
         return plain
     if place is None:
         tree.detached = True
@@ -123,12 +155,34 @@ def _value(value: bytes | None, place: int | None) -> Node:
 
 
 def hide_secrets(tree: Node) -> None:
-    """Mark what is secret in ``tree``, and the bytes that hold it, as hidden."""
-    for _, node in tree.walk():
-        if node.name in _SECRET_FIELDS:
-            node.hidden = True
-        members = {child.name: child for child in node.children}
-        name = members.get("Name") or members.get("ConfigName")
-        value = members.get("Value")
-        if name is not None and value is not None and (value.value is not None or value.error is not None):
-            value.hidden = redact("CONFIG_RECORD", {"name": name.value, "value": "?"})["value"] != "?"
+    """Mark what is secret in ``tree``, and the bytes that hold it, as hidden.
+
+    Of bytes that were not opened it is not known what they hold: records and requests inside of
+    others are hidden.
+    """
+    _hide(tree, TOPIC)  # CreateTopics has configs, and names no resource type
+
+
+def _hide(node: Node, resource_type: int) -> None:
+    node.hidden = node.hidden or _is_secret(node)
+    members = {child.name: child for child in node.children}
+    kind = members.get("ResourceType")
+    if kind is not None:
+        resource_type = kind.value if isinstance(kind.value, int) else -1
+    name, value = members.get("Name") or members.get("ConfigName"), members.get("Value")
+    if (
+        name is not None
+        and value is not None
+        and (value.value is not None or value.error is not None)
+    ):
+        value.hidden = not isinstance(name.value, str) or is_secret_config(
+            resource_type, name.value
+        )
+    for child in node.children:
+        _hide(child, resource_type)
+
+
+def _is_secret(node: Node) -> bool:
+    return (
+        node.name in SECRET_FIELDS or node.name in _UNOPENED or node.type in (_RECORDS, _UNDECODED)
+    )

@@ -31,7 +31,9 @@ def tree_text(found: Dissection) -> str:
 
 
 def json_line(found: Dissection, show_secrets: bool) -> str:
-    """One object: what is known about the frame, its bytes in hex (if secrets may be seen), and the tree."""
+    """One object: what is known about the frame, its bytes in hex (if secrets may be seen), and the
+    tree.
+    """
     about = dict(found.about)
     if "time" in about:
         about["time"] = _time(about["time"])
@@ -49,14 +51,25 @@ def _headline(found: Dissection) -> str:
 
 
 def _time(seconds: float) -> str:
-    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
+    try:
+        return (
+            datetime.fromtimestamp(seconds, UTC)
+            .isoformat(timespec="microseconds")
+            .replace("+00:00", "Z")
+        )
+    except (ValueError, OverflowError, OSError):  # a capture can name any time
+        return f"{seconds} s"
 
 
 def _lines(node: Node, data: bytes, depth: int, own: bool = True) -> Iterator[str]:
     """``own``: the node's byte range is one of ``data``."""
     if node.detached:
         own = False
-        yield " " * _PLACE + "  " * depth + click.style("(decompressed: positions below are within these bytes)", dim=True)
+        yield (
+            " " * _PLACE
+            + "  " * depth
+            + click.style("(decompressed: positions below are within these bytes)", dim=True)
+        )
     short = _short_array(node)
     leaf = not node.children or short
     name = click.style(node.name, fg="cyan", bold=not leaf)
@@ -87,7 +100,9 @@ def _place(node: Node, data: bytes, with_bytes: bool) -> str:
 
 def _short_array(node: Node) -> bool:
     """An array of plain values, which one line can hold."""
-    return node.type.startswith("[]") and all(not child.children and child.error is None for child in node.children)
+    return node.type.startswith("[]") and all(
+        not child.children and child.error is None for child in node.children
+    )
 
 
 def _elements(node: Node) -> str:
@@ -105,9 +120,13 @@ def _value(node: Node) -> str:
         size = f"{len(node.value)} byte{'s' * (len(node.value) != 1)}"
         return f"{size}: {node.value.hex(' ')}" if 0 < len(node.value) <= 2 * _HEX_BYTES else size
     text = json.dumps(_plain(node.value), ensure_ascii=False)
-    # What a terminal would obey is no text: escaped.
+    # Control characters, which a terminal would obey, are escaped.
     text = "".join(c if c.isprintable() else f"\\u{ord(c):04x}" for c in text)
-    return text if len(text) <= _TEXT_CHARACTERS else f"{text[:_TEXT_CHARACTERS]}... ({len(text)} characters)"
+    return (
+        text
+        if len(text) <= _TEXT_CHARACTERS
+        else f"{text[:_TEXT_CHARACTERS]}... ({len(text)} characters)"
+    )
 
 
 def _node_json(node: Node) -> dict[str, Any]:
@@ -127,7 +146,9 @@ def _node_json(node: Node) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    """A leaf's value in JSON: uuids as Kafka prints them, bytes in hex, what JSON cannot say as Java's names for it."""
+    """A leaf's value in JSON: uuids as Kafka prints them, bytes in hex, what JSON cannot say as
+    Java's names for it.
+    """
     if isinstance(value, Uuid):
         return str(value)
     if isinstance(value, bytes):

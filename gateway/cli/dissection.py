@@ -1,4 +1,4 @@
-"""What ``kwire dissect`` finds, on its way from who reads it to who prints it."""
+"""The result of ``kwire dissect``, passed from the reader to the printer."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Dissection:
-    """One tree to be printed, and ``about`` it: what it is, and in a capture when and between whom."""
+    """One tree to be printed, and ``about`` it: what it is, and in a capture when and between
+    whom.
+    """
 
     tree: Node
     data: bytes

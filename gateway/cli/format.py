@@ -1,4 +1,6 @@
-"""``kwire format``: makes a directory the data directory of one node of a quorum, as Kafka's ``kafka-storage format`` does."""
+"""``kwire format``: makes a directory the data directory of one node of a quorum, as Kafka's
+``kafka-storage format`` does.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +14,7 @@ import click
 
 from gateway.address import Address
 from gateway.cli.lines import wants_json
+from kwire.protocol.metadata_version import LATEST_PRODUCTION_METADATA_VERSION, RELEASES
 
 if TYPE_CHECKING:
     from gateway.config import Config
@@ -21,7 +24,12 @@ if TYPE_CHECKING:
 
 RANDOM: Final = "random"
 #: Options that stand for a key of the configuration.
-_KEYS: Final = {"node_id": "node.id", "data_dir": "data.dir", "listeners": "listeners", "advertised": "advertised.listeners"}
+_KEYS: Final = {
+    "node_id": "node.id",
+    "data_dir": "data.dir",
+    "listeners": "listeners",
+    "advertised": "advertised.listeners",
+}
 
 
 def parse_controllers(text: str) -> list[tuple[int, Address, Uuid]]:
@@ -68,7 +76,12 @@ Examples:
 Exit status: 1 where the directory cannot be formatted, 2 where what was asked for contradicts itself. A lone fresh node needs
 no format: kwire serve does it.""",
 )
-@click.option("-t", "--cluster-id", metavar="ID", help=f"The cluster, the same on all its nodes; '{RANDOM}' makes a new one.")
+@click.option(
+    "-t",
+    "--cluster-id",
+    metavar="ID",
+    help=f"The cluster, the same on all its nodes; '{RANDOM}' makes a new one.",
+)
 @click.option(
     "-c", "--config", "file", metavar="FILE", type=click.Path(dir_okay=False, path_type=Path),
     help="The properties file of the node, as for kwire serve: node.id, data.dir, listeners, controller.quorum.voters.",
@@ -76,15 +89,42 @@ no format: kwire serve does it.""",
 @click.option("--node-id", metavar="N", help="node.id, before the file's.")
 @click.option("--data-dir", metavar="DIR", help="data.dir, before the file's.")
 @click.option("--listeners", metavar="TEXT", help="listeners, before the file's.")
-@click.option("--advertised-listeners", "advertised", metavar="TEXT", help="advertised.listeners, before the file's.")
-@click.option("-s", "--standalone", is_flag=True, help="The first voter of a dynamic quorum is this node alone.")
+@click.option(
+    "--advertised-listeners",
+    "advertised",
+    metavar="TEXT",
+    help="advertised.listeners, before the file's.",
+)
+@click.option(
+    "-s",
+    "--standalone",
+    is_flag=True,
+    help="The first voter of a dynamic quorum is this node alone.",
+)
 @click.option(
     "-I", "--initial-controllers", "controllers", metavar="ID@HOST:PORT:DIRECTORYID[,...]", callback=lambda _, __, text: text
     and parse_controllers(text), help="The first voters of a dynamic quorum, the same on all its nodes.",
 )  # fmt: skip
-@click.option("-N", "--no-initial-controllers", "joining", is_flag=True, help="The node joins a quorum that knows its voters.")
-@click.option("-g", "--ignore-formatted", is_flag=True, help="Leave a directory that is formatted already as it is.")
-@click.option("-r", "--release-version", "release", metavar="RELEASE", help="Whose features to begin with. [default: 4.3-IV0]")
+@click.option(
+    "-N",
+    "--no-initial-controllers",
+    "joining",
+    is_flag=True,
+    help="The node joins a quorum that knows its voters.",
+)
+@click.option(
+    "-g",
+    "--ignore-formatted",
+    is_flag=True,
+    help="Leave a directory that is formatted already as it is.",
+)
+@click.option(
+    "-r",
+    "--release-version",
+    "release",
+    metavar="RELEASE",
+    help=f"Whose features to begin with. [default: {RELEASES[LATEST_PRODUCTION_METADATA_VERSION]}]",
+)
 @click.option(
     "-f", "--feature", "features", metavar="NAME=LEVEL", multiple=True, callback=lambda _, __, all: [*map(parse_feature, all)],
     help="The level of one feature, metadata.version among them. Repeatable.",
@@ -94,11 +134,14 @@ no format: kwire serve does it.""",
     "-o", "--output", type=click.Choice(["auto", "text", "json"]), default="auto", show_default=True,
     help="auto: text on a terminal, JSON on a pipe.",
 )  # fmt: skip
-def command(file: Path | None, ignore_formatted: bool, random_uuid: bool, output: str, **given: Any) -> None:
-    """Make a directory the data directory of one node: whose it is, who votes first, which features the cluster begins with.
+def command(
+    file: Path | None, ignore_formatted: bool, random_uuid: bool, output: str, **given: Any
+) -> None:
+    """Make a directory the data directory of one node: whose it is, who votes first, which features
+    the cluster begins with.
 
-    The files are those of kafka-storage format: a controller of Kafka starts on what is formatted here, and kwire serve on what
-    Kafka formatted.
+    The files are those of kafka-storage format: a controller of Kafka starts on what is formatted
+    here, and kwire serve on what Kafka formatted.
     """
     from gateway.log import formatting
     from gateway.log.errors import LogError
@@ -110,7 +153,11 @@ def command(file: Path | None, ignore_formatted: bool, random_uuid: bool, output
     wanted = _wanted(config, given)
     data_dir = _data_dir(config)
     try:
-        known = formatting.check_formatted(data_dir, wanted.cluster_id, wanted.node_id) if ignore_formatted else None
+        known = (
+            formatting.check_formatted(data_dir, wanted.cluster_id, wanted.node_id)
+            if ignore_formatted
+            else None
+        )
         if known is None:
             formatting.format_directory(data_dir, wanted)
     except LogError as error:
@@ -141,7 +188,9 @@ def _data_dir(config: Config) -> Path:
 
 
 def _wanted(config: Config, given: dict[str, Any]) -> Formatting:
-    """What the directory is to say. Raises click.UsageError for what contradicts itself."""
+    """The contents of the directory. Raises click.UsageError for options that contradict each
+    other.
+    """
     from gateway.log.formatting import Formatting, random_uuid
 
     directory_id = random_uuid()
@@ -151,16 +200,22 @@ def _wanted(config: Config, given: dict[str, Any]) -> Formatting:
         voters = _voters_record([_self(config, directory_id)])
     elif given["controllers"]:
         voters = _named(config, given["controllers"])
-        directory_id = next((one for id, _, one in given["controllers"] if id == config.node_id), directory_id)
+        directory_id = next(
+            (one for id, _, one in given["controllers"] if id == config.node_id), directory_id
+        )
     features = _features(given, is_dynamic=voters is not None)
-    return Formatting(_cluster_id(given["cluster_id"]), config.node_id, directory_id, features, voters)
+    return Formatting(
+        _cluster_id(given["cluster_id"]), config.node_id, directory_id, features, voters
+    )
 
 
 def _check_voters(config: Config, given: dict[str, Any]) -> None:
     """Exactly one way to know the voters."""
     ways = [given["standalone"], bool(given["controllers"]), given["joining"]]
     if sum(ways) > 1:
-        raise click.UsageError("give only one of --standalone, --initial-controllers and --no-initial-controllers")
+        raise click.UsageError(
+            "give only one of --standalone, --initial-controllers and --no-initial-controllers"
+        )
     static = bool(config.controller_quorum_voters)
     if static and any(ways):
         raise click.UsageError(
@@ -178,13 +233,17 @@ def _cluster_id(text: str | None) -> str:
     from kwire.uuid import Uuid
 
     if text is None:
-        raise click.UsageError(f"--cluster-id is needed: the id of the cluster, or '{RANDOM}' for the first node of a new one")
+        raise click.UsageError(
+            f"--cluster-id is needed: the id of the cluster, or '{RANDOM}' for the first node of a new one"
+        )
     if text == RANDOM:
         return str(random_uuid())
     try:
         return str(Uuid.parse(text))
     except ValueError as error:
-        raise click.UsageError(f"--cluster-id: {error}; 'kwire format --random-uuid' makes one") from None
+        raise click.UsageError(
+            f"--cluster-id: {error}; 'kwire format --random-uuid' makes one"
+        ) from None
 
 
 def _self(config: Config, directory_id: Uuid) -> Voter:
@@ -195,15 +254,21 @@ def _self(config: Config, directory_id: Uuid) -> Voter:
     told = [advertised.get(one.name, one) for one in config.controller_listeners]
     for listener in told:
         if not listener.port:
-            raise click.UsageError(f"listeners: {listener} needs a port of its own, which the others are told")
-    return voter(config.node_id, directory_id, {one.name: Address(one.host, one.port) for one in told})
+            raise click.UsageError(
+                f"listeners: {listener} needs a port of its own, which the others are told"
+            )
+    return voter(
+        config.node_id, directory_id, {one.name: Address(one.host, one.port) for one in told}
+    )
 
 
 def _named(config: Config, controllers: list[tuple[int, Address, Uuid]]) -> VotersRecord:
     from gateway.log.formatting import voter
 
     name = config.controller_listener_names[0]
-    return _voters_record([voter(id, directory_id, {name: address}) for id, address, directory_id in controllers])
+    return _voters_record(
+        [voter(id, directory_id, {name: address}) for id, address, directory_id in controllers]
+    )
 
 
 def _voters_record(voters: list[Voter]) -> VotersRecord:
@@ -221,7 +286,9 @@ def _features(given: dict[str, Any], *, is_dynamic: bool) -> tuple[tuple[str, in
     level = chosen.pop(releases.METADATA_VERSION, None)
     try:
         if level is not None and given["release"] is not None:
-            raise ValueError(f"give --release-version or --feature {releases.METADATA_VERSION}=N, not both")
+            raise ValueError(
+                f"give --release-version or --feature {releases.METADATA_VERSION}=N, not both"
+            )
         if level is None:
             level = releases.level_of(given["release"]) if given["release"] else releases.LEVEL_MAX
         if kraft != is_dynamic and not (kraft == 1 and given["joining"]):
@@ -231,13 +298,17 @@ def _features(given: dict[str, Any], *, is_dynamic: bool) -> tuple[tuple[str, in
             )
         if is_dynamic and level < releases.DYNAMIC_QUORUM_LEVEL:
             needed = releases.release_of(releases.DYNAMIC_QUORUM_LEVEL)
-            raise ValueError(f"{releases.release_of(level)} has no dynamic quorums: {needed} is the oldest that has")
+            raise ValueError(
+                f"{releases.release_of(level)} has no dynamic quorums: {needed} is the oldest that has"
+            )
         return releases.features_of(level, chosen)
     except ValueError as error:
         raise click.UsageError(str(error)) from None
 
 
-def _say(data_dir: Path, wanted: Formatting, directory_id: Uuid | None, *, is_new: bool, as_json: bool) -> None:
+def _say(
+    data_dir: Path, wanted: Formatting, directory_id: Uuid | None, *, is_new: bool, as_json: bool
+) -> None:
     facts = {
         "formatted": is_new,
         "data.dir": str(data_dir),
@@ -248,10 +319,17 @@ def _say(data_dir: Path, wanted: Formatting, directory_id: Uuid | None, *, is_ne
         "voters": [one.voter_id for one in wanted.voters.voters] if wanted.voters else None,
     }
     if not is_new:
-        facts = {name: facts[name] for name in ("formatted", "data.dir", "cluster.id", "node.id", "directory.id")}
+        facts = {
+            name: facts[name]
+            for name in ("formatted", "data.dir", "cluster.id", "node.id", "directory.id")
+        }
     if as_json:
         click.echo(json.dumps(facts))
     elif is_new:
-        click.echo(f"formatted {data_dir} for node {wanted.node_id} of cluster {wanted.cluster_id}, directory {directory_id}")
+        click.echo(
+            f"formatted {data_dir} for node {wanted.node_id} of cluster {wanted.cluster_id}, directory {directory_id}"
+        )
     else:
-        click.echo(f"{data_dir} is formatted already for node {wanted.node_id} of cluster {wanted.cluster_id}: left as it is")
+        click.echo(
+            f"{data_dir} is formatted already for node {wanted.node_id} of cluster {wanted.cluster_id}: left as it is"
+        )

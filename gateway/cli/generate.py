@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+import zipfile
+import zlib
 from pathlib import Path
 
 import click
@@ -23,20 +25,31 @@ Examples:
 )  # fmt: skip
 @click.option("--out", required=True, metavar="DIR", type=click.Path(file_okay=False, path_type=Path),
               help="The package to write. It becomes exactly the output: modules left over from before are removed.")  # fmt: skip
-@click.option("--check", is_flag=True, help="Write nothing; exit 1 if DIR is not exactly what would be written.")
+@click.option(
+    "--check",
+    is_flag=True,
+    help="Write nothing; exit 1 if DIR is not exactly what would be written.",
+)
 def command(source: Path, out: Path, check: bool) -> None:
     """Generate one Python module per message schema in DIR|JAR|FILE.
 
-    A schema that breaks a rule of Kafka's message format is refused with file, field and rule; nothing is written then.
+    A schema that breaks a rule of Kafka's message format is refused with file, field and rule;
+    nothing is written then.
     """
     from kwire.codegen.generate import generate, stale, write
     from kwire.codegen.model import SchemaError
 
+    if not (source.is_dir() or source.is_file()):
+        raise click.ClickException(
+            f"{source}: a pipe or device, where a directory, a jar or a JSON file is needed"
+        )
     try:
         files = generate(source)
     except SchemaError as error:
         raise click.ClickException(str(error)) from None
-    except (OSError, UnicodeDecodeError) as error:
+    except (OSError, UnicodeDecodeError, zipfile.BadZipFile, zlib.error, RuntimeError) as error:
+        # RuntimeError is zipfile's word for a jar that is encrypted, or compressed in a way that it
+        # does not know.
         raise click.ClickException(f"{source}: {error}") from None
     if check:
         problems = stale(files, out) if out.is_dir() else [f"missing {out}"]

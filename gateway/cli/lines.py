@@ -1,4 +1,6 @@
-"""Decoded records as lines: JSON for programs, columns for people. Shared by the commands that print records."""
+"""Decoded records as lines: JSON for programs, columns for people. Shared by the commands that
+print records.
+"""
 
 from __future__ import annotations
 
@@ -30,5 +32,10 @@ def text_line(line: dict[str, Any]) -> str:
 
 
 def moment(timestamp: int) -> str:
-    """A record's timestamp (ms since the epoch), in UTC."""
-    return datetime.fromtimestamp(timestamp / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S.%f")[:-3]
+    """A record's timestamp (ms since the epoch), in UTC; the number itself where no calendar has
+    the date.
+    """
+    try:
+        return datetime.fromtimestamp(timestamp / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S.%f")[:-3]
+    except (ValueError, OverflowError, OSError):
+        return f"{timestamp} ms"

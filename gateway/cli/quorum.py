@@ -1,6 +1,6 @@
-"""``kwire quorum describe``: who leads the metadata quorum, who votes, and how far behind everybody is.
-
-What it prints for people is what Apache's ``kafka-metadata-quorum`` prints, so that eyes and scripts need not change.
+"""``kwire quorum describe``: the leader, the voters and the lag of each replica of the metadata
+quorum. Its text output is that of Apache's ``kafka-metadata-quorum``, so that scripts need not
+change.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from gateway.address import Address
-from gateway.cli.address import parse_address
+from gateway.cli.address import parse_address, parse_seconds
 from gateway.cli.lines import wants_json
 
 if TYPE_CHECKING:
@@ -31,7 +31,9 @@ def parse_brokers(text: str) -> Addresses:
 
 
 def parse_controllers(text: str) -> Addresses:
-    """The same, each with its port: there is no usual one for controllers. Raises click.BadParameter."""
+    """The same, each with its port: there is no usual one for controllers. Raises
+    click.BadParameter.
+    """
     addresses = parse_brokers(text)
     for one in text.split(","):
         if not one.rpartition(":")[2].strip().isdigit():
@@ -39,7 +41,9 @@ def parse_controllers(text: str) -> Addresses:
     return addresses
 
 
-@click.group("quorum", short_help="Show the metadata quorum.", context_settings={"max_content_width": 120})
+@click.group(
+    "quorum", short_help="Show the metadata quorum.", context_settings={"max_content_width": 120}
+)
 def command() -> None:
     """The quorum of controllers behind the metadata log."""
 
@@ -56,9 +60,23 @@ Examples:
 
 Exit status: 1 where the quorum could not be asked, or did not answer in time.""",
 )
-@click.option("--status", "what", flag_value="status", help="Leader, epoch, high watermark, voters and observers.")
-@click.option("--replication", "what", flag_value="replication", help="How far every voter and observer has come.")
-@click.option("--human-readable", is_flag=True, help="With --replication: how long ago, in place of timestamps.")
+@click.option(
+    "--status",
+    "what",
+    flag_value="status",
+    help="Leader, epoch, high watermark, voters and observers.",
+)
+@click.option(
+    "--replication",
+    "what",
+    flag_value="replication",
+    help="How far every voter and observer has come.",
+)
+@click.option(
+    "--human-readable",
+    is_flag=True,
+    help="With --replication: how long ago, in place of timestamps.",
+)
 @click.option(
     "-b", "--bootstrap-server", "servers", metavar="HOST:PORT[,...]", type=parse_brokers,
     help="Any brokers of the cluster, or `kwire serve`.",
@@ -71,7 +89,14 @@ Exit status: 1 where the quorum could not be asked, or did not answer in time.""
     "--command-config", "config", metavar="FILE", type=click.Path(exists=True, dir_okay=False, path_type=Path),
     help="A properties file with Kafka's client keys: security.protocol, ssl.*, sasl.*.",
 )  # fmt: skip
-@click.option("--timeout", default=15.0, show_default=True, metavar="SECONDS", help="How long to look for an answer.")
+@click.option(
+    "--timeout",
+    default=15.0,
+    show_default=True,
+    metavar="SECONDS",
+    type=parse_seconds,
+    help="How long to look for an answer.",
+)
 @click.option(
     "-o", "--output", type=click.Choice(["auto", "text", "json"]), default="auto", show_default=True,
     help="As kafka-metadata-quorum prints it, or JSON lines; auto: text on a terminal, JSON on a pipe.",
@@ -85,15 +110,19 @@ def describe(
     timeout: float,
     output: str,
 ) -> None:
-    """Ask the leader of the metadata quorum, through any server or any controller, about itself and its replicas.
+    """Ask the leader of the metadata quorum, through any server or any controller, about itself and
+    its replicas.
 
-    As JSON, --status is one object, --replication one for each replica; their names are those of the text's columns.
+    As JSON, --status is one object, --replication one for each replica; their names are those of
+    the text's columns.
     """
     from gateway.cli import quorum_view as view
     from gateway.cli.quorum_ask import ask
 
     if what is None or bool(servers) == bool(controllers):
-        raise click.UsageError("give --status or --replication, and one of --bootstrap-server and --bootstrap-controller")
+        raise click.UsageError(
+            "give --status or --replication, and one of --bootstrap-server and --bootstrap-controller"
+        )
     try:
         quorum = ask(servers or controllers or (), bool(controllers), _security(config), timeout)
     except KeyboardInterrupt:
@@ -104,11 +133,19 @@ def describe(
     elif what == "status":
         click.echo(view.status_text(quorum))
     else:
-        click.echo(view.replication_text(quorum, now_ms=int(time.time() * 1000) if human_readable else None))
+        click.echo(
+            view.replication_text(
+                quorum, now_ms=int(time.time() * 1000) if human_readable else None
+            )
+        )
 
 
 def _security(config: Path | None) -> ClientSecurity:
-    from gateway.security.client_properties import ClientPropertiesError, ClientSecurity, load_client_properties
+    from gateway.security.client_properties import (
+        ClientPropertiesError,
+        ClientSecurity,
+        load_client_properties,
+    )
 
     if config is None:
         return ClientSecurity()

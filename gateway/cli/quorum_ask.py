@@ -1,7 +1,9 @@
-"""Finds the leader of a metadata quorum and asks it to describe itself. It knows nothing of what is printed.
+"""Finds the leader of a metadata quorum and asks it to describe itself. It knows nothing of what is
+printed.
 
-A broker passes DescribeQuorum on to the active controller. A controller that is not active answers it with nothing that
-would help, but DescribeCluster (KIP-919) with the controllers there are and the one that is active.
+A broker passes DescribeQuorum on to the active controller. A controller that is not active answers
+it with nothing that would help, but DescribeCluster (KIP-919) with the controllers there are and
+the one that is active.
 """
 
 from __future__ import annotations
@@ -14,7 +16,6 @@ import click
 import trio
 
 from gateway.address import Address
-from gateway.handlers.errors import ErrorCode
 from gateway.ports import PARTITION, TOPIC_NAME
 from gateway.server.upstream import Upstream
 from gateway.server.upstream_errors import ConnectionClosed, TimedOut, UpstreamError
@@ -22,6 +23,7 @@ from kwire.messages.describe_cluster_request import DescribeClusterRequest
 from kwire.messages.describe_quorum_request import DescribeQuorumRequest
 from kwire.messages.describe_quorum_request import PartitionData as Partition
 from kwire.messages.describe_quorum_request import TopicData as Topic
+from kwire.protocol import ErrorCode
 
 if TYPE_CHECKING:
     from gateway.security.client_properties import ClientSecurity
@@ -33,12 +35,24 @@ _BROKERS, _CONTROLLERS = 1, 2
 #: DescribeCluster tells the controllers from this version on.
 _ENDPOINT_TYPES: Final = 1
 _PAUSE_S: Final = 0.25
-#: What passes: an election, a node that starts or goes away.
-_PASSING: Final = frozenset(
-    {ErrorCode.NOT_CONTROLLER, ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.LEADER_NOT_AVAILABLE, ErrorCode.BROKER_NOT_AVAILABLE}
-    | {ErrorCode.REQUEST_TIMED_OUT, ErrorCode.UNKNOWN_LEADER_EPOCH, ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.UNKNOWN_SERVER_ERROR}
+#: Transient errors: an election is under way, a node starts or stops.
+_TRANSIENT: Final = frozenset(
+    {
+        ErrorCode.NOT_CONTROLLER,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.LEADER_NOT_AVAILABLE,
+        ErrorCode.BROKER_NOT_AVAILABLE,
+    }
+    | {
+        ErrorCode.REQUEST_TIMED_OUT,
+        ErrorCode.UNKNOWN_LEADER_EPOCH,
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.UNKNOWN_SERVER_ERROR,
+    }
 )
-_OTHER_LISTENER: Final = "; of --bootstrap-server and --bootstrap-controller the other one is for such a listener"
+_OTHER_LISTENER: Final = (
+    "; of --bootstrap-server and --bootstrap-controller the other one is for such a listener"
+)
 _ADVICE: Final[dict[int, str]] = {
     ErrorCode.CLUSTER_AUTHORIZATION_FAILED: "; allow the principal to Describe the cluster",
     ErrorCode.MISMATCHED_ENDPOINT_TYPE: _OTHER_LISTENER,
@@ -48,7 +62,7 @@ _ADVICE: Final[dict[int, str]] = {
 
 @dataclass(frozen=True)
 class Quorum:
-    """What the leader said of itself and its replicas."""
+    """The leader's description of itself and its replicas."""
 
     cluster_id: str
     partition: PartitionData
@@ -56,23 +70,28 @@ class Quorum:
 
 
 class _Refused(Exception):
-    """An answer that carries an error, or no quorum; ``passing`` if asking again may help."""
+    """An answer that carries an error, or no quorum; ``is_transient`` if asking again may help."""
 
-    def __init__(self, text: str, *, passing: bool) -> None:
+    def __init__(self, text: str, *, is_transient: bool) -> None:
         super().__init__(text)
-        self.passing = passing
+        self.is_transient = is_transient
 
 
-def ask(addresses: Sequence[Address], controllers: bool, security: ClientSecurity, timeout_s: float) -> Quorum:
+def ask(
+    addresses: Sequence[Address], controllers: bool, security: ClientSecurity, timeout_s: float
+) -> Quorum:
     """The quorum as its leader describes it, by way of the first of ``addresses`` that helps.
 
-    ``controllers``: they are controllers, else brokers. ``timeout_s``: for everything together; as long a quorum without a
-    leader is asked again. Raises click.ClickException with a sentence for each address that did not help.
+    ``controllers``: they are controllers, else brokers. ``timeout_s``: for everything together; as
+    long a quorum without a leader is asked again. Raises click.ClickException with a sentence for
+    each address that did not help.
     """
     return trio.run(_ask, addresses, controllers, security, timeout_s)
 
 
-async def _ask(addresses: Sequence[Address], controllers: bool, security: ClientSecurity, timeout_s: float) -> Quorum:
+async def _ask(
+    addresses: Sequence[Address], controllers: bool, security: ClientSecurity, timeout_s: float
+) -> Quorum:
     deadline = trio.current_time() + timeout_s
     while True:
         failures: dict[str, bool] = {}
@@ -85,23 +104,29 @@ async def _ask(addresses: Sequence[Address], controllers: bool, security: Client
             except UpstreamError as error:
                 failures[str(error)] = isinstance(error, ConnectionClosed | TimedOut)
             except _Refused as error:
-                failures[str(error)] = error.passing
-        # When nobody can be reached at all, or nobody lets us in, waiting helps no one.
+                failures[str(error)] = error.is_transient
+        # Waiting does not help when no controller can be reached, or none admits this client.
         if not any(failures.values()) or trio.current_time() + _PAUSE_S > deadline:
             raise click.ClickException("\n".join(failures))
         await trio.sleep(_PAUSE_S)
 
 
-async def _ask_at(address: Address, controllers: bool, security: ClientSecurity, timeout_s: float) -> Quorum:
+async def _ask_at(
+    address: Address, controllers: bool, security: ClientSecurity, timeout_s: float
+) -> Quorum:
     deadline = trio.current_time() + timeout_s
     upstream = await Upstream.connect(address, security, client_id=_CLIENT_ID, timeout_s=timeout_s)
     try:
-        cluster = await _describe_cluster(upstream, _CONTROLLERS if controllers else _BROKERS, deadline)
+        cluster = await _describe_cluster(
+            upstream, _CONTROLLERS if controllers else _BROKERS, deadline
+        )
         if controllers:
             active = _active(upstream, cluster)
             if active != address:
                 await upstream.aclose()
-                upstream = await Upstream.connect(active, security, client_id=_CLIENT_ID, timeout_s=_left(deadline))
+                upstream = await Upstream.connect(
+                    active, security, client_id=_CLIENT_ID, timeout_s=_left(deadline)
+                )
         answer = await _describe_quorum(upstream, deadline)
         return _quorum(upstream, cluster.cluster_id, answer)
     finally:
@@ -109,11 +134,17 @@ async def _ask_at(address: Address, controllers: bool, security: ClientSecurity,
             await upstream.aclose()
 
 
-async def _describe_cluster(upstream: Upstream, endpoint_type: int, deadline: float) -> DescribeClusterResponse:
+async def _describe_cluster(
+    upstream: Upstream, endpoint_type: int, deadline: float
+) -> DescribeClusterResponse:
     first = 0 if endpoint_type == _BROKERS else _ENDPOINT_TYPES
-    version = upstream.common_version(DescribeClusterRequest.API_KEY, range(first, DescribeClusterRequest.VERSIONS.stop))
+    version = upstream.common_version(
+        DescribeClusterRequest.API_KEY, range(first, DescribeClusterRequest.VERSIONS.stop)
+    )
     request = DescribeClusterRequest(endpoint_type=endpoint_type)
-    answer: DescribeClusterResponse = await upstream.call(request, version, timeout_s=_left(deadline))
+    answer: DescribeClusterResponse = await upstream.call(
+        request, version, timeout_s=_left(deadline)
+    )
     _check(upstream, answer.error_code, answer.error_message)
     return answer
 
@@ -122,21 +153,33 @@ def _active(upstream: Upstream, cluster: DescribeClusterResponse) -> Address:
     for node in cluster.brokers:
         if node.broker_id == cluster.controller_id:
             return Address(node.host, node.port)
-    raise _Refused(f"{_who(upstream)}: knows no active controller at the moment", passing=True)
+    raise _Refused(f"{_who(upstream)}: knows no active controller at the moment", is_transient=True)
 
 
 async def _describe_quorum(upstream: Upstream, deadline: float) -> DescribeQuorumResponse:
     version = upstream.common_version(DescribeQuorumRequest.API_KEY, DescribeQuorumRequest.VERSIONS)
-    request = DescribeQuorumRequest(topics=[Topic(topic_name=TOPIC_NAME, partitions=[Partition(partition_index=PARTITION)])])
-    answer: DescribeQuorumResponse = await upstream.call(request, version, timeout_s=_left(deadline))
+    request = DescribeQuorumRequest(
+        topics=[Topic(topic_name=TOPIC_NAME, partitions=[Partition(partition_index=PARTITION)])]
+    )
+    answer: DescribeQuorumResponse = await upstream.call(
+        request, version, timeout_s=_left(deadline)
+    )
     _check(upstream, answer.error_code, answer.error_message)
     return answer
 
 
 def _quorum(upstream: Upstream, cluster_id: str, answer: DescribeQuorumResponse) -> Quorum:
-    partitions = [partition for topic in answer.topics if topic.topic_name == TOPIC_NAME for partition in topic.partitions]
+    partitions = [
+        partition
+        for topic in answer.topics
+        if topic.topic_name == TOPIC_NAME
+        for partition in topic.partitions
+    ]
     if len(partitions) != 1 or partitions[0].partition_index != PARTITION:
-        raise _Refused(f"{_who(upstream)}: its answer to DescribeQuorum does not describe the one quorum", passing=False)
+        raise _Refused(
+            f"{_who(upstream)}: its answer to DescribeQuorum does not describe the one quorum",
+            is_transient=False,
+        )
     _check(upstream, partitions[0].error_code, partitions[0].error_message)
     return Quorum(cluster_id, partitions[0], answer.nodes)
 
@@ -147,7 +190,9 @@ def _check(upstream: Upstream, code: int, message: str | None) -> None:
         return
     name = ErrorCode(code).name if code in ErrorCode.__members__.values() else f"error {code}"
     said = f": {message}" if message else ""
-    raise _Refused(f"{_who(upstream)}: {name}{said}{_ADVICE.get(code, '')}", passing=code in _PASSING)
+    raise _Refused(
+        f"{_who(upstream)}: {name}{said}{_ADVICE.get(code, '')}", is_transient=code in _TRANSIENT
+    )
 
 
 def _who(upstream: Upstream) -> str:

@@ -1,4 +1,6 @@
-"""A described quorum as JSON, and as the text of Apache's ``kafka-metadata-quorum``. It asks nobody anything."""
+"""A described quorum as JSON, and as the text of Apache's ``kafka-metadata-quorum``. It makes no
+requests.
+"""
 
 from __future__ import annotations
 
@@ -27,9 +29,12 @@ _UNKNOWN: Final = -1
 
 
 def status(quorum: Quorum) -> dict[str, Any]:
-    """What ``--status`` tells, under the names that it has there."""
+    """The fields of ``--status``, under the tool's names."""
     partition = quorum.partition
-    leader, last = _leader(quorum), min(partition.current_voters, key=lambda one: one.log_end_offset, default=None)
+    leader, last = (
+        _leader(quorum),
+        min(partition.current_voters, key=lambda one: one.log_end_offset, default=None),
+    )
     return {
         "clusterId": quorum.cluster_id,
         "leaderId": partition.leader_id,
@@ -46,13 +51,19 @@ def status_text(quorum: Quorum) -> str:
     """``kafka-metadata-quorum describe --status``: a line a value."""
     lines = []
     for name, value in status(quorum).items():
-        text = f"[{', '.join(json.dumps(one, ensure_ascii=False) for one in value)}]" if isinstance(value, list) else value
+        text = (
+            f"[{', '.join(json.dumps(one, ensure_ascii=False) for one in value)}]"
+            if isinstance(value, list)
+            else value
+        )
         lines.append(f"{name[0].upper()}{name[1:]}:".ljust(24) + str(text))
     return "\n".join(lines)
 
 
 def replication(quorum: Quorum) -> Iterator[dict[str, Any]]:
-    """What ``--replication`` tells, an object a replica: the leader, the other voters, the observers."""
+    """The rows of ``--replication``, one object a replica: the leader, the other voters, the
+    observers.
+    """
     partition, leader = quorum.partition, _leader(quorum)
     if leader is not None:
         yield _row(quorum, leader, "Leader")
@@ -97,21 +108,38 @@ def _row(quorum: Quorum, replica: ReplicaState, role: str) -> dict[str, Any]:
 def _leader(quorum: Quorum) -> ReplicaState | None:
     """The leader among the voters. While it is being removed from them it is none of them."""
     partition = quorum.partition
-    return next((one for one in partition.current_voters if one.replica_id == partition.leader_id), None)
+    return next(
+        (one for one in partition.current_voters if one.replica_id == partition.leader_id), None
+    )
 
 
 def _end_offset(quorum: Quorum) -> int:
-    """Where the leader's log ends, from which lags are counted; without it, the furthest end there is."""
+    """Where the leader's log ends, from which lags are counted; without it, the furthest end there
+    is.
+    """
     leader = _leader(quorum)
-    replicas: Sequence[ReplicaState] = [*quorum.partition.current_voters, *quorum.partition.observers]
-    return leader.log_end_offset if leader else max((one.log_end_offset for one in replicas), default=0)
+    replicas: Sequence[ReplicaState] = [
+        *quorum.partition.current_voters,
+        *quorum.partition.observers,
+    ]
+    return (
+        leader.log_end_offset
+        if leader
+        else max((one.log_end_offset for one in replicas), default=0)
+    )
 
 
 def _lag_ms(leader: ReplicaState | None, last: ReplicaState | None) -> int:
-    """How long ago the last voter had caught up, by the leader's clock; -1 where a time is missing."""
+    """How long ago the last voter had caught up, by the leader's clock; -1 where a time is
+    missing.
+    """
     if last is leader:
         return 0
-    if leader is None or last is None or _UNKNOWN in (leader.last_caught_up_timestamp, last.last_caught_up_timestamp):
+    if (
+        leader is None
+        or last is None
+        or _UNKNOWN in (leader.last_caught_up_timestamp, last.last_caught_up_timestamp)
+    ):
         return _UNKNOWN
     return leader.last_caught_up_timestamp - last.last_caught_up_timestamp
 

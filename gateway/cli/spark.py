@@ -1,4 +1,6 @@
-"""``kwire spark``: questions about a cluster's past that the tables in Spark answer, on one machine."""
+"""``kwire spark``: questions about a cluster's past that the tables in Spark answer, on one
+machine.
+"""
 
 from __future__ import annotations
 
@@ -13,12 +15,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from gateway.address import parse_address, shown
 from gateway.cli.lines import json_line, wants_json
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-#: What each job is about. The same names as ``kwire.spark.jobs.JOBS``, which is not imported before it is wanted.
+#: One line about each job. The names are those of ``kwire.spark.jobs.JOBS``, which is imported only
+#: when a job runs.
 JOBS: Final = {
     "isr": "each shrink and expansion of an ISR",
     "flapping": "brokers that leave ISRs and come back, by hour",
@@ -48,13 +52,21 @@ Examples:
 @click.argument("job", metavar="JOB", type=click.Choice(list(JOBS)))
 @click.argument("source", metavar="SOURCE")
 @click.option(
-    "--tables", "path", metavar="DIR", type=click.Path(file_okay=False), help="Keep the tables here; else they go at the end."
+    "--tables",
+    "path",
+    metavar="DIR",
+    type=click.Path(file_okay=False),
+    help="Keep the tables here; else they go at the end.",
 )
 @click.option(
     "-o", "--output", type=click.Choice(["auto", "text", "json"]), default="auto", show_default=True,
     help="A table for people, or JSON lines; auto: for people on a terminal, JSON on a pipe.",
 )  # fmt: skip
-@click.option("--svg", type=click.Path(dir_okay=False, writable=True), help="Draw the result into this file too.")
+@click.option(
+    "--svg",
+    type=click.Path(dir_okay=False, writable=True),
+    help="Draw the result into this file too.",
+)
 def command(job: str, source: str, path: str | None, output: str, svg: str | None) -> None:
     """Print the rows of a job."""
     with _session() as spark, _tables(spark, source, path) as tables:
@@ -64,7 +76,12 @@ def command(job: str, source: str, path: str | None, output: str, svg: str | Non
     if svg is not None:
         from kwire.spark.jobs_svg import picture
 
-        Path(svg).write_text(picture(job, rows), encoding="utf-8")
+        try:
+            Path(svg).write_text(picture(job, rows), encoding="utf-8")
+        except OSError as error:
+            raise click.ClickException(
+                f"--svg {svg}: cannot be written: {error.strerror}"
+            ) from None
     if wants_json(output):
         for row in rows:
             click.echo(json_line({name: _json(value) for name, value in row.items()}))
@@ -78,7 +95,9 @@ def _session() -> Iterator[SparkSession]:
     try:
         from pyspark.sql import SparkSession
     except ImportError:
-        raise click.ClickException("kwire spark needs PySpark 4.2 or 4.3 and Java 17: pip install 'kwire[spark]'") from None
+        raise click.ClickException(
+            "kwire spark needs PySpark 4.2 or 4.3 and Java 17: pip install 'kwire[spark]'"
+        ) from None
     running = SparkSession.getActiveSession()
     if running is not None:
         yield running
@@ -89,7 +108,12 @@ def _session() -> Iterator[SparkSession]:
         "spark.driver.host": "127.0.0.1", "spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false",
         "spark.sql.session.timeZone": "UTC", "spark.sql.shuffle.partitions": "4",
     }  # fmt: skip
-    spark = SparkSession.builder.master("local[*]").appName("kwire spark").config(map=settings).getOrCreate()
+    spark = (
+        SparkSession.builder.master("local[*]")
+        .appName("kwire spark")
+        .config(map=settings)
+        .getOrCreate()
+    )
     spark.sparkContext.setLogLevel("OFF")  # what fails is told once, by us, without the JVM's stack
     try:
         yield spark
@@ -100,15 +124,17 @@ def _session() -> Iterator[SparkSession]:
 @contextlib.contextmanager
 def _tables(spark: SparkSession, source: str, path: str | None) -> Iterator[str]:
     """The path of tables that hold what ``source`` has."""
-    from kwire.spark.tables_build import TablesError, tables
+    from kwire.spark.table.build import TablesError, tables
 
     if os.path.isfile(os.path.join(source, "manifest.json")):
         if path is not None:
-            raise click.UsageError(f"{source} holds tables already: --tables is for a log or a server")
+            raise click.UsageError(
+                f"{source} holds tables already: --tables is for a log or a server"
+            )
         yield source
         return
-    if not os.path.isdir(source) and ":" not in source:
-        raise click.UsageError(f"{source} is neither a directory nor HOST:PORT")
+    if not os.path.isdir(source):
+        _check_server(source)
     with tempfile.TemporaryDirectory(prefix="kwire-spark-") as scratch:
         where = path or f"{scratch}/tables"
         try:
@@ -124,6 +150,16 @@ def _tables(spark: SparkSession, source: str, path: str | None) -> Iterator[str]
         yield where
 
 
+def _check_server(source: str) -> None:
+    """Raises click.UsageError where ``source`` is not HOST:PORT."""
+    try:
+        parse_address(source)
+    except ValueError as error:
+        raise click.UsageError(
+            f"{shown(source)} is neither a directory nor HOST:PORT: {error}"
+        ) from None
+
+
 def _last_sentence(error: Exception) -> str:
     """Of a stack trace what Python raised at its bottom, which says most."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
@@ -133,7 +169,10 @@ def _last_sentence(error: Exception) -> str:
 
 def _plain(row: Mapping[str, Any]) -> dict[str, Any]:
     """Spark gives times without a zone, in that of this machine."""
-    return {name: value.astimezone(UTC) if isinstance(value, datetime) else value for name, value in row.items()}
+    return {
+        name: value.astimezone(UTC) if isinstance(value, datetime) else value
+        for name, value in row.items()
+    }
 
 
 def _json(value: Any) -> Any:

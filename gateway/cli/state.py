@@ -1,4 +1,6 @@
-"""``kwire state``: the cluster as its metadata log says it was, at any offset or time, from files or a server."""
+"""``kwire state``: the cluster as its metadata log says it was, at any offset or time, from files
+or a server.
+"""
 
 from __future__ import annotations
 
@@ -38,26 +40,51 @@ Examples:
 
 Exit status: 1 where the state cannot be had, or there is nothing at --path.""",
 )
-@click.argument("sources", nargs=-1, metavar="[SOURCE]...", type=click.Path(exists=True, path_type=Path))
-@click.option("-b", "--bootstrap-server", "server", metavar="HOST:PORT", type=parse_address, help="Read from a server instead.")
+@click.argument(
+    "sources", nargs=-1, metavar="[SOURCE]...", type=click.Path(exists=True, path_type=Path)
+)
+@click.option(
+    "-b",
+    "--bootstrap-server",
+    "server",
+    metavar="HOST:PORT",
+    type=parse_address,
+    help="Read from a server instead.",
+)
 @click.option(
     "--at", metavar="OFFSET|TIME", type=parse_at,
     help="The state before OFFSET (exclusive), or as of TIME: ISO 8601, UTC unless it names a zone, or ms since 1970.",
 )  # fmt: skip
-@click.option("--path", "place", metavar="/NAME/...", default="/", help="Only what is there; * ? [] stand for parts of names.")
+@click.option(
+    "--path",
+    "place",
+    metavar="/NAME/...",
+    default="/",
+    help="Only what is there; * ? [] stand for parts of names.",
+)
 @click.option(
     "-o", "--output", type=click.Choice(["auto", "tree", "json"]), default="auto", show_default=True,
     help="A tree for people, or JSON; auto: a tree on a terminal, JSON on a pipe.",
 )  # fmt: skip
-@click.option("--show-secrets", is_flag=True, help="Do not hide SCRAM keys and the values of sensitive configs.")
+@click.option(
+    "--show-secrets",
+    is_flag=True,
+    help="Do not hide SCRAM keys and the values of sensitive configs.",
+)
 def command(
-    sources: tuple[Path, ...], server: Address | None, at: At | None, place: str, output: str, show_secrets: bool
+    sources: tuple[Path, ...],
+    server: Address | None,
+    at: At | None,
+    place: str,
+    output: str,
+    show_secrets: bool,
 ) -> None:
     """Print the state that a metadata log leads to, laid out as kafka-metadata-shell does.
 
-    SOURCE is a __cluster_metadata-0 directory or its parent, or segments and snapshots (.log, .checkpoint). The state is
-    the one after everything in it; --at ends earlier. Of a --path without * ? [] that alone is printed, else an object
-    with all that were found by their paths. /topics/orders is short for /topics/byName/orders.
+    SOURCE is a __cluster_metadata-0 directory or its parent, or segments and snapshots (.log,
+    .checkpoint). The state is the one after everything in it; --at ends earlier. Of a --path
+    without * ? [] that alone is printed, else an object with all that were found by their paths.
+    /topics/orders is short for /topics/byName/orders.
     """
     from kwire.cluster.tree import tree
 
@@ -73,7 +100,8 @@ def command(
 
 
 def select(root: dict[str, Any], place: str) -> Any:
-    """What is at ``place``, or an object of all that match it. ``\\`` before a character takes away what it stands for.
+    """The value at ``place``, or an object of all matches. ``\\`` before a character makes it
+    literal.
 
     Raises click.ClickException where there is nothing.
     """
@@ -86,7 +114,9 @@ def select(root: dict[str, Any], place: str) -> Any:
     several = False
     for name in names:
         inside = [(path, node) for path, node in found if isinstance(node, dict)]
-        several |= any(_unescaped(name) not in node for _, node in inside) and bool(_GLOB.search(_ESCAPE.sub("", name)))
+        several |= any(_unescaped(name) not in node for _, node in inside) and bool(
+            _GLOB.search(_ESCAPE.sub("", name))
+        )
         deeper = [(way, one) for path, node in inside for way, one in _children(path, node, name)]
         if not deeper:
             raise click.ClickException(_nothing(place, name, inside))
@@ -95,7 +125,9 @@ def select(root: dict[str, Any], place: str) -> Any:
 
 
 def path_text(path: tuple[str, ...]) -> str:
-    """``/topics/byName/orders``, as ``--path`` takes it; a slash in a name has a backslash before it."""
+    """``/topics/byName/orders``, as ``--path`` takes it; a slash in a name has a backslash before
+    it.
+    """
     return "/" + "/".join(re.sub(r"([\\/])", r"\\\1", name) for name in path)
 
 
@@ -115,7 +147,11 @@ def tree_lines(node: Any, indent: str = "") -> Iterator[str]:
 
 def value_text(value: Any) -> str:
     """A value on one line: text as it is where a terminal can be given it, else JSON."""
-    return value if isinstance(value, str) and value.isprintable() and value.strip() == value != "" else json.dumps(value)
+    return (
+        value
+        if isinstance(value, str) and value.isprintable() and value.strip() == value != ""
+        else json.dumps(value)
+    )
 
 
 def _load(sources: tuple[Path, ...], server: Address | None, at: At) -> State:
@@ -130,8 +166,10 @@ def _load(sources: tuple[Path, ...], server: Address | None, at: At) -> State:
     return load_files(sources, at)
 
 
-def _children(path: tuple[str, ...], node: dict[str, Any], name: str) -> list[tuple[tuple[str, ...], Any]]:
-    """What is under ``node`` by this name, or else by this pattern."""
+def _children(
+    path: tuple[str, ...], node: dict[str, Any], name: str
+) -> list[tuple[tuple[str, ...], Any]]:
+    """The children of ``node`` with this name, or else those that match it as a pattern."""
     exact = _unescaped(name)
     if exact in node:
         return [((*path, exact), node[exact])]
@@ -144,9 +182,11 @@ def _unescaped(name: str) -> str:
 
 
 def _nothing(place: str, name: str, inside: list[tuple[tuple[str, ...], Any]]) -> str:
-    """What is missing where, with what comes near it."""
+    """The error text for a name that matches nothing, with close names."""
     if len(inside) != 1:
         return f"nothing at {place}: {'none of what matches before it' if inside else 'no name before it'} leads to {name}"
     path, node = inside[0]
     near = difflib.get_close_matches(name, node, 3) or list(node)[:8]
-    return f"nothing at {place}: {path_text(path)} has no {name}" + (f"; it has {', '.join(near)}" if near else "; it is empty")
+    return f"nothing at {place}: {path_text(path)} has no {name}" + (
+        f"; it has {', '.join(near)}" if near else "; it is empty"
+    )

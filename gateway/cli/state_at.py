@@ -1,4 +1,6 @@
-"""Up to where a state is to be taken, and how users write and read times. It knows no log and no server."""
+"""Up to where a state is to be taken, and how users write and read times. It knows no log and no
+server.
+"""
 
 from __future__ import annotations
 
@@ -10,37 +12,52 @@ from typing import Final
 
 import click
 
-#: Numbers from here on are times: ms since 1970 had 13 digits from 2001 on, and no metadata log has so many records.
+#: Numbers from here on are times: ms since 1970 had 13 digits from 2001 on, and no metadata log has
+#: so many records.
 _FIRST_TIME_MS: Final = 10**12
 _NUMBER: Final = re.compile(r"[0-9]{1,18}", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
 class At:
-    """Up to where: before ``offset`` (exclusive), or before the first record later than ``time_ms``. Neither: to the end."""
+    """Up to where: before ``offset`` (exclusive), or before the first record later than
+    ``time_ms``. Neither: to the end.
+    """
 
     offset: int | None = None
     time_ms: int | None = None
 
     def ends_before(self, offset: int, timestamp: int) -> bool:
-        """Is the record at ``offset``, written at ``timestamp`` (ms), past the state that is wanted?"""
-        return (self.offset is not None and offset >= self.offset) or (self.time_ms is not None and timestamp > self.time_ms)
+        """Is the record at ``offset``, written at ``timestamp`` (ms), past the state that is
+        wanted?
+        """
+        return (self.offset is not None and offset >= self.offset) or (
+            self.time_ms is not None and timestamp > self.time_ms
+        )
 
 
 def parse_at(text: str) -> At:
-    """``OFFSET``, ms since 1970 (13 digits or more), or ISO 8601, UTC unless it names a zone. Raises click.BadParameter."""
+    """``OFFSET``, ms since 1970 (13 digits or more), or ISO 8601, UTC unless it names a zone.
+    Raises click.BadParameter.
+    """
     if _NUMBER.fullmatch(text):
         number = int(text)
         return At(offset=number) if number < _FIRST_TIME_MS else At(time_ms=number)
     try:
         when = datetime.fromisoformat(text)
     except ValueError:
-        raise click.BadParameter(f"{text!r} is neither an offset, nor a time in ISO 8601 or ms since 1970") from None
+        raise click.BadParameter(
+            f"{text!r} is neither an offset, nor a time in ISO 8601 or ms since 1970"
+        ) from None
     return At(time_ms=int((when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp() * 1000))
 
 
 def time_text(timestamp: int) -> str:
     """ms since 1970 as ``2026-11-21T03:18:12.379Z``."""
     with contextlib.suppress(ValueError, OverflowError, OSError):
-        return datetime.fromtimestamp(timestamp / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        return (
+            datetime.fromtimestamp(timestamp / 1000, UTC)
+            .isoformat(timespec="milliseconds")
+            .replace("+00:00", "Z")
+        )
     return f"{timestamp} ms"

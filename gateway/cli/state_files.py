@@ -1,4 +1,6 @@
-"""A cluster's state out of segments and snapshots: from the newest snapshot that the log goes on from, or from offset 0."""
+"""A cluster's state out of segments and snapshots: from the newest snapshot that the log goes on
+from, or from offset 0.
+"""
 
 from __future__ import annotations
 
@@ -17,19 +19,22 @@ from gateway.log.file_names import BOOTSTRAP_SNAPSHOT, parse_segment_name, parse
 from gateway.log.reader import read_log_file
 from gateway.snapshot_id import SnapshotId
 from kwire.errors import DecodeError, WireError
+from kwire.protocol import CLUSTER_METADATA_PARTITION
 from kwire.records import decode_control_record
 
 if TYPE_CHECKING:
     from kwire.records import BatchHeader, Record
 
-_DIRECTORY: Final = "__cluster_metadata-0"
-#: What takes a second or two.
+_DIRECTORY: Final = CLUSTER_METADATA_PARTITION
+#: Reading this many bytes takes a second or two: show progress from here on.
 _PROGRESS_BYTES_MIN: Final = 8 * 1024 * 1024
 
 
 @dataclass(slots=True)
 class _Files:
-    """Segments by base offset and snapshots by end, both oldest first, and what to call them together."""
+    """Segments by base offset and snapshots by end, both oldest first, and what to call them
+    together.
+    """
 
     where: str
     segments: list[tuple[int, Path]] = field(default_factory=list)
@@ -54,15 +59,20 @@ def load_files(paths: Sequence[Path], at: At) -> State:
         fold, start = _start(files, at)
         end = _read_segments(files, fold, start)
     except FileNotFoundError as error:
-        raise click.ClickException(f"{error.filename}: gone; a running Kafka cleans up old ones: run this again") from None
+        raise click.ClickException(
+            f"{error.filename}: gone; a running Kafka cleans up old ones: run this again"
+        ) from None
     except OSError as error:
         raise click.ClickException(f"{error.filename}: {error.strerror}") from None
     if at.offset is not None and end < at.offset:
-        raise click.ClickException(f"{files.where}: ends at offset {end}, there is no state before {at.offset} yet")
+        raise click.ClickException(
+            f"{files.where}: ends at offset {end}, there is no state before {at.offset} yet"
+        )
     return fold.state()
 
 
-# --- which files ------------------------------------------------------------------------------------------------------
+# --- which files
+# ------------------------------------------------------------------------------------------------------
 
 
 def _find(paths: Sequence[Path]) -> _Files:
@@ -78,14 +88,18 @@ def _find(paths: Sequence[Path]) -> _Files:
                 "under the names that Kafka gave them: these say where they belong"
             )
     if not files.segments and not files.snapshots:
-        raise click.ClickException(f"{files.where}: no segment or snapshot in it; name a {_DIRECTORY} directory or its parent")
+        raise click.ClickException(
+            f"{files.where}: no segment or snapshot in it; name a {_DIRECTORY} directory or its parent"
+        )
     files.segments.sort()
     files.snapshots.sort()
     return files
 
 
 def _add(files: _Files, path: Path, named: bool = False) -> bool:
-    """Take ``path`` if its name is a segment's or snapshot's. The one of formatting holds no metadata: it counts if ``named``."""
+    """Take ``path`` if its name is a segment's or snapshot's. The one of formatting holds no
+    metadata: it counts if ``named``.
+    """
     base, snapshot = parse_segment_name(path.name), parse_snapshot_name(path.name)
     if base is not None:
         files.segments.append((base, path))
@@ -95,7 +109,9 @@ def _add(files: _Files, path: Path, named: bool = False) -> bool:
 
 
 def _start(files: _Files, at: At) -> tuple[Fold, int]:
-    """The newest usable snapshot within ``at`` that the log goes on from, or nothing at offset 0; and the next offset."""
+    """The newest usable snapshot within ``at`` that the log goes on from, or nothing at offset 0;
+    and the next offset.
+    """
     notes: list[str] = []
     for snapshot, path in reversed(files.snapshots):
         wanted_end = snapshot.end_offset == at.offset
@@ -121,22 +137,23 @@ def _no_start(files: _Files, at: At, notes: list[str]) -> str:
     """Why no state can be had, and what would help."""
     told = f" ({'; '.join(notes)})" if notes else ""
     where = files.where
-    usable = [snapshot.end_offset for snapshot, _ in files.snapshots if files.continues(snapshot.end_offset)]
+    usable = [
+        snapshot.end_offset
+        for snapshot, _ in files.snapshots
+        if files.continues(snapshot.end_offset)
+    ]
     if usable and at.offset is not None and at.offset < usable[0]:
-        return (
-            f"{files.where}: its log starts at offset {usable[0]}: the state before offset {at.offset} is no longer there{told}"
-        )
+        return f"{files.where}: its log starts at offset {usable[0]}: the state before offset {at.offset} is no longer there{told}"
     if usable and at.time_ms is not None:
         return f"{where}: its log starts at offset {usable[0]}, later than {time_text(at.time_ms)}{told}"
     if files.segments:
         base = files.segments[0][0]
-        return (
-            f"{where}: begins at offset {base}, and no usable snapshot leads there: name one that ends at {base} or later{told}"
-        )
+        return f"{where}: begins at offset {base}, and no usable snapshot leads there: name one that ends at {base} or later{told}"
     return f"{where}: no usable snapshot{told}"
 
 
-# --- reading ----------------------------------------------------------------------------------------------------------
+# --- reading
+# ----------------------------------------------------------------------------------------------------------
 
 
 def _load_snapshot(where: str, snapshot: SnapshotId, path: Path, at: At) -> Fold:
@@ -147,7 +164,9 @@ def _load_snapshot(where: str, snapshot: SnapshotId, path: Path, at: At) -> Fold
         for header, records in _read(path):
             for record in records:
                 if not header.is_control:
-                    fold.take(record.offset, header.partition_leader_epoch, record.timestamp, record.value)
+                    fold.take(
+                        record.offset, header.partition_leader_epoch, record.timestamp, record.value
+                    )
                     last = ""
                     continue
                 control = decode_control_record(record)
@@ -155,7 +174,9 @@ def _load_snapshot(where: str, snapshot: SnapshotId, path: Path, at: At) -> Fold
                 if control.name == "SNAPSHOT_HEADER" and control.message is not None:
                     timestamp = int(control.message.last_contained_log_timestamp)  # type: ignore[attr-defined]
                     if at.time_ms is not None and timestamp > at.time_ms:
-                        raise _UnusableSnapshot(f"is of {time_text(timestamp)}, later than {time_text(at.time_ms)}")
+                        raise _UnusableSnapshot(
+                            f"is of {time_text(timestamp)}, later than {time_text(at.time_ms)}"
+                        )
     except DecodeError as error:
         raise _UnusableSnapshot(f"damaged at byte {error.offset}: {error.reason}") from None
     except WireError as error:
@@ -180,7 +201,9 @@ def _read_segments(files: _Files, fold: Fold, start: int) -> int:
                 break
             if base > expected:
                 raise click.ClickException(_gap(path, expected, base))
-            for header, records in _batches(path, expected, fold, is_last=path == files.segments[-1][1]):
+            for header, records in _batches(
+                path, expected, fold, is_last=path == files.segments[-1][1]
+            ):
                 progress.at(done + header.position)
                 if header.base_offset > expected:
                     raise click.ClickException(_gap(path, expected, header.base_offset))
@@ -193,8 +216,12 @@ def _read_segments(files: _Files, fold: Fold, start: int) -> int:
     return expected
 
 
-def _batches(path: Path, expected: int, fold: Fold, *, is_last: bool) -> Iterator[tuple[BatchHeader, list[Record]]]:
-    """The batches of a segment; what stands half written at the end of the log is told, other damage is an error."""
+def _batches(
+    path: Path, expected: int, fold: Fold, *, is_last: bool
+) -> Iterator[tuple[BatchHeader, list[Record]]]:
+    """The batches of a segment; what stands half written at the end of the log is told, other
+    damage is an error.
+    """
     after = expected
     try:
         for header, records in _read(path):
@@ -202,7 +229,9 @@ def _batches(path: Path, expected: int, fold: Fold, *, is_last: bool) -> Iterato
             after = max(after, header.last_offset + 1)
     except DecodeError as error:
         if error.rule == "truncated" and is_last:
-            fold.notes.append(f"{path}: ends inside a batch at byte {error.offset}: still being written, or cut off")
+            fold.notes.append(
+                f"{path}: ends inside a batch at byte {error.offset}: still being written, or cut off"
+            )
             return
         raise click.ClickException(
             f"{path}: damaged at byte {error.offset}, after offset {after - 1}: {error.reason}; "

@@ -16,7 +16,9 @@ from kwire.records import decode_metadata_record
 
 @dataclass(slots=True)
 class State:
-    """An image, when the last record in it was written (ms, None where nothing says), and what the user should know."""
+    """An image, when the last record in it was written (ms, None where nothing says), and what the
+    user should know.
+    """
 
     image: Image
     timestamp: int | None = None
@@ -39,7 +41,9 @@ class Fold:
         self.loader = Loader()
 
     def take(self, offset: int, epoch: int, timestamp: int, value: bytes | None) -> None:
-        """The data record at ``offset``. Raises click.ClickException for one that is none, or does not fit."""
+        """The data record at ``offset``. Raises click.ClickException for one that is none, or does
+        not fit.
+        """
         try:
             self.loader.load(decode_metadata_record(value or b"")[2], offset, epoch)
         except (FoldError, WireError) as error:
@@ -54,12 +58,12 @@ class Fold:
         self.done(timestamp)
 
     def done(self, timestamp: int) -> None:
-        """What was folded was written at ``timestamp``; a transaction counts when it is over."""
+        """Note ``timestamp`` as that of the state, unless a transaction is still open."""
         if not self.loader.in_transaction:
             self.timestamp = timestamp
 
     def state(self) -> State:
-        """What it comes to."""
+        """The folded state, with notes about an open transaction."""
         image = self.loader.image
         if self.loader.in_transaction:
             self.notes.append(
@@ -70,10 +74,14 @@ class Fold:
 
 
 class Progress:
-    """A bar on standard error while there is much to read and somebody watches; nothing otherwise. Close it."""
+    """A progress bar while there is much to read and standard error is a terminal; else nothing.
+    Close it.
+    """
 
     def __init__(self, total: int, worth_it: int) -> None:
-        """``total`` is what there is to read, in any unit; below ``worth_it`` it is read before a bar could be seen."""
+        """``total`` is what there is to read, in any unit; below ``worth_it`` it is read before a
+        bar could be seen.
+        """
         self._bar: Any = None
         if total >= worth_it and sys.stderr.isatty():
             from rich.console import Console

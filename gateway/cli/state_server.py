@@ -1,7 +1,9 @@
-"""A cluster's state out of a server of the metadata topic, read by kafka-python as any consumer would.
+"""A cluster's state out of a server of the metadata topic, read by kafka-python as any consumer
+would.
 
-A log that starts after offset 0 makes no state by itself. A server of this package puts the records of the snapshot that
-comes before it at the offsets below its start; from any other such server no state can be had.
+A log that starts after offset 0 makes no state by itself. A server of this package puts the records
+of the snapshot that comes before it at the offsets below its start; from any other such server no
+state can be had.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ if TYPE_CHECKING:
     from kafka import KafkaConsumer
 
 _UNKNOWN: Final = -1
-#: What takes a second or two.
+#: Reading this many records takes a second or two: show progress from here on.
 _PROGRESS_RECORDS_MIN: Final = 20_000
 
 
@@ -39,7 +41,8 @@ def load_server(server: Address, at: At) -> State:
             group_id=None,
             bootstrap_timeout_ms=tail.BOOTSTRAP_TIMEOUT_MS,
             enable_auto_commit=False,
-            auto_offset_reset="none",  # a position that is lost is an error to report, not one to hide
+            # a position that is lost is an error to report, not one to hide
+            auto_offset_reset="none",
             allow_auto_create_topics=False,
         )
         try:
@@ -56,7 +59,9 @@ def _read(consumer: KafkaConsumer, partition: Any, where: str, at: At) -> State:
     end = tail.go_to(consumer, partition, "beginning")
     first: int = consumer.position(partition)
     if at.offset is not None and at.offset > end:
-        raise click.ClickException(f"{where}: ends at offset {end}, there is no state before {at.offset} yet")
+        raise click.ClickException(
+            f"{where}: ends at offset {end}, there is no state before {at.offset} yet"
+        )
     stop = end if at.offset is None else at.offset
     fold = Fold(where, at)
     # Below the log start a server puts a snapshot, and all of that is one state.
@@ -69,14 +74,18 @@ def _read(consumer: KafkaConsumer, partition: Any, where: str, at: At) -> State:
                 stop = record.offset if at.offset is None else at.offset
                 break
             epoch = _UNKNOWN if record.leader_epoch is None else record.leader_epoch
-            fold.loader.skip_to(record.offset, epoch)  # control records, which the client does not show
+            fold.loader.skip_to(
+                record.offset, epoch
+            )  # control records, which the client does not show
             fold.take(record.offset, epoch, record.timestamp, record.value)
             start.took(record.timestamp, in_snapshot)
             if record.offset % 1000 == 0:
                 progress.at(record.offset - first)
     start.check(at)
     if consumer.beginning_offsets([partition])[partition] != first:
-        raise click.ClickException(f"{where}: the start of its log moved while it was read: run this again")
+        raise click.ClickException(
+            f"{where}: the start of its log moved while it was read: run this again"
+        )
     fold.loader.skip_to(max(stop, start.offset), epoch)
     return fold.state()
 
@@ -84,9 +93,9 @@ def _read(consumer: KafkaConsumer, partition: Any, where: str, at: At) -> State:
 class _Start:
     """Where the log of a server starts, found out while its records come.
 
-    The records of a snapshot stand between its header at the first offset and its footer, both control records that the
-    client does not show: the first offset that is missing between them and the log is the footer's, and the log starts
-    behind it.
+    The records of a snapshot stand between its header at the first offset and its footer, both
+    control records that the client does not show: the first offset that is missing between them and
+    the log is the footer's, and the log starts behind it.
     """
 
     def __init__(self, where: str, first: int) -> None:
@@ -98,7 +107,9 @@ class _Start:
         self.offset = 0  #: of the log, as far as it is known
 
     def holds(self, record: Any) -> bool:
-        """Is the record, the next that came, one of the snapshot? Raises click.ClickException if there is none."""
+        """Is the record, the next that came, one of the snapshot? Raises click.ClickException if
+        there is none.
+        """
         if self._log_seen:
             return False
         if self._expected is None:
@@ -121,8 +132,13 @@ class _Start:
             raise click.ClickException(
                 f"{self._where}: its log starts at offset {self.offset}: the state before offset {at.offset} is no longer there"
             )
-        # When a snapshot was written is not when it is of: the time is known to be covered once a record of the log is.
-        if at.time_ms is not None and self._snapshot_ms is not None and at.time_ms < self._snapshot_ms:
+        # When a snapshot was written is not when it is of: the time is known to be covered once a
+        # record of the log is.
+        if (
+            at.time_ms is not None
+            and self._snapshot_ms is not None
+            and at.time_ms < self._snapshot_ms
+        ):
             raise click.ClickException(
                 f"{self._where}: its log starts at offset {self.offset}, later than {time_text(at.time_ms)}"
             )

@@ -1,4 +1,6 @@
-"""Where a state is to come from and up to where, as users write it. Reads nothing itself, and is cheap to import."""
+"""Where a state is to come from and up to where, as users write it. Reads nothing itself, and is
+cheap to import.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,9 @@ if TYPE_CHECKING:
 
 
 def parse_source(text: str) -> tuple[Path | Address, At]:
-    """``PATH`` or ``HOST:PORT``, either with ``@OFFSET`` or ``@TIME``; what exists is a path. Raises click.BadParameter."""
+    """``PATH`` or ``HOST:PORT``, either with ``@OFFSET`` or ``@TIME``; what exists is a path.
+    Raises click.BadParameter.
+    """
     place, _, at = text.rpartition("@")
     if not place or os.path.exists(text):
         place, at = text, ""

@@ -1,7 +1,8 @@
-"""``kwire tail``: follow the metadata topic of any server, and print its records decoded and without secrets.
+"""``kwire tail``: follow the metadata topic of any server, and print its records decoded and
+without secrets.
 
-A kafka-python consumer does the fetching, as any client would. It keeps control records to itself, so these are not
-shown: ``kwire decode`` shows them from files.
+A kafka-python consumer does the fetching, as any client would. It keeps control records to itself,
+so these are not shown: ``kwire decode`` shows them from files.
 """
 
 from __future__ import annotations
@@ -51,30 +52,51 @@ Examples:
   kwire tail -b localhost:9092 --topic __cluster_metadata_audit -o text        who changed what""",
 )
 @click.option(
-    "-b", "--bootstrap-server", "server", required=True, metavar="HOST:PORT", type=parse_address, help="The server to read."
+    "-b",
+    "--bootstrap-server",
+    "server",
+    required=True,
+    metavar="HOST:PORT",
+    type=parse_address,
+    help="The server to read.",
 )
-@click.option("--topic", default=TOPIC_NAME, show_default=True, help="The topic, of metadata records or of changes.")
+@click.option(
+    "--topic",
+    default=TOPIC_NAME,
+    show_default=True,
+    help="The topic, of metadata records or of changes.",
+)
 @click.option(
     "--from", "start", default="beginning", show_default=True, metavar="beginning|end|OFFSET", type=parse_start,
     help="Where to begin.",
 )  # fmt: skip
-@click.option("--until-end", is_flag=True, help="Stop at the end that the topic has now, instead of following it.")
+@click.option(
+    "--until-end",
+    is_flag=True,
+    help="Stop at the end that the topic has now, instead of following it.",
+)
 @click.option(
     "-o", "--output", type=click.Choice(["auto", "text", "json"]), default="auto", show_default=True,
     help="Lines for people, or JSON lines; auto: for people on a terminal, JSON on a pipe.",
 )  # fmt: skip
-@click.option("--show-secrets", is_flag=True, help="Do not hide SCRAM keys and the values of sensitive configs.")
-def command(server: Address, topic: str, start: str | int, until_end: bool, output: str, show_secrets: bool) -> None:
+@click.option(
+    "--show-secrets",
+    is_flag=True,
+    help="Do not hide SCRAM keys and the values of sensitive configs.",
+)
+def command(
+    server: Address, topic: str, start: str | int, until_end: bool, output: str, show_secrets: bool
+) -> None:
     """Print the records of the metadata topic as JSON lines
 
-    \b
-      {"offset": 7, "epoch": 1, "timestamp": 1795231027885, "type": "TOPIC_RECORD", "version": 0, "data": {...}}
+    \b {"offset": 7, "epoch": 1, "timestamp": 1795231027885, "type": "TOPIC_RECORD", "version": 0,
+    "data": {...}}
 
-    and go on with new ones as they are committed. A record that cannot be decoded has "error" in place of the last
-    three. Of the audit topic:
+    and go on with new ones as they are committed. A record that cannot be decoded has "error" in
+    place of the last three. Of the audit topic:
 
-    \b
-      {"partition": 0, "offset": 2, "timestamp": 1795231027885, "change": {"api": "CreateTopics", ...}}
+    \b {"partition": 0, "offset": 2, "timestamp": 1795231027885, "change": {"api": "CreateTopics",
+    ...}}
     """
     from kafka.errors import KafkaError
 
@@ -87,17 +109,22 @@ def command(server: Address, topic: str, start: str | int, until_end: bool, outp
     if wants_json(output):
         show = json_line
     try:
-        with_consumer(server, topic, start, until_end, lambda record: click.echo(show(tell(record))))
+        with_consumer(
+            server, topic, start, until_end, lambda record: click.echo(show(tell(record)))
+        )
     except KafkaError as error:
         raise click.ClickException(f"{server}: {error}") from None
     except KeyboardInterrupt:
         sys.exit(_INTERRUPTED)
 
 
-def with_consumer(server: Address, topic: str, start: str | int, until_end: bool, take: Callable[[Any], None]) -> None:
+def with_consumer(
+    server: Address, topic: str, start: str | int, until_end: bool, take: Callable[[Any], None]
+) -> None:
     """Give every record from ``start`` on to ``take``, for ever or until the present end.
 
-    Raises click.ClickException where there is no such topic or offset, and kafka-python's KafkaError.
+    Raises click.ClickException where there is no such topic or offset, and kafka-python's
+    KafkaError.
     """
     from kafka import KafkaConsumer, TopicPartition
 
@@ -128,13 +155,17 @@ def with_consumer(server: Address, topic: str, start: str | int, until_end: bool
 
 
 def go_to(consumer: KafkaConsumer, partition: TopicPartition, start: str | int) -> int:
-    """Put the consumer at ``start``; returns the present end. Raises click.ClickException for an offset that is not there."""
+    """Put the consumer at ``start``; returns the present end. Raises click.ClickException for an
+    offset that is not there.
+    """
     consumer.assign([partition])
     first = consumer.beginning_offsets([partition])[partition]
     end: int = consumer.end_offsets([partition])[partition]
     offset = {"beginning": first, "end": end}.get(str(start), start)
     if not first <= offset <= end:
-        raise click.ClickException(f"offset {offset} is not in {partition.topic}: it goes from {first} to {end}")
+        raise click.ClickException(
+            f"offset {offset} is not in {partition.topic}: it goes from {first} to {end}"
+        )
     consumer.seek(partition, offset)
     return end
 
@@ -145,8 +176,8 @@ def records(consumer: KafkaConsumer, partition: TopicPartition, end: int | None)
     Raises click.ClickException when a server stops giving records that it said are there.
     """
     patience = time.monotonic() + STALLED_S
-    # Not "until the record before the end was seen": that may be a control record, which the consumer passes in
-    # silence.
+    # Not "until the record before the end was seen": that may be a control record, which the
+    # consumer passes in silence.
     while end is None or consumer.position(partition) < end:
         before = consumer.position(partition)
         for record in consumer.poll(timeout_ms=_POLL_MS).get(partition, ()):
@@ -155,17 +186,23 @@ def records(consumer: KafkaConsumer, partition: TopicPartition, end: int | None)
         if end is None or consumer.position(partition) > before:
             patience = time.monotonic() + STALLED_S
         elif time.monotonic() > patience:
-            raise click.ClickException(f"the server gives nothing from offset {before} on, of {end}, for {STALLED_S} s")
+            raise click.ClickException(
+                f"the server gives nothing from offset {before} on, of {end}, for {STALLED_S} s"
+            )
 
 
 def describe(record: Any, show_secrets: bool) -> dict[str, Any]:
-    """What to print of a consumer's record."""
+    """The object to print for a consumer's record."""
     from kwire.errors import WireError
     from kwire.records import decode_metadata_record
     from kwire.records.redact import redact
 
     # kafka-python gives -1 for "none", where JSON has a word for it.
-    epoch = record.leader_epoch if record.leader_epoch is not None and record.leader_epoch >= 0 else None
+    epoch = (
+        record.leader_epoch
+        if record.leader_epoch is not None and record.leader_epoch >= 0
+        else None
+    )
     line: dict[str, Any] = {"offset": record.offset, "epoch": epoch, "timestamp": record.timestamp}
     try:
         name, version, message = decode_metadata_record(record.value)
@@ -173,6 +210,12 @@ def describe(record: Any, show_secrets: bool) -> dict[str, Any]:
     except WireError as error:
         line["error"] = str(error)
         if show_secrets:  # who knows what is in it
-            line["value"] = None if record.value is None else base64.b64encode(record.value).decode("ascii")
+            line["value"] = (
+                None if record.value is None else base64.b64encode(record.value).decode("ascii")
+            )
         return line
-    return line | {"type": name, "version": version, "data": data if show_secrets else redact(name, data)}
+    return line | {
+        "type": name,
+        "version": version,
+        "data": data if show_secrets else redact(name, data),
+    }

@@ -1,4 +1,6 @@
-"""The part of ``kwire tail`` that follows the audit topic: all its partitions, each record the account of a change."""
+"""The part of ``kwire tail`` that follows the audit topic: all its partitions, each record the
+account of a change.
+"""
 
 from __future__ import annotations
 
@@ -20,10 +22,13 @@ _POLL_MS: Final = 500
 _STALLED_S: Final = 30
 
 
-def follow(consumer: KafkaConsumer, start: str | int, until_end: bool, take: Callable[[Any], None]) -> None:
+def follow(
+    consumer: KafkaConsumer, start: str | int, until_end: bool, take: Callable[[Any], None]
+) -> None:
     """Give every change from ``start`` on to ``take``, for ever or until the present end.
 
-    Those of one node come in its order, those of several as they arrive. Raises click.ClickException, kafka-python's KafkaError.
+    Those of one node come in its order, those of several as they arrive. Raises
+    click.ClickException, kafka-python's KafkaError.
     """
     from kafka import TopicPartition
 
@@ -46,7 +51,9 @@ def follow(consumer: KafkaConsumer, start: str | int, until_end: bool, take: Cal
 
 def _records(consumer: KafkaConsumer, ends: dict[Any, int] | None) -> Iterator[Any]:
     patience = time.monotonic() + _STALLED_S
-    while ends is None or any(consumer.position(partition) < end for partition, end in ends.items()):
+    while ends is None or any(
+        consumer.position(partition) < end for partition, end in ends.items()
+    ):
         polled = consumer.poll(timeout_ms=_POLL_MS)
         found = [record for records in polled.values() for record in records]
         for record in sorted(found, key=lambda one: (one.timestamp, one.partition, one.offset)):
@@ -55,7 +62,9 @@ def _records(consumer: KafkaConsumer, ends: dict[Any, int] | None) -> Iterator[A
         if ends is None or polled:
             patience = time.monotonic() + _STALLED_S
         elif time.monotonic() > patience:
-            raise click.ClickException(f"the server gives no more of {AUDIT_TOPIC}, which has more, for {_STALLED_S} s")
+            raise click.ClickException(
+                f"the server gives no more of {AUDIT_TOPIC}, which has more, for {_STALLED_S} s"
+            )
 
 
 def _of(record: Any) -> Any:
@@ -65,7 +74,7 @@ def _of(record: Any) -> Any:
 
 
 def describe(record: Any) -> dict[str, Any]:
-    """What to print of a consumer's record."""
+    """The object to print for a consumer's record."""
     line = {"partition": record.partition, "offset": record.offset, "timestamp": record.timestamp}
     try:
         change = json.loads(record.value or b"")
@@ -75,7 +84,9 @@ def describe(record: Any) -> dict[str, Any]:
 
 
 def text_line(line: dict[str, Any]) -> str:
-    """Where it stands, time (UTC), what was asked for, by whom, about what, and the records that it made."""
+    """Where it stands, time (UTC), what was asked for, by whom, about what, and the records that it
+    made.
+    """
     head = f"{line['partition']:>3} {line['offset']:>8}  {moment(line['timestamp'])}  "
     if "error" in line:
         return head + click.style(f"cannot be decoded: {line['error']}", fg="red")
@@ -88,8 +99,13 @@ def text_line(line: dict[str, Any]) -> str:
 def _sentence(change: dict[str, Any]) -> str:
     """Raises KeyError, TypeError where something is missing, or is something else."""
     what = click.style(f"{change['api']} v{change['version']}", bold=True)
-    who = f"{change['principal']} from {change['host']}" + (f" ({change['client_id']})" if change["client_id"] else "")
-    named = " ".join(one["type"] + (f":{one['name']}" if one["name"] is not None else "") for one in change["resources"])
+    who = f"{change['principal']} from {change['host']}" + (
+        f" ({change['client_id']})" if change["client_id"] else ""
+    )
+    named = " ".join(
+        one["type"] + (f":{one['name']}" if one["name"] is not None else "")
+        for one in change["resources"]
+    )
     left = change["resources_in_all"] - len(change["resources"])
     more = f" and {left} more" if left else ""
     where = f"offsets {change['offset']}-{change['last_offset']} epoch {change['leader_epoch']}"
@@ -98,4 +114,6 @@ def _sentence(change: dict[str, Any]) -> str:
 
 def _plain(text: str) -> str:
     """Without what a terminal would act on: the names are whatever a client called them."""
-    return "".join(one if one.isprintable() else one.encode("unicode_escape").decode("ascii") for one in text)
+    return "".join(
+        one if one.isprintable() else one.encode("unicode_escape").decode("ascii") for one in text
+    )

@@ -1,27 +1,40 @@
-"""ACLs as requests speak of them: one to be made, a filter that finds many. Knows no request's shape and no state.
+"""ACLs as requests speak of them: one to be made, a filter that finds many. Knows no request's
+shape and no state.
 
-``AclBinding``, ``AclBindingFilter`` and ``AclControlManager``'s rules for them, with the numbers of the wire.
+``AclBinding``, ``AclBindingFilter`` and ``AclControlManager``'s rules for them, with the numbers of
+the wire.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from gateway.controller.errors import ApiError, Error
+from gateway.controller.errors import ApiError
 from gateway.security.acls import LITERAL, PREFIXED, RESOURCE_TYPES, WILDCARD
+from gateway.security.cidr import parse_cidr
+from kwire.protocol import (
+    AclOperation,
+    ErrorCode,
+    MetadataVersion,
+    PatternType,
+    PermissionType,
+    ResourceType,
+)
+from kwire.protocol.metadata_version import is_cidr_acl_supported
 
 if TYPE_CHECKING:
     from kwire.messages.access_control_entry_record import AccessControlEntryRecord
 
 #: Of every kind of number: unknown, and any of them (only filters say so).
-UNKNOWN: Final = 0
-ANY: Final = 1
+UNKNOWN: Final = ResourceType.UNKNOWN
+ANY: Final = ResourceType.ANY
 #: ``PatternType.MATCH``: whatever pattern would cover a resource of this name.
-MATCH: Final = 2
+MATCH: Final = PatternType.MATCH
 _TYPES: Final = frozenset(RESOURCE_TYPES.values())
+_TYPE_NAMES: Final = {int(one): one.name for one in ResourceType}
 _PATTERNS: Final = frozenset({LITERAL, PREFIXED})
-_OPERATIONS: Final = range(2, 16)
-_PERMISSIONS: Final = range(2, 4)
+_OPERATIONS: Final = frozenset(one for one in AclOperation if one > AclOperation.ANY)
+_PERMISSIONS: Final = frozenset((PermissionType.DENY, PermissionType.ALLOW))
 _CLUSTER: Final = RESOURCE_TYPES["CLUSTER"]
 _CLUSTER_NAME: Final = "kafka-cluster"
 
@@ -62,9 +75,27 @@ class Acl(NamedTuple):
                 " the principal name)"
             )
 
+    def check_host(self, level: int) -> None:
+        """Raise ApiError unless the host is one that an ACL can have at ``level`` of
+        metadata.version.
+        """
+        if not self.host:
+            raise _invalid("Host pattern cannot be null or empty")
+        if "/" not in self.host:
+            return
+        if not is_cidr_acl_supported(level):
+            why = f"CIDR-based ACL host patterns require metadata version {MetadataVersion.IBP_4_4_IV1.release} or higher."
+            raise ApiError(ErrorCode.UNSUPPORTED_VERSION, why)
+        try:
+            parse_cidr(self.host)
+        except ValueError as error:
+            raise _invalid(f"Invalid CIDR notation '{self.host}': {error}") from None
+
 
 class AclFilter(NamedTuple):
-    """Which ACLs are meant. None, and ANY, is every one; the names are those of the filters of Kafka's requests."""
+    """Which ACLs are meant. None, and ANY, is every one; the names are those of the filters of
+    Kafka's requests.
+    """
 
     resource_type_filter: int
     resource_name_filter: str | None
@@ -81,13 +112,27 @@ class AclFilter(NamedTuple):
 
     def says_unknown(self) -> bool:
         """Is one of its numbers 0, which no client may send?"""
-        return UNKNOWN in (self.resource_type_filter, self.pattern_type_filter, self.operation, self.permission_type)
+        return UNKNOWN in (
+            self.resource_type_filter,
+            self.pattern_type_filter,
+            self.operation,
+            self.permission_type,
+        )
 
     def check(self) -> None:
-        """Raise ApiError for numbers that Kafka has not: deleting by what nobody understands is not for a guess."""
-        if self.resource_type_filter not in {ANY, *_TYPES} or self.pattern_type_filter not in {ANY, MATCH, *_PATTERNS}:
+        """Raise ApiError for numbers that Kafka has not: deleting by what nobody understands is not
+        for a guess.
+        """
+        if self.resource_type_filter not in {ANY, *_TYPES} or self.pattern_type_filter not in {
+            ANY,
+            MATCH,
+            *_PATTERNS,
+        }:
             raise _invalid("Unknown patternFilter.")
-        if self.operation not in {ANY, *_OPERATIONS} or self.permission_type not in {ANY, *_PERMISSIONS}:
+        if self.operation not in {ANY, *_OPERATIONS} or self.permission_type not in {
+            ANY,
+            *_PERMISSIONS,
+        }:
             raise _invalid("Unknown entryFilter.")
 
     def matches(self, acl: AccessControlEntryRecord | Acl) -> bool:
@@ -114,8 +159,13 @@ class AclFilter(NamedTuple):
         return acl.resource_name in (name, WILDCARD)
 
 
+def resource_type_name(number: int) -> str:
+    """The name of a resource type, ``UNKNOWN`` for a number that Kafka has not."""
+    return _TYPE_NAMES.get(number, ResourceType.UNKNOWN.name)
+
+
 def _invalid(message: str) -> ApiError:
-    return ApiError(Error.INVALID_REQUEST, message)
+    return ApiError(ErrorCode.INVALID_REQUEST, message)
 
 
 def _told(number: int, *known: int) -> str:

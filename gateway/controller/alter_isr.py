@@ -1,58 +1,74 @@
-"""AlterIsr, AlterPartition in the words of KIP-497's text: topics by name, one leader and ISR a partition, a ZooKeeper version.
+"""AlterIsr, the form of AlterPartition that KIP-497's text has: topics by name, and one leader and
+ISR for each partition.
 
-The same rules; what was decided is not in the answer but in the log. Its ``CurrentZkVersion`` is what Kafka calls the
-partition's epoch, as both count the changes of one partition.
+The rules are those of AlterPartition, in ``isr_change``. The response has error codes alone: a
+leader learns the new ISR from the log. ``CurrentZkVersion`` is the partition epoch, as both count
+the changes of one partition.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gateway.controller.case import Case, Verdict
-from gateway.controller.errors import ApiError, Error
-from gateway.controller.isr_change import OLD_ERRORS, NewState, Replica, alter, check_leader
+from gateway.controller.admin_api import SlicedDecision
+from gateway.controller.brokers import check_broker_epoch
+from gateway.controller.errors import ApiError
+from gateway.controller.isr_change import OLD_ERRORS, NewState, Replica, alter
 from gateway.controller.partition_change import RECOVERED
 from gateway.controller.partition_changes import PartitionChanges
+from gateway.controller.request_context import ControllerRequestContext, ControllerResult
 from kwire.messages.kip.kip497.alter_isr_response import AlterIsrResponse, PartitionData, TopicData
+from kwire.protocol import ErrorCode
 
 if TYPE_CHECKING:
     from kwire.messages.kip.kip497.alter_isr_request import AlterIsrRequest, LeaderAndIsr
 
 
-def alter_isr(request: AlterIsrRequest, case: Case) -> Verdict:
-    """A record for each partition that changes. Raises ApiError where who asks is no broker that may speak."""
-    check_leader(request.broker_id, request.broker_epoch, case)
-    changes = PartitionChanges(case)
-    topics = [
-        TopicData(
-            topic=topic.topic,
-            partitions=[
-                PartitionData(
-                    partition_id=partition.partition_id,
-                    error_code=_alter(
-                        topic.topic, partition.partition_id, partition.leader_and_isr, request.broker_id, changes, case
-                    ),
-                )
-                for partition in topic.partitions
-            ],
-        )
-        for topic in request.topics
-    ]
-    return Verdict(changes.records, AlterIsrResponse(topics=topics), atomic=False)
+def alter_isr(request: AlterIsrRequest, context: ControllerRequestContext) -> SlicedDecision:
+    """A record for each partition that changes. Raises ApiError where the broker is not registered
+    with this epoch.
+    """
+    check_broker_epoch(request.broker_id, request.broker_epoch, context.image)
+    changes = PartitionChanges(context)
+    answer = AlterIsrResponse()
+    for topic in request.topics:
+        partitions = []
+        for partition in topic.partitions:
+            index, wanted = partition.partition_id, partition.leader_and_isr
+            error = _alter(topic.topic, index, wanted, request.broker_id, changes, context)
+            partitions.append(PartitionData(partition_id=index, error_code=error))
+            yield
+        answer.topics.append(TopicData(topic=topic.topic, partitions=partitions))
+    return ControllerResult(changes.records, answer, atomic=False)
 
 
-def _alter(name: str, index: int, asked: LeaderAndIsr, broker_id: int, changes: PartitionChanges, case: Case) -> Error:
-    topic_id = case.image.topic_ids.get(name)
+def _alter(
+    name: str,
+    index: int,
+    asked: LeaderAndIsr,
+    broker_id: int,
+    changes: PartitionChanges,
+    context: ControllerRequestContext,
+) -> ErrorCode:
+    topic_id = context.image.topic_ids.get(name)
     if topic_id is None:
-        return Error.UNKNOWN_TOPIC_OR_PARTITION
-    if asked.leader != broker_id:  # a leader speaks for itself alone
-        return Error.INVALID_REQUEST
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    if asked.leader != broker_id:  # a leader changes its own partitions alone
+        return ErrorCode.INVALID_REQUEST
     before = changes.partition(topic_id, index)
-    # The text has no word for a leader that recovers, so it stays as it is while it is alone, and has recovered else.
-    recovery = before.leader_recovery_state if before is not None and len(asked.isr) == 1 else RECOVERED
+    # The form has no field for the leader's recovery state: a leader that is alone in the ISR keeps
+    # its state, and one with followers in sync has recovered.
+    recovery = (
+        before.leader_recovery_state if before is not None and len(asked.isr) == 1 else RECOVERED
+    )
     isr = [Replica(node_id) for node_id in asked.isr]
     try:
-        alter(broker_id, NewState(topic_id, index, asked.leader_epoch, asked.current_zk_version, isr, recovery), changes, case)
+        alter(
+            broker_id,
+            NewState(topic_id, index, asked.leader_epoch, asked.current_zk_version, isr, recovery),
+            changes,
+            context,
+        )
     except ApiError as refusal:
         return OLD_ERRORS.get(refusal.error, refusal.error)
-    return Error.NONE
+    return ErrorCode.NONE

@@ -1,4 +1,5 @@
-"""From the replicas of new partitions to their records: ISR, leader, directories; and the rules for replicas chosen by hand.
+"""From the replicas of new partitions to their records: ISR, leader, directories; and the rules for
+replicas chosen by hand.
 
 Knows no request.
 """
@@ -7,30 +8,41 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gateway.controller.case import Case
-from gateway.controller.errors import ApiError, Error
+from gateway.controller.errors import ApiError
 from gateway.controller.nodes import Nodes
 from gateway.controller.placement import place
-from kwire.cluster.snapshot import partition_version
+from gateway.controller.request_context import ControllerRequestContext
 from kwire.messages.partition_record import PartitionRecord
+from kwire.protocol import ErrorCode
+from kwire.protocol.metadata_version import is_directory_assignment_supported
 from kwire.uuid import Uuid
 
 
-def placed_partitions(topic_id: Uuid, first: int, count: int, factor: int, case: Case) -> list[PartitionRecord]:
+def placed_partitions(
+    topic_id: Uuid, first: int, count: int, factor: int, context: ControllerRequestContext
+) -> list[PartitionRecord]:
     """``count`` new partitions from index ``first`` on, placed by the controller. Raises ApiError."""
-    nodes = case.nodes
+    nodes = context.nodes
     partitions = []
-    for index, replicas in enumerate(place(nodes.usable(), count, factor, case.dice), first):
-        partition = _new_partition(topic_id, index, replicas, nodes, case.level)
+    for index, replicas in enumerate(
+        place(nodes.usable(), count, factor, context.random_below), first
+    ):
+        partition = _new_partition(topic_id, index, replicas, nodes, context.level)
         # The placer puts a node that is up first.
-        assert partition is not None, f"partition {index} was placed on {replicas}, none of which is active"
+        assert partition is not None, (
+            f"partition {index} was placed on {replicas}, none of which is active"
+        )
         partitions.append(partition)
     return partitions
 
 
-def by_hand_partition(topic_id: Uuid, index: int, replicas: Sequence[int], case: Case) -> PartitionRecord:
-    """A new partition on ``replicas``, which were checked. Raises ApiError where none of them is up."""
-    partition = _new_partition(topic_id, index, replicas, case.nodes, case.level)
+def by_hand_partition(
+    topic_id: Uuid, index: int, replicas: Sequence[int], context: ControllerRequestContext
+) -> PartitionRecord:
+    """A new partition on ``replicas``, which were checked. Raises ApiError where none of them is
+    up.
+    """
+    partition = _new_partition(topic_id, index, replicas, context.nodes, context.level)
     if partition is None:
         raise bad_assignment(
             f"All brokers specified in the manual partition assignment for partition {index} are fenced or in controlled"
@@ -40,18 +52,24 @@ def by_hand_partition(topic_id: Uuid, index: int, replicas: Sequence[int], case:
 
 
 def check_by_hand(replicas: Sequence[int], expected_count: int | None, nodes: Nodes) -> None:
-    """The rules of a manual assignment: known nodes, each once, as many as the partitions before have.
+    """The rules of a manual assignment: known nodes, each once, as many as the partitions before
+    have.
 
-    Raises ApiError INVALID_REPLICA_ASSIGNMENT (``ReplicationControlManager.validateManualPartitionAssignment``).
+    Raises ApiError INVALID_REPLICA_ASSIGNMENT
+    (``ReplicationControlManager.validateManualPartitionAssignment``).
     """
     if not replicas:
         raise bad_assignment("The manual partition assignment includes an empty replica list.")
     seen: set[int] = set()
     for node_id in sorted(replicas):
         if node_id not in nodes:
-            raise bad_assignment(f"The manual partition assignment includes broker {node_id}, but no such broker is registered.")
+            raise bad_assignment(
+                f"The manual partition assignment includes broker {node_id}, but no such broker is registered."
+            )
         if node_id in seen:
-            raise bad_assignment(f"The manual partition assignment includes the broker {node_id} more than once.")
+            raise bad_assignment(
+                f"The manual partition assignment includes the broker {node_id} more than once."
+            )
         seen.add(node_id)
     if expected_count is not None and len(replicas) != expected_count:
         raise bad_assignment(
@@ -62,15 +80,21 @@ def check_by_hand(replicas: Sequence[int], expected_count: int | None, nodes: No
 
 def bad_assignment(why: str) -> ApiError:
     """The refusal of replicas chosen by hand."""
-    return ApiError(Error.INVALID_REPLICA_ASSIGNMENT, why)
+    return ApiError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, why)
 
 
-def _new_partition(topic_id: Uuid, index: int, replicas: Sequence[int], nodes: Nodes, level: int) -> PartitionRecord | None:
+def _new_partition(
+    topic_id: Uuid, index: int, replicas: Sequence[int], nodes: Nodes, level: int
+) -> PartitionRecord | None:
     """A partition as it begins, led by the first replica that is up; None if none of them is."""
     isr = [node_id for node_id in replicas if nodes.is_active(node_id)]
     if not isr:
         return None
-    directories = [nodes.default_directory(node_id) for node_id in replicas] if partition_version(level) else []
+    directories = (
+        [nodes.default_directory(node_id) for node_id in replicas]
+        if is_directory_assignment_supported(level)
+        else []
+    )
     return PartitionRecord(
         partition_id=index,
         topic_id=topic_id,

@@ -1,4 +1,5 @@
-"""Registered brokers: which of them may speak, and the records of their coming and going (``ClusterControlManager``).
+"""Registered brokers: which of them may speak, and the records of their coming and going
+(``ClusterControlManager``).
 
 It knows no request. What becomes of partitions is decided in ``leader_election``.
 """
@@ -8,14 +9,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
-from gateway.controller.errors import ApiError, Error
+from gateway.controller.errors import ApiError
 from gateway.controller.leader_election import on_fenced
 from gateway.controller.sessions import Registered
 from kwire.messages.broker_registration_change_record import BrokerRegistrationChangeRecord
+from kwire.protocol import ErrorCode
 
 if TYPE_CHECKING:
-    from gateway.controller.case import Case
     from gateway.controller.records import Operation
+    from gateway.controller.request_context import ControllerRequestContext
     from kwire.cluster import Image
     from kwire.message import Message
     from kwire.messages.register_broker_record import RegisterBrokerRecord
@@ -27,12 +29,19 @@ IN_CONTROLLED_SHUTDOWN: Final = 1
 
 
 def check_broker_epoch(broker_id: int, epoch: int, image: Image) -> RegisterBrokerRecord:
-    """The registration of the broker that says it has this epoch. Raises ApiError STALE_BROKER_EPOCH for any other."""
+    """The registration of the broker that says it has this epoch. Raises ApiError
+    STALE_BROKER_EPOCH for any other.
+    """
     broker = image.brokers.get(broker_id)
     if broker is None:
-        raise ApiError(Error.STALE_BROKER_EPOCH, f"No broker registration found for broker id {broker_id}")
+        raise ApiError(
+            ErrorCode.STALE_BROKER_EPOCH, f"No broker registration found for broker id {broker_id}"
+        )
     if broker.broker_epoch != epoch:
-        raise ApiError(Error.STALE_BROKER_EPOCH, f"Expected broker epoch {broker.broker_epoch}, but got broker epoch {epoch}")
+        raise ApiError(
+            ErrorCode.STALE_BROKER_EPOCH,
+            f"Expected broker epoch {broker.broker_epoch}, but got broker epoch {epoch}",
+        )
     return broker
 
 
@@ -46,7 +55,9 @@ def unfenced(image: Image) -> Iterator[Registered]:
     return (registered(broker) for broker in image.brokers.values() if not broker.fenced)
 
 
-def change(broker: RegisterBrokerRecord, *, fenced: int = 0, in_controlled_shutdown: int = 0) -> BrokerRegistrationChangeRecord:
+def change(
+    broker: RegisterBrokerRecord, *, fenced: int = 0, in_controlled_shutdown: int = 0
+) -> BrokerRegistrationChangeRecord:
     """The record that changes a registration."""
     return BrokerRegistrationChangeRecord(
         broker_id=broker.broker_id,
@@ -56,10 +67,11 @@ def change(broker: RegisterBrokerRecord, *, fenced: int = 0, in_controlled_shutd
     )
 
 
-def fence(broker: RegisterBrokerRecord, case: Case) -> list[Message]:
-    """The records by which a broker stops to serve (``handleBrokerFenced``): its partitions first, so that a leader that has
-    written only some of them leaves it to the next one to go on."""
-    return [*on_fenced(broker.broker_id, case), change(broker, fenced=FENCE)]
+def fence(broker: RegisterBrokerRecord, context: ControllerRequestContext) -> list[Message]:
+    """The records by which a broker stops to serve (``handleBrokerFenced``): its partitions first,
+    so that a leader that has written only some of them leaves it to the next one to go on.
+    """
+    return [*on_fenced(broker.broker_id, context), change(broker, fenced=FENCE)]
 
 
 def fenced_by(operation: Operation) -> Iterator[Registered]:
@@ -69,15 +81,16 @@ def fenced_by(operation: Operation) -> Iterator[Registered]:
             yield Registered(message.broker_id, message.broker_epoch)
 
 
-def expire_one(case: Case) -> list[Message]:
-    """Fence the broker that has been silent longest, if that is too long; none where nobody is. Who came again since is passed
-    over.
+def expire_one(context: ControllerRequestContext) -> list[Message]:
+    """Fence the broker that has been silent longest, if that is too long; none where nobody is. Who
+    came again since is passed over.
 
-    One at a time, so that the next one is fenced in a cluster without this one (``maybeFenceOneStaleBroker``).
+    One at a time, so that the next one is fenced in a cluster without this one
+    (``maybeFenceOneStaleBroker``).
     """
-    while (silent := case.sessions.expired(case.steady_ms)) is not None:
-        case.sessions.forget(silent)
-        broker = case.image.brokers.get(silent.broker_id)
+    while (silent := context.sessions.expired(context.steady_ms)) is not None:
+        context.sessions.forget(silent)
+        broker = context.image.brokers.get(silent.broker_id)
         if broker is not None and broker.broker_epoch == silent.epoch:
-            return fence(broker, case)
+            return fence(broker, context)
     return []

@@ -1,115 +1,85 @@
-"""The active controller of the quorum: a request and a moment in, records to be appended and an answer out. KIP-631.
+"""Decides on requests as the active controller of the quorum does (KIP-631, ``QuorumController``).
 
-It has a state of its own while its node leads: the committed image and, on top, what it proposed since, so that the next
-request sees it. Losing leadership is letting go of that state. It knows neither the log nor who is committed when:
+A request and a moment go in, records to append and a response come out. While its node leads, the
+controller has the committed image and, on top, what it proposed since, so that the next request
+sees it. When the node loses leadership that state is dropped. The controller does not know the log
+or when records are committed; which records a request makes is decided in ``apis``.
 
-    operations = controller.activate(image, now_ms, transaction_open=...)   # all of the log up to the own epoch's start
-    outcome = controller.handle(request, version, allows, now_ms)
-    ...                                                                     # outcome.operation appended and committed
-    outcome.answer                                                          # may be told now
+    operations = controller.activate(image, now_ms)   # the log up to the start of the own epoch
+    decision = controller.handle(request, version, allows, now_ms)
+    ...                                               # decision.operation is committed
+    decision.answer                                   # may be sent now
     controller.deactivate()
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Final
 
 from gateway.controller.activation import activation
-from gateway.controller.allocate_producer_ids import allocate_producer_ids
-from gateway.controller.alter_configs import alter_configs, incremental_alter_configs
-from gateway.controller.alter_isr import alter_isr
-from gateway.controller.alter_partition import alter_partition
-from gateway.controller.assign_replicas_to_dirs import assign_replicas_to_dirs
-from gateway.controller.broker_heartbeat import broker_heartbeat
+from gateway.controller.apis import admin_api, load, refused
 from gateway.controller.brokers import unfenced
-from gateway.controller.case import ANONYMOUS, Allows, Case, Verdict
-from gateway.controller.client_quotas import alter_client_quotas
-from gateway.controller.create_acls import create_acls
-from gateway.controller.create_partitions import create_partitions
-from gateway.controller.create_topics import create_topics
-from gateway.controller.delegation_tokens import (
-    create_delegation_token,
-    expire_delegation_token,
-    renew_delegation_token,
-)
-from gateway.controller.delete_acls import delete_acls
-from gateway.controller.delete_topics import delete_topics
-from gateway.controller.elect_leaders import elect_leaders
-from gateway.controller.errors import ApiError, Error
-from gateway.controller.kraft import KRaft, Unmoved
-from gateway.controller.list_reassignments import list_partition_reassignments
+from gateway.controller.errors import ApiError
+from gateway.controller.kraft import KRaft, StaticKRaft
 from gateway.controller.partition_index import Elections
 from gateway.controller.periodic import Periodic
-from gateway.controller.reassignments import alter_partition_reassignments
-from gateway.controller.records import NO_OP_LEVEL, Operation, operation
-from gateway.controller.refusals import refused
-from gateway.controller.register_broker import register_broker
-from gateway.controller.register_controller import register_controller
-from gateway.controller.scram_credentials import alter_user_scram_credentials
+from gateway.controller.records import (
+    NO_OP_LEVEL,
+    RECORDS_PER_SLICE,
+    Operation,
+    operation,
+    operation_in_slices,
+)
+from gateway.controller.request_context import (
+    ANONYMOUS,
+    Allows,
+    ControllerRequestContext,
+    ControllerResult,
+)
 from gateway.controller.sessions import Sessions
 from gateway.controller.settings import ControllerSettings
+from gateway.controller.slices import Slices, pieces, run
 from gateway.controller.state import State
-from gateway.controller.unregister_broker import unregister_broker
-from gateway.controller.update_features import update_features
 from kwire.cluster import Image
 from kwire.message import Message
 from kwire.messages.no_op_record import NoOpRecord
+from kwire.protocol import ErrorCode
 from kwire.uuid import Uuid
 
-_Area = Callable[[Any, Case], Verdict]
-#: Which area decides on which request, and what Kafka calls the operation.
-_AREAS: Final[dict[str, tuple[str, _Area]]] = {
-    "AllocateProducerIdsRequest": ("allocateProducerIds", allocate_producer_ids),
-    "AlterClientQuotasRequest": ("alterClientQuotas", alter_client_quotas),
-    "AlterConfigsRequest": ("legacyAlterConfigs", alter_configs),
-    "AlterIsrRequest": ("alterPartition", alter_isr),
-    "AlterPartitionReassignmentsRequest": ("alterPartitionReassignments", alter_partition_reassignments),
-    "AlterPartitionRequest": ("alterPartition", alter_partition),
-    "AssignReplicasToDirsRequest": ("assignReplicasToDirs", assign_replicas_to_dirs),
-    "ElectLeadersRequest": ("electLeaders", elect_leaders),
-    "ListPartitionReassignmentsRequest": ("listPartitionReassignments", list_partition_reassignments),
-    "AlterUserScramCredentialsRequest": ("alterUserScramCredentials", alter_user_scram_credentials),
-    "CreateDelegationTokenRequest": ("createDelegationToken", create_delegation_token),
-    "ExpireDelegationTokenRequest": ("expireDelegationToken", expire_delegation_token),
-    "RenewDelegationTokenRequest": ("renewDelegationToken", renew_delegation_token),
-    "CreateAclsRequest": ("createAcls", create_acls),
-    "DeleteAclsRequest": ("deleteAcls", delete_acls),
-    "BrokerHeartbeatRequest": ("processBrokerHeartbeat", broker_heartbeat),
-    "BrokerRegistrationRequest": ("registerBroker", register_broker),
-    "ControllerRegistrationRequest": ("registerController", register_controller),
-    "CreatePartitionsRequest": ("createPartitions", create_partitions),
-    "CreateTopicsRequest": ("createTopics", create_topics),
-    "DeleteTopicsRequest": ("deleteTopics", delete_topics),
-    "IncrementalAlterConfigsRequest": ("incrementalAlterConfigs", incremental_alter_configs),
-    "UnregisterBrokerRequest": ("unregisterBroker", unregister_broker),
-    "UpdateFeaturesRequest": ("updateFeatures", update_features),
-}
-_UNMOVED: Final = Unmoved()
+_STATIC_KRAFT: Final = StaticKRaft()
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class Decision:
     """``operation`` is to be appended in this epoch or not at all; None where nothing changes.
 
-    ``answer`` may be told once the operation is committed. Without one: once everything that was proposed before is, for it
-    may speak of that; and, if it has to be ``sure``, once this node is known to have led when it decided.
+    ``answer`` may be sent once the operation is committed. Without one: once everything that was
+    proposed before is, for it may speak of that; and, if it ``needs_confirmation``, once this node
+    is known to have led when it decided.
     """
 
     operation: Operation | None
     answer: Message
-    sure: bool = True
+    needs_confirmation: bool = True
 
 
 class Controller:
-    """One node's. ``random`` gives so many random bytes, ``kraft`` is the quorum that elects it; its methods raise for a mistake
-    of ours only, never for a request.
+    """The controller of one node. ``random`` gives the given number of random bytes, ``kraft`` is
+    the quorum that elects it.
 
-    After an exception the state may be half changed: leadership is to be given up, by the quorum too.
+    Its methods raise for a bug only, never for a request. After an exception the state may be half
+    changed, so the node has to resign.
     """
 
-    def __init__(self, settings: ControllerSettings, *, random: Callable[[int], bytes], kraft: KRaft = _UNMOVED) -> None:
+    def __init__(
+        self,
+        settings: ControllerSettings,
+        *,
+        random: Callable[[int], bytes],
+        kraft: KRaft = _STATIC_KRAFT,
+    ) -> None:
         self.settings = settings
         self._random = random
         self._kraft = kraft
@@ -119,32 +89,41 @@ class Controller:
         self._periodic = Periodic(settings, 0)
         self._next_offset = 0
         self._idle_since_ms = 0
+        load()  # later, an import would hold the event loop
 
     @property
     def is_active(self) -> bool:
-        """Does it take requests?"""
+        """Whether it decides on requests."""
         return self._state is not None
 
     @property
     def image(self) -> Image | None:
-        """Committed and proposed; None while inactive. For tests and for those who must see what is not committed yet."""
+        """The cluster with what is proposed and not committed yet; None while inactive."""
         return None if self._state is None else self._state.image
 
     @property
     def elections(self) -> Elections:
-        """What it has elected since it leads, as far as that was not from among those in sync."""
+        """Elections outside the ISR since this controller became active."""
         return Elections() if self._state is None else self._state.elections
 
     def activate(
-        self, image: Image, now_ms: int, *, steady_ms: int | None = None, transaction_open: bool = False
+        self,
+        image: Image,
+        now_ms: int,
+        *,
+        steady_ms: int | None = None,
+        transaction_open: bool = False,
     ) -> list[Operation]:
-        """Begin to lead, with the ``image`` of everything before this epoch. Returns what is to be appended first, in order.
+        """Become active with the ``image`` of everything before this epoch. Returns the operations
+        to append first, in order.
 
-        ``transaction_open``: the log before ended inside a metadata transaction. ``image`` is copied, not kept. Nothing may
-        be handled before the whole log up to this epoch's start is in it (KAFKA-15345): a request would be decided on less.
-        Every broker that serves has a whole session's time to find this node.
+        ``transaction_open``: the log before ended inside a metadata transaction. ``image`` is
+        copied, not kept. The caller waits until the image has the whole log up to this epoch's start
+        (KAFKA-15345): a request would be decided on less. The session of each unfenced broker
+        begins now, so that it has a full session timeout to find this node.
 
-        Here and below ``now_ms`` is since the epoch, and ``steady_ms`` on a clock that never jumps, where there is another.
+        Here and below ``now_ms`` is since the epoch, and ``steady_ms`` is the same moment on a clock
+        that never jumps.
         """
         self._state = State(image)
         self._idle_since_ms = now_ms
@@ -153,19 +132,21 @@ class Controller:
         steady_ms = now_ms if steady_ms is None else steady_ms
         self._sessions = Sessions(self.settings.broker_session_timeout_ms)
         for broker in unfenced(image):
-            self._sessions.hear(broker, steady_ms)
+            self._sessions.touch(broker, steady_ms)
         self._periodic = Periodic(self.settings, steady_ms)
         operations = activation(image, self.settings, transaction_open=transaction_open)
         for one in operations:
-            self._apply(one)
+            run(self._apply(one))
         return operations
 
     def deactivate(self) -> None:
-        """Leadership is gone: what was proposed and not committed is forgotten."""
+        """Drop the state: the node has lost leadership."""
         self._state = None
 
     def log_ends(self, next_offset: int) -> None:
-        """The next record gets ``next_offset``, or a later one where the quorum writes something of its own before."""
+        """The next record gets ``next_offset``, or a later one where the quorum writes something of
+        its own before.
+        """
         self._next_offset = max(self._next_offset, next_offset)
 
     def handle(
@@ -177,51 +158,70 @@ class Controller:
         principal: str = ANONYMOUS,
         *,
         steady_ms: int | None = None,
-    ) -> Outcome:
-        """Decide on ``request`` of ``principal``, who may do what ``allows`` says. NOT_CONTROLLER while inactive."""
+    ) -> Decision:
+        """Decide on ``request`` without an interruption; the arguments are those of
+        :meth:`decide`.
+        """
+        return run(self.decide(request, version, allows, now_ms, principal, steady_ms=steady_ms))
+
+    def decide(
+        self,
+        request: Message,
+        version: int,
+        allows: Allows,
+        now_ms: int,
+        principal: str = ANONYMOUS,
+        *,
+        steady_ms: int | None = None,
+    ) -> Slices[Decision]:
+        """Decide on ``request`` of ``principal``, who may do what ``allows`` says, in slices.
+
+        Until the decision is complete no other may begin, and none of :meth:`poll`; the owner drops
+        the generator when the node loses leadership. The response has NOT_CONTROLLER while this
+        controller is inactive.
+        """
         state = self._state
         if state is None:
-            return Outcome(None, refused(request, version, Error.NOT_CONTROLLER, "This node is not the active controller."))
-        name, area = _AREAS[request.NAME]
-        case = self._case(state, version, allows, now_ms, steady_ms, principal)
+            why = "This node is not the active controller."
+            return Decision(None, refused(request, version, ErrorCode.NOT_CONTROLLER, why))
+        context = self._context(state, version, allows, now_ms, steady_ms, principal)
         try:
-            verdict = area(request, case)
-            decided = operation(name, verdict.records, case.level, atomic=verdict.atomic) if verdict.records else None
-            if decided is not None and verdict.kraft_version is not None:
-                decided = replace(decided, kraft_version=verdict.kraft_version)
+            result, decided = yield from _decided(request, context)
         except ApiError as refusal:
-            return Outcome(None, refused(request, version, refusal.error, refusal.message))
+            return Decision(None, refused(request, version, refusal.error, refusal.message))
         if getattr(request, "validate_only", False):
-            return Outcome(None, verdict.answer)
+            return Decision(None, result.answer)
         if decided is not None:
-            self._apply(decided)
+            yield from self._apply(decided)
             self._idle_since_ms = now_ms
-        verdict.written(self._next_offset - 1)
-        return Outcome(decided, verdict.answer, verdict.sure)
+        result.written(self._next_offset - 1)
+        return Decision(decided, result.answer, result.needs_confirmation)
 
     @property
     def deadline_ms(self) -> int | None:
-        """When :meth:`poll` has something to look at next, on the steady clock; None while inactive."""
+        """When the next periodic task is due, on the steady clock; None while inactive."""
         return None if self._state is None else self._periodic.deadline_ms
 
     def poll(self, now_ms: int, *, steady_ms: int | None = None) -> list[Operation]:
-        """What is to be done without being asked: brokers whose session ended are fenced, one at a time, and the like."""
+        """Run the periodic tasks that are due, such as fencing a broker whose session ended."""
         operations: list[Operation] = []
         state, moment = self._state, now_ms if steady_ms is None else steady_ms
         for task in self._periodic.due(moment) if state is not None else ():
             assert state is not None
-            case = self._case(state, 0, _by_itself, now_ms, moment, ANONYMOUS)
-            records = task.run(case)
+            context = self._context(state, 0, _allow_all, now_ms, moment, ANONYMOUS)
+            records = task.run(context)
             if records:
-                decided = operation(task.name, records, case.level, atomic=False)
-                self._apply(decided)
+                decided = operation(task.name, records, context.level, atomic=False)
+                run(self._apply(decided))
                 self._idle_since_ms = now_ms
                 operations.append(decided)
             self._periodic.done(task, moment, found=bool(records))
         return operations
 
     def idle(self, now_ms: int) -> Operation | None:
-        """A NoOpRecord when nothing was written for a while, so that consumers see that the log is alive (KIP-835)."""
+        """A NoOpRecord after an interval without records, so that the high watermark proves a live
+        leader (KIP-835).
+        """
         state, interval_ms = self._state, self.settings.max_idle_interval_ms
         if state is None or not interval_ms or now_ms - self._idle_since_ms < interval_ms:
             return None
@@ -230,31 +230,55 @@ class Controller:
         return self.confirmation(now_ms)
 
     def confirmation(self, now_ms: int) -> Operation:
-        """A NoOpRecord: once it is committed, this node was the leader when it was appended. Only while active."""
-        assert self._state is not None, "only a leader asks whether it is one"
+        """A NoOpRecord: once it is committed, this node was the leader when it was appended. Only
+        while active.
+        """
+        assert self._state is not None, "only an active controller confirms that it leads"
         self._idle_since_ms = now_ms
         self._next_offset += 1
         return operation("noOpRecord", [NoOpRecord()], self._state.image.metadata_version)
 
-    def _apply(self, decided: Operation) -> None:
+    def _apply(self, decided: Operation) -> Slices[None]:
         assert self._state is not None
-        for record in decided.records:
-            self._state.apply(record.message)
+        for records in pieces(decided.records, RECORDS_PER_SLICE):
+            for record in records:
+                self._state.apply(record.message)
+            yield
         self._next_offset += decided.offsets
         self._kraft_proposed = max(self._kraft_proposed, decided.kraft_version or 0)
 
-    def _case(self, state: State, version: int, allows: Allows, now_ms: int, steady_ms: int | None, principal: str) -> Case:
-        moment = now_ms if steady_ms is None else steady_ms
-        return Case(
-            version, allows, now_ms, state, self.settings, self._dice, self._new_id,
-            self._sessions, moment, self._next_offset, self._kraft, self._kraft_proposed, principal,
-        )  # fmt: skip
+    def _context(
+        self,
+        state: State,
+        version: int,
+        allows: Allows,
+        now_ms: int,
+        steady_ms: int | None,
+        principal: str,
+    ) -> ControllerRequestContext:
+        return ControllerRequestContext(
+            version=version,
+            allows=allows,
+            principal=principal,
+            now_ms=now_ms,
+            steady_ms=now_ms if steady_ms is None else steady_ms,
+            state=state,
+            settings=self.settings,
+            sessions=self._sessions,
+            next_offset=self._next_offset,
+            kraft=self._kraft,
+            kraft_proposed=self._kraft_proposed,
+            random_below=self._random_below,
+            new_id=self._new_id,
+        )
 
-    def _dice(self, below: int) -> int:
+    def _random_below(self, below: int) -> int:
         return int.from_bytes(self._random(8), "big") % below
 
     def _new_id(self) -> Uuid:
-        """A random id (version 4 of RFC 9562) that no topic has; none that a command line would take for an option."""
+        """A random id (version 4 of RFC 9562) that no topic has; none that a command line would
+        take for an option.
+        """
         assert self._state is not None
         while True:
             raw = bytearray(self._random(16))
@@ -265,5 +289,26 @@ class Controller:
                 return made
 
 
-def _by_itself(operation: str, resource_type: str, name: str) -> bool:
-    return True  # nobody asked
+def _allow_all(operation: str, resource_type: str, name: str) -> bool:
+    return True
+
+
+def _decided(
+    request: Message, context: ControllerRequestContext
+) -> Slices[tuple[ControllerResult, Operation | None]]:
+    """The result of the API's decision, and the operation with its records. Raises ApiError."""
+    assert request.API_KEY is not None, "only requests are decided"
+    api = admin_api(request.API_KEY)
+    if api.cluster_operation is not None and not context.may_on_cluster(api.cluster_operation):
+        raise ApiError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "Cluster authorization failed.")
+    result = api.decide(request, context)
+    if isinstance(result, Generator):
+        result = yield from result
+    if not result.records:
+        return result, None
+    decided = yield from operation_in_slices(
+        api.operation, result.records, context.level, atomic=result.atomic
+    )
+    if result.kraft_version is not None:
+        decided = replace(decided, kraft_version=result.kraft_version)
+    return result, decided

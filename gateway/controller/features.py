@@ -1,4 +1,8 @@
-"""Which features a cluster begins with at a level of metadata.version (KIP-584, KIP-1022). Facts of Kafka 4.3."""
+"""The features that a node of our own quorum supports, and those that a new cluster begins with
+(KIP-584, KIP-1022).
+
+Ranges, defaults and dependencies are Kafka's (``kwire.protocol.features``).
+"""
 
 from __future__ import annotations
 
@@ -6,40 +10,41 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
-from kwire.cluster.image import METADATA_VERSION, Image
+from kwire.cluster.image import Image
+from kwire.protocol.features import ELIGIBLE_LEADER_REPLICAS_VERSION, FEATURES, KRAFT_VERSION
+from kwire.protocol.metadata_version import (
+    LATEST_PRODUCTION_METADATA_VERSION,
+    METADATA_VERSION,
+    MINIMUM_METADATA_VERSION,
+)
 
-ELIGIBLE_LEADER_REPLICAS: Final = "eligible.leader.replicas.version"
-#: Stands in a control record of the log, not among its features (KIP-853).
-KRAFT_VERSION: Final = "kraft.version"
-#: What a node of our own quorum supports, from the lowest level to the highest: the features of Kafka 4.3, by name.
+#: The lowest and highest level of each feature, by name. kraft.version stands in a control record
+#: of the log (KIP-853).
 SUPPORTED: Final[Mapping[str, tuple[int, int]]] = MappingProxyType({
-    ELIGIBLE_LEADER_REPLICAS: (0, 1),
-    "group.version": (0, 1),
-    KRAFT_VERSION: (0, 1),
-    METADATA_VERSION: (7, 30),
-    "share.version": (0, 1),
-    "streams.version": (0, 1),
-    "transaction.version": (0, 2),
-})  # fmt: skip
-#: Feature -> the metadata.version without which it cannot be in use; else any will do (``FeatureVersion.dependencies``).
-NEEDED_METADATA_VERSION: Final[Mapping[str, int]] = MappingProxyType({ELIGIBLE_LEADER_REPLICAS: 23})
-
-#: Feature -> (level of metadata.version from which on a new cluster has it, its own level then). Sorted by name, which is
-#: the order in which Kafka writes them.
-_SINCE: Final[Mapping[str, tuple[int, int]]] = MappingProxyType({
-    ELIGIBLE_LEADER_REPLICAS: (26, 1),  # 4.1-IV0
-    "group.version": (22, 1),  # 4.0-IV0
-    "share.version": (28, 1),  # 4.2-IV0
-    "streams.version": (29, 1),  # 4.2-IV1
-    "transaction.version": (24, 2),  # 4.0-IV2
+    METADATA_VERSION: (MINIMUM_METADATA_VERSION, LATEST_PRODUCTION_METADATA_VERSION),
+    **{name: (feature.minimum, feature.latest_production) for name, feature in FEATURES.items()},
 })  # fmt: skip
 
 
 def default_features(metadata_version: int) -> dict[str, int]:
-    """What ``kafka-storage format`` finalizes beside metadata.version at that level (``Feature.defaultLevel``)."""
-    return {name: level for name, (since, level) in _SINCE.items() if metadata_version >= since}
+    """What ``kafka-storage format`` finalizes beside metadata.version at that level, in the order
+    that Kafka writes it.
+    """
+    levels = {
+        name: feature.default_level(metadata_version) for name, feature in sorted(FEATURES.items())
+    }
+    return {name: level for name, level in levels.items() if level and name != KRAFT_VERSION}
+
+
+def needed_metadata_version(name: str, level: int) -> int:
+    """The metadata.version without which feature ``name`` cannot be at ``level``
+    (``FeatureVersion.dependencies``).
+    """
+    feature = FEATURES.get(name)
+    dependencies = feature.dependencies(level) if feature is not None else {}
+    return dependencies.get(METADATA_VERSION, MINIMUM_METADATA_VERSION)
 
 
 def has_elr(image: Image) -> bool:
-    """Does the cluster keep eligible leader replicas (KIP-966)? Then what makes a replica eligible is guarded."""
-    return image.features.get(ELIGIBLE_LEADER_REPLICAS, 0) > 0
+    """Whether the cluster keeps eligible leader replicas (KIP-966)."""
+    return image.features.get(ELIGIBLE_LEADER_REPLICAS_VERSION, 0) > 0

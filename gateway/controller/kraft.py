@@ -1,4 +1,6 @@
-"""What the controller has to know of the quorum that elected it: its kraft.version, and whether that can rise (KIP-853)."""
+"""What the controller has to know of the quorum that elected it: its kraft.version, and whether
+that can rise (KIP-853).
+"""
 
 from __future__ import annotations
 
@@ -18,8 +20,8 @@ class KRaft(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Unmoved:
-    """A quorum that stays as it is."""
+class StaticKRaft:
+    """A quorum whose kraft.version cannot rise."""
 
     kraft_version: int = 0
 

@@ -1,23 +1,27 @@
-"""Who leads, and who is in sync, when a broker or one of its directories comes or goes (``generateLeaderAndIsrUpdates``).
+"""Who leads, and who is in sync, when a broker or one of its directories comes or goes
+(``generateLeaderAndIsrUpdates``).
 
-Each function gives the changes of partitions alone: the record about the broker is its caller's, who writes it
+Each function gives the changes of partitions alone: the record about the broker is its caller's,
+who writes it
 
-* after these changes where the broker goes (:func:`on_fenced`, :func:`on_unregistered`, :func:`on_directories_offline`), or
-  comes in another life (:func:`on_restart`),
-* before them where it serves again or is about to leave (:func:`on_unfenced`, :func:`on_controlled_shutdown`).
+* after these changes where the broker goes (:func:`on_fenced`, :func:`on_unregistered`,
+  :func:`on_directories_offline`), or comes in another life (:func:`on_restart`),
+* before them where it serves again or is about to leave (:func:`on_unfenced`,
+  :func:`on_controlled_shutdown`).
 
-``case.state`` is as before either. They may be more records than one operation holds: any part of them is a good state too.
+``context.state`` is as before either. They may be more records than one operation holds: any part
+of them is a good state too.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 
-from gateway.controller.case import Case
 from gateway.controller.features import has_elr
 from gateway.controller.partition_change import Election, Target
 from gateway.controller.partition_changes import PartitionChanges
 from gateway.controller.partition_index import PartitionKey
+from gateway.controller.request_context import ControllerRequestContext
 from gateway.controller.state import State
 from kwire.message import Message
 from kwire.uuid import Uuid
@@ -31,51 +35,63 @@ def leads_any(broker_id: int, state: State) -> bool:
     return state.partitions.leads_any(broker_id)
 
 
-def on_fenced(broker_id: int, case: Case) -> list[Message]:
+def on_fenced(broker_id: int, context: ControllerRequestContext) -> list[Message]:
     """The broker is fenced, or shuts down now: it leaves every ISR, and others lead what it led."""
-    return _without(broker_id, case, case.state.partitions.in_isr(broker_id))
+    return _without(broker_id, context, context.state.partitions.in_isr(broker_id))
 
 
-def on_controlled_shutdown(broker_id: int, case: Case) -> list[Message]:
+def on_controlled_shutdown(broker_id: int, context: ControllerRequestContext) -> list[Message]:
     """The broker wants to shut down: as :func:`on_fenced`. Ask again while it :func:`leads_any`."""
-    return _without(broker_id, case, case.state.partitions.in_isr(broker_id))
+    return _without(broker_id, context, context.state.partitions.in_isr(broker_id))
 
 
-def on_unregistered(broker_id: int, case: Case) -> list[Message]:
+def on_unregistered(broker_id: int, context: ControllerRequestContext) -> list[Message]:
     """The broker is to be forgotten: it leaves every ISR."""
-    return _without(broker_id, case, case.state.partitions.in_isr(broker_id))
+    return _without(broker_id, context, context.state.partitions.in_isr(broker_id))
 
 
-def on_unfenced(broker_id: int, case: Case) -> list[Message]:
+def on_unfenced(broker_id: int, context: ControllerRequestContext) -> list[Message]:
     """The broker serves from now on: it leads what nobody else may lead."""
-    changes = PartitionChanges(case)
-    for topic_id, index in case.state.partitions.leaderless:
+    changes = PartitionChanges(context)
+    for topic_id, index in context.state.partitions.leaderless:
         partition = changes.partition(topic_id, index)
         if partition is not None:
             changes.make(partition, Target(election=changes.election(topic_id)), joining=broker_id)
     return changes.records
 
 
-def on_restart(broker_id: int, case: Case, *, clean: bool) -> list[Message]:
-    """The broker registers in a new incarnation; ``clean``: it shut down in order, so it lost nothing it had acknowledged.
+def on_restart(broker_id: int, context: ControllerRequestContext, *, clean: bool) -> list[Message]:
+    """The broker registers in a new incarnation; ``clean``: it shut down in order, so it lost
+    nothing it had acknowledged.
 
-    After an unclean shutdown, where the cluster keeps eligible leader replicas, it may not even be one of them (KIP-966).
+    After an unclean shutdown, where the cluster keeps eligible leader replicas, it may not even be
+    one of them (KIP-966).
     """
-    if clean or not has_elr(case.image):
-        return on_fenced(broker_id, case)
-    index = case.state.partitions
-    return _without(broker_id, case, index.in_isr(broker_id) + index.eligible(broker_id), lost=(broker_id,))
+    if clean or not has_elr(context.image):
+        return on_fenced(broker_id, context)
+    index = context.state.partitions
+    return _without(
+        broker_id, context, index.in_isr(broker_id) + index.eligible(broker_id), lost=(broker_id,)
+    )
 
 
-def on_directories_offline(broker_id: int, directories: Collection[Uuid], case: Case) -> list[Message]:
-    """The broker lost ``directories``: its replicas in them leave every ISR; all partitions there are looked at (KIP-858)."""
-    return _without(broker_id, case, _in_directories(broker_id, directories, case))
+def on_directories_offline(
+    broker_id: int, directories: Collection[Uuid], context: ControllerRequestContext
+) -> list[Message]:
+    """The broker lost ``directories``: its replicas in them leave every ISR; all partitions there
+    are looked at (KIP-858).
+    """
+    return _without(broker_id, context, _in_directories(broker_id, directories, context))
 
 
-def elect_unclean(case: Case, elections_max: int = ELECTIONS_MAX) -> list[Message]:
-    """Leaders for partitions that nobody leads, of topics that take an unclean one rather than none; a periodic task."""
-    changes = PartitionChanges(case)
-    for topic_id, index in case.state.partitions.leaderless:
+def elect_unclean(
+    context: ControllerRequestContext, elections_max: int = ELECTIONS_MAX
+) -> list[Message]:
+    """Leaders for partitions that nobody leads, of topics that take an unclean one rather than
+    none; a periodic task.
+    """
+    changes = PartitionChanges(context)
+    for topic_id, index in context.state.partitions.leaderless:
         partition = changes.partition(topic_id, index)
         if len(changes.records) >= elections_max:
             break
@@ -84,10 +100,14 @@ def elect_unclean(case: Case, elections_max: int = ELECTIONS_MAX) -> list[Messag
     return changes.records
 
 
-def elect_preferred(case: Case, elections_max: int = ELECTIONS_MAX) -> list[Message]:
-    """The first replica leads again where it can (``auto.leader.rebalance.enable``); a periodic task."""
-    changes = PartitionChanges(case)
-    for topic_id, index in case.state.partitions.imbalanced:
+def elect_preferred(
+    context: ControllerRequestContext, elections_max: int = ELECTIONS_MAX
+) -> list[Message]:
+    """The first replica leads again where it can (``auto.leader.rebalance.enable``); a periodic
+    task.
+    """
+    changes = PartitionChanges(context)
+    for topic_id, index in context.state.partitions.imbalanced:
         partition = changes.partition(topic_id, index)
         if len(changes.records) >= elections_max:
             break
@@ -97,26 +117,43 @@ def elect_preferred(case: Case, elections_max: int = ELECTIONS_MAX) -> list[Mess
 
 
 def remove_from_isr(
-    changes: PartitionChanges, broker_id: int, keys: Iterable[PartitionKey], *, lost: Collection[int] = ()
+    changes: PartitionChanges,
+    broker_id: int,
+    keys: Iterable[PartitionKey],
+    *,
+    lost: Collection[int] = (),
 ) -> None:
-    """The broker leaves the ISR of these partitions, and leads none of them; of ``lost`` nobody knows what they still have."""
+    """The broker leaves the ISR of these partitions, and leads none of them; of ``lost`` nobody
+    knows what they still have.
+    """
     for topic_id, index in keys:
         partition = changes.partition(topic_id, index)
         if partition is not None:
             changes.leave(partition, broker_id, lost)
 
 
-def _without(broker_id: int, case: Case, keys: Iterable[PartitionKey], *, lost: Collection[int] = ()) -> list[Message]:
-    changes = PartitionChanges(case)
+def _without(
+    broker_id: int,
+    context: ControllerRequestContext,
+    keys: Iterable[PartitionKey],
+    *,
+    lost: Collection[int] = (),
+) -> list[Message]:
+    changes = PartitionChanges(context)
     remove_from_isr(changes, broker_id, keys, lost=lost)
     return changes.records
 
 
-def _in_directories(broker_id: int, directories: Collection[Uuid], case: Case) -> list[PartitionKey]:
-    """The partitions of which the broker has a replica in one of ``directories``; looked for, as directories seldom fail."""
+def _in_directories(
+    broker_id: int, directories: Collection[Uuid], context: ControllerRequestContext
+) -> list[PartitionKey]:
+    """The partitions of which the broker has a replica in one of ``directories``; looked for, as
+    directories seldom fail.
+    """
     return [
         (topic_id, index)
-        for topic_id, partitions in case.image.partitions.items()
+        for topic_id, partitions in context.image.partitions.items()
         for index, partition in partitions.items()
-        if (broker_id in partition.replicas) and partition.directories[partition.replicas.index(broker_id)] in directories
+        if (broker_id in partition.replicas)
+        and partition.directories[partition.replicas.index(broker_id)] in directories
     ]

@@ -1,4 +1,5 @@
-"""What a registration may say of listeners. Every node of Kafka that reads the log stumbles over one that breaks these rules.
+"""What a registration may say of listeners. Every node of Kafka that reads the log stumbles over
+one that breaks these rules.
 
 Knows neither brokers nor controllers.
 """
@@ -8,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final, Protocol, TypeVar
 
-from gateway.controller.errors import ApiError, Error
+from gateway.controller.errors import ApiError
+from kwire.protocol import ErrorCode
 
 #: Ids of ``SecurityProtocol``: PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL.
 _PROTOCOLS: Final = range(4)
@@ -27,17 +29,21 @@ _L = TypeVar("_L", bound=Listener)
 
 
 def checked_listeners(listeners: Iterable[_L]) -> list[_L]:
-    """One for each name, the last. Raises ApiError INVALID_REGISTRATION (``ListenerInfo``, ``BrokerRegistration``)."""
+    """One for each name, the last. Raises ApiError INVALID_REGISTRATION (``ListenerInfo``,
+    ``BrokerRegistration``).
+    """
     named = {one.name: one for one in listeners}
     for one in named.values():
         if not one.name:
             raise _invalid("Listeners must be named.")
         if one.security_protocol not in _PROTOCOLS:
-            raise _invalid(f"Unknown security protocol {one.security_protocol} in listener {one.name}.")
+            raise _invalid(
+                f"Unknown security protocol {one.security_protocol} in listener {one.name}."
+            )
         if not one.port:
             raise _invalid(f"Listener {one.name} has no port.")
     return list(named.values())
 
 
 def _invalid(why: str) -> ApiError:
-    return ApiError(Error.INVALID_REGISTRATION, why)
+    return ApiError(ErrorCode.INVALID_REGISTRATION, why)

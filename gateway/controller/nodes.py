@@ -1,4 +1,5 @@
-"""On which nodes replicas can be: the registered brokers, or the nodes of the quorum while there are none.
+"""On which nodes replicas can be: the registered brokers, or the nodes of the quorum while there
+are none.
 
 Knows no request.
 """
@@ -12,7 +13,8 @@ from kwire.cluster import Image
 from kwire.messages.register_broker_record import RegisterBrokerRecord
 from kwire.uuid import ZERO_UUID, Uuid
 
-#: ``DirectoryId``: a replica whose directory its broker will tell, and one of a broker that has told none yet.
+#: ``DirectoryId``: a replica whose directory its broker will tell, and one of a broker that has
+#: told none yet.
 UNASSIGNED: Final = Uuid(bytes(15) + b"\x01")
 MIGRATING: Final = ZERO_UUID
 #: A directory that is there no more, whichever it was.
@@ -20,14 +22,18 @@ LOST: Final = Uuid(bytes(15) + b"\x02")
 
 
 class Nodes:
-    """The nodes of ``image`` that partitions may be placed on; ``serving`` where no broker is registered."""
+    """The nodes of ``image`` that partitions may be placed on; ``serving`` where no broker is
+    registered.
+    """
 
     def __init__(self, image: Image, serving: tuple[int, ...]) -> None:
         self._brokers = image.brokers
         self._serving = serving
 
     def usable(self) -> list[UsableNode]:
-        """For placement: those that are not about to leave. Who has left is fenced, and may come back."""
+        """For placement: those that are not about to leave. Who has left is fenced, and may come
+        back.
+        """
         if not self._brokers:
             return [UsableNode(node_id) for node_id in self._serving]
         return [
@@ -40,7 +46,9 @@ class Nodes:
         return node_id in self._brokers if self._brokers else node_id in self._serving
 
     def is_active(self, node_id: int) -> bool:
-        """Can it be in an ISR: registered, not fenced, not about to leave (``ClusterControlManager.isActive``)?"""
+        """Can it be in an ISR: registered, not fenced, not about to leave
+        (``ClusterControlManager.isActive``)?
+        """
         broker = self._brokers.get(node_id)
         if broker is None:
             return not self._brokers and node_id in self._serving
@@ -59,7 +67,9 @@ class Nodes:
         return directory != LOST and (not broker.log_dirs or directory in broker.log_dirs)
 
     def default_directory(self, node_id: int) -> Uuid:
-        """Where a new replica on that node is: known if it has one directory (``ClusterControlManager.defaultDir``)."""
+        """Where a new replica on that node is: known if it has one directory
+        (``ClusterControlManager.defaultDir``).
+        """
         broker = self._brokers.get(node_id)
         if broker is None:
             return UNASSIGNED

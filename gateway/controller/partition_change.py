@@ -1,7 +1,9 @@
-"""What becomes of a partition when its replicas, its ISR or the brokers under it change (``PartitionChangeBuilder``).
+"""What becomes of a partition when its replicas, its ISR or the brokers under it change
+(``PartitionChangeBuilder``).
 
-One change in, one PartitionChangeRecord out, or none where nothing is different: reassignments that are complete end
-(KIP-455), leaders are elected, eligible leader replicas are kept (KIP-966). It knows neither the cluster nor a request.
+One change in, one PartitionChangeRecord out, or none where nothing is different: reassignments that
+are complete end (KIP-455), leaders are elected, eligible leader replicas are kept (KIP-966). It
+knows neither the cluster nor a request.
 """
 
 from __future__ import annotations
@@ -12,23 +14,27 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple, TypeVar
 
 from kwire.cluster.fold import NO_LEADER_CHANGE, no_change
-from kwire.cluster.snapshot import partition_version
 from kwire.messages.partition_change_record import PartitionChangeRecord
 from kwire.messages.partition_record import PartitionRecord
+from kwire.protocol.metadata_version import (
+    is_directory_assignment_supported,
+    is_leader_epoch_bump_required_on_isr_shrink,
+)
 from kwire.uuid import Uuid
 
 NO_LEADER: Final = -1
-#: States of a leader (``LeaderRecoveryState``): one that was elected uncleanly recovers before anybody else joins its ISR.
+#: States of a leader (``LeaderRecoveryState``): one that was elected uncleanly recovers before
+#: anybody else joins its ISR.
 RECOVERED: Final = 0
 RECOVERING: Final = 1
-#: From this metadata.version on (3.6-IV0) an ISR may shrink without a new leader epoch (KAFKA-15021).
-SHRINK_KEEPS_EPOCH_LEVEL: Final = 12
 
 _T = TypeVar("_T")
 
 
 class Election(enum.Enum):
-    """How a leader is chosen: who is in sync and first in line; anybody in sync; or anybody at all rather than nobody."""
+    """How a leader is chosen: who is in sync and first in line; anybody in sync; or anybody at all
+    rather than nobody.
+    """
 
     PREFERRED = enum.auto()
     ONLINE = enum.auto()
@@ -38,8 +44,9 @@ class Election(enum.Enum):
 class Rules(NamedTuple):
     """What holds for a partition besides its own record.
 
-    ``accepts`` tells whether a node may lead it, ``min_isr`` is its effective ``min.insync.replicas``, ``elr`` whether the
-    cluster keeps eligible leader replicas, ``level`` the metadata.version, ``default_directory`` where a new replica is.
+    ``accepts`` tells whether a node may lead it, ``min_isr`` is its effective
+    ``min.insync.replicas``, ``elr`` whether the cluster keeps eligible leader replicas, ``level``
+    the metadata.version, ``default_directory`` where a new replica is.
     """
 
     accepts: Callable[[int], bool]
@@ -53,7 +60,8 @@ class Rules(NamedTuple):
 class Target:
     """What a partition is to be. None: what it is now.
 
-    ``directories`` are of replicas that moved, ``unclean_shutdown`` nodes that may have lost what they had.
+    ``directories`` are of replicas that moved, ``unclean_shutdown`` nodes that may have lost what
+    they had.
     """
 
     isr: Sequence[int] | None = None
@@ -66,18 +74,29 @@ class Target:
     unclean_shutdown: Collection[int] = ()
 
 
-def partition_change(partition: PartitionRecord, target: Target, rules: Rules) -> PartitionChangeRecord | None:
-    """The record that makes ``partition`` what ``target`` says, as far as ``rules`` allow; None where it is that already."""
+def partition_change(
+    partition: PartitionRecord, target: Target, rules: Rules
+) -> PartitionChangeRecord | None:
+    """The record that makes ``partition`` what ``target`` says, as far as ``rules`` allow; None
+    where it is that already.
+    """
     return _Change(partition, target, rules).record()
 
 
 def leave_isr(
-    partition: PartitionRecord, node_id: int, accepts: Callable[[PartitionRecord, int], bool], min_isr: int, *, elr: bool
+    partition: PartitionRecord,
+    node_id: int,
+    accepts: Callable[[PartitionRecord, int], bool],
+    min_isr: int,
+    *,
+    elr: bool,
 ) -> PartitionChangeRecord | None:
-    """What :func:`partition_change` makes of an ISR without ``node_id``, where that is simple: others are in it, and nothing else
-    is under way. None where it is not. From level 3.6-IV0 on; the other arguments are as in :class:`Rules`.
+    """What :func:`partition_change` makes of an ISR without ``node_id``, where that is simple:
+    others are in it, and nothing else is under way. None where it is not. From level 3.6-IV0 on;
+    the other arguments are as in :class:`Rules`.
 
-    When a broker goes this is asked of all its partitions at once, thousands perhaps, which wait for their leaders.
+    When a broker goes this is asked of all its partitions at once, thousands perhaps, which wait
+    for their leaders.
     """
     before, replicas = partition.isr, partition.replicas
     isr = [other for other in before if other != node_id]
@@ -88,12 +107,18 @@ def leave_isr(
     record.isr = isr
     leader = partition.leader
     if leader not in isr or not accepts(partition, leader):
-        leader = next((other for other in replicas if other in isr and accepts(partition, other)), NO_LEADER)
+        leader = next(
+            (other for other in replicas if other in isr and accepts(partition, other)), NO_LEADER
+        )
         if leader == NO_LEADER:
             return None
         record.leader = leader
     known = partition.eligible_leader_replicas or []
-    eligible = sorted({*known, node_id}.intersection(replicas).difference(isr)) if elr and len(isr) < min_isr else []
+    eligible = (
+        sorted({*known, node_id}.intersection(replicas).difference(isr))
+        if elr and len(isr) < min_isr
+        else []
+    )
     if eligible != known:
         record.eligible_leader_replicas = eligible
     return record
@@ -121,7 +146,9 @@ class _Elected(NamedTuple):
 
 
 class _Change:
-    """One change while it is worked out: what the partition is to be, and the record as far as it is known."""
+    """One change while it is worked out: what the partition is to be, and the record as far as it
+    is known.
+    """
 
     def __init__(self, partition: PartitionRecord, target: Target, rules: Rules) -> None:
         self._before, self._target, self._rules = partition, target, rules
@@ -145,12 +172,14 @@ class _Change:
             self._record.leader_recovery_state = state
         return self._record if changes_anything(self._record) else None
 
-    # --- reassignment and eligibility ---------------------------------------------------------------------------------
+    # --- reassignment and eligibility
+    # ---------------------------------------------------------------------------------
 
     def _complete_reassignment(self) -> None:
         """Replicas that are removed go once all that are added are in sync.
 
-        Where the partition becomes smaller, all that stay must be: else its ISR would shrink for nothing.
+        Where the partition becomes smaller, all that stay must be: else its ISR would shrink for
+        nothing.
         """
         if not self._adding and not self._removing:
             return
@@ -161,16 +190,20 @@ class _Change:
             self._isr, self._replicas, self._removing, self._adding = isr, replicas, [], []
 
     def _count_eligible(self) -> None:
-        """Who leaves an ISR that is too small to acknowledge anything without it has everything, and may lead later."""
+        """Who leaves an ISR that is too small to acknowledge anything without it has everything,
+        and may lead later.
+        """
         if not self._rules.elr or len(self._isr) >= self._rules.min_isr:
             self._elr = []
             return
         candidates = {*self._elr, *self._before.isr}
-        # A replica that was removed has not kept its log, so it must not be eligible when it is added again.
+        # A replica that was removed has not kept its log, so it must not be eligible when it is
+        # added again.
         gone = {*self._isr, *self._target.unclean_shutdown}
         self._elr = sorted(candidates & set(self._replicas) - gone)
 
-    # --- election -----------------------------------------------------------------------------------------------------
+    # --- election
+    # -----------------------------------------------------------------------------------------------------
 
     def _elect(self) -> None:
         elected = self._elected()
@@ -209,13 +242,22 @@ class _Change:
         return has_everything and self._rules.accepts(node_id)
 
     def _last_known_leader(self) -> int | None:
-        """Who led last, when nobody is left who surely has everything: it has the most of all (KIP-966)."""
+        """Who led last, when nobody is left who surely has everything: it has the most of all
+        (KIP-966).
+        """
         known = self._before.last_known_elr or []
-        if not self._rules.elr or self._isr or self._elr or len(known) != 1 or not self._rules.accepts(known[0]):
+        if (
+            not self._rules.elr
+            or self._isr
+            or self._elr
+            or len(known) != 1
+            or not self._rules.accepts(known[0])
+        ):
             return None
         return known[0]
 
-    # --- the record ---------------------------------------------------------------------------------------------------
+    # --- the record
+    # ---------------------------------------------------------------------------------------------------
 
     def _write_isr(self) -> None:
         """Without ELR somebody has to stay in the ISR, to say who may lead when it comes back."""
@@ -223,11 +265,14 @@ class _Change:
             self._record.isr = self._isr
 
     def _force_new_epoch(self) -> None:
-        """Naming the leader, even the same one, begins an epoch: who was removed must be fenced off."""
+        """Naming the leader, even the same one, begins an epoch: who was removed must be fenced
+        off.
+        """
         isr = self._record.isr
         shrinks = isr is not None and not set(self._before.isr) <= set(isr)
         if self._record.leader == NO_LEADER_CHANGE and (
-            not set(self._before.replicas) <= set(self._replicas) or (shrinks and self._rules.level < SHRINK_KEEPS_EPOCH_LEVEL)
+            not set(self._before.replicas) <= set(self._replicas)
+            or (shrinks and is_leader_epoch_bump_required_on_isr_shrink(self._rules.level))
         ):
             self._record.leader = self._before.leader
 
@@ -242,10 +287,14 @@ class _Change:
 
     def _write_assignment(self) -> None:
         before = self._before
-        if partition_version(self._rules.level):
-            known = {**dict(zip(before.replicas, before.directories, strict=True)), **self._target.directories}
+        if is_directory_assignment_supported(self._rules.level):
+            known = {
+                **dict(zip(before.replicas, before.directories, strict=True)),
+                **self._target.directories,
+            }
             directories = [
-                known[node_id] if node_id in known else self._rules.default_directory(node_id) for node_id in self._replicas
+                known[node_id] if node_id in known else self._rules.default_directory(node_id)
+                for node_id in self._replicas
             ]
             self._record.directories = _if_other(directories, before.directories)
         self._record.replicas = _if_other(self._replicas, before.replicas)

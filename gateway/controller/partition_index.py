@@ -1,6 +1,8 @@
-"""Which partitions a node is in the ISR of, or eligible to lead, and which have no leader (``BrokersToIsrs``).
+"""Which partitions a node is in the ISR of, or eligible to lead, and which have no leader
+(``BrokersToIsrs``).
 
-What is asked whenever a broker comes or goes, and would take too long to look for among all partitions. Knows no request.
+What is asked whenever a broker comes or goes, and would take too long to look for among all
+partitions. Knows no request.
 """
 
 from __future__ import annotations
@@ -23,7 +25,9 @@ PartitionKey = tuple[Uuid, int]
 
 
 class Elections(NamedTuple):
-    """Leaders that were not in sync when they were elected: anybody rather than nobody, and eligible replicas (KIP-966)."""
+    """Leaders that were not in sync when they were elected: anybody rather than nobody, and
+    eligible replicas (KIP-966).
+    """
 
     unclean: int = 0
     eligible: int = 0
@@ -36,7 +40,8 @@ class PartitionIndex:
     """
 
     def __init__(self, image: Image) -> None:
-        #: Partitions that nobody leads; whose leader is not the first replica; that are being reassigned.
+        #: Partitions that nobody leads; whose leader is not the first replica; that are being
+        #: reassigned.
         self.leaderless: Final[dict[PartitionKey, None]] = {}
         self.imbalanced: Final[dict[PartitionKey, None]] = {}
         self.reassigning: Final[dict[PartitionKey, None]] = {}
@@ -63,13 +68,15 @@ class PartitionIndex:
         return list(self._eligible.get(node_id, ()))
 
     def apply(self, message: Message) -> None:
-        """Make the change that a record makes in the image, and follow it. Raises FoldError; nothing is changed then."""
+        """Make the change that a record makes in the image, and follow it. Raises FoldError;
+        nothing is changed then.
+        """
         image = self._image
         if isinstance(message, PartitionChangeRecord):
             self._change(message)
             return
-        touched = self._touched(message)
-        before = {key: image.partitions.get(key[0], {}).get(key[1]) for key in touched}
+        maybe_changed = self._touched(message)
+        before = {key: image.partitions.get(key[0], {}).get(key[1]) for key in maybe_changed}
         apply(image, message)
         for key, old in before.items():
             new = image.partitions.get(key[0], {}).get(key[1])
@@ -103,13 +110,22 @@ class PartitionIndex:
         return ()
 
     def _of_topic(self, topic_id: Uuid | None) -> list[PartitionKey]:
-        return [] if topic_id is None else [(topic_id, index) for index in self._image.partitions.get(topic_id, ())]
+        return (
+            []
+            if topic_id is None
+            else [(topic_id, index) for index in self._image.partitions.get(topic_id, ())]
+        )
 
     def _put(self, before: PartitionRecord | None, after: PartitionRecord) -> None:
         """Only what is different is touched: when a broker goes there may be thousands of these."""
         key = after.topic_id, after.partition_id
         _move(self._in_isr, key, before.isr if before else (), after.isr)
-        _move(self._eligible, key, (before and before.eligible_leader_replicas) or (), after.eligible_leader_replicas or ())
+        _move(
+            self._eligible,
+            key,
+            (before and before.eligible_leader_replicas) or (),
+            after.eligible_leader_replicas or (),
+        )
         if before is None or before.leader != after.leader or before.replicas is not after.replicas:
             _move(self._led_by, key, _leader(before), _leader(after))
             _mark(self.leaderless, key, after.leader == NO_LEADER)
@@ -144,7 +160,12 @@ def _mark(chosen: dict[PartitionKey, None], key: PartitionKey, is_so: bool) -> N
         chosen.pop(key, None)
 
 
-def _move(by_node: dict[int, dict[PartitionKey, None]], key: PartitionKey, old: Collection[int], new: Collection[int]) -> None:
+def _move(
+    by_node: dict[int, dict[PartitionKey, None]],
+    key: PartitionKey,
+    old: Collection[int],
+    new: Collection[int],
+) -> None:
     if old == new:
         return
     for node_id in old:

@@ -1,5 +1,7 @@
-"""What the controller does by itself, now and then (``PeriodicTaskControlManager``): sessions that end, leaders that are put
-right. Each task gives records like a request, and an empty list when there is nothing to do. It knows no log."""
+"""What the controller does by itself, now and then (``PeriodicTaskControlManager``): sessions that
+end, leaders that are put right. Each task gives records like a request, and an empty list when
+there is nothing to do. It knows no log.
+"""
 
 from __future__ import annotations
 
@@ -11,20 +13,23 @@ from gateway.controller.delegation_tokens import sweep_expired_tokens
 from gateway.controller.leader_election import elect_preferred, elect_unclean
 
 if TYPE_CHECKING:
-    from gateway.controller.case import Case
+    from gateway.controller.request_context import ControllerRequestContext
     from gateway.controller.settings import ControllerSettings
     from kwire.message import Message
 
-#: How often it is looked for sessions that ended, of their length (``maybeFenceStaleBrokerPeriodNs``).
+#: How often it is looked for sessions that ended, of their length
+#: (``maybeFenceStaleBrokerPeriodNs``).
 _LOOKS_A_SESSION: Final = 8
 
 
 class Task(NamedTuple):
-    """``name`` is what Kafka calls it; what it finds to do in one go, it does every ``period_ms``, and again at once."""
+    """``name`` is what Kafka calls it; what it finds to do in one go, it does every ``period_ms``,
+    and again at once.
+    """
 
     name: str
     period_ms: int
-    run: Callable[[Case], list[Message]]
+    run: Callable[[ControllerRequestContext], list[Message]]
 
 
 class Periodic:
@@ -46,13 +51,23 @@ class Periodic:
                 yield task
 
     def done(self, task: Task, now_ms: int, *, found: bool) -> None:
-        """A task was run; one that ``found`` something to do may find more, as soon as others had their turn."""
+        """A task was run; one that ``found`` something to do may find more, as soon as others had
+        their turn.
+        """
         self._due_ms[task.name] = now_ms if found else now_ms + task.period_ms
 
 
 def _tasks(settings: ControllerSettings) -> Iterator[Task]:
-    yield Task("maybeFenceStaleBroker", max(1, settings.broker_session_timeout_ms // _LOOKS_A_SESSION), expire_one)
+    yield Task(
+        "maybeFenceStaleBroker",
+        max(1, settings.broker_session_timeout_ms // _LOOKS_A_SESSION),
+        expire_one,
+    )
     yield Task("electPreferred", settings.leader_imbalance_check_interval_ms, elect_preferred)
     yield Task("electUnclean", settings.unclean_leader_election_interval_ms, elect_unclean)
     if settings.token_secret is not None:
-        yield Task("sweepExpiredDelegationTokens", settings.token_expiry_check_interval_ms, sweep_expired_tokens)
+        yield Task(
+            "sweepExpiredDelegationTokens",
+            settings.token_expiry_check_interval_ms,
+            sweep_expired_tokens,
+        )

@@ -1,7 +1,9 @@
-"""Where new partitions go: striped over racks, then over the nodes of a rack (``StripedReplicaPlacer``). Knows no topic.
+"""Places new partitions: striped over racks, then over the nodes of a rack
+(``StripedReplicaPlacer``).
 
-Two goals in this order: replicas spread evenly over racks, and over nodes; nodes that are fenced come last in their rack and
-are never the first replica, which leads. Where the stripes begin is left to the dice.
+Replicas spread evenly over racks first, and over nodes second. Fenced nodes come last in their rack
+and are never the first replica, which leads. Where the stripes begin is random. This module does
+not know topics.
 """
 
 from __future__ import annotations
@@ -10,10 +12,11 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from gateway.controller.errors import ApiError, Error
+from gateway.controller.errors import ApiError
+from kwire.protocol import ErrorCode
 
 #: A number from 0 up to, and without, the one given.
-Dice = Callable[[int], int]
+RandomBelow = Callable[[int], int]
 
 _T = TypeVar("_T")
 
@@ -27,9 +30,13 @@ class UsableNode:
     fenced: bool = False
 
 
-def place(nodes: Iterable[UsableNode], partitions: int, replicas: int, dice: Dice) -> list[list[int]]:
-    """The replicas of each new partition, the leader first. Raises ApiError where the nodes are too few."""
-    racks = _Racks(list(nodes), dice)
+def place(
+    nodes: Iterable[UsableNode], partitions: int, replicas: int, random_below: RandomBelow
+) -> list[list[int]]:
+    """The replicas of each new partition, the leader first. Raises ApiError where the nodes are too
+    few.
+    """
+    racks = _Racks(list(nodes), random_below)
     racks.check(replicas)
     return [racks.next(replicas) for _ in range(partitions)]
 
@@ -66,8 +73,8 @@ class _Rack:
 
 
 class _Racks:
-    def __init__(self, nodes: list[UsableNode], dice: Dice) -> None:
-        self._dice = dice
+    def __init__(self, nodes: list[UsableNode], random_below: RandomBelow) -> None:
+        self._random_below = random_below
         self._total = len(nodes)
         self._unfenced = sum(not node.fenced for node in nodes)
         by_name: dict[str | None, _Rack] = {}
@@ -75,17 +82,22 @@ class _Racks:
             rack = by_name.setdefault(node.rack, _Rack())
             (rack.fenced if node.fenced else rack.unfenced).nodes.append(node.node_id)
         # A node without a rack is in one without a name, which comes first.
-        self._racks = [by_name[name] for name in sorted(by_name, key=lambda name: (name is not None, name or ""))]
+        self._racks = [
+            by_name[name]
+            for name in sorted(by_name, key=lambda name: (name is not None, name or ""))
+        ]
         for rack in self._racks:
             for ring in (rack.fenced, rack.unfenced):
-                ring.offset = dice(len(ring.nodes)) if ring.nodes else 0
-        self._offset = dice(len(self._racks)) if self._racks else 0
+                ring.offset = random_below(len(ring.nodes)) if ring.nodes else 0
+        self._offset = random_below(len(self._racks)) if self._racks else 0
         self._round = 0
 
     def check(self, replicas: int) -> None:
         """Raise ApiError unless every partition can have so many replicas."""
         if not self._unfenced:
-            raise _impossible("All brokers are currently fenced, or have all their log directories cordoned.")
+            raise _impossible(
+                "All brokers are currently fenced, or have all their log directories cordoned."
+            )
         if replicas > self._total:
             raise _impossible(
                 f"The target replication factor of {replicas} cannot be reached because only {self._total} broker(s) are"
@@ -119,17 +131,17 @@ class _Racks:
         return at, node
 
     def _shuffle(self) -> None:
-        _shuffle(self._racks, self._dice)
+        _shuffle(self._racks, self._random_below)
         for rack in self._racks:
-            _shuffle(rack.fenced.nodes, self._dice)
-            _shuffle(rack.unfenced.nodes, self._dice)
+            _shuffle(rack.fenced.nodes, self._random_below)
+            _shuffle(rack.unfenced.nodes, self._random_below)
 
 
-def _shuffle(items: list[_T], dice: Dice) -> None:
+def _shuffle(items: list[_T], random_below: RandomBelow) -> None:
     for last in range(len(items) - 1, 0, -1):
-        other = dice(last + 1)
+        other = random_below(last + 1)
         items[last], items[other] = items[other], items[last]
 
 
 def _impossible(why: str) -> ApiError:
-    return ApiError(Error.INVALID_REPLICATION_FACTOR, why)
+    return ApiError(ErrorCode.INVALID_REPLICATION_FACTOR, why)

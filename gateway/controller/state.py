@@ -1,7 +1,8 @@
-"""The cluster as the active controller sees it: everything that is committed, and what it has proposed itself since.
+"""The cluster as the active controller sees it: everything that is committed, and what it has
+proposed itself since.
 
-A copy of the committed image, so that giving up leadership is letting go of it. Beside the image it keeps what would take
-too long to look for in it at every request.
+A copy of the committed image, so that giving up leadership is letting go of it. Beside the image it
+keeps what would take too long to look for in it at every request.
 """
 
 from __future__ import annotations
@@ -12,13 +13,16 @@ from typing import Any, Final
 
 from gateway.controller.acl_filters import Acl
 from gateway.controller.partition_index import Elections, PartitionIndex
+from gateway.controller.token_index import TokenIndex
 from kwire.cluster import Image, apply
 from kwire.cluster.image import BROKER_RESOURCE
 from kwire.message import Message
 from kwire.messages.access_control_entry_record import AccessControlEntryRecord
 from kwire.messages.config_record import ConfigRecord
+from kwire.messages.delegation_token_record import DelegationTokenRecord
 from kwire.messages.partition_change_record import PartitionChangeRecord
 from kwire.messages.remove_access_control_entry_record import RemoveAccessControlEntryRecord
+from kwire.messages.remove_delegation_token_record import RemoveDelegationTokenRecord
 from kwire.messages.remove_topic_record import RemoveTopicRecord
 from kwire.messages.topic_record import TopicRecord
 
@@ -26,14 +30,16 @@ _COLLIDING: Final = str.maketrans(".", "_")
 
 
 class State:
-    """``image`` is the working copy; nobody but :meth:`apply` changes it, nor the committed one it was made from."""
+    """``image`` is the working copy; nobody but :meth:`apply` changes it, nor the committed one it
+    was made from.
+    """
 
     def __init__(self, committed: Image) -> None:
         self.image: Final = copy_of(committed)
-        #: What was worked out of the brokers' configuration and of nothing else, by who did; empty when that changes.
+        #: What was worked out of the brokers' configuration and of nothing else, by who did; empty
+        #: when that changes.
         self.memo: Final[dict[str, Any]] = {}
-        #: Ids of delegation tokens by their passwords, as far as somebody worked them out; some are gone.
-        self.token_ids: Final[dict[bytes, str]] = {}
+        self.token_index: Final = TokenIndex(self.image.tokens)
         self._acls = Counter(map(Acl.of, self.image.acls.values()))
         self._partitions: PartitionIndex | None = None
         self._unified: dict[str, set[str]] = {}
@@ -41,11 +47,17 @@ class State:
             self._note(name)
 
     def apply(self, message: Message) -> None:
-        """Make the change that a record makes. Raises FoldError for one that does not fit: our own mistake."""
+        """Make the change that a record makes. Raises FoldError for one that does not fit: our own
+        mistake.
+        """
         if isinstance(message, PartitionChangeRecord) and self._partitions is not None:
-            self._partitions.apply(message)  # there may be thousands of these at once, and nothing else goes by them
+            self._partitions.apply(
+                message
+            )  # there may be thousands of these at once, and nothing else goes by them
             return
-        removed = self.image.topics[message.topic_id] if isinstance(message, RemoveTopicRecord) else None
+        removed = (
+            self.image.topics[message.topic_id] if isinstance(message, RemoveTopicRecord) else None
+        )
         if isinstance(message, RemoveAccessControlEntryRecord):
             self._forget_acl(message)
         if self._partitions is None:
@@ -59,6 +71,10 @@ class State:
                 self.memo.clear()
         elif isinstance(message, AccessControlEntryRecord):
             self._acls[Acl.of(message)] += 1
+        elif isinstance(message, DelegationTokenRecord):
+            self.token_index.add(message.token_id)
+        elif isinstance(message, RemoveDelegationTokenRecord):
+            self.token_index.remove(message.token_id)
         elif removed is not None:
             self._forget(removed)
 
@@ -68,18 +84,24 @@ class State:
 
     @property
     def partitions(self) -> PartitionIndex:
-        """Which partitions a node leads or may lead. Made when first asked for: a cluster without brokers never needs it."""
+        """Which partitions a node leads or may lead. Made when first asked for: a cluster without
+        brokers never needs it.
+        """
         if self._partitions is None:
             self._partitions = PartitionIndex(self.image)
         return self._partitions
 
     @property
     def elections(self) -> Elections:
-        """Those of leaders that were not in sync; where nobody asked for :attr:`partitions` yet there were none."""
+        """Those of leaders that were not in sync; where nobody asked for :attr:`partitions` yet
+        there were none.
+        """
         return Elections() if self._partitions is None else self._partitions.elections
 
     def colliding(self, name: str) -> str | None:
-        """A topic that exists and differs from ``name`` in ``.`` for ``_`` only, if there is one (metrics mix the two up)."""
+        """A topic that exists and differs from ``name`` in ``.`` for ``_`` only, if there is one
+        (metrics mix the two up).
+        """
         return min(self._unified.get(unified(name), ()), default=None)
 
     def _forget_acl(self, message: RemoveAccessControlEntryRecord) -> None:
@@ -101,7 +123,9 @@ class State:
 
 
 def has_collision_chars(name: str) -> bool:
-    """Does ``name`` hold a character that metrics write in the same way as another one (``Topic.hasCollisionChars``)?"""
+    """Does ``name`` hold a character that metrics write in the same way as another one
+    (``Topic.hasCollisionChars``)?
+    """
     return "_" in name or "." in name
 
 
@@ -111,7 +135,9 @@ def unified(name: str) -> str:
 
 
 def copy_of(image: Image) -> Image:
-    """An image of its own with the same records. Records are never changed, so both hold the same ones."""
+    """An image of its own with the same records. Records are never changed, so both hold the same
+    ones.
+    """
     return Image(**{one.name: _copy(getattr(image, one.name)) for one in fields(image)})
 
 

@@ -6,9 +6,11 @@ import re
 from typing import Final
 
 from gateway.ports import AUDIT_TOPIC
+from kwire.protocol import CLUSTER_METADATA_TOPIC
 
-#: The log itself, which no client may create, change or delete (``Topic.CLUSTER_METADATA_TOPIC_NAME``).
-METADATA_TOPIC: Final = "__cluster_metadata"
+#: The log itself, which no client may create, change or delete
+#: (``Topic.CLUSTER_METADATA_TOPIC_NAME``).
+METADATA_TOPIC: Final = CLUSTER_METADATA_TOPIC
 #: What the nodes of the quorum write themselves.
 RESERVED_TOPICS: Final = frozenset({METADATA_TOPIC, AUDIT_TOPIC})
 NAME_CHARS_MAX: Final = 249

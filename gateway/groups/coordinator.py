@@ -1,11 +1,14 @@
-"""The group coordinator as its driver sees it: ``handle``, ``next_deadline``, ``on_timer``, ``load``, ``unload``."""
+"""The group coordinator as its driver sees it: ``handle``, ``next_deadline``, ``on_timer``,
+``load``, ``unload``.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 from typing import Any, assert_never
 
-from gateway.groups.book import Book
+from gateway.groups.coordinator_state import CoordinatorState
 from gateway.groups.effects import Asked, Effect, Moment, Record
 from gateway.groups.errors import Error
 from gateway.groups.events import (
@@ -34,76 +37,124 @@ from gateway.groups.offsets import Offsets
 from gateway.groups.rebalance import Rebalance
 from gateway.groups.records import restore_groups
 from gateway.groups.settings import Settings
+from gateway.groups.timers import Timer
+from gateway.groups.usage import Usage
 
 
 class GroupCoordinator:
-    """Every classic group of this server. Each call gives its effects in the order in which they must be carried out."""
+    """Every classic group of this server. Each call gives its effects in the order in which they
+    must be carried out.
+    """
 
     def __init__(self, settings: Settings) -> None:
-        self._book = Book(settings)
-        self._rebalance = Rebalance(self._book)
-        self._joining = Joining(self._book, self._rebalance)
-        self._membership = Membership(self._book, self._rebalance)
-        self._offsets = Offsets(self._book, self._rebalance)
+        self._state = CoordinatorState(settings)
+        self._rebalance = Rebalance(self._state)
+        self._joining = Joining(self._state, self._rebalance)
+        self._membership = Membership(self._state, self._rebalance)
+        self._offsets = Offsets(self._state, self._rebalance)
 
     @property
     def groups(self) -> dict[str, Group]:
         """The groups by id, to look at."""
-        return self._book.groups
+        return self._state.groups
 
-    def load(self, records: Iterable[tuple[bytes, bytes]], moment: Moment) -> list[Effect]:
-        """Begin with the newest value of each key ever persisted. Sessions of members found there start now.
+    @property
+    def usage(self) -> Usage:
+        """The memory that groups hold, read-only."""
+        return self._state.usage
+
+    def load(
+        self,
+        records: Iterable[tuple[bytes, bytes]],
+        moment: Moment,
+        owners: Mapping[bytes, str] = MappingProxyType({}),
+    ) -> list[Effect]:
+        """Begin with the newest value of each key ever persisted, and ``owners`` of them. Sessions
+        of members start now.
 
         Raises DecodeError for a record that cannot be read.
         """
-        self._book.moment = moment
-        self._book.groups.update(restore_groups(list(records), self._book.usage, moment.wall_ms))
-        for group in self._book.groups.values():
+        self._state.moment = moment
+        self._state.groups.update(
+            restore_groups(list(records), self._state.usage, moment.wall_ms, owners)
+        )
+        for group in self._state.groups.values():
             for member in group.members.values():
                 self._rebalance.await_heartbeat(group, member)
-            if len(group.members) > self._book.settings.max_size:  # it was lowered
+            if len(group.members) > self._state.settings.max_size:  # it was lowered
                 self._rebalance.prepare(group)
         self._offsets.schedule_expiry()
-        return self._book.take_effects()
+        return self._state.drain_effects()
 
     def unload(self) -> list[Effect]:
-        """The state cannot be relied on any more: whoever waits looks for the coordinator anew (NOT_COORDINATOR)."""
-        for group in self._book.groups.values():
+        """Answer all waiting members with NOT_COORDINATOR, so that they look for the coordinator
+        again: the state is not reliable any more.
+        """
+        for group in self._state.groups.values():
             for member in group.members.values():
                 for asked in (member.awaiting_join, member.awaiting_sync):
                     if asked is not None:
-                        self._book.answer(asked, asked.event.failed(Error.NOT_COORDINATOR))
+                        self._state.answer(asked, asked.event.failed(Error.NOT_COORDINATOR))
                 member.awaiting_join = member.awaiting_sync = None
-        return self._book.take_effects()
+        return self._state.drain_effects()
 
     def handle(self, event: Event, token: Any, moment: Moment) -> list[Effect]:
-        """Carry out one request; ``token`` comes back in its Answer, now or from a later call."""
-        self._book.moment = moment
-        self._dispatch(Asked(event, token), event)
-        return self._book.take_effects()
+        """Carry out one request; ``token`` comes back in its Answer, now or from a later call.
+
+        An exception costs this request alone (``Failure``). It raises only when the group cannot be
+        reset after that.
+        """
+        self._state.moment = moment
+        asked = Asked(event, token)
+        try:
+            self._dispatch(asked, event)
+        except Exception as error:
+            # Only these change members step by step; every other event changes nothing or all of
+            # what it changes.
+            group_id = (
+                event.group_id if isinstance(event, JoinGroup | SyncGroup | LeaveGroup) else ""
+            )
+            self._contain(error, type(event).__name__, group_id)
+            if not self._state.is_answered(asked):
+                self._state.answer(asked, event.failed(Error.UNKNOWN_SERVER_ERROR))
+        return self._state.drain_effects()
 
     def next_deadline(self) -> float | None:
         """When ``on_timer`` has something to do (seconds on the clock of ``Moment.now``)."""
-        return self._book.timers.next_deadline()
+        return self._state.timers.next_deadline()
 
     def on_timer(self, moment: Moment) -> list[Effect]:
         """Do what is due at ``moment``."""
-        self._book.moment = moment
-        # What is scheduled for now meanwhile (a timeout of 0 ms) waits for the next call, so that this one ends.
-        for _ in range(len(self._book.timers)):
-            timer = self._book.timers.pop_due(moment.now)
+        self._state.moment = moment
+        # A timer that is set meanwhile for now (a timeout of 0 ms) waits for the next call, so that
+        # this one ends.
+        for _ in range(len(self._state.timers)):
+            timer = self._state.timers.pop_due(moment.now)
             if timer is None:
                 break
-            group = self._book.groups.get(timer.group_id)
-            if timer.kind == "expiry":
-                self._offsets.on_expiry_timer()
-            elif group is not None and timer.kind == "heartbeat":
-                self._rebalance.on_heartbeat_timer(group, timer.member_id)
-            elif group is not None and timer.kind == "join":
-                self._rebalance.on_join_timer(group)
-            elif group is not None and timer.kind == "sync":
-                self._rebalance.on_sync_timer(group)
-        return self._book.take_effects()
+            try:
+                self._ring(timer)
+            except Exception as error:
+                self._contain(error, f"{timer.kind} timer", timer.group_id)
+        return self._state.drain_effects()
+
+    def _ring(self, timer: Timer) -> None:
+        group = self._state.groups.get(timer.group_id)
+        if timer.kind == "expiry":
+            self._offsets.on_expiry_timer()
+        elif group is not None and timer.kind == "heartbeat":
+            self._rebalance.on_heartbeat_timer(group, timer.member_id)
+        elif group is not None and timer.kind == "join":
+            self._rebalance.on_join_timer(group)
+        elif group is not None and timer.kind == "sync":
+            self._rebalance.on_sync_timer(group)
+
+    def _contain(self, error: Exception, what: str, group_id: str) -> None:
+        """Report an exception and reset its group, whose members may be half changed."""
+        self._state.report_failure(what, group_id, error)
+        group = self._state.groups.get(group_id)
+        if group is not None:
+            self._rebalance.reset(group)
 
     def _dispatch(self, asked: Asked, event: Event) -> None:
         match event:
@@ -133,29 +184,33 @@ class GroupCoordinator:
     def _list(self, asked: Asked, event: ListGroups) -> None:
         listed = [
             ListedGroup(group.group_id, group.protocol_type or "", group.state.value)
-            for group in self._book.groups.values()
+            for group in self._state.groups.values()
             if not event.states or group.state.value.lower() in event.states
         ]
-        self._book.answer(asked, ListGroupsResult(error=Error.NONE, groups=listed), *self._book.groups.values())
+        self._state.answer(
+            asked, ListGroupsResult(error=Error.NONE, groups=listed), *self._state.groups.values()
+        )
 
     def _describe(self, asked: Asked, event: DescribeGroups) -> None:
         described = []
         seen = []
         for group_id in event.group_ids:
-            group = self._book.groups.get(group_id)
+            group = self._state.groups.get(group_id)
             if group is None:
-                dead = DescribedGroup(group_id=group_id, error=Error.GROUP_ID_NOT_FOUND, state=State.DEAD.value)
+                dead = DescribedGroup(
+                    group_id=group_id, error=Error.GROUP_ID_NOT_FOUND, state=State.DEAD.value
+                )
                 described.append(dead)
             else:
                 seen.append(group)
                 described.append(_description(group))
-        self._book.answer(asked, DescribeGroupsResult(groups=described), *seen)
+        self._state.answer(asked, DescribeGroupsResult(groups=described), *seen)
 
     def _delete(self, asked: Asked, event: DeleteGroups) -> None:
         errors = []
         deleted = []
         for group_id in event.group_ids:
-            group = self._book.groups.get(group_id)
+            group = self._state.groups.get(group_id)
             if group is None:
                 errors.append(Error.GROUP_ID_NOT_FOUND)
             elif group.state is not State.EMPTY:
@@ -163,15 +218,17 @@ class GroupCoordinator:
             else:
                 records: list[Record] = []
                 self._offsets.delete_all(group, records)
-                self._book.forget(group, records)
-                self._book.persist(group, records)
+                self._state.forget(group, records)
+                self._state.persist(group, records)
                 deleted.append(group)
                 errors.append(Error.NONE)
-        self._book.answer(asked, DeleteGroupsResult(errors=errors), *deleted)
+        self._state.answer(asked, DeleteGroupsResult(errors=errors), *deleted)
 
 
 def _description(group: Group) -> DescribedGroup:
-    """Subscriptions only of a stable group: before that it is not settled which protocol they are for."""
+    """Subscriptions only of a stable group: before that it is not settled which protocol they are
+    for.
+    """
     name = group.protocol_name if group.state is State.STABLE else None
     members = [
         DescribedMember(

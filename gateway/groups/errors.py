@@ -1,29 +1,7 @@
-"""The error codes that the group coordinator answers with. It knows no message that carries them."""
+"""The error codes that the group coordinator answers with."""
 
 from __future__ import annotations
 
-import enum
+from kwire.protocol import ErrorCode as Error
 
-
-class Error(enum.IntEnum):
-    """Numbers and names of ``org.apache.kafka.common.protocol.Errors``, those that groups need."""
-
-    UNKNOWN_SERVER_ERROR = -1
-    NONE = 0
-    OFFSET_METADATA_TOO_LARGE = 12
-    COORDINATOR_LOAD_IN_PROGRESS = 14
-    COORDINATOR_NOT_AVAILABLE = 15
-    NOT_COORDINATOR = 16
-    ILLEGAL_GENERATION = 22
-    INCONSISTENT_GROUP_PROTOCOL = 23
-    INVALID_GROUP_ID = 24
-    UNKNOWN_MEMBER_ID = 25
-    INVALID_SESSION_TIMEOUT = 26
-    REBALANCE_IN_PROGRESS = 27
-    POLICY_VIOLATION = 44
-    NON_EMPTY_GROUP = 68
-    GROUP_ID_NOT_FOUND = 69
-    MEMBER_ID_REQUIRED = 79
-    GROUP_MAX_SIZE_REACHED = 81
-    FENCED_INSTANCE_ID = 82
-    GROUP_SUBSCRIBED_TO_TOPIC = 86
+__all__ = ["Error"]

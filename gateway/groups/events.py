@@ -1,7 +1,7 @@
-"""What is asked of the group coordinator and what it answers, as values without versions.
+"""Defines the events of the group coordinator and their results, independent of API versions.
 
-Handlers make an event of a request and a response of the result. Every event can say what its answer is when the
-coordinator could not do it at all (``failed``).
+Handlers make an event of a request and a response of the result. Every event can say what its
+answer is when the coordinator could not do it at all (``failed``).
 """
 
 from __future__ import annotations
@@ -46,7 +46,11 @@ class JoinResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JoinGroup:
-    """``member_id_required``: the client understands MEMBER_ID_REQUIRED (KIP-394). ``can_skip_assignment``: KIP-814."""
+    """``member_id_required``: the client understands MEMBER_ID_REQUIRED (KIP-394).
+    ``can_skip_assignment``: KIP-814.
+
+    ``owner`` is charged for what is kept of the member (``gateway.groups.usage``); "" is unknown.
+    """
 
     group_id: str
     member_id: str
@@ -59,6 +63,7 @@ class JoinGroup:
     protocols: tuple[Protocol, ...]
     member_id_required: bool
     can_skip_assignment: bool
+    owner: str = ""
 
     def failed(self, error: Error) -> JoinResult:
         return JoinResult(error=error, member_id=self.member_id)
@@ -101,12 +106,17 @@ class Heartbeat:
     generation: int
 
     def failed(self, error: Error) -> HeartbeatResult:
-        # While groups are read from disk nobody can say who is a member: Kafka lets the member go on.
-        return HeartbeatResult(error=Error.NONE if error is Error.COORDINATOR_LOAD_IN_PROGRESS else error)
+        # While groups are read from disk their members are not known: as Kafka, let the member go
+        # on.
+        return HeartbeatResult(
+            error=Error.NONE if error is Error.COORDINATOR_LOAD_IN_PROGRESS else error
+        )
 
 
 class Leaver(NamedTuple):
-    """A member to be removed: by id, or by instance id with an empty member id (an operator's removal, KIP-345)."""
+    """A member to be removed: by id, or by instance id with an empty member id (an operator's
+    removal, KIP-345).
+    """
 
     member_id: str
     instance_id: str | None
@@ -146,7 +156,11 @@ class CommitResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OffsetCommit:
-    """``retention_ms``: -1 for the server's own (versions 2 to 4 can say). ``knows_group_id_not_found``: version 9 and up."""
+    """``retention_ms``: -1 for the server's own (versions 2 to 4 can say).
+    ``knows_group_id_not_found``: version 9 and up.
+
+    ``owner`` is charged for the offsets (``gateway.groups.usage``); "" is unknown.
+    """
 
     group_id: str
     member_id: str
@@ -155,19 +169,25 @@ class OffsetCommit:
     retention_ms: int
     offsets: tuple[OffsetToCommit, ...]
     knows_group_id_not_found: bool
+    owner: str = ""
 
     def failed(self, error: Error) -> CommitResult:
         return CommitResult(errors=(error,) * len(self.offsets))
 
 
 class Committed(NamedTuple):
-    """A committed offset as it is kept. Times in ms since the epoch; ``expire_timestamp`` -1: by the server's retention."""
+    """A committed offset as it is kept. Times in ms since the epoch; ``expire_timestamp`` -1: by
+    the server's retention.
+
+    ``owner`` is charged for it; "" is unknown.
+    """
 
     offset: int
     leader_epoch: int
     metadata: str
     commit_timestamp: int
     expire_timestamp: int = -1
+    owner: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,13 +208,16 @@ class OffsetFetchResult:
 class OffsetFetch:
     """For each group the partitions asked for, or None for all that it committed.
 
-    There is no "require stable": answers always wait for the commits before them, and there are no transactions here.
+    There is no "require stable": answers always wait for the commits before them, and there are no
+    transactions here.
     """
 
     groups: tuple[tuple[str, tuple[TopicPartition, ...] | None], ...]
 
     def failed(self, error: Error) -> OffsetFetchResult:
-        return OffsetFetchResult(groups=[FetchedGroup(group_id, error) for group_id, _ in self.groups])
+        return OffsetFetchResult(
+            groups=[FetchedGroup(group_id, error) for group_id, _ in self.groups]
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -265,7 +288,9 @@ class DescribeGroups:
     group_ids: tuple[str, ...]
 
     def failed(self, error: Error) -> DescribeGroupsResult:
-        return DescribeGroupsResult(groups=[DescribedGroup(group_id=name, error=error) for name in self.group_ids])
+        return DescribeGroupsResult(
+            groups=[DescribedGroup(group_id=name, error=error) for name in self.group_ids]
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,16 +1,24 @@
-"""One classic group: members, state, votes, the leader, who may commit. It answers nobody and sets no timers."""
+"""Holds one classic group: members, state, protocol votes, leader and committed offsets.
+
+It sends no responses and sets no timers: ``rebalance``, ``joining`` and ``membership`` do. Follows
+Kafka's ``ClassicGroup``.
+"""
 
 from __future__ import annotations
 
 import enum
 from collections import Counter
-from dataclasses import dataclass
 from typing import Final
 
 from gateway.groups.errors import Error
 from gateway.groups.events import Committed, JoinedMember, Protocol, TopicPartition
 from gateway.groups.member import OVERHEAD, Member
 from gateway.groups.subscription import CONSUMER_PROTOCOL_TYPE, subscribed_topics
+from gateway.groups.usage import Held, Usage
+
+#: Memory of a committed offset besides names and metadata, here and in the store, bytes (measured:
+#: 470).
+_OFFSET_OVERHEAD: Final = 500
 
 
 class State(enum.Enum):
@@ -32,49 +40,46 @@ ENTERED_FROM: Final = {
 }
 
 
-@dataclass(slots=True)
-class Usage:
-    """What all groups together hold: members and promised ids, bytes (about)."""
-
-    members: int = 0
-    bytes: int = 0
-
-
 class Group:
     """``ClassicGroup``, with the offsets it committed. ``usage`` is shared with all other groups.
 
     Members are kept in the order in which they joined: where Kafka takes any, we take the first.
+    ``owner`` is charged for the group itself.
     """
 
-    def __init__(self, group_id: str, usage: Usage, wall_ms: int) -> None:
+    def __init__(self, group_id: str, usage: Usage, wall_ms: int, owner: str = "") -> None:
         self.group_id = group_id
         self.state = State.EMPTY
         self.previous_state = State.DEAD
         self.state_since_ms = wall_ms
         self.generation = 0
-        self.protocol_type: str | None = None  # None: nobody ever joined, a "simple" group of offsets only
+        self.protocol_type: str | None = (
+            None  # None: no member ever joined: a "simple" group of offsets only
+        )
         self.protocol_name: str | None = None
         self.leader: str | None = None
         self.members: dict[str, Member] = {}
         self.static_members: dict[str, str] = {}  # group.instance.id -> member id
         self.pending_members: set[str] = set()  # ids given with MEMBER_ID_REQUIRED, not used yet
         self.pending_sync: set[str] = set()  # members that owe a SyncGroup for this generation
-        self.new_member_added = False  # during the initial delay: somebody came, wait on for more
+        self.new_member_added = False  # a member joined during the initial delay: wait for more
         self.initial_delay_left_ms = 0
         self.offsets: dict[TopicPartition, Committed] = {}
         self.subscribed_topics: frozenset[str] | None = None  # None: not known
         self.is_stored = False  # has a group record on disk
         self.persisted = 0  # number of the newest Persist of this group
-        self.bytes = 0  # of its members (about)
+        self.owner = owner
+        self.held = Held()
+        self._pending_owners: dict[str, str] = {}
         self._supported: Counter[str] = Counter()  # protocol name -> members that support it
         self._usage = usage
-        usage.bytes += OVERHEAD + len(group_id)
+        self._charge(owner, groups=1, member_bytes=group_size(group_id))
 
-    # What it is.
+    # Queries.
 
     @property
     def is_blank(self) -> bool:
-        """Nobody in it and nothing committed: the group need not exist."""
+        """True without members and committed offsets: the group need not exist."""
         return self.state is State.EMPTY and not self.pending_members and not self.offsets
 
     @property
@@ -87,15 +92,19 @@ class Group:
 
     @property
     def has_all_members_joined(self) -> bool:
-        """Has every member, and everybody who was promised an id, sent JoinGroup for the next generation?"""
-        return not self.pending_members and all(member.awaiting_join for member in self.members.values())
+        """True if each member, and each client that was given a member id, has sent JoinGroup for
+        the next generation.
+        """
+        return not self.pending_members and all(
+            member.awaiting_join for member in self.members.values()
+        )
 
     @property
     def rebalance_timeout_ms(self) -> int:
         return max((member.rebalance_timeout_ms for member in self.members.values()), default=0)
 
     def is_subscribed_to(self, topic: str) -> bool:
-        """A consumer group whose subscriptions cannot be read counts as subscribed to everything."""
+        """True if a member subscribes to ``topic``; an unreadable subscription has all topics."""
         if self.subscribed_topics is None:
             return self.uses_consumer_protocol
         return topic in self.subscribed_topics
@@ -109,7 +118,9 @@ class Group:
         )
 
     def select_protocol(self) -> str:
-        """The protocol that most members like best among those that all of them support; the earliest vote breaks a tie."""
+        """The protocol that most members like best among those that all of them support; the
+        earliest vote breaks a tie.
+        """
         candidates = {name for name, count in self._supported.items() if count == len(self.members)}
         assert candidates, f"group {self.group_id!r}: its members have no protocol in common"
         votes = Counter(member.vote(candidates) for member in self.members.values())
@@ -118,10 +129,15 @@ class Group:
     def members_for_leader(self) -> list[JoinedMember]:
         assert self.protocol_name is not None
         name = self.protocol_name
-        return [JoinedMember(m.member_id, m.instance_id, m.metadata(name)) for m in self.members.values()]
+        return [
+            JoinedMember(m.member_id, m.instance_id, m.metadata(name))
+            for m in self.members.values()
+        ]
 
     def member_fault(self, member_id: str, instance_id: str | None) -> Error:
-        """Is this who the group knows by that id (``validateMember``)? A static member's newest id fences the others."""
+        """Is this who the group knows by that id (``validateMember``)? A static member's newest id
+        fences the others.
+        """
         if instance_id is not None:
             known = self.static_members.get(instance_id)
             if known is None:
@@ -131,7 +147,9 @@ class Group:
         return Error.NONE if member_id in self.members else Error.UNKNOWN_MEMBER_ID
 
     def commit_fault(self, member_id: str, instance_id: str | None, generation: int) -> Error:
-        """May it commit offsets now (``validateOffsetCommit``)? Without a generation only while the group is empty."""
+        """May it commit offsets now (``validateOffsetCommit``)? Without a generation only while the
+        group is empty.
+        """
         if generation < 0 and self.state is State.EMPTY:
             return Error.NONE
         if generation < 0 and not member_id and instance_id is None:
@@ -141,17 +159,31 @@ class Group:
             return fault
         if generation != self.generation:
             return Error.ILLEGAL_GENERATION
-        # It has the newest generation but not yet its assignment: what it commits belongs to the one before.
-        return Error.REBALANCE_IN_PROGRESS if self.state is State.COMPLETING_REBALANCE else Error.NONE
+        # It has the newest generation but not yet its assignment: what it commits belongs to the
+        # one before.
+        return (
+            Error.REBALANCE_IN_PROGRESS if self.state is State.COMPLETING_REBALANCE else Error.NONE
+        )
 
-    # What changes it.
+    # Changes.
 
     def enter(self, state: State, wall_ms: int) -> None:
-        assert self.state in ENTERED_FROM[state], f"group {self.group_id!r}: from {self.state.value} to {state.value}"
+        assert self.state in ENTERED_FROM[state], (
+            f"group {self.group_id!r}: from {self.state.value} to {state.value}"
+        )
         self.previous_state, self.state, self.state_since_ms = self.state, state, wall_ms
 
+    def reset(self, wall_ms: int) -> None:
+        """Become empty, in a generation that no member knows, after a failure."""
+        assert not self.members
+        self.previous_state, self.state, self.state_since_ms = self.state, State.EMPTY, wall_ms
+        self.generation = (self.generation + 1) & 0x7FFFFFFF
+        self.protocol_name = None
+        self.pending_sync.clear()
+        self.learn_subscribed_topics()
+
     def next_generation(self, wall_ms: int) -> None:
-        """The join phase is over: count up, and wait for SyncGroup, or be empty if nobody is left."""
+        """End the join phase: start a generation and wait for SyncGroup, or become empty."""
         self.generation = (self.generation + 1) & 0x7FFFFFFF
         self.pending_sync.clear()
         self.protocol_name = self.select_protocol() if self.members else None
@@ -163,7 +195,9 @@ class Group:
         self.subscribed_topics = None
         if self.uses_consumer_protocol and self.protocol_name is not None:
             name = self.protocol_name
-            self.subscribed_topics = subscribed_topics(member.metadata(name) for member in self.members.values())
+            self.subscribed_topics = subscribed_topics(
+                member.metadata(name) for member in self.members.values()
+            )
         elif self.uses_consumer_protocol and not self.members:
             self.subscribed_topics = frozenset()
 
@@ -190,8 +224,10 @@ class Group:
             self.leader = next(iter(self.members), None)
         self.pending_sync.discard(member.member_id)
 
-    def update(self, member: Member, protocols: tuple[Protocol, ...], rebalance_ms: int, session_ms: int) -> None:
-        """What a member says of itself when it joins again."""
+    def update(
+        self, member: Member, protocols: tuple[Protocol, ...], rebalance_ms: int, session_ms: int
+    ) -> None:
+        """Replace the subscription and timeouts of a member that joins again."""
         self._count(member, -1)
         member.protocols = protocols
         member.rebalance_timeout_ms = rebalance_ms
@@ -199,7 +235,9 @@ class Group:
         self._count(member, 1)
 
     def rename_static(self, member: Member, member_id: str) -> None:
-        """The same static member came back without its id and gets a new one; its place and assignment stay."""
+        """The same static member came back without its id and gets a new one; its place and
+        assignment stay.
+        """
         assert member.instance_id is not None
         self._count(member, -1)
         old_id, member.member_id = member.member_id, member_id
@@ -213,42 +251,52 @@ class Group:
         self._count(member, 1)
 
     def assign(self, member: Member, assignment: bytes) -> None:
-        growth = len(assignment) - len(member.assignment)
-        self._usage.bytes += growth
-        self.bytes += growth
+        self._charge(member.owner, member_bytes=len(assignment) - len(member.assignment))
         member.assignment = assignment
 
     def elect_joined_leader(self) -> bool:
-        """See to it that the leader is among those who joined; False if nobody did (``maybeElectNewJoinedLeader``)."""
+        """Elect a leader that has joined, if the present one has not; False if no member has
+        (``maybeElectNewJoinedLeader``).
+        """
         if self.leader is None:
             return False
         if self.members[self.leader].awaiting_join is None:
-            joined = next((m.member_id for m in self.members.values() if m.awaiting_join is not None), None)
+            joined = next(
+                (m.member_id for m in self.members.values() if m.awaiting_join is not None), None
+            )
             if joined is None:
                 return False
             self.leader = joined
         return True
 
-    def add_pending(self, member_id: str) -> None:
+    def add_pending(self, member_id: str, owner: str = "") -> None:
         """Promise ``member_id`` to a client that has to join once more with it (KIP-394)."""
         self.pending_members.add(member_id)
-        self._usage.members += 1
-        self._usage.bytes += OVERHEAD + len(member_id)
+        self._pending_owners[member_id] = owner
+        self._charge(owner, members=1, member_bytes=OVERHEAD + len(member_id))
 
     def remove_pending(self, member_id: str) -> None:
         if member_id in self.pending_members:
             self.pending_members.remove(member_id)
-            self._usage.members -= 1
-            self._usage.bytes -= OVERHEAD + len(member_id)
+            owner = self._pending_owners.pop(member_id)
+            self._charge(owner, members=-1, member_bytes=-OVERHEAD - len(member_id))
 
     def commit(self, where: TopicPartition, committed: Committed | None) -> None:
         """Keep a committed offset in place of the one before; None forgets it."""
         before = self.offsets.pop(where, None)
         if before is not None:
-            self._usage.bytes -= _offset_size(where, before)
+            self._charge(before.owner, offset_bytes=-self.offset_size(where, before.metadata))
         if committed is not None:
             self.offsets[where] = committed
-            self._usage.bytes += _offset_size(where, committed)
+            self._charge(committed.owner, offset_bytes=self.offset_size(where, committed.metadata))
+
+    def offset_size(self, where: TopicPartition, metadata: str) -> int:
+        """Bytes that a committed offset takes here and in the store, which keeps its key and value
+        (about).
+        """
+        names = len(self.group_id) + 2 * len(where[0])
+        # A character beyond ASCII takes up to four bytes, in memory and on disk.
+        return _OFFSET_OVERHEAD + names + (2 if metadata.isascii() else 8) * len(metadata)
 
     def discard(self) -> None:
         """The group is forgotten: give back what it counted for."""
@@ -257,18 +305,34 @@ class Group:
             self.remove_pending(member_id)
         for where in list(self.offsets):
             self.commit(where, None)
-        self._usage.bytes -= OVERHEAD + len(self.group_id)
+        self._charge(self.owner, groups=-1, member_bytes=-group_size(self.group_id))
 
     def _count(self, member: Member, sign: int) -> None:
         for name in {protocol.name for protocol in member.protocols}:
             self._supported[name] += sign
         if sign < 0:
             self._supported = +self._supported
-        size = sign * member.size
-        self._usage.members += sign
-        self._usage.bytes += size
-        self.bytes += size
+        self._charge(member.owner, members=sign, member_bytes=sign * member.size)
+
+    def _charge(
+        self,
+        owner: str,
+        *,
+        groups: int = 0,
+        members: int = 0,
+        member_bytes: int = 0,
+        offset_bytes: int = 0,
+    ) -> None:
+        self.held.add(groups, members, member_bytes, offset_bytes)
+        self._usage.count(
+            owner,
+            groups=groups,
+            members=members,
+            member_bytes=member_bytes,
+            offset_bytes=offset_bytes,
+        )
 
 
-def _offset_size(where: TopicPartition, committed: Committed) -> int:
-    return 200 + len(where[0]) + len(committed.metadata)
+def group_size(group_id: str) -> int:
+    """Bytes that a group without members and offsets takes (about)."""
+    return OVERHEAD + len(group_id)

@@ -1,10 +1,12 @@
-"""JoinGroup: who is let in, as what, and whether that needs a rebalance. The phases of a rebalance are elsewhere."""
+"""JoinGroup: who is let in, as what, and whether that needs a rebalance. The phases of a rebalance
+are elsewhere.
+"""
 
 from __future__ import annotations
 
 from typing import Final
 
-from gateway.groups.book import Book
+from gateway.groups.coordinator_state import CoordinatorState
 from gateway.groups.effects import Asked
 from gateway.groups.errors import Error
 from gateway.groups.events import JoinedMember, JoinGroup, JoinResult
@@ -12,24 +14,28 @@ from gateway.groups.group import Group, State
 from gateway.groups.member import OVERHEAD, Member, size_of
 from gateway.groups.rebalance import Rebalance, current_generation
 
-#: Characters of a client id or instance id that go into a member id. Kafka takes all; a string of the protocol ends at
-#: 32767 bytes, and such an id plus ours would not fit any more.
+#: Characters of a client id or instance id that go into a member id. Kafka takes all; a string of
+#: the protocol ends at 32767 bytes, and such an id plus this suffix would not fit.
 _PREFIX_MAX: Final = 255
 
 
 class Joining:
     """``classicGroupJoin`` and what belongs to it."""
 
-    def __init__(self, book: Book, rebalance: Rebalance) -> None:
-        self._book = book
+    def __init__(self, state: CoordinatorState, rebalance: Rebalance) -> None:
+        self._state = state
         self._rebalance = rebalance
 
     def join(self, asked: Asked, event: JoinGroup) -> None:
         """Answer the JoinGroup at once, or park it until the join phase of its group is over."""
-        settings = self._book.settings
+        settings = self._state.settings
         if not event.group_id:
             self._refuse(asked, event, Error.INVALID_GROUP_ID)
-        elif not settings.min_session_timeout_ms <= event.session_timeout_ms <= settings.max_session_timeout_ms:
+        elif (
+            not settings.min_session_timeout_ms
+            <= event.session_timeout_ms
+            <= settings.max_session_timeout_ms
+        ):
             self._refuse(asked, event, Error.INVALID_SESSION_TIMEOUT)
         elif not event.member_id:
             self._join_newcomer(asked, event)
@@ -37,15 +43,19 @@ class Joining:
             self._join_known(asked, event)
 
     def _join_newcomer(self, asked: Asked, event: JoinGroup) -> None:
-        group = self._book.groups.get(event.group_id) or self._book.create(event.group_id)
+        group = self._state.groups.get(event.group_id) or self._state.create(
+            event.group_id, event.owner
+        )
         if group is None:
             self._refuse(asked, event, Error.GROUP_MAX_SIZE_REACHED)
-        elif not self._accepts(group, event.member_id) or not self._book.has_room(group, _size(event), members=1):
+        elif not self._accepts(group, event.member_id) or not self._has_room(
+            group, event, members=1
+        ):
             self._refuse(asked, event, Error.GROUP_MAX_SIZE_REACHED)
-            self._book.forget_if_blank(group)
+            self._state.forget_if_blank(group)
         elif not group.supports(event.protocol_type, event.protocols):
             self._refuse(asked, event, Error.INCONSISTENT_GROUP_PROTOCOL)
-            self._book.forget_if_blank(group)
+            self._state.forget_if_blank(group)
         elif event.instance_id is None and event.member_id_required:
             self._promise_id(asked, event, group)
         elif event.instance_id in group.static_members:
@@ -54,7 +64,7 @@ class Joining:
             self._add(asked, event, group, self._new_member_id(event))
 
     def _join_known(self, asked: Asked, event: JoinGroup) -> None:
-        group = self._book.groups.get(event.group_id)
+        group = self._state.groups.get(event.group_id)
         if group is None:
             self._refuse(asked, event, Error.UNKNOWN_MEMBER_ID)
         elif not self._accepts(group, event.member_id):
@@ -65,42 +75,55 @@ class Joining:
             self._join_pending(asked, event, group)
         elif (fault := group.member_fault(event.member_id, event.instance_id)) is not Error.NONE:
             self._refuse(asked, event, fault)
-        elif not self._book.has_room(group, _size(event) - group.members[event.member_id].size):
+        elif not self._has_room(group, event):
             self._refuse(asked, event, Error.GROUP_MAX_SIZE_REACHED)
         else:
             self._rejoin(asked, event, group, group.members[event.member_id])
 
     def _accepts(self, group: Group, member_id: str) -> bool:
-        """group.max.size, as Kafka counts it (``acceptJoiningMember``): in the join phase by who has come."""
+        """group.max.size, as Kafka counts it (``acceptJoiningMember``): in the join phase by who
+        has come.
+        """
         member = group.members.get(member_id)
         match group.state:
             case State.PREPARING_REBALANCE:
                 waits = member is not None and member.awaiting_join is not None
-                return waits or group.awaiting_join_count < self._book.settings.max_size
+                return waits or group.awaiting_join_count < self._state.settings.max_size
             case State.COMPLETING_REBALANCE | State.STABLE:
-                return member is not None or len(group.members) < self._book.settings.max_size
+                return member is not None or len(group.members) < self._state.settings.max_size
             case _:
                 return True
 
+    def _has_room(self, group: Group, event: JoinGroup, *, members: int = 0) -> bool:
+        """May the member of ``event`` be kept, in place of what is kept of it now?"""
+        known = group.members.get(event.member_id)
+        if known is None:
+            growth = {event.owner: _size(event)}
+        else:
+            growth = {known.owner: size_of(event.protocols) - size_of(known.protocols)}
+        return self._state.has_room_for_members(group, growth, members=members)
+
     def _turn_away(self, asked: Asked, group: Group, event: JoinGroup) -> None:
         """The group is full, and this one is no longer, or never was, in it."""
-        self._book.answer(asked, JoinResult(error=Error.GROUP_MAX_SIZE_REACHED, member_id=""))
+        self._state.answer(asked, JoinResult(error=Error.GROUP_MAX_SIZE_REACHED, member_id=""))
         if event.member_id in group.members:
             self._rebalance.drop(group, group.members[event.member_id])
             self._rebalance.maybe_complete(group)
         elif event.member_id in group.pending_members:
             group.remove_pending(event.member_id)
-            self._book.cancel("heartbeat", group, event.member_id)
+            self._state.cancel("heartbeat", group, event.member_id)
 
     def _promise_id(self, asked: Asked, event: JoinGroup, group: Group) -> None:
-        """KIP-394: a member is made only of a client that shows it got its id, or each of its retries would become one."""
+        """KIP-394: a member is made only of a client that shows it got its id, or each of its
+        retries would become one.
+        """
         member_id = self._new_member_id(event)
-        group.add_pending(member_id)
-        self._book.schedule("heartbeat", group, event.session_timeout_ms, member_id)
-        self._book.answer(asked, JoinResult(error=Error.MEMBER_ID_REQUIRED, member_id=member_id))
+        group.add_pending(member_id, event.owner)
+        self._state.schedule("heartbeat", group, event.session_timeout_ms, member_id)
+        self._state.answer(asked, JoinResult(error=Error.MEMBER_ID_REQUIRED, member_id=member_id))
 
     def _join_pending(self, asked: Asked, event: JoinGroup, group: Group) -> None:
-        if self._book.has_room(group, _size(event)):  # it counts as a member already
+        if self._has_room(group, event):  # it counts as a member already
             self._add(asked, event, group, event.member_id)
         else:
             self._refuse(asked, event, Error.GROUP_MAX_SIZE_REACHED)
@@ -115,14 +138,18 @@ class Joining:
             session_timeout_ms=event.session_timeout_ms,
             protocol_type=event.protocol_type,
             protocols=event.protocols,
+            owner=event.owner,
             is_new=True,
         )
         if group.state is State.PREPARING_REBALANCE and group.previous_state is State.EMPTY:
             group.new_member_added = True
         group.add(member)
         self._rebalance.park_join(member, asked)
-        # Nobody can tell whether a client that waits is still there: after this long it is asked to come again.
-        self._book.schedule("heartbeat", group, self._book.settings.new_member_join_timeout_ms, member_id)
+        # A client that waits sends no heartbeats, and may be gone: after this time it is answered
+        # and has to join again.
+        self._state.schedule(
+            "heartbeat", group, self._state.settings.new_member_join_timeout_ms, member_id
+        )
         self._rebalance.prepare_or_complete(group)
 
     def _rejoin(self, asked: Asked, event: JoinGroup, group: Group, member: Member) -> None:
@@ -130,11 +157,14 @@ class Joining:
         match group.state:
             case State.COMPLETING_REBALANCE if same:
                 # Perhaps it never got the answer: tell it again.
-                self._book.answer(asked, current_generation(group, member, group.members_for_leader()), group)
+                self._state.answer(
+                    asked, current_generation(group, member, group.members_for_leader()), group
+                )
             case State.STABLE if same and group.leader != member.member_id:
-                self._book.answer(asked, current_generation(group, member, []), group)
+                self._state.answer(asked, current_generation(group, member, []), group)
             case _:
-                # A leader that joins again wants a rebalance for reasons of its own, such as new partitions.
+                # A leader that joins again wants a rebalance for reasons of its own, such as new
+                # partitions.
                 self._update(asked, event, group, member)
                 self._rebalance.prepare_or_complete(group)
 
@@ -143,7 +173,9 @@ class Joining:
         self._rebalance.park_join(member, asked)
 
     def _replace_static(self, asked: Asked, event: JoinGroup, group: Group) -> None:
-        """A static member restarted: it gets a new id, which fences its old self, and keeps its assignment (KIP-345)."""
+        """A static member restarted: it gets a new id, which fences its old self, and keeps its
+        assignment (KIP-345).
+        """
         assert event.instance_id is not None
         member = group.members[group.static_members[event.instance_id]]
         old_leader = group.leader
@@ -155,25 +187,31 @@ class Joining:
             case State.STABLE if group.select_protocol() == group.protocol_name:
                 group.learn_subscribed_topics()
                 self._rebalance.store(group)
-                self._rebalance.release_join(member, self._kept(event, group, member, old_leader), group)
+                self._rebalance.release_join(
+                    member, self._kept(event, group, member, old_leader), group
+                )
             case State.STABLE | State.COMPLETING_REBALANCE:
-                # Its old id may already be with the leader, whose assignment would then miss the new one.
+                # Its old id may already be with the leader, whose assignment would then miss the
+                # new one.
                 self._rebalance.prepare(group)
             case _:
                 self._rebalance.maybe_complete(group)
 
     def _fence(self, group: Group, member: Member) -> None:
-        """Whoever waits under the member's old id is not it any more."""
-        self._book.cancel("heartbeat", group, member.member_id)
+        """Fence the requests that wait under the old id of a static member (KIP-345)."""
+        self._state.cancel("heartbeat", group, member.member_id)
         fenced = JoinResult(error=Error.FENCED_INSTANCE_ID, member_id=member.member_id)
         self._rebalance.release_join(member, fenced)
         self._rebalance.release_sync(member, Error.FENCED_INSTANCE_ID)
 
-    def _kept(self, event: JoinGroup, group: Group, member: Member, old_leader: str | None) -> JoinResult:
+    def _kept(
+        self, event: JoinGroup, group: Group, member: Member, old_leader: str | None
+    ) -> JoinResult:
         """The answer to a static member that takes its place again without a rebalance.
 
-        A leader that understands ``skip_assignment`` is told that it leads, and not to assign (KIP-814). An older one is
-        told the leader's old id, so that it takes itself for a follower: its assignment would not be wanted.
+        A leader that understands ``skip_assignment`` is told that it leads, and not to assign
+        (KIP-814). An older one is told the leader's old id, so that it takes itself for a follower:
+        its assignment would not be wanted.
         """
         leads = group.leader == member.member_id
         skip = leads and event.can_skip_assignment
@@ -191,14 +229,20 @@ class Joining:
 
     def _new_member_id(self, event: JoinGroup) -> str:
         prefix = event.client_id if event.instance_id is None else event.instance_id
-        return f"{prefix[:_PREFIX_MAX]}-{_uuid_text(self._book.moment.dice)}"
+        return f"{prefix[:_PREFIX_MAX]}-{_uuid_text(self._state.moment.dice)}"
 
     def _refuse(self, asked: Asked, event: JoinGroup, error: Error) -> None:
-        self._book.answer(asked, event.failed(error))
+        self._state.answer(asked, event.failed(error))
 
 
 def _size(event: JoinGroup) -> int:
-    return OVERHEAD + size_of(event.protocols) + len(event.client_id) + len(event.member_id) + _PREFIX_MAX
+    return (
+        OVERHEAD
+        + size_of(event.protocols)
+        + len(event.client_id)
+        + len(event.member_id)
+        + _PREFIX_MAX
+    )
 
 
 def _uuid_text(dice: bytes) -> str:

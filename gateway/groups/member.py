@@ -1,4 +1,6 @@
-"""One member of a classic group: what it said when it joined, and who waits for its answers. It knows no group."""
+"""One member of a classic group: what it said when it joined, and who waits for its answers. It
+knows no group.
+"""
 
 from __future__ import annotations
 
@@ -9,15 +11,19 @@ from typing import Final
 from gateway.groups.effects import Asked
 from gateway.groups.events import Protocol
 
-#: What a member costs besides what it sent, bytes (about): objects, timers, dict entries.
+#: Memory of a member besides the bytes that it sent, about: objects, timers, dict entries.
 OVERHEAD: Final = 1000
+#: The same for one protocol that it supports: a tuple, two objects, a counter.
+_PROTOCOL_OVERHEAD: Final = 200
 
 
 @dataclass(slots=True)
 class Member:
-    """``ClassicGroupMember``. ``awaiting_join`` and ``awaiting_sync`` are the requests of it that are not answered yet.
+    """``ClassicGroupMember``. ``awaiting_join`` and ``awaiting_sync`` are the requests of it that
+    are not answered yet.
 
-    ``is_new`` from joining until the first JoinGroup answer: it does not know its id yet, so it cannot heartbeat.
+    ``is_new`` from joining until the first JoinGroup answer: it does not know its id yet, so it
+    cannot heartbeat.
     """
 
     member_id: str
@@ -28,6 +34,7 @@ class Member:
     session_timeout_ms: int
     protocol_type: str
     protocols: tuple[Protocol, ...]
+    owner: str = ""  # who is charged for it
     assignment: bytes = b""
     awaiting_join: Asked | None = None
     awaiting_sync: Asked | None = None
@@ -40,8 +47,10 @@ class Member:
         return OVERHEAD + names + len(self.assignment) + size_of(self.protocols)
 
     def metadata(self, protocol_name: str) -> bytes:
-        """What it sent for that protocol, which it supports."""
-        return next(protocol.metadata for protocol in self.protocols if protocol.name == protocol_name)
+        """The metadata that the member sent for ``protocol``, which it supports."""
+        return next(
+            protocol.metadata for protocol in self.protocols if protocol.name == protocol_name
+        )
 
     def vote(self, candidates: Container[str]) -> str:
         """The first of its protocols, in its order of preference, among the candidates."""
@@ -49,10 +58,16 @@ class Member:
 
     @property
     def is_excused(self) -> bool:
-        """Is it waiting for us, and therefore not to be expected to heartbeat (``hasSatisfiedHeartbeat``)?"""
-        return not self.is_new and (self.awaiting_join is not None or self.awaiting_sync is not None)
+        """Is it waiting for us, and therefore not to be expected to heartbeat
+        (``hasSatisfiedHeartbeat``)?
+        """
+        return not self.is_new and (
+            self.awaiting_join is not None or self.awaiting_sync is not None
+        )
 
 
 def size_of(protocols: tuple[Protocol, ...]) -> int:
     """Bytes of these protocols (about)."""
-    return sum(len(protocol.name) + len(protocol.metadata) for protocol in protocols)
+    return sum(
+        _PROTOCOL_OVERHEAD + len(protocol.name) + len(protocol.metadata) for protocol in protocols
+    )

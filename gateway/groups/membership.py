@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
-from gateway.groups.book import Book
+from collections import Counter
+
+from gateway.groups.coordinator_state import CoordinatorState
 from gateway.groups.effects import Asked
 from gateway.groups.errors import Error
-from gateway.groups.events import Heartbeat, HeartbeatResult, LeaveGroup, Leaver, LeaveResult, SyncGroup
+from gateway.groups.events import (
+    Heartbeat,
+    HeartbeatResult,
+    LeaveGroup,
+    Leaver,
+    LeaveResult,
+    SyncGroup,
+)
 from gateway.groups.group import Group, State
 from gateway.groups.rebalance import Rebalance, current_assignment
 
@@ -13,22 +22,22 @@ from gateway.groups.rebalance import Rebalance, current_assignment
 class Membership:
     """``classicGroupSync``, ``classicGroupHeartbeat``, ``classicGroupLeave``."""
 
-    def __init__(self, book: Book, rebalance: Rebalance) -> None:
-        self._book = book
+    def __init__(self, state: CoordinatorState, rebalance: Rebalance) -> None:
+        self._state = state
         self._rebalance = rebalance
 
     def sync(self, asked: Asked, event: SyncGroup) -> None:
         """Give the member its assignment, at once or when the leader has sent it."""
-        group = self._book.groups.get(event.group_id)
+        group = self._state.groups.get(event.group_id)
         fault = _sync_fault(group, event)
         if fault is not Error.NONE:
-            self._book.answer(asked, event.failed(fault))
+            self._state.answer(asked, event.failed(fault))
             return
         assert group is not None
         member = group.members[event.member_id]
         if group.state is State.STABLE:
             self._rebalance.synced(group, member)
-            self._book.answer(asked, current_assignment(group, member), group)
+            self._state.answer(asked, current_assignment(group, member), group)
             return
         self._rebalance.park_sync(member, asked)
         self._rebalance.synced(group, member)
@@ -37,29 +46,33 @@ class Membership:
 
     def _take_assignments(self, group: Group, event: SyncGroup) -> None:
         wanted = {name: data for name, data in event.assignments if name in group.members}
-        growth = sum(len(data) for data in wanted.values())
-        growth -= sum(len(member.assignment) for member in group.members.values())
-        if not self._book.has_room(group, growth):
-            # As when Kafka's record of the group is too large: nobody gets this assignment, and the next try may be smaller.
+        growth: Counter[str] = Counter()
+        for member in group.members.values():
+            growth[member.owner] += len(wanted.get(member.member_id, b"")) - len(member.assignment)
+        if not self._state.has_room_for_members(group, growth):
+            # As when Kafka's record of the group is too large: no member gets this assignment; the
+            # next one may be smaller.
             self._rebalance.refuse_syncs(group, Error.UNKNOWN_SERVER_ERROR)
             self._rebalance.prepare(group)
         else:
             self._rebalance.assign(group, wanted)
 
     def heartbeat(self, asked: Asked, event: Heartbeat) -> None:
-        """Start the member's session timeout again, and tell it to join when a rebalance waits for it."""
-        group = self._book.groups.get(event.group_id)
+        """Start the member's session timeout again, and tell it to join when a rebalance waits for
+        it.
+        """
+        group = self._state.groups.get(event.group_id)
         fault = _heartbeat_fault(group, event)
         if fault in (Error.NONE, Error.REBALANCE_IN_PROGRESS):
             assert group is not None
             self._rebalance.await_heartbeat(group, group.members[event.member_id])
-        self._book.answer(asked, HeartbeatResult(error=fault))
+        self._state.answer(asked, HeartbeatResult(error=fault))
 
     def leave(self, asked: Asked, event: LeaveGroup) -> None:
         """Remove members at once; one rebalance for all of them."""
-        group = self._book.groups.get(event.group_id)
+        group = self._state.groups.get(event.group_id)
         if not event.group_id:
-            self._book.answer(asked, event.failed(Error.INVALID_GROUP_ID))
+            self._state.answer(asked, event.failed(Error.INVALID_GROUP_ID))
             return
         if group is None:
             errors = [Error.UNKNOWN_MEMBER_ID] * len(event.leavers)
@@ -71,9 +84,9 @@ class Membership:
             else:
                 self._rebalance.maybe_complete(group)
         seen = () if group is None else (group,)
-        self._book.answer(asked, LeaveResult(error=Error.NONE, errors=errors), *seen)
+        self._state.answer(asked, LeaveResult(error=Error.NONE, errors=errors), *seen)
         if group is not None:
-            self._book.forget_if_blank(group)
+            self._state.forget_if_blank(group)
 
     def _remove(self, group: Group, leaver: Leaver) -> Error:
         member_id = leaver.member_id
@@ -83,7 +96,7 @@ class Membership:
             member_id = group.static_members[leaver.instance_id]
         elif member_id in group.pending_members:
             group.remove_pending(member_id)
-            self._book.cancel("heartbeat", group, member_id)
+            self._state.cancel("heartbeat", group, member_id)
             return Error.NONE
         fault = group.member_fault(member_id, leaver.instance_id)
         if fault is Error.NONE:
@@ -101,14 +114,16 @@ def _sync_fault(group: Group | None, event: SyncGroup) -> Error:
         return fault
     if event.generation != group.generation:
         return Error.ILLEGAL_GENERATION
-    if _differs(event.protocol_type, group.protocol_type) or _differs(event.protocol_name, group.protocol_name):
+    if _differs(event.protocol_type, group.protocol_type) or _differs(
+        event.protocol_name, group.protocol_name
+    ):
         return Error.INCONSISTENT_GROUP_PROTOCOL
     return Error.REBALANCE_IN_PROGRESS if group.state is State.PREPARING_REBALANCE else Error.NONE
 
 
-def _differs(said: str | None, ours: str | None) -> bool:
-    """KIP-559: a member whose idea of the protocol is not ours must not interpret the assignment. Null says nothing."""
-    return said is not None and ours is not None and said != ours
+def _differs(sent: str | None, known: str | None) -> bool:
+    """True if a member expects another protocol than its group has (KIP-559); null matches all."""
+    return sent is not None and known is not None and sent != known
 
 
 def _heartbeat_fault(group: Group | None, event: Heartbeat) -> Error:

@@ -1,8 +1,12 @@
-"""Committed offsets: commit, fetch, delete, and expiry (``OffsetMetadataManager``, without transactions)."""
+"""Committed offsets: commit, fetch, delete, and expiry (``OffsetMetadataManager``, without
+transactions).
+"""
 
 from __future__ import annotations
 
-from gateway.groups.book import Book
+from typing import Final
+
+from gateway.groups.coordinator_state import CoordinatorState
 from gateway.groups.effects import Asked, Record
 from gateway.groups.errors import Error
 from gateway.groups.events import (
@@ -21,29 +25,43 @@ from gateway.groups.rebalance import Rebalance
 from gateway.groups.records import offset_record, offset_tombstone
 from gateway.groups.timers import Timer
 
+_LONG_MAX: Final = 2**63 - 1
+#: Offsets and groups that are looked at in one step of expiry: 15 ms where all of them expire. (A
+#: group is not divided.)
+_EXPIRY_SLICE: Final = 2000
+
 
 class Offsets:
-    """Works on the groups of ``book``."""
+    """Works on the groups of ``state``."""
 
-    def __init__(self, book: Book, rebalance: Rebalance) -> None:
-        self._book = book
+    def __init__(self, state: CoordinatorState, rebalance: Rebalance) -> None:
+        self._state = state
         self._rebalance = rebalance
+        self._to_expire: list[
+            str
+        ] = []  # groups that the round of expiry under way has not looked at, the next one last
 
     def commit(self, asked: Asked, event: OffsetCommit) -> None:
-        """Keep the offsets of a member of this generation, or of anybody while the group is empty."""
-        group = self._book.groups.get(event.group_id)
+        """Commit offsets of a member, or of any client while the group is empty."""
+        group = self._state.groups.get(event.group_id)
         if group is None and event.generation >= 0:
-            error = Error.GROUP_ID_NOT_FOUND if event.knows_group_id_not_found else Error.ILLEGAL_GENERATION
-            self._book.answer(asked, event.failed(error))
+            error = (
+                Error.GROUP_ID_NOT_FOUND
+                if event.knows_group_id_not_found
+                else Error.ILLEGAL_GENERATION
+            )
+            self._state.answer(asked, event.failed(error))
             return
         if group is None:
-            group = self._book.create(event.group_id)
+            group = self._state.create(event.group_id, event.owner)
         if group is None or not self._has_room(group, event):
-            self._book.answer(asked, event.failed(Error.POLICY_VIOLATION))
+            self._state.answer(asked, event.failed(Error.POLICY_VIOLATION))
+            if group is not None:
+                self._state.forget_if_blank(group)
             return
         fault = group.commit_fault(event.member_id, event.instance_id, event.generation)
         if fault is not Error.NONE:
-            self._book.answer(asked, event.failed(fault))
+            self._state.answer(asked, event.failed(fault))
             return
         member = group.members.get(event.member_id)
         if member is not None:
@@ -51,37 +69,76 @@ class Offsets:
         self._keep(asked, event, group)
 
     def _has_room(self, group: Group, event: OffsetCommit) -> bool:
-        """What is committed already can be moved on even when there is no room for more."""
-        if self._book.usage.bytes < self._book.settings.bytes_max:
-            return True
-        return all((said.topic, said.partition) in group.offsets for said in event.offsets)
+        """True if limits allow the commit. An offset that exists can always be moved on."""
+        growth = owner_growth = 0
+        sizes: dict[TopicPartition, int] = {}
+        for said in event.offsets:
+            where = said.topic, said.partition
+            size = group.offset_size(where, said.metadata)
+            known = sizes.get(where)
+            if known is None:
+                before = group.offsets.get(where)
+                known = 0 if before is None else group.offset_size(where, before.metadata)
+                if size > known and before is not None and before.owner != event.owner:
+                    owner_growth += known  # what grows is charged to who makes it grow, as a whole
+            growth += size - known
+            owner_growth += max(size - known, 0)
+            sizes[where] = size
+        return self._state.has_room_for_offsets(group, event.owner, growth, owner_growth)
 
     def _keep(self, asked: Asked, event: OffsetCommit, group: Group) -> None:
-        wall_ms = self._book.moment.wall_ms
-        expires = -1 if event.retention_ms < 0 else wall_ms + event.retention_ms
+        wall_ms = self._state.moment.wall_ms
+        # A client may ask for any int64 of milliseconds; the sum has to fit the record's int64.
+        expires = -1 if event.retention_ms < 0 else min(wall_ms + event.retention_ms, _LONG_MAX)
+        kept: list[tuple[TopicPartition, Committed]] = []
         records: list[Record] = []
+        owners: dict[bytes, str] = {}
         errors = []
         for said in event.offsets:
-            if len(said.metadata) > self._book.settings.offset_metadata_max:
+            if len(said.metadata) > self._state.settings.offset_metadata_max:
                 errors.append(Error.OFFSET_METADATA_TOO_LARGE)
                 continue
             where = (said.topic, said.partition)
-            committed = Committed(said.offset, said.leader_epoch, said.metadata, wall_ms, expires)
-            group.commit(where, committed)
-            records.append(offset_record(group.group_id, where, committed))
+            owner = self._owner(group, where, said.metadata, event.owner)
+            committed = Committed(
+                said.offset, said.leader_epoch, said.metadata, wall_ms, expires, owner
+            )
+            record = offset_record(group.group_id, where, committed)
+            records.append(record)
+            if owner:
+                owners[record[0]] = owner
+            kept.append((where, committed))
             errors.append(Error.NONE)
-        self._book.persist(group, records)
-        self._book.answer(asked, CommitResult(errors=errors), group)
-        self._book.forget_if_blank(group)
+        # Nothing is kept before all of it is encoded: what is in memory is what will be on disk.
+        for where, committed in kept:
+            group.commit(where, committed)
+        self._state.persist(group, records, owners)
+        self._state.answer(asked, CommitResult(errors=errors), group)
+        self._state.forget_if_blank(group)
+
+    def _owner(self, group: Group, where: TopicPartition, metadata: str, owner: str) -> str:
+        """The owner that an offset is charged to: the first to commit it, until another makes it
+        larger. So an offset can be moved on even by a principal that has used up its share.
+        """
+        before = group.offsets.get(where)
+        if before is None or not before.owner or len(metadata) > len(before.metadata):
+            return owner
+        return before.owner
 
     def fetch(self, asked: Asked, event: OffsetFetch) -> None:
-        """What the groups committed. A group that does not exist committed nothing; that is no error (as in Kafka)."""
-        seen = [group for group_id, _ in event.groups if (group := self._book.groups.get(group_id)) is not None]
+        """Answer OffsetFetch. A group that does not exist has no offsets; as in Kafka that is no
+        error.
+        """
+        seen = [
+            group
+            for group_id, _ in event.groups
+            if (group := self._state.groups.get(group_id)) is not None
+        ]
         fetched = [self._fetch_one(group_id, wanted) for group_id, wanted in event.groups]
-        self._book.answer(asked, OffsetFetchResult(groups=fetched), *seen)
+        self._state.answer(asked, OffsetFetchResult(groups=fetched), *seen)
 
     def _fetch_one(self, group_id: str, wanted: tuple[TopicPartition, ...] | None) -> FetchedGroup:
-        group = self._book.groups.get(group_id)
+        group = self._state.groups.get(group_id)
         offsets = {} if group is None else group.offsets
         if wanted is None:
             return FetchedGroup(group_id, Error.NONE, sorted(offsets.items()))
@@ -89,13 +146,13 @@ class Offsets:
 
     def delete(self, asked: Asked, event: OffsetDelete) -> None:
         """Forget offsets of topics that the group does not read at this moment (KIP-496)."""
-        group = self._book.groups.get(event.group_id)
+        group = self._state.groups.get(event.group_id)
         if not event.group_id:
-            self._book.answer(asked, event.failed(Error.INVALID_GROUP_ID))
+            self._state.answer(asked, event.failed(Error.INVALID_GROUP_ID))
         elif group is None:
-            self._book.answer(asked, event.failed(Error.GROUP_ID_NOT_FOUND))
+            self._state.answer(asked, event.failed(Error.GROUP_ID_NOT_FOUND))
         elif group.state is not State.EMPTY and not group.uses_consumer_protocol:
-            self._book.answer(asked, event.failed(Error.NON_EMPTY_GROUP))
+            self._state.answer(asked, event.failed(Error.NON_EMPTY_GROUP))
         else:
             self._delete_from(asked, event, group)
 
@@ -107,8 +164,8 @@ class Offsets:
             if not subscribed:
                 self._tombstone(group, where, records)
             errors.append(Error.GROUP_SUBSCRIBED_TO_TOPIC if subscribed else Error.NONE)
-        self._book.persist(group, records)
-        self._book.answer(asked, OffsetDeleteResult(error=Error.NONE, errors=errors), group)
+        self._state.persist(group, records)
+        self._state.answer(asked, OffsetDeleteResult(error=Error.NONE, errors=errors), group)
 
     def delete_all(self, group: Group, records: list[Record]) -> None:
         """Forget every offset of the group; ``records`` gets their tombstones."""
@@ -123,22 +180,39 @@ class Offsets:
     # Expiry.
 
     def schedule_expiry(self) -> None:
-        interval_ms = self._book.settings.retention_check_interval_ms
-        self._book.timers.schedule(Timer("expiry"), self._book.moment.now + interval_ms / 1000)
+        interval_ms = self._state.settings.retention_check_interval_ms
+        self._state.timers.schedule(Timer("expiry"), self._state.moment.now + interval_ms / 1000)
 
     def on_expiry_timer(self) -> None:
-        """Forget offsets whose retention is over, and empty groups that have none left."""
-        for group in list(self._book.groups.values()):
+        """Forget offsets whose retention is over, and empty groups that have none left; some groups
+        now, others in 1 ms.
+        """
+        self.schedule_expiry()
+        if not self._to_expire:
+            self._to_expire = list(reversed(self._state.groups))
+        looked_at = 0
+        while self._to_expire and looked_at < _EXPIRY_SLICE:
+            group = self._state.groups.get(self._to_expire.pop())
+            if group is None:
+                continue
+            looked_at += 1 + len(group.offsets)
             records: list[Record] = []
-            for where in [where for where, committed in group.offsets.items() if self._is_expired(group, where, committed)]:
+            for where in [
+                where
+                for where, committed in group.offsets.items()
+                if self._is_expired(group, where, committed)
+            ]:
                 self._tombstone(group, where, records)
             if group.is_blank:
-                self._book.forget(group, records)
-            self._book.persist(group, records)
-        self.schedule_expiry()
+                self._state.forget(group, records)
+            self._state.persist(group, records)
+        if self._to_expire:
+            self._state.timers.schedule(Timer("expiry"), self._state.moment.now + 0.001)
 
     def _is_expired(self, group: Group, where: TopicPartition, committed: Committed) -> bool:
-        """``ClassicGroup.offsetExpirationCondition``: counted from when the group became empty, else from the commit."""
+        """``ClassicGroup.offsetExpirationCondition``: counted from when the group became empty,
+        else from the commit.
+        """
         if group.is_subscribed_to(where[0]):
             return False
         since = committed.commit_timestamp
@@ -148,5 +222,5 @@ class Offsets:
             elif not (group.state is State.STABLE and group.uses_consumer_protocol):
                 return False  # it may be reading the topic; its subscriptions are not known now
         if committed.expire_timestamp >= 0:
-            return self._book.moment.wall_ms >= committed.expire_timestamp
-        return self._book.moment.wall_ms - since >= self._book.settings.offsets_retention_ms
+            return self._state.moment.wall_ms >= committed.expire_timestamp
+        return self._state.moment.wall_ms - since >= self._state.settings.offsets_retention_ms

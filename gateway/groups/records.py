@@ -1,18 +1,22 @@
-"""The coordinator's records, as Kafka writes them to ``__consumer_offsets``: made of groups and offsets, and read back.
+"""The coordinator's records, as Kafka writes them to ``__consumer_offsets``: made of groups and
+offsets, and read back.
 
-A key is an int16 of the record's type and an ``OffsetCommitKey`` or ``GroupMetadataKey``; a value is an int16 of its
-version and the message. ``kafka-dump-log.sh --offsets-decoder`` reads them.
+A key is an int16 of the record's type and an ``OffsetCommitKey`` or ``GroupMetadataKey``; a value
+is an int16 of its version and the message. ``kafka-dump-log.sh --offsets-decoder`` reads them.
 """
 
 from __future__ import annotations
 
 import struct
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Final
 
 from gateway.groups.effects import Record
 from gateway.groups.events import Committed, Protocol, TopicPartition
-from gateway.groups.group import Group, State, Usage
+from gateway.groups.group import Group, State
 from gateway.groups.member import Member
+from gateway.groups.usage import Usage
 from kwire.errors import DecodeError
 from kwire.message import Message
 from kwire.messages.group_metadata_key import GroupMetadataKey
@@ -31,7 +35,9 @@ _OFFSET_VERSION_WITH_EXPIRY: Final = 1
 
 
 def group_record(group: Group) -> Record:
-    """The whole group: generation, leader, members with subscriptions and assignments (``newGroupMetadataRecord``)."""
+    """The whole group: generation, leader, members with subscriptions and assignments
+    (``newGroupMetadataRecord``).
+    """
     name = group.protocol_name
     members = [
         MemberMetadata(
@@ -77,8 +83,11 @@ def offset_tombstone(group_id: str, where: TopicPartition) -> Record:
     return _offset_key(group_id, where), None
 
 
-def read_record(key: bytes, value: bytes) -> tuple[str, TopicPartition, Committed] | GroupMetadata | None:
-    """An offset with its group and partition, or a group; None for a type that is none of ours (Kafka's new protocols).
+def read_record(
+    key: bytes, value: bytes
+) -> tuple[str, TopicPartition, Committed] | GroupMetadata | None:
+    """An offset with its group and partition, or a group; None for a record of Kafka's new group
+    protocols.
 
     Raises DecodeError.
     """
@@ -86,11 +95,19 @@ def read_record(key: bytes, value: bytes) -> tuple[str, TopicPartition, Committe
     if kind in _OFFSET_TYPES:
         whose = OffsetCommitKey.decode(key[2:], 0)
         said = OffsetCommitValue.decode(value[2:], _known(version, OffsetCommitValue))
-        committed = Committed(said.offset, said.leader_epoch, said.metadata, said.commit_timestamp, said.expire_timestamp)
+        committed = Committed(
+            said.offset,
+            said.leader_epoch,
+            said.metadata,
+            said.commit_timestamp,
+            said.expire_timestamp,
+        )
         return whose.group, (whose.topic, whose.partition), committed
     if kind == _GROUP_TYPE:
         group_id = GroupMetadataKey.decode(key[2:], 0).group
-        return GroupMetadata(group_id, GroupMetadataValue.decode(value[2:], _known(version, GroupMetadataValue)))
+        return GroupMetadata(
+            group_id, GroupMetadataValue.decode(value[2:], _known(version, GroupMetadataValue))
+        )
     return None
 
 
@@ -102,7 +119,9 @@ class GroupMetadata:
         self._value = value
 
     def restore(self, group: Group) -> None:
-        """Put what was read into ``group``, which is new. With members it is stable: they heartbeat on as if nothing was."""
+        """Put what was read into ``group``, which is new. With members it is stable: they heartbeat
+        on as if nothing was.
+        """
         value = self._value
         group.generation = value.generation
         group.protocol_type = value.protocol_type or None
@@ -113,7 +132,9 @@ class GroupMetadata:
             group.add(_member(said, value))
         if group.members:
             group.state = State.STABLE
-            group.leader = value.leader if value.leader in group.members else next(iter(group.members))
+            group.leader = (
+                value.leader if value.leader in group.members else next(iter(group.members))
+            )
         group.learn_subscribed_topics()
 
 
@@ -123,7 +144,9 @@ def _member(said: MemberMetadata, value: GroupMetadataValue) -> Member:
         instance_id=said.group_instance_id,
         client_id=said.client_id,
         client_host=said.client_host,
-        rebalance_timeout_ms=said.session_timeout if said.rebalance_timeout == -1 else said.rebalance_timeout,
+        rebalance_timeout_ms=said.session_timeout
+        if said.rebalance_timeout == -1
+        else said.rebalance_timeout,
         session_timeout_ms=said.session_timeout,
         protocol_type=value.protocol_type,
         protocols=(Protocol(value.protocol or "", said.subscription),),
@@ -131,21 +154,41 @@ def _member(said: MemberMetadata, value: GroupMetadataValue) -> Member:
     )
 
 
-def restore_groups(records: list[tuple[bytes, bytes]], usage: Usage, wall_ms: int) -> dict[str, Group]:
-    """Every group of these records (key, newest value). Raises DecodeError for one that cannot be read."""
+def restore_groups(
+    records: list[tuple[bytes, bytes]],
+    usage: Usage,
+    wall_ms: int,
+    owners: Mapping[bytes, str] = MappingProxyType({}),
+) -> dict[str, Group]:
+    """Every group of these records (key, newest value). Raises DecodeError for one that cannot be
+    read.
+
+    ``owners``: key of an offset -> the owner that it is charged to. A group is charged to the owner
+    of its first offset; its members have no owner until they join again, since Kafka's records do
+    not name their principals.
+    """
     groups: dict[str, Group] = {}
-    read = [read_record(key, value) for key, value in records]
-    for item in read:
+    offsets: list[tuple[str, TopicPartition, Committed]] = []
+    metadata: list[GroupMetadata] = []
+    first_owner: dict[str, str] = {}
+    for key, value in records:
+        item = read_record(key, value)
         if isinstance(item, GroupMetadata):
-            groups[item.group_id] = group = Group(item.group_id, usage, wall_ms)
-            item.restore(group)
-    for item in read:
-        if isinstance(item, tuple):
+            metadata.append(item)
+        elif item is not None:
             group_id, where, committed = item
-            # Only offsets: a group that nobody ever joined.
-            if group_id not in groups:
-                groups[group_id] = Group(group_id, usage, wall_ms)
-            groups[group_id].commit(where, committed)
+            owner = owners.get(key, "")
+            first_owner.setdefault(group_id, owner)
+            offsets.append((group_id, where, committed._replace(owner=owner)))
+    for said in metadata:
+        group = groups[said.group_id] = Group(
+            said.group_id, usage, wall_ms, first_owner.get(said.group_id, "")
+        )
+        said.restore(group)
+    for group_id, where, committed in offsets:
+        if group_id not in groups:  # no member ever joined it
+            groups[group_id] = Group(group_id, usage, wall_ms, first_owner[group_id])
+        groups[group_id].commit(where, committed)
     return groups
 
 
@@ -155,7 +198,9 @@ def _group_key(group_id: str) -> bytes:
 
 def _offset_key(group_id: str, where: TopicPartition) -> bytes:
     topic, partition = where
-    return _INT16.pack(_OFFSET_TYPES[-1]) + OffsetCommitKey(group=group_id, topic=topic, partition=partition).encode(0)
+    return _INT16.pack(_OFFSET_TYPES[-1]) + OffsetCommitKey(
+        group=group_id, topic=topic, partition=partition
+    ).encode(0)
 
 
 def _versioned(message: Message, version: int) -> bytes:

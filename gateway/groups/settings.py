@@ -1,4 +1,4 @@
-"""What the group coordinator can be told: Kafka's timings, and limits on what clients can make it hold."""
+"""Settings of the group coordinator: Kafka's timings, and limits on memory."""
 
 from __future__ import annotations
 
@@ -10,22 +10,34 @@ MIB: Final = 1024 * 1024
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """Kafka's keys and defaults, then limits of our own (Kafka has none there, and trusts its clients)."""
+    """Kafka's keys and defaults, then limits of our own (Kafka has none there, and trusts its
+    clients).
+    """
 
     initial_rebalance_delay_ms: int = 3000  #: group.initial.rebalance.delay.ms
     min_session_timeout_ms: int = 6000  #: group.min.session.timeout.ms
     max_session_timeout_ms: int = 1_800_000  #: group.max.session.timeout.ms
     max_size: int = 2**31 - 1  #: group.max.size, members of one group
-    offset_metadata_max: int = 4096  #: offset.metadata.max.bytes; characters, as in Kafka in spite of the name
+    offset_metadata_max: int = (
+        4096  #: offset.metadata.max.bytes; characters, as in Kafka in spite of the name
+    )
     offsets_retention_ms: int = 7 * 24 * 3600 * 1000  #: offsets.retention.minutes
     retention_check_interval_ms: int = 600_000  #: offsets.retention.check.interval.ms
-    #: A JoinGroup of a new member is answered after this, and the member forgotten: it may be gone, and cannot heartbeat
-    #: yet (``CLASSIC_GROUP_NEW_MEMBER_JOIN_TIMEOUT_MS``).
+    #: A JoinGroup of a new member is answered after this, and the member forgotten: it may be gone,
+    #: and cannot heartbeat yet (``CLASSIC_GROUP_NEW_MEMBER_JOIN_TIMEOUT_MS``).
     new_member_join_timeout_ms: int = 5 * 60 * 1000
 
-    groups_max: int = 10_000  #: groups in all
-    members_max: int = 10_000  #: members and promised member ids in all groups
-    #: What one group holds (about). Every change of it writes the whole of it to disk, so a small request must not be able to
-    #: cause a large write. (Kafka's is message.max.bytes, 1 MiB of subscriptions and assignments alone.)
-    group_bytes_max: int = 4 * MIB
-    bytes_max: int = 64 * MIB  #: what all groups hold together: names, subscriptions, assignments (about)
+    groups_max: int = 10_000  #: groups.max, groups in all
+    groups_max_per_principal: int = 2_500  #: groups.max.per.principal
+    members_max: int = 10_000  #: groups.members.max, members and promised member ids in all groups
+    members_max_per_principal: int = 2_500  #: groups.members.max.per.principal
+    # Each of these limits members and offsets, apart from each other (bytes, about).
+    bytes_max: int = 64 * MIB  #: groups.bytes.max, what all groups hold
+    bytes_max_per_principal: int = 16 * MIB  #: groups.bytes.max.per.principal
+    #: groups.bytes.max.per.group. Every change of a group's members writes all of them to disk, so
+    #: a small request must not be able to cause a large write. (Kafka's is message.max.bytes, 1 MiB
+    #: of subscriptions and assignments alone.)
+    bytes_max_per_group: int = 4 * MIB
+    #: groups.bytes.reserved.per.group: a group within it is not refused because of what other
+    #: groups hold.
+    bytes_reserved_per_group: int = 8 * 1024

@@ -1,4 +1,6 @@
-"""The topics in the subscriptions of consumers: the one thing the coordinator reads of what members tell each other."""
+"""The topics in the subscriptions of consumers: the one thing the coordinator reads of what members
+tell each other.
+"""
 
 from __future__ import annotations
 
@@ -16,9 +18,11 @@ _ELEMENTS_MAX: Final = 100_000
 
 
 def subscribed_topics(subscriptions: Iterable[bytes]) -> frozenset[str] | None:
-    """Every topic of these subscriptions (each an int16 version and a ConsumerProtocolSubscription), None if one is unreadable.
+    """Every topic of these subscriptions (each an int16 version and a
+    ConsumerProtocolSubscription), None if one is unreadable.
 
-    Every version begins as version 0 does, so that is what is read: newer clients are understood too.
+    Every version begins as version 0 does, so that is what is read: newer clients are understood
+    too.
     """
     topics: set[str] = set()
     for data in subscriptions:

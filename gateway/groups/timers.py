@@ -7,7 +7,9 @@ from typing import NamedTuple
 
 
 class Timer(NamedTuple):
-    """The name of a deadline: what is due (``heartbeat``, ``join``, ``sync``, ``expiry``), of which group and member."""
+    """The name of a deadline: what is due (``heartbeat``, ``join``, ``sync``, ``expiry``), of which
+    group and member.
+    """
 
     kind: str
     group_id: str = ""
@@ -17,8 +19,8 @@ class Timer(NamedTuple):
 class Timers:
     """At most one deadline a name.
 
-    Heartbeats put a deadline off many times before it passes, so that costs a dict entry only: the heap keeps the old,
-    earlier time and the entry is moved when it comes up.
+    Heartbeats put a deadline off many times before it passes, so that costs a dict entry only: the
+    heap keeps the old, earlier time and the entry is moved when it comes up.
     """
 
     def __init__(self) -> None:
@@ -63,7 +65,9 @@ class Timers:
             holds = self._deadlines.get(timer)
             if holds == when:
                 return
-            if holds is None or holds < when:  # cancelled; or set earlier since, and then it is in the heap once more
+            if (
+                holds is None or holds < when
+            ):  # cancelled; or set earlier since, and then it is in the heap once more
                 heapq.heappop(self._heap)
             else:
                 heapq.heapreplace(self._heap, (holds, timer))

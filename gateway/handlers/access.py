@@ -1,65 +1,66 @@
-"""Kafka's authorization questions as handlers ask them, and the bit field that tells a client what it may do.
+"""Asks the authorizer for handlers, and builds the bit field of authorized operations (KIP-430).
 
 It decides nothing: the authorizer of ``context.gateway`` does.
 """
 
 from __future__ import annotations
 
-import enum
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
 from gateway.ports import AUDIT_TOPIC, TOPIC_NAME
+from kwire.protocol import AclOperation
 
 if TYPE_CHECKING:
     from gateway.handlers.context import Context
 
 #: The one name of the CLUSTER resource (``Resource.CLUSTER_NAME``).
 CLUSTER_NAME: Final = "kafka-cluster"
-#: What the bit field holds when the client did not ask for it.
+#: The bit field if the client did not request it.
 NOT_ASKED: Final = -(2**31)
 
 
-class Operation(enum.IntEnum):
-    """``AclOperation``: the number is the bit in the field of authorized operations."""
+#: The number of an operation is the bit in the field of authorized operations.
+Operation = AclOperation
 
-    READ = 3
-    WRITE = 4
-    CREATE = 5
-    DELETE = 6
-    ALTER = 7
-    DESCRIBE = 8
-    CLUSTER_ACTION = 9
-    DESCRIBE_CONFIGS = 10
-    ALTER_CONFIGS = 11
-
-
-# What can succeed here at all: no client writes, and changes are for where there is a controller.
+# Only operations that can succeed: there are no producers, and changes need a controller.
 TOPIC_OPERATIONS: Final = (Operation.READ, Operation.DESCRIBE, Operation.DESCRIBE_CONFIGS)
-TOPIC_CHANGES: Final = (Operation.CREATE, Operation.DELETE, Operation.ALTER, Operation.ALTER_CONFIGS)
+TOPIC_CHANGES: Final = (
+    Operation.CREATE,
+    Operation.DELETE,
+    Operation.ALTER,
+    Operation.ALTER_CONFIGS,
+)
 CLUSTER_OPERATIONS: Final = (Operation.DESCRIBE, Operation.DESCRIBE_CONFIGS)
-CLUSTER_CHANGES: Final = (Operation.CREATE, Operation.ALTER, Operation.CLUSTER_ACTION, Operation.ALTER_CONFIGS)
+CLUSTER_CHANGES: Final = (
+    Operation.CREATE,
+    Operation.ALTER,
+    Operation.CLUSTER_ACTION,
+    Operation.ALTER_CONFIGS,
+)
 
 
 def may(context: Context, operation: Operation, topic: str) -> bool:
-    """May who asked do ``operation`` on the topic of that name?"""
+    """Whether the client may do ``operation`` on the topic of that name."""
     return _allows(context, operation, "TOPIC", topic)
 
 
 def may_on_cluster(context: Context, operation: Operation) -> bool:
-    """May who asked do ``operation`` on the cluster?"""
+    """Whether the client may do ``operation`` on the cluster."""
     return _allows(context, operation, "CLUSTER", CLUSTER_NAME)
 
 
 def topic_operations(context: Context, topic: str) -> int:
-    """The bit field of what who asked may do with the topic (KIP-430)."""
+    """Return the bit field of the client's authorized operations on the topic (KIP-430)."""
     changeable = context.gateway.controller is not None and topic not in (TOPIC_NAME, AUDIT_TOPIC)
     possible = TOPIC_OPERATIONS + TOPIC_CHANGES if changeable else TOPIC_OPERATIONS
     return _bits(operation for operation in possible if may(context, operation, topic))
 
 
 def cluster_operations(context: Context) -> int:
-    """The bit field of what who asked may do with the cluster (KIP-430); nothing for who may not describe it, as in Kafka."""
+    """Return the bit field of the client's authorized operations on the cluster; none without
+    DESCRIBE, as in Kafka.
+    """
     if not may_on_cluster(context, Operation.DESCRIBE):
         return 0
     changeable = context.gateway.controller is not None
@@ -69,7 +70,9 @@ def cluster_operations(context: Context) -> int:
 
 def _allows(context: Context, operation: Operation, resource_type: str, name: str) -> bool:
     peer = context.peer
-    return context.gateway.authorizer.allows(peer.principal, peer.host, operation.name, resource_type, name)
+    return context.gateway.authorizer.allows(
+        peer.principal, peer.host, operation.name, resource_type, name
+    )
 
 
 def _bits(operations: Iterable[Operation]) -> int:

@@ -1,4 +1,6 @@
-"""Which error codes stand in an answer, wherever its API puts them. Knows the generated classes, and no API."""
+"""Which error codes stand in an answer, wherever its API puts them. Knows the generated classes,
+and no API.
+"""
 
 from __future__ import annotations
 
@@ -13,8 +15,10 @@ if TYPE_CHECKING:
 _Count = Callable[[Any, "Counter[int]"], None]
 
 
-def count_errors(answer: Message, found: Counter[int]) -> None:
-    """Add the error codes other than 0 in ``answer`` to ``found``, each as often as it stands there."""
+def count_errors(answer: Struct, found: Counter[int]) -> None:
+    """Add the error codes other than 0 in ``answer``, or in a part of one, to ``found``, each as
+    often as it stands there.
+    """
     kind = type(answer)
     try:
         count = _COUNTERS[kind]
@@ -37,7 +41,8 @@ _COUNTERS: Final[dict[type, _Count | None]] = {}
 def _counter(kind: type[Struct]) -> _Count | None:
     """What looks through objects of ``kind`` for error codes; None if they have none anywhere.
 
-    Made as text, like the codec: nested loops cost a third of nested calls, and every answer comes by here.
+    Made as text, like the codec: nested loops cost a third of nested calls, and every answer comes
+    by here.
     """
     lines = _lines(kind, "value", "    ")
     if not lines:
@@ -52,7 +57,10 @@ def _lines(kind: type[Struct], name: str, indent: str) -> list[str]:
     lines = []
     for about in kind.fields():
         if about.attr == "error_code":
-            lines += [f"{indent}if {name}.error_code:", f"{indent}    found[int({name}.error_code)] += 1"]
+            lines += [
+                f"{indent}if {name}.error_code:",
+                f"{indent}    found[int({name}.error_code)] += 1",
+            ]
         if not about.is_struct:
             continue
         below, item = f"{name}.{about.attr}", f"{name}_{about.attr}"

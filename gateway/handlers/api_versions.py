@@ -1,7 +1,9 @@
-"""ApiVersions (key 18): which APIs at which versions, and which features. First request of nearly every connection.
+"""ApiVersions (key 18): the served APIs with their versions, and the features. First request of
+most connections.
 
-Answers are made once and used for every connection. Version 5, in which clients say whom they expect to talk to (KIP-1242), is
-too new here as it is for Kafka 4.3: those who begin with it are told so and come again with 4.
+Responses are made once and used for every connection. Version 5, in which a client names the
+cluster and node it expects (KIP-1242), is not served, as in Kafka 4.3: a client that begins with it
+gets UNSUPPORTED_VERSION and retries with version 4.
 """
 
 from __future__ import annotations
@@ -12,30 +14,35 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
-from gateway.controller.features import KRAFT_VERSION, SUPPORTED
-from gateway.handlers.errors import ErrorCode
+from gateway.controller.features import SUPPORTED
 from kwire.messages.api_versions_response import (
     ApiVersion,
     ApiVersionsResponse,
     FinalizedFeatureKey,
     SupportedFeatureKey,
 )
+from kwire.protocol import ApiKey, ErrorCode
+from kwire.protocol.features import KRAFT_VERSION
 
 if TYPE_CHECKING:
     from gateway.handlers.context import Context
     from gateway.handlers.table import Handler
+    from kwire.cluster.image import Image
     from kwire.messages.api_versions_request import ApiVersionsRequest
 
-API_KEY: Final = 18
+API_KEY: Final = ApiKey.API_VERSIONS
 VERSIONS: Final = range(5)
 
-# KIP-511: what a client may call itself (ApiVersionsRequest.isValid); librdkafka falls back to version 0 when refused.
+# KIP-511: what a client may call itself (ApiVersionsRequest.isValid); librdkafka falls back to
+# version 0 when refused.
 _SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
 @dataclass(frozen=True, slots=True)
 class Feature:
-    """A feature of KIP-584 with the levels this server supports, and the level finalised (0: not in use)."""
+    """A feature of KIP-584 with the levels that this server supports, and the finalized level (0:
+    disabled).
+    """
 
     name: str
     min_version: int
@@ -45,46 +52,58 @@ class Feature:
 
 #: A log read from disk upgrades no feature: this server has none of its own.
 FEATURES: Final[tuple[Feature, ...]] = ()
-#: What the nodes of our own quorum support: those of Kafka 4.x that their controller knows what to do with.
+#: The features of this quorum's nodes: those of Kafka 4.x that their controller implements.
 OWN_FEATURES: Final = tuple(Feature(name, low, high) for name, (low, high) in SUPPORTED.items())
 
 
 def handle(request: ApiVersionsRequest, context: Context) -> ApiVersionsResponse:
-    """The table, or INVALID_REQUEST for a software name or version outside KIP-511's pattern."""
+    """Return the table, or INVALID_REQUEST for a software name or version outside KIP-511's
+    pattern.
+    """
     if context.version >= 3 and not _is_well_named(request):
         return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
     understood, quorum = context.version >= 4, context.gateway.quorum
-    if context.gateway.raft is None or quorum is None:
+    if quorum is None:
         return _cached_response(understood)
-    response = make_response(_features(context), minimum_zero_understood=understood, apis=context.apis)
+    features = (
+        _observed_features(quorum.image) if context.gateway.raft is None else _features(context)
+    )
+    response = make_response(features, minimum_zero_understood=understood, apis=context.apis)
     response.finalized_features_epoch = quorum.image.next_offset - 1
     return response
 
 
 def unsupported_version_response(apis: Mapping[int, Handler] | None = None) -> ApiVersionsResponse:
-    """The answer to a version above ours, to be encoded as version 0: the client reads it and asks again (KIP-511).
+    """Answer a version that is too new, encoded as version 0: the client reads it and retries
+    (KIP-511).
 
-    Of such a request a server reads the header only: the body may have any shape.
+    Only the header of such a request is read: its body may have any form.
     """
     return ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=_api_keys(apis))
 
 
 def make_response(
-    features: Sequence[Feature], *, minimum_zero_understood: bool, apis: Mapping[int, Handler] | None = None
+    features: Sequence[Feature],
+    *,
+    minimum_zero_understood: bool,
+    apis: Mapping[int, Handler] | None = None,
 ) -> ApiVersionsResponse:
-    """The answer with these features, and these APIs (None: those for clients).
+    """Return the response with these features and APIs (None: those for clients).
 
-    Java clients up to 3.8 throw on a feature whose minimum is 0, so it is left out below version 4, which exists to say
-    that the client understands it (KAFKA-17011).
+    Java clients up to 3.8 throw on a feature whose minimum is 0, so it is left out below version 4,
+    which says that the client accepts it (KAFKA-17011).
     """
     shown = [feature for feature in features if feature.min_version > 0 or minimum_zero_understood]
     return ApiVersionsResponse(
         api_keys=_api_keys(apis),
         supported_features=[
-            SupportedFeatureKey(name=f.name, min_version=f.min_version, max_version=f.max_version) for f in shown
+            SupportedFeatureKey(name=f.name, min_version=f.min_version, max_version=f.max_version)
+            for f in shown
         ],
         finalized_features=[
-            FinalizedFeatureKey(name=f.name, max_version_level=f.finalized, min_version_level=f.finalized)
+            FinalizedFeatureKey(
+                name=f.name, max_version_level=f.finalized, min_version_level=f.finalized
+            )
             for f in features
             if f.finalized > 0
         ],
@@ -92,15 +111,37 @@ def make_response(
 
 
 def _is_well_named(request: ApiVersionsRequest) -> bool:
-    return all(_SOFTWARE.fullmatch(text) for text in (request.client_software_name, request.client_software_version))
+    return all(
+        _SOFTWARE.fullmatch(text)
+        for text in (request.client_software_name, request.client_software_version)
+    )
 
 
 def _features(context: Context) -> Sequence[Feature]:
-    """What a node of our own quorum supports, and what its log has finalised."""
+    """Return the features that a node of this quorum supports, and the levels that its log has
+    finalized.
+    """
     raft, quorum = context.gateway.raft, context.gateway.quorum
     assert raft is not None and quorum is not None
     finalized = {**quorum.image.features, KRAFT_VERSION: raft.kraft_version}
     return [replace(feature, finalized=finalized.get(feature.name, 0)) for feature in OWN_FEATURES]
+
+
+def _observed_features(image: Image) -> Sequence[Feature]:
+    """Return the features that the observed cluster has finalized, supported at least up to those
+    levels.
+
+    kraft.version is in a control record of the log, which the image does not hold.
+    """
+    known = {feature.name: feature for feature in OWN_FEATURES if feature.name != KRAFT_VERSION}
+    names = sorted({*known, *image.features})
+    return [
+        _up_to(known.get(name, Feature(name, 0, 0)), image.features.get(name, 0)) for name in names
+    ]
+
+
+def _up_to(feature: Feature, finalized: int) -> Feature:
+    return replace(feature, max_version=max(feature.max_version, finalized), finalized=finalized)
 
 
 @functools.cache
@@ -112,6 +153,10 @@ def _api_keys(apis: Mapping[int, Handler] | None) -> list[ApiVersion]:
     from gateway.handlers.table import handlers  # the table imports this module
 
     return [
-        ApiVersion(api_key=handler.api_key, min_version=handler.versions[0], max_version=handler.versions[-1])
+        ApiVersion(
+            api_key=handler.api_key,
+            min_version=handler.versions[0],
+            max_version=handler.versions[-1],
+        )
         for handler in (handlers() if apis is None else apis).values()
     ]

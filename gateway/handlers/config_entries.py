@@ -1,6 +1,7 @@
-"""Configuration as DescribeConfigs tells it: each key with its value, and where else it could come from. Knows no request.
+"""Builds the entries of DescribeConfigs: each key with its value and its sources. Knows no request.
 
-Of what was set by way of the controller; of the metadata log and of this node's own settings, which nobody changes so.
+Keys set through the controller, keys of the metadata log, and this node's own settings, which no
+request can change.
 """
 
 from __future__ import annotations
@@ -10,11 +11,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from gateway.config import KEYS, Key
-from gateway.controller.broker_config_keys import BROKER_KEYS
-from gateway.controller.config_keys import ConfigKey, ConfigSource, ConfigType
-from gateway.controller.topic_configs import Effective, effective_topic_configs
+from gateway.controller.configs.broker_keys import BROKER_KEYS, LISTENER_KEYS
+from gateway.controller.configs.config_def import ConfigKey, ConfigSource, ConfigType
+from gateway.controller.configs.topic_configs import Effective, effective_topic_configs
 from gateway.handlers.topic_configs import TOPIC_CONFIGS, audit_topic_configs
 from kwire.cluster.image import BROKER_RESOURCE, TOPIC_RESOURCE
+from kwire.records.redact import broker_config, is_secret_config
 
 if TYPE_CHECKING:
     from kwire.cluster.image import Image
@@ -25,7 +27,7 @@ _Origin = tuple[str, str | None, ConfigSource]
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One key. ``origins``: every place where a value of it stands, the one that counts first."""
+    """One key. ``origins``: every source with a value of it, the effective one first."""
 
     name: str
     type: ConfigType
@@ -34,67 +36,97 @@ class Entry:
     origins: tuple[_Origin, ...] = ()
     read_only: bool = False
     help: str = ""
-
-    @property
-    def is_sensitive(self) -> bool:
-        """Is the value for nobody's eyes?"""
-        return self.type is ConfigType.PASSWORD
+    is_sensitive: bool = False
 
 
 def of_metadata_log() -> Iterator[Entry]:
-    """What the log itself keeps to, under a topic's names."""
+    """Yield the settings of the metadata log, under the names of topic configs."""
     for name, (kind, value) in TOPIC_CONFIGS.items():
         yield _fixed(name, kind, value, value)
 
 
 def of_audit_topic(config: Any) -> Iterator[Entry]:
-    """What this node keeps its account of changes to, under a topic's names."""
+    """Yield the settings of this node's audit log, under the names of topic configs."""
     for name, kind, value, default in audit_topic_configs(config):
         yield _fixed(name, kind, value, default)
 
 
 def of_node(config: Any, image: Image | None, node_id: int) -> Iterator[Entry]:
-    """What this node runs with, and what the cluster's log says of it beside."""
+    """Yield this node's settings, and what the cluster's log holds for it."""
     for key in KEYS.values():
-        yield _fixed(key.name, _type(key), _text(getattr(config, key.attribute)), _text(key.default), _documentation(key))
+        yield _fixed(
+            key.name,
+            _type(key),
+            _text(getattr(config, key.attribute)),
+            _text(key.default),
+            _documentation(key),
+        )
     if image is not None:
         own = image.configs.get((BROKER_RESOURCE, str(node_id)), {})
         shared = image.configs.get((BROKER_RESOURCE, ""), {})
         for name in sorted((own.keys() | shared.keys()) - KEYS.keys()):
             found = _dynamic(name, own, ConfigSource.DYNAMIC_BROKER_CONFIG)
             found += _dynamic(name, shared, ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG)
-            yield Entry(name, _type_of_broker_key(name), found[0][1], found[0][2], found)
+            yield _of_broker(name, found)
 
 
 def of_all_brokers(image: Image | None) -> Iterator[Entry]:
-    """The defaults of all brokers that were changed while they ran; none where nobody can change them."""
+    """Yield the dynamic defaults of all brokers; none without a controller."""
     configs = {} if image is None else image.configs.get((BROKER_RESOURCE, ""), {})
     for name, value in sorted(configs.items()):
         source = ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG
-        yield Entry(name, _type_of_broker_key(name), value, source, ((name, value, source),))
+        yield _of_broker(name, ((name, value, source),))
 
 
 def of_topic(name: str, image: Image, node_id: int) -> Iterator[Entry]:
-    """Every key of a topic, as it holds on this node."""
+    """Yield every key of a topic, with its effective value on this node."""
     configs = image.configs.get((TOPIC_RESOURCE, name), {})
     for one in effective_topic_configs(image, configs, node_id):
         value = None if one.value is None else one.key.canonical(one.value)
-        yield Entry(one.key.name, one.key.type, value, one.source, _origins(one, value, image, node_id), help=one.key.help)
+        origins, is_secret = (
+            _origins(one, value, image, node_id),
+            is_secret_config(TOPIC_RESOURCE, one.key.name),
+        )
+        yield Entry(
+            one.key.name,
+            one.key.type,
+            value,
+            one.source,
+            origins,
+            help=one.key.help,
+            is_sensitive=is_secret,
+        )
 
 
-def of_others(keys: Mapping[str, ConfigKey], configs: Mapping[str, str], source: ConfigSource) -> Iterator[Entry]:
-    """Every key of a group or of a subscription; what was set for it comes from ``source``."""
+def of_others(
+    keys: Mapping[str, ConfigKey],
+    configs: Mapping[str, str],
+    source: ConfigSource,
+    resource_type: int,
+) -> Iterator[Entry]:
+    """Yield every key of a group or a client metrics subscription; values set for it have
+    ``source``.
+    """
     for name, key in keys.items():
-        defaults = tuple((one.name, one.default, ConfigSource.DEFAULT_CONFIG) for one in key.synonyms)
+        defaults = tuple(
+            (one.name, one.default, ConfigSource.DEFAULT_CONFIG) for one in key.synonyms
+        )
         if name in configs:
-            value = key.canonical(configs[name])
-            yield Entry(name, key.type, value, source, ((name, value, source), *defaults), help=key.help)
+            value, is_secret = key.canonical(configs[name]), is_secret_config(resource_type, name)
+            origins = ((name, value, source), *defaults)
+            yield Entry(
+                name, key.type, value, source, origins, help=key.help, is_sensitive=is_secret
+            )
         else:
-            yield Entry(name, key.type, key.default, ConfigSource.DEFAULT_CONFIG, defaults, help=key.help)
+            yield Entry(
+                name, key.type, key.default, ConfigSource.DEFAULT_CONFIG, defaults, help=key.help
+            )
 
 
 def _origins(one: Effective, value: str | None, image: Image, node_id: int) -> tuple[_Origin, ...]:
-    """As a broker of Kafka lists them: the topic's own value, then those of the broker's keys, by where they were set."""
+    """List sources as a Kafka broker does: the topic's own value, then those of the broker's
+    keys.
+    """
     own = ((one.key.name, value, one.source),) if one.source is ConfigSource.TOPIC_CONFIG else ()
     of_brokers: list[_Origin] = []
     for resource, source in (
@@ -102,8 +134,14 @@ def _origins(one: Effective, value: str | None, image: Image, node_id: int) -> t
         ("", ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG),
     ):
         configs = image.configs.get((BROKER_RESOURCE, resource), {})
-        of_brokers += [(key.name, configs[key.name], source) for key in one.key.synonyms if key.name in configs]
-    of_brokers += [(key.name, key.default, ConfigSource.DEFAULT_CONFIG) for key in one.key.synonyms if key.default is not None]
+        of_brokers += [
+            (key.name, configs[key.name], source) for key in one.key.synonyms if key.name in configs
+        ]
+    of_brokers += [
+        (key.name, key.default, ConfigSource.DEFAULT_CONFIG)
+        for key in one.key.synonyms
+        if key.default is not None
+    ]
     # Kafka drops what stands before the first of the key that the topic's is named after.
     while of_brokers and of_brokers[0][0] != one.key.synonyms[0].name:
         of_brokers.pop(0)
@@ -114,14 +152,34 @@ def _dynamic(name: str, configs: Mapping[str, str], source: ConfigSource) -> tup
     return ((name, configs[name], source),) if name in configs else ()
 
 
-def _type_of_broker_key(name: str) -> ConfigType:
-    known = BROKER_KEYS.get(name)
-    if known is None:  # a plug-in's own, or a listener's: as secret as the most secret of them
-        return ConfigType.PASSWORD if name.startswith("listener.name.") else ConfigType.STRING
-    return known.type
+def _of_broker(name: str, origins: tuple[_Origin, ...]) -> Entry:
+    """Return the entry of a broker config from a record. A key unknown to Kafka (a plug-in's) is
+    sensitive.
+    """
+    _, value, source = origins[0]
+    is_secret = is_secret_config(BROKER_RESOURCE, name)
+    return Entry(
+        name,
+        _type_of_broker_config(name, is_secret),
+        value,
+        source,
+        origins,
+        is_sensitive=is_secret,
+    )
 
 
-def _fixed(name: str, kind: ConfigType, value: str | None, default: str | None, help_: str = "") -> Entry:
+def _type_of_broker_config(name: str, is_secret: bool) -> ConfigType:
+    base = broker_config(name)
+    if base in BROKER_KEYS:
+        return BROKER_KEYS[base].type
+    if base in LISTENER_KEYS:
+        return ConfigType.PASSWORD if is_secret else ConfigType.STRING
+    return ConfigType.UNKNOWN
+
+
+def _fixed(
+    name: str, kind: ConfigType, value: str | None, default: str | None, help_: str = ""
+) -> Entry:
     origins: list[_Origin] = [(name, default, ConfigSource.DEFAULT_CONFIG)]
     if value != default:
         origins.insert(0, (name, value, ConfigSource.STATIC_BROKER_CONFIG))
@@ -141,7 +199,7 @@ def _type(key: Key) -> ConfigType:
 
 
 def _text(value: Any) -> str | None:
-    """The value in the form in which it stands in a properties file."""
+    """Return the value as it is written in a properties file."""
     match value:
         case None:
             return None

@@ -1,47 +1,107 @@
-"""What the handlers of changes share: to whom the request goes, and what is said where nothing can be changed.
+"""Has the active controller carry out admin requests, one handler for each of its APIs.
 
-Who may do what is asked where the request is carried out. It knows no API.
+What is particular to an API is in its descriptor (``gateway.controller.admin_api``). Whether the
+requester may do it is decided where the request is carried out. Where the log is written by other
+controllers this server refuses every change.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from gateway.handlers.context import Later
-from gateway.handlers.errors import ErrorCode
+from gateway.controller.admin_api import AdminApi, Refusal, Requirement
+from gateway.controller.apis import admin_api, admin_keys
+from gateway.handlers.access import may_on_cluster
+from gateway.handlers.acls import NO_AUTHORIZER
+from gateway.handlers.context import PendingResponse
+from gateway.handlers.delegation_tokens import may_ask_for_tokens
 from gateway.handlers.refusals import REASON, REFUSED
-from gateway.ports import Asker
+from gateway.handlers.table import Handler
+from gateway.ports import Requester
+from kwire.protocol import AclOperation, ApiKey, ErrorCode
 
 if TYPE_CHECKING:
     from gateway.handlers.context import Context
     from kwire.message import Message
 
-#: For requests that say no time themselves, ms (a client's ``default.api.timeout.ms``).
-TIMEOUT_MS: Final = 60_000
 #: Longest wait, ms: what a client names in 32 bits may be 24 days.
 TIMEOUT_MS_MAX: Final = 300_000
 
 
-def ask_controller(request: Message, context: Context, timeout_ms: int = TIMEOUT_MS) -> Message | Later:
-    """Have the active controller carry out ``request``; refused where the log is written by others.
+def ask_controller(key: ApiKey, request: Message, context: Context) -> Message | PendingResponse:
+    """Submit ``request`` to the active controller, whose response completes the pending one.
 
-    REQUEST_TIMED_OUT after ``timeout_ms`` without an answer: nobody knows then whether it was done.
+    The response is REQUEST_TIMED_OUT after the request's own timeout, or that of its API: whether
+    the change was made is unknown then.
     """
-    from gateway.controller.refusals import refused  # answers of APIs that most servers are never asked
-
-    controller = context.gateway.controller
+    api, controller = admin_api(key), context.gateway.controller
     if controller is None:
-        return refused(request, context.version, REFUSED, REASON)
+        return _without_controller(api, request, context)
+    refusal = _refusal(api, context)
+    if refusal is not None:
+        return api.refuse(request, refusal)
     peer = context.peer
     if context.gateway.is_for_controllers(peer.listener) and not controller.is_active:
-        # As a controller of Kafka: whoever asks there looks for the active one, and a request must not go round in a circle.
-        return refused(request, context.version, ErrorCode.NOT_CONTROLLER, "This node is not the active controller.")
+        # As a controller of Kafka: who sends a request there looks for the active controller, and
+        # a request that is forwarded must not go round in a circle.
+        why = "This node is not the active controller."
+        return api.refuse(request, Refusal(context.version, ErrorCode.NOT_CONTROLLER, why))
+    timeout_ms = getattr(request, "timeout_ms", api.timeout_ms)
     timeout_s = max(0, min(timeout_ms, TIMEOUT_MS_MAX)) / 1000
-    why = f"The controller did not answer within {timeout_s:.3f} s: the change may have been made, or be made yet."
-    later = Later(
-        deadline=context.now + timeout_s,
-        expire=lambda: refused(request, context.version, ErrorCode.REQUEST_TIMED_OUT, why),
+    why = (
+        f"The controller did not answer within {timeout_s:.3f} s: the change may have been made, "
+        "or be made yet."
     )
-    asker = Asker(peer.principal, peer.host, context.client_id, peer.token_authenticated, peer.listener, peer.forwarder)
-    controller.submit(request, context.version, asker, later)
-    return later
+    late = Refusal(context.version, ErrorCode.REQUEST_TIMED_OUT, why)
+    pending = PendingResponse(
+        deadline=context.now + timeout_s, expire=lambda: api.refuse(request, late)
+    )
+    requester = Requester(
+        peer.principal,
+        peer.host,
+        context.client_id,
+        peer.token_authenticated,
+        peer.listener,
+        peer.forwarder,
+    )
+    controller.submit(request, context.version, requester, pending)
+    return pending
+
+
+def _without_controller(api: AdminApi, request: Message, context: Context) -> Message:
+    """The response of a server that has no controller of its own."""
+    if not api.reads_only:
+        return api.refuse(request, Refusal(context.version, REFUSED, REASON))
+    needed = api.cluster_operation
+    allowed = needed is None or may_on_cluster(context, AclOperation[needed])
+    error = ErrorCode.NONE if allowed else ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+    return api.refuse(request, Refusal(context.version, error, None))
+
+
+def _refusal(api: AdminApi, context: Context) -> Refusal | None:
+    """Why this node does not submit the request, from what the API requires of it."""
+    match api.requirement:
+        case Requirement.AUTHORIZER if not context.gateway.authorizer.keeps_acls:
+            return Refusal(context.version, ErrorCode.SECURITY_DISABLED, NO_AUTHORIZER)
+        case Requirement.TOKEN_REQUESTER if not may_ask_for_tokens(context):
+            error = ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
+            return Refusal(context.version, error, None, context.peer.principal)
+        case _:
+            return None
+
+
+def _handler(key: ApiKey, old_requests: Mapping[int, type[Message]]) -> Handler:
+    handle = partial(ask_controller, key)
+    return Handler(key, key.name.lower(), key.versions, handle, old_requests)
+
+
+def handlers_for_nodes() -> list[Handler]:
+    """Handlers of the APIs that only nodes of the cluster use, on controller listeners."""
+    keys = [key for key in admin_keys() if "broker" not in key.listeners]
+    return [_handler(key, admin_api(key).old_requests) for key in keys]
+
+
+#: Handlers of the APIs that clients use. Descriptors are not imported before the first request.
+HANDLERS: Final = tuple(_handler(key, {}) for key in admin_keys() if "broker" in key.listeners)

@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING, Any, Final
 
 from gateway.groups.events import DeleteGroups, DeleteGroupsResult
 from gateway.handlers.access import Operation
-from gateway.handlers.errors import ErrorCode
 from gateway.handlers.group_requests import ask, may_on_group
 from kwire.messages.delete_groups_request import DeleteGroupsRequest
 from kwire.messages.delete_groups_response import DeletableGroupResult, DeleteGroupsResponse
+from kwire.protocol import ApiKey, ErrorCode
 
 if TYPE_CHECKING:
-    from gateway.handlers.context import Context, Later
+    from gateway.handlers.context import Context, PendingResponse
 
-API_KEY: Final = 42
+API_KEY: Final = ApiKey.DELETE_GROUPS
 VERSIONS: Final = range(4)
 
 _MESSAGES: Final[dict[int, str]] = {
@@ -24,16 +24,22 @@ _MESSAGES: Final[dict[int, str]] = {
 }
 
 
-def handle(request: DeleteGroupsRequest, context: Context) -> DeleteGroupsResponse | Later:
+def handle(
+    request: DeleteGroupsRequest, context: Context
+) -> DeleteGroupsResponse | PendingResponse:
     """Put the groups that may be deleted to the coordinator; a name twice counts once."""
     errors: dict[str, int] = {
-        group_id: ErrorCode.NONE if may_on_group(context, Operation.DELETE, group_id) else ErrorCode.GROUP_AUTHORIZATION_FAILED
+        group_id: ErrorCode.NONE
+        if may_on_group(context, Operation.DELETE, group_id)
+        else ErrorCode.GROUP_AUTHORIZATION_FAILED
         for group_id in request.groups_names
     }
     allowed = tuple(group_id for group_id, error in errors.items() if error == ErrorCode.NONE)
     if not allowed:
         return _respond(errors)
-    return ask(context, DeleteGroups(allowed), lambda result: _respond(errors | _by_group(allowed, result)))
+    return ask(
+        context, DeleteGroups(allowed), lambda result: _respond(errors | _by_group(allowed, result))
+    )
 
 
 def _by_group(group_ids: tuple[str, ...], result: DeleteGroupsResult) -> dict[str, Any]:
@@ -42,7 +48,9 @@ def _by_group(group_ids: tuple[str, ...], result: DeleteGroupsResult) -> dict[st
 
 def _respond(errors: dict[str, int]) -> DeleteGroupsResponse:
     results = [
-        DeletableGroupResult(group_id=group_id, error_code=error, error_message=_MESSAGES.get(error))
+        DeletableGroupResult(
+            group_id=group_id, error_code=error, error_message=_MESSAGES.get(error)
+        )
         for group_id, error in errors.items()
     ]
     return DeleteGroupsResponse(results=results)

@@ -1,7 +1,8 @@
-"""DescribeConfigs (key 32): the configuration of topics, of this node, of groups and of subscriptions to clients' metrics.
+"""DescribeConfigs (key 32): the configuration of topics, this node, groups and client metrics
+subscriptions.
 
-That of the metadata log and what this node runs with nobody can change over the wire; the rest is there where this node is
-part of a quorum of its own. Each value says where it comes from, and what its key is for.
+No request can change that of the metadata log and of this node; the rest exists if this node is
+part of its own quorum. Each value has its source and documentation.
 """
 
 from __future__ import annotations
@@ -9,12 +10,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
-from gateway.controller.client_metrics_keys import CLIENT_METRICS_KEYS
-from gateway.controller.config_keys import ConfigSource
-from gateway.controller.group_config_keys import GROUP_KEYS
-from gateway.controller.resource_configs import ResourceType
+from gateway.controller.configs.client_metrics_keys import CLIENT_METRICS_KEYS
+from gateway.controller.configs.config_def import ConfigSource
+from gateway.controller.configs.group_keys import GROUP_KEYS
+from gateway.controller.configs.resource_configs import ResourceType
+from gateway.error_text import error_text
 from gateway.handlers.access import Operation, may, may_on_cluster
-from gateway.handlers.catalog import made_here, topic_named
+from gateway.handlers.catalog import own_image, topic_named
 from gateway.handlers.config_entries import (
     Entry,
     of_all_brokers,
@@ -24,8 +26,8 @@ from gateway.handlers.config_entries import (
     of_others,
     of_topic,
 )
-from gateway.handlers.errors import ErrorCode
 from gateway.handlers.group_requests import may_on_group
+from gateway.handlers.streamed import limited
 from gateway.handlers.topic import is_valid_name
 from gateway.ports import AUDIT_TOPIC
 from kwire.messages.describe_configs_response import (
@@ -34,36 +36,64 @@ from kwire.messages.describe_configs_response import (
     DescribeConfigsResult,
     DescribeConfigsSynonym,
 )
+from kwire.protocol import ApiKey, ErrorCode
 
 if TYPE_CHECKING:
     from gateway.handlers.context import Context
-    from kwire.messages.describe_configs_request import DescribeConfigsRequest, DescribeConfigsResource
+    from gateway.handlers.streamed import Streamed
+    from kwire.message import Message
+    from kwire.messages.describe_configs_request import (
+        DescribeConfigsRequest,
+        DescribeConfigsResource,
+    )
 
-API_KEY: Final = 32
+API_KEY: Final = ApiKey.DESCRIBE_CONFIGS
 VERSIONS: Final = range(1, 5)
 
-#: What only a controller can be told to keep, and what a set value's source is called.
+#: More resources than this are described in slices; one has 30 to 150 keys.
+_WHOLE_MAX: Final = 8
+
+#: Resources with dynamic configs only: their keys, and the source of a value that was set.
 _KEPT: Final = {
     ResourceType.CLIENT_METRICS: (CLIENT_METRICS_KEYS, ConfigSource.CLIENT_METRICS_CONFIG),
     ResourceType.GROUP: (GROUP_KEYS, ConfigSource.GROUP_CONFIG),
 }
 
 
-def handle(request: DescribeConfigsRequest, context: Context) -> DescribeConfigsResponse:
-    """The keys asked of each resource; null, or none named, means all.
+def handle(request: DescribeConfigsRequest, context: Context) -> Message | Streamed:
+    """Return the requested keys of each resource; null, or no key, means all.
 
-    A resource named more than once is answered once: five bytes of request must not cost ten kilobytes of answer each.
+    A resource named more than once is described once. Beyond ``response.max.bytes`` a resource gets
+    INVALID_REQUEST: any group name has a configuration, so that ten bytes of request would cause
+    kilobytes of response.
     """
     resources = {(asked.resource_type, asked.resource_name): asked for asked in request.resources}
-    return DescribeConfigsResponse(results=[_result(asked, request, context) for asked in resources.values()])
+    response = limited(
+        DescribeConfigsResponse(),
+        "results",
+        resources.values(),
+        lambda asked: _result(asked, request, context),
+        _refused,
+        context,
+    )
+    return response.whole() if len(resources) <= _WHOLE_MAX else response
 
 
-def _result(asked: DescribeConfigsResource, request: DescribeConfigsRequest, context: Context) -> DescribeConfigsResult:
-    result = DescribeConfigsResult(resource_type=asked.resource_type, resource_name=asked.resource_name, error_message="")
+def _refused(asked: DescribeConfigsResource, fault: ErrorCode, why: str) -> DescribeConfigsResult:
+    return DescribeConfigsResult(
+        resource_type=asked.resource_type,
+        resource_name=asked.resource_name,
+        error_code=fault,
+        error_message=error_text(why),
+    )
+
+
+def _result(
+    asked: DescribeConfigsResource, request: DescribeConfigsRequest, context: Context
+) -> DescribeConfigsResult:
     fault, why = _fault(asked, context)
-    if fault:
-        result.error_code, result.error_message = fault, why
-    else:
+    result = _refused(asked, fault, why)
+    if not fault:
         result.configs = [
             _config(entry, request)
             for entry in _entries(asked, context)
@@ -79,17 +109,23 @@ def _fault(asked: DescribeConfigsResource, context: Context) -> tuple[ErrorCode,
             return _topic_fault(name, context)
         case ResourceType.BROKER:
             return _broker_fault(name, context)
-        case ResourceType.GROUP if made_here(context) is not None:
+        case ResourceType.GROUP if own_image(context) is not None:
             return _group_fault(name, context)
-        case ResourceType.CLIENT_METRICS if made_here(context) is not None:
+        case ResourceType.CLIENT_METRICS if own_image(context) is not None:
             return _subscription_fault(name, context)
         case other:
-            return ErrorCode.INVALID_REQUEST, f"There are no configurations of resource type {other} here."
+            return (
+                ErrorCode.INVALID_REQUEST,
+                f"There are no configurations of resource type {other} here.",
+            )
 
 
 def _topic_fault(name: str, context: Context) -> tuple[ErrorCode, str]:
     if not may(context, Operation.DESCRIBE_CONFIGS, name):
-        return ErrorCode.TOPIC_AUTHORIZATION_FAILED, f"DESCRIBE_CONFIGS on topic {name} is not allowed."
+        return (
+            ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+            f"DESCRIBE_CONFIGS on topic {name} is not allowed.",
+        )
     if not is_valid_name(name):
         return ErrorCode.INVALID_TOPIC_EXCEPTION, "That is no name for a topic."
     if topic_named(name, context) is None:
@@ -99,29 +135,53 @@ def _topic_fault(name: str, context: Context) -> tuple[ErrorCode, str]:
 
 def _broker_fault(name: str, context: Context) -> tuple[ErrorCode, str]:
     if not may_on_cluster(context, Operation.DESCRIBE_CONFIGS):
-        return ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "DESCRIBE_CONFIGS on the cluster is not allowed."
+        return (
+            ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+            "DESCRIBE_CONFIGS on the cluster is not allowed.",
+        )
     node = str(context.gateway.node_id)
     if name not in ("", node):
-        return ErrorCode.INVALID_REQUEST, f"This is broker {node}: it cannot speak for broker {name}."
+        return (
+            ErrorCode.INVALID_REQUEST,
+            f"This is broker {node}: it cannot speak for broker {name}.",
+        )
     return ErrorCode.NONE, ""
 
 
 def _group_fault(name: str, context: Context) -> tuple[ErrorCode, str]:
     if not may_on_group(context, Operation.DESCRIBE_CONFIGS, name):
-        return ErrorCode.GROUP_AUTHORIZATION_FAILED, f"DESCRIBE_CONFIGS on group {name} is not allowed."
-    return (ErrorCode.NONE, "") if name else (ErrorCode.INVALID_REQUEST, "Group name must not be empty")
+        return (
+            ErrorCode.GROUP_AUTHORIZATION_FAILED,
+            f"DESCRIBE_CONFIGS on group {name} is not allowed.",
+        )
+    return (
+        (ErrorCode.NONE, "")
+        if name
+        else (ErrorCode.INVALID_REQUEST, "Group name must not be empty")
+    )
 
 
 def _subscription_fault(name: str, context: Context) -> tuple[ErrorCode, str]:
     if not may_on_cluster(context, Operation.DESCRIBE_CONFIGS):
-        return ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "DESCRIBE_CONFIGS on the cluster is not allowed."
-    return (ErrorCode.NONE, "") if name else (ErrorCode.INVALID_REQUEST, "Client metrics subscription name must not be empty")
+        return (
+            ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+            "DESCRIBE_CONFIGS on the cluster is not allowed.",
+        )
+    return (
+        (ErrorCode.NONE, "")
+        if name
+        else (ErrorCode.INVALID_REQUEST, "Client metrics subscription name must not be empty")
+    )
 
 
 def _entries(asked: DescribeConfigsResource, context: Context) -> Iterator[Entry]:
-    image, name = made_here(context), asked.resource_name
+    image, name = own_image(context), asked.resource_name
     if asked.resource_type == ResourceType.BROKER:
-        return of_node(context.gateway.config, image, context.gateway.node_id) if name else of_all_brokers(image)
+        return (
+            of_node(context.gateway.config, image, context.gateway.node_id)
+            if name
+            else of_all_brokers(image)
+        )
     topic = topic_named(name, context) if asked.resource_type == ResourceType.TOPIC else None
     if topic is not None and topic.partitions is None:
         return of_metadata_log()
@@ -131,13 +191,16 @@ def _entries(asked: DescribeConfigsResource, context: Context) -> Iterator[Entry
     if topic is not None:
         return of_topic(name, image, context.gateway.node_id)
     keys, source = _KEPT[ResourceType(asked.resource_type)]
-    return of_others(keys, image.configs.get((asked.resource_type, name), {}), source)
+    return of_others(
+        keys, image.configs.get((asked.resource_type, name), {}), source, asked.resource_type
+    )
 
 
 def _config(entry: Entry, request: DescribeConfigsRequest) -> DescribeConfigsResourceResult:
     hidden = entry.is_sensitive
     synonyms = [
-        DescribeConfigsSynonym(name=name, value=None if hidden else value, source=source) for name, value, source in entry.origins
+        DescribeConfigsSynonym(name=name, value=None if hidden else value, source=source)
+        for name, value, source in entry.origins
     ]
     return DescribeConfigsResourceResult(
         name=entry.name,

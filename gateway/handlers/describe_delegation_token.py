@@ -1,6 +1,7 @@
-"""DescribeDelegationToken (key 41): the tokens in the log that who asks may know of, with their passwords.
+"""DescribeDelegationToken (key 41): the tokens in the log that the client may describe, with their
+HMACs.
 
-Of our own cluster, or, where this node has its key, of the observed one.
+Those of this node's own cluster, or, if this node has its key, of the observed one.
 """
 
 from __future__ import annotations
@@ -10,40 +11,54 @@ from typing import TYPE_CHECKING, Final
 from gateway.controller.delegation_tokens import REQUESTER_VERSION
 from gateway.handlers.catalog import cluster_image
 from gateway.handlers.delegation_tokens import may_ask_for_tokens
-from gateway.handlers.errors import ErrorCode
+from gateway.handlers.streamed import respond
 from gateway.security.delegation_tokens import token_hmac, token_principals, token_secret
 from kwire.messages.describe_delegation_token_response import (
     DescribedDelegationToken,
     DescribedDelegationTokenRenewer,
     DescribeDelegationTokenResponse,
 )
+from kwire.protocol import ApiKey, ErrorCode
 
 if TYPE_CHECKING:
     from gateway.handlers.context import Context
+    from gateway.handlers.streamed import Streamed
+    from kwire.message import Message
     from kwire.messages.delegation_token_record import DelegationTokenRecord
     from kwire.messages.describe_delegation_token_request import DescribeDelegationTokenRequest
 
-API_KEY: Final = 41
+API_KEY: Final = ApiKey.DESCRIBE_DELEGATION_TOKEN
 VERSIONS: Final = range(1, 4)
 
+#: A token costs as much as so many elements of other responses: two questions to the authorizer,
+#: and its password.
+_WEIGHT: Final = 5
 
-def handle(request: DescribeDelegationTokenRequest, context: Context) -> DescribeDelegationTokenResponse:
-    """Tokens of the owners asked for, of everybody if none are. DELEGATION_TOKEN_AUTH_DISABLED without the key of the cluster."""
+
+def handle(request: DescribeDelegationTokenRequest, context: Context) -> Message | Streamed:
+    """Return the tokens of the requested owners, of all if none are given.
+    DELEGATION_TOKEN_AUTH_DISABLED without the cluster's key.
+    """
     if not may_ask_for_tokens(context):
-        return DescribeDelegationTokenResponse(error_code=ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED)
+        return DescribeDelegationTokenResponse(
+            error_code=ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
+        )
     secret, image = token_secret(context.gateway.config.security), cluster_image(context)
     if secret is None or image is None:
         return DescribeDelegationTokenResponse(error_code=ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED)
     owners = None
     if request.owners is not None:
-        owners = frozenset(f"{owner.principal_type}:{owner.principal_name}" for owner in request.owners)
-    return DescribeDelegationTokenResponse(
-        tokens=[
-            _told(token, token_hmac(secret, token.token_id), context.version)
-            for token in image.tokens.values()
-            if _is_asked_for(token, owners) and _may_know(token, context)
-        ]
+        owners = frozenset(
+            f"{owner.principal_type}:{owner.principal_name}" for owner in request.owners
+        )
+    tokens = list(image.tokens.values())
+    elements = (
+        _told(token, token_hmac(secret, token.token_id), context.version)
+        if _is_asked_for(token, owners) and _may_know(token, context)
+        else None
+        for token in tokens
     )
+    return respond(DescribeDelegationTokenResponse(), "tokens", elements, _WEIGHT * len(tokens))
 
 
 def _is_asked_for(token: DelegationTokenRecord, owners: frozenset[str] | None) -> bool:
@@ -54,7 +69,9 @@ def _may_know(token: DelegationTokenRecord, context: Context) -> bool:
     peer, authorizer = context.peer, context.gateway.authorizer
     return (
         peer.principal in token_principals(token)
-        or authorizer.allows(peer.principal, peer.host, "DESCRIBE", "DELEGATION_TOKEN", token.token_id)
+        or authorizer.allows(
+            peer.principal, peer.host, "DESCRIBE", "DELEGATION_TOKEN", token.token_id
+        )
         or authorizer.allows(peer.principal, peer.host, "DESCRIBE_TOKENS", "USER", token.owner)
     )
 
@@ -70,8 +87,13 @@ def _told(token: DelegationTokenRecord, password: bytes, version: int) -> Descri
         max_timestamp=token.max_timestamp,
         token_id=token.token_id,
         hmac=password,
-        renewers=[DescribedDelegationTokenRenewer(principal_type=kind, principal_name=name) for kind, _, name in renewers],
+        renewers=[
+            DescribedDelegationTokenRenewer(principal_type=kind, principal_name=name)
+            for kind, _, name in renewers
+        ],
     )
     if version >= REQUESTER_VERSION:
-        told.token_requester_principal_type, _, told.token_requester_principal_name = token.requester.partition(":")
+        told.token_requester_principal_type, _, told.token_requester_principal_name = (
+            token.requester.partition(":")
+        )
     return told

@@ -1,29 +1,44 @@
-"""DescribeGroups: state, protocol and members of groups. One that is not there is an error from version 6 on (KIP-1043)."""
+"""DescribeGroups: state, protocol and members of groups. One that is not there is an error from
+version 6 on (KIP-1043).
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from gateway.error_text import error_text
 from gateway.groups import Error
 from gateway.groups import events as group_events
 from gateway.handlers.access import NOT_ASKED, Operation
-from gateway.handlers.errors import ErrorCode
 from gateway.handlers.group_requests import ask, group_operations, may_on_group
+from gateway.handlers.streamed import Streamed, filled, respond
 from kwire.messages.describe_groups_request import DescribeGroupsRequest
-from kwire.messages.describe_groups_response import DescribedGroup, DescribedGroupMember, DescribeGroupsResponse
+from kwire.messages.describe_groups_response import (
+    DescribedGroup,
+    DescribedGroupMember,
+    DescribeGroupsResponse,
+)
+from kwire.protocol import ApiKey, ErrorCode
 
 if TYPE_CHECKING:
-    from gateway.handlers.context import Context, Later
+    from collections.abc import Iterator, Sequence
 
-API_KEY: Final = 15
+    from gateway.handlers.context import Context, PendingResponse
+    from kwire.message import Message
+
+API_KEY: Final = ApiKey.DESCRIBE_GROUPS
 VERSIONS: Final = range(7)
 
 _FIRST_WITH_NOT_FOUND: Final = 6
 
 
-def handle(request: DescribeGroupsRequest, context: Context) -> DescribeGroupsResponse | Later:
+def handle(
+    request: DescribeGroupsRequest, context: Context
+) -> DescribeGroupsResponse | PendingResponse:
     """Put the groups that may be described to the coordinator."""
-    wanted = tuple(dict.fromkeys(request.groups))  # a name a thousand times must not be a thousand descriptions
+    wanted = tuple(
+        dict.fromkeys(request.groups)
+    )  # a name a thousand times must not be a thousand descriptions
     refused = [
         DescribedGroup(group_id=group_id, error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
         for group_id in wanted
@@ -37,30 +52,45 @@ def handle(request: DescribeGroupsRequest, context: Context) -> DescribeGroupsRe
     return ask(
         context,
         group_events.DescribeGroups(allowed),
-        lambda result: DescribeGroupsResponse(
-            groups=refused + [_group(group, with_operations, context) for group in result.groups]
-        ),
+        lambda result: _respond(refused, result.groups, with_operations, context),
     )
 
 
-def _group(group: group_events.DescribedGroup, with_operations: bool, context: Context) -> DescribedGroup:
+def _respond(
+    refused: list[DescribedGroup],
+    found: Sequence[group_events.DescribedGroup],
+    with_operations: bool,
+    context: Context,
+) -> Message | Streamed:
+    def elements() -> Iterator[DescribedGroup | Streamed]:
+        yield from refused
+        for group in found:
+            yield _group(group, with_operations, context)
+
+    size = len(refused) + sum(1 + len(group.members) for group in found)
+    return respond(DescribeGroupsResponse(), "groups", elements(), size)
+
+
+def _group(
+    group: group_events.DescribedGroup, with_operations: bool, context: Context
+) -> DescribedGroup | Streamed:
     error, message = group.error, None
     if error is Error.GROUP_ID_NOT_FOUND:
         if context.version < _FIRST_WITH_NOT_FOUND:
             error = Error.NONE  # its state, Dead, says it
         else:
-            message = f"Group {group.group_id} not found."
+            message = error_text(f"Group {group.group_id} not found.")
     asked = with_operations and error is Error.NONE
-    return DescribedGroup(
+    described = DescribedGroup(
         error_code=error,
         error_message=message,
         group_id=group.group_id,
         group_state=group.state,
         protocol_type=group.protocol_type,
         protocol_data=group.protocol_name,
-        members=[_member(member) for member in group.members],
         authorized_operations=group_operations(context, group.group_id) if asked else NOT_ASKED,
     )
+    return filled(described, "members", map(_member, group.members))
 
 
 def _member(member: group_events.DescribedMember) -> DescribedGroupMember:

@@ -1,4 +1,4 @@
-"""DescribeLogDirs (key 35): the directory the logs of this node are in, and how large each is (KIP-113)."""
+"""DescribeLogDirs (key 35): this node's log directory, and the size of each log in it (KIP-113)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 from gateway.handlers.access import Operation, may_on_cluster
-from gateway.handlers.errors import ErrorCode
 from gateway.handlers.topic import PARTITION, TOPIC_NAME
 from gateway.ports import AUDIT_TOPIC
 from kwire.messages.describe_log_dirs_response import (
@@ -15,12 +14,13 @@ from kwire.messages.describe_log_dirs_response import (
     DescribeLogDirsResult,
     DescribeLogDirsTopic,
 )
+from kwire.protocol import ApiKey, ErrorCode
 
 if TYPE_CHECKING:
     from gateway.handlers.context import Context
     from kwire.messages.describe_log_dirs_request import DescribeLogDirsRequest
 
-API_KEY: Final = 35
+API_KEY: Final = ApiKey.DESCRIBE_LOG_DIRS
 VERSIONS: Final = range(1, 6)
 
 #: Topic, partition, bytes.
@@ -28,26 +28,36 @@ _Size = tuple[str, int, int]
 
 
 def handle(request: DescribeLogDirsRequest, context: Context) -> DescribeLogDirsResponse:
-    """The directory, with those of its partitions that were asked for (null asks for everything).
+    """Return the directory, with the requested partitions (null: all).
 
-    The sizes of the volume (version 4 and later) stay at -1, unknown: the directory is somebody else's.
+    The sizes of the volume (version 4 and later) stay at -1, unknown: in source=log another server
+    owns it.
     """
     if not may_on_cluster(context, Operation.DESCRIBE):
         # Below version 3 there is no place for the error: an empty answer, as in Kafka.
         return DescribeLogDirsResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     asked = None
     if request.topics is not None:
-        asked = {(topic.topic, partition) for topic in request.topics for partition in topic.partitions}
+        asked = {
+            (topic.topic, partition) for topic in request.topics for partition in topic.partitions
+        }
     topics = [
-        DescribeLogDirsTopic(name=name, partitions=[DescribeLogDirsPartition(partition_index=index, partition_size=size)])
+        DescribeLogDirsTopic(
+            name=name,
+            partitions=[DescribeLogDirsPartition(partition_index=index, partition_size=size)],
+        )
         for name, index, size in _sizes(context)
         if asked is None or (name, index) in asked
     ]
-    return DescribeLogDirsResponse(results=[DescribeLogDirsResult(log_dir=context.gateway.partition.log_dir, topics=topics)])
+    return DescribeLogDirsResponse(
+        results=[DescribeLogDirsResult(log_dir=context.gateway.partition.log_dir, topics=topics)]
+    )
 
 
 def _sizes(context: Context) -> Iterator[_Size]:
-    """What lies in the directory: the metadata log, and of the audit topic what this node writes."""
+    """Yield the logs in the directory: the metadata log, and this node's partition of the audit
+    topic.
+    """
     gateway = context.gateway
     yield TOPIC_NAME, PARTITION, gateway.partition.size_bytes
     audit = gateway.audit

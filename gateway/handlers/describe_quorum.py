@@ -1,8 +1,8 @@
 """DescribeQuorum (key 55): the quorum behind the partition (KIP-595, KIP-836, KIP-853).
 
-Where a real quorum is observed, its leader is asked, and its answer is passed on. Over files this node leads what it
-serves, as in Metadata and DescribeCluster; who led and voted when they were written stands in their LEADER_CHANGE and
-KRAFT_VOTERS records.
+Where a real quorum is observed, its leader is asked, and its answer is passed on. Over files this
+node leads what it serves, as in Metadata and DescribeCluster; who led and voted when they were
+written stands in their LEADER_CHANGE and KRAFT_VOTERS records.
 """
 
 from __future__ import annotations
@@ -11,8 +11,7 @@ import copy
 from typing import TYPE_CHECKING, Final
 
 from gateway.handlers.access import Operation, may_on_cluster
-from gateway.handlers.context import Later
-from gateway.handlers.errors import ErrorCode
+from gateway.handlers.context import PendingResponse
 from gateway.handlers.topic import PARTITION, TOPIC_NAME
 from gateway.ports import State
 from kwire.messages.describe_quorum_response import (
@@ -23,6 +22,7 @@ from kwire.messages.describe_quorum_response import (
     ReplicaState,
     TopicData,
 )
+from kwire.protocol import ApiKey, ErrorCode
 from kwire.uuid import ZERO_UUID
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from gateway.ports import Quorum
     from kwire.messages.describe_quorum_request import DescribeQuorumRequest
 
-API_KEY: Final = 55
+API_KEY: Final = ApiKey.DESCRIBE_QUORUM
 VERSIONS: Final = range(3)
 
 #: From here on answers carry messages, directory ids and the addresses of the nodes (KIP-853).
@@ -39,15 +39,20 @@ _NODES: Final = 2
 _WAIT_S: Final = 5.0
 
 
-def handle(request: DescribeQuorumRequest, context: Context) -> DescribeQuorumResponse | Later:
+def handle(
+    request: DescribeQuorumRequest, context: Context
+) -> DescribeQuorumResponse | PendingResponse:
     """The state of partition 0 of ``__cluster_metadata``.
 
-    A request for anything but exactly that gets UNKNOWN_TOPIC_OR_PARTITION in every partition, as from
-    ``KafkaRaftClient``; while there is no leader to describe: NOT_LEADER_OR_FOLLOWER, on which clients ask again.
+    A request for anything but exactly that gets UNKNOWN_TOPIC_OR_PARTITION in every partition, as
+    from ``KafkaRaftClient``; while there is no leader to describe: NOT_LEADER_OR_FOLLOWER, on which
+    clients ask again.
     """
     if not may_on_cluster(context, Operation.DESCRIBE):
         return DescribeQuorumResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
-    if [(t.topic_name, p.partition_index) for t in request.topics for p in t.partitions] != [(TOPIC_NAME, PARTITION)]:
+    if [(t.topic_name, p.partition_index) for t in request.topics for p in t.partitions] != [
+        (TOPIC_NAME, PARTITION)
+    ]:
         return _refused(
             request,
             context,
@@ -57,24 +62,35 @@ def handle(request: DescribeQuorumRequest, context: Context) -> DescribeQuorumRe
     if context.gateway.quorum is not None:
         return _asked_of_leader(request, context, context.gateway.quorum)
     if context.gateway.partition.state is State.LOADING:
-        return _refused(request, context, ErrorCode.NOT_LEADER_OR_FOLLOWER, "The log is still being loaded; ask again.")
-    response = DescribeQuorumResponse(topics=[TopicData(topic_name=TOPIC_NAME, partitions=[_partition(context)])])
+        return _refused(
+            request,
+            context,
+            ErrorCode.NOT_LEADER_OR_FOLLOWER,
+            "The log is still being loaded; ask again.",
+        )
+    response = DescribeQuorumResponse(
+        topics=[TopicData(topic_name=TOPIC_NAME, partitions=[_partition(context)])]
+    )
     if context.version >= _NODES:
         response.nodes = [_node(context)]
     return response
 
 
-def _asked_of_leader(request: DescribeQuorumRequest, context: Context, quorum: Quorum) -> Later:
+def _asked_of_leader(
+    request: DescribeQuorumRequest, context: Context, quorum: Quorum
+) -> PendingResponse:
     def refused(why: str) -> DescribeQuorumResponse:
         return _refused(request, context, ErrorCode.NOT_LEADER_OR_FOLLOWER, why)
 
     def tell(answer: DescribeQuorumResponse | str) -> None:
-        later.complete(refused(answer) if isinstance(answer, str) else _at_version(answer, context.version))
+        pending.complete(
+            refused(answer) if isinstance(answer, str) else _at_version(answer, context.version)
+        )
 
     late = "The leader of the quorum has not answered; ask again."
-    later = Later(deadline=context.now + _WAIT_S, expire=lambda: refused(late))
+    pending = PendingResponse(deadline=context.now + _WAIT_S, expire=lambda: refused(late))
     quorum.describe(tell)
-    return later
+    return pending
 
 
 def _at_version(answer: DescribeQuorumResponse, version: int) -> DescribeQuorumResponse:
@@ -90,13 +106,19 @@ def _at_version(answer: DescribeQuorumResponse, version: int) -> DescribeQuorumR
     return answer
 
 
-def _refused(request: DescribeQuorumRequest, context: Context, fault: ErrorCode, why: str) -> DescribeQuorumResponse:
+def _refused(
+    request: DescribeQuorumRequest, context: Context, fault: ErrorCode, why: str
+) -> DescribeQuorumResponse:
     return DescribeQuorumResponse(
         topics=[
             TopicData(
                 topic_name=topic.topic_name,
                 partitions=[
-                    PartitionData(partition_index=partition.partition_index, error_code=fault, error_message=why)
+                    PartitionData(
+                        partition_index=partition.partition_index,
+                        error_code=fault,
+                        error_message=why,
+                    )
                     for partition in topic.partitions
                 ],
             )

@@ -1,17 +1,18 @@
 """DescribeTopicPartitions (key 75): topics and their partitions, a page at a time (KIP-966).
 
-The lists of eligible leaders are empty rather than null: Java's ``describeTopics`` throws NullPointerException on null.
+The lists of eligible leaders are empty rather than null: Java's ``describeTopics`` throws
+NullPointerException on null.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Final
 
 from gateway.handlers.access import Operation, may, topic_operations
-from gateway.handlers.catalog import Topic, topic_named, topic_names
-from gateway.handlers.errors import ErrorCode
+from gateway.handlers.catalog import Topic, Topics, own_image
 from gateway.handlers.nodes import Node, reachable_nodes
+from gateway.handlers.streamed import Streamed, filled, respond
 from gateway.handlers.topic import INTERNAL_TOPICS, PARTITION, is_valid_name
 from gateway.ports import State
 from kwire.messages.describe_topic_partitions_response import (
@@ -20,61 +21,86 @@ from kwire.messages.describe_topic_partitions_response import (
     DescribeTopicPartitionsResponsePartition,
     DescribeTopicPartitionsResponseTopic,
 )
+from kwire.protocol import ApiKey, ErrorCode
 
 if TYPE_CHECKING:
     from gateway.handlers.context import Context
+    from kwire.message import Message
     from kwire.messages.describe_topic_partitions_request import DescribeTopicPartitionsRequest
     from kwire.messages.partition_record import PartitionRecord
 
-API_KEY: Final = 75
+API_KEY: Final = ApiKey.DESCRIBE_TOPIC_PARTITIONS
 VERSIONS: Final = range(1)
 
 #: Partitions in one answer at most (Kafka's ``max.request.partition.size.limit``).
 LIMIT_MAX: Final = 2000
 
 
-def handle(request: DescribeTopicPartitionsRequest, context: Context) -> DescribeTopicPartitionsResponse:
-    """Topics in the order of their names from the cursor on; none named means all. The next cursor is null at the end.
+def handle(request: DescribeTopicPartitionsRequest, context: Context) -> Message | Streamed:
+    """Topics in the order of their names from the cursor on; none named means all. The next cursor
+    is null at the end.
 
     INVALID_REQUEST for every topic named when the cursor's partition is negative.
     """
-    cursor = request.cursor
-    names = sorted({topic.name for topic in request.topics}) or topic_names(context)
-    if cursor is not None and cursor.partition_index < 0:
-        return DescribeTopicPartitionsResponse(topics=[_refused(name, ErrorCode.INVALID_REQUEST) for name in names])
-    if cursor is not None:
-        names = [name for name in names if name >= cursor.topic_name]
-    return _page(names, request, context)
-
-
-def _page(names: list[str], request: DescribeTopicPartitionsRequest, context: Context) -> DescribeTopicPartitionsResponse:
+    image = own_image(context)
+    size = max(
+        len(request.topics),
+        0 if image is None else len(image.topics),
+        min(request.response_partition_limit, LIMIT_MAX),
+    )
     response = DescribeTopicPartitionsResponse()
-    left = max(1, min(request.response_partition_limit, LIMIT_MAX))
-    nodes = reachable_nodes(context)
+    return respond(response, "topics", _page(request, response, context), size)
+
+
+def _names(request: DescribeTopicPartitionsRequest, topics: Topics) -> Iterator[str | None]:
+    """The names asked for, or all, from the cursor on."""
+    cursor = request.cursor
+    first = cursor.topic_name if cursor is not None and cursor.partition_index >= 0 else ""
+    if not request.topics:
+        return topics.sorted_from(first)
+    return iter(sorted({topic.name for topic in request.topics if topic.name >= first}))
+
+
+def _page(
+    request: DescribeTopicPartitionsRequest,
+    response: DescribeTopicPartitionsResponse,
+    context: Context,
+) -> Iterator[DescribeTopicPartitionsResponseTopic | Streamed | None]:
+    left, cursor = max(1, min(request.response_partition_limit, LIMIT_MAX)), request.cursor
+    topics, nodes = Topics(context), reachable_nodes(context)
     forbidden = []
-    for name in names:
+    for name in _names(request, topics):
+        if name is None:
+            yield None
+            continue
+        if cursor is not None and cursor.partition_index < 0:
+            yield _refused(name, ErrorCode.INVALID_REQUEST)
+            continue
         if not may(context, Operation.DESCRIBE, name):
             if request.topics:  # of all topics, those one may not describe are left out
                 forbidden.append(_refused(name, ErrorCode.TOPIC_AUTHORIZATION_FAILED))
+            yield None
             continue
         if left == 0:
             response.next_cursor = Cursor(topic_name=name, partition_index=0)
             break
-        topic = topic_named(name, context)
+        topic = topics.find(name)
         if topic is None:
-            known = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if is_valid_name(name) else ErrorCode.INVALID_TOPIC_EXCEPTION
-            response.topics.append(_refused(name, known))
+            known = (
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                if is_valid_name(name)
+                else ErrorCode.INVALID_TOPIC_EXCEPTION
+            )
+            yield _refused(name, known)
             continue
-        cursor = request.cursor
         first = cursor.partition_index if cursor is not None and cursor.topic_name == name else 0
         indexes = [index for index in _indexes(topic) if index >= first]
-        response.topics.append(_found(topic, indexes[:left], nodes, context))
+        yield _found(topic, indexes[:left], nodes, context)
         if len(indexes) > left:
             response.next_cursor = Cursor(topic_name=name, partition_index=indexes[left])
             break
         left -= len(indexes)
-    response.topics.extend(forbidden)
-    return response
+    yield from forbidden
 
 
 def _indexes(topic: Topic) -> list[int]:
@@ -85,21 +111,25 @@ def _refused(name: str, fault: ErrorCode) -> DescribeTopicPartitionsResponseTopi
     return DescribeTopicPartitionsResponseTopic(error_code=fault, name=name)
 
 
-def _found(topic: Topic, indexes: list[int], nodes: Mapping[int, Node], context: Context) -> DescribeTopicPartitionsResponseTopic:
-    if topic.partitions is None:
-        partitions = [_of_metadata_log(context) for _ in indexes]
-    else:
-        partitions = [_partition(topic.partitions[index], nodes) for index in indexes]
-    return DescribeTopicPartitionsResponseTopic(
+def _found(
+    topic: Topic, indexes: list[int], nodes: Mapping[int, Node], context: Context
+) -> DescribeTopicPartitionsResponseTopic | Streamed:
+    found = DescribeTopicPartitionsResponseTopic(
         name=topic.name,
         topic_id=topic.topic_id,
         is_internal=topic.name in INTERNAL_TOPICS,
-        partitions=partitions,
         topic_authorized_operations=topic_operations(context, topic.name),
     )
+    known = topic.partitions
+    if known is None:
+        found.partitions = [_of_metadata_log(context) for _ in indexes]
+        return found
+    return filled(found, "partitions", (_partition(known[index], nodes) for index in indexes))
 
 
-def _partition(record: PartitionRecord, nodes: Mapping[int, Node]) -> DescribeTopicPartitionsResponsePartition:
+def _partition(
+    record: PartitionRecord, nodes: Mapping[int, Node]
+) -> DescribeTopicPartitionsResponsePartition:
     led = record.leader in nodes
     return DescribeTopicPartitionsResponsePartition(
         error_code=ErrorCode.NONE if led else ErrorCode.LEADER_NOT_AVAILABLE,

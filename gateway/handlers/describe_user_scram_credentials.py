@@ -1,4 +1,5 @@
-"""DescribeUserScramCredentials (key 50): which users can log in by SCRAM, and how many iterations that takes (KIP-554).
+"""DescribeUserScramCredentials (key 50): which users can log in by SCRAM, and how many iterations
+that takes (KIP-554).
 
 Of our own cluster, or the observed one. Salts and keys are not told.
 """
@@ -8,48 +9,93 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Final
 
+from gateway.error_text import error_text
 from gateway.handlers.access import Operation, may_on_cluster
 from gateway.handlers.catalog import cluster_image
-from gateway.handlers.errors import ErrorCode
+from gateway.handlers.streamed import WHOLE_MAX, respond
+from gateway.security.scram_server import MECHANISM_NUMBERS
 from kwire.messages.describe_user_scram_credentials_response import (
     CredentialInfo,
     DescribeUserScramCredentialsResponse,
     DescribeUserScramCredentialsResult,
 )
+from kwire.protocol import ApiKey, ErrorCode
 
 if TYPE_CHECKING:
-    from gateway.handlers.context import Context
-    from kwire.messages.describe_user_scram_credentials_request import DescribeUserScramCredentialsRequest
+    from collections.abc import Iterator, Mapping
 
-API_KEY: Final = 50
+    from gateway.handlers.context import Context
+    from gateway.handlers.streamed import Streamed
+    from kwire.message import Message
+    from kwire.messages.describe_user_scram_credentials_request import (
+        DescribeUserScramCredentialsRequest,
+    )
+    from kwire.messages.user_scram_credential_record import UserScramCredentialRecord
+
+    _Credentials = Mapping[tuple[int, str], UserScramCredentialRecord]
+
+API_KEY: Final = ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS
 VERSIONS: Final = range(1)
 
+_MECHANISMS: Final = tuple(sorted(MECHANISM_NUMBERS.values()))
 
-def handle(request: DescribeUserScramCredentialsRequest, context: Context) -> DescribeUserScramCredentialsResponse:
-    """Credentials by user; no users asked means every user. RESOURCE_NOT_FOUND, or DUPLICATE_RESOURCE, at a user."""
+
+def handle(request: DescribeUserScramCredentialsRequest, context: Context) -> Message | Streamed:
+    """Credentials by user; no users asked means every user. RESOURCE_NOT_FOUND, or
+    DUPLICATE_RESOURCE, at a user.
+    """
     if not may_on_cluster(context, Operation.DESCRIBE):
         fault = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
-        return DescribeUserScramCredentialsResponse(error_code=fault, error_message="Cluster authorization failed.")
-    known = _credentials(context)
-    times = Counter(user.name for user in request.users or ()) or dict.fromkeys(known, 1)
-    return DescribeUserScramCredentialsResponse(results=[_result(user, times[user], known.get(user, [])) for user in times])
-
-
-def _credentials(context: Context) -> dict[str, list[CredentialInfo]]:
+        return DescribeUserScramCredentialsResponse(
+            error_code=fault, error_message="Cluster authorization failed."
+        )
     image = cluster_image(context)
-    found: dict[str, list[CredentialInfo]] = {}
-    for (mechanism, user), credential in sorted(image.scram.items()) if image is not None else ():
-        found.setdefault(user, []).append(CredentialInfo(mechanism=mechanism, iterations=credential.iterations))
-    return found
+    known = {} if image is None else image.scram.copy()
+    times = Counter(user.name for user in request.users or ())
+    results = _named(times, known) if times else _all(known)
+    size = len(times) or len(known)
+    return respond(DescribeUserScramCredentialsResponse(), "results", results, size)
 
 
-def _result(user: str, times: int, infos: list[CredentialInfo]) -> DescribeUserScramCredentialsResult:
+def _named(
+    times: Counter[str], known: _Credentials
+) -> Iterator[DescribeUserScramCredentialsResult]:
+    for user, often in times.items():
+        yield _result(user, often, _infos(user, known))
+
+
+def _all(known: _Credentials) -> Iterator[DescribeUserScramCredentialsResult | None]:
+    """Every user in the order of the first mechanism that the user has."""
+    users: dict[str, None] = {}
+    for _, user in sorted(known) if len(known) <= WHOLE_MAX else known:
+        users[user] = None
+        yield None
+    for user in users:
+        yield _result(user, 1, _infos(user, known))
+
+
+def _infos(user: str, known: _Credentials) -> list[CredentialInfo]:
+    found = ((mechanism, known.get((mechanism, user))) for mechanism in _MECHANISMS)
+    return [
+        CredentialInfo(mechanism=mechanism, iterations=one.iterations)
+        for mechanism, one in found
+        if one is not None
+    ]
+
+
+def _result(
+    user: str, times: int, infos: list[CredentialInfo]
+) -> DescribeUserScramCredentialsResult:
     if times > 1:
         fault = ErrorCode.DUPLICATE_RESOURCE
-        why = f"Cannot describe SCRAM credentials for the same user twice in a single request: {user}"
+        why = (
+            f"Cannot describe SCRAM credentials for the same user twice in a single request: {user}"
+        )
     elif not infos:
         fault = ErrorCode.RESOURCE_NOT_FOUND
         why = f"Attempt to describe a user credential that does not exist: {user}"
     else:
         return DescribeUserScramCredentialsResult(user=user, credential_infos=infos)
-    return DescribeUserScramCredentialsResult(user=user, error_code=fault, error_message=why)
+    return DescribeUserScramCredentialsResult(
+        user=user, error_code=fault, error_message=error_text(why)
+    )

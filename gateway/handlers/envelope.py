@@ -1,7 +1,8 @@
-"""Envelope (key 58): a node of the cluster forwards what a client asked of it. On controller listeners only (KIP-590).
+"""Envelope (key 58): a node of the cluster forwards a client's request. On controller listeners
+only (KIP-590).
 
-Who forwards needs CLUSTER_ACTION; what is inside is carried out as the client's, by the handlers of the same listener. Which
-change is made it does not know.
+The forwarder needs CLUSTER_ACTION. The request inside runs as the client's, with the handlers of
+the same listener. Which change it makes is unknown here.
 """
 
 from __future__ import annotations
@@ -12,13 +13,15 @@ from typing import TYPE_CHECKING, Any, Final
 
 from gateway.handlers.access import Operation, may_on_cluster
 from gateway.handlers.answer_errors import errors_of
-from gateway.handlers.context import HEADER_TAGS_MAX, Context, Later
-from gateway.handlers.errors import ErrorCode
+from gateway.handlers.context import HEADER_TAGS_MAX, Context, PendingResponse
+from gateway.handlers.element_budget import elements_of_node
+from gateway.handlers.streamed import Streamed
 from gateway.ports import Forwarder
 from gateway.security.principal import decode_principal
 from kwire.errors import DecodeError
 from kwire.header import decode_request_header, encode_response_header
 from kwire.messages.envelope_response import EnvelopeResponse
+from kwire.protocol import ApiKey, ErrorCode
 
 if TYPE_CHECKING:
     from gateway.handlers.table import Handler
@@ -26,15 +29,16 @@ if TYPE_CHECKING:
     from kwire.messages.envelope_request import EnvelopeRequest
     from kwire.messages.request_header import RequestHeader
 
-API_KEY: Final = 58
+API_KEY: Final = ApiKey.ENVELOPE
 VERSIONS: Final = range(1)
 
-#: What may be inside (``ApiKeys.forwardable``): what clients ask of brokers and only the active controller can do.
-FORWARDABLE: Final = frozenset((19, 20, 30, 31, 33, 37, 38, 39, 40, 43, 44, 45, 46, 49, 51, 55, 57, 64, 67, 80, 81))
+#: The APIs that may be inside (``ApiKeys.forwardable``): clients send them to brokers, and only the
+#: active controller can carry them out.
+FORWARDABLE: Final = frozenset(key for key in ApiKey if key.forwardable)
 
 
-def handle(request: EnvelopeRequest, context: Context) -> Message | Later:
-    """What the request inside is answered with, or why it was not carried out."""
+def handle(request: EnvelopeRequest, context: Context) -> Message | PendingResponse:
+    """Return the response of the request inside, or the reason why it was not run."""
     if not may_on_cluster(context, Operation.CLUSTER_ACTION):
         return EnvelopeResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     try:
@@ -43,28 +47,32 @@ def handle(request: EnvelopeRequest, context: Context) -> Message | Later:
         return EnvelopeResponse(error_code=refusal.error)
     answer = handler.handle(inner, inside)
     context.notes.update(inside.notes)
-    if not isinstance(answer, Later):
+    if isinstance(answer, Streamed):  # of no API that can be forwarded today
+        answer = answer.whole()
+    if not isinstance(answer, PendingResponse):
         return _sealed(header, answer)
-    later = Later(deadline=answer.deadline)
+    pending = PendingResponse(deadline=answer.deadline)
     if (expire := answer.expire) is not None:
-        later.expire = lambda: _sealed(header, expire())
-    later.on_cancel = answer.cancel
-    answer.attach(lambda response: later.complete(_sealed(header, response)))
-    return later
+        pending.expire = lambda: _sealed(header, expire())
+    pending.on_cancel = answer.cancel
+    answer.attach(lambda response: pending.complete(_sealed(header, response)))
+    return pending
 
 
 class _Refused(Exception):
-    """An envelope that cannot be opened; ``error`` is what Kafka answers to it."""
+    """An envelope that cannot be opened; ``error`` is Kafka's error for it."""
 
     def __init__(self, error: ErrorCode) -> None:
         super().__init__(error)
         self.error = error
 
 
-def _opened(request: EnvelopeRequest, context: Context) -> tuple[RequestHeader, Handler, Any, Context]:
-    """Header of the request inside, who answers it, itself, and its surroundings. Raises _Refused.
+def _opened(
+    request: EnvelopeRequest, context: Context
+) -> tuple[RequestHeader, Handler, Any, Context]:
+    """Return header, handler, request and context of the request inside. Raises _Refused.
 
-    In the order of Kafka's checks (``EnvelopeUtils``): clients are told of the first thing that is wrong.
+    In the order of Kafka's checks (``EnvelopeUtils``), so that clients get the same error.
     """
     try:
         principal = decode_principal(request.request_principal)
@@ -83,7 +91,12 @@ def _opened(request: EnvelopeRequest, context: Context) -> tuple[RequestHeader, 
     if version not in handler.versions:
         raise _Refused(ErrorCode.UNSUPPORTED_VERSION)
     try:
-        inner, _ = handler.request_type(version).decode_from(frame, version, body_at, budget=context.element_budget)
+        budget = (
+            None
+            if context.element_budget is None
+            else elements_of_node(context.element_budget, len(frame))
+        )
+        inner, _ = handler.request_type(version).decode_from(frame, version, body_at, budget=budget)
     except DecodeError:
         raise _Refused(ErrorCode.UNSUPPORTED_VERSION) from None
     outer = context.peer
@@ -94,12 +107,24 @@ def _opened(request: EnvelopeRequest, context: Context) -> tuple[RequestHeader, 
         token_authenticated=principal.token_authenticated,
         forwarder=Forwarder(outer.principal, outer.host, context.client_id),
     )
-    notes = {"forwarded": handler.name, "for_principal": principal.name, "for_host": host, "for_client": header.client_id}
-    return header, handler, inner, replace(context, version=version, client_id=header.client_id, peer=peer, notes=notes)
+    notes = {
+        "forwarded": handler.name,
+        "for_principal": principal.name,
+        "for_host": host,
+        "for_client": header.client_id,
+    }
+    return (
+        header,
+        handler,
+        inner,
+        replace(context, version=version, client_id=header.client_id, peer=peer, notes=notes),
+    )
 
 
 def _host(address: bytes) -> str:
-    """The client's address as an authorizer wants it; Java takes an IPv4 address in IPv6 for what it is."""
+    """Return the client's address for the authorizer. As in Java, an IPv4-mapped IPv6 address is
+    IPv4.
+    """
     if len(address) not in (4, 16):
         raise _Refused(ErrorCode.INVALID_REQUEST)
     found = ipaddress.ip_address(bytes(address))
@@ -107,7 +132,9 @@ def _host(address: bytes) -> str:
 
 
 def _sealed(header: RequestHeader, answer: Message | None) -> Message:
-    """The envelope around ``answer``; NOT_CONTROLLER inside is that of the whole, so that the active one is asked instead."""
+    """Return the envelope around a response. NOT_CONTROLLER inside becomes that of the envelope, so
+    that the forwarder finds the active controller.
+    """
     if answer is None:
         return EnvelopeResponse(error_code=ErrorCode.UNKNOWN_SERVER_ERROR)
     if ErrorCode.NOT_CONTROLLER in errors_of(answer):
@@ -116,7 +143,9 @@ def _sealed(header: RequestHeader, answer: Message | None) -> Message:
 
 
 class _Sealed(EnvelopeResponse):
-    """The answer inside is encoded when this one is, by the connection: what cannot be ends that, and no one else."""
+    """Encodes the response inside when the envelope is encoded, so that a failure ends this
+    connection only.
+    """
 
     __slots__ = ("answer", "header")
     header: RequestHeader
@@ -124,14 +153,14 @@ class _Sealed(EnvelopeResponse):
 
     @classmethod
     def around(cls, header: RequestHeader, answer: Message) -> _Sealed:
-        """With the head that the client of ``header`` waits for."""
+        """Return it with the response header for the client of ``header``."""
         sealed = cls(response_data=None)
         sealed.header, sealed.answer = header, answer
         return sealed
 
-    def encode_parts(self, version: int) -> list[Any]:
-        """As every message."""
+    def encode_parts(self, version: int, parts: list[Any] | None = None) -> list[Any]:
+        """As in every message."""
         key, inner_version = self.header.request_api_key, self.header.request_api_version
         head = encode_response_header(key, inner_version, self.header.correlation_id)
         self.response_data = head + self.answer.encode(inner_version)
-        return super().encode_parts(version)
+        return super().encode_parts(version, parts)

@@ -1,19 +1,21 @@
-"""Fetch (key 1) from a consumer: whole batches below the high watermark, and the long poll when there are none yet.
+"""Fetch (key 1) from a consumer: whole batches below the high watermark, and the long poll when
+there are none yet.
 
-No fetch sessions (the answer always says session 0, so every client sends full requests), and no replicas: whoever
-claims a replica id gets a consumer's answer and moves nothing. Raft's own Fetch is another listener's matter.
+No fetch sessions (the answer always says session 0, so every client sends full requests), and no
+replicas: whoever claims a replica id gets a consumer's answer and moves nothing. Raft's own Fetch
+is another listener's matter.
 """
 
 from __future__ import annotations
 
+import itertools
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from gateway.handlers.access import Operation, may
 from gateway.handlers.catalog import Topic, log_of, topic_named, topic_with_id
-from gateway.handlers.context import Later
-from gateway.handlers.errors import ErrorCode
+from gateway.handlers.context import PendingResponse
 from gateway.handlers.topic import end_of_epoch, partition_fault
-from gateway.ports import OffsetOutOfRange, Partition, Spliced
+from gateway.ports import FileRecords, OffsetOutOfRange, Partition
 from kwire.messages.fetch_response import (
     EpochEndOffset,
     FetchableTopicResponse,
@@ -22,35 +24,46 @@ from kwire.messages.fetch_response import (
     NodeEndpoint,
     PartitionData,
 )
+from kwire.protocol import ApiKey, ErrorCode
 
 if TYPE_CHECKING:
     from gateway.handlers.context import Context
-    from kwire.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
+    from kwire.messages.fetch_request import FetchRequest, FetchTopic
     from kwire.uuid import Uuid
 
-API_KEY: Final = 1
+API_KEY: Final = ApiKey.FETCH
 VERSIONS: Final = range(4, 19)
 
 #: Topics are named by id from here on (KIP-516).
 _BY_ID: Final = 13
 #: Answers name the leader from here on when the client asked with an old epoch (KIP-951).
 _NAMES_LEADER: Final = 16
-#: Longest long poll, ms. A client may ask for 24 days; an empty answer before its time is always allowed, and is what
-#: keeps a parked request from holding its place for ever.
+#: Longest long poll, ms. A client may ask for 24 days; an empty answer before its time is always
+#: allowed, and is what keeps a parked request from holding its place for ever.
 WAIT_MAX_MS: Final = 300_000
 _READ_COMMITTED: Final = 1
 
 
 class _Wanted(NamedTuple):
-    """One partition of the request, and what is there; an error where no waiting will change it."""
+    """One partition of the request, and what is there; an error where no waiting will change it.
 
-    topic: FetchTopic
-    partition: FetchPartition
+    It holds the fields that the answer depends on, not the request, which may be large and would
+    stay while the Fetch waits.
+    """
+
+    topic: str
+    topic_id: Uuid
+    partition: int
+    fetch_offset: int
+    max_bytes: int
+    leader_epoch: int
+    last_fetched_epoch: int
     log: Partition | ErrorCode
 
 
-def handle(request: FetchRequest, context: Context) -> FetchResponse | Later:
-    """Answer at once if there is anything to say, else when ``min_bytes`` are there or ``max_wait_ms`` is over.
+def handle(request: FetchRequest, context: Context) -> FetchResponse | PendingResponse:
+    """Answer at once if there is anything to say, else when ``min_bytes`` are there or
+    ``max_wait_ms`` is over.
 
     At least one whole batch is given while there is one, even beyond every limit (KIP-74).
     """
@@ -58,29 +71,46 @@ def handle(request: FetchRequest, context: Context) -> FetchResponse | Later:
     if request.max_wait_ms <= 0 or fetch.is_ready():
         return fetch.answer()
     wait_ms = min(request.max_wait_ms, WAIT_MAX_MS)
-    later = Later(deadline=context.now + wait_ms / 1000, expire=fetch.answer)
-    context.gateway.waiters.park(later, fetch.answer_if_ready)
-    return later
+    pending = PendingResponse(
+        deadline=context.now + wait_ms / 1000, expire=fetch.answer, keeps_request=False
+    )
+    context.gateway.fetch_purgatory.park(pending, fetch.answer_if_ready)
+    return pending
 
 
 class _Fetch:
     """One request while it is looked at, and looked at again whenever the log grows."""
 
-    __slots__ = ("_bytes_max", "_bytes_min", "_context", "_request", "_wanted")
+    __slots__ = ("_bytes_max", "_bytes_min", "_context", "_read_committed", "_wanted")
 
     def __init__(self, request: FetchRequest, context: Context) -> None:
-        self._request = request
         self._context = context
-        # In ReplicaManager's order: the server's limit bounds the client's, and both bound what a client waits for.
+        self._read_committed = request.isolation_level == _READ_COMMITTED
+        # In ReplicaManager's order: the server's limit bounds the client's, and both bound what a
+        # client waits for.
         self._bytes_max = max(0, min(request.max_bytes, context.gateway.config.fetch_max_bytes))
         self._bytes_min = min(request.min_bytes, self._bytes_max)
-        # As in Kafka's map by topic and partition, the last of several entries for one partition counts.
+        # As in Kafka's map by topic and partition, the last of several entries for one partition
+        # counts.
         wanted: dict[tuple[str, Uuid, int], _Wanted] = {}
         for topic in request.topics:
             found = _found(topic, context)
             for partition in topic.partitions:
-                log = log_of(found, partition.partition, context) if isinstance(found, Topic) else found
-                wanted[topic.topic, topic.topic_id, partition.partition] = _Wanted(topic, partition, log)
+                log = (
+                    log_of(found, partition.partition, context)
+                    if isinstance(found, Topic)
+                    else found
+                )
+                wanted[topic.topic, topic.topic_id, partition.partition] = _Wanted(
+                    topic.topic,
+                    topic.topic_id,
+                    partition.partition,
+                    partition.fetch_offset,
+                    partition.partition_max_bytes,
+                    partition.current_leader_epoch,
+                    partition.last_fetched_epoch,
+                    log,
+                )
         self._wanted = list(wanted.values())
 
     def answer_if_ready(self) -> FetchResponse | None:
@@ -88,98 +118,117 @@ class _Fetch:
         return self.answer() if self.is_ready() else None
 
     def is_ready(self) -> bool:
-        """Would an answer now say more than "nothing yet"? An error, a divergence, enough bytes, or nothing asked."""
+        """Would an answer now say more than "nothing yet"? An error, a divergence, enough bytes, or
+        nothing asked.
+        """
         if self._bytes_min <= 0:
             return True
         return not self._wanted or any(self._has_news(wanted) for wanted in self._wanted)
 
     def answer(self) -> FetchResponse:
         """The answer as things stand now."""
-        topics: dict[int, FetchableTopicResponse] = {}
         response = FetchResponse()
-        for wanted in self._wanted:
-            topic = topics.get(id(wanted.topic))
-            if topic is None:
-                topic = FetchableTopicResponse(topic=wanted.topic.topic, topic_id=wanted.topic.topic_id)
-                topics[id(wanted.topic)] = topic
-                response.responses.append(topic)
-            topic.partitions.append(self._partition(wanted, response))
+        # Partitions that follow each other in one topic are answered together
+        # (FetchResponse.matchingTopic).
+        for (name, topic_id), partitions in itertools.groupby(
+            self._wanted, lambda one: (one.topic, one.topic_id)
+        ):
+            topic = FetchableTopicResponse(topic=name, topic_id=topic_id)
+            response.responses.append(topic)
+            topic.partitions = [self._partition(wanted, response) for wanted in partitions]
         return response
 
     def _has_news(self, wanted: _Wanted) -> bool:
-        asked, log = wanted.partition, wanted.log
-        if isinstance(log, ErrorCode) or partition_fault(log, asked.current_leader_epoch):
+        log = wanted.log
+        if isinstance(log, ErrorCode) or partition_fault(log, wanted.leader_epoch):
             return True
-        if not log.log_start_offset <= asked.fetch_offset <= log.high_watermark:
+        if not log.log_start_offset <= wanted.fetch_offset <= log.high_watermark:
             return True
         # No more than the partition's limit will ever be sent, so it is no use to wait for more.
-        enough = max(1, min(self._bytes_min, asked.partition_max_bytes))
-        if enough == 1 and asked.fetch_offset < log.high_watermark:
+        enough = max(1, min(self._bytes_min, wanted.max_bytes))
+        if enough == 1 and wanted.fetch_offset < log.high_watermark:
             return True  # what nearly every client asks: one byte, and a batch has more
         try:
-            return log.bytes_available(asked.fetch_offset, enough) >= enough or _diverging(log, asked) is not None
+            return (
+                log.bytes_available(wanted.fetch_offset, enough) >= enough
+                or _diverging(log, wanted) is not None
+            )
         except OffsetOutOfRange:
             return True
 
     def _partition(self, wanted: _Wanted, response: FetchResponse) -> PartitionData:
-        asked, log = wanted.partition, wanted.log
-        fault = log if isinstance(log, ErrorCode) else partition_fault(log, asked.current_leader_epoch)
+        log = wanted.log
+        fault = log if isinstance(log, ErrorCode) else partition_fault(log, wanted.leader_epoch)
         if not isinstance(log, ErrorCode) and fault is ErrorCode.NONE:
             try:
-                return self._data(log, asked)
+                return self._data(log, wanted)
             except OffsetOutOfRange:
                 fault = ErrorCode.OFFSET_OUT_OF_RANGE
-        data = PartitionData(partition_index=asked.partition, error_code=fault, high_watermark=-1, records=b"")
-        if not isinstance(log, ErrorCode) and fault is ErrorCode.FENCED_LEADER_EPOCH and self._context.version >= _NAMES_LEADER:
+        data = PartitionData(
+            partition_index=wanted.partition, error_code=fault, high_watermark=-1, records=b""
+        )
+        if (
+            not isinstance(log, ErrorCode)
+            and fault is ErrorCode.FENCED_LEADER_EPOCH
+            and self._context.version >= _NAMES_LEADER
+        ):
             self._name_leader(log, data, response)
         return data
 
-    def _data(self, log: Partition, asked: FetchPartition) -> PartitionData:
-        diverging = _diverging(log, asked)
-        committed = self._request.isolation_level == _READ_COMMITTED
+    def _data(self, log: Partition, wanted: _Wanted) -> PartitionData:
+        diverging = _diverging(log, wanted)
         data = PartitionData(
-            partition_index=asked.partition,
+            partition_index=wanted.partition,
             high_watermark=log.high_watermark,
             last_stable_offset=log.high_watermark,  # nobody writes KIP-98's transactions here
             log_start_offset=log.log_start_offset,
-            aborted_transactions=[] if committed else None,
-            records=b"",  # empty, never null: decoders of several clients are strict about it (KAFKA-18648)
+            aborted_transactions=[] if self._read_committed else None,
+            # empty, never null: decoders of several clients are strict about it (KAFKA-18648)
+            records=b"",
         )
         if diverging is not None:
             data.diverging_epoch = EpochEndOffset(epoch=diverging[0], end_offset=diverging[1])
         else:
-            read = log.read(asked.fetch_offset, max(0, min(asked.partition_max_bytes, self._bytes_max)))
+            read = log.read(wanted.fetch_offset, max(0, min(wanted.max_bytes, self._bytes_max)))
             if read.size:
-                data.records = Spliced(read)
+                data.records = FileRecords(read)
             else:
                 read.release()
         return data
 
     def _name_leader(self, log: Partition, data: PartitionData, response: FetchResponse) -> None:
         gateway = self._context.gateway
-        data.current_leader = LeaderIdAndEpoch(leader_id=gateway.node_id, leader_epoch=log.leader_epoch)
+        data.current_leader = LeaderIdAndEpoch(
+            leader_id=gateway.node_id, leader_epoch=log.leader_epoch
+        )
         if not response.node_endpoints:
             endpoint = gateway.endpoint(self._context.peer.listener)
-            response.node_endpoints = [NodeEndpoint(node_id=gateway.node_id, host=endpoint.host, port=endpoint.port)]
+            response.node_endpoints = [
+                NodeEndpoint(node_id=gateway.node_id, host=endpoint.host, port=endpoint.port)
+            ]
 
 
-def _diverging(log: Partition, asked: FetchPartition) -> tuple[int, int] | None:
-    """KIP-595's check for those who tell the epoch of their last record: (epoch, end offset) to go back to.
+def _diverging(log: Partition, wanted: _Wanted) -> tuple[int, int] | None:
+    """KIP-595's check for those who tell the epoch of their last record: (epoch, end offset) to go
+    back to.
 
     Raises OffsetOutOfRange where ``Partition.readRecords`` does.
     """
-    if asked.last_fetched_epoch < 0:
+    if wanted.last_fetched_epoch < 0:
         return None
-    if asked.fetch_offset < log.log_start_offset:
-        raise OffsetOutOfRange(f"offset {asked.fetch_offset} is below the log start {log.log_start_offset}")
-    epoch, end = end_of_epoch(log, asked.last_fetched_epoch)
+    if wanted.fetch_offset < log.log_start_offset:
+        raise OffsetOutOfRange(
+            f"offset {wanted.fetch_offset} is below the log start {log.log_start_offset}"
+        )
+    epoch, end = end_of_epoch(log, wanted.last_fetched_epoch)
     if epoch < 0:
-        raise OffsetOutOfRange(f"epoch {asked.last_fetched_epoch} is not in this log")
-    return (epoch, end) if epoch < asked.last_fetched_epoch or end < asked.fetch_offset else None
+        raise OffsetOutOfRange(f"epoch {wanted.last_fetched_epoch} is not in this log")
+    return (epoch, end) if epoch < wanted.last_fetched_epoch or end < wanted.fetch_offset else None
 
 
 def _found(topic: FetchTopic, context: Context) -> Topic | ErrorCode:
-    # As in Kafka: an id that is nobody's is unknown, while a name is looked at for rights before for existence.
+    # As in Kafka: an id that is nobody's is unknown, while a name is looked at for rights before
+    # for existence.
     if context.version >= _BY_ID:
         found = topic_with_id(topic.topic_id, context)
         if found is None:

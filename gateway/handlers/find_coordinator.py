@@ -1,4 +1,5 @@
-"""FindCoordinator: this node coordinates every consumer group. It has no transactions and no share groups, and says so.
+"""FindCoordinator: this node coordinates every consumer group. It has no transactions and no share
+groups, and says so.
 
 Versions 0 to 3 ask for one key, 4 and up for many (KIP-699).
 """
@@ -8,15 +9,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from gateway.handlers.access import Operation
-from gateway.handlers.errors import ErrorCode
 from gateway.handlers.group_requests import may_on_group
 from kwire.messages.find_coordinator_request import FindCoordinatorRequest
 from kwire.messages.find_coordinator_response import Coordinator, FindCoordinatorResponse
+from kwire.protocol import ApiKey, ErrorCode
 
 if TYPE_CHECKING:
     from gateway.handlers.context import Context
 
-API_KEY: Final = 10
+API_KEY: Final = ApiKey.FIND_COORDINATOR
 VERSIONS: Final = range(7)
 
 _FIRST_BATCHED: Final = 4
@@ -35,21 +36,32 @@ def handle(request: FindCoordinatorRequest, context: Context) -> FindCoordinator
         return FindCoordinatorResponse(coordinators=found)
     one = _find(request.key_type, request.key, context)
     return FindCoordinatorResponse(
-        error_code=one.error_code, error_message=one.error_message, node_id=one.node_id, host=one.host, port=one.port
+        error_code=one.error_code,
+        error_message=one.error_message,
+        node_id=one.node_id,
+        host=one.host,
+        port=one.port,
     )
 
 
 def _find(key_type: int, key: str, context: Context) -> Coordinator:
     if key_type != _GROUP:
-        # Not COORDINATOR_NOT_AVAILABLE, on which clients would ask again until their own time limit.
+        # Not COORDINATOR_NOT_AVAILABLE, on which clients would ask again until their own time
+        # limit.
         reason = _REFUSALS.get(key_type, f"There is no coordinator of type {key_type}.")
         return _nobody(key, ErrorCode.INVALID_REQUEST, reason)
     if not may_on_group(context, Operation.DESCRIBE, key):
-        return _nobody(key, ErrorCode.GROUP_AUTHORIZATION_FAILED, "Not authorized to describe the group.")
+        return _nobody(
+            key, ErrorCode.GROUP_AUTHORIZATION_FAILED, "Not authorized to describe the group."
+        )
     endpoint = context.gateway.endpoint(context.peer.listener)
     node = context.gateway.groups.coordinator_node_id
-    return Coordinator(key=key, node_id=node, host=endpoint.host, port=endpoint.port, error_code=ErrorCode.NONE)
+    return Coordinator(
+        key=key, node_id=node, host=endpoint.host, port=endpoint.port, error_code=ErrorCode.NONE
+    )
 
 
 def _nobody(key: str, error: ErrorCode, message: str) -> Coordinator:
-    return Coordinator(key=key, node_id=-1, host="", port=-1, error_code=error, error_message=message)
+    return Coordinator(
+        key=key, node_id=-1, host="", port=-1, error_code=error, error_message=message
+    )

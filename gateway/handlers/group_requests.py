@@ -1,61 +1,91 @@
-"""What the handlers of the group APIs share: asking the coordinator, and Kafka's authorization of groups.
-
-It knows no API.
+"""Shares code of the group APIs: calling the coordinator, and Kafka's authorization of groups. It
+knows no API.
 """
 
 from __future__ import annotations
 
+import contextlib
+import ipaddress
 from collections.abc import Callable, Iterable, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from gateway.handlers.access import Operation
-from gateway.handlers.context import Later
+from gateway.handlers.context import PendingResponse
 
 if TYPE_CHECKING:
     from gateway.groups.events import Event
     from gateway.handlers.context import Context
+    from gateway.handlers.streamed import Streamed
     from kwire.message import Message
 
-#: What a client can be allowed to do with a group (``AclEntry.supportedOperations``), of what can be done here.
+#: Operations on groups (``AclEntry.supportedOperations``) that this server implements.
 GROUP_OPERATIONS: Final = (Operation.READ, Operation.DELETE, Operation.DESCRIBE)
 
+_ANONYMOUS: Final = "User:ANONYMOUS"
 _T = TypeVar("_T")
 
 
-def ask(context: Context, event: Event, respond: Callable[[Any], Message]) -> Later:
-    """Put ``event`` to the coordinator; ``respond`` makes the response of its result, now or when it comes."""
+def ask(
+    context: Context, event: Event, respond: Callable[[Any], Message | Streamed]
+) -> PendingResponse:
+    """Send ``event`` to the coordinator; ``respond`` makes the response of its result, now or
+    later.
+    """
     answer = _Responding(respond)
     context.gateway.groups.submit(event, answer)
-    return answer.later
+    return answer.pending
+
+
+def owner_of(context: Context) -> str:
+    """Return the owner that is charged for the memory of this request: the principal, or the
+    address of an anonymous client.
+
+    Without authentication all clients are one principal, and one client must not use up the share
+    of all. Of an IPv6 address the first 64 bits count: a host can choose the others freely.
+    """
+    peer = context.peer
+    if peer.principal != _ANONYMOUS:
+        return peer.principal
+    host = peer.host
+    if ":" in host:
+        with contextlib.suppress(ValueError):
+            host = str(ipaddress.IPv6Network((host.partition("%")[0], 64), strict=False))
+    return f"{_ANONYMOUS}@{host}"
 
 
 def may_on_group(context: Context, operation: Operation, group_id: str) -> bool:
-    """May who asked do ``operation`` on the group?"""
+    """Whether the client may do ``operation`` on the group."""
     peer = context.peer
-    return context.gateway.authorizer.allows(peer.principal, peer.host, operation.name, "GROUP", group_id)
+    return context.gateway.authorizer.allows(
+        peer.principal, peer.host, operation.name, "GROUP", group_id
+    )
 
 
 def group_operations(context: Context, group_id: str) -> int:
-    """The bit field of what who asked may do with the group (KIP-430)."""
-    allowed = (operation for operation in GROUP_OPERATIONS if may_on_group(context, operation, group_id))
+    """Return the bit field of the client's authorized operations on the group (KIP-430)."""
+    allowed = (
+        operation for operation in GROUP_OPERATIONS if may_on_group(context, operation, group_id)
+    )
     return sum(1 << operation for operation in allowed)
 
 
 def by_topic(items: Iterable[_T], topic: Callable[[_T], Any]) -> Iterable[tuple[Any, Sequence[_T]]]:
-    """Runs of items of the same topic: answers come in the order of the questions, topic by topic."""
+    """Yield runs of items of the same topic: responses keep the order of the request."""
     for name, run in groupby(items, topic):
         yield name, list(run)
 
 
 class _Responding:
-    """What the driver completes with a result; the connection's Later gets the response made of it."""
+    """Receives the coordinator's result and completes the connection's PendingResponse with its
+    response.
+    """
 
-    def __init__(self, respond: Callable[[Any], Message]) -> None:
-        self.later = Later()
+    def __init__(self, respond: Callable[[Any], Message | Streamed]) -> None:
+        self.pending = PendingResponse()
         self._respond = respond
 
     def complete(self, result: Any) -> None:
-        # Nobody reads it any more: the group's state has changed all the same, as in Kafka.
-        if not self.later.cancelled:
-            self.later.complete(self._respond(result))
+        # The connection is closed. The group's state has changed all the same, as in Kafka.
+        if not self.pending.cancelled:
+            self.pending.complete(self._respond(result))

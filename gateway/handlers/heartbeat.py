@@ -6,19 +6,19 @@ from typing import TYPE_CHECKING, Final
 
 from gateway.groups.events import Heartbeat, HeartbeatResult
 from gateway.handlers.access import Operation
-from gateway.handlers.errors import ErrorCode
 from gateway.handlers.group_requests import ask, may_on_group
 from kwire.messages.heartbeat_request import HeartbeatRequest
 from kwire.messages.heartbeat_response import HeartbeatResponse
+from kwire.protocol import ApiKey, ErrorCode
 
 if TYPE_CHECKING:
-    from gateway.handlers.context import Context, Later
+    from gateway.handlers.context import Context, PendingResponse
 
-API_KEY: Final = 12
+API_KEY: Final = ApiKey.HEARTBEAT
 VERSIONS: Final = range(5)
 
 
-def handle(request: HeartbeatRequest, context: Context) -> HeartbeatResponse | Later:
+def handle(request: HeartbeatRequest, context: Context) -> HeartbeatResponse | PendingResponse:
     """Put the request to the coordinator."""
     if not may_on_group(context, Operation.READ, request.group_id):
         return HeartbeatResponse(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)

@@ -1,4 +1,6 @@
-"""JoinGroup: a client becomes a member of a consumer group. The answer waits until the group has its next generation."""
+"""JoinGroup: a client becomes a member of a consumer group. The answer waits until the group has
+its next generation.
+"""
 
 from __future__ import annotations
 
@@ -6,15 +8,15 @@ from typing import TYPE_CHECKING, Final
 
 from gateway.groups.events import JoinGroup, JoinResult, Protocol
 from gateway.handlers.access import Operation
-from gateway.handlers.errors import ErrorCode
-from gateway.handlers.group_requests import ask, may_on_group
+from gateway.handlers.group_requests import ask, may_on_group, owner_of
 from kwire.messages.join_group_request import JoinGroupRequest
 from kwire.messages.join_group_response import JoinGroupResponse, JoinGroupResponseMember
+from kwire.protocol import ApiKey, ErrorCode
 
 if TYPE_CHECKING:
-    from gateway.handlers.context import Context, Later
+    from gateway.handlers.context import Context, PendingResponse
 
-API_KEY: Final = 11
+API_KEY: Final = ApiKey.JOIN_GROUP
 VERSIONS: Final = range(10)
 
 #: KIP-394: a new member is first told its id.
@@ -25,7 +27,7 @@ _FIRST_WITH_NULL_PROTOCOL: Final = 7
 _FIRST_SKIPPING_ASSIGNMENT: Final = 9
 
 
-def handle(request: JoinGroupRequest, context: Context) -> JoinGroupResponse | Later:
+def handle(request: JoinGroupRequest, context: Context) -> JoinGroupResponse | PendingResponse:
     """Put the member to the coordinator."""
     if not may_on_group(context, Operation.READ, request.group_id):
         return JoinGroupResponse(
@@ -55,12 +57,15 @@ def _event(request: JoinGroupRequest, context: Context) -> JoinGroup:
         protocols=tuple(Protocol(name, bytes(protocols[name])) for name in names),
         member_id_required=context.version >= _FIRST_REQUIRING_MEMBER_ID,
         can_skip_assignment=context.version >= _FIRST_SKIPPING_ASSIGNMENT,
+        owner=owner_of(context),
     )
 
 
 def _respond(result: JoinResult, version: int) -> JoinGroupResponse:
     members = [
-        JoinGroupResponseMember(member_id=m.member_id, group_instance_id=m.instance_id, metadata=m.metadata)
+        JoinGroupResponseMember(
+            member_id=m.member_id, group_instance_id=m.instance_id, metadata=m.metadata
+        )
         for m in result.members
     ]
     return JoinGroupResponse(

@@ -1,4 +1,5 @@
-"""ListConfigResources (key 74): the names of what has a configuration here: topics, nodes, what was configured (KIP-1142).
+"""ListConfigResources (key 74): the names of what has a configuration here: topics, nodes, what was
+configured (KIP-1142).
 
 Version 0 knew client metrics alone.
 """
@@ -8,46 +9,58 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
-from gateway.controller.resource_configs import ResourceType
+from gateway.controller.configs.resource_configs import ResourceType
 from gateway.handlers.access import Operation, may_on_cluster
-from gateway.handlers.catalog import made_here, topic_names
-from gateway.handlers.errors import ErrorCode
+from gateway.handlers.catalog import Topics, own_image
 from gateway.handlers.nodes import reachable_nodes
-from kwire.messages.list_config_resources_response import ConfigResource, ListConfigResourcesResponse
+from gateway.handlers.streamed import WHOLE_MAX, respond
+from kwire.messages.list_config_resources_response import (
+    ConfigResource,
+    ListConfigResourcesResponse,
+)
+from kwire.protocol import ApiKey, ErrorCode
 
 if TYPE_CHECKING:
     from gateway.handlers.context import Context
+    from gateway.handlers.streamed import Streamed
+    from kwire.message import Message
     from kwire.messages.list_config_resources_request import ListConfigResourcesRequest
 
-API_KEY: Final = 74
+API_KEY: Final = ApiKey.LIST_CONFIG_RESOURCES
 VERSIONS: Final = range(2)
 
 #: The types that version 1 may ask for: topics, brokers, their loggers, client metrics, groups.
 _TYPES: Final = frozenset({2, 4, 8, 16, 32})
 
 
-def handle(request: ListConfigResourcesRequest, context: Context) -> ListConfigResourcesResponse:
-    """Names by type; no type asked means every type. UNSUPPORTED_VERSION for a type that Kafka has not."""
+def handle(request: ListConfigResourcesRequest, context: Context) -> Message | Streamed:
+    """Names by type; no type asked means every type. UNSUPPORTED_VERSION for a type that Kafka has
+    not.
+    """
     if not may_on_cluster(context, Operation.DESCRIBE_CONFIGS):
         return ListConfigResourcesResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     types = {ResourceType.CLIENT_METRICS} if context.version == 0 else set(request.resource_types)
     if not _TYPES.issuperset(types):
         return ListConfigResourcesResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
-    return ListConfigResourcesResponse(
-        config_resources=[
-            ConfigResource(resource_type=kind, resource_name=name)
-            for kind, name in _resources(context)
-            if not types or kind in types
-        ]
+    image = own_image(context)
+    size = 0 if image is None else len(image.topics) + len(image.configs)
+    elements = (
+        ConfigResource(resource_type=one[0], resource_name=one[1])
+        if one is not None and (not types or one[0] in types)
+        else None
+        for one in _resources(context)
     )
+    return respond(ListConfigResourcesResponse(), "config_resources", elements, size)
 
 
-def _resources(context: Context) -> Iterator[tuple[int, str]]:
-    for name in topic_names(context):
+def _resources(context: Context) -> Iterator[tuple[int, str] | None]:
+    image = own_image(context)
+    configured = [] if image is None else list(image.configs)
+    for name in Topics(context).names():
         yield ResourceType.TOPIC, name
     for node_id in reachable_nodes(context):
         yield ResourceType.BROKER, str(node_id)
-    image = made_here(context)
-    for kind, name in sorted(image.configs) if image is not None else ():
-        if kind in (ResourceType.CLIENT_METRICS, ResourceType.GROUP):
-            yield kind, name
+    if len(configured) <= WHOLE_MAX:
+        configured.sort()
+    for kind, name in configured:
+        yield (kind, name) if kind in (ResourceType.CLIENT_METRICS, ResourceType.GROUP) else None

@@ -1,4 +1,6 @@
-"""ListGroups: the groups that there are, all of them classic, filtered by state (KIP-518) and type (KIP-848)."""
+"""ListGroups: the groups that there are, all of them classic, filtered by state (KIP-518) and type
+(KIP-848).
+"""
 
 from __future__ import annotations
 
@@ -7,20 +9,24 @@ from typing import TYPE_CHECKING, Final
 from gateway.groups.events import ListGroups, ListGroupsResult
 from gateway.handlers.access import Operation, may_on_cluster
 from gateway.handlers.group_requests import ask, may_on_group
+from gateway.handlers.streamed import respond
 from kwire.messages.list_groups_request import ListGroupsRequest
 from kwire.messages.list_groups_response import ListedGroup, ListGroupsResponse
+from kwire.protocol import ApiKey
 
 if TYPE_CHECKING:
-    from gateway.handlers.context import Context, Later
+    from gateway.handlers.context import Context, PendingResponse
+    from gateway.handlers.streamed import Streamed
+    from kwire.message import Message
 
-API_KEY: Final = 16
+API_KEY: Final = ApiKey.LIST_GROUPS
 VERSIONS: Final = range(6)
 
 #: ``Group.GroupType``: the one kind that is here.
 CLASSIC: Final = "classic"
 
 
-def handle(request: ListGroupsRequest, context: Context) -> ListGroupsResponse | Later:
+def handle(request: ListGroupsRequest, context: Context) -> ListGroupsResponse | PendingResponse:
     """Every group, or without the right to see the cluster those that may be seen."""
     types = {name.strip().lower() for name in request.types_filter}
     if types and CLASSIC not in types:
@@ -29,11 +35,19 @@ def handle(request: ListGroupsRequest, context: Context) -> ListGroupsResponse |
     return ask(context, ListGroups(states), lambda result: _respond(result, context))
 
 
-def _respond(result: ListGroupsResult, context: Context) -> ListGroupsResponse:
+def _respond(result: ListGroupsResult, context: Context) -> Message | Streamed:
     sees_all = may_on_cluster(context, Operation.DESCRIBE)
-    groups = [
-        ListedGroup(group_id=group.group_id, protocol_type=group.protocol_type, group_state=group.state, group_type=CLASSIC)
-        for group in result.groups
+    groups = (
+        ListedGroup(
+            group_id=group.group_id,
+            protocol_type=group.protocol_type,
+            group_state=group.state,
+            group_type=CLASSIC,
+        )
         if sees_all or may_on_group(context, Operation.DESCRIBE, group.group_id)
-    ]
-    return ListGroupsResponse(error_code=result.error, groups=groups)
+        else None
+        for group in result.groups
+    )
+    return respond(
+        ListGroupsResponse(error_code=result.error), "groups", groups, len(result.groups)
+    )

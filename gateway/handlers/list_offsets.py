@@ -1,7 +1,7 @@
-"""ListOffsets (key 2): the offset of a timestamp, where negative timestamps ask for an end of the log.
+"""ListOffsets (key 2): the offset of a timestamp; negative timestamps ask for an end of the log.
 
-A consumer's latest offset is the high watermark under either isolation level: nobody writes transactions here. There
-is no tiered storage, so whatever lies only there is nowhere.
+A consumer's latest offset is the high watermark at either isolation level: there are no
+transactions. There is no tiered storage, so its offsets are unknown.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, Final
 from gateway.handlers import list_offsets_old
 from gateway.handlers.access import Operation, may
 from gateway.handlers.catalog import log_of, topic_named
-from gateway.handlers.errors import ErrorCode
 from gateway.handlers.topic import epoch_fault
 from gateway.ports import OffsetAt, State
 from kwire.messages.list_offsets_response import (
@@ -21,16 +20,24 @@ from kwire.messages.list_offsets_response import (
     ListOffsetsTopicResponse,
 )
 from kwire.messages.old.list_offsets_request import ListOffsetsRequest as OldListOffsetsRequest
+from kwire.protocol import ApiKey, ErrorCode
 
 if TYPE_CHECKING:
     from gateway.handlers.context import Context
     from gateway.ports import Partition
-    from kwire.messages.list_offsets_request import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
-    from kwire.messages.old.list_offsets_response import ListOffsetsResponse as OldListOffsetsResponse
+    from kwire.messages.list_offsets_request import (
+        ListOffsetsPartition,
+        ListOffsetsRequest,
+        ListOffsetsTopic,
+    )
+    from kwire.messages.old.list_offsets_response import (
+        ListOffsetsResponse as OldListOffsetsResponse,
+    )
 
-API_KEY: Final = 2
+API_KEY: Final = ApiKey.LIST_OFFSETS
 VERSIONS: Final = range(12)
-#: Version 0 answers with a list of offsets; it left Kafka with 4.0 (KIP-896), and its schema with it.
+#: Version 0 answers with a list of offsets; it left Kafka with 4.0 (KIP-896), and its schema with
+#: it.
 OLD_REQUESTS: Final = {0: OldListOffsetsRequest}
 
 LATEST: Final = -1
@@ -39,7 +46,8 @@ MAX_TIMESTAMP: Final = -3
 EARLIEST_LOCAL: Final = -4
 LATEST_TIERED: Final = -5
 EARLIEST_PENDING_UPLOAD: Final = -6
-#: The version from which on each special timestamp may be asked (``ReplicaManager.timestampMinSupportedVersion``).
+#: The version from which on each special timestamp may be asked
+#: (``ReplicaManager.timestampMinSupportedVersion``).
 _SINCE: Final = {
     LATEST: 1,
     EARLIEST: 1,
@@ -54,18 +62,30 @@ _NOWHERE: Final = OffsetAt(-1, -1, -1)
 
 
 def handle(request: Any, context: Context) -> ListOffsetsResponse | OldListOffsetsResponse:
-    """One offset for every partition asked (version 0: several); a partition asked twice is refused, as by Kafka."""
-    return list_offsets_old.handle(request, context) if context.version in OLD_REQUESTS else _handle(request, context)
+    """Return one offset for each partition (version 0: several); a repeated partition is refused,
+    as in Kafka.
+    """
+    return (
+        list_offsets_old.handle(request, context)
+        if context.version in OLD_REQUESTS
+        else _handle(request, context)
+    )
 
 
 def _handle(request: ListOffsetsRequest, context: Context) -> ListOffsetsResponse:
-    count = Counter((topic.name, partition.partition_index) for topic in request.topics for partition in topic.partitions)
+    count = Counter(
+        (topic.name, partition.partition_index)
+        for topic in request.topics
+        for partition in topic.partitions
+    )
     repeated = {key for key, times in count.items() if times > 1}
     return ListOffsetsResponse(
         topics=[
             ListOffsetsTopicResponse(
                 name=topic.name,
-                partitions=[_answer(topic, partition, repeated, context) for partition in topic.partitions],
+                partitions=[
+                    _answer(topic, partition, repeated, context) for partition in topic.partitions
+                ],
             )
             for topic in request.topics
         ]
@@ -73,10 +93,16 @@ def _handle(request: ListOffsetsRequest, context: Context) -> ListOffsetsRespons
 
 
 def _answer(
-    topic: ListOffsetsTopic, asked: ListOffsetsPartition, repeated: set[tuple[str, int]], context: Context
+    topic: ListOffsetsTopic,
+    asked: ListOffsetsPartition,
+    repeated: set[tuple[str, int]],
+    context: Context,
 ) -> ListOffsetsPartitionResponse:
     log = _log(topic.name, asked, context)
-    if (topic.name, asked.partition_index) in repeated and log is not ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+    if (
+        topic.name,
+        asked.partition_index,
+    ) in repeated and log is not ErrorCode.TOPIC_AUTHORIZATION_FAILED:
         log = ErrorCode.INVALID_REQUEST
     if isinstance(log, ErrorCode):
         return ListOffsetsPartitionResponse(partition_index=asked.partition_index, error_code=log)
@@ -95,13 +121,21 @@ def _log(name: str, asked: ListOffsetsPartition, context: Context) -> Partition 
     if asked.timestamp < 0 and context.version < _SINCE.get(asked.timestamp, VERSIONS.stop):
         return ErrorCode.UNSUPPORTED_VERSION
     topic = topic_named(name, context)
-    log = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if topic is None else log_of(topic, asked.partition_index, context)
+    log = (
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        if topic is None
+        else log_of(topic, asked.partition_index, context)
+    )
     if isinstance(log, ErrorCode):
         return log
     if log.state is State.LOADING:
         # Never 0: a client that believes in an end that goes backwards loses data or stops (Spark).
         since = _OFFSET_NOT_AVAILABLE
-        return ErrorCode.OFFSET_NOT_AVAILABLE if context.version >= since else ErrorCode.LEADER_NOT_AVAILABLE
+        return (
+            ErrorCode.OFFSET_NOT_AVAILABLE
+            if context.version >= since
+            else ErrorCode.LEADER_NOT_AVAILABLE
+        )
     return epoch_fault(log, asked.current_leader_epoch) or log
 
 
@@ -113,6 +147,10 @@ def _look_up(partition: Partition, timestamp: int) -> OffsetAt:
         return OffsetAt(start, -1, partition.epoch_at(start))
     if timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
         return _NOWHERE
-    found = partition.max_timestamp() if timestamp == MAX_TIMESTAMP else partition.offset_for_timestamp(timestamp)
-    # What lies at or above the high watermark is not there for a consumer.
+    found = (
+        partition.max_timestamp()
+        if timestamp == MAX_TIMESTAMP
+        else partition.offset_for_timestamp(timestamp)
+    )
+    # Consumers see no record at or above the high watermark.
     return found if found is not None and found.offset < partition.high_watermark else _NOWHERE

@@ -1,7 +1,8 @@
-"""ListOffsets version 0, as consumers of Kafka 0.8 and 0.9 ask it: a list of offsets instead of one; not in Kafka since 4.0.
+"""ListOffsets version 0, of consumers of Kafka 0.8 and 0.9: a list of offsets. Kafka 4.0 dropped
+it.
 
-Kafka answered with the base offsets of segments and the log end, newest first, by the time at which each file was last
-changed (``legacyFetchOffsetsBefore``). What clients see here is one segment: the whole log.
+Kafka answered with the base offsets of segments and the log end, newest first, by the time of each
+file's last change (``legacyFetchOffsetsBefore``). Here the whole log is one segment.
 """
 
 from __future__ import annotations
@@ -10,13 +11,13 @@ from typing import TYPE_CHECKING, Final
 
 from gateway.handlers.access import Operation, may
 from gateway.handlers.catalog import log_of, topic_named
-from gateway.handlers.errors import ErrorCode
 from gateway.ports import State
 from kwire.messages.old.list_offsets_response import (
     ListOffsetsPartitionResponse,
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
 )
+from kwire.protocol import ErrorCode
 
 if TYPE_CHECKING:
     from gateway.handlers.context import Context
@@ -28,29 +29,44 @@ EARLIEST: Final = -2
 
 
 def handle(request: ListOffsetsRequest, context: Context) -> ListOffsetsResponse:
-    """At most ``max_num_offsets`` offsets for every partition asked, in descending order."""
+    """Return at most ``max_num_offsets`` offsets for each partition, in descending order."""
     return ListOffsetsResponse(
         topics=[
-            ListOffsetsTopicResponse(name=topic.name, partitions=[_answer(topic.name, one, context) for one in topic.partitions])
+            ListOffsetsTopicResponse(
+                name=topic.name,
+                partitions=[_answer(topic.name, one, context) for one in topic.partitions],
+            )
             for topic in request.topics
         ]
     )
 
 
-def _answer(name: str, asked: ListOffsetsPartition, context: Context) -> ListOffsetsPartitionResponse:
+def _answer(
+    name: str, asked: ListOffsetsPartition, context: Context
+) -> ListOffsetsPartitionResponse:
     log = _log(name, asked, context)
     if isinstance(log, ErrorCode):
         return ListOffsetsPartitionResponse(partition_index=asked.partition_index, error_code=log)
     offsets = _offsets(log, asked.timestamp, context.wall_ms)[: max(0, asked.max_num_offsets)]
-    return ListOffsetsPartitionResponse(partition_index=asked.partition_index, old_style_offsets=offsets)
+    return ListOffsetsPartitionResponse(
+        partition_index=asked.partition_index, old_style_offsets=offsets
+    )
 
 
 def _log(name: str, asked: ListOffsetsPartition, context: Context) -> Partition | ErrorCode:
     if not may(context, Operation.DESCRIBE, name):
         return ErrorCode.TOPIC_AUTHORIZATION_FAILED
     topic = topic_named(name, context)
-    log = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if topic is None else log_of(topic, asked.partition_index, context)
-    return log if isinstance(log, ErrorCode) or log.state is not State.LOADING else ErrorCode.LEADER_NOT_AVAILABLE
+    log = (
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        if topic is None
+        else log_of(topic, asked.partition_index, context)
+    )
+    return (
+        log
+        if isinstance(log, ErrorCode) or log.state is not State.LOADING
+        else ErrorCode.LEADER_NOT_AVAILABLE
+    )
 
 
 def _offsets(partition: Partition, timestamp: int, wall_ms: int) -> list[int]:

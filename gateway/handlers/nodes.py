@@ -1,11 +1,13 @@
-"""Which nodes clients can be sent to, and where: brokers, and the nodes of our own quorum. It knows no request."""
+"""Which nodes clients can be sent to, and where: brokers, and the nodes of our own quorum. It knows
+no request.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from gateway.handlers.catalog import made_here
+from gateway.handlers.catalog import own_image
 
 if TYPE_CHECKING:
     from gateway.handlers.context import Context
@@ -20,11 +22,13 @@ class Node(NamedTuple):
 
 
 def reachable_nodes(context: Context) -> dict[int, Node]:
-    """By id, sorted: this node always, as it knows itself; others that registered a listener of the same name."""
+    """By id, sorted: this node always, as it knows itself; others that registered a listener of the
+    same name.
+    """
     gateway, listener = context.gateway, context.peer.listener
     endpoint = gateway.endpoint(listener)
     found: dict[int, Node] = {}
-    image = made_here(context)
+    image = own_image(context)
     if image is not None:
         for node_id, broker in image.brokers.items():
             at = None if broker.fenced else _at(listener, broker.end_points)

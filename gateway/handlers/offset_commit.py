@@ -1,7 +1,7 @@
 """OffsetCommit: a group remembers how far it has read, on disk before it is answered.
 
-Topics by name up to version 9, by id from 10 on. Only partitions that exist can be committed, so what a group can make
-this server keep is bounded.
+Topics by name up to version 9, by id from 10 on. Only partitions that exist can be committed, so
+what a group can make this server keep is bounded.
 """
 
 from __future__ import annotations
@@ -11,19 +11,19 @@ from typing import TYPE_CHECKING, Any, Final
 from gateway.groups.events import CommitResult, OffsetCommit, OffsetToCommit
 from gateway.handlers.access import Operation, may
 from gateway.handlers.catalog import Topic, has_partition, topic_named, topic_with_id
-from gateway.handlers.errors import ErrorCode
-from gateway.handlers.group_requests import ask, may_on_group
+from gateway.handlers.group_requests import ask, may_on_group, owner_of
 from kwire.messages.offset_commit_request import OffsetCommitRequest
 from kwire.messages.offset_commit_response import (
     OffsetCommitResponse,
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
 )
+from kwire.protocol import ApiKey, ErrorCode
 
 if TYPE_CHECKING:
-    from gateway.handlers.context import Context, Later
+    from gateway.handlers.context import Context, PendingResponse
 
-API_KEY: Final = 8
+API_KEY: Final = ApiKey.OFFSET_COMMIT
 VERSIONS: Final = range(2, 11)
 
 _FIRST_WITH_TOPIC_IDS: Final = 10
@@ -31,12 +31,19 @@ _FIRST_WITH_TOPIC_IDS: Final = 10
 _FIRST_WITH_GROUP_ID_NOT_FOUND: Final = 9
 
 
-def handle(request: OffsetCommitRequest, context: Context) -> OffsetCommitResponse | Later:
+def handle(
+    request: OffsetCommitRequest, context: Context
+) -> OffsetCommitResponse | PendingResponse:
     """Put what may be committed to the coordinator; the rest is answered with its error."""
     if not may_on_group(context, Operation.READ, request.group_id):
-        faults = [[ErrorCode.GROUP_AUTHORIZATION_FAILED] * len(topic.partitions) for topic in request.topics]
+        faults = [
+            [ErrorCode.GROUP_AUTHORIZATION_FAILED] * len(topic.partitions)
+            for topic in request.topics
+        ]
         return _respond(request, faults)
-    faults = [[_fault(topic, said, context) for said in topic.partitions] for topic in request.topics]
+    faults = [
+        [_fault(topic, said, context) for said in topic.partitions] for topic in request.topics
+    ]
     offsets = tuple(
         OffsetToCommit(
             topic=found.name,
@@ -60,6 +67,7 @@ def handle(request: OffsetCommitRequest, context: Context) -> OffsetCommitRespon
         retention_ms=request.retention_time_ms,
         offsets=offsets,
         knows_group_id_not_found=context.version >= _FIRST_WITH_GROUP_ID_NOT_FOUND,
+        owner=owner_of(context),
     )
     return ask(context, event, lambda result: _merge(request, faults, result))
 
@@ -81,10 +89,14 @@ def _topic(topic: Any, context: Context) -> Topic | None:
     return topic_with_id(topic.topic_id, context) if by_id else topic_named(topic.name, context)
 
 
-def _merge(request: OffsetCommitRequest, faults: list[list[ErrorCode]], result: CommitResult) -> OffsetCommitResponse:
+def _merge(
+    request: OffsetCommitRequest, faults: list[list[ErrorCode]], result: CommitResult
+) -> OffsetCommitResponse:
     """The coordinator's errors, in the places of the offsets that were put to it."""
     left = iter(result.errors)
-    merged = [[next(left) if error is ErrorCode.NONE else error for error in errors] for errors in faults]
+    merged = [
+        [next(left) if error is ErrorCode.NONE else error for error in errors] for errors in faults
+    ]
     return _respond(request, merged)
 
 
@@ -94,7 +106,9 @@ def _respond(request: OffsetCommitRequest, faults: list[Any]) -> OffsetCommitRes
             name=topic.name,
             topic_id=topic.topic_id,
             partitions=[
-                OffsetCommitResponsePartition(partition_index=said.partition_index, error_code=error)
+                OffsetCommitResponsePartition(
+                    partition_index=said.partition_index, error_code=error
+                )
                 for said, error in zip(topic.partitions, errors, strict=True)
             ],
         )

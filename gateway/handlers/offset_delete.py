@@ -1,4 +1,6 @@
-"""OffsetDelete: a group forgets how far it has read in topics that it does not subscribe to now (KIP-496)."""
+"""OffsetDelete: a group forgets how far it has read in topics that it does not subscribe to now
+(KIP-496).
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,6 @@ from typing import TYPE_CHECKING, Any, Final
 from gateway.groups.events import OffsetDelete, OffsetDeleteResult
 from gateway.handlers.access import Operation, may
 from gateway.handlers.catalog import has_partition, topic_named
-from gateway.handlers.errors import ErrorCode
 from gateway.handlers.group_requests import ask, may_on_group
 from kwire.messages.offset_delete_request import OffsetDeleteRequest
 from kwire.messages.offset_delete_response import (
@@ -15,15 +16,18 @@ from kwire.messages.offset_delete_response import (
     OffsetDeleteResponsePartition,
     OffsetDeleteResponseTopic,
 )
+from kwire.protocol import ApiKey, ErrorCode
 
 if TYPE_CHECKING:
-    from gateway.handlers.context import Context, Later
+    from gateway.handlers.context import Context, PendingResponse
 
-API_KEY: Final = 47
+API_KEY: Final = ApiKey.OFFSET_DELETE
 VERSIONS: Final = range(1)
 
 
-def handle(request: OffsetDeleteRequest, context: Context) -> OffsetDeleteResponse | Later:
+def handle(
+    request: OffsetDeleteRequest, context: Context
+) -> OffsetDeleteResponse | PendingResponse:
     """Put what may be deleted to the coordinator; the rest is answered with its error."""
     if not may_on_group(context, Operation.DELETE, request.group_id):
         return OffsetDeleteResponse(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
@@ -46,7 +50,9 @@ def _fault(topic: str, partition: int, context: Context) -> ErrorCode:
 
 
 def _respond(
-    result: OffsetDeleteResult, errors: dict[tuple[str, int], Any], asked: tuple[tuple[str, int], ...]
+    result: OffsetDeleteResult,
+    errors: dict[tuple[str, int], Any],
+    asked: tuple[tuple[str, int], ...],
 ) -> OffsetDeleteResponse:
     if result.error:
         return OffsetDeleteResponse(error_code=result.error)
@@ -54,5 +60,7 @@ def _respond(
     topics: dict[str, OffsetDeleteResponseTopic] = {}
     for (name, partition), error in errors.items():
         topic = topics.setdefault(name, OffsetDeleteResponseTopic(name=name, partitions=[]))
-        topic.partitions.append(OffsetDeleteResponsePartition(partition_index=partition, error_code=error))
+        topic.partitions.append(
+            OffsetDeleteResponsePartition(partition_index=partition, error_code=error)
+        )
     return OffsetDeleteResponse(topics=list(topics.values()))

@@ -1,19 +1,28 @@
-"""OffsetFetch: how far groups have read. One group up to version 7, many from 8 on; topics by id from 10 on.
+"""OffsetFetch (key 9): the committed offsets of groups. One group up to version 7, many from 8;
+topic ids from 10.
 
-``RequireStable`` changes nothing: there are no transactions here, and every answer waits for the commits before it.
+``RequireStable`` has no effect: there are no transactions, and every response waits for the commits
+before it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import TYPE_CHECKING, Any, Final
 
-from gateway.groups.events import Committed, FetchedGroup, OffsetFetch, OffsetFetchResult, TopicPartition
+from gateway.groups.events import (
+    Committed,
+    FetchedGroup,
+    OffsetFetch,
+    OffsetFetchResult,
+    TopicPartition,
+)
 from gateway.handlers.access import Operation, may
 from gateway.handlers.catalog import topic_named, topic_with_id
-from gateway.handlers.errors import ErrorCode
-from gateway.handlers.group_requests import ask, by_topic, may_on_group
+from gateway.handlers.group_requests import ask, may_on_group
+from gateway.handlers.streamed import Streamed, filled, respond
 from kwire.messages.offset_fetch_request import OffsetFetchRequest
 from kwire.messages.offset_fetch_response import (
     OffsetFetchResponse,
@@ -23,25 +32,27 @@ from kwire.messages.offset_fetch_response import (
     OffsetFetchResponseTopic,
     OffsetFetchResponseTopics,
 )
+from kwire.protocol import ApiKey, ErrorCode
 from kwire.uuid import ZERO_UUID, Uuid
 
 if TYPE_CHECKING:
-    from gateway.handlers.context import Context, Later
+    from gateway.handlers.context import Context, PendingResponse
+    from kwire.message import Message
 
-API_KEY: Final = 9
+API_KEY: Final = ApiKey.OFFSET_FETCH
 VERSIONS: Final = range(1, 11)
 
 #: Before it an error of the whole request stands on every partition.
 _FIRST_WITH_TOP_LEVEL_ERROR: Final = 2
 _FIRST_WITH_GROUPS: Final = 8
 _FIRST_WITH_TOPIC_IDS: Final = 10
-#: What stands for an offset that is not there.
+#: The value for a partition without a committed offset.
 _NOTHING: Final = Committed(offset=-1, leader_epoch=-1, metadata="", commit_timestamp=-1)
 
 
 @dataclass(slots=True)
 class _Wanted:
-    """One partition that is asked for, and what stands against it."""
+    """One requested partition, and the error against it."""
 
     name: str
     topic_id: Uuid
@@ -51,20 +62,26 @@ class _Wanted:
 
 @dataclass(slots=True)
 class _Question:
-    """One group that is asked for; ``wanted`` is None for everything it has."""
+    """One requested group; ``wanted`` is None for everything it has committed."""
 
     group_id: str
     wanted: list[_Wanted] | None
     fault: ErrorCode
 
 
-def handle(request: OffsetFetchRequest, context: Context) -> OffsetFetchResponse | Later:
-    """Put what may be asked to the coordinator."""
+#: A partition, what is committed there, and an error code.
+_Line = tuple[_Wanted, Committed, int]
+
+
+def handle(request: OffsetFetchRequest, context: Context) -> Message | PendingResponse | Streamed:
+    """Ask the coordinator for the offsets that the client may read."""
     questions = _questions(request, context)
     asked = [question for question in questions if question.fault is ErrorCode.NONE]
     if not asked:
         return _respond(questions, OffsetFetchResult(groups=()), context)
-    event = OffsetFetch(tuple((question.group_id, _partitions(question.wanted)) for question in asked))
+    event = OffsetFetch(
+        tuple((question.group_id, _partitions(question.wanted)) for question in asked)
+    )
     return ask(context, event, lambda result: _respond(questions, result, context))
 
 
@@ -83,8 +100,14 @@ def _questions(request: OffsetFetchRequest, context: Context) -> list[_Question]
 
 def _question(group_id: str, topics: Sequence[Any] | None, context: Context) -> _Question:
     allowed = may_on_group(context, Operation.DESCRIBE, group_id)
-    wanted = None if topics is None else _once([one for topic in topics for one in _wanted(topic, context)])
-    return _Question(group_id, wanted, ErrorCode.NONE if allowed else ErrorCode.GROUP_AUTHORIZATION_FAILED)
+    wanted = (
+        None
+        if topics is None
+        else _once([one for topic in topics for one in _wanted(topic, context)])
+    )
+    return _Question(
+        group_id, wanted, ErrorCode.NONE if allowed else ErrorCode.GROUP_AUTHORIZATION_FAILED
+    )
 
 
 def _wanted(topic: Any, context: Context) -> list[_Wanted]:
@@ -101,8 +124,10 @@ def _wanted(topic: Any, context: Context) -> list[_Wanted]:
 
 
 def _once(wanted: list[_Wanted]) -> list[_Wanted]:
-    """Every partition the first time that it is named."""
-    return list({(one.name, one.topic_id, one.partition): one for one in reversed(wanted)}.values())[::-1]
+    """Yield each partition at its first occurrence."""
+    return list(
+        {(one.name, one.topic_id, one.partition): one for one in reversed(wanted)}.values()
+    )[::-1]
 
 
 def _partitions(wanted: list[_Wanted] | None) -> tuple[TopicPartition, ...] | None:
@@ -111,47 +136,68 @@ def _partitions(wanted: list[_Wanted] | None) -> tuple[TopicPartition, ...] | No
     return tuple((one.name, one.partition) for one in wanted if one.fault is ErrorCode.NONE)
 
 
-def _respond(questions: list[_Question], result: OffsetFetchResult, context: Context) -> OffsetFetchResponse:
+def _respond(
+    questions: list[_Question], result: OffsetFetchResult, context: Context
+) -> Message | Streamed:
     fetched = iter(result.groups)
-    groups = []
-    for question in questions:
-        found = next(fetched) if question.fault is ErrorCode.NONE else None
-        groups.append(_group(question, found, context))
+    answers = [(one, next(fetched) if one.fault is ErrorCode.NONE else None) for one in questions]
+    size = sum(
+        1 + len(one.wanted or ()) + (0 if found is None else len(found.offsets))
+        for one, found in answers
+    )
     if context.version >= _FIRST_WITH_GROUPS:
-        return OffsetFetchResponse(groups=groups)
-    (group,) = groups
-    topics = [
-        OffsetFetchResponseTopic(name=topic.name, partitions=[_single(partition) for partition in topic.partitions])
-        for topic in group.topics
-    ]
-    return OffsetFetchResponse(topics=topics, error_code=group.error_code)
+        groups = (_group(question, found, context) for question, found in answers)
+        return respond(OffsetFetchResponse(), "groups", groups, size)
+    ((question, found),) = answers
+    response = OffsetFetchResponse(error_code=_error_of(question, found))
+    topics = _topics(
+        question, found, context, OffsetFetchResponseTopic, OffsetFetchResponsePartition
+    )
+    return respond(response, "topics", topics, size)
 
 
-def _group(question: _Question, found: FetchedGroup | None, context: Context) -> OffsetFetchResponseGroup:
-    error = int(question.fault if found is None else found.error)
+def _error_of(question: _Question, found: FetchedGroup | None) -> int:
+    return int(question.fault if found is None else found.error)
+
+
+def _group(question: _Question, found: FetchedGroup | None, context: Context) -> Streamed:
+    group = OffsetFetchResponseGroup(
+        group_id=question.group_id, error_code=_error_of(question, found)
+    )
+    topics = _topics(
+        question, found, context, OffsetFetchResponseTopics, OffsetFetchResponsePartitions
+    )
+    return Streamed(group, "topics", topics)
+
+
+def _lines(
+    question: _Question, found: FetchedGroup | None, context: Context
+) -> Iterator[_Line | None]:
+    """Yield each partition of the response with its offset and error; None for one that the client
+    may not describe.
+    """
+    error = _error_of(question, found)
     if error:
         everywhere = context.version < _FIRST_WITH_TOP_LEVEL_ERROR
-        lines = [(one, _NOTHING, error) for one in question.wanted or ()] if everywhere else []
-        return OffsetFetchResponseGroup(group_id=question.group_id, topics=_topics(lines), error_code=error)
+        yield from ((one, _NOTHING, error) for one in question.wanted or () if everywhere)
+        return
     assert found is not None
     if question.wanted is None:
-        lines = _everything(found, context)
-    else:
-        committed = iter(found.offsets)
-        lines = [
-            (one, (next(committed)[1] if one.fault is ErrorCode.NONE else None) or _NOTHING, int(one.fault))
-            for one in question.wanted
-        ]
-    return OffsetFetchResponseGroup(group_id=question.group_id, topics=_topics(lines))
+        yield from _everything(found, context)
+        return
+    committed = iter(found.offsets)
+    for one in question.wanted:
+        offset = next(committed)[1] if one.fault is ErrorCode.NONE else None
+        yield one, offset or _NOTHING, int(one.fault)
 
 
-def _everything(found: FetchedGroup, context: Context) -> list[tuple[_Wanted, Committed, int]]:
-    """All that the group committed, of the topics that who asks may know of."""
-    return [
-        (_Wanted(topic, _id_of(topic, context), partition, ErrorCode.NONE), committed, 0)
-        for (topic, partition), committed in found.offsets
-        if committed is not None and may(context, Operation.DESCRIBE, topic)
-    ]
+def _everything(found: FetchedGroup, context: Context) -> Iterator[_Line | None]:
+    """Yield all committed offsets of topics that the client may describe."""
+    for (topic, partition), committed in found.offsets:
+        if committed is not None and may(context, Operation.DESCRIBE, topic):
+            yield _Wanted(topic, _id_of(topic, context), partition, ErrorCode.NONE), committed, 0
+        else:
+            yield None
 
 
 def _id_of(name: str, context: Context) -> Uuid:
@@ -159,32 +205,36 @@ def _id_of(name: str, context: Context) -> Uuid:
     return ZERO_UUID if found is None else found.topic_id
 
 
-def _topics(lines: list[tuple[_Wanted, Committed, int]]) -> list[OffsetFetchResponseTopics]:
-    return [
-        OffsetFetchResponseTopics(
-            name=name,
-            topic_id=topic_id,
-            partitions=[
-                OffsetFetchResponsePartitions(
-                    partition_index=one.partition,
-                    committed_offset=committed.offset,
-                    committed_leader_epoch=committed.leader_epoch,
-                    metadata=committed.metadata,
-                    error_code=error,
-                )
-                for one, committed, error in run
-            ],
+def _topics(
+    question: _Question,
+    found: FetchedGroup | None,
+    context: Context,
+    of_topic: Any,
+    of_partition: Any,
+) -> Iterator[Any]:
+    """Return the topics of a group in the structs of the version: ``of_topic`` and
+    ``of_partition``.
+    """
+    lines: list[_Line] = []
+    for line in _lines(question, found, context):
+        if line is not None:
+            lines.append(line)
+        yield None
+    for (name, topic_id), run in groupby(lines, lambda line: (line[0].name, line[0].topic_id)):
+        topic = (
+            of_topic(name=name, topic_id=topic_id)
+            if of_topic is OffsetFetchResponseTopics
+            else of_topic(name=name)
         )
-        for (name, topic_id), run in by_topic(lines, lambda line: (line[0].name, line[0].topic_id))
-    ]
+        yield filled(topic, "partitions", (_partition(line, of_partition) for line in run))
 
 
-def _single(partition: OffsetFetchResponsePartitions) -> OffsetFetchResponsePartition:
-    """The same in the struct of versions 1 to 7."""
-    return OffsetFetchResponsePartition(
-        partition_index=partition.partition_index,
-        committed_offset=partition.committed_offset,
-        committed_leader_epoch=partition.committed_leader_epoch,
-        metadata=partition.metadata,
-        error_code=partition.error_code,
+def _partition(line: _Line, of_partition: Any) -> Any:
+    one, committed, error = line
+    return of_partition(
+        partition_index=one.partition,
+        committed_offset=committed.offset,
+        committed_leader_epoch=committed.leader_epoch,
+        metadata=committed.metadata,
+        error_code=error,
     )

@@ -1,6 +1,8 @@
-"""OffsetForLeaderEpoch (key 23): where an epoch ends, by which a consumer sees that its log was truncated (KIP-320).
+"""OffsetForLeaderEpoch (key 23): where an epoch ends, by which a consumer sees that its log was
+truncated (KIP-320).
 
-Consumers act on a wrong answer as on lost data, so this says exactly what Kafka's epoch cache would.
+Consumers act on a wrong answer as on lost data, so this says exactly what Kafka's epoch cache
+would.
 """
 
 from __future__ import annotations
@@ -9,29 +11,35 @@ from typing import TYPE_CHECKING, Final
 
 from gateway.handlers.access import Operation, may
 from gateway.handlers.catalog import log_of, topic_named
-from gateway.handlers.errors import ErrorCode
 from gateway.handlers.topic import end_of_epoch, partition_fault
 from kwire.messages.offset_for_leader_epoch_response import (
     EpochEndOffset,
     OffsetForLeaderEpochResponse,
     OffsetForLeaderTopicResult,
 )
+from kwire.protocol import ApiKey, ErrorCode
 
 if TYPE_CHECKING:
     from gateway.handlers.context import Context
     from gateway.ports import Partition
-    from kwire.messages.offset_for_leader_epoch_request import OffsetForLeaderEpochRequest, OffsetForLeaderPartition
+    from kwire.messages.offset_for_leader_epoch_request import (
+        OffsetForLeaderEpochRequest,
+        OffsetForLeaderPartition,
+    )
 
-API_KEY: Final = 23
+API_KEY: Final = ApiKey.OFFSET_FOR_LEADER_EPOCH
 VERSIONS: Final = range(2, 5)
 
 
 def handle(request: OffsetForLeaderEpochRequest, context: Context) -> OffsetForLeaderEpochResponse:
-    """The largest epoch up to the one asked, and its end; -1 and -1 for an epoch that is still to come."""
+    """The largest epoch up to the one asked, and its end; -1 and -1 for an epoch that is still to
+    come.
+    """
     return OffsetForLeaderEpochResponse(
         topics=[
             OffsetForLeaderTopicResult(
-                topic=topic.topic, partitions=[_answer(topic.topic, asked, context) for asked in topic.partitions]
+                topic=topic.topic,
+                partitions=[_answer(topic.topic, asked, context) for asked in topic.partitions],
             )
             for topic in request.topics
         ]
@@ -51,4 +59,8 @@ def _log(topic: str, asked: OffsetForLeaderPartition, context: Context) -> Parti
     if not may(context, Operation.DESCRIBE, topic):
         return ErrorCode.TOPIC_AUTHORIZATION_FAILED
     found = topic_named(topic, context)
-    return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if found is None else log_of(found, asked.partition, context)
+    return (
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        if found is None
+        else log_of(found, asked.partition, context)
+    )

@@ -1,7 +1,7 @@
-"""Produce (key 0), advertised and always refused: the log is written by Kafka's controllers, not by our clients.
+"""Produce (key 0), advertised and always refused: only Kafka's controllers write the log.
 
-It is advertised because librdkafka derives from it which record format the server knows, and without it sends no
-Fetch at all (kcat, confluent-kafka and all that builds on them: no records and no error).
+librdkafka derives the server's record format from it, and without it sends no Fetch at all (kcat,
+confluent-kafka and everything built on them would read nothing, without an error).
 """
 
 from __future__ import annotations
@@ -9,27 +9,39 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from gateway.handlers.catalog import Topic, topic_named, topic_with_id
-from gateway.handlers.errors import ErrorCode
 from gateway.ports import AUDIT_TOPIC
-from kwire.messages.produce_response import PartitionProduceResponse, ProduceResponse, TopicProduceResponse
+from kwire.messages.produce_response import (
+    PartitionProduceResponse,
+    ProduceResponse,
+    TopicProduceResponse,
+)
+from kwire.protocol import ApiKey, ErrorCode
 
 if TYPE_CHECKING:
     from gateway.handlers.context import Context
     from kwire.messages.produce_request import ProduceRequest, TopicProduceData
 
-API_KEY: Final = 0
+API_KEY: Final = ApiKey.PRODUCE
 VERSIONS: Final = range(3, 14)
 
 REASON: Final = "This server serves the metadata log read-only: nothing can be produced to it."
-AUDIT: Final = "The nodes of the quorum alone write down who changed what: nothing can be produced to this topic."
-NO_DATA: Final = "This server keeps the metadata of topics and no records of theirs: nothing can be produced to them."
+AUDIT: Final = (
+    "The nodes of the quorum alone write down who changed what: "
+    "nothing can be produced to this topic."
+)
+NO_DATA: Final = (
+    "This server keeps the metadata of topics and no records of theirs: "
+    "nothing can be produced to them."
+)
 _BY_ID: Final = 13
 
 
 def handle(request: ProduceRequest, context: Context) -> ProduceResponse | None:
-    """TOPIC_AUTHORIZATION_FAILED for every partition: not retriable, so that a producer fails at once.
+    """Return TOPIC_AUTHORIZATION_FAILED for every partition: not retriable, so that a producer
+    fails at once.
 
-    None for acks=0, where no answer may be sent: like Kafka, the connection closes to tell the producer of the error.
+    None for acks=0, which has no response: like Kafka, the server closes the connection to report
+    the error.
     """
     if request.acks == 0:
         return None
@@ -47,7 +59,9 @@ def _refused(topic: TopicProduceData, context: Context) -> TopicProduceResponse:
         name=topic.name,
         topic_id=topic.topic_id,
         partition_responses=[
-            PartitionProduceResponse(index=partition.index, error_code=fault, base_offset=-1, error_message=reason)
+            PartitionProduceResponse(
+                index=partition.index, error_code=fault, base_offset=-1, error_message=reason
+            )
             for partition in topic.partition_data
         ],
     )

@@ -1,5 +1,6 @@
-"""Changes of records, refused item by item: DeleteRecords 21. Answer classes are imported when first asked for: most servers
-never are."""
+"""Refuses DeleteRecords (21), partition by partition. Response classes are imported at first use:
+most servers never need them.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from gateway.handlers.refusals import REFUSED
 from gateway.handlers.table import Handler
+from kwire.protocol import ApiKey
 
 if TYPE_CHECKING:
     from gateway.handlers.context import Context
@@ -25,7 +27,11 @@ def _delete_records(request: Any, context: Context) -> Message:
             DeleteRecordsTopicResult(
                 name=topic.name,
                 partitions=[
-                    DeleteRecordsPartitionResult(partition_index=partition.partition_index, low_watermark=-1, error_code=REFUSED)
+                    DeleteRecordsPartitionResult(
+                        partition_index=partition.partition_index,
+                        low_watermark=-1,
+                        error_code=REFUSED,
+                    )
                     for partition in topic.partitions
                 ],
             )
@@ -34,4 +40,4 @@ def _delete_records(request: Any, context: Context) -> Message:
     )
 
 
-HANDLERS: Final = (Handler(21, "delete_records", range(3), _delete_records),)
+HANDLERS: Final = (Handler(ApiKey.DELETE_RECORDS, "delete_records", range(3), _delete_records),)

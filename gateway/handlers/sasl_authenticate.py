@@ -1,31 +1,39 @@
 """SaslAuthenticate (key 36): a mechanism's messages, until it is known who the client is.
 
-Also for tokens that come without a header, after SaslHandshake 0: the connection puts them into a request.
+Also for tokens that come without a header, after SaslHandshake 0: the connection puts them into a
+request.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from gateway.handlers.context import Later
-from gateway.handlers.errors import ErrorCode
+from gateway.handlers.context import PendingResponse
 from gateway.security.sasl_server import SaslFailed
 from gateway.security.sasl_session import WrongMoment
 from kwire.messages.sasl_authenticate_response import SaslAuthenticateResponse
+from kwire.protocol import ApiKey, ErrorCode
 
 if TYPE_CHECKING:
     from gateway.handlers.context import Context
     from kwire.messages.sasl_authenticate_request import SaslAuthenticateRequest
 
-API_KEY: Final = 36
+API_KEY: Final = ApiKey.SASL_AUTHENTICATE
 VERSIONS: Final = range(3)
 
 
-def handle(request: SaslAuthenticateRequest, context: Context) -> SaslAuthenticateResponse | Later:
-    """The mechanism's answer. A failure is told after ``connection.failed.authentication.delay.ms``: guessing takes time."""
+def handle(
+    request: SaslAuthenticateRequest, context: Context
+) -> SaslAuthenticateResponse | PendingResponse:
+    """The mechanism's answer. A failure is told after
+    ``connection.failed.authentication.delay.ms``: guessing takes time.
+    """
     session = context.sasl
     if session is None:
-        return _failure(ErrorCode.ILLEGAL_SASL_STATE, "SaslAuthenticate request received after successful authentication")
+        return _failure(
+            ErrorCode.ILLEGAL_SASL_STATE,
+            "SaslAuthenticate request received after successful authentication",
+        )
     try:
         token, lifetime_ms = session.evaluate(bytes(request.auth_bytes), context.now)
     except WrongMoment as error:
@@ -34,8 +42,10 @@ def handle(request: SaslAuthenticateRequest, context: Context) -> SaslAuthentica
         context.notes["failed"] = str(error)
         failure = _failure(ErrorCode.SASL_AUTHENTICATION_FAILED, str(error))
         delay_ms = context.gateway.config.connection_failed_authentication_delay_ms
-        return Later(deadline=context.now + delay_ms / 1000, expire=lambda: failure)
-    return SaslAuthenticateResponse(error_message=None, auth_bytes=token, session_lifetime_ms=lifetime_ms)
+        return PendingResponse(deadline=context.now + delay_ms / 1000, expire=lambda: failure)
+    return SaslAuthenticateResponse(
+        error_message=None, auth_bytes=token, session_lifetime_ms=lifetime_ms
+    )
 
 
 def _failure(error: ErrorCode, message: str) -> SaslAuthenticateResponse:

@@ -1,4 +1,6 @@
-"""SyncGroup: the leader hands in the assignment, every member takes its own. Members wait for the leader's."""
+"""SyncGroup: the leader hands in the assignment, every member takes its own. Members wait for the
+leader's.
+"""
 
 from __future__ import annotations
 
@@ -6,26 +8,29 @@ from typing import TYPE_CHECKING, Final
 
 from gateway.groups.events import SyncGroup, SyncResult
 from gateway.handlers.access import Operation
-from gateway.handlers.errors import ErrorCode
 from gateway.handlers.group_requests import ask, may_on_group
 from kwire.messages.sync_group_request import SyncGroupRequest
 from kwire.messages.sync_group_response import SyncGroupResponse
+from kwire.protocol import ApiKey, ErrorCode
 
 if TYPE_CHECKING:
-    from gateway.handlers.context import Context, Later
+    from gateway.handlers.context import Context, PendingResponse
 
-API_KEY: Final = 14
+API_KEY: Final = ApiKey.SYNC_GROUP
 VERSIONS: Final = range(6)
 
 #: KIP-559: from here on the member must say what it believes the protocol to be.
 _FIRST_WITH_PROTOCOL: Final = 5
 
 
-def handle(request: SyncGroupRequest, context: Context) -> SyncGroupResponse | Later:
+def handle(request: SyncGroupRequest, context: Context) -> SyncGroupResponse | PendingResponse:
     """Put the request to the coordinator."""
     if not may_on_group(context, Operation.READ, request.group_id):
         return SyncGroupResponse(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
-    if context.version >= _FIRST_WITH_PROTOCOL and None in (request.protocol_type, request.protocol_name):
+    if context.version >= _FIRST_WITH_PROTOCOL and None in (
+        request.protocol_type,
+        request.protocol_name,
+    ):
         return SyncGroupResponse(error_code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
     event = SyncGroup(
         group_id=request.group_id,

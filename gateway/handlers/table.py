@@ -1,9 +1,10 @@
-"""Which handler answers which api key at which versions. Knows the handlers by name, and nothing of connections.
+"""Finds the handler of an API key and version.
 
-ApiVersions is made from this table and a connection looks here for every request, so what is advertised is
-served. A handler is either a module named after its API (``API_KEY``, ``VERSIONS``, ``handle``, and ``OLD_REQUESTS`` where
-some versions have classes of their own) or, where many small answers share one file, a :class:`Handler` in that module's
-``HANDLERS``.
+The ApiVersions response is made from this table and a connection looks here for every request, so
+that what is advertised is served. A handler is either a module named after its API (``API_KEY``,
+``VERSIONS``, ``handle``, and ``OLD_REQUESTS`` where some versions have classes of their own) or a
+:class:`Handler` in a module's ``HANDLERS``, where many handlers share one file. The table knows
+modules by name, and no connection.
 """
 
 from __future__ import annotations
@@ -11,15 +12,17 @@ from __future__ import annotations
 import functools
 import importlib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType, ModuleType
 from typing import TYPE_CHECKING, Any, Final
 
 from kwire.codegen.naming import snake
+from kwire.protocol import ApiKey
 from kwire.registry import request_type
 
 if TYPE_CHECKING:
-    from gateway.handlers.context import Context, Later
+    from gateway.handlers.context import Context, PendingResponse
+    from gateway.handlers.streamed import Streamed
     from kwire.message import Message
 
 
@@ -27,19 +30,26 @@ if TYPE_CHECKING:
 class Handler:
     """One API as this server has it: ``versions`` are those that it advertises.
 
-    ``handle(request, context)`` gives the answer, or one that comes later, or None: the request wanted no answer and
-    failed (Produce with acks=0), and the connection is to be closed, the only way left to tell the client.
+    ``handle(request, context)`` returns the response, a pending one, a streamed one, or None. None
+    means that a request without a response failed (Produce with acks=0): the server closes the
+    connection, the only way left to tell the client.
     """
 
     api_key: int
     name: str
     versions: range
-    handle: Callable[[Any, Context], Message | Later | None]
-    #: The request classes of versions that newer Kafka dropped. One that is not in ``versions`` is served and not advertised.
+    handle: Callable[[Any, Context], Message | PendingResponse | Streamed | None]
+    #: The request classes of versions that newer Kafka dropped. One that is not in ``versions`` is
+    #: served and not advertised.
     old_requests: Mapping[int, type[Message]] = field(default_factory=dict)
+    #: Whether only brokers and controllers send it, of any size: it takes CLUSTER_ACTION
+    #: (``gateway.handlers.element_budget``).
+    for_nodes: bool = False
+    #: A request has at most so many elements where that is fewer than request.max.elements.
+    elements_max: int | None = None
 
     def serves(self, version: int) -> bool:
-        """Is a request of ``version`` answered?"""
+        """Whether a request of ``version`` is answered."""
         return version in self.versions or version in self.old_requests
 
     def request_type(self, version: int) -> type[Message]:
@@ -47,7 +57,7 @@ class Handler:
         return self.old_requests.get(version) or request_type(self.api_key)
 
     def api(self, version: int) -> str:
-        """What the API is called at ``version``, as modules are: names have changed."""
+        """The name of the API at ``version``, in snake case: names have changed."""
         old = self.old_requests.get(version)
         return self.name if old is None else snake(old.NAME.removesuffix("Request"))
 
@@ -77,70 +87,61 @@ MODULES: Final = (
     "describe_cluster",
     "list_config_resources",
     "describe_topic_partitions",
-    "create_topics",
-    "delete_topics",
-    "create_partitions",
-    "alter_configs",
-    "incremental_alter_configs",
-    "unregister_broker",
-    "update_features",
-    "elect_leaders",
-    "alter_partition_reassignments",
-    "list_partition_reassignments",
     "sasl_handshake",
     "sasl_authenticate",
     "describe_acls",
-    "create_acls",
-    "delete_acls",
     "describe_client_quotas",
-    "alter_client_quotas",
     "describe_user_scram_credentials",
-    "alter_user_scram_credentials",
-    "create_delegation_token",
-    "renew_delegation_token",
-    "expire_delegation_token",
     "describe_delegation_token",
 )
-#: The same, for controller listeners only.
-CONTROLLER_MODULES: Final = (
-    "broker_registration",
-    "broker_heartbeat",
-    "allocate_producer_ids",
-    "alter_partition",
-    "assign_replicas_to_dirs",
-    "controller_registration",
-    "envelope",
-)
-#: Modules with a tuple of them: what this server refuses to change.
-COLLECTIONS: Final = ("refused_topics", "refused_security")
+#: Modules with a tuple of them: requests for the active controller, and those for what this server
+#: has none of.
+COLLECTIONS: Final = ("controller_requests", "refused_topics", "refused_security", "transactions")
 
-#: What controllers answer as brokers do: ApiVersions, the admin APIs that change or describe metadata (KIP-919).
-_ON_BOTH: Final = (17, 18, 19, 20, 29, 30, 31, 32, 33, 36, 37, 38, 39, 40, 41, 43, 44, 45, 46, 49, 50, 51, 55, 57, 60, 64, 74)
+#: APIs that controllers answer as brokers do: ApiVersions, and the admin APIs (KIP-919). This
+#: server serves ListConfigResources there too, which a controller of Kafka does not.
+_ON_BOTH: Final = (
+    *(key for key in ApiKey if key.listeners == {"broker", "controller"}),
+    ApiKey.LIST_CONFIG_RESOURCES,
+)
 
 
 @functools.cache
 def handlers() -> Mapping[int, Handler]:
-    """Every handler by api key, in the order of the keys. Raises ValueError if two claim one key."""
+    """Every handler by api key, in their order. Raises ValueError if two claim one key."""
     found: dict[int, Handler] = {}
-    for handler in [_of_module(name) for name in MODULES] + [h for name in COLLECTIONS for h in _import(name).HANDLERS]:
+    for handler in [_of_module(name) for name in MODULES] + [
+        h for name in COLLECTIONS for h in _import(name).HANDLERS
+    ]:
         if handler.api_key in found:
-            raise ValueError(f"api key {handler.api_key}: both {found[handler.api_key].name} and {handler.name}")
+            raise ValueError(
+                f"api key {handler.api_key}: both {found[handler.api_key].name} and {handler.name}"
+            )
         found[handler.api_key] = handler
     return MappingProxyType(dict(sorted(found.items())))
 
 
 @functools.cache
 def controller_handlers() -> Mapping[int, Handler]:
-    """What a node of our own quorum serves on its controller listeners, by api key (``ControllerApis``)."""
+    """Every handler of the controller listeners of a node of a quorum, by api key
+    (``ControllerApis``).
+    """
     of_all = handlers()
-    own = [*_import("raft").HANDLERS, *map(_of_module, CONTROLLER_MODULES)]
-    found = [*own, *(of_all[key] for key in _ON_BOTH if key in of_all)]
-    return MappingProxyType({handler.api_key: handler for handler in sorted(found, key=lambda one: one.api_key)})
+    nodes_only = [_of_module("envelope"), *_import("controller_requests").handlers_for_nodes()]
+    of_nodes = [replace(handler, for_nodes=True) for handler in nodes_only]
+    own = [*_import("raft").HANDLERS, *of_nodes]
+    taken = {handler.api_key for handler in own}  # Fetch, for one, is the quorum's own
+    found = [*own, *(of_all[key] for key in _ON_BOTH if key in of_all and key not in taken)]
+    return MappingProxyType(
+        {handler.api_key: handler for handler in sorted(found, key=lambda one: one.api_key)}
+    )
 
 
 def _of_module(name: str) -> Handler:
     module = _import(name)
-    return Handler(module.API_KEY, name, module.VERSIONS, module.handle, getattr(module, "OLD_REQUESTS", {}))
+    return Handler(
+        module.API_KEY, name, module.VERSIONS, module.handle, getattr(module, "OLD_REQUESTS", {})
+    )
 
 
 def _import(name: str) -> ModuleType:

@@ -1,4 +1,4 @@
-"""What several handlers ask of a partition: may it be served, where does an epoch end; and of topics' names.
+"""Shares checks of partitions: may it be served, where does an epoch end, is a topic name valid.
 
 It reads the partition through the port and knows no request.
 """
@@ -8,8 +8,8 @@ from __future__ import annotations
 from typing import Final
 
 from gateway.controller.topic_names import name_fault
-from gateway.handlers.errors import ErrorCode
 from gateway.ports import PARTITION, TOPIC_NAME, Partition, State
+from kwire.protocol import ErrorCode
 from kwire.uuid import METADATA_TOPIC_ID
 
 __all__ = [
@@ -23,22 +23,27 @@ __all__ = [
     "partition_fault",
 ]
 
-#: What brokers keep for themselves in topics, and clients hide (``Topic.INTERNAL_TOPICS``).
-INTERNAL_TOPICS: Final = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
+#: The topics in which brokers keep state, which clients hide (``Topic.INTERNAL_TOPICS``).
+INTERNAL_TOPICS: Final = frozenset(
+    {"__consumer_offsets", "__transaction_state", "__share_group_state"}
+)
 #: ``RecordBatch.NO_PARTITION_LEADER_EPOCH``: the client does not know, or does not ask.
 NO_EPOCH: Final = -1
 
 
 def is_valid_name(name: str) -> bool:
-    """Kafka's rule for topic names (``Topic.validate``): 1 to 249 of ``a-zA-Z0-9._-``, and neither ``.`` nor ``..``."""
+    """Apply Kafka's rule for topic names (``Topic.validate``): 1 to 249 of ``a-zA-Z0-9._-``, and
+    neither ``.`` nor ``..``.
+    """
     return name_fault(name) is None
 
 
 def partition_fault(partition: Partition, current_leader_epoch: int) -> ErrorCode:
-    """What stands against serving ``partition`` to a client that believes in ``current_leader_epoch``.
+    """Return the error against serving ``partition`` to a client that knows
+    ``current_leader_epoch``; NONE if there is none.
 
-    While the source loads there is no leader yet: NOT_LEADER_OR_FOLLOWER, on which every client looks for one and tries
-    again. Offset 0 or an empty log would be believed.
+    While the source loads there is no leader: NOT_LEADER_OR_FOLLOWER, on which every client
+    refreshes its metadata and retries. A client would believe offset 0 or an empty log.
     """
     if partition.state is State.LOADING:
         return ErrorCode.NOT_LEADER_OR_FOLLOWER
@@ -46,7 +51,9 @@ def partition_fault(partition: Partition, current_leader_epoch: int) -> ErrorCod
 
 
 def epoch_fault(partition: Partition, current_leader_epoch: int) -> ErrorCode:
-    """KIP-320: the client's epoch must be ours, the one of Metadata (``Partition.checkCurrentLeaderEpoch``)."""
+    """KIP-320: the client's epoch must be the one in Metadata
+    (``Partition.checkCurrentLeaderEpoch``).
+    """
     if current_leader_epoch == NO_EPOCH or current_leader_epoch == partition.leader_epoch:
         return ErrorCode.NONE
     if current_leader_epoch < partition.leader_epoch:
@@ -55,10 +62,11 @@ def epoch_fault(partition: Partition, current_leader_epoch: int) -> ErrorCode:
 
 
 def end_of_epoch(partition: Partition, epoch: int) -> tuple[int, int]:
-    """(epoch found, its end offset) as Kafka's epoch cache answers (``LeaderEpochFileCache.endOffsetFor``).
+    """Return (epoch found, its end offset) as Kafka's epoch cache does
+    (``LeaderEpochFileCache.endOffsetFor``).
 
-    An epoch newer than any here gives (-1, -1); one older than any gives itself and the log start, where the oldest
-    epoch that is left begins: a consumer that stands there has lost nothing.
+    An epoch newer than every known one gives (-1, -1); an older one gives itself and the log start,
+    where the oldest known epoch begins: a consumer at that offset has lost nothing.
     """
     if epoch < 0 or epoch > partition.leader_epoch:
         return -1, -1

@@ -1,33 +1,40 @@
-"""The changes that this node carried out, in segments of Kafka's format: appended, synced a moment later, bounded.
+"""Appends audit records to segments in Kafka's format, and bounds them by size and age.
 
-Blocking. What changes something is for one thread at a time; what ``unsynced`` gives may be synced beside
-it. What values mean it does not know. Unlike the metadata log nothing here is anybody's to agree on: records survive the
-process as soon as they are written, and the machine once they are synced.
+Blocking. Methods that change something are for one thread at a time; a ``PendingFlush`` may be
+flushed beside them. It does not know what the values mean (``gateway.views.audit``) or when to
+flush (``gateway.server.controller.audit_log_writer``).
+
+No quorum agrees on this log, so it has one writer and one leader epoch. A record survives the
+process as soon as it is written, because the page cache belongs to the system, and survives a power
+failure once it is flushed.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
+import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from gateway.log.audit_repair import EPOCH, Salvaged, gap, salvage
 from gateway.log.batch_check import Tail, check_batches
 from gateway.log.disk import Disk, DiskFile, doing
-from gateway.log.errors import DiskFailed, LogFailed
+from gateway.log.errors import DiskFailed, LogDamaged
 from gateway.log.file_names import segment_name
+from gateway.log.high_watermark_file import FILE_NAME as CHECKPOINT
+from gateway.log.high_watermark_file import HighWatermarkFile
 from gateway.log.listing import list_directory
 from gateway.log.recovery import delete_segment
-from gateway.log.segment import TIME_INDEX_SUFFIX, Segment, SegmentScan, scan_segment
+from gateway.log.segment import INDEX_SUFFIX, TIME_INDEX_SUFFIX, Segment, SegmentScan, scan_segment
 from gateway.log.segment_index import TIME_ENTRY
+from gateway.log.write_guard import WriteGuard
 from kwire.records import Record, encode_batch
 
 #: A batch holds no more than this of values, bytes, so that a reader need not take more at once.
 _BATCH_BYTES_MAX: Final = 1024 * 1024
-#: Every node leads its own partition for ever.
-EPOCH: Final = 0
 _INDEX_INTERVAL_BYTES: Final = 4096
 #: Suffix of what is kept of a segment that could not be read.
 DAMAGED: Final = ".damaged"
@@ -35,7 +42,9 @@ DAMAGED: Final = ".damaged"
 
 @dataclass(frozen=True, slots=True)
 class AuditSettings:
-    """Sizes in bytes, times in ms; a negative retention keeps everything. ``fsync``: as in ``LogSettings``."""
+    """Sizes in bytes, times in ms; a negative retention keeps everything. ``fsync``: as in
+    ``LogSettings``.
+    """
 
     segment_bytes: int = 16 * 1024 * 1024
     segment_ms: int = 7 * 24 * 3_600_000
@@ -44,35 +53,80 @@ class AuditSettings:
     fsync: bool = True
 
 
-class Written(NamedTuple):
-    """A change: when it was committed, ms since the epoch, and what is told of it."""
+class AuditRecord(NamedTuple):
+    """A change of the cluster: when it was committed (ms since the epoch), and its encoded audit
+    entry.
+    """
 
     timestamp: int
     value: bytes
 
 
 @dataclass(slots=True)
-class Unsynced:
-    """Everything before ``end_offset`` is in ``file``, or was synced before. To be synced once, in any thread."""
+class PendingFlush:
+    """Records before ``end_offset`` that are written to ``file`` and may not be on disk. To be
+    flushed once, in any thread.
+    """
 
     file: DiskFile
     end_offset: int
     disk: Disk
+    checkpoint: Checkpoint
 
-    def sync(self) -> int:
-        """Bring it to disk; returns the end offset. Raises SyncFailed."""
+    def flush(self) -> int:
+        """Sync the file; return the end offset. Raises SyncFailed."""
         try:
             self.disk.sync(self.file)
         finally:
             self.file.close()
+        self.checkpoint.write(self.end_offset)
         return self.end_offset
 
 
-class AuditLog:
-    """The log in ``directory``, which is made if need be; whoever opens it is alone in it.
+class Checkpoint:
+    """The offset below which everything was on disk, and may have been read by a consumer.
 
-    ``problems``: sentences on what was found and repaired. Raises DiskFailed, as every change does; where that leaves the
-    files in doubt everything after it raises LogFailed: close the log, and open it again.
+    It only matters where a segment is lost: the log then continues at this offset, so that no
+    offset that a consumer has seen is given to another record. The file has the format of a high
+    watermark. If it cannot be read or written, only this protection is lost.
+    """
+
+    def __init__(self, directory: Path, disk: Disk, problems: list[str]) -> None:
+        """Read it. Raises DiskFailed."""
+        self._lock = threading.Lock()
+        try:
+            self._file = HighWatermarkFile(directory, disk, problems)
+        except LogDamaged:
+            problems.append(
+                f"{directory / CHECKPOINT}: neither of its two slots is whole; begun anew"
+            )
+            disk.remove(directory / CHECKPOINT)
+            self._file = HighWatermarkFile(directory, disk, problems)
+
+    @property
+    def offset(self) -> int:
+        """The largest offset written, 0 if none was."""
+        return self._file.offset
+
+    def write(self, offset: int) -> None:
+        """Store ``offset``. May be called from any thread."""
+        with self._lock, contextlib.suppress(DiskFailed):
+            if offset > self._file.offset:
+                self._file.write(offset)
+
+    def close(self) -> None:
+        """Close the file."""
+        with self._lock:
+            self._file.close()
+
+
+class AuditLog:
+    """The log in ``directory``, which is created if it is missing. The caller must be the only
+    writer.
+
+    ``problems`` has one sentence for each thing found and repaired. Every method that changes
+    something raises DiskFailed; if the state of the files is then unknown, every later change
+    raises LogFailed, and the caller must close the log and open it again.
     """
 
     def __init__(self, directory: Path, settings: AuditSettings, disk: Disk | None = None) -> None:
@@ -80,42 +134,50 @@ class AuditLog:
         self.problems: list[str] = []
         self._settings = settings
         self._disk = disk or Disk(fsync=settings.fsync)
-        self._failed = ""
+        self._guard = WriteGuard(directory, "")
         self._disk.make_directory(directory)
+        self._checkpoint = Checkpoint(directory, self._disk, self.problems)
         self._active = self._recover()
+        # Recovery ends with a sync, so that nothing served from here on can be lost.
         self.flushed = self._active.end_offset  #: everything before it is on disk
+        self._checkpoint.write(self.flushed)
 
     @property
     def failed(self) -> bool:
-        """Must it be opened again before anything else?"""
-        return bool(self._failed)
+        """Whether the log must be opened again before the next change."""
+        return bool(self._guard.reason)
 
     @property
     def end_offset(self) -> int:
         """The offset of the next record."""
         return self._active.end_offset
 
-    # --- writing ------------------------------------------------------------------------------------------------------
+    # --- writing
+    # ---------------------------------------------------------------------------------------------
 
-    def append(self, changes: Sequence[Written]) -> None:
-        """Write all of them, in one piece; a crash of the process does not lose them. Raises DiskFailed, LogFailed.
+    def append(self, changes: Sequence[AuditRecord]) -> None:
+        """Write all records in one write; a crash of the process does not lose them. Raises
+        DiskFailed, LogFailed.
 
-        It takes no longer than writing to the page cache does: who calls it sees to ``roll``.
+        It takes as long as a write to the page cache. It does not roll: the caller calls ``roll``
+        when ``is_full``, in a thread, as that waits for the disk.
         """
-        self._ready()
+        self._guard.check()
         data = memoryview(b"".join(self._batches(changes)))
         checked = check_batches(data, Tail(self.end_offset, EPOCH))
-        assert checked.end == len(data), "what we have made is whole, and follows on"
+        assert checked.end == len(data), "an encoded batch is whole and follows the last one"
         if not self._active.has_room_for(checked.batches[-1], self._active.size + len(data)):
-            self.roll()  # it could not be rolled for long: the indexes cannot tell of more
+            # Offsets and positions in the indexes are int32. A segment grows that far only after
+            # many failed rolls.
+            self.roll()
         try:
             self._active.append(data, checked.batches)
         except BaseException as error:
             if self._active.torn or not isinstance(error, DiskFailed):
-                self._failed = str(error)
+                self._guard.fail(error)
             raise
 
-    def _batches(self, changes: Sequence[Written]) -> Iterator[bytes]:
+    def _batches(self, changes: Sequence[AuditRecord]) -> Iterator[bytes]:
         part: list[Record] = []
         size = 0
         for offset, change in enumerate(changes, self.end_offset):
@@ -126,133 +188,220 @@ class AuditLog:
             size += len(change.value)
         yield encode_batch(part, partition_leader_epoch=EPOCH)
 
-    def unsynced(self) -> Unsynced | None:
-        """What was written since the last sync, to be synced beside further writes; None if nothing was. Raises DiskFailed."""
+    def pending_flush(self) -> PendingFlush | None:
+        """Return what was written since the last flush, to be flushed beside further writes; None
+        if nothing was. Raises DiskFailed.
+        """
         if self.end_offset == self.flushed:
             return None
         path = self.directory / segment_name(self._active.base_offset)
         with doing("open", path):
-            # With a descriptor of its own: the segment may be closed meanwhile.
-            return Unsynced(DiskFile(path, os.open(path, os.O_RDWR | os.O_CLOEXEC)), self.end_offset, self._disk)
+            # A descriptor of its own: the segment may be rolled and closed during the sync.
+            return PendingFlush(
+                DiskFile(path, os.open(path, os.O_RDWR | os.O_CLOEXEC)),
+                self.end_offset,
+                self._disk,
+                self._checkpoint,
+            )
 
-    def synced(self, end_offset: int) -> None:
-        """Everything before it is on disk."""
+    def on_flushed(self, end_offset: int) -> None:
+        """Note that everything before ``end_offset`` is on disk."""
         self.flushed = max(self.flushed, end_offset)
 
     def close(self) -> None:
-        """Bring everything to disk. Raises DiskFailed; the files are closed then too."""
+        """Flush everything and close the files. Raises DiskFailed; the files are closed then
+        too.
+        """
         try:
-            if not self._failed:
+            if not self._guard.reason:
                 self._active.seal()
                 self.flushed = self._active.end_offset
+                self._checkpoint.write(self.flushed)
         finally:
-            self._failed = self._failed or "it was closed"
+            self._guard.fail("it was closed")
             self._active.close()
+            self._checkpoint.close()
 
-    # --- what comes and goes ----------------------------------------------------------------------------------------------------
+    # --- segments
+    # ---------------------------------------------------------------------------------------------
 
     def is_full(self, now_ms: int) -> bool:
-        """Is it time for a new segment, by the size of the last one or the age of what it begins with?"""
+        """Return whether the active segment is due for a roll, by its size or by the age of its
+        first record.
+        """
         first = self._active.first_timestamp
         aged = first is not None and first < now_ms - self._settings.segment_ms
         return self._active.size >= self._settings.segment_bytes or aged
 
     def roll(self) -> None:
-        """Bring the last segment to disk, and begin the next. Raises DiskFailed, LogFailed."""
-        self._ready()
-        with self._changing():
+        """Flush the active segment and create the next one. Raises DiskFailed, LogFailed."""
+        self._guard.check()
+        with self._guard.several_steps():
             old = self._active
             old.seal()
             self._active = self._create(old.end_offset)
             self.flushed = old.end_offset
             old.close()
+        self._checkpoint.write(self.flushed)
 
     def clean(self, now_ms: int) -> list[str]:
-        """Delete whole segments: the oldest while all are too large, then those whose records are all too old.
+        """Delete whole segments, the oldest first, while all together are too large or the oldest
+        has only records that are too old.
 
-        Returns their names. A full or old active segment is followed by the next first. Raises DiskFailed, LogFailed.
+        Returns their names. A full or old active segment is rolled first, so that it can go later.
+        Raises DiskFailed, LogFailed.
         """
-        self._ready()
+        self._guard.check()
         if self.is_full(now_ms):
             self.roll()
         deleted: list[str] = []
-        with self._changing():
-            sizes = {base: (self.directory / segment_name(base)).stat().st_size for base in self._bases()}
+        with self._guard.several_steps():
+            sizes = {
+                base: (self.directory / segment_name(base)).stat().st_size for base in self._bases()
+            }
             for base in list(sizes)[:-1]:
                 too_large = 0 <= self._settings.retention_bytes < sum(sizes.values())
                 if not too_large and not self._is_too_old(base, now_ms):
                     break
+                # Oldest first: a crash in between leaves a log that starts later, without a gap.
                 deleted.append(delete_segment(self.directory, self._disk, base))
                 del sizes[base]
         return deleted
 
-    def set_aside(self, end_offset: int) -> list[str]:
-        """Take segments that begin at or before ``end_offset`` out of the log, because it cannot be read any further there.
+    def repair(self, end_offset: int) -> list[str]:
+        """Make the log readable beyond ``end_offset``, where a batch is damaged or a segment is
+        missing; return what was done, as sentences.
 
-        What comes behind is the log from now on; they are kept under another name. Returns that of each. Raises DiskFailed.
+        Readable batches on both sides stay. Segments that hold the same offsets twice are kept
+        under another name (``.damaged``) and leave the log. Raises DiskFailed.
         """
-        self._ready()
+        self._guard.check()
+        with self._guard.several_steps():
+            bases = self._bases()
+            before = [base for base in bases if base <= end_offset]
+            behind = [base for base in bases if base > end_offset]
+            if before and behind and before[-1] != self._active.base_offset:
+                salvaged = self._salvage(before[-1], behind[0])
+                if salvaged.end_offset == behind[0] and salvaged.losses:
+                    return self._replace(before[-1], salvaged)
+            return [f"set aside: {', '.join(self._set_aside(end_offset))}"]
+
+    def _set_aside(self, end_offset: int) -> list[str]:
         aside: list[str] = []
-        with self._changing():
-            if self._active.base_offset <= end_offset:
-                self.roll()
-            for base in self._bases():
-                if base <= end_offset and base != self._active.base_offset:
-                    path = self.directory / segment_name(base)
-                    self._disk.rename(path, path.with_name(path.name + DAMAGED))
-                    delete_segment(self.directory, self._disk, base)  # the indexes
-                    aside.append(path.name + DAMAGED)
-            self._disk.sync_directory(self.directory)
+        if self._active.base_offset <= end_offset:
+            self.roll()
+        for base in self._bases():
+            if base <= end_offset and base != self._active.base_offset:
+                aside.append(self._keep_copy(base))
+                delete_segment(self.directory, self._disk, base)
+        self._disk.sync_directory(self.directory)
         return aside
 
-    # --- inside -------------------------------------------------------------------------------------------------------
+    # --- inside
+    # ---------------------------------------------------------------------------------------------
 
     def _recover(self) -> Segment:
-        """The newest segment, its unfinished end cut off; an empty one where there is none."""
+        """Open the newest segment after repairing it; create one if there is none. The log ends no
+        lower than any offset that a consumer may have read.
+        """
         with doing("read", self.directory):
             bases = self._bases()
             if not bases:
-                return self._create(0)
-            scan = scan_segment(self.directory, bases[-1], _INDEX_INTERVAL_BYTES, EPOCH)
-            self._tell_of_cut(scan)
+                if self._checkpoint.offset:
+                    self.problems.append(
+                        f"{self.directory}: every segment below offset "
+                        f"{self._checkpoint.offset} is missing"
+                    )
+                return self._create(self._checkpoint.offset)
+            scan = self._scan(bases[-1])
             segment = Segment(self._disk, self.directory, scan)
         try:
+            self._fill_lost_offsets(segment)
             segment.flush()
         except BaseException:
             segment.close()
             raise
         return segment
 
-    def _tell_of_cut(self, scan: SegmentScan) -> None:
+    def _scan(self, base: int) -> SegmentScan:
+        """Scan the last segment, after joining batches behind damage to those before it."""
+        scan = scan_segment(self.directory, base, _INDEX_INTERVAL_BYTES, EPOCH)
         if scan.file_size <= scan.size:
+            return scan
+        salvaged = self._salvage(base, None)
+        if salvaged.losses:
+            self.problems += self._replace(base, salvaged)
+            return scan_segment(self.directory, base, _INDEX_INTERVAL_BYTES, EPOCH)
+        self._report_truncation(scan)
+        return scan
+
+    def _fill_lost_offsets(self, segment: Segment) -> None:
+        """Append empty batches up to the checkpoint, so that no offset that a consumer may have
+        seen is given twice.
+        """
+        start, end = segment.end_offset, self._checkpoint.offset
+        if start >= end:
             return
+        data = memoryview(gap(start, end))
+        segment.append(data, check_batches(data, Tail(start, EPOCH)).batches)
+        path = self.directory / segment_name(segment.base_offset)
+        self.problems.append(
+            f"{path}: offsets {start} to {end - 1} are missing behind it; "
+            f"the log goes on at offset {end}"
+        )
+
+    def _salvage(self, base: int, end_offset: int | None) -> Salvaged:
+        return salvage((self.directory / segment_name(base)).read_bytes(), base, end_offset)
+
+    def _replace(self, base: int, salvaged: Salvaged) -> list[str]:
+        """Replace a segment by its salvaged bytes. The original is copied first unless all of it
+        stays.
+        """
+        path = self.directory / segment_name(base)
+        kept = ""
+        if not salvaged.data.startswith(path.read_bytes()):
+            kept = f"; the file as it was is kept as {self._keep_copy(base)}"
+        # The data first: an index that describes the old bytes is worse than none, and a crash
+        # before its removal is found, because recovery compares indexes with the batches.
+        self._disk.replace(path, salvaged.data)
+        for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX):
+            self._disk.remove(path.with_suffix(suffix))
+        rebuilt = Segment(
+            self._disk,
+            self.directory,
+            scan_segment(self.directory, base, _INDEX_INTERVAL_BYTES, EPOCH),
+        )
+        try:
+            rebuilt.seal()
+        finally:
+            rebuilt.close()
+        return [f"{path}: lost {loss}{kept}" for loss in salvaged.losses]
+
+    def _keep_copy(self, base: int) -> str:
+        """Copy a damaged segment; return the name of the copy."""
+        path = self.directory / segment_name(base)
+        copy = path.with_name(path.name + DAMAGED)
+        self._disk.replace(copy, path.read_bytes())
+        return copy.name
+
+    def _report_truncation(self, scan: SegmentScan) -> None:
         path = self.directory / segment_name(scan.base_offset)
         why = scan.fault.reason if scan.fault else "an unfinished batch"
         kept = ""
-        if scan.fault is not None:  # no unfinished write looks so, unless the machine stopped; whole batches may be behind it
-            copy = path.with_name(path.name + DAMAGED)
-            self._disk.replace(copy, path.read_bytes())
-            kept = f"; the file as it was is kept as {copy.name}"
-        self.problems.append(f"{path}: {scan.file_size - scan.size} bytes from byte {scan.size} on cut off: {why}{kept}")
+        if scan.fault is not None:
+            # A killed process leaves a batch that is cut short. Wrong bytes in a whole batch come
+            # from a power failure or a bad disk, so the evidence is kept.
+            kept = f"; the file as it was is kept as {self._keep_copy(scan.base_offset)}"
+        self.problems.append(
+            f"{path}: {scan.file_size - scan.size} bytes from byte {scan.size} on cut off: "
+            f"{why}{kept}"
+        )
 
     def _bases(self) -> list[int]:
         return [base for base, _ in list_directory(str(self.directory)).segments]
 
-    def _ready(self) -> None:
-        if self._failed:
-            raise LogFailed(f"the log in {self.directory} cannot be changed: {self._failed}")
-
-    @contextlib.contextmanager
-    def _changing(self) -> Iterator[None]:
-        try:
-            with doing("change", self.directory):
-                yield
-        except BaseException as error:
-            self._failed = str(error)
-            raise
-
     def _is_too_old(self, base: int, now_ms: int) -> bool:
-        """Is the last record of a closed segment older than all that is to be kept?"""
+        """Return whether the last record of a closed segment is older than the retention time."""
         keep_ms = self._settings.retention_ms
         return keep_ms >= 0 and _newest(self.directory / segment_name(base)) < now_ms - keep_ms
 
@@ -261,7 +410,9 @@ class AuditLog:
 
 
 def _newest(segment: Path) -> int:
-    """The largest timestamp in a closed segment, ms, by its time index; where that was lost, when the file was last changed."""
+    """Return the largest timestamp (ms) in a closed segment, from its time index; without that
+    file, the time of its last change.
+    """
     with contextlib.suppress(FileNotFoundError):
         entries = segment.with_suffix(TIME_INDEX_SUFFIX).read_bytes()
         if len(entries) >= TIME_ENTRY.size:

@@ -1,4 +1,8 @@
-"""Whether batches are whole, undamaged and follow on: what a log looks at before it takes or keeps them. Reads no record."""
+"""Checks that batches are whole, undamaged and consecutive, before a log stores or keeps them.
+
+It decodes no record: a record that cannot be decoded is replicated as it is, as in Kafka. Source:
+``UnifiedLog.analyzeAndValidateRecords`` for a follower, and ``LogValidator``.
+"""
 
 from __future__ import annotations
 
@@ -13,11 +17,13 @@ from kwire.records.header import BATCH_OVERHEAD, CRC_START, LOG_OVERHEAD, Buffer
 
 #: Bytes read at once from a file.
 _CHUNK_BYTES: Final = 1024 * 1024
-_HEADER: Final = struct.Struct(">qiibIhiqq")  # base offset ... max timestamp; what follows is the producer's and not KRaft's
+_HEADER: Final = struct.Struct(
+    ">qiibIhiqq"
+)  # base offset ... max timestamp; the producer id and epoch behind it are unused by KRaft
 
 
 class Batch(NamedTuple):
-    """A batch that was checked: where it stands in what was read (bytes), and what a log has to know of it."""
+    """A checked batch: where it is in the input (bytes), and what a log needs to know about it."""
 
     position: int
     size: int
@@ -28,16 +34,19 @@ class Batch(NamedTuple):
 
 
 class Tail(NamedTuple):
-    """What the next batch has to follow: its base offset (-1: any), and the epoch that it may not go below."""
+    """The end of a log: the base offset that the next batch must have (-1: any), and the lowest
+    epoch that it may have.
+    """
 
     next_offset: int
     epoch: int
 
 
 class Checked(NamedTuple):
-    """The good batches at the front, what a further one has to follow, and what is wrong with the one behind them.
+    """The good batches at the front of the input, the tail after them, and the fault of the batch
+    behind them.
 
-    ``fault`` is None also when the bytes end inside a batch.
+    ``fault`` is None if the input ends inside a batch.
     """
 
     batches: list[Batch]
@@ -51,16 +60,17 @@ class Checked(NamedTuple):
 
 
 class Readable(Protocol):
-    """A file to scan."""
+    """A file that can be scanned."""
 
     def read(self, position: int, length: int) -> bytes: ...
 
 
 def check_batches(data: Buffer, tail: Tail, base: int = 0) -> Checked:
-    """Check the batches of format 2 in ``data``: length, CRC-32C, offsets without a gap, epochs that never go back.
+    """Check the batches of format 2 in ``data``: length, CRC-32C, offsets without a gap, epochs
+    that never decrease.
 
-    As ``UnifiedLog.analyzeAndValidateRecords`` for a follower, and a gap is refused as well. ``data`` stands at position
-    ``base`` of what it was read from.
+    Kafka's followers accept a gap. KRaft's leader never writes one, so it is an error here.
+    ``data`` is at position ``base`` of the file it was read from.
     """
     unpack, crc_of, view, limit = _HEADER.unpack_from, crc32c.crc32c, memoryview(data), len(data)
     expected, current, position = tail.next_offset, tail.epoch, 0
@@ -75,6 +85,8 @@ def check_batches(data: Buffer, tail: Tail, base: int = 0) -> Checked:
             break
         if size > limit - position:
             break
+        # The header is checked before the CRC, because the CRC covers as many bytes as the length
+        # says, and a damaged length would read far beyond the batch.
         if crc_of(view[position + CRC_START : position + size]) != crc:
             reason = f"the batch of {size} bytes at offset {offset} has a wrong CRC"
             fault = DecodeError(reason, path="CRC", offset=base + position, rule="crc")
@@ -82,15 +94,18 @@ def check_batches(data: Buffer, tail: Tail, base: int = 0) -> Checked:
         if (offset != expected and expected >= 0) or offset < 0 or delta < 0 or epoch < current:
             fault = _does_not_follow(offset, delta, epoch, Tail(expected, current), base + position)
             break
+        # ``tuple.__new__`` is what ``Batch(...)`` does, without its Python-level call: this loop
+        # reads every batch of a segment at start.
         add(new(Batch, (base + position, size, offset, offset + delta, epoch, max_timestamp)))
         expected, current, position = offset + delta + 1, epoch, position + size
     return Checked(batches, Tail(expected, current), fault)
 
 
 def check_file(file: Readable, position: int, size: int, tail: Tail) -> Iterator[Checked]:
-    """Check a file from ``position`` to ``size``, a chunk at a time; positions are those in the file.
+    """Check a file from ``position`` to ``size``, one chunk at a time; positions are those in the
+    file.
 
-    Ends with the last chunk, or with the first fault. Raises OSError.
+    Ends after the last chunk, or after the first fault. Raises OSError.
     """
     length = _CHUNK_BYTES
     while position < size:
@@ -120,10 +135,14 @@ def _bad_header(magic: int, length: int, position: int) -> DecodeError:
 
 def _does_not_follow(offset: int, delta: int, epoch: int, tail: Tail, position: int) -> DecodeError:
     if offset != tail.next_offset >= 0 or offset < 0:
-        reason = f"a batch at offset {offset} stands where offset {max(tail.next_offset, 0)} must follow"
+        reason = (
+            f"a batch at offset {offset} stands where offset {max(tail.next_offset, 0)} must follow"
+        )
         return DecodeError(reason, path="BaseOffset", offset=position, rule="base-offset")
     if delta < 0:
         reason = f"the batch at offset {offset} has the last offset delta {delta}"
-        return DecodeError(reason, path="LastOffsetDelta", offset=position, rule="last-offset-delta")
+        return DecodeError(
+            reason, path="LastOffsetDelta", offset=position, rule="last-offset-delta"
+        )
     reason = f"epoch {epoch} at offset {offset} follows epoch {tail.epoch}"
     return DecodeError(reason, path="PartitionLeaderEpoch", offset=position, rule="leader-epoch")

@@ -1,8 +1,10 @@
-"""A sparse index of the batches in one segment or snapshot, built by checking every one of them. Decodes no record.
+"""Indexes the batches of one segment or snapshot, checking every one of them. Decodes no record.
 
-One entry stands for a *block*: the batches that begin within 4 KiB of each other, as many as one small read brings back.
-A log of a million idle-time records thus takes some hundred kilobytes of memory. Arrays only ever grow at their end, so
-a thread may scan while readers look at what was there before; whatever shortens an index makes a new one.
+One entry is a *block*: the batches that begin within 4 KiB of each other, as many as one small read
+returns. A log of a million records written at idle times takes some hundred kilobytes of memory.
+Arrays only grow at their end, so one thread may scan while readers use the entries that were there
+before; whatever shortens an index makes a new one. Kafka's ``OffsetIndex`` and ``TimeIndex`` files
+are not used: they may be missing or behind, and they are in no snapshot.
 """
 
 from __future__ import annotations
@@ -25,17 +27,21 @@ from kwire.records.header import BATCH_OVERHEAD, CRC_START, LOG_OVERHEAD
 BLOCK_BYTES: Final = 4096
 #: Bytes read at once while scanning.
 CHUNK_BYTES: Final = 128 * 1024
-#: What checking one batch costs beside its bytes, in bytes checked: it keeps the time of a step even.
+#: The cost of one batch beside its bytes, in bytes checked, so that a step over small batches takes
+#: no longer than one over large ones.
 BATCH_COST_BYTES: Final = 2048
 
-_HEADER: Final = struct.Struct(">qiibIhiqq")  # base offset ... max timestamp; what follows is the producer's and not KRaft's
+_HEADER: Final = struct.Struct(
+    ">qiibIhiqq"
+)  # base offset ... max timestamp; the producer id and epoch behind it are unused by KRaft
 _SLOT: Final = struct.Struct(">qi11xi8xq")  # base offset, length, last offset delta, max timestamp
 _SPAN: Final = struct.Struct(">qi11xi")  # base offset, length, last offset delta
 _LENGTH: Final = struct.Struct(">8xi")
 _HEAD: Final = struct.Struct(">qiixI")  # base offset, length, partition leader epoch, CRC
 _LOWEST: Final = -(1 << 63)
 _UNSETTLED: Final = (-1, -1)
-#: File systems tell times in ticks: a second change within one tick of the first does not show in the time.
+#: File systems store times in ticks of up to 10 ms: a second change within the tick of the first
+#: does not change the time.
 TICK_NS: Final = 20_000_000
 
 
@@ -45,11 +51,11 @@ class Status(enum.Enum):
     BEHIND = "behind"  #: there is more to check
     AT_END = "at end"  #: every byte of the file is indexed
     TORN = "torn"  #: the file ends inside a batch: still being written, or cut off
-    CORRUPT = "corrupt"  #: a batch that cannot be one; nothing behind it is looked at
+    CORRUPT = "corrupt"  #: a damaged batch; nothing behind it is read
 
 
 class Slot(NamedTuple):
-    """Where one batch stands and what it covers; ``offset`` and ``next_offset`` as in the file."""
+    """One batch: its position, size and offsets as in the file."""
 
     position: int
     size: int
@@ -59,10 +65,10 @@ class Slot(NamedTuple):
 
 
 class BatchIndex:
-    """Everything known of one file. Offsets are those in the file.
+    """The index of one file. Offsets are those in the file.
 
-    ``base_offset`` is the offset that the first batch must have (None: it may have any). Batches wholly below ``floor``,
-    the log start, are checked but not indexed.
+    ``base_offset`` is the offset that the first batch must have (None: any). Batches wholly below
+    ``floor``, the log start, are checked but not indexed.
     """
 
     __slots__ = (
@@ -99,14 +105,18 @@ class BatchIndex:
         self.epochs: list[tuple[int, int]] = []  #: (epoch, first indexed offset of it)
         self._checksums = array("I")  # of the first batch of each block
         self._last = (0, b"")  # position and header bytes of the last batch
-        self._seen = _UNSETTLED  # size and change time of the file when it was last scanned to its end
+        self._seen = (
+            _UNSETTLED  # size and change time of the file when it was last scanned to its end
+        )
 
-    # --- scanning -----------------------------------------------------------------------------------------------------
+    # --- scanning
+    # ---------------------------------------------------------------------------------------------
 
     def scan(self, budget: int) -> int:
-        """Check and index further batches until the end, a fault, or until about ``budget`` bytes' worth of work is done.
+        """Check and index further batches until the end, a fault, or about ``budget`` bytes of
+        work.
 
-        Returns the work done; the outcome is in ``status`` and ``problem``. Raises OSError.
+        Returns the work done. ``status`` and ``problem`` say how it ended. Raises OSError.
         """
         seen, now = self.file.status(), time.time_ns()
         done = 0
@@ -117,6 +127,8 @@ class BatchIndex:
             else:
                 done += self._scan_chunk(seen[0])
         if self.status is not Status.BEHIND:
+            # A file that was written within the last tick may be written again without a new time:
+            # such a status proves nothing, and the next step reads the file again.
             self._seen = seen if now - seen[1] > TICK_NS else _UNSETTLED
         return max(done, 1)
 
@@ -128,11 +140,17 @@ class BatchIndex:
         return taken + batches * BATCH_COST_BYTES
 
     def _take(self, data: bytes) -> tuple[int, int]:
-        """Index the whole batches at the start of ``data``: (bytes, batches). The hot loop of a start on a large log.
+        """Index the whole batches at the start of ``data``: (bytes, batches).
 
-        Most batches follow on within their block, in the same epoch; of those only the largest timestamp is noted.
+        This is the hot loop when a large log is opened. Most batches follow in the same block and
+        epoch; of those only the largest timestamp is noted, in local variables.
         """
-        unpack, crc_of, view, limit = _HEADER.unpack_from, crc32c.crc32c, memoryview(data), len(data)
+        unpack, crc_of, view, limit = (
+            _HEADER.unpack_from,
+            crc32c.crc32c,
+            memoryview(data),
+            len(data),
+        )
         base, last, position, batches = self.end, -1, 0, 0
         expected, current_epoch, block_end, latest = self._marks(base)
         while limit - position >= BATCH_OVERHEAD:
@@ -142,7 +160,12 @@ class BatchIndex:
                 break
             if crc_of(view[position + CRC_START : end]) != crc:
                 break
-            if offset == expected and epoch == current_epoch and delta >= 0 and position < block_end:
+            if (
+                offset == expected
+                and epoch == current_epoch
+                and delta >= 0
+                and position < block_end
+            ):
                 expected = offset + delta + 1
                 if max_timestamp > latest:
                     latest = max_timestamp
@@ -161,28 +184,41 @@ class BatchIndex:
         return position, batches
 
     def _marks(self, base: int) -> tuple[int, int | None, int, int]:
-        """What the hot loop compares with: next offset, epoch, end of the block counted from ``base``, its latest timestamp."""
+        """Return what the hot loop compares with: next offset, epoch, end of the block counted from
+        ``base``, largest timestamp of the block.
+        """
         if not self.positions:
             return self.next_offset, None, 0, _LOWEST
-        return self.next_offset, self.epochs[-1][0], self.positions[-1] + BLOCK_BYTES - base, self.block_max[-1]
+        return (
+            self.next_offset,
+            self.epochs[-1][0],
+            self.positions[-1] + BLOCK_BYTES - base,
+            self.block_max[-1],
+        )
 
     def _note(self, end: int, next_offset: int, latest: int) -> None:
-        """Write down how far the hot loop came."""
+        """Store how far the hot loop came."""
         self.end, self.next_offset = end, next_offset
         if self.positions and latest > self.block_max[-1]:
             self.block_max[-1] = latest
             self.running_max[-1] = max(self.running_max[-1], latest)
 
     def _explain(self, data: bytes, position: int) -> None:
-        """Say what is wrong with the batch at ``position``, where the index now ends; nothing is if it goes beyond ``data``."""
+        """Set the fault of the batch at ``position``, where the index ends; none if the batch goes
+        beyond ``data``.
+        """
         offset, length, _, magic, *_ = _HEADER.unpack_from(data, position)
         if magic != 2 or length < BATCH_OVERHEAD - LOG_OVERHEAD:
             self._refuse_header(data, position, magic, length)
         elif position + LOG_OVERHEAD + length <= len(data):
-            self._refuse(f"the batch of {LOG_OVERHEAD + length} bytes at offset {offset} has a wrong CRC")
+            self._refuse(
+                f"the batch of {LOG_OVERHEAD + length} bytes at offset {offset} has a wrong CRC"
+            )
 
     def _take_large(self, data: bytes, size: int) -> int:
-        """Index the one batch at ``end`` that is larger than a chunk, its CRC made piece by piece; or see that it is torn."""
+        """Index the one batch at ``end`` that is larger than a chunk, computing its CRC in pieces;
+        or report it as torn.
+        """
         left = size - self.end
         if len(data) < BATCH_OVERHEAD:
             self._torn(f"{left} bytes, less than a batch header")
@@ -205,13 +241,15 @@ class BatchIndex:
         while position < stop:
             piece = self.file.read(position, min(CHUNK_BYTES, stop - position))
             if not piece:
-                break  # the file shrank: the CRC will not fit, and the next look finds out
+                break  # the file shrank: the CRC will differ, and the next scan sees the new size
             crc = crc32c.crc32c(piece, crc)
             position += len(piece)
         return int(crc)
 
     def _follows(self, offset: int, delta: int, epoch: int) -> bool:
-        """A leader gives offsets without a gap and epochs that never go back, so anything else is damage."""
+        """Check offset and epoch. A KRaft leader writes offsets without a gap and epochs that never
+        decrease, so anything else is damage.
+        """
         expected = self.next_offset if self.end or self.base_offset is not None else offset
         if offset != expected:
             self._refuse(f"a batch at offset {offset} stands where offset {expected} must follow")
@@ -223,7 +261,9 @@ class BatchIndex:
             return True
         return False
 
-    def _add(self, offset: int, delta: int, epoch: int, crc: int, max_timestamp: int, size: int) -> None:
+    def _add(
+        self, offset: int, delta: int, epoch: int, crc: int, max_timestamp: int, size: int
+    ) -> None:
         position, self.end, self.next_offset = self.end, self.end + size, offset + delta + 1
         if self.next_offset <= self.floor:
             return
@@ -243,7 +283,8 @@ class BatchIndex:
 
     def _refuse_header(self, data: bytes, position: int, magic: int, length: int) -> None:
         if not any(data[position:]):
-            # A crash of the machine can leave the length of a file on disk, but not the bytes: Kafka cuts them off.
+            # After a power failure a file can have its new length and zeros instead of its bytes
+            # (delayed allocation). Kafka truncates them at start.
             self._torn("zeros, as after a crash of the machine")
         elif length < BATCH_OVERHEAD - LOG_OVERHEAD:
             self._refuse(f"a batch of length {length}, too short for its header")
@@ -254,57 +295,80 @@ class BatchIndex:
         self.status, self.problem = Status.CORRUPT, Problem(self.file.path, self.end, reason)
 
     def _torn(self, reason: str) -> None:
-        self.status, self.problem = Status.TORN, Problem(self.file.path, self.end, f"incomplete: {reason}")
+        self.status, self.problem = (
+            Status.TORN,
+            Problem(self.file.path, self.end, f"incomplete: {reason}"),
+        )
 
-    # --- what may change under us -------------------------------------------------------------------------------------
+    # --- changes by the writer
+    # -------------------------------------------------------------------------------------
 
-    def touched(self) -> bool:
-        """Whether the file changed since it was last scanned to its end, or may have within a tick. Raises OSError."""
+    def maybe_changed(self) -> bool:
+        """Whether the file changed since it was last scanned to its end, or may have changed within
+        one tick. Raises OSError.
+        """
         return self.file.status() != self._seen
 
     def intact(self) -> bool:
-        """Whether the last batch still stands where it was: by the epochs of Raft, then everything before it does too."""
+        """Whether the last indexed batch is still in its place.
+
+        By Raft's log matching property (same offset and epoch) everything before it is then
+        unchanged too.
+        """
         position, header = self._last
         return self.file.status()[0] >= self.end and self.file.read(position, len(header)) == header
 
     def rewound(self) -> BatchIndex:
-        """A new index of what is left of this one in a file that was cut and perhaps written anew."""
+        """Return a new index of the part of this one that is still in a file that was truncated and
+        perhaps rewritten.
+        """
         size = self.file.status()[0]
         low, high = 0, len(self.positions)
-        while low < high:  # blocks before ``low`` begin with the batch that we know
+        while low < high:  # blocks before ``low`` still begin with the indexed batch
             middle = (low + high) // 2
             low, high = (middle + 1, high) if self._block_stands(middle, size) else (low, middle)
         copy = BatchIndex(self.file, self.base_offset, self.floor)
-        if low > 0:  # the last of them may have lost batches behind its first
+        if low > 0:  # the last of them may have lost batches behind its first one: scan it again
             copy._take_blocks(self, 0, low - 1)
             copy.end, copy.next_offset = self.positions[low - 1], self.offsets[low - 1]
             copy.epochs = [entry for entry in self.epochs if entry[1] < copy.next_offset]
         return copy
 
-    def raised(self, floor: int) -> BatchIndex:
-        """A new index without the batches wholly below ``floor``, the new log start."""
+    def with_floor(self, floor: int) -> BatchIndex:
+        """Return a new index without the batches wholly below ``floor``, the new log start."""
         copy = BatchIndex(self.file, self.base_offset, floor)
         if self.next_offset > floor and self.positions:
             block = max(0, bisect.bisect_right(self.offsets, floor) - 1)
             rest = [slot for slot in self.slots(block, self.end) if slot.next_offset > floor]
             head = self.file.read(rest[0].position, CRC_START) if rest else b""
             if len(head) < CRC_START:
-                return copy  # the file is no longer what was indexed: to be scanned from its beginning
-            copy._open_block(rest[0], _HEAD.unpack(head)[3], max(slot.max_timestamp for slot in rest))
+                return copy  # the file was rewritten: the caller scans it from its beginning
+            copy._open_block(
+                rest[0], _HEAD.unpack(head)[3], max(slot.max_timestamp for slot in rest)
+            )
             copy._take_blocks(self, block + 1, len(self.positions))
             copy.epochs = _epochs_from(self.epochs, copy.offsets[0])
-        copy.end, copy.next_offset, copy.status, copy.problem = self.end, self.next_offset, self.status, self.problem
+        copy.end, copy.next_offset, copy.status, copy.problem = (
+            self.end,
+            self.next_offset,
+            self.status,
+            self.problem,
+        )
         copy._last, copy._seen = self._last, self._seen
         return copy
 
     def _block_stands(self, block: int, file_size: int) -> bool:
-        """Whether a block begins with the batch that it did, and all of it."""
+        """Return whether a block still begins with the batch that was indexed, and that batch is
+        whole.
+        """
         head = self.file.read(self.positions[block], CRC_START)
         if len(head) < CRC_START:
             return False
         offset, length, epoch, checksum = _HEAD.unpack(head)
         known = (self.offsets[block], self.epoch_at(self.offsets[block]), self._checksums[block])
-        return (offset, epoch, checksum) == known and self.positions[block] + LOG_OVERHEAD + length <= file_size
+        return (offset, epoch, checksum) == known and self.positions[
+            block
+        ] + LOG_OVERHEAD + length <= file_size
 
     def _open_block(self, slot: Slot, checksum: int, max_timestamp: int) -> None:
         self.offsets.append(slot.offset)
@@ -323,22 +387,24 @@ class BatchIndex:
             largest = max(largest, one)
             self.running_max.append(largest)
 
-    # --- looking up ---------------------------------------------------------------------------------------------------
+    # --- looking up
+    # ---------------------------------------------------------------------------------------------
 
     def epoch_at(self, offset: int) -> int:
-        """The epoch of the batch that holds ``offset``; -1 below the first."""
+        """Return the epoch of the batch that holds ``offset``; -1 below the first."""
         at = bisect.bisect_right(self.epochs, offset, key=lambda entry: entry[1])
         return self.epochs[at - 1][0] if at else -1
 
     def slots(self, block: int, end: int) -> list[Slot]:
-        """The batches of one block, as far as they end at or before ``end``: one read of at most 4 KiB and a header.
+        """Return the batches of one block that end at or before ``end``, with one read of at most 4
+        KiB and a header.
 
         Shorter, possibly empty, where the file no longer holds what was indexed. Raises OSError.
         """
         return [Slot._make(row) for row in self.walk(block, end)]
 
     def walk(self, block: int, end: int) -> Iterator[tuple[int, int, int, int, int]]:
-        """As :meth:`slots`, as plain tuples."""
+        """Yield the rows of :meth:`slots` as plain tuples."""
         start, data, left = self._block(block, end)
         position, last = 0, len(data) - BATCH_OVERHEAD
         while position <= last and position < left:
@@ -350,7 +416,9 @@ class BatchIndex:
             position += size
 
     def slot_of(self, offset: int, block: int, end: int) -> Slot | None:
-        """The batch of a block that holds ``offset``; None if none does. As fast as a Fetch wants it. Raises OSError."""
+        """Return the batch of a block that holds ``offset``; None if none does. Fetch calls it for
+        every request. Raises OSError.
+        """
         start, data, left = self._block(block, end)
         span, position, last = _SPAN.unpack_from, 0, len(data) - BATCH_OVERHEAD
         while position <= last:
@@ -359,14 +427,27 @@ class BatchIndex:
             if length < BATCH_OVERHEAD - LOG_OVERHEAD or behind > left:
                 break
             if first + delta >= offset:
-                return Slot(start + position, behind - position, first, first + delta + 1, _SLOT.unpack_from(data, position)[3])
+                return Slot(
+                    start + position,
+                    behind - position,
+                    first,
+                    first + delta + 1,
+                    _SLOT.unpack_from(data, position)[3],
+                )
             position = behind
         return None
 
     def boundary(self, limit: int, block: int, end: int) -> int:
-        """Where the last batch of a block ends that ends at or before position ``limit``; else its start. Raises OSError."""
+        """Return the end of the last batch of a block that ends at or before position ``limit``;
+        else the block's start. Raises OSError.
+        """
         start, data, left = self._block(block, end)
-        length_at, position, last, most = _LENGTH.unpack_from, 0, len(data) - BATCH_OVERHEAD, min(left, limit - start)
+        length_at, position, last, most = (
+            _LENGTH.unpack_from,
+            0,
+            len(data) - BATCH_OVERHEAD,
+            min(left, limit - start),
+        )
         while position <= last:
             (length,) = length_at(data, position)
             behind = position + LOG_OVERHEAD + length
@@ -376,14 +457,20 @@ class BatchIndex:
         return start + position
 
     def _block(self, block: int, end: int) -> tuple[int, bytes, int]:
-        """Where a block starts, the bytes with the headers of its batches, and how many bytes it has up to ``end``."""
+        """Return where a block starts, the bytes with the headers of its batches, and its size up
+        to ``end``.
+        """
         start = self.positions[block]
         stop = min(self.positions[block + 1], end) if block + 1 < len(self.positions) else end
-        return start, self.file.read(start, min(stop - start, BLOCK_BYTES + BATCH_OVERHEAD)), stop - start
+        return (
+            start,
+            self.file.read(start, min(stop - start, BLOCK_BYTES + BATCH_OVERHEAD)),
+            stop - start,
+        )
 
 
 def _epochs_from(epochs: list[tuple[int, int]], offset: int) -> list[tuple[int, int]]:
-    """The epochs from ``offset`` on; the one that holds it begins there."""
+    """Return the epochs from ``offset`` on; the one that holds ``offset`` begins there."""
     kept = [entry for entry in epochs if entry[1] > offset]
     held = [entry for entry in epochs if entry[1] <= offset]
     return [(held[-1][0], offset), *kept] if held else kept

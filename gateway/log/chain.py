@@ -1,4 +1,6 @@
-"""The log as a reader sees it at one moment: parts of files in offset order, never changed once made. Reads no file."""
+"""The log as a reader sees it at one moment: parts of files in offset order, never changed once
+made. Reads no file.
+"""
 
 from __future__ import annotations
 
@@ -6,13 +8,16 @@ import bisect
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from gateway.leader_epochs import end_offset_for
 from gateway.log.batch_index import BatchIndex
 from gateway.log.problem import Problem
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """The batches of one file up to a position. ``start_offset`` to ``end_offset`` are offsets of the log."""
+    """The batches of one file up to a position. ``start_offset`` to ``end_offset`` are offsets of
+    the log.
+    """
 
     index: BatchIndex
     shift: int  #: what turns an offset in the file into one of the log; not 0 only in a snapshot
@@ -30,7 +35,9 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Chain:
-    """Everything served from ``start_offset`` (inclusive) to ``end_offset`` (exclusive), and what keeps it from being more."""
+    """Everything served from ``start_offset`` (inclusive) to ``end_offset`` (exclusive), and what
+    keeps it from being more.
+    """
 
     parts: tuple[Part, ...]
     start_offset: int  #: with the snapshot's records below the log start, where they are served
@@ -45,16 +52,8 @@ class Chain:
         return bisect.bisect_right(self.parts, offset, key=lambda part: part.start_offset) - 1
 
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
-        """``LeaderEpochFileCache.endOffsetFor``: the largest known epoch not above ``epoch``, and where it ends.
-
-        (-1, -1) for an epoch newer than all; for one older than all, itself with the start of the first known epoch.
-        """
-        at = bisect.bisect_right(self.epochs, epoch, key=lambda entry: entry[0])
-        if epoch < 0 or not self.epochs or epoch > self.epochs[-1][0]:
-            return -1, -1
-        if at == 0:
-            return epoch, self.epochs[0][1]
-        return self.epochs[at - 1][0], self.epochs[at][1] if at < len(self.epochs) else self.end_offset
+        """As ``gateway.leader_epochs.end_offset_for``, for what is served."""
+        return end_offset_for(self.epochs, epoch, self.end_offset)
 
     def epoch_at(self, offset: int) -> int:
         """Epoch of the batch that holds ``offset``, -1 outside the log."""

@@ -1,6 +1,8 @@
-"""Who votes, by offset: the KRAFT_VERSION and KRAFT_VOTERS records of a log, its newest snapshot and its formatting (KIP-853).
+"""Reads the voter sets of a log: KRAFT_VERSION and KRAFT_VOTERS records, by offset (KIP-853).
 
-Follows ``KRaftControlRecordStateMachine``. Only control batches are decoded; every other one is passed over by its header.
+It reads the segments, the newest snapshot and the snapshot of formatting (0-0). Only control
+batches are decoded; every other batch is skipped by its header. It does not decide which voter set
+is in force: ``gateway.quorum`` does. Source: ``KRaftControlRecordStateMachine``.
 """
 
 from __future__ import annotations
@@ -22,24 +24,30 @@ from kwire.messages.voters_record import VotersRecord
 from kwire.records import CONTROL_TYPES, Record, decode_batch, decode_control_record
 from kwire.records.header import BATCH_OVERHEAD, read_header
 
-#: The offset of what stands in the snapshot of formatting: before everything in the log.
+#: The offset of the records in the snapshot of formatting: before every record of the log.
 FORMATTING: Final = -1
 #: The key of a control record: version and type; of the types these two.
 _KEY: Final = struct.Struct(">hh")
-_TYPES: Final = frozenset(number for number, row in CONTROL_TYPES.items() if row.name in ("KRAFT_VERSION", "KRAFT_VOTERS"))
+_TYPES: Final = frozenset(
+    number for number, row in CONTROL_TYPES.items() if row.name in ("KRAFT_VERSION", "KRAFT_VOTERS")
+)
 _CHUNK_BYTES: Final = 1024 * 1024
 _ADVICE: Final = "restore it from a copy"
 
 
 class ControlRecords(NamedTuple):
-    """(offset, value) each, ascending. Those of a snapshot have the offset of the last record that it stands for."""
+    """(offset, value) pairs, ascending. Those of a snapshot have the offset of the last record that
+    the snapshot replaces.
+    """
 
     voters: tuple[tuple[int, VotersRecord], ...] = ()
     kraft_versions: tuple[tuple[int, int], ...] = ()
 
 
 def read_control_records(directory: Path) -> ControlRecords:
-    """All that still counts in a partition's directory. Raises LogDamaged, OSError."""
+    """Read every control record that still counts in a partition's directory. Raises LogDamaged,
+    OSError.
+    """
     listing = list_directory(str(directory))
     found = _snapshot_records(directory, BOOTSTRAP_SNAPSHOT, FORMATTING)
     start = listing.segments[0][0] if listing.segments else 0
@@ -53,12 +61,18 @@ def read_control_records(directory: Path) -> ControlRecords:
         found += _segment_records(directory / segment_name(base_offset), start)
     return ControlRecords(
         tuple((offset, message) for offset, message in found if isinstance(message, VotersRecord)),
-        tuple((offset, message.k_raft_version) for offset, message in found if isinstance(message, KRaftVersionRecord)),
+        tuple(
+            (offset, message.k_raft_version)
+            for offset, message in found
+            if isinstance(message, KRaftVersionRecord)
+        ),
     )
 
 
 def read_snapshot_head(directory: Path, snapshot_id: SnapshotId) -> tuple[int, VotersRecord | None]:
-    """kraft.version and voters in the head of a snapshot; 0 and None where it says nothing. Raises LogDamaged, OSError."""
+    """Return kraft.version and voters from the first batch of a snapshot; 0 and None where they are
+    absent. Raises LogDamaged, OSError.
+    """
     version, voters = 0, None
     for _, message in _snapshot_records(directory, snapshot_id, 0):
         if isinstance(message, VotersRecord):
@@ -72,7 +86,9 @@ _Found = list[tuple[int, KRaftVersionRecord | VotersRecord]]
 
 
 def _snapshot_records(directory: Path, snapshot_id: SnapshotId, offset: int) -> _Found:
-    """What stands in the first batch of a snapshot; nothing if there is no such file."""
+    """Return the control records in the first batch of a snapshot; none if there is no such
+    file.
+    """
     path = directory / snapshot_id.file_name
     try:
         for header, records in read_log_file(path):
@@ -85,18 +101,24 @@ def _snapshot_records(directory: Path, snapshot_id: SnapshotId, offset: int) -> 
 
 
 def _segment_records(path: Path, start: int) -> _Found:
-    """What a segment says from offset ``start`` on."""
+    """Return the control records of a segment from offset ``start`` on."""
     found: _Found = []
     try:
         for data, at, position in _control_batches(path):
-            found += [one for one in _messages(decode_batch(data, at).records, position) if one[0] >= start]
+            found += [
+                one
+                for one in _messages(decode_batch(data, at).records, position)
+                if one[0] >= start
+            ]
     except DecodeError as error:
         raise LogDamaged(str(path), error.offset, error.reason, _ADVICE) from error
     return found
 
 
 def _control_batches(path: Path) -> Iterator[tuple[bytes, int, int]]:
-    """The control batches of a segment: bytes that hold it, its place in them and in the file. Raises DecodeError, OSError."""
+    """Yield the control batches of a segment: (bytes that contain it, its index in them, its
+    position in the file). Raises DecodeError, OSError.
+    """
     file = OpenFile(str(path))
     size = file.status()[0]
     start, at, data = 0, 0, b""
@@ -117,15 +139,25 @@ def _control_batches(path: Path) -> Iterator[tuple[bytes, int, int]]:
 
 
 def _messages(records: list[Record], position: int) -> _Found:
-    """The records of the two types in a control batch at ``position`` of its file, with their offsets. Raises DecodeError."""
+    """Return the records of the two types in a control batch at ``position`` of its file, with
+    offsets. Raises DecodeError.
+    """
     found: _Found = []
     for record in records:
-        if record.key is None or len(record.key) < _KEY.size or _KEY.unpack_from(record.key)[1] not in _TYPES:
+        if (
+            record.key is None
+            or len(record.key) < _KEY.size
+            or _KEY.unpack_from(record.key)[1] not in _TYPES
+        ):
             continue
         try:
             message = decode_control_record(record).message
         except DecodeError as error:
-            raise DecodeError(f"record at offset {record.offset}: {error.reason}", offset=position, rule=error.rule) from error
+            raise DecodeError(
+                f"record at offset {record.offset}: {error.reason}",
+                offset=position,
+                rule=error.rule,
+            ) from error
         if isinstance(message, KRaftVersionRecord | VotersRecord):
             found.append((record.offset, message))
     return found

@@ -1,4 +1,9 @@
-"""Keeps a data directory to one process: Kafka's ``.lock`` file, locked as the JVM does, so that neither enters the other's."""
+"""Locks a data directory for one process, with Kafka's ``.lock`` file.
+
+The lock is a POSIX record lock, as the JVM's ``FileChannel.tryLock`` takes it, so that kwire and
+Kafka exclude each other. It is advisory: it does not stop an editor. Source: ``FileLock`` in
+``LogManager``.
+"""
 
 from __future__ import annotations
 
@@ -11,13 +16,16 @@ from typing import Final
 from gateway.log.errors import DiskFailed, LogLocked
 
 FILE_NAME: Final = ".lock"
-#: What this process holds, as (device, inode). POSIX locks do not exclude their own process, and closing any descriptor of
-#: the file would give the lock up: so a second open has to be refused before the file is touched.
+#: What this process holds, as (device, inode). POSIX locks do not exclude their own process, and
+#: closing any descriptor of the file would give the lock up: so a second open has to be refused
+#: before the file is touched.
 _held: Final[set[tuple[int, int]]] = set()
 
 
 class DirectoryLock:
-    """The lock on ``directory``, held until ``release`` or the end of the process. Raises LogLocked, DiskFailed."""
+    """The lock on ``directory``, held until ``release`` or the end of the process. Raises
+    LogLocked, DiskFailed.
+    """
 
     def __init__(self, directory: Path) -> None:
         path = directory / FILE_NAME
@@ -28,7 +36,12 @@ class DirectoryLock:
             self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
             self._lock(path)
         except OSError as error:
-            raise DiskFailed("lock", str(path), error, "the file system must support POSIX locks, and be writable") from error
+            raise DiskFailed(
+                "lock",
+                str(path),
+                error,
+                "the file system must support POSIX locks, and be writable",
+            ) from error
 
     def _lock(self, path: Path) -> None:
         try:
@@ -37,12 +50,14 @@ class DirectoryLock:
         except OSError as error:
             os.close(self._fd)
             if error.errno in (errno.EAGAIN, errno.EACCES):
-                raise LogLocked(_sentence(path.parent, "another process (a second kwire, or Kafka)")) from None
+                raise LogLocked(
+                    _sentence(path.parent, "another process (a second kwire, or Kafka)")
+                ) from None
             raise
         _held.add(self._identity)
 
     def release(self) -> None:
-        """Let others in; a second time is no harm."""
+        """Release the lock. Idempotent."""
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
@@ -50,7 +65,7 @@ class DirectoryLock:
 
 
 def _identity(path: Path) -> tuple[int, int]:
-    """Device and inode; (0, 0), which no file has, where there is none."""
+    """Return device and inode; (0, 0), which no file has, if there is no file."""
     try:
         status = os.stat(path)
     except FileNotFoundError:

@@ -1,6 +1,9 @@
-"""Every change of a file that the local log makes goes through here: few operations, so that tests can record and break them.
+"""Performs every change of a file that a log makes: a few operations that tests can record and
+fail.
 
-Knows nothing of logs. Names ``*.tmp`` are files that are being written to replace others.
+It knows nothing of logs. Files named ``*.tmp`` are being written to replace another one. The crash
+tests (``tests/gateway/log/crash_disk.py``) build each state that a power failure can leave from the
+recorded operations, so a change that bypasses this module is never tested.
 """
 
 from __future__ import annotations
@@ -14,8 +17,10 @@ from typing import Final
 
 from gateway.log.errors import DiskFailed, SyncFailed
 
-#: Suffix of a file that will take another one's place, as in Kafka.
+#: Suffix of a file that will replace another one, as in Kafka.
 TEMPORARY: Final = ".tmp"
+# fdatasync writes the size too, but not the times: one journal transaction less per commit. macOS
+# does not have it.
 _sync = getattr(os, "fdatasync", os.fsync)
 _ADVICE: Final = {
     errno.ENOSPC: "make room on that file system",
@@ -24,13 +29,14 @@ _ADVICE: Final = {
     errno.EACCES: "give the user that the server runs as write permission",
     errno.EPERM: "give the user that the server runs as write permission",
     errno.EMFILE: "raise the limit of open files (ulimit -n)",
-    errno.EIO: "the disk fails: see the system's log; the directory can be moved to another disk, or removed and fetched anew",
+    errno.EIO: "the disk fails: see the system's log; the directory can be moved to another disk, "
+    "or removed and fetched anew",
 }
 _OTHER_ADVICE: Final = "see the system's log"
 
 
 class DiskFile:
-    """An open file: its path and descriptor. Opened and changed by :class:`Disk` only."""
+    """An open file: its path and descriptor. Only :class:`Disk` opens and changes it."""
 
     __slots__ = ("fd", "path")
 
@@ -40,20 +46,24 @@ class DiskFile:
 
     @property
     def size(self) -> int:
-        """Bytes in it now. Raises DiskFailed."""
+        """The current size in bytes. Raises DiskFailed."""
         with doing("look at", self.path):
             return os.fstat(self.fd).st_size
 
     def read(self, position: int, length: int) -> bytes:
-        """Up to ``length`` bytes from ``position``; fewer only where the file ends. Raises DiskFailed."""
+        """Up to ``length`` bytes from ``position``; fewer only where the file ends. Raises
+        DiskFailed.
+        """
         with doing("read", self.path):
             data = os.pread(self.fd, length, position)
-            while len(data) < length and (more := os.pread(self.fd, length - len(data), position + len(data))):
+            while len(data) < length and (
+                more := os.pread(self.fd, length - len(data), position + len(data))
+            ):
                 data += more
             return data
 
     def close(self) -> None:
-        """Let go of the descriptor; a second time is no harm."""
+        """Close the descriptor. Idempotent."""
         if self.fd >= 0:
             fd, self.fd = self.fd, -1
             with contextlib.suppress(OSError):
@@ -61,18 +71,21 @@ class DiskFile:
 
 
 class Disk:
-    """The operations. All raise DiskFailed, ``sync`` and ``sync_directory`` its subclass SyncFailed.
+    """The operations. Each raises DiskFailed; ``sync`` and ``sync_directory`` raise its subclass
+    SyncFailed.
 
-    ``fsync`` False makes syncing do nothing: when bytes reach the disk is left to the operating system.
+    With ``fsync`` False the sync operations do nothing: the operating system decides when bytes
+    reach the disk.
     """
 
     def __init__(self, *, fsync: bool = True) -> None:
         self.fsync = fsync
 
-    # --- what tests record ----------------------------------------------------------------------------------------------
+    # --- primitive operations
+    # ---------------------------------------------------------------------------------------------
 
     def make_directory(self, path: Path) -> None:
-        """Make a directory and what is missing above it; its entry is durable then. An existing one is no error."""
+        """Make a directory and its missing parents, durably. An existing one is no error."""
         with doing("make directory", path):
             if path.is_dir():
                 return
@@ -81,12 +94,14 @@ class Disk:
         self.sync_directory(path.parent)
 
     def open(self, path: Path) -> DiskFile:
-        """Open for reading and writing; an empty file is made if there is none."""
+        """Open for reading and writing; create an empty file if there is none."""
         with doing("open", path):
             return DiskFile(path, os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644))
 
     def write(self, file: DiskFile, position: int, data: bytes | memoryview) -> None:
-        """Write all of ``data`` at ``position``. On failure part of it may be there."""
+        """Write all of ``data`` at ``position``. After a failure a part of it may be in the
+        file.
+        """
         with doing("write", file.path):
             view = memoryview(data)
             while view:
@@ -94,7 +109,7 @@ class Disk:
                 view, position = view[done:], position + done
 
     def truncate(self, file: DiskFile, size: int) -> None:
-        """Cut the file to ``size`` bytes."""
+        """Truncate the file to ``size`` bytes."""
         with doing("truncate", file.path):
             os.ftruncate(file.fd, size)
 
@@ -105,32 +120,41 @@ class Disk:
                 _sync(file.fd)
 
     def rename(self, source: Path, target: Path) -> None:
-        """Give a file another name, atomically; one that had it is gone."""
+        """Rename a file, atomically, over an existing ``target``. Durable after
+        ``sync_directory``.
+        """
         with doing("rename to", target):
             os.rename(source, target)
 
     def remove(self, path: Path) -> None:
-        """Unlink a file; whoever has it open reads on. One that is not there is no error."""
+        """Unlink a file. Processes that have it open keep reading it. A missing file is no
+        error.
+        """
         with doing("remove", path), contextlib.suppress(FileNotFoundError):
             os.unlink(path)
 
     def sync_directory(self, path: Path) -> None:
-        """Return once the names in the directory are on disk."""
+        """Return once the names in the directory are on disk: after a create, rename or remove."""
         if not self.fsync:
             return
         with doing("sync directory", path, SyncFailed):
             fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
             try:
+                # A file's own fsync does not store its name: without this a crash can undo a
+                # create, rename or remove (see fsync(2)).
                 os.fsync(fd)
             finally:
                 os.close(fd)
 
-    # --- made of them ---------------------------------------------------------------------------------------------------
+    # --- composed operations
+    # ---------------------------------------------------------------------------------------------
 
     def replace(self, path: Path, data: bytes) -> None:
-        """Put ``data`` in a file's place: after a crash there is the old content or the new one, whole.
+        """Replace the content of a file: after a crash it has the old content or the new one,
+        whole.
 
-        As Kafka's ``CheckpointFile``: written beside it, synced, renamed, the directory synced.
+        As Kafka's ``CheckpointFile``: write a temporary file, sync it, rename it, sync the
+        directory.
         """
         temporary = path.with_name(path.name + TEMPORARY)
         file = self.open(temporary)
@@ -140,14 +164,18 @@ class Disk:
             self.sync(file)
         finally:
             file.close()
+        # Without the sync before it, a file system may store the rename before the data (delayed
+        # allocation), and a crash would leave an empty file under the final name.
         self.rename(temporary, path)
         self.sync_directory(path.parent)
 
 
 @contextlib.contextmanager
 def doing(what: str, path: Path, failure: type[DiskFailed] = DiskFailed) -> Iterator[None]:
-    """Turn OSError into a sentence about ``what`` was being done to which file, and what helps."""
+    """Turn OSError into a sentence that names the operation, the file and a remedy."""
     try:
         yield
     except OSError as error:
-        raise failure(what, str(path), error, _ADVICE.get(error.errno or 0, _OTHER_ADVICE)) from error
+        raise failure(
+            what, str(path), error, _ADVICE.get(error.errno or 0, _OTHER_ADVICE)
+        ) from error

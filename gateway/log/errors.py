@@ -1,10 +1,14 @@
-"""What can go wrong with a log that this process writes. Each text says which file, what is wrong, and what to do."""
+"""Defines the errors of a log that this process writes. Each text names the file, the fault and the
+remedy.
+"""
 
 from __future__ import annotations
 
 
 class LogError(Exception):
-    """Base class of everything that :mod:`gateway.log.local_log` raises on purpose, besides DecodeError for bytes of others."""
+    """Base class of the errors that :mod:`gateway.log.local_log` raises, besides DecodeError for
+    received bytes.
+    """
 
 
 class LogLocked(LogError):
@@ -12,9 +16,9 @@ class LogLocked(LogError):
 
 
 class LogDamaged(LogError):
-    """What is on disk contradicts what was known to be there; nothing was changed.
+    """The files contradict what was known to be on disk; nothing was changed.
 
-    ``file`` is where, ``position`` the byte in it (-1: the file as a whole).
+    ``file`` is the file, ``position`` the byte in it (-1: the file as a whole).
     """
 
     def __init__(self, file: str, position: int, reason: str, advice: str) -> None:
@@ -30,7 +34,9 @@ class LogDamaged(LogError):
 
 
 class DiskFailed(LogError):
-    """The operating system refused a change of a file (ENOSPC, EIO, EROFS ...). ``errno`` is its reason, ``file`` the file."""
+    """The operating system refused a change of a file (ENOSPC, EIO, EROFS ...), given in ``errno``
+    and ``file``.
+    """
 
     def __init__(self, doing: str, file: str, error: OSError, advice: str) -> None:
         self.file = file
@@ -40,36 +46,48 @@ class DiskFailed(LogError):
 
 
 class SyncFailed(DiskFailed):
-    """An fsync failed: nobody knows any more which of the last writes are on disk, and asking again would not tell."""
+    """An fsync failed: which of the last writes are on disk is unknown, and a second fsync would
+    not tell.
+    """
 
 
 class LogFailed(LogError):
-    """An earlier failure left the files in a state that is not known: close the log and open it again."""
+    """An earlier failure left the files in an unknown state: close the log and open it again."""
 
 
 class BelowHighWatermark(LogError):
-    """Records that the quorum has committed would be dropped. Never done: either the quorum lost data, or it is another one."""
+    """Committed records would be dropped. This is refused: the quorum lost data, or it is another
+    quorum.
+    """
 
 
 class SnapshotNotNewer(LogError):
-    """A snapshot that is not beyond the log's end cannot take the log's place (``KafkaMetadataLog.truncateToLatestSnapshot``)."""
+    """A snapshot that is not beyond the log's end cannot replace the log
+    (``KafkaMetadataLog.truncateToLatestSnapshot``).
+    """
 
 
 class NotFormatted(LogError):
-    """Nobody has said yet to which cluster and node the directory belongs (``kwire format``, ``kafka-storage format``)."""
+    """The directory has no cluster id and node id yet (``kwire format``, ``kafka-storage
+    format``).
+    """
 
 
 class AlreadyFormatted(LogError):
-    """There is something in the directory that formatting it would make somebody else's."""
+    """The directory holds files that formatting would take from their owner."""
 
 
 class WrongNode(LogError):
     """The directory belongs to another node, or another cluster."""
 
 
-class Forgotten(LogError):
-    """What this voter voted for is missing or out of date: with another vote in the same epoch it could elect two leaders."""
+class QuorumStateLost(LogError):
+    """This voter's vote is missing or out of date: a second vote in the same epoch could elect two
+    leaders.
+    """
 
 
 class ElectionGoesBack(LogError):
-    """An epoch below the one on disk, or another leader or vote in the same epoch: never written, whoever asks for it."""
+    """An epoch below the one on disk, or another leader or vote in the same epoch: never
+    written.
+    """

@@ -1,7 +1,11 @@
-"""Keeps up with a metadata log that somebody else writes: one bounded step at a time, by looking, without a lock.
+"""Follows a metadata log that another process or thread writes, in bounded steps, without a lock.
 
-A step lists the directory when it changed, scans what is new, and leaves the result in ``chain``. It may run in any one
-thread: a chain is never changed once it is there. Knows nothing of clients. Opens everything for reading only.
+A step lists the directory if it changed, scans what is new, and publishes the result as ``chain``.
+Steps may run in any thread, one at a time: a published chain never changes. Every file is opened
+for reading only. It knows neither clients nor high watermarks.
+
+It polls instead of using inotify, which does not see changes on network file systems and tells too
+little: a rename still needs a listing.
 """
 
 from __future__ import annotations
@@ -22,52 +26,67 @@ from gateway.snapshot_id import SnapshotId
 
 #: Work of one step, in bytes checked (``BatchIndex.scan``): a few milliseconds with warm files.
 STEP_BYTES: Final = 8 * 1024 * 1024
-#: However still the directory seems, it is listed anew, and its files looked at, this often.
-_LOOK_AGAIN_NS: Final = 1_000_000_000
+#: The directory is listed and its files are checked at least this often: some file systems (NFS) cache
+#: the times of directories.
+_RESCAN_INTERVAL_NS: Final = 1_000_000_000
 
 
 class DirectoryFollower:
     """Follows a ``__cluster_metadata-0`` directory.
 
-    ``chain`` is the newest complete view, None until the first scan is through. ``unreachable`` says why the last step
-    could not look, None if it could. ``snapshot_prefix``: serve the records of the snapshot at the log start below it.
+    ``chain`` is the newest complete view, None until the first scan has finished. ``unreachable``
+    says why the last step could not read, None if it could. ``snapshot_prefix``: serve the records
+    of the snapshot at the log start as offsets below it.
     """
 
     def __init__(self, directory: str, *, snapshot_prefix: bool) -> None:
         self.chain: Chain | None = None
         self.unreachable: Problem | None = None
         self._directory = directory
-        self._want_prefix = snapshot_prefix
+        self._snapshot_prefix = snapshot_prefix
         self._listing = Listing()
         self._log_start = LogStart(0)
         self._segments: list[BatchIndex] = []
         self._snapshots: dict[SnapshotId, BatchIndex] = {}
-        self._listed: tuple[int, int] | None = None  # change time of the directory, monotonic time of the look
+        # Change time of the directory, and monotonic time of the listing.
+        self._listed: tuple[int, int] | None = None
         self._dirty = True  # something changed since ``chain`` was made
-        self._raced = False  # a file was gone when it should be opened
-        self._cut = False  # what ``chain`` shows is no longer in the files
+        self._raced = False  # a listed file was gone when it was opened
+        self._truncated = False  # ``chain`` has batches that are no longer in the files
 
-    def look(self) -> None:
-        """List the directory and open what belongs to the log. Raises OSError."""
+    def rescan(self) -> None:
+        """List the directory, and open the files of the log. Raises OSError."""
+        # The time is read before the listing: a change during the listing then leads to another
+        # one.
         changed = os.stat(self._directory).st_mtime_ns
-        self._listed = (changed, time.monotonic_ns()) if time.time_ns() - changed > TICK_NS else None
+        listed = (changed, time.monotonic_ns()) if time.time_ns() - changed > TICK_NS else None
         listing = list_directory(self._directory)
         if listing != self._listing:
             self._reconcile(listing)
+        # Only now: after a failed open the next step must list the directory again at once.
+        self._listed = listed
 
-    def stirred(self) -> bool:
-        """Whether a step may find something: a change, or that it is time to look whatever the times say."""
+    def maybe_changed(self) -> bool:
+        """Whether a step may find something: a change, or a rescan that is due whatever the times
+        of the files say.
+        """
         try:
-            return bool(self.unreachable) or self._time_to_look() or any(one.touched() for one in self._segments[-1:])
+            return (
+                bool(self.unreachable)
+                or self._rescan_due()
+                or any(one.maybe_changed() for one in self._segments[-1:])
+            )
         except OSError:
             return True
 
     def step(self, budget: int = STEP_BYTES) -> bool:
-        """Look and scan once, for about ``budget`` bytes' worth of work. True if there is more to do at once."""
+        """Rescan if due, and scan about ``budget`` bytes of work. True if there is more to do at
+        once.
+        """
         try:
-            again = self._time_to_look()
+            again = self._rescan_due()
             if again:
-                self.look()
+                self.rescan()
             behind = self._scan(budget, everything=again)
             self.unreachable, self._raced = None, False
         except OSError as error:
@@ -77,61 +96,79 @@ class DirectoryFollower:
         return behind
 
     def _failed(self, error: OSError) -> bool:
-        """A file may go between being listed and being opened: one more look at once. What stays so is reported."""
+        """Handle an OSError. A file may go between the listing and the open, so the first failure
+        is tried again at once; a lasting one is reported.
+        """
         self._listed = None
-        if isinstance(error, FileNotFoundError) and error.filename != self._directory and not self._raced:
+        if (
+            isinstance(error, FileNotFoundError)
+            and error.filename != self._directory
+            and not self._raced
+        ):
             self._raced = True
             return True
-        self.unreachable = Problem(str(error.filename or self._directory), -1, error.strerror or str(error))
+        self.unreachable = Problem(
+            str(error.filename or self._directory), -1, error.strerror or str(error)
+        )
         return False
 
-    def _time_to_look(self) -> bool:
+    def _rescan_due(self) -> bool:
         if self._listed is None:
             return True
         changed, at = self._listed
-        return time.monotonic_ns() - at >= _LOOK_AGAIN_NS or os.stat(self._directory).st_mtime_ns != changed
+        return (
+            time.monotonic_ns() - at >= _RESCAN_INTERVAL_NS
+            or os.stat(self._directory).st_mtime_ns != changed
+        )
 
     def _reconcile(self, listing: Listing) -> None:
-        """Keep the index of every file that is still the same one, open those that are new, let go of the rest."""
+        """Keep the index of every unchanged file, open the new files, drop the others."""
         start = log_start(listing)
         known = {index.base_offset: index for index in self._segments}
         segments = []
-        for base_offset, inode in _from(listing.segments, start.offset):
+        for base_offset, inode in _segments_from(listing.segments, start.offset):
             index = known.get(base_offset)
-            if index is None or index.file.identity[1] != inode or index.floor > max(start.offset, base_offset):
+            if (
+                index is None
+                or index.file.identity[1] != inode
+                or index.floor > max(start.offset, base_offset)
+            ):
                 path = os.path.join(self._directory, segment_name(base_offset))
                 index = BatchIndex(OpenFile(path), base_offset, start.offset)
             elif index.floor != start.offset and base_offset < start.offset:
-                index = index.raised(start.offset)
+                index = index.with_floor(start.offset)
             segments.append(index)
-        self._snapshots = {one: index for one, index in self._snapshots.items() if one in listing.snapshots}
+        self._snapshots = {
+            one: index for one, index in self._snapshots.items() if one in listing.snapshots
+        }
         self._segments, self._listing, self._log_start, self._dirty = segments, listing, start, True
 
-    # --- scanning -----------------------------------------------------------------------------------------------------
+    # --- scanning
+    # ---------------------------------------------------------------------------------------------
 
     def _scan(self, budget: int, *, everything: bool) -> bool:
         """Scan in log order while the budget lasts. True if it did not last.
 
-        Only the last segment grows, so the others are looked at again only when ``everything`` is.
+        Only the last segment grows, so the others are scanned again only with ``everything``.
         """
         for at, index in enumerate(self._segments):
             settled = index.status is not Status.BEHIND
             if settled and not everything and at + 1 < len(self._segments):
                 continue
-            if settled and not index.touched() and not (everything and _worth_a_look(index)):
+            if settled and not index.maybe_changed() and not (everything and _bytes_changed(index)):
                 continue
             before = index.end, index.status
             if not index.intact():
                 self._segments[at] = index = index.rewound()
-                self._cut = True
+                self._truncated = True
             budget -= index.scan(budget)
-            self._dirty = self._dirty or self._cut or (index.end, index.status) != before
+            self._dirty = self._dirty or self._truncated or (index.end, index.status) != before
             if index.status is Status.BEHIND:
                 return True
         return self._scan_snapshot(self._start().snapshot, budget)
 
     def _scan_snapshot(self, snapshot: SnapshotId | None, budget: int) -> bool:
-        if snapshot is None or not self._want_prefix:
+        if snapshot is None or not self._snapshot_prefix:
             return False
         index = self._snapshots.get(snapshot)
         if index is None:
@@ -142,11 +179,13 @@ class DirectoryFollower:
         index.scan(max(budget, 1))
         self._dirty = True
         if index.end >= index.file.status()[0] and not has_footer(index):
-            index.problem = Problem(index.file.path, index.end, "no SNAPSHOT_FOOTER: the snapshot is not complete")
+            index.problem = Problem(
+                index.file.path, index.end, "no SNAPSHOT_FOOTER: the snapshot is not complete"
+            )
         return index.status is Status.BEHIND
 
     def _start(self) -> LogStart:
-        """The log start, moved to a later snapshot where that makes the whole log obsolete."""
+        """Return the log start, moved to a later snapshot if that supersedes the whole log."""
         last = self._segments[-1] if self._segments else None
         if any(index.status in (Status.BEHIND, Status.CORRUPT) for index in self._segments):
             return self._log_start
@@ -154,15 +193,22 @@ class DirectoryFollower:
         latest = superseding_snapshot(self._listing, epoch, last.next_offset if last else 0)
         return LogStart(latest.end_offset, latest) if latest else self._log_start
 
-    # --- the view -----------------------------------------------------------------------------------------------------
+    # --- the view
+    # ---------------------------------------------------------------------------------------------
 
     def _publish(self, behind: bool) -> None:
-        """Replace ``chain``. While behind only by what is better than nothing newer: growth, or a truncation."""
+        """Replace ``chain``. During a scan only by growth or a truncation, so that clients never
+        see less without cause.
+        """
         chain = self._compose()
         old = self.chain
-        grown = old is not None and chain.end_offset >= old.end_offset and chain.start_offset == old.start_offset
-        if not behind or grown or (old is not None and self._cut):
-            self.chain, self._cut = chain, False
+        grown = (
+            old is not None
+            and chain.end_offset >= old.end_offset
+            and chain.start_offset == old.start_offset
+        )
+        if not behind or grown or (old is not None and self._truncated):
+            self.chain, self._truncated = chain, False
         self._dirty = behind
 
     def _compose(self) -> Chain:
@@ -179,7 +225,9 @@ class DirectoryFollower:
         return Chain(tuple(parts), first, end, epochs, epoch, broken, (*notices, *notice))
 
     def _prefix(self, start: LogStart) -> tuple[Part | None, list[Problem]]:
-        """The snapshot as the part that ends where the log starts, or why it cannot be."""
+        """Return the snapshot as the part that ends at the log start, or the reason why it cannot
+        be.
+        """
         index = self._snapshots.get(start.snapshot) if start.snapshot else None
         if index is None or index.status is Status.BEHIND:
             return None, []
@@ -187,13 +235,18 @@ class DirectoryFollower:
             return None, [index.problem]
         count = index.next_offset
         if count > start.offset:
-            reason = f"{count} records do not fit below its end offset {start.offset}; not served as a prefix"
+            reason = (
+                f"{count} records do not fit below its end offset {start.offset}; "
+                "not served as a prefix"
+            )
             return None, [Problem(index.file.path, -1, reason)]
         return part_of(index, start.offset - count, 0), []
 
 
 class FileFollower:
-    """Follows one segment or snapshot file on its own; as :class:`DirectoryFollower`, with the offsets that stand in it."""
+    """Follows one segment or snapshot file, as :class:`DirectoryFollower` does, with the offsets in
+    the file.
+    """
 
     def __init__(self, path: str) -> None:
         self.chain: Chain | None = None
@@ -201,24 +254,24 @@ class FileFollower:
         self._path = path
         self._index: BatchIndex | None = None
 
-    def look(self) -> None:
-        """Open the file, again if another one has its name now. Raises OSError."""
+    def rescan(self) -> None:
+        """Open the file; again if another file has its name now. Raises OSError."""
         status = os.stat(self._path)
         if self._index is None or self._index.file.identity != (status.st_dev, status.st_ino):
             self._index = BatchIndex(OpenFile(self._path), None)
 
-    def stirred(self) -> bool:
-        """As :meth:`DirectoryFollower.stirred`."""
+    def maybe_changed(self) -> bool:
+        """As :meth:`DirectoryFollower.maybe_changed`."""
         try:
-            self.look()
-            return bool(self.unreachable) or self._index is None or self._index.touched()
+            self.rescan()
+            return bool(self.unreachable) or self._index is None or self._index.maybe_changed()
         except OSError:
             return True
 
     def step(self, budget: int = STEP_BYTES) -> bool:
         """As :meth:`DirectoryFollower.step`."""
         try:
-            self.look()
+            self.rescan()
             assert self._index is not None
             behind, cut = self._scan(self._index, budget)
             self.unreachable = None
@@ -232,8 +285,8 @@ class FileFollower:
         return behind
 
     def _scan(self, index: BatchIndex, budget: int) -> tuple[bool, bool]:
-        """Whether more is to do, and whether the file was cut."""
-        if index.status is not Status.BEHIND and not index.touched():
+        """Return whether there is more to do, and whether the file was truncated."""
+        if index.status is not Status.BEHIND and not index.maybe_changed():
             return False, False
         cut = not index.intact()
         if cut:
@@ -247,30 +300,46 @@ class FileFollower:
         parts, broken, notices = _join(segments, start)
         epochs = epochs_of(parts)
         end = parts[-1].end_offset if parts else start
-        return Chain(tuple(parts), start, end, epochs, epochs[-1][0] if epochs else 0, broken, tuple(notices))
+        return Chain(
+            tuple(parts), start, end, epochs, epochs[-1][0] if epochs else 0, broken, tuple(notices)
+        )
 
 
-def _from(segments: Sequence[tuple[int, int]], offset: int) -> list[tuple[int, int]]:
-    """The segments that hold something at or above ``offset``; the last one in any case."""
+def _segments_from(segments: Sequence[tuple[int, int]], offset: int) -> list[tuple[int, int]]:
+    """Return the segments that hold something at or above ``offset``; always the last one."""
     ends = [base for base, _ in segments[1:]]
     return [one for at, one in enumerate(segments) if at == len(ends) or ends[at] > offset]
 
 
-def _worth_a_look(index: BatchIndex) -> bool:
-    """A change within one tick of the last look shows only in the bytes."""
+def _bytes_changed(index: BatchIndex) -> bool:
+    """Whether the last batch differs. Two changes within one tick of the clock have the same time:
+    only the bytes tell.
+    """
     return index.status is not Status.AT_END or not index.intact()
 
 
-def _join(segments: Sequence[BatchIndex], start: int) -> tuple[list[Part], Problem | None, list[Problem]]:
-    """The parts of ``segments`` up to the first that does not follow on, or is not whole: (parts, what broke it, notices)."""
+def _join(
+    segments: Sequence[BatchIndex], start: int
+) -> tuple[list[Part], Problem | None, list[Problem]]:
+    """Return (parts, what ends the log early, notices) for ``segments``.
+
+    The parts end at the first segment that is not whole or does not continue the one before it.
+    """
     parts: list[Part] = []
     expected, epoch = None, -1
     for at, index in enumerate(segments):
         if expected is not None and index.base_offset != expected:
-            reason = f"the log before it ends at offset {expected}: what is between is missing or twice there"
+            reason = (
+                f"the log before it ends at offset {expected}: "
+                "what is between is missing or twice there"
+            )
             return parts, Problem(index.file.path, 0, reason), []
         if index.epochs and index.epochs[0][0] < epoch:
-            return parts, Problem(index.file.path, 0, f"epoch {index.epochs[0][0]} follows epoch {epoch}"), []
+            return (
+                parts,
+                Problem(index.file.path, 0, f"epoch {index.epochs[0][0]} follows epoch {epoch}"),
+                [],
+            )
         if part := part_of(index, 0, start):
             parts.append(part)
         if index.status is Status.BEHIND:

@@ -1,4 +1,8 @@
-"""``leader-epoch-checkpoint``: where each leader epoch begins, as last written down (``LeaderEpochCheckpointFile``)."""
+"""Reads and writes ``leader-epoch-checkpoint``: the first offset of each leader epoch.
+
+It does not decide which entries are true: recovery compares them with the segments, as the file may
+be behind them after a crash. Source: ``LeaderEpochCheckpointFile``.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +18,9 @@ _BYTES_MAX: Final = 16 * 1024 * 1024
 
 
 def read_leader_epochs(path: Path) -> list[tuple[int, int]]:
-    """(epoch, start offset), oldest first. Raises OSError, and DecodeError with the file as ``path``."""
+    """Return (epoch, start offset) pairs, oldest first. Raises OSError, and DecodeError with the
+    file as ``path``.
+    """
     with path.open("rb") as file:
         data = file.read(_BYTES_MAX + 1)
     try:
@@ -24,7 +30,9 @@ def read_leader_epochs(path: Path) -> list[tuple[int, int]]:
 
 
 def parse_leader_epochs(data: bytes) -> list[tuple[int, int]]:
-    """The file's bytes: version 0, the number of entries, an entry a line. Raises DecodeError."""
+    """Parse the file's bytes: version 0, the number of entries, one entry a line. Raises
+    DecodeError.
+    """
     if len(data) > _BYTES_MAX:
         raise DecodeError(f"more than {_BYTES_MAX} bytes are no {FILE_NAME}")
     lines = data.decode("ascii", "replace").splitlines()
@@ -35,12 +43,16 @@ def parse_leader_epochs(data: bytes) -> list[tuple[int, int]]:
         raise DecodeError(f"announces {lines[1]!r} entries and has {len(entries)}")
     for number, (before, after) in enumerate(itertools.pairwise(entries), 4):
         if after[0] <= before[0] or after[1] < before[1]:
-            raise DecodeError(f"line {number}: epoch {after[0]} at {after[1]} follows epoch {before[0]} at {before[1]}")
+            raise DecodeError(
+                f"line {number}: epoch {after[0]} at {after[1]} follows epoch {before[0]} at {before[1]}"
+            )
     return entries
 
 
 def format_leader_epochs(entries: Sequence[tuple[int, int]]) -> bytes:
-    """The file's bytes for (epoch, start offset) pairs, as Kafka's ``CheckpointFile`` writes them."""
+    """Return the file's bytes for (epoch, start offset) pairs, as Kafka's ``CheckpointFile`` writes
+    them.
+    """
     lines = ["0", str(len(entries)), *(f"{epoch} {offset}" for epoch, offset in entries)]
     return "".join(f"{line}\n" for line in lines).encode("ascii")
 

@@ -1,4 +1,8 @@
-"""What a metadata log directory holds at one moment, and where its log starts. Opens no file."""
+"""Lists the segments and snapshots of a metadata log directory, and finds the log start. Opens no
+file.
+
+Source: ``KafkaMetadataLog.recoverSnapshots`` and ``deleteBeforeSnapshot``.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +15,9 @@ from gateway.snapshot_id import SnapshotId
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """Segments as (base offset, inode) and snapshots, without the one from formatting, both oldest first."""
+    """Segments as (base offset, inode), and snapshots without the one from formatting; both oldest
+    first.
+    """
 
     segments: tuple[tuple[int, int], ...] = ()
     snapshots: tuple[SnapshotId, ...] = ()
@@ -19,14 +25,16 @@ class Listing:
 
 @dataclass(frozen=True, slots=True)
 class LogStart:
-    """First offset of the log, and the snapshot that stands for everything before it (None at offset 0)."""
+    """The first offset of the log, and the snapshot that replaces everything before it (None at
+    offset 0).
+    """
 
     offset: int
     snapshot: SnapshotId | None = None
 
 
 def list_directory(path: str) -> Listing:
-    """Read the directory's entries once. Names that are not segments or snapshots are passed over. Raises OSError."""
+    """Read the directory's entries once. Other names are ignored. Raises OSError."""
     segments, snapshots = [], []
     with os.scandir(path) as entries:
         for entry in entries:
@@ -39,14 +47,19 @@ def list_directory(path: str) -> Listing:
 
 
 def log_start(listing: Listing) -> LogStart:
-    """Where Kafka's log in this directory starts.
+    """Return where the log in this directory starts.
 
-    At 0 while the first segment is there. Otherwise at the end of the oldest snapshot that the segments continue: the
-    cleaner moves the log start to a snapshot's end, and deletes only whole segments below it
-    (``KafkaMetadataLog.deleteBeforeSnapshot``). A directory without segments is at its latest snapshot.
+    At 0 while the first segment exists. Otherwise at the end of the oldest snapshot that the
+    segments continue: the cleaner moves the log start to a snapshot's end, and deletes only whole
+    segments below it (``KafkaMetadataLog.deleteBeforeSnapshot``). A directory without segments
+    starts at its latest snapshot.
     """
     if not listing.segments:
-        return LogStart(listing.snapshots[-1].end_offset, listing.snapshots[-1]) if listing.snapshots else LogStart(0)
+        return (
+            LogStart(listing.snapshots[-1].end_offset, listing.snapshots[-1])
+            if listing.snapshots
+            else LogStart(0)
+        )
     first = listing.segments[0][0]
     if first == 0:
         return LogStart(0)
@@ -57,9 +70,10 @@ def log_start(listing: Listing) -> LogStart:
 
 
 def superseding_snapshot(listing: Listing, last_epoch: int, end_offset: int) -> SnapshotId | None:
-    """The latest snapshot if it lies beyond a log that ends at ``end_offset`` in ``last_epoch``, else None.
+    """Return the latest snapshot if it lies beyond a log that ends at ``end_offset`` in
+    ``last_epoch``, else None.
 
-    A follower that has downloaded a snapshot drops its whole log and goes on from there
+    A follower that has downloaded a snapshot drops its whole log and continues behind it
     (``KafkaMetadataLog.truncateToLatestSnapshot``); a crash in between leaves both on disk.
     """
     if not listing.snapshots:

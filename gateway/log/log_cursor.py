@@ -1,7 +1,8 @@
-"""Reads the log of a directory from an offset on, a piece at a time, up to where it may be read. Blocking; makes no index.
+"""Reads the log of a directory forward from an offset, up to a limit, one piece at a time.
 
-Made for a reader that follows the high watermark: what lies below it never changes, so a position in a segment stays good
-while what lies above is truncated and written anew.
+Blocking; builds no index. It is made for a reader that stays below the high watermark: those
+batches never change, so a position in a segment stays valid while the batches above are truncated
+and written again.
 """
 
 from __future__ import annotations
@@ -22,11 +23,13 @@ Batch = tuple[BatchHeader, list[Record]]
 
 
 class LogGap(Exception):
-    """The directory's log does not go on at the cursor's offset: it was cleaned, or replaced by a snapshot (KIP-630)."""
+    """The log does not continue at the cursor's offset: it was cleaned, or replaced by a snapshot
+    (KIP-630).
+    """
 
 
 class LogCursor:
-    """``next_offset`` is the first offset that was not given out yet. The directory need not hold it until ``read``."""
+    """``next_offset`` is the first offset not returned yet. It need not exist before ``read``."""
 
     def __init__(self, directory: str, next_offset: int) -> None:
         self.next_offset = next_offset
@@ -35,10 +38,12 @@ class LogCursor:
         self._position = 0
 
     def read(self, below: int, max_bytes: int) -> list[Batch]:
-        """Whole batches that end at or before offset ``below``, about ``max_bytes`` of them but at least one if there is one.
+        """Return whole batches that end at or before offset ``below``: about ``max_bytes``, but at
+        least one if there is one.
 
-        Empty where the log ends before that. Every CRC is checked; records below ``next_offset`` are left out. Raises
-        LogGap; OSError; and DecodeError with file and byte position for damage, once everything before it was given out.
+        Empty if the log ends before that. Every CRC is checked; records below ``next_offset`` are
+        left out. Raises LogGap; OSError; and DecodeError with file and byte position for damage,
+        after the batches before it were returned.
         """
         batches: list[Batch] = []
         while self.next_offset < below and not batches:
@@ -46,11 +51,13 @@ class LogCursor:
             if self._take(file, below, max_bytes, batches):
                 continue
             if file.status()[0] - self._position >= BATCH_OVERHEAD or not self._next_segment(file):
-                break  # the next batch is not to be read yet, or not there yet
+                break  # the next batch ends above ``below``, or does not exist yet
         return batches
 
     def _open(self) -> OpenFile:
-        """The segment that holds ``next_offset``: the open one, while it still has its name. Raises LogGap."""
+        """Return the segment that holds ``next_offset``: the open file while it still has its name.
+        Raises LogGap.
+        """
         file = self._file
         if file is not None:
             try:
@@ -58,7 +65,9 @@ class LogCursor:
                 if file.identity == (status.st_dev, status.st_ino):
                     return file
             except FileNotFoundError:
-                pass  # what it holds beyond ``next_offset`` may never have been committed: the directory decides
+                # The deleted file may hold records beyond ``next_offset`` that were never
+                # committed: only the files in the directory count.
+                pass
         bases = self._bases()
         fitting = [base for base in bases if base <= self.next_offset]
         if not fitting:
@@ -72,7 +81,9 @@ class LogCursor:
         return file
 
     def _near(self, file: OpenFile, base_offset: int) -> int:
-        """Position of a batch that ends before ``next_offset``, by Kafka's index where that tells the truth; else 0."""
+        """Return the position of a batch that ends before ``next_offset``, from Kafka's index if it
+        agrees with the log; else 0.
+        """
         entry = find_entry(f"{file.path.removesuffix('.log')}.index", base_offset, self.next_offset)
         if entry is not None:
             last_offset, position = entry
@@ -88,19 +99,25 @@ class LogCursor:
         return [base for base, _ in list_directory(self._directory).segments]
 
     def _next_segment(self, file: OpenFile) -> bool:
-        """Go on to the segment after ``file``, which is read to its end; False if there is none. Raises LogGap."""
-        later = [base for base in self._bases() if segment_name(base) > os.path.basename(file.path)]
-        if later and later[0] > self.next_offset:
-            raise LogGap(f"offsets {self.next_offset} to {later[0] - 1} are missing")
-        if later:
-            self._open_at(later[0])
-        return bool(later)
+        """Open the segment after ``file``, which was read to its end; False if there is none.
+        Raises LogGap.
+        """
+        pending = [
+            base for base in self._bases() if segment_name(base) > os.path.basename(file.path)
+        ]
+        if pending and pending[0] > self.next_offset:
+            raise LogGap(f"offsets {self.next_offset} to {pending[0] - 1} are missing")
+        if pending:
+            self._open_at(pending[0])
+        return bool(pending)
 
     def _take(self, file: OpenFile, below: int, max_bytes: int, batches: list[Batch]) -> bool:
-        """Read one piece of the segment into ``batches``; False if it holds no further batch that ends below ``below``."""
+        """Read one piece of the segment into ``batches``; False if no further batch ends at or
+        before ``below``.
+        """
         data = file.read(self._position, max(max_bytes, BATCH_OVERHEAD))
         at = 0
-        # Behind ``below`` bytes may be changing while they are read: nothing of them is looked at.
+        # Bytes above ``below`` may change while they are read, so a fault in them means nothing.
         while len(data) - at >= BATCH_OVERHEAD and self.next_offset < below:
             try:
                 header = read_header(data, at)
@@ -115,21 +132,29 @@ class LogCursor:
                     self.next_offset = header.next_offset
             except DecodeError as error:
                 if batches:
-                    break  # what stands before the damage first
-                raise DecodeError(error.reason, path=file.path, offset=self._position + at, rule=error.rule) from None
+                    break  # the batches before the damage are returned first
+                raise DecodeError(
+                    error.reason, path=file.path, offset=self._position + at, rule=error.rule
+                ) from None
             at += header.size
         self._position += at
         return at > 0
 
     def _whole(self, file: OpenFile, header: BatchHeader) -> bytes:
-        """The bytes of a batch that is larger than a piece."""
+        """Return the bytes of a batch that is larger than a piece."""
         if header.size > BATCH_BYTES_MAX:
-            raise DecodeError(f"a batch of {header.size} bytes, more than the {BATCH_BYTES_MAX} allowed", rule="batch-length")
+            raise DecodeError(
+                f"a batch of {header.size} bytes, more than the {BATCH_BYTES_MAX} allowed",
+                rule="batch-length",
+            )
         return file.read(self._position, header.size)
 
     def _decode(self, data: bytes, at: int, header: BatchHeader) -> Batch:
         if header.base_offset > self.next_offset:
-            reason = f"a batch at offset {header.base_offset} stands where offset {self.next_offset} must follow"
+            reason = (
+                f"a batch at offset {header.base_offset} stands where offset "
+                f"{self.next_offset} must follow"
+            )
             raise DecodeError(reason, rule="batch-offset")
         records = decode_batch(data, at).records
         if header.base_offset < self.next_offset:

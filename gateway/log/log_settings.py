@@ -1,4 +1,6 @@
-"""The settings of a local log, with Kafka's defaults for ``__cluster_metadata`` (``MetadataLogConfig``)."""
+"""Holds the settings of a local log, with Kafka's defaults for ``__cluster_metadata``
+(``MetadataLogConfig``).
+"""
 
 from __future__ import annotations
 
@@ -13,13 +15,15 @@ _DAY_MS: Final = 24 * 60 * 60 * 1000
 class LogSettings:
     """Sizes in bytes, times in ms; a negative retention keeps everything.
 
-    ``fsync`` False leaves it to the operating system when bytes reach the disk: a crash of the machine may then cost even
-    what was committed, and it is fetched anew.
+    With ``fsync`` False the operating system decides when bytes reach the disk: a power failure may
+    then lose even committed records, which are fetched again.
     """
 
     segment_bytes: int = 1024 * _MIB  #: metadata.log.segment.bytes
     segment_ms: int = 7 * _DAY_MS  #: metadata.log.segment.ms, between the timestamps of batches
     index_interval_bytes: int = 4096  #: index.interval.bytes
-    retention_bytes: int = 100 * _MIB  #: metadata.max.retention.bytes, of segments and snapshots together
+    retention_bytes: int = (
+        100 * _MIB
+    )  #: metadata.max.retention.bytes, of segments and snapshots together
     retention_ms: int = 7 * _DAY_MS  #: metadata.max.retention.ms, of the last record in a snapshot
     fsync: bool = True  #: metadata.log.fsync

@@ -1,4 +1,8 @@
-"""``meta.properties``: which cluster and which node a log directory belongs to. Knows nothing of logs."""
+"""Reads and writes ``meta.properties``: the cluster and node that a log directory belongs to.
+
+It does not compare them with the configuration: ``gateway.log.admission`` does for a voter. Source:
+``MetaProperties``, ``PropertiesUtils``.
+"""
 
 from __future__ import annotations
 
@@ -14,13 +18,13 @@ from kwire.errors import DecodeError
 from kwire.uuid import Uuid
 
 FILE_NAME: Final = "meta.properties"
-#: The file is a handful of short lines; anything of this size is something else.
+#: The file has about four short lines; a larger one is another file.
 _BYTES_MAX: Final = 64 * 1024
 
 
 @dataclass(frozen=True, slots=True)
 class MetaProperties:
-    """What the file says; None where it says nothing (``MetaProperties``)."""
+    """The file's values; None for a key that is missing."""
 
     version: int
     cluster_id: str | None
@@ -29,17 +33,23 @@ class MetaProperties:
 
 
 def read_meta_properties(path: Path) -> MetaProperties:
-    """Raises OSError, and DecodeError with the file as ``path`` for anything that Kafka would not start with."""
+    """Read the file. Raises OSError, and DecodeError with the file as ``path`` for anything that
+    Kafka would not start with.
+    """
     with path.open("rb") as file:
         data = file.read(_BYTES_MAX + 1)
     try:
         return parse_meta_properties(data)
     except DecodeError as error:
-        raise DecodeError(f"{error.reason} ({error.path})" if error.path else error.reason, path=str(path)) from None
+        raise DecodeError(
+            f"{error.reason} ({error.path})" if error.path else error.reason, path=str(path)
+        ) from None
 
 
 def parse_meta_properties(data: bytes) -> MetaProperties:
-    """The file's bytes, Java properties of version 0 (with ``broker.id``) or 1 (with ``node.id``). Raises DecodeError."""
+    """Parse Java properties of version 0 (with ``broker.id``) or 1 (with ``node.id``). Raises
+    DecodeError.
+    """
     if len(data) > _BYTES_MAX:
         raise DecodeError(f"more than {_BYTES_MAX} bytes are no {FILE_NAME}")
     try:
@@ -57,9 +67,9 @@ def parse_meta_properties(data: bytes) -> MetaProperties:
 
 
 def format_meta_properties(properties: MetaProperties, written_at: datetime) -> bytes:
-    """The file's bytes as Java's ``Properties.store`` writes them, in the order in which Kafka's come.
+    """Return the file's bytes as Java's ``Properties.store`` writes them, in Kafka's order.
 
-    ``written_at`` goes into the comment at the head; it has to know its time zone.
+    ``written_at`` goes into the comment at the head; it must have a time zone.
     """
     values: dict[str, str] = {}
     if properties.node_id is not None:

@@ -1,7 +1,8 @@
-"""Where in a segment to begin to look for an offset, by the ``.index`` file beside it (``OffsetIndex.lookup``). A hint, no more.
+"""Finds where in a segment to begin to look for an offset, with the ``.index`` file beside it.
 
-The file may be missing, old, or preallocated with zeros behind its entries, as Kafka's of an active segment is: what it says
-has to be compared with the batch that stands there.
+The result is a hint: the file may be missing, outdated, or preallocated with zeros behind its
+entries, as Kafka's is for an active segment. The caller compares it with the batch at that
+position. Source: ``OffsetIndex.lookup``.
 """
 
 from __future__ import annotations
@@ -15,9 +16,10 @@ _SIZE: Final = OFFSET_ENTRY.size
 
 
 def find_entry(path: str, base_offset: int, offset: int) -> tuple[int, int] | None:
-    """The last entry for a batch that ends before ``offset``: (the batch's last offset, its position in the segment).
+    """Return the last entry for a batch that ends before ``offset``: (the batch's last offset, its
+    position).
 
-    ``base_offset`` is that of the segment. None where the file has none, or cannot be read.
+    ``base_offset`` is the segment's. None if the file has no such entry, or cannot be read.
     """
     try:
         file = OpenFile(path)

@@ -1,8 +1,10 @@
-"""Committed offsets on disk: a compacted log of coordinator records in one segment file, as Kafka's ``__consumer_offsets``.
+"""Stores committed offsets in a compacted log of coordinator records, in one segment file.
 
-Blocking, for one thread at a time. It keeps the newest value of each key and does not know what keys and values mean. A
-record is safe when ``append`` has returned: it was written in a batch with a checksum and the file was synced.
-``kafka-dump-log.sh --offsets-decoder --files 00000000000000000000.log`` shows what is in it.
+Blocking, for one thread at a time. It keeps the newest value of each key and does not know what
+keys and values mean (``gateway.groups``). A record is safe when ``append`` has returned: it was
+written in a batch with a CRC, and the file was synced. The format is that of Kafka's
+``__consumer_offsets``: ``kafka-dump-log.sh --offsets-decoder --files 00000000000000000000.log``
+prints it.
 """
 
 from __future__ import annotations
@@ -11,28 +13,35 @@ import contextlib
 import errno
 import fcntl
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Final, NamedTuple
 
+from gateway.log.end_checkpoint import read_end, remove_end, write_end
 from kwire.errors import DecodeError
-from kwire.records import Record, RecordBatch, decode_batch, encode_batch
+from kwire.records import Header, Record, RecordBatch, decode_batch, encode_batch
 
 #: Directory below the server's own, and the segment in it: Kafka's names.
 DIRECTORY: Final = "__consumer_offsets-0"
 SEGMENT: Final = "00000000000000000000.log"
-#: Suffix of a segment that is being rewritten (Kafka's too); one that is found at start was never finished.
+#: Suffix of a segment that is being rewritten, as Kafka's. One that is found at start is unfinished.
 CLEANED: Final = ".cleaned"
 #: Suffix of the copy that is kept of a segment with damage in its middle.
 DAMAGED: Final = ".damaged"
 LOCK: Final = ".lock"
+#: Record header with the principal that is charged for the record. Kafka's tools print headers and
+#: need none.
+OWNER_HEADER: Final = "owner"
 
 #: One batch holds no more than this, so that a large rewrite is read back in pieces.
 _BATCH_BYTES_MAX: Final = 1024 * 1024
 _BATCH_SPAN_MAX: Final = 2**31 - 1  # of offsets: their deltas are int32
-#: Leader epoch 0 and format 2 in the header of every batch that we write, and where they stand in it.
+#: Leader epoch 0 and magic 2, which every batch of this store has at this position of its header.
 _MARK: Final = b"\0\0\0\0\2"
 _MARK_AT: Final = 12
+#: Milliseconds between two updates of the synced end while records are appended.
+_END_INTERVAL_MS: Final = 5000
 #: A record's bytes besides key and value (about): lengths, deltas, its share of a batch header.
 _RECORD_OVERHEAD: Final = 24
 _sync = getattr(os, "fdatasync", os.fsync)
@@ -42,29 +51,40 @@ class StoreLockedError(OSError):
     """Another process has this store open."""
 
 
-class _Kept(NamedTuple):
+class _LiveRecord(NamedTuple):
+    """The newest record of a key."""
+
     offset: int
     timestamp: int
     value: bytes
+    owner: str = ""
 
 
 class OffsetStore:
-    """The store in ``directory``, which is made if need be; whoever opens it is alone in it until ``close``.
+    """The store in ``directory``, which is created if it is missing, exclusively until ``close``.
 
-    ``compact_bytes_min``: the segment is not rewritten while it is smaller (bytes). ``rewrite``: begin with a new file, for
-    when the last write failed: after that nobody knows which of its pages are on disk. Raises StoreLockedError, OSError.
+    ``compact_bytes_min``: a smaller segment is not compacted (bytes). ``rewrite``: begin with a new
+    file, after a failed write: which pages of the old file are on disk is then unknown. Raises
+    StoreLockedError, OSError.
 
-    ``problems``: sentences on what was wrong with the file, for the log.
+    ``problems``: one sentence for each fault found in the file, for the server's log.
     """
 
-    def __init__(self, directory: Path, *, compact_bytes_min: int = 4 * 1024 * 1024, rewrite: bool = False) -> None:
+    def __init__(
+        self, directory: Path, *, compact_bytes_min: int = 4 * 1024 * 1024, rewrite: bool = False
+    ) -> None:
         self.problems: list[str] = []
         self._directory = directory
         self._path = directory / SEGMENT
         self._compact_bytes_min = compact_bytes_min
-        self._live: dict[bytes, _Kept] = {}  # in the order of offsets
+        self._live: dict[bytes, _LiveRecord] = {}  # ordered by offset
+        self._names: dict[str, str] = {}  # owners, each once
         self._live_bytes = 0
         self._next_offset = 0
+        # End offset of the file: below the next offset after a rewrite that dropped deleted keys.
+        self._end = 0
+        # When the synced end was last stored; negative until something was appended.
+        self._end_written_ms = -_END_INTERVAL_MS
         self._size = 0
         self._file = -1
         directory.mkdir(parents=True, exist_ok=True)
@@ -76,24 +96,45 @@ class OffsetStore:
             raise
 
     def records(self) -> list[tuple[bytes, bytes]]:
-        """Every key with its newest value, oldest first."""
-        return [(key, kept.value) for key, kept in self._live.items()]
+        """Return every key with its newest value, oldest first."""
+        return [(key, live.value) for key, live in self._live.items()]
 
-    def append(self, records: Sequence[tuple[bytes, bytes | None]], timestamp_ms: int) -> None:
-        """Write these records (a value of None deletes its key) and wait until they are on disk.
+    def owners(self) -> dict[bytes, str]:
+        """Return the principal that is charged for each key, where one is known."""
+        return {key: live.owner for key, live in self._live.items() if live.owner}
 
-        One sync however many they are: callers collect what came in while the last one ran. Raises OSError; then nothing
-        more can be appended, and the store is to be closed and opened anew with ``rewrite``.
+    def append(
+        self,
+        records: Sequence[tuple[bytes, bytes | None]],
+        timestamp_ms: int,
+        *,
+        owners: Mapping[bytes, str] = MappingProxyType({}),
+    ) -> None:
+        """Write these records (a value of None deletes its key); return when they are on disk.
+
+        ``owners``: key -> principal that is charged for it, stored in a header of the record.
+
+        One sync however many records: the caller collects what arrives during the previous one.
+        Raises OSError; nothing more can be appended then, and the caller must close the store and
+        open it with ``rewrite``.
         """
         if not records:
             return
         if self._file < 0:
-            raise OSError(errno.EBADF, "the store was closed, or a write to it failed", str(self._path))
-        made = [
-            Record(offset=self._next_offset + i, timestamp=timestamp_ms, key=key, value=value)
+            raise OSError(
+                errno.EBADF, "the store was closed, or a write to it failed", str(self._path)
+            )
+        appended = [
+            Record(
+                offset=self._next_offset + i,
+                timestamp=timestamp_ms,
+                key=key,
+                value=value,
+                headers=_headers(owners.get(key, "")),
+            )
             for i, (key, value) in enumerate(records)
         ]
-        data = b"".join(_batches(made))
+        data = b"".join(_batches(appended))
         try:
             _write_all(self._file, data)
             _sync(self._file)
@@ -101,27 +142,47 @@ class OffsetStore:
             self._close_file()
             raise
         self._size += len(data)
-        self._apply(made)
+        self._apply(appended)
+        assert self._next_offset == appended[-1].offset + 1
+        self._end = self._next_offset
+        if not 0 <= timestamp_ms - self._end_written_ms < _END_INTERVAL_MS:
+            self._end_written_ms = timestamp_ms
+            write_end(self._directory, self._end)
 
     @property
-    def wants_compaction(self) -> bool:
-        """Is most of the file made of what newer records replaced?"""
+    def needs_compaction(self) -> bool:
+        """Whether most of the file is records that newer ones replaced."""
         return self._size > max(self._compact_bytes_min, 4 * self._live_bytes)
 
     def compact(self) -> None:
-        """Write what is live to a new file and put it in the old one's place; a crash leaves one of the two, whole.
+        """Write the live records to a new file and replace the old one; a crash leaves one of the
+        two, whole.
 
-        Raises OSError; if the new file is not in place then, the old one goes on.
+        Raises OSError. The old file stays in use if the new one did not replace it.
         """
         path = self._path.with_name(SEGMENT + CLEANED)
-        kept = (Record(offset=k.offset, timestamp=k.timestamp, key=key, value=k.value) for key, k in self._live.items())
-        file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        live = (
+            Record(
+                offset=k.offset,
+                timestamp=k.timestamp,
+                key=key,
+                value=k.value,
+                headers=_headers(k.owner),
+            )
+            for key, k in self._live.items()
+        )
+        file = os.open(
+            path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_CLOEXEC, 0o600
+        )
         try:
             size = 0
-            for batch in _batches(kept):
+            for batch in _batches(live):
                 _write_all(file, batch)
                 size += len(batch)
             os.fsync(file)
+            remove_end(
+                self._directory
+            )  # deleted keys are gone from the new file: it may end earlier
             os.rename(path, self._path)
         except OSError:
             os.close(file)
@@ -129,9 +190,13 @@ class OffsetStore:
         self._close_file()
         self._file, self._size = file, size
         _sync_directory(self._directory)
+        self._end = next(reversed(self._live.values())).offset + 1 if self._live else 0
+        write_end(self._directory, self._end)
 
     def close(self) -> None:
-        """Let another process have it. Everything appended is on disk already."""
+        """Release the lock and close the file. Everything appended is on disk already."""
+        if self._file >= 0 and self._end_written_ms >= 0:
+            write_end(self._directory, self._end)
         self._close_file()
         if self._lock >= 0:
             os.close(self._lock)
@@ -145,11 +210,14 @@ class OffsetStore:
         data = self._path.read_bytes()
         end, damages = self._read(data)
         if end < len(data):
-            # What was being written when the process or the machine stopped: nobody was told that it was kept.
-            self.problems.append(f"{self._path}: {len(data) - end} bytes of an unfinished write cut off at byte {end}")
+            # An append that a crash interrupted: no client was told that it succeeded.
+            self.problems.append(
+                f"{self._path}: {len(data) - end} bytes of an unfinished write cut off at byte {end}"
+            )
             os.ftruncate(self._file, end)
             os.fsync(self._file)
         self._size = end
+        self._compare_end()
         if damages:
             self._keep_damaged()
         if damages or rewrite:
@@ -157,15 +225,26 @@ class OffsetStore:
         if is_new:
             _sync_directory(self._directory)
 
+    def _compare_end(self) -> None:
+        """Report a log that ends before what was synced: a crash cannot do that."""
+        synced, self._end = read_end(self._directory), self._next_offset
+        if synced is not None and self._next_offset < synced:
+            self.problems.append(
+                f"{self._path}: it ends at offset {self._next_offset}, but was synced up to "
+                f"{synced}: it was cut, emptied or replaced, and the committed offsets behind that "
+                "are lost; their groups begin again where auto.offset.reset says"
+            )
+            write_end(self._directory, self._next_offset)
+
     def _read(self, data: bytes) -> tuple[int, int]:
-        """Take in every whole batch; returns where they end, and how often something unreadable was between them."""
+        """Load every whole batch; return (their end, number of unreadable ranges between them)."""
         position = end = damages = 0
         while (batch := _next_batch(data, position, self._next_offset)) is not None:
             if batch.header.position > position:
                 damages += 1
                 self.problems.append(
-                    f"{self._path}: bytes {position} to {batch.header.position} are damaged and the records in them lost; "
-                    f"a copy of the file is kept as {SEGMENT}{DAMAGED}"
+                    f"{self._path}: bytes {position} to {batch.header.position} are damaged and the "
+                    f"records in them lost; a copy of the file is kept as {SEGMENT}{DAMAGED}"
                 )
             self._apply(batch.records)
             position = end = batch.header.end
@@ -186,8 +265,19 @@ class OffsetStore:
             if before is not None:
                 self._live_bytes -= _RECORD_OVERHEAD + len(record.key) + len(before.value)
             if record.value is not None:
-                self._live[record.key] = _Kept(record.offset, record.timestamp, record.value)
+                owner = self._owner_of(record.headers)
+                self._live[record.key] = _LiveRecord(
+                    record.offset, record.timestamp, record.value, owner
+                )
                 self._live_bytes += _RECORD_OVERHEAD + len(record.key) + len(record.value)
+
+    def _owner_of(self, headers: Sequence[Header]) -> str:
+        """Return the owner in the headers of a record; equal names share one string object."""
+        for key, value in headers:
+            if key == OWNER_HEADER and value:
+                name = value.decode("utf-8", "replace")
+                return self._names.setdefault(name, name)
+        return ""
 
     def _close_file(self) -> None:
         if self._file >= 0:
@@ -196,9 +286,10 @@ class OffsetStore:
 
 
 def _next_batch(data: bytes, position: int, least_offset: int) -> RecordBatch | None:
-    """The batch at ``position``; or, if that cannot be read, the next one anywhere behind it; None at the end.
+    """Return the batch at ``position``, or else the next readable one behind it; None at the end.
 
-    Behind an unfinished write there is none. Old bytes that look like a batch are told by their offset.
+    Behind an unfinished write there is none. A batch with an offset below ``least_offset`` is stale
+    bytes of an earlier file.
     """
     try:
         return decode_batch(data, position)
@@ -217,7 +308,7 @@ def _next_batch(data: bytes, position: int, least_offset: int) -> RecordBatch | 
 
 
 def _batches(records: Iterable[Record]) -> Iterator[bytes]:
-    """The records as batches of a size that can be read at once."""
+    """Encode the records in batches that a reader can hold in memory."""
     part: list[Record] = []
     size = 0
     for record in records:
@@ -228,6 +319,10 @@ def _batches(records: Iterable[Record]) -> Iterator[bytes]:
         size += _RECORD_OVERHEAD + len(record.key or b"") + len(record.value or b"")
     if part:
         yield encode_batch(part, partition_leader_epoch=0)
+
+
+def _headers(owner: str) -> tuple[Header, ...]:
+    return ((OWNER_HEADER, owner.encode("utf-8", "replace")),) if owner else ()
 
 
 def _write_all(file: int, data: bytes) -> None:
@@ -245,7 +340,9 @@ def _lock(directory: Path) -> int:
         os.close(file)
         if error.errno not in (errno.EAGAIN, errno.EACCES):
             raise
-        reason = "another server keeps its committed offsets here; give this one a state.dir of its own"
+        reason = (
+            "another server keeps its committed offsets here; give this one a state.dir of its own"
+        )
         raise StoreLockedError(errno.EAGAIN, reason, str(path)) from None
     return file
 

@@ -1,16 +1,21 @@
-"""A file opened for reading that stays readable as long as somebody holds it, whatever happens to its name.
+"""Opens a file for reading so that it stays readable while a reference to the object exists.
 
-Kafka renames and unlinks segments while they are being sent; the descriptor keeps the bytes until the last holder of
-the object is gone. That is CPython's own reference count: it needs no lock and cannot be forgotten.
+Kafka renames and unlinks segments while they are being sent. The descriptor keeps the bytes until
+the last reference is gone; CPython's reference count closes it, which needs no lock and no explicit
+release.
 """
 
 from __future__ import annotations
 
+import errno
 import os
+import stat
 
 
 class OpenFile:
-    """``fd``, ``path`` and ``identity`` (device, inode) of an open file; closed when nothing refers to the object any more."""
+    """``fd``, ``path`` and ``identity`` (device, inode) of an open file, closed with its last
+    reference.
+    """
 
     __slots__ = ("fd", "identity", "path")
 
@@ -18,19 +23,28 @@ class OpenFile:
         """Open ``path`` for reading. Raises OSError."""
         self.path = path
         self.fd = -1
-        self.fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        # Without O_NONBLOCK opening a named pipe waits for a writer, perhaps for ever.
+        self.fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
         status = os.fstat(self.fd)
+        if stat.S_ISDIR(status.st_mode):
+            raise OSError(errno.EISDIR, os.strerror(errno.EISDIR), path)
+        if not stat.S_ISREG(status.st_mode):
+            raise OSError(errno.EINVAL, "a pipe or device, where a regular file is needed", path)
         self.identity = (status.st_dev, status.st_ino)
 
     def read(self, position: int, length: int) -> bytes:
-        """Up to ``length`` bytes from ``position``; fewer only where the file ends. Raises OSError."""
+        """Up to ``length`` bytes from ``position``; fewer only where the file ends. Raises
+        OSError.
+        """
         data = os.pread(self.fd, length, position)
-        while len(data) < length and (more := os.pread(self.fd, length - len(data), position + len(data))):
+        while len(data) < length and (
+            more := os.pread(self.fd, length - len(data), position + len(data))
+        ):
             data += more
         return data
 
     def status(self) -> tuple[int, int]:
-        """Size in bytes and time of the last change in ns. Raises OSError."""
+        """Return the size in bytes and the time of the last change in ns. Raises OSError."""
         status = os.fstat(self.fd)
         return status.st_size, status.st_mtime_ns
 

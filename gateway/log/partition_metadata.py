@@ -1,4 +1,6 @@
-"""``partition.metadata``: the topic id of a partition's directory (``PartitionMetadataFile``)."""
+"""Reads and writes ``partition.metadata``: the topic id of a partition's directory
+(``PartitionMetadataFile``).
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,7 @@ _LINES: Final = re.compile(r"version: *(\S+)\n+topic_id: *(\S+)\s*", re.ASCII)
 
 
 def read_topic_id(path: Path) -> Uuid:
-    """The topic id. Raises OSError, and DecodeError with the file as ``path``."""
+    """Return the topic id. Raises OSError, and DecodeError with the file as ``path``."""
     with path.open("rb") as file:
         data = file.read(_BYTES_MAX)
     try:
@@ -25,7 +27,7 @@ def read_topic_id(path: Path) -> Uuid:
 
 
 def parse_topic_id(data: bytes) -> Uuid:
-    """The topic id in the file's bytes, of the only version there is, 0. Raises DecodeError."""
+    """Parse the file's bytes; version 0 is the only one. Raises DecodeError."""
     match = _LINES.fullmatch(data.decode("ascii", "replace").replace("\r\n", "\n"))
     if match is None:
         raise DecodeError("not the two lines 'version: 0' and 'topic_id: ID'")
@@ -38,5 +40,5 @@ def parse_topic_id(data: bytes) -> Uuid:
 
 
 def format_topic_id(topic_id: Uuid) -> bytes:
-    """The file's bytes, which end without a newline, as Kafka's do."""
+    """Return the file's bytes, which end without a newline, as Kafka's do."""
     return f"version: 0\ntopic_id: {topic_id}".encode("ascii")

@@ -1,4 +1,7 @@
-"""Something wrong on disk, as a value: the file, where in it, and why. Who reports it, and how, is decided above."""
+"""Describes damage on disk as a value: the file, the position in it, and the reason.
+
+It does not report anything: the source that serves the log does, and ``/readyz`` shows it.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """What keeps bytes of the log from being served. ``position`` is in bytes, -1 where the whole file is meant."""
+    """Why bytes of a log are not served. ``position`` is in bytes, -1 for the whole file."""
 
     file: str
     position: int

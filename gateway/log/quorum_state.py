@@ -1,6 +1,8 @@
-"""``quorum-state``: whom a node voted for and follows, in the two forms that Kafka writes (``FileQuorumStateStore``).
+"""Reads and writes ``quorum-state``: the leader that a node follows, its epoch and its vote.
 
-Version 0 goes with ``kraft.version`` 0 and names the voters; version 1 names the directory voted for instead.
+Version 0 goes with ``kraft.version`` 0 and names the voters; version 1 names the directory id of
+the vote instead (KIP-853). It does not check that an election moves forward:
+``gateway.log.raft_store`` does. Source: ``FileQuorumStateStore``.
 """
 
 from __future__ import annotations
@@ -18,17 +20,21 @@ _BYTES_MAX: Final = 1024 * 1024
 
 
 def read_quorum_state(path: Path) -> tuple[int, QuorumStateData]:
-    """(data version, state). Raises OSError, and DecodeError with the file as ``path``: a damaged file is never guessed at."""
+    """Return (data version, state). Raises OSError, and DecodeError with the file as ``path``."""
     with path.open("rb") as file:
         data = file.read(_BYTES_MAX + 1)
     try:
         return parse_quorum_state(data)
     except DecodeError as error:
-        raise DecodeError(f"{error.path}: {error.reason}" if error.path else error.reason, path=str(path)) from None
+        raise DecodeError(
+            f"{error.path}: {error.reason}" if error.path else error.reason, path=str(path)
+        ) from None
 
 
 def parse_quorum_state(data: bytes) -> tuple[int, QuorumStateData]:
-    """The file's bytes. As in Kafka, members it does not know and bytes after the object do not matter. Raises DecodeError."""
+    """Parse the file's bytes. As in Kafka, unknown members and bytes after the object are ignored.
+    Raises DecodeError.
+    """
     if len(data) > _BYTES_MAX:
         raise DecodeError(f"more than {_BYTES_MAX} bytes are no {FILE_NAME}")
     try:
@@ -44,11 +50,17 @@ def parse_quorum_state(data: bytes) -> tuple[int, QuorumStateData]:
 
 
 def format_quorum_state(state: QuorumStateData, version: int) -> bytes:
-    """The file's bytes as Jackson writes them: one line of compact JSON without an end. Raises EncodeError."""
+    """Return the file's bytes as Jackson writes them: one line of compact JSON without a newline.
+    Raises EncodeError.
+    """
     value = {**state.to_json(version), "data_version": version}
     return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode("utf-8")
 
 
 def _known(value: dict[str, Any], version: int) -> dict[str, Any]:
-    """The members that this version has."""
-    return {field.json: value[field.json] for field in QuorumStateData.fields() if field.at(version) and field.json in value}
+    """Return the members that this version has."""
+    return {
+        field.json: value[field.json]
+        for field in QuorumStateData.fields()
+        if field.at(version) and field.json in value
+    }

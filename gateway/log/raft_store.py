@@ -1,11 +1,14 @@
-"""What a voter has on disk, in Kafka's form: its log, its vote, its snapshots (``KafkaMetadataLog``, ``FileQuorumStateStore``).
+"""What a voter has on disk, in Kafka's form: its log, its vote, its snapshots
+(``KafkaMetadataLog``, ``FileQuorumStateStore``).
 
-Blocking, for one thread at a time. Beside what :class:`gateway.log.local_log.LocalLog` promises, a voter must never lose
-what it was once told is durable, nor forget a vote: a directory in which either has happened is refused at the start.
+Blocking, for one thread at a time. Beside what :class:`gateway.log.local_log.LocalLog` promises, a
+voter must never lose what it was once told is durable, nor forget a vote: a directory in which
+either has happened is refused at the start.
 
-In order. ``persist``, ``truncate`` and ``install`` are durable when they return; ``append`` is after the next ``sync``, one
-for all of them. A crash leaves of the appends since the last sync the first ones, or none; never one without every
-``persist`` that came before it, nor without the appends before it.
+In order. ``persist``, ``truncate`` and ``install`` are durable when they return; ``append`` is
+after the next ``sync``, one for all of them. A crash leaves of the appends since the last sync the
+first ones, or none; never one without every ``persist`` that came before it, nor without the
+appends before it.
 """
 
 from __future__ import annotations
@@ -14,13 +17,20 @@ import contextlib
 import uuid
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 from gateway.log import meta_properties, quorum_state
 from gateway.log.admission import Admission, check_epoch, for_a_voter, not_formatted
 from gateway.log.control_records import read_control_records, read_snapshot_head
 from gateway.log.disk import Disk, doing
-from gateway.log.errors import BelowHighWatermark, ElectionGoesBack, LogDamaged, LogError, LogFailed, SnapshotNotNewer
+from gateway.log.errors import (
+    BelowHighWatermark,
+    ElectionGoesBack,
+    LogDamaged,
+    LogError,
+    LogFailed,
+    SnapshotNotNewer,
+)
 from gateway.log.listing import list_directory
 from gateway.log.local_log import LocalLog, LogSettings, SnapshotWriter
 from gateway.log.meta_properties import MetaProperties
@@ -41,10 +51,11 @@ class Election(NamedTuple):
 
 
 class StoredFacts(NamedTuple):
-    """What a node of the quorum has to know at its birth; the words are those of ``gateway.quorum.raft.settings.Stored``.
+    """What a node of the quorum has to know at its birth; the words are those of
+    ``gateway.quorum.settings.Stored``.
 
-    Offsets are exclusive where they say end. ``voters`` and ``kraft_versions``: (offset of the record, value) ascending, -1
-    for those of formatting.
+    Offsets are exclusive where they say end. ``voters`` and ``kraft_versions``: (offset of the
+    record, value) ascending, -1 for those of formatting.
     """
 
     election: Election
@@ -61,12 +72,17 @@ class StoredFacts(NamedTuple):
 class RaftStore:
     """The files of the voter, or observer, of a quorum in ``data_dir``; made by ``open``.
 
-    Every change raises LogError when it cannot be done: DiskFailed, SyncFailed, and then LogFailed for ever after, because
-    what is on disk is not known any more: the process has to end. Only what ``append`` and ``install`` refuse of the bytes
-    of others leaves the store as it was. ``problems``: sentences on what ``open`` found and repaired.
+    Every change raises LogError when it cannot be done: DiskFailed, SyncFailed, and then LogFailed
+    for ever after, because what is on disk is not known any more: the process has to end. Only what
+    ``append`` and ``install`` refuse of the bytes of others leaves the store as it was.
+    ``problems``: sentences on what ``open`` found and repaired.
     """
 
-    def __init__(self, log: LocalLog, point: RecoveryPointFile, static_voters: Sequence[int]) -> None:
+    observes: ClassVar[bool] = False
+
+    def __init__(
+        self, log: LocalLog, point: RecoveryPointFile, static_voters: Sequence[int]
+    ) -> None:
         """For :meth:`open`."""
         self.directory = log.directory
         self.problems = log.problems
@@ -74,7 +90,9 @@ class RaftStore:
         self._point = point
         self._static_voters = [Voter(voter_id=voter) for voter in static_voters]
         self._failed = ""
-        self._high_watermark = max(log.high_watermark, log.start_offset, min(point.point.high_watermark, log.end_offset))
+        self._high_watermark = max(
+            log.high_watermark, log.start_offset, min(point.point.high_watermark, log.end_offset)
+        )
 
     @classmethod
     def open(
@@ -89,9 +107,10 @@ class RaftStore:
     ) -> RaftStore:
         """Open the formatted directory of node ``node_id``, alone until ``close``.
 
-        ``cluster_id``: whose it has to be, if anybody's in particular. ``static_voters``: ids of ``controller.quorum.voters``,
-        which stand in a ``quorum-state`` of version 0. ``disk`` is for tests. Raises NotFormatted, WrongNode, Forgotten,
-        LogDamaged, and nothing was changed; LogLocked, DiskFailed.
+        ``cluster_id``: whose it has to be, if anybody's in particular. ``static_voters``: ids of
+        ``controller.quorum.voters``, which stand in a ``quorum-state`` of version 0. ``disk`` is
+        for tests. Raises NotFormatted, WrongNode, Forgotten, LogDamaged, and nothing was changed;
+        LogLocked, DiskFailed.
         """
         disk = disk or Disk(fsync=settings.fsync)
         with doing("look at", data_dir):
@@ -99,7 +118,12 @@ class RaftStore:
                 raise not_formatted(data_dir)
         point = RecoveryPointFile(data_dir, disk)
         try:
-            log = LocalLog.open(data_dir, settings, disk=disk, durable_end=Admission(node_id, cluster_id, point).durable_end)
+            log = LocalLog.open(
+                data_dir,
+                settings,
+                disk=disk,
+                durable_end=Admission(node_id, cluster_id, point).durable_end,
+            )
             store = cls(log, point, static_voters)
             try:
                 store._begin()
@@ -111,7 +135,8 @@ class RaftStore:
             raise for_a_voter(error) from None
         return store
 
-    # --- what is there ------------------------------------------------------------------------------------------------
+    # --- what is there
+    # ---------------------------------------------------------------------------------------------
 
     @property
     def cluster_id(self) -> str:
@@ -140,12 +165,16 @@ class RaftStore:
 
     @property
     def high_watermark(self) -> int:
-        """The last one set, as far as it was not lost with the machine's power; at least the log start."""
+        """The last one set, as far as it was not lost with the machine's power; at least the log
+        start.
+        """
         return self._high_watermark
 
     @property
     def snapshots(self) -> tuple[SnapshotId, ...]:
-        """The complete snapshots, ascending, that of formatting not among them. Raises DiskFailed."""
+        """The complete snapshots, ascending, that of formatting not among them. Raises
+        DiskFailed.
+        """
         with doing("read", self.directory):
             return list_directory(str(self.directory)).snapshots
 
@@ -168,15 +197,23 @@ class RaftStore:
             control.kraft_versions,
         )
 
-    # --- what an election leaves --------------------------------------------------------------------------------------
+    # --- what an election leaves
+    # --------------------------------------------------------------------------------------
 
     def persist(
-        self, epoch: int, leader_id: int = -1, voted_id: int = -1, voted_directory_id: Uuid = ZERO_UUID, *, kraft_version: int
+        self,
+        epoch: int,
+        leader_id: int = -1,
+        voted_id: int = -1,
+        voted_directory_id: Uuid = ZERO_UUID,
+        *,
+        kraft_version: int,
     ) -> None:
         """Replace ``quorum-state``, durable when this returns. -1: no leader, no vote.
 
-        The file has Kafka's version 0 while ``kraft_version`` is 0, else 1. Raises ElectionGoesBack for an epoch below the
-        one on disk, another leader or vote in the same epoch; DiskFailed, LogFailed.
+        The file has Kafka's version 0 while ``kraft_version`` is 0, else 1. Raises ElectionGoesBack
+        for an epoch below the one on disk, another leader or vote in the same epoch; DiskFailed,
+        LogFailed.
         """
         self._ready()
         version = min(kraft_version, 1)
@@ -192,19 +229,23 @@ class RaftStore:
         with self._failing():
             self._log.write_quorum_state(state, version)
 
-    # --- the log ------------------------------------------------------------------------------------------------------
+    # --- the log
+    # ---------------------------------------------------------------------------------------------
 
     def append(self, base_offset: int, data: bytes | memoryview) -> int:
-        """Append whole batches verbatim, the first at ``base_offset``; returns the new end. Durable after ``sync``.
+        """Append whole batches verbatim, the first at ``base_offset``; returns the new end. Durable
+        after ``sync``.
 
-        Raises ValueError where the log does not end at ``base_offset``, DecodeError for bytes that are no good batches that
-        follow on, and nothing was appended; DiskFailed, LogFailed.
+        Raises ValueError where the log does not end at ``base_offset``, DecodeError for bytes that
+        are no good batches that follow on, and nothing was appended; DiskFailed, LogFailed.
         """
         log = self._log
         if self._failed:
             self._ready()
         if base_offset != log.end_offset:
-            raise ValueError(f"a batch for offset {base_offset} cannot be appended: {self.directory} ends at {log.end_offset}")
+            raise ValueError(
+                f"a batch for offset {base_offset} cannot be appended: {self.directory} ends at {log.end_offset}"
+            )
         try:
             return log.append(data)
         except LogError as error:
@@ -212,9 +253,11 @@ class RaftStore:
             raise
 
     def sync(self) -> int:
-        """Return the log's end, once everything before it is on disk: one fsync for all that was appended since the last.
+        """Return the log's end, once everything before it is on disk: one fsync for all that was
+        appended since the last.
 
-        Raises SyncFailed, LogFailed: then what is on disk is not known, and asking again would not tell.
+        Raises SyncFailed, LogFailed: then what is on disk is not known, and asking again would not
+        tell.
         """
         self._ready()
         with self._failing():
@@ -237,23 +280,29 @@ class RaftStore:
             self._log.truncate_to(offset)
 
     def set_high_watermark(self, offset: int) -> None:
-        """Remember that everything below ``offset`` is committed. Cheap: it survives the process, not always the machine.
+        """Remember that everything below ``offset`` is committed. Cheap: it survives the process,
+        not always the machine.
 
-        Never goes back: a smaller one is ignored. Raises ValueError beyond what is synced; DiskFailed, LogFailed.
+        Never goes back: a smaller one is ignored. Raises ValueError beyond what is synced;
+        DiskFailed, LogFailed.
         """
         self._ready()
         if offset <= self._high_watermark:
             return
         if offset > self._log.flushed_offset:
-            raise ValueError(f"the high watermark {offset} lies beyond what is on disk, {self._log.flushed_offset}")
+            raise ValueError(
+                f"the high watermark {offset} lies beyond what is on disk, {self._log.flushed_offset}"
+            )
         self._high_watermark = offset
         with self._failing():
             self._point.note(self._here())
 
-    # --- snapshots ----------------------------------------------------------------------------------------------------
+    # --- snapshots
+    # ---------------------------------------------------------------------------------------------
 
     def new_snapshot(self, snapshot_id: SnapshotId) -> SnapshotWriter:
-        """Begin a snapshot, a leader's or our own; nobody sees it before it is frozen. Raises DiskFailed, LogFailed.
+        """Begin a snapshot, a leader's or our own; nobody sees it before it is frozen. Raises
+        DiskFailed, LogFailed.
 
         Our own may be written in another thread, while the log goes on.
         """
@@ -261,11 +310,12 @@ class RaftStore:
         return self._log.new_snapshot(snapshot_id, before_freeze=self._make_way)
 
     def install(self, snapshot_id: SnapshotId) -> tuple[VotersRecord | None, int]:
-        """Let the log begin anew, empty, at the end of a snapshot that was frozen; durable when this returns.
+        """Let the log begin anew, empty, at the end of a snapshot that was frozen; durable when
+        this returns.
 
-        Returns voters and kraft.version as its head has them, None and 0 where it has none. A crash between the freezing and
-        the end of this is finished by ``open``. Raises SnapshotNotNewer, BelowHighWatermark, and nothing is changed;
-        LogDamaged, DiskFailed, LogFailed.
+        Returns voters and kraft.version as its head has them, None and 0 where it has none. A crash
+        between the freezing and the end of this is finished by ``open``. Raises SnapshotNotNewer,
+        BelowHighWatermark, and nothing is changed; LogDamaged, DiskFailed, LogFailed.
         """
         self._ready()
         self._refuse_committed(snapshot_id.end_offset, f"begin anew at {snapshot_id.file_name}")
@@ -276,14 +326,17 @@ class RaftStore:
         except BaseException as error:
             self._failed = str(error)
             raise
-        self._high_watermark = snapshot_id.end_offset  # only what is committed is ever in a snapshot (KIP-630)
+        self._high_watermark = (
+            snapshot_id.end_offset
+        )  # only what is committed is ever in a snapshot (KIP-630)
         with self._failing(), doing("read", self.directory):
             self._point.note(self._here())
             version, voters = read_snapshot_head(self.directory, snapshot_id)
         return voters, version
 
     def clean(self, *, now_ms: int) -> list[str]:
-        """Delete old snapshots and the segments before them, as ``LocalLog.clean``; the names of what went.
+        """Delete old snapshots and the segments before them, as ``LocalLog.clean``; the names of
+        what went.
 
         Raises DiskFailed, LogFailed.
         """
@@ -293,7 +346,9 @@ class RaftStore:
             return self._log.clean(now_ms=now_ms)
 
     def close(self) -> None:
-        """Bring everything to disk and let another process have the directory. Harmless a second time. Raises DiskFailed."""
+        """Bring everything to disk and let another process have the directory. Harmless a second
+        time. Raises DiskFailed.
+        """
         try:
             if not self._failed:
                 self._failed = "it was closed"
@@ -304,7 +359,8 @@ class RaftStore:
             self._point.close()
             self._log.close()
 
-    # --- inside -------------------------------------------------------------------------------------------------------
+    # --- inside
+    # ---------------------------------------------------------------------------------------------
 
     @property
     def _meta(self) -> MetaProperties:
@@ -313,12 +369,18 @@ class RaftStore:
         return meta
 
     def _begin(self) -> None:
-        """What a directory needs before its node may vote. Raises Forgotten, LogDamaged, DiskFailed."""
+        """What a directory needs before its node may vote. Raises Forgotten, LogDamaged,
+        DiskFailed.
+        """
         log = self._log
         if log.quorum_state is not None:
             check_epoch(self.directory, log.quorum_state[1], log.last_epoch)
-        if self._meta.directory_id is None:  # formatted by a Kafka of before KIP-858, or for version 0
-            log.write_meta_properties(self.cluster_id, self._meta.node_id or 0, Uuid(uuid.uuid4().bytes))
+        if (
+            self._meta.directory_id is None
+        ):  # formatted by a Kafka of before KIP-858, or for version 0
+            log.write_meta_properties(
+                self.cluster_id, self._meta.node_id or 0, Uuid(uuid.uuid4().bytes)
+            )
         if log.quorum_state is None:
             with doing("read", self.directory):
                 versions = read_control_records(self.directory).kraft_versions
@@ -329,7 +391,9 @@ class RaftStore:
         return RecoveryPoint(self._log.flushed_offset, self._high_watermark)
 
     def _make_way(self, snapshot_id: SnapshotId) -> None:
-        """Before a snapshot can be seen: where it stands for more than the log, what is in that counts no more."""
+        """Before a snapshot can be seen: where it stands for more than the log, what is in that
+        counts no more.
+        """
         log = self._log
         if (snapshot_id.epoch, snapshot_id.end_offset) > (log.last_epoch, log.end_offset):
             self._refuse_committed(snapshot_id.end_offset, f"take {snapshot_id.file_name}")
@@ -338,7 +402,9 @@ class RaftStore:
 
     def _ready(self) -> None:
         if self._failed:
-            raise LogFailed(f"nothing can be changed in {self.directory}: {self._failed}; the process has to be started again")
+            raise LogFailed(
+                f"nothing can be changed in {self.directory}: {self._failed}; the process has to be started again"
+            )
 
     @contextlib.contextmanager
     def _failing(self) -> Iterator[None]:
@@ -358,8 +424,12 @@ class RaftStore:
 
     def _refuse_back(self, old: QuorumStateData, new: QuorumStateData) -> None:
         same = old.leader_epoch == new.leader_epoch
-        other_leader = same and -1 not in (old.leader_id, new.leader_id) and old.leader_id != new.leader_id
-        other_vote = same and -1 not in (old.voted_id, new.voted_id) and old.voted_id != new.voted_id
+        other_leader = (
+            same and -1 not in (old.leader_id, new.leader_id) and old.leader_id != new.leader_id
+        )
+        other_vote = (
+            same and -1 not in (old.voted_id, new.voted_id) and old.voted_id != new.voted_id
+        )
         if new.leader_epoch < old.leader_epoch or other_leader or other_vote:
             raise ElectionGoesBack(
                 f"refused to write epoch {new.leader_epoch}, leader {new.leader_id}, vote {new.voted_id} to "

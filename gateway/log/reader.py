@@ -1,4 +1,8 @@
-"""A .log or .checkpoint file read from front to back, batch by batch, at any size: for tools, not for serving."""
+"""Reads a .log or .checkpoint file from front to back, batch by batch, at any size.
+
+For tools and recovery, not for serving: ``gateway.log.batch_index`` finds a batch by its offset.
+Source: ``FileRecords.batches``.
+"""
 
 from __future__ import annotations
 
@@ -20,14 +24,17 @@ _CHUNK_BYTES: Final = 1024 * 1024
 def read_log_file(
     path: str | os.PathLike[str], *, batch_bytes_max: int = BATCH_BYTES_MAX
 ) -> Iterator[tuple[BatchHeader, list[Record]]]:
-    """Each batch of the file with its records, in file order; ``header.position`` is the batch's place in the file.
+    """Yield each batch of the file with its records, in file order. ``header.position`` is the
+    batch's position in the file.
 
-    Memory holds one batch and a chunk. The checksum of each batch is checked. What is not a whole batch ends it with
-    DecodeError: ``path`` is the file, ``offset`` the byte position, rule ``truncated`` where the file ends inside a batch
-    (the rest of what it held was given out before), another one for damage. Raises OSError.
+    Memory holds one batch and a chunk. The CRC of each batch is checked. Bytes that are not a whole
+    batch end the iteration with DecodeError: ``path`` is the file, ``offset`` the position,
+    ``rule`` is ``truncated`` if the file ends inside a batch, and another one for damage. Raises
+    OSError.
     """
     file = OpenFile(os.fspath(path))
-    start, at, data = 0, 0, b""  # ``data`` is what was read ahead, from ``start`` in the file; the next batch is ``at`` in it
+    # ``data`` was read ahead from position ``start``; the next batch begins at ``data[at]``.
+    start, at, data = 0, 0, b""
     while True:
         if len(data) - at < BATCH_OVERHEAD:
             start, at, data = start + at, 0, file.read(start + at, _CHUNK_BYTES)
@@ -36,11 +43,16 @@ def read_log_file(
         try:
             size = read_header(data, at).size
             if size > batch_bytes_max:
-                raise DecodeError(f"a batch of {size} bytes, more than the {batch_bytes_max} allowed", rule="batch-length")
+                raise DecodeError(
+                    f"a batch of {size} bytes, more than the {batch_bytes_max} allowed",
+                    rule="batch-length",
+                )
             if size > len(data) - at:
                 start, at, data = start + at, 0, file.read(start + at, max(size, _CHUNK_BYTES))
             batch = decode_batch(data, at)
         except DecodeError as error:
-            raise DecodeError(error.reason, path=file.path, offset=start + at, rule=error.rule) from None
+            raise DecodeError(
+                error.reason, path=file.path, offset=start + at, rule=error.rule
+            ) from None
         yield batch.header._replace(position=start + at), batch.records
         at += size

@@ -1,13 +1,17 @@
-"""``recovery-point``: up to where this node's log was synced, and what it knew to be committed. The format is our own.
+"""Stores in ``recovery-point`` how far a voter's log was synced, and its high watermark. Not a file
+of Kafka.
 
-A voter's records count as soon as they are synced, committed or not: a batch that is bad before that point is damage, and
-only one behind it may be the torn end that a crash leaves. What was synced is noted here after every sync, without a sync
-of its own: the note survives the process, and a stop of the machine costs at most the last seconds of notes. Each is true
-by itself, so that it does not matter which of them a crash leaves. Before the log is cut the point is lowered, with a sync.
+A voter's records count as soon as they are synced, committed or not: its acknowledgement may have
+completed a majority. A bad batch before the synced end is therefore damage, and only one behind it
+may be a torn write. The synced end is noted after every sync, without a sync of its own: the note
+survives the process, and a power failure loses the notes of the last seconds at most. Each note is
+true by itself, so any of them may be the one that survives. Before the log is truncated the point
+is lowered, with a sync.
 
-The file has three slots, each whole or nothing by its CRC-32C: one for points that are settled, two for notes, which are
-written in turns. Settling writes all of them, the one that tells least first, each when the one before is on disk: a slot
-stands in for whichever a crash breaks. That the file is there says that a voter has run on the directory.
+The file has three slots, each valid only with its CRC-32C: one for points that were settled, two
+that notes use in turns. Settling writes all three, the lowest first, each after the previous one is
+on disk: another slot is whole whichever one a crash tears. The existence of the file shows that a
+voter has run on the directory.
 """
 
 from __future__ import annotations
@@ -21,10 +25,10 @@ import crc32c
 from gateway.log.disk import Disk, DiskFile, doing
 
 FILE_NAME: Final = "recovery-point"
-#: Apart from each other, as no disk breaks two such blocks with one write.
+#: One block for each slot, because a torn write damages one block at most.
 _SLOT_BYTES: Final = 4096
 _SLOTS: Final = 3
-#: Which of them are written without waiting for the disk.
+#: The slots that notes use.
 _NOTES: Final = (1, 2)
 _SLOT: Final = struct.Struct(">8sqq")
 _CRC: Final = struct.Struct(">I")
@@ -32,17 +36,21 @@ _MAGIC: Final = b"kwire-rp"
 
 
 class RecoveryPoint(NamedTuple):
-    """Offsets, exclusive: everything before ``synced`` is on disk, everything before ``high_watermark`` is committed."""
+    """Offsets, exclusive: everything before ``synced`` is on disk, everything before
+    ``high_watermark`` is committed.
+    """
 
     synced: int = 0
     high_watermark: int = 0
 
 
 class RecoveryPointFile:
-    """The file in ``data_dir``, made by the first ``note``. ``point`` is what was noted last."""
+    """The file in ``data_dir``, created by the first ``note``. ``point`` is the last point
+    written.
+    """
 
     def __init__(self, data_dir: Path, disk: Disk) -> None:
-        """Read it; nothing is changed. Raises DiskFailed."""
+        """Read the file; change nothing. Raises DiskFailed."""
         self._path = data_dir / FILE_NAME
         self._disk = disk
         self._file: DiskFile | None = None
@@ -54,11 +62,14 @@ class RecoveryPointFile:
         self._is_synced = False
 
     def note(self, point: RecoveryPoint) -> None:
-        """Write it down, without waiting for the disk; ``point`` must not lie behind the last one. Raises DiskFailed."""
+        """Write the point without a sync; it must not lie behind the last one. Raises
+        DiskFailed.
+        """
         self._write(min(_NOTES, key=self._slots.__getitem__), point)
 
     def settle(self, point: RecoveryPoint) -> None:
-        """Write it down for good, also where it lies behind the last one: nothing else is found after this returns.
+        """Write the point durably, also behind the last one: no other point is found after this
+        returns.
 
         Raises DiskFailed.
         """
@@ -68,7 +79,7 @@ class RecoveryPointFile:
             self._sync()
 
     def close(self) -> None:
-        """Let go of the file; a second time is no harm."""
+        """Close the file. Idempotent."""
         if self._file is not None:
             self._file.close()
             self._file = None
@@ -81,7 +92,9 @@ class RecoveryPointFile:
         self._slots[slot] = self.point = point
 
     def _sync(self) -> None:
-        """Nothing that was written is on its way any more; a file that was only read may have been left so by a crash."""
+        """Wait until every write is on disk. A file that was only read may have unsynced writes of
+        a crashed process.
+        """
         if self._is_synced or not (self._file or self.exists):
             return
         self._file = self._file or self._open()
@@ -89,7 +102,7 @@ class RecoveryPointFile:
         self._is_synced = True
 
     def _open(self) -> DiskFile:
-        """The file, whose name is on disk."""
+        """Open the file; its name is on disk when this returns."""
         file = self._disk.open(self._path)
         if not self.exists:
             try:
@@ -107,18 +120,18 @@ def _head(path: Path) -> bytes:
 
 
 def format_slot(point: RecoveryPoint) -> bytes:
-    """A slot's bytes."""
+    """Return the bytes of a slot."""
     data = _SLOT.pack(_MAGIC, *point)
     return data + _CRC.pack(crc32c.crc32c(data))
 
 
 def best_of(data: bytes) -> RecoveryPoint:
-    """The furthest that a whole slot in the file's bytes tells, in each of the two; zeros where none is whole."""
+    """Return the largest of each offset in the whole slots; zeros without a whole slot."""
     return RecoveryPoint(*(max(offsets) for offsets in zip(*slots_of(data), strict=True)))
 
 
 def slots_of(data: bytes) -> list[RecoveryPoint]:
-    """What each slot in the file's bytes tells: zeros where it is not whole."""
+    """Return the point in each slot of the file's bytes; zeros for a slot that is not whole."""
     return [_parse_slot(data[n * _SLOT_BYTES : (n + 1) * _SLOT_BYTES]) for n in range(_SLOTS)]
 
 
@@ -127,5 +140,9 @@ def _parse_slot(data: bytes) -> RecoveryPoint:
         return RecoveryPoint()
     magic, synced, high_watermark = _SLOT.unpack_from(data)
     (crc,) = _CRC.unpack_from(data, _SLOT.size)
-    whole = magic == _MAGIC and 0 <= high_watermark <= synced and crc == crc32c.crc32c(data[: _SLOT.size])
+    whole = (
+        magic == _MAGIC
+        and 0 <= high_watermark <= synced
+        and crc == crc32c.crc32c(data[: _SLOT.size])
+    )
     return RecoveryPoint(synced, high_watermark) if whole else RecoveryPoint()

@@ -1,4 +1,7 @@
-"""Which snapshots and segments are old enough to go: the rules of ``KafkaMetadataLog.maybeClean``. Never the newest snapshot."""
+"""Chooses and deletes old snapshots and segments, by the rules of ``KafkaMetadataLog.maybeClean``.
+
+It never deletes the newest snapshot. When to clean is decided in ``gateway.server.keep_log``.
+"""
 
 from __future__ import annotations
 
@@ -17,18 +20,19 @@ from gateway.log.recovery import delete_segment
 from gateway.log.snapshot import last_contained_log_timestamp
 from gateway.snapshot_id import SnapshotId
 
-#: Work of a scan that reads the first chunk, where the header is.
+#: The smallest budget of a scan: it reads the first chunk, which holds the header.
 _HEADER_WORK: Final = 1
 
 
 def oldest_to_keep(
     directory: Path, bases: Sequence[int], settings: LogSettings, high_watermark: int, now_ms: int
 ) -> SnapshotId | None:
-    """The snapshot before which everything can go, None if nothing can. ``bases``: the log's segments, oldest first.
+    """Return the snapshot before which everything can be deleted, None if nothing can. ``bases``:
+    the log's segments, oldest first.
 
-    Snapshots go one by one from the oldest while segments and snapshots together take more than ``retention_bytes``, then
-    while the last record in one is older than ``retention_ms``; the next one must lie within the high watermark. Raises
-    OSError.
+    Snapshots are deleted one by one from the oldest while segments and snapshots together exceed
+    ``retention_bytes``, then while the last record in one is older than ``retention_ms``; the next
+    one must lie within the high watermark. Raises OSError.
     """
     snapshots = list_directory(str(directory)).snapshots
     sizes = {snapshot: (directory / snapshot.file_name).stat().st_size for snapshot in snapshots}
@@ -36,7 +40,9 @@ def oldest_to_keep(
     kept: SnapshotId | None = None
     for snapshot, following in itertools.pairwise(snapshots):
         left = [one for one in snapshots if one >= snapshot]
-        total = sum(sizes[one] for one in left) + sum(segments[base] for base in _from(bases, kept))
+        total = sum(sizes[one] for one in left) + sum(
+            segments[base] for base in _segments_from(bases, kept)
+        )
         too_large = 0 <= settings.retention_bytes < total
         if not (too_large or _is_too_old(directory / snapshot.file_name, settings, now_ms)):
             break
@@ -46,22 +52,30 @@ def oldest_to_keep(
     return kept
 
 
-def delete_before(directory: Path, disk: Disk, bases: Sequence[int], snapshot: SnapshotId) -> list[str]:
-    """Delete whole segments below the snapshot's end and the snapshots before it; returns their names.
+def delete_before(
+    directory: Path, disk: Disk, bases: Sequence[int], snapshot: SnapshotId
+) -> list[str]:
+    """Delete the segments wholly below the snapshot's end and the snapshots before it; return their
+    names.
 
-    Oldest first, so that at any instant what is left is a log that starts at a snapshot, or at 0. Raises DiskFailed, OSError.
+    The oldest go first: the rest is at any instant a log that starts at a snapshot, or at 0. Raises
+    DiskFailed, OSError.
     """
-    kept = set(_from(bases, snapshot))
+    kept = set(_segments_from(bases, snapshot))
     deleted = []
     for base in bases:
         if base not in kept:
             deleted.append(delete_segment(directory, disk, base))
-            disk.sync_directory(directory)  # or a crash could leave an older segment, and a gap behind it
+            # Unlinks may reach the disk in any order: without this a crash could keep an older
+            # segment and lose a newer one, which is a gap.
+            disk.sync_directory(directory)
     return deleted + delete_snapshots_before(directory, disk, snapshot)
 
 
 def delete_snapshots_before(directory: Path, disk: Disk, snapshot: SnapshotId) -> list[str]:
-    """Delete the snapshots older than one, the oldest first; returns their names. Raises DiskFailed, OSError."""
+    """Delete the snapshots older than one, the oldest first; return their names. Raises DiskFailed,
+    OSError.
+    """
     names = [one.file_name for one in list_directory(str(directory)).snapshots if one < snapshot]
     for name in names:
         disk.remove(directory / name)
@@ -70,10 +84,12 @@ def delete_snapshots_before(directory: Path, disk: Disk, snapshot: SnapshotId) -
     return names
 
 
-def _from(bases: Sequence[int], snapshot: SnapshotId | None) -> list[int]:
-    """The segments with something at or above the snapshot's end; the last one in any case."""
+def _segments_from(bases: Sequence[int], snapshot: SnapshotId | None) -> list[int]:
+    """Return the segments with something at or above the snapshot's end; always the last one."""
     end_offset = snapshot.end_offset if snapshot else 0
-    return [base for base, following in itertools.pairwise(bases) if following > end_offset] + list(bases[-1:])
+    return [base for base, following in itertools.pairwise(bases) if following > end_offset] + list(
+        bases[-1:]
+    )
 
 
 def _is_too_old(path: Path, settings: LogSettings, now_ms: int) -> bool:

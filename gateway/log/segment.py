@@ -1,6 +1,9 @@
-"""The segment of a log that is being written: ``.log``, ``.index`` and ``.timeindex``, byte for byte as Kafka's ``LogSegment``.
+"""Writes one segment: ``.log``, ``.index`` and ``.timeindex``, byte for byte as Kafka's
+``LogSegment``.
 
-Knows nothing of other segments, epochs or high watermarks. Only batches that were checked come here.
+It knows no other segments, epochs or high watermarks, and checks nothing:
+``gateway.log.batch_check`` has checked the batches. Kafka reads all three files; readers here use
+``gateway.log.batch_index`` and never depend on the indexes being there.
 """
 
 from __future__ import annotations
@@ -23,31 +26,41 @@ INDEX_SUFFIX: Final = ".index"
 TIME_INDEX_SUFFIX: Final = ".timeindex"
 #: Positions and relative offsets in the indexes are int32.
 _INT32_MAX: Final = (1 << 31) - 1
-#: For batches that were checked when they came: anything may stand first.
+#: For batches that were checked when they were appended: any offset may come first.
 _ANY: Final = Tail(-1, -1)
 
 
 @dataclass(slots=True)
 class SegmentScan:
-    """What an examination of a whole segment found; its files were only read."""
+    """The result of checking a whole segment. The scan only reads."""
 
     index: SegmentIndex
     tail: Tail  #: end offset and last epoch of what is good
     size: int = 0  #: bytes that are good
     file_size: int = 0
-    epochs: list[tuple[int, int]] = field(default_factory=list)  #: (epoch, first offset) of each in it
-    fault: DecodeError | None = None  #: what is wrong at ``size``; None also for an unfinished batch there
+    epochs: list[tuple[int, int]] = field(
+        default_factory=list
+    )  #: (epoch, first offset) of each in it
+    fault: DecodeError | None = (
+        None  #: what is wrong at ``size``; None also for an unfinished batch there
+    )
 
     @property
     def base_offset(self) -> int:
-        """The offset in its name."""
+        """The offset in the segment's name."""
         return self.index.base_offset
 
 
 def scan_segment(directory: Path, base_offset: int, interval_bytes: int, epoch: int) -> SegmentScan:
-    """Check the batches of a segment up to the first that is not good; none may be below ``epoch``. Raises OSError."""
+    """Check the batches of a segment up to the first bad one; none may have an epoch below
+    ``epoch``. Raises OSError.
+    """
     file = OpenFile(str(directory / segment_name(base_offset)))
-    scan = SegmentScan(SegmentIndex(base_offset, interval_bytes), Tail(base_offset, epoch), file_size=file.status()[0])
+    scan = SegmentScan(
+        SegmentIndex(base_offset, interval_bytes),
+        Tail(base_offset, epoch),
+        file_size=file.status()[0],
+    )
     for checked in check_file(file, 0, scan.file_size, scan.tail):
         scan.index.add(checked.batches)
         scan.size, scan.tail, scan.fault = checked.end or scan.size, checked.tail, checked.fault
@@ -56,7 +69,7 @@ def scan_segment(directory: Path, base_offset: int, interval_bytes: int, epoch: 
 
 
 def note_epochs(epochs: list[tuple[int, int]], batches: Sequence[Batch]) -> None:
-    """Add to ``epochs`` those that begin with one of ``batches``."""
+    """Add to ``epochs`` each epoch that begins with one of ``batches``."""
     if not batches or (epochs and epochs[-1][0] == batches[-1].epoch):
         return
     for batch in batches:
@@ -65,13 +78,17 @@ def note_epochs(epochs: list[tuple[int, int]], batches: Sequence[Batch]) -> None
 
 
 def batch_start(directory: Path, scan: SegmentScan, offset: int) -> int:
-    """The base offset of the batch that holds ``offset``, which must lie in the scanned segment. Raises OSError."""
-    found = _find(OpenFile(str(directory / segment_name(scan.base_offset))), scan.index, offset, scan.size)
+    """Return the base offset of the batch that holds ``offset``, which must lie in the scanned
+    segment. Raises OSError.
+    """
+    found = _find(
+        OpenFile(str(directory / segment_name(scan.base_offset))), scan.index, offset, scan.size
+    )
     return found.base_offset if found else scan.tail.next_offset
 
 
 def _find(file: Readable, index: SegmentIndex, offset: int, size: int) -> Batch | None:
-    """The first batch that ends at ``offset`` or later."""
+    """Return the first batch that ends at ``offset`` or later."""
     for checked in check_file(file, index.position_before(offset), size, _ANY):
         for batch in checked.batches:
             if batch.last_offset >= offset:
@@ -80,14 +97,16 @@ def _find(file: Readable, index: SegmentIndex, offset: int, size: int) -> Batch 
 
 
 class Segment:
-    """An open segment. ``size`` and ``end_offset`` are of what was written, ``synced`` the bytes that are known to be on disk.
+    """An open segment. ``size`` and ``end_offset`` count what was written, ``synced`` the bytes
+    known to be on disk.
 
-    After DiskFailed from ``append`` it is as it was before, unless ``torn`` is set.
+    After DiskFailed from ``append`` it is as before the call, unless ``torn`` is set.
     """
 
     def __init__(self, disk: Disk, directory: Path, scan: SegmentScan) -> None:
-        """Open, or make, the files of the segment as ``scan`` saw it: what was not good is cut off, indexes are made anew
-        where they are not what they have to be. Raises DiskFailed."""
+        """Open or create the files of the segment that was scanned: truncate bad bytes, rewrite
+        wrong indexes. Raises DiskFailed.
+        """
         self.base_offset = scan.base_offset
         self.size = scan.size
         self.end_offset = scan.tail.next_offset
@@ -98,11 +117,14 @@ class Segment:
         self._index = scan.index
         self._files: list[DiskFile] = []
         try:
-            # The .log file last: an index without one is nothing, a segment without index is opened like any other.
+            # The .log file last: recovery removes an index without a .log file, and rebuilds the
+            # indexes of a .log file without them.
             self._offsets_file = self._open(directory, INDEX_SUFFIX)
             self._times_file = self._open(directory, TIME_INDEX_SUFFIX)
             self._log = self._open(directory, ".log")
             if scan.file_size > scan.size:
+                # Synced at once: the next append could otherwise be on disk before the truncation,
+                # and a crash would leave the old bad bytes behind a good batch.
                 disk.truncate(self._log, scan.size)
                 disk.sync(self._log)
             self._set_index(self._offsets_file, scan.index.offset_bytes())
@@ -114,22 +136,30 @@ class Segment:
 
     @classmethod
     def create(cls, disk: Disk, directory: Path, base_offset: int, interval_bytes: int) -> Segment:
-        """A new empty segment, whose names are on disk when this returns. Raises DiskFailed."""
-        segment = cls(disk, directory, SegmentScan(SegmentIndex(base_offset, interval_bytes), Tail(base_offset, 0)))
+        """Create an empty segment; its names are on disk when this returns. Raises DiskFailed."""
+        segment = cls(
+            disk,
+            directory,
+            SegmentScan(SegmentIndex(base_offset, interval_bytes), Tail(base_offset, 0)),
+        )
         disk.sync_directory(directory)
         return segment
 
     @property
     def first_timestamp(self) -> int | None:
-        """Largest timestamp of the first batch (ms), None while there is none."""
+        """Largest timestamp of the first batch (ms), None without a batch."""
         return self._index.first_timestamp
 
     def has_room_for(self, batch: Batch, size: int) -> bool:
-        """Whether ``batch`` can be ``size`` bytes behind the start and still be told by the indexes."""
-        return batch.last_offset - self.base_offset <= _INT32_MAX and size + batch.size <= _INT32_MAX
+        """Return whether the indexes can describe ``batch`` at position ``size``."""
+        return (
+            batch.last_offset - self.base_offset <= _INT32_MAX and size + batch.size <= _INT32_MAX
+        )
 
     def append(self, data: memoryview, batches: Sequence[Batch]) -> None:
-        """Write ``batches``, which stand in ``data`` at their positions, one behind the other. Raises DiskFailed."""
+        """Write ``batches``, which are consecutive in ``data`` at their positions. Raises
+        DiskFailed.
+        """
         start, end = batches[0].position, batches[-1].position + batches[-1].size
         try:
             self._disk.write(self._log, self.size, data[start:end])
@@ -142,47 +172,63 @@ class Segment:
             raise
         self.size += end - start
         self.end_offset = batches[-1].last_offset + 1
+        assert self.synced <= self.size and self.synced_offset <= self.end_offset
 
     def locate(self, offset: int) -> tuple[int, int]:
-        """Size and end offset of what lies before the batch that holds ``offset``, of all if none does. Raises DiskFailed."""
+        """Return size and end offset of what precedes the batch that holds ``offset``; of
+        everything if no batch does. Raises DiskFailed.
+        """
         found = _find(self._log, self._index, offset, self.size)
         return (found.position, found.base_offset) if found else (self.size, self.end_offset)
 
-    def truncate(self, offset: int) -> None:
-        """Drop the batch that holds ``offset`` and everything behind it; done on disk when this returns. Raises DiskFailed."""
+    def truncate_to(self, offset: int) -> None:
+        """Drop the batch that holds ``offset`` and everything behind it, durably. Raises
+        DiskFailed.
+        """
         size, end_offset = self.locate(offset)
         if size == self.size:
             return
+        # The log before its indexes: an index entry behind the end is found at start (Kafka's
+        # sanityCheck), a batch without entry would be too. Neither loses a record.
         self._disk.truncate(self._log, size)
         self._disk.sync(self._log)
         self.size = self.synced = size
         self.end_offset = self.synced_offset = end_offset
+        assert self.base_offset <= self.end_offset and self.size >= 0
         self._rewind_index()
 
-    def forget_unsynced(self) -> None:
-        """Cut off what a failed sync leaves in doubt, for whoever opens the segment next. Raises DiskFailed."""
+    def truncate_unflushed(self) -> None:
+        """Cut off the bytes that a failed sync left in doubt, for the next process that opens the
+        segment. Raises DiskFailed.
+        """
         self._disk.truncate(self._log, self.synced)
 
     def flush(self) -> None:
-        """Bring every batch to disk. The indexes need not be there: they can be made again. Raises SyncFailed."""
+        """Sync the batches. Raises SyncFailed.
+
+        The indexes are not synced: recovery rebuilds them from the batches.
+        """
         if self.synced < self.size:
             self._disk.sync(self._log)
             self.synced, self.synced_offset = self.size, self.end_offset
+        assert self.base_offset <= self.synced_offset
 
     def seal(self) -> None:
-        """Finish the segment: nothing is appended any more, and all of it is on disk. Raises DiskFailed."""
+        """Complete and sync the segment, which gets no more batches. Raises DiskFailed."""
         self.add_latest_time()
         self.flush()
+        # A closed segment is trusted by its last index entries, so these must be on disk before the
+        # next segment appears.
         self._disk.sync(self._offsets_file)
         self._disk.sync(self._times_file)
 
     def add_latest_time(self) -> None:
-        """Complete the time index, as is done at a roll and at a close. Raises DiskFailed."""
+        """Complete the time index, as Kafka does at a roll and at a close. Raises DiskFailed."""
         self._index.add_latest_time()
         self._write_entries()
 
     def close(self) -> None:
-        """Let go of the files."""
+        """Close the files."""
         for file in self._files:
             file.close()
 
@@ -199,18 +245,22 @@ class Segment:
     def _write_entries(self) -> None:
         offsets, times = self._written
         if self._index.counts != self._written:
-            self._disk.write(self._offsets_file, offsets * OFFSET_ENTRY.size, self._index.offset_bytes(offsets))
-            self._disk.write(self._times_file, times * TIME_ENTRY.size, self._index.time_bytes(times))
+            self._disk.write(
+                self._offsets_file, offsets * OFFSET_ENTRY.size, self._index.offset_bytes(offsets)
+            )
+            self._disk.write(
+                self._times_file, times * TIME_ENTRY.size, self._index.time_bytes(times)
+            )
             self._written = self._index.counts
 
     def _undo(self) -> None:
-        """Be as before the append that failed."""
+        """Restore the state before an append that failed."""
         self._disk.truncate(self._log, self.size)
         self._rewind_index()
         self.torn = False
 
     def _rewind_index(self) -> None:
-        """Bring the indexes back to what the segment holds."""
+        """Truncate the indexes to what the segment holds."""
         position = self._index.rewind(self.end_offset)
         for checked in check_file(self._log, position, self.size, _ANY):
             self._index.add(checked.batches)

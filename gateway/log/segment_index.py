@@ -1,4 +1,9 @@
-"""The entries of a segment's ``.index`` and ``.timeindex``, one for one as Kafka's ``LogSegment`` makes them. Touches no file."""
+"""Builds the entries of a segment's ``.index`` and ``.timeindex``, one for one as Kafka's
+``LogSegment`` does.
+
+It touches no file: ``gateway.log.segment`` writes the entries. Equal entries let Kafka open a
+directory without rebuilding its indexes.
+"""
 
 from __future__ import annotations
 
@@ -18,10 +23,12 @@ _NO_TIMESTAMP: Final = -1
 
 
 class SegmentIndex:
-    """The entries of both indexes; offsets are those of the log. Told of every batch once, in order.
+    """The entries of both indexes; offsets are those of the log. Each batch is added once, in
+    order.
 
-    A batch that begins more than ``interval_bytes`` behind the last one with an entry gets one: its last offset and its
-    position; and the time index gets the largest timestamp so far if that is a new one, with the last offset of its batch.
+    A batch that begins more than ``interval_bytes`` behind the last one with an entry gets one: its
+    last offset and its position. The time index then gets the largest timestamp so far, if that is
+    new, with the last offset of its batch.
     """
 
     def __init__(self, base_offset: int, interval_bytes: int) -> None:
@@ -40,7 +47,9 @@ class SegmentIndex:
         return len(self._offsets), len(self._times)
 
     def add(self, batches: Sequence[Batch], shift: int = 0) -> None:
-        """Take in batches that stand ``shift`` bytes further on in the segment than they say."""
+        """Add batches, whose position in the segment is ``shift`` bytes behind the position they
+        carry.
+        """
         if self.first_timestamp is None and batches:
             self.first_timestamp = batches[0].max_timestamp
         due = (self._positions[-1] if self._positions else 0) + self._interval - shift
@@ -56,39 +65,48 @@ class SegmentIndex:
                 due = position + self._interval
 
     def add_latest_time(self) -> None:
-        """Write down the largest timestamp, as is done when a segment is rolled or closed (``TimeIndex.maybeAppend``)."""
+        """Add the largest timestamp, as Kafka does when a segment is rolled or closed
+        (``TimeIndex.maybeAppend``).
+        """
         timestamp, offset = self._latest
         if timestamp > (self._times[-1] if self._times else _NO_TIMESTAMP):
             self._times.append(timestamp)
             self._time_offsets.append(offset)
 
     def position_before(self, offset: int) -> int:
-        """Position of the last batch with an entry that ends before ``offset``, 0 if there is none (``OffsetIndex.lookup``)."""
+        """Return the position of the last batch with an entry that ends before ``offset``, 0 if
+        there is none (``OffsetIndex.lookup``).
+        """
         at = bisect.bisect_left(self._offsets, offset)
         return self._positions[at - 1] if at else 0
 
     def rewind(self, offset: int) -> int:
-        """Forget every entry of batches that end at ``offset`` or later, and all behind the last entry that is kept.
+        """Drop the entries of batches that end at ``offset`` or later, and the state behind the
+        last kept entry.
 
-        Returns the position of that entry's batch: the segment has to be told from there again.
+        Returns the position of that entry's batch: the caller adds the batches from there again.
         """
         kept = bisect.bisect_left(self._offsets, offset)
         del self._offsets[kept:], self._positions[kept:]
         times = bisect.bisect_right(self._time_offsets, self._offsets[-1]) if kept else 0
         del self._times[times:], self._time_offsets[times:]
-        self._latest = (self._times[-1], self._time_offsets[-1]) if times else (_NO_TIMESTAMP, self.base_offset)
+        self._latest = (
+            (self._times[-1], self._time_offsets[-1])
+            if times
+            else (_NO_TIMESTAMP, self.base_offset)
+        )
         if not kept:
             self.first_timestamp = None
         return self._positions[-1] if kept else 0
 
     def offset_bytes(self, first: int = 0) -> bytes:
-        """The ``.index`` file from entry ``first`` on."""
+        """Return the ``.index`` file from entry ``first`` on."""
         pack, base = OFFSET_ENTRY.pack, self.base_offset
         entries = zip(self._offsets[first:], self._positions[first:], strict=True)
         return b"".join([pack(offset - base, position) for offset, position in entries])
 
     def time_bytes(self, first: int = 0) -> bytes:
-        """The ``.timeindex`` file from entry ``first`` on."""
+        """Return the ``.timeindex`` file from entry ``first`` on."""
         pack, base = TIME_ENTRY.pack, self.base_offset
         entries = zip(self._times[first:], self._time_offsets[first:], strict=True)
         return b"".join([pack(timestamp, offset - base) for timestamp, offset in entries])

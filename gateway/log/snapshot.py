@@ -1,4 +1,8 @@
-"""The two ends of a snapshot file: its header, and the footer that Kafka writes last, before the file gets its name (KIP-630)."""
+"""Reads the first and last control record of a snapshot file: its header, and its footer (KIP-630).
+
+Kafka writes the footer last, before the file gets its name, so a snapshot without one is
+unfinished.
+"""
 
 from __future__ import annotations
 
@@ -16,24 +20,26 @@ from kwire.records.record import Record
 _CONTROL_KEY: Final = struct.Struct(">hh")
 _SNAPSHOT_HEADER: Final = 3
 _SNAPSHOT_FOOTER: Final = 4
-#: A footer is a few bytes; a header's batch holds the voters too, and a thousand take about 100 KB.
+#: A footer takes a few bytes. The header's batch also holds the voters, 100 KB for a thousand.
 _CONTROL_BYTES_MAX: Final = 1024 * 1024
 
 
 def has_header(index: BatchIndex) -> bool:
-    """Whether the indexed snapshot begins with its header. Raises OSError."""
+    """Return whether the indexed snapshot begins with its header. Raises OSError."""
     record = _control_record(index, 0)
     return record is not None and _control_type(record) == _SNAPSHOT_HEADER
 
 
 def has_footer(index: BatchIndex) -> bool:
-    """Whether the last batch of the indexed snapshot holds its footer. Raises OSError."""
+    """Return whether the last batch of the indexed snapshot holds its footer. Raises OSError."""
     record = _control_record(index, -1)
     return record is not None and _control_type(record) == _SNAPSHOT_FOOTER
 
 
 def last_contained_log_timestamp(index: BatchIndex) -> int | None:
-    """Timestamp (ms) of the last record that the indexed snapshot stands for; None if no header tells. Raises OSError."""
+    """Return the timestamp (ms) of the last record that the snapshot replaces; None without a
+    header. Raises OSError.
+    """
     record = _control_record(index, 0)
     if record is None:
         return None
@@ -41,11 +47,15 @@ def last_contained_log_timestamp(index: BatchIndex) -> int | None:
         message = decode_control_record(record).message
     except DecodeError:
         return None
-    return message.last_contained_log_timestamp if isinstance(message, SnapshotHeaderRecord) else None
+    return (
+        message.last_contained_log_timestamp if isinstance(message, SnapshotHeaderRecord) else None
+    )
 
 
 def _control_record(index: BatchIndex, at: int) -> Record | None:
-    """The first (0) or the last (-1) record of the snapshot, None if it is not in a control batch of the size of one."""
+    """Return the first (0) or last (-1) record of the snapshot; None if its batch is no control
+    batch, or too large for one.
+    """
     if not index.positions:
         return None
     block = 0 if at == 0 else len(index.positions) - 1

@@ -1,7 +1,9 @@
-"""The bytes of a snapshot that is made here, in Kafka's form (KIP-630, ``RecordsSnapshotWriter``). Knows no file and no state.
+"""Encodes a snapshot in Kafka's form, batch by batch, into a sink. Knows neither files nor the
+image.
 
-A control batch with SNAPSHOT_HEADER, and with KRAFT_VERSION and KRAFT_VOTERS where the quorum is dynamic (KIP-853); data
-batches; a control batch with SNAPSHOT_FOOTER. Offsets count from 0, the epoch is that of the snapshot's id.
+A control batch with SNAPSHOT_HEADER, and with KRAFT_VERSION and KRAFT_VOTERS in a dynamic quorum
+(KIP-853); data batches; a control batch with SNAPSHOT_FOOTER. Offsets count from 0, the epoch is
+that of the snapshot's id. Source: KIP-630, ``RecordsSnapshotWriter``.
 """
 
 from __future__ import annotations
@@ -16,13 +18,14 @@ from kwire.messages.snapshot_header_record import SnapshotHeaderRecord
 from kwire.messages.voters_record import VotersRecord
 from kwire.records import Record, encode_batch, encode_control_record
 
-#: Most records of a batch (``RaftSnapshotWriter``), and bytes of values after which it ends. Kafka's readers take 8 MiB.
+#: Maximum records of a batch (``RaftSnapshotWriter``), and bytes of values after which it ends.
+#: Kafka's readers accept 8 MiB.
 BATCH_RECORDS_MAX: Final = 1024
 BATCH_BYTES: Final = 512 * 1024
 
 
 class Sink(Protocol):
-    """Where the bytes go: ``gateway.log.snapshot_writer.SnapshotWriter``."""
+    """The destination of the bytes: ``gateway.log.snapshot_writer.SnapshotWriter``."""
 
     @property
     def size(self) -> int: ...
@@ -31,10 +34,12 @@ class Sink(Protocol):
 
 
 class SnapshotFile:
-    """One snapshot, written from its header to its footer; whoever made the sink abandons it when anything here raises.
+    """One snapshot, written from its header to its footer. The creator of the sink abandons it if
+    anything here raises.
 
-    Every batch has the time of the header, when the last record below the snapshot's end was appended (ms): one state makes
-    the same bytes whenever it is written. Kafka's batches have the time of writing.
+    Every batch has the time of the header, when the last record below the snapshot's end was
+    appended (ms), so equal images give equal bytes whenever they are written. Kafka's batches have
+    the time of writing.
     """
 
     def __init__(
@@ -46,7 +51,7 @@ class SnapshotFile:
         kraft_version: int = 0,
         voters: VotersRecord | None = None,
     ) -> None:
-        """Write the header. ``voters`` only counts with a ``kraft_version`` of 1 or more."""
+        """Write the header. ``voters`` are written only with a ``kraft_version`` of 1 or more."""
         self._sink = sink
         self._epoch = snapshot_id.epoch
         self._timestamp = last_contained_log_timestamp
@@ -54,7 +59,10 @@ class SnapshotFile:
         self._values: list[bytes] = []
         self._bytes = 0
         first: list[tuple[str, Message]] = [
-            ("SNAPSHOT_HEADER", SnapshotHeaderRecord(last_contained_log_timestamp=last_contained_log_timestamp))
+            (
+                "SNAPSHOT_HEADER",
+                SnapshotHeaderRecord(last_contained_log_timestamp=last_contained_log_timestamp),
+            )
         ]
         if kraft_version > 0:
             first.append(("KRAFT_VERSION", KRaftVersionRecord(k_raft_version=kraft_version)))
@@ -70,7 +78,7 @@ class SnapshotFile:
             self._flush()
 
     def finish(self) -> None:
-        """Write what is left and the footer, and freeze the sink."""
+        """Write the remaining records and the footer, and freeze the sink."""
         self._flush()
         self._control([("SNAPSHOT_FOOTER", SnapshotFooterRecord())])
         self._sink.freeze()
@@ -80,12 +88,17 @@ class SnapshotFile:
         if values:
             offsets = range(self._next_offset, self._next_offset + len(values))
             self._write(
-                [Record(offset=at, timestamp=self._timestamp, value=value) for at, value in zip(offsets, values, strict=True)]
+                [
+                    Record(offset=at, timestamp=self._timestamp, value=value)
+                    for at, value in zip(offsets, values, strict=True)
+                ]
             )
 
     def _control(self, messages: list[tuple[str, Message]]) -> None:
         records = [
-            encode_control_record(name, message, offset=self._next_offset + i, timestamp=self._timestamp)
+            encode_control_record(
+                name, message, offset=self._next_offset + i, timestamp=self._timestamp
+            )
             for i, (name, message) in enumerate(messages)
         ]
         self._write(records, is_control=True)

@@ -1,4 +1,8 @@
-"""Writes a snapshot piece by piece, as it comes from a leader: a ``.part`` file until it is whole (``FileRawSnapshotWriter``)."""
+"""Writes a snapshot file piece by piece, as a ``.part`` file until it is whole.
+
+The pieces come from a leader's FetchSnapshot responses, or from ``gateway.log.snapshot_file``.
+Source: ``FileRawSnapshotWriter``.
+"""
 
 from __future__ import annotations
 
@@ -13,13 +17,15 @@ from gateway.log.snapshot import has_footer, has_header
 from gateway.snapshot_id import SnapshotId
 from kwire.errors import DecodeError
 
-#: Suffix of a snapshot that is not complete; one that is found at start never will be.
+#: Suffix of an incomplete snapshot. One that is found at start is removed: a download begins anew.
 PART: Final = ".part"
 _EVERYTHING: Final = 1 << 62
 
 
 class SnapshotWriter:
-    """The snapshot ``snapshot_id``, which nobody sees before ``freeze``. ``size``: bytes written so far."""
+    """The snapshot ``snapshot_id``, invisible to readers before ``freeze``. ``size``: bytes written
+    so far.
+    """
 
     def __init__(
         self,
@@ -29,9 +35,10 @@ class SnapshotWriter:
         *,
         before_freeze: Callable[[SnapshotId], None] = lambda snapshot_id: None,
     ) -> None:
-        """Begin an empty ``.part`` file. Raises DiskFailed.
+        """Create an empty ``.part`` file. Raises DiskFailed.
 
-        ``before_freeze`` is called when the snapshot is whole and on disk, before anybody can see it.
+        ``before_freeze`` is called when the snapshot is whole and on disk, before a reader can see
+        it.
         """
         self.snapshot_id = snapshot_id
         self._before_freeze = before_freeze
@@ -48,24 +55,28 @@ class SnapshotWriter:
     def write(self, position: int, data: bytes | memoryview) -> None:
         """Append the bytes of the snapshot from ``position`` on.
 
-        Raises ValueError where that is not the end of what was written; DiskFailed, after which the same bytes can be
-        given again.
+        Raises ValueError if that is not the end of what was written; DiskFailed, after which the
+        same bytes can be written again.
         """
         if position != self.size:
-            raise ValueError(f"bytes from {position} on do not continue a snapshot of {self.size} bytes")
+            raise ValueError(
+                f"bytes from {position} on do not continue a snapshot of {self.size} bytes"
+            )
         self._disk.write(self._file, position, data)
         self.size += len(data)
 
     def freeze(self) -> None:
-        """Check every byte, and give the file its name: it is complete and on disk when this returns.
+        """Check every byte, sync, and give the file its name; it is durable when this returns.
 
-        Raises DecodeError (``path`` is the file, ``offset`` the byte) for a snapshot that is damaged or not whole, which is
-        then gone; DiskFailed, and what ``before_freeze`` raises.
+        Raises DecodeError (``path`` is the file, ``offset`` the byte) for a damaged or incomplete
+        snapshot, which is then removed; DiskFailed, and what ``before_freeze`` raises.
         """
         try:
             if (fault := snapshot_fault(self._part)) is not None:
                 self._disk.remove(self._part)
                 raise fault
+            # Sync before rename: a complete name must never stand for incomplete bytes, because
+            # readers trust every file that has one.
             self._disk.sync(self._file)
             self._before_freeze(self.snapshot_id)
         finally:
@@ -74,13 +85,14 @@ class SnapshotWriter:
         self._disk.sync_directory(self._path.parent)
 
     def abandon(self) -> None:
-        """Drop what was written; harmless after ``freeze`` and a second time. Raises DiskFailed."""
+        """Remove what was written. Harmless after ``freeze``, and idempotent. Raises DiskFailed."""
         self._file.close()
         self._disk.remove(self._part)
 
 
 def snapshot_fault(path: Path) -> DecodeError | None:
-    """Why the file is no complete snapshot: a batch that is not whole, a wrong CRC, no header or footer (KIP-630).
+    """Return why the file is no complete snapshot: a cut batch, a wrong CRC, no header or footer
+    (KIP-630); None if it is one.
 
     Raises DiskFailed.
     """
@@ -91,7 +103,14 @@ def snapshot_fault(path: Path) -> DecodeError | None:
             reason = index.problem.reason if index.problem else "it changes while it is read"
             return DecodeError(reason, path=str(path), offset=index.end, rule="snapshot")
         if not has_header(index):
-            return DecodeError("does not begin with a SNAPSHOT_HEADER", path=str(path), offset=0, rule="snapshot")
+            return DecodeError(
+                "does not begin with a SNAPSHOT_HEADER", path=str(path), offset=0, rule="snapshot"
+            )
         if not has_footer(index):
-            return DecodeError("no SNAPSHOT_FOOTER: it is not complete", path=str(path), offset=index.end, rule="snapshot")
+            return DecodeError(
+                "no SNAPSHOT_FOOTER: it is not complete",
+                path=str(path),
+                offset=index.end,
+                rule="snapshot",
+            )
     return None

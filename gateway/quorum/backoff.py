@@ -1,4 +1,6 @@
-"""How long to rest between fruitless requests: exponential, bounded, with dice. Knows nothing of what was asked."""
+"""How long to rest between fruitless requests: exponential, bounded, with dice. Knows nothing of
+what was asked.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +8,11 @@ from collections.abc import Callable
 
 
 class Backoff:
-    """Pauses of ``low`` seconds that double up to ``high``; each is cut by chance to between a half and the whole.
+    """Pauses of ``low`` seconds that double up to ``high``; each is cut by chance to between a half
+    and the whole.
 
-    ``dice`` gives numbers from 0 to 1. (``ExponentialBackoff`` of Kafka; chance keeps many observers from asking in step.)
+    ``dice`` gives numbers from 0 to 1. (``ExponentialBackoff`` of Kafka; chance keeps many
+    observers from asking in step.)
     """
 
     __slots__ = ("_dice", "_high", "_low", "failures")

@@ -1,14 +1,19 @@
-"""Where two logs part: how far our log must be cut back when the leader says that they differ. Knows no messages."""
+"""Decides how far a log is cut back when the leader reports that the two logs diverge (KIP-595).
+
+Follows ``ReplicatedLog.truncateToEndOffset``. Changes nothing and knows no message: the caller
+cuts, and refuses to cut below its high watermark.
+"""
 
 from __future__ import annotations
 
 from typing import Protocol
 
-from gateway.quorum.requests import Position
+from gateway.quorum.partition import Position
+from gateway.quorum.response_checks import InvalidResponse
 
 
 class ReplicatedLog(Protocol):
-    """The local log as the observer sees it; it changes only by the observer's effects."""
+    """What the rule reads of a log."""
 
     @property
     def start_offset(self) -> int: ...
@@ -25,21 +30,28 @@ class ReplicatedLog(Protocol):
         ...
 
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
-        """(the largest epoch known that is not above ``epoch``, where it ends); negative numbers where there is none."""
+        """As ``gateway.leader_epochs.end_offset_for``."""
         ...
 
 
 def truncation_offset(log: ReplicatedLog, leaders: Position) -> int:
-    """The largest offset up to which the log may still agree with the leader's, whose epoch ``leaders.epoch`` ends at
-    ``leaders.offset`` (``ReplicatedLog.truncateToEndOffset``, KIP-595).
+    """Return the offset to cut ``log`` back to, given that the leader's epoch ``leaders.epoch``
+    ends at ``leaders.offset``.
 
-    It is the end of our largest epoch not *above* the leader's, and never past the end that the leader gave. (The text of
-    the KIP says "less than", which would throw away committed records whenever both logs have the epoch.)
+    It is the end of the largest local epoch not above the leader's. (The text of KIP-595 says "less
+    than", which discards committed records whenever both logs hold the epoch.) The smaller of both
+    ends counts only when the local log holds that very epoch: the leader's end offset says nothing
+    about an older epoch, in whose middle it may lie, so that a log with the epochs 1:0 and 3:10 and
+    the leader's (epoch 2, end 5) is cut to 10. The next Fetch then compares the older epoch. The
+    result is always where a local batch begins, or the leader's end of a common epoch. Raises
+    InvalidResponse for an epoch that the Fetch did not name: a leader answers with an epoch up to
+    that of the last fetched record.
     """
-    if leaders.epoch >= log.last_epoch:
-        ours = log.end_offset
-    else:
-        epoch, ours = log.end_offset_for_epoch(leaders.epoch)
-        if epoch < 0 or ours < 0:
-            ours = log.start_offset
-    return min(ours, leaders.offset)
+    if leaders.epoch > log.last_epoch:
+        raise InvalidResponse(
+            f"logs that diverge in epoch {leaders.epoch}, when ours ends in epoch {log.last_epoch}"
+        )
+    epoch, end_offset = log.end_offset_for_epoch(leaders.epoch)
+    if epoch < 0:
+        end_offset = log.start_offset
+    return end_offset if epoch < leaders.epoch else min(end_offset, leaders.offset)

@@ -1,11 +1,13 @@
-"""One snapshot on its way, chunk by chunk (KIP-630). Knows where it stands, not who sends it nor where it is written."""
+"""One snapshot on its way, chunk by chunk (KIP-630). Knows where it stands, not who sends it nor
+where it is written.
+"""
 
 from __future__ import annotations
 
 from typing import Final
 
-from gateway.quorum.answers import Nonsense
 from gateway.quorum.effects import SnapshotChunk
+from gateway.quorum.response_checks import InvalidResponse
 from gateway.snapshot_id import SnapshotId
 from kwire.messages.fetch_snapshot_response import PartitionSnapshot
 
@@ -22,7 +24,8 @@ class Download:
         self.id = id
         self.position = 0
         self.size: int | None = None
-        self.interrupted = False  #: the leader was lost on the way: it must point to this snapshot again before we go on
+        #: the leader was lost on the way: it must point to this snapshot again before we go on
+        self.interrupted = False
         self._empty = 0
 
     @property
@@ -33,21 +36,26 @@ class Download:
     def take(self, partition: PartitionSnapshot) -> SnapshotChunk | None:
         """The chunk of an answer without error, None for one without bytes.
 
-        Raises Nonsense when it is not the chunk that comes next, when the size changed, or after several empty ones.
+        Raises InvalidResponse when it is not the chunk that comes next, when the size changed, or
+        after several empty ones.
         """
         got = SnapshotId(partition.snapshot_id.end_offset, partition.snapshot_id.epoch)
         if got != self.id or partition.position != self.position:
-            raise Nonsense(f"bytes of snapshot {got} at {partition.position} where {self.id} at {self.position} was asked for")
+            raise InvalidResponse(
+                f"bytes of snapshot {got} at {partition.position} where {self.id} at {self.position} was asked for"
+            )
         data = partition.unaligned_records or b""
         size = partition.size
         if size < 1 or size != (self.size or size) or self.position + len(data) > size:
-            raise Nonsense(
+            raise InvalidResponse(
                 f"{len(data)} bytes at {self.position} of snapshot {self.id} of {size} bytes, before said to be {self.size}"
             )
         if not data:
             self._empty += 1
             if self._empty >= _EMPTY_MAX:
-                raise Nonsense(f"{self._empty} answers without a byte of snapshot {self.id} at {self.position} of {size}")
+                raise InvalidResponse(
+                    f"{self._empty} answers without a byte of snapshot {self.id} at {self.position} of {size}"
+                )
             return None
         self._empty = 0
         self.size = size

@@ -1,4 +1,10 @@
-"""What an observer says: whom to ask what, how long to rest, and what to do with an answer. Values without behaviour."""
+"""What a node of the quorum wants done, in this order. Values without behaviour.
+
+Effects on the disk carry a token, one larger each; the driver performs them in order, may sync many
+at once, and then reports ``Durable`` with the last token. What must not leave before something is
+durable names that token in ``after`` (0 is nothing): nothing is ever on the wire that a crash could
+make untrue.
+"""
 
 from __future__ import annotations
 
@@ -10,30 +16,113 @@ from typing import Any, NamedTuple
 from gateway.address import Address
 from gateway.snapshot_id import SnapshotId
 from kwire.message import Message
+from kwire.uuid import ZERO_UUID, Uuid
 
 
 @dataclass(frozen=True, slots=True)
-class Ask:
-    """Ask ``address`` for ``request(version)``, ``version`` being the newest of ``versions`` that both sides know.
+class ElectionState:
+    """What ``quorum-state`` holds. -1: no leader, no vote."""
 
-    ``node_id``: whom we expect there, -1 when nobody in particular. ``timeout_s``: after so long the request has failed.
-    ``number``: no two asks of an observer have the same.
+    epoch: int
+    leader_id: int = -1
+    voted_id: int = -1
+    voted_directory_id: Uuid = ZERO_UUID
+
+
+@dataclass(frozen=True, slots=True)
+class Persist:
+    """Replace ``quorum-state``, atomically. ``kraft_version`` decides its form (1: without the
+    voters).
+    """
+
+    token: int
+    state: ElectionState
+    kraft_version: int
+
+
+@dataclass(frozen=True, slots=True)
+class Append:
+    """Append whole batches; the first begins at ``base_offset``, which is the log's end. Their CRCs
+    were checked.
+    """
+
+    token: int
+    base_offset: int
+    data: bytes | memoryview
+
+
+@dataclass(frozen=True, slots=True)
+class Truncate:
+    """Drop everything from ``offset``, a batch's beginning, on: it was never committed."""
+
+    token: int
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class BeginSnapshot:
+    """Start writing this snapshot; whatever part of another there is can go."""
+
+    id: SnapshotId
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotChunk:
+    """``data`` belongs at ``position`` of the snapshot's ``size`` bytes. Chunks come in order,
+    without gaps.
+    """
+
+    position: int
+    data: bytes | memoryview
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class InstallSnapshot:
+    """The snapshot begun is whole: check it, make it durable, let the log begin empty at its end;
+    ``Installed`` says when.
+
+    Until then, or ``NotInstalled``, the log is what it was.
+    """
+
+    token: int
+    id: SnapshotId
+
+
+@dataclass(frozen=True, slots=True)
+class AbandonSnapshot:
+    """The snapshot begun will not be finished."""
+
+    id: SnapshotId
+
+
+@dataclass(frozen=True, slots=True)
+class LearnClusterId:
+    """Write the cluster's id to ``meta.properties``: it was not known before, and never changes
+    from here on.
+    """
+
+    token: int
+    cluster_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Send:
+    """Ask the node ``node_id`` (-1: whoever is there) at ``address``; ends in ``Answered`` or
+    ``Failed`` with this number.
+
+    ``versions``: the newest that both sides know is asked. After ``timeout_s`` without an answer it
+    has failed.
     """
 
     number: int
-    address: Address
     node_id: int
+    address: Address
     api_key: int
     versions: range
     timeout_s: float
     request: Callable[[int], Message] = field(repr=False, compare=False)
-
-
-@dataclass(frozen=True, slots=True)
-class Pause:
-    """Nothing to ask before ``until`` (monotonic seconds; infinite after a :class:`Stop`)."""
-
-    until: float
+    after: int = 0
 
 
 class FailureKind(enum.StrEnum):
@@ -55,74 +144,100 @@ class Failure(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Append:
-    """Append ``records``: whole batches, the first at the log's end. CRCs are the log's to check."""
-
-    records: bytes | memoryview
-
-
-@dataclass(frozen=True, slots=True)
-class Truncate:
-    """Drop everything from ``offset`` on: it was never committed (KIP-595, diverging epoch)."""
+class LogRange:
+    """Whole batches from the one that holds ``offset``, as many as fit in ``max_bytes`` but at
+    least one, below ``end``.
+    """
 
     offset: int
+    end: int
+    max_bytes: int
 
 
 @dataclass(frozen=True, slots=True)
-class BeginSnapshot:
-    """Start writing this snapshot; whatever part of another there is can go."""
+class SnapshotRange:
+    """Bytes of a snapshot's file from ``position`` on, ``max_bytes`` at most."""
 
     id: SnapshotId
-
-
-@dataclass(frozen=True, slots=True)
-class SnapshotChunk:
-    """``data`` belongs at ``position`` of the snapshot's ``size`` bytes. Chunks come in order, without gaps."""
-
     position: int
-    data: bytes | memoryview
-    size: int
+    max_bytes: int
 
 
 @dataclass(frozen=True, slots=True)
-class InstallSnapshot:
-    """The snapshot is whole: check it, make it durable, and let the log begin empty at its end."""
+class Reply:
+    """The answer to request ``number``. ``read``: the driver puts these bytes into its one
+    partition, and a snapshot's size.
+    """
 
-    id: SnapshotId
-
-
-@dataclass(frozen=True, slots=True)
-class AbandonSnapshot:
-    """The snapshot begun will not be finished: what there is of it can go."""
-
-    id: SnapshotId
+    number: int
+    message: Message
+    read: LogRange | SnapshotRange | None = None
+    after: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Advance:
-    """Everything below ``high_watermark`` is committed and in our log. It only ever grows."""
+    """Everything below ``high_watermark`` is committed, and durable here."""
 
     high_watermark: int
 
 
 @dataclass(frozen=True, slots=True)
-class Remember:
-    """Make epoch and leader (-1: none yet) durable (``quorum-state``) before anything else of that epoch happens."""
+class LeaderChanged:
+    """Who leads, as far as this node knows: -1 nobody. ``epoch`` never falls."""
 
     epoch: int
     leader_id: int
 
 
 @dataclass(frozen=True, slots=True)
-class LearnClusterId:
-    """The cluster's id, known from now on: to be kept, and compared for ever after."""
+class Leading:
+    """This node was elected. Its controller may act once everything below ``start_offset`` + 1 is
+    committed and applied.
 
-    cluster_id: str
+    ``start_offset``: of the LEADER_CHANGE record of ``epoch``.
+    """
+
+    epoch: int
+    start_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class NotLeading:
+    """This node led ``epoch`` and does not any more: what it proposed and did not see committed has
+    an unknown fate.
+    """
+
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """Proposal ``number`` was appended: its first record has ``base_offset``, the one behind its
+    last ``end_offset``.
+    """
+
+    number: int
+    base_offset: int
+    end_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """Proposal ``number`` was not appended, and never will be. ``not_leader``: another node may
+    take it.
+    """
+
+    number: int
+    not_leader: bool
+    reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """Following cannot go on without a person. ``reason``: who, what, what next. Nothing is asked any more."""
+    """Following cannot go on without a person. ``reason``: who, what, what next. Nothing is asked
+    any more.
+    """
 
     reason: str
 
@@ -135,16 +250,32 @@ class Tell:
     fields: Mapping[str, Any]
 
 
-Effect = (
-    Append
+@dataclass(frozen=True, slots=True)
+class ShutDownComplete:
+    """The process may end."""
+
+
+DiskEffect = (
+    Persist
+    | Append
     | Truncate
     | BeginSnapshot
     | SnapshotChunk
     | InstallSnapshot
     | AbandonSnapshot
-    | Advance
-    | Remember
     | LearnClusterId
+)
+Effect = (
+    DiskEffect
+    | Send
+    | Reply
+    | Advance
+    | LeaderChanged
+    | Leading
+    | NotLeading
+    | Accepted
+    | Refused
+    | ShutDownComplete
     | Stop
     | Tell
 )

@@ -1,115 +1,284 @@
-"""The requests of an observer at each of their versions: what a raft leader expects in a Fetch and in a FetchSnapshot.
-
-Rules are those of KIP-595, 630, 853, 903 and 1166 as ``KafkaRaftClient.buildFetchRequest`` and ``buildFetchSnapshotRequest``
-ship them. Knows nothing of answers.
+"""The requests of a voter at each of their versions, as ``RaftUtil`` and ``KafkaRaftClient`` build
+them. Knows no state.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Final
 
-from gateway.quorum.settings import ObserverSettings
+from gateway.address import Address
+from gateway.quorum.partition import PARTITION, TOPIC_NAME, Position
+from gateway.quorum.voter_set import VoterNode
 from gateway.snapshot_id import SnapshotId
-from kwire.messages import describe_quorum_request, fetch_snapshot_request
+from kwire.messages import (
+    add_raft_voter_request,
+    begin_quorum_epoch_request,
+    describe_quorum_request,
+    end_quorum_epoch_request,
+    fetch_request,
+    fetch_snapshot_request,
+    update_raft_voter_request,
+    vote_request,
+)
+from kwire.messages.add_raft_voter_request import AddRaftVoterRequest
+from kwire.messages.api_versions_request import ApiVersionsRequest
+from kwire.messages.begin_quorum_epoch_request import BeginQuorumEpochRequest
 from kwire.messages.describe_cluster_request import DescribeClusterRequest
 from kwire.messages.describe_quorum_request import DescribeQuorumRequest
-from kwire.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic, ReplicaState
+from kwire.messages.end_quorum_epoch_request import EndQuorumEpochRequest
+from kwire.messages.fetch_request import FetchRequest
 from kwire.messages.fetch_snapshot_request import FetchSnapshotRequest
-from kwire.uuid import METADATA_TOPIC_ID, ZERO_UUID, Uuid
+from kwire.messages.remove_raft_voter_request import RemoveRaftVoterRequest
+from kwire.messages.update_raft_voter_request import UpdateRaftVoterRequest
+from kwire.messages.vote_request import VoteRequest
+from kwire.uuid import METADATA_TOPIC_ID, Uuid
 
-TOPIC_NAME: Final = "__cluster_metadata"
-PARTITION: Final = 0
-
-#: Below 13 a Fetch has no topic id, and a raft leader refuses it.
+VOTE_VERSIONS: Final = range(3)
+#: Below 2 there is no pre-vote: a peer that knows no better would take the question for a real one.
+PRE_VOTE_VERSIONS: Final = range(2, 3)
+BEGIN_VERSIONS: Final = range(2)
+END_VERSIONS: Final = range(2)
 FETCH_VERSIONS: Final = range(13, 19)
 FETCH_SNAPSHOT_VERSIONS: Final = range(2)
+ADD_VOTER_VERSIONS: Final = range(2)
+REMOVE_VOTER_VERSIONS: Final = range(1)
+UPDATE_VOTER_VERSIONS: Final = range(1)
+API_VERSIONS_VERSIONS: Final = range(3, 5)
 DESCRIBE_QUORUM_VERSIONS: Final = range(3)
-#: Below 1 there is no endpoint type, and a controller answers for controllers only.
+#: Below 1 there is no endpoint type, and a controller answers for controllers only (KIP-919).
 DESCRIBE_CLUSTER_VERSIONS: Final = range(1, 3)
 
-_CONTROLLERS: Final = 2
+#: The versions of KRAFT_VERSION that this code knows (KIP-853).
+KRAFT_VERSIONS: Final = (0, 1)
 _NO_HIGH_WATERMARK: Final = (1 << 63) - 1
+_SOFTWARE_NAME: Final = "kwire"
+_CONTROLLERS: Final = 2
 
 
-@dataclass(frozen=True, slots=True)
-class Identity:
-    """Who asks, and of which cluster. ``replica_id`` -1: nobody in particular; then the directory id is not sent."""
+def vote(
+    version: int,
+    *,
+    cluster_id: str | None,
+    epoch: int,
+    candidate: tuple[int, Uuid],
+    voter: VoterNode,
+    log_end: Position,
+    pre_vote: bool,
+) -> VoteRequest:
+    """Ask ``voter`` for its vote in ``epoch`` (KIP-595), or whether it would give it (``pre_vote``,
+    KIP-996).
+    """
+    partition = vote_request.PartitionData(
+        partition_index=PARTITION,
+        replica_epoch=epoch,
+        replica_id=candidate[0],
+        last_offset_epoch=log_end.epoch,
+        last_offset=log_end.offset,
+    )
+    request = VoteRequest(
+        cluster_id=cluster_id,
+        topics=[vote_request.TopicData(topic_name=TOPIC_NAME, partitions=[partition])],
+    )
+    if version >= 1:
+        request.voter_id = voter.id
+        partition.replica_directory_id = candidate[1]
+        partition.voter_directory_id = voter.directory_id
+    if version >= 2:
+        partition.pre_vote = pre_vote
+    return request
 
-    cluster_id: str | None = None
-    replica_id: int = -1
-    directory_id: Uuid | None = None
 
-    @property
-    def sent_directory_id(self) -> Uuid:
-        """The directory id as it stands in requests. Without a replica id it would only make rows in DescribeQuorum."""
-        return self.directory_id or ZERO_UUID if self.replica_id >= 0 else ZERO_UUID
+def begin_quorum_epoch(
+    version: int,
+    *,
+    cluster_id: str | None,
+    epoch: int,
+    leader_id: int,
+    voter: VoterNode,
+    endpoints: Mapping[str, Address],
+) -> BeginQuorumEpochRequest:
+    """Tell ``voter`` who leads ``epoch``, and where it listens."""
+    partition = begin_quorum_epoch_request.PartitionData(
+        partition_index=PARTITION, leader_id=leader_id, leader_epoch=epoch
+    )
+    topic = begin_quorum_epoch_request.TopicData(topic_name=TOPIC_NAME, partitions=[partition])
+    request = BeginQuorumEpochRequest(cluster_id=cluster_id, topics=[topic])
+    if version >= 1:
+        request.voter_id = voter.id
+        partition.voter_directory_id = voter.directory_id
+        request.leader_endpoints = [
+            begin_quorum_epoch_request.LeaderEndpoint(name=name, host=at.host, port=at.port)
+            for name, at in endpoints.items()
+        ]
+    return request
 
 
-@dataclass(frozen=True, slots=True)
-class Position:
-    """Where a log ends: the offset to be fetched next, and the epoch of the record before it."""
-
-    offset: int
-    epoch: int
+def end_quorum_epoch(
+    version: int,
+    *,
+    cluster_id: str | None,
+    epoch: int,
+    leader_id: int,
+    successors: Sequence[tuple[int, Uuid]],
+    endpoints: Mapping[str, Address],
+) -> EndQuorumEpochRequest:
+    """Tell a voter that ``leader_id`` leads ``epoch`` no more, and who should be elected, best
+    first.
+    """
+    partition = end_quorum_epoch_request.PartitionData(
+        partition_index=PARTITION, leader_id=leader_id, leader_epoch=epoch
+    )
+    topic = end_quorum_epoch_request.TopicData(topic_name=TOPIC_NAME, partitions=[partition])
+    request = EndQuorumEpochRequest(cluster_id=cluster_id, topics=[topic])
+    if version >= 1:
+        partition.preferred_candidates = [
+            end_quorum_epoch_request.ReplicaInfo(
+                candidate_id=id, candidate_directory_id=directory_id
+            )
+            for id, directory_id in successors
+        ]
+        request.leader_endpoints = [
+            end_quorum_epoch_request.LeaderEndpoint(name=name, host=at.host, port=at.port)
+            for name, at in endpoints.items()
+        ]
+    else:
+        partition.preferred_successors = [id for id, _ in successors]
+    return request
 
 
 def fetch(
-    version: int, identity: Identity, settings: ObserverSettings, *, epoch: int, position: Position, high_watermark: int
+    version: int,
+    *,
+    cluster_id: str | None,
+    replica: tuple[int, Uuid],
+    epoch: int,
+    log_end: Position,
+    high_watermark: int,
+    max_wait_ms: int,
+    max_bytes: int,
 ) -> FetchRequest:
-    """The Fetch of a replica at ``position`` that knows leader epoch ``epoch``.
+    """What follows ``log_end`` in the log of the leader of ``epoch``; the offset says what is
+    durable here.
 
-    ``high_watermark``: the last one the leader told, negative when unknown; then the tag of version 18 is left out, as a
-    leader answers -1 at once, again and again.
+    ``high_watermark``: what the leader told last (KIP-1166); negative when unknown, and then the
+    tag is left out.
     """
-    partition = FetchPartition(
+    partition = fetch_request.FetchPartition(
         partition=PARTITION,
         current_leader_epoch=epoch,
-        fetch_offset=position.offset,
-        last_fetched_epoch=position.epoch,
-        # Real replicas ask for 0 here, which raft leaders ignore; those who obey the field would starve us.
-        partition_max_bytes=settings.fetch_max_bytes,
-        replica_directory_id=identity.sent_directory_id,
-        high_watermark=_NO_HIGH_WATERMARK if high_watermark < 0 else high_watermark,
+        fetch_offset=log_end.offset,
+        last_fetched_epoch=log_end.epoch,
+        # Kafka's nodes say 0 here and obey only the other; whoever obeys this one is served too
+        partition_max_bytes=max_bytes,
     )
+    if version >= 17:
+        partition.replica_directory_id = replica[1]
+    if version >= 18:
+        partition.high_watermark = _NO_HIGH_WATERMARK if high_watermark < 0 else high_watermark
     request = FetchRequest(
-        cluster_id=identity.cluster_id,
-        max_wait_ms=settings.max_wait_ms,
-        max_bytes=settings.fetch_max_bytes,
-        topics=[FetchTopic(topic_id=METADATA_TOPIC_ID, partitions=[partition])],
+        cluster_id=cluster_id,
+        max_wait_ms=max_wait_ms,
+        max_bytes=max_bytes,
+        topics=[fetch_request.FetchTopic(topic_id=METADATA_TOPIC_ID, partitions=[partition])],
     )
     if version >= 15:
-        request.replica_state = ReplicaState(replica_id=identity.replica_id)
+        request.replica_state = fetch_request.ReplicaState(replica_id=replica[0])
     else:
-        request.replica_id = identity.replica_id
+        request.replica_id = replica[0]
     return request
 
 
 def fetch_snapshot(
-    identity: Identity, settings: ObserverSettings, *, epoch: int, snapshot_id: SnapshotId, position: int
+    version: int,
+    *,
+    cluster_id: str | None,
+    replica: tuple[int, Uuid],
+    epoch: int,
+    id: SnapshotId,
+    position: int,
+    max_bytes: int,
 ) -> FetchSnapshotRequest:
-    """Ask for the bytes of a snapshot from ``position`` on. Always one topic: a controller dies of a request with none."""
+    """The bytes of the leader's snapshot ``id`` from ``position`` on (KIP-630). Always one topic:
+    Kafka dies of none.
+    """
     partition = fetch_snapshot_request.PartitionSnapshot(
         partition=PARTITION,
         current_leader_epoch=epoch,
-        snapshot_id=fetch_snapshot_request.SnapshotId(end_offset=snapshot_id.end_offset, epoch=snapshot_id.epoch),
+        snapshot_id=fetch_snapshot_request.SnapshotId(end_offset=id.end_offset, epoch=id.epoch),
         position=position,
-        replica_directory_id=identity.sent_directory_id,
     )
+    if version >= 1:
+        partition.replica_directory_id = replica[1]
+    topic = fetch_snapshot_request.TopicSnapshot(name=TOPIC_NAME, partitions=[partition])
     return FetchSnapshotRequest(
-        cluster_id=identity.cluster_id,
-        replica_id=identity.replica_id,
-        max_bytes=settings.snapshot_max_bytes,
-        topics=[fetch_snapshot_request.TopicSnapshot(name=TOPIC_NAME, partitions=[partition])],
+        cluster_id=cluster_id, replica_id=replica[0], max_bytes=max_bytes, topics=[topic]
     )
+
+
+def update_voter(cluster_id: str | None, epoch: int, node: VoterNode) -> UpdateRaftVoterRequest:
+    """Tell the leader of ``epoch`` where voter ``node``, who asks, listens and what it supports
+    (KIP-853).
+    """
+    return UpdateRaftVoterRequest(
+        cluster_id=cluster_id,
+        current_leader_epoch=epoch,
+        voter_id=node.id,
+        voter_directory_id=node.directory_id,
+        listeners=[
+            update_raft_voter_request.Listener(name=name, host=at.host, port=at.port)
+            for name, at in node.endpoints.items()
+        ],
+        k_raft_version_feature=update_raft_voter_request.KRaftVersionFeature(
+            min_supported_version=node.kraft_versions[0],
+            max_supported_version=node.kraft_versions[1],
+        ),
+    )
+
+
+def add_voter(
+    version: int, *, cluster_id: str | None, node: VoterNode, timeout_ms: int
+) -> AddRaftVoterRequest:
+    """Ask to become a voter (KIP-853); below version 1 the answer comes when that is committed."""
+    request = AddRaftVoterRequest(
+        cluster_id=cluster_id,
+        timeout_ms=timeout_ms,
+        voter_id=node.id,
+        voter_directory_id=node.directory_id,
+        listeners=[
+            add_raft_voter_request.Listener(name=name, host=at.host, port=at.port)
+            for name, at in node.endpoints.items()
+        ],
+    )
+    if version >= 1:
+        request.ack_when_committed = False
+    return request
+
+
+def remove_voter(cluster_id: str | None, id: int, directory_id: Uuid) -> RemoveRaftVoterRequest:
+    """Ask that a voter be none any more (KIP-853)."""
+    return RemoveRaftVoterRequest(
+        cluster_id=cluster_id, voter_id=id, voter_directory_id=directory_id
+    )
+
+
+@lru_cache(maxsize=1)
+def api_versions() -> ApiVersionsRequest:
+    """What does the node support?"""
+    return ApiVersionsRequest(client_software_name=_SOFTWARE_NAME, client_software_version="1")
 
 
 def describe_cluster() -> DescribeClusterRequest:
-    """Asked of a controller about controllers (KIP-919): the cheapest answer with a cluster id in it."""
+    """Ask a controller about the controllers (KIP-919): the cheapest answer that holds the cluster
+    id.
+    """
     return DescribeClusterRequest(endpoint_type=_CONTROLLERS)
 
 
 def describe_quorum() -> DescribeQuorumRequest:
-    """Who votes (KIP-836); only the leader knows."""
+    """Ask the leader who votes (KIP-836)."""
     partition = describe_quorum_request.PartitionData(partition_index=PARTITION)
-    return DescribeQuorumRequest(topics=[describe_quorum_request.TopicData(topic_name=TOPIC_NAME, partitions=[partition])])
+    return DescribeQuorumRequest(
+        topics=[describe_quorum_request.TopicData(topic_name=TOPIC_NAME, partitions=[partition])]
+    )

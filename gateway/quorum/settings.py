@@ -1,11 +1,20 @@
-"""What an observer is told at its birth: where voters are, who it is, how much it asks for, how long it waits."""
+"""What a node of the quorum is told at its birth: who it is, who votes, how long it waits, and what
+its disk holds.
+
+Names and defaults are those of Kafka's ``controller.quorum.*`` settings (``QuorumConfig``) where it
+has them.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Final
 
 from gateway.address import Address
+from gateway.quorum.effects import ElectionState
+from gateway.quorum.voter_set import VoterSet
+from gateway.snapshot_id import SnapshotId
 from kwire.uuid import Uuid
 
 MIB: Final = 1024 * 1024
@@ -13,39 +22,90 @@ MIB: Final = 1024 * 1024
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ObserverSettings:
-    """The names are those of Kafka's ``controller.quorum.*`` settings where it has them.
+    """A node that follows a quorum and never votes: the gateway over a quorum of other controllers.
 
-    ``bootstrap``: addresses of controllers, at least one. ``cluster_id``: checked by every voter when given, learned when
-    None. ``replica_id``: -1 is an observer without a name, which ``DescribeQuorum`` does not list; any other must not be a
-    voter's. ``directory_id``: identity of that replica (KIP-853). ``fetch_max_bytes`` and ``snapshot_max_bytes``: of one
-    answer. ``max_wait_ms``: how long the leader may hold a Fetch that finds nothing. ``request_timeout_s``: how long the
-    driver waits for an answer. ``fetch_timeout_s``: when the leader has not answered for so long, another one is looked for.
-    ``backoff_min_s``, ``backoff_max_s``: the pauses between fruitless requests; ``denied_backoff_s``: after a refusal that
-    somebody has to repair. ``history``: read the log below the newest snapshot where the leader still gives it.
-    ``principal``: who the leader takes us for, such as ``User:kwire``; only for sentences.
+    ``replica_id``: -1 is a replica without an id, which ``DescribeQuorum`` does not list; any other
+    must not be a voter's. ``history``: read the leader's log below its newest snapshot where the
+    leader still has it. ``principal``: the principal of this node at the leader, such as
+    ``User:kwire``; only error messages use it. ``denied_backoff_s``: the pause after a refusal that
+    an administrator has to lift.
     """
 
-    bootstrap: tuple[Address, ...]
-    cluster_id: str | None = None
     replica_id: int = -1
-    directory_id: Uuid | None = None
-    fetch_max_bytes: int = MIB
-    snapshot_max_bytes: int = MIB
-    max_wait_ms: int = 500
-    request_timeout_s: float = 2.0
-    fetch_timeout_s: float = 2.0
-    backoff_min_s: float = 0.02
-    backoff_max_s: float = 1.0
-    denied_backoff_s: float = 5.0
     history: bool = False
     principal: str | None = None
+    denied_backoff_s: float = 5.0
 
     def __post_init__(self) -> None:
-        if not self.bootstrap:
-            raise ValueError("an observer needs at least one bootstrap address")
         if self.replica_id < -1:
             raise ValueError(f"replica id {self.replica_id} is neither -1 nor the id of a node")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RaftSettings:
+    """``endpoints``: this node's controller listeners by name; ``listener`` is the one that nodes
+    use between each other.
+
+    ``static_voters``: from ``controller.quorum.voters``; empty when the log says who votes
+    (KIP-853). ``bootstrap``: where to ask for the leader while nobody is known. ``campaigns``:
+    False is a witness, which votes and never stands for election. ``auto_join``: an observer adds
+    itself to the voters (``controller.quorum.auto.join.enable``). ``observer``: given where the
+    node never votes; ``node_id`` is then its replica id, and ``cluster_id`` may be None until a
+    leader names it. Times in seconds.
+    """
+
+    node_id: int
+    directory_id: Uuid
+    cluster_id: str | None
+    listener: str
+    endpoints: Mapping[str, Address]
+    static_voters: Mapping[int, Address] = field(default_factory=dict)
+    bootstrap: tuple[Address, ...] = ()
+    campaigns: bool = True
+    auto_join: bool = False
+    election_timeout_s: float = 1.0
+    fetch_timeout_s: float = 2.0
+    election_backoff_max_s: float = 1.0
+    request_timeout_s: float = 2.0
+    retry_backoff_s: float = 0.02
+    retry_backoff_max_s: float = 0.5
+    fetch_max_wait_ms: int = 500
+    fetch_max_bytes: int = MIB
+    snapshot_max_bytes: int = MIB
+    batch_max_bytes: int = 8 * MIB
+    observer: ObserverSettings | None = None
+
+    def __post_init__(self) -> None:
         if self.fetch_max_bytes < 1 or self.snapshot_max_bytes < 1:
-            raise ValueError("an answer of no bytes never gets an observer anywhere: the limits must be at least 1")
-        if not 0 < self.backoff_min_s <= self.backoff_max_s:
-            raise ValueError(f"back-off from {self.backoff_min_s} s to {self.backoff_max_s} s is not a range above zero")
+            raise ValueError(
+                "a response of no bytes never gets a replica anywhere: the limits must be at least 1"
+            )
+        if not 0 < self.retry_backoff_s <= self.retry_backoff_max_s:
+            raise ValueError(
+                f"back-off from {self.retry_backoff_s} s to {self.retry_backoff_max_s} s is not a range above zero"
+            )
+        if self.observer is not None and not self.bootstrap:
+            raise ValueError("an observer needs at least one bootstrap address")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stored:
+    """What the disk holds when the node is born.
+
+    ``election``: None when there is no ``quorum-state``. ``epochs``: (epoch, first offset) of the
+    log's batches, ascending. ``start_epoch``: epoch of the record before ``start_offset``, 0 at
+    offset 0. ``snapshots``: complete ones, ascending, that of formatting (0-0) not among them.
+    ``high_watermark``: as last made durable here, 0 when unknown; what is below it was committed
+    once and for all. ``voters``: (offset of the record, voters) from snapshot, log and formatting,
+    ascending, the latter with offset -1; ``kraft_versions`` likewise.
+    """
+
+    election: ElectionState | None = None
+    start_offset: int = 0
+    start_epoch: int = 0
+    end_offset: int = 0
+    epochs: tuple[tuple[int, int], ...] = ()
+    snapshots: tuple[SnapshotId, ...] = ()
+    high_watermark: int = 0
+    voters: tuple[tuple[int, VoterSet], ...] = ()
+    kraft_versions: tuple[tuple[int, int], ...] = ()

@@ -1,28 +1,25 @@
-"""Who votes, read from DescribeQuorum answers and from control records, and whether a replica id may be used beside them.
+"""Reads the voters from a DescribeQuorum response (KIP-836, 853), and refuses a replica id that is
+a voter's.
 
-A replica that uses a voter's id would be counted towards the high watermark (a voter without a directory id is matched by
-its id alone), so an observer with an id keeps it to itself until it knows the voters.
+A replica that uses a voter's id would be counted towards the high watermark (a voter without a
+directory id is matched by its id alone), so an observer with an id keeps it to itself until it
+knows the voters.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Any, Final
 
 from gateway.quorum.errors import ErrorCode
-from gateway.quorum.requests import PARTITION, TOPIC_NAME
-from kwire.errors import DecodeError
+from gateway.quorum.partition import PARTITION, TOPIC_NAME
 from kwire.messages.describe_quorum_response import DescribeQuorumResponse
 from kwire.messages.describe_quorum_response import PartitionData as QuorumPartition
-from kwire.records import BatchHeader, decode_batch, decode_control_record, iter_batches
-
-#: A control batch holds a few records of a few hundred bytes; what is larger is not taken apart for this.
-_CONTROL_BATCH_MAX: Final = 64 * 1024
-_WITH_VOTERS: Final = ("LEADER_CHANGE", "KRAFT_VOTERS")
 
 
 def refusal(replica_id: int, voters: Collection[int]) -> str | None:
-    """Why ``replica_id`` cannot be an observer's in a quorum of ``voters``: a sentence, or None when it can."""
+    """Why ``replica_id`` cannot be an observer's in a quorum of ``voters``: a sentence, or None
+    when it can.
+    """
     if replica_id < 0 or replica_id not in voters:
         return None
     listed = ", ".join(map(str, sorted(voters)))
@@ -33,7 +30,9 @@ def refusal(replica_id: int, voters: Collection[int]) -> str | None:
 
 
 def described_partition(response: DescribeQuorumResponse) -> QuorumPartition | None:
-    """The metadata partition of a DescribeQuorum answer, None if it has an error or not that partition."""
+    """The metadata partition of a DescribeQuorum answer, None if it has an error or not that
+    partition.
+    """
     if response.error_code != ErrorCode.NONE:
         return None
     for topic in response.topics:
@@ -45,40 +44,26 @@ def described_partition(response: DescribeQuorumResponse) -> QuorumPartition | N
 
 
 def voters_described(response: DescribeQuorumResponse) -> frozenset[int] | None:
-    """The ids of the voters in a leader's DescribeQuorum answer (KIP-836); None for any other answer.
+    """The ids of the voters in a leader's DescribeQuorum answer (KIP-836); None for any other
+    answer.
 
     A node that does not lead gives an error and no voters: that is not a quorum of nobody.
     """
     partition = described_partition(response)
-    voters = frozenset(voter.replica_id for voter in partition.current_voters) if partition else frozenset()
+    voters = (
+        frozenset(voter.replica_id for voter in partition.current_voters)
+        if partition
+        else frozenset()
+    )
     return voters or None
 
 
 def endpoints_described(response: DescribeQuorumResponse) -> list[tuple[int, str, int]]:
-    """(node id, host, port) of the nodes in a DescribeQuorum answer of version 2 and above (KIP-853), one listener each."""
-    return [(node.node_id, node.listeners[0].host, node.listeners[0].port) for node in response.nodes if node.listeners]
-
-
-def voters_recorded(data: bytes | memoryview) -> frozenset[int] | None:
-    """The ids of the voters in the last LEADER_CHANGE or KRAFT_VOTERS record of some batches, None without one.
-
-    Never raises: batches that cannot be read are refused by those who append them.
+    """(node id, host, port) of the nodes in a DescribeQuorum answer of version 2 and above
+    (KIP-853), one listener each.
     """
-    voters = None
-    try:
-        for batch in iter_batches(data):
-            if batch.is_control and batch.size <= _CONTROL_BATCH_MAX:
-                voters = _voters_of_batch(data, batch) or voters
-    except DecodeError:
-        pass
-    return voters
-
-
-def _voters_of_batch(data: bytes | memoryview, batch: BatchHeader) -> frozenset[int] | None:
-    voters: frozenset[int] | None = None
-    for record in decode_batch(data, batch.position, limit=_CONTROL_BATCH_MAX).records:
-        control = decode_control_record(record)
-        if control.name in _WITH_VOTERS and control.message is not None:
-            message: Any = control.message
-            voters = frozenset(voter.voter_id for voter in message.voters) or voters
-    return voters
+    return [
+        (node.node_id, node.listeners[0].host, node.listeners[0].port)
+        for node in response.nodes
+        if node.listeners
+    ]

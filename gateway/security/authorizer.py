@@ -1,4 +1,6 @@
-"""Who may do what: the authorizer that the configuration asks for. Asked through the port ``gateway.ports.Authorizer``."""
+"""Chooses the authorizer that the configuration names. Handlers use it as
+``gateway.ports.Authorizer``.
+"""
 
 from __future__ import annotations
 
@@ -8,28 +10,35 @@ from gateway.security.standard_authorizer import StandardAuthorizer, parse_super
 
 if TYPE_CHECKING:
     from gateway.config import Config
-    from gateway.security.standard_authorizer import AclSource
+    from gateway.security.standard_authorizer import AclSource, ChangedAcls
 
 
 class AllowAll:
-    """Everybody may do everything that this server does, as in Kafka without ``authorizer.class.name``."""
+    """Allows every operation, as Kafka does without ``authorizer.class.name``."""
 
     keeps_acls: Final = False
 
-    def allows(self, principal: str, host: str, operation: str, resource_type: str, resource_name: str) -> bool:
+    def allows(
+        self, principal: str, host: str, operation: str, resource_type: str, resource_name: str
+    ) -> bool:
         """Always true."""
         return True
 
 
-def authorizer_of(config: Config, acls: AclSource, *, itself: str | None = None) -> AllowAll | StandardAuthorizer:
-    """The one of a checked configuration. ``acls`` as :class:`StandardAuthorizer` wants them.
+def authorizer_of(
+    config: Config, acls: AclSource, changed: ChangedAcls, *, itself: str | None = None
+) -> AllowAll | StandardAuthorizer:
+    """Return the authorizer of a checked configuration. ``acls`` and ``changed`` as in
+    :class:`StandardAuthorizer`.
 
-    ``itself``: the principal under which this node asks itself.
+    ``itself``: the principal of this node's requests to itself.
     """
     if config.authorizer_class_name is None:
         return AllowAll()
     return StandardAuthorizer(
         acls,
-        super_users=parse_super_users(config.super_users) | ({itself} if itself is not None else set()),
+        super_users=parse_super_users(config.super_users)
+        | ({itself} if itself is not None else set()),
         allow_everyone=config.allow_everyone_if_no_acl_found,
+        changed=changed,
     )

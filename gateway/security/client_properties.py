@@ -1,8 +1,8 @@
-"""How we connect to Kafka as its client, from a properties file with Kafka's own keys: what ``--command-config`` names.
+"""Reads how to connect to Kafka as a client, from the properties file of ``--command-config``.
 
-The keys mean what they mean to Kafka's tools, so that one file serves both. What is not understood and would make the
-connection less safe than it says is refused, and so is what is missing; keys that have nothing to do with security are left to
-those whom they concern. It reads the stores, but connects to nobody.
+The keys mean what they mean to Kafka's tools, so that one file serves both. A missing key, and a
+key whose loss would weaken the connection, is refused; keys that do not concern security are
+ignored. It reads the stores, but opens no connection.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from gateway.config import SECURITY_PROTOCOLS
+from gateway.config_values import read_properties_text
 from gateway.security.client_tls import TlsSettings, read_tls
 from gateway.security.jaas import JaasError, parse_jaas
 from gateway.security.sasl_client import MECHANISMS, PLAIN, SaslSettings
@@ -22,22 +23,47 @@ from gateway.security.secret import Secret
 PROTOCOL: Final = "security.protocol"
 MECHANISM: Final = "sasl.mechanism"
 JAAS: Final = "sasl.jaas.config"
-#: What is read here and in client_tls.
+#: The keys read here and in ``client_tls``.
 _READ: Final = frozenset(
-    {PROTOCOL, MECHANISM, JAAS, "ssl.protocol", "ssl.enabled.protocols", "ssl.endpoint.identification.algorithm"}
-    | {"ssl.key.password", "ssl.keystore.key", "ssl.keystore.certificate.chain", "ssl.truststore.certificates"}
-    | {f"ssl.{store}.{what}" for store in ("keystore", "truststore") for what in ("location", "type", "password")}
+    {
+        PROTOCOL,
+        MECHANISM,
+        JAAS,
+        "ssl.protocol",
+        "ssl.enabled.protocols",
+        "ssl.endpoint.identification.algorithm",
+    }
+    | {
+        "ssl.key.password",
+        "ssl.keystore.key",
+        "ssl.keystore.certificate.chain",
+        "ssl.truststore.certificates",
+    }
+    | {
+        f"ssl.{store}.{what}"
+        for store in ("keystore", "truststore")
+        for what in ("location", "type", "password")
+    }
 )
-#: They name parts of Java, and change nothing of what a connection is protected by.
-_JAVAS_OWN: Final = frozenset(
-    {"ssl.provider", "ssl.keymanager.algorithm", "ssl.trustmanager.algorithm", "ssl.secure.random.implementation"}
+#: Keys that name parts of Java, and do not change how a connection is protected.
+_JAVA_ONLY: Final = frozenset(
+    {
+        "ssl.provider",
+        "ssl.keymanager.algorithm",
+        "ssl.trustmanager.algorithm",
+        "ssl.secure.random.implementation",
+    }
 )
-#: They change who is trusted or how, in ways that there are not here.
+#: Keys that change trust in ways that kwire does not support.
 _REFUSED: Final = frozenset(
     {"security.providers", "ssl.cipher.suites", "ssl.engine.factory.class", "config.providers"}
-    | {"sasl.client.callback.handler.class", "sasl.login.class", "sasl.login.callback.handler.class"}
+    | {
+        "sasl.client.callback.handler.class",
+        "sasl.login.class",
+        "sasl.login.callback.handler.class",
+    }
 )
-#: Settings of mechanisms that there are not here, and of servers.
+#: Keys of unsupported mechanisms, and of servers.
 _OTHERS: Final = (
     "sasl.kerberos.",
     "sasl.login.",
@@ -56,7 +82,9 @@ LOGIN_MODULES: Final = {
 
 
 class ClientPropertiesError(ValueError):
-    """The file cannot be used. ``problems``: one sentence each, naming file and key; no value that may be secret."""
+    """The file cannot be used. ``problems``: one sentence each, naming file and key; never a value
+    that may be secret.
+    """
 
     def __init__(self, *problems: str) -> None:
         self.problems = problems
@@ -65,9 +93,10 @@ class ClientPropertiesError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class ClientSecurity:
-    """How to connect. Without any settings: PLAINTEXT. Its text names protocol and user, never a secret.
+    """How to connect. The default is PLAINTEXT. The text form names protocol and user, never a
+    secret.
 
-    ``warnings``: what was asked for and protects less than it seems, a sentence each.
+    ``warnings``: settings that protect less than they seem to, one sentence each.
     """
 
     protocol: str = "PLAINTEXT"
@@ -76,24 +105,34 @@ class ClientSecurity:
     warnings: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        return self.protocol if self.sasl is None else f"{self.protocol}, {self.sasl.mechanism} as {self.sasl.username!r}"
+        return (
+            self.protocol
+            if self.sasl is None
+            else f"{self.protocol}, {self.sasl.mechanism} as {self.sasl.username!r}"
+        )
 
 
 def load_client_properties(path: Path) -> ClientSecurity:
-    """The settings in the properties file ``path``, its stores read. Blocks on files.
+    """Return the settings in the properties file ``path``, with its stores read. Blocks on files.
 
-    Raises ClientPropertiesError with everything that is wrong.
+    Raises ClientPropertiesError with every fault.
     """
     import javaproperties
 
     try:
         # Java reads properties as ISO-8859-1; another letter is written \uXXXX.
-        content = path.read_text(encoding="iso-8859-1")
-        pairs = [(one.key, one.value) for one in javaproperties.parse(content) if isinstance(one, javaproperties.KeyValue)]
+        content = read_properties_text(path, "iso-8859-1")
+        pairs = [
+            (one.key, one.value)
+            for one in javaproperties.parse(content)
+            if isinstance(one, javaproperties.KeyValue)
+        ]
     except OSError as error:
         raise ClientPropertiesError(f"{path}: cannot be read: {error.strerror or error}") from None
-    except ValueError:  # whose text quotes the file
-        raise ClientPropertiesError(f"{path}: a \\u in it is not followed by four hexadecimal digits") from None
+    except ValueError:  # its text is not used: it quotes the file, which holds secrets
+        raise ClientPropertiesError(
+            f"{path}: a \\u in it is not followed by four hexadecimal digits"
+        ) from None
     problems: list[str] = []
     values: dict[str, str] = {}
     for key, value in pairs:
@@ -107,7 +146,9 @@ def load_client_properties(path: Path) -> ClientSecurity:
 
 
 def client_security(values: Mapping[str, str]) -> ClientSecurity:
-    """The settings that these keys make, their stores read. Blocks on files. Raises ClientPropertiesError."""
+    """Return the settings that these keys give, with their stores read. Blocks on files. Raises
+    ClientPropertiesError.
+    """
     problems: list[str] = []
     security = _security(values, problems)
     if problems or security is None:
@@ -117,7 +158,11 @@ def client_security(values: Mapping[str, str]) -> ClientSecurity:
 
 def _security(values: Mapping[str, str], problems: list[str]) -> ClientSecurity | None:
     problems.extend(problem for key in values if (problem := _key_problem(key)))
-    problems.extend(f"{key}: holds half of a surrogate pair" for key, value in values.items() if not _is_text(value))
+    problems.extend(
+        f"{key}: holds half of a surrogate pair"
+        for key, value in values.items()
+        if not _is_text(value)
+    )
     protocol = values.get(PROTOCOL, "").upper() or _missing_protocol(values, problems)
     if protocol not in SECURITY_PROTOCOLS:
         problems.append(f"{PROTOCOL}: {protocol!r} is none of {', '.join(SECURITY_PROTOCOLS)}")
@@ -130,27 +175,41 @@ def _security(values: Mapping[str, str], problems: list[str]) -> ClientSecurity 
 
 def _key_problem(key: str) -> str | None:
     if key in _REFUSED:
-        return f"{key}: is not supported, and to go on without it could protect less than was asked for"
-    if key in _READ or key in _JAVAS_OWN or key.startswith(_OTHERS):
+        return (
+            f"{key}: is not supported, and to go on without it could protect less "
+            "than was asked for"
+        )
+    if key in _READ or key in _JAVA_ONLY or key.startswith(_OTHERS):
         return None
-    near = difflib.get_close_matches(key.lower(), _READ, n=1, cutoff=0.6 if key.startswith(_PREFIXES) else 0.86)
+    near = difflib.get_close_matches(
+        key.lower(), _READ, n=1, cutoff=0.6 if key.startswith(_PREFIXES) else 0.86
+    )
     if near:
         return f"{key}: unknown key; did you mean {near[0]}?"
     return f"{key}: unknown key" if key.startswith(_PREFIXES) else None
 
 
 def _missing_protocol(values: Mapping[str, str], problems: list[str]) -> str:
-    """Kafka would take PLAINTEXT: right where nothing else was said, a hole where something was."""
+    """Return Kafka's default, PLAINTEXT, but refuse it if other keys ask for TLS or SASL: it would
+    silently drop them.
+    """
     said = sorted(key for key in values if key.startswith(("ssl.", "sasl.")))
     if said:
-        problems.append(f"{PROTOCOL}: missing, although {said[0]} is given: set it to one of {', '.join(SECURITY_PROTOCOLS)}")
+        problems.append(
+            f"{PROTOCOL}: missing, although {said[0]} is given: "
+            f"set it to one of {', '.join(SECURITY_PROTOCOLS)}"
+        )
     return "PLAINTEXT"
 
 
 def _sasl(values: Mapping[str, str], problems: list[str]) -> SaslSettings | None:
     mechanism = values.get(MECHANISM, "")
     if mechanism not in MECHANISMS:
-        said = f"{mechanism!r} is not supported" if mechanism else "missing (Kafka's default is GSSAPI, which is not supported)"
+        said = (
+            f"{mechanism!r} is not supported"
+            if mechanism
+            else "missing (Kafka's default is GSSAPI, which is not supported)"
+        )
         problems.append(f"{MECHANISM}: {said}: set it to one of {', '.join(MECHANISMS)}")
         return None
     if not values.get(JAAS):
@@ -167,10 +226,13 @@ def _sasl(values: Mapping[str, str], problems: list[str]) -> SaslSettings | None
 def _login_options(text: str, mechanism: str) -> tuple[str, Secret]:
     module = parse_jaas(text)
     # Some distributions of Kafka's clients put their own name before the class's.
-    known = next((name for name in LOGIN_MODULES if module.name == name or module.name.endswith(f".{name}")), None)
-    wanted = next(name for name, mechanisms in LOGIN_MODULES.items() if mechanism in mechanisms)
-    if known != wanted:
-        raise JaasError(f"the login module of {mechanism} is {wanted}")
+    known = next(
+        (name for name in LOGIN_MODULES if module.name == name or module.name.endswith(f".{name}")),
+        None,
+    )
+    expected = next(name for name, mechanisms in LOGIN_MODULES.items() if mechanism in mechanisms)
+    if known != expected:
+        raise JaasError(f"the login module of {mechanism} is {expected}")
     if module.options.get("tokenauth", Secret("false")).reveal().lower() != "false":
         raise JaasError("tokenauth: delegation tokens are not supported, use a SCRAM user")
     for option in ("username", "password"):
@@ -185,11 +247,13 @@ def _warnings(tls: TlsSettings | None, sasl: SaslSettings | None) -> tuple[str, 
     warnings = []
     if tls is not None and not tls.check_host_name:
         warnings.append(
-            "ssl.endpoint.identification.algorithm is empty: any holder of a trusted certificate can pose as any node"
+            "ssl.endpoint.identification.algorithm is empty: "
+            "any holder of a trusted certificate can pose as any node"
         )
     if sasl is not None and sasl.mechanism == PLAIN and tls is None:
         warnings.append(
-            f"{PROTOCOL}=SASL_PLAINTEXT with PLAIN: the password goes over the network readable; SASL_SSL protects it"
+            f"{PROTOCOL}=SASL_PLAINTEXT with PLAIN: the password goes over the network readable; "
+            "SASL_SSL protects it"
         )
     return tuple(warnings)
 

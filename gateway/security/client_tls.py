@@ -1,4 +1,7 @@
-"""The ``ssl.*`` keys of a Kafka client, their stores read and checked: whom we trust, and who we are. Makes no connection."""
+"""Reads the ``ssl.*`` keys of a Kafka client and its stores: trusted certificates, own key pair.
+
+It makes no connection. Source: ``DefaultSslEngineFactory``.
+"""
 
 from __future__ import annotations
 
@@ -7,23 +10,31 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, TypeVar
 
-from gateway.security.key_stores import TYPES, KeyPair, StoreError, key_pair, pem_key_pair, trusted_certificates
+from gateway.security.key_stores import (
+    TYPES,
+    KeyPair,
+    StoreError,
+    key_pair,
+    pem_key_pair,
+    trusted_certificates,
+)
 from gateway.security.secret import Secret
 
 _T = TypeVar("_T")
 ENDPOINT_IDENTIFICATION: Final = "ssl.endpoint.identification.algorithm"
-#: What ``ssl.enabled.protocols`` may name, oldest first; older ones are broken.
+#: The values of ``ssl.enabled.protocols``, oldest first. Older protocols are broken.
 PROTOCOLS: Final = ("TLSv1.2", "TLSv1.3")
-#: A store larger than that is not one, bytes.
+#: Maximum size of a store, bytes.
 _STORE_MAX: Final = 16 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
 class TlsSettings:
-    """What a TLS connection needs. ``trusted``: PEM certificates, None for those that the system trusts; ``own``: for mTLS.
+    """The settings of a TLS connection. ``trusted``: PEM certificates, None for the system's;
+    ``own``: for mTLS.
 
-    ``check_host_name``: the node's certificate must be for the name, or address, that was connected to. ``protocols``: those of
-    :data:`PROTOCOLS` that may be used.
+    ``check_host_name``: the node's certificate must name the host, or address, of the connection.
+    ``protocols``: those of :data:`PROTOCOLS` that may be used.
     """
 
     trusted: str | None = field(default=None, repr=False)
@@ -33,9 +44,9 @@ class TlsSettings:
 
 
 def read_tls(values: Mapping[str, str], problems: list[str]) -> TlsSettings:
-    """The settings that the ``ssl.*`` keys in ``values`` make, as Kafka's ``DefaultSslEngineFactory`` reads them.
+    """Return the settings that the ``ssl.*`` keys in ``values`` give. Blocks on files.
 
-    Blocks on files. What is wrong is added to ``problems``, each naming its key.
+    Faults are added to ``problems``, each naming its key.
     """
     trusted: str | None = None
     own: KeyPair | None = None
@@ -47,29 +58,46 @@ def read_tls(values: Mapping[str, str], problems: list[str]) -> TlsSettings:
         own = _own(values)
     except StoreError as error:
         problems.append(str(error))
-    return TlsSettings(trusted, own, _check_host_name(values, problems), _protocols(values, problems))
+    return TlsSettings(
+        trusted, own, _check_host_name(values, problems), _protocols(values, problems)
+    )
 
 
 def _trusted(values: Mapping[str, str]) -> str | None:
-    """The certificates of the trust store; None: there is none, the system's are meant. Raises StoreError."""
+    """Return the certificates of the trust store; None without one, for the system's. Raises
+    StoreError.
+    """
     store, location = "ssl.truststore", values.get("ssl.truststore.location")
     kind, password = _kind(values, store), _secret(values, f"{store}.password")
     inline = values.get(f"{store}.certificates")
     if inline:
-        _refuse(location, f"{store}.location: {store}.certificates is given too, one of them is enough")
-        _refuse(kind != "PEM", f"{store}.certificates: is PEM, but {store}.type is {kind}: set it to PEM")
-    _refuse(password and not (location or inline), f"{store}.password: given, but no {store}.location")
+        _refuse(
+            location, f"{store}.location: {store}.certificates is given too, one of them is enough"
+        )
+        _refuse(
+            kind != "PEM",
+            f"{store}.certificates: is PEM, but {store}.type is {kind}: set it to PEM",
+        )
+    _refuse(
+        password and not (location or inline), f"{store}.password: given, but no {store}.location"
+    )
     _refuse(password and kind == "PEM", f"{store}.password: a trust store of type PEM has none")
     if inline:
-        return _named(f"{store}.certificates", lambda: trusted_certificates(inline.encode(), kind, None))
+        return _named(
+            f"{store}.certificates", lambda: trusted_certificates(inline.encode(), kind, None)
+        )
     if not location:
         return None
     data = _read(f"{store}.location", location)
-    return _named(f"{store}.location: {location}", lambda: trusted_certificates(data, kind, password))
+    return _named(
+        f"{store}.location: {location}", lambda: trusted_certificates(data, kind, password)
+    )
 
 
 def _own(values: Mapping[str, str]) -> KeyPair | None:
-    """Our key and certificates; None: we have none, and are nobody to the TLS layer of the node. Raises StoreError."""
+    """Return the own key pair; None without one: the connection is then anonymous for TLS. Raises
+    StoreError.
+    """
     store, location = "ssl.keystore", values.get("ssl.keystore.location")
     kind, password = _kind(values, store), _secret(values, f"{store}.password")
     key_password = _secret(values, "ssl.key.password")
@@ -80,32 +108,50 @@ def _own(values: Mapping[str, str]) -> KeyPair | None:
         _refuse(location, f"{store}.location: {store}.key is given too, one of them is enough")
         _refuse(kind != "PEM", f"{store}.key: is PEM, but {store}.type is {kind}: set it to PEM")
     _refuse(password and not (location or key), f"{store}.password: given, but no {store}.location")
-    _refuse(password and kind == "PEM", f"{store}.password: a key store of type PEM has none, only ssl.key.password")
-    _refuse(location and not password and kind != "PEM", f"{store}.password: missing, {store}.location needs it")
+    _refuse(
+        password and kind == "PEM",
+        f"{store}.password: a key store of type PEM has none, only ssl.key.password",
+    )
+    _refuse(
+        location and not password and kind != "PEM",
+        f"{store}.password: missing, {store}.location needs it",
+    )
     if key and chain:
-        return _named(f"{store}.key", lambda: pem_key_pair(key.encode(), chain.encode(), key_password))
+        return _named(
+            f"{store}.key", lambda: pem_key_pair(key.encode(), chain.encode(), key_password)
+        )
     if not location:
         return None
     data = _read(f"{store}.location", location)
-    return _named(f"{store}.location: {location}", lambda: key_pair(data, kind, password, key_password))
+    return _named(
+        f"{store}.location: {location}", lambda: key_pair(data, kind, password, key_password)
+    )
 
 
 def _check_host_name(values: Mapping[str, str], problems: list[str]) -> bool:
     algorithm = values.get(ENDPOINT_IDENTIFICATION, "https").lower()
     if algorithm not in ("https", ""):
-        problems.append(f"{ENDPOINT_IDENTIFICATION}: {algorithm!r} is neither https nor empty (which checks no name)")
+        problems.append(
+            f"{ENDPOINT_IDENTIFICATION}: {algorithm!r} is neither https nor empty "
+            "(which checks no name)"
+        )
     return algorithm != ""
 
 
 def _protocols(values: Mapping[str, str], problems: list[str]) -> tuple[str, ...]:
     protocol = values.get("ssl.protocol", "TLSv1.3")
-    # Java chooses an implementation by it, all of which speak every version; what is spoken is the next key's affair.
+    # In Java it selects an implementation, which speaks every version. The next key selects them.
     if protocol not in ("TLS", *PROTOCOLS):
         problems.append(f"ssl.protocol: {protocol!r} is none of TLS, {', '.join(PROTOCOLS)}")
-    named = [one.strip() for one in values.get("ssl.enabled.protocols", ",".join(PROTOCOLS)).split(",")]
+    named = [
+        one.strip() for one in values.get("ssl.enabled.protocols", ",".join(PROTOCOLS)).split(",")
+    ]
     unknown = [one for one in named if one not in PROTOCOLS]
     if unknown:
-        problems.append(f"ssl.enabled.protocols: {unknown[0]!r} is none of {', '.join(PROTOCOLS)}; older ones are not safe")
+        problems.append(
+            f"ssl.enabled.protocols: {unknown[0]!r} is none of {', '.join(PROTOCOLS)}; "
+            "older ones are not safe"
+        )
     return tuple(one for one in PROTOCOLS if one in named)
 
 
@@ -125,7 +171,10 @@ def _read(key: str, location: str) -> bytes:
             data = file.read(_STORE_MAX + 1)
     except OSError as error:
         raise StoreError(f"{key}: {location} cannot be read: {error.strerror or error}") from None
-    _refuse(len(data) > _STORE_MAX, f"{key}: {location} is larger than {_STORE_MAX} bytes: it is no store")
+    _refuse(
+        len(data) > _STORE_MAX,
+        f"{key}: {location} is larger than {_STORE_MAX} bytes: it is no store",
+    )
     return data
 
 

@@ -1,6 +1,7 @@
-"""Delegation tokens (KIP-48): what proves that one is ours. Pure; it knows no request.
+"""Computes and verifies delegation tokens (KIP-48). Pure; it knows no request.
 
-A token's password is not kept anywhere: it is the keyed hash of the token's id, which whoever has the key can work out again.
+The password of a token is stored nowhere: it is the HMAC of the token's id, which every node with
+the secret key can compute. Source: ``DelegationTokenManager``.
 """
 
 from __future__ import annotations
@@ -20,16 +21,20 @@ _ALGORITHM: Final = "sha512"
 
 
 def token_secret(security: Mapping[str, str]) -> Secret | None:
-    """The key of hashes in the security settings of a node; None where there are no tokens. As in Kafka empty is none."""
+    """Return the HMAC key from a node's security settings; None if tokens are disabled. As in Kafka
+    an empty key is none.
+    """
     text = security.get(SECRET_KEY, "")
     return Secret(text) if text else None
 
 
 def token_hmac(secret: Secret, token_id: str) -> bytes:
-    """What a client authenticates with, and names the token by when it is to be renewed (``createHmac``)."""
+    """Return the HMAC with which a client authenticates and names the token for a renewal
+    (``createHmac``).
+    """
     return hmac.digest(secret.reveal().encode(), token_id.encode(), _ALGORITHM)
 
 
 def token_principals(token: DelegationTokenRecord) -> frozenset[str]:
-    """Whose a ``DelegationTokenRecord`` is: owner, who asked for it, who may renew it (``TokenInformation.ownerOrRenewer``)."""
+    """Return owner, requester and renewers of a token (``TokenInformation.ownerOrRenewer``)."""
     return frozenset((token.owner, token.requester, *token.renewers))

@@ -1,9 +1,10 @@
 """Reads ``sasl.jaas.config``: a login module's class, a control flag, options, a semicolon.
 
-The grammar is the one of Kafka's ``JaasConfig``, which is that of Java's ``StreamTokenizer``: words of letters, digits and
-``_ $ - .`` that begin with none of the last two nor a digit; texts in single or double quotes with C's escapes; comments.
-Where Java silently reads something else than what is written (a quote that is not closed on its line, a ``/`` that turns
-the rest of the line into a comment, an option given twice) the text is refused. No error repeats any of the text: it holds
+The grammar is that of Kafka's ``JaasConfig``, which uses Java's ``StreamTokenizer``: words of
+letters, digits and ``_ $ - .`` that do not begin with a digit, ``-`` or ``.``; texts in single or
+double quotes with C's escapes; comments. Where Java silently reads something else than what is
+written (a quote that is not closed on its line, a ``/`` that turns the rest of the line into a
+comment, an option given twice) the text is refused. No error repeats any of the text: it holds
 passwords.
 """
 
@@ -30,12 +31,16 @@ _CONTROL: Final = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "
 
 
 class JaasError(ValueError):
-    """The text is no JAAS configuration of one login module. Says where, and never what stands there."""
+    """The text is no JAAS configuration of one login module. The error names the position, never
+    the text there.
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class LoginModule:
-    """One entry: the class's name, the control flag in capitals, and the options, all of them kept as secrets."""
+    """One entry: the class's name, the control flag in capitals, and the options, all kept as
+    secrets.
+    """
 
     name: str
     flag: str
@@ -50,16 +55,22 @@ class _Token:
 
 
 def parse_jaas(text: str) -> LoginModule:
-    """The one login module of ``text``. Raises JaasError."""
+    """Return the one login module of ``text``. Raises JaasError."""
     tokens = _tokens(text)
     name = _expect_text(next(tokens), "the name of a login module")
     flag = _expect_text(next(tokens), "a control flag (required)")
     if flag.upper() not in _FLAGS:
-        raise JaasError(f"no control flag behind the login module's name: one of {', '.join(sorted(_FLAGS)).lower()} is needed")
+        raise JaasError(
+            "no control flag behind the login module's name: "
+            f"one of {', '.join(sorted(_FLAGS)).lower()} is needed"
+        )
     options = _options(tokens)
     rest = next(tokens)
     if rest.kind != "end":
-        raise JaasError(f"something stands behind the semicolon, at character {rest.at}: one login module is needed")
+        raise JaasError(
+            f"something stands behind the semicolon, at character {rest.at}: "
+            "one login module is needed"
+        )
     return LoginModule(name, flag.upper(), options)
 
 
@@ -90,7 +101,7 @@ def _tokens(text: str) -> Iterator[_Token]:
     while at < len(text):
         match = _TOKEN.match(text, at)
         if match is None:
-            raise JaasError(_what_is_wrong(text, at))
+            raise JaasError(_fault_at(text, at))
         if match["word"] is not None:
             yield _Token("text", match["word"], at + 1)
         elif match["quoted"] is not None:
@@ -107,7 +118,7 @@ def _unescape(match: re.Match[str]) -> str:
     return chr(int(octal, 8)) if octal else _CONTROL.get(other, other)
 
 
-def _what_is_wrong(text: str, at: int) -> str:
+def _fault_at(text: str, at: int) -> str:
     if text[at] in "\"'":
         return f"the quote at character {at + 1} is not closed on its line"
     if text.startswith("/*", at):

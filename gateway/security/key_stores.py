@@ -1,7 +1,9 @@
-"""Key stores and trust stores, PEM and PKCS12, brought to one form: PEM text. It opens no file and no connection.
+"""Key stores and trust stores, PEM and PKCS12, brought to one form: PEM text. It opens no file and
+no connection.
 
-What keytool writes under the type JKS is PKCS12 unless it was told otherwise, so a store is known by its first bytes, as Java
-itself does it. Java's own old formats are refused with the command that converts them: no kept library reads them.
+What keytool writes under the type JKS is PKCS12 unless it was told otherwise, so a store is known
+by its first bytes, as Java itself does it. Java's own old formats are refused with the command that
+converts them: no kept library reads them.
 """
 
 from __future__ import annotations
@@ -20,7 +22,12 @@ if TYPE_CHECKING:
 TYPES: Final = ("JKS", "PKCS12", "PEM")
 _OLD_FORMATS: Final = {b"\xfe\xed\xfe\xed": "JKS", b"\xce\xce\xce\xce": "JCEKS"}
 _PEM: Final = re.compile(rb"-----BEGIN ([A-Z0-9 ]+)-----.*?-----END \1-----", re.DOTALL)
-_KEY_KINDS: Final = (b"PRIVATE KEY", b"ENCRYPTED PRIVATE KEY", b"RSA PRIVATE KEY", b"EC PRIVATE KEY")
+_KEY_KINDS: Final = (
+    b"PRIVATE KEY",
+    b"ENCRYPTED PRIVATE KEY",
+    b"RSA PRIVATE KEY",
+    b"EC PRIVATE KEY",
+)
 _CERTIFICATE_KINDS: Final = (b"CERTIFICATE", b"X509 CERTIFICATE")
 
 
@@ -30,14 +37,18 @@ class StoreError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class KeyPair:
-    """A private key (PEM, PKCS8, not encrypted) and its certificates (PEM, our own first, then its issuers)."""
+    """A private key (PEM, PKCS8, not encrypted) and its certificates (PEM, our own first, then its
+    issuers).
+    """
 
     key: Secret
     chain: str = field(repr=False)
 
 
 def trusted_certificates(data: bytes, kind: str, password: Secret | None) -> str:
-    """The certificates in a trust store of type ``kind``, as PEM. Raises StoreError, also if there are none."""
+    """The certificates in a trust store of type ``kind``, as PEM. Raises StoreError, also if there
+    are none.
+    """
     if kind == "PEM":
         certificates = _pem_certificates(data)
     else:
@@ -49,8 +60,12 @@ def trusted_certificates(data: bytes, kind: str, password: Secret | None) -> str
     return _pem_text(certificates)
 
 
-def key_pair(data: bytes, kind: str, password: Secret | None, key_password: Secret | None) -> KeyPair:
-    """The private key in a key store of type ``kind``, with its certificates. Raises StoreError, also if there is none."""
+def key_pair(
+    data: bytes, kind: str, password: Secret | None, key_password: Secret | None
+) -> KeyPair:
+    """The private key in a key store of type ``kind``, with its certificates. Raises StoreError,
+    also if there is none.
+    """
     if kind == "PEM":
         return pem_key_pair(data, data, key_password)
     store = _pkcs12(data, password)
@@ -58,7 +73,9 @@ def key_pair(data: bytes, kind: str, password: Secret | None, key_password: Secr
         raise StoreError("it holds no private key: is it a trust store?")
     if store.cert is None:
         raise StoreError("it holds no certificate of its private key")
-    return _pair(store.key, [store.cert.certificate, *(one.certificate for one in store.additional_certs)])
+    return _pair(
+        store.key, [store.cert.certificate, *(one.certificate for one in store.additional_certs)]
+    )
 
 
 def pem_key_pair(key: bytes, chain: bytes, key_password: Secret | None) -> KeyPair:
@@ -95,15 +112,23 @@ def _pem_key(data: bytes, password: Secret | None) -> Any:
         raise StoreError("its private key is encrypted: ssl.key.password is needed") from None
     except ValueError:
         raise StoreError(
-            "ssl.key.password does not open its private key" if encrypted else "its private key is malformed"
+            "ssl.key.password does not open its private key"
+            if encrypted
+            else "its private key is malformed"
         ) from None
     except UnsupportedAlgorithm:
-        raise StoreError("its private key is of a kind, or encrypted in a way, that is not known here") from None
+        raise StoreError(
+            "its private key is of a kind, or encrypted in a way, that is not known here"
+        ) from None
 
 
 def _expect_pem(data: bytes) -> None:
     if b"-----BEGIN " not in data:
-        found = "a PKCS12 store" if data[:1] == b"\x30" else f"a {_OLD_FORMATS.get(data[:4], 'binary')} file"
+        found = (
+            "a PKCS12 store"
+            if data[:1] == b"\x30"
+            else f"a {_OLD_FORMATS.get(data[:4], 'binary')} file"
+        )
         raise StoreError(f"it is no PEM text but looks like {found}: set its type to what it is")
 
 
@@ -122,7 +147,9 @@ def _pkcs12(data: bytes, password: Secret | None) -> Any:
         return load_pkcs12(data, _bytes(password))
     except ValueError:
         why = (
-            "its password does not open it, or it is no PKCS12 store" if password else "it is no PKCS12 store without a password"
+            "its password does not open it, or it is no PKCS12 store"
+            if password
+            else "it is no PKCS12 store without a password"
         )
         raise StoreError(why) from None
     except UnsupportedAlgorithm:
@@ -133,7 +160,12 @@ def _pkcs12(data: bytes, password: Secret | None) -> Any:
 
 
 def _pair(key: Any, certificates: Sequence[Certificate]) -> KeyPair:
-    from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
+    from cryptography.hazmat.primitives.serialization import (
+        Encoding,
+        NoEncryption,
+        PrivateFormat,
+        PublicFormat,
+    )
 
     public = key.public_key().public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
     own = next((one for one in certificates if _public_bytes(one) == public), None)
@@ -148,13 +180,20 @@ def _public_bytes(certificate: Certificate) -> bytes | None:
     from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
     try:
-        return certificate.public_key().public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
-    except (ValueError, UnsupportedAlgorithm):  # another certificate of the store, with a key that we need not know
+        return certificate.public_key().public_bytes(
+            Encoding.DER, PublicFormat.SubjectPublicKeyInfo
+        )
+    except (
+        ValueError,
+        UnsupportedAlgorithm,
+    ):  # another certificate of the store, with a key that we need not know
         return None
 
 
 def _issuers(own: Certificate, certificates: Sequence[Certificate]) -> list[Certificate]:
-    """``own``, who issued it, who issued that, as far as they are there: a store may hold others too, in any order."""
+    """``own``, who issued it, who issued that, as far as they are there: a store may hold others
+    too, in any order.
+    """
     chain, left = [own], [one for one in certificates if one != own]
     while issuer := next((one for one in left if one.subject == chain[-1].issuer), None):
         chain.append(issuer)
@@ -165,7 +204,9 @@ def _issuers(own: Certificate, certificates: Sequence[Certificate]) -> list[Cert
 def _pem_text(certificates: Iterable[Certificate]) -> str:
     from cryptography.hazmat.primitives.serialization import Encoding
 
-    return "".join(dict.fromkeys(one.public_bytes(Encoding.PEM).decode("ascii") for one in certificates))
+    return "".join(
+        dict.fromkeys(one.public_bytes(Encoding.PEM).decode("ascii") for one in certificates)
+    )
 
 
 def _bytes(password: Secret | None) -> bytes | None:

@@ -1,7 +1,8 @@
-"""What each listener asks of its clients, and this node of the others, from a server's keys: all of it is checked at the start.
+"""What each listener asks of its clients, and this node of the others, from a server's keys: all of
+it is checked at the start.
 
-Fail closed: what is asked for and cannot be had, what is missing, and what would protect less than it says keeps the server
-from starting. It reads key stores, and opens no connection.
+Fail closed: what is asked for and cannot be had, what is missing, and what would protect less than
+it says keeps the server from starting. It reads key stores, and opens no connection.
 """
 
 from __future__ import annotations
@@ -10,9 +11,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from gateway.config import ConfigError
+from gateway.config import ConfigError, SourceKind
 from gateway.config_security import listener_of, of_listener
-from gateway.security.client_properties import LOGIN_MODULES, ClientPropertiesError, ClientSecurity, client_security
+from gateway.config_values import LISTENER_MAX_CONNECTIONS
+from gateway.security.client_properties import (
+    LOGIN_MODULES,
+    ClientPropertiesError,
+    ClientSecurity,
+    client_security,
+)
 from gateway.security.client_tls import TlsSettings, read_tls
 from gateway.security.jaas import JaasError, parse_jaas
 from gateway.security.principal_rules import PrincipalRules
@@ -33,9 +40,11 @@ _USER: Final = "user_"
 
 @dataclass(frozen=True, slots=True)
 class ListenerSecurity:
-    """One listener's. ``mechanisms``: those of SASL with the ms that a session lives (0: no end), None without SASL.
+    """One listener's. ``mechanisms``: those of SASL with the ms that a session lives (0: no end),
+    None without SASL.
 
-    ``passwords``: of PLAIN, by user. ``client_auth``, ``rules``: ``ssl.client.auth``, ``ssl.principal.mapping.rules``.
+    ``passwords``: of PLAIN, by user. ``client_auth``, ``rules``: ``ssl.client.auth``,
+    ``ssl.principal.mapping.rules``.
     """
 
     protocol: str
@@ -47,7 +56,9 @@ class ListenerSecurity:
 
 
 def read_listeners(config: Config) -> dict[str, ListenerSecurity]:
-    """By listener. Blocks on files. Raises ConfigError with everything that is wrong, with the authorizer too."""
+    """By listener. Blocks on files. Raises ConfigError with everything that is wrong, with the
+    authorizer too.
+    """
     problems = [*_strangers(config), *_authorizer_problems(config)]
     found = {}
     for listener in config.listeners:
@@ -60,32 +71,47 @@ def read_listeners(config: Config) -> dict[str, ListenerSecurity]:
 
 
 def node_security(config: Config) -> ClientSecurity:
-    """How this node connects to the others of its own quorum: as their controller listener, which is like its own, wants it.
+    """How this node connects to the others of its own quorum: as their controller listener, which
+    is like its own, wants it.
 
     Blocks on files. Raises ConfigError.
     """
     listener = config.controller_listener_names[0]
     protocol = config.security_protocol(listener)
     keys = of_listener(config.security, listener)
-    tls = {key: value for key, value in keys.items() if key.startswith("ssl.") and key not in _OF_SERVERS}
+    tls = {
+        key: value
+        for key, value in keys.items()
+        if key.startswith("ssl.") and key not in _OF_SERVERS
+    }
     values = tls if protocol.endswith("SSL") else {}
     values["security.protocol"] = protocol
     if protocol.startswith("SASL"):
         mechanism = config.security.get(_CONTROLLER_MECHANISM, "")
         if mechanism not in MECHANISMS:
-            raise ConfigError(f"{_CONTROLLER_MECHANISM}: {mechanism or 'missing'}: set it to one of {', '.join(MECHANISMS)}")
+            raise ConfigError(
+                f"{_CONTROLLER_MECHANISM}: {mechanism or 'missing'}: set it to one of {', '.join(MECHANISMS)}"
+            )
         jaas = f"{mechanism.lower()}.sasl.jaas.config"
         if jaas not in keys:
-            raise ConfigError(f"listener.name.{listener.lower()}.{jaas}: missing: it says who this node is to the others")
+            raise ConfigError(
+                f"listener.name.{listener.lower()}.{jaas}: missing: it says who this node is to the others"
+            )
         values |= {"sasl.mechanism": mechanism, "sasl.jaas.config": keys[jaas]}
     try:
         return client_security(values)
     except ClientPropertiesError as error:
-        raise ConfigError(*(f"to the other nodes, as listener {listener}: {problem}" for problem in error.problems)) from None
+        raise ConfigError(
+            *(
+                f"to the other nodes, as listener {listener}: {problem}"
+                for problem in error.problems
+            )
+        ) from None
 
 
 def check_own_principal(config: Config, security: ClientSecurity) -> None:
-    """Raise ConfigError where the other nodes of a quorum would let nobody vote: this one is not among their super users.
+    """Raise ConfigError where the other nodes of a quorum would let nobody vote: this one is not
+    among their super users.
 
     ACLs do not help: nobody knows which are committed before there is a leader.
     """
@@ -94,14 +120,21 @@ def check_own_principal(config: Config, security: ClientSecurity) -> None:
         return
     own = _own_principal(config, security)
     if own not in parse_super_users(config.super_users):
-        raise ConfigError(f"super.users: this node is {own} to the others of its quorum, and has to be one of them to vote")
+        raise ConfigError(
+            f"super.users: this node is {own} to the others of its quorum, and has to be one of them to vote"
+        )
 
 
 def _own_principal(config: Config, security: ClientSecurity) -> str:
     if security.sasl is not None:
         return f"User:{security.sasl.username}"
     listener = read_listeners(config).get(config.controller_listener_names[0])
-    if security.tls is None or security.tls.own is None or listener is None or listener.client_auth == "none":
+    if (
+        security.tls is None
+        or security.tls.own is None
+        or listener is None
+        or listener.client_auth == "none"
+    ):
         return ANONYMOUS
     return f"User:{listener.rules.name(distinguished_name(der_of(security.tls.own.chain)))}"
 
@@ -112,18 +145,25 @@ def _listener(config: Config, name: str, problems: list[str]) -> ListenerSecurit
         return ListenerSecurity(protocol)
     tls, client_auth = None, "none"
     if protocol.endswith("SSL"):
-        tls, client_auth = read_tls(values, problems), _client_auth(config, name, protocol, values, problems)
+        tls, client_auth = (
+            read_tls(values, problems),
+            _client_auth(config, name, protocol, values, problems),
+        )
         if tls.own is None and not problems:
-            problems.append("ssl.keystore.location: missing: a listener that speaks TLS needs a key and its certificate")
+            problems.append(
+                "ssl.keystore.location: missing: a listener that speaks TLS needs a key and its certificate"
+            )
         if client_auth != "none" and tls.trusted is None:
-            problems.append(f"ssl.client.auth={client_auth}: ssl.truststore.location says which clients, and is missing")
+            problems.append(
+                f"ssl.client.auth={client_auth}: ssl.truststore.location says which clients, and is missing"
+            )
     if not protocol.startswith("SASL"):
         return ListenerSecurity(protocol, tls, client_auth, rules=_rules(values, problems))
     mechanisms = _mechanisms(values, problems)
     passwords = _passwords(values, problems) if PLAIN in mechanisms else {}
-    if any(one != PLAIN for one in mechanisms) and config.kind_of_source not in ("own", "quorum"):
+    if any(one != PLAIN for one in mechanisms) and not config.source_kind.has_quorum:
         problems.append(
-            f"sasl.enabled.mechanisms: SCRAM needs users that are in the log, which source={config.kind_of_source} does not keep"
+            f"sasl.enabled.mechanisms: SCRAM needs users that are in the log, which source={config.source_kind} does not keep"
         )
     return ListenerSecurity(protocol, tls, client_auth, mechanisms, passwords)
 
@@ -137,10 +177,14 @@ def _rules(values: Mapping[str, str], problems: list[str]) -> PrincipalRules:
         return PrincipalRules()
 
 
-def _client_auth(config: Config, name: str, protocol: str, values: Mapping[str, str], problems: list[str]) -> str:
+def _client_auth(
+    config: Config, name: str, protocol: str, values: Mapping[str, str], problems: list[str]
+) -> str:
     """With SASL a certificate is asked for only where the listener's own key says so (KIP-684)."""
     key = "ssl.client.auth"
-    own = {each.lower(): value for each, value in config.security.items()}.get(f"listener.name.{name.lower()}.{key}")
+    own = {each.lower(): value for each, value in config.security.items()}.get(
+        f"listener.name.{name.lower()}.{key}"
+    )
     value = (own if protocol == "SASL_SSL" else values.get(key)) or "none"
     if value.lower() not in _CLIENT_AUTH:
         problems.append(f"{key}: {value!r} is none of {', '.join(_CLIENT_AUTH)}")
@@ -152,8 +196,14 @@ def _mechanisms(values: Mapping[str, str], problems: list[str]) -> dict[str, int
     key = "sasl.enabled.mechanisms"
     named = [one.strip() for one in values.get(key, "").split(",") if one.strip()]
     if not named:
-        problems.append(f"{key}: missing (Kafka's default is GSSAPI, which is not supported): some of {', '.join(MECHANISMS)}")
-    problems.extend(f"{key}: {one!r} is none of {', '.join(MECHANISMS)}" for one in named if one not in MECHANISMS)
+        problems.append(
+            f"{key}: missing (Kafka's default is GSSAPI, which is not supported): some of {', '.join(MECHANISMS)}"
+        )
+    problems.extend(
+        f"{key}: {one!r} is none of {', '.join(MECHANISMS)}"
+        for one in named
+        if one not in MECHANISMS
+    )
     known = [one for one in named if one in MECHANISMS]
     for one in known:
         if one != PLAIN and (jaas := values.get(f"{one.lower()}.sasl.jaas.config")):
@@ -177,7 +227,11 @@ def _passwords(values: Mapping[str, str], problems: list[str]) -> dict[str, Secr
         problems.append(f"{key}: missing: it holds the users of PLAIN, user_NAME=PASSWORD each")
         return {}
     options = _options(values[key], PLAIN, problems)
-    users = {name.removeprefix(_USER): password for name, password in options.items() if name.startswith(_USER)}
+    users = {
+        name.removeprefix(_USER): password
+        for name, password in options.items()
+        if name.startswith(_USER)
+    }
     for name in (name for name, password in users.items() if not name or not password):
         problems.append(f"{key}: the user {name!r} has no name or no password")
     if not users and not problems:
@@ -201,7 +255,7 @@ def _options(text: str, mechanism: str, problems: list[str]) -> Mapping[str, Sec
 def _strangers(config: Config) -> list[str]:
     """Keys for listeners that there are not, or that would not heed them."""
     problems, names = [], {listener.name for listener in config.listeners}
-    if config.kind_of_source == "own":
+    if config.source_kind is SourceKind.CONTROLLER:
         names |= set(config.controller_listener_names[:1])
     for key in config.security:
         listener = listener_of(key)
@@ -209,21 +263,34 @@ def _strangers(config: Config) -> list[str]:
             continue
         if listener not in names:
             problems.append(f"{key}: there is no listener {listener}")
-        elif config.security_protocol(listener) == "PLAINTEXT":
-            problems.append(f"{key}: means nothing for a listener with PLAINTEXT: see listener.security.protocol.map")
+        elif config.security_protocol(listener) == "PLAINTEXT" and not key.endswith(
+            f".{LISTENER_MAX_CONNECTIONS}"
+        ):
+            problems.append(
+                f"{key}: means nothing for a listener with PLAINTEXT: see listener.security.protocol.map"
+            )
     return problems
 
 
 def _authorizer_problems(config: Config) -> list[str]:
     name = config.authorizer_class_name
     if name is None:
-        given = {"super.users": config.super_users, "allow.everyone.if.no.acl.found": config.allow_everyone_if_no_acl_found}
-        return [f"{key}: means nothing without authorizer.class.name: everybody may do everything" for key in given if given[key]]
+        given = {
+            "super.users": config.super_users,
+            "allow.everyone.if.no.acl.found": config.allow_everyone_if_no_acl_found,
+        }
+        return [
+            f"{key}: means nothing without authorizer.class.name: everybody may do everything"
+            for key in given
+            if given[key]
+        ]
     problems = []
     if name != STANDARD_AUTHORIZER:
         problems.append(f"authorizer.class.name: {name!r} is not {STANDARD_AUTHORIZER}")
-    if config.kind_of_source not in ("own", "quorum"):
-        problems.append(f"authorizer.class.name: source={config.kind_of_source} keeps no ACLs; it needs 'own' or 'quorum'")
+    if not config.source_kind.has_quorum:
+        problems.append(
+            f"authorizer.class.name: source={config.source_kind} keeps no ACLs; it needs 'controller' or 'observer'"
+        )
     try:
         parse_super_users(config.super_users)
     except ValueError as error:

@@ -1,4 +1,7 @@
-"""``ssl.principal.mapping.rules``: the name of a user made of the subject of a certificate (``SslPrincipalMapper``, KIP-371)."""
+"""Maps the subject of a certificate to a user name, by ``ssl.principal.mapping.rules``.
+
+Source: ``SslPrincipalMapper``, KIP-371.
+"""
 
 from __future__ import annotations
 
@@ -9,13 +12,13 @@ from typing import Final
 _RULE: Final = re.compile(
     r"\s*(?:(?P<default>DEFAULT)|RULE:(?P<pattern>(?:\\.|[^\\/])*)/(?P<replacement>(?:\\.|[^\\/])*)/(?P<case>[LU]?))\s*(?:,|$)"
 )
-#: In a replacement: a group, or a character that a backslash takes its meaning.
+#: In a replacement: a group, or an escaped character.
 _REFERENCE: Final = re.compile(r"\$(?P<group>[0-9])|\\(?P<escaped>.)", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
 class _Rule:
-    """Without a pattern: the name as it is."""
+    """A rule; without a pattern the name stays as it is."""
 
     pattern: re.Pattern[str] | None = None
     replacement: str = ""
@@ -32,7 +35,7 @@ class _Rule:
 
 
 class PrincipalRules:
-    """Rules in their order, the first that fits counts. Raises ValueError for a text that is none."""
+    """The rules in order; the first that matches applies. Raises ValueError for an invalid text."""
 
     def __init__(self, text: str = "DEFAULT") -> None:
         self._rules: list[_Rule] = []
@@ -40,12 +43,16 @@ class PrincipalRules:
         while at < len(text):
             match = _RULE.match(text, at)
             if match is None or match.end() == at:
-                raise ValueError(f"no rule at character {at + 1}: DEFAULT or RULE:PATTERN/REPLACEMENT/[LU], comma separated")
+                raise ValueError(
+                    f"no rule at character {at + 1}: DEFAULT or RULE:PATTERN/REPLACEMENT/[LU], comma separated"
+                )
             self._rules.append(_Rule() if match["default"] else _rule(match))
             at = match.end()
 
     def name(self, subject: str) -> str:
-        """The user's. Raises ValueError where no rule fits: who has such a certificate is not let in."""
+        """Return the user name. Raises ValueError if no rule matches: the connection is then
+        refused.
+        """
         for rule in self._rules:
             if (name := rule.apply(subject)) is not None:
                 return name
@@ -61,7 +68,9 @@ def _rule(match: re.Match[str]) -> _Rule:
 
 
 def _referred(match: re.Match[str], reference: re.Match[str]) -> str:
-    """A group that there is not stands for itself, as in Kafka."""
+    """Return the referenced group; a group that does not exist stays as it is written, as in
+    Kafka.
+    """
     if reference["escaped"] is not None:
         return str(reference["escaped"])
     group = int(reference["group"])

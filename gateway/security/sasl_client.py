@@ -1,4 +1,6 @@
-"""The client's side of the SASL mechanisms, chosen by name. Pure: bytes in, bytes out; nothing of connections or requests."""
+"""Implements the client's side of the SASL mechanisms. Pure: bytes in, bytes out; no connections or
+requests.
+"""
 
 from __future__ import annotations
 
@@ -8,16 +10,24 @@ from typing import Final, Protocol
 from gateway.security.scram import HASHES, SaslError, ScramClient
 from gateway.security.secret import Secret
 
-__all__ = ["MECHANISMS", "PlainClient", "SaslClient", "SaslError", "SaslSettings", "ScramClient", "sasl_client"]
+__all__ = [
+    "MECHANISMS",
+    "PlainClient",
+    "SaslClient",
+    "SaslError",
+    "SaslSettings",
+    "ScramClient",
+    "sasl_client",
+]
 
 PLAIN: Final = "PLAIN"
-#: Every mechanism there is, weakest first.
+#: The supported mechanisms, weakest first.
 MECHANISMS: Final = (PLAIN, *HASHES)
 
 
 @dataclass(frozen=True, slots=True)
 class SaslSettings:
-    """Who we are: mechanism, user name, password."""
+    """Mechanism, user name and password of this client."""
 
     mechanism: str
     username: str
@@ -28,17 +38,19 @@ class SaslClient(Protocol):
     """One authentication with one mechanism."""
 
     mechanism: str
-    complete: bool  #: Nothing is left that the server must prove or say.
+    complete: bool  #: The server has nothing left to prove.
 
     def first(self) -> bytes:
-        """What is sent first."""
+        """Return the first message."""
 
     def respond(self, message: bytes) -> bytes | None:
-        """What is sent next; None: nothing, it is complete. May take tens of ms. Raises SaslError."""
+        """Return the next message; None when complete. May take tens of ms. Raises SaslError."""
 
 
 class PlainClient:
-    """PLAIN (RFC 4616): user name and password as they are, under no other identity than the user's own."""
+    """PLAIN (RFC 4616): user name and password in clear, without an authorization id of another
+    user.
+    """
 
     mechanism = PLAIN
 
@@ -48,18 +60,20 @@ class PlainClient:
         self.complete = False
 
     def first(self) -> bytes:
-        """The only message, with an empty authorisation id: nobody is impersonated."""
+        """Return the only message, with an empty authorization id: no user is impersonated."""
         return b"\0".join((b"", self._username.encode(), self._password.reveal().encode()))
 
     def respond(self, message: bytes) -> None:
-        """The server says no more than that it is content. Raises SaslError if it does."""
+        """Accept the server's empty answer. Raises SaslError for any other."""
         if message:
             raise SaslError("the server answers PLAIN with a message, there is none in PLAIN")
         self.complete = True
 
 
 def sasl_client(settings: SaslSettings, nonce: str) -> SaslClient:
-    """The client of ``settings.mechanism``; ``nonce`` as ScramClient wants it. Raises KeyError for another mechanism."""
+    """Return the client of ``settings.mechanism``; ``nonce`` as in ScramClient. Raises KeyError for
+    an unknown mechanism.
+    """
     if settings.mechanism == PLAIN:
         return PlainClient(settings.username, settings.password)
     return ScramClient(settings.mechanism, settings.username, settings.password, nonce)

@@ -1,4 +1,6 @@
-"""The server's side of SASL: what a mechanism is, and PLAIN. Pure: bytes in, bytes out; it knows no connection and no request."""
+"""Implements the server's side of SASL: the interface of a mechanism, and PLAIN. Pure: no
+connections or requests.
+"""
 
 from __future__ import annotations
 
@@ -13,21 +15,26 @@ PLAIN: Final = "PLAIN"
 
 
 class SaslFailed(Exception):
-    """The client is not who it says. The text is for its eyes: it tells nothing about users."""
+    """The client failed to authenticate. The text goes to the client: it reveals nothing about
+    users.
+    """
 
 
 class InvalidCredentials(SaslFailed):
-    """What every failure is called whose reason would tell something."""
+    """The one error for every failure whose reason would reveal something about users."""
 
     def __init__(self, mechanism: str) -> None:
         super().__init__(
-            f"Authentication failed during authentication due to invalid credentials with SASL mechanism {mechanism}"
+            "Authentication failed during authentication due to invalid credentials "
+            f"with SASL mechanism {mechanism}"
         )
 
 
 @dataclass(frozen=True, slots=True)
 class TokenUse:
-    """A delegation token in place of a password (KIP-48): valid for so many ms more."""
+    """A delegation token was used in place of a password (KIP-48); it is valid for ``remaining_ms``
+    more.
+    """
 
     remaining_ms: int
 
@@ -36,16 +43,18 @@ class SaslServer(Protocol):
     """One authentication with one mechanism."""
 
     mechanism: str
-    complete: bool  #: ``username`` is proved.
+    complete: bool  #: ``username`` is authenticated.
     username: str
-    token: TokenUse | None  #: by a delegation token, where it is one
+    token: TokenUse | None  #: the delegation token, if one was used
 
     def evaluate(self, message: bytes) -> bytes:
-        """The answer to a message of the client, maybe empty. Raises SaslFailed."""
+        """Return the answer to a message of the client, maybe empty. Raises SaslFailed."""
 
 
 class PlainServer:
-    """PLAIN (RFC 4616) against the passwords of a JAAS configuration, as ``PlainServerCallbackHandler`` knows them."""
+    """PLAIN (RFC 4616) with the passwords of a JAAS configuration. Source:
+    ``PlainServerCallbackHandler``.
+    """
 
     mechanism = PLAIN
 
@@ -56,25 +65,28 @@ class PlainServer:
         self.token: TokenUse | None = None
 
     def evaluate(self, message: bytes) -> bytes:
-        """The client's only message; the answer is empty. Raises SaslFailed.
+        """Check the client's only message; return an empty answer. Raises SaslFailed.
 
-        Whoever asks for another authorisation id than the user's is refused (CVE-2017-12610).
+        An authorization id other than the user's is refused (CVE-2017-12610).
         """
         parts = message.split(b"\0")
         if len(parts) != 3 or not parts[1] or not parts[2]:
             raise InvalidCredentials(PLAIN)
         authorization_id, name, password = parts
         expected = self._passwords.get(_text(name))
-        # An unknown user takes as long as a wrong password.
+        # An unknown user takes as long as a wrong password, so that the time reveals no users.
         known = password if expected is None else expected.reveal().encode("utf-8", "surrogatepass")
         if not hmac.compare_digest(known, password) or expected is None:
             raise SaslFailed("Authentication failed: Invalid username or password")
         if authorization_id not in (b"", name):
-            raise SaslFailed("Authentication failed: Client requested an authorization id that is different from username")
+            raise SaslFailed(
+                "Authentication failed: Client requested an authorization id that is different "
+                "from username"
+            )
         self.username, self.complete = _text(name), True
         return b""
 
 
 def _text(name: bytes) -> str:
-    """As Java reads it: what is no UTF-8 becomes a replacement character, and the name of nobody."""
+    """Decode as Java does: invalid UTF-8 becomes replacement characters, which no user name has."""
     return name.decode("utf-8", "replace")

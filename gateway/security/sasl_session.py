@@ -1,8 +1,9 @@
-"""The authentication of one connection: what may be asked when, and who it is in the end. Pure: it knows no bytes of requests.
+"""Tracks the authentication of one connection: which requests are allowed, and the principal. Pure.
 
-In Kafka's order (``SaslServerAuthenticator``): ApiVersions if the client wants to, SaslHandshake, tokens until both are content.
-Where sessions end (``connections.max.reauth.ms``, KIP-368) the same connection authenticates again before that, as the same
-user by the same mechanism.
+It knows no bytes of requests. The order is Kafka's (``SaslServerAuthenticator``): optionally
+ApiVersions, SaslHandshake, then tokens until both sides are content. Where sessions expire
+(``connections.max.reauth.ms``, KIP-368) the same connection authenticates again before that, as the
+same user with the same mechanism.
 """
 
 from __future__ import annotations
@@ -13,18 +14,22 @@ from dataclasses import dataclass
 from typing import Final
 
 from gateway.security.sasl_server import SaslFailed, SaslServer
+from kwire.protocol import ApiKey
 
-_SASL_HANDSHAKE: Final = 17
-_API_VERSIONS: Final = 18
-_SASL_AUTHENTICATE: Final = 36
-#: From this version of SaslHandshake on tokens come in SaslAuthenticate; before it they come without any header.
+_SASL_HANDSHAKE: Final = ApiKey.SASL_HANDSHAKE
+_API_VERSIONS: Final = ApiKey.API_VERSIONS
+_SASL_AUTHENTICATE: Final = ApiKey.SASL_AUTHENTICATE
+#: From this version of SaslHandshake on tokens are in SaslAuthenticate requests; before it they
+#: have no header.
 _WITH_HEADERS: Final = 1
-#: Nobody authenticates again sooner, s.
+#: Minimum time between two authentications of a connection, s.
 _AGAIN_MIN_S: Final = 1.0
 
 
 class WrongMoment(Exception):
-    """Nothing of this is to be said now (ILLEGAL_SASL_STATE). The text is for the client."""
+    """The request is not allowed in this state (ILLEGAL_SASL_STATE). The text goes to the
+    client.
+    """
 
 
 class _At(enum.Enum):
@@ -37,15 +42,18 @@ class _At(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Mechanism:
-    """One that a listener offers. ``make`` begins an authentication; a session lives ``max_reauth_ms``, 0: no shorter than its
-    connection."""
+    """A mechanism of a listener. ``make`` begins an authentication; a session lives
+    ``max_reauth_ms``, 0: as long as its connection.
+    """
 
     make: Callable[[], SaslServer]
     max_reauth_ms: int = 0
 
 
 class SaslSession:
-    """One connection's. ``mechanisms``: those that its listener offers, by name. Times are seconds of one monotonic clock."""
+    """The session of one connection. ``mechanisms``: those of its listener, by name. Times are
+    seconds of one monotonic clock.
+    """
 
     def __init__(self, mechanisms: Mapping[str, Mechanism]) -> None:
         self._mechanisms = mechanisms
@@ -55,34 +63,35 @@ class SaslSession:
         self._bare = False
         self._began = 0.0
         self._ends = float("inf")
-        self._before: tuple[str, str] | None = None  # mechanism and principal of the authentication that is renewed
-        #: ``User:NAME`` once it is proved.
+        # Mechanism and principal of the authentication that is being renewed.
+        self._before: tuple[str, str] | None = None
+        #: ``User:NAME`` after the authentication.
         self.principal: str | None = None
-        #: It was proved by a delegation token.
+        #: Whether a delegation token was used.
         self.token_authenticated = False
 
     @property
     def is_open(self) -> bool:
-        """Is it known who this is?"""
+        """Whether the client is authenticated."""
         return self._at is _At.DONE
 
     @property
     def has_failed(self) -> bool:
-        """Is the answer that says so the last of the connection?"""
+        """Whether authentication failed, so that the connection closes after the response."""
         return self._at is _At.FAILED
 
     @property
     def takes_bare_tokens(self) -> bool:
-        """Is the next frame a token and nothing around it (SaslHandshake 0)?"""
+        """Whether the next frame is a token without a header (after SaslHandshake 0)."""
         return self._bare and self._at is _At.TOKENS
 
     @property
     def mechanisms(self) -> list[str]:
-        """The names of those on offer."""
+        """The names of the offered mechanisms."""
         return list(self._mechanisms)
 
     def refusal(self, api_key: int, now: float) -> str | None:
-        """Why a request of ``api_key`` ends the connection now; None: it may be answered."""
+        """Return why a request of ``api_key`` closes the connection now; None if it is allowed."""
         if self._at is _At.DONE:
             over = now >= self._ends and api_key != _SASL_HANDSHAKE
             return "session-expired" if over else None
@@ -95,14 +104,16 @@ class SaslSession:
         return None if api_key in allowed[self._at] else "not-authenticated"
 
     def versions_told(self) -> None:
-        """ApiVersions was answered: before the end of the authentication once, as in Kafka."""
+        """Note that ApiVersions was answered: allowed once before the end of the authentication, as
+        in Kafka.
+        """
         if self._at is _At.START:
             self._at = _At.VERSIONS_TOLD
 
     def handshake(self, mechanism: str, version: int, now: float) -> bool:
-        """The client wants ``mechanism``: is it one of those on offer? If not, the authentication has failed.
+        """Begin an authentication with ``mechanism``; False, and failed, if it is not offered.
 
-        Raises WrongMoment where nobody has to authenticate again.
+        Raises WrongMoment if the connection need not authenticate again.
         """
         if self._at is _At.DONE:
             if self._ends == float("inf") or now - self._began < _AGAIN_MIN_S:
@@ -117,7 +128,8 @@ class SaslSession:
         return True
 
     def evaluate(self, token: bytes, now: float) -> tuple[bytes, int]:
-        """(our answer, ms that the session lives, 0: as long as the connection) to a token of the client.
+        """Answer a token of the client: (answer, lifetime of the session in ms, 0: that of the
+        connection).
 
         Raises SaslFailed, which ends the authentication; WrongMoment.
         """
@@ -127,8 +139,8 @@ class SaslSession:
         try:
             if self._before is not None and self._before[0] != self._name:
                 raise SaslFailed(
-                    f"SASL mechanism '{self._name}' requested by client is not supported for re-authentication of mechanism "
-                    f"'{self._before[0]}'"
+                    f"SASL mechanism '{self._name}' requested by client is not supported for "
+                    f"re-authentication of mechanism '{self._before[0]}'"
                 )
             answer = self._server.evaluate(token)
             lifetime_ms = self._complete(self._server, now) if self._server.complete else 0

@@ -1,8 +1,10 @@
-"""SCRAM (RFC 5802, RFC 7677) as a client speaks it to Kafka. Pure: the nonce comes from outside, messages in and out.
+"""SCRAM (RFC 5802, RFC 7677) as a client speaks it to Kafka. Pure: the nonce comes from outside,
+messages in and out.
 
-Own code and not a library: as in Kafka (``ScramFormatter.normalize``) name and password are UTF-8 as they are, where libraries
-prepare them by SASLprep and get another key for the same password. And what a server says is checked before it costs anything:
-the iteration count must be within Kafka's own bounds, the nonce must continue ours, nothing may be mandatory that is not known.
+Own code and not a library: as in Kafka (``ScramFormatter.normalize``) name and password are UTF-8
+as they are, where libraries prepare them by SASLprep and get another key for the same password. And
+what a server says is checked before it costs anything: the iteration count must be within Kafka's
+own bounds, the nonce must continue ours, nothing may be mandatory that is not known.
 """
 
 from __future__ import annotations
@@ -16,7 +18,8 @@ from typing import Final
 
 from gateway.security.secret import Secret
 
-#: ``ScramMechanism``: fewer iterations than the least are no protection, Kafka stores no credential with more than the most.
+#: ``ScramMechanism``: fewer iterations than the least are no protection, Kafka stores no credential
+#: with more than the most.
 ITERATIONS_MIN: Final = 4096
 ITERATIONS_MAX: Final = 16384
 #: Mechanism to the name of its hash.
@@ -27,20 +30,28 @@ _GS2_HEADER: Final = "n,,"
 _SALT_MAX: Final = 1024
 _NONCE: Final = r"[\x21-\x2b\x2d-\x7e]+"
 _BASE64: Final = r"[A-Za-z0-9+/]+={0,2}"
-_SERVER_FIRST: Final = re.compile(rf"r=({_NONCE}),s=({_BASE64}),i=([1-9][0-9]{{0,9}})(?:,.*)?", re.DOTALL)
+_SERVER_FIRST: Final = re.compile(
+    rf"r=({_NONCE}),s=({_BASE64}),i=([1-9][0-9]{{0,9}})(?:,.*)?", re.DOTALL
+)
 _SERVER_FINAL: Final = re.compile(rf"v=({_BASE64})(?:,.*)?", re.DOTALL)
 _SERVER_ERROR: Final = re.compile(r"e=([a-z0-9-]{1,40})(?:,.*)?", re.DOTALL)
 
 
 class SaslError(Exception):
-    """The server's part of an authentication is not what it must be. The text is ours, with no secret in it."""
+    """The server's part of an authentication is not what it must be. The text is ours, with no
+    secret in it.
+    """
 
 
 class ScramClient:
-    """One authentication: :meth:`first`, then :meth:`respond` to each message of the server until :attr:`complete`."""
+    """One authentication: :meth:`first`, then :meth:`respond` to each message of the server until
+    :attr:`complete`.
+    """
 
     def __init__(self, mechanism: str, username: str, password: Secret, nonce: str) -> None:
-        """``nonce``: printable ASCII without comma, from a good source, used for nothing else. Raises KeyError, ValueError."""
+        """``nonce``: printable ASCII without comma, from a good source, used for nothing else.
+        Raises KeyError, ValueError.
+        """
         if not re.fullmatch(_NONCE, nonce):
             raise ValueError("a nonce is printable ASCII without commas")
         self.mechanism = mechanism
@@ -56,7 +67,8 @@ class ScramClient:
         return f"{_GS2_HEADER}{self._bare()}".encode()
 
     def respond(self, message: bytes) -> bytes | None:
-        """The answer to a message of the server, None to its last. Takes up to tens of ms: not for an event loop.
+        """The answer to a message of the server, None to its last. Takes up to tens of ms: not for
+        an event loop.
 
         Raises SaslError before any work is done for a message that does not deserve it.
         """
@@ -89,13 +101,17 @@ class ScramClient:
             raise SaslError("the server's first SCRAM message is malformed")
         nonce, salt, iterations = match[1], _base64(match[2]), int(match[3])
         if not nonce.startswith(self._nonce) or nonce == self._nonce:
-            raise SaslError("the server's SCRAM nonce does not continue ours: the message was made for somebody else")
+            raise SaslError(
+                "the server's SCRAM nonce does not continue ours: the message was made for somebody else"
+            )
         if not ITERATIONS_MIN <= iterations <= ITERATIONS_MAX:
             raise SaslError(
                 f"the server asks for {iterations} SCRAM iterations, {ITERATIONS_MIN} to {ITERATIONS_MAX} are allowed"
             )
         if len(salt) > _SALT_MAX:
-            raise SaslError(f"the server's SCRAM salt has {len(salt)} bytes, {_SALT_MAX} are allowed")
+            raise SaslError(
+                f"the server's SCRAM salt has {len(salt)} bytes, {_SALT_MAX} are allowed"
+            )
         return nonce, salt, iterations
 
     def _check_final(self, text: str) -> None:
@@ -106,7 +122,9 @@ class ScramClient:
         if match is None:
             raise SaslError("the server's final SCRAM message is malformed")
         if self.complete or not hmac.compare_digest(_base64(match[1]), self._server_signature):
-            raise SaslError("the server does not know the password's keys: it is not who it should be")
+            raise SaslError(
+                "the server does not know the password's keys: it is not who it should be"
+            )
         self.complete = True
 
     def _hmac(self, key: bytes, message: bytes) -> bytes:

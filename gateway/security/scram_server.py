@@ -1,7 +1,9 @@
-"""SCRAM (RFC 5802, RFC 7677) as Kafka's brokers speak it to clients. Pure: nonce and credentials come from outside.
+"""SCRAM (RFC 5802, RFC 7677) as Kafka's brokers speak it to clients. Pure: nonce and credentials
+come from outside.
 
-A user who is not known gets as far as one with a wrong password, with a salt that is always the same for the name: who asks
-does not learn which users there are. (Kafka ends after the first message.)
+A user who does not exist gets as far as one with a wrong password, by a decoy in place of the
+credential (:mod:`gateway.security.scram_decoys`): a client does not learn which users exist. (Kafka
+ends after the first message.)
 """
 
 from __future__ import annotations
@@ -33,8 +35,6 @@ _CLIENT_FINAL: Final = re.compile(
     rf"(?P<bare>c=(?P<binding>{_BASE64}),r=(?P<nonce>{_NONCE})(?:,[A-Za-z]+=[^,\x00]+)*?),p=(?P<proof>{_BASE64})"
 )
 _TOKEN_AUTH: Final = re.compile(r",tokenauth=true(?:,|$)", re.IGNORECASE)
-_SALT_DIGITS: Final = "0123456789abcdefghijklmnopqrstuvwxyz"
-_SALT_BITS: Final = 130
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,9 @@ class ScramCredential:
 
 @dataclass(frozen=True, slots=True)
 class ScramToken:
-    """A delegation token: whose it is, and its keys for one mechanism. It is valid for ``remaining_ms`` more."""
+    """A delegation token: whose it is, and its keys for one mechanism. It is valid for
+    ``remaining_ms`` more.
+    """
 
     owner: str
     credential: ScramCredential
@@ -57,20 +59,24 @@ class ScramToken:
 
 
 class ScramServer:
-    """One authentication: a message of the client in, ours out, twice. ``username`` is proved once it is ``complete``."""
+    """One authentication: a message of the client in, ours out, twice. ``username`` is proved once
+    it is ``complete``.
+    """
 
     def __init__(
         self,
         mechanism: str,
         credential: Callable[[str], ScramCredential | None],
         nonce: str,
-        decoy: bytes,
+        decoy: Callable[[str, bool], ScramCredential],
         token: Callable[[str], ScramToken | None] = lambda id: None,
     ) -> None:
-        """``nonce``: printable ASCII without comma, used for nothing else. ``decoy``: a secret of the process, for unknown users.
+        """``nonce``: printable ASCII without comma, used for nothing else. ``decoy``: the
+        credential in place of one that does not exist, by the name of a user, or (true) by the id
+        of a token.
 
-        ``credential`` and ``token`` find what there is by a user's name, or by a token's id. Raises KeyError for an unknown
-        mechanism.
+        ``credential`` and ``token`` find what there is by a user's name, or by a token's id. Raises
+        KeyError for an unknown mechanism.
         """
         self.mechanism = mechanism
         self._hash = HASHES[mechanism]
@@ -97,15 +103,20 @@ class ScramServer:
             raise InvalidCredentials(self.mechanism)
         name = _plain(match["name"])
         if match["authzid"] is not None and _plain(match["authzid"]) != name:
-            raise SaslFailed("Authentication failed: Client requested an authorization id that is different from username")
-        found = self._by_token(name) if _TOKEN_AUTH.search(match["more"]) else self._by_name(name)
-        credential = found or self._decoy_of(name)
-        if credential.iterations < ITERATIONS_MIN:
-            raise InvalidCredentials(self.mechanism)
+            raise SaslFailed(
+                "Authentication failed: Client requested an authorization id that is different from username"
+            )
+        by_token = _TOKEN_AUTH.search(match["more"]) is not None
+        # Made for every name, so that the answer for a user takes as long as for a name that is
+        # none.
+        decoy = self._decoy(name, by_token)
+        found = self._by_token(name) if by_token else self._by_name(name)
+        is_used = found is not None and found.iterations >= ITERATIONS_MIN
+        credential = found if found is not None and is_used else decoy
         nonce = match["nonce"] + self._nonce
         salt = base64.b64encode(credential.salt).decode()
         answer = f"r={nonce},s={salt},i={credential.iterations}"
-        self._first = (match["header"], nonce, f"{match['bare']},{answer}", credential, found is not None)
+        self._first = (match["header"], nonce, f"{match['bare']},{answer}", credential, is_used)
         return answer.encode()
 
     def _by_name(self, name: str) -> ScramCredential | None:
@@ -126,29 +137,28 @@ class ScramServer:
         if match is None or match["nonce"] != nonce or _bytes(match["binding"]) != header.encode():
             raise InvalidCredentials(self.mechanism)
         auth_message = f"{so_far},{match['bare']}".encode()
-        proof, signature = _bytes(match["proof"]), hmac.digest(credential.stored_key, auth_message, self._hash)
+        proof, signature = (
+            _bytes(match["proof"]),
+            hmac.digest(credential.stored_key, auth_message, self._hash),
+        )
         client_key = bytes(a ^ b for a, b in zip(proof, signature, strict=False))
         stored_key = hashlib.new(self._hash, client_key).digest()
-        right = len(proof) == len(signature) and hmac.compare_digest(stored_key, credential.stored_key)
+        right = len(proof) == len(signature) and hmac.compare_digest(
+            stored_key, credential.stored_key
+        )
         if not (right and is_known):
             raise InvalidCredentials(self.mechanism)
         self.complete = True
         server_signature = hmac.digest(credential.server_key, auth_message, self._hash)
         return b"v=" + base64.b64encode(server_signature)
 
-    def _decoy_of(self, name: str) -> ScramCredential:
-        """A salt such as Kafka's tools make them: 130 random bits, written with 36 digits."""
-        drawn = hmac.digest(self._decoy, f"{self.mechanism}:{name}".encode("utf-8", "surrogatepass"), "sha512")
-        number, salt = int.from_bytes(drawn[:17], "big") >> (17 * 8 - _SALT_BITS), ""
-        while number:
-            number, digit = divmod(number, len(_SALT_DIGITS))
-            salt = _SALT_DIGITS[digit] + salt
-        key = drawn[17:].ljust(hashlib.new(self._hash).digest_size, b"\0")[: hashlib.new(self._hash).digest_size]
-        return ScramCredential(salt.encode(), key, key, ITERATIONS_MIN)
 
-
-def scram_credential(mechanism: str, password: Secret, salt: bytes, iterations: int = ITERATIONS_MIN) -> ScramCredential:
-    """What is kept of a password (``ScramFormatter.generateCredential``). Takes some ms of the processor."""
+def scram_credential(
+    mechanism: str, password: Secret, salt: bytes, iterations: int = ITERATIONS_MIN
+) -> ScramCredential:
+    """What is kept of a password (``ScramFormatter.generateCredential``). Takes some ms of the
+    processor.
+    """
     name = HASHES[mechanism]
     salted = hashlib.pbkdf2_hmac(name, password.reveal().encode(), salt, iterations)
     stored_key = hashlib.new(name, hmac.digest(salted, b"Client Key", name)).digest()

@@ -1,16 +1,16 @@
-"""A value that is never shown: passwords and private keys. It knows nothing of what they open."""
+"""Holds a value that must never be printed: a password or a private key."""
 
 from __future__ import annotations
 
 import hmac
 from typing import Final
 
-#: What is shown instead, as in Kafka (``org.apache.kafka.common.config.types.Password``).
+#: Printed instead, as in Kafka (``org.apache.kafka.common.config.types.Password``).
 HIDDEN: Final = "[hidden]"
 
 
 class Secret:
-    """Holds a text; only :meth:`reveal` gives it. Neither repr nor str, pickle nor copy of the text in a traceback's locals."""
+    """Holds a text; only :meth:`reveal` returns it. repr, str, pickle and copy do not."""
 
     __slots__ = ("_text",)
 
@@ -18,7 +18,7 @@ class Secret:
         self._text = text
 
     def reveal(self) -> str:
-        """The text, for whoever must send it or open something with it."""
+        """Return the text, to send it or to open something with it."""
         return self._text
 
     def __repr__(self) -> str:
@@ -27,7 +27,10 @@ class Secret:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Secret):
             return NotImplemented
-        return hmac.compare_digest(self._text.encode("utf-8", "surrogatepass"), other._text.encode("utf-8", "surrogatepass"))
+        return hmac.compare_digest(
+            self._text.encode("utf-8", "surrogatepass"),
+            other._text.encode("utf-8", "surrogatepass"),
+        )
 
     def __hash__(self) -> int:
         return hash(self._text)

@@ -1,4 +1,8 @@
-"""What Java calls the subject of a certificate: RFC 2253 as ``X500Principal.getName`` writes it. It verifies nothing."""
+"""Formats the subject of a certificate as Java does: RFC 2253 as ``X500Principal.getName`` writes
+it.
+
+It does not verify the certificate: TLS has done that.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +11,10 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from cryptography.x509 import NameAttribute
 
-#: Who did not say who it is (``KafkaPrincipal.ANONYMOUS``).
+#: The principal of an unauthenticated connection (``KafkaPrincipal.ANONYMOUS``).
 ANONYMOUS: Final = "User:ANONYMOUS"
-#: The attributes that have a short name there; any other is an object id with its value in DER, in hexadecimal.
+#: The attributes with a short name in RFC 2253; any other is written as its object id and its DER
+#: value in hexadecimal.
 _SHORT: Final = {
     "2.5.4.3": "CN",
     "2.5.4.6": "C",
@@ -25,15 +30,19 @@ _ESCAPED: Final = frozenset(',=+<>#;"\\')
 
 
 def distinguished_name(certificate: bytes) -> str:
-    """The subject of ``certificate`` (DER), most specific part first. Raises ValueError for what is no certificate."""
+    """Return the subject of ``certificate`` (DER), most specific part first. Raises ValueError for
+    an invalid certificate.
+    """
     from cryptography.x509 import load_der_x509_certificate
 
     subject = load_der_x509_certificate(certificate).subject
-    return ",".join("+".join(_part(attribute) for attribute in one) for one in reversed(subject.rdns))
+    return ",".join(
+        "+".join(_part(attribute) for attribute in one) for one in reversed(subject.rdns)
+    )
 
 
 def der_of(chain: str) -> bytes:
-    """The first certificate of a checked PEM text."""
+    """Return the first certificate of a checked PEM text, as DER."""
     from cryptography.hazmat.primitives.serialization import Encoding
     from cryptography.x509 import load_pem_x509_certificate
 
@@ -55,13 +64,14 @@ def _escaped(value: str) -> str:
 
 
 def _der(attribute: NameAttribute[Any]) -> bytes:
-    """Tag, length and value, as they stand in the certificate."""
+    """Return tag, length and value, as they are in the certificate."""
     value = attribute.value if isinstance(attribute.value, bytes) else _encoded(attribute)
     size = len(value)
     length = (
         bytes([size])
         if size < 128
-        else bytes([0x80 | (size.bit_length() + 7) // 8]) + size.to_bytes((size.bit_length() + 7) // 8, "big")
+        else bytes([0x80 | (size.bit_length() + 7) // 8])
+        + size.to_bytes((size.bit_length() + 7) // 8, "big")
     )
     return bytes([attribute._type.value]) + length + value
 

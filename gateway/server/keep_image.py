@@ -1,4 +1,6 @@
-"""Keeps the image of an observed cluster: what is committed is decoded in a thread, piece by piece, and applied on the loop."""
+"""Keeps the image of an observed cluster: what is committed is decoded in a thread, piece by piece,
+and applied on the loop.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from gateway.server.logs import Reports
-    from gateway.sources.image_keeper import ImageKeeper
+    from gateway.sources.metadata_loader import MetadataLoader
 
 #: While something keeps the image from going on, it is tried again after so long, s.
 _PROBLEM_DELAY_S: Final = 1.0
@@ -24,8 +26,15 @@ class Committed(Protocol):
     def on_advance(self, callback: Callable[[], None]) -> Callable[[], None]: ...
 
 
-async def keep_image(keeper: ImageKeeper, source: Committed, reports: Reports, folded: Callable[[], None] = lambda: None) -> None:
-    """Fold what is committed, for ever. ``folded`` is called on the loop whenever there is more in the image."""
+async def keep_image(
+    keeper: MetadataLoader,
+    source: Committed,
+    reports: Reports,
+    folded: Callable[[], None] = lambda: None,
+) -> None:
+    """Fold what is committed, for ever. ``folded`` is called on the loop whenever there is more in
+    the image.
+    """
     moved = trio.Event()
     told: object = None
 
@@ -40,13 +49,13 @@ async def keep_image(keeper: ImageKeeper, source: Committed, reports: Reports, f
                 more = await _fold(keeper, source.committed, reports)
                 folded()
             except Exception as error:  # a bug of ours: the log is served all the same
-                reports.bug("image not folded", error)
+                reports.bug("image update failed", error)
                 await trio.sleep(_PROBLEM_DELAY_S)
                 continue
             if keeper.problem != told:
                 told = keeper.problem
                 if told is not None:
-                    reports.report("image behind", "warning", error=str(told))
+                    reports.report("image behind", error=str(told))
             if more:
                 continue
             with trio.move_on_after(_PROBLEM_DELAY_S if keeper.problem else float("inf")):
@@ -55,10 +64,10 @@ async def keep_image(keeper: ImageKeeper, source: Committed, reports: Reports, f
         unsubscribe()
 
 
-async def _fold(keeper: ImageKeeper, committed: int, reports: Reports) -> bool:
+async def _fold(keeper: MetadataLoader, committed: int, reports: Reports) -> bool:
     """One step; true if there is more to do at once."""
     more = await trio.to_thread.run_sync(keeper.decode_step, committed)
     keeper.apply_step()
     for notice in keeper.take_notices():
-        reports.report("record not folded", "warning", error=notice)
+        reports.report("record not applied", error=notice)
     return more

@@ -1,6 +1,6 @@
-"""Structured logs on standard error, and how peers' misdeeds get there: counted, rate-limited, escaped, cut.
+"""Writes structured logs to standard error: events are counted, rate-limited, escaped and cut.
 
-Field names are stable: connection, listener, peer, api, version, correlation_id, client_id, principal, error.
+Names, levels and fields of events are in ``gateway/server/log_events.py``.
 """
 
 from __future__ import annotations
@@ -10,10 +10,11 @@ import logging
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable
-from typing import Any, Final, TextIO, cast
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar, Final, TextIO, cast
 
-# structlog takes rich along where it is installed, a tenth of a server's start; tracebacks are plain here (see configure).
+# structlog takes rich along where it is installed, a tenth of a server's start; tracebacks are
+# plain here (see configure).
 _rich = sys.modules.get("rich")
 sys.modules["rich"] = None  # type: ignore[assignment]
 import structlog  # noqa: E402
@@ -23,25 +24,31 @@ if _rich is None:
 else:
     sys.modules["rich"] = _rich
 
+from gateway.server.log_events import EVENTS  # noqa: E402
+
 LEVELS: Final = {
     "debug": logging.DEBUG,
     "info": logging.INFO,
     "warning": logging.WARNING,
     "error": logging.ERROR,
 }
-#: Lines of one event in one period, s; what is above is counted and told with the next line.
+#: Lines of one event in one period; the next line says how many more there were.
 LINES_MAX: Final = 10
+#: Length of a period, s.
 PERIOD_S: Final = 10.0
-#: Longest piece of a peer's text in a line, characters.
+#: Longest text of a peer in a field, characters.
 TEXT_MAX: Final = 100
-#: Longest sentence of ours that may quote a peer, characters.
+#: Longest error message of this server that may quote a peer, characters.
 ERROR_MAX: Final = 400
-#: Different things of which "once" is remembered: peers choose the names.
+#: Most keys that ``report_once`` remembers: peers choose them.
 _ONCE_MAX: Final = 1000
 
 
 def configure(level: str, style: str, stream: TextIO | None = None) -> None:
-    """Set structlog up for the process: ``style`` is console, json, or auto: console where ``stream`` is a terminal."""
+    """Set structlog up for the process.
+
+    ``style`` is console, json, or auto: console where ``stream`` is a terminal.
+    """
     stream = sys.stderr if stream is None else stream
     console = style == "console" or (style == "auto" and stream.isatty())
     renderer: Any
@@ -64,7 +71,10 @@ def configure(level: str, style: str, stream: TextIO | None = None) -> None:
 
 
 class _Unfailing:
-    """A stream whose reader may go away: a server does not end because nobody reads its log any more."""
+    """A stream that drops text when it cannot be written.
+
+    A server goes on when the reader of its log goes away.
+    """
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -79,30 +89,45 @@ class _Unfailing:
 
 
 def escape(text: str | None, *, limit: int = TEXT_MAX) -> str | None:
-    """A peer's text, safe in one line of a log: control characters escaped, cut at ``limit`` characters."""
+    """Make a peer's text safe for one line of a log.
+
+    Control characters are escaped; the text is cut at ``limit`` characters.
+    """
     if text is None:
         return None
-    safe = "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text[:limit])
+    safe = "".join(
+        c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text[:limit]
+    )
     return safe + ("…" if len(text) > limit else "")
 
 
 class Reports:
-    """Counts everything by name, and logs it no faster than LINES_MAX an event and period.
+    """Counts events of ``gateway.server.log_events`` and writes them to the log.
 
-    ``tracing``: somebody wants to see every request (log.level=debug).
+    At most LINES_MAX lines of an event are written in PERIOD_S; the next line says how many were
+    ``suppressed``. ``tracing``: every request is logged (log.level=debug). Texts from a peer in
+    ``fields`` have to be escaped by :func:`escape` before.
     """
 
-    def __init__(self, *, tracing: bool = False, clock: Callable[[], float] = time.monotonic) -> None:
+    #: Raise ValueError for an event or field that is not in the table. Set in tests only: a line
+    #: with an unknown name is better than none where something is wrong already.
+    strict: ClassVar[bool] = False
+
+    def __init__(
+        self, *, tracing: bool = False, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self.tracing = tracing
         #: How often each event happened, logged or not.
         self.counts: Counter[str] = Counter()
         self._clock = clock
-        self._periods: dict[str, tuple[float, int]] = {}  # event -> (start of its period, lines wanted in it)
+        # event -> (start of its period, lines wanted in it)
+        self._periods: dict[str, tuple[float, int]] = {}
         self._once: set[tuple[Any, ...]] = set()
         self._log = structlog.get_logger()
 
-    def report(self, event: str, level: str = "info", **fields: Any) -> None:
-        """Count ``event`` and log it. ``fields`` from a peer are escaped by :func:`escape` before."""
+    def report(self, event: str, /, **fields: Any) -> None:
+        """Count ``event``, and log it unless it was logged too often."""
+        self._check(event, fields)
         self.counts[event] += 1
         now = self._clock()
         began, wanted = self._periods.get(event, (now, 0))
@@ -113,26 +138,39 @@ class Reports:
             began, wanted = now, 0
         self._periods[event] = (began, wanted + 1)
         if wanted < LINES_MAX:
-            getattr(self._log, level)(event, **fields)
+            known = EVENTS.get(event)
+            getattr(self._log, known.level if known is not None else "warning")(event, **fields)
 
-    def audit(self, event: str, **fields: Any) -> None:
-        """Count ``event`` and log it, every one: for what somebody may have to prove some day."""
+    def audit(self, event: str, /, **fields: Any) -> None:
+        """Count ``event`` and log it every time: it may have to be proved later."""
+        self._check(event, fields)
         self.counts[event] += 1
         self._log.info(event, **fields)
 
-    def report_once(self, event: str, key: tuple[Any, ...], level: str = "info", **fields: Any) -> None:
-        """Count ``event`` and log it if it was not yet for ``key``."""
+    def report_once(self, event: str, key: tuple[Any, ...], /, **fields: Any) -> None:
+        """Count ``event``, and log it the first time that it happens for ``key``."""
         key = (event, *key)
         if key in self._once or len(self._once) >= _ONCE_MAX:
             self.counts[event] += 1
             return
         self._once.add(key)
-        self.report(event, level, **fields)
+        self.report(event, **fields)
 
-    def trace(self, event: str, **fields: Any) -> None:
-        """Log ``event`` for somebody who debugs: every one of them."""
+    def trace(self, event: str, /, **fields: Any) -> None:
+        """Log ``event`` every time, without counting it."""
+        self._check(event, fields)
         self._log.debug(event, **fields)
 
-    def bug(self, event: str, error: BaseException, **fields: Any) -> None:
-        """An exception that should not have happened: with its traceback."""
-        self.report(event, "error", error=repr(error), exc_info=error, **fields)
+    def bug(self, event: str, error: BaseException, /, **fields: Any) -> None:
+        """Report an exception that no code expected, with its traceback."""
+        self.report(event, error=repr(error), exc_info=error, **fields)
+
+    def _check(self, event: str, fields: Mapping[str, object]) -> None:
+        if not self.strict:
+            return
+        known = EVENTS.get(event)
+        if known is None:
+            raise ValueError(f"event {event!r} is not in gateway/server/log_events.py")
+        if not fields.keys() <= known.fields:
+            unknown = ", ".join(sorted(fields.keys() - known.fields))
+            raise ValueError(f"event {event!r} has no field {unknown} in log_events.py")

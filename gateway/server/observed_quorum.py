@@ -1,83 +1,128 @@
-"""Everything that runs for one observed quorum: following it, asking its leader, folding what is committed into an image."""
+"""Runs an observer of another quorum: the driver of a core that never votes, questions to the
+leader, the image, snapshots.
+
+The counterpart of ``own_quorum`` for ``source=quorum``: no controller, and no listener for other
+nodes.
+"""
 
 from __future__ import annotations
 
 import random
-from typing import TYPE_CHECKING
+import time
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Final
 
 import trio
 
 from gateway.config import ConfigError
 from gateway.log.errors import LogError
+from gateway.log.listing import list_directory
 from gateway.log.local_log import LogSettings
-from gateway.quorum.observer import Observer
-from gateway.quorum.settings import ObserverSettings
+from gateway.log.observer_store import ObserverStore
+from gateway.quorum.events import Cleaned, SnapshotWritten
+from gateway.quorum.raft import Raft
+from gateway.quorum.settings import ObserverSettings, RaftSettings
 from gateway.security.authorizer import authorizer_of
-from gateway.security.client_properties import ClientPropertiesError, ClientSecurity, load_client_properties
+from gateway.security.client_properties import (
+    ClientPropertiesError,
+    ClientSecurity,
+    load_client_properties,
+)
 from gateway.server.keep_image import keep_image
-from gateway.server.keep_log import LogKeeper
-from gateway.server.observe import Observation
+from gateway.server.keep_log import LogCleaner
 from gateway.server.quorum_peer import Connecting
 from gateway.server.quorum_questions import QuorumQuestions
-from gateway.sources.errors import SourceError
-from gateway.sources.image_keeper import ImageKeeper
-from gateway.sources.observed_log import ObservedLog, open_observed_log
+from gateway.server.raft_driver import RaftDriver
+from gateway.server.raft_facts import RaftFacts
+from gateway.server.stored import stored
+from gateway.sources.metadata_loader import MetadataLoader
 from gateway.sources.own_snapshots import OwnSnapshots, SnapshotSettings
+from gateway.sources.quorum_log import QuorumLog
 
 if TYPE_CHECKING:
     import contextlib
     from collections.abc import Callable
 
     from gateway.config import Config
-    from gateway.server.facts import OwnSnapshot
     from gateway.server.logs import Reports
+    from gateway.server.management.facts import OwnSnapshot
     from kwire.cluster.image import Image
     from kwire.messages.describe_quorum_response import DescribeQuorumResponse
 
+#: The server says that it is ready when the log is where the leader's is, or after so long, s: it
+#: then answers LEADER_NOT_AVAILABLE.
+LOADING_MAX_S: Final = 2.0
+#: The same where the last run left behind what is committed, s.
+_KNOWN_MAX_S: Final = 0.5
+#: Other nodes' listeners have names that an observer does not know: it takes the addresses that
+#: responses give.
+_LISTENER: Final = ""
+
 
 class ObservedQuorum:
-    """``gateway.ports.Quorum`` over a log that follows one; :meth:`run` is the task."""
+    """``gateway.ports.Quorum`` over the copy of another quorum's log; :meth:`run` is the task."""
 
-    def __init__(self, config: Config, source: ObservedLog, security: ClientSecurity, reports: Reports) -> None:
-        settings = observer_settings(config, source, security)
-        how = Connecting(security, f"kwire-{config.node_id}", settings.request_timeout_s)
-        observer = Observer(
-            settings,
-            source.log,
-            epoch=source.epoch,
-            leader_id=source.leader_id,
-            high_watermark=source.committed,
-            dice=random.random,
-        )
-        self.observation = Observation(observer, source, how, reports)
-        self._source = source
+    def __init__(
+        self,
+        config: Config,
+        log: QuorumLog,
+        store: ObserverStore,
+        security: ClientSecurity,
+        reports: Reports,
+    ) -> None:
+        """Raises LogError."""
+        self._log = log
         self._reports = reports
-        self._keeper = ImageKeeper(source.log.directory)
-        self.authorizer = authorizer_of(config, self._keeper.acls)
-        how_often = SnapshotSettings(
-            config.metadata_log_max_record_bytes_between_snapshots, config.metadata_log_max_snapshot_interval_ms
+        how = Connecting(
+            security, f"kwire-{config.node_id}", config.controller_quorum_request_timeout_ms / 1000
         )
-        snapshots = OwnSnapshots(source.log.directory, how_often, source.new_snapshot, now=trio.current_time())
-        self._log_keeper = LogKeeper(snapshots, self._keeper, source, self.observation.disk, reports)
-        self._questions = QuorumQuestions(lambda: observer.facts.leader_address, how, settings.request_timeout_s, reports)
+        core = partial(_core, observer_settings(config, store, security), store)
+        # Nothing below refers to this object: no cycle keeps the files of a closed log open.
+        driver = self.driver = RaftDriver(
+            core(trio.current_time(), _wall_ms()), log, how, reports, restart=core
+        )
+        self.observation = RaftFacts(log, driver, lambda: driver.raft.leader_address)
+        self._keeper = MetadataLoader(store.directory)
+        self.authorizer = authorizer_of(config, self._keeper.acls, self._keeper.acls_changed_since)
+        how_often = SnapshotSettings(
+            config.metadata_log_max_record_bytes_between_snapshots,
+            config.metadata_log_max_snapshot_interval_ms,
+        )
+        snapshots = OwnSnapshots(
+            store.directory, how_often, log.new_snapshot, now=trio.current_time()
+        )
+        self._log_cleaner = LogCleaner(
+            snapshots,
+            self._keeper,
+            log,
+            driver.disk,
+            reports,
+            written=lambda snapshot_id: driver.submit(SnapshotWritten(snapshot_id)),
+            cleaned=lambda: driver.submit(_cleaned(store)),
+        )
+        self._questions = QuorumQuestions(
+            lambda: driver.raft.leader_address, how, how.timeout_s, reports
+        )
 
     async def run(self, started: Callable[[], None]) -> None:
-        """Follow until it cannot go on. ``started`` is called when the log can be served, or was waited for.
+        """Follow until it cannot go on. ``started`` is called when the log can be served, or was
+        waited for.
 
         Raises SourceStopped, in a group.
         """
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._questions.run)
-            nursery.start_soon(keep_image, self._keeper, self._source, self._reports)
-            nursery.start_soon(self._log_keeper.run)
-            nursery.start_soon(self.observation.run)
-            await self.observation.loaded()
+            nursery.start_soon(keep_image, self._keeper, self._log, self._reports)
+            nursery.start_soon(self._log_cleaner.run)
+            nursery.start_soon(self.driver.run)
+            await self.driver.loaded(_KNOWN_MAX_S if self._log.committed else LOADING_MAX_S)
             started()
 
     @property
     def leader_id(self) -> int:
         """The node that leads the quorum, -1 while nobody knows."""
-        return self.observation.leader_id
+        return self.driver.raft.leader_id
 
     @property
     def image(self) -> Image:
@@ -87,41 +132,45 @@ class ObservedQuorum:
     @property
     def own_snapshot(self) -> OwnSnapshot | None:
         """The newest snapshot made here since the start."""
-        return self._log_keeper.own_snapshot
+        return self._log_cleaner.own_snapshot
 
     def describe(self, tell: Callable[[DescribeQuorumResponse | str], None]) -> None:
         """Ask the leader who votes and who follows; ``tell`` is called once."""
         self._questions.describe(tell)
 
 
-def open_quorum(config: Config, reports: Reports, held: contextlib.ExitStack) -> tuple[ObservedLog, ObservedQuorum]:
-    """The local copy and the quorum, which nobody has asked anything yet. Raises ConfigError."""
+def open_quorum(
+    config: Config, reports: Reports, held: contextlib.ExitStack
+) -> tuple[QuorumLog, ObservedQuorum]:
+    """The local copy and its quorum, which was not asked anything yet. Raises ConfigError."""
     security = upstream_security(config)
     assert config.data_dir is not None
     try:
-        source = open_observed_log(
+        store = ObserverStore.open(
             config.data_dir,
             log_settings(config),
-            cluster_id=config.cluster_id,
             node_id=config.node_id,
-            snapshot_prefix=config.snapshot_prefix,
+            cluster_id=config.cluster_id,
         )
-    except SourceError as error:
+        held.callback(_close, store, reports)
+        log = QuorumLog(store, snapshot_prefix=config.snapshot_prefix)
+        held.callback(_close, log, reports)
+        quorum = ObservedQuorum(config, log, store, security, reports)
+    except LogError as error:
         raise ConfigError(f"data.dir: {error}") from None
-    held.callback(_close, source, reports)
     for warning in security.warnings:
-        reports.report("weak security", "warning", error=warning)
-    for problem in source.log.problems:
-        reports.report("log repaired", "warning", error=problem)
-    return source, ObservedQuorum(config, source, security, reports)
+        reports.report("weak security", error=warning)
+    for problem in store.problems:
+        reports.report("log repaired", error=problem)
+    return log, quorum
 
 
-def _close(source: ObservedLog, reports: Reports) -> None:
+def _close(what: ObserverStore | QuorumLog, reports: Reports) -> None:
     """The last thing of all: that the disk is full must not hide why the server ends."""
     try:
-        source.close()
+        what.close()
     except LogError as error:
-        reports.report("log not closed", "error", error=str(error))
+        reports.report("log not closed", error=str(error))
 
 
 def upstream_security(config: Config) -> ClientSecurity:
@@ -145,19 +194,43 @@ def log_settings(config: Config) -> LogSettings:
     )
 
 
-def observer_settings(config: Config, source: ObservedLog, security: ClientSecurity) -> ObserverSettings:
+def observer_settings(
+    config: Config, store: ObserverStore, security: ClientSecurity
+) -> RaftSettings:
     """What the configuration and the local copy say about how to observe."""
-    return ObserverSettings(
+    backoff_s = config.controller_quorum_retry_backoff_ms / 1000
+    return RaftSettings(
+        node_id=config.replica_id,
+        directory_id=store.directory_id,
+        cluster_id=store.cluster_id or None,
+        listener=_LISTENER,
+        endpoints={},
         bootstrap=config.controller_quorum_bootstrap_servers,
-        cluster_id=source.cluster_id or None,
-        replica_id=config.replica_id,
-        directory_id=source.directory_id,
+        fetch_timeout_s=config.controller_quorum_fetch_timeout_ms / 1000,
+        request_timeout_s=config.controller_quorum_request_timeout_ms / 1000,
+        retry_backoff_s=backoff_s,
+        retry_backoff_max_s=max(backoff_s, config.controller_quorum_retry_backoff_max_ms / 1000),
         fetch_max_bytes=config.controller_quorum_fetch_max_bytes,
         snapshot_max_bytes=config.controller_quorum_fetch_snapshot_max_bytes,
-        request_timeout_s=config.controller_quorum_request_timeout_ms / 1000,
-        fetch_timeout_s=config.controller_quorum_fetch_timeout_ms / 1000,
-        backoff_min_s=config.controller_quorum_retry_backoff_ms / 1000,
-        backoff_max_s=config.controller_quorum_retry_backoff_max_ms / 1000,
-        history=config.quorum_history,
-        principal=f"User:{security.sasl.username}" if security.sasl is not None else None,
+        observer=ObserverSettings(
+            replica_id=config.replica_id,
+            history=config.quorum_history,
+            principal=f"User:{security.sasl.username}" if security.sasl is not None else None,
+        ),
     )
+
+
+def _core(settings: RaftSettings, store: ObserverStore, now: float, wall_ms: int) -> Raft:
+    """A core from what the disk holds. Raises LogError."""
+    settings = replace(
+        settings, cluster_id=store.cluster_id or None
+    )  # it may have been learned since
+    return Raft(settings, stored(store.stored()), dice=random.random, now=now, wall_ms=wall_ms)
+
+
+def _cleaned(store: ObserverStore) -> Cleaned:
+    return Cleaned(store.start_offset, list_directory(str(store.directory)).snapshots)
+
+
+def _wall_ms() -> int:
+    return time.time_ns() // 1_000_000

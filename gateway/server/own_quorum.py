@@ -1,5 +1,6 @@
-"""Everything that runs for this node's part in its own quorum: the core's driver, the image of what is committed, the
-controller where this node leads, snapshots and what they make obsolete."""
+"""Everything that runs for this node's part in its own quorum: the core's driver, the image of what
+is committed, the controller where this node leads, snapshots and what they make obsolete.
+"""
 
 from __future__ import annotations
 
@@ -19,35 +20,40 @@ from gateway.controller.controller import Controller
 from gateway.controller.settings import ControllerSettings
 from gateway.log.audit_log import AuditSettings
 from gateway.log.errors import LogError
-from gateway.log.formatting import Formatting, ensure_formatted, format_directory, random_uuid, read_bootstrap
+from gateway.log.formatting import (
+    Formatting,
+    ensure_formatted,
+    format_directory,
+    random_uuid,
+    read_bootstrap,
+)
 from gateway.log.listing import list_directory
+from gateway.log.metadata_files import read_meta
 from gateway.log.raft_store import RaftStore
-from gateway.log.small_files import read_meta
-from gateway.ports import Asker
-from gateway.quorum.raft.effects import ElectionState
-from gateway.quorum.raft.events import Cleaned, SnapshotWritten
-from gateway.quorum.raft.raft import Raft
-from gateway.quorum.raft.settings import RaftSettings, Stored
-from gateway.quorum.raft.voter_set import VoterSet
+from gateway.ports import Requester
+from gateway.quorum.events import Cleaned, SnapshotWritten
+from gateway.quorum.raft import Raft
 from gateway.quorum.requests import describe_quorum
+from gateway.quorum.settings import RaftSettings
 from gateway.security.authorizer import authorizer_of
 from gateway.security.delegation_tokens import token_secret
 from gateway.security.listeners import check_own_principal, node_security
-from gateway.server.acting_controller import ActingController
-from gateway.server.changes import Changes
-from gateway.server.keep_audit import AuditKeeper
+from gateway.server.controller.acting_controller import ActingController
+from gateway.server.controller.audit_log_writer import AuditLogWriter
+from gateway.server.controller.changes import Changes
 from gateway.server.keep_image import keep_image
-from gateway.server.keep_log import LogKeeper
+from gateway.server.keep_log import LogCleaner
 from gateway.server.observed_quorum import log_settings, upstream_security
 from gateway.server.quorum_peer import Connecting
 from gateway.server.quorum_questions import QuorumQuestions
 from gateway.server.raft_driver import RaftDriver
 from gateway.server.raft_facts import RaftFacts
 from gateway.server.registering import keep_registered, registration
+from gateway.server.stored import stored
 from gateway.sources.audit_partition import AuditPartition
-from gateway.sources.image_keeper import ImageKeeper
-from gateway.sources.own_log import OwnLog
+from gateway.sources.metadata_loader import MetadataLoader
 from gateway.sources.own_snapshots import OwnSnapshots, SnapshotSettings
+from gateway.sources.quorum_log import QuorumLog
 from kwire.cluster.image import METADATA_VERSION
 from kwire.messages.feature_level_record import FeatureLevelRecord
 from kwire.records import decode_metadata_record
@@ -57,20 +63,20 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from gateway.config import Config
-    from gateway.log.raft_store import StoredFacts
     from gateway.ports import Endpoint
     from gateway.security.client_properties import ClientSecurity
-    from gateway.server.facts import OwnSnapshot
     from gateway.server.logs import Reports
+    from gateway.server.management.facts import OwnSnapshot
     from gateway.snapshot_id import SnapshotId
     from kwire.cluster.image import Image
     from kwire.messages.describe_quorum_response import DescribeQuorumResponse
 
-#: The server says that it is ready when something is committed, or after so long, s: it then answers LEADER_NOT_AVAILABLE.
+#: The server says that it is ready when something is committed, or after so long, s: it then
+#: answers LEADER_NOT_AVAILABLE.
 _LOADING_MAX_S: Final = 2.0
 _DESCRIBE_VERSION: Final = 2
 #: Who asks the controller when its own node does: no client can be called that.
-_THIS_NODE: Final = Asker("Node:itself", "127.0.0.1", None)
+_THIS_NODE: Final = Requester("Node:itself", "127.0.0.1", None)
 
 
 class OwnQuorum:
@@ -79,7 +85,7 @@ class OwnQuorum:
     def __init__(
         self,
         raft: Raft,
-        log: OwnLog,
+        log: QuorumLog,
         config: Config,
         endpoints: Sequence[Endpoint],
         how: Connecting,
@@ -87,23 +93,38 @@ class OwnQuorum:
         bootstrap: Mapping[str, int],
         audit: AuditPartition | None = None,
     ) -> None:
-        """``endpoints`` of this node, those for controllers first. ``bootstrap``: the features that the first controller
-        finalizes, metadata.version among them. ``audit``: where changes are accounted for, if they are."""
+        """``endpoints`` of this node, those for controllers first. ``bootstrap``: the features that
+        the first controller finalizes, metadata.version among them. ``audit``: where changes are
+        accounted for, if they are.
+        """
         self.raft = raft
         self.driver = RaftDriver(raft, log, how, reports)
         self.listener = config.controller_listener_names[0]
         self._log = log
         self._reports = reports
-        self._keeper = ImageKeeper(log.store.directory)
-        self.authorizer = authorizer_of(config, self._keeper.acls, itself=_THIS_NODE.principal)
+        self._keeper = MetadataLoader(log.store.directory)
+        self.authorizer = authorizer_of(
+            config, self._keeper.acls, self._keeper.acls_changed_since, itself=_THIS_NODE.principal
+        )
         how_often = SnapshotSettings(
-            config.metadata_log_max_record_bytes_between_snapshots, config.metadata_log_max_snapshot_interval_ms
+            config.metadata_log_max_record_bytes_between_snapshots,
+            config.metadata_log_max_snapshot_interval_ms,
         )
-        snapshots = OwnSnapshots(log.store.directory, how_often, log.new_snapshot, now=trio.current_time())
-        self._log_keeper = LogKeeper(
-            snapshots, self._keeper, log, self.driver.disk, reports, written=self._written, cleaned=self._cleaned
+        snapshots = OwnSnapshots(
+            log.store.directory, how_often, log.new_snapshot, now=trio.current_time()
         )
-        self.audit = None if audit is None else AuditKeeper(audit, lambda: raft.voters.nodes, reports)
+        self._log_cleaner = LogCleaner(
+            snapshots,
+            self._keeper,
+            log,
+            self.driver.disk,
+            reports,
+            written=self._written,
+            cleaned=self._cleaned,
+        )
+        self.audit = (
+            None if audit is None else AuditLogWriter(audit, lambda: raft.voters.nodes, reports)
+        )
         self.controller = ActingController(
             lambda serving: _controller(config, serving, bootstrap, log.cluster_id, raft),
             self.driver,
@@ -116,20 +137,32 @@ class OwnQuorum:
         )
         self.driver.leadership = self.controller
         self._registration = registration(config.node_id, random_uuid(), endpoints)
-        self.observation = RaftFacts(raft, log, self.driver, self.leader_address)
-        self._questions = QuorumQuestions(self.leader_address, how, config.controller_quorum_request_timeout_ms / 1000, reports)
+        self.observation = RaftFacts(log, self.driver, self.leader_address)
+        self._questions = QuorumQuestions(
+            self.leader_address, how, config.controller_quorum_request_timeout_ms / 1000, reports
+        )
 
     async def run(self, started: Callable[[], None]) -> None:
-        """Take part until it cannot go on. ``started`` is called when the log can be served, or was waited for.
+        """Take part until it cannot go on. ``started`` is called when the log can be served, or was
+        waited for.
 
         Raises SourceStopped, in a group.
         """
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._questions.run)
-            nursery.start_soon(keep_image, self._keeper, self._log, self._reports, self.controller.folded)
+            nursery.start_soon(
+                keep_image, self._keeper, self._log, self._reports, self.controller.folded
+            )
             nursery.start_soon(self.controller.run)
-            nursery.start_soon(keep_registered, self._registration, self, self.controller, _THIS_NODE, self._reports)
-            nursery.start_soon(self._log_keeper.run)
+            nursery.start_soon(
+                keep_registered,
+                self._registration,
+                self,
+                self.controller,
+                _THIS_NODE,
+                self._reports,
+            )
+            nursery.start_soon(self._log_cleaner.run)
             if self.audit is not None:
                 nursery.start_soon(self.audit.run)
             nursery.start_soon(self.driver.run)
@@ -142,7 +175,9 @@ class OwnQuorum:
         return self.raft.leader_id
 
     def leader_address(self) -> Address | None:
-        """Where the leader's controllers' listener is, as far as it is known; None where this node leads."""
+        """Where the leader's controllers' listener is, as far as it is known; None where this node
+        leads.
+        """
         node = self.raft.voters.nodes.get(self.raft.leader_id)
         return None if node is None else node.endpoints.get(self.listener)
 
@@ -154,10 +189,12 @@ class OwnQuorum:
     @property
     def own_snapshot(self) -> OwnSnapshot | None:
         """The newest snapshot made here since the start."""
-        return self._log_keeper.own_snapshot
+        return self._log_cleaner.own_snapshot
 
     def describe(self, tell: Callable[[DescribeQuorumResponse | str], None]) -> None:
-        """Who votes and who follows, of the leader, which may be this node; ``tell`` is called once."""
+        """Who votes and who follows, of the leader, which may be this node; ``tell`` is called
+        once.
+        """
         if self.raft.leader_id != self.raft.node_id:
             self._questions.describe(tell)
             return
@@ -168,17 +205,23 @@ class OwnQuorum:
 
     def _cleaned(self) -> None:
         store = self._log.store
-        self.driver.submit(Cleaned(store.start_offset, list_directory(str(store.directory)).snapshots))
+        self.driver.submit(
+            Cleaned(store.start_offset, list_directory(str(store.directory)).snapshots)
+        )
 
 
 def open_own_quorum(
     config: Config, endpoints: Mapping[str, Endpoint], reports: Reports, held: contextlib.ExitStack
-) -> tuple[OwnLog, OwnQuorum]:
-    """This node's log, formatted if it is fresh, and its part in the quorum, which has not begun yet. Raises ConfigError."""
+) -> tuple[QuorumLog, OwnQuorum]:
+    """This node's log, formatted if it is fresh, and its part in the quorum, which has not begun
+    yet. Raises ConfigError.
+    """
     security = security_among_nodes(config)
     where = data_dir(config)
     controllers = {
-        name: Address(one.host, one.port) for name, one in endpoints.items() if name in config.controller_listener_names
+        name: Address(one.host, one.port)
+        for name, one in endpoints.items()
+        if name in config.controller_listener_names
     }
     try:
         _format_if_fresh(config, where, controllers)
@@ -190,33 +233,44 @@ def open_own_quorum(
             static_voters=sorted(config.controller_quorum_voters),
         )
         held.callback(_close, store, reports)
-        log = OwnLog(store, cluster_id=store.cluster_id, snapshot_prefix=config.snapshot_prefix)
+        log = QuorumLog(store, snapshot_prefix=config.snapshot_prefix)
         held.callback(_close, log, reports)
         audit = None
         if config.metadata_audit_enable:
             audit = AuditPartition(where, _audit_settings(config), cluster_id=store.cluster_id)
             held.callback(_close, audit, reports)
-        stored = _stored(store.stored())
+        facts = stored(store.stored())
         bootstrap = _bootstrap(where)
     except LogError as error:
         raise ConfigError(f"data.dir: {error}") from None
     for warning in security.warnings:
-        reports.report("weak security", "warning", error=warning)
+        reports.report("weak security", error=warning)
     for problem in store.problems:
-        reports.report("log repaired", "warning", error=problem)
+        reports.report("log repaired", error=problem)
     settings = raft_settings(config, store, controllers)
-    raft = Raft(settings, stored, dice=random.random, now=trio.current_time(), wall_ms=time.time_ns() // 1_000_000)
+    raft = Raft(
+        settings,
+        facts,
+        dice=random.random,
+        now=trio.current_time(),
+        wall_ms=time.time_ns() // 1_000_000,
+    )
     how = Connecting(security, f"raft-client-{config.node_id}", settings.request_timeout_s)
-    ours = sorted(endpoints.values(), key=lambda one: one.listener not in config.controller_listener_names)
+    ours = sorted(
+        endpoints.values(), key=lambda one: one.listener not in config.controller_listener_names
+    )
     return log, OwnQuorum(raft, log, config, ours, how, reports, bootstrap, audit)
 
 
 def security_among_nodes(config: Config) -> ClientSecurity:
-    """How the other nodes are connected to: as ``command.config`` says, else as their listener for controllers wants it.
+    """How the other nodes are connected to: as ``command.config`` says, else as their listener for
+    controllers wants it.
 
     Raises ConfigError.
     """
-    security = upstream_security(config) if config.command_config is not None else node_security(config)
+    security = (
+        upstream_security(config) if config.command_config is not None else node_security(config)
+    )
     check_own_principal(config, security)
     return security
 
@@ -229,7 +283,9 @@ def data_dir(config: Config) -> Path:
     return Path(home) / "kwire" / f"node-{config.node_id}"
 
 
-def raft_settings(config: Config, store: RaftStore, controllers: Mapping[str, Address]) -> RaftSettings:
+def raft_settings(
+    config: Config, store: RaftStore, controllers: Mapping[str, Address]
+) -> RaftSettings:
     """What the configuration and meta.properties say about this node and its peers."""
     return RaftSettings(
         node_id=config.node_id,
@@ -252,26 +308,42 @@ def raft_settings(config: Config, store: RaftStore, controllers: Mapping[str, Ad
 
 
 def _format_if_fresh(config: Config, where: Path, controllers: Mapping[str, Address]) -> None:
-    """A quorum of one needs no ``kwire format``, nor do static voters that are told their cluster's id: all have the same then.
+    """A quorum of one needs no ``kwire format``, nor do static voters that are told their cluster's
+    id: all have the same then.
 
-    No other quorum is begun by chance: a fresh node of one that has no id yet would be another cluster's.
+    No other quorum is begun by chance: a fresh node of one that has no id yet would be another
+    cluster's.
     """
     voters = config.controller_quorum_voters
     if voters and (config.cluster_id is not None or list(voters) == [config.node_id]):
         if read_meta(where) is None:
-            wanted = Formatting(config.cluster_id or str(random_uuid()), config.node_id, random_uuid())
+            wanted = Formatting(
+                config.cluster_id or str(random_uuid()), config.node_id, random_uuid()
+            )
             format_directory(where, wanted)
     elif not voters and not config.controller_quorum_bootstrap_servers:
-        ensure_formatted(where, node_id=config.node_id, cluster_id=config.cluster_id, endpoints=controllers)
+        ensure_formatted(
+            where, node_id=config.node_id, cluster_id=config.cluster_id, endpoints=controllers
+        )
 
 
 def _bootstrap(where: Path) -> dict[str, int]:
     """The features that formatting chose. Raises LogError."""
     records = [decode_metadata_record(value)[2] for value in read_bootstrap(where) or ()]
-    return {record.name: record.feature_level for record in records if isinstance(record, FeatureLevelRecord)}
+    return {
+        record.name: record.feature_level
+        for record in records
+        if isinstance(record, FeatureLevelRecord)
+    }
 
 
-def _controller(config: Config, serving: Sequence[int], bootstrap: Mapping[str, int], cluster_id: str, raft: Raft) -> Controller:
+def _controller(
+    config: Config,
+    serving: Sequence[int],
+    bootstrap: Mapping[str, int],
+    cluster_id: str,
+    raft: Raft,
+) -> Controller:
     level = bootstrap.get(METADATA_VERSION)
     settings = ControllerSettings(
         node_id=config.node_id,
@@ -303,27 +375,14 @@ def _audit_settings(config: Config) -> AuditSettings:
         retention_ms=keep_ms,
         fsync=config.metadata_log_fsync,
     )
-    return settings if keep_ms < 0 else replace(settings, segment_ms=min(settings.segment_ms, keep_ms))
-
-
-def _stored(facts: StoredFacts) -> Stored:
-    election = facts.election
-    return Stored(
-        election=ElectionState(election.epoch, election.leader_id, election.voted_id, election.voted_directory_id),
-        start_offset=facts.start_offset,
-        start_epoch=facts.start_epoch,
-        end_offset=facts.end_offset,
-        epochs=facts.epochs,
-        snapshots=facts.snapshots,
-        high_watermark=facts.high_watermark,
-        voters=tuple((offset, VoterSet.of_record(record)) for offset, record in facts.voters),
-        kraft_versions=facts.kraft_versions,
+    return (
+        settings if keep_ms < 0 else replace(settings, segment_ms=min(settings.segment_ms, keep_ms))
     )
 
 
-def _close(what: RaftStore | OwnLog | AuditPartition, reports: Reports) -> None:
+def _close(what: RaftStore | QuorumLog | AuditPartition, reports: Reports) -> None:
     """The last thing of all: that the disk fails must not hide why the server ends."""
     try:
         what.close()
     except LogError as error:
-        reports.report("log not closed", "error", error=str(error))
+        reports.report("log not closed", error=str(error))

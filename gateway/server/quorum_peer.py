@@ -1,4 +1,6 @@
-"""Who of a quorum is asked at the moment, over one connection; what went wrong there, in the observer's words and Kafka's."""
+"""Who of a quorum is asked at the moment, over one connection; what went wrong there, in the
+observer's words and Kafka's.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +9,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from gateway.address import Address
-from gateway.handlers.errors import ErrorCode
 from gateway.quorum.effects import Failure, FailureKind
 from gateway.server.upstream import Upstream
+from kwire.protocol import ErrorCode
 
 if TYPE_CHECKING:
     from gateway.security.client_properties import ClientSecurity
@@ -37,7 +39,9 @@ class Connecting:
 
 
 class Peer:
-    """At most one connection, to whoever is asked at the moment. ``used``: the caller's mark on it, gone with it."""
+    """At most one connection, to whoever is asked at the moment. ``used``: the caller's mark on it,
+    gone with it.
+    """
 
     def __init__(self, how: Connecting) -> None:
         self.used = False
@@ -52,7 +56,9 @@ class Peer:
         await self.close()
         self.used = False
         how = self._how
-        self._upstream = await Upstream.connect(address, how.security, client_id=how.client_id, timeout_s=how.timeout_s)
+        self._upstream = await Upstream.connect(
+            address, how.security, client_id=how.client_id, timeout_s=how.timeout_s
+        )
         return self._upstream
 
     async def close(self) -> None:
@@ -68,8 +74,12 @@ def failure(error: UpstreamError) -> Failure:
 
 
 def error_of(answer: Message) -> str | None:
-    """Kafka's name of the first error code in an answer of the quorum; "OTHER" for a code without one. None: no error."""
-    topics: Sequence[Any] = getattr(answer, "responses", None) or getattr(answer, "topics", None) or ()
+    """Kafka's name of the first error code in an answer of the quorum; "OTHER" for a code without
+    one. None: no error.
+    """
+    topics: Sequence[Any] = (
+        getattr(answer, "responses", None) or getattr(answer, "topics", None) or ()
+    )
     codes = [partition.error_code for topic in topics for partition in topic.partitions]
     code = next((code for code in (getattr(answer, "error_code", 0), *codes) if code), 0)
     if not code:

@@ -1,4 +1,5 @@
-"""Asks the quorum's leader what a client here wants to know of it: one question at a time, answered to all who wait for it.
+"""Asks the quorum's leader what a client here wants to know of it: one question at a time, answered
+to all who wait for it.
 
 It has a connection of its own: over the other one a Fetch may wait for half a second.
 """
@@ -29,9 +30,17 @@ _WAITING_MAX: Final = 10_000
 
 
 class QuorumQuestions:
-    """``describe`` of ``gateway.ports.Quorum``; :meth:`run` is the task. ``leader`` tells where the leader is, if known."""
+    """``describe`` of ``gateway.ports.Quorum``; :meth:`run` is the task. ``leader`` tells where the
+    leader is, if known.
+    """
 
-    def __init__(self, leader: Callable[[], Address | None], how: Connecting, timeout_s: float, reports: Reports) -> None:
+    def __init__(
+        self,
+        leader: Callable[[], Address | None],
+        how: Connecting,
+        timeout_s: float,
+        reports: Reports,
+    ) -> None:
         self._leader = leader
         self._how = how
         self._timeout_s = timeout_s
@@ -40,7 +49,9 @@ class QuorumQuestions:
         self._asked = trio.Event()
 
     def describe(self, tell: Tell) -> None:
-        """Ask the leader who votes and who follows; ``tell`` is called once, with its answer or why there is none."""
+        """Ask the leader who votes and who follows; ``tell`` is called once, with its answer or why
+        there is none.
+        """
         if len(self._waiting) >= _WAITING_MAX:
             tell("too many wait for an answer of the leader; ask again later")
             return
@@ -57,7 +68,7 @@ class QuorumQuestions:
                 waiting, self._waiting = self._waiting, []
                 answer = await self._answer(peer)
                 for tell in waiting:
-                    self._pass_on(tell, answer)
+                    self._forward(tell, answer)
         finally:
             with trio.CancelScope(shield=True):
                 await peer.close()
@@ -71,29 +82,35 @@ class QuorumQuestions:
         except UpstreamError as error:
             return str(error)
         except Exception as error:  # a bug of ours: it costs the answer
-            self._reports.bug("quorum not described", error)
+            self._reports.bug("quorum description failed", error)
             await peer.close()
             return "this server could not ask the quorum's leader; its log says why"
         return _refusal(answer, address) or answer
 
     async def _ask(self, peer: Peer, address: Address) -> DescribeQuorumResponse:
-        """Raises UpstreamError. A connection may have been closed while nobody asked anything: that is tried once more."""
+        """Raises UpstreamError. A connection may have been closed while nobody asked anything: that
+        is tried once more.
+        """
         while True:
             upstream, used = await peer.at(address), peer.used
             peer.used = True
-            version = upstream.common_version(DescribeQuorumRequest.API_KEY, DESCRIBE_QUORUM_VERSIONS)
+            version = upstream.common_version(
+                DescribeQuorumRequest.API_KEY, DESCRIBE_QUORUM_VERSIONS
+            )
             try:
-                answer: DescribeQuorumResponse = await upstream.call(describe_quorum(), version, timeout_s=self._timeout_s)
+                answer: DescribeQuorumResponse = await upstream.call(
+                    describe_quorum(), version, timeout_s=self._timeout_s
+                )
                 return answer
             except ConnectionClosed:
                 if not used:
                     raise
 
-    def _pass_on(self, tell: Tell, answer: DescribeQuorumResponse | str) -> None:
+    def _forward(self, tell: Tell, answer: DescribeQuorumResponse | str) -> None:
         try:
             tell(answer)
         except Exception as error:  # a bug of a handler: the others are told all the same
-            self._reports.bug("answer of the quorum not passed on", error)
+            self._reports.bug("quorum response not delivered", error)
 
 
 def _refusal(answer: DescribeQuorumResponse, address: Address) -> str:

@@ -1,34 +1,36 @@
-"""Puts the bytes of log and snapshots where the core of a quorum left room for them. Knows no rule of the quorum."""
+"""Puts the bytes of log and snapshots where the core of a quorum left room for them. Knows no rule
+of the quorum.
+"""
 
 from __future__ import annotations
 
 import contextlib
 from typing import TYPE_CHECKING, Any
 
-from gateway.handlers.errors import ErrorCode
-from gateway.ports import OffsetOutOfRange, Spliced
-from gateway.quorum.raft.effects import LogRange, SnapshotRange
+from gateway.ports import FileRecords, OffsetOutOfRange
+from gateway.quorum.effects import LogRange, SnapshotRange
+from kwire.protocol import ErrorCode
 
 if TYPE_CHECKING:
-    from gateway.quorum.raft.effects import Reply
-    from gateway.sources.own_log import OwnLog
+    from gateway.quorum.effects import Reply
+    from gateway.sources.quorum_log import QuorumLog
 
 
-def fill(reply: Reply, log: OwnLog) -> None:
+def fill(reply: Reply, log: QuorumLog) -> None:
     """Complete the message of ``reply``. Raises OSError, LogError.
 
-    What was cleaned a moment ago is not there any more, which the core is only about to hear: who asked for it gets an answer
-    without records, and is sent to a snapshot when it asks again.
+    What was cleaned a moment ago is not there any more, which the core is only about to hear: who
+    asked for it gets an answer without records, and is sent to a snapshot when it asks again.
     """
     message: Any = reply.message
     if isinstance(reply.read, LogRange):
         with contextlib.suppress(OffsetOutOfRange):
-            message.responses[0].partitions[0].records = Spliced(log.read_range(reply.read))
+            message.responses[0].partitions[0].records = FileRecords(log.read_range(reply.read))
     elif reply.read is not None:
         _fill_snapshot(message.topics[0].partitions[0], reply.read, log)
 
 
-def _fill_snapshot(partition: Any, wanted: SnapshotRange, log: OwnLog) -> None:
+def _fill_snapshot(partition: Any, wanted: SnapshotRange, log: QuorumLog) -> None:
     try:
         size, data = log.read_snapshot(wanted)
     except FileNotFoundError:

@@ -1,4 +1,6 @@
-"""What the management port may look at where this node is part of the quorum (``UpstreamFacts``): nothing but how it stands."""
+"""Reports the state of a quorum's node, voter or observer, to the management port
+(``UpstreamFacts``). Changes nothing.
+"""
 
 from __future__ import annotations
 
@@ -9,25 +11,33 @@ import trio
 
 if TYPE_CHECKING:
     from gateway.address import Address
-    from gateway.quorum.raft.measures import Measures
-    from gateway.quorum.raft.raft import Raft
-    from gateway.server.facts import SnapshotProgress
+    from gateway.quorum.measures import Measures
+    from gateway.quorum.raft import Raft
+    from gateway.server.management.facts import SnapshotProgress
     from gateway.server.raft_driver import RaftDriver
-    from gateway.sources.own_log import OwnLog
+    from gateway.sources.quorum_log import QuorumLog
 
 
 class RaftFacts:
     """Of one node; reading costs nothing."""
 
-    def __init__(self, raft: Raft, log: OwnLog, driver: RaftDriver, leader_address: Callable[[], Address | None]) -> None:
-        self._raft = raft
+    def __init__(
+        self, log: QuorumLog, driver: RaftDriver, leader_address: Callable[[], Address | None]
+    ) -> None:
         self._log = log
+        self._observes = log.store.observes
         self._driver = driver
         self._leader_address = leader_address
 
     @property
+    def _raft(self) -> Raft:
+        return self._driver.raft  # an observer's may be another one after a failure
+
+    @property
     def role(self) -> str:
-        """Kafka's word: leader, candidate, prospective, voted, follower, observer, unattached, resigned."""
+        """Kafka's word: leader, candidate, prospective, voted, follower, observer, unattached,
+        resigned.
+        """
         role = self._raft.role
         if role == "follower" and not self._raft.is_voter:
             return "observer"
@@ -39,9 +49,11 @@ class RaftFacts:
         return self._raft.voted_id
 
     @property
-    def measures(self) -> Measures:
-        """Elections, commits, records."""
-        return self._raft.measures
+    def measures(self) -> Measures | None:
+        """Elections, commits, records; None for an observer of another quorum, which elects nobody
+        and commits nothing.
+        """
+        return None if self._observes else self._raft.measures
 
     @property
     def leader_id(self) -> int:
@@ -62,12 +74,12 @@ class RaftFacts:
     @property
     def voters(self) -> Sequence[int]:
         """Ids of the voters."""
-        return sorted(self._raft.voters.nodes)
+        return sorted(self._raft.reported_voters if self._observes else self._raft.voters.nodes)
 
     @property
     def leader_high_watermark(self) -> int:
         """What is committed, as far as this node knows; -1 before."""
-        return self._raft.high_watermark
+        return self._raft.leader_high_watermark if self._observes else self._raft.high_watermark
 
     @property
     def high_watermark(self) -> int:
@@ -87,12 +99,14 @@ class RaftFacts:
     @property
     def last_answer_at(self) -> float | None:
         """When there last was a leader, on the loop's clock, s."""
+        if self._observes:
+            return self._driver.last_answer_at
         return trio.current_time() if self._raft.leader_id >= 0 else self._driver.led_until
 
     @property
     def last_caught_up_at(self) -> float | None:
         """When everything known to be committed could be seen here."""
-        return self.last_answer_at
+        return self._driver.last_caught_up_at if self._observes else self.last_answer_at
 
     @property
     def fetches(self) -> int:
@@ -102,7 +116,7 @@ class RaftFacts:
     @property
     def fetched_records(self) -> int:
         """Offsets appended as a follower, since the start."""
-        return self._raft.measures.fetched_records
+        return self._driver.fetched_before + self._raft.measures.fetched_records
 
     @property
     def fetched_bytes(self) -> int:
@@ -132,4 +146,6 @@ class RaftFacts:
     @property
     def problem(self) -> str | None:
         """Why there is no leader, as far as this node knows."""
+        if self._observes:
+            return self._driver.disk_problem or self._driver.problem
         return self._driver.problem if self._raft.leader_id < 0 else None

@@ -1,4 +1,6 @@
-"""Connections to the other nodes of the quorum: one each, with one request at a time on it, as between Kafka's nodes."""
+"""Connections to the other nodes of the quorum: one each, with one request at a time on it, as
+between Kafka's nodes.
+"""
 
 from __future__ import annotations
 
@@ -8,12 +10,14 @@ import trio
 
 from gateway.server.quorum_peer import Connecting, Peer
 from gateway.server.upstream_errors import ConnectionClosed, TimedOut
+from kwire.registry import request_type
 
 if TYPE_CHECKING:
     from gateway.address import Address
-    from gateway.quorum.raft.effects import Send
+    from gateway.quorum.effects import Send
 
-#: Addresses come from the configuration and from the voters' records; beyond so many the oldest connection goes.
+#: Addresses come from the configuration and from the voters' records; beyond so many the oldest
+#: connection goes.
 _LINKS_MAX: Final = 64
 
 
@@ -37,7 +41,9 @@ class RaftLinks:
             async with link.turn:
                 await self._make_room()
                 return await self._ask(link.peer, send)
-        raise TimedOut(str(send.address), f"no answer within {send.timeout_s:g} s", "is the node stopped or overloaded?")
+        name = request_type(send.api_key).NAME.removesuffix("Request")
+        text = f"no answer to {name} within {send.timeout_s:g} s"
+        raise TimedOut(str(send.address), text, "is the node stopped or overloaded?")
 
     async def close(self) -> None:
         """Hang up everywhere."""
@@ -46,13 +52,17 @@ class RaftLinks:
             await link.peer.close()
 
     async def _ask(self, peer: Peer, send: Send) -> tuple[int, Any]:
-        """A connection may have been closed while nobody asked anything: that is tried once more."""
+        """A connection may have been closed while nobody asked anything: that is tried once
+        more.
+        """
         while True:
             upstream, used = await peer.at(send.address), peer.used
             peer.used = True
             version = upstream.common_version(send.api_key, send.versions)
             try:
-                return version, await upstream.call(send.request(version), version, timeout_s=send.timeout_s)
+                return version, await upstream.call(
+                    send.request(version), version, timeout_s=send.timeout_s
+                )
             except ConnectionClosed:
                 if not used:
                     raise
@@ -65,6 +75,8 @@ class RaftLinks:
     async def _make_room(self) -> None:
         """Only connections that nobody uses go; who calls this holds the turn of its own."""
         if len(self._links) > _LINKS_MAX:
-            oldest = next((one for one, other in self._links.items() if not other.turn.locked()), None)
+            oldest = next(
+                (one for one, other in self._links.items() if not other.turn.locked()), None
+            )
             if oldest is not None:
                 await self._links.pop(oldest).peer.close()

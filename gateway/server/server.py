@@ -1,4 +1,6 @@
-"""The server as a whole: listeners, connections and their helpers, from the first accept to the last answer."""
+"""The server as a whole: listeners, connections and their helpers, from the first accept to the
+last answer.
+"""
 
 from __future__ import annotations
 
@@ -6,49 +8,57 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from gateway.server.connections import Connections
-from gateway.server.listener import accept
+from gateway.server.clients.bound_listener import accept
+from gateway.server.clients.connections import Connections
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from gateway.server.hub import Hub
-    from gateway.server.listener import Door
+    from gateway.server.clients.bound_listener import BoundListener
+    from gateway.server.server_context import ServerContext
 
 
 async def run_server(
-    hub: Hub,
-    doors: Sequence[Door],
+    server_context: ServerContext,
+    bound_listeners: Sequence[BoundListener],
     stop: trio.Event,
     last_call: Callable[[], None] = lambda: None,
     *,
     task_status: trio.TaskStatus[Connections] = trio.TASK_STATUS_IGNORED,
 ) -> None:
-    """Serve until ``stop``, then drain: accept no more, answer what waits with what there is, close.
+    """Serve until ``stop``, then drain: accept no more, answer what waits with what there is,
+    close.
 
-    Takes at most ``drain.timeout.ms`` for that. ``last_call`` is called when no more requests are taken: who holds answers
-    back gives them now. Closes the doors in any case.
+    Takes at most ``drain.timeout.ms`` for that. ``last_call`` is called when no more requests are
+    taken: who holds answers back gives them now. Closes the doors in any case.
     """
+    trio.lowlevel.add_instrument(server_context.turns)
+    trio.lowlevel.add_instrument(server_context.watchdog)
     try:
         async with trio.open_nursery() as nursery:
-            connections = Connections(hub, nursery)
-            nursery.start_soon(hub.purgatory.run)
+            connections = Connections(server_context, nursery)
+            nursery.start_soon(server_context.purgatory.run)
+            nursery.start_soon(server_context.responses.run)
             nursery.start_soon(connections.reap)
             async with trio.open_nursery() as acceptors:
-                for door in doors:
-                    acceptors.start_soon(accept, door, connections, hub.reports)
+                for bound_listener in bound_listeners:
+                    acceptors.start_soon(
+                        accept, bound_listener, connections, server_context.reports
+                    )
                 task_status.started(connections)
                 await stop.wait()
                 acceptors.cancel_scope.cancel()
-            _close(doors)
-            await connections.drain(last_call, hub.config.drain_timeout_ms / 1000)
+            _close(bound_listeners)
+            await connections.drain(last_call, server_context.config.drain_timeout_ms / 1000)
             nursery.cancel_scope.cancel()
     finally:
-        _close(doors)
+        trio.lowlevel.remove_instrument(server_context.turns)
+        trio.lowlevel.remove_instrument(server_context.watchdog)
+        _close(bound_listeners)
 
 
-def _close(doors: Sequence[Door]) -> None:
-    for door in doors:
-        if door.sock.fileno() >= 0:
-            trio.lowlevel.notify_closing(door.sock)
-            door.sock.close()
+def _close(bound_listeners: Sequence[BoundListener]) -> None:
+    for bound_listener in bound_listeners:
+        if bound_listener.sock.fileno() >= 0:
+            trio.lowlevel.notify_closing(bound_listener.sock)
+            bound_listener.sock.close()

@@ -1,7 +1,9 @@
-"""TLS: the contexts that settings make, a client's and a listener's, and a client's handshake with its failures in words.
+"""TLS: the contexts that settings make, a client's and a listener's, and a client's handshake with
+its failures in words.
 
-The private key reaches OpenSSL through a file, for which there is no other way in Python's ``ssl``: encrypted under a password
-that is used once, in a directory of our own, and gone before anything is connected.
+The private key reaches OpenSSL through a file, for which there is no other way in Python's ``ssl``:
+encrypted under a password that is used once, in a directory of our own, and gone before anything is
+connected.
 """
 
 from __future__ import annotations
@@ -26,41 +28,50 @@ _VERSIONS: Final = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion
 
 # X509_V_ERR_... of OpenSSL, and what to do about each.
 _VERIFICATION: Final = {
-    **dict.fromkeys((2, 18, 19, 20, 21), "put the certificate of its CA into ssl.truststore.location"),
+    **dict.fromkeys(
+        (2, 18, 19, 20, 21), "put the certificate of its CA into ssl.truststore.location"
+    ),
     **dict.fromkeys((9, 10), "its certificate needs renewing, or a clock is wrong"),
     **dict.fromkeys(
         (62, 64),
         f"connect by a name that is in its certificate; {ENDPOINT_IDENTIFICATION} set to nothing would check no name at all",
     ),
 }
-_NO_TLS: Final = "does this listener speak TLS? If not, security.protocol is PLAINTEXT or SASL_PLAINTEXT"
-_ENDED: Final = (
-    f"{_NO_TLS}; if it does, is it a version of ssl.enabled.protocols? Does it want a client certificate (ssl.keystore.location)?"
+_NO_TLS: Final = (
+    "does this listener speak TLS? If not, security.protocol is PLAINTEXT or SASL_PLAINTEXT"
 )
+_ENDED: Final = f"{_NO_TLS}; if it does, is it a version of ssl.enabled.protocols? Does it want a client certificate (ssl.keystore.location)?"
 # Parts of OpenSSL's reasons, and what to do about each.
 _REASONS: Final = (
     ("WRONG_VERSION_NUMBER", _NO_TLS),
     ("UNEXPECTED_EOF", f"{_NO_TLS}; if it does, is it a version of ssl.enabled.protocols?"),
     ("PROTOCOL_VERSION", "ssl.enabled.protocols has none that the node has too"),
     ("UNSUPPORTED_PROTOCOL", "ssl.enabled.protocols has none that the node has too"),
-    ("HANDSHAKE_FAILURE", "the node and we have no cipher, signature or version in common, or it wants a client certificate"),
-    ("CERTIFICATE", "the node wants a client certificate that it trusts (ssl.client.auth=required): see ssl.keystore.location"),
+    (
+        "HANDSHAKE_FAILURE",
+        "the node and we have no cipher, signature or version in common, or it wants a client certificate",
+    ),
+    (
+        "CERTIFICATE",
+        "the node wants a client certificate that it trusts (ssl.client.auth=required): see ssl.keystore.location",
+    ),
     ("UNKNOWN_CA", "the node does not trust the client certificate in ssl.keystore.location"),
 )
 
 
 @functools.lru_cache(maxsize=8)
 def client_context(settings: TlsSettings) -> ssl.SSLContext:
-    """The context for ``settings``, which were checked when they were read. Takes tens of ms the first time: files.
+    """The context for ``settings``, which were checked when they were read. Takes tens of ms the
+    first time: files.
 
-    As in Java any certificate of a trust store is an end of trust, not only self-signed ones. Raises ssl.SSLError and OSError.
+    Raises ssl.SSLError and OSError.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = _VERSIONS[settings.protocols[0]]
     context.maximum_version = _VERSIONS[settings.protocols[-1]]
     context.check_hostname = settings.check_host_name
     context.verify_mode = ssl.CERT_REQUIRED
-    context.verify_flags |= ssl.VerifyFlags.VERIFY_X509_PARTIAL_CHAIN
+    _verify_as_java_does(context)
     if settings.trusted is None:
         context.load_default_certs(ssl.Purpose.SERVER_AUTH)
     else:
@@ -71,11 +82,28 @@ def client_context(settings: TlsSettings) -> ssl.SSLContext:
 
 
 #: ``ssl.client.auth``.
-_CLIENT_AUTH: Final = {"none": ssl.CERT_NONE, "requested": ssl.CERT_OPTIONAL, "required": ssl.CERT_REQUIRED}
+_CLIENT_AUTH: Final = {
+    "none": ssl.CERT_NONE,
+    "requested": ssl.CERT_OPTIONAL,
+    "required": ssl.CERT_REQUIRED,
+}
+
+
+def _verify_as_java_does(context: ssl.SSLContext) -> None:
+    """Certificates are checked as Java's default trust manager checks them.
+
+    Any certificate of a trust store ends a chain, not only a self-signed one. RFC 5280 is not
+    enforced to the letter: Python 3.13 begins to do so (VERIFY_X509_STRICT, in
+    ``ssl.create_default_context``), and would refuse self-made certificates without an authority
+    key identifier, which Java accepts and which clusters therefore use.
+    """
+    context.verify_flags |= ssl.VerifyFlags.VERIFY_X509_PARTIAL_CHAIN
+    context.verify_flags &= ~ssl.VerifyFlags.VERIFY_X509_STRICT
 
 
 def server_context(settings: TlsSettings, client_auth: str) -> ssl.SSLContext:
-    """The context of a listener, whose settings were checked when they were read: it has a key. Raises ssl.SSLError and OSError.
+    """The context of a listener, whose settings were checked when they were read: it has a key.
+    Raises ssl.SSLError and OSError.
 
     ``client_auth``: whether clients may, or have to, show a certificate: none, requested, required.
     """
@@ -85,15 +113,19 @@ def server_context(settings: TlsSettings, client_auth: str) -> ssl.SSLContext:
     context.maximum_version = _VERSIONS[settings.protocols[-1]]
     context.options |= ssl.OP_NO_RENEGOTIATION
     context.verify_mode = _CLIENT_AUTH[client_auth]
-    context.verify_flags |= ssl.VerifyFlags.VERIFY_X509_PARTIAL_CHAIN
+    _verify_as_java_does(context)
     if settings.trusted is not None:
         context.load_verify_locations(cadata=settings.trusted)
     _load_own(context, settings.own)
     return context
 
 
-async def secure(stream: trio.SocketStream, settings: TlsSettings, host: str, who: str) -> trio.SSLStream[trio.SocketStream]:
-    """TLS over ``stream`` with the node ``host``, its certificate checked. Raises TlsFailed; who opened ``stream`` closes it."""
+async def secure(
+    stream: trio.SocketStream, settings: TlsSettings, host: str, who: str
+) -> trio.SSLStream[trio.SocketStream]:
+    """TLS over ``stream`` with the node ``host``, its certificate checked. Raises TlsFailed; who
+    opened ``stream`` closes it.
+    """
     try:
         context = await trio.to_thread.run_sync(client_context, settings)
         secured = trio.SSLStream(stream, context, server_hostname=host, https_compatible=True)
@@ -106,16 +138,22 @@ async def secure(stream: trio.SocketStream, settings: TlsSettings, host: str, wh
 
 
 def tls_failure(who: str, cause: BaseException | None, what: str) -> TlsFailed:
-    """``what`` happened because of ``cause``, an exception of ssl or the socket, or None: the stream ended."""
+    """``what`` happened because of ``cause``, an exception of ssl or the socket, or None: the
+    stream ended.
+    """
     if isinstance(cause, ssl.SSLCertVerificationError):
         why = f"its certificate was refused: {cause.verify_message}"
         return TlsFailed(who, f"{what}: {why}", _VERIFICATION.get(cause.verify_code, ""))
     if not isinstance(cause, ssl.SSLError):
         return TlsFailed(who, f"{what}: it closed the connection", _NO_TLS)
-    if isinstance(cause, ssl.SSLZeroReturnError):  # what Python before 3.11.4 makes of every alert, and of some other ends
+    if isinstance(
+        cause, ssl.SSLZeroReturnError
+    ):  # what Python before 3.11.4 makes of every alert, and of some other ends
         return TlsFailed(who, f"{what}: it ended it", _ENDED)
     reason = (cause.reason or type(cause).__name__).upper()
-    advice = next((advice for part, advice in _REASONS if part in reason or part in str(cause).upper()), "")
+    advice = next(
+        (advice for part, advice in _REASONS if part in reason or part in str(cause).upper()), ""
+    )
     return TlsFailed(who, f"{what}: {reason.replace('_', ' ').lower()}", advice)
 
 

@@ -1,7 +1,8 @@
-"""A connection to a Kafka controller or broker, as a client of it: connected, secured, authenticated, versions known.
+"""A connection to a Kafka controller or broker, as a client of it: connected, secured,
+authenticated, versions known.
 
-It does not know what is asked over it, and never connects again by itself: after any error but UnsupportedByPeer the
-connection is closed, and who wants another one makes one.
+It does not know what is asked over it, and never connects again by itself: after any error but
+UnsupportedByPeer the connection is closed, and who wants another one makes one.
 """
 
 from __future__ import annotations
@@ -17,7 +18,13 @@ import trio
 from gateway.address import Address
 from gateway.server.logs import escape
 from gateway.server.tls import secure
-from gateway.server.upstream_errors import ConnectionClosed, TimedOut, Unreachable, UnsupportedByPeer, short
+from gateway.server.upstream_errors import (
+    ConnectionClosed,
+    TimedOut,
+    Unreachable,
+    UnsupportedByPeer,
+    short,
+)
 from gateway.server.upstream_link import Link
 from gateway.server.upstream_sasl import Authentication
 from gateway.server.upstream_versions import Offer, ask_versions
@@ -39,8 +46,12 @@ _SETUP_ANSWER_MAX: Final = 512 * 1024
 class Upstream:
     """One connection, ready for requests. Made by :meth:`connect`, closed by :meth:`aclose`."""
 
-    def __init__(self, address: Address, link: Link, offer: Offer, client_id: str, session: _Session | None) -> None:
-        """Around a link over which everything before the first request was said; ``session``: what must be renewed in time."""
+    def __init__(
+        self, address: Address, link: Link, offer: Offer, client_id: str, session: _Session | None
+    ) -> None:
+        """Around a link over which everything before the first request was said; ``session``: what
+        must be renewed in time.
+        """
         self.address = address
         self._link = link
         self._offer = offer
@@ -61,11 +72,13 @@ class Upstream:
     ) -> Self:
         """TCP, TLS, SASL and ApiVersions within ``timeout_s``, as ``security`` says.
 
-        Answers above ``response_max_bytes`` are refused. Raises Unreachable, TlsFailed, AuthenticationFailed, ConnectionClosed,
-        TimedOut, BadAnswer.
+        Answers above ``response_max_bytes`` are refused. Raises Unreachable, TlsFailed,
+        AuthenticationFailed, ConnectionClosed, TimedOut, BadAnswer.
         """
         who = f"{escape(str(address))} ({security})"  # a host that a peer named may hold anything
-        setup = _Setup(address, security, who, client_id, min(_SETUP_ANSWER_MAX, response_max_bytes))
+        setup = _Setup(
+            address, security, who, client_id, min(_SETUP_ANSWER_MAX, response_max_bytes)
+        )
         try:
             with trio.move_on_after(timeout_s):
                 link, offer, session = await setup.run()
@@ -76,7 +89,9 @@ class Upstream:
             raise
         await setup.undo()
         raise TimedOut(
-            who, f"{setup.waiting_for} within {timeout_s:g} s", "is the node stopped, overloaded or behind a firewall?"
+            who,
+            f"{setup.waiting_for} within {timeout_s:g} s",
+            "is the node stopped, overloaded or behind a firewall?",
         )
 
     def __repr__(self) -> str:
@@ -84,7 +99,9 @@ class Upstream:
 
     @property
     def is_open(self) -> bool:
-        """False once anything went wrong or :meth:`aclose` was called; that the peer is gone shows at the next call."""
+        """False once anything went wrong or :meth:`aclose` was called; that the peer is gone shows
+        at the next call.
+        """
         return self._link.is_open
 
     @property
@@ -108,9 +125,14 @@ class Upstream:
         return self._offer.finalized_features_epoch
 
     def common_version(self, api_key: int, ours: range) -> int:
-        """The newest version that the node offers and ``ours`` holds. Raises UnsupportedByPeer; the connection stays open."""
+        """The newest version that the node offers and ``ours`` holds. Raises UnsupportedByPeer; the
+        connection stays open.
+        """
         theirs = self.versions.get(api_key, range(0))
-        low, high = max(min(theirs, default=0), min(ours, default=0)), min(max(theirs, default=-1), max(ours, default=-1))
+        low, high = (
+            max(min(theirs, default=0), min(ours, default=0)),
+            min(max(theirs, default=-1), max(ours, default=-1)),
+        )
         if low <= high:
             return high
         name = request_type(api_key).NAME.removesuffix("Request")
@@ -122,16 +144,19 @@ class Upstream:
         )
 
     async def call(self, request: Message, version: int, *, timeout_s: float) -> Any:
-        """The answer to ``request``, decoded at ``version``. Callers take turns; ``timeout_s`` begins with the turn.
+        """The answer to ``request``, decoded at ``version``. Callers take turns; ``timeout_s``
+        begins with the turn.
 
-        Error codes inside the answer are the caller's affair. Raises ConnectionClosed, TimedOut, TlsFailed, BadAnswer,
-        AuthenticationFailed; EncodeError and UnsupportedVersion for a request that cannot be written. When it is cancelled
-        in the middle, the connection is closed.
+        Error codes inside the answer are the caller's affair. Raises ConnectionClosed, TimedOut,
+        TlsFailed, BadAnswer, AuthenticationFailed; EncodeError and UnsupportedVersion for a request
+        that cannot be written. When it is cancelled in the middle, the connection is closed.
         """
         async with self._turn:
             with trio.move_on_after(timeout_s):
                 return await self._ask(request, version)
-        raise TimedOut(self._link.who, f"no answer to {request.NAME} v{version} within {timeout_s:g} s")
+        raise TimedOut(
+            self._link.who, f"no answer to {request.NAME} v{version} within {timeout_s:g} s"
+        )
 
     async def _ask(self, request: Message, version: int) -> Any:
         if self._session is not None:
@@ -140,8 +165,11 @@ class Upstream:
             answer = await self._link.ask(request, version, self._client_id)
         except ConnectionClosed as error:
             if self._session is None and not self._answered and not error.advice:
-                # ApiVersions is answered by every listener; whoever wants SASL then closes, without a word.
-                raise ConnectionClosed(error.who, error.what, "does this listener want SASL (security.protocol)?") from None
+                # ApiVersions is answered by every listener; whoever wants SASL then closes, without
+                # a word.
+                raise ConnectionClosed(
+                    error.who, error.what, "does this listener want SASL (security.protocol)?"
+                ) from None
             raise
         self._answered = True
         return answer
@@ -152,10 +180,12 @@ class Upstream:
 
 
 class _Session:
-    """An authentication that the node may let live for a while only (``connections.max.reauth.ms``).
+    """An authentication that the node may let live for a while only
+    (``connections.max.reauth.ms``).
 
-    It is renewed on the same connection before a request (KIP-368). If nothing is asked for longer than it lives, no harm is
-    done: the node then closes the connection at the first request that is not a new authentication.
+    It is renewed on the same connection before a request (KIP-368). If nothing is asked for longer
+    than it lives, no harm is done: the node then closes the connection at the first request that is
+    not a new authentication.
     """
 
     def __init__(self, authentication: Authentication, link: Link) -> None:
@@ -182,7 +212,14 @@ class _Session:
 class _Setup:
     """Everything before the first request, step by step; ``waiting_for`` says which one it is at."""
 
-    def __init__(self, address: Address, security: ClientSecurity, who: str, client_id: str, answer_max_bytes: int) -> None:
+    def __init__(
+        self,
+        address: Address,
+        security: ClientSecurity,
+        who: str,
+        client_id: str,
+        answer_max_bytes: int,
+    ) -> None:
         self.waiting_for = "no TCP connection"
         self._address = address
         self._security = security
@@ -208,7 +245,9 @@ class _Setup:
         return link, await self._first(lambda: ask_versions(link, self._client_id)), session
 
     async def _first(self, talk: Callable[[], Awaitable[_T]]) -> _T:
-        """With TLS 1.3 a node looks at our certificate only after the handshake; not all of them say what they think of it."""
+        """With TLS 1.3 a node looks at our certificate only after the handshake; not all of them
+        say what they think of it.
+        """
         try:
             return await talk()
         except ConnectionClosed as error:
@@ -229,8 +268,14 @@ async def _open_tcp(address: Address, who: str) -> trio.SocketStream:
     host, port = address
     try:
         return await trio.open_tcp_stream(host, port)
-    except (OSError, ValueError, OverflowError) as error:  # a name that cannot be one, a port that is none
-        raise Unreachable(who, f"cannot connect: {_reasons(error)}", "is the address right, and the node up?") from None
+    except (
+        OSError,
+        ValueError,
+        OverflowError,
+    ) as error:  # a name that cannot be one, a port that is none
+        raise Unreachable(
+            who, f"cannot connect: {_reasons(error)}", "is the address right, and the node up?"
+        ) from None
 
 
 def _reasons(error: BaseException) -> str:

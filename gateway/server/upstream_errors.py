@@ -1,6 +1,8 @@
-"""What may go wrong between us and the Kafka node that we are a client of: one class a cause, one sentence each.
+"""What may go wrong between us and the Kafka node that we are a client of: one class a cause, one
+sentence each.
 
-Every sentence says with whom (host:port, protocol, principal), what was wrong, and what to do next; never a secret.
+Every sentence says with whom (host:port, protocol, principal), what was wrong, and what to do next;
+never a secret.
 """
 
 from __future__ import annotations
@@ -11,9 +13,11 @@ from gateway.server.logs import ERROR_MAX, TEXT_MAX, escape
 
 
 class UpstreamError(Exception):
-    """A node could not be asked, or its answer not be used. But for UnsupportedByPeer the connection, if any, is closed.
+    """A node could not be asked, or its answer not be used. But for UnsupportedByPeer the
+    connection, if any, is closed.
 
-    ``kind``: the cause in one word, for counters. ``who``: the node as ``host:port (protocol, principal)``.
+    ``kind``: the cause in one word, for counters. ``who``: the node as ``host:port (protocol,
+    principal)``.
     """
 
     kind: ClassVar[str] = "failed"
@@ -35,13 +39,17 @@ class Unreachable(UpstreamError):
 
 
 class TlsFailed(UpstreamError):
-    """The TLS handshake failed: their certificate was not trusted, ours was not, or the listener speaks no TLS."""
+    """The TLS handshake failed: their certificate was not trusted, ours was not, or the listener
+    speaks no TLS.
+    """
 
     kind = "tls"
 
 
 class AuthenticationFailed(UpstreamError):
-    """The node refused the principal or the mechanism, or did not prove that it knows the password itself."""
+    """The node refused the principal or the mechanism, or did not prove that it knows the password
+    itself.
+    """
 
     kind = "authentication"
 
@@ -59,7 +67,9 @@ class TimedOut(UpstreamError):
 
 
 class BadAnswer(UpstreamError):
-    """The answer does not follow the protocol: too large, undecodable, or not the one that was asked for."""
+    """The answer does not follow the protocol: too large, undecodable, or not the one that was
+    asked for.
+    """
 
     kind = "undecodable"
 

@@ -1,7 +1,9 @@
-"""One connected stream to a Kafka node: a request out, its answer in. Knows frames and correlation ids, not what is said.
+"""One connected stream to a Kafka node: a request out, its answer in. Knows frames and correlation
+ids, not what is said.
 
-Memory follows what was received, whatever a size claims. After anything that went wrong in the middle of an exchange, a
-cancellation included, the stream is closed: what would come next on it could belong to either request.
+Memory follows what was received, whatever a size claims. After anything that went wrong in the
+middle of an exchange, a cancellation included, the stream is closed: what would come next on it
+could belong to either request.
 """
 
 from __future__ import annotations
@@ -31,15 +33,16 @@ ANSWER_MAX_ELEMENTS: Final = 30_000
 #: How long a polite end may take, s.
 _CLOSE_S: Final = 1.0
 _CORRELATION_MAX: Final = 2**31 - 1
-#: The first bytes of a TLS alert record (RFC 8446 5.1): what a TLS listener says to a client that speaks none.
+#: The first bytes of a TLS alert record (RFC 8446 5.1): what a TLS listener says to a client that
+#: speaks none.
 _TLS_ALERT: Final = b"\x15\x03"
 
 
 class Link:
     """Asks over ``stream``, which it owns. One exchange at a time: the caller sees to that.
 
-    ``who`` names the node in errors; answers above ``answer_max_bytes`` (may be changed between exchanges) are refused
-    unread.
+    ``who`` names the node in errors; answers above ``answer_max_bytes`` (may be changed between
+    exchanges) are refused unread.
     """
 
     def __init__(self, stream: trio.abc.Stream, who: str, *, answer_max_bytes: int) -> None:
@@ -67,9 +70,11 @@ class Link:
         *,
         answered_in: Callable[[bytes], int] | None = None,
     ) -> Any:
-        """The answer to ``request``, decoded at ``version``, or at what ``answered_in`` makes of the frame of the answer.
+        """The answer to ``request``, decoded at ``version``, or at what ``answered_in`` makes of
+        the frame of the answer.
 
-        Raises ConnectionClosed, TlsFailed, BadAnswer; EncodeError and UnsupportedVersion before anything is sent.
+        Raises ConnectionClosed, TlsFailed, BadAnswer; EncodeError and UnsupportedVersion before
+        anything is sent.
         """
         if self._closed_because is not None:
             raise ConnectionClosed(self.who, self._closed_because, "connect again")
@@ -82,7 +87,9 @@ class Link:
         try:
             await self._send(data, about)
             answer = await self._receive(about)
-            message = self._decode(request.API_KEY, answered_in(answer) if answered_in else version, answer, about)
+            message = self._decode(
+                request.API_KEY, answered_in(answer) if answered_in else version, answer, about
+            )
         except BaseException:
             await trio.aclose_forcefully(self._stream)
             raise
@@ -109,17 +116,25 @@ class Link:
         splitter = self._splitter
         try:
             while (answer := splitter.next_frame()) is None:
-                data = await self._receive_some(min(max(splitter.missing(), _RECEIVE_MIN), _RECEIVE_MAX), about)
+                data = await self._receive_some(
+                    min(max(splitter.missing(), _RECEIVE_MIN), _RECEIVE_MAX), about
+                )
                 splitter.feed(data)
                 self._first = self._first or data[:2]
         except DecodeError as error:
             raise self._bad_size(error, about) from None
         if splitter.buffered:
-            raise BadAnswer(self.who, f"{splitter.buffered} bytes behind the answer to {about}, which nobody asked for")
+            raise BadAnswer(
+                self.who,
+                f"{splitter.buffered} bytes behind the answer to {about}, which nobody asked for",
+            )
         given = int.from_bytes(answer[:4], "big", signed=True)
         if len(answer) < 4 or given != self._correlation_id:
             shown = given if len(answer) >= 4 else answer.hex()
-            raise BadAnswer(self.who, f"the answer to {about} has correlation id {shown}, not {self._correlation_id}")
+            raise BadAnswer(
+                self.who,
+                f"the answer to {about} has correlation id {shown}, not {self._correlation_id}",
+            )
         return answer
 
     async def _receive_some(self, size: int, about: str) -> bytes:
@@ -129,7 +144,9 @@ class Link:
             raise self._lost(error, about) from error
         if not data:
             held = self._splitter.buffered
-            when = f"in the middle of the answer ({held} bytes came)" if held else "without an answer"
+            when = (
+                f"in the middle of the answer ({held} bytes came)" if held else "without an answer"
+            )
             raise ConnectionClosed(self.who, f"it closed the connection {when} to {about}")
         return bytes(data)
 
@@ -139,18 +156,28 @@ class Link:
             _, at = decode_response_header(api_key, version, answer, budget=ANSWER_MAX_ELEMENTS)
             message, end = kind.decode_from(answer, version, at, budget=ANSWER_MAX_ELEMENTS)
             if end != len(answer):
-                raise DecodeError(f"{len(answer) - end} bytes left over behind {kind.NAME}", offset=end)
+                raise DecodeError(
+                    f"{len(answer) - end} bytes left over behind {kind.NAME}", offset=end
+                )
         except DecodeError as error:
-            raise BadAnswer(self.who, f"the answer to {about} cannot be read: {short(error)}") from None
+            raise BadAnswer(
+                self.who, f"the answer to {about} cannot be read: {short(error)}"
+            ) from None
         return message
 
     def _lost(self, error: Exception, about: str) -> ConnectionClosed | TlsFailed:
         cause = error.__cause__
         if isinstance(cause, ssl.SSLError):
             return tls_failure(self.who, cause, f"TLS failed in the middle of {about}")
-        return ConnectionClosed(self.who, f"the connection broke in the middle of {about}: {short(cause or error)}")
+        return ConnectionClosed(
+            self.who, f"the connection broke in the middle of {about}: {short(cause or error)}"
+        )
 
     def _bad_size(self, error: DecodeError, about: str) -> BadAnswer:
         if self._correlation_id == 1 and _TLS_ALERT.startswith(self._first):
-            return BadAnswer(self.who, "the listener speaks TLS, we do not", "set security.protocol to SSL or SASL_SSL")
+            return BadAnswer(
+                self.who,
+                "the listener speaks TLS, we do not",
+                "set security.protocol to SSL or SASL_SSL",
+            )
         return BadAnswer(self.who, f"the answer to {about} is no answer: {error.reason}")

@@ -1,7 +1,8 @@
-"""SASL over a link to a Kafka node, in the order in which Java's clients do it (``SaslClientAuthenticator``).
+"""SASL over a link to a Kafka node, in the order in which Java's clients do it
+(``SaslClientAuthenticator``).
 
-ApiVersions v0, SaslHandshake, SaslAuthenticate until both sides are content. Authenticating again on the same connection
-(KIP-368) begins with the handshake.
+ApiVersions v0, SaslHandshake, SaslAuthenticate until both sides are content. Authenticating again
+on the same connection (KIP-368) begins with the handshake.
 """
 
 from __future__ import annotations
@@ -11,20 +12,21 @@ from typing import TYPE_CHECKING, Any, Final
 
 import trio
 
-from gateway.handlers.errors import ErrorCode
 from gateway.security.sasl_client import SaslError, sasl_client
 from gateway.server.upstream_errors import AuthenticationFailed, UnsupportedByPeer, quoted
 from gateway.server.upstream_versions import ask_versions
 from kwire.messages.sasl_authenticate_request import SaslAuthenticateRequest
 from kwire.messages.sasl_handshake_request import SaslHandshakeRequest
+from kwire.protocol import ApiKey, ErrorCode
 
 if TYPE_CHECKING:
     from gateway.security.sasl_client import SaslSettings
     from gateway.server.upstream_link import Link
 
-_HANDSHAKE: Final = 17
-_AUTHENTICATE: Final = 36
-#: From version 1 on the tokens travel in SaslAuthenticate requests; before that without any frame of Kafka's.
+_HANDSHAKE: Final = ApiKey.SASL_HANDSHAKE
+_AUTHENTICATE: Final = ApiKey.SASL_AUTHENTICATE
+#: From version 1 on the tokens travel in SaslAuthenticate requests; before that without any frame
+#: of Kafka's.
 _HANDSHAKE_VERSION: Final = 1
 _AUTHENTICATE_NEWEST: Final = 2
 #: Messages that a server may send in one authentication; no mechanism here needs more than two.
@@ -69,29 +71,45 @@ class Authentication:
         offer = await ask_versions(self._link, None, newest=0)
         theirs = offer.versions.get(_AUTHENTICATE, range(0))
         if _HANDSHAKE_VERSION not in offer.versions.get(_HANDSHAKE, range(0)) or not theirs:
-            raise UnsupportedByPeer(self._link.who, "it offers no SaslHandshake v1 and SaslAuthenticate", "is it a Kafka node?")
+            raise UnsupportedByPeer(
+                self._link.who,
+                "it offers no SaslHandshake v1 and SaslAuthenticate",
+                "is it a Kafka node?",
+            )
         return min(theirs[-1], _AUTHENTICATE_NEWEST)
 
     async def _shake_hands(self) -> None:
         mechanism = self._settings.mechanism
-        answer = await self._link.ask(SaslHandshakeRequest(mechanism=mechanism), _HANDSHAKE_VERSION, self._client_id)
+        answer = await self._link.ask(
+            SaslHandshakeRequest(mechanism=mechanism), _HANDSHAKE_VERSION, self._client_id
+        )
         if answer.error_code == ErrorCode.UNSUPPORTED_SASL_MECHANISM:
             offered = quoted(", ".join(answer.mechanisms[:10])) or "nothing"
-            raise self._failed(f"the node does not have {mechanism}, it offers {offered}", "set sasl.mechanism to one of these")
+            raise self._failed(
+                f"the node does not have {mechanism}, it offers {offered}",
+                "set sasl.mechanism to one of these",
+            )
         if answer.error_code == ErrorCode.ILLEGAL_SASL_STATE:
             raise self._failed(
-                "this listener wants no SASL", "set security.protocol to PLAINTEXT or SSL, or use another listener"
+                "this listener wants no SASL",
+                "set security.protocol to PLAINTEXT or SSL, or use another listener",
             )
         if answer.error_code:
-            raise self._failed(f"the node refused the SASL handshake with {_name(answer.error_code)}")
+            raise self._failed(
+                f"the node refused the SASL handshake with {_name(answer.error_code)}"
+            )
 
     async def _authenticate(self, token: bytes) -> Any:
         assert self._version is not None
-        answer = await self._link.ask(SaslAuthenticateRequest(auth_bytes=token), self._version, self._client_id)
+        answer = await self._link.ask(
+            SaslAuthenticateRequest(auth_bytes=token), self._version, self._client_id
+        )
         if answer.error_code:
             said = f", saying {quoted(answer.error_message)}" if answer.error_message else ""
             advice = "check username and password in sasl.jaas.config, and that the user has credentials for this mechanism"
-            raise self._failed(f"the node refused the user with {_name(answer.error_code)}{said}", advice)
+            raise self._failed(
+                f"the node refused the user with {_name(answer.error_code)}{said}", advice
+            )
         return answer
 
     def _failed(self, what: str, advice: str = "") -> AuthenticationFailed:

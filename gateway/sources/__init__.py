@@ -1,4 +1,6 @@
-"""Where the metadata partition comes from. ``observed_log``, for a real quorum, is imported by who needs it."""
+"""Provides the sources of the metadata partition. ``observed_log``, for a real quorum, is imported
+where it is used.
+"""
 
 from gateway.sources.errors import SourceError
 from gateway.sources.log_directory import LogDirectory

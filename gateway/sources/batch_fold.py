@@ -1,7 +1,8 @@
-"""Batches into an image, with an account of what was in them. Knows not where they come from.
+"""Folds record batches into an image of the cluster, and counts what they held.
 
-As in a broker nothing in a single record is fatal: what cannot be read or does not fit is counted, told and passed over,
-and the rest is folded (``LoggingFaultHandler``, ``metadata-load-error-count``).
+It does not know where the batches come from: ``gateway.sources.replay`` reads them. As in a broker
+no single record is fatal: a record that cannot be decoded or applied is counted, reported and
+skipped (``LoggingFaultHandler``, ``metadata-load-error-count``).
 """
 
 from __future__ import annotations
@@ -17,19 +18,19 @@ from kwire.messages.snapshot_header_record import SnapshotHeaderRecord
 from kwire.messages.voters_record import VotersRecord
 from kwire.records import BatchHeader, Record, decode_control_record, decode_metadata_record
 
-#: Why a record was passed over.
+#: Reasons for skipping a record.
 UNKNOWN_TYPE: Final = "unknown type"
 UNKNOWN_VERSION: Final = "unknown version"
 DAMAGED: Final = "damaged"
 DOES_NOT_FIT: Final = "does not fit"
 #: By the rule of the codec that was broken; DAMAGED for all others.
 _REASONS: Final = {"record-type": UNKNOWN_TYPE, "record-version": UNKNOWN_VERSION}
-#: Sentences kept until somebody takes them; what is beyond is only counted.
+#: Sentences kept until ``take_counts``; further ones are only counted.
 NOTICES_MAX: Final = 20
 
 
 class Position(NamedTuple):
-    """The end of a batch where no transaction is open, and what a snapshot that ends there says of itself."""
+    """The end of a batch with no open transaction, and the fields of a snapshot that ends there."""
 
     next_offset: int
     epoch: int  #: of the batch that ends here, -1 at the beginning
@@ -39,7 +40,9 @@ class Position(NamedTuple):
 
 
 class BatchFold:
-    """``position`` is where ``image`` stands, save that inside a batch or an open transaction it is that of the batch before."""
+    """``position`` is that of ``image``; inside a batch or an open transaction, that of the last
+    batch before it.
+    """
 
     def __init__(self) -> None:
         self.position = Position(0, -1, -1, 0, None)
@@ -49,7 +52,8 @@ class BatchFold:
         self.skipped: Counter[str] = Counter()
         self.notices: list[str] = []
         self.taken = 0  #: records folded or passed over, all in all
-        #: Type of the last record if that was a control record: a snapshot ends with SNAPSHOT_FOOTER.
+        #: Type of the last record if that was a control record: a snapshot ends with
+        #: SNAPSHOT_FOOTER.
         self.last_control = ""
         self._loader = Loader(refused=self._refused)
         self._kraft_version = 0
@@ -59,7 +63,9 @@ class BatchFold:
 
     @property
     def image(self) -> Image:
-        """The state so far; set it to have the rest folded into another image that stands for the same."""
+        """The state so far. Setting it continues the fold in another image with the same
+        content.
+        """
         return self._loader.image
 
     @image.setter
@@ -68,12 +74,14 @@ class BatchFold:
 
     @property
     def in_transaction(self) -> bool:
-        """Is a metadata transaction open at the end of what was folded?"""
+        """Whether a metadata transaction is open at the end of what was folded."""
         return self._loader.in_transaction
 
     @property
     def aligned(self) -> bool:
-        """Whether ``image`` ends where a batch ends: it does not inside a transaction that began in the middle of one."""
+        """Whether ``image`` ends where a batch ends; not so inside a transaction that began in the
+        middle of a batch.
+        """
         return self.image.next_offset == self.position.next_offset
 
     def take_log(self, header: BatchHeader, records: list[Record]) -> None:
@@ -83,25 +91,29 @@ class BatchFold:
         self._settle(header.next_offset, header.partition_leader_epoch)
 
     def take_snapshot(self, file: str, header: BatchHeader, records: list[Record]) -> None:
-        """Fold one batch of the snapshot in ``file``, from the first to the last, and then ``finish_snapshot``."""
+        """Fold one batch of the snapshot in ``file``; in order, and then call
+        ``finish_snapshot``.
+        """
         self._fold(file, header, records, Counter())
 
     def finish_snapshot(self, snapshot: SnapshotId) -> None:
-        """The records of the snapshot stand for everything below its end."""
+        """Move to the snapshot's end: its records replace everything below it."""
         self._settle(snapshot.end_offset, snapshot.epoch)
 
-    def take_account(self) -> tuple[Counter[str], Counter[str], list[str]]:
-        """``records``, ``skipped`` and ``notices`` since the last call; they begin again at nothing."""
+    def take_counts(self) -> tuple[Counter[str], Counter[str], list[str]]:
+        """Return ``records``, ``skipped`` and ``notices`` since the last call, and reset them."""
         account = self.records, self.skipped, self.notices
         self.records, self.skipped, self.notices = Counter(), Counter(), []
         return account
 
-    def tell(self, sentence: str) -> None:
-        """Keep a sentence for the people who run this."""
+    def add_notice(self, sentence: str) -> None:
+        """Keep a sentence for the server's log, up to ``NOTICES_MAX``."""
         if len(self.notices) < NOTICES_MAX:
             self.notices.append(sentence)
 
-    def _fold(self, place: str, header: BatchHeader, records: list[Record], counts: Counter[str]) -> None:
+    def _fold(
+        self, place: str, header: BatchHeader, records: list[Record], counts: Counter[str]
+    ) -> None:
         loader, epoch = self._loader, header.partition_leader_epoch
         for record in records:
             offset = record.offset
@@ -120,14 +132,16 @@ class BatchFold:
         self.taken += len(records)
 
     def _settle(self, next_offset: int, epoch: int) -> None:
-        """A batch, or a snapshot, ends here. A batch may end behind its last record, and have none at all."""
+        """End a batch or a snapshot. A batch may end behind its last record, or have none."""
         loader = self._loader
         loader.skip_to(next_offset, epoch)
         if not loader.in_transaction:
-            self.position = Position(next_offset, epoch, self._timestamp, self._kraft_version, self._voters)
+            self.position = Position(
+                next_offset, epoch, self._timestamp, self._kraft_version, self._voters
+            )
 
     def _control(self, record: Record) -> str:
-        """Take note of a control record; returns its type's name. Raises DecodeError."""
+        """Apply a control record; return the name of its type. Raises DecodeError."""
         control = decode_control_record(record)
         self.last_control = control.name
         match control.message:
@@ -147,4 +161,4 @@ class BatchFold:
     def _skip(self, reason: str, text: str) -> None:
         self.skipped[reason] += 1
         place, offset = self._where
-        self.tell(f"{place}, offset {offset}: {text}; passed over")
+        self.add_notice(f"{place}, offset {offset}: {text}; passed over")

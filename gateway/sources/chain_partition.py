@@ -1,4 +1,8 @@
-"""What every source has in common that serves a chain of log files: ``gateway.ports.Partition`` but for where it comes from."""
+"""Implements what all sources over log files share: ``gateway.ports.Partition`` over a chain.
+
+A subclass defines the state and the problems, and replaces the chain. Reading bytes is in
+``gateway.sources.chain_reader``.
+"""
 
 from __future__ import annotations
 
@@ -11,27 +15,31 @@ from gateway.log.problem import Problem
 from gateway.ports import OffsetAt, OffsetOutOfRange, Read, State
 from gateway.sources import chain_reader
 
-EMPTY: Final = Chain((), 0, 0, (), 0)
+EMPTY_LOG: Final = Chain((), 0, 0, (), 0)
 
 
 class ChainPartition(abc.ABC):
-    """Serves ``served``. Who inherits says what the ``state`` is, and replaces the chain with :meth:`show` on the event loop."""
+    """Serves ``served``. A subclass replaces the chain with :meth:`serve`, on the event loop."""
 
     def __init__(self, *, cluster_id: str, log_dir: str) -> None:
         self.cluster_id = cluster_id
         self.log_dir = log_dir
-        self.served = EMPTY
+        self.served = EMPTY_LOG
         self._callbacks: list[Callable[[], None]] = []
 
-    def show(self, chain: Chain, *, tell: bool) -> None:
-        """Serve ``chain`` from now on, and run the callbacks of ``on_advance`` if there is something to ``tell``."""
+    def serve(self, chain: Chain, *, notify: bool) -> None:
+        """Serve ``chain`` from now on. ``notify``: run the callbacks of ``on_advance``, because
+        clients see a change.
+        """
         self.served = chain
-        if tell:
+        if notify:
             for callback in tuple(self._callbacks):
                 callback()
 
     def on_advance(self, callback: Callable[[], None]) -> Callable[[], None]:
-        """As in ``gateway.ports.Partition``: called whenever clients see something else; returns the unsubscriber."""
+        """As in ``gateway.ports.Partition``: call ``callback`` when clients see a change; return
+        the function that unsubscribes.
+        """
         self._callbacks.append(callback)
 
         def unsubscribe() -> None:
@@ -48,11 +56,11 @@ class ChainPartition(abc.ABC):
     @property
     @abc.abstractmethod
     def problems(self) -> Sequence[Problem]:
-        """What is wrong with the files at the moment, the worst first."""
+        """The current faults of the files, the worst first."""
 
     @property
     def leader_epoch(self) -> int:
-        """Epoch of the last batch; that of the snapshot where the log holds nothing yet."""
+        """Epoch of the last batch; of the snapshot at the log start if the log holds none."""
         return self.served.epoch
 
     @property

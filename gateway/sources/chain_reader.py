@@ -1,7 +1,8 @@
-"""Answers about a chain of log files: which bytes to send, and where a timestamp is. Knows neither clients nor directories.
+"""Answers reads from a chain of log files: which bytes to send, and where a timestamp is.
 
-Everything here takes a few reads of some kilobytes each, from files that were just scanned; only a search by timestamp
-inside a batch whose records differ in time decodes that one batch.
+It knows neither clients nor directories. Each call makes a few reads of some kilobytes in files
+that were just scanned. Only a search by timestamp in a batch with differing timestamps decodes that
+batch. Source: ``UnifiedLog.read``, ``fetchOffsetByTimestamp``.
 """
 
 from __future__ import annotations
@@ -20,12 +21,12 @@ from kwire.records.batch import decode_batch
 from kwire.records.header import BATCH_OVERHEAD, read_header
 
 _OFFSET: Final = struct.Struct(">q")
-#: Batches of a snapshot prefix in one read: each takes two chunks. Snapshots have few and large ones.
+#: Maximum batches of a snapshot prefix in one read: each takes two chunks of the response.
 _PREFIX_BATCHES_MAX: Final = 512
 
 
-class _Hold:
-    """Keeps files open until called, or until nobody remembers it."""
+class _FileHolder:
+    """Keeps files open until it is called or garbage collected."""
 
     __slots__ = ("_files",)
 
@@ -37,7 +38,10 @@ class _Hold:
 
 
 def read(chain: Chain, offset: int, max_bytes: int) -> Read:
-    """Whole batches from the one that holds ``offset``, as ``gateway.ports.Partition.read``. Raises OffsetOutOfRange, OSError."""
+    """Return whole batches from the one that holds ``offset``, as ``gateway.ports.Partition.read``.
+
+    Raises OffsetOutOfRange, OSError.
+    """
     if not chain.start_offset <= offset <= chain.end_offset:
         raise OffsetOutOfRange(f"{offset} is not within {chain.start_offset} to {chain.end_offset}")
     chunks: list[Chunk] = []
@@ -47,7 +51,7 @@ def read(chain: Chain, offset: int, max_bytes: int) -> Read:
     for part in chain.parts[at:]:
         first = _slot_of(part, offset) if not files else None
         if not files and first is None:
-            break  # the file was cut a moment ago: nothing until the next look
+            break  # the file was just truncated: return nothing until the next scan
         start = first.position if first else part.start
         least = start + first.size if first else start
         end = max(least, _last_boundary(part, start + max_bytes - size))
@@ -56,11 +60,11 @@ def read(chain: Chain, offset: int, max_bytes: int) -> Read:
         files.append(part.index.file)
         if start + taken < part.end:
             break
-    return Read(chunks, size, _Hold(files))
+    return Read(chunks, size, _FileHolder(files))
 
 
 def bytes_available(chain: Chain, offset: int, limit: int) -> int:
-    """Record bytes from ``offset`` to the end, counted no further than ``limit``."""
+    """Return the number of record bytes from ``offset`` to the end, at most ``limit``."""
     if not chain.start_offset <= offset < chain.end_offset:
         return 0
     at = chain.part_at(offset)
@@ -76,28 +80,37 @@ def bytes_available(chain: Chain, offset: int, limit: int) -> int:
 
 
 def offset_for_timestamp(chain: Chain, timestamp: int) -> OffsetAt | None:
-    """The first record with a timestamp of at least ``timestamp`` ms (``UnifiedLog.fetchOffsetByTimestamp``)."""
+    """Return the first record with a timestamp of at least ``timestamp`` ms
+    (``UnifiedLog.fetchOffsetByTimestamp``).
+    """
     return _first_record(chain, timestamp, lambda slot: slot.max_timestamp >= timestamp)
 
 
 def max_timestamp(chain: Chain) -> OffsetAt | None:
-    """The first record with the largest timestamp of all (KIP-734)."""
+    """Return the first record with the largest timestamp (KIP-734)."""
     largest = max((part.max_timestamp for part in chain.parts), default=-1)
-    return _first_record(chain, largest, lambda slot: slot.max_timestamp >= largest) if largest >= 0 else None
+    return (
+        _first_record(chain, largest, lambda slot: slot.max_timestamp >= largest)
+        if largest >= 0
+        else None
+    )
 
 
-# --- bytes ------------------------------------------------------------------------------------------------------------
+# --- bytes
+# ------------------------------------------------------------------------------------------------
 
 
 def _slot_of(part: Part, offset: int) -> Slot | None:
-    """The batch that holds ``offset``; None if the file no longer has it."""
+    """Return the batch that holds ``offset``; None if the file no longer has it."""
     wanted = offset - part.shift
     block = bisect.bisect_right(part.index.offsets, wanted, 0, part.blocks) - 1
     return part.index.slot_of(wanted, max(block, 0), part.end)
 
 
 def _last_boundary(part: Part, position: int) -> int:
-    """The end of the last batch of ``part`` that ends at or before ``position``; its start if there is none."""
+    """Return the end of the last batch of ``part`` that ends at or before ``position``; the part's
+    start without one.
+    """
     if position >= part.end:
         return part.end
     if position <= part.start:
@@ -107,7 +120,9 @@ def _last_boundary(part: Part, position: int) -> int:
 
 
 def _take(part: Part, start: int, end: int, chunks: list[Chunk]) -> int:
-    """Add the bytes of ``part`` from ``start`` to ``end``, both between batches; returns their number."""
+    """Add the bytes of ``part`` from ``start`` to ``end``, both between batches; return their
+    number.
+    """
     if end <= start:
         return 0
     if part.shift == 0:
@@ -117,15 +132,18 @@ def _take(part: Part, start: int, end: int, chunks: list[Chunk]) -> int:
     for number, slot in enumerate(_slots(part, start)):
         if slot.position + slot.size > end or number == _PREFIX_BATCHES_MAX:
             break
-        # The base offset lies outside the CRC: a snapshot's batch takes its place in the log with these eight bytes alone.
+        # The CRC does not cover the base offset: replacing these eight bytes moves a batch of the
+        # snapshot to its offset in the log.
         chunks.append(_OFFSET.pack(slot.offset + part.shift))
-        chunks.append(FileRange(part.index.file.fd, slot.position + _OFFSET.size, slot.size - _OFFSET.size))
+        chunks.append(
+            FileRange(part.index.file.fd, slot.position + _OFFSET.size, slot.size - _OFFSET.size)
+        )
         taken += slot.size
     return taken
 
 
 def _slots(part: Part, start: int) -> Iterator[Slot]:
-    """The batches of ``part`` from position ``start`` on."""
+    """Yield the batches of ``part`` from position ``start`` on."""
     first = bisect.bisect_right(part.index.positions, start, 0, part.blocks) - 1
     for block in range(first, part.blocks):
         for slot in part.index.slots(block, part.end):
@@ -133,11 +151,14 @@ def _slots(part: Part, start: int) -> Iterator[Slot]:
                 yield slot
 
 
-# --- timestamps -------------------------------------------------------------------------------------------------------
+# --- timestamps
+# ------------------------------------------------------------------------------------------------
 
 
 def _first_record(chain: Chain, timestamp: int, wanted: Callable[[Slot], bool]) -> OffsetAt | None:
-    """The first record at or after ``timestamp``, looked for in the batches that are ``wanted``."""
+    """Return the first record at or after ``timestamp`` in the batches for which ``wanted`` is
+    true.
+    """
     for part in chain.parts:
         if part.max_timestamp < timestamp:
             continue
@@ -153,23 +174,30 @@ def _first_record(chain: Chain, timestamp: int, wanted: Callable[[Slot], bool]) 
 
 
 def _record_in(part: Part, slot: Slot, timestamp: int) -> OffsetAt | None:
-    """The first record of a batch that is late enough and not below the start of its part.
+    """Return the first record of a batch at or after ``timestamp`` and not below the part's start.
 
-    The base timestamp is that of the first record (``DefaultRecordBatch``), and all records of a metadata batch have it:
-    as a rule no record has to be decoded.
+    The base timestamp is that of the first record (``DefaultRecordBatch``), and all records of a
+    metadata batch share it, so that usually no record is decoded.
     """
     head = part.index.file.read(slot.position, BATCH_OVERHEAD)
     if len(head) < BATCH_OVERHEAD:
         return None
     header = read_header(head)
     first = slot.offset + part.shift
-    if header.base_timestamp >= timestamp and header.delete_horizon_ms is None and first >= part.start_offset:
+    if (
+        header.base_timestamp >= timestamp
+        and header.delete_horizon_ms is None
+        and first >= part.start_offset
+    ):
         return OffsetAt(first, header.base_timestamp, header.partition_leader_epoch)
     try:
         records = decode_batch(part.index.file.read(slot.position, slot.size)).records
     except DecodeError:
-        # Its CRC is right, but its records are not for us: the batch as a whole is where such a record must be.
-        return OffsetAt(max(first, part.start_offset), header.max_timestamp, header.partition_leader_epoch)
+        # The CRC is right, but the records cannot be decoded (an unknown compression): the batch as
+        # a whole is the best answer.
+        return OffsetAt(
+            max(first, part.start_offset), header.max_timestamp, header.partition_leader_epoch
+        )
     for record in records:
         offset = record.offset + part.shift
         if record.timestamp >= timestamp and offset >= part.start_offset:

@@ -1,7 +1,7 @@
-"""Why a source cannot be opened: a sentence for the person who configured it, with what to do."""
+"""Defines the error for a source that cannot be opened."""
 
 from __future__ import annotations
 
 
 class SourceError(Exception):
-    """The configured source cannot be served. The message names the path, what is wrong with it, and what would help."""
+    """The configured source cannot be served. The text names the path, the fault and the remedy."""

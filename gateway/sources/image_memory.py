@@ -1,7 +1,8 @@
-"""Images are large: making and dropping one in a thread must not stop the event loop beside it. Knows no record.
+"""Keeps the garbage collector and the release of large images from stopping the event loop.
 
-Both hold the interpreter's lock: a full pass of the garbage collector over an image of 60,000 partitions for some 90 ms,
-the end of its last reference for some 25 ms.
+Both hold the interpreter's lock, also when a thread causes them: a full collection over an image of
+60,000 partitions for about 90 ms, the release of its last reference for about 25 ms. It knows no
+records.
 """
 
 from __future__ import annotations
@@ -15,9 +16,12 @@ from typing import Any, Final
 
 from kwire.cluster import Image
 
+#: Objects that every full collection may visit: they take about 2 ms.
+LOOSE_OBJECTS_MAX: Final = 20_000
 
-class _Pause:
-    """Who has the collector paused at the moment: it is one for all threads."""
+
+class _CollectorPause:
+    """Counts the threads that need the collector paused: there is one collector for all threads."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -38,12 +42,14 @@ class _Pause:
                 gc.enable()
 
 
-_pause: Final = _Pause()
+_pause: Final = _CollectorPause()
 
 
 @contextlib.contextmanager
 def collector_paused() -> Iterator[None]:
-    """No pass of the garbage collector meanwhile, in any thread. Records have no cycles: it would find nothing in them."""
+    """Pause the garbage collector in all threads. Records have no cycles: it would find nothing in
+    them.
+    """
     _pause.begin()
     try:
         yield
@@ -51,32 +57,40 @@ def collector_paused() -> Iterator[None]:
         _pause.end()
 
 
-def let_stay() -> None:
-    """Everything that is alive now is left out of later passes of the collector; without its last reference it still goes."""
-    gc.freeze()
+def freeze() -> None:
+    """Exclude all live objects from later collections, if they are too many for one.
+
+    Reference counting still frees them. A cycle among them is never freed: garbage cycles are
+    therefore collected first, and nothing is frozen below ``LOOSE_OBJECTS_MAX`` objects. Takes as
+    long as a collection over the objects that are not frozen yet.
+    """
+    gc.collect()
+    if len(gc.get_objects()) > LOOSE_OBJECTS_MAX:
+        gc.freeze()
 
 
-def let_go(retired: list[Any]) -> None:
-    """Take images and parts of them out of the list and end their references one by one, so that other threads get turns.
+def release_incrementally(retired: list[Any]) -> None:
+    """Remove images and parts of them from the list and drop their references one by one, so that
+    other threads get turns.
 
-    What somebody else holds stays whole.
+    Objects that have other references stay.
     """
     while retired:
         one = retired.pop()
-        rest = _things_in(one) if isinstance(one, Image) else []
+        rest = _referents(one) if isinstance(one, Image) else []
         del one
         while rest:
             rest.pop()
 
 
-def _things_in(image: Image) -> list[Any]:
-    """A reference to everything in the image, two levels deep."""
-    things: list[Any] = []
+def _referents(image: Image) -> list[Any]:
+    """Return a reference to everything in the image, two levels deep."""
+    found: list[Any] = []
     for field in fields(image):
         value = getattr(image, field.name)
         if isinstance(value, dict):
             for one in value.values():
                 if isinstance(one, dict):
-                    things.extend(one.values())
-                things.append(one)  # goes first, when its values are still held
-    return things
+                    found.extend(one.values())
+                found.append(one)  # goes first, when its values are still held
+    return found

@@ -1,7 +1,7 @@
-"""The ``log`` source: the metadata partition out of files that Kafka writes, followed while they change.
+"""Serves the metadata partition from files that Kafka writes, and follows their changes.
 
-It is driven from outside: somebody calls :meth:`LogDirectory.refresh` every :attr:`LogDirectory.refresh_delay_s`. It has
-no thread, and never writes or locks anything.
+The caller runs :meth:`LogDirectory.refresh` every :attr:`LogDirectory.refresh_delay_s`; there is no
+thread in here. It never writes or locks a file, so it is safe beside a running controller.
 """
 
 from __future__ import annotations
@@ -16,64 +16,79 @@ from gateway.log.problem import Problem
 from gateway.ports import State
 from gateway.sources.chain_partition import ChainPartition
 
-#: Between two looks: half of the 100 ms within which a write is to be seen, and under one percent of a core.
+#: Seconds between two scans: half of the 100 ms within which a write is served, for less than one
+#: percent of a core.
 _DELAY_S: Final = 0.05
-#: A batch may be seen half written; what is still so after this long is worth a word.
+#: A batch may be read half written; one that is still so after this time is reported.
 _NOTICE_AFTER_S: Final = 1.0
 
 
 class LogDirectory(ChainPartition):
     """A metadata log on disk as ``gateway.ports.Partition``.
 
-    ``refresh`` is the one call that a server needs. One that wants to keep slow disks off its loop calls ``scan`` in a
-    thread, never two at once, and then ``publish`` on the loop; ``stirred`` tells it when a thread would be for nothing.
+    A simple caller needs ``refresh`` only. A server that keeps slow disks off its event loop calls
+    ``scan`` in a thread, one at a time, and then ``publish`` on the loop; ``maybe_changed`` tells
+    when a scan would find nothing.
     """
 
-    def __init__(self, follower: DirectoryFollower | FileFollower, *, cluster_id: str, log_dir: str) -> None:
+    def __init__(
+        self, follower: DirectoryFollower | FileFollower, *, cluster_id: str, log_dir: str
+    ) -> None:
         super().__init__(cluster_id=cluster_id, log_dir=log_dir)
         self._follower = follower
         self._chain: Chain | None = None
         self._behind = True
         self._noticed_at = time.monotonic()
 
-    # --- following ----------------------------------------------------------------------------------------------------
+    # --- following
+    # ---------------------------------------------------------------------------------------------
 
     def refresh(self) -> bool:
-        """One bounded look at the files; True if what clients see has moved. Runs the callbacks of ``on_advance``."""
+        """Scan once, bounded; True if clients see a change. Runs the callbacks of
+        ``on_advance``.
+        """
         self.scan()
         return self.publish()
 
-    def stirred(self) -> bool:
-        """Whether there may be something to ``scan``: two or three ``stat`` calls, some microseconds on a local disk."""
-        return self._behind or self._follower.stirred()
+    def maybe_changed(self) -> bool:
+        """Whether ``scan`` may find something: two or three ``stat`` calls, some microseconds on a
+        local disk.
+        """
+        return self._behind or self._follower.maybe_changed()
 
     def scan(self) -> None:
-        """The part of ``refresh`` that reads files: a few milliseconds of work at most with warm files. Any one thread."""
+        """Do the part of ``refresh`` that reads files: a few milliseconds with warm files. In any
+        thread.
+        """
         self._behind = self._follower.step()
 
     def publish(self) -> bool:
-        """The part of ``refresh`` that belongs on the event loop: show clients what the last scan found."""
+        """Do the part of ``refresh`` for the event loop: serve what the last scan found."""
         chain = self._follower.chain
         if chain is None or chain is self._chain:
             return False
         first, old = self._chain is None, self.served
         if chain.notices != old.notices:
             self._noticed_at = time.monotonic()
-        moved = first or (chain.start_offset, chain.end_offset) != (old.start_offset, old.end_offset)
+        moved = first or (chain.start_offset, chain.end_offset) != (
+            old.start_offset,
+            old.end_offset,
+        )
         self._chain = chain
-        self.show(chain, tell=moved)
+        self.serve(chain, notify=moved)
         return moved
 
     @property
     def refresh_delay_s(self) -> float:
-        """How long to wait before the next ``refresh``; 0 while there is more to scan."""
+        """Seconds until the next ``refresh``; 0 while there is more to scan."""
         return 0.0 if self._behind else _DELAY_S
 
     @property
     def problems(self) -> tuple[Problem, ...]:
-        """What is wrong on disk at the moment, the worst first: out of reach, a corrupt batch, a torn tail, a bad snapshot.
+        """The current faults on disk, the worst first: unreachable, a corrupt batch, a torn tail, a
+        bad snapshot.
 
-        The last two only when they have been so for a second.
+        The last two only after one second, because a batch may be read while it is being written.
         """
         lasting = time.monotonic() - self._noticed_at >= _NOTICE_AFTER_S
         notices = self.served.notices if lasting else ()
@@ -85,11 +100,12 @@ class LogDirectory(ChainPartition):
         """The first of ``problems``."""
         return next(iter(self.problems), None)
 
-    # --- the partition ------------------------------------------------------------------------------------------------
+    # --- the partition
+    # ---------------------------------------------------------------------------------------------
 
     @property
     def state(self) -> State:
-        """LOADING until everything was scanned once: no end is shown before it is known."""
+        """LOADING until everything was scanned once: before that the log end is unknown."""
         if self._chain is None:
             return State.LOADING
         if self._follower.unreachable:

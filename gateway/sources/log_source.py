@@ -1,8 +1,12 @@
-"""Opens the ``log`` source: finds out what a path is, and whose log lies there. Following it is ``log_directory``'s work."""
+"""Opens the ``log`` source: finds out what a path is, and checks that it is a metadata log.
+
+Following the files is in ``gateway.sources.log_directory``.
+"""
 
 from __future__ import annotations
 
 import base64
+import errno
 import hashlib
 import os
 from pathlib import Path
@@ -14,21 +18,23 @@ from gateway.log.follower import DirectoryFollower, FileFollower
 from gateway.sources.errors import SourceError
 from gateway.sources.log_directory import LogDirectory
 from kwire.errors import DecodeError
+from kwire.protocol import CLUSTER_METADATA_PARTITION
 from kwire.uuid import METADATA_TOPIC_ID
 
-PARTITION_DIRECTORY: Final = "__cluster_metadata-0"
+PARTITION_DIRECTORY: Final = CLUSTER_METADATA_PARTITION
 _SUFFIXES: Final = (".log", ".checkpoint")
 
 
 def open_log(path: str | os.PathLike[str], *, snapshot_prefix: bool = True) -> LogDirectory:
-    """The source over ``path``: a ``__cluster_metadata-0`` directory, its parent, or one .log or .checkpoint file.
+    """Return the source over ``path``: a ``__cluster_metadata-0`` directory, its parent, or one
+    .log or .checkpoint file.
 
-    Nothing is scanned yet: the partition is LOADING until ``refresh`` was called often enough. ``snapshot_prefix`` as in
-    ``DirectoryFollower``; a file on its own has none. Raises SourceError.
+    Nothing is scanned yet: the partition is LOADING until ``refresh`` was called often enough.
+    ``snapshot_prefix`` as in ``DirectoryFollower``; a single file has none. Raises SourceError.
     """
     given = Path(path)
     try:
-        place = given.resolve(strict=True)
+        place = _resolve(given)
         follower: DirectoryFollower | FileFollower
         if place.is_dir():
             place = _partition_directory(place)
@@ -37,27 +43,51 @@ def open_log(path: str | os.PathLike[str], *, snapshot_prefix: bool = True) -> L
         elif place.suffix in _SUFFIXES:
             follower = FileFollower(str(place))
         else:
-            raise SourceError(f"{given} is neither a directory nor a .log or .checkpoint file of Kafka's")
-        _first_look(follower, place)
+            raise SourceError(
+                f"{given} is neither a directory nor a .log or .checkpoint file of Kafka's"
+            )
+        _open_once(follower, place)
     except FileNotFoundError:
-        raise SourceError(f"{given} does not exist: give the __cluster_metadata-0 directory or its parent") from None
+        raise SourceError(
+            f"{given} does not exist: give the __cluster_metadata-0 directory or its parent"
+        ) from None
     except OSError as error:
-        raise SourceError(f"cannot read {error.filename or given}: {error.strerror}; check its permissions") from None
-    log_dir = place.parent.parent if place.is_file() and place.parent.name == PARTITION_DIRECTORY else place.parent
+        raise SourceError(
+            f"cannot read {error.filename or given}: {error.strerror}; check its permissions"
+        ) from None
+    log_dir = (
+        place.parent.parent
+        if place.is_file() and place.parent.name == PARTITION_DIRECTORY
+        else place.parent
+    )
     return LogDirectory(follower, cluster_id=_cluster_id(place, log_dir), log_dir=str(log_dir))
 
 
-def _first_look(follower: DirectoryFollower | FileFollower, place: Path) -> None:
-    """Everything can be opened. A segment that goes at this very moment is none of it: the next look finds out."""
+def _resolve(given: Path) -> Path:
+    """Resolve the path. Raises OSError, also for a loop of symbolic links, which is a RuntimeError
+    before Python 3.13.
+    """
     try:
-        follower.look()
+        return given.resolve(strict=True)
+    except RuntimeError as error:
+        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(given)) from error
+
+
+def _open_once(follower: DirectoryFollower | FileFollower, place: Path) -> None:
+    """Open every file once. A segment that is deleted at this moment is no error: the next scan
+    sees it.
+    """
+    try:
+        follower.rescan()
     except FileNotFoundError:
         if not place.exists():
             raise
 
 
 def _partition_directory(directory: Path) -> Path:
-    """The directory itself if it is a metadata partition's, by name or by what it holds, else the one inside it."""
+    """Return the metadata partition's directory: the given one, by name or content, or the one
+    inside it.
+    """
     if directory.name == PARTITION_DIRECTORY:
         return directory
     if (directory / PARTITION_DIRECTORY).is_dir():
@@ -67,33 +97,44 @@ def _partition_directory(directory: Path) -> Path:
             if parse_segment_name(entry.name) is not None or parse_snapshot_name(entry.name):
                 return directory
     raise SourceError(
-        f"{directory} holds no {PARTITION_DIRECTORY}: give Kafka's metadata.log.dir (or the first of log.dirs), "
+        f"{directory} holds no {PARTITION_DIRECTORY}: give Kafka's metadata.log.dir "
+        "(or the first of log.dirs), "
         f"or the {PARTITION_DIRECTORY} directory itself"
     )
 
 
 def _check_topic_id(path: Path) -> None:
-    """The directory of another topic is refused; one without the file is taken at its name."""
+    """Refuse the directory of another topic; accept one without the file by its name."""
     try:
         topic_id = partition_metadata.read_topic_id(path)
     except FileNotFoundError:
         return
     except DecodeError as error:
-        raise SourceError(f"{error}; restore the file, or remove it to serve the directory without this check") from None
+        raise SourceError(
+            f"{error}; restore the file, or remove it to serve the directory without this check"
+        ) from None
     if topic_id != METADATA_TOPIC_ID:
-        raise SourceError(f"{path} names topic id {topic_id}; that of __cluster_metadata is {METADATA_TOPIC_ID}")
+        raise SourceError(
+            f"{path} names topic id {topic_id}; that of __cluster_metadata is {METADATA_TOPIC_ID}"
+        )
 
 
 def _cluster_id(place: Path, log_dir: Path) -> str:
-    """From meta.properties; where there is none, 22 characters made of the path, the same at every start."""
+    """Return the id from meta.properties; without that file, 22 characters derived from the path,
+    the same at every start.
+    """
     try:
         found = meta_properties.read_meta_properties(log_dir / meta_properties.FILE_NAME).cluster_id
     except FileNotFoundError:
         found = None
     except DecodeError as error:
-        raise SourceError(f"{error}; restore the file, or remove it to serve under a made-up cluster id") from None
+        raise SourceError(
+            f"{error}; restore the file, or remove it to serve under a made-up cluster id"
+        ) from None
     except OSError as error:
-        raise SourceError(f"cannot read {error.filename}: {error.strerror}; check its permissions") from None
+        raise SourceError(
+            f"cannot read {error.filename}: {error.strerror}; check its permissions"
+        ) from None
     if found is not None:
         return found
     digest = hashlib.sha256(b"kwire cluster id\0" + os.fsencode(place)).digest()[:16]

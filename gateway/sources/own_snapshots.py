@@ -1,7 +1,8 @@
-"""Snapshots of our own of a local log, when Kafka's keys say so (KIP-630, ``SnapshotGenerator``): what is before them may go.
+"""Snapshots of our own of a local log, when Kafka's keys say so (KIP-630, ``SnapshotGenerator``):
+what is before them may go.
 
-A snapshot is folded afresh from the files, in a thread: nothing of it is shared with what is served meanwhile. It ends at the
-end of a committed batch, never inside a metadata transaction.
+A snapshot is folded afresh from the files, in a thread: nothing of it is shared with what is served
+meanwhile. It ends at the end of a committed batch, never inside a metadata transaction.
 """
 
 from __future__ import annotations
@@ -16,34 +17,43 @@ from gateway.log.log_cursor import LogGap
 from gateway.log.snapshot_file import Sink, SnapshotFile
 from gateway.snapshot_id import SnapshotId
 from gateway.sources.batch_fold import Position
-from gateway.sources.image_memory import collector_paused, let_go
-from gateway.sources.replay import NoStart, Replay
+from gateway.sources.image_memory import collector_paused, release_incrementally
+from gateway.sources.replay import NoUsableSnapshot, Replay
 from kwire.cluster import Image, image_records
 from kwire.errors import WireError
 from kwire.records import encode_metadata_record
 
-#: Before the next try after one that failed, s; a transaction that is open at the end is over sooner.
+#: Before the next try after one that failed, s; a transaction that is open at the end is over
+#: sooner.
 RETRY_S: Final = 60.0
 RETRY_TRANSACTION_S: Final = 1.0
 
 
 class Writer(Sink, Protocol):
-    """A snapshot that nobody sees before it is frozen (``gateway.log.snapshot_writer.SnapshotWriter``)."""
+    """A snapshot that nobody sees before it is frozen
+    (``gateway.log.snapshot_writer.SnapshotWriter``).
+    """
 
     def abandon(self) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
 class SnapshotSettings:
-    """When to write one: after so many bytes of log, or after so many ms, if anything was appended at all."""
+    """When to write one: after so many bytes of log, or after so many ms, if anything was appended
+    at all.
+    """
 
     max_record_bytes: int = 20 * 1024 * 1024  #: metadata.log.max.record.bytes.between.snapshots
-    max_interval_ms: int = 60 * 60 * 1000  #: metadata.log.max.snapshot.interval.ms; 0: never for the time's sake
+    max_interval_ms: int = (
+        60 * 60 * 1000
+    )  #: metadata.log.max.snapshot.interval.ms; 0: never for the time's sake
 
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """A snapshot that is complete: its id, its size in bytes, and the records in it, header and footer not counted."""
+    """A snapshot that is complete: its id, its size in bytes, and the records in it, header and
+    footer not counted.
+    """
 
     snapshot_id: SnapshotId
     size: int
@@ -61,7 +71,8 @@ class _NotNow(Exception):
 class OwnSnapshots:
     """Decides on the event loop (``due``) and writes in a thread (``write``), one call at a time.
 
-    ``new_writer`` makes the file, as ``LocalLog.new_snapshot`` does. Times (``now``) are in s on any clock that never goes back.
+    ``new_writer`` makes the file, as ``LocalLog.new_snapshot`` does. Times (``now``) are in s on
+    any clock that never goes back.
     """
 
     def __init__(
@@ -75,7 +86,8 @@ class OwnSnapshots:
         self.latest: Written | None = None
         #: Why the last try came to nothing, as a sentence; None when it went well.
         self.problem: str | None = None
-        #: Why no snapshot will be written any more in this process: one that lacks what could not be read would lose it.
+        #: Why no snapshot will be written any more in this process: one that lacks what could not
+        #: be read would lose it.
         self.disabled: str | None = None
         self._directory = os.fspath(directory)
         self._settings = settings
@@ -85,17 +97,24 @@ class OwnSnapshots:
         self._not_before = now
 
     def due(self, log_bytes: int, now: float) -> bool:
-        """Whether it is time. ``log_bytes``: of log behind the snapshot that the image began with (``ImageKeeper.log_bytes``)."""
-        if log_bytes < self._bytes_before:  # the image began again, with a snapshot that was just fetched
+        """Whether it is time. ``log_bytes``: of log behind the snapshot that the image began with
+        (``MetadataLoader.log_bytes``).
+        """
+        if (
+            log_bytes < self._bytes_before
+        ):  # the image began again, with a snapshot that was just fetched
             self._bytes_before, self._since = 0, now
         fresh, settings = log_bytes - self._bytes_before, self._settings
         if self.disabled or fresh <= 0 or now < self._not_before:
             return False
-        overdue = settings.max_interval_ms > 0 and (now - self._since) * 1000 >= settings.max_interval_ms
+        overdue = (
+            settings.max_interval_ms > 0 and (now - self._since) * 1000 >= settings.max_interval_ms
+        )
         return overdue or fresh >= settings.max_record_bytes
 
     def write(self, high_watermark: int, log_bytes: int, now: float) -> Written | None:
-        """Write a snapshot of everything below ``high_watermark``, or of as much as can be. None where ``problem`` says why.
+        """Write a snapshot of everything below ``high_watermark``, or of as much as can be. None
+        where ``problem`` says why.
 
         ``log_bytes`` and ``now`` as for ``due``. Raises what nobody foresaw.
         """
@@ -104,10 +123,13 @@ class OwnSnapshots:
                 written = self._write(high_watermark)
         except _NotNow as error:
             self.problem, self._not_before = str(error), now + error.retry_s
-        except (LogGap, NoStart, WireError, LogError) as error:
+        except (LogGap, NoUsableSnapshot, WireError, LogError) as error:
             self.problem, self._not_before = str(error), now + RETRY_S
         except OSError as error:
-            self.problem, self._not_before = f"{error.filename or self._directory}: {error.strerror or error}", now + RETRY_S
+            self.problem, self._not_before = (
+                f"{error.filename or self._directory}: {error.strerror or error}",
+                now + RETRY_S,
+            )
         else:
             self.latest, self.problem = written, None
             self._bytes_before, self._since, self._not_before = log_bytes, now, now
@@ -118,7 +140,9 @@ class OwnSnapshots:
         replay = Replay(self._directory)
         more = True
         while more:
-            with collector_paused():  # again, since others who pause it for a moment may have set it going
+            with (
+                collector_paused()
+            ):  # again, since others who pause it for a moment may have set it going
                 more = replay.step(high_watermark)
         fold = replay.fold
         try:
@@ -127,20 +151,24 @@ class OwnSnapshots:
         finally:
             images = [fold.image]
             fold.image = Image()
-            let_go(images)
+            release_incrementally(images)
 
     def _check(self, replay: Replay, high_watermark: int) -> None:
         """Whether there is something to write. Raises _NotNow."""
         fold = replay.fold
         if fold.skipped:
             told = ", ".join(f"{count} {reason}" for reason, count in sorted(fold.skipped.items()))
-            self.disabled = f"the log holds records that could not be taken ({told}), first {fold.notices[0]}"
+            self.disabled = (
+                f"the log holds records that could not be taken ({told}), first {fold.notices[0]}"
+            )
             raise _NotNow(f"no more snapshots are written: {self.disabled}")
         if not fold.aligned:
             reason = f"a metadata transaction is open that began at offset {fold.image.next_offset}, inside a batch"
             raise _NotNow(reason, RETRY_TRANSACTION_S)
         if not fold.image.metadata_version:
-            raise _NotNow(f"no metadata.version below offset {high_watermark}, and Kafka loads no snapshot without one")
+            raise _NotNow(
+                f"no metadata.version below offset {high_watermark}, and Kafka loads no snapshot without one"
+            )
         if replay.snapshot is not None and fold.position.next_offset <= replay.snapshot.end_offset:
             raise _NotNow(f"nothing is committed behind the snapshot {replay.snapshot.file_name}")
 

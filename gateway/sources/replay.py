@@ -1,6 +1,8 @@
-"""Folds what is committed in a log directory: the newest snapshot, then the log after it, a bounded piece at a time.
+"""Folds the committed records of a log directory: the newest snapshot, then the log after it, in
+pieces.
 
-Blocking, and for one thread at a time. Knows of clients and of the event loop nothing.
+Blocking, and for one thread at a time. It knows neither clients nor the event loop:
+``gateway.sources.metadata_loader`` runs it.
 """
 
 from __future__ import annotations
@@ -20,12 +22,14 @@ from kwire.errors import DecodeError
 PIECE_BYTES: Final = 256 * 1024
 
 
-class NoStart(Exception):
-    """Nothing in the directory leads to a state: the log begins late, and no usable snapshot ends where it goes on."""
+class NoUsableSnapshot(Exception):
+    """No state can be computed: the log begins above offset 0, and no usable snapshot ends where it
+    continues.
+    """
 
 
 class Replay:
-    """One way from the beginning to the high watermark. ``fold`` has the image and the account of what was folded."""
+    """One pass from the beginning to the high watermark. ``fold`` has the image and the counts."""
 
     def __init__(self, directory: str | os.PathLike[str]) -> None:
         self.directory = os.fspath(directory)
@@ -36,13 +40,14 @@ class Replay:
         self.log_bytes = 0
         self._cursor: LogCursor | None = None
         self._snapshot_batches: Iterator[Batch] | None = None
-        self._bad: dict[SnapshotId, str] = {}
+        self._unusable: dict[SnapshotId, str] = {}
 
     def step(self, below: int) -> bool:
-        """Fold one piece of what lies below offset ``below``. True if there may be more to do at once.
+        """Fold one piece below offset ``below``. True if there may be more to do at once.
 
-        Raises NoStart; LogGap, where only a new replay can go on; DecodeError with file and position for a damaged batch
-        of the log; OSError. What was folded before stays right, and after all but LogGap the step may be tried again.
+        Raises NoUsableSnapshot; LogGap, after which only a new replay can continue; DecodeError
+        with file and position for a damaged batch of the log; OSError. The records folded before
+        stay valid, and the step may be repeated after all but LogGap.
         """
         if self._cursor is None:
             self._start(below)
@@ -55,31 +60,38 @@ class Replay:
 
     @property
     def read_offset(self) -> int:
-        """The first offset of the log not read yet: beyond the image's while a transaction is open."""
+        """The first offset of the log not read yet: beyond the image's while a transaction is
+        open.
+        """
         return self._cursor.next_offset if self._cursor else 0
 
     def can_restart(self, below: int) -> bool:
-        """Whether a new replay would begin behind everything that was read here. Raises OSError."""
+        """Whether a new replay would begin behind everything that this one has read. Raises
+        OSError.
+        """
         try:
             snapshot = self._choose(below)
-        except NoStart:
+        except NoUsableSnapshot:
             return False
         return snapshot is not None and snapshot.end_offset > self.read_offset
 
     def _start(self, below: int) -> None:
-        """Choose the snapshot, fold a piece of it, or go over to the log."""
+        """Choose the snapshot, fold a piece of it, or begin with the log."""
         if self._snapshot_batches is None:
             self.snapshot = self._choose(below)
             if self.snapshot is None:
                 self._cursor = LogCursor(self.directory, 0)
                 return
-            self._snapshot_batches = read_log_file(os.path.join(self.directory, self.snapshot.file_name))
+            self._snapshot_batches = read_log_file(
+                os.path.join(self.directory, self.snapshot.file_name)
+            )
         assert self.snapshot is not None
         try:
             ended = self._fold_snapshot(self.snapshot, self._snapshot_batches)
         except OSError as error:
             self._begin_again()
-            if not isinstance(error, FileNotFoundError):  # cleaned up between the look and the opening: look again
+            # The cleaner may delete a snapshot between the listing and the open: choose again.
+            if not isinstance(error, FileNotFoundError):
                 raise
         except DecodeError as error:
             self._pass_over(self.snapshot, f"damaged at byte {error.offset}: {error.reason}")
@@ -88,21 +100,29 @@ class Replay:
                 self._pass_over(self.snapshot, "it has no footer: it was never finished")
             elif ended:
                 self.fold.finish_snapshot(self.snapshot)
-                self._cursor, self._snapshot_batches = LogCursor(self.directory, self.snapshot.end_offset), None
+                self._cursor, self._snapshot_batches = (
+                    LogCursor(self.directory, self.snapshot.end_offset),
+                    None,
+                )
 
     def _choose(self, below: int) -> SnapshotId | None:
-        """The newest snapshot that ends at or below ``below`` and that the log goes on from; None for a log from offset 0."""
+        """Return the newest snapshot that ends at or below ``below`` and that the log continues;
+        None for a log from offset 0.
+        """
         listing = list_directory(self.directory)
         base = listing.segments[0][0] if listing.segments else None
         for snapshot in reversed(listing.snapshots):
             continues = base is None or base <= snapshot.end_offset
-            if snapshot.end_offset <= below and continues and snapshot not in self._bad:
+            if snapshot.end_offset <= below and continues and snapshot not in self._unusable:
                 return snapshot
         if base == 0 or (base is None and not listing.snapshots):
             return None
         begin = "there is no log" if base is None else f"the log begins at offset {base}"
-        told = "".join(f"; {reason}" for reason in self._bad.values())
-        raise NoStart(f"{begin}, and no usable snapshot that ends at or below the high watermark {below} leads there{told}")
+        notices = "".join(f"; {reason}" for reason in self._unusable.values())
+        raise NoUsableSnapshot(
+            f"{begin}, and no usable snapshot that ends at or below the high watermark {below} "
+            f"leads there{notices}"
+        )
 
     def _fold_snapshot(self, snapshot: SnapshotId, batches: Iterator[Batch]) -> bool:
         """Fold a piece of the snapshot; True after its last batch. Raises DecodeError, OSError."""
@@ -115,12 +135,12 @@ class Replay:
         return True
 
     def _pass_over(self, snapshot: SnapshotId, reason: str) -> None:
-        """Forget what was folded of a bad snapshot, and take the one before it."""
-        self._bad[snapshot] = f"{snapshot.file_name} is passed over: {reason}"
+        """Drop what was folded of a bad snapshot, and use the one before it."""
+        self._unusable[snapshot] = f"{snapshot.file_name} is passed over: {reason}"
         self._begin_again()
-        self.fold.tell(f"{self.directory}: {self._bad[snapshot]}")
+        self.fold.add_notice(f"{self.directory}: {self._unusable[snapshot]}")
 
     def _begin_again(self) -> None:
-        told, self.fold = self.fold.notices, BatchFold()
-        self.fold.notices = told
+        notices, self.fold = self.fold.notices, BatchFold()
+        self.fold.notices = notices
         self.snapshot = self._snapshot_batches = None

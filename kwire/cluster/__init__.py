@@ -1,4 +1,7 @@
-"""What the metadata records add up to: the cluster's image. Pure: image and record in, image changed; no files, no clock."""
+"""Folds metadata records into the image of a cluster (``MetadataImage``, ``MetadataDelta``).
+
+Pure: an image and a record in, the image changed; no files, no clock.
+"""
 
 from kwire.cluster.delta import Delta
 from kwire.cluster.fold import FoldError, apply

@@ -1,7 +1,9 @@
-"""Changes to an image kept beside it until they are taken over in one move (``MetadataDelta``). Knows no record.
+"""Keeps changes to an image beside it until they are committed in one step (``MetadataDelta``).
+It does not know any record.
 
-Folding takes microseconds a record, so a large batch or transaction takes longer than a server's event loop may be held.
-A delta is folded elsewhere while readers keep seeing the image as it was; ``commit`` then costs a dictionary's update.
+Folding takes microseconds a record, so a large batch or transaction takes longer than a server's
+event loop may be held. A delta is folded elsewhere while readers keep seeing the image as it was;
+``commit`` then costs a dictionary's update.
 """
 
 from __future__ import annotations
@@ -15,40 +17,66 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 _MAPS: Final = (
-    "features", "topics", "topic_ids", "partitions", "configs", "brokers", "controllers", "acls", "quotas", "scram", "tokens",
-)  # fmt: skip
+    "features",
+    "topics",
+    "topic_ids",
+    "partitions",
+    "configs",
+    "brokers",
+    "controllers",
+    "acls",
+    "quotas",
+    "scram",
+    "tokens",
+)
 
 
 class Delta:
     """``image`` is ``base`` as it looks with the changes: to be folded into, not to be kept.
 
-    Nobody changes ``base`` between the making of a delta and its commit.
+    The caller does not change ``base`` between the making of a delta and its commit.
     """
 
     def __init__(self, base: Image) -> None:
         self._base = base
         layers: dict[str, Any] = {name: Layer(getattr(base, name)) for name in _MAPS}
-        self.image = Image(next_offset=base.next_offset, epoch=base.epoch, next_producer_id=base.next_producer_id, **layers)
+        self.image = Image(
+            next_offset=base.next_offset,
+            epoch=base.epoch,
+            next_producer_id=base.next_producer_id,
+            **layers,
+        )
 
     def changes(self, name: str) -> bool:
         """Does the mapping of that name change?"""
         return bool(cast(Layer[Any, Any], getattr(self.image, name)).is_changed)
 
+    def changed_keys(self, name: str) -> list[Any]:
+        """The keys of the mapping of that name that were set or removed."""
+        return cast(Layer[Any, Any], getattr(self.image, name)).changed_keys()
+
     def commit(self) -> list[Any]:
         """Make the changes in ``base``. The delta is used up.
 
-        Returns what was replaced: to end its last reference takes longer than all this, and may be done elsewhere.
+        Returns what was replaced: to end its last reference takes longer than all this, and may be
+        done elsewhere.
         """
         base, image = self._base, self.image
         replaced: list[Any] = []
         for name in _MAPS:
             cast(Layer[Any, Any], getattr(image, name)).commit(replaced)
-        base.next_offset, base.epoch, base.next_producer_id = image.next_offset, image.epoch, image.next_producer_id
+        base.next_offset, base.epoch, base.next_producer_id = (
+            image.next_offset,
+            image.epoch,
+            image.next_producer_id,
+        )
         return replaced
 
 
 class Layer(MutableMapping[K, V]):
-    """``below`` with changes on top of it. Dictionaries among its values are copied before anybody gets them."""
+    """``below`` with changes on top of it. Dictionaries among its values are copied before a
+    reader gets them.
+    """
 
     __slots__ = ("_below", "_gone", "_top")
 
@@ -61,6 +89,10 @@ class Layer(MutableMapping[K, V]):
     def is_changed(self) -> bool:
         """Is there anything on top, or anything gone?"""
         return bool(self._top or self._gone)
+
+    def changed_keys(self) -> list[K]:
+        """The keys that were set (or whose dictionaries were read) or removed."""
+        return [*self._top, *self._gone]
 
     def commit(self, replaced: list[Any]) -> None:
         """Make the changes in ``below``; what they replace is added to ``replaced``."""

@@ -1,4 +1,6 @@
-"""What changed between two images, entity by entity and field by field. Knows nothing of how they came about."""
+"""Compares two images, entity by entity and field by field. It does not look at the records that
+made them.
+"""
 
 from __future__ import annotations
 
@@ -16,8 +18,8 @@ CHANGED: Final = "changed"
 class Change(NamedTuple):
     """One entity that is not the same. A side on which it does not exist is None.
 
-    Of one that changed only the fields that differ are there; a field that one side lacks, such as a config that was
-    set, is missing on that side.
+    Of one that changed only the fields that differ are there; a field that one side lacks, such as
+    a config that was set, is missing on that side.
     """
 
     change: str
@@ -26,8 +28,13 @@ class Change(NamedTuple):
     after: Fields | None
 
     def without_secrets(self) -> Change:
-        """The same with what is secret replaced on both sides: that a password changed shows, what it was does not."""
-        before, after = (None if fields is None else without_secrets(self.place, fields) for fields in (self.before, self.after))
+        """The same with what is secret replaced on both sides: that a password changed shows, what
+        it was does not.
+        """
+        before, after = (
+            None if fields is None else without_secrets(self.place, fields)
+            for fields in (self.before, self.after)
+        )
         return self._replace(before=before, after=after)
 
 
@@ -49,9 +56,13 @@ def difference(before: Image, after: Image) -> Iterator[Change]:
 
 def _unlike(these: Fields, those: Fields) -> Fields:
     """The fields of ``these`` that ``those`` has not, or has otherwise."""
-    return {name: value for name, value in these.items() if name not in those or those[name] != value}
+    return {
+        name: value for name, value in these.items() if name not in those or those[name] != value
+    }
 
 
 def _natural(place: Place) -> list[tuple[int, int, str]]:
     """Partition 10 after partition 9."""
-    return [(0, int(name), "") if name.isascii() and name.isdigit() else (1, 0, name) for name in place]
+    return [
+        (0, int(name), "") if name.isascii() and name.isdigit() else (1, 0, name) for name in place
+    ]

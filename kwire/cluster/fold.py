@@ -1,6 +1,8 @@
-"""One record's effect on an image, a function a record type (``MetadataDelta.replay`` and the deltas behind it).
+"""Applies one record to an image; one function a record type (``MetadataDelta.replay`` and the
+deltas behind it).
 
-What a record refers to must be there: a log in which it is not was not written by a controller, and FoldError says so.
+A record may refer only to entities that exist: a controller writes no other log. ``apply`` raises
+FoldError for a record that does not.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ from kwire.messages.partition_change_record import PartitionChangeRecord
 from kwire.messages.partition_record import PartitionRecord
 from kwire.uuid import ZERO_UUID, Uuid
 
-#: What ``Leader`` of a PartitionChangeRecord holds when the leader does not change.
+#: Value of ``Leader`` in a PartitionChangeRecord that does not change the leader.
 NO_LEADER_CHANGE = -2
 
 _new_partition = bare(PartitionRecord)
@@ -22,13 +24,16 @@ _new_change = bare(PartitionChangeRecord)
 
 
 class FoldError(Exception):
-    """A record that does not fit the state before it, such as a change to a partition that does not exist."""
+    """A record that does not fit the state before it, such as a change to a partition that does not
+    exist.
+    """
 
 
 def apply(image: Image, record: Message) -> None:
     """Change ``image`` as ``record`` says. Raises FoldError; the image is as before then.
 
-    Records that mark transactions, and those that only mattered during a migration or keep the log moving, change nothing.
+    Records that mark transactions, and those that only mattered during a migration or keep the log
+    moving, change nothing.
     """
     try:
         change = _CHANGES[record.NAME]
@@ -41,7 +46,8 @@ def _nothing(image: Image, record: Any) -> None:
     pass
 
 
-# --- topics and partitions --------------------------------------------------------------------------------------------
+# --- topics and partitions
+# --------------------------------------------------------------------------------------------
 
 
 def _topic(image: Image, record: Any) -> None:
@@ -72,13 +78,16 @@ def _partition_change(image: Image, record: Any) -> None:
     before = partitions.get(record.partition_id)
     if before is None:
         name = image.topics[record.topic_id]
-        raise FoldError(f"PartitionChangeRecord for partition {record.partition_id} of {name}, which does not exist")
+        raise FoldError(
+            f"PartitionChangeRecord for partition {record.partition_id} of {name}, which does not exist"
+        )
     partitions[record.partition_id] = merge(before, record)
 
 
 def merge(before: PartitionRecord, change: PartitionChangeRecord) -> PartitionRecord:
-    """The partition after ``change`` (``PartitionRegistration.merge``): partition epoch + 1; leader epoch + 1 where a
-    leader is named, even the same one."""
+    """The partition after ``change`` (``PartitionRegistration.merge``): partition epoch + 1; leader
+    epoch + 1 where a leader is named, even the same one.
+    """
     after = _twin(before)
     after.partition_epoch = before.partition_epoch + 1
     # Each by name: whole logs come by here.
@@ -97,8 +106,13 @@ def merge(before: PartitionRecord, change: PartitionChangeRecord) -> PartitionRe
         after.eligible_leader_replicas = list(change.eligible_leader_replicas) or None
     if change.last_known_elr is not None:
         after.last_known_elr = list(change.last_known_elr) or None
-    if change.replicas is not None and change.directories is None and not any(map(any, before.directories)):
-        # Below version 1 the change tells no directories: those of the new replicas are unassigned like the others.
+    if (
+        change.replicas is not None
+        and change.directories is None
+        and not any(map(any, before.directories))
+    ):
+        # Below version 1 the change tells no directories: those of the new replicas are unassigned
+        # like the others.
         after.directories = [ZERO_UUID] * len(change.replicas)
     if change.leader != NO_LEADER_CHANGE:
         after.leader = change.leader
@@ -109,21 +123,26 @@ def merge(before: PartitionRecord, change: PartitionChangeRecord) -> PartitionRe
 
 
 def no_change(partition: PartitionRecord) -> PartitionChangeRecord:
-    """A change of ``partition`` that says nothing yet, to be filled; in half the time that the constructor takes."""
+    """A change of ``partition`` that says nothing yet, to be filled; in half the time that the
+    constructor takes.
+    """
     change = _new_change()
     change.partition_id = partition.partition_id
     change.topic_id = partition.topic_id
     change.leader = NO_LEADER_CHANGE
     change.leader_recovery_state = -1
-    change.isr = change.replicas = change.removing_replicas = change.adding_replicas = change.directories = None
+    change.isr = change.replicas = change.removing_replicas = change.adding_replicas = (
+        change.directories
+    ) = None
     change.eligible_leader_replicas = change.last_known_elr = None
     change.unknown_tags = ()
     return change
 
 
 def _twin(before: PartitionRecord) -> PartitionRecord:
-    """A record with the same values. Nobody changes the lists of a record in an image, so it shares them: most records of a
-    busy log come by here, and ``copy`` takes ten times as long."""
+    """A record with the same values. The lists of a record in an image are never changed, so both
+    share them: most records of a busy log come by here, and ``copy`` takes ten times as long.
+    """
     after = _new_partition()
     after.partition_id = before.partition_id
     after.topic_id = before.topic_id
@@ -162,10 +181,13 @@ def _partitions_of(image: Image, record: Any) -> dict[int, PartitionRecord]:
     try:
         return image.partitions[record.topic_id]
     except KeyError:
-        raise FoldError(f"{record.NAME} for topic {record.topic_id}, which does not exist") from None
+        raise FoldError(
+            f"{record.NAME} for topic {record.topic_id}, which does not exist"
+        ) from None
 
 
-# --- brokers and controllers ------------------------------------------------------------------------------------------
+# --- brokers and controllers
+# ------------------------------------------------------------------------------------------
 
 
 def _register_broker(image: Image, record: Any) -> None:
@@ -193,7 +215,9 @@ def _broker_change(image: Image, record: Any) -> None:
 
 def _fence(fenced: bool) -> Callable[[Image, Any], None]:
     def change(image: Image, record: Any) -> None:
-        image.brokers[record.id] = _broker(image, record.NAME, record.id, record.epoch).copy(fenced=fenced)
+        image.brokers[record.id] = _broker(image, record.NAME, record.id, record.epoch).copy(
+            fenced=fenced
+        )
 
     return change
 
@@ -203,7 +227,9 @@ def _broker(image: Image, what: str, broker_id: int, epoch: int) -> Any:
     if broker is None:
         raise FoldError(f"{what} for broker {broker_id}, which is not registered")
     if broker.broker_epoch != epoch:
-        raise FoldError(f"{what} for broker {broker_id} with epoch {epoch}, its epoch is {broker.broker_epoch}")
+        raise FoldError(
+            f"{what} for broker {broker_id} with epoch {epoch}, its epoch is {broker.broker_epoch}"
+        )
     return broker
 
 
@@ -215,7 +241,8 @@ def _unregister_controller(image: Image, record: Any) -> None:
     image.controllers.pop(record.controller_id, None)
 
 
-# --- everything else --------------------------------------------------------------------------------------------------
+# --- everything else
+# --------------------------------------------------------------------------------------------------
 
 
 def _feature(image: Image, record: Any) -> None:
@@ -253,7 +280,9 @@ def _acl(image: Image, record: Any) -> None:
 
 def _remove_acl(image: Image, record: Any) -> None:
     if image.acls.pop(record.id, None) is None:
-        raise FoldError(f"RemoveAccessControlEntryRecord for ACL {Uuid(record.id)}, which does not exist")
+        raise FoldError(
+            f"RemoveAccessControlEntryRecord for ACL {Uuid(record.id)}, which does not exist"
+        )
 
 
 def _scram(image: Image, record: Any) -> None:

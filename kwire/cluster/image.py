@@ -1,6 +1,8 @@
-"""The state of a cluster: topics, partitions, configs, brokers and the rest, as the newest record of each thing says.
+"""The state of a cluster: topics, partitions, configs, brokers and the rest, as the newest record
+of each thing says.
 
-Values are Kafka's own record messages, in the form in which a snapshot would hold them (``MetadataImage`` and its parts).
+Values are Kafka's own record messages, in the form in which a snapshot would hold them
+(``MetadataImage`` and its parts).
 """
 
 from __future__ import annotations
@@ -21,13 +23,15 @@ METADATA_VERSION = "metadata.version"
 #: Resource types of configs (``ConfigResource.Type``).
 TOPIC_RESOURCE, BROKER_RESOURCE = 2, 4
 
-#: Who a quota is for: ((entity type, name or None for the default), ...), sorted.
+#: The entity that a quota is for: ((entity type, name or None for the default), ...), sorted.
 QuotaEntity = tuple[tuple[str, str | None], ...]
 
 
 @dataclass(slots=True)
 class Image:
-    """One cluster, up to and without ``next_offset``. Changed in place by :func:`kwire.cluster.fold.apply`."""
+    """One cluster, up to and without ``next_offset``. Changed in place by
+    :func:`kwire.cluster.fold.apply`.
+    """
 
     next_offset: int = 0
     epoch: int = -1

@@ -1,4 +1,6 @@
-"""Committed records in, an image that is never halfway through a metadata transaction (KIP-868, ``MetadataBatchLoader``)."""
+"""Loads committed records into an image that never shows half of a metadata transaction (KIP-868,
+``MetadataBatchLoader``).
+"""
 
 from __future__ import annotations
 
@@ -10,11 +12,13 @@ from kwire.message import Message
 
 
 class Loader:
-    """Folds records in offset order. Those of a transaction are held back until its end, and dropped when it is aborted.
+    """Folds records in offset order. Those of a transaction are held back until its end, and
+    dropped when it is aborted.
 
-    ``image`` is the state before the transaction that is open, if one is. Where ``refused`` is given it is told of every
-    record that does not fit, and the others count as if there were none, as in a broker (``metadata-load-error-count``).
-    ``change`` makes each record's change, when it is its turn: for those who want to see it made.
+    ``image`` is the state before the transaction that is open, if one is. ``refused``, where given,
+    is called with the error of every record that does not fit, and loading goes on with the next
+    one, as in a broker (``metadata-load-error-count``). ``change`` applies one record; a caller
+    that wants to see each change passes its own.
     """
 
     def __init__(
@@ -35,7 +39,9 @@ class Loader:
         return self._held is not None
 
     def load(self, record: Message, offset: int, epoch: int) -> None:
-        """Take the record at ``offset``. Raises FoldError for one that does not fit, unless somebody is told."""
+        """Take the record at ``offset``. Raises FoldError for one that does not fit, unless
+        ``refused`` is given.
+        """
         try:
             self._take(record, offset)
         except FoldError as error:
@@ -72,7 +78,9 @@ class Loader:
                 self._refused(error)
 
     def skip_to(self, next_offset: int, epoch: int) -> None:
-        """Offsets below ``next_offset`` are dealt with: for control records, which are no part of the state."""
+        """Offsets below ``next_offset`` are dealt with: for control records, which are no part of
+        the state.
+        """
         if self._held is None:
             self.image.next_offset = next_offset
             self.image.epoch = epoch

@@ -1,28 +1,41 @@
-"""An image as the records that a snapshot of it holds, at the versions of its metadata.version (``MetadataImage.write``)."""
+"""An image as the records that a snapshot of it holds, at the versions of its metadata.version
+(``MetadataImage.write``).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Any
 
-from kwire.cluster.image import METADATA_VERSION, Image
+from kwire.cluster.image import Image
 from kwire.message import Message
 from kwire.messages.client_quota_record import ClientQuotaRecord, EntityData
 from kwire.messages.config_record import ConfigRecord
 from kwire.messages.feature_level_record import FeatureLevelRecord
 from kwire.messages.producer_ids_record import ProducerIdsRecord
 from kwire.messages.topic_record import TopicRecord
+from kwire.protocol.metadata_version import (
+    METADATA_VERSION,
+    MINIMUM_METADATA_VERSION,
+    partition_record_version,
+    register_broker_record_version,
+)
 
-#: What a registration loses when it is written at an old version.
+#: Fields that a registration loses when it is written at an old version.
 _BROKER_BEFORE: dict[int, dict[str, Any]] = {
     4: {},
     3: {"cordoned_log_dirs": None},
     2: {"cordoned_log_dirs": None, "log_dirs": []},
     1: {"cordoned_log_dirs": None, "log_dirs": [], "is_migrating_zk_broker": False},
-    0: {"cordoned_log_dirs": None, "log_dirs": [], "is_migrating_zk_broker": False, "in_controlled_shutdown": False},
+    0: {
+        "cordoned_log_dirs": None,
+        "log_dirs": [],
+        "is_migrating_zk_broker": False,
+        "in_controlled_shutdown": False,
+    },
 }
 
-#: What a partition loses when it is written at an old version.
+#: Fields that a partition loses when it is written at an old version.
 _PARTITION_BEFORE: dict[int, dict[str, Any]] = {
     2: {},
     1: {"eligible_leader_replicas": None, "last_known_elr": None},
@@ -31,7 +44,9 @@ _PARTITION_BEFORE: dict[int, dict[str, Any]] = {
 
 
 def image_records(image: Image) -> Iterator[tuple[Message, int]]:
-    """(record, version) of the whole state, metadata.version first, kinds in Kafka's order, each in that of its keys."""
+    """(record, version) of the whole state, metadata.version first, kinds in Kafka's order, each in
+    that of its keys.
+    """
     level = image.metadata_version
     for name in sorted(image.features, key=lambda name: (name != METADATA_VERSION, name)):
         yield FeatureLevelRecord(name=name, feature_level=image.features[name]), 0
@@ -43,17 +58,25 @@ def image_records(image: Image) -> Iterator[tuple[Message, int]]:
     for name, topic_id in sorted(image.topic_ids.items()):
         yield TopicRecord(name=name, topic_id=topic_id), 0
         for _, partition in sorted(image.partitions[topic_id].items()):
-            version = partition_version(level)
+            version = partition_record_version(level)
             yield partition.copy(**_PARTITION_BEFORE[version]), version
     for (kind, resource), configs in sorted(image.configs.items()):
         for name, value in sorted(configs.items()):
-            yield ConfigRecord(resource_type=kind, resource_name=resource, name=name, value=value), 0
+            yield (
+                ConfigRecord(resource_type=kind, resource_name=resource, name=name, value=value),
+                0,
+            )
     for entity, quotas in sorted(image.quotas.items(), key=repr):
         names = [EntityData(entity_type=kind, entity_name=name) for kind, name in entity]
         for key, quota in sorted(quotas.items()):
             yield ClientQuotaRecord(entity=names, key=key, value=quota), 0
     if image.next_producer_id >= 0:
-        yield ProducerIdsRecord(broker_id=-1, broker_epoch=-1, next_producer_id=image.next_producer_id), 0
+        yield (
+            ProducerIdsRecord(
+                broker_id=-1, broker_epoch=-1, next_producer_id=image.next_producer_id
+            ),
+            0,
+        )
     yield from _security(image)
 
 
@@ -67,14 +90,5 @@ def _security(image: Image) -> Iterator[tuple[Message, int]]:
 
 
 def register_broker_version(level: int) -> int:
-    """RegisterBrokerRecord's version at a metadata.version (``MetadataVersion.registerBrokerRecordVersion``)."""
-    return _highest(level, ((30, 4), (17, 3), (8, 2), (7, 1)))
-
-
-def partition_version(level: int) -> int:
-    """PartitionRecord's version at a metadata.version (``MetadataVersion.partitionRecordVersion``)."""
-    return _highest(level, ((23, 2), (17, 1)))
-
-
-def _highest(level: int, steps: tuple[tuple[int, int], ...]) -> int:
-    return next((version for needed, version in steps if level >= needed), 0)
+    """RegisterBrokerRecord's version at a metadata.version; below those of Kafka 4 it was 0."""
+    return register_broker_record_version(level) if level >= MINIMUM_METADATA_VERSION else 0

@@ -1,7 +1,9 @@
-"""An image as names and values that people read, in the places where kafka-metadata-shell shows them. Knows no wire format.
+"""An image as names and values that people read, in the places where kafka-metadata-shell shows
+them. Knows no wire format.
 
-An *entity* is what has fields of its own: a topic, a partition, the configs of one resource, an ACL. The tree is all of
-them in their places; what changed between two images is told entity by entity.
+An *entity* is what has fields of its own: a topic, a partition, the configs of one resource, an
+ACL. The tree is all of them in their places; what changed between two images is told entity by
+entity.
 """
 
 from __future__ import annotations
@@ -11,16 +13,28 @@ from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 from kwire.cluster.image import METADATA_VERSION, Image, QuotaEntity
-from kwire.records.redact import redact
+from kwire.protocol.metadata_version import RELEASES
+from kwire.records.redact import REDACTED, is_secret_config, redact
 from kwire.uuid import Uuid
 
-#: Where an entity stands: the names from the root down.
+#: Path of an entity: the names from the root down.
 Place = tuple[str, ...]
-#: What it holds, in the order in which Kafka prints it; every value is plain JSON.
+#: Its fields, in the order in which Kafka prints it; every value is plain JSON.
 Fields = dict[str, Any]
 
 _RESOURCE_TYPES: Final = dict(
-    enumerate(("UNKNOWN", "ANY", "TOPIC", "GROUP", "CLUSTER", "TRANSACTIONAL_ID", "DELEGATION_TOKEN", "USER"))
+    enumerate(
+        (
+            "UNKNOWN",
+            "ANY",
+            "TOPIC",
+            "GROUP",
+            "CLUSTER",
+            "TRANSACTIONAL_ID",
+            "DELEGATION_TOKEN",
+            "USER",
+        )
+    )
 )
 _PATTERN_TYPES: Final = dict(enumerate(("UNKNOWN", "ANY", "MATCH", "LITERAL", "PREFIXED")))
 _PERMISSION_TYPES: Final = dict(enumerate(("UNKNOWN", "ANY", "DENY", "ALLOW")))
@@ -32,20 +46,27 @@ _OPERATIONS: Final = dict(
 )  # fmt: skip
 _SECURITY_PROTOCOLS: Final = dict(enumerate(("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")))
 SCRAM_MECHANISMS: Final = {1: "SCRAM-SHA-256", 2: "SCRAM-SHA-512"}
-_CONFIG_TYPES: Final = {2: "TOPIC", 4: "BROKER", 8: "BROKER_LOGGER", 16: "CLIENT_METRICS", 32: "GROUP"}
+_CONFIG_TYPES: Final = {
+    2: "TOPIC",
+    4: "BROKER",
+    8: "BROKER_LOGGER",
+    16: "CLIENT_METRICS",
+    32: "GROUP",
+}
+_CONFIG_NUMBERS: Final = {name: number for number, name in _CONFIG_TYPES.items()}
+_UNKNOWN_TYPE: Final = -1
 _RECOVERY_STATES: Final = {0: "RECOVERED", 1: "RECOVERING"}
-#: Releases by level of metadata.version, from level 1 on (``MetadataVersion``).
-_RELEASES: Final = (
-    "3.0-IV1", "3.1-IV0", "3.2-IV0", "3.3-IV0", "3.3-IV1", "3.3-IV2", "3.3-IV3", "3.4-IV0", "3.5-IV0", "3.5-IV1",
-    "3.5-IV2", "3.6-IV0", "3.6-IV1", "3.6-IV2", "3.7-IV0", "3.7-IV1", "3.7-IV2", "3.7-IV3", "3.7-IV4", "3.8-IV0",
-    "3.9-IV0", "4.0-IV0", "4.0-IV1", "4.0-IV2", "4.0-IV3", "4.1-IV0", "4.1-IV1", "4.2-IV0", "4.2-IV1", "4.3-IV0",
-)  # fmt: skip
+#: Levels of metadata.version from before KRaft's first production release. ``kwire.protocol`` has
+#: the later ones.
+_EARLY_RELEASES: Final = ("3.0-IV1", "3.1-IV0", "3.2-IV0", "3.3-IV0", "3.3-IV1", "3.3-IV2")
+_RELEASES: Final = dict(enumerate(_EARLY_RELEASES, 1)) | dict(RELEASES)
 #: The parts of a quota entity in the order of the shell's names.
 _QUOTA_PARTS: Final = (("client-id", "clientId"), ("ip", "ip"), ("user", "user"))
 
 
 def tree(image: Image, *, show_secrets: bool = False, time: str | None = None) -> dict[str, Any]:
-    """The whole image, nested. ``time`` is when its last record was written, for ``provenance``, where it is known.
+    """The whole image, nested. ``time`` is when its last record was written, for ``provenance``,
+    where it is known.
 
     SCRAM keys and the values of sensitive configs are replaced unless ``show_secrets``.
     """
@@ -73,16 +94,25 @@ def tree(image: Image, *, show_secrets: bool = False, time: str | None = None) -
 
 
 def entities(image: Image) -> Iterator[tuple[Place, Fields]]:
-    """Every entity once (topics by name), with its secrets, in the order of the tree. Names do not repeat."""
+    """Every entity once (topics by name), with its secrets, in the order of the tree. Names do not
+    repeat.
+    """
     for acl_id, acl in _by_text(image.acls):
         yield ("acls", "byId", acl_id), acl_fields(acl)
-    for quota_name, quotas in sorted((quota_entity_name(entity), quotas) for entity, quotas in image.quotas.items()):
-        yield ("clientQuotas", quota_name), {key: finite(value) for key, value in sorted(quotas.items())}
+    for quota_name, quotas in sorted(
+        (quota_entity_name(entity), quotas) for entity, quotas in image.quotas.items()
+    ):
+        yield (
+            ("clientQuotas", quota_name),
+            {key: finite(value) for key, value in sorted(quotas.items())},
+        )
     for broker_id, broker in sorted(image.brokers.items()):
         yield ("cluster", "brokers", str(broker_id)), broker_fields(broker)
     for controller_id, controller in sorted(image.controllers.items()):
         yield ("cluster", "controllers", str(controller_id)), controller_fields(controller)
-    for (kind, resource), configs in sorted(image.configs.items(), key=lambda item: _config_name(*item[0])):
+    for (kind, resource), configs in sorted(
+        image.configs.items(), key=lambda item: _config_name(*item[0])
+    ):
         yield ("configs", _config_name(kind, resource)), dict(sorted(configs.items()))
     for token_id, token in sorted(image.tokens.items()):
         yield ("delegationToken", token_id), token_fields(token)
@@ -98,19 +128,25 @@ def without_secrets(place: Place, fields: Fields) -> Fields:
     if place[0] == "scram":
         return redact("USER_SCRAM_CREDENTIAL_RECORD", fields)
     if place[0] == "configs":
-        return {name: redact("CONFIG_RECORD", {"name": name, "value": value})["value"] for name, value in fields.items()}
+        kind = _CONFIG_NUMBERS.get(place[1].partition(":")[0], _UNKNOWN_TYPE)
+        return {
+            name: REDACTED if is_secret_config(kind, name) else value
+            for name, value in fields.items()
+        }
     return fields
 
 
 def quota_entity_name(entity: QuotaEntity) -> str:
-    """``clientId(app)_user(ann)``, with ``<default>`` in place of the brackets where the default entity is meant.
+    """``clientId(app)_user(ann)``, with ``<default>`` in place of the brackets where the default
+    entity is meant.
 
     Kafka's shell leaves a default part out, so that there two entities may have one name.
     """
     given = dict(entity)
     known = [(shown, given.pop(kind)) for kind, shown in _QUOTA_PARTS if kind in given]
     return "_".join(
-        kind + ("<default>" if name is None else f"({_escaped(name)})") for kind, name in (*known, *sorted(given.items()))
+        kind + ("<default>" if name is None else f"({_escaped(name)})")
+        for kind, name in (*known, *sorted(given.items()))
     )
 
 
@@ -118,7 +154,8 @@ def _escaped(name: str) -> str:
     return name.replace("\\", "\\\\").replace("(", "\\(").replace(")", "\\)")
 
 
-# --- kinds of entities ------------------------------------------------------------------------------------------------
+# --- kinds of entities
+# ------------------------------------------------------------------------------------------------
 
 
 def acl_fields(acl: Any) -> Fields:
@@ -150,7 +187,9 @@ def broker_fields(broker: Any) -> Fields:
         "inControlledShutdown": broker.in_controlled_shutdown,
         "isMigratingZkBroker": broker.is_migrating_zk_broker,
         "directories": _texts(broker.log_dirs),
-        "cordonedDirectories": None if broker.cordoned_log_dirs is None else _texts(broker.cordoned_log_dirs),
+        "cordonedDirectories": None
+        if broker.cordoned_log_dirs is None
+        else _texts(broker.cordoned_log_dirs),
     }
 
 
@@ -168,7 +207,9 @@ def _listeners(end_points: Iterable[Any]) -> list[Fields]:
     return [
         {
             "listenerName": one.name,
-            "securityProtocol": _SECURITY_PROTOCOLS.get(one.security_protocol, one.security_protocol),
+            "securityProtocol": _SECURITY_PROTOCOLS.get(
+                one.security_protocol, one.security_protocol
+            ),
             "host": one.host,
             "port": one.port,
         }
@@ -178,7 +219,8 @@ def _listeners(end_points: Iterable[Any]) -> list[Fields]:
 
 def _supported(features: Iterable[Any]) -> dict[str, str]:
     return {
-        one.name: f"{one.min_supported_version}-{one.max_supported_version}" for one in sorted(features, key=lambda one: one.name)
+        one.name: f"{one.min_supported_version}-{one.max_supported_version}"
+        for one in sorted(features, key=lambda one: one.name)
     }
 
 
@@ -201,15 +243,21 @@ def token_fields(token: Any) -> Fields:
 
 
 def _features(image: Image) -> Fields:
-    finalized = {f"finalized_{name}": level for name, level in sorted(image.features.items()) if name != METADATA_VERSION}
+    finalized = {
+        f"finalized_{name}": level
+        for name, level in sorted(image.features.items())
+        if name != METADATA_VERSION
+    }
     return finalized | {"metadataVersion": _metadata_version(image.metadata_version)}
 
 
 def _metadata_version(level: int) -> Fields | None:
-    """Its level, and the release that introduced it; a level newer than this code has no name here."""
+    """Its level, and the release that introduced it; a level newer than this code has no name
+    here.
+    """
     if not level:
         return None
-    return {"name": _RELEASES[level - 1] if level <= len(_RELEASES) else None, "level": level}
+    return {"name": _RELEASES.get(level), "level": level}
 
 
 def _scram(credential: Any) -> Fields:
@@ -238,7 +286,9 @@ def partition_fields(partition: Any) -> Fields:
         "elr": list(partition.eligible_leader_replicas or ()),
         "lastKnownElr": list(partition.last_known_elr or ()),
         "leader": partition.leader,
-        "leaderRecoveryState": _RECOVERY_STATES.get(partition.leader_recovery_state, partition.leader_recovery_state),
+        "leaderRecoveryState": _RECOVERY_STATES.get(
+            partition.leader_recovery_state, partition.leader_recovery_state
+        ),
         "leaderEpoch": partition.leader_epoch,
         "partitionEpoch": partition.partition_epoch,
     }

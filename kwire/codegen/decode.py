@@ -1,9 +1,11 @@
-"""Emits the decoder of one message at one version: one flat function, everything inlined, runs of fixed fields read at once.
+"""Emits the decoder of one message at one version: one flat function, everything inlined, runs of
+fixed fields read at once.
 
-Why it looks so: a call per struct costs 6 % and more, a ``Struct.unpack_from`` for a run is cheaper than any loop over its
-fields, and the next length (or tag count) byte rides along in the run. Truncation is noticed by ``struct.error``, IndexError
-or one comparison at the end, since a slice past the end only comes back short; every count is held against the bytes left
-before its loop starts.
+Why it looks so: a call per struct costs 6 % and more, a ``Struct.unpack_from`` for a run is cheaper
+than any loop over its fields, and the next length (or tag count) byte rides along in the run.
+Truncation is noticed by ``struct.error``, IndexError or one comparison at the end, since a slice
+past the end only comes back short; every count is held against the bytes left before its loop
+starts.
 """
 
 from __future__ import annotations
@@ -11,14 +13,25 @@ from __future__ import annotations
 from dataclasses import replace
 
 from kwire.codegen.model import NONE, Field, Schema, Struct
-from kwire.codegen.text import BLOBS, FIXED, Formats, Helpers, Lines, default_expression, flexible_at, size_of, smallest
+from kwire.codegen.text import (
+    BLOBS,
+    FIXED,
+    Formats,
+    Helpers,
+    Lines,
+    default_expression,
+    flexible_at,
+    size_of,
+    smallest,
+)
 
 #: Up to so many elements of fixed size are read one by one.
 _FEW = 8
 
 
 class DecodeEmitter:
-    """Writes ``def NAME(d, p, b)``: ``d`` bytes, ``p`` position, ``b`` elements still allowed; returns (object, position).
+    """Writes ``def NAME(d, p, b)``: ``d`` bytes, ``p`` position, ``b`` elements still allowed;
+    returns (object, position).
 
     ``helpers`` collects the tag readers that the function calls, as text by name.
     """
@@ -38,13 +51,19 @@ class DecodeEmitter:
             if any(f.type == "records" for s in self.schema.structs for f in s.at(self.version)):
                 self.out("m = memoryview(d)")
             self.struct(root, "o")
-            if any(_is_numbers(f) for s in self.schema.structs for f in s.fields if self.version in f.versions):
+            if any(
+                _is_numbers(f)
+                for s in self.schema.structs
+                for f in s.fields
+                if self.version in f.versions
+            ):
                 with self.out.block("if b < 0:"):
                     self.out("over_budget()")
             self.out("return o, p")
         return self.out.text()
 
-    # --- runs of fixed fields -------------------------------------------------------------------------------------
+    # --- runs of fixed fields
+    # -------------------------------------------------------------------------------------
 
     def add(self, code: str, target: str, after: str = "") -> None:
         self.run.append((code, target))
@@ -76,7 +95,8 @@ class DecodeEmitter:
             with self.out.block("if n > 127:"):
                 self.out(f"n, p = {'string_length' if string else 'more_varint'}(d, p, n)")
 
-    # --- structs and fields ---------------------------------------------------------------------------------------
+    # --- structs and fields
+    # ---------------------------------------------------------------------------------------
 
     def struct(self, struct: Struct, var: str) -> None:
         """Make ``var``, a new ``struct``, and read it up to the end of its tag section."""
@@ -128,7 +148,8 @@ class DecodeEmitter:
         self.depth += 1
         var = f"o{self.depth}"
         if self.version in f.nullable:
-            # Outside a tag section a nullable struct is announced by a signed byte, any negative one meaning null.
+            # Outside a tag section a nullable struct is announced by a signed byte, any negative
+            # one meaning null.
             self.add("b", "n")
             self.flush()
             with self.out.block("if n < 0:"):
@@ -206,7 +227,8 @@ class DecodeEmitter:
             self.out.level -= 1
 
     def numbers(self, f: Field, target: str, flexible: bool) -> None:
-        """An array of numbers. Short ones (nearly all) need no check of their own: their unpackers notice a missing byte.
+        """An array of numbers. Short ones (nearly all) need no check of their own: their unpackers
+        notice a missing byte.
 
         The budget they take is looked at with the next count, or at the end.
         """
@@ -223,7 +245,9 @@ class DecodeEmitter:
             self.out("b -= n")
         with self.out.block("else:"):
             nullable = self.version in f.nullable
-            self.out(f'{target}, p, b = {"compact_" if flexible else ""}numbers(d, p, n, b, "{code}", {nullable})')
+            self.out(
+                f'{target}, p, b = {"compact_" if flexible else ""}numbers(d, p, n, b, "{code}", {nullable})'
+            )
 
     def struct_elements(self, struct: Struct, target: str) -> None:
         self.depth += 1
@@ -244,15 +268,18 @@ class DecodeEmitter:
     def fixed_codes(self, struct: Struct) -> list[str] | None:
         """The format of a struct that holds nothing but fixed fields, or None."""
         fields = struct.at(self.version)
-        if not fields or any(f.array or f.struct is not None or f.type not in FIXED for f in fields):
+        if not fields or any(
+            f.array or f.struct is not None or f.type not in FIXED for f in fields
+        ):
             return None
         return [FIXED[f.type] for f in fields]
 
     def many_fixed(self, struct: Struct, target: str, codes: list[str]) -> None:
-        """The branch for many elements of one size: all objects made at once, then all their values read at once.
+        """The branch for many elements of one size: all objects made at once, then all their values
+        read at once.
 
-        Only while every tag section is empty, which the strided slice tells. For few elements setting this up costs more
-        than it saves.
+        Only while every tag section is empty, which the strided slice tells. For few elements
+        setting this up costs more than it saves.
         """
         items, var, present = f"l{self.depth}", f"o{self.depth}", struct.at(self.version)
         condition = f"n > {_FEW}"
@@ -263,20 +290,27 @@ class DecodeEmitter:
         with self.out.block(f"if {condition}:"):
             self.out(f"{target} = {items} = [*starmap(_new_{struct.cls}, repeat((), n))]")
             self.out(f"v = {self.formats('r', codes)}(d, p, n)")
-            values = [f"u{i}" if f.type == "uuid" else f"{var}.{f.attr}" for i, f in enumerate(present)]
-            with self.out.block(f"for {', '.join([var, *values])} in zip({', '.join([items, *('v' for _ in values)])}):"):
+            values = [
+                f"u{i}" if f.type == "uuid" else f"{var}.{f.attr}" for i, f in enumerate(present)
+            ]
+            with self.out.block(
+                f"for {', '.join([var, *values])} in zip({', '.join([items, *('v' for _ in values)])}):"
+            ):
                 for value, f in zip(values, present, strict=True):
                     if f.type == "uuid":
                         self.out(f"{var}.{f.attr} = Uuid({value})")
                 self.defaults(struct, var)
             self.out(f"p += n * {size_of(codes)}")
 
-    # --- tagged fields --------------------------------------------------------------------------------------------
+    # --- tagged fields
+    # --------------------------------------------------------------------------------------------
 
     def tags(self, struct: Struct, var: str) -> None:
         """Read a tag section that is not empty; ``n`` is the first byte of its count."""
         known = struct.tagged_at(self.version)
-        foreign = tuple(sorted(f.tag for f in struct.fields if f.tag is not None and f not in known))
+        foreign = tuple(
+            sorted(f.tag for f in struct.fields if f.tag is not None and f not in known)
+        )
         if not known:
             tail = f", {foreign}" if foreign else ""
             self.out(f"{var}.unknown_tags, p, b = read_unknown_tags(d, p, n, b{tail})")
@@ -318,7 +352,9 @@ class DecodeEmitter:
         return self.helpers(f"_tags_{struct.cls}", self.version, signature, body)
 
     def tagged_value(self, f: Field, target: str) -> None:
-        """A value inside a tag. A nullable struct is announced by an unsigned varint there: 0 null, else present."""
+        """A value inside a tag. A nullable struct is announced by an unsigned varint there: 0 null,
+        else present.
+        """
         if f.struct is not None and not f.array:
             if self.version in f.nullable:
                 self.length(True, "B")

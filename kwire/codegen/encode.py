@@ -1,8 +1,10 @@
-"""Emits the encoder of one message at one version: pieces handed to ``w`` (a list's append), joined by the caller.
+"""Emits the encoder of one message at one version: pieces handed to ``w`` (a list's append), joined
+by the caller.
 
-Runs of fixed fields are packed at once, together with the length that follows them. ``struct.error`` and its kin are the
-check of types and ranges: the caller turns them into an EncodeError that names the field. A field that the version lacks
-must hold its default unless it is ignorable (Kafka's rule).
+Runs of fixed fields are packed at once, together with the length that follows them.
+``struct.error`` and its kin are the check of types and ranges: the caller turns them into an
+EncodeError that names the field. A field that the version lacks must hold its default unless it is
+ignorable (Kafka's rule).
 """
 
 from __future__ import annotations
@@ -13,7 +15,9 @@ from kwire.codegen.text import BLOBS, FIXED, Formats, Helpers, Lines, flexible_a
 
 
 class EncodeEmitter:
-    """Writes ``def NAME(o, w)``. ``helpers`` collects the tag writers that the function calls, as text by name."""
+    """Writes ``def NAME(o, w)``. ``helpers`` collects the tag writers that the function calls, as
+    text by name.
+    """
 
     def __init__(self, schema: Schema, version: int, formats: Formats, helpers: Helpers) -> None:
         self.schema, self.version, self.formats, self.helpers = schema, version, formats, helpers
@@ -23,14 +27,17 @@ class EncodeEmitter:
 
     def message(self, name: str) -> str:
         """The text of the whole encoder."""
-        with self.out.block(f"def {name}(o: {self.schema.root.cls}, w: Callable[[Any], None]) -> None:"):
+        with self.out.block(
+            f"def {name}(o: {self.schema.root.cls}, w: Callable[[Any], None]) -> None:"
+        ):
             before = len(self.out.lines)
             self.struct(self.schema.root, "o")
             if len(self.out.lines) == before:
                 self.out("pass")
         return self.out.text()
 
-    # --- runs of fixed fields -------------------------------------------------------------------------------------
+    # --- runs of fixed fields
+    # -------------------------------------------------------------------------------------
 
     def flush(self, *more: tuple[str, str], keep: bool = False) -> None:
         """Pack the run and ``more`` behind it; with ``keep`` the run stays for another branch."""
@@ -46,7 +53,9 @@ class EncodeEmitter:
             self.run = []
 
     def length(self, value: str, flexible: bool, code: str, *, string: bool = False) -> None:
-        """Write the run and a length: ``n`` is assigned the compact form (one more) or the plain one."""
+        """Write the run and a length: ``n`` is assigned the compact form (one more) or the plain
+        one.
+        """
         if not flexible:
             self.flush((code, value))
             return
@@ -57,7 +66,8 @@ class EncodeEmitter:
             self.flush()
             self.out(f"w({'string_varint' if string else 'varint'}(n))")
 
-    # --- structs and fields ---------------------------------------------------------------------------------------
+    # --- structs and fields
+    # ---------------------------------------------------------------------------------------
 
     def struct(self, struct: Struct, var: str) -> None:
         """Write ``var`` up to the end of its tag section; leaves nothing in the run."""
@@ -68,7 +78,9 @@ class EncodeEmitter:
             self.flush()
             return
         known = struct.tagged_at(self.version)
-        condition = " or ".join([f"{var}.unknown_tags", *(not_default(f, f"{var}.{f.attr}") for f in known)])
+        condition = " or ".join(
+            [f"{var}.unknown_tags", *(not_default(f, f"{var}.{f.attr}") for f in known)]
+        )
         with self.out.block(f"if {condition}:"):
             self.flush(keep=True)
             writer = self.tag_writer(struct, known) if known else None
@@ -77,7 +89,9 @@ class EncodeEmitter:
             self.flush(("x", ""))
 
     def absent(self, struct: Struct, var: str) -> None:
-        """Refuse values that would be lost: fields without a place in this version, unless ignorable."""
+        """Refuse values that would be lost: fields without a place in this version, unless
+        ignorable.
+        """
         for f in struct.fields:
             if self.version not in f.versions and not f.ignorable:
                 with self.out.block(f"if {not_default(f, f'{var}.{f.attr}')}:"):
@@ -148,7 +162,12 @@ class EncodeEmitter:
         self.out(f"{items} = {value}")
         nested = self.null(f, items, flexible, "i")
         self.length(f"len({items})", flexible, "i")
-        if f.struct is not None or f.type == "string" or f.type in BLOBS or f.type in ("uuid", "bool"):
+        if (
+            f.struct is not None
+            or f.type == "string"
+            or f.type in BLOBS
+            or f.type in ("uuid", "bool")
+        ):
             with self.out.block(f"for {var} in {items}:"):
                 before = len(self.out.lines)
                 if f.struct is not None:
@@ -168,7 +187,8 @@ class EncodeEmitter:
             self.out.level -= 1
         self.depth -= 1
 
-    # --- tagged fields --------------------------------------------------------------------------------------------
+    # --- tagged fields
+    # --------------------------------------------------------------------------------------------
 
     def tag_writer(self, struct: Struct, known: list[Field]) -> str:
         """Make the function that builds a whole tag section; returns its name."""
@@ -183,10 +203,14 @@ class EncodeEmitter:
                 inside.tagged_value(f, f"o.{f.attr}")
                 out(f'tags.append(({f.tag}, b"".join(v)))')
         out("return tag_section(tags, o.unknown_tags)")
-        return self.helpers(f"_write_tags_{struct.cls}", self.version, "(o: Any) -> bytes", out.text())
+        return self.helpers(
+            f"_write_tags_{struct.cls}", self.version, "(o: Any) -> bytes", out.text()
+        )
 
     def tagged_value(self, f: Field, value: str) -> None:
-        """A value inside a tag; a nullable struct starts with an unsigned varint 0 (null) or 1 there."""
+        """A value inside a tag; a nullable struct starts with an unsigned varint 0 (null) or 1
+        there.
+        """
         if f.struct is not None and not f.array:
             self.out(f"t = {value}")
             if self.version in f.nullable:

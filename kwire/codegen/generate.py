@@ -1,4 +1,6 @@
-"""A directory or jar of schemas to a package of modules, as text: for ``kwire generate`` and the freshness check."""
+"""A directory or jar of schemas to a package of modules, as text: for ``kwire generate`` and the
+freshness check.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,8 @@ BY_KEY: dict[tuple[str, int], str] = {{
 
 
 def read_schemas(source: Path) -> list[Schema]:
-    """Every schema below a directory, or in a jar; sorted by name. Raises SchemaError (file, field, rule), OSError.
+    """Every schema below a directory, or in a jar; sorted by name. Raises SchemaError (file, field,
+    rule), OSError.
 
     Files without ``validVersions`` are not message schemas and are passed over.
     """
@@ -36,7 +39,9 @@ def read_schemas(source: Path) -> list[Schema]:
             continue
         schema = parse(raw, name)
         if schema.name in found:
-            raise SchemaError(name, schema.name, f"this name stands in {found[schema.name].source} already")
+            raise SchemaError(
+                name, schema.name, f"this name stands in {found[schema.name].source} already"
+            )
         found[schema.name] = schema
     if not found:
         raise SchemaError(str(source), "", "no message schemas there (*.json with validVersions)")
@@ -61,17 +66,22 @@ def _texts(source: Path) -> Iterable[tuple[str, str]]:
 def generate(source: Path) -> dict[str, str]:
     """File name -> text of the whole package for the schemas of ``source``.
 
-    Schemas whose versions were all removed (``validVersions`` none) have no module, as they have no class in Kafka.
+    Schemas whose versions were all removed (``validVersions`` none) have no module, as they have no
+    class in Kafka.
     """
     schemas = [s for s in read_schemas(source) if s.valid]
     files = {f"{snake(s.name)}.py": module_text(s, s.source.rpartition("/")[2]) for s in schemas}
     modules = "".join(f'    "{s.name}": "{snake(s.name)}",\n' for s in schemas)
-    keyed = [(s.type, s.api_key, s.name) for s in schemas if s.api_key is not None and s.api_key >= 0]
-    # Tiered storage numbers its records from 0 as well, under the same type: the metadata log's own go first.
+    keyed = [
+        (s.type, s.api_key, s.name) for s in schemas if s.api_key is not None and s.api_key >= 0
+    ]
+    # Tiered storage numbers its records from 0 as well, under the same type: the metadata log's own
+    # go first.
     keyed.sort(key=lambda row: (*row[:2], row[2].startswith("Remote"), row[2]))
     seen: dict[tuple[str, int], str] = {}
     for kind, key, name in keyed:
-        # Several coordinators number their records on their own: a type has one owner only among requests and records.
+        # Several coordinators number their records on their own: a type has one owner only among
+        # requests and records.
         seen.setdefault((kind, key), name)
     keys = "".join(f'    ("{kind}", {key}): "{name}",\n' for (kind, key), name in seen.items())
     files["__init__.py"] = _INIT.format(modules=modules, keys=keys)
@@ -79,7 +89,8 @@ def generate(source: Path) -> dict[str, str]:
 
 
 def write(files: dict[str, str], out: Path) -> int:
-    """Make the ``*.py`` files of ``out`` exactly ``files``, touching nothing that is right already: number of changes.
+    """Make the ``*.py`` files of ``out`` exactly ``files``, touching nothing that is right already:
+    number of changes.
 
     Sub-packages are left alone. Raises OSError.
     """
@@ -98,7 +109,9 @@ def write(files: dict[str, str], out: Path) -> int:
 
 
 def stale(files: dict[str, str], out: Path) -> list[str]:
-    """What differs between ``files`` and the directory, both ways: ``changed X``, ``missing X``, ``left over X``."""
+    """The differences between ``files`` and the directory, both ways: ``changed X``, ``missing X``,
+    ``left over X``.
+    """
     problems = []
     for name, text in files.items():
         path = out / name
@@ -106,19 +119,27 @@ def stale(files: dict[str, str], out: Path) -> list[str]:
             problems.append(f"missing {name}")
         elif path.read_text(encoding="utf-8") != text:
             problems.append(f"changed {name}")
-    problems += [f"left over {path.name}" for path in sorted(out.glob("*.py")) if path.name not in files]
+    problems += [
+        f"left over {path.name}" for path in sorted(out.glob("*.py")) if path.name not in files
+    ]
     return problems
 
 
 def tree(schemas: Path) -> dict[str, dict[str, str]]:
-    """Package directory, relative to ``kwire/messages`` -> its files, for a ``schemas`` directory of this project's shape.
+    """Package directory, relative to ``kwire/messages`` -> its files, for a ``schemas`` directory
+    of this project's shape.
 
-    ``kafka`` gives the package itself, ``old`` its sub-package, ``kip/595`` gives ``kip/kip595`` and so on.
+    ``kafka`` gives the package itself, ``old`` its sub-package, ``kip/595`` gives ``kip/kip595``
+    and so on.
     """
     packages = {".": generate(schemas / "kafka")}
     if (schemas / "old").is_dir():
         packages["old"] = generate(schemas / "old")
-    texts = sorted(p for p in (schemas / "kip").iterdir() if p.is_dir()) if (schemas / "kip").is_dir() else []
+    texts = (
+        sorted(p for p in (schemas / "kip").iterdir() if p.is_dir())
+        if (schemas / "kip").is_dir()
+        else []
+    )
     if texts:
         packages["kip"] = {"__init__.py": _KIP_INIT}
     for directory in texts:

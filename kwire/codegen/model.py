@@ -12,7 +12,9 @@ MAX_VERSION = 32767
 
 
 class SchemaError(Exception):
-    """A schema breaks a rule. Attributes: ``source`` (file), ``path`` (``FetchRequest.Topics.Partitions``), ``rule``."""
+    """A schema breaks a rule. Attributes: ``source`` (file), ``path``
+    (``FetchRequest.Topics.Partitions``), ``rule``.
+    """
 
     def __init__(self, source: str, path: str, rule: str) -> None:
         self.source, self.path, self.rule = source, path, rule
@@ -21,7 +23,9 @@ class SchemaError(Exception):
 
 @dataclass(frozen=True, order=True)
 class Versions:
-    """A range of versions, both ends included. ``Versions(0, -1)`` is the empty range, written ``none``."""
+    """A range of versions, both ends included. ``Versions(0, -1)`` is the empty range, written
+    ``none``.
+    """
 
     low: int = 0
     high: int = -1
@@ -73,7 +77,9 @@ NONE = Versions()
 
 @dataclass(frozen=True)
 class Field:
-    """One field of a struct. ``type`` is the element type where ``array`` is true; ``struct`` is set for inner structs."""
+    """One field of a struct. ``type`` is the element type where ``array`` is true; ``struct`` is
+    set for inner structs.
+    """
 
     name: str
     attr: str
@@ -83,10 +89,14 @@ class Field:
     nullable: Versions
     tagged: Versions
     tag: int | None
-    default: Any  #: None, a number, bool, str, 16 bytes for a uuid; for arrays, bytes and structs: None (null) or "" (empty)
+    #: None, a number, bool, str, 16 bytes for a uuid; for arrays, bytes and structs: None (null) or
+    #: "" (empty)
+    default: Any
     ignorable: bool
     map_key: bool
-    flexible: Versions | None  #: the field's own flexible versions, where it has them (RequestHeader.ClientId)
+    flexible: (
+        Versions | None
+    )  #: the field's own flexible versions, where it has them (RequestHeader.ClientId)
     zero_copy: bool
     entity: str | None
     struct: Struct | None = dataclass_field(default=None, repr=False)
@@ -113,7 +123,9 @@ class Struct:
 
 @dataclass(frozen=True)
 class Schema:
-    """One schema file. ``structs`` holds every struct once, inner ones before those that use them, the message last."""
+    """One schema file. ``structs`` holds every struct once, inner ones before those that use them,
+    the message last.
+    """
 
     source: str
     name: str

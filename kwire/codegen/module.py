@@ -1,4 +1,6 @@
-"""One schema to the text of one Python module: its classes, then the readers and writers of every version."""
+"""Writes the text of one Python module for one schema: its classes, then the readers and writers of
+every version.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,8 @@ from __future__ import annotations
 _E: Any = object()  # stands for "not given" where the default is a new list or struct
 '''
 
-#: What a module may need, by the module that has it; only what its text uses is imported.
+#: Names that a module may import, by the module that defines them; only what its text uses is
+#: imported.
 _IMPORTS = {
     "collections.abc": ("Callable",),
     "itertools": ("repeat", "starmap"),
@@ -29,15 +32,43 @@ _IMPORTS = {
     "kwire.message": ("Message", "Struct", "bare", "frozen_default"),
     "kwire.uuid": ("ZERO_UUID", "Uuid"),
     "kwire.wire": (
-        "array_packers", "array_unpackers", "as_bytes", "bad_uuid", "compact_numbers", "lost",
-        "more_varint", "null", "numbers", "over_budget", "pack_numbers", "packer", "read_tag", "read_unknown_tags",
-        "row_reader", "string_length", "string_varint",
-        "tag_of_other_version", "tag_section", "tag_size", "too_many", "unknown_tags", "unpacker", "varint",
+        "array_packers",
+        "array_unpackers",
+        "as_bytes",
+        "bad_uuid",
+        "compact_numbers",
+        "lost",
+        "more_varint",
+        "null",
+        "numbers",
+        "over_budget",
+        "pack_numbers",
+        "packer",
+        "read_tag",
+        "read_unknown_tags",
+        "row_reader",
+        "string_length",
+        "string_varint",
+        "tag_of_other_version",
+        "tag_section",
+        "tag_size",
+        "too_many",
+        "unknown_tags",
+        "unpacker",
+        "varint",
     ),
-}  # fmt: skip
+}
 
-_PYTHON = {"bool": "bool", "float64": "float", "string": "str", "uuid": "Uuid", "bytes": "bytes", "Header": "bytes",
-           "ApiMessage": "bytes", "records": "Any"}  # fmt: skip
+_PYTHON = {
+    "bool": "bool",
+    "float64": "float",
+    "string": "str",
+    "uuid": "Uuid",
+    "bytes": "bytes",
+    "Header": "bytes",
+    "ApiMessage": "bytes",
+    "records": "Any",
+}
 
 
 def module_text(schema: Schema, source: str) -> str:
@@ -48,11 +79,20 @@ def module_text(schema: Schema, source: str) -> str:
     parts = ["\n\n\n".join(classes)]
     functions = [*helpers.texts.values(), *decoders.texts, *encoders.texts]
     bodies = "\n".join(functions)
-    frozen = [f"_D_{s.cls} = frozen_default({s.cls})" for s in schema.structs if f"_D_{s.cls}" in bodies]
+    frozen = [
+        f"_D_{s.cls} = frozen_default({s.cls})" for s in schema.structs if f"_D_{s.cls}" in bodies
+    ]
     makers = [f"_new_{s.cls} = bare({s.cls})" for s in schema.structs if f"_new_{s.cls}(" in bodies]
-    parts += ["\n".join(makers), "\n".join(frozen), "\n".join(formats.used[name] for name in sorted(formats.used)), *functions]
+    parts += [
+        "\n".join(makers),
+        "\n".join(frozen),
+        "\n".join(formats.used[name] for name in sorted(formats.used)),
+        *functions,
+    ]
     cls = schema.root.cls
-    parts.append(f"{cls}._DECODERS = {{{decoders.table()}}}\n{cls}._ENCODERS = {{{encoders.table()}}}")
+    parts.append(
+        f"{cls}._DECODERS = {{{decoders.table()}}}\n{cls}._ENCODERS = {{{encoders.table()}}}"
+    )
     text = "\n\n\n".join(p for p in parts if p.strip()) + "\n"
     return _HEAD.format(source=source, title=_title(schema), imports=_imports(text)) + "\n\n" + text
 
@@ -91,15 +131,23 @@ def _functions(schema: Schema, formats: Formats) -> tuple[_Table, _Table, Helper
     decoders, encoders = _Table("_decode"), _Table("_encode")
     helpers = Helpers()
     for version in schema.valid:
-        decoders.add(version, DecodeEmitter(schema, version, formats, helpers).message("_NAME_"), "_NAME_")
-        encoders.add(version, EncodeEmitter(schema, version, formats, helpers).message("_NAME_"), "_NAME_")
+        decoders.add(
+            version, DecodeEmitter(schema, version, formats, helpers).message("_NAME_"), "_NAME_"
+        )
+        encoders.add(
+            version, EncodeEmitter(schema, version, formats, helpers).message("_NAME_"), "_NAME_"
+        )
     return decoders, encoders, helpers
 
 
 def _title(schema: Schema) -> str:
     words = [schema.type]
     if schema.api_key is not None:
-        words.append(f"api key {schema.api_key}" if schema.type in ("request", "response") else f"type {schema.api_key}")
+        words.append(
+            f"api key {schema.api_key}"
+            if schema.type in ("request", "response")
+            else f"type {schema.api_key}"
+        )
     words.append(f"versions {schema.valid}")
     words.append(f"flexible {schema.flexible}")
     if schema.unstable:
@@ -108,7 +156,9 @@ def _title(schema: Schema) -> str:
 
 
 def class_text(schema: Schema, struct: Struct) -> str:
-    """The class of one struct: slots, a keyword constructor with the schema's defaults, and the facts of its fields."""
+    """The class of one struct: slots, a keyword constructor with the schema's defaults, and the
+    facts of its fields.
+    """
     root = struct is schema.root
     names = [f.attr for f in struct.fields]
     lines = [f"class {struct.cls}({'Message' if root else 'Struct'}):"]
@@ -138,7 +188,9 @@ def _constructor(struct: Struct) -> list[str]:
             "        self.unknown_tags = unknown_tags",
         ]
     lines = ["    def __init__(", "        self,", "        *,"]
-    lines += [f"        {f.attr}: {_annotation(f)} = {_parameter_default(f)}," for f in struct.fields]
+    lines += [
+        f"        {f.attr}: {_annotation(f)} = {_parameter_default(f)}," for f in struct.fields
+    ]
     lines += ["        unknown_tags: Any = (),", "    ) -> None:"]
     for f in struct.fields:
         if _fresh(f):
@@ -171,12 +223,26 @@ def _range(versions: Versions) -> str:
 
 
 def _facts(f: Field) -> str:
-    """The row of ``kwire.message.FieldInfo``: plain constants, so that importing a module only loads them."""
+    """The row of ``kwire.message.FieldInfo``: plain constants, so that importing a module only
+    loads them.
+    """
     default = None if f.default is None else "" if _fresh(f) or f.type in BLOBS else f.default
     flexible = None if f.flexible is None else (f.flexible.low, f.flexible.high)
     row = (
-        f.name, f.attr, json_name(f.name), f.type if f.struct is None else f.struct.cls, f.struct is not None, f.array,
-        (f.versions.low, f.versions.high), (f.nullable.low, f.nullable.high), (f.tagged.low, f.tagged.high), f.tag,
-        default, f.ignorable, f.map_key, flexible, f.entity,
-    )  # fmt: skip
+        f.name,
+        f.attr,
+        json_name(f.name),
+        f.type if f.struct is None else f.struct.cls,
+        f.struct is not None,
+        f.array,
+        (f.versions.low, f.versions.high),
+        (f.nullable.low, f.nullable.high),
+        (f.tagged.low, f.tagged.high),
+        f.tag,
+        default,
+        f.ignorable,
+        f.map_key,
+        flexible,
+        f.entity,
+    )
     return repr(row)

@@ -1,4 +1,6 @@
-"""Kafka's names to Python's: ``FetchRequest`` lives in ``fetch_request``, ``MaxWaitMs`` becomes ``max_wait_ms``."""
+"""Kafka's names to Python's: ``FetchRequest`` lives in ``fetch_request``, ``MaxWaitMs`` becomes
+``max_wait_ms``.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,7 @@ import re
 _ACRONYM = re.compile(r"([A-Z]+)([A-Z][a-z])")
 _WORD = re.compile(r"([a-z0-9])([A-Z])")
 
-#: What every generated class has already; a field of that name gets a trailing underscore.
+#: Names that every generated class has already; a field of that name gets a trailing underscore.
 RESERVED = frozenset(
     [
         "encode",
@@ -35,7 +37,9 @@ def snake(name: str) -> str:
 
 
 def attribute(name: str) -> str:
-    """The attribute that holds schema field ``name``: snake case, never a keyword or a method of the class."""
+    """The attribute that holds schema field ``name``: snake case, never a keyword or a method of
+    the class.
+    """
     attr = snake(name)
     return attr + "_" if keyword.iskeyword(attr) or attr in RESERVED else attr
 
@@ -46,6 +50,8 @@ def json_name(name: str) -> str:
 
 
 def class_name(name: str) -> str:
-    """The Python class of a struct: the schema's name, with a trailing underscore where it would hide a builtin."""
+    """The Python class of a struct: the schema's name, with a trailing underscore where it would
+    hide a builtin.
+    """
     name = name[:1].upper() + name[1:]
     return name + "_" if hasattr(builtins, name) else name

@@ -1,7 +1,8 @@
 """Schemas read from JSON and checked against the rules of Kafka's own generator.
 
-Knows nothing of Python output. The rules are those of ``MessageSpec``, ``FieldSpec``, ``StructSpec``, ``StructRegistry``
-and ``Versions`` in Kafka's generator; a schema that breaks one is refused with file, field and reason.
+Knows nothing of Python output. The rules are those of ``MessageSpec``, ``FieldSpec``,
+``StructSpec``, ``StructRegistry`` and ``Versions`` in Kafka's generator; a schema that breaks one
+is refused with file, field and reason.
 """
 
 from __future__ import annotations
@@ -15,7 +16,15 @@ from typing import Any
 from kwire.codegen.model import MAX_VERSION, NONE, Field, Schema, SchemaError, Struct, Versions
 from kwire.codegen.naming import attribute, class_name
 
-MESSAGE_TYPES = ("request", "response", "header", "metadata", "data", "coordinator-key", "coordinator-value")
+MESSAGE_TYPES = (
+    "request",
+    "response",
+    "header",
+    "metadata",
+    "data",
+    "coordinator-key",
+    "coordinator-value",
+)
 
 #: type -> bytes on the wire, or None where that depends on the value.
 PRIMITIVES: Mapping[str, int | None] = {
@@ -70,7 +79,11 @@ _NAME = re.compile(r"[A-Za-z][A-Za-z0-9]*\Z")
 
 def strip_comments(text: str) -> str:
     """Blank out ``//`` comments outside of strings, keeping every line where it was."""
-    return re.sub(r'"(?:[^"\\\n]|\\.)*"|//[^\n]*', lambda m: m.group() if m.group().startswith('"') else "", text)
+    return re.sub(
+        r'"(?:[^"\\\n]|\\.)*"|//[^\n]*',
+        lambda m: m.group() if m.group().startswith('"') else "",
+        text,
+    )
 
 
 def load_json(text: str, source: str) -> dict[str, Any]:
@@ -114,15 +127,26 @@ class _Parser:
         valid = self.versions(raw, "validVersions", name)
         flexible = self.versions(raw, "flexibleVersions", name, NONE if not valid else None)
         if flexible and flexible.high != MAX_VERSION:
-            raise self.fail(name, f"flexibleVersions {flexible} must be open-ended (such as {flexible.low}+) or none")
+            raise self.fail(
+                name,
+                f"flexibleVersions {flexible} must be open-ended (such as {flexible.low}+) or none",
+            )
         api_key = self.api_key(raw, kind, name)
         self.read_common(raw.get("commonStructs", ()), name)
-        root = self.struct(name, raw.get("fields", ()), Versions(valid.low, MAX_VERSION) if valid else NONE, flexible, name)
+        root = self.struct(
+            name,
+            raw.get("fields", ()),
+            Versions(valid.low, MAX_VERSION) if valid else NONE,
+            flexible,
+            name,
+        )
         for unused in self.common:
             if unused not in self.structs:
                 self.common_struct(unused, flexible, name)
         listeners = raw.get("listeners", ())
-        if not isinstance(listeners, list | tuple) or not all(isinstance(x, str) for x in listeners):
+        if not isinstance(listeners, list | tuple) or not all(
+            isinstance(x, str) for x in listeners
+        ):
             raise self.fail(name, "listeners is a list of names")
         if listeners and kind != "request":
             raise self.fail(name, "only requests have listeners")
@@ -142,15 +166,21 @@ class _Parser:
             label = self.text(one, "name", name)
             self.members(one, _COMMON_MEMBERS, f"{name}/{label}")
             if label in self.common:
-                raise self.fail(f"{name}/{label}", "a common struct of that name stands there twice")
+                raise self.fail(
+                    f"{name}/{label}", "a common struct of that name stands there twice"
+                )
             self.common[label] = one
 
     def common_struct(self, label: str, flexible: Versions, name: str) -> Struct:
         raw = self.common[label]
         path = f"{name}/{label}"
-        return self.struct(label, raw.get("fields", ()), self.versions(raw, "versions", path), flexible, path)
+        return self.struct(
+            label, raw.get("fields", ()), self.versions(raw, "versions", path), flexible, path
+        )
 
-    def struct(self, name: str, raw_fields: Any, versions: Versions, flexible: Versions, path: str) -> Struct:
+    def struct(
+        self, name: str, raw_fields: Any, versions: Versions, flexible: Versions, path: str
+    ) -> Struct:
         if name in self.structs:
             raise self.fail(path, f"struct {name} is declared twice")
         if name in self.open:
@@ -165,7 +195,9 @@ class _Parser:
                 raise self.fail(path, "a field is an object")
             field = self.field(raw, versions, flexible, path)
             if field.attr in seen:
-                raise self.fail(f"{path}.{field.name}", f"two fields share one name ({seen[field.attr]})")
+                raise self.fail(
+                    f"{path}.{field.name}", f"two fields share one name ({seen[field.attr]})"
+                )
             seen[field.attr] = field.name
             struct.fields.append(field)
         self.check_tags(struct, path)
@@ -179,13 +211,17 @@ class _Parser:
         for f in struct.fields:
             if f.tag is not None:
                 if f.tag in tags:
-                    raise self.fail(f"{path}.{f.name}", f"tag {f.tag} belongs to {tags[f.tag]} already")
+                    raise self.fail(
+                        f"{path}.{f.name}", f"tag {f.tag} belongs to {tags[f.tag]} already"
+                    )
                 tags[f.tag] = f.name
         missing = set(range(len(tags))) - set(tags)
         if missing:
             raise self.fail(path, f"tags must run from 0 without holes, {min(missing)} is missing")
 
-    def field(self, raw: Mapping[str, Any], parent: Versions, flexible: Versions, parent_path: str) -> Field:
+    def field(
+        self, raw: Mapping[str, Any], parent: Versions, flexible: Versions, parent_path: str
+    ) -> Field:
         name = self.text(raw, "name", parent_path)
         path = f"{parent_path}.{name}"
         self.members(raw, _FIELD_MEMBERS, path)
@@ -201,10 +237,16 @@ class _Parser:
         if not versions and "versions" in raw:
             raise self.fail(path, "a field without versions is never written")
         nullable = self.versions(raw, "nullableVersions", path, NONE)
-        own_flexible = self.versions(raw, "flexibleVersions", path, NONE) if "flexibleVersions" in raw else None
+        own_flexible = (
+            self.versions(raw, "flexibleVersions", path, NONE)
+            if "flexibleVersions" in raw
+            else None
+        )
         tag = self.tag(raw, tagged, versions, flexible, path)
         struct = self.inner(raw, element, array, versions & parent, flexible, path)
-        if nullable and not (array or struct is not None or element in ("string", "bytes", "records")):
+        if nullable and not (
+            array or struct is not None or element in ("string", "bytes", "records")
+        ):
             raise self.fail(path, f"type {element} cannot be nullable")
         map_key = self.flag(raw, "mapKey", path)
         if map_key and tag is not None:
@@ -216,7 +258,9 @@ class _Parser:
         if entity is not None and entity not in _ENTITY_TYPES:
             raise self.fail(path, f"unknown entityType {entity!r}")
         if entity is not None and _ENTITY_TYPES[entity] not in (None, element):
-            raise self.fail(path, f"entityType {entity} needs type {_ENTITY_TYPES[entity]}, not {element}")
+            raise self.fail(
+                path, f"entityType {entity} needs type {_ENTITY_TYPES[entity]}, not {element}"
+            )
         return Field(
             name=name, attr=attribute(name), type=element, array=array, versions=versions, nullable=nullable, tagged=tagged,
             tag=tag, default=self.default(raw, element, array, struct, versions, nullable, path),
@@ -224,7 +268,14 @@ class _Parser:
             entity=entity, struct=struct,
         )  # fmt: skip
 
-    def tag(self, raw: Mapping[str, Any], tagged: Versions, versions: Versions, flexible: Versions, path: str) -> int | None:
+    def tag(
+        self,
+        raw: Mapping[str, Any],
+        tagged: Versions,
+        versions: Versions,
+        flexible: Versions,
+        path: str,
+    ) -> int | None:
         tag = _whole(raw.get("tag"))
         if tag is None:
             if tagged:
@@ -235,15 +286,26 @@ class _Parser:
         if not tagged:
             raise self.fail(path, "a tag without taggedVersions")
         if tagged.high != MAX_VERSION:
-            raise self.fail(path, f"taggedVersions {tagged} must be open-ended: a tag once given is never taken back")
+            raise self.fail(
+                path,
+                f"taggedVersions {tagged} must be open-ended: a tag once given is never taken back",
+            )
         if not flexible.covers(tagged & Versions(first_version(versions), MAX_VERSION)):
-            raise self.fail(path, f"taggedVersions {tagged} must lie inside flexibleVersions {flexible}")
+            raise self.fail(
+                path, f"taggedVersions {tagged} must lie inside flexibleVersions {flexible}"
+            )
         if not versions.covers(tagged):
             raise self.fail(path, f"taggedVersions {tagged} must lie inside versions {versions}")
         return tag
 
     def inner(
-        self, raw: Mapping[str, Any], element: str, array: bool, versions: Versions, flexible: Versions, path: str
+        self,
+        raw: Mapping[str, Any],
+        element: str,
+        array: bool,
+        versions: Versions,
+        flexible: Versions,
+        path: str,
     ) -> Struct | None:
         if element in PRIMITIVES:
             if "fields" in raw:
@@ -255,18 +317,27 @@ class _Parser:
             raise self.fail(path, f"unknown type {element!r}")
         if "fields" in raw:
             if element in self.common:
-                raise self.fail(path, f"struct {element} is declared here and among the common structs")
+                raise self.fail(
+                    path, f"struct {element} is declared here and among the common structs"
+                )
             struct = self.struct(element, raw["fields"], versions, flexible, path)
         elif element in self.structs:
             struct = self.structs[element]
             if element not in self.common:
-                raise self.fail(path, f"struct {element} is declared elsewhere: make it a common struct to use it twice")
+                raise self.fail(
+                    path,
+                    f"struct {element} is declared elsewhere: make it a common struct to use it twice",
+                )
         elif element in self.common:
             struct = self.common_struct(element, flexible, path.split(".", 1)[0].split("/", 1)[0])
         else:
-            raise self.fail(path, f"unknown struct {element!r}: neither fields here nor a common struct")
+            raise self.fail(
+                path, f"unknown struct {element!r}: neither fields here nor a common struct"
+            )
         if not array and any(f.map_key for f in struct.fields):
-            raise self.fail(path, f"struct {element} has map keys, so it can only stand in an array")
+            raise self.fail(
+                path, f"struct {element} has map keys, so it can only stand in an array"
+            )
         return struct
 
     def default(
@@ -275,17 +346,26 @@ class _Parser:
     ) -> Any:  # fmt: skip
         # A JSON null is no default at all to Kafka, only the string "null" is one.
         value = raw.get("default")
-        text = "" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
-        if text == "null" and (array or struct is not None or element in ("string", "bytes", "records")):
+        text = (
+            "" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
+        )
+        if text == "null" and (
+            array or struct is not None or element in ("string", "bytes", "records")
+        ):
             if not nullable.covers(versions):
-                raise self.fail(path, f"default null needs nullableVersions {versions}, not {nullable}")
+                raise self.fail(
+                    path, f"default null needs nullableVersions {versions}, not {nullable}"
+                )
             return None
         if element == "records" and not array and not text:
             return None  # Kafka's generator starts records at null, nullable or not
         try:
             return _default(element, array, struct, text)
         except ValueError as error:
-            raise self.fail(path, f"default {value!r} does not fit type {'[]' if array else ''}{element}: {error}") from None
+            raise self.fail(
+                path,
+                f"default {value!r} does not fit type {'[]' if array else ''}{element}: {error}",
+            ) from None
 
     def api_key(self, raw: Mapping[str, Any], kind: str, name: str) -> int | None:
         key = _whole(raw.get("apiKey"))
@@ -318,7 +398,9 @@ class _Parser:
             return False
         raise self.fail(path, f"{member} is true or false, not {value!r}")
 
-    def versions(self, raw: Mapping[str, Any], member: str, path: str, missing: Versions | None = None) -> Versions:
+    def versions(
+        self, raw: Mapping[str, Any], member: str, path: str, missing: Versions | None = None
+    ) -> Versions:
         value = raw.get(member)
         if value is None:
             if missing is None:
@@ -331,7 +413,9 @@ class _Parser:
 
 
 def _whole(value: Any) -> Any:
-    """A number that was written as a string, as Kafka's reader of these files takes it, too (tag "0" in Kafka 3)."""
+    """A number that was written as a string, as Kafka's reader of these files takes it, too (tag
+    "0" in Kafka 3).
+    """
     return int(value) if isinstance(value, str) and re.fullmatch(r"-?[0-9]{1,9}", value) else value
 
 

@@ -1,4 +1,6 @@
-"""Lines of Python being written, and the few facts of the wire that both emitters need. No schema logic of its own."""
+"""Lines of Python being written, and the few facts of the wire that both emitters need. No schema
+logic of its own.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +10,13 @@ from contextlib import contextmanager
 
 from kwire.codegen.model import Field, Schema, Struct
 
-#: Struct format character of every type with one fixed size. bool is "?": any byte but 0 is true, as in Java.
+#: Struct format character of every type with one fixed size. bool is "?": any byte but 0 is true,
+#: as in Java.
 FIXED = {"bool": "?", "int8": "b", "int16": "h", "uint16": "H", "int32": "i", "uint32": "I", "int64": "q", "float64": "d",
          "uuid": "16s"}  # fmt: skip
 
-#: Types whose wire form is a length and that many bytes. Header and ApiMessage (KIP-590) travel as bytes.
+#: Types whose wire form is a length and that many bytes. Header and ApiMessage (KIP-590) travel as
+#: bytes.
 BLOBS = frozenset(("bytes", "records", "Header", "ApiMessage"))
 
 
@@ -44,7 +48,9 @@ class Formats:
         self.used: dict[str, str] = {}
 
     def __call__(self, kind: str, codes: list[str]) -> str:
-        """The name of ``unpack_from``, ``pack`` or ``row_reader`` (kind u, p, r) for a run of format characters."""
+        """The name of ``unpack_from``, ``pack`` or ``row_reader`` (kind u, p, r) for a run of
+        format characters.
+        """
         joined = "".join(codes)
         name = f"_{kind}_{joined}".replace("?", "t")
         maker = {"u": "unpacker", "p": "packer", "r": "row_reader"}[kind]
@@ -53,13 +59,17 @@ class Formats:
 
 
 class Helpers:
-    """Functions that a module's readers and writers call, as text by name; equal ones of several versions are one."""
+    """Functions that a module's readers and writers call, as text by name; equal ones of several
+    versions are one.
+    """
 
     def __init__(self) -> None:
         self.texts: dict[str, str] = {}
 
     def __call__(self, stem: str, version: int, signature: str, body: str) -> str:
-        """The name under which a function with this body stands: one of an earlier version, or ``STEM_vVERSION``."""
+        """The name under which a function with this body stands: one of an earlier version, or
+        ``STEM_vVERSION``.
+        """
         for name, text in self.texts.items():
             if name.startswith(stem + "_v") and text.partition("\n")[2] == body:
                 return name
@@ -76,7 +86,9 @@ def size_of(codes: list[str]) -> int:
 
 
 def flexible_at(schema: Schema, field: Field | None, version: int) -> bool:
-    """Are lengths compact here? A field's own flexibleVersions rule over the message's (RequestHeader.ClientId)."""
+    """Are lengths compact here? A field's own flexibleVersions rule over the message's
+    (RequestHeader.ClientId).
+    """
     if field is not None and field.flexible is not None:
         return version in field.flexible
     return version in schema.flexible
@@ -108,24 +120,34 @@ def smallest_struct(schema: Schema, struct: Struct, version: int) -> int:
 
 
 def default_expression(field: Field, *, shared: bool) -> str:
-    """Python text of a field's default. ``shared`` takes the frozen default of a struct, which decoding hands out."""
+    """Python text of a field's default. ``shared`` takes the frozen default of a struct, which
+    decoding hands out.
+    """
     if field.default is None:
         return "None"
     if field.array:
         return "[]"
     if field.struct is not None:
-        return f"_D_{field.struct.cls}" if shared and is_flat(field.struct) else f"{field.struct.cls}()"
+        return (
+            f"_D_{field.struct.cls}"
+            if shared and is_flat(field.struct)
+            else f"{field.struct.cls}()"
+        )
     if field.type in BLOBS:
         return 'b""'
     if field.type == "uuid":
         return "ZERO_UUID" if field.default == bytes(16) else f"Uuid({field.default!r})"
-    if field.type == "float64" and (field.default != field.default or field.default in (float("inf"), float("-inf"))):
+    if field.type == "float64" and (
+        field.default != field.default or field.default in (float("inf"), float("-inf"))
+    ):
         return f'float("{field.default}")'
     return repr(field.default)
 
 
 def is_flat(struct: Struct) -> bool:
-    """Holds the struct nothing that could be changed in place? Only then may its default be shared."""
+    """Holds the struct nothing that could be changed in place? Only then may its default be
+    shared.
+    """
     return not any(f.array or f.struct is not None for f in struct.fields)
 
 
@@ -138,7 +160,8 @@ def not_default(field: Field, value: str) -> str:
     if field.struct is not None:
         if not is_flat(field.struct):
             return f"{value} != {field.struct.cls}()"
-        # Attribute by attribute: a call of __eq__ would cost more than the whole rest of a small struct.
+        # Attribute by attribute: a call of __eq__ would cost more than the whole rest of a small
+        # struct.
         parts = [not_default(f, f"{value}.{f.attr}") for f in field.struct.fields]
         return f"({value} is not _D_{field.struct.cls} and ({' or '.join([*parts, f'{value}.unknown_tags'])}))"
     if field.type in BLOBS:

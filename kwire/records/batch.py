@@ -1,4 +1,6 @@
-"""Whole batches read: header, checksum, decompression, records, of any format. Writing is next door in ``encode``."""
+"""Reads whole batches of any format: header, checksum, decompression, records. ``encode`` writes
+them.
+"""
 
 from __future__ import annotations
 
@@ -10,17 +12,27 @@ from kwire.errors import DecodeError
 from kwire.records.compression import DECOMPRESSED_BYTES_MAX, decompress
 from kwire.records.decode import read_records
 from kwire.records.encode import encode_batch
-from kwire.records.header import BATCH_OVERHEAD, BatchHeader, Buffer, batch_size, read_header, verify_crc
+from kwire.records.header import (
+    BATCH_OVERHEAD,
+    BatchHeader,
+    Buffer,
+    batch_size,
+    read_header,
+    verify_crc,
+)
 from kwire.records.legacy import read_message
 from kwire.records.record import Compression, Record, TimestampType
 
-#: Most records and record headers of one batch where the caller names no number: more than any batch of Kafka's default sizes.
+#: Most records and record headers of one batch where the caller names no number: more than any
+#: batch of Kafka's default sizes.
 BATCH_ELEMENTS_MAX: Final = 1_000_000
 
 
 @dataclass(slots=True)
 class RecordBatch:
-    """A batch with its records decoded. ``encode`` gives the bytes back as long as nothing was compressed."""
+    """A batch with its records decoded. ``encode`` gives the bytes back as long as nothing was
+    compressed.
+    """
 
     header: BatchHeader
     records: list[Record]
@@ -28,7 +40,8 @@ class RecordBatch:
     def encode(self, level: int | None = None) -> bytes:
         """The batch in format 2 with this header's fields: length, CRC and count are made anew.
 
-        Of a log-append batch, records decoded with ``raw_timestamps`` are needed to give the same bytes. Raises EncodeError.
+        Of a log-append batch, records decoded with ``raw_timestamps`` are needed to give the same
+        bytes. Raises EncodeError.
         """
         h = self.header
         return encode_batch(
@@ -58,10 +71,12 @@ def decode_batch(
     budget: int = BATCH_ELEMENTS_MAX,
     raw_timestamps: bool = False,
 ) -> RecordBatch:
-    """The batch of any format at ``position``, which must be whole; what follows it is not looked at.
+    """The batch of any format at ``position``, which must be whole; what follows it is not looked
+    at.
 
-    ``limit`` bounds the bytes that it decompresses to, ``budget`` its records and record headers in all. Every record of a
-    log-append batch shows the time of the append; ``raw_timestamps`` shows what its producer wrote (ms). Raises DecodeError.
+    ``limit`` bounds the bytes that it decompresses to, ``budget`` its records and record headers in
+    all. Every record of a log-append batch shows the time of the append; ``raw_timestamps`` shows
+    what its producer wrote (ms). Raises DecodeError.
     """
     size = batch_size(data, position, len(data))
     if not size:
@@ -78,7 +93,8 @@ def decode_batches(
     budget: int = BATCH_ELEMENTS_MAX,
     raw_timestamps: bool = False,
 ) -> Iterator[RecordBatch]:
-    """Every whole batch of any format in ``data[start:end]``, in order, one at a time; a batch cut off at the end is left unread.
+    """Every whole batch of any format in ``data[start:end]``, in order, one at a time; a batch cut
+    off at the end is left unread.
 
     ``limit`` and ``budget`` are for each batch. Arguments and errors as for :func:`decode_batch`.
     """
@@ -96,7 +112,8 @@ def decode_records(
     budget: int = BATCH_ELEMENTS_MAX,
     raw_timestamps: bool = False,
 ) -> list[Record]:
-    """The records of the batch of format 2 that ``header`` was read from; the checksum is left to :func:`verify_crc`.
+    """The records of the batch of format 2 that ``header`` was read from; the checksum is left to
+    :func:`verify_crc`.
 
     Arguments and errors as for :func:`decode_batch`.
     """
@@ -105,7 +122,12 @@ def decode_records(
     codec = header.compression
     if header.record_count <= 0:
         if header.record_count < 0:
-            raise DecodeError(f"{header.record_count} records", path="RecordsCount", offset=header.position, rule="record-count")
+            raise DecodeError(
+                f"{header.record_count} records",
+                path="RecordsCount",
+                offset=header.position,
+                rule="record-count",
+            )
         if payload:
             raise DecodeError(
                 f"{len(payload)} bytes in a batch of no records",
@@ -119,7 +141,9 @@ def decode_records(
         if codec != Compression.NONE:
             payload = decompress(codec, payload, limit)
             base = -1
-        records = read_records(payload, header.record_count, header.base_offset, header.base_timestamp, budget)
+        records = read_records(
+            payload, header.record_count, header.base_offset, header.base_timestamp, budget
+        )
     except DecodeError as error:
         raise _placed(error, header, base) from None
     if header.timestamp_type == TimestampType.LOG_APPEND_TIME and not raw_timestamps:
@@ -128,17 +152,27 @@ def decode_records(
     return records
 
 
-def _decode(data: Buffer, position: int, size: int, limit: int, budget: int, raw_timestamps: bool) -> RecordBatch:
+def _decode(
+    data: Buffer, position: int, size: int, limit: int, budget: int, raw_timestamps: bool
+) -> RecordBatch:
     if data[position + 16] != 2:
         return RecordBatch(*read_message(data, position, size, limit=limit, budget=budget))
     header = read_header(data, position)
     verify_crc(data, header)
-    return RecordBatch(header, decode_records(data, header, limit=limit, budget=budget, raw_timestamps=raw_timestamps))
+    return RecordBatch(
+        header,
+        decode_records(data, header, limit=limit, budget=budget, raw_timestamps=raw_timestamps),
+    )
 
 
 def _placed(error: DecodeError, header: BatchHeader, base: int) -> DecodeError:
-    """The error with its place in the caller's buffer: of a compressed batch only where the batch begins."""
+    """The error with its place in the caller's buffer: of a compressed batch only where the batch
+    begins.
+    """
     offset = header.position if base < 0 or error.offset < 0 else base + error.offset
     return DecodeError(
-        f"{error.reason}, in the batch at offset {header.base_offset}", path=error.path, offset=offset, rule=error.rule
+        f"{error.reason}, in the batch at offset {header.base_offset}",
+        path=error.path,
+        offset=offset,
+        rule=error.rule,
     )

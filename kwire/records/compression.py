@@ -1,7 +1,9 @@
-"""Kafka's five compressions, both ways, never beyond the output limit that the caller gives. Knows nothing of records.
+"""Compresses and decompresses with Kafka's five types, never beyond the output limit that the
+caller gives. It does not know records.
 
-The only file that imports compression libraries, each when first used (docs/decisions/0002-compression-libraries.md).
-What is read is what Kafka's readers take; where it is less, ``DecodeError.rule`` names the reason.
+The only file that imports compression libraries, each when first used
+(docs/decisions/0002-compression-libraries.md). It reads what Kafka's readers
+read; where it reads less, ``DecodeError.rule`` names the reason.
 """
 
 from __future__ import annotations
@@ -16,10 +18,12 @@ from typing import Any, Final
 from kwire.errors import DecodeError, EncodeError
 from kwire.records.record import Compression
 
-#: Most bytes that one batch may decompress to where the caller names no limit: four times KRaft's largest batch.
+#: Most bytes that one batch may decompress to where the caller names no limit: four times KRaft's
+#: largest batch.
 DECOMPRESSED_BYTES_MAX: Final = 32 * 1024 * 1024
-#: Largest window a zstd frame may ask for, as a power of two: 128 MiB as in Kafka's reader, so that no level is shut out.
-#: The window is address space only: its pages are touched as output is made, which the limit bounds.
+#: Largest window a zstd frame may ask for, as a power of two: 128 MiB as in Kafka's reader, so that
+#: no level is shut out. The window is address space only: its pages are touched as output is made,
+#: which the limit bounds.
 ZSTD_WINDOW_LOG_MAX: Final = 27
 _XERIAL_MAGIC: Final = b"\x82SNAPPY\x00"
 _XERIAL_HEADER: Final = struct.Struct(">8sii")
@@ -31,12 +35,16 @@ _LZ4_HEADER_BYTES_MAX: Final = 15
 _INT: Final = struct.Struct(">i")
 
 
-def decompress(codec: Compression, data: bytes, limit: int = DECOMPRESSED_BYTES_MAX, *, magic: int = 2) -> bytes:
-    """What ``data`` holds, ``limit`` bytes at most. ``magic`` is the batch format: frames of format 0 have a wrong header sum.
+def decompress(
+    codec: Compression, data: bytes, limit: int = DECOMPRESSED_BYTES_MAX, *, magic: int = 2
+) -> bytes:
+    """The decompressed bytes of ``data``, ``limit`` at most. ``magic`` is the batch format: frames
+    of format 0 have a wrong header sum.
 
-    Memory stays within a small multiple of ``limit``. Raises DecodeError: rule ``decompressed-size`` for more output than
-    ``limit``, ``compressed-data`` for anything the format does not allow, ``compressed-trailing`` for bytes behind the end,
-    and those of docs/strictness-records.md.
+    Memory stays within a small multiple of ``limit``. Raises DecodeError: rule
+    ``decompressed-size`` for more output than ``limit``, ``compressed-data`` for anything the
+    format does not allow, ``compressed-trailing`` for bytes behind the end, and those of
+    docs/strictness-records.md.
     """
     if codec == Compression.NONE:
         return data
@@ -48,18 +56,24 @@ def decompress(codec: Compression, data: bytes, limit: int = DECOMPRESSED_BYTES_
 
 
 def compress(codec: Compression, data: bytes, level: int | None = None) -> bytes:
-    """``data`` compressed in the framing that Kafka's clients write; ``level`` None is the library's default.
+    """``data`` compressed in the framing that Kafka's clients write; ``level`` None is the
+    library's default.
 
-    The bytes need not equal Java's: they depend on the library. Raises EncodeError for a level that the codec does not have.
+    The bytes need not equal Java's: they depend on the library. Raises EncodeError for a level that
+    the codec does not have.
     """
     try:
         return _COMPRESSORS[codec](data, level)
     except (ValueError, TypeError, zlib.error, OverflowError) as error:
-        raise EncodeError(f"cannot compress with {codec.name.lower()} at level {level}: {error}") from None
+        raise EncodeError(
+            f"cannot compress with {codec.name.lower()} at level {level}: {error}"
+        ) from None
 
 
 def _pump(codec: Compression, data: bytes, limit: int) -> bytes:
-    """Everything the stream gives, one byte past ``limit`` at most. One stream: nothing may follow it."""
+    """Everything the stream gives, one byte past ``limit`` at most. One stream: nothing may follow
+    it.
+    """
     name = codec.name.lower()
     stream, fault = _STREAMS[codec]()
     try:
@@ -71,7 +85,10 @@ def _pump(codec: Compression, data: bytes, limit: int) -> bytes:
     if not stream.eof:
         raise DecodeError(f"the {name} data ends early", rule="compressed-data")
     if stream.unused_data:
-        raise DecodeError(f"{len(stream.unused_data)} bytes left over behind the {name} data", rule="compressed-trailing")
+        raise DecodeError(
+            f"{len(stream.unused_data)} bytes left over behind the {name} data",
+            rule="compressed-trailing",
+        )
     return out
 
 
@@ -86,7 +103,8 @@ def _rule(fault: str) -> str:
     return "lz4-content-size" if "frameSize_wrong" in fault else "compressed-data"
 
 
-# --- gzip -------------------------------------------------------------------------------------------------------------
+# --- gzip
+# --------------------------------------------------------------------
 
 
 def _open_gzip() -> tuple[Any, type[Exception]]:
@@ -97,7 +115,8 @@ def _gzip(data: bytes, level: int | None) -> bytes:
     return zlib.compress(data, -1 if level is None else level, wbits=31)
 
 
-# --- zstd -------------------------------------------------------------------------------------------------------------
+# --- zstd
+# --------------------------------------------------------------------
 
 
 @functools.cache
@@ -120,7 +139,8 @@ def _zstd(data: bytes, level: int | None) -> bytes:
     return packed
 
 
-# --- lz4 --------------------------------------------------------------------------------------------------------------
+# --- lz4
+# --------------------------------------------------------------------
 
 
 def _open_lz4() -> tuple[Any, type[Exception]]:
@@ -143,17 +163,23 @@ def _lz4(data: bytes, level: int | None) -> bytes:
 
 
 def _checked_lz4(data: bytes, *, fix_header_sum: bool) -> bytes:
-    """Refuse frames that ``Lz4BlockInputStream`` does not read; give format 0's frames the header sum the library wants."""
+    """Refuse frames that ``Lz4BlockInputStream`` does not read; give format 0's frames the header
+    sum the library wants.
+    """
     head = data[:_LZ4_HEADER_BYTES_MAX]
     if head[:4] != _LZ4_MAGIC or len(head) < 7:
         raise DecodeError("not an lz4 frame", rule="compressed-data")
     flags = head[4]
     if flags & 0xE0 != 0x60:
         raise DecodeError(
-            f"lz4 frame with flags {flags:02x}: version 1 with independent blocks is needed", rule="lz4-frame-flags"
+            f"lz4 frame with flags {flags:02x}: version 1 with independent blocks is needed",
+            rule="lz4-frame-flags",
         )
     if flags & 0x03:
-        raise DecodeError(f"lz4 frame with flags {flags:02x}: dictionaries are not supported", rule="lz4-frame-flags")
+        raise DecodeError(
+            f"lz4 frame with flags {flags:02x}: dictionaries are not supported",
+            rule="lz4-frame-flags",
+        )
     if not fix_header_sum:
         return data
     at = 14 if flags & 0x08 else 6
@@ -176,11 +202,14 @@ def _short_xxh32(data: bytes) -> int:
     return mixed ^ mixed >> 16
 
 
-# --- snappy -----------------------------------------------------------------------------------------------------------
+# --- snappy
+# --------------------------------------------------------------------
 
 
 def _snappy_decompress(data: bytes, limit: int) -> bytes:
-    """The framing of snappy-java ("xerial": chunks with an int32 length), or one raw block. No length is believed unchecked."""
+    """The framing of snappy-java ("xerial": chunks with an int32 length), or one raw block. No
+    length is believed unchecked.
+    """
     if data[:8] != _XERIAL_MAGIC:
         return _snappy_block(data, limit)
     if len(data) < _XERIAL_HEADER.size:
@@ -190,10 +219,15 @@ def _snappy_decompress(data: bytes, limit: int) -> bytes:
     while at < len(data):
         at += 4
         if at > len(data):
-            raise DecodeError("bytes left over behind the last snappy chunk", rule="compressed-trailing")
+            raise DecodeError(
+                "bytes left over behind the last snappy chunk", rule="compressed-trailing"
+            )
         (length,) = _INT.unpack_from(data, at - 4)
         if not 0 < length <= len(data) - at:
-            raise DecodeError(f"snappy chunk of {length} bytes, {len(data) - at} are left", rule="snappy-chunk-length")
+            raise DecodeError(
+                f"snappy chunk of {length} bytes, {len(data) - at} are left",
+                rule="snappy-chunk-length",
+            )
         out.append(_snappy_block(data[at : at + length], limit, size))
         size += len(out[-1])
         at += length
@@ -201,7 +235,9 @@ def _snappy_decompress(data: bytes, limit: int) -> bytes:
 
 
 def _snappy_block(block: bytes, limit: int, before: int = 0) -> bytes:
-    """One raw block: a varint with the size of its output, then the elements. ``before`` bytes of the limit are used up."""
+    """One raw block: a varint with the size of its output, then the elements. ``before`` bytes of
+    the limit are used up.
+    """
     import cramjam
 
     try:
@@ -209,7 +245,9 @@ def _snappy_block(block: bytes, limit: int, before: int = 0) -> bytes:
         if claimed > limit - before:
             raise _too_big(limit)
         if claimed > len(block) * _SNAPPY_RATIO_MAX:
-            raise DecodeError(f"{len(block)} bytes of snappy cannot hold {claimed}", rule="compressed-data")
+            raise DecodeError(
+                f"{len(block)} bytes of snappy cannot hold {claimed}", rule="compressed-data"
+            )
         return bytes(cramjam.snappy.decompress_raw(block))
     except cramjam.DecompressionError as error:
         raise DecodeError(f"cannot decompress snappy: {error}", rule="compressed-data") from None

@@ -1,6 +1,8 @@
-"""Control records: what Kafka writes between data for its own use, such as transaction markers and KRaft's leader changes.
+"""Control records: what Kafka writes between data for its own use, such as transaction markers and
+KRaft's leader changes.
 
-The key holds a version and the type; the body is always read and written at version 0, whatever version it names.
+The key holds a version and the type; the body is always read and written at version 0, whatever
+version it names.
 """
 
 from __future__ import annotations
@@ -19,7 +21,9 @@ _BODY_VERSION: Final = 0
 
 
 class ControlType(NamedTuple):
-    """A row of Kafka's ``ControlRecordType``: number, name, schema of the body, and how kafka-dump-log prints it."""
+    """A row of Kafka's ``ControlRecordType``: number, name, schema of the body, and how
+    kafka-dump-log prints it.
+    """
 
     number: int
     name: str
@@ -44,7 +48,9 @@ _NUMBERS: Final = {row.name: row.number for row in CONTROL_TYPES.values()}
 
 
 class ControlRecord(NamedTuple):
-    """A control record taken apart. ``message`` is None where the type is unknown (``UNKNOWN``): the record has the bytes."""
+    """A control record taken apart. ``message`` is None where the type is unknown (``UNKNOWN``):
+    the record has the bytes.
+    """
 
     version: int
     type: int
@@ -59,11 +65,13 @@ class ControlRecord(NamedTuple):
 
 
 def decode_control_record(record: Record) -> ControlRecord:
-    """Type and body of a record from a control batch (``ControlRecordType.parse``, ``ControlRecordUtils``).
+    """Type and body of a record from a control batch (``ControlRecordType.parse``,
+    ``ControlRecordUtils``).
 
-    Bytes behind the four of the key and behind the body are ignored, as Kafka does: later versions may use them. Raises
-    DecodeError: rule ``control-key`` (absent, short, or a negative version), ``null`` (no body), ``control-version`` (a
-    transaction marker of a negative version), and those of the body's message.
+    Bytes behind the four of the key and behind the body are ignored, as Kafka does: later versions
+    may use them. Raises DecodeError: rule ``control-key`` (absent, short, or a negative version),
+    ``null`` (no body), ``control-version`` (a transaction marker of a negative version), and those
+    of the body's message.
     """
     version, number = _read_key(record.key)
     known = CONTROL_TYPES.get(number)
@@ -77,11 +85,15 @@ def decode_control_record(record: Record) -> ControlRecord:
     return ControlRecord(version, number, known.name, message)
 
 
-def encode_control_record(name: str, message: Message, *, offset: int = 0, timestamp: int = -1) -> Record:
-    """The record of type ``name`` (``LEADER_CHANGE`` ...) with ``message`` as its body, key version 0.
+def encode_control_record(
+    name: str, message: Message, *, offset: int = 0, timestamp: int = -1
+) -> Record:
+    """The record of type ``name`` (``LEADER_CHANGE`` ...) with ``message`` as its body, key version
+    0.
 
-    It belongs into a batch with ``is_control``. ``timestamp`` in ms. Raises EncodeError: an unknown type, the wrong
-    message, or one that version 0 cannot hold (voters' directory ids in a leader change).
+    It belongs into a batch with ``is_control``. ``timestamp`` in ms. Raises EncodeError: an unknown
+    type, the wrong message, or one that version 0 cannot hold (voters' directory ids in a leader
+    change).
     """
     number = _NUMBERS.get(name)
     if number is None:
@@ -98,7 +110,9 @@ def encode_control_record(name: str, message: Message, *, offset: int = 0, times
 def _read_key(key: bytes | None) -> tuple[int, int]:
     if key is None or len(key) < _KEY.size:
         size = "no key" if key is None else f"a key of {len(key)} bytes"
-        raise DecodeError(f"control record with {size}, four are needed", path="Key", rule="control-key")
+        raise DecodeError(
+            f"control record with {size}, four are needed", path="Key", rule="control-key"
+        )
     found: tuple[Any, ...] = _KEY.unpack_from(key)
     version, number = found
     if version < 0:
@@ -107,10 +121,16 @@ def _read_key(key: bytes | None) -> tuple[int, int]:
 
 
 def _skip_marker_version(body: bytes) -> int:
-    """Transaction markers alone have a version before the body; later ones are read as version 0 (``EndTransactionMarker``)."""
+    """Transaction markers alone have a version before the body; later ones are read as version 0
+    (``EndTransactionMarker``).
+    """
     if len(body) < _SHORT.size:
-        raise DecodeError("a transaction marker without its version", path="Value", rule="truncated")
+        raise DecodeError(
+            "a transaction marker without its version", path="Value", rule="truncated"
+        )
     (version,) = _SHORT.unpack_from(body)
     if version < 0:
-        raise DecodeError(f"a transaction marker of version {version}", path="Value", rule="control-version")
+        raise DecodeError(
+            f"a transaction marker of version {version}", path="Value", rule="control-version"
+        )
     return _SHORT.size

@@ -1,8 +1,9 @@
-"""The records section of a batch of format 2, read in one hand-tuned loop. Knows nothing of headers, checksums or compression.
+"""The records section of a batch of format 2, read in one hand-tuned loop. Knows nothing of
+headers, checksums or compression.
 
-A record is a few varints around two byte strings, so the loop inlines their one and two byte forms and calls only for
-more; every check that can wait is made once a record, by comparing positions. What a record claims is never allocated:
-slices end where the bytes end.
+A record is a few varints around two byte strings, so the loop inlines their one and two byte forms
+and calls only for more; every check that can wait is made once a record, by comparing positions.
+What a record claims is never allocated: slices end where the bytes end.
 """
 
 from __future__ import annotations
@@ -20,34 +21,52 @@ RECORD_BYTES_MIN: Final = 7
 _SAFE_BASE: Final = range(-(1 << 62), 1 << 62)
 
 
-def read_records(d: bytes, count: int, base_offset: int, base_timestamp: int, budget: int) -> list[Record]:
-    """The ``count`` records that fill ``d``, each with its own timestamp (ms). ``budget`` bounds records and headers in all.
+def read_records(
+    d: bytes, count: int, base_offset: int, base_timestamp: int, budget: int
+) -> list[Record]:
+    """The ``count`` records that fill ``d``, each with its own timestamp (ms). ``budget`` bounds
+    records and headers in all.
 
-    Raises DecodeError with the record's number as path and the byte in ``d`` as offset (``DefaultRecord.readFrom``).
+    Raises DecodeError with the record's number as path and the byte in ``d`` as offset
+    (``DefaultRecord.readFrom``).
     """
     if count > budget:
-        raise DecodeError(f"{count} records, more than the {budget} allowed", path="RecordsCount", rule="element-budget")
+        raise DecodeError(
+            f"{count} records, more than the {budget} allowed",
+            path="RecordsCount",
+            rule="element-budget",
+        )
     if count * RECORD_BYTES_MIN > len(d):
-        raise DecodeError(f"{count} records do not fit into {len(d)} bytes", path="RecordsCount", rule="truncated")
+        raise DecodeError(
+            f"{count} records do not fit into {len(d)} bytes", path="RecordsCount", rule="truncated"
+        )
     records: list[Record] = []
     try:
         end = _read(d, count, base_offset, base_timestamp, budget - count, records.append)
         if end > len(d):
             raise IndexError
     except IndexError:
-        raise _at(records, DecodeError("the bytes end inside a record", offset=len(d), rule="truncated")) from None
+        raise _at(
+            records, DecodeError("the bytes end inside a record", offset=len(d), rule="truncated")
+        ) from None
     except DecodeError as error:
         raise _at(records, error) from None
     if end < len(d):
         left = len(d) - end
-        raise DecodeError(f"{left} bytes left over behind {count} records", offset=end, rule="trailing-bytes")
+        raise DecodeError(
+            f"{left} bytes left over behind {count} records", offset=end, rule="trailing-bytes"
+        )
     if base_timestamp not in _SAFE_BASE or base_offset not in _SAFE_BASE:
         _check_longs(records)
     return records
 
 
-def _read(d: bytes, count: int, base: int, base_time: int, budget: int, append: Callable[[Record], None]) -> int:
-    """Append ``count`` records; returns the position after them. IndexError when the bytes end early."""
+def _read(
+    d: bytes, count: int, base: int, base_time: int, budget: int, append: Callable[[Record], None]
+) -> int:
+    """Append ``count`` records; returns the position after them. IndexError when the bytes end
+    early.
+    """
     new, p = object.__new__, 0
     for _ in range(count):
         n = d[p]
@@ -66,7 +85,9 @@ def _read(d: bytes, count: int, base: int, base_time: int, budget: int, append: 
             p += 1
             if n > 16383:
                 n, p = _read_wide_delta(d, p - 2, base_time)
-        record.timestamp = base_time if n == 0 else base_time - (n + 1 >> 1) if n & 1 else base_time + (n >> 1)
+        record.timestamp = (
+            base_time if n == 0 else base_time - (n + 1 >> 1) if n & 1 else base_time + (n >> 1)
+        )
         n = d[p]
         p += 1
         if n > 127:
@@ -103,7 +124,9 @@ def _read(d: bytes, count: int, base: int, base_time: int, budget: int, append: 
         else:
             record.headers, p = (), p + 1
         if p + p != stop:
-            raise DecodeError("a record's fields do not end where its length says", offset=p, rule="record-length")
+            raise DecodeError(
+                "a record's fields do not end where its length says", offset=p, rule="record-length"
+            )
         append(record)
     return p
 
@@ -112,7 +135,9 @@ def _read_wide_delta(d: bytes, p: int, base: int) -> tuple[int, int]:
     """A timestamp delta of more than two bytes, still zigzag: (delta, position after it)."""
     n, end = read_unsigned_varlong(d, p)
     if base + (n >> 1 ^ -(n & 1)) not in INT64:
-        raise DecodeError("timestamp beyond 64 bits", path=".TimestampDelta", offset=p, rule="int64-overflow")
+        raise DecodeError(
+            "timestamp beyond 64 bits", path=".TimestampDelta", offset=p, rule="int64-overflow"
+        )
     return n, end
 
 
@@ -121,10 +146,18 @@ def _read_headers(d: bytes, p: int, budget: int) -> tuple[tuple[Header, ...], in
     start = p
     count, p = read_varint(d, p)
     if count < 0 or count > len(d) - p:
-        raise DecodeError(f"{count} headers in {len(d) - p} bytes", path=".Headers", offset=start, rule="header-count")
+        raise DecodeError(
+            f"{count} headers in {len(d) - p} bytes",
+            path=".Headers",
+            offset=start,
+            rule="header-count",
+        )
     if count > budget:
         raise DecodeError(
-            f"{count} headers, more than the {budget} still allowed", path=".Headers", offset=start, rule="element-budget"
+            f"{count} headers, more than the {budget} still allowed",
+            path=".Headers",
+            offset=start,
+            rule="element-budget",
         )
     headers: list[Header] = []
     for i in range(count):
@@ -136,7 +169,12 @@ def _read_headers(d: bytes, p: int, budget: int) -> tuple[tuple[Header, ...], in
         try:
             key = d[p:end].decode()
         except UnicodeDecodeError as error:
-            raise DecodeError(f"key is not UTF-8: {error.reason}", path=f".Headers[{i}]", offset=p, rule="bad-utf8") from None
+            raise DecodeError(
+                f"key is not UTF-8: {error.reason}",
+                path=f".Headers[{i}]",
+                offset=p,
+                rule="bad-utf8",
+            ) from None
         size, p = read_varint(d, end)
         if size < 0:
             headers.append((key, None))
@@ -157,8 +195,15 @@ def _check_longs(records: list[Record]) -> None:
     """Offsets and timestamps near the ends of int64: Kafka lets them wrap around."""
     for i, record in enumerate(records):
         if record.timestamp not in INT64 or record.offset not in INT64:
-            raise DecodeError("offset or timestamp beyond 64 bits", path=f"records[{i}]", rule="int64-overflow")
+            raise DecodeError(
+                "offset or timestamp beyond 64 bits", path=f"records[{i}]", rule="int64-overflow"
+            )
 
 
 def _at(records: list[Record], error: DecodeError) -> DecodeError:
-    return DecodeError(error.reason, path=f"records[{len(records)}]{error.path}", offset=error.offset, rule=error.rule)
+    return DecodeError(
+        error.reason,
+        path=f"records[{len(records)}]{error.path}",
+        offset=error.offset,
+        rule=error.rule,
+    )

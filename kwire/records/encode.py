@@ -1,4 +1,6 @@
-"""Batches of format 2 written as Kafka's ``MemoryRecordsBuilder`` writes them, byte for byte where nothing is compressed."""
+"""Batches of format 2 written as Kafka's ``MemoryRecordsBuilder`` writes them, byte for byte where
+nothing is compressed.
+"""
 
 from __future__ import annotations
 
@@ -45,12 +47,14 @@ def encode_batch(
     producer_epoch: int = -1,
     base_sequence: int = -1,
 ) -> bytes:
-    """One batch of ``records``, whose offsets and timestamps are absolute (ms); offsets rise, timestamps are -1 or more.
+    """One batch of ``records``, whose offsets and timestamps are absolute (ms); offsets rise,
+    timestamps are -1 or more.
 
-    ``base_offset`` and ``base_timestamp`` are those of the first record unless given, ``last_offset`` that of the last, and
-    ``max_timestamp`` the largest. A batch without records (compaction leaves such) needs both offsets. With
-    LOG_APPEND_TIME ``max_timestamp`` is the time of the append, which readers then see on every record. ``level`` is the
-    codec's. Raises EncodeError (``path`` names the record or field).
+    ``base_offset`` and ``base_timestamp`` are those of the first record unless given,
+    ``last_offset`` that of the last, and ``max_timestamp`` the largest. A batch without records
+    (compaction leaves such) needs both offsets. With LOG_APPEND_TIME ``max_timestamp`` is the time
+    of the append, which readers then see on every record. ``level`` is the codec's. Raises
+    EncodeError (``path`` names the record or field).
     """
     listed = records if isinstance(records, Sequence) else list(records)
     if base_offset is None:
@@ -79,7 +83,9 @@ def encode_batch(
             producer_id, producer_epoch, base_sequence, len(listed),
         )  # fmt: skip
         crc = crc32c.crc32c(payload, crc32c.crc32c(tail))
-        head = _BEFORE_CRC.pack(base_offset, 9 + len(tail) + len(payload), partition_leader_epoch, 2, crc)
+        head = _BEFORE_CRC.pack(
+            base_offset, 9 + len(tail) + len(payload), partition_leader_epoch, 2, crc
+        )
     except struct.error as error:
         raise EncodeError(f"a batch header cannot hold its values: {error}") from None
     return b"".join((head, tail, payload))
@@ -138,12 +144,21 @@ def _timestamp_delta(delta: int, base: int) -> bytes:
 
 
 def _not_rising(offset: int) -> NoReturn:
-    raise EncodeError(f"offset {offset} does not rise above the one before it, or lies below the base offset")
+    raise EncodeError(
+        f"offset {offset} does not rise above the one before it, or lies below the base offset"
+    )
 
 
 def _slow_body(timestamp: bytes, offset: bytes, record: Record) -> bytes:
     """A record with headers or without a value, its length not yet in front."""
-    parts = [b"\0", timestamp, offset, *_sized(record.key), *_sized(record.value), write_varint(len(record.headers))]
+    parts = [
+        b"\0",
+        timestamp,
+        offset,
+        *_sized(record.key),
+        *_sized(record.value),
+        write_varint(len(record.headers)),
+    ]
     for key, value in record.headers:
         parts += (*_sized(_header_key(key)), *_sized(value))
     return b"".join(parts)

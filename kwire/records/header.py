@@ -1,4 +1,5 @@
-"""The 61 bytes before the records of a batch of format 2, and finding batches in a buffer. Knows nothing of records.
+"""The 61 bytes before the records of a batch of format 2, and finding batches in a buffer. Knows
+nothing of records.
 
 The gateway serves and indexes batches through this alone: nothing is copied, nothing decompressed.
 """
@@ -22,14 +23,15 @@ from kwire.records.record import (
     TimestampType,
 )
 
-#: What batches are read from.
+#: Types that batches are read from.
 Buffer = bytes | bytearray | memoryview | mmap.mmap
 
 #: Size in bytes of a batch header of format 2, the records not counted (``RECORD_BATCH_OVERHEAD``).
 BATCH_OVERHEAD: Final = 61
 #: Size in bytes of base offset and length, which the length does not count (``LOG_OVERHEAD``).
 LOG_OVERHEAD: Final = 12
-#: Where the bytes begin that the CRC covers: at the attributes. Base offset and leader epoch lie outside it.
+#: Where the bytes begin that the CRC covers: at the attributes. Base offset and leader epoch lie
+#: outside it.
 CRC_START: Final = 21
 #: The smallest length field of any format (``LegacyRecord.RECORD_OVERHEAD_V0``).
 _LENGTH_MIN: Final = 14
@@ -40,10 +42,11 @@ _LENGTH: Final = struct.Struct(">8xi")
 
 
 class BatchHeader(NamedTuple):
-    """Every field of a batch header as it stands in the bytes, and where it stands (``DefaultRecordBatch``).
+    """Every field of a batch header as it stands in the bytes, and where it stands
+    (``DefaultRecordBatch``).
 
-    Offsets, epochs, timestamps (ms) and sequences are Kafka's; -1 where a batch has none. Batches of formats 0 and 1 are
-    shown through the same fields, with -1 for what they lack.
+    Offsets, epochs, timestamps (ms) and sequences are Kafka's; -1 where a batch has none. Batches
+    of formats 0 and 1 are shown through the same fields, with -1 for what they lack.
     """
 
     base_offset: int
@@ -83,7 +86,7 @@ class BatchHeader(NamedTuple):
 
     @property
     def compression(self) -> Compression:
-        """Raises DecodeError (rule ``compression-type``) for the numbers that nobody has."""
+        """Raises DecodeError (rule ``compression-type``) for a number that no type has."""
         return Compression.of(self.attributes)
 
     @property
@@ -91,7 +94,11 @@ class BatchHeader(NamedTuple):
         """CREATE_TIME or LOG_APPEND_TIME; NO_TIMESTAMP in format 0."""
         if self.magic == 0:
             return TimestampType.NO_TIMESTAMP
-        return TimestampType.LOG_APPEND_TIME if self.attributes & TIMESTAMP_TYPE_BIT else TimestampType.CREATE_TIME
+        return (
+            TimestampType.LOG_APPEND_TIME
+            if self.attributes & TIMESTAMP_TYPE_BIT
+            else TimestampType.CREATE_TIME
+        )
 
     @property
     def is_transactional(self) -> bool:
@@ -106,26 +113,41 @@ class BatchHeader(NamedTuple):
     @property
     def delete_horizon_ms(self) -> int | None:
         """When tombstones and markers of the batch may go (KIP-534), or None."""
-        return self.base_timestamp if self.magic > 1 and self.attributes & DELETE_HORIZON_BIT else None
+        return (
+            self.base_timestamp if self.magic > 1 and self.attributes & DELETE_HORIZON_BIT else None
+        )
 
     @property
     def last_sequence(self) -> int:
         """Producer sequence of the last offset, -1 if there is none; wraps after 2^31 - 1."""
-        return -1 if self.base_sequence == -1 else _increment_sequence(self.base_sequence, self.last_offset_delta)
+        return (
+            -1
+            if self.base_sequence == -1
+            else _increment_sequence(self.base_sequence, self.last_offset_delta)
+        )
 
     def sequence_of(self, offset: int) -> int:
         """Producer sequence of the record at ``offset``, -1 if the batch has none."""
-        return -1 if self.base_sequence < 0 else _increment_sequence(self.base_sequence, offset - self.base_offset)
+        return (
+            -1
+            if self.base_sequence < 0
+            else _increment_sequence(self.base_sequence, offset - self.base_offset)
+        )
 
 
 def read_header(data: Buffer, position: int = 0) -> BatchHeader:
     """The header of the batch of format 2 at ``position``. The records need not be there.
 
-    Raises DecodeError: rule ``truncated`` (fewer than 61 bytes), ``batch-length`` or ``batch-magic``.
+    Raises DecodeError: rule ``truncated`` (fewer than 61 bytes), ``batch-length`` or
+    ``batch-magic``.
     """
     left = len(data) - position
     if left < BATCH_OVERHEAD:
-        raise DecodeError(f"a batch header takes 61 bytes, {max(0, left)} are left", offset=position, rule="truncated")
+        raise DecodeError(
+            f"a batch header takes 61 bytes, {max(0, left)} are left",
+            offset=position,
+            rule="truncated",
+        )
     header = tuple.__new__(BatchHeader, (*_FIELDS.unpack_from(data, position), position))
     if header.magic != 2:
         raise _bad_magic(header.magic, position)
@@ -134,12 +156,16 @@ def read_header(data: Buffer, position: int = 0) -> BatchHeader:
     return header
 
 
-def iter_batches(data: Buffer, start: int = 0, end: int | None = None, *, check_crc: bool = False) -> Iterator[BatchHeader]:
-    """The headers of the whole batches of format 2 in ``data[start:end]``, in order; records are not looked at.
+def iter_batches(
+    data: Buffer, start: int = 0, end: int | None = None, *, check_crc: bool = False
+) -> Iterator[BatchHeader]:
+    """The headers of the whole batches of format 2 in ``data[start:end]``, in order; records are
+    not looked at.
 
-    A batch that is not whole ends it quietly, as in Kafka: the caller knows by the last header's ``end`` where that is.
-    ``check_crc`` checks each batch before it is given out. Raises DecodeError with the position: rule ``batch-length``,
-    ``batch-magic`` (also for formats 0 and 1, which ``decode_batches`` reads) or ``crc``.
+    A batch that is not whole ends it quietly, as in Kafka: the caller knows by the last header's
+    ``end`` where that is. ``check_crc`` checks each batch before it is given out. Raises
+    DecodeError with the position: rule ``batch-length``, ``batch-magic`` (also for formats 0 and 1,
+    which ``decode_batches`` reads) or ``crc``.
     """
     limit = len(data) if end is None else min(end, len(data))
     unpack, new, position = _FIELDS.unpack_from, tuple.__new__, start
@@ -156,7 +182,9 @@ def iter_batches(data: Buffer, start: int = 0, end: int | None = None, *, check_
 
 
 def verify_crc(data: Buffer, header: BatchHeader) -> None:
-    """Check the CRC-32C of the batch of format 2 that ``header`` was read from. Raises DecodeError (rule ``crc``)."""
+    """Check the CRC-32C of the batch of format 2 that ``header`` was read from. Raises DecodeError
+    (rule ``crc``).
+    """
     with memoryview(data) as view:
         computed = crc32c.crc32c(view[header.position + CRC_START : header.end])
     if computed != header.crc:
@@ -164,10 +192,11 @@ def verify_crc(data: Buffer, header: BatchHeader) -> None:
 
 
 def batch_size(data: Buffer, position: int, end: int) -> int:
-    """Size in bytes of the batch of any format at ``position``, 0 if it is not whole before ``end``.
+    """Size in bytes of the batch of any format at ``position``, 0 if it is not whole before
+    ``end``.
 
-    The checks and their order are those of ``ByteBufferLogInputStream``. Raises DecodeError: rule ``batch-length`` or
-    ``batch-magic``.
+    The checks and their order are those of ``ByteBufferLogInputStream``. Raises DecodeError: rule
+    ``batch-length`` or ``batch-magic``.
     """
     left = end - position
     if left < LOG_OVERHEAD:
@@ -185,12 +214,17 @@ def batch_size(data: Buffer, position: int, end: int) -> int:
 def corrupt(stored: int, computed: int, position: int) -> DecodeError:
     """The error for a batch or message whose checksum is wrong."""
     return DecodeError(
-        f"batch is corrupt: its CRC is {stored:08x}, its bytes give {computed:08x}", path="CRC", offset=position, rule="crc"
+        f"batch is corrupt: its CRC is {stored:08x}, its bytes give {computed:08x}",
+        path="CRC",
+        offset=position,
+        rule="crc",
     )
 
 
 def _increment_sequence(sequence: int, increment: int) -> int:
-    """``DefaultRecordBatch.incrementSequence``, the wrapping around of its 32-bit arithmetic included."""
+    """``DefaultRecordBatch.incrementSequence``, the wrapping around of its 32-bit arithmetic
+    included.
+    """
     if sequence > _int32(_INT32_MAX - increment):
         return _int32(increment - (_INT32_MAX - sequence) - 1)
     return _int32(sequence + increment)
@@ -202,10 +236,18 @@ def _int32(value: int) -> int:
 
 def _bad_length(length: int, position: int) -> DecodeError:
     return DecodeError(
-        f"a batch of length {length}, too short for its header", path="BatchLength", offset=position, rule="batch-length"
+        f"a batch of length {length}, too short for its header",
+        path="BatchLength",
+        offset=position,
+        rule="batch-length",
     )
 
 
 def _bad_magic(magic: int, position: int) -> DecodeError:
     known = " here: only format 2 is read by this call" if magic in (0, 1) else ""
-    return DecodeError(f"unknown batch format (magic) {magic}{known}", path="Magic", offset=position, rule="batch-magic")
+    return DecodeError(
+        f"unknown batch format (magic) {magic}{known}",
+        path="Magic",
+        offset=position,
+        rule="batch-magic",
+    )

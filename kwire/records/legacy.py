@@ -1,4 +1,5 @@
-"""Messages of formats 0 and 1 (before Kafka 0.11), read only: plain ones, and wrappers around a compressed message set.
+"""Messages of formats 0 and 1 (before Kafka 0.11), read only: plain ones, and wrappers around a
+compressed message set.
 
 Every outer message is shown as a batch of its own, as ``AbstractLegacyRecordBatch`` does.
 """
@@ -14,7 +15,8 @@ from kwire.records.compression import decompress
 from kwire.records.header import LOG_OVERHEAD, BatchHeader, Buffer, batch_size, corrupt
 from kwire.records.record import INT64, TIMESTAMP_TYPE_BIT, Compression, Record
 
-#: Where key length begins, by format: offset, length, CRC, magic, attributes, and in format 1 a timestamp before it.
+#: Where key length begins, by format: offset, length, CRC, magic, attributes, and in format 1 a
+#: timestamp before it.
 _KEY_AT: Final = (18, 26)
 _HEAD: Final = struct.Struct(">qiIbb")
 _LONG: Final = struct.Struct(">q")
@@ -34,11 +36,14 @@ class _Message(NamedTuple):
     value: bytes | None
 
 
-def read_message(data: Buffer, position: int, size: int, *, limit: int, budget: int) -> tuple[BatchHeader, list[Record]]:
-    """The message of ``size`` bytes at ``position`` and the records it stands for: one, or those of the set it wraps.
+def read_message(
+    data: Buffer, position: int, size: int, *, limit: int, budget: int
+) -> tuple[BatchHeader, list[Record]]:
+    """The message of ``size`` bytes at ``position`` and the records it stands for: one, or those of
+    the set it wraps.
 
-    ``limit`` bounds the bytes a wrapper decompresses to, ``budget`` its messages. Raises DecodeError; rules beyond Kafka's
-    are in docs/strictness-records.md.
+    ``limit`` bounds the bytes a wrapper decompresses to, ``budget`` its messages. Raises
+    DecodeError; rules beyond Kafka's are in docs/strictness-records.md.
     """
     with memoryview(data) as view:
         raw = bytes(view[position : position + size])
@@ -46,7 +51,11 @@ def read_message(data: Buffer, position: int, size: int, *, limit: int, budget: 
     try:
         codec = Compression.of(outer.attributes)
         if codec == Compression.NONE:
-            records = [Record(offset=outer.offset, timestamp=outer.timestamp, key=outer.key, value=outer.value)]
+            records = [
+                Record(
+                    offset=outer.offset, timestamp=outer.timestamp, key=outer.key, value=outer.value
+                )
+            ]
         else:
             records = _unwrap(outer, codec, limit, budget)
     except DecodeError as error:
@@ -66,7 +75,9 @@ def _read(raw: bytes, position: int) -> _Message:
         key, at = _sized(raw, _KEY_AT[magic], "Key", position)
         value, _ = _sized(raw, at, "Value", position)
     except struct.error:
-        raise DecodeError("the message ends inside its fields", offset=position, rule="truncated") from None
+        raise DecodeError(
+            "the message ends inside its fields", offset=position, rule="truncated"
+        ) from None
     return _Message(offset, length, crc, magic, attributes, timestamp, key, value)
 
 
@@ -76,7 +87,12 @@ def _sized(raw: bytes, at: int, path: str, position: int) -> tuple[bytes | None,
     if size < 0:
         return None, at
     if at + size > len(raw):
-        raise DecodeError(f"{size} bytes needed, {len(raw) - at} are left", path=path, offset=position + at, rule="truncated")
+        raise DecodeError(
+            f"{size} bytes needed, {len(raw) - at} are left",
+            path=path,
+            offset=position + at,
+            rule="truncated",
+        )
     return raw[at : at + size], at + size
 
 
@@ -93,13 +109,20 @@ def _unwrap(outer: _Message, codec: Compression, limit: int, budget: int) -> lis
         if len(inner) == budget:
             raise DecodeError(f"more than the {budget} messages allowed", rule="element-budget")
         if at + 16 < len(data) and data[at + 16] != outer.magic:
-            raise DecodeError(f"message of format {data[at + 16]} inside one of format {outer.magic}", rule="inner-magic")
+            raise DecodeError(
+                f"message of format {data[at + 16]} inside one of format {outer.magic}",
+                rule="inner-magic",
+            )
         size = batch_size(data, at, len(data))
         if not size:
-            raise DecodeError("the message set inside a wrapper ends inside a message", rule="inner-truncated")
+            raise DecodeError(
+                "the message set inside a wrapper ends inside a message", rule="inner-truncated"
+            )
         message = _read(data[at : at + size], -1)
         if message.attributes & 0x07:
-            raise DecodeError("a compressed message inside a compressed message", rule="inner-compressed")
+            raise DecodeError(
+                "a compressed message inside a compressed message", rule="inner-compressed"
+            )
         inner.append(message)
         at += size
     if not inner:
@@ -108,18 +131,32 @@ def _unwrap(outer: _Message, codec: Compression, limit: int, budget: int) -> lis
 
 
 def _records(outer: _Message, inner: list[_Message]) -> list[Record]:
-    """Inner offsets made absolute: those of format 1 count from 0, and the wrapper has the last one (KIP-31)."""
+    """Inner offsets made absolute: those of format 1 count from 0, and the wrapper has the last one
+    (KIP-31).
+    """
     base = 0
-    # A wrapper offset of 0 comes from producers that never set it: then the inner offsets stand as they are.
+    # A wrapper offset of 0 comes from producers that never set it: then the inner offsets stand as
+    # they are.
     if outer.magic == 1 and outer.offset:
         base = outer.offset - inner[-1].offset
         if base < 0:
-            raise DecodeError("the wrapper's offset lies below the last one inside it", path="Offset", rule="wrapper-offset")
+            raise DecodeError(
+                "the wrapper's offset lies below the last one inside it",
+                path="Offset",
+                rule="wrapper-offset",
+            )
         if not all(base + message.offset in INT64 for message in inner):
             raise DecodeError("offset beyond 64 bits", path="Offset", rule="int64-overflow")
-    appended = outer.timestamp if outer.magic == 1 and outer.attributes & TIMESTAMP_TYPE_BIT else None
+    appended = (
+        outer.timestamp if outer.magic == 1 and outer.attributes & TIMESTAMP_TYPE_BIT else None
+    )
     return [
-        Record(offset=base + m.offset, timestamp=m.timestamp if appended is None else appended, key=m.key, value=m.value)
+        Record(
+            offset=base + m.offset,
+            timestamp=m.timestamp if appended is None else appended,
+            key=m.key,
+            value=m.value,
+        )
         for m in inner
     ]
 

@@ -1,4 +1,4 @@
-"""One record, and the names of what a batch's attribute bits say. Knows nothing of bytes."""
+"""One record, and the enums of a batch's attribute bits. It does not read or write bytes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Final
 
 from kwire.errors import DecodeError
 
-#: What offsets and timestamps may be.
+#: Range of offsets and timestamps.
 INT64: Final = range(-(1 << 63), 1 << 63)
 #: A record header: its key, and its value or None (``RecordHeader``).
 Header = tuple[str, bytes | None]
@@ -25,15 +25,21 @@ class Compression(enum.IntEnum):
 
     @classmethod
     def of(cls, attributes: int) -> Compression:
-        """The type in ``attributes``. Raises DecodeError (rule ``compression-type``) for 5 to 7, which nobody has."""
+        """The type in ``attributes``. Raises DecodeError (rule ``compression-type``) for 5 to 7,
+        which no type has.
+        """
         number = attributes & 0x07
         if number > 4:
-            raise DecodeError(f"unknown compression type {number}", path="Attributes", rule="compression-type")
+            raise DecodeError(
+                f"unknown compression type {number}", path="Attributes", rule="compression-type"
+            )
         return cls(number)
 
 
 class TimestampType(enum.IntEnum):
-    """Who set the timestamps of a batch (``TimestampType``); message format 0 has none."""
+    """The side that set the timestamps of a batch (``TimestampType``); message format 0 has
+    none.
+    """
 
     NO_TIMESTAMP = -1
     CREATE_TIME = 0
@@ -41,9 +47,11 @@ class TimestampType(enum.IntEnum):
 
 
 class Record:
-    """A record: absolute ``offset``, ``timestamp`` in ms since the epoch (-1: none), ``key`` and ``value`` or None, ``headers``.
+    """A record: absolute ``offset``, ``timestamp`` in ms since the epoch (-1: none), ``key`` and
+    ``value`` or None, ``headers``.
 
-    ``headers`` is a sequence of ``(key, value)``; what the decoder makes is a tuple. Plain attributes, no checks: writers check.
+    ``headers`` is a sequence of ``(key, value)``; what the decoder makes is a tuple. Plain
+    attributes, no checks: writers check.
     """
 
     __slots__ = ("headers", "key", "offset", "timestamp", "value")

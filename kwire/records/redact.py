@@ -1,7 +1,9 @@
-"""Secrets out of decoded metadata records, before they are printed or stored. Knows record types and names of configs.
+"""Hides the secrets of Kafka's metadata: the one rule for everything that prints, stores or answers
+metadata.
 
-The log holds SCRAM keys, from which a user can be impersonated, and the values of configs of type PASSWORD in the clear
-(``RecordRedactor`` hides both in Kafka's own logs). Its delegation token records hold no HMAC.
+The metadata log holds SCRAM keys, from which a user can be impersonated, and the values of configs
+of type PASSWORD in the clear. As in Kafka (``KafkaConfigSchema.isSensitive``, ``RecordRedactor``) a
+config is secret unless it is known not to be. Its delegation token records hold no HMAC.
 """
 
 from __future__ import annotations
@@ -9,27 +11,46 @@ from __future__ import annotations
 import re
 from typing import Any, Final
 
-#: What stands in place of a secret; of a secret of type bytes, these letters' bytes where bytes are asked for.
+from kwire.records.secret_table import BROKER, MECHANISM_CONFIGS, PUBLIC_CONFIGS, SECRET_MEMBERS
+
+#: Text in place of a secret; of a secret of type bytes, these letters' bytes where bytes are
+#: asked for.
 REDACTED: Final = "(redacted)"
 
-#: Members that are secrets whatever they hold, by record type.
-_SECRET_MEMBERS: Final[dict[str, tuple[str, ...]]] = {"USER_SCRAM_CREDENTIAL_RECORD": ("salt", "storedKey", "serverKey")}
-# Every config of Kafka 4.4 of type PASSWORD, with or without a listener's and a mechanism's prefix, and, to be on the
-# safe side of plug-ins, whatever is called by such a word.
-_SECRET_CONFIG: Final = re.compile(
-    r"password|passphrase|secret|credential|jaas|private|token\.master\.key|ssl\.keystore\.key|certificate",
-    re.IGNORECASE,
-)
+_OF_LISTENER: Final = re.compile(r"listener\.name\.[^.]*\.(.*)", re.DOTALL)
+
+
+def is_secret_config(resource_type: int, name: str) -> bool:
+    """Is the value of this config secret? ``resource_type`` is a ``ConfigResource.Type``; of an
+    unknown one all configs are.
+
+    A broker's config of one listener is what the config without the listener's prefix is
+    (``KafkaConfig.configType``).
+    """
+    known = broker_config(name) if resource_type == BROKER else name
+    return known not in PUBLIC_CONFIGS.get(resource_type, frozenset())
+
+
+def broker_config(name: str) -> str:
+    """``ssl.key.password`` of ``listener.name.external.ssl.key.password``: the config that says
+    what type this one has.
+    """
+    found = _OF_LISTENER.fullmatch(name)
+    if found is None:
+        return name
+    base = found[1]
+    return next((key for key in MECHANISM_CONFIGS if base.endswith(key)), base)
 
 
 def redact(record_type: str, data: dict[str, Any]) -> dict[str, Any]:
-    """``data`` (members of a record of type ``record_type``, such as CONFIG_RECORD, by JSON name) without its secrets.
+    """``data`` (members of a record of type ``record_type``, such as CONFIG_RECORD, by JSON name)
+    without its secrets.
 
-    A copy where something was taken out, else ``data`` itself. A member that is null stays null: that a config was
-    removed is no secret.
+    A copy where something was taken out, else ``data`` itself. A member that is null stays null:
+    that a config was removed is no secret.
     """
-    secret = _SECRET_MEMBERS.get(record_type, ())
-    if record_type == "CONFIG_RECORD" and _SECRET_CONFIG.search(str(data.get("name"))):
+    secret = SECRET_MEMBERS.get(record_type, ())
+    if record_type == "CONFIG_RECORD" and is_secret_config(data["resourceType"], data["name"]):
         secret = ("value",)
     hidden = {name: _hidden(data[name]) for name in secret if data.get(name) is not None}
     return {**data, **hidden} if hidden else data

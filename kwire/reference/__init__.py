@@ -1,7 +1,7 @@
 """A second codec, slow and independent: Kafka's message schemas as `construct` declarations.
 
-It shares no code with the generated messages, so that each can be checked against the other, and it can say where in the
-bytes every value stands:
+It shares no code with the generated messages, so that each can be checked against the other, and it
+can say where in the bytes every value stands:
 
     from kwire.reference import reference
     fetch = reference("FetchRequest", 12)
@@ -31,9 +31,11 @@ __all__ = ["UNKNOWN_TAGS", "Node", "Reference", "Tree", "reference", "valid_vers
 
 @functools.cache
 def reference(name: str, version: int, family: str = KAFKA) -> Reference:
-    """The codec of one message at one version. ``family`` is a directory of schemas, such as ``kip/595``.
+    """The codec of one message at one version. ``family`` is a directory of schemas, such as
+    ``kip/595``.
 
-    Raises UnknownApi for a name that is not there, UnsupportedVersion for a version outside of its valid ones.
+    Raises UnknownApi for a name that is not there, UnsupportedVersion for a version outside of its
+    valid ones.
     """
     return Reference(facts(name, family), version)
 
@@ -44,20 +46,26 @@ def valid_versions(schema: Mapping[str, Any]) -> range:
 
 
 class Reference:
-    """One message at one version. ``name``, ``version``, ``schema`` (the facts), ``declaration`` (the construct)."""
+    """One message at one version. ``name``, ``version``, ``schema`` (the facts), ``declaration``
+    (the construct).
+    """
 
     def __init__(self, schema: Mapping[str, Any], version: int) -> None:
         valid = valid_versions(schema)
         if version not in valid:
             known = f"{valid[0]} to {valid[-1]}" if valid else "none any more"
-            raise UnsupportedVersion(f"{schema['name']} has no version {version}: there are {known}")
+            raise UnsupportedVersion(
+                f"{schema['name']} has no version {version}: there are {known}"
+            )
         self.schema, self.name, self.version = schema, schema["name"], version
         self.declaration = declare(schema, version)
 
     def parse(self, data: bytes, allow_trailing: bool = False) -> dict[str, Any]:
-        """Read a whole message. Raises DecodeError, for bytes left over too unless ``allow_trailing``.
+        """Read a whole message. Raises DecodeError, for bytes left over too unless
+        ``allow_trailing``.
 
-        A message of more than ``NODES_MAX`` fields and elements is refused as well (rule ``element-budget``).
+        A message of more than ``NODES_MAX`` fields and elements is refused as well (rule
+        ``element-budget``).
         """
         value, end = self.parse_from(data)
         if end < len(data) and not allow_trailing:
@@ -65,11 +73,15 @@ class Reference:
         return value
 
     def parse_from(self, data: bytes, at: int = 0) -> tuple[dict[str, Any], int]:
-        """Read a message that starts at byte ``at``: the value and the position after it. Raises DecodeError."""
+        """Read a message that starts at byte ``at``: the value and the position after it. Raises
+        DecodeError.
+        """
         return self._read(data, at, Trail())
 
     def build(self, value: Mapping[str, Any]) -> bytes:
-        """The bytes of a value. Fields that are not given stand at their default. Raises EncodeError, which names the field."""
+        """The bytes of a value. Fields that are not given stand at their default. Raises
+        EncodeError, which names the field.
+        """
         trail = Trail()
         try:
             built: bytes = self.declaration.build(value, trail=trail)
@@ -80,7 +92,9 @@ class Reference:
         return built
 
     def dissect(self, data: bytes, at: int = 0, allow_trailing: bool = False) -> Node:
-        """The tree of a message that starts at byte ``at``. Bad bytes do not raise: the node where they are has ``error``."""
+        """The tree of a message that starts at byte ``at``. Bad bytes do not raise: the node where
+        they are has ``error``.
+        """
         tree = Tree(self.name, f"version {self.version}", at)
         try:
             value, end = self._read(data, at, tree)
@@ -88,7 +102,9 @@ class Reference:
             return tree.finish(len(data), None, error)
         if end < len(data) and not allow_trailing:
             root = tree.finish(end, value, None)
-            rest = Node("left over", "bytes", end, len(data), data[end:], error=_left_over(data, end))
+            rest = Node(
+                "left over", "bytes", end, len(data), data[end:], error=_left_over(data, end)
+            )
             root.children.append(rest)
             return root
         return tree.finish(end, value, None)
@@ -99,11 +115,19 @@ class Reference:
         try:
             value: dict[str, Any] = self.declaration.parse_stream(stream, trail=trail)
         except Refused as error:
-            raise DecodeError(error.reason, path=trail.path, offset=trail.start(at), rule=error.rule) from None
+            raise DecodeError(
+                error.reason, path=trail.path, offset=trail.start(at), rule=error.rule
+            ) from None
         except ConstructError as error:
-            raise DecodeError(str(error), path=trail.path, offset=trail.start(at), rule="construct") from None
+            raise DecodeError(
+                str(error), path=trail.path, offset=trail.start(at), rule="construct"
+            ) from None
         return value, stream.tell()
 
 
 def _left_over(data: bytes, end: int) -> DecodeError:
-    return DecodeError(f"{len(data) - end} bytes are left over after the message", offset=end, rule="trailing-bytes")
+    return DecodeError(
+        f"{len(data) - end} bytes are left over after the message",
+        offset=end,
+        rule="trailing-bytes",
+    )

@@ -1,4 +1,6 @@
-"""Reads packet captures: classic pcap and pcapng, one packet at a time. Knows nothing of what is in a packet."""
+"""Reads packet captures: classic pcap and pcapng, one packet at a time. Knows nothing of what is in
+a packet.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,8 @@ from typing import BinaryIO, Final
 
 from kwire.errors import DecodeError
 
-#: A packet or block longer than this is a damaged file, not a capture: tcpdump's own limit is 256 KiB.
+#: A packet or block longer than this is a damaged file, not a capture: tcpdump's own limit is 256
+#: KiB.
 LONGEST_BLOCK: Final = 64 * 1024 * 1024
 
 _CLASSIC: Final = {b"\xa1\xb2\xc3\xd4": (">", 1e6), b"\xd4\xc3\xb2\xa1": ("<", 1e6),
@@ -20,7 +23,9 @@ _INTERFACE, _SIMPLE, _ENHANCED = 1, 3, 6
 
 @dataclass(frozen=True)
 class Packet:
-    """``time`` in seconds since 1970; ``link`` is the number of the link-layer type (1 is Ethernet)."""
+    """``time`` in seconds since 1970; ``link`` is the number of the link-layer type (1 is
+    Ethernet).
+    """
 
     time: float
     link: int
@@ -33,7 +38,9 @@ def is_capture(start: bytes) -> bool:
 
 
 def packets(file: BinaryIO) -> Iterator[Packet]:
-    """The packets of a capture file, in its order. Raises DecodeError; a file cut in its last packet ends before it."""
+    """The packets of a capture file, in its order. Raises DecodeError; a file cut in its last
+    packet ends before it.
+    """
     magic = file.read(4)
     if magic in _CLASSIC:
         yield from _classic(file, *_CLASSIC[magic])
@@ -75,7 +82,9 @@ def _pcapng(file: BinaryIO) -> Iterator[Packet]:
         taken = 12 if is_section else 8
         _sane(size)
         if size < taken + 4:
-            raise DecodeError(f"a pcapng block of {size} bytes: the capture is damaged", rule="capture")
+            raise DecodeError(
+                f"a pcapng block of {size} bytes: the capture is damaged", rule="capture"
+            )
         body = file.read(size - taken)
         if len(body) < size - taken:
             return
@@ -89,13 +98,17 @@ def _pcapng(file: BinaryIO) -> Iterator[Packet]:
 def _interface(body: bytes, order: str) -> tuple[int, float]:
     """Link type and ticks a second of an Interface Description Block."""
     if len(body) < 12:
-        raise DecodeError("an interface block without its fields: the capture is damaged", rule="capture")
+        raise DecodeError(
+            "an interface block without its fields: the capture is damaged", rule="capture"
+        )
     ticks, at = 1e6, 8
     while at + 4 <= len(body) - 4:
         code, size = struct.unpack_from(order + "HH", body, at)
         if code == 0:
             break
-        if code == 9 and size == 1:  # if_tsresol: a power of ten, or of two where the high bit is set
+        if (
+            code == 9 and size == 1
+        ):  # if_tsresol: a power of ten, or of two where the high bit is set
             power = body[at + 4]
             ticks = 2.0 ** (power & 0x7F) if power & 0x80 else 10.0**power
         at += 4 + (size + 3) // 4 * 4
@@ -105,13 +118,17 @@ def _interface(body: bytes, order: str) -> tuple[int, float]:
 def _packet(kind: int, body: bytes, order: str, links: list[tuple[int, float]]) -> Packet:
     fixed = 20 if kind == _ENHANCED else 4
     if len(body) < fixed:
-        raise DecodeError("a packet block without its fields: the capture is damaged", rule="capture")
+        raise DecodeError(
+            "a packet block without its fields: the capture is damaged", rule="capture"
+        )
     if kind == _SIMPLE:
         interface, ticks, size = 0, 0, min(struct.unpack_from(order + "I", body)[0], len(body) - 4)
     else:
         interface, high, low, size = struct.unpack_from(order + "IIII", body)
         ticks = high << 32 | low
     if interface >= len(links) or size > len(body) - fixed:
-        raise DecodeError("a packet block that does not fit its section: the capture is damaged", rule="capture")
+        raise DecodeError(
+            "a packet block that does not fit its section: the capture is damaged", rule="capture"
+        )
     link, per_second = links[interface]
     return Packet(ticks / per_second, link, body[fixed : fixed + size])

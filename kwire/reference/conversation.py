@@ -1,6 +1,8 @@
-"""Kafka requests and responses out of captured TCP: cuts connections into frames and says what answers what.
+"""Kafka requests and responses out of captured TCP: cuts connections into frames and says what
+answers what.
 
-A response names neither its api nor its version; only the request of the same connection and correlation id does.
+A response names neither its api nor its version; only the request of the same connection and
+correlation id does.
 """
 
 from __future__ import annotations
@@ -16,7 +18,8 @@ from kwire.reference.facts import facts, name_by_key
 from kwire.reference.frames import dissect_request, dissect_response, peek
 from kwire.reference.tcp import ACK, FIN, RST, SYN, Address, Direction, Segment
 
-#: ``socket.request.max.bytes`` of Kafka by default; a longer frame means that this is not Kafka's protocol.
+#: ``socket.request.max.bytes`` of Kafka by default; a longer frame means that this is not Kafka's
+#: protocol.
 LONGEST_FRAME: Final = 100 * 1024 * 1024
 
 
@@ -24,7 +27,8 @@ LONGEST_FRAME: Final = 100 * 1024 * 1024
 class Captured:
     """One frame, or what stands in the way of one. ``kind`` is request, response, or note.
 
-    ``data`` is the frame without its size; ``tree`` its dissection; of a note ``tree.error`` says what is wrong.
+    ``data`` is the frame without its size; ``tree`` its dissection; of a note ``tree.error`` says
+    what is wrong.
     """
 
     time: float
@@ -39,7 +43,8 @@ class Captured:
 
 
 def conversation(segments: Iterable[Segment], ports: Collection[int] = ()) -> Iterator[Captured]:
-    """Every frame of every connection, in order of arrival. ``ports`` are servers' ports; without any, all connections count.
+    """Every frame of every connection, in order of arrival. ``ports`` are servers' ports; without
+    any, all connections count.
 
     Memory holds the frames that are not complete yet and the requests that have no answer yet.
     """
@@ -48,7 +53,9 @@ def conversation(segments: Iterable[Segment], ports: Collection[int] = ()) -> It
         if ports and segment.source[1] not in ports and segment.target[1] not in ports:
             continue
         ends = frozenset((segment.source, segment.target))
-        if ends not in connections or (segment.flags & (SYN | ACK) == SYN and connections[ends].ended):
+        if ends not in connections or (
+            segment.flags & (SYN | ACK) == SYN and connections[ends].ended
+        ):
             connections[ends] = _Connection(ports)
         yield from connections[ends].take(segment)
     for connection in connections.values():
@@ -56,7 +63,9 @@ def conversation(segments: Iterable[Segment], ports: Collection[int] = ()) -> It
 
 
 class _Side:
-    """One direction: its bytes in order, what of them is no frame yet, and whether any use can be made of them."""
+    """One direction: its bytes in order, what of them is no frame yet, and whether any use can be
+    made of them.
+    """
 
     def __init__(self, source: Address, target: Address) -> None:
         self.source, self.target = source, target
@@ -72,7 +81,9 @@ class _Side:
             while len(self.buffer) - at >= 4:
                 (size,) = struct.unpack_from(">i", self.buffer, at)
                 if not 4 <= size <= LONGEST_FRAME:
-                    raise DecodeError(_why_no_frame(bytes(self.buffer[at : at + 4])), rule="frame-size")
+                    raise DecodeError(
+                        _why_no_frame(bytes(self.buffer[at : at + 4])), rule="frame-size"
+                    )
                 if len(self.buffer) - at - 4 < size:
                     return
                 at += 4 + size
@@ -82,7 +93,9 @@ class _Side:
 
 
 class _Connection:
-    """Both directions of a connection. Who is the server shows in the SYN, in the port, or in the first request."""
+    """Both directions of a connection. The SYN, the port, or the first request tells which side is
+    the server.
+    """
 
     def __init__(self, ports: Collection[int]) -> None:
         self.ports = ports
@@ -102,17 +115,23 @@ class _Connection:
         if side.dead:
             side.buffer.clear()
         elif side.direction.lost:
-            yield self._give_up(side, f"{side.direction.missing} bytes were not captured; the rest of this direction is left out")
+            yield self._give_up(
+                side,
+                f"{side.direction.missing} bytes were not captured; the rest of this direction is left out",
+            )
         elif side.buffer and self._knows_client(side):
             yield from self._frames(side)
 
     def close(self) -> Iterator[Captured]:
-        """What is left at the end of the capture."""
+        """The frames that are left at the end of the capture."""
         for side in self.sides.values():
             if side.dead:
                 continue
             if side.direction.missing:
-                yield self._give_up(side, f"{side.direction.missing} bytes were not captured; what follows them is left out")
+                yield self._give_up(
+                    side,
+                    f"{side.direction.missing} bytes were not captured; what follows them is left out",
+                )
             elif side.buffer:
                 yield self._give_up(side, f"the capture ends {len(side.buffer)} bytes into a frame")
 
@@ -129,29 +148,69 @@ class _Connection:
     def _frames(self, side: _Side) -> Iterator[Captured]:
         try:
             for frame in side.frames():
-                yield self._request(side, frame) if side.source == self.client else self._response(side, frame)
+                yield (
+                    self._request(side, frame)
+                    if side.source == self.client
+                    else self._response(side, frame)
+                )
         except DecodeError as error:
             yield self._give_up(side, error.reason)
 
     def _request(self, side: _Side, frame: bytes) -> Captured:
         tree = dissect_request(frame)
         if len(frame) < 8:
-            return Captured(side.time, side.source, side.target, "request", "?", -1, -1, frame, tree)
+            return Captured(
+                side.time, side.source, side.target, "request", "?", -1, -1, frame, tree
+            )
         key, version = peek(frame)
         (correlation_id,) = struct.unpack_from(">i", frame, 4)
         self.asked[correlation_id] = key, version
-        return Captured(side.time, side.source, side.target, "request", _api(key), version, correlation_id, frame, tree)
+        return Captured(
+            side.time,
+            side.source,
+            side.target,
+            "request",
+            _api(key),
+            version,
+            correlation_id,
+            frame,
+            tree,
+        )
 
     def _response(self, side: _Side, frame: bytes) -> Captured:
         (correlation_id,) = struct.unpack_from(">i", frame)
         asked = self.asked.pop(correlation_id, None)
         if asked is None:
-            why = DecodeError(f"no request with correlation id {correlation_id} was captured", offset=0, rule="unmatched")
+            why = DecodeError(
+                f"no request with correlation id {correlation_id} was captured",
+                offset=0,
+                rule="unmatched",
+            )
             tree = Node("response", "frame", 0, len(frame), frame, error=why)
-            return Captured(side.time, side.source, side.target, "response", "?", -1, correlation_id, frame, tree)
+            return Captured(
+                side.time,
+                side.source,
+                side.target,
+                "response",
+                "?",
+                -1,
+                correlation_id,
+                frame,
+                tree,
+            )
         key, version = asked
         tree = dissect_response(frame, key, version)
-        return Captured(side.time, side.source, side.target, "response", _api(key), version, correlation_id, frame, tree)
+        return Captured(
+            side.time,
+            side.source,
+            side.target,
+            "response",
+            _api(key),
+            version,
+            correlation_id,
+            frame,
+            tree,
+        )
 
     def _give_up(self, side: _Side, why: str) -> Captured:
         side.dead = True
@@ -173,7 +232,9 @@ def _like_request(data: bytes | bytearray) -> bool:
         return False
     size, key, version = struct.unpack_from(">ihh", data)
     try:
-        return 8 <= size <= LONGEST_FRAME and version in valid_versions(facts(name_by_key("request", key)))
+        return 8 <= size <= LONGEST_FRAME and version in valid_versions(
+            facts(name_by_key("request", key))
+        )
     except UnknownApi:
         return False
 

@@ -1,4 +1,6 @@
-"""From the facts of a message schema to the `construct` declaration of one version. Reads and writes no bytes itself."""
+"""From the facts of a message schema to the `construct` declaration of one version. Reads and
+writes no bytes itself.
+"""
 
 from __future__ import annotations
 
@@ -8,19 +10,32 @@ from typing import Any
 
 from construct import Construct
 
-from kwire.reference.primitives import FIXED, SIZED, Array, CompactLength, Int8, Int16, Int32, NullableStruct, UnsignedVarint
+from kwire.reference.primitives import (
+    FIXED,
+    SIZED,
+    Array,
+    CompactLength,
+    Int8,
+    Int16,
+    Int32,
+    NullableStruct,
+    UnsignedVarint,
+)
 from kwire.reference.structs import Absent, Field, Struct, TagSection
 from kwire.uuid import ZERO_UUID, Uuid
 
 Facts = Mapping[str, Any]
 Fresh = Callable[[], Any]
 
-#: Struct inside struct goes no deeper than this. Shipped schemas reach six; more is a struct that contains itself.
+#: Struct inside struct goes no deeper than this. Shipped schemas reach six; more is a struct that
+#: contains itself.
 DEEPEST = 40
 
 
 def declare(schema: Facts, version: int) -> Struct:
-    """The declaration of ``schema`` at ``version``. Raises ValueError for a schema that cannot be declared."""
+    """The declaration of ``schema`` at ``version``. Raises ValueError for a schema that cannot be
+    declared.
+    """
     return _Declaration(schema, version).struct(schema["name"], schema["fields"], 0)
 
 
@@ -45,7 +60,9 @@ class _Declaration:
     def __init__(self, schema: Facts, version: int) -> None:
         self.version = version
         self.flexible = spans(schema.get("flexibleVersions"), version)
-        self.common = {struct["name"]: struct["fields"] for struct in schema.get("commonStructs", ())}
+        self.common = {
+            struct["name"]: struct["fields"] for struct in schema.get("commonStructs", ())
+        }
 
     def struct(self, name: str, fields: list[Facts], depth: int) -> Struct:
         if depth > DEEPEST:
@@ -79,13 +96,17 @@ class _Declaration:
         if "flexibleVersions" in facts:
             flexible = spans(facts["flexibleVersions"], self.version)
         nullable = spans(facts.get("nullableVersions"), self.version)
-        element = self.element(facts, flexible, nullable and not type_.startswith("[]"), depth, in_tag)
+        element = self.element(
+            facts, flexible, nullable and not type_.startswith("[]"), depth, in_tag
+        )
         wire = element
         if type_.startswith("[]"):
             wire = Array(CompactLength if flexible else Int32, nullable, element, type_[2:])
         return Field(facts["name"], type_, wire, self.default(facts, element))
 
-    def element(self, facts: Facts, flexible: bool, nullable: bool, depth: int, in_tag: bool) -> Construct:
+    def element(
+        self, facts: Facts, flexible: bool, nullable: bool, depth: int, in_tag: bool
+    ) -> Construct:
         name = facts["type"].removeprefix("[]")
         if name in FIXED:
             return FIXED[name]
@@ -98,14 +119,24 @@ class _Declaration:
         struct = self.struct(name, fields, depth + 1)
         if not nullable:
             return struct
-        return NullableStruct(UnsignedVarint, 0, struct) if in_tag else NullableStruct(Int8, -1, struct)
+        return (
+            NullableStruct(UnsignedVarint, 0, struct)
+            if in_tag
+            else NullableStruct(Int8, -1, struct)
+        )
 
     def absent(self, facts: Facts, depth: int) -> Absent:
         element = self.element(facts, self.flexible, False, depth, False)
-        return Absent(facts["name"], facts.get("ignorable", False) in (True, "true"), self.default(facts, element))
+        return Absent(
+            facts["name"],
+            facts.get("ignorable", False) in (True, "true"),
+            self.default(facts, element),
+        )
 
     def default(self, facts: Facts, element: Construct) -> Fresh:
-        """What makes the default value. Kafka takes the string "null" for null, but a JSON null for no default at all."""
+        """A factory of the default value. Kafka takes the string "null" for null, but a JSON null
+        for no default at all.
+        """
         given = facts.get("default")
         type_ = facts["type"]
         if given == "null" and (type_.startswith("[]") or type_ not in FIXED):
@@ -120,7 +151,9 @@ class _Declaration:
 
 
 def scalar(type_: str, text: str) -> Any:
-    """The default of a primitive type from the schema's notation, ``""`` for none: numbers may be hexadecimal."""
+    """The default of a primitive type from the schema's notation, ``""`` for none: numbers may be
+    hexadecimal.
+    """
     if type_ == "string":
         return text
     if type_ == "bool":

@@ -1,4 +1,6 @@
-"""The message schemas that are shipped with this package, found by family and name. Knows nothing of bytes."""
+"""The message schemas that are shipped with this package, found by family and name. Knows nothing
+of bytes.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,8 @@ from typing import Any
 
 from kwire.errors import UnknownApi
 
-#: The messages of shipped Kafka. Other families are the forms that design texts give, such as ``kip/595``.
+#: The messages of shipped Kafka. Other families are the forms that design texts give, such as
+#: ``kip/595``.
 KAFKA = "kafka"
 DATA_FILE = "schemas.json.xz"
 
@@ -28,14 +31,18 @@ def facts(name: str, family: str = KAFKA) -> Mapping[str, Any]:
     """The schema of that name. Raises UnknownApi."""
     messages = families().get(family)
     if messages is None:
-        raise UnknownApi(f"no family of messages is named {family!r}; there are {', '.join(sorted(families()))}")
+        raise UnknownApi(
+            f"no family of messages is named {family!r}; there are {', '.join(sorted(families()))}"
+        )
     if name not in messages:
         raise UnknownApi(f"no message of {family} is named {name!r}")
     return messages[name]
 
 
 def name_by_key(kind: str, key: int) -> str:
-    """The ``request`` or ``response`` with that api key, the ``metadata`` record with that type number. Raises UnknownApi."""
+    """The ``request`` or ``response`` with that api key, the ``metadata`` record with that type
+    number. Raises UnknownApi.
+    """
     name = _keys().get((kind, key))
     if name is None:
         raise UnknownApi(f"no {kind} message has the number {key}")

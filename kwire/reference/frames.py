@@ -1,6 +1,8 @@
-"""Whole frames as trees: header and body of a request or response, a metadata record with its three varints.
+"""Whole frames as trees: header and body of a request or response, a metadata record with its three
+varints.
 
-Takes frames without their four size bytes. Knows which header belongs to which request; nothing of connections.
+Takes frames without their four size bytes. Knows which header belongs to which request; nothing of
+connections.
 """
 
 from __future__ import annotations
@@ -17,17 +19,22 @@ from kwire.reference.facts import facts, name_by_key
 from kwire.reference.primitives import Refused, UnsignedVarint
 
 API_VERSIONS: Final = 18
-#: A peer that does not know the version of an ApiVersions request answers in version 0, whatever was asked.
+#: A peer that does not know the version of an ApiVersions request answers in version 0, whatever
+#: was asked.
 FALLBACK_VERSION: Final = 0
 
 
 def request_header_version(api_key: int, version: int) -> int:
-    """The version of the request header: 2 for flexible versions of the api, else 1. Raises UnknownApi."""
+    """The version of the request header: 2 for flexible versions of the api, else 1. Raises
+    UnknownApi.
+    """
     return 2 if version in _flexible("request", api_key) else 1
 
 
 def response_header_version(api_key: int, version: int) -> int:
-    """The version of the response header: 1 for flexible versions, else 0; ApiVersions always 0. Raises UnknownApi."""
+    """The version of the response header: 1 for flexible versions, else 0; ApiVersions always 0.
+    Raises UnknownApi.
+    """
     return 1 if api_key != API_VERSIONS and version in _flexible("response", api_key) else 0
 
 
@@ -39,9 +46,15 @@ def parse_request(frame: bytes) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
     return header, body
 
 
-def parse_response(frame: bytes, api_key: int, version: int) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
-    """Header and body of the response to a request of that key and version. Raises as :func:`parse_request`."""
-    header, at = reference("ResponseHeader", response_header_version(api_key, version)).parse_from(frame)
+def parse_response(
+    frame: bytes, api_key: int, version: int
+) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
+    """Header and body of the response to a request of that key and version. Raises as
+    :func:`parse_request`.
+    """
+    header, at = reference("ResponseHeader", response_header_version(api_key, version)).parse_from(
+        frame
+    )
     body, _ = reference(name_by_key("response", api_key), version).parse_from(frame, at)
     return header, body
 
@@ -49,20 +62,31 @@ def parse_response(frame: bytes, api_key: int, version: int) -> tuple[Mapping[st
 def peek(frame: bytes) -> tuple[int, int]:
     """Api key and version of a request. Raises DecodeError."""
     if len(frame) < 8:
-        raise DecodeError(f"a request has at least 8 bytes of header, not {len(frame)}", offset=0, rule="truncated")
+        raise DecodeError(
+            f"a request has at least 8 bytes of header, not {len(frame)}",
+            offset=0,
+            rule="truncated",
+        )
     key, version = struct.unpack_from(">hh", frame)
     return key, version
 
 
 def dissect_request(frame: bytes) -> Node:
-    """The tree of a request, header and body. Bad bytes do not raise: the node where they are has ``error``."""
+    """The tree of a request, header and body. Bad bytes do not raise: the node where they are has
+    ``error``.
+    """
     root = Node("request", "frame", 0, len(frame))
     try:
         key, version = peek(frame)
         header_version = request_header_version(key, version)
     except (DecodeError, UnknownApi) as error:
         return _broken(root, frame, 0, error)
-    return _whole(root, frame, reference("RequestHeader", header_version), lambda: _body("request", key, version))
+    return _whole(
+        root,
+        frame,
+        reference("RequestHeader", header_version),
+        lambda: _body("request", key, version),
+    )
 
 
 def dissect_response(frame: bytes, api_key: int, version: int) -> Node:
@@ -76,13 +100,18 @@ def dissect_response(frame: bytes, api_key: int, version: int) -> Node:
     if api_key != API_VERSIONS or tree.failure() is None:
         return tree
     fallback = _whole(
-        Node("response", "frame", 0, len(frame)), frame, header, lambda: _body("response", api_key, FALLBACK_VERSION)
+        Node("response", "frame", 0, len(frame)),
+        frame,
+        header,
+        lambda: _body("response", api_key, FALLBACK_VERSION),
     )
     return tree if fallback.failure() is not None else fallback
 
 
 def dissect_metadata_record(value: bytes) -> Node:
-    """The tree of a record of the metadata log: frame version, type, version, body (``MetadataRecordSerde``)."""
+    """The tree of a record of the metadata log: frame version, type, version, body
+    (``MetadataRecordSerde``).
+    """
     root = Node("metadata record", "frame", 0, len(value))
     stream = io.BytesIO(value)
     prefix = []
@@ -113,7 +142,9 @@ def _metadata_rule(name: str, number: int) -> None:
 
 
 def _whole(root: Node, frame: bytes, header: Reference, body: Callable[[], Reference]) -> Node:
-    """Header, then body, as children of ``root``; servers and clients take bytes left over, so they are shown, not refused."""
+    """Header, then body, as children of ``root``; servers and clients take bytes left over, so they
+    are shown, not refused.
+    """
     head = header.dissect(frame, allow_trailing=True)
     root.children.append(head)
     if head.failure() is not None:
@@ -131,7 +162,9 @@ def _whole(root: Node, frame: bytes, header: Reference, body: Callable[[], Refer
 
 def _broken(root: Node, frame: bytes, at: int, error: Exception) -> Node:
     rule = "version" if isinstance(error, UnsupportedVersion) else "unknown-api"
-    cause = error if isinstance(error, DecodeError) else DecodeError(str(error), offset=at, rule=rule)
+    cause = (
+        error if isinstance(error, DecodeError) else DecodeError(str(error), offset=at, rule=rule)
+    )
     root.children.append(Node("undecoded", "bytes", at, len(frame), frame[at:], error=cause))
     return root
 

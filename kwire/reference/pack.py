@@ -1,4 +1,6 @@
-"""Packs a directory of schemas into the one file that this package ships: ``python -m kwire.reference.pack schemas``."""
+"""Packs a directory of schemas into the one file that this package ships: ``python -m
+kwire.reference.pack schemas``.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,9 @@ from kwire.reference.facts import DATA_FILE
 
 
 def gather(schemas: Path) -> dict[str, dict[str, Any]]:
-    """Family -> name -> facts of every schema below ``schemas``; a family is a directory with schema files in it."""
+    """Family -> name -> facts of every schema below ``schemas``; a family is a directory with
+    schema files in it.
+    """
     found: dict[str, dict[str, Any]] = {}
     for path in sorted(schemas.rglob("*.json")):
         facts = json.loads(path.read_text(encoding="utf-8"))

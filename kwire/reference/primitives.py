@@ -1,4 +1,6 @@
-"""The elements of Kafka's wire as `construct` parsers: numbers, lengths, strings, bytes, arrays. Knows no schema."""
+"""The elements of Kafka's wire as `construct` parsers: numbers, lengths, strings, bytes, arrays.
+Knows no schema.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,9 @@ HIGHEST_INT: Final = 2**31 - 1
 
 
 class Refused(ConstructError):  # type: ignore[misc]
-    """The bytes, or the value to be written, break a rule of the protocol. ``rule`` is its short name."""
+    """The bytes, or the value to be written, break a rule of the protocol. ``rule`` is its short
+    name.
+    """
 
     def __init__(self, reason: str, rule: str) -> None:
         self.reason, self.rule = reason, rule
@@ -43,7 +47,9 @@ def remaining(stream: io.BytesIO) -> int:
 
 
 def take(stream: io.BytesIO, size: int, path: str) -> bytes:
-    """Read exactly ``size`` bytes. Refused where the input ends before, and then nothing is allocated."""
+    """Read exactly ``size`` bytes. Refused where the input ends before, and then nothing is
+    allocated.
+    """
     left = remaining(stream)
     if size > left:
         raise Refused(f"{size} byte{'s' * (size != 1)} wanted, {left} left", "truncated")
@@ -52,7 +58,9 @@ def take(stream: io.BytesIO, size: int, path: str) -> bytes:
 
 
 class _Whole(Construct):  # type: ignore[misc]
-    """An integer of construct's, strict about what it writes: no bool and no float passes for a number."""
+    """An integer of construct's, strict about what it writes: no bool and no float passes for a
+    number.
+    """
 
     def __init__(self, subcon: Any) -> None:
         super().__init__()
@@ -109,10 +117,11 @@ class _UuidBytes(Construct):  # type: ignore[misc]
 
 
 class _UnsignedVarint(Construct):  # type: ignore[misc]
-    """Seven bits a byte, lowest first, five bytes at most; padding with empty high groups is allowed, as in Kafka.
+    """Seven bits a byte, lowest first, five bytes at most; padding with empty high groups is
+    allowed, as in Kafka.
 
-    Kafka drops surplus bits of the fifth byte, and takes a number with the 32nd bit for a negative one. No writer means
-    either, so both are refused.
+    Kafka drops surplus bits of the fifth byte, and takes a number with the 32nd bit for a negative
+    one. No writer means either, so both are refused.
     """
 
     def _parse(self, stream: io.BytesIO, context: Any, path: str) -> int:
@@ -193,7 +202,9 @@ class Blob(Construct):  # type: ignore[misc]
 
 
 class Text(Construct):  # type: ignore[misc]
-    """A string: UTF-8 behind its length. Kafka puts U+FFFD for bad UTF-8 and so loses bytes; here it is refused."""
+    """A string: UTF-8 behind its length. Kafka puts U+FFFD for bad UTF-8 and so loses bytes; here
+    it is refused.
+    """
 
     def __init__(self, length: Construct, nullable: bool) -> None:
         super().__init__()
@@ -207,7 +218,9 @@ class Text(Construct):  # type: ignore[misc]
         try:
             return data.decode("utf-8")
         except UnicodeDecodeError as error:
-            raise Refused(f"not UTF-8: {error.reason} at byte {error.start} of the string", "bad-utf8") from None
+            raise Refused(
+                f"not UTF-8: {error.reason} at byte {error.start} of the string", "bad-utf8"
+            ) from None
 
     def _build(self, obj: Any, stream: io.BytesIO, context: Any, path: str) -> Any:
         if obj is not None and not isinstance(obj, str):
@@ -221,9 +234,11 @@ class Text(Construct):  # type: ignore[misc]
 
 
 class Array(Construct):  # type: ignore[misc]
-    """Elements behind their count. A count above the number of bytes left is refused before anything is made.
+    """Elements behind their count. A count above the number of bytes left is refused before
+    anything is made.
 
-    Arguments: ``length`` parses the count; ``element`` one element; ``label`` is the schema's name of its type.
+    Arguments: ``length`` parses the count; ``element`` one element; ``label`` is the schema's name
+    of its type.
     """
 
     def __init__(self, length: Construct, nullable: bool, element: Construct, label: str) -> None:
@@ -232,7 +247,9 @@ class Array(Construct):  # type: ignore[misc]
 
     def _parse(self, stream: io.BytesIO, context: Any, path: str) -> list[Any] | None:
         trail = context._params.trail
-        count: int = trail.note("count", "length", stream, lambda: self.length._parsereport(stream, context, path))
+        count: int = trail.note(
+            "count", "length", stream, lambda: self.length._parsereport(stream, context, path)
+        )
         if count < 0:
             null_allowed(self.nullable)
             return None
@@ -265,7 +282,8 @@ class Array(Construct):  # type: ignore[misc]
 class NullableStruct(Construct):  # type: ignore[misc]
     """A struct that may be null, behind its marker: a number that is ``null`` or 1 when written.
 
-    Outside of tags the marker is a signed byte: negative is null. Inside of them it is an unsigned varint: 0 is null.
+    Outside of tags the marker is a signed byte: negative is null. Inside of them it is an unsigned
+    varint: 0 is null.
     """
 
     def __init__(self, marker: Construct, null: int, struct: Construct) -> None:
@@ -274,7 +292,9 @@ class NullableStruct(Construct):  # type: ignore[misc]
 
     def _parse(self, stream: io.BytesIO, context: Any, path: str) -> Any:
         trail = context._params.trail
-        marker: int = trail.note("present", "marker", stream, lambda: self.marker._parsereport(stream, context, path))
+        marker: int = trail.note(
+            "present", "marker", stream, lambda: self.marker._parsereport(stream, context, path)
+        )
         return None if marker <= self.null else self.struct._parsereport(stream, context, path)
 
     def _build(self, obj: Any, stream: io.BytesIO, context: Any, path: str) -> Any:
@@ -290,7 +310,9 @@ def null_allowed(nullable: bool) -> None:
 
 def _short_enough(data: bytes) -> None:
     if len(data) > LONGEST_STRING:
-        raise Refused(f"a string of {len(data)} bytes, {LONGEST_STRING} are allowed", "string-length")
+        raise Refused(
+            f"a string of {len(data)} bytes, {LONGEST_STRING} are allowed", "string-length"
+        )
 
 
 #: length and null -> what reads a value of the types that hold their own length.

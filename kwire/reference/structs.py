@@ -1,7 +1,9 @@
-"""Structs of Kafka's wire as `construct` parsers of dicts: fields in order, then the tag section. Knows no schema.
+"""Structs of Kafka's wire as `construct` parsers of dicts: fields in order, then the tag section.
+Knows no schema.
 
-A value is a dict by the schema's field names. Fields that the version lacks are left out of it; tagged fields that are not
-in the bytes are there with their default; tagged fields that nobody knows are under ``UNKNOWN_TAGS``, where there are any.
+A value is a dict by the schema's field names. Fields that the version lacks are left out of it;
+tagged fields that are not in the bytes are there with their default; unknown tagged
+fields are under ``UNKNOWN_TAGS``, where there are any.
 """
 
 from __future__ import annotations
@@ -21,7 +23,9 @@ UNKNOWN_TAGS: Final = "_unknown_tags"
 
 
 class Field(Construct):  # type: ignore[misc]
-    """A named value inside a struct; ``label`` is the schema's name of its type, ``default`` makes its default value."""
+    """A named value inside a struct; ``label`` is the schema's name of its type, ``default`` makes
+    its default value.
+    """
 
     def __init__(self, name: str, label: str, wire: Construct, default: Callable[[], Any]) -> None:
         super().__init__()
@@ -51,7 +55,9 @@ class Field(Construct):  # type: ignore[misc]
 
 
 class Absent:
-    """A field that this version has no place for: ignorable ones are dropped, others must stand at their default."""
+    """A field that this version has no place for: ignorable ones are dropped, others must stand at
+    their default.
+    """
 
     def __init__(self, name: str, ignorable: bool, default: Callable[[], Any]) -> None:
         self.name, self.ignorable, self.default = name, ignorable, default
@@ -65,9 +71,10 @@ class Absent:
 class TagSection(Construct):  # type: ignore[misc]
     """A count, then number, size and value of each tagged field.
 
-    Arguments: ``known`` the fields by tag; ``foreign`` tags that this struct knows at other versions: Kafka refuses them.
-    Kafka does not look at the size of a known tag; here it must be right. A tag may come twice, in any order: of a known
-    one the last counts, unknown ones are all kept.
+    Arguments: ``known`` the fields by tag; ``foreign`` tags that this struct knows at other
+    versions: Kafka refuses them. Kafka does not look at the size of a known tag; here it must be
+    right. A tag may come twice, in any order: of a known one the last counts, unknown ones are all
+    kept.
     """
 
     def __init__(self, known: Mapping[int, Field], foreign: Sequence[int]) -> None:
@@ -79,7 +86,9 @@ class TagSection(Construct):  # type: ignore[misc]
         number = UnsignedVarint._parse
         count = trail.note("tagged fields", "count", stream, lambda: number(stream, context, path))
         if count > remaining(stream):
-            raise Refused(f"{count} tagged fields claimed, {remaining(stream)} bytes left", "truncated")
+            raise Refused(
+                f"{count} tagged fields claimed, {remaining(stream)} bytes left", "truncated"
+            )
         values = {field.name: field.default() for field in self.known.values()}
         unknown = []
         for _ in range(count):
@@ -90,7 +99,9 @@ class TagSection(Construct):  # type: ignore[misc]
             if tag in self.known:
                 values[self.known[tag].name] = self._known(tag, size, stream, context, path)
             else:
-                data = trail.note(f"unknown tag {tag}", "bytes", stream, partial(take, stream, size, path))
+                data = trail.note(
+                    f"unknown tag {tag}", "bytes", stream, partial(take, stream, size, path)
+                )
                 unknown.append((tag, data))
         if unknown:
             values[UNKNOWN_TAGS] = unknown
@@ -98,11 +109,16 @@ class TagSection(Construct):  # type: ignore[misc]
 
     def _known(self, tag: int, size: int, stream: io.BytesIO, context: Any, path: str) -> Any:
         if size > remaining(stream):
-            raise Refused(f"tag {tag} claims {size} bytes, {remaining(stream)} are left", "tag-size")
+            raise Refused(
+                f"tag {tag} claims {size} bytes, {remaining(stream)} are left", "tag-size"
+            )
         end = stream.tell() + size
         value = self.known[tag]._parse(stream, context, path)
         if stream.tell() != end:
-            raise Refused(f"tag {tag} claims {size} bytes, its value has {stream.tell() - end + size}", "tag-size")
+            raise Refused(
+                f"tag {tag} claims {size} bytes, its value has {stream.tell() - end + size}",
+                "tag-size",
+            )
         return value
 
     def _build(self, obj: Any, stream: io.BytesIO, context: Any, path: str) -> Any:
@@ -115,7 +131,9 @@ class TagSection(Construct):  # type: ignore[misc]
             stream_write(stream, data, len(data), path)
         return obj
 
-    def _known_sections(self, obj: Mapping[str, Any], context: Any, path: str) -> list[tuple[int, bytes]]:
+    def _known_sections(
+        self, obj: Mapping[str, Any], context: Any, path: str
+    ) -> list[tuple[int, bytes]]:
         sections = []
         for tag, field in self.known.items():
             if field.name in obj:
@@ -131,7 +149,10 @@ class TagSection(Construct):  # type: ignore[misc]
         sections = [(int(tag), bytes(data)) for tag, data in obj.get(UNKNOWN_TAGS, ())]
         for tag, _ in sections:
             if not last < tag < HIGHEST_INT:
-                raise Refused(f"unknown tag {tag} after {last}: tags must rise, up to {HIGHEST_INT - 1}", "tag-order")
+                raise Refused(
+                    f"unknown tag {tag} after {last}: tags must rise, up to {HIGHEST_INT - 1}",
+                    "tag-order",
+                )
             if tag in self.known:
                 raise Refused(f"tag {tag} belongs to {self.known[tag].name}", "tag-order")
             last = tag
@@ -141,14 +162,21 @@ class TagSection(Construct):  # type: ignore[misc]
 class Struct(Construct):  # type: ignore[misc]
     """Fields in order and, in flexible versions, a tag section behind them.
 
-    Arguments: ``name`` of the schema; ``fields`` that stand in order; ``tags`` or None; ``absent`` fields of other versions.
+    Arguments: ``name`` of the schema; ``fields`` that stand in order; ``tags`` or None; ``absent``
+    fields of other versions.
     """
 
-    def __init__(self, name: str, fields: Sequence[Field], tags: TagSection | None, absent: Sequence[Absent]) -> None:
+    def __init__(
+        self, name: str, fields: Sequence[Field], tags: TagSection | None, absent: Sequence[Absent]
+    ) -> None:
         super().__init__()
         self.name, self.fields, self.tags, self.absent = name, tuple(fields), tags, tuple(absent)
         self._present = (*self.fields, *(tags.known.values() if tags is not None else ()))
-        self._names = {UNKNOWN_TAGS, *(f.name for f in self._present), *(f.name for f in self.absent)}
+        self._names = {
+            UNKNOWN_TAGS,
+            *(f.name for f in self._present),
+            *(f.name for f in self.absent),
+        }
 
     def default(self) -> dict[str, Any]:
         """A fresh value with every field of this version at its default."""
@@ -164,12 +192,17 @@ class Struct(Construct):  # type: ignore[misc]
         if not isinstance(obj, Mapping):
             raise Refused(f"a dict is wanted for {self.name}, not {obj!r}", "type")
         if not self._names.issuperset(obj):
-            raise Refused(f"{self.name} has no field {', '.join(sorted(set(obj) - self._names))}", "unknown-field")
+            raise Refused(
+                f"{self.name} has no field {', '.join(sorted(set(obj) - self._names))}",
+                "unknown-field",
+            )
         for absent in self.absent:
             if absent.name in obj:
                 absent.check(obj[absent.name])
         for field in self.fields:
-            field._build(obj[field.name] if field.name in obj else field.default(), stream, context, path)
+            field._build(
+                obj[field.name] if field.name in obj else field.default(), stream, context, path
+            )
         if self.tags is not None:
             self.tags._build(obj, stream, context, path)
         elif obj.get(UNKNOWN_TAGS):

@@ -1,7 +1,9 @@
-"""TCP out of captured packets: finds the segments, and puts each direction of a connection in order.
+"""TCP out of captured packets: finds the segments, and puts each direction of a connection in
+order.
 
-Good enough for captures: Ethernet (VLANs too), Linux cooked, loopback and raw links, IPv4 and IPv6, retransmissions and
-segments out of order. IP fragments are passed over; what was not captured leaves a gap, which ends that direction.
+Good enough for captures: Ethernet (VLANs too), Linux cooked, loopback and raw links, IPv4 and IPv6,
+retransmissions and segments out of order. IP fragments are passed over; what was not captured
+leaves a gap, which ends that direction.
 """
 
 from __future__ import annotations
@@ -27,7 +29,9 @@ Address = tuple[str, int]
 
 @dataclass(frozen=True)
 class Segment:
-    """One TCP segment. ``source`` and ``target`` are (ip, port); ``sequence`` is the number of the first payload byte."""
+    """One TCP segment. ``source`` and ``target`` are (ip, port); ``sequence`` is the number of the
+    first payload byte.
+    """
 
     time: float
     source: Address
@@ -51,7 +55,9 @@ def segments(packets: Iterable[Packet]) -> Iterator[Segment]:
 
 
 def _network(packet: Packet) -> tuple[int, int]:
-    """The protocol above the link layer (its ether type) and where it starts; (0, 0) for none that is known."""
+    """The protocol above the link layer (its ether type) and where it starts; (0, 0) for none that
+    is known.
+    """
     data, link = packet.data, packet.link
     if link in (1, 113, 276):  # Ethernet, Linux cooked, Linux cooked v2
         at = {1: 12, 113: 14, 276: 0}[link]
@@ -90,7 +96,11 @@ def _ipv6(packet: Packet, at: int) -> Segment | None:
     start = at + 40
     while following in _SKIPPED_HEADERS and len(data) >= start + 8:
         following, start = data[start], start + data[start + 1] * 8 + 8
-    return _tcp(packet, data[at + 8 : at + 24], data[at + 24 : at + 40], start, end) if following == _TCP else None
+    return (
+        _tcp(packet, data[at + 8 : at + 24], data[at + 24 : at + 40], start, end)
+        if following == _TCP
+        else None
+    )
 
 
 def _tcp(packet: Packet, source: bytes, target: bytes, at: int, end: int) -> Segment | None:
@@ -147,13 +157,19 @@ class Direction:
         self.lost = self._held > WAITING_BYTES_MAX
 
     def _in_order(self, sequence: int, payload: bytes, at: int) -> Iterator[bytes]:
-        """The new part of this segment, then of those that waited for it. A part seen before is cut off."""
+        """The new part of this segment, then of those that waited for it. A part seen before is cut
+        off.
+        """
         while True:
             new = payload[-_ahead(sequence, at) :] if sequence != at else payload
             at = (at + len(new)) & 0xFFFFFFFF
             self._next = at
             yield new
-            follower = at if at in self._waiting else next((s for s in self._waiting if _ahead(s, at) < 0), None)
+            follower = (
+                at
+                if at in self._waiting
+                else next((s for s in self._waiting if _ahead(s, at) < 0), None)
+            )
             if follower is None:
                 return
             sequence, payload = follower, self._waiting.pop(follower)

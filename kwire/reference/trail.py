@@ -1,4 +1,6 @@
-"""Where a parser is: the path of open fields, kept for error messages, or the whole tree of what was read. Reads nothing."""
+"""Where a parser is: the path of open fields, kept for error messages, or the whole tree of what
+was read. Reads nothing.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,8 @@ from kwire.reference.primitives import Refused
 
 T = TypeVar("T")
 
-#: Fields, elements and counts that one call reads at most: a megabyte can claim a million elements of a kilobyte each in memory.
+#: Fields, elements and counts that one call reads at most: a megabyte can claim a million elements
+#: of a kilobyte each in memory.
 NODES_MAX: Final = 2_000_000
 
 
@@ -20,9 +23,10 @@ NODES_MAX: Final = 2_000_000
 class Node:
     """One thing in the bytes. ``start`` and ``end`` are byte positions, ``end`` not included.
 
-    ``value`` is what was read (None where reading failed, and for null); ``type`` the schema's word for it; ``error``
-    stands on the node where the bytes broke a rule, and nothing follows it. ``detached``: the positions from here down are
-    in other bytes (what was compressed). ``hidden``: the value is a secret, for those who print it.
+    ``value`` is what was read (None where reading failed, and for null); ``type`` the schema's word
+    for it; ``error`` stands on the node where the bytes broke a rule, and nothing follows it.
+    ``detached``: the positions from here down are in other bytes (what was compressed). ``hidden``:
+    the value is a secret, for those who print it.
     """
 
     name: str
@@ -55,14 +59,18 @@ class Node:
 
 
 class Trail:
-    """The fields that are open, outermost first. Left as it is when a parser raises: then it names the place."""
+    """The fields that are open, outermost first. Left as it is when a parser raises: then it names
+    the place.
+    """
 
     def __init__(self, budget: int = NODES_MAX) -> None:
         self._open: list[tuple[str, int]] = []
         self._left = budget
 
     def enter(self, name: str, type_: str, start: int) -> None:
-        """A field or element of that name begins at byte ``start``. Refused when the budget is used up."""
+        """A field or element of that name begins at byte ``start``. Refused when the budget is used
+        up.
+        """
         self._open.append((name, start))
         self._spend()
 
@@ -82,7 +90,9 @@ class Trail:
     @property
     def path(self) -> str:
         """Such as ``Topics[3].Name``."""
-        return "".join(name if name[0] == "[" else f".{name}" for name, _ in self._open).removeprefix(".")
+        return "".join(
+            name if name[0] == "[" else f".{name}" for name, _ in self._open
+        ).removeprefix(".")
 
     def start(self, otherwise: int) -> int:
         """Where the innermost open field starts; ``otherwise`` if there is none."""

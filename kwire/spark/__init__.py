@@ -1,14 +1,16 @@
-"""The metadata topic in Spark: functions that turn the ``value`` column of Spark's own Kafka source into columns.
+"""The metadata topic in Spark: functions that turn the ``value`` column of Spark's own Kafka source
+into columns.
 
     from kwire.spark import decode, kafka_options, without
     rows = spark.read.format("kafka").options(**kafka_options("localhost:9092")).load()
     decode(without(rows, "NO_OP_RECORD")).show()
 
-``register(spark)`` makes known ``format("kwire")``, which reads the topic and copies of its files without Spark's Kafka source.
-``tables`` builds tables from either, and ``read_table`` reads them.
+``register(spark)`` makes known ``format("kwire")``, which reads the topic and copies of its files
+without Spark's Kafka source. ``tables`` builds tables from either, and ``read_table`` reads them.
 
-Needs the ``spark`` extra (``pip install 'kwire[spark]'``), on the driver and on every executor. Connecting, offsets and
-checkpoints are Spark's business; nothing but ``format("kwire")`` opens a connection.
+Needs the ``spark`` extra (``pip install 'kwire[spark]'``), on the driver and on every executor.
+Connecting, offsets and checkpoints are Spark's business; nothing but ``format("kwire")`` opens a
+connection.
 """
 
 from __future__ import annotations
@@ -17,18 +19,28 @@ from typing import TYPE_CHECKING, Any
 
 from kwire.spark.frames import decode, only, typed, without
 from kwire.spark.options import METADATA_TOPIC, kafka_options
-from kwire.spark.source import register
+from kwire.spark.source.data_source import register
 
 if TYPE_CHECKING:
-    from kwire.spark.tables_build import read_table, tables
+    from kwire.spark.table.build import read_table, tables
 
-__all__ = ["METADATA_TOPIC", "decode", "kafka_options", "only", "read_table", "register", "tables", "typed", "without"]
+__all__ = [
+    "METADATA_TOPIC",
+    "decode",
+    "kafka_options",
+    "only",
+    "read_table",
+    "register",
+    "tables",
+    "typed",
+    "without",
+]
 
 
 def __getattr__(name: str) -> Any:
-    """What workers do not need is imported when it is asked for."""
+    """Import on first use the modules that executors do not need."""
     if name in ("read_table", "tables"):
-        from kwire.spark import tables_build
+        from kwire.spark.table import build as tables_build
 
         return getattr(tables_build, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,8 +1,9 @@
 """Record batches of Arrow in, record batches out: what runs in Spark's Python workers.
 
-Takes batches with the columns ``offset``, ``timestamp`` and ``value`` that Spark's Kafka source has, and ``epoch`` where there
-is one. Records of a layout that many share are decoded together, the others one by one, with the same result. Knows nothing
-of DataFrames. A value that cannot be read becomes a row that says why.
+Takes batches with the columns ``offset``, ``timestamp`` and ``value`` that Spark's Kafka source
+has, and ``epoch`` where there is one. Records of a layout that many share are decoded together, the
+others one by one, with the same result. Knows nothing of DataFrames. A value that cannot be read
+becomes a row that says why.
 """
 
 from __future__ import annotations
@@ -23,13 +24,17 @@ from kwire.spark.entities import ABOUT
 from kwire.spark.exact import exact_row, read, shown
 from kwire.spark.values import Numbers, Values
 
-#: What passes through unchanged, before what is decoded.
+#: Columns that pass through unchanged, before the decoded ones.
 PASSED = ("offset", "timestamp")
-#: What ``decode_batches`` makes, with Spark's types.
+#: Columns that ``decode_batches`` makes, with Spark's types.
 DECODED = {"type": "string", "version": "int", "data": "string", "error": "string",
            "epoch": "int", "entity": "string", "key": "string"}  # fmt: skip
 
-_NAMES = sorted(metadata_record_name(message_type(name)) for (kind, _), name in BY_KEY.items() if kind == "metadata")
+_NAMES = sorted(
+    metadata_record_name(message_type(name))
+    for (kind, _), name in BY_KEY.items()
+    if kind == "metadata"
+)
 _CODES = {name: code for code, name in enumerate(_NAMES)}
 _TYPE_NAMES = pa.array(_NAMES, pa.string())
 _TYPE_ENTITIES = pa.array([ABOUT[name].entity for name in _NAMES], pa.string())
@@ -37,25 +42,44 @@ _BAD = -1
 
 
 def decode_batches(
-    batches: Iterator[pa.RecordBatch], *, keep: Sequence[str], fail_fast: bool, secrets: bool, bulk: bool = True
+    batches: Iterator[pa.RecordBatch],
+    *,
+    keep: Sequence[str],
+    fail_fast: bool,
+    secrets: bool,
+    bulk: bool = True,
 ) -> Iterator[pa.RecordBatch]:
     """``offset``, ``timestamp``, then the columns of ``DECODED``, then those named in ``keep``.
 
-    Without ``secrets``, SCRAM keys and configs that are secret are hidden. Without ``bulk`` every record is decoded by
-    itself. Raises DecodeError for the first bad value if ``fail_fast``.
+    Without ``secrets``, SCRAM keys and configs that are secret are hidden. Without ``bulk`` every
+    record is decoded by itself. Raises DecodeError for the first bad value if ``fail_fast``.
     """
     decoder = Decoder(fail_fast=fail_fast, secrets=secrets, bulk=bulk)
     for batch in batches:
-        columns = {**_passed(batch, PASSED), **decoder.columns(Values.of(batch.column("value")), batch.column("offset"))}
-        columns["epoch"] = batch.column("epoch").cast(pa.int32()) if "epoch" in batch.schema.names else columns["epoch"]
+        columns = {
+            **_passed(batch, PASSED),
+            **decoder.columns(Values.of(batch.column("value")), batch.column("offset")),
+        }
+        columns["epoch"] = (
+            batch.column("epoch").cast(pa.int32())
+            if "epoch" in batch.schema.names
+            else columns["epoch"]
+        )
         columns |= _passed(batch, keep)
         yield pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
 
 
 def typed_batches(
-    batches: Iterator[pa.RecordBatch], *, name: str, keep: Sequence[str], fail_fast: bool, secrets: bool, bulk: bool = True
+    batches: Iterator[pa.RecordBatch],
+    *,
+    name: str,
+    keep: Sequence[str],
+    fail_fast: bool,
+    secrets: bool,
+    bulk: bool = True,
 ) -> Iterator[pa.RecordBatch]:
-    """``offset``, ``timestamp``, ``version``, ``record`` (a struct of message ``name``), ``error``, then ``keep``.
+    """``offset``, ``timestamp``, ``version``, ``record`` (a struct of message ``name``), ``error``,
+    then ``keep``.
 
     Raises DecodeError for the first bad value, or one of another type, if ``fail_fast``.
     """
@@ -77,11 +101,16 @@ class Decoder:
         self._layouts = Layouts(secrets=secrets) if bulk else None
 
     def columns(self, values: Values, offsets: Sequence[Any]) -> dict[str, pa.Array]:
-        """The columns for ``values``, whose ``offsets`` are for messages. Raises DecodeError if it is to fail fast."""
+        """The columns for ``values``, whose ``offsets`` are for messages. Raises DecodeError if it
+        is to fail fast.
+        """
         groups, alone = _sorted(self._layouts, values)
         codes, versions = np.full(len(values), _BAD, np.int32), np.zeros(len(values), np.int32)
         for group in groups:
-            codes[group.rows], versions[group.rows] = _CODES[group.layout.name], group.layout.version
+            codes[group.rows], versions[group.rows] = (
+                _CODES[group.layout.name],
+                group.layout.version,
+            )
         texts: list[str | None] = []
         keys: list[str | None] = []
         errors: dict[int, str] = {}
@@ -101,11 +130,15 @@ class Decoder:
         return {
             "type": _TYPE_NAMES.take(types),
             "version": pa.array(versions, mask=bad),
-            "data": _in_order([group.json() for group in groups] + [pa.array(texts, pa.string())], rows),
+            "data": _in_order(
+                [group.json() for group in groups] + [pa.array(texts, pa.string())], rows
+            ),
             "error": _errors(errors, len(values)),
             "epoch": pa.nulls(len(values), pa.int32()),
             "entity": _TYPE_ENTITIES.take(types),
-            "key": _in_order([group.keys() for group in groups] + [pa.array(keys, pa.string())], rows),
+            "key": _in_order(
+                [group.keys() for group in groups] + [pa.array(keys, pa.string())], rows
+            ),
         }
 
 
@@ -120,7 +153,9 @@ class StructDecoder:
         self._makers = {version: row_maker(self._cls, version) for version in self._cls.VERSIONS}
 
     def columns(self, values: Values, offsets: Sequence[Any]) -> dict[str, pa.Array]:
-        """The columns for ``values``, whose ``offsets`` are for messages. Raises DecodeError if it is to fail fast."""
+        """The columns for ``values``, whose ``offsets`` are for messages. Raises DecodeError if it
+        is to fail fast.
+        """
         sorted_groups, alone = _sorted(self._layouts, values)
         groups = [group for group in sorted_groups if group.layout.root.cls is self._cls]
         others = [group.rows for group in sorted_groups if group.layout.root.cls is not self._cls]
@@ -138,11 +173,15 @@ class StructDecoder:
                 bad[row] = True
                 records.append(None)
             else:
-                records.append(shown(name, self._makers[int(versions[row])](message), self._secrets))
+                records.append(
+                    shown(name, self._makers[int(versions[row])](message), self._secrets)
+                )
         rows = [group.rows for group in groups] + [alone]
         return {
             "version": pa.array(versions, mask=bad),
-            "record": _in_order([group.structs() for group in groups] + [pa.array(records, self._kind)], rows),
+            "record": _in_order(
+                [group.structs() for group in groups] + [pa.array(records, self._kind)], rows
+            ),
             "error": _errors(errors, len(values)),
         }
 
@@ -151,14 +190,20 @@ def _sorted(layouts: Layouts | None, values: Values) -> tuple[list[Group], Numbe
     return ([], np.arange(len(values))) if layouts is None else layouts.groups(values)
 
 
-def _note(error: WireError, row: int, offsets: Sequence[Any], errors: dict[int, str], fail_fast: bool) -> None:
+def _note(
+    error: WireError, row: int, offsets: Sequence[Any], errors: dict[int, str], fail_fast: bool
+) -> None:
     if fail_fast:
         raise DecodeError(f"the value at offset {offsets[row]}: {error}") from error
     errors[row] = str(error)
 
 
 def _errors(errors: dict[int, str], count: int) -> pa.Array:
-    return pa.array([errors.get(row) for row in range(count)], pa.string()) if errors else pa.nulls(count, pa.string())
+    return (
+        pa.array([errors.get(row) for row in range(count)], pa.string())
+        if errors
+        else pa.nulls(count, pa.string())
+    )
 
 
 def _in_order(parts: Sequence[pa.Array], rows: Sequence[Numbers]) -> pa.Array:

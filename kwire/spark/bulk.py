@@ -1,6 +1,6 @@
-"""Many records at a time: those of the same layout as one matrix of bytes, and out of it columns, JSON and keys, by numpy.
-
-No Python runs once a record. Whatever does not fit a layout is left to the caller. Knows nothing of Spark.
+"""Decodes many records of the same layout at once with numpy: a matrix of bytes to columns, JSON
+and keys. No Python runs per record. A record that does not fit a layout is left to the caller. It
+does not know Spark.
 """
 
 from __future__ import annotations
@@ -24,16 +24,29 @@ from kwire.uuid import Uuid
 
 #: Fewer records than this are decoded sooner one by one.
 ROWS_MIN: Final = 96
-#: Layouts of one type, version and size that are kept, and how many may be good for too few rows before the rest is left.
+#: Layouts of one type, version and size that are kept, and how many may be good for too few rows
+#: before the rest is left.
 _LAYOUTS_MAX: Final = 32
 _VAIN_MAX: Final = 2
 
-#: What JSON writes otherwise than as it is: quotes, backslashes and control characters. Beyond ASCII a text may be damaged.
+#: Bytes that JSON writes unchanged. Quotes, backslashes and control characters are escaped, and
+#: text beyond ASCII may be damaged.
 _PLAIN: Final = np.array([32 <= n < 127 and chr(n) not in '"\\' for n in range(256)])
-_DTYPES: Final = {"int8": ">i1", "int16": ">i2", "uint16": ">u2", "int32": ">i4", "uint32": ">u4", "int64": ">i8"}
+_DTYPES: Final = {
+    "int8": ">i1",
+    "int16": ">i2",
+    "uint16": ">u2",
+    "int32": ">i4",
+    "uint32": ">u4",
+    "int64": ">i8",
+}
 #: Twelve bits as two letters of Kafka's base64.
-_LETTERS: Final = np.frombuffer(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_", np.uint8)
-_PAIRS: Final = np.stack([_LETTERS.repeat(64), np.tile(_LETTERS, 64)], axis=1).copy().view(np.uint16).ravel()
+_LETTERS: Final = np.frombuffer(
+    b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_", np.uint8
+)
+_PAIRS: Final = (
+    np.stack([_LETTERS.repeat(64), np.tile(_LETTERS, 64)], axis=1).copy().view(np.uint16).ravel()
+)
 
 #: JSON in pieces: text that stays, and fields that vary.
 Piece = str | Leaf
@@ -57,7 +70,11 @@ class Group:
         for n, name in enumerate(ABOUT[self.layout.name].fields):
             node = self.layout.root[name]
             pieces += [":"] if n else []
-            pieces.append(node if isinstance(node, Leaf) else part(name, node.value if isinstance(node, Constant) else None))
+            pieces.append(
+                node
+                if isinstance(node, Leaf)
+                else part(name, node.value if isinstance(node, Constant) else None)
+            )
         return self._text(pieces) if pieces else pa.nulls(len(self.rows), pa.string())
 
     def structs(self) -> pa.Array:
@@ -69,7 +86,9 @@ class Group:
         texts = _merged(parts)
         if len(texts) == 1 and isinstance(texts[0], str):
             return pa.repeat(pa.scalar(texts[0]), len(self.rows))
-        return pc.binary_join_element_wise(*(pa.scalar(one) if isinstance(one, str) else one for one in texts), "")
+        return pc.binary_join_element_wise(
+            *(pa.scalar(one) if isinstance(one, str) else one for one in texts), ""
+        )
 
     def _leaf_text(self, leaf: Leaf) -> Any:
         """A column of texts; one text if all are the same."""
@@ -94,14 +113,24 @@ class Group:
             return pa.repeat(pa.scalar(_plain(node.value), kind), count)
         if isinstance(node, Leaf):
             cells = self.matrix[:, node.at : node.at + node.size]
-            return self._column(node, cells) if node.type in ("uuid", "string") else _scalars(node.type, cells).cast(kind)
+            return (
+                self._column(node, cells)
+                if node.type in ("uuid", "string")
+                else _scalars(node.type, cells).cast(kind)
+            )
         if isinstance(node, Items):
             width = len(node.items)
             column = pa.concat_arrays([self._array(one, kind.value_type) for one in node.items])
             order = np.arange(width * count).reshape(width, count).T.ravel()
-            return pa.ListArray.from_arrays(pa.array(np.arange(0, width * count + 1, width), pa.int32()), column.take(order))
+            return pa.ListArray.from_arrays(
+                pa.array(np.arange(0, width * count + 1, width), pa.int32()), column.take(order)
+            )
         arrays = [self._array(one, kind.field(n).type) for n, (_, one) in enumerate(node.fields)]
-        return pa.StructArray.from_arrays(arrays, fields=list(kind)) if arrays else pa.array([{}] * count, kind)
+        return (
+            pa.StructArray.from_arrays(arrays, fields=list(kind))
+            if arrays
+            else pa.array([{}] * count, kind)
+        )
 
 
 class Layouts:
@@ -117,12 +146,21 @@ class Layouts:
         left = [np.empty(0, np.int64)]
         for frame, size, rows in _alike(values):
             if frame >= 0 and len(rows) >= ROWS_MIN:
-                rows = self._sort(found, self._known.setdefault((frame, size), []), rows, values.matrix(rows, size))
+                rows = self._sort(
+                    found,
+                    self._known.setdefault((frame, size), []),
+                    rows,
+                    values.matrix(rows, size),
+                )
             left.append(rows)
         return found, np.sort(np.concatenate(left))
 
-    def _sort(self, found: list[Group], known: list[Layout], rows: Numbers, matrix: Bytes) -> Numbers:
-        """Take from ``rows`` those of layouts that are known or can be learned from them; what is left."""
+    def _sort(
+        self, found: list[Group], known: list[Layout], rows: Numbers, matrix: Bytes
+    ) -> Numbers:
+        """Take from ``rows`` those of layouts that are known or can be learned from them; what is
+        left.
+        """
         for layout in known:
             rows, matrix = _take(found, layout, rows, matrix)
         vain = 0
@@ -149,11 +187,19 @@ class Layouts:
             return None
         group = Group(layout, np.zeros(1, np.int64), one)
         exact = exact_row(value, secrets=self._secrets)
-        return layout if (group.json()[0].as_py(), group.keys()[0].as_py()) == (exact.data, exact.key) else None
+        return (
+            layout
+            if (group.json()[0].as_py(), group.keys()[0].as_py()) == (exact.data, exact.key)
+            else None
+        )
 
 
-def _take(found: list[Group], layout: Layout, rows: Numbers, matrix: Bytes) -> tuple[Numbers, Bytes]:
-    """Add to ``found`` those of ``rows`` that are of ``layout``, if they are worth it; the others."""
+def _take(
+    found: list[Group], layout: Layout, rows: Numbers, matrix: Bytes
+) -> tuple[Numbers, Bytes]:
+    """Add to ``found`` those of ``rows`` that are of ``layout``, if they are worth it; the
+    others.
+    """
     if len(rows) < ROWS_MIN:
         return rows, matrix
     good = _fitting(layout, matrix)
@@ -168,13 +214,17 @@ def _take(found: list[Group], layout: Layout, rows: Numbers, matrix: Bytes) -> t
 
 
 def _alike(values: Values) -> Iterator[tuple[int, int, Numbers]]:
-    """Rows of the same frame and size: (the frame as a number, the size, the rows ascending). Frame -1: none of three bytes."""
+    """Rows of the same frame and size: (the frame as a number, the size, the rows ascending). Frame
+    -1: none of three bytes.
+    """
     framed = values.sizes >= FRAME
     frames = np.full(len(values), -1, np.int64)
     rows = np.flatnonzero(framed)
     if len(rows):
         head = values.matrix(rows, FRAME).astype(np.int64)
-        frames[rows] = np.where((head < 128).all(axis=1), head[:, 0] << 16 | head[:, 1] << 8 | head[:, 2], -1)
+        frames[rows] = np.where(
+            (head < 128).all(axis=1), head[:, 0] << 16 | head[:, 1] << 8 | head[:, 2], -1
+        )
     order = np.lexsort((values.sizes, frames))
     ends = np.flatnonzero((np.diff(frames[order]) != 0) | (np.diff(values.sizes[order]) != 0)) + 1
     for alike in np.split(order, ends):
@@ -183,9 +233,13 @@ def _alike(values: Values) -> Iterator[tuple[int, int, Numbers]]:
 
 
 def _fitting(layout: Layout, matrix: Bytes) -> npt.NDArray[np.bool_]:
-    """The rows of ``matrix`` that have this shape, and hold nothing but what the layout is good for."""
+    """The rows of ``matrix`` that have this shape, and hold nothing but what the layout is good
+    for.
+    """
     shape = np.array(layout.shape, np.intp)
-    good: npt.NDArray[np.bool_] = (matrix[:, shape] == np.frombuffer(layout.expected, np.uint8)).all(axis=1)
+    good: npt.NDArray[np.bool_] = (
+        matrix[:, shape] == np.frombuffer(layout.expected, np.uint8)
+    ).all(axis=1)
     for leaf in layout.leaves:
         cells = matrix[:, leaf.at : leaf.at + leaf.size]
         if leaf.type == "string":
@@ -199,7 +253,8 @@ def _fitting(layout: Layout, matrix: Bytes) -> npt.NDArray[np.bool_]:
 
 def _json_pieces(node: Node) -> Iterator[Piece]:
     if isinstance(node, Constant):
-        # Of bytes there are none here but those that say that others are hidden, and no bytes at all.
+        # Of bytes there are none here but those that say that others are hidden, and no bytes at
+        # all.
         yield json_text(node.value.decode() if type(node.value) is bytes else _plain(node.value))
     elif isinstance(node, Leaf):
         quote = '"' if node.type in ("uuid", "string") else ""
@@ -207,7 +262,11 @@ def _json_pieces(node: Node) -> Iterator[Piece]:
     elif isinstance(node, Items):
         yield from _listed("[", [("", one) for one in node.items], "]")
     else:
-        shown = [(f, one) for f, one in node.fields if one is not None and not (isinstance(one, Constant) and not one.shown)]
+        shown = [
+            (f, one)
+            for f, one in node.fields
+            if one is not None and not (isinstance(one, Constant) and not one.shown)
+        ]
         yield from _listed("{", [(f'"{f.json}":', one) for f, one in shown], "}")
 
 

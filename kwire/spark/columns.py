@@ -1,7 +1,8 @@
-"""A metadata record type as a column: its Spark type, its Arrow type, and how a message becomes a value of it.
+"""A metadata record type as a column: its Spark type, its Arrow type, and how a message becomes a
+value of it.
 
-Names are those of Kafka's JSON form (``topicId``). A field that the record's version lacks is null, which is not the same as
-its default. Knows nothing of DataFrames.
+Names are those of Kafka's JSON form (``topicId``). A field that the record's version lacks is null,
+which is not the same as its default. Knows nothing of DataFrames.
 """
 
 from __future__ import annotations

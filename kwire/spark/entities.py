@@ -1,6 +1,6 @@
-"""What a metadata record is about: the kind of entity, and a key that tells one of that kind from another.
-
-A record, and the one that takes it back, have the same key. Knows nothing of Spark or Arrow.
+"""Names the entity that a metadata record describes: its kind, and a key that is unique in that
+kind. A record and the one that removes the entity have the same key. It does not know Spark or
+Arrow.
 """
 
 from __future__ import annotations
@@ -9,14 +9,22 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 #: ``ConfigResource.Type`` by its number.
-RESOURCE_TYPES: Final = {2: "topic", 4: "broker", 8: "broker_logger", 16: "client_metrics", 32: "group"}
+RESOURCE_TYPES: Final = {
+    2: "topic",
+    4: "broker",
+    8: "broker_logger",
+    16: "client_metrics",
+    32: "group",
+}
 #: Stands where a quota or a config is the default for all of its kind.
 DEFAULT: Final = "<default>"
 _QUOTA: Final = "CLIENT_QUOTA_RECORD"
 
 
 class About(NamedTuple):
-    """The kind of entity, and the JSON names of the fields that make its key, with colons between; none: there is but one."""
+    """The kind of entity, and the JSON names of the fields that make its key, with colons between;
+    none: there is but one.
+    """
 
     entity: str
     fields: tuple[str, ...] = ()
@@ -61,7 +69,9 @@ def record_types_of(entity: str) -> tuple[str, ...]:
 
 
 def key_of(record_type: str, data: Mapping[str, Any]) -> str | None:
-    """The key of a record of ``record_type`` with the members ``data`` (JSON form); None where there is but one entity."""
+    """The key of a record of ``record_type`` with the members ``data`` (JSON form); None where
+    there is but one entity.
+    """
     fields = ABOUT[record_type].fields
     if not fields:
         return None
@@ -71,7 +81,7 @@ def key_of(record_type: str, data: Mapping[str, Any]) -> str | None:
 
 
 def part(field: str, value: Any) -> str:
-    """What ``value`` of ``field`` brings into a key."""
+    """The part of a key that ``value`` of ``field`` makes."""
     if field == "resourceType":
         return RESOURCE_TYPES.get(value, str(value))
     if field == "resourceName":
@@ -82,5 +92,8 @@ def part(field: str, value: Any) -> str:
 def quota_key(entity: Sequence[Mapping[str, Any]]) -> str:
     """``client-id=app,user=alice``: the same whatever order they were written in."""
     return ",".join(
-        sorted(f"{one['entityType']}={DEFAULT if one['entityName'] is None else one['entityName']}" for one in entity)
+        sorted(
+            f"{one['entityType']}={DEFAULT if one['entityName'] is None else one['entityName']}"
+            for one in entity
+        )
     )

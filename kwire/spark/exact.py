@@ -1,4 +1,6 @@
-"""Metadata records decoded one by one: what every other way of decoding must agree with. Knows nothing of Spark or Arrow."""
+"""Metadata records decoded one by one: what every other way of decoding must agree with. Knows
+nothing of Spark or Arrow.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,9 @@ from kwire.spark.entities import key_of
 
 
 class Decoded(NamedTuple):
-    """One record: its type as Kafka names it, the JSON form as text, and the key (None: there is but one entity)."""
+    """One record: its type as Kafka names it, the JSON form as text, and the key (None: there is
+    but one entity).
+    """
 
     type: str
     version: int
@@ -23,14 +27,18 @@ class Decoded(NamedTuple):
 
 
 def exact_row(value: bytes | None, *, secrets: bool) -> Decoded:
-    """The record in ``value``; without ``secrets`` what is secret is hidden. Raises WireError for one that cannot be read."""
+    """The record in ``value``; without ``secrets`` what is secret is hidden. Raises WireError for
+    one that cannot be read.
+    """
     name, version, message = read(value)
     members = message.to_json(version)
     return Decoded(name, version, json_text(shown(name, members, secrets)), key_of(name, members))
 
 
 def read(value: bytes | None, wanted: type[Message] | None = None) -> tuple[str, int, Message]:
-    """(type, version, message). Raises DecodeError, for a null, and for a record that is none of ``wanted`` too."""
+    """(type, version, message). Raises DecodeError, for a null, and for a record that is none of
+    ``wanted`` too.
+    """
     if value is None:
         raise DecodeError("the value is null, so it is no metadata record")
     name, version, message = decode_metadata_record(value)
@@ -45,4 +53,6 @@ def shown(name: str, members: dict[str, Any], secrets: bool) -> Mapping[str, Any
 
 
 #: The JSON of kwire's tables: no spaces, text as it is.
-json_text: Callable[[Any], str] = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, check_circular=False).encode
+json_text: Callable[[Any], str] = json.JSONEncoder(
+    separators=(",", ":"), ensure_ascii=False, check_circular=False
+).encode

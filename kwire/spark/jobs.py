@@ -1,9 +1,11 @@
-"""Questions that the tables answer, each a query: ISR changes, leader moves, config drift and so on. Knows no command line.
+"""Questions that the tables answer, each a query: ISR changes, leader moves, config drift and so
+on. Knows no command line.
 
     from kwire.spark.jobs import JOBS
     JOBS["topics"](spark, "/data/metadata").show()
 
-Every job takes the session and the path of the tables (``kwire.spark.tables``) and gives a DataFrame in a sensible order.
+Every job takes the session and the path of the tables (``kwire.spark.tables``) and gives a
+DataFrame in a sensible order.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 from pyspark.sql import Window
 from pyspark.sql import functions as F
 
-from kwire.spark.tables_build import read_table
+from kwire.spark.table.build import read_table
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -28,10 +30,19 @@ SHORT_LIVED_S: Final = 3600
 
 
 def isr(spark: SparkSession, path: str) -> DataFrame:
-    """Each change of an ISR: ``shrink``, ``expand`` or ``change``, and the brokers that left and came."""
-    both = _partition_changes(spark, path).where("before is not null and after is not null and before.isr != after.isr")
-    left, joined = F.array_except("before.isr", "after.isr"), F.array_except("after.isr", "before.isr")
-    event = F.when(F.size(joined) == 0, "shrink").when(F.size(left) == 0, "expand").otherwise("change")
+    """Each change of an ISR: ``shrink``, ``expand`` or ``change``, and the brokers that left and
+    came.
+    """
+    both = _partition_changes(spark, path).where(
+        "before is not null and after is not null and before.isr != after.isr"
+    )
+    left, joined = (
+        F.array_except("before.isr", "after.isr"),
+        F.array_except("after.isr", "before.isr"),
+    )
+    event = (
+        F.when(F.size(joined) == 0, "shrink").when(F.size(left) == 0, "expand").otherwise("change")
+    )
     return both.select(
         "offset", "timestamp", "topic", "partition", event.alias("event"), left.alias("left"), joined.alias("joined"),
         F.col("after.isr").alias("isr"),
@@ -39,10 +50,12 @@ def isr(spark: SparkSession, path: str) -> DataFrame:
 
 
 def flapping(spark: SparkSession, path: str) -> DataFrame:
-    """By broker and hour: how often it left an ISR and came back, worst first. What leaves and returns is flapping."""
+    """How often each broker left an ISR and came back (flapped), by hour, worst first."""
     events = isr(spark, path).withColumn("hour", F.date_trunc("hour", "timestamp"))
     gone, back = (
-        events.select("hour", "topic", "partition", F.explode(side).alias("broker"), F.lit(side).alias("side"))
+        events.select(
+            "hour", "topic", "partition", F.explode(side).alias("broker"), F.lit(side).alias("side")
+        )
         for side in ("left", "joined")
     )
     by = gone.unionByName(back).groupBy("broker", "hour")
@@ -51,12 +64,18 @@ def flapping(spark: SparkSession, path: str) -> DataFrame:
         F.count_if(F.col("side") == "joined").alias("joined"),
         F.countDistinct("topic", "partition").alias("partitions"),
     )
-    return counts.withColumn("flaps", F.least("left", "joined")).orderBy(F.desc("flaps"), "broker", "hour")
+    return counts.withColumn("flaps", F.least("left", "joined")).orderBy(
+        F.desc("flaps"), "broker", "hour"
+    )
 
 
 def leaders(spark: SparkSession, path: str) -> DataFrame:
-    """Leader moves an hour: all, those to another broker, and those that left a partition without a leader."""
-    moved = _partition_changes(spark, path).where("before is not null and after is not null and before.leader != after.leader")
+    """Leader moves an hour: all, those to another broker, and those that left a partition without a
+    leader.
+    """
+    moved = _partition_changes(spark, path).where(
+        "before is not null and after is not null and before.leader != after.leader"
+    )
     offline = F.col("after.leader") == -1
     by_hour = moved.withColumn("hour", F.date_trunc("hour", "timestamp")).groupBy("hour")
     return by_hour.agg(
@@ -68,7 +87,9 @@ def leaders(spark: SparkSession, path: str) -> DataFrame:
 
 
 def configs(spark: SparkSession, path: str) -> DataFrame:
-    """Each config that was set, changed or taken back, with its value before and after; secrets are ``(redacted)``."""
+    """Each config that was set, changed or taken back, with its value before and after; secrets are
+    ``(redacted)``.
+    """
     kind = "resourceType string, resourceName string, name string, value string"
     found = _changes(spark, path, "config", kind)
     one = F.coalesce("after", "before")
@@ -82,15 +103,23 @@ def security(spark: SparkSession, path: str) -> DataFrame:
     """Each change to ACLs, SCRAM credentials and delegation tokens: who, and what it was and is."""
     changes = read_table(spark, path, "changes").where("entity in ('acl', 'user', 'token')")
     one = F.coalesce("after", "before")
-    who = F.coalesce(*(F.get_json_object(one, f"$.{name}") for name in ("principal", "name", "owner")))
-    return changes.select("offset", "timestamp", "entity", "op", who.alias("who"), "before", "after").orderBy(*_ORDER[:1], "who")
+    who = F.coalesce(
+        *(F.get_json_object(one, f"$.{name}") for name in ("principal", "name", "owner"))
+    )
+    return changes.select(
+        "offset", "timestamp", "entity", "op", who.alias("who"), "before", "after"
+    ).orderBy(*_ORDER[:1], "who")
 
 
 def topics(spark: SparkSession, path: str) -> DataFrame:
-    """The life of each topic: made, deleted, for how long, and whether that was shorter than an hour."""
+    """The life of each topic: made, deleted, for how long, and whether that was shorter than an
+    hour.
+    """
     seconds = F.col("validToTime").cast("double") - F.col("validFromTime").cast("double")
     count = _changes(spark, path, "partition", _PARTITION).where("before is null")
-    partitions = count.groupBy(F.split("key", ":")[0].alias("topicId")).agg(F.countDistinct("key").alias("partitions"))
+    partitions = count.groupBy(F.split("key", ":")[0].alias("topicId")).agg(
+        F.countDistinct("key").alias("partitions")
+    )
     lives = read_table(spark, path, "topics", history=True).join(partitions, "topicId", "left")
     return lives.select(
         "name", "topicId", F.coalesce("partitions", F.lit(0)).alias("partitions"), F.col("validFromTime").alias("created"),
@@ -100,7 +129,9 @@ def topics(spark: SparkSession, path: str) -> DataFrame:
 
 
 def reassignments(spark: SparkSession, path: str) -> DataFrame:
-    """Each reassignment of a partition: from which replicas to which, when, and how long; without end while it goes on."""
+    """Each reassignment of a partition: from which replicas to which, when, and how long; without
+    end while it goes on.
+    """
     moving = F.size("after.addingReplicas") + F.size("after.removingReplicas") > 0
     was = F.size("before.addingReplicas") + F.size("before.removingReplicas") > 0
     edges = _partition_changes(spark, path).withColumns(
@@ -117,22 +148,34 @@ def reassignments(spark: SparkSession, path: str) -> DataFrame:
 
 
 def brokers(spark: SparkSession, path: str) -> DataFrame:
-    """The lifeline of each broker: the spans in which it was fenced, active or shutting down; open while the last lasts."""
-    state = F.when(F.col("inControlledShutdown"), "shutting down").when(F.col("fenced"), "fenced").otherwise("active")
+    """The lifeline of each broker: the spans in which it was fenced, active or shutting down; open
+    while the last lasts.
+    """
+    state = (
+        F.when(F.col("inControlledShutdown"), "shutting down")
+        .when(F.col("fenced"), "fenced")
+        .otherwise("active")
+    )
     spans = read_table(spark, path, "brokers", history=True).withColumn("state", state)
     in_order = Window.partitionBy("id").orderBy("validFromOffset")
-    other = (F.lag("state").over(in_order) != F.col("state")) | (F.lag("epoch").over(in_order) != F.col("epoch"))
+    other = (F.lag("state").over(in_order) != F.col("state")) | (
+        F.lag("epoch").over(in_order) != F.col("epoch")
+    )
     apart = F.lag("validToOffset").over(in_order) != F.col("validFromOffset")
     numbered = spans.withColumn("new", F.coalesce(other | apart, F.lit(True)))
     numbered = numbered.withColumn("span", F.sum(F.col("new").cast("int")).over(in_order))
     until = F.when(F.max(F.col("validToTime").isNull()), None).otherwise(F.max("validToTime"))
-    lines = numbered.groupBy("id", "epoch", "state", "span").agg(F.min("validFromTime").alias("since"), until.alias("until"))
+    lines = numbered.groupBy("id", "epoch", "state", "span").agg(
+        F.min("validFromTime").alias("since"), until.alias("until")
+    )
     seconds = F.col("until").cast("double") - F.col("since").cast("double")
     return lines.withColumn("seconds", F.round(seconds, 3)).orderBy("id", "span").drop("span")
 
 
 def load(spark: SparkSession, path: str) -> DataFrame:
-    """Records and bytes by record type: all there were, a minute on average while there were any, and in the busiest minute."""
+    """Records and bytes by record type: all there were, a minute on average while there were any,
+    and in the busiest minute.
+    """
     by_minute = read_table(spark, path, "load")
     return by_minute.groupBy("type").agg(
         F.sum("records").alias("records"), F.sum("bytes").alias("bytes"), F.round(F.avg("records"), 1).alias("aMinute"),
@@ -155,4 +198,6 @@ def _changes(spark: SparkSession, path: str, entity: str, columns: str) -> DataF
 
 
 def _partition_changes(spark: SparkSession, path: str) -> DataFrame:
-    return _changes(spark, path, "partition", _PARTITION).withColumn("partition", F.split("key", ":")[1].cast("int"))
+    return _changes(spark, path, "partition", _PARTITION).withColumn(
+        "partition", F.split("key", ":")[1].cast("int")
+    )

@@ -1,4 +1,6 @@
-"""A job's result as a picture: bars, or spans of time, in SVG. Knows rows and their columns, no Spark."""
+"""A job's result as a picture: bars, or spans of time, in SVG. Knows rows and their columns, no
+Spark.
+"""
 
 from __future__ import annotations
 
@@ -12,13 +14,15 @@ Row = Mapping[str, Any]
 Drawing = Callable[[str, Sequence[Row]], str]
 
 _WIDTH, _LEFT, _LINE, _TOP = 960, 260, 20, 40
-#: More lines than this nobody looks at.
+#: The picture shows at most this many lines.
 _LINES_MAX: Final = 200
 _COLOURS: Final = {"active": "#2e7d32", "fenced": "#c62828", "shutting down": "#ef6c00"}
 
 
 def picture(job: str, rows: Sequence[Row]) -> str:
-    """The result of ``job`` as SVG; of more than 200 lines the first. Raises KeyError for an unknown job."""
+    """The result of ``job`` as SVG; of more than 200 lines the first. Raises KeyError for an
+    unknown job.
+    """
     return _PICTURES[job](job, rows)
 
 
@@ -26,14 +30,18 @@ def bars(title: str, values: Sequence[tuple[str, float]]) -> str:
     """A bar a line."""
     room, top = _WIDTH - _LEFT - 80, max((value for _, value in values), default=0) or 1
     lines = [
-        _text(label, n) + _box(n, 0, value / top, "#1565c0") + _text(f"{value:g}", n, _LEFT + room * value / top + 4)
+        _text(label, n)
+        + _box(n, 0, value / top, "#1565c0")
+        + _text(f"{value:g}", n, _LEFT + room * value / top + 4)
         for n, (label, value) in enumerate(values[:_LINES_MAX])
     ]
     return _svg(title, lines)
 
 
 def spans(title: str, found: Sequence[tuple[str, datetime, datetime | None, str]]) -> str:
-    """(label, since, until, state): a line a label, and on it its spans; one without an end goes on to the last moment."""
+    """(label, since, until, state): a line a label, and on it its spans; one without an end goes on
+    to the last moment.
+    """
     moments = [when for _, since, until, _ in found for when in (since, until) if when is not None]
     if not moments:
         return _svg(title, [])
@@ -55,11 +63,17 @@ def _an_hour(job: str, rows: Sequence[Row]) -> str:
 
 
 def _column(label: Callable[[Row], str], value: str) -> Drawing:
-    return lambda job, rows: bars(f"{job}: {value}", [(label(row), row[value] or 0) for row in rows])
+    return lambda job, rows: bars(
+        f"{job}: {value}", [(label(row), row[value] or 0) for row in rows]
+    )
 
 
-def _spans(label: Callable[[Row], str], since: str, until: str, state: Callable[[Row], str]) -> Drawing:
-    return lambda job, rows: spans(job, [(label(row), row[since], row[until], state(row)) for row in rows if row[since]])
+def _spans(
+    label: Callable[[Row], str], since: str, until: str, state: Callable[[Row], str]
+) -> Drawing:
+    return lambda job, rows: spans(
+        job, [(label(row), row[since], row[until], state(row)) for row in rows if row[since]]
+    )
 
 
 _PICTURES: Final = {
@@ -76,7 +90,9 @@ _PICTURES: Final = {
 def _svg(title: str, lines: Sequence[str]) -> str:
     height = _TOP + _LINE * (1 + sum(line.count('class="label"') for line in lines))
     head = f'<svg xmlns="http://www.w3.org/2000/svg" width="{_WIDTH}" height="{height}" font-family="sans-serif" font-size="12">'
-    return "\n".join([head, f'<text x="8" y="20" font-size="15">{escape(title)}</text>', *lines, "</svg>\n"])
+    return "\n".join(
+        [head, f'<text x="8" y="20" font-size="15">{escape(title)}</text>', *lines, "</svg>\n"]
+    )
 
 
 def _text(text: str, line: int, x: float = 8) -> str:
@@ -86,11 +102,13 @@ def _text(text: str, line: int, x: float = 8) -> str:
 
 def _box(line: int, start: float, end: float, colour: str, tip: str = "") -> str:
     room = _WIDTH - _LEFT - 80
-    shape = (
-        f'x="{_LEFT + room * start:.1f}" y="{_TOP + _LINE * line + 2}" width="{max(1.0, room * (end - start)):.1f}" height="14"'
-    )
+    shape = f'x="{_LEFT + room * start:.1f}" y="{_TOP + _LINE * line + 2}" width="{max(1.0, room * (end - start)):.1f}" height="14"'
     return f'<rect {shape} fill="{colour}"><title>{escape(tip)}</title></rect>'
 
 
 def _when(moment: datetime) -> str:
-    return moment.astimezone(UTC).strftime("%Y-%m-%d %H:%M") if moment.tzinfo else moment.strftime("%Y-%m-%d %H:%M")
+    return (
+        moment.astimezone(UTC).strftime("%Y-%m-%d %H:%M")
+        if moment.tzinfo
+        else moment.strftime("%Y-%m-%d %H:%M")
+    )

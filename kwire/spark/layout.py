@@ -1,8 +1,10 @@
-"""Where the fields of a metadata record lie in its bytes, learned from one record and true of all that have the same shape.
+"""Where the fields of a metadata record lie in its bytes, learned from one record and true of all
+that have the same shape.
 
-Only some bytes of a record decide how the others are read: lengths of strings and arrays, numbers and sizes of tagged fields.
-Those are its shape. Records of one type, version and size whose shape is the same have every field at the same place. Knows
-neither Spark nor Arrow; what is said of a record here must be what ``decode_metadata_record`` says.
+Only some bytes of a record decide how the others are read: lengths of strings and arrays, numbers
+and sizes of tagged fields. Those are its shape. Records of one type, version and size whose shape
+is the same have every field at the same place. Knows neither Spark nor Arrow; what is said of a
+record here must be what ``decode_metadata_record`` says.
 """
 
 from __future__ import annotations
@@ -19,13 +21,24 @@ from kwire.varint import read_unsigned_varint
 #: Bytes of a record before its message, where each of the three numbers takes one.
 FRAME: Final = 3
 #: Fields on which the key, or whether another field is secret, depends: they are part of the shape.
-_PINNED: Final[Mapping[str, frozenset[str]]] = {"CONFIG_RECORD": frozenset(("resourceType", "name"))}
+_PINNED: Final[Mapping[str, frozenset[str]]] = {
+    "CONFIG_RECORD": frozenset(("resourceType", "name"))
+}
 #: Quotas have a key that no fixed place gives, and numbers whose text is Python's own.
 _NEVER: Final = frozenset(("CLIENT_QUOTA_RECORD",))
 #: Records with more fields and elements than this are better read one by one.
 _LEAVES_MAX: Final = 256
 #: Fields of a fixed size, in bytes.
-_SIZES: Final = {"bool": 1, "int8": 1, "int16": 2, "uint16": 2, "int32": 4, "uint32": 4, "int64": 8, "uuid": 16}
+_SIZES: Final = {
+    "bool": 1,
+    "int8": 1,
+    "int16": 2,
+    "uint16": 2,
+    "int32": 4,
+    "uint32": 4,
+    "int64": 8,
+    "uuid": 16,
+}
 
 
 class Unfit(Exception):
@@ -34,7 +47,9 @@ class Unfit(Exception):
 
 @dataclass(frozen=True)
 class Leaf:
-    """A field that varies: its bytes. ``never`` is a value that a record with this layout does not have there."""
+    """A field that varies: its bytes. ``never`` is a value that a record with this layout does not
+    have there.
+    """
 
     type: str
     at: int
@@ -44,7 +59,9 @@ class Leaf:
 
 @dataclass(frozen=True)
 class Constant:
-    """A field that all records of the layout have in common, as a message holds it; ``shown`` is false if JSON leaves it out."""
+    """A field that all records of the layout have in common, as a message holds it; ``shown`` is
+    false if JSON leaves it out.
+    """
 
     value: Any
     shown: bool = True
@@ -59,7 +76,9 @@ class Items:
 
 @dataclass(frozen=True)
 class Members:
-    """A struct: of each field what it is, None where the version has no such field. ``cls`` is its class."""
+    """A struct: of each field what it is, None where the version has no such field. ``cls`` is its
+    class.
+    """
 
     cls: type[Struct]
     fields: tuple[tuple[FieldInfo, Node | None], ...]
@@ -73,7 +92,9 @@ Node = Leaf | Constant | Items | Members
 
 @dataclass(frozen=True)
 class Layout:
-    """All that a record's shape tells. ``shape`` are the positions of its bytes and ``expected`` those bytes."""
+    """All that a record's shape tells. ``shape`` are the positions of its bytes and ``expected``
+    those bytes.
+    """
 
     name: str
     version: int
@@ -85,7 +106,8 @@ class Layout:
 
 
 def layout_of(value: bytes, *, secrets: bool) -> Layout | None:
-    """The layout that ``value`` has, None if it cannot have one. Without ``secrets`` these are no fields that vary.
+    """The layout that ``value`` has, None if it cannot have one. Without ``secrets`` these are no
+    fields that vary.
 
     Raises WireError as :func:`decode_metadata_record`: a damaged record has no layout.
     """
@@ -100,17 +122,31 @@ def layout_of(value: bytes, *, secrets: bool) -> Layout | None:
         root = walk.struct(message, top=True)
     except Unfit:
         return None
-    if walk.at != len(value) or len(walk.leaves) > _LEAVES_MAX or any(leaf.type == "bytes" for leaf in walk.leaves):
+    if (
+        walk.at != len(value)
+        or len(walk.leaves) > _LEAVES_MAX
+        or any(leaf.type == "bytes" for leaf in walk.leaves)
+    ):
         return None
     shape = tuple(walk.shape)
-    return Layout(name, version, len(value), shape, bytes(value[at] for at in shape), root, tuple(walk.leaves))
+    return Layout(
+        name, version, len(value), shape, bytes(value[at] for at in shape), root, tuple(walk.leaves)
+    )
 
 
 def _hidden(name: str, data: Mapping[str, Any]) -> dict[str, str]:
     """The members that are secret in records like this one, whatever they hold."""
     probe = object()
-    given = [member for member, value in data.items() if value is not None and member not in _PINNED.get(name, ())]
-    return {member: REDACTED for member in given if redact(name, {**data, member: probe})[member] is not probe}
+    given = [
+        member
+        for member, value in data.items()
+        if value is not None and member not in _PINNED.get(name, ())
+    ]
+    return {
+        member: REDACTED
+        for member in given
+        if redact(name, {**data, member: probe})[member] is not probe
+    }
 
 
 @dataclass
@@ -137,7 +173,9 @@ class _Walk:
             found.setdefault(f.json, Constant(getattr(message, f.attr), shown=False))
         return Members(type(message), tuple((f, found.get(f.json)) for f in fields))
 
-    def _tags(self, message: Struct, tagged: Mapping[int | None, FieldInfo], found: dict[str, Node]) -> None:
+    def _tags(
+        self, message: Struct, tagged: Mapping[int | None, FieldInfo], found: dict[str, Node]
+    ) -> None:
         last = -1
         for _ in range(self._varint()):
             tag, size = self._varint(), self._varint()
@@ -153,7 +191,9 @@ class _Walk:
                 raise Unfit("a tagged field of another size")
 
     def _tagged(self, f: FieldInfo, value: Any, message: Struct) -> Node:
-        """A tagged field that is there. One that holds its default is not shown, so it may not come to hold it."""
+        """A tagged field that is there. One that holds its default is not shown, so it may not come
+        to hold it.
+        """
         default = getattr(type(message)(), f.attr)
         if value == default:
             raise Unfit("a tagged field at its default")
@@ -164,7 +204,9 @@ class _Walk:
             raise Unfit("only of numbers is the default known as bytes")
         self.leaves.remove(node)
         signed = not f.type.startswith("u") and f.type != "bool"
-        node = Leaf(node.type, node.at, node.size, int(default).to_bytes(node.size, "big", signed=signed))
+        node = Leaf(
+            node.type, node.at, node.size, int(default).to_bytes(node.size, "big", signed=signed)
+        )
         self.leaves.append(node)
         return node
 
@@ -179,8 +221,12 @@ class _Walk:
         start, before = self.at, len(self.leaves)
         node = self._one(f, value)
         if top and f.json in self.hidden:
+            if f.type == "string":
+                raise Unfit("a hidden string, which has to be read to know that it is one")
             del self.leaves[before:]
-            return Constant(self.hidden[f.json].encode() if isinstance(value, bytes) else self.hidden[f.json])
+            return Constant(
+                self.hidden[f.json].encode() if isinstance(value, bytes) else self.hidden[f.json]
+            )
         if top and f.json in self.pinned:
             self.shape += [at for at in range(start, self.at) if at not in self.shape]
             del self.leaves[before:]

@@ -1,4 +1,6 @@
-"""The options of Spark's Kafka source, spelled by Spark's own names. Knows no Spark: it makes a dict of strings."""
+"""The options of Spark's Kafka source, spelled by Spark's own names. Knows no Spark: it makes a
+dict of strings.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,9 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Literal
 
-METADATA_TOPIC = "__cluster_metadata"
+from kwire.protocol import CLUSTER_METADATA_TOPIC
+
+METADATA_TOPIC = CLUSTER_METADATA_TOPIC
 
 #: How the source picks its partitions: the option that Spark takes the topic by.
 Way = Literal["subscribe", "subscribePattern", "assign"]
@@ -28,15 +32,20 @@ def kafka_options(
 ) -> dict[str, str]:
     """Options for ``spark.read.format("kafka")`` and ``spark.readStream.format("kafka")``.
 
-    ``bootstrap`` is ``host:port,...``. ``topic`` is a Java regular expression with ``by="subscribePattern"``, and with
-    ``by="assign"`` partition 0 of it is read. ``start`` and ``end`` (batch only, exclusive) are ``"earliest"``,
-    ``"latest"``, an offset, or an aware datetime, which means the first record at that time or later; left out, Spark
-    reads a batch from earliest to latest and starts a stream at latest. A stream that has a checkpoint ignores ``start``.
-    ``max_offsets_per_trigger`` bounds a micro-batch in records. ``fail_on_data_loss=False`` lets a query go on where
-    offsets it wanted are gone. ``more`` are options by their own names, ``kafka.`` ones too:
-    ``**{"kafka.max.poll.records": 5000}``. Raises ValueError for what Spark would misread or refuse later.
+    ``bootstrap`` is ``host:port,...``. ``topic`` is a Java regular expression with
+    ``by="subscribePattern"``, and with ``by="assign"`` partition 0 of it is read. ``start`` and
+    ``end`` (batch only, exclusive) are ``"earliest"``, ``"latest"``, an offset, or an aware
+    datetime, which means the first record at that time or later; left out, Spark reads a batch from
+    earliest to latest and starts a stream at latest. A stream that has a checkpoint ignores
+    ``start``. ``max_offsets_per_trigger`` bounds a micro-batch in records.
+    ``fail_on_data_loss=False`` lets a query go on where offsets it wanted are gone. ``more`` are
+    options by their own names, ``kafka.`` ones too: ``**{"kafka.max.poll.records": 5000}``. Raises
+    ValueError for what Spark would misread or refuse later.
     """
-    options = {"kafka.bootstrap.servers": bootstrap, by: json.dumps({topic: [0]}) if by == "assign" else topic}
+    options = {
+        "kafka.bootstrap.servers": bootstrap,
+        by: json.dumps({topic: [0]}) if by == "assign" else topic,
+    }
     if by not in ("subscribe", "subscribePattern", "assign"):
         raise ValueError(f"by is subscribe, subscribePattern or assign, not {by!r}")
     if start is not None:
@@ -47,7 +56,9 @@ def kafka_options(
         options |= _position("ending", end, topic, by)
     if max_offsets_per_trigger is not None:
         if max_offsets_per_trigger < 1:
-            raise ValueError(f"max_offsets_per_trigger is a number of records from 1, not {max_offsets_per_trigger}")
+            raise ValueError(
+                f"max_offsets_per_trigger is a number of records from 1, not {max_offsets_per_trigger}"
+            )
         options["maxOffsetsPerTrigger"] = str(max_offsets_per_trigger)
     if fail_on_data_loss is not None:
         options["failOnDataLoss"] = _text(fail_on_data_loss)
@@ -58,15 +69,23 @@ def _position(side: str, position: Position, topic: str, by: Way) -> Mapping[str
     if isinstance(position, datetime):
         if position.tzinfo is None:
             raise ValueError(f"{position} has no time zone: give an aware datetime")
-        # Whole numbers all the way: a float has no room for every millisecond of a far date.
+        # Integer arithmetic: a float cannot hold every millisecond of a far date.
         since = position - datetime.fromtimestamp(0, position.tzinfo)
-        return {f"{side}Timestamp": str((since.days * 86_400 + since.seconds) * 1000 + since.microseconds // 1000)}
+        return {
+            f"{side}Timestamp": str(
+                (since.days * 86_400 + since.seconds) * 1000 + since.microseconds // 1000
+            )
+        }
     if isinstance(position, str):
         if position not in ("earliest", "latest"):
-            raise ValueError(f"a position is earliest, latest, an offset or a datetime, not {position!r}")
+            raise ValueError(
+                f"a position is earliest, latest, an offset or a datetime, not {position!r}"
+            )
         return {f"{side}Offsets": position}
     if by == "subscribePattern":
-        raise ValueError("an offset needs the name of the topic: use subscribe or assign, not subscribePattern")
+        raise ValueError(
+            "an offset needs the name of the topic: use subscribe or assign, not subscribePattern"
+        )
     if position < 0:
         raise ValueError(f"an offset is a number from 0, not {position}")
     return {f"{side}Offsets": json.dumps({topic: {"0": position}})}

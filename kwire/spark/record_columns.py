@@ -1,7 +1,9 @@
-"""Record batches as columns: of every record its offset, time and epoch, and where its value lies, by numpy.
+"""Record batches as columns: of every record its offset, time and epoch, and where its value lies,
+by numpy.
 
-One step of Python a record finds where it begins; all else is done for all records of many batches at once. What this does
-not read, or not well, ``kwire.records`` reads one by one, with its errors. Knows neither Spark nor where the bytes are from.
+One step of Python a record finds where it begins; all else is done for all records of many batches
+at once. ``kwire.records`` reads the batches that this module cannot, one record at a time, with its
+errors. It does not know Spark, nor where the bytes come from.
 """
 
 from __future__ import annotations
@@ -13,7 +15,15 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from kwire.records import BATCH_ELEMENTS_MAX, BATCH_OVERHEAD, BatchHeader, Compression, Record, TimestampType, decode_records
+from kwire.records import (
+    BATCH_ELEMENTS_MAX,
+    BATCH_OVERHEAD,
+    BatchHeader,
+    Compression,
+    Record,
+    TimestampType,
+    decode_records,
+)
 from kwire.spark.values import NULL, Bytes, Numbers, Values
 
 #: Varints of so many bits are read here: lengths of 128 MiB, and times of 37 hours within a batch.
@@ -24,7 +34,9 @@ _SAFE: Final = range(-(1 << 62), 1 << 62)
 
 @dataclass(frozen=True)
 class Columns:
-    """Records side by side, in order. Times are ms since the epoch, epochs those of the leaders that wrote them."""
+    """Records side by side, in order. Times are ms since the epoch, epochs those of the leaders
+    that wrote them.
+    """
 
     offsets: Numbers
     times: Numbers
@@ -38,7 +50,12 @@ class Columns:
         """The records for which ``good`` is true."""
         if good.all():
             return self
-        return Columns(self.offsets[good], self.times[good], self.epochs[good], self.values.taken(np.flatnonzero(good)))
+        return Columns(
+            self.offsets[good],
+            self.times[good],
+            self.epochs[good],
+            self.values.taken(np.flatnonzero(good)),
+        )
 
     def within(self, start: int, stop: int) -> Columns:
         """The records with ``start`` <= offset < ``stop``."""
@@ -46,7 +63,8 @@ class Columns:
 
 
 def columns_of(data: bytes, headers: Iterable[BatchHeader]) -> Iterator[Columns]:
-    """The records of the batches in ``data`` that ``headers`` tell of, control batches left out; checksums are not looked at.
+    """The records of the batches in ``data`` that ``headers`` tell of, control batches left out;
+    checksums are not looked at.
 
     Raises DecodeError.
     """
@@ -78,7 +96,9 @@ def _exact(data: bytes, header: BatchHeader) -> Columns:
     offsets, times = np.empty((2, len(records)), np.int64)
     for n, record in enumerate(records):
         offsets[n], times[n] = record.offset, record.timestamp
-    return Columns(offsets, times, np.full(len(records), header.partition_leader_epoch), _values(records))
+    return Columns(
+        offsets, times, np.full(len(records), header.partition_leader_epoch), _values(records)
+    )
 
 
 def _values(records: Sequence[Record]) -> Values:
@@ -100,7 +120,9 @@ def _columns(data: bytes, headers: Sequence[BatchHeader]) -> Iterator[Columns]:
 
 
 def _together(data: bytes, headers: Sequence[BatchHeader]) -> Columns | None:
-    """The records of all ``headers``, None if any of them is other than metadata records are: without key and headers."""
+    """The records of all ``headers``, None if any of them is other than metadata records are:
+    without key and headers.
+    """
     bounds: list[int] = []
     for header in headers:
         if not _find(data, header, bounds):
@@ -115,23 +137,37 @@ def _together(data: bytes, headers: Sequence[BatchHeader]) -> Columns | None:
         fit = fit and good
     time_deltas, offset_deltas, key_sizes, sizes = fields
     after = at + np.maximum(sizes, 0)
-    fit = fit and bool((key_sizes == NULL).all() and (sizes >= NULL).all() and (after + 1 == ends).all())
+    fit = fit and bool(
+        (key_sizes == NULL).all() and (sizes >= NULL).all() and (after + 1 == ends).all()
+    )
     if not fit or buffer[after].any():
         return None
 
     def each(numbers: Iterable[Any]) -> Numbers:
-        return np.repeat(np.fromiter(numbers, np.int64, len(headers)), [header.record_count for header in headers])
+        return np.repeat(
+            np.fromiter(numbers, np.int64, len(headers)),
+            [header.record_count for header in headers],
+        )
 
     times = each(header.base_timestamp for header in headers) + time_deltas
     appended = [header.timestamp_type == TimestampType.LOG_APPEND_TIME for header in headers]
     if any(appended):
-        times = np.where(each(appended) == 1, each(header.max_timestamp for header in headers), times)
+        times = np.where(
+            each(appended) == 1, each(header.max_timestamp for header in headers), times
+        )
     offsets = each(header.base_offset for header in headers) + offset_deltas
-    return Columns(offsets, times, each(header.partition_leader_epoch for header in headers), Values(buffer, at, sizes))
+    return Columns(
+        offsets,
+        times,
+        each(header.partition_leader_epoch for header in headers),
+        Values(buffer, at, sizes),
+    )
 
 
 def _find(data: bytes, header: BatchHeader, bounds: list[int]) -> bool:
-    """Add to ``bounds`` where each record begins behind its length, and where it ends; false if they do not fill the batch."""
+    """Add to ``bounds`` where each record begins behind its length, and where it ends; false if
+    they do not fill the batch.
+    """
     at, end = header.position + BATCH_OVERHEAD, header.end
     for _ in range(header.record_count):
         if at + 2 > end:
@@ -155,7 +191,9 @@ def _find(data: bytes, header: BatchHeader, bounds: list[int]) -> bool:
 
 
 def _varints(buffer: Bytes, at: Numbers) -> tuple[Numbers, Numbers, bool]:
-    """Zigzag varints at the places ``at``: (numbers, places behind them, whether all were short enough)."""
+    """Zigzag varints at the places ``at``: (numbers, places behind them, whether all were short
+    enough).
+    """
     byte = buffer.take(at, mode="clip")
     number, at = (byte & 127).astype(np.int64), at + 1
     rows, shift = np.flatnonzero(byte > 127), 7

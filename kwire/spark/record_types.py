@@ -1,4 +1,6 @@
-"""Record types by name: ``TopicRecord`` or ``TOPIC_RECORD``, as a message and as the first bytes of every such record."""
+"""Record types by name: ``TopicRecord`` or ``TOPIC_RECORD``, as a message and as the first bytes of
+every such record.
+"""
 
 from __future__ import annotations
 
@@ -17,5 +19,7 @@ def type_key(name: str) -> int:
 
 
 def type_prefix(name: str) -> bytes:
-    """Frame version 1 and the type's number, both as unsigned varints: what every record of it begins with. Raises UnknownApi."""
+    """Frame version 1 and the type's number, both as unsigned varints: what every record of it
+    begins with. Raises UnknownApi.
+    """
     return b"\x01" + write_unsigned_varint(type_key(name))

@@ -1,4 +1,6 @@
-"""The values of many records side by side: one buffer, and where in it each value lies. Knows nothing of what is in them."""
+"""The values of many records side by side: one buffer, and where in it each value lies. Knows
+nothing of what is in them.
+"""
 
 from __future__ import annotations
 
@@ -26,16 +28,24 @@ class Values:
 
     @classmethod
     def of(cls, array: pa.Array) -> Values:
-        """The values of an Arrow array of type binary or large_binary; their bytes are not copied."""
+        """The values of an Arrow array of type binary or large_binary; their bytes are not
+        copied.
+        """
         wide = pa.types.is_large_binary(array.type)
         _, offsets, data = array.buffers()
         if offsets is None or not len(array):
             return cls.none()
-        bounds = np.frombuffer(offsets, np.int64 if wide else np.int32)[array.offset : array.offset + len(array) + 1]
+        bounds = np.frombuffer(offsets, np.int64 if wide else np.int32)[
+            array.offset : array.offset + len(array) + 1
+        ]
         starts, sizes = bounds[:-1].astype(np.int64), np.diff(bounds).astype(np.int64)
         if array.null_count:
             sizes[array.is_null().to_numpy(zero_copy_only=False)] = NULL
-        return cls(np.frombuffer(data, np.uint8) if data is not None else np.empty(0, np.uint8), starts, sizes)
+        return cls(
+            np.frombuffer(data, np.uint8) if data is not None else np.empty(0, np.uint8),
+            starts,
+            sizes,
+        )
 
     @classmethod
     def none(cls) -> Values:
@@ -63,7 +73,13 @@ class Values:
         for prefix in prefixes:
             rows = np.flatnonzero(self.sizes >= len(prefix))
             if len(rows):
-                found[rows[(self.matrix(rows, len(prefix)) == np.frombuffer(prefix, np.uint8)).all(axis=1)]] = True
+                found[
+                    rows[
+                        (self.matrix(rows, len(prefix)) == np.frombuffer(prefix, np.uint8)).all(
+                            axis=1
+                        )
+                    ]
+                ] = True
         return found
 
     def to_arrow(self) -> pa.Array:

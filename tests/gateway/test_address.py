@@ -9,14 +9,21 @@ from gateway.address import Address, parse_address
 
 @pytest.mark.parametrize(
     ("text", "address"),
-    [("ctl1:9093", Address("ctl1", 9093)), ("127.0.0.1:1", Address("127.0.0.1", 1)), ("[::1]:65535", Address("::1", 65535))],
+    [
+        ("ctl1:9093", Address("ctl1", 9093)),
+        ("127.0.0.1:1", Address("127.0.0.1", 1)),
+        ("[::1]:65535", Address("::1", 65535)),
+    ],
 )
 def test_there_and_back(text: str, address: Address) -> None:
     assert parse_address(text) == address
     assert str(address) == text
 
 
-@pytest.mark.parametrize("text", ["", "ctl1", "ctl1:0", "ctl1:65536", "1@ctl1:9093", "::1:9093", "[::1]", "a b:1", "http://a:1"])
+@pytest.mark.parametrize(
+    "text",
+    ["", "ctl1", "ctl1:0", "ctl1:65536", "1@ctl1:9093", "::1:9093", "[::1]", "a b:1", "http://a:1"],
+)
 def test_what_is_none(text: str) -> None:
     with pytest.raises(ValueError, match="is not HOST:PORT"):
         parse_address(text)

@@ -1,4 +1,6 @@
-"""The rooms connected: what clients are told, where state is kept, what keeps the server from starting."""
+"""The rooms connected: what clients are told, where state is kept, what keeps the server from
+starting.
+"""
 
 from __future__ import annotations
 
@@ -10,11 +12,12 @@ from typing import Any
 import pytest
 import trio
 
-from gateway.app import SAMPLE, Ready, check, serve
+from gateway.app import RunningServer, check, serve
 from gateway.config import Config, ConfigError, Listener
 from gateway.config_loading import load_config
 from gateway.ports import State
 from gateway.security.authorizer import AllowAll
+from gateway.server.metadata_source import SAMPLE
 from kwire.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
 from kwire.messages.metadata_request import MetadataRequest
 from tests.gateway.server.harness import connect, request, run, until
@@ -62,19 +65,19 @@ def refused(settings: Config) -> str:
 
 
 def test_the_sample_is_served_when_asked_for() -> None:
-    async def look(ready: Ready) -> None:
+    async def look(ready: RunningServer) -> None:
         facts = ready.facts()
         assert facts["source"] == "sample"
-        assert facts["listeners"] == {"PLAINTEXT": f"127.0.0.1:{ready.doors[0].port}"}
+        assert facts["listeners"] == {"PLAINTEXT": f"127.0.0.1:{ready.bound_listeners[0].port}"}
         assert (facts["log_start_offset"], facts["high_watermark"]) == (0, 1057)
         assert facts["cluster_id"] == "7QN8irUjSqO4QGNDS7ESyw"
-        assert ready.rooms.partition.state is State.READY
+        assert ready.services.partition.state is State.READY
 
     served(look, config())
 
 
 def test_a_directory_of_logs_is_the_source_when_given(tmp_path: Path) -> None:
-    async def look(ready: Ready) -> None:
+    async def look(ready: RunningServer) -> None:
         assert ready.facts()["source"] == "log"
         assert ready.facts()["high_watermark"] == 1057
 
@@ -99,24 +102,26 @@ def test_a_parked_fetch_is_answered_when_the_log_on_disk_grows(tmp_path: Path) -
     segment = source / "00000000000000000000.log"
     segment.write_bytes(b"".join(whole[:-1]))
 
-    async def look(ready: Ready) -> None:
-        end = ready.rooms.partition.high_watermark
+    async def look(ready: RunningServer) -> None:
+        end = ready.services.partition.high_watermark
         assert end < 1057
         partition = FetchPartition(partition=0, fetch_offset=end, partition_max_bytes=1 << 20)
         asked = FetchRequest(
-            max_wait_ms=20_000, min_bytes=1, topics=[FetchTopic(topic="__cluster_metadata", partitions=[partition])]
+            max_wait_ms=20_000,
+            min_bytes=1,
+            topics=[FetchTopic(topic="__cluster_metadata", partitions=[partition])],
         )
-        async with await connect(ready.doors[0].port) as client:
+        async with await connect(ready.bound_listeners[0].port) as client:
             await client.send(request(1, 12, asked.encode(12)))
-            await until(lambda: ready.rooms.waiters.parked == 1)
+            await until(lambda: ready.services.fetch_purgatory.parked == 1)
             await trio.sleep(0.2)
-            assert ready.rooms.waiters.parked == 1
+            assert ready.services.fetch_purgatory.parked == 1
             began = trio.current_time()
             with segment.open("ab") as file:
                 file.write(whole[-1])
             _, answer = await client.answer(1, 12)
             took = trio.current_time() - began
-            data = answer.responses[0].partitions[0]
+            data = answer.responses[0].partitions[0]  # type: ignore[attr-defined]
             assert bytes(data.records) == whole[-1]
             assert data.high_watermark == 1057
             # Within 100 ms of the write on a machine that has nothing else to do.
@@ -126,7 +131,7 @@ def test_a_parked_fetch_is_answered_when_the_log_on_disk_grows(tmp_path: Path) -
 
 
 def test_offsets_are_kept_by_cluster_unless_told_where(tmp_path: Path) -> None:
-    async def look(ready: Ready) -> None: ...
+    async def look(ready: RunningServer) -> None: ...
 
     served(look, config())
     assert os.listdir(tmp_path / "state" / "kwire") == ["cluster-7QN8irUjSqO4QGNDS7ESyw"]
@@ -135,7 +140,7 @@ def test_offsets_are_kept_by_cluster_unless_told_where(tmp_path: Path) -> None:
 
 
 def test_two_servers_do_not_share_a_state_directory(tmp_path: Path) -> None:
-    async def look(ready: Ready) -> None:
+    async def look(ready: RunningServer) -> None:
         with pytest.raises(ConfigError, match=r"state\.dir"):
             await serve_alone(config(state_dir=tmp_path))
 
@@ -157,12 +162,16 @@ def test_clients_are_told_the_advertised_address() -> None:
     other = Listener("INSIDE", "127.0.0.1", 0)
     protocols = {"PLAINTEXT": "PLAINTEXT", "INSIDE": "PLAINTEXT"}
 
-    async def look(ready: Ready) -> None:
-        for door, host in zip(ready.doors, ("kafka.example", "127.0.0.1"), strict=True):
-            async with await connect(door.port) as client:
+    async def look(ready: RunningServer) -> None:
+        for bound_listener, host in zip(
+            ready.bound_listeners, ("kafka.example", "127.0.0.1"), strict=True
+        ):
+            async with await connect(bound_listener.port) as client:
                 await client.send(request(3, 12, MetadataRequest(topics=[]).encode(12)))
                 _, answer = await client.answer(3, 12)
-                assert [(b.node_id, b.host, b.port) for b in answer.brokers] == [(4, host, door.port)]
+                assert [(b.node_id, b.host, b.port) for b in answer.brokers] == [  # type: ignore[attr-defined]
+                    (4, host, bound_listener.port)
+                ]
 
     served(
         look,
@@ -181,14 +190,21 @@ def test_security_that_is_not_there_keeps_the_server_from_starting(protocol: str
     assert protocol in refused(settings)
     with pytest.raises(ConfigError, match=protocol):
         check(settings)
-    renamed = load_config(flags={"listeners": "CLIENTS://127.0.0.1:0", "listener.security.protocol.map": f"CLIENTS:{protocol}"})
+    renamed = load_config(
+        flags={
+            "listeners": "CLIENTS://127.0.0.1:0",
+            "listener.security.protocol.map": f"CLIENTS:{protocol}",
+        }
+    )
     assert "CLIENTS" in refused(renamed)
 
 
 def test_an_address_that_is_taken_is_named() -> None:
-    async def look(ready: Ready) -> None:
-        taken = Listener("PLAINTEXT", "127.0.0.1", ready.doors[0].port)
-        with pytest.raises(ConfigError, match=rf"listeners: cannot listen at PLAINTEXT://127\.0\.0\.1:{taken.port}"):
+    async def look(ready: RunningServer) -> None:
+        taken = Listener("PLAINTEXT", "127.0.0.1", ready.bound_listeners[0].port)
+        with pytest.raises(
+            ConfigError, match=rf"listeners: cannot listen at PLAINTEXT://127\.0\.0\.1:{taken.port}"
+        ):
             await serve_alone(config(listeners=(taken,)))
 
     served(look, config())

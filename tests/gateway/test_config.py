@@ -1,13 +1,16 @@
-"""The configuration: every key by flag, environment and file; what is refused, and how that is said."""
+"""The configuration: every key by flag, environment and file; what is refused, and how that is
+said.
+"""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from gateway.address import Address
-from gateway.config import INT_MAX, KEYS, Config, ConfigError, Listener
+from gateway.config import INT_MAX, KEYS, Config, ConfigError, Listener, SourceKind
 from gateway.config_loading import load_config
 
 #: A text for every key that is not its default.
@@ -19,6 +22,7 @@ OTHER = {
     "listeners": "PLAINTEXT://127.0.0.1:1,OTHER://[::1]:2",
     "advertised.listeners": "PLAINTEXT://kafka.example:9093",
     "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,OTHER:PLAINTEXT",
+    "max.connections.per.ip.overrides": "127.0.0.1:5",
     "log.level": "debug",
     "log.format": "json",
     "controller.quorum.bootstrap.servers": "127.0.0.1:9093,[::1]:9094,ctl3.example:9095",
@@ -28,6 +32,7 @@ OTHER = {
     "quorum.history": "false",
     "metadata.log.fsync": "false",
     "management.listener": "127.0.0.1:0",
+    "management.allowed.hosts": "kwire.example,.svc.cluster.local",
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
     "super.users": "User:admin;User:CN=node",
     "allow.everyone.if.no.acl.found": "true",
@@ -49,7 +54,9 @@ NEEDS = {
 
 def other(name: str) -> dict[str, str]:
     """The key with a value of its own, and whatever it needs to be valid."""
-    text = OTHER.get(name) or str(int(KEYS[name].default) + 1 if KEYS[name].default < INT_MAX else 77)
+    text = OTHER.get(name) or str(
+        int(KEYS[name].default) + 1 if KEYS[name].default < INT_MAX else 77
+    )
     return {name: text, **{need: OTHER[need] for need in NEEDS.get(name, ())}}
 
 
@@ -62,8 +69,11 @@ def refusal(**how: object) -> str:
 def test_defaults_are_loopback_and_valid() -> None:
     config = load_config()
     assert config == Config()
-    assert config.listeners == (Listener("PLAINTEXT", "127.0.0.1", 9092), Listener("CONTROLLER", "127.0.0.1", 9093))
-    assert (config.kind_of_source, config.controller_listeners) == ("own", config.listeners[1:])
+    assert config.listeners == (
+        Listener("PLAINTEXT", "127.0.0.1", 9092),
+        Listener("CONTROLLER", "127.0.0.1", 9093),
+    )
+    assert (config.source_kind, config.controller_listeners) == ("own", config.listeners[1:])
     assert config.security_protocol("PLAINTEXT") == "PLAINTEXT"
     assert config.connections_max_idle_ms == 600_000
 
@@ -75,14 +85,21 @@ def test_every_key_by_flag_environment_and_file(name: str, tmp_path: Path) -> No
     file.write_text("".join(f"{key}={text}\n" for key, text in texts.items()))
     by_flag = load_config(flags=texts)
     assert getattr(by_flag, KEYS[name].attribute) != KEYS[name].default
-    assert load_config(environment={KEYS[key].environment: text for key, text in texts.items()}) == by_flag
+    assert (
+        load_config(environment={KEYS[key].environment: text for key, text in texts.items()})
+        == by_flag
+    )
     assert load_config(file=file) == by_flag
 
 
 def test_flags_come_before_environment_before_file(tmp_path: Path) -> None:
     file = tmp_path / "server.properties"
     file.write_text("# as in Kafka\nnode.id = 3\nmax.connections: 5\nmax.connections.per.ip=6\n")
-    config = load_config(flags={"node.id": "1"}, environment={"KWIRE_NODE_ID": "2", "KWIRE_MAX_CONNECTIONS": "4"}, file=file)
+    config = load_config(
+        flags={"node.id": "1"},
+        environment={"KWIRE_NODE_ID": "2", "KWIRE_MAX_CONNECTIONS": "4"},
+        file=file,
+    )
     assert (config.node_id, config.max_connections, config.max_connections_per_ip) == (1, 4, 6)
 
 
@@ -100,11 +117,18 @@ def test_unknown_keys_name_the_nearest_known_one(tmp_path: Path) -> None:
     assert "max.conections" in said and "did you mean max.connections?" in said
     assert "zzz" in said
     assert "log.retention.hours" in said
-    assert "did you mean KWIRE_MAX_CONNECTIONS?" in refusal(environment={"KWIRE_MAX_CONECTIONS": "5"})
+    assert "did you mean KWIRE_MAX_CONNECTIONS?" in refusal(
+        environment={"KWIRE_MAX_CONECTIONS": "5"}
+    )
 
 
 def test_environment_of_others_is_left_alone() -> None:
-    others = {"KWIRE_SERVICE_HOST": "10.0.0.1", "KWIRE_PORT": "tcp://10.0.0.1:9092", "KWIRE_SHARED": "/x", "PATH": "/bin"}
+    others = {
+        "KWIRE_SERVICE_HOST": "10.0.0.1",
+        "KWIRE_PORT": "tcp://10.0.0.1:9092",
+        "KWIRE_SHARED": "/x",
+        "PATH": "/bin",
+    }
     assert load_config(environment=others) == Config()
 
 
@@ -129,7 +153,7 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
         ("max.connections", "0", "outside 1"),
         ("connections.max.idle.ms", "5", "ms"),
         ("snapshot.prefix", "yes", "neither true nor false"),
-        ("source", "zookeeper", "none of auto, own, quorum, log, sample"),
+        ("source", "zookeeper", "none of auto, controller, observer, log, sample, own, quorum"),
         ("log.level", "loud", "none of debug"),
         ("listeners", "", "at least one"),
         ("listeners", "127.0.0.1:9092", "NAME://HOST:PORT"),
@@ -152,59 +176,94 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
         ("controller.quorum.voters", "127.0.0.1:9093", "ID@HOST:PORT"),
         ("controller.quorum.voters", "1@127.0.0.1:1,1@127.0.0.1:2", "twice"),
         ("controller.listener.names", ",", "empty"),
-        ("controller.quorum.retry.backoff.ms", "2000", "larger than controller.quorum.retry.backoff.max.ms"),
+        (
+            "controller.quorum.retry.backoff.ms",
+            "2000",
+            "larger than controller.quorum.retry.backoff.max.ms",
+        ),
         ("cluster.id", "", "empty"),
     ],
 )
 def test_what_cannot_be_is_refused_by_key(name: str, text: str, says: str) -> None:
     said = refusal(flags={name: text})
     assert says in said
-    assert any(line.startswith((name, "listener.security.protocol.map")) for line in said.splitlines())
+    assert any(
+        line.startswith((name, "listener.security.protocol.map")) for line in said.splitlines()
+    )
 
 
 def test_source_and_directory_have_to_agree() -> None:
     assert "log.dirs" in refusal(flags={"source": "log"})
     assert "log.dirs" in refusal(flags={"source": "sample", "log.dirs": "/x"})
     quorum = {"controller.quorum.bootstrap.servers": "127.0.0.1:9093"}
-    assert "data.dir: source=quorum needs" in refusal(flags=quorum)
+    assert "data.dir: source=observer needs" in refusal(flags=quorum)
     assert "--bootstrap-controller" in refusal(flags={"source": "quorum", "data.dir": "/x"})
-    assert "data.dir: means nothing with source=sample" in refusal(flags={"source": "sample", "data.dir": "/x"})
+    assert "data.dir: means nothing with source=sample" in refusal(
+        flags={"source": "sample", "data.dir": "/x"}
+    )
     assert "controller.quorum.voters: means nothing with source=log" in refusal(
         flags={"log.dirs": "/x", "controller.quorum.voters": "1@h:1"}
     )
-    assert "command.config: means nothing with source=log" in refusal(flags={"log.dirs": "/x", "command.config": "/y"})
-    assert load_config(flags={**quorum, "data.dir": "/x"}).kind_of_source == "quorum"
+    assert "command.config: means nothing with source=log" in refusal(
+        flags={"log.dirs": "/x", "command.config": "/y"}
+    )
+    assert load_config(flags={**quorum, "data.dir": "/x"}).source_kind == "quorum"
 
 
 def test_a_quorum_of_ones_own_has_a_listener_for_controllers() -> None:
-    picked = load_config(flags={"listeners": "PLAINTEXT://127.0.0.1:0", "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT"})
+    picked = load_config(
+        flags={
+            "listeners": "PLAINTEXT://127.0.0.1:0",
+            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT",
+        }
+    )
     assert picked.controller_listeners == (Listener("CONTROLLER", "127.0.0.1", 0),)
     assert picked.security_protocol("CONTROLLER") == "PLAINTEXT"
-    named = load_config(flags={"listeners": "PLAINTEXT://127.0.0.1:0,SSL://127.0.0.1:0", "controller.listener.names": "SSL"})
+    named = load_config(
+        flags={
+            "listeners": "PLAINTEXT://127.0.0.1:0,SSL://127.0.0.1:0",
+            "controller.listener.names": "SSL",
+        }
+    )
     assert named.controller_listeners == (Listener("SSL", "127.0.0.1", 0),)
     assert "none for clients" in refusal(flags={"listeners": "CONTROLLER://127.0.0.1:9093"})
     voters = {"controller.quorum.voters": "1@127.0.0.1:9094,2@127.0.0.1:9095"}
     assert "look for node 1 at port 9094" in refusal(flags=voters)
     listeners = {"listeners": "PLAINTEXT://127.0.0.1:9092,CONTROLLER://127.0.0.1:9094"}
-    assert load_config(flags={**voters, **listeners}).kind_of_source == "own"
-    assert load_config(flags={"node.id": "3", **voters}).kind_of_source == "own"  # no voter: an observer of that quorum
+    assert load_config(flags={**voters, **listeners}).source_kind == "own"
+    assert (
+        load_config(flags={"node.id": "3", **voters}).source_kind == "own"
+    )  # no voter: an observer of that quorum
 
 
 def test_the_names_of_kip_595_are_known() -> None:
-    said = {"quorum.voters": "2@h:1", "quorum.fetch.timeout.ms": "300", "quorum.election.timeout.ms": "400"}
-    config = load_config(environment={f"KWIRE_{name.upper().replace('.', '_')}": text for name, text in said.items()})
+    said = {
+        "quorum.voters": "2@h:1",
+        "quorum.fetch.timeout.ms": "300",
+        "quorum.election.timeout.ms": "400",
+    }
+    config = load_config(
+        environment={f"KWIRE_{name.upper().replace('.', '_')}": text for name, text in said.items()}
+    )
     assert config.controller_quorum_voters == {2: Address("h", 1)}
-    assert (config.controller_quorum_fetch_timeout_ms, config.controller_quorum_election_timeout_ms) == (300, 400)
+    assert (
+        config.controller_quorum_fetch_timeout_ms,
+        config.controller_quorum_election_timeout_ms,
+    ) == (300, 400)
 
 
 def test_every_problem_is_told_at_once() -> None:
     with pytest.raises(ConfigError) as caught:
-        load_config(flags={"node.id": "x", "max.connections": "y"}, environment={"KWIRE_LISTENERS": "z"})
+        load_config(
+            flags={"node.id": "x", "max.connections": "y"}, environment={"KWIRE_LISTENERS": "z"}
+        )
     assert len(caught.value.problems) == 3
 
 
 def test_every_key_is_documented() -> None:
-    page = (Path(__file__).parent.parent.parent / "docs" / "operations.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parent.parent.parent / "docs" / "operations.md").read_text(
+        encoding="utf-8"
+    )
     assert [name for name in KEYS if f"`{name}`" not in page] == []
 
 
@@ -213,22 +272,36 @@ def test_every_key_is_documented() -> None:
     [
         ("ssl.keystore.password", "KWIRE_SSL_KEYSTORE_PASSWORD"),
         ("listener.name.clients.ssl.client.auth", "KWIRE_LISTENER_NAME_CLIENTS_SSL_CLIENT_AUTH"),
-        ("listener.name.a_b.scram-sha-256.sasl.jaas.config", "KWIRE_LISTENER_NAME_A_B_SCRAM_SHA_256_SASL_JAAS_CONFIG"),
-        ("listener.name.a.plain.connections.max.reauth.ms", "KWIRE_LISTENER_NAME_A_PLAIN_CONNECTIONS_MAX_REAUTH_MS"),
+        (
+            "listener.name.a_b.scram-sha-256.sasl.jaas.config",
+            "KWIRE_LISTENER_NAME_A_B_SCRAM_SHA_256_SASL_JAAS_CONFIG",
+        ),
+        (
+            "listener.name.a.plain.connections.max.reauth.ms",
+            "KWIRE_LISTENER_NAME_A_PLAIN_CONNECTIONS_MAX_REAUTH_MS",
+        ),
         ("sasl.mechanism.controller.protocol", "KWIRE_SASL_MECHANISM_CONTROLLER_PROTOCOL"),
     ],
 )
-def test_keys_of_security_by_environment_and_file_and_told_to_nobody(name: str, variable: str, tmp_path: Path) -> None:
+def test_keys_of_security_by_environment_and_file_and_told_to_nobody(
+    name: str, variable: str, tmp_path: Path
+) -> None:
     file = tmp_path / "server.properties"
     file.write_text(f"{name}=se cret \n")
     by_file = load_config(file=file)
-    assert by_file.security == load_config(environment={variable: "se cret"}).security == {name: "se cret"}
+    assert (
+        by_file.security
+        == load_config(environment={variable: "se cret"}).security
+        == {name: "se cret"}
+    )
     assert "cret" not in repr(by_file) and name not in KEYS
 
 
 def test_keys_of_security_that_there_are_not(tmp_path: Path) -> None:
     file = tmp_path / "server.properties"
-    file.write_text("ssl.keystore.locatoin=x\nlistener.name.a.ssl.cipher.suites=x\nsasl.jaas.config=x\n")
+    file.write_text(
+        "ssl.keystore.locatoin=x\nlistener.name.a.ssl.cipher.suites=x\nsasl.jaas.config=x\n"
+    )
     said = refusal(file=file)
     assert "did you mean ssl.keystore.location?" in said
     assert "listener.name.a.ssl.cipher.suites" in said and "sasl.jaas.config (" in said
@@ -237,3 +310,39 @@ def test_keys_of_security_that_there_are_not(tmp_path: Path) -> None:
 def test_ipv6_listeners() -> None:
     listener, _ = load_config(flags={"listeners": "PLAINTEXT://[::1]:9092"}).listeners
     assert (listener.host, str(listener)) == ("::1", "PLAINTEXT://[::1]:9092")
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [("controller", SourceKind.CONTROLLER), ("own", SourceKind.CONTROLLER)],
+)
+@pytest.mark.parametrize("place", ["flag", "environment", "file"])
+def test_source_controller_and_own_select_the_same_kind_wherever_they_are_given(
+    name: str, kind: SourceKind, place: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "server.properties"
+    file.write_text(f"source={name}\n")
+    places: dict[str, dict[str, Any]] = {
+        "flag": {"flags": {"source": name}},
+        "environment": {"environment": {"KWIRE_SOURCE": name}},
+        "file": {"file": file},
+    }
+    config = load_config(**places[place])
+    assert (config.source_kind, str(config.source_kind)) == (kind, "own")
+
+
+@pytest.mark.parametrize("name", ["observer", "quorum"])
+def test_source_observer_and_quorum_select_the_same_kind_and_name_themselves_in_errors(
+    name: str,
+) -> None:
+    assert f"data.dir: source={name} needs" in refusal(
+        flags={"source": name, "controller.quorum.bootstrap.servers": "h:9093"}
+    )
+    config = load_config(
+        flags={
+            "source": name,
+            "controller.quorum.bootstrap.servers": "h:9093",
+            "data.dir": "/x",
+        }
+    )
+    assert (config.source_kind, f"{config.source_kind}") == (SourceKind.OBSERVER, "quorum")

@@ -1,4 +1,4 @@
-"""docs/operations.md: every event that the server may log stands in a table, and nothing else does."""
+"""Log events: the server reports those of its table, and the table has no other."""
 
 from __future__ import annotations
 
@@ -7,39 +7,90 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
+
 import gateway
+from gateway.server.log_events import EVENTS, SECTIONS, core_event
+from gateway.server.logs import LEVELS, Reports
+from tools.check.log_event_tables import table
 
 ROOT = Path(gateway.__file__).parent
-#: Who takes the name of an event first: ``Reports``, structlog's loggers, and what the observer of a quorum tells.
-LOGGING = frozenset({"audit", "bug", "debug", "error", "exception", "info", "report", "report_once", "trace", "warning"})
-#: Others tell sentences by the same word.
-NAME = re.compile("[a-z][a-z_ -]+")
-TELLING = frozenset({"Tell", "_report", "_tell", "tell"})
+#: Methods whose first argument is the name of an event: those of ``Reports``, and of the quorum's
+#: core.
+LOGGING = frozenset({"audit", "bug", "report", "report_once", "trace", "tell", "tell_once"})
+CORE = frozenset({"Tell", "_tell", "tell", "tell_once"})
+NAME = re.compile("[a-z][a-z ]+")
+#: The core appends a word to these names: ``gateway.quorum.joining``.
+JOINING = (
+    "voter updated",
+    "voter not updated",
+    "voter not added",
+    "former voter not removed",
+    "voter added",
+    "former voter removed",
+)
 
 
 def events_of(path: Path) -> Iterator[str]:
     """The names of events in a source file: constants where one is logged."""
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.Call) and node.args and _logs(node.func):
-            named = [one.value for one in ast.walk(node.args[0]) if isinstance(one, ast.Constant)]
-            yield from (name for name in named if isinstance(name, str) and NAME.fullmatch(name))
+        if not isinstance(node, ast.Call) or not node.args:
+            continue
+        called = node.func
+        name = called.id if isinstance(called, ast.Name) else getattr(called, "attr", "")
+        if name in LOGGING | CORE | {"_report"}:
+            for one in ast.walk(node.args[0]):
+                text = one.value if isinstance(one, ast.Constant) else None
+                if isinstance(text, str) and re.fullmatch("[a-z][a-z_ -]+", text):
+                    yield core_event(text) if name in CORE else text
 
 
-def _logs(called: ast.expr) -> bool:
-    if isinstance(called, ast.Name):
-        return called.id in TELLING
-    return isinstance(called, ast.Attribute) and called.attr in LOGGING | TELLING
+def test_every_reported_event_is_in_the_table_and_every_row_is_reported() -> None:
+    reported = {
+        event
+        for path in ROOT.rglob("*.py")
+        if path.parent.name != "cli"
+        for event in events_of(path)
+    }
+    reported |= {*JOINING, "connection cut", "idle connection closed"}
+    assert sorted(reported - EVENTS.keys()) == [], "not in gateway/server/log_events.py"
+    assert sorted(EVENTS.keys() - reported) == [], "in the table, and reported nowhere"
 
 
-def documented() -> set[str]:
-    """The names in the first column of the tables of events."""
-    text = (ROOT.parent / "docs" / "operations.md").read_text(encoding="utf-8")
-    tables = [after.partition("\n\n")[0] for after in text.split("| event | level | |\n")[1:]]
-    return {name for table in tables for row in table.splitlines()[1:] for name in re.findall("`([^`]+)`", row.split("|")[1])}
+def test_names_are_lower_case_words_of_one_section_with_a_level_and_a_sentence() -> None:
+    names = [event.name for events in SECTIONS.values() for event in events]
+    assert len(names) == len(set(names)) > 60
+    for event in EVENTS.values():
+        assert NAME.fullmatch(event.name), event.name
+        assert event.level in LEVELS
+        assert event.meaning[0].isupper() or event.meaning.startswith("`")
+        assert event.meaning.endswith("."), event.name
 
 
-def test_every_event_is_in_a_table_and_no_other() -> None:
-    logged = {event for path in ROOT.rglob("*.py") if path.parent.name != "cli" for event in events_of(path)}
-    assert len(logged) > 30
-    assert sorted(logged - documented()) == [], "not in docs/operations.md"
-    assert sorted(documented() - logged) == [], "in docs/operations.md, and logged nowhere"
+def test_events_that_the_core_composes_have_a_name_in_the_table() -> None:
+    assert core_event("voter added refused") == "voter not added"
+    assert core_event("leader resigns") == "leader resigns"
+
+
+def test_a_table_groups_the_fields_of_a_connection_and_of_a_request() -> None:
+    rows = [row for row in table("connections and requests").splitlines() if "`bad request`" in row]
+    assert len(rows) == 1
+    assert "| the connection, the request, `error`, `rule`, `software` |" in rows[0]
+
+
+def test_reports_refuse_unknown_events_and_fields_where_they_are_strict() -> None:
+    reports = Reports()
+    with pytest.raises(ValueError, match="'no such event' is not in"):
+        reports.report("no such event")
+    with pytest.raises(ValueError, match="has no field number"):
+        reports.report("source recovered", number=1)
+    assert not reports.counts
+
+
+def test_reports_log_unknown_events_where_they_are_not_strict(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(Reports, "strict", False)
+    reports = Reports()
+    reports.report("no such event", number=1)
+    assert reports.counts["no such event"] == 1

@@ -1,7 +1,9 @@
-"""What stock clients break on, as one table: a row names the rule, who breaks otherwise, and the check.
+"""What stock clients break on, as one table: a row names the rule, who breaks otherwise, and the
+check.
 
-The checks ask the handlers over the wire (encode, decode, handle, encode, decode). Rules about the connection itself, about
-group membership and about raft are kept where these are: tests/gateway/server and tests/gateway/groups.
+The checks ask the handlers over the wire (encode, decode, handle, encode, decode). Rules about the
+connection itself, about group membership and about raft are kept where these are:
+tests/gateway/server and tests/gateway/groups.
 """
 
 from __future__ import annotations
@@ -22,13 +24,13 @@ from gateway.handlers import (
     produce,
 )
 from gateway.handlers.api_versions import Feature, make_response, unsupported_version_response
-from gateway.handlers.context import Later
-from gateway.handlers.errors import ErrorCode
+from gateway.handlers.context import PendingResponse
 from gateway.handlers.table import handlers
 from gateway.ports import State
 from kwire.header import decode_response_header, encode_response_header, response_header_version
 from kwire.messages.api_versions_response import ApiVersionsResponse
 from kwire.messages.metadata_request import MetadataRequest
+from kwire.protocol import ErrorCode
 from kwire.records import decode_batches, decode_control_record, iter_batches, verify_crc
 from kwire.uuid import METADATA_TOPIC_ID, ZERO_UUID, Uuid
 from tests.gateway.handlers.mini_server import sample_partition
@@ -50,7 +52,9 @@ class Gotcha(NamedTuple):
 GOTCHAS: list[Gotcha] = []
 
 
-def gotcha(number: int, rule: str, *, breaks: str) -> Callable[[Callable[[], None]], Callable[[], None]]:
+def gotcha(
+    number: int, rule: str, *, breaks: str
+) -> Callable[[Callable[[], None]], Callable[[], None]]:
     """Put the decorated check into the table."""
 
     def add(check: Callable[[], None]) -> Callable[[], None]:
@@ -62,8 +66,16 @@ def gotcha(number: int, rule: str, *, breaks: str) -> Callable[[Callable[[], Non
 
 def ask_fetch(world: World, version: int, offset: int, **partition: Any) -> Any:
     named: dict[str, Any] = {"topic_id": METADATA_TOPIC_ID} if version >= 13 else {"topic": NAME}
-    limits = {"max_wait_ms": partition.pop("max_wait_ms", 0), "min_bytes": 1, "max_bytes": partition.pop("max_bytes", 1 << 20)}
-    more = {key: partition.pop(key) for key in ("isolation_level", "replica_id", "replica_state") if key in partition}
+    limits = {
+        "max_wait_ms": partition.pop("max_wait_ms", 0),
+        "min_bytes": 1,
+        "max_bytes": partition.pop("max_bytes", 1 << 20),
+    }
+    more = {
+        key: partition.pop(key)
+        for key in ("isolation_level", "replica_id", "replica_state")
+        if key in partition
+    }
     asked = {"partition": 0, "fetch_offset": offset, "partition_max_bytes": 1 << 20, **partition}
     return world.ask(fetch, version, **limits, **more, topics=[{**named, "partitions": [asked]}])
 
@@ -74,11 +86,17 @@ def fetched(world: World, version: int, offset: int, **partition: Any) -> Any:
 
 def offset_of(world: World, timestamp: int) -> int:
     partitions = [{"partition_index": 0, "timestamp": timestamp}]
-    answer = world.ask(list_offsets, 11, replica_id=-1, topics=[{"name": NAME, "partitions": partitions}])
+    answer = world.ask(
+        list_offsets, 11, replica_id=-1, topics=[{"name": NAME, "partitions": partitions}]
+    )
     return int(answer.topics[0].partitions[0].offset)
 
 
-@gotcha(1, "ApiVersions answers carry header v0; too new a request gets error 35 in a v0 body", breaks="everyone")
+@gotcha(
+    1,
+    "ApiVersions answers carry header v0; too new a request gets error 35 in a v0 body",
+    breaks="everyone",
+)
 def header_and_version_0() -> None:
     for version in range(10):
         assert response_header_version(18, version) == 0
@@ -86,14 +104,28 @@ def header_and_version_0() -> None:
         assert decode_response_header(18, version, head)[1] == len(head) == 4
     answer = ApiVersionsResponse.decode(unsupported_version_response().encode(0), 0)
     assert answer.error_code == ErrorCode.UNSUPPORTED_VERSION
-    assert [(key.min_version, key.max_version) for key in answer.api_keys if key.api_key == 18] == [(0, 4)]
+    assert [(key.min_version, key.max_version) for key in answer.api_keys if key.api_key == 18] == [
+        (0, 4)
+    ]
 
 
-@gotcha(2, "Produce is advertised with min <= 3 <= max, though it always refuses", breaks="librdkafka never fetches")
+@gotcha(
+    2,
+    "Produce is advertised with min <= 3 <= max, though it always refuses",
+    breaks="librdkafka never fetches",
+)
 def produce_is_advertised() -> None:
     assert 3 in handlers()[0].versions
-    answer = World().ask(produce, 3, acks=-1, topic_data=[{"name": NAME, "partition_data": [{"index": 0, "records": b""}]}])
-    assert answer.responses[0].partition_responses[0].error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    answer = World().ask(
+        produce,
+        3,
+        acks=-1,
+        topic_data=[{"name": NAME, "partition_data": [{"index": 0, "records": b""}]}],
+    )
+    assert (
+        answer.responses[0].partition_responses[0].error_code
+        == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    )
 
 
 @gotcha(3, "bytes behind a request's body are ignored", breaks="librdkafka's list of all topics")
@@ -111,7 +143,9 @@ def the_leader_is_a_broker() -> None:
         for topics in ([], [{"name": "nowhere"}], [{"name": NAME}]):
             answer = World().ask(metadata, version, topics=topics)
             brokers = {broker.node_id for broker in answer.brokers}
-            leaders = {partition.leader_id for topic in answer.topics for partition in topic.partitions}
+            leaders = {
+                partition.leader_id for topic in answer.topics for partition in topic.partitions
+            }
             assert brokers and leaders <= brokers
             assert all(broker.host and broker.port for broker in answer.brokers)
 
@@ -119,23 +153,39 @@ def the_leader_is_a_broker() -> None:
 @gotcha(5, "__cluster_metadata is not internal", breaks="Spark reads nothing, without a word")
 def not_internal() -> None:
     for version in range(1, 14):
-        assert [topic.is_internal for topic in World().ask(metadata, version, topics=None).topics] == [False]
-    assert [topic.is_internal for topic in World().ask(describe_topic_partitions, 0, topics=[]).topics] == [False]
+        assert [
+            topic.is_internal for topic in World().ask(metadata, version, topics=None).topics
+        ] == [False]
+    assert [
+        topic.is_internal for topic in World().ask(describe_topic_partitions, 0, topics=[]).topics
+    ] == [False]
 
 
-@gotcha(6, "the topic id that Metadata gives works in Fetch, and others are unknown", breaks="Java, librdkafka")
+@gotcha(
+    6,
+    "the topic id that Metadata gives works in Fetch, and others are unknown",
+    breaks="Java, librdkafka",
+)
 def the_id_works() -> None:
     (topic,) = World().ask(metadata, 13, topics=None).topics
     assert str(topic.topic_id) == "AAAAAAAAAAAAAAAAAAAAAQ"
     for version in range(13, 19):
         assert len(fetched(World(), version, 0).records) > 0
         for other in ZERO_UUID, Uuid(b"\x01" * 16):
-            topics = [{"topic_id": other, "partitions": [{"partition": 0, "partition_max_bytes": 1}]}]
-            answer = World().ask(fetch, version, max_wait_ms=0, min_bytes=1, max_bytes=1, topics=topics)
+            topics = [
+                {"topic_id": other, "partitions": [{"partition": 0, "partition_max_bytes": 1}]}
+            ]
+            answer = World().ask(
+                fetch, version, max_wait_ms=0, min_bytes=1, max_bytes=1, topics=topics
+            )
             assert answer.responses[0].partitions[0].error_code == ErrorCode.UNKNOWN_TOPIC_ID
 
 
-@gotcha(7, "LSO and latest are the high watermark, earliest is the log start", breaks="Spark: latest went backwards")
+@gotcha(
+    7,
+    "LSO and latest are the high watermark, earliest is the log start",
+    breaks="Spark: latest went backwards",
+)
 def one_end() -> None:
     world = World()
     world.partition.log_start_offset = 1
@@ -144,7 +194,11 @@ def one_end() -> None:
     assert (offset_of(world, -1), offset_of(world, -2), offset_of(world, 2000)) == (15, 1, 1)
 
 
-@gotcha(7, "a source that still loads gives a retriable error, never offset 0", breaks="Spark: latest went backwards")
+@gotcha(
+    7,
+    "a source that still loads gives a retriable error, never offset 0",
+    breaks="Spark: latest went backwards",
+)
 def loading_is_no_zero() -> None:
     world = World()
     world.partition.state = State.LOADING
@@ -152,17 +206,31 @@ def loading_is_no_zero() -> None:
     assert for_code(fetched(world, NEWEST_FETCH, 0).error_code).retriable
 
 
-@gotcha(8, "aborted transactions are null or empty, no preferred replica, records never null", breaks="strict decoders")
+@gotcha(
+    8,
+    "aborted transactions are null or empty, no preferred replica, records never null",
+    breaks="strict decoders",
+)
 def nothing_is_null() -> None:
     for version in fetch.VERSIONS:
-        for offset, fields in (0, {}), (15, {}), (99, {}), (0, {"partition": 3}), (0, {"isolation_level": 1}):
+        for offset, fields in (
+            (0, {}),
+            (15, {}),
+            (99, {}),
+            (0, {"partition": 3}),
+            (0, {"isolation_level": 1}),
+        ):
             data = fetched(World(), version, offset, **fields)
             assert data.records is not None
             assert not data.aborted_transactions
             assert data.preferred_read_replica == -1
 
 
-@gotcha(9, "at least one whole batch while there is one, whatever max_bytes", breaks="Java RecordTooLarge")
+@gotcha(
+    9,
+    "at least one whole batch while there is one, whatever max_bytes",
+    breaks="Java RecordTooLarge",
+)
 def one_batch_at_least() -> None:
     for limits in {"max_bytes": 1}, {"max_bytes": 0}, {"partition_max_bytes": 1}:
         assert len(fetched(World(), NEWEST_FETCH, 0, **limits).records) == 100
@@ -174,24 +242,43 @@ def out_of_range() -> None:
         assert fetched(World(), NEWEST_FETCH, offset).error_code == ErrorCode.OFFSET_OUT_OF_RANGE
 
 
-@gotcha(11, "on a client listener everybody is a consumer, whatever replica id it claims", breaks="CVE-2018-1288")
+@gotcha(
+    11,
+    "on a client listener everybody is a consumer, whatever replica id it claims",
+    breaks="CVE-2018-1288",
+)
 def replicas_are_consumers() -> None:
     world = World()
-    for version, claim in (14, {"replica_id": 1}), (18, {"replica_state": {"replica_id": 1, "replica_epoch": 5}}):
+    for version, claim in (
+        (14, {"replica_id": 1}),
+        (18, {"replica_state": {"replica_id": 1, "replica_epoch": 5}}),
+    ):
         data = fetched(world, version, 12, **claim)
         assert (data.high_watermark, data.last_stable_offset) == (15, 15)
     assert world.partition.high_watermark == 15
 
 
-@gotcha(12, "divergence is checked only for who tells the epoch of its last record", breaks="kafka-python 3")
+@gotcha(
+    12,
+    "divergence is checked only for who tells the epoch of its last record",
+    breaks="kafka-python 3",
+)
 def divergence() -> None:
     assert len(fetched(World(), NEWEST_FETCH, 12).records) > 0
     assert len(fetched(World(), NEWEST_FETCH, 12, last_fetched_epoch=3).records) > 0
     data = fetched(World(), NEWEST_FETCH, 12, last_fetched_epoch=1)
-    assert (data.diverging_epoch.epoch, data.diverging_epoch.end_offset, len(data.records)) == (1, 10, 0)
+    assert (data.diverging_epoch.epoch, data.diverging_epoch.end_offset, len(data.records)) == (
+        1,
+        10,
+        0,
+    )
 
 
-@gotcha(13, "DescribeTopicPartitions: the lists of eligible leaders are empty, not null", breaks="Java NullPointerException")
+@gotcha(
+    13,
+    "DescribeTopicPartitions: the lists of eligible leaders are empty, not null",
+    breaks="Java NullPointerException",
+)
 def eligible_leaders() -> None:
     (topic,) = World().ask(describe_topic_partitions, 0, topics=[]).topics
     assert [(p.eligible_leader_replicas, p.last_known_elr) for p in topic.partitions] == [([], [])]
@@ -200,8 +287,18 @@ def eligible_leaders() -> None:
 @gotcha(14, "features with minimum 0 are hidden below ApiVersions 4", breaks="Java up to 3.8")
 def features_of_minimum_zero() -> None:
     feature = Feature("kraft.version", 0, 1)
-    assert over_the_wire(make_response([feature], minimum_zero_understood=False), 3).supported_features == []
-    assert len(over_the_wire(make_response([feature], minimum_zero_understood=True), 4).supported_features) == 1
+    assert (
+        over_the_wire(make_response([feature], minimum_zero_understood=False), 3).supported_features
+        == []
+    )
+    assert (
+        len(
+            over_the_wire(
+                make_response([feature], minimum_zero_understood=True), 4
+            ).supported_features
+        )
+        == 1
+    )
     client = {"client_software_name": "x", "client_software_version": "1"}
     assert all(f.min_version > 0 for f in World().ask(api_versions, 3, **client).supported_features)
 
@@ -215,8 +312,14 @@ def no_telemetry() -> None:
 def no_sessions() -> None:
     for version in range(7, 19):
         topics: list[Any] = []
-        fields = {"max_wait_ms": 0, "min_bytes": 1, "max_bytes": 1, "session_id": 77, "session_epoch": 5}
-        answer = World().ask(fetch, version, **fields, topics=topics)
+        fields = {
+            "max_wait_ms": 0,
+            "min_bytes": 1,
+            "max_bytes": 1,
+            "session_id": 77,
+            "session_epoch": 5,
+        }
+        answer = World().ask(fetch, version, **fields, topics=topics)  # type: ignore[arg-type]
         assert (answer.session_id, answer.error_code) == (0, 0)
 
 
@@ -224,7 +327,12 @@ def no_sessions() -> None:
 def ends_of_epochs() -> None:
     for epoch, end in (1, (1, 10)), (2, (1, 10)), (3, (3, 15)), (4, (-1, -1)):
         topics = [{"topic": NAME, "partitions": [{"partition": 0, "leader_epoch": epoch}]}]
-        (found,) = World().ask(offset_for_leader_epoch, 4, replica_id=-1, topics=topics).topics[0].partitions
+        (found,) = (
+            World()
+            .ask(offset_for_leader_epoch, 4, replica_id=-1, topics=topics)
+            .topics[0]
+            .partitions
+        )
         assert (found.leader_epoch, found.end_offset) == end
 
 
@@ -232,14 +340,31 @@ def ends_of_epochs() -> None:
 def metadata_and_fetch_agree() -> None:
     (partition,) = World().ask(metadata, 13, topics=None).topics[0].partitions
     assert partition.leader_id == NODE
-    assert fetched(World(), NEWEST_FETCH, 0, current_leader_epoch=partition.leader_epoch).error_code == 0
-    assert fetched(World(), NEWEST_FETCH, 0, current_leader_epoch=partition.leader_epoch - 1).error_code == 74
+    assert (
+        fetched(World(), NEWEST_FETCH, 0, current_leader_epoch=partition.leader_epoch).error_code
+        == 0
+    )
+    assert (
+        fetched(
+            World(), NEWEST_FETCH, 0, current_leader_epoch=partition.leader_epoch - 1
+        ).error_code
+        == 74
+    )
 
 
-@gotcha(18, "LEADER_CHANGE is type 2 with a key of four bytes, in a control batch", breaks="kafka-python, librdkafka")
+@gotcha(
+    18,
+    "LEADER_CHANGE is type 2 with a key of four bytes, in a control batch",
+    breaks="kafka-python, librdkafka",
+)
 def leader_changes() -> None:
     data = bytes(fetched(World(sample_partition()), NEWEST_FETCH, 0, max_bytes=1 << 30).records)
-    control = [record for batch in decode_batches(data) if batch.header.is_control for record in batch.records]
+    control = [
+        record
+        for batch in decode_batches(data)
+        if batch.header.is_control
+        for record in batch.records
+    ]
     assert {len(record.key or b"") for record in control} == {4}
     assert "LEADER_CHANGE" in {decode_control_record(record).name for record in control}
     assert (control[0].key or b"")[2:] == b"\x00\x02"
@@ -257,7 +382,7 @@ def batches_as_written() -> None:
 
 @gotcha(24, "a long poll at the end waits instead of answering emptily", breaks="clients that spin")
 def long_polls_wait() -> None:
-    assert isinstance(ask_fetch(World(), NEWEST_FETCH, 15, max_wait_ms=500), Later)
+    assert isinstance(ask_fetch(World(), NEWEST_FETCH, 15, max_wait_ms=500), PendingResponse)
 
 
 @pytest.mark.parametrize("row", GOTCHAS, ids=lambda row: f"{row.number}-{row.check.__name__}")

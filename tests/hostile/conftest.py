@@ -1,4 +1,6 @@
-"""One server for all rows, in a thread of its own: what one row leaves behind is what the next one meets."""
+"""One server for all rows, in a thread of its own: what one row leaves behind is what the next one
+meets.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,7 @@ from tests.hostile.target import Target, attacked
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
     """The server of this module's tests."""
-    started, box = threading.Event(), {}
+    started, box = threading.Event(), {}  # type: ignore[var-annotated]
 
     async def main() -> None:
         async with attacked(tmp_path_factory.mktemp("state")) as target:

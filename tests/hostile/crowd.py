@@ -1,6 +1,8 @@
-"""``python -m tests.hostile.crowd PORT COUNT``: so many connections that say nothing, until standard input ends.
+"""``python -m tests.hostile.crowd PORT COUNT``: so many connections that say nothing, until
+standard input ends.
 
-A process of its own, so that both ends of ten thousand connections do not count against one limit of open files.
+A process of its own, so that both ends of ten thousand connections do not count against one limit
+of open files.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""The server under attack: the whole of it, in this process, on port 0, with a witness who must always be served."""
+"""The server under attack: the whole of it, in this process, on port 0, with a witness who must
+always be served.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,7 @@ from typing import Any
 
 import trio
 
-from gateway.app import Ready, serve
+from gateway.app import RunningServer, serve
 from gateway.config import Config, Listener
 from kwire.messages.metadata_request import MetadataRequest
 from tests.gateway.server.harness import Client, connect, request
@@ -20,9 +22,9 @@ METADATA = 3
 class Target:
     """A running server; :meth:`witness` fails unless others are served."""
 
-    def __init__(self, ready: Ready) -> None:
+    def __init__(self, ready: RunningServer) -> None:
         self.ready = ready
-        self.port = ready.doors[0].port
+        self.port = ready.bound_listeners[0].port
         self.counts = ready.reports.counts
 
     async def connect(self, **options: Any) -> Client:
@@ -38,10 +40,12 @@ class Target:
                 await self._metadata(client)
 
     async def _metadata(self, client: Client) -> None:
-        await client.send(request(METADATA, 12, MetadataRequest(topics=None).encode(12), correlation_id=99))
+        await client.send(
+            request(METADATA, 12, MetadataRequest(topics=None).encode(12), correlation_id=99)
+        )
         correlation_id, answer = await client.answer(METADATA, 12)
         assert correlation_id == 99
-        assert [topic.name for topic in answer.topics] == ["__cluster_metadata"]
+        assert [topic.name for topic in answer.topics] == ["__cluster_metadata"]  # type: ignore[attr-defined]
 
 
 @contextlib.asynccontextmanager

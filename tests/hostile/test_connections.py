@@ -1,4 +1,6 @@
-"""Peers that misbehave over time: slow, dead, idle, many. The rows of the checklist that bytes alone cannot show."""
+"""Peers that misbehave over time: slow, dead, idle, many. The rows of the checklist that bytes
+alone cannot show.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,11 @@ import trio
 from gateway.server.logs import TEXT_MAX, configure
 from kwire.messages.api_versions_request import ApiVersionsRequest
 from kwire.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
-from kwire.messages.list_offsets_request import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from kwire.messages.list_offsets_request import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+)
 from tests.gateway.server.harness import Client, request, run, until
 from tests.hostile.target import METADATA, attacked
 from tests.hostile.test_checklist import metadata
@@ -32,24 +38,34 @@ FETCH, LIST_OFFSETS = 1, 2
 TOPIC = "__cluster_metadata"
 
 
-def fetch(offset: int, *, max_wait_ms: int = 0, min_bytes: int = 1, correlation_id: int = 1) -> bytes:
+def fetch(
+    offset: int, *, max_wait_ms: int = 0, min_bytes: int = 1, correlation_id: int = 1
+) -> bytes:
     partition = FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=1 << 20)
-    body = FetchRequest(max_wait_ms=max_wait_ms, min_bytes=min_bytes, topics=[FetchTopic(topic=TOPIC, partitions=[partition])])
+    body = FetchRequest(
+        max_wait_ms=max_wait_ms,
+        min_bytes=min_bytes,
+        topics=[FetchTopic(topic=TOPIC, partitions=[partition])],
+    )
     return request(FETCH, 12, body.encode(12), correlation_id)
 
 
 async def end_of(client: Client) -> int:
     asked = ListOffsetsRequest(
-        replica_id=-1, topics=[ListOffsetsTopic(name=TOPIC, partitions=[ListOffsetsPartition(timestamp=-1)])]
+        replica_id=-1,
+        topics=[ListOffsetsTopic(name=TOPIC, partitions=[ListOffsetsPartition(timestamp=-1)])],
     )
     await client.send(request(LIST_OFFSETS, 7, asked.encode(7)))
     _, answer = await client.answer(LIST_OFFSETS, 7)
-    return int(answer.topics[0].partitions[0].offset)
+    return int(answer.topics[0].partitions[0].offset)  # type: ignore[attr-defined]
 
 
 def test_row_3_a_body_that_trickles_is_cut_and_holds_only_what_came(tmp_path: Path) -> None:
     async def main() -> None:
-        async with attacked(tmp_path, request_receive_timeout_ms=300) as target, await target.connect() as slow:
+        async with (
+            attacked(tmp_path, request_receive_timeout_ms=300) as target,
+            await target.connect() as slow,
+        ):
             await target.witness(slow)
             await slow.send(struct.pack(">i", 16 * 1024 * 1024))
             with pytest.raises((trio.BrokenResourceError, trio.ClosedResourceError)):
@@ -128,7 +144,9 @@ def test_a_slow_reader_gets_every_byte_while_others_are_served(tmp_path: Path) -
     run(main)
 
 
-def test_row_11_five_thousand_connections_meet_the_limit_and_idle_ones_go(tmp_path: Path) -> None:
+def test_row_11_five_thousand_connections_displace_each_other_at_the_limit_and_nobody_else(
+    tmp_path: Path,
+) -> None:
     async def main() -> None:
         async with attacked(tmp_path, max_connections=200, connections_max_idle_ms=1500) as target:
             async with await target.connect() as bystander:
@@ -138,21 +156,26 @@ def test_row_11_five_thousand_connections_meet_the_limit_and_idle_ones_go(tmp_pa
                         sockets.append(dial(target.port))
                         if number % 100 == 99:
                             await target.witness(bystander)
-                    await until(lambda: target.counts["connection refused"] >= 4801)
-                    await target.witness(bystander)
-                    assert target.counts["connection accepted"] == 200
+                            await (
+                                target.witness()
+                            )  # a client that sends a request gets in, and stays
+                    await until(lambda: target.counts["connection accepted"] >= 5000)
+                    assert target.counts["connection refused"] == 0
                     for _ in range(8):
                         await trio.sleep(0.25)
                         await target.witness(bystander)
-                    await target.witness()  # the idle ones are gone: there is room again
-            assert target.counts["connection cut"] >= 199
+            closed = ("connection cut", "idle connection closed")
+            assert sum(target.counts[event] for event in closed) >= 4990
 
     run(main, within_s=60)
 
 
 def test_connections_of_one_address_are_limited(tmp_path: Path) -> None:
     async def main() -> None:
-        async with attacked(tmp_path, max_connections_per_ip=3) as target, contextlib.AsyncExitStack() as stack:
+        async with (
+            attacked(tmp_path, max_connections_per_ip=3) as target,
+            contextlib.AsyncExitStack() as stack,
+        ):
             clients = [await stack.enter_async_context(await target.connect()) for _ in range(3)]
             for client in clients:
                 await target.witness(client)
@@ -196,7 +219,9 @@ def test_row_18_correlation_ids_are_echoed(tmp_path: Path) -> None:
     run(main)
 
 
-def test_row_16_a_client_id_cannot_forge_or_flood_the_log(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_row_16_a_client_id_cannot_forge_or_flood_the_log(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     async def main() -> None:
         configure("debug", "json")
         async with attacked(tmp_path) as target:
@@ -218,9 +243,9 @@ def test_row_16_a_client_id_cannot_forge_or_flood_the_log(tmp_path: Path, capfd:
     lines = capfd.readouterr().err.splitlines()
     events = [json.loads(line)["event"] for line in lines]
     assert "ready" not in events
-    assert events.count("request refused") == 1
+    assert events.count("unsupported request") == 1
     assert events.count("bad request") == 10
-    (refused,) = (json.loads(line) for line in lines if "request refused" in line)
+    (refused,) = (json.loads(line) for line in lines if "unsupported request" in line)
     assert len(refused["client_id"]) <= 4 * TEXT_MAX + 1
     assert refused["client_id"].isprintable()
 
@@ -229,7 +254,11 @@ def test_row_9_what_a_flood_of_requests_costs_the_others(tmp_path: Path) -> None
     """A connection that floods gets its turns, and no more."""
 
     async def main() -> None:
-        async with attacked(tmp_path) as target, await target.connect() as attacker, await target.connect() as bystander:
+        async with (
+            attacked(tmp_path) as target,
+            await target.connect() as attacker,
+            await target.connect() as bystander,
+        ):
             flood = metadata() * 2000
             async with trio.open_nursery() as nursery:
 
@@ -260,7 +289,9 @@ def test_ten_thousand_idle_connections(tmp_path: Path) -> None:
     count = 10_000
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if hard != resource.RLIM_INFINITY and hard < count + 500:
-        pytest.skip(f"{count + 500} open files are needed, {hard} are allowed to this user (ulimit -Hn)")
+        pytest.skip(
+            f"{count + 500} open files are needed, {hard} are allowed to this user (ulimit -Hn)"
+        )
 
     async def main() -> None:
         async with attacked(tmp_path) as target, await target.connect() as bystander:
@@ -268,7 +299,11 @@ def test_ten_thousand_idle_connections(tmp_path: Path) -> None:
             rss = resident_kib()
             command = [sys.executable, "-m", "tests.hostile.crowd", str(target.port), str(count)]
             async with trio.open_nursery() as nursery:
-                crowd = await nursery.start(partial(trio.run_process, command, stdin=subprocess.PIPE, stdout=subprocess.PIPE))
+                crowd = await nursery.start(
+                    partial(
+                        trio.run_process, command, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+                    )
+                )
                 while target.counts["connection accepted"] < count + 1:
                     await target.witness(bystander)
                     await trio.sleep(0.02)
@@ -293,19 +328,21 @@ def test_a_thousand_parked_long_polls(tmp_path: Path) -> None:
             contextlib.AsyncExitStack() as stack,
         ):
             end = await end_of(bystander)
-            clients = [await stack.enter_async_context(await target.connect()) for _ in range(count)]
+            clients = [
+                await stack.enter_async_context(await target.connect()) for _ in range(count)
+            ]
             began = trio.current_time()
             for number, client in enumerate(clients):
                 await client.send(fetch(end, max_wait_ms=2000, correlation_id=number))
-            await until(lambda: target.ready.rooms.waiters.parked == count)
+            await until(lambda: target.ready.services.fetch_purgatory.parked == count)
             assert trio.current_time() - began < 2
             await target.witness(bystander)
             for number, client in enumerate(clients):
                 correlation_id, answer = await client.answer(FETCH, 12)
                 assert correlation_id == number
-                assert answer.responses[0].partitions[0].high_watermark == end
+                assert answer.responses[0].partitions[0].high_watermark == end  # type: ignore[attr-defined]
             assert 2 <= trio.current_time() - began < 6
-            assert target.ready.rooms.waiters.parked == 0
+            assert target.ready.services.fetch_purgatory.parked == 0
 
     run(main)
 
@@ -314,11 +351,11 @@ def test_parked_polls_that_leave_are_forgotten(tmp_path: Path) -> None:
     async def main() -> None:
         async with attacked(tmp_path) as target, await target.connect() as bystander:
             end = await end_of(bystander)
-            waiters = target.ready.rooms.waiters
+            fetch_purgatory = target.ready.services.fetch_purgatory
             for _ in range(300):
                 async with await target.connect() as client:
                     await client.send(fetch(end, max_wait_ms=2**31 - 1, min_bytes=2**31 - 1))
-            await until(lambda: waiters.parked == 0 and not waiters._waiting)
+            await until(lambda: fetch_purgatory.parked == 0 and not fetch_purgatory._waiting)
             await target.witness(bystander)
 
     run(main)
@@ -333,7 +370,9 @@ def test_accepting_goes_on_when_descriptors_ran_out(tmp_path: Path) -> None:
             await until(lambda: target.counts["connection accepted"] == 2)
             waiting = socket.socket()
             waiting.setblocking(False)
-            resource.setrlimit(resource.RLIMIT_NOFILE, (max(map(int, os.listdir("/proc/self/fd"))) + 1, hard))
+            resource.setrlimit(
+                resource.RLIMIT_NOFILE, (max(map(int, os.listdir("/proc/self/fd"))) + 1, hard)
+            )
             try:
                 fillers = []
                 with contextlib.suppress(OSError):
@@ -341,7 +380,7 @@ def test_accepting_goes_on_when_descriptors_ran_out(tmp_path: Path) -> None:
                         fillers.append(os.open("/dev/null", os.O_RDONLY))
                 with contextlib.suppress(BlockingIOError):
                     waiting.connect(("127.0.0.1", target.port))
-                await until(lambda: target.counts["no room to accept"] > 0)
+                await until(lambda: target.counts["connections not accepted"] > 0)
                 await target.witness(bystander)
             finally:
                 for filler in fillers:
@@ -383,10 +422,12 @@ def test_api_versions_of_every_version_is_answered(tmp_path: Path) -> None:
     async def main() -> None:
         async with attacked(tmp_path) as target, await target.connect() as client:
             for version in range(5):
-                hello = ApiVersionsRequest(client_software_name="a", client_software_version="1").encode(version)
+                hello = ApiVersionsRequest(
+                    client_software_name="a", client_software_version="1"
+                ).encode(version)
                 await client.send(request(18, version, hello))
                 _, answer = await client.answer(18, version)
-                assert answer.error_code == 0
-                assert {1, 3, 18} <= {api.api_key for api in answer.api_keys}
+                assert answer.error_code == 0  # type: ignore[attr-defined]
+                assert {1, 3, 18} <= {api.api_key for api in answer.api_keys}  # type: ignore[attr-defined]
 
     run(main)

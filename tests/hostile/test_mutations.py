@@ -1,4 +1,6 @@
-"""Good requests with something wrong in them, at every API: answered or closed, and never a bug of ours."""
+"""Good requests with something wrong in them, at every API: answered or closed, and never a bug of
+ours.
+"""
 
 from __future__ import annotations
 
@@ -18,12 +20,15 @@ MUTATIONS = 60
 #: The first ones are left whole: they have to reach the handler.
 WHOLE = 10
 EDGES = (0, 1, 0x7F, 0x80, 0xFE, 0xFF)
-#: A request may wait for its answer (a group that gathers members); more than so long is not waited here, s.
+#: A request may wait for its answer (a group that gathers members); more than so long is not waited
+#: here, s.
 PATIENCE_S = 0.15
 
 
 def filled(kind: type[Struct], version: int, dice: random.Random) -> Struct:
-    """A struct with one element in every array and something in every field that exists at ``version``."""
+    """A struct with one element in every array and something in every field that exists at
+    ``version``.
+    """
     values: dict[str, object] = {}
     for field in kind.fields():
         if not field.at(version):
@@ -33,7 +38,9 @@ def filled(kind: type[Struct], version: int, dice: random.Random) -> Struct:
     return kind(**values)
 
 
-def value_of(kind: type[Struct], name: str, is_struct: bool, version: int, dice: random.Random) -> object:
+def value_of(
+    kind: type[Struct], name: str, is_struct: bool, version: int, dice: random.Random
+) -> object:
     if is_struct:
         return filled(kind.struct_class(name), version, dice)
     if name == "string":
@@ -84,7 +91,9 @@ async def answered_or_closed(client: Client) -> None:
 
 
 @pytest.mark.parametrize("api_key", handlers())
-def test_nothing_a_request_says_is_a_bug_of_ours(api_key: int, server: Target, loop: Callable[..., None]) -> None:
+def test_nothing_a_request_says_is_a_bug_of_ours(
+    api_key: int, server: Target, loop: Callable[..., None]
+) -> None:
     async def main() -> None:
         before, bad = server.counts["internal error"], server.counts["bad request"]
         async with await server.connect() as bystander:
@@ -94,7 +103,9 @@ def test_nothing_a_request_says_is_a_bug_of_ours(api_key: int, server: Target, l
                     await client.send(request(api_key, version, body))
                     await answered_or_closed(client)
                 if number < WHOLE:
-                    assert server.counts["bad request"] == bad, "a whole request was taken for a bad one"
+                    assert server.counts["bad request"] == bad, (
+                        "a whole request was taken for a bad one"
+                    )
             await server.witness(bystander)
         assert server.counts["internal error"] == before
 

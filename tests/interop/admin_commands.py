@@ -1,6 +1,8 @@
-"""A day of an administrator, in Kafka's own command line tools: every one of them, what works and what is refused.
+"""A day of an administrator, in Kafka's own command line tools: every one of them, what works and
+what is refused.
 
-Each command is asked of two clusters in the same state; topics are placed by hand, as chance would place them differently.
+Each command is asked of two clusters in the same state; topics are placed by hand, as chance would
+place them differently.
 """
 
 from __future__ import annotations
@@ -74,13 +76,18 @@ def files() -> dict[str, str]:
     """The texts that commands name ``@name``."""
 
     def plan(*replicas: Sequence[int]) -> str:
-        moved = [{"topic": "orders", "partition": index, "replicas": list(one)} for index, one in enumerate(replicas)]
+        moved = [
+            {"topic": "orders", "partition": index, "replicas": list(one)}
+            for index, one in enumerate(replicas)
+        ]
         return json.dumps({"version": 1, "partitions": moved})
 
     elected = {"partitions": [{"topic": "orders", "partition": index} for index in range(3)]}
     return {
         "swapped": plan((102, 101), (101, 102), (102,)),
-        "unknown": json.dumps({"version": 1, "partitions": [{"topic": "nobody", "partition": 0, "replicas": [101]}]}),
+        "unknown": json.dumps(
+            {"version": 1, "partitions": [{"topic": "nobody", "partition": 0, "replicas": [101]}]}
+        ),
         "elected": json.dumps(elected),
     }
 
@@ -146,7 +153,12 @@ COMMANDS: Final = [
         "downgrade --feature metadata.version=1",
         "upgrade --feature no.such.feature=1",
     ),
-    *_all("client-metrics", "--alter --name watched --metrics org.apache.kafka. --interval 5000", "--describe", "--list"),
+    *_all(
+        "client-metrics",
+        "--alter --name watched --metrics org.apache.kafka. --interval 5000",
+        "--describe",
+        "--list",
+    ),
     *_all(
         "reassign-partitions",
         "--execute --reassignment-json-file @swapped",

@@ -1,6 +1,8 @@
-"""What brokers and their admins say to a controller, each request finding what those before it left: for Kafka's and for ours.
+"""What brokers and their admins say to a controller, each request finding what those before it
+left: for Kafka's and for ours.
 
-Brokers are played: they register, are heard, fall silent and go, to a controller that does not know better.
+Brokers are played: they register, are heard, fall silent and go, to a controller that does not know
+better.
 """
 
 from __future__ import annotations
@@ -55,9 +57,18 @@ def directory(broker_id: int, number: int = 0) -> Uuid:
 
 
 def _register(
-    about: str, broker_id: int, life: int, *, clean: bool = False, version: int = 4, without: str = "", **other: Any
+    about: str,
+    broker_id: int,
+    life: int,
+    *,
+    clean: bool = False,
+    version: int = 4,
+    without: str = "",
+    **other: Any,
 ) -> Ask:
-    ranges = {name: levels for name, levels in SUPPORTED.items() if name != without} | other.pop("ranges", {})
+    ranges = {name: levels for name, levels in SUPPORTED.items() if name != without} | other.pop(
+        "ranges", {}
+    )
     features = offered(ranges)
 
     def make(side: Side) -> Message:
@@ -66,7 +77,9 @@ def _register(
             "incarnation_id": Uuid(bytes([life]) * 16),
             "previous_broker_epoch": side.epochs.get(broker_id, -1) if clean else -1,
             "log_dirs": [directory(broker_id), directory(broker_id, 1)],
-            "listeners": [{"name": "BROKER", "host": "127.0.0.1", "port": 1, "security_protocol": 0}],
+            "listeners": [
+                {"name": "BROKER", "host": "127.0.0.1", "port": 1, "security_protocol": 0}
+            ],
             "features": features,
             **other,
         }
@@ -75,9 +88,21 @@ def _register(
     return Ask(about, make, version, broker_id)
 
 
-def _beat(about: str, broker_id: int, read: int = ALL, *, epoch_more: int = 0, version: int = 2, **wants: Any) -> Ask:
+def _beat(
+    about: str,
+    broker_id: int,
+    read: int = ALL,
+    *,
+    epoch_more: int = 0,
+    version: int = 2,
+    **wants: Any,
+) -> Ask:
     def make(side: Side) -> Message:
-        fields = {"broker_epoch": side.epochs.get(broker_id, 7) + epoch_more, "current_metadata_offset": read, **wants}
+        fields = {
+            "broker_epoch": side.epochs.get(broker_id, 7) + epoch_more,
+            "current_metadata_offset": read,
+            **wants,
+        }
         return made("BrokerHeartbeatRequest", broker_id=broker_id, **fields)  # type: ignore[no-any-return]
 
     return Ask(about, make, version)
@@ -96,7 +121,9 @@ def _unregister(about: str, broker_id: int) -> Ask:
 
 
 def _topic(name: str, *assignments: list[int]) -> Ask:
-    by_hand = [{"partition_index": index, "broker_ids": ids} for index, ids in enumerate(assignments)]
+    by_hand = [
+        {"partition_index": index, "broker_ids": ids} for index, ids in enumerate(assignments)
+    ]
     topic = {"name": name, "assignments": by_hand}
     return Ask(f"topic {name}", lambda side: create(topic), 7)
 
@@ -105,7 +132,9 @@ def _features(about: str, *updates: tuple[str, int, int], version: int = 2, **mo
     asked = [{"feature": name, "max_version_level": level} for name, level, _ in updates]
     for one, (_, _, kind) in zip(asked, updates, strict=True):
         one |= {"upgrade_type": kind} if version else {"allow_downgrade": kind != UPGRADE}
-    return Ask(about, lambda side: made("UpdateFeaturesRequest", feature_updates=asked, **more), version)
+    return Ask(
+        about, lambda side: made("UpdateFeaturesRequest", feature_updates=asked, **more), version
+    )
 
 
 def story() -> Iterator[Ask | Silence]:
@@ -145,7 +174,11 @@ def upgrades() -> Iterator[Ask | Silence]:
 def _min_isr(broker: str, value: str) -> Ask:
     configs = [{"name": "min.insync.replicas", "config_operation": 0, "value": value}]
     resource = {"resource_type": 4, "resource_name": broker, "configs": configs}
-    return Ask("min.insync.replicas", lambda side: made("IncrementalAlterConfigsRequest", resources=[resource]), 1)
+    return Ask(
+        "min.insync.replicas",
+        lambda side: made("IncrementalAlterConfigsRequest", resources=[resource]),
+        1,
+    )
 
 
 def _registrations() -> Iterator[Ask]:
@@ -219,8 +252,14 @@ def _departures() -> Iterator[Ask | Silence]:
 
 def _levels() -> Iterator[Ask]:
     for version in range(3):
-        yield _features(f"group.version off and on, version {version}", ("group.version", 0, SAFE), version=version)
-        yield _features(f"group.version on, version {version}", ("group.version", 1, UPGRADE), version=version)
+        yield _features(
+            f"group.version off and on, version {version}",
+            ("group.version", 0, SAFE),
+            version=version,
+        )
+        yield _features(
+            f"group.version on, version {version}", ("group.version", 1, UPGRADE), version=version
+        )
     yield _features("only looked at", ("group.version", 0, SAFE), validate_only=True)
     yield _features("down, not said so", ("group.version", 0, UPGRADE))
     yield _features("up, said to be down", ("share.version", 1, SAFE), ("share.version", 2, SAFE))
@@ -230,7 +269,7 @@ def _levels() -> Iterator[Ask]:
     yield _features("nobody knows it", ("new.version", 1, UPGRADE))
     yield _features("level 29, safely", ("metadata.version", 29, SAFE))
     yield _features("level 29, unsafely", ("metadata.version", 29, UNSAFE))
-    yield _features("level 31", ("metadata.version", 31, UPGRADE))
+    yield _features("level 34", ("metadata.version", 34, UPGRADE))
     yield _features("the same level", ("metadata.version", 30, UPGRADE))
     yield _features("kraft.version down", ("kraft.version", 0, SAFE))
     yield _features("nothing", version=2)

@@ -1,4 +1,6 @@
-"""What is done to brokers of Kafka and asked of them, whoever controls them: produced and consumed by Java, and looked at."""
+"""What is done to brokers of Kafka and asked of them, whoever controls them: produced and consumed
+by Java, and looked at.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from kwire.messages.describe_cluster_request import DescribeClusterRequest
-from kwire.messages.describe_topic_partitions_request import DescribeTopicPartitionsRequest, TopicRequest
+from kwire.messages.describe_topic_partitions_request import (
+    DescribeTopicPartitionsRequest,
+    TopicRequest,
+)
 from tools import java
 from tools.admin import Admin, AdminError
 from tools.kafka import Cluster
@@ -35,12 +40,28 @@ class Producer:
     process: Process
 
     @classmethod
-    def start(cls, brokers: Cluster, topic: str, records: int, per_second: int, directory: Path) -> Producer:
+    def start(
+        cls, brokers: Cluster, topic: str, records: int, per_second: int, directory: Path
+    ) -> Producer:
         """``records`` of them, numbered, no faster than ``per_second``."""
         config = directory / "producer.properties"
         config.write_text("".join(f"{key}={value}\n" for key, value in _PATIENT.items()))
-        arguments = ["--bootstrap-server", brokers.bootstrap, "--topic", topic, "--max-messages", str(records)]
-        arguments += ["--throughput", str(per_second), "--acks", "-1", "--command-config", str(config)]
+        arguments = [
+            "--bootstrap-server",
+            brokers.bootstrap,
+            "--topic",
+            topic,
+            "--max-messages",
+            str(records),
+        ]
+        arguments += [
+            "--throughput",
+            str(per_second),
+            "--acks",
+            "-1",
+            "--command-config",
+            str(config),
+        ]
         line = java.command(_PRODUCER, arguments, version=brokers.version)
         return cls(Process("producer", line, directory / "producer.out"))
 
@@ -57,18 +78,38 @@ class Producer:
         deadline = time.monotonic() + timeout_s
         while self.process.running() and time.monotonic() < deadline:
             time.sleep(0.1)
-        assert not self.process.running(), f"the producer has not ended; acknowledged: {self.acknowledged()}"
+        assert not self.process.running(), (
+            f"the producer has not ended; acknowledged: {self.acknowledged()}"
+        )
         told = list(_told(self.process.log.read_text()))
-        sent = {(one["partition"], one["offset"], one["value"]) for one in told if one["name"] == "producer_send_success"}
+        sent = {
+            (one["partition"], one["offset"], one["value"])
+            for one in told
+            if one["name"] == "producer_send_success"
+        }
         return sent, [str(one) for one in told if one["name"] == "producer_send_error"]
 
 
-def consume(brokers: Cluster, topic: str, records: int, timeout_s: float = 60) -> set[tuple[int, int, str]]:
+def consume(
+    brokers: Cluster, topic: str, records: int, timeout_s: float = 60
+) -> set[tuple[int, int, str]]:
     """(partition, offset, value) of ``records`` of them, by Java's consumer in a group of its own."""
-    arguments = ["--bootstrap-server", brokers.bootstrap, "--topic", topic, "--max-messages", str(records), "--verbose"]
+    arguments = [
+        "--bootstrap-server",
+        brokers.bootstrap,
+        "--topic",
+        topic,
+        "--max-messages",
+        str(records),
+        "--verbose",
+    ]
     arguments += ["--group-id", f"readers-of-{topic}", "--reset-policy", "earliest"]
     said = java.run_tool(_CONSUMER, arguments, version=brokers.version, timeout_s=timeout_s)
-    return {(one["partition"], one["offset"], one["value"]) for one in _told(said) if one["name"] == "record_data"}
+    return {
+        (one["partition"], one["offset"], one["value"])
+        for one in _told(said)
+        if one["name"] == "record_data"
+    }
 
 
 def _told(text: str) -> Iterator[dict[str, Any]]:
@@ -92,7 +133,10 @@ def partitions(brokers: Cluster, topic: str) -> list[Partition]:
     with Admin(running(brokers)) as admin:
         [told] = admin.send(request, accept=(5,)).topics
     found = sorted(told.partitions, key=lambda one: one.partition_index)
-    return [Partition(one.leader_id, frozenset(one.isr_nodes), tuple(one.replica_nodes)) for one in found]
+    return [
+        Partition(one.leader_id, frozenset(one.isr_nodes), tuple(one.replica_nodes))
+        for one in found
+    ]
 
 
 def fenced(brokers: Cluster) -> dict[int, bool]:
@@ -104,7 +148,11 @@ def fenced(brokers: Cluster) -> dict[int, bool]:
 
 def running(brokers: Cluster) -> list[str]:
     """Addresses of the brokers that run."""
-    return [node.broker_address for node in brokers.nodes if node.is_broker() and node.process is not None]
+    return [
+        node.broker_address
+        for node in brokers.nodes
+        if node.is_broker() and node.process is not None
+    ]
 
 
 def until(told: Callable[[], Any], right: Callable[[Any], bool], timeout_s: float = 40) -> Any:

@@ -1,4 +1,6 @@
-"""The stock clients of the interoperability tests, and what to do on a machine where one is missing."""
+"""The stock clients of the interoperability tests, and what to do on a machine where one is
+missing.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,9 @@ class Way:
 
 
 WAYS = [
-    Way(reader, mode) for reader in (Kcat, ConsoleConsumer, ConfluentKafka, KafkaPython, AioKafka) for mode in (ASSIGN, GROUP)
+    Way(reader, mode)
+    for reader in (Kcat, ConsoleConsumer, ConfluentKafka, KafkaPython, AioKafka)
+    for mode in (ASSIGN, GROUP)
 ]
 
 

@@ -1,4 +1,6 @@
-"""Readers that are programs: kcat and Kafka's own kafka-console-consumer. Framed so that any bytes pass."""
+"""Readers that are programs: kcat and Kafka's own kafka-console-consumer. Framed so that any bytes
+pass.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,9 @@ class CommandReader(Reader):
         raise AssertionError("every reader has a parser")
 
     def read(self) -> None:
-        self._child = subprocess.Popen(self.command(), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=self._errors)
+        self._child = subprocess.Popen(
+            self.command(), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=self._errors
+        )
         assert self._child.stdout is not None
         with self._child.stdout as output:
             self.parse(output)
@@ -49,7 +53,9 @@ class CommandReader(Reader):
 
 
 class Kcat(CommandReader):
-    """kcat of the distribution (librdkafka in C): every message is a line of numbers, then key and value by length."""
+    """kcat of the distribution (librdkafka in C): every message is a line of numbers, then key and
+    value by length.
+    """
 
     client = "kcat"
 
@@ -64,7 +70,9 @@ class Kcat(CommandReader):
             offset, timestamp, key_size, value_size = (int(part) for part in line.split())
             key = output.read(key_size) if key_size >= 0 else None
             value = output.read(value_size) if value_size >= 0 else None
-            assert output.read(1) == b"\n", f"kcat's line after offset {offset} does not end where it said"
+            assert output.read(1) == b"\n", (
+                f"kcat's line after offset {offset} does not end where it said"
+            )
             self.records.append(Record(offset, timestamp, key, value))
 
 

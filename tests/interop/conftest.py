@@ -13,7 +13,8 @@ READ: list[tuple[str, str, int, str]] = []
 SAID: list[str] = []
 
 
-#: The files that take longest, longest first. Two are run at a time: one that comes last would be waited for alone.
+#: The files that take longest, longest first. Two are run at a time: one that comes last would be
+#: waited for alone.
 _LONGEST: Final = (
     "test_spark_tables",
     "test_spark_42",
@@ -57,7 +58,9 @@ def pytest_testnodedown(node: Any) -> None:
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     if READ:
-        terminalreporter.section("what the clients read (SHA-256 over offsets, timestamps, keys and values)")
+        terminalreporter.section(
+            "what the clients read (SHA-256 over offsets, timestamps, keys and values)"
+        )
         for log, way, count, sha256 in READ:
             terminalreporter.write_line(f"{log:<24} {way:<22} {count:>7} records  {sha256}")
     if SAID:

@@ -1,4 +1,6 @@
-"""Requests about ACLs, quotas and SCRAM credentials, each finding what those before it left: for Kafka's controller and ours."""
+"""Requests about ACLs, quotas and SCRAM credentials, each finding what those before it left: for
+Kafka's controller and ours.
+"""
 
 from __future__ import annotations
 
@@ -19,17 +21,38 @@ SHA_256, SHA_512 = 1, 2
 
 
 def acl(kind: int, name: str, principal: str = "User:ann", **more: Any) -> dict[str, Any]:
-    defaults = {"resource_pattern_type": LITERAL, "host": "*", "operation": READ, "permission_type": ALLOW}
-    return {"resource_type": kind, "resource_name": name, "principal": principal, **defaults, **more}
+    defaults = {
+        "resource_pattern_type": LITERAL,
+        "host": "*",
+        "operation": READ,
+        "permission_type": ALLOW,
+    }
+    return {
+        "resource_type": kind,
+        "resource_name": name,
+        "principal": principal,
+        **defaults,
+        **more,
+    }
 
 
 def create_acls(*acls: dict[str, Any]) -> Message:
     return made("CreateAclsRequest", creations=list(acls))  # type: ignore[no-any-return]
 
 
-def wanted(kind: int = ANY, name: str | None = None, pattern: int = ANY, **more: Any) -> dict[str, Any]:
-    asked = {"resource_type_filter": kind, "resource_name_filter": name, "pattern_type_filter": pattern}
-    return asked | {"principal_filter": None, "host_filter": None, "operation": ANY, "permission_type": ANY} | more
+def wanted(
+    kind: int = ANY, name: str | None = None, pattern: int = ANY, **more: Any
+) -> dict[str, Any]:
+    asked = {
+        "resource_type_filter": kind,
+        "resource_name_filter": name,
+        "pattern_type_filter": pattern,
+    }
+    return (
+        asked
+        | {"principal_filter": None, "host_filter": None, "operation": ANY, "permission_type": ANY}
+        | more
+    )
 
 
 def find_acls(*args: Any, **more: Any) -> Message:
@@ -51,11 +74,15 @@ def alter_quotas(*entries: dict[str, Any], **more: Any) -> Message:
 
 
 def find_quotas(*components: tuple[str, int, str | None], strict: bool = False) -> Message:
-    asked = [{"entity_type": kind, "match_type": how, "match": match} for kind, how, match in components]
+    asked = [
+        {"entity_type": kind, "match_type": how, "match": match} for kind, how, match in components
+    ]
     return made("DescribeClientQuotasRequest", components=asked, strict=strict)  # type: ignore[no-any-return]
 
 
-def upsert(name: str, mechanism: int = SHA_256, iterations: int = 4096, password: bytes = b"p" * 32) -> dict[str, Any]:
+def upsert(
+    name: str, mechanism: int = SHA_256, iterations: int = 4096, password: bytes = b"p" * 32
+) -> dict[str, Any]:
     return {
         "name": name, "mechanism": mechanism, "iterations": iterations, "salt": b"salt", "salted_password": password,
     }  # fmt: skip
@@ -78,6 +105,13 @@ def find_scram(*users: str) -> Message:
     return made("DescribeUserScramCredentialsRequest", users=asked)  # type: ignore[no-any-return]
 
 
+#: Hosts in CIDR notation, half of them malformed.
+RANGES: Final = (
+    "10.1.2.3/8", "10.0.0.0/33", "10.0.0.256/8", "10.0.0/8", "host/8", "/", "10.0.0.0/",
+    "fd00::/8", "[fd00::]/8", "fd00::/129", "fd00::/+8", "fd00::/x", "::ffff:10.0.0.1/96",
+    "00fd::/16", "::1.2.3.4/96", "fe80::1%eth9/64", "0.0.0.0/0", "::/0",
+)  # fmt: skip
+
 ACLS: Final[list[tuple[str, Message]]] = [
     ("none yet", find_acls()),
     ("make", create_acls(acl(TOPIC, "orders"), acl(TOPIC, "ord", resource_pattern_type=PREFIXED), acl(TOPIC, "*"))),
@@ -99,6 +133,8 @@ ACLS: Final[list[tuple[str, Message]]] = [
     ("principals", create_acls(acl(TOPIC, "p", "ann"), acl(TOPIC, "q", ""), acl(TOPIC, "r", "User:"), acl(TOPIC, "s", ":ann"))),
     ("kinds of principals", create_acls(acl(TOPIC, "t", "Group:staff"), acl(TOPIC, "u", "User:*"), acl(TOPIC, "v", "User:a:b"))),
     ("hosts", create_acls(*(acl(TOPIC, "h", host=one) for one in ("", "host.example", "300.1.1.1", "10.0.0.0/8", "::1")))),
+    ("ranges of hosts", create_acls(*(acl(TOPIC, "r", host=one) for one in RANGES))),
+    ("no such controller", made("UnregisterControllerRequest", controller_id=99)),
     ("others", create_acls(acl(TRANSACTIONAL_ID, "tx"), acl(TOKEN, "id"), acl(USER, "User:ann", operation=13))),
     ("operations of others", create_acls(acl(TOKEN, "id", operation=WRITE), acl(GROUP, "g", operation=5))),
     ("all", find_acls()),
@@ -137,7 +173,11 @@ ACLS: Final[list[tuple[str, Message]]] = [
 U: Final = "user"
 C: Final = "client-id"
 IP: Final = "ip"
-PRODUCED, CONSUMED, CONNECTED = "producer_byte_rate", "consumer_byte_rate", "connection_creation_rate"
+PRODUCED, CONSUMED, CONNECTED = (
+    "producer_byte_rate",
+    "consumer_byte_rate",
+    "connection_creation_rate",
+)
 QUOTAS: Final[list[tuple[str, Message]]] = [
     ("none yet", find_quotas()),
     ("set", alter_quotas(quota({U: "ann"}, (PRODUCED, 1024.0), (CONSUMED, 2048.0)))),

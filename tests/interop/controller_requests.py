@@ -1,10 +1,12 @@
-"""Requests to a controller, in an order in which each finds what those before it left: for Kafka's and for ours."""
+"""Requests to a controller, in an order in which each finds what those before it left: for Kafka's
+and for ours.
+"""
 
 from __future__ import annotations
 
 from typing import Any, Final
 
-from gateway.controller.resource_configs import ResourceType
+from gateway.controller.configs.resource_configs import ResourceType
 from kwire.message import Message
 from tests.gateway.controller.cluster import create, made
 
@@ -17,7 +19,11 @@ def topic(name: str, partitions: int = 1, factor: int = 1, **more: Any) -> dict[
 
 
 def by_hand(name: str, *assignments: tuple[int, list[int]], **more: Any) -> dict[str, Any]:
-    return {"name": name, "assignments": [{"partition_index": i, "broker_ids": ids} for i, ids in assignments], **more}
+    return {
+        "name": name,
+        "assignments": [{"partition_index": i, "broker_ids": ids} for i, ids in assignments],
+        **more,
+    }
 
 
 def configured(name: str, *configs: tuple[str, str | None]) -> dict[str, Any]:
@@ -33,7 +39,11 @@ def grow(*topics: dict[str, Any], **more: Any) -> Message:
 
 
 def more(name: str, count: int, *assignments: list[int]) -> dict[str, Any]:
-    return {"name": name, "count": count, "assignments": [{"broker_ids": one} for one in assignments] or None}
+    return {
+        "name": name,
+        "count": count,
+        "assignments": [{"broker_ids": one} for one in assignments] or None,
+    }
 
 
 def alter(*resources: tuple[int, str, list[tuple[str, int, str | None]]], **more: Any) -> Message:
@@ -41,7 +51,10 @@ def alter(*resources: tuple[int, str, list[tuple[str, int, str | None]]], **more
         {
             "resource_type": kind,
             "resource_name": name,
-            "configs": [{"name": key, "config_operation": operation, "value": value} for key, operation, value in changes],
+            "configs": [
+                {"name": key, "config_operation": operation, "value": value}
+                for key, operation, value in changes
+            ],
         }
         for kind, name, changes in resources
     ]
@@ -50,14 +63,21 @@ def alter(*resources: tuple[int, str, list[tuple[str, int, str | None]]], **more
 
 def replace(*resources: tuple[int, str, list[tuple[str, str | None]]]) -> Message:
     asked = [
-        {"resource_type": kind, "resource_name": name, "configs": [{"name": key, "value": value} for key, value in configs]}
+        {
+            "resource_type": kind,
+            "resource_name": name,
+            "configs": [{"name": key, "value": value} for key, value in configs],
+        }
         for kind, name, configs in resources
     ]
     return made("AlterConfigsRequest", resources=asked)  # type: ignore[no-any-return]
 
 
 def describe(*resources: tuple[int, str]) -> Message:
-    asked = [{"resource_type": kind, "resource_name": name, "configuration_keys": None} for kind, name in resources]
+    asked = [
+        {"resource_type": kind, "resource_name": name, "configuration_keys": None}
+        for kind, name in resources
+    ]
     return made("DescribeConfigsRequest", resources=asked, include_synonyms=True)  # type: ignore[no-any-return]
 
 

@@ -1,4 +1,6 @@
-"""What is done to a quorum and to the gateway that observes it, and the story of it that the tests look back at."""
+"""What is done to a quorum and to the gateway that observes it, and the story of it that the tests
+look back at.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,9 @@ _LEFT_BEHIND_ROUNDS = range(3, 6)
 
 
 class Follower(ConfluentKafka):
-    """Looks for its server more often than librdkafka does by itself, and never begins again by itself."""
+    """Looks for its server more often than librdkafka does by itself, and never begins again by
+    itself.
+    """
 
     settings = {  # noqa: RUF012
         "reconnect.backoff.ms": 100,
@@ -44,7 +48,9 @@ class Follower(ConfluentKafka):
 
 @dataclass
 class Story:
-    """What happened: the cluster and the gateway as they are now, what was committed, and what the consumer was given."""
+    """What happened: the cluster and the gateway as they are now, what was committed, and what the
+    consumer was given.
+    """
 
     cluster: Cluster
     server: Restarted
@@ -108,7 +114,9 @@ def cut_off(story: Story, leader: Node, others: list[Node]) -> None:
 
 
 def settle(story: Story) -> None:
-    """Everybody comes to the same end; the truth is what all voters have, as far back as any of them has it."""
+    """Everybody comes to the same end; the truth is what all voters have, as far back as any of
+    them has it.
+    """
     cluster, leader = story.cluster, story.cluster.wait_for_leader()
     for node in controllers(cluster):
         cluster.wait_for_node(node)
@@ -139,11 +147,16 @@ def copied(data_dir: Path) -> list[Batch]:
 
 def newest_snapshot(node: Node) -> int:
     """The end offset of the node's newest snapshot, 0 without one."""
-    return max((int(path.name.partition("-")[0]) for path in node.metadata_log_dir.glob("*.checkpoint")), default=0)
+    return max(
+        (int(path.name.partition("-")[0]) for path in node.metadata_log_dir.glob("*.checkpoint")),
+        default=0,
+    )
 
 
 def with_snapshots(cluster: Cluster, bytes_between: int) -> None:
-    """Every controller, one after the other, starts again with a snapshot after so many bytes of records."""
+    """Every controller, one after the other, starts again with a snapshot after so many bytes of
+    records.
+    """
     for node in controllers(cluster):
         cluster.kill_node(node)
         cluster.configure_node(node, {_BYTES_BETWEEN: str(bytes_between)})
@@ -151,8 +164,9 @@ def with_snapshots(cluster: Cluster, bytes_between: int) -> None:
 
 
 def lose_disks(cluster: Cluster, above: int, bytes_between: int) -> None:
-    """Every controller, one after the other, comes back with an empty disk: what is left of the log below the newest snapshot
-    is that snapshot. First, under load, they get one above offset ``above``. Then there is one after ``bytes_between``.
+    """Every controller, one after the other, comes back with an empty disk: what is left of the log
+    below the newest snapshot is that snapshot. First, under load, they get one above offset
+    ``above``. Then there is one after ``bytes_between``.
     """
     with Load(cluster.controllers.split(","), per_second=60) as load:
         while newest_snapshot(cluster.wait_for_leader()) <= above:

@@ -18,7 +18,11 @@ def image_of(log_dir: Path) -> Image:
             if not header.is_control:
                 for offset, record in enumerate(records, header.base_offset):
                     assert record.value is not None, "a metadata record without a value"
-                    loader.load(decode_metadata_record(record.value)[2], offset, header.partition_leader_epoch)
+                    loader.load(
+                        decode_metadata_record(record.value)[2],
+                        offset,
+                        header.partition_leader_epoch,
+                    )
     return loader.image
 
 
@@ -27,9 +31,18 @@ def told(image: Image) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for topic_id, name in image.topics.items():
         for index, one in image.partitions[topic_id].items():
-            fields = {slot: getattr(one, slot) for slot in one.__slots__ if slot not in ("topic_id", "unknown_tags")}
+            fields = {
+                slot: getattr(one, slot)
+                for slot in one.__slots__
+                if slot not in ("topic_id", "unknown_tags")
+            }
             fields["eligible_leader_replicas"] = sorted(one.eligible_leader_replicas or ())
             found[f"{name}-{index}"] = fields
     for broker_id, broker in image.brokers.items():
-        found[f"broker {broker_id}"] = (broker.fenced, broker.in_controlled_shutdown, broker.log_dirs, broker.cordoned_log_dirs)
+        found[f"broker {broker_id}"] = (
+            broker.fenced,
+            broker.in_controlled_shutdown,
+            broker.log_dirs,
+            broker.cordoned_log_dirs,
+        )
     return found

@@ -1,4 +1,6 @@
-"""Readers that are Python libraries, used as their manuals say: confluent-kafka, kafka-python, aiokafka."""
+"""Readers that are Python libraries, used as their manuals say: confluent-kafka, kafka-python,
+aiokafka.
+"""
 
 from __future__ import annotations
 
@@ -67,10 +69,13 @@ class KafkaPython(Reader):
             else:
                 consumer.subscribe([self.topic])
             while not self.stopping.is_set():
-                # Not shorter: a poll that ends while its group joins again leaves kafka-python without its partitions for good
-                # (docs/clients.md), and with 100 ms it does on one start in forty, on real Kafka too.
+                # Not shorter: a poll that ends while its group joins again leaves kafka-python
+                # without its partitions for good (docs/clients.md), and with 100 ms it does on one
+                # start in forty, on real Kafka too.
                 for messages in consumer.poll(timeout_ms=1000, max_records=5000).values():
-                    self.records.extend(Record(m.offset, m.timestamp, m.key, m.value) for m in messages)
+                    self.records.extend(
+                        Record(m.offset, m.timestamp, m.key, m.value) for m in messages
+                    )
         finally:
             consumer.close()
 
@@ -102,6 +107,8 @@ class AioKafka(Reader):
                 consumer.subscribe([self.topic])
             while not self.stopping.is_set():
                 for messages in (await consumer.getmany(timeout_ms=100, max_records=5000)).values():
-                    self.records.extend(Record(m.offset, m.timestamp, m.key, m.value) for m in messages)
+                    self.records.extend(
+                        Record(m.offset, m.timestamp, m.key, m.value) for m in messages
+                    )
         finally:
             await consumer.stop()

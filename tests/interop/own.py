@@ -1,4 +1,6 @@
-"""What the tests of our own quorum have in common: a verdict with its figures, and what nodes have in their files."""
+"""What the tests of our own quorum have in common: a verdict with its figures, and what nodes have
+in their files.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,11 @@ def topics_in(records: list[Record]) -> set[str]:
 
 def dump(node: Node) -> list[str]:
     """What kafka-dump-log prints of the node's first segment; it must find all CRCs right."""
-    arguments = ["--files", str(node.metadata_log_dir / f"{0:020d}.log"), "--cluster-metadata-decoder"]
+    arguments = [
+        "--files",
+        str(node.metadata_log_dir / f"{0:020d}.log"),
+        "--cluster-metadata-decoder",
+    ]
     lines = java.run_tool(java.DUMP_LOG_SEGMENTS, arguments).splitlines()
     assert all("isvalid: true" in line for line in lines if line.startswith("baseOffset:"))
     return lines
@@ -40,5 +46,8 @@ def dump(node: Node) -> list[str]:
 def create_by_java(bootstrap: str, topic: str) -> None:
     """kafka-topics creates a topic of two partitions, and lists it."""
     where = ["--bootstrap-server", bootstrap]
-    java.run_tool(java.TOPICS, [*where, "--create", "--topic", topic, "--partitions", "2", "--replication-factor", "1"])
+    java.run_tool(
+        java.TOPICS,
+        [*where, "--create", "--topic", topic, "--partitions", "2", "--replication-factor", "1"],
+    )
     assert topic in java.run_tool(java.TOPICS, [*where, "--list"]).split()

@@ -1,4 +1,6 @@
-"""Quorums in which our nodes and real controllers meet: one of Kafka's observes ours, one of ours votes among Kafka's."""
+"""Quorums in which our nodes and real controllers meet: one of Kafka's observes ours, one of ours
+votes among Kafka's.
+"""
 
 from __future__ import annotations
 
@@ -21,8 +23,12 @@ _TROUBLE = re.compile(r"\d\d:\d\d:\d\d\.\d+ (ERROR|FATAL) ")
 
 
 @contextlib.contextmanager
-def observed_by_kafka(own: OwnCluster, directory: Path, properties: Mapping[str, str] = MappingProxyType({})) -> Iterator[Node]:
-    """A real controller that is no voter: it finds our leader by its bootstrap servers, and fetches from it."""
+def observed_by_kafka(
+    own: OwnCluster, directory: Path, properties: Mapping[str, str] = MappingProxyType({})
+) -> Iterator[Node]:
+    """A real controller that is no voter: it finds our leader by its bootstrap servers, and fetches
+    from it.
+    """
     values = {"controller.quorum.bootstrap.servers": own.controllers, **properties}
     shape = Shape(KAFKA_VERSION, 0, 1, voters=0, properties=values)
     [node] = nodes = make_nodes(shape, directory)
@@ -65,13 +71,17 @@ class Mixed(Cluster):
 
 @contextlib.contextmanager
 def with_witness(directory: Path) -> Iterator[Mixed]:
-    """Kafka's nodes 1 and 2, and ours, 3, which never stands for election; all started and a leader elected."""
+    """Kafka's nodes 1 and 2, and ours, 3, which never stands for election; all started and a leader
+    elected.
+    """
     with own_quorum(ids=[WITNESS], static_voters=True, formatted=False, start=False) as own:
         [witness] = own.nodes
         values = {**QUICK_ELECTIONS, "metadata.max.idle.interval.ms": "0"}
         shape = Shape(KAFKA_VERSION, 0, 2, static_voters=True, properties=values)
         real = make_nodes(shape, directory)
-        values["controller.quorum.voters"] = ",".join(f"{node.node_id}@{node.controller_address}" for node in (*real, witness))
+        values["controller.quorum.voters"] = ",".join(
+            f"{node.node_id}@{node.controller_address}" for node in (*real, witness)
+        )
         for node in real:
             write_properties(shape, node, real)
         format_nodes(shape, own.cluster_id, real, real)
@@ -90,8 +100,10 @@ def with_witness(directory: Path) -> Iterator[Mixed]:
 
 
 def complaints(node: Node) -> list[str]:
-    """What a node of Kafka called an error in all its lives; but for what its controllers call so of each other, too, when one
-    wants to register at one that is not active yet.
+    """What a node of Kafka called an error in all its lives; but for what its controllers call so
+    of each other, too, when one wants to register at one that is not active yet.
     """
-    said = "".join(path.read_text(errors="replace") for path in sorted(node.directory.glob("server*.out")))
+    said = "".join(
+        path.read_text(errors="replace") for path in sorted(node.directory.glob("server*.out"))
+    )
     return [line for line in said.splitlines() if _TROUBLE.match(line) and _USUAL not in line]

@@ -1,7 +1,9 @@
-"""A random life of brokers and partitions, lived twice at once: with Kafka's controller, and with ours.
+"""A random life of brokers and partitions, lived twice at once: with Kafka's controller, and with
+ours.
 
-Brokers are played: they register, are heard and speak as leaders of partitions, to a controller that does not know better.
-What is asked next depends on what ours answered so far, and every answer is compared, so both have been asked the same.
+Brokers are played: they register, are heard and speak as leaders of partitions, to a controller
+that does not know better. What is asked next depends on what ours answered so far, and every answer
+is compared, so both have been asked the same.
 """
 
 from __future__ import annotations
@@ -21,8 +23,8 @@ from tests.gateway.controller.cluster import Cluster, create, made
 from tests.interop.test_controller_answers import unlike
 
 BROKERS: Final = (11, 12, 13, 14)
-#: Topics whose partitions move need one replica in sync, others more: Kafka 4.3.1 keeps replicas that were removed among
-#: those that are eligible to lead, and ours does not.
+#: Topics whose partitions move need one replica in sync, others more: Kafka 4.3.1 keeps replicas
+#: that were removed among those that are eligible to lead, and ours does not.
 MOVED, KEPT = ("moved-1", "moved-2"), ("kept-1", "kept-2")
 PARTITIONS = 2
 #: As if the broker had read everything, whatever there is.
@@ -66,30 +68,38 @@ class Life:
         self.cluster.check()
 
     def _ours(self, request: Message, version: int) -> Any:
-        """The answer of ours, whose state is compared with its log at the end only: thousands of times take too long."""
-        outcome = self.cluster.decide(request, version)
-        if outcome.operation is not None:
-            self.cluster.commit(outcome.operation)
-        return type(outcome.answer).decode(outcome.answer.encode(version), version)
+        """The answer of ours, whose state is compared with its log at the end only: thousands of
+        times take too long.
+        """
+        decision = self.cluster.decide(request, version)
+        if decision.operation is not None:
+            self.cluster.commit(decision.operation)
+        return type(decision.answer).decode(decision.answer.encode(version), version)
 
     def both(self, ask: Ask, version: int | None = None) -> tuple[Any, Any]:
         """What the two answer, ours first; where they differ is noted."""
         requests = [ask(side) for side in self.sides]
         at = type(requests[0]).VERSIONS[-1] if version is None else version
-        ours, real = (side.ask(request, at) for side, request in zip(self.sides, requests, strict=True))
+        ours, real = (
+            side.ask(request, at) for side, request in zip(self.sides, requests, strict=True)
+        )
         self.asked += 1
         for where in unlike(to_the_word(real.to_json(at)), to_the_word(ours.to_json(at))):
             self.differences.append(f"{self.asked}. {requests[0].to_json(at)}: {where}")
         return ours, real
 
-    # --- what happens -------------------------------------------------------------------------------------------------
+    # --- what happens
+    # -------------------------------------------------------------------------------------------------
 
     def register(self, broker_id: int | None = None) -> None:
         who = self.rng.choice(BROKERS) if broker_id is None else broker_id
         clean, life = self.rng.random() < 0.5, self.rng.getrandbits(120)
         ranges = {"metadata.version": (7, 30), "kraft.version": (0, 1)}
         ranges |= {name: (0, level) for name, level in default_features(30).items()}
-        features = [{"name": n, "min_supported_version": low, "max_supported_version": high} for n, (low, high) in ranges.items()]
+        features = [
+            {"name": n, "min_supported_version": low, "max_supported_version": high}
+            for n, (low, high) in ranges.items()
+        ]
         answers = self.both(
             lambda side: made(
                 "BrokerRegistrationRequest",
@@ -98,7 +108,9 @@ class Life:
                 incarnation_id=Uuid(life.to_bytes(16, "big")),
                 previous_broker_epoch=side.epochs.get(who, -1) if clean else -1,
                 log_dirs=_directories(who),
-                listeners=[{"name": "BROKER", "host": "127.0.0.1", "port": 1, "security_protocol": 0}],
+                listeners=[
+                    {"name": "BROKER", "host": "127.0.0.1", "port": 1, "security_protocol": 0}
+                ],
                 features=features,
             )
         )
@@ -110,9 +122,14 @@ class Life:
         who, wants = broker_id, {}
         if who is None:
             who = self.rng.choice(BROKERS)
-            wants = {"want_fence": self.rng.random() < 0.25, "want_shut_down": self.rng.random() < 0.1}
+            wants = {
+                "want_fence": self.rng.random() < 0.25,
+                "want_shut_down": self.rng.random() < 0.1,
+            }
             broker = self.cluster.image.brokers.get(who)
-            if broker is not None and broker.in_controlled_shutdown:  # no broker stays that has begun to leave
+            if (
+                broker is not None and broker.in_controlled_shutdown
+            ):  # no broker stays that has begun to leave
                 wants = {"want_shut_down": True}
             self._all_have_read(who)
         failed = [_directories(who)[1]] if broker_id is None and self.rng.random() < 0.03 else []
@@ -129,18 +146,31 @@ class Life:
         )
 
     def _all_have_read(self, leaving: int) -> None:
-        """A broker in controlled shutdown waits for the others. What Kafka knows of how far one has read it forgets, until it
-        is heard again, when its registration changes; ours does not."""
+        """A broker in controlled shutdown waits for the others. What Kafka knows of how far one has
+        read it forgets, until it is heard again, when its registration changes; ours does not.
+        """
         brokers, sessions = self.cluster.image.brokers, self.cluster.controller._sessions
-        leave = {broker_id for broker_id, broker in brokers.items() if sessions.leaving_at(registered(broker)) is not None}
+        leave = {
+            broker_id
+            for broker_id, broker in brokers.items()
+            if sessions.leaving_at(registered(broker)) is not None
+        }
         if leaving in leave:
-            for broker_id in [one for one, broker in brokers.items() if not broker.fenced and one not in leave]:
+            for broker_id in [
+                one for one, broker in brokers.items() if not broker.fenced and one not in leave
+            ]:
                 self.heartbeat(broker_id)
 
     def unregister(self) -> None:
-        """A broker that has left is forgotten, and seldom another one; only so it can come again in this short life."""
+        """A broker that has left is forgotten, and seldom another one; only so it can come again in
+        this short life.
+        """
         brokers = self.cluster.image.brokers
-        left = [one for one, broker in brokers.items() if broker.fenced and broker.in_controlled_shutdown]
+        left = [
+            one
+            for one, broker in brokers.items()
+            if broker.fenced and broker.in_controlled_shutdown
+        ]
         if left or self.rng.random() < 0.2:
             request = made("UnregisterBrokerRequest", broker_id=self.rng.choice(left or BROKERS))
             self.both(lambda side: request)
@@ -150,8 +180,15 @@ class Life:
         configs = {"min.insync.replicas": "1" if name in MOVED else self.rng.choice("23")}
         configs["unclean.leader.election.enable"] = self.rng.choice(("true", "false"))
         size = self.rng.randint(1, 3)
-        where = [{"partition_index": i, "broker_ids": self.rng.sample(BROKERS, size)} for i in range(PARTITIONS)]
-        topic = {"name": name, "assignments": where, "configs": [{"name": k, "value": v} for k, v in configs.items()]}
+        where = [
+            {"partition_index": i, "broker_ids": self.rng.sample(BROKERS, size)}
+            for i in range(PARTITIONS)
+        ]
+        topic = {
+            "name": name,
+            "assignments": where,
+            "configs": [{"name": k, "value": v} for k, v in configs.items()],
+        }
         request = create(topic)
         answers = self.both(lambda side: request)
         for side, answer in zip(self.sides, answers, strict=True):
@@ -159,21 +196,33 @@ class Life:
                 side.topic_ids[name] = answer.topics[0].topic_id
 
     def place(self) -> None:
-        """Where the controller would put partitions is for its dice, so it is only asked whether it could."""
+        """Where the controller would put partitions is for its dice, so it is only asked whether it
+        could.
+        """
         size, name = self.rng.randint(0, 5), self.rng.choice(MOVED + KEPT)
-        topic = {"name": f"new-{name}", "num_partitions": self.rng.randint(1, 4), "replication_factor": size}
+        topic = {
+            "name": f"new-{name}",
+            "num_partitions": self.rng.randint(1, 4),
+            "replication_factor": size,
+        }
         request = create(topic, validate_only=True)
         more = [{"name": name, "count": self.rng.randint(1, 4), "assignments": None}]
         if self.rng.random() < 0.5:
-            more[0] |= {"count": PARTITIONS + 1, "assignments": [{"broker_ids": self.rng.sample((*BROKERS, 15), size)}]}
+            more[0] |= {
+                "count": PARTITIONS + 1,
+                "assignments": [{"broker_ids": self.rng.sample((*BROKERS, 15), size)}],
+            }
         grow = made("CreatePartitionsRequest", topics=more, timeout_ms=30_000, validate_only=True)
         for one in (request, grow):
             self.both(lambda side, one=one: one)  # type: ignore[misc]
 
     def delete(self) -> None:
         image, name = self.cluster.image, self.rng.choice(MOVED + KEPT)
-        # Of a partition without an ISR Kafka remembers the directories, and fails when one of them does.
-        whole = name not in image.topic_ids or all(one.isr for one in image.partitions[image.topic_ids[name]].values())
+        # Of a partition without an ISR Kafka remembers the directories, and fails when one of them
+        # does.
+        whole = name not in image.topic_ids or all(
+            one.isr for one in image.partitions[image.topic_ids[name]].values()
+        )
         if whole and self.rng.random() < 0.1:
             request = made("DeleteTopicsRequest", topics=[{"name": name}], timeout_ms=30_000)
             self.both(lambda side: request)
@@ -188,17 +237,25 @@ class Life:
             isr.append(leader)
         asked = {
             "partition_index": now.partition_id,
-            "leader_epoch": now.leader_epoch + (self.rng.choice((-1, 1)) if self.rng.random() < 0.05 else 0),
-            "partition_epoch": now.partition_epoch + (self.rng.choice((-1, 1)) if self.rng.random() < 0.05 else 0),
+            "leader_epoch": now.leader_epoch
+            + (self.rng.choice((-1, 1)) if self.rng.random() < 0.05 else 0),
+            "partition_epoch": now.partition_epoch
+            + (self.rng.choice((-1, 1)) if self.rng.random() < 0.05 else 0),
             "leader_recovery_state": int(self.rng.random() < 0.05),
         }
         version, stale = self.rng.choice((2, 3)), self.rng.random() < 0.05
 
         def ask(side: Side) -> Message:
-            with_epochs = [{"broker_id": one, "broker_epoch": side.epochs.get(one, 7) - stale} for one in isr]
+            with_epochs = [
+                {"broker_id": one, "broker_epoch": side.epochs.get(one, 7) - stale} for one in isr
+            ]
             members = {"new_isr_with_epochs": with_epochs} if version == 3 else {"new_isr": isr}
             topics = [{"topic_id": side.topic_ids[name], "partitions": [{**asked, **members}]}]
-            request = {"broker_id": leader, "broker_epoch": side.epochs.get(leader, 7), "topics": topics}
+            request = {
+                "broker_id": leader,
+                "broker_epoch": side.epochs.get(leader, 7),
+                "topics": topics,
+            }
             return made("AlterPartitionRequest", **request)  # type: ignore[no-any-return]
 
         self.both(ask, version)
@@ -223,10 +280,14 @@ class Life:
         self.both(lambda side: request)
 
     def elect(self) -> None:
-        asked = [{"topic": name, "partitions": [0, 1, 2]} for name in self.rng.sample(MOVED + KEPT, 2)]
+        asked = [
+            {"topic": name, "partitions": [0, 1, 2]} for name in self.rng.sample(MOVED + KEPT, 2)
+        ]
         kind = self.rng.randrange(2)
         wanted = asked if self.rng.random() < 0.8 else None
-        request = made("ElectLeadersRequest", election_type=kind, topic_partitions=wanted, timeout_ms=30_000)
+        request = made(
+            "ElectLeadersRequest", election_type=kind, topic_partitions=wanted, timeout_ms=30_000
+        )
         self.both(lambda side: request)
 
     def assign(self) -> None:
@@ -235,7 +296,8 @@ class Life:
             return
         who = self.rng.choice(BROKERS)
         broker = self.cluster.image.brokers.get(who)
-        # One that is there: else Kafka decides on the ISR as it was before, and writes what it has written already.
+        # One that is there: else Kafka decides on the ISR as it was before, and writes what it has
+        # written already.
         directory = self.rng.choice(_directories(who) if broker is None else broker.log_dirs)
         indexes = [{"partition_index": now.partition_id}]
 
@@ -243,12 +305,17 @@ class Life:
             topics = [{"topic_id": side.topic_ids[name], "partitions": indexes}]
             told = [{"id": directory, "topics": topics}]
             return made(  # type: ignore[no-any-return]
-                "AssignReplicasToDirsRequest", broker_id=who, broker_epoch=side.epochs[who], directories=told
+                "AssignReplicasToDirsRequest",
+                broker_id=who,
+                broker_epoch=side.epochs[who],
+                directories=told,
             )
 
         self.both(ask)
 
-    def partition(self, names: tuple[str, ...] = MOVED + KEPT) -> tuple[str, PartitionRecord | None]:
+    def partition(
+        self, names: tuple[str, ...] = MOVED + KEPT
+    ) -> tuple[str, PartitionRecord | None]:
         image = self.cluster.image
         there = [name for name in names if name in image.topic_ids]
         if not there:
@@ -264,7 +331,9 @@ _HAPPENS: Final[tuple[tuple[Callable[[Life], None], int], ...]] = (
 
 
 def _replaces(now: PartitionRecord, to: list[int] | None) -> bool:
-    """Is nothing of the move that is under way in the way? Kafka 4.3.1 goes on to remove, or add, whom ``to`` does not."""
+    """Is nothing of the move that is under way in the way? Kafka 4.3.1 goes on to remove, or add,
+    whom ``to`` does not.
+    """
     if to is None:
         return True
     adds = set(to) - set(now.replicas) or set(now.adding_replicas) <= set(to)

@@ -1,4 +1,6 @@
-"""A real quorum and our gateway observing it: how they are started, what each has, and how that is compared."""
+"""A real quorum and our gateway observing it: how they are started, what each has, and how that is
+compared.
+"""
 
 from __future__ import annotations
 
@@ -38,25 +40,43 @@ def need_kafka(version: str = java.KAFKA_VERSION) -> None:
 
 def observing(cluster: Cluster, data_dir: Path, *more: str) -> list[str]:
     """Arguments of ``kwire serve`` that make it an observer of the cluster."""
-    return ["--source", "quorum", "--bootstrap-controller", cluster.controllers, "--data-dir", str(data_dir), *more]
+    return [
+        "--source",
+        "quorum",
+        "--bootstrap-controller",
+        cluster.controllers,
+        "--data-dir",
+        str(data_dir),
+        *more,
+    ]
 
 
 def make_topics(cluster: Cluster, names: Sequence[str], partitions: int = 4) -> None:
     """Topics by one request: each start of Kafka's own tool takes a second."""
-    topics = [CreatableTopic(name=name, num_partitions=partitions, replication_factor=1) for name in names]
+    topics = [
+        CreatableTopic(name=name, num_partitions=partitions, replication_factor=1) for name in names
+    ]
     with Admin(cluster.bootstrap.split(",")) as admin:
-        admin.send(CreateTopicsRequest(topics=topics, timeout_ms=30_000), accept={_TOPIC_ALREADY_EXISTS})
+        admin.send(
+            CreateTopicsRequest(topics=topics, timeout_ms=30_000), accept={_TOPIC_ALREADY_EXISTS}
+        )
 
 
 def files_of(node: Node, below: int | None = None) -> list[Batch]:
     """The batches in the node's segment files, which may be growing; those before offset ``below``."""
     segments = sorted(node.metadata_log_dir.glob("*.log"))
-    return clipped((batch for one in segments for batch in split(one.read_bytes(), growing=True)), below)
+    return clipped(
+        (batch for one in segments for batch in split(one.read_bytes(), growing=True)), below
+    )
 
 
 def clipped(batches: Iterable[Batch], below: int | None, start: int = 0) -> list[Batch]:
     """Batches from ``start`` on that end below ``below``."""
-    return [batch for batch in batches if batch.last_offset >= start and (below is None or batch.last_offset < below)]
+    return [
+        batch
+        for batch in batches
+        if batch.last_offset >= start and (below is None or batch.last_offset < below)
+    ]
 
 
 def offsets_of(address: str) -> tuple[int, int]:
@@ -82,7 +102,9 @@ def wait_for_end(address: str, end: int, timeout_s: float = 60) -> None:
             trouble = f"its end is {seen}"
         except (OSError, EOFError, ConsumeError) as error:
             trouble = repr(error)
-        assert time.monotonic() < deadline, f"{address} did not come to offset {end} in {timeout_s:.0f} s: {trouble}"
+        assert time.monotonic() < deadline, (
+            f"{address} did not come to offset {end} in {timeout_s:.0f} s: {trouble}"
+        )
         time.sleep(0.05)
 
 
@@ -93,7 +115,9 @@ def wait_for_segments(node: Node, end: int, timeout_s: float = 60) -> list[Batch
         batches = files_of(node)
         if batches and batches[-1].last_offset >= end - 1:
             return clipped(batches, end)
-        assert time.monotonic() < deadline, f"node {node.node_id} did not come to offset {end} in {timeout_s:.0f} s"
+        assert time.monotonic() < deadline, (
+            f"node {node.node_id} did not come to offset {end} in {timeout_s:.0f} s"
+        )
         time.sleep(0.05)
 
 

@@ -1,4 +1,6 @@
-"""What every client driver has in common: a record, the hash of many, and a reader that follows a topic in a thread."""
+"""What every client driver has in common: a record, the hash of many, and a reader that follows a
+topic in a thread.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,9 @@ def digest(records: Iterable[Record]) -> str:
 
 
 class Reader(ABC):
-    """One client reading partition 0 of a topic from the beginning, and on: assigned by hand, or in a group."""
+    """One client reading partition 0 of a topic from the beginning, and on: assigned by hand, or in
+    a group.
+    """
 
     #: The client's name in test ids and tables.
     client = ""
@@ -50,13 +54,19 @@ class Reader(ABC):
         self._thread.start()
 
     def wait_for(self, count: int, timeout_s: float) -> None:
-        """Return when it has ``count`` records. Raises AssertionError when it fails, or falls silent before that."""
+        """Return when it has ``count`` records. Raises AssertionError when it fails, or falls
+        silent before that.
+        """
         deadline = time.monotonic() + timeout_s
         while len(self.records) < count:
             if self._failure is not None:
-                raise AssertionError(f"{self.client} failed after {len(self.records)} records: {self._failure!r}")
+                raise AssertionError(
+                    f"{self.client} failed after {len(self.records)} records: {self._failure!r}"
+                )
             if not self._thread.is_alive():
-                raise AssertionError(f"{self.client} ended after {len(self.records)} of {count} records: {self.said()}")
+                raise AssertionError(
+                    f"{self.client} ended after {len(self.records)} of {count} records: {self.said()}"
+                )
             if time.monotonic() > deadline:
                 raise AssertionError(
                     f"{self.client} had {len(self.records)} of {count} records after {timeout_s:.0f} s: {self.said()}"
@@ -64,11 +74,15 @@ class Reader(ABC):
             time.sleep(0.01)
 
     def stop(self, timeout_s: float = 30) -> None:
-        """Commit and leave the group as the client does on closing. Raises AssertionError when it fails."""
+        """Commit and leave the group as the client does on closing. Raises AssertionError when it
+        fails.
+        """
         self.stopping.set()
         self.interrupt()
         self._thread.join(timeout_s)
-        assert not self._thread.is_alive(), f"{self.client} did not stop within {timeout_s:.0f} s: {self.said()}"
+        assert not self._thread.is_alive(), (
+            f"{self.client} did not stop within {timeout_s:.0f} s: {self.said()}"
+        )
         assert self._failure is None, f"{self.client} failed: {self._failure!r}"
 
     def _run(self) -> None:

@@ -1,4 +1,6 @@
-"""``kwire serve`` that is killed again and again, and comes back at the same address with the same directory."""
+"""``kwire serve`` that is killed again and again, and comes back at the same address with the same
+directory.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,9 @@ from tools.process import Process, lasting_ports
 
 
 class Restarted:
-    """``with Restarted(scratch, *arguments) as server``: one process at a time, at ``address``, which stays."""
+    """``with Restarted(scratch, *arguments) as server``: one process at a time, at ``address``,
+    which stays.
+    """
 
     def __init__(self, scratch: Path, *arguments: str) -> None:
         self.address = f"127.0.0.1:{lasting_ports(1)[0]}"
@@ -30,7 +34,12 @@ class Restarted:
         self.start()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         if self._kills is not None:
             self._kills.join()
         if self._process is not None:
@@ -56,7 +65,9 @@ class Restarted:
         return "".join(path.read_text(errors="replace") for path in self._outputs)
 
     def kill_at_random(self, times: int, dice: random.Random, longest_s: float = 3) -> None:
-        """In a thread: so often let it live for a random time, perhaps too short for it to become ready, and kill it."""
+        """In a thread: so often let it live for a random time, perhaps too short for it to become
+        ready, and kill it.
+        """
 
         def run() -> None:
             try:

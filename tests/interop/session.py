@@ -13,8 +13,10 @@ _FOLLOW_TIMEOUT_S = 15.0
 
 
 @dataclass
-class Outcome:
-    """What one client got; ``error`` is empty when it got as many records as there are and stopped well."""
+class Decision:
+    """What one client got; ``error`` is empty when it got as many records as there are and stopped
+    well.
+    """
 
     records: Sequence[Record]
     committed: int | None
@@ -23,10 +25,12 @@ class Outcome:
 
 def read_with_every_client(
     bootstrap: str, topic: str, count: int, append: Callable[[], int], ways: Sequence[Way] = WAYS
-) -> dict[Way, Outcome]:
-    """Start a reader for each way, let it read ``count`` records, call ``append`` once all did, wait for the rest.
+) -> dict[Way, Decision]:
+    """Start a reader for each way, let it read ``count`` records, call ``append`` once all did,
+    wait for the rest.
 
-    ``append`` returns how many records it added. In group mode the outcome holds the offset that the group committed.
+    ``append`` returns how many records it added. In group mode the outcome holds the offset that
+    the group committed.
     """
     readers = {way: way.on(bootstrap, topic) for way in ways}
     errors = dict.fromkeys(ways, "")
@@ -41,7 +45,8 @@ def read_with_every_client(
         except AssertionError as error:
             errors[way] = errors[way] or str(error)
     return {
-        way: Outcome(reader.records, committed(bootstrap, topic, reader.group), errors[way]) for way, reader in readers.items()
+        way: Decision(reader.records, committed(bootstrap, topic, reader.group), errors[way])
+        for way, reader in readers.items()
     }
 
 

@@ -1,4 +1,6 @@
-"""Tables of the metadata log as Delta, whose newest release is built for Spark 4.2: run there by ``test_spark_42``."""
+"""Tables of the metadata log as Delta, whose newest release is built for Spark 4.2: run there by
+``test_spark_42``.
+"""
 
 from __future__ import annotations
 
@@ -14,9 +16,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from kwire.spark import read_table, tables
-from kwire.spark.tables_build import TABLES
-from kwire.spark.tables_kinds import KINDS
-from kwire.spark.tables_store import TablesError
+from kwire.spark.table.build import TABLES
+from kwire.spark.table.kinds import KINDS
+from kwire.spark.table.store import TablesError
 from tests.interop.clients import missing
 from tests.interop.spark_killed import Query, driver
 from tests.kwire.spark.session import FAST_START
@@ -52,10 +54,18 @@ def settings() -> dict[str, str]:
 
 
 @pytest.fixture(scope="module")
-def spark(settings: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+def spark(
+    settings: dict[str, str], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[SparkSession]:
     os.environ.update(PYSPARK_PYTHON=sys.executable, SPARK_LOCAL_IP="127.0.0.1")
-    builder = SparkSession.builder.master("local[2]").appName("kwire tests of Delta").config(map=dict(settings))
-    session = builder.config("spark.sql.warehouse.dir", str(tmp_path_factory.mktemp("warehouse"))).getOrCreate()
+    builder = (
+        SparkSession.builder.master("local[2]")
+        .appName("kwire tests of Delta")
+        .config(map=dict(settings))
+    )
+    session = builder.config(
+        "spark.sql.warehouse.dir", str(tmp_path_factory.mktemp("warehouse"))
+    ).getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
     yield session
     session.stop()
@@ -65,15 +75,24 @@ def rows(df: DataFrame, without: tuple[str, ...] = ()) -> list[str]:
     return sorted(map(repr, df.drop(*without).collect()))
 
 
-def everything(spark: SparkSession, path: Path, without: tuple[str, ...] = ()) -> dict[str, list[str]]:
+def everything(
+    spark: SparkSession, path: Path, without: tuple[str, ...] = ()
+) -> dict[str, list[str]]:
     """Every row of every table, and of the history."""
     kinds = {kind.table for kind in KINDS}
-    return {name: rows(read_table(spark, str(path), name, history=name in kinds), without) for name in TABLES}
+    return {
+        name: rows(read_table(spark, str(path), name, history=name in kinds), without)
+        for name in TABLES
+    }
 
 
 def test_delta_has_the_rows_of_parquet(spark: SparkSession, logs: Any, tmp_path: Path) -> None:
     """A log from offset 0; one that begins with a snapshot is in the next test."""
-    directory, delta, parquet = str(logs("p-one-basic") / "nodes" / "1"), tmp_path / "delta", tmp_path / "parquet"
+    directory, delta, parquet = (
+        str(logs("p-one-basic") / "nodes" / "1"),
+        tmp_path / "delta",
+        tmp_path / "parquet",
+    )
     tables(spark, directory, str(parquet))
     tables(spark, directory, str(delta), format="delta")
     expected = everything(spark, parquet)
@@ -82,8 +101,14 @@ def test_delta_has_the_rows_of_parquet(spark: SparkSession, logs: Any, tmp_path:
     topics = spark.read.format("delta").load(str(delta / "topics"))
     assert rows(topics) == expected["topics"]
     now = topics.where("validToOffset is null").drop("validToOffset", "validToTime")
-    assert rows(now) == rows(read_table(spark, str(delta), "topics")) == rows(read_table(spark, str(parquet), "topics"))
-    middle = sorted(row.offset for row in spark.read.format("delta").load(str(delta / "changes")).collect())[200]
+    assert (
+        rows(now)
+        == rows(read_table(spark, str(delta), "topics"))
+        == rows(read_table(spark, str(parquet), "topics"))
+    )
+    middle = sorted(
+        row.offset for row in spark.read.format("delta").load(str(delta / "changes")).collect()
+    )[200]
     as_of = [read_table(spark, str(path), "partitions", as_of=middle) for path in (delta, parquet)]
     assert rows(as_of[0]) == rows(as_of[1]) != []
     # Delivered again, as after a crash behind the last table, nothing changes.
@@ -94,7 +119,9 @@ def test_delta_has_the_rows_of_parquet(spark: SparkSession, logs: Any, tmp_path:
 def test_killed_and_started_again_delta_has_every_row_once(
     spark: SparkSession, settings: dict[str, str], logs: Any, tmp_path: Path
 ) -> None:
-    """Killed at random in the delivery of a commit, or just before and behind it: it takes most of a micro-batch's time."""
+    """Killed at random in the delivery of a commit, or just before and behind it: it takes most of
+    a micro-batch's time.
+    """
     directory = str(logs("p-one-segments") / "nodes" / "7")
     tables(spark, directory, str(tmp_path / "parquet"))
     rng = random.Random("delta")
@@ -106,15 +133,21 @@ def test_killed_and_started_again_delta_has_every_row_once(
                 assert one.line() == "begin"
                 deadline = time.monotonic() + 120
                 while query.next_offset == before:
-                    assert time.monotonic() < deadline and one.process.poll() is None, one.said.read_text()[-20_000:]
+                    assert time.monotonic() < deadline and one.process.poll() is None, (
+                        one.said.read_text()[-20_000:]
+                    )
                     time.sleep(0.01)
                 time.sleep(rng.random() * 4)
                 assert one.process.poll() is None
         ahead = query.next_offset
-        with driver([Query(query.source, server.bootstrap, query.path, 1000, "delta")], tmp_path, settings) as one:
+        with driver(
+            [Query(query.source, server.bootstrap, query.path, 1000, "delta")], tmp_path, settings
+        ) as one:
             assert (one.line(), one.line()) == ("begin", "end")
         assert before < ahead < query.next_offset
-    found, expected = (everything(spark, tmp_path / name, ("epoch",)) for name in ("delta", "parquet"))
+    found, expected = (
+        everything(spark, tmp_path / name, ("epoch",)) for name in ("delta", "parquet")
+    )
     assert found == expected
 
 
@@ -128,7 +161,9 @@ def test_a_directory_holds_one_format(spark: SparkSession, logs: Any, tmp_path: 
         tables(spark, directory, str(path), format="delta")
     spark.conf.set("spark.sql.catalog.spark_catalog", "")
     try:
-        with pytest.raises(ValueError, match=r"needs Delta 4\.4, and this session has none: give spark\.jars"):
+        with pytest.raises(
+            ValueError, match=r"needs Delta 4\.4, and this session has none: give spark\.jars"
+        ):
             tables(spark, directory, str(tmp_path / "other"), format="delta")
     finally:
         spark.conf.set("spark.sql.catalog.spark_catalog", CATALOG)

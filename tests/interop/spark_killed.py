@@ -1,4 +1,6 @@
-"""A driver that builds tables from streams, as a process of its own that is killed (-9) and started again. Asserts nothing."""
+"""A driver that builds tables from streams, as a process of its own that is killed (-9) and started
+again. Asserts nothing.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from kwire.spark.tables_store import Store
+from kwire.spark.table.store import Store
 from tests.kwire.spark.session import FAST_START
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -65,9 +67,14 @@ class Driver:
     said: Path
 
     def line(self) -> str:
-        """The next thing that it tells: ``begin`` when its queries run, ``end`` when they have ended by themselves."""
+        """The next thing that it tells: ``begin`` when its queries run, ``end`` when they have
+        ended by themselves.
+        """
         assert self.process.stdout is not None
-        return self.process.stdout.readline().strip() or self.said.read_text(errors="replace")[-20_000:]
+        return (
+            self.process.stdout.readline().strip()
+            or self.said.read_text(errors="replace")[-20_000:]
+        )
 
 
 @contextmanager
@@ -80,7 +87,12 @@ def driver(queries: Sequence[Query], into: Path, settings: Mapping[str, str]) ->
         "spark.driver.extraJavaOptions": FAST_START,
         **settings,
     }
-    environment = {**os.environ, "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1", "PYTHONPATH": str(ROOT)}
+    environment = {
+        **os.environ,
+        "PYSPARK_PYTHON": sys.executable,
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "PYTHONPATH": str(ROOT),
+    }
     given = json.dumps({"settings": settings, "queries": list(map(asdict, queries))})
     with (into / "said").open("a") as output:
         process = subprocess.Popen(

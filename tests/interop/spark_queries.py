@@ -1,4 +1,6 @@
-"""Queries on Spark's Kafka source for tests, and a sink that keeps what each micro-batch brought. Knows no server."""
+"""Queries on Spark's Kafka source for tests, and a sink that keeps what each micro-batch brought.
+Knows no server.
+"""
 
 from __future__ import annotations
 
@@ -24,8 +26,12 @@ def stream(spark: SparkSession, options: dict[str, str]) -> DataFrame:
 
 
 def records(df: DataFrame) -> list[Record]:
-    """What a DataFrame of the Kafka source holds, in order of offset; the order is Spark's to choose."""
-    rows = df.selectExpr("offset", "unix_millis(timestamp)", "key", "value", "topic", "partition").collect()
+    """What a DataFrame of the Kafka source holds, in order of offset; the order is Spark's to
+    choose.
+    """
+    rows = df.selectExpr(
+        "offset", "unix_millis(timestamp)", "key", "value", "topic", "partition"
+    ).collect()
     assert {(row[4], row[5]) for row in rows} <= {(TOPIC_NAME, 0)}
     return sorted(Record(row[0], row[1], _bytes(row[2]), _bytes(row[3])) for row in rows)
 
@@ -36,7 +42,9 @@ def _bytes(value: bytearray | None) -> bytes | None:
 
 @dataclass
 class Sink:
-    """Collects micro-batches. One that Spark runs again takes the place of the first, as an idempotent sink has it."""
+    """Collects micro-batches. One that Spark runs again takes the place of the first, as an
+    idempotent sink has it.
+    """
 
     batches: dict[int, list[Record]] = field(default_factory=dict)
 
@@ -49,7 +57,9 @@ class Sink:
 
 @dataclass
 class CutOff(Sink):
-    """Takes ``good`` micro-batches and fails with the next, as a crash between reading and committing would."""
+    """Takes ``good`` micro-batches and fails with the next, as a crash between reading and
+    committing would.
+    """
 
     good: int = 0
 
@@ -60,9 +70,15 @@ class CutOff(Sink):
 
 
 def run_to_the_end(df: DataFrame, checkpoint: Path, sink: Sink | None = None) -> Sink:
-    """An AvailableNow query: reads what is there when it starts, in as many micro-batches as it takes, and ends."""
+    """An AvailableNow query: reads what is there when it starts, in as many micro-batches as it
+    takes, and ends.
+    """
     sink = sink or Sink()
-    query = df.writeStream.foreachBatch(sink).option("checkpointLocation", str(checkpoint)).trigger(availableNow=True)
+    query = (
+        df.writeStream.foreachBatch(sink)
+        .option("checkpointLocation", str(checkpoint))
+        .trigger(availableNow=True)
+    )
     assert query.start().awaitTermination(120), "the query did not end within two minutes"
     return sink
 

@@ -1,6 +1,8 @@
-"""Kafka's command line tools on brokers of Kafka, over our controllers and over Kafka's: they print the same.
+"""Kafka's command line tools on brokers of Kafka, over our controllers and over Kafka's: they print
+the same.
 
-What our controllers wrote meanwhile is then read by Kafka's tools, and by controllers of Kafka that take over from ours.
+What our controllers wrote meanwhile is then read by Kafka's tools, and by controllers of Kafka that
+take over from ours.
 """
 
 from __future__ import annotations
@@ -28,9 +30,14 @@ from tools.kafka_files import Node, Shape, write_properties
 from tools.own_quorum import OwnCluster, own_quorum
 from tools.real_brokers import real_brokers
 
-#: What is said over Kafka's controllers, and what over ours. A broker that is no replica any more is not eligible to lead here,
-#: where Kafka keeps it in the ELR of a partition whose ISR is below ``min.insync.replicas``.
-DELIBERATE = {"Replicas: 102 Isr: 102 Elr: 101 LastKnownElr:": "Replicas: 102 Isr: 102 Elr: LastKnownElr:"}
+#: What is said over Kafka's controllers, and what over ours. A broker that is no replica any more
+#: is not eligible to lead here, where Kafka keeps it in the ELR of a partition whose ISR is below
+#: ``min.insync.replicas``.
+DELIBERATE = {
+    "Replicas: 102 Isr: 102 Elr: 101 LastKnownElr:": "Replicas: 102 Isr: 102 Elr: LastKnownElr:",
+    # Kafka 4.3.1's controller knows metadata.version up to 4.3-IV0, kwire's up to 4.4-IV2.
+    "only supports versions 7-30": "only supports versions 7-33",
+}
 _AUTHORIZED = {
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
     "super.users": "User:ANONYMOUS",
@@ -59,7 +66,9 @@ WRITTEN = {
 
 def run(command: Command, bootstrap: str, directory: Path) -> tuple[int, list[str]]:
     """Exit status, and what can be compared of what it printed."""
-    arguments = [str(directory / one[1:]) if one.startswith("@") else one for one in command.line(bootstrap)]
+    arguments = [
+        str(directory / one[1:]) if one.startswith("@") else one for one in command.line(bootstrap)
+    ]
     done = subprocess.run(
         java.command(command.main_class, arguments, log_level="off"),
         stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=_TOOL_S, check=False,
@@ -73,7 +82,9 @@ def compared(real: str, ours: str, directory: Path) -> Iterator[str]:
         (directory / name).write_text(text)
     with ThreadPoolExecutor(2) as pool:
         for command in COMMANDS:
-            expected, told = pool.map(lambda where, command=command: run(command, where, directory), (real, ours))
+            expected, told = pool.map(
+                lambda where, command=command: run(command, where, directory), (real, ours)
+            )
             if meant(expected) != told:
                 yield f"{command}\nKafka: {expected}\nours:  {told}"
 
@@ -99,25 +110,37 @@ def day(tmp_path_factory: pytest.TempPathFactory) -> Day:
     need_java()
     directory = tmp_path_factory.mktemp("admin")
     with (
-        kafka(brokers=2, controllers=3, properties=_AUTHORIZED, options=FAST_START, kill_at_end=True) as real,
-        own_quorum(3, static_voters=False, properties=_AUTHORIZED, directory=directory / "own") as own,
+        kafka(
+            brokers=2, controllers=3, properties=_AUTHORIZED, options=FAST_START, kill_at_end=True
+        ) as real,
+        own_quorum(
+            3, static_voters=False, properties=_AUTHORIZED, directory=directory / "own"
+        ) as own,
         real_brokers(own, 2, properties=_AUTHORIZED, kill_at_end=True) as brokers,
     ):
         differences = list(compared(real.bootstrap, brokers.bootstrap, directory))
         for row in measured(own, brokers, real, rounds=1):
-            SAID.append(f"controllers, {row['what']}: ours {row['ours']:.0f}, Kafka's {row['theirs']:.0f} {row['unit']}")
+            SAID.append(
+                f"controllers, {row['what']}: ours {row['ours']:.0f}, Kafka's {row['theirs']:.0f} {row['unit']}"
+            )
     return Day(differences, own)
 
 
 def test_they_print_what_they_print_over_kafkas_controllers(day: Day) -> None:
-    SAID.append(f"admin tools: {len(COMMANDS)} commands, the same but for {len(DELIBERATE)} on purpose")
+    SAID.append(
+        f"admin tools: {len(COMMANDS)} commands, the same but for {len(DELIBERATE)} on purpose"
+    )
     assert not day.differences, "\n".join(day.differences)
 
 
 def test_kafka_dump_log_reads_what_our_controller_wrote(day: Day) -> None:
     """Every record decodes, every CRC is right, no offset is missing."""
     for node in day.own.nodes:
-        arguments = ["--files", str(node.metadata_log_dir / f"{0:020d}.log"), "--cluster-metadata-decoder"]
+        arguments = [
+            "--files",
+            str(node.metadata_log_dir / f"{0:020d}.log"),
+            "--cluster-metadata-decoder",
+        ]
         lines = java.run_tool(java.DUMP_LOG_SEGMENTS, arguments).splitlines()
         assert all("isvalid: true" in line for line in lines if line.startswith("baseOffset:"))
         assert not [line for line in lines if "rror" in line or "ould not" in line]
@@ -130,14 +153,31 @@ def test_kafka_dump_log_reads_what_our_controller_wrote(day: Day) -> None:
 def test_kafka_metadata_shell_loads_what_our_controller_wrote(day: Day, tmp_path: Path) -> None:
     segment = shutil.copy(day.own.nodes[0].metadata_log_dir / f"{0:020d}.log", tmp_path)
     tree = shell(Path(segment))
-    assert all(name in tree for name in ("orders", "101", "102", "User:alice", "producer_byte_rate", "transaction.version"))
+    assert all(
+        name in tree
+        for name in (
+            "orders",
+            "101",
+            "102",
+            "User:alice",
+            "producer_byte_rate",
+            "transaction.version",
+        )
+    )
 
 
 def test_kafkas_controllers_take_over_from_ours(day: Day, tmp_path: Path) -> None:
-    """Two of three, on copies of our nodes' directories: one leads, reads everything, and goes on where ours stopped."""
+    """Two of three, on copies of our nodes' directories: one leads, reads everything, and goes on
+    where ours stopped.
+    """
     end = max(leader_end_on_disk(node) for node in day.own.nodes)
-    shape = Shape(java.KAFKA_VERSION, 0, 3, properties={**_AUTHORIZED, **day.own.quorum_properties()})
-    nodes = [replace(node, roles=("controller",), directory=tmp_path / str(node.node_id)) for node in day.own.nodes]
+    shape = Shape(
+        java.KAFKA_VERSION, 0, 3, properties={**_AUTHORIZED, **day.own.quorum_properties()}
+    )
+    nodes = [
+        replace(node, roles=("controller",), directory=tmp_path / str(node.node_id))
+        for node in day.own.nodes
+    ]
     cluster = Cluster(shape, day.own.cluster_id, nodes[:2], tmp_path, FAST_START)
     for ours, theirs in zip(day.own.nodes, cluster.nodes, strict=False):
         shutil.copytree(ours.log_dir, theirs.log_dir)
@@ -148,7 +188,15 @@ def test_kafkas_controllers_take_over_from_ours(day: Day, tmp_path: Path) -> Non
         for node in cluster.nodes:
             cluster.wait_for_node(node)
         leader = cluster.wait_for_leader()
-        alter = ["--alter", "--entity-type", "topics", "--entity-name", "orders", "--add-config", "segment.ms=60000"]
+        alter = [
+            "--alter",
+            "--entity-type",
+            "topics",
+            "--entity-name",
+            "orders",
+            "--add-config",
+            "segment.ms=60000",
+        ]
         assert "Completed" in cluster.controller_tool("kafka.admin.ConfigCommand", alter)
         assert [line for node in cluster.nodes for line in complaints(node)] == []
         assert leader_end_on_disk(leader) > end

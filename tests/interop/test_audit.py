@@ -1,5 +1,5 @@
-"""Who changed what, as stock consumers read it: every acknowledged change once, with the records that it made, also when the
-node that led is killed, and for what came through an Envelope.
+"""Who changed what, as stock consumers read it: every acknowledged change once, with the records
+that it made, also when the node that led is killed, and for what came through an Envelope.
 """
 
 from __future__ import annotations
@@ -46,12 +46,19 @@ def changes(bootstrap: str) -> list[dict[str, Any]]:
     """All of the audit topic, by confluent-kafka, with partition and offset of each."""
     from confluent_kafka import Consumer, TopicPartition
 
-    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "unused", "enable.auto.commit": False})
+    consumer = Consumer(
+        {"bootstrap.servers": bootstrap, "group.id": "unused", "enable.auto.commit": False}
+    )
     found: list[dict[str, Any]] = []
     try:
         described = consumer.list_topics(AUDIT_TOPIC, timeout=10).topics[AUDIT_TOPIC]
-        ends = {number: consumer.get_watermark_offsets(TopicPartition(AUDIT_TOPIC, number))[1] for number in described.partitions}
-        consumer.assign([TopicPartition(AUDIT_TOPIC, number, 0) for number, end in ends.items() if end])
+        ends = {
+            number: consumer.get_watermark_offsets(TopicPartition(AUDIT_TOPIC, number))[1]
+            for number in described.partitions
+        }
+        consumer.assign(
+            [TopicPartition(AUDIT_TOPIC, number, 0) for number, end in ends.items() if end]
+        )
         deadline = time.monotonic() + _SHOWN_S
         while len(found) < sum(ends.values()):
             message = consumer.poll(1.0)
@@ -59,7 +66,7 @@ def changes(bootstrap: str) -> list[dict[str, Any]]:
             if message is not None:
                 assert message.error() is None and message.key() is None
                 where = {"partition": message.partition(), "at": message.offset()}
-                found.append(json.loads(message.value()) | where)
+                found.append(json.loads(message.value()) | where)  # type: ignore[arg-type]
     finally:
         consumer.close()
     return found
@@ -69,7 +76,9 @@ def log_records(bootstrap: str) -> dict[int, Any]:
     """Decoded records of the metadata log by offset, by kafka-python."""
     from kafka import KafkaConsumer, TopicPartition
 
-    consumer = KafkaConsumer(bootstrap_servers=bootstrap, group_id=None, auto_offset_reset="earliest")
+    consumer = KafkaConsumer(
+        bootstrap_servers=bootstrap, group_id=None, auto_offset_reset="earliest"
+    )
     partition, found = TopicPartition(TOPIC_NAME, 0), {}
     try:
         consumer.assign([partition])
@@ -82,22 +91,38 @@ def log_records(bootstrap: str) -> dict[int, Any]:
     return found
 
 
-def test_every_acknowledged_change_is_there_once_although_leaders_are_killed(tmp_path: Path) -> None:
-    """Writers ask every node; the leader is killed, then all nodes at once; then both topics are joined by offset."""
+def test_every_acknowledged_change_is_there_once_although_leaders_are_killed(
+    tmp_path: Path,
+) -> None:
+    """Writers ask every node; the leader is killed, then all nodes at once; then both topics are
+    joined by offset.
+    """
     with own_quorum(3, properties=QUICK) as cluster:
         with under_load(cluster, tmp_path / "journal", per_second=60) as run:
             run.writers.wait_for(3 * faults.APPENDS)
             for fault in (faults.kill_leader, faults.kill_all):
                 fault(run, random.Random(_SEED))
-        acknowledged = {one.id for one in read_journal(tmp_path / "journal") if one.outcome is Outcome.ACKNOWLEDGED}
+        acknowledged = {
+            one.id
+            for one in read_journal(tmp_path / "journal")
+            if one.outcome is Outcome.ACKNOWLEDGED
+        }
         told = _until_there(cluster, acknowledged)
         _check_partitions(cluster, told)
         tail = f"kwire tail -b {cluster.bootstrap.split(',')[0]} --topic {AUDIT_TOPIC} --until-end -o json"
         printed = [json.loads(line) for line in _run(tail).splitlines()]
-        assert sorted(one["change"]["offset"] for one in printed) == sorted(one["offset"] for one in told)
-        forwarders = {None if one["forwarder"] is None else one["forwarder"]["client_id"] for one in told}
-    SAID.append(f"{AUDIT_TOPIC}: {len(acknowledged)} acknowledged changes, {len(told)} told, forwarded by {forwarders}")
-    assert None in forwarders and len(forwarders) > 1, "some came straight to the leader, others in an Envelope"
+        assert sorted(one["change"]["offset"] for one in printed) == sorted(
+            one["offset"] for one in told
+        )
+        forwarders = {
+            None if one["forwarder"] is None else one["forwarder"]["client_id"] for one in told
+        }
+    SAID.append(
+        f"{AUDIT_TOPIC}: {len(acknowledged)} acknowledged changes, {len(told)} told, forwarded by {forwarders}"
+    )
+    assert None in forwarders and len(forwarders) > 1, (
+        "some came straight to the leader, others in an Envelope"
+    )
     offsets = [offset for one in told for offset in range(one["offset"], one["last_offset"] + 1)]
     assert len(offsets) == len(set(offsets)), "a record has one change"
 
@@ -117,19 +142,26 @@ def _until_there(cluster: OwnCluster, acknowledged: set[int]) -> list[dict[str, 
 
 
 def _made_by(change: dict[str, Any], records: dict[int, Any]) -> list[int]:
-    """The numbers of the appends whose records these are; one, and what it is about is what the change says."""
+    """The numbers of the appends whose records these are; one, and what it is about is what the
+    change says.
+    """
     own = [records[offset] for offset in range(change["offset"], change["last_offset"] + 1)]
     assert change["records"] == len(own)
     ids = [id for record in own if (id := id_of(record)) is not None]
     assert len(ids) == 1, (change, own)
     topic = {"type": "TOPIC", "name": f"loss-{ids[0]}"}
-    by_api = {"CreateTopics": [topic], "IncrementalAlterConfigs": [{"type": "BROKER", "name": None}]}
+    by_api = {
+        "CreateTopics": [topic],
+        "IncrementalAlterConfigs": [{"type": "BROKER", "name": None}],
+    }
     assert change["resources"] == by_api[change["api"]]
     return ids
 
 
 def _check_partitions(cluster: OwnCluster, told: list[dict[str, Any]]) -> None:
-    """As every node says: one a node, led by it; and in each are the changes of that node, in the order of the log."""
+    """As every node says: one a node, led by it; and in each are the changes of that node, in the
+    order of the log.
+    """
     topics = [MetadataRequestTopic(name=None, topic_id=AUDIT_TOPIC_ID)]
     for node in cluster.nodes:
         with contextlib.closing(WireClient(node.broker_address)) as client:
@@ -143,7 +175,8 @@ def _check_partitions(cluster: OwnCluster, told: list[dict[str, Any]]) -> None:
         assert [one["offset"] for one in own] == sorted(one["offset"] for one in own)
 
 
-# --- one node, every client, and the page ---------------------------------------------------------------------------------
+# --- one node, every client, and the page
+# ---------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
@@ -166,13 +199,17 @@ def create(cluster: OwnCluster, *names: str, **more: Any) -> None:
     admin = KafkaAdminClient(bootstrap_servers=cluster.bootstrap, client_id="the-admin")
     try:
         for name in names:
-            admin.create_topics([NewTopic(name=name, num_partitions=1, replication_factor=1)], **more)
+            admin.create_topics(
+                [NewTopic(name=name, num_partitions=1, replication_factor=1)], **more
+            )
     finally:
         admin.close()
 
 
 def test_every_stock_client_reads_and_follows_it(one: OwnCluster) -> None:
-    """What was written before kill -9, and what comes then; assigned, and in groups, which commit how far they are."""
+    """What was written before kill -9, and what comes then; assigned, and in groups, which commit
+    how far they are.
+    """
 
     def append() -> int:
         create(one, "checked", validate_only=True)  # no change
@@ -180,16 +217,25 @@ def test_every_stock_client_reads_and_follows_it(one: OwnCluster) -> None:
         return 1
 
     outcomes = read_with_every_client(one.bootstrap, AUDIT_TOPIC, 3, append)
-    assert {str(way): outcome.error for way, outcome in outcomes.items() if outcome.error} == {}
-    for way, outcome in outcomes.items():
-        assert [name for record in outcome.records for name in _names(record)] == ["a", "b", "c", "d"], way
-        assert outcome.committed in (None, 4), way
+    assert {str(way): decision.error for way, decision in outcomes.items() if decision.error} == {}
+    for way, decision in outcomes.items():
+        assert [name for record in decision.records for name in _names(record)] == [
+            "a",
+            "b",
+            "c",
+            "d",
+        ], way
+        assert decision.committed in (None, 4), way
 
 
 def _names(record: Record) -> list[str]:
     assert record.key is None
     told = json.loads(record.value or b"")
-    assert (told["api"], told["client_id"], told["principal"]) == ("CreateTopics", "the-admin", "User:ANONYMOUS")
+    assert (told["api"], told["client_id"], told["principal"]) == (
+        "CreateTopics",
+        "the-admin",
+        "User:ANONYMOUS",
+    )
     assert abs(record.timestamp / 1000 - time.time()) < 600
     return [one["name"] for one in told["resources"]]
 
@@ -199,18 +245,25 @@ def test_the_page_is_right(one: OwnCluster) -> None:
     page = _PAGE.read_text(encoding="utf-8")
     shown = json.loads(re.search(r"```json\n(.*?)```", page, re.DOTALL)[1])  # type: ignore[index]
     told = changes(one.bootstrap)
-    assert all(list(shown) == [name for name in change if name not in ("partition", "at")] for change in told)
-    for command in (re.search(r"```\n(.*?)```", page, re.DOTALL)[1]).splitlines():  # type: ignore[index]
+    assert all(
+        list(shown) == [name for name in change if name not in ("partition", "at")]
+        for change in told
+    )
+    for command in (re.search(r"```bash\n(.*?)```", page, re.DOTALL)[1]).splitlines():  # type: ignore[index]
         printed = _run(command.replace("127.0.0.1:9092", one.bootstrap))
         assert printed.count("CreateTopics") == len(told), printed
     said = io.StringIO()
     with contextlib.redirect_stdout(said):
-        exec(re.search(r"```python\n(import json.*?)```", page, re.DOTALL)[1], {"server": one.bootstrap})  # type: ignore[index]
+        exec(
+            re.search(r"```python\n(import json.*?)```", page, re.DOTALL)[1],  # type: ignore[index]
+            {"server": one.bootstrap},
+        )
     lines = said.getvalue().splitlines()
     assert len(lines) == len(told)
-    assert all(line.endswith("User:ANONYMOUS 127.0.0.1 CreateTopics ['TOPIC_RECORD', 'PARTITION_RECORD']") for line in lines), (
-        lines
-    )
+    assert all(
+        line.endswith("User:ANONYMOUS 127.0.0.1 CreateTopics ['TOPIC_RECORD', 'PARTITION_RECORD']")
+        for line in lines
+    ), lines
 
 
 def _run(line: str) -> str:
@@ -228,10 +281,16 @@ def _run(line: str) -> str:
 def test_the_page_in_spark(one: OwnCluster) -> None:
     """Every record of the log with who wanted it; what the controller wrote by itself is nobody's."""
     names: dict[str, Any] = {"spark": spark_session(kafka=True), "server": one.bootstrap}
-    block = re.search(r"```python\n(from pyspark.*?)```", _PAGE.read_text(encoding="utf-8"), re.DOTALL)
+    block = re.search(
+        r"```python\n(from pyspark.*?)```", _PAGE.read_text(encoding="utf-8"), re.DOTALL
+    )
     assert block is not None
     exec(block[1], names)
     rows = names["who_wrote"].select("at", "principal", "api").collect()
-    wanted = {offset: told["api"] for told in changes(one.bootstrap) for offset in range(told["offset"], told["last_offset"] + 1)}
+    wanted = {
+        offset: told["api"]
+        for told in changes(one.bootstrap)
+        for offset in range(told["offset"], told["last_offset"] + 1)
+    }
     assert {row["at"]: row["api"] for row in rows if row["principal"] is not None} == wanted
     assert len(rows) > len(wanted)

@@ -1,4 +1,6 @@
-"""The rows of the authorization matrix put to Kafka's own broker and controller: who may nothing is refused alike."""
+"""The rows of the authorization matrix put to Kafka's own broker and controller: who may nothing is
+refused alike.
+"""
 
 from __future__ import annotations
 
@@ -25,8 +27,8 @@ from tools.kafka import FAST_START, Cluster, kafka
 from tools.kafka_security import (
     ADMIN,
     ADMIN_PASSWORD,
-    STRANGER,
-    STRANGER_PASSWORD,
+    OUTSIDER,
+    OUTSIDER_PASSWORD,
     properties_text,
     sasl_client_properties,
     sasl_server_properties,
@@ -40,7 +42,9 @@ KNOWN_DIFFERENCES = [
     # Kafka's controller says that it has this API, and fails (UNKNOWN_SERVER_ERROR) whoever asks.
     ("CONTROLLER", "describe_user_scram_credentials", {-1: 2}, {31: 1}),
 ]
-ROWS = [(listener, row) for listener, row in rows() if LOG not in {name for _, _, name in row.needs}]
+ROWS = [
+    (listener, row) for listener, row in rows() if LOG not in {name for _, _, name in row.needs}
+]
 
 
 @dataclass
@@ -56,7 +60,10 @@ class Place:
 
     def security(self, user: str, password: str) -> ClientSecurity:
         file = self.directory / f"{user}.properties"
-        values = {"security.protocol": "SASL_PLAINTEXT", **sasl_client_properties("PLAIN", user, password)}
+        values = {
+            "security.protocol": "SASL_PLAINTEXT",
+            **sasl_client_properties("PLAIN", user, password),
+        }
         file.write_text(properties_text(values))
         return load_client_properties(file)
 
@@ -73,8 +80,17 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
         "super.users": f"User:{ADMIN}",
     }
     protocols = {"controller_protocol": "SASL_PLAINTEXT", "broker_protocol": "SASL_PLAINTEXT"}
-    client = {"security.protocol": "SASL_PLAINTEXT", **sasl_client_properties("PLAIN", ADMIN, ADMIN_PASSWORD)}
-    with kafka(properties=properties, client_properties=client, options=FAST_START, kill_at_end=True, **protocols) as cluster:  # type: ignore[arg-type]
+    client = {
+        "security.protocol": "SASL_PLAINTEXT",
+        **sasl_client_properties("PLAIN", ADMIN, ADMIN_PASSWORD),
+    }
+    with kafka(
+        properties=properties,
+        client_properties=client,
+        options=FAST_START,
+        kill_at_end=True,
+        **protocols,  # type: ignore[arg-type]
+    ) as cluster:
         made = Place(cluster, tmp_path_factory.mktemp("clients"))
         create_topics(made)
         yield made
@@ -84,19 +100,35 @@ def create_topics(place: Place) -> None:
     from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
     sasl = {"sasl.mechanism": "PLAIN", "sasl.username": ADMIN, "sasl.password": ADMIN_PASSWORD}
-    admin = AdminClient({"bootstrap.servers": place.address("PLAINTEXT"), "security.protocol": "SASL_PLAINTEXT", **sasl})
-    for future in admin.create_topics([NewTopic(name, 1, 1) for name in (TOPIC, OTHER_TOPIC)]).values():
+    admin = AdminClient(
+        {
+            "bootstrap.servers": place.address("PLAINTEXT"),
+            "security.protocol": "SASL_PLAINTEXT",
+            **sasl,
+        }
+    )
+    for future in admin.create_topics(
+        [NewTopic(name, 1, 1) for name in (TOPIC, OTHER_TOPIC)]
+    ).values():
         future.result(30)
 
 
-async def ask(place: Place, listener: str, row: Row, user: str = STRANGER, password: str = STRANGER_PASSWORD) -> Any:
-    """Kafka's answer to ``user``, at the newest version that both know; None where it does not know the API there."""
+async def ask(
+    place: Place, listener: str, row: Row, user: str = OUTSIDER, password: str = OUTSIDER_PASSWORD
+) -> Any:
+    """Kafka's answer to ``user``, at the newest version that both know; None where it does not know
+    the API there.
+    """
     handler = LISTENERS[listener]()[row.api_key]
     security = place.security(user, password)
-    upstream = await Upstream.connect(parse_address(place.address(listener)), security, client_id="c", timeout_s=15)
+    upstream = await Upstream.connect(
+        parse_address(place.address(listener)), security, client_id="c", timeout_s=15
+    )
     try:
         version = upstream.common_version(row.api_key, handler.versions)
-        return await upstream.call(build(handler.request_type(version), row.fields), version, timeout_s=15)
+        return await upstream.call(
+            build(handler.request_type(version), row.fields), version, timeout_s=15
+        )
     except UnsupportedByPeer:
         return None
     finally:
@@ -111,14 +143,18 @@ def test_who_may_nothing_gets_the_same_errors_from_kafka(place: Place) -> None:
         if theirs is None:
             unknown.append(f"{name} ({listener})")
             continue
-        ours = SecuredWorld().answer(row, listener, f"User:{STRANGER}")
+        ours = SecuredWorld().answer(row, listener, f"User:{OUTSIDER}")
         compared += 1
         if is_refused(row, theirs) != is_refused(row, ours) or (
             row.hidden is None and set(errors_of(theirs)) != set(errors_of(ours))
         ):
             different.append((listener, name, dict(errors_of(theirs)), dict(errors_of(ours))))
-    SAID.append(f"authorization as Kafka's: {compared} requests refused alike; not known to Kafka there: {unknown}")
+    SAID.append(
+        f"authorization as Kafka's: {compared} requests refused alike; not known to Kafka there: {unknown}"
+    )
     assert different == KNOWN_DIFFERENCES
     describe = next(row for listener, row in ROWS if (listener, row.api_key) == ("CONTROLLER", 50))
-    assert set(errors_of(trio.run(ask, place, "CONTROLLER", describe, ADMIN, ADMIN_PASSWORD))) == {-1}
+    assert set(errors_of(trio.run(ask, place, "CONTROLLER", describe, ADMIN, ADMIN_PASSWORD))) == {
+        -1
+    }
     assert compared > 70

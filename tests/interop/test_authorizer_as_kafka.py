@@ -1,4 +1,6 @@
-"""Random ACLs that come and go, and the same questions put to Kafka's own ``StandardAuthorizer`` and to ours."""
+"""Random ACLs that come and go, and the same questions put to Kafka's own ``StandardAuthorizer``
+and to ours.
+"""
 
 from __future__ import annotations
 
@@ -9,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from gateway.security.acls import LITERAL, PREFIXED, RESOURCE_TYPES
-from gateway.security.standard_authorizer import ALLOW, DENY, OPERATIONS, StandardAuthorizer
+from gateway.security.acls import ALLOW, DENY, LITERAL, PREFIXED, RESOURCE_TYPES
+from gateway.security.standard_authorizer import OPERATIONS, StandardAuthorizer
 from kwire.messages.access_control_entry_record import AccessControlEntryRecord
 from kwire.uuid import Uuid
 from tests.interop.clients import missing, need_java
@@ -21,7 +23,17 @@ pytestmark = pytest.mark.interop
 
 PROGRAM = Path(__file__).with_name("AskAuthorizer.java")
 AUTHORIZERS, STEPS, QUESTIONS = 800, 25, 6
-ASKED = ["READ", "WRITE", "CREATE", "DELETE", "ALTER", "DESCRIBE", "CLUSTER_ACTION", "DESCRIBE_CONFIGS", "ALTER_CONFIGS"]
+ASKED = [
+    "READ",
+    "WRITE",
+    "CREATE",
+    "DELETE",
+    "ALTER",
+    "DESCRIBE",
+    "CLUSTER_ACTION",
+    "DESCRIBE_CONFIGS",
+    "ALTER_CONFIGS",
+]
 HOSTS = ["10.0.0.1", "10.0.0.2", "::1"]
 
 
@@ -33,11 +45,14 @@ class Life:
         self.answers: list[bool] = []
         self._dice = dice
         self._acls: dict[Uuid, AccessControlEntryRecord] = {}
-        self._changes = 0
+        self._changed: list[Uuid] = []
         allow_everyone = dice.random() < 0.4
         self._say("NEW", str(allow_everyone).lower())
         self._ours = StandardAuthorizer(
-            lambda: (self._changes, self._acls), super_users=frozenset({"User:root"}), allow_everyone=allow_everyone
+            lambda: (len(self._changed), self._acls),
+            super_users=frozenset({"User:root"}),
+            allow_everyone=allow_everyone,
+            changed=lambda since: self._changed[since:],
         )
 
     def step(self) -> None:
@@ -48,14 +63,17 @@ class Life:
         elif chance < 0.6 and self._acls:
             id = self._dice.choice(list(self._acls))
             del self._acls[id]
-            self._changes += 1
+            self._changed.append(id)
             self._say("REMOVE", int.from_bytes(id[8:], "big"))
         for _ in range(QUESTIONS):
             self._ask()
 
     def _add(self) -> None:
-        pick, number = self._dice.choice, self._changes + 1
-        kind, name = RESOURCE_TYPES[pick(["TOPIC", "GROUP"])], self._name() if self._dice.random() < 0.8 else "*"
+        pick, number = self._dice.choice, len(self._changed) + 1
+        kind, name = (
+            RESOURCE_TYPES[pick(["TOPIC", "GROUP"])],
+            self._name() if self._dice.random() < 0.8 else "*",
+        )
         acl = AccessControlEntryRecord(
             id=Uuid((1 << 64 | number).to_bytes(16, "big")), resource_type=kind, resource_name=name,
             pattern_type=pick([LITERAL, PREFIXED]), principal=pick(["User:x", "User:y", "User:*", "Group:x"]),
@@ -71,21 +89,33 @@ class Life:
             acl.operation,
             acl.permission_type,
         )
-        if any(one.to_json(0) | {"id": None} == acl.to_json(0) | {"id": None} for one in self._acls.values()):
+        if any(
+            one.to_json(0) | {"id": None} == acl.to_json(0) | {"id": None}
+            for one in self._acls.values()
+        ):
             return  # no log has the same twice
-        self._acls[acl.id], self._changes = acl, number
+        self._acls[acl.id] = acl
+        self._changed.append(acl.id)
         self._say("ADD", number, *about)
 
     def _ask(self) -> None:
         pick = self._dice.choice
-        user, host, operation, kind, name = pick("xyz"), pick(HOSTS), pick(ASKED), pick(["TOPIC", "GROUP"]), self._name()
+        user, host, operation, kind, name = (
+            pick("xyz"),
+            pick(HOSTS),
+            pick(ASKED),
+            pick(["TOPIC", "GROUP"]),
+            self._name(),
+        )
         user = "root" if self._dice.random() < 0.05 else user
         self._say("ASK", user, host, operation, kind, name)
         self.answers.append(self._ours.allows(f"User:{user}", host, operation, kind, name))
 
     def _name(self) -> str:
         """Not one that begins with "*", where Kafka does not heed the ACLs of every resource."""
-        return self._dice.choice("ab-") + "".join(self._dice.choice("ab*-") for _ in range(self._dice.randint(0, 3)))
+        return self._dice.choice("ab-") + "".join(
+            self._dice.choice("ab*-") for _ in range(self._dice.randint(0, 3))
+        )
 
     def _say(self, *fields: Any) -> None:
         self.lines.append("\t".join(map(str, fields)))
@@ -100,7 +130,13 @@ def test_kafkas_authorizer_says_the_same(tmp_path: Path) -> None:
             life.step()
     questions = tmp_path / "questions.tsv"
     questions.write_text("".join(f"{line}\n" for life in lives for line in life.lines))
-    command = [java.java(), "-cp", ":".join(map(str, java.class_path())), str(PROGRAM), str(questions)]
+    command = [
+        java.java(),
+        "-cp",
+        ":".join(map(str, java.class_path())),
+        str(PROGRAM),
+        str(questions),
+    ]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     if done.returncode and "jdk.compiler" in done.stderr:
         missing("this Java runs no source files: a JDK is needed")

@@ -1,4 +1,6 @@
-"""What brokers say to Kafka's controller and to ours: the same answers, and the same records in the log."""
+"""What brokers say to Kafka's controller and to ours: the same answers, and the same records in the
+log.
+"""
 
 from __future__ import annotations
 
@@ -17,6 +19,7 @@ from tests.gateway.controller.cluster import Cluster
 from tests.interop.broker_requests import SESSION_MS, Ask, Side, Silence, story, upgrades
 from tests.interop.clients import need_java
 from tests.interop.conftest import SAID
+from tests.interop.test_controller_admin_answers import NEWEST
 from tests.interop.test_controller_answers import comparable, unlike
 from tools.kafka import FAST_START, kafka
 from tools.kafka import Cluster as Kafka
@@ -38,7 +41,12 @@ class Both:
     """Kafka's controller, asked over the wire, and ours in memory: each is asked the same."""
 
     def __init__(self, real: WireClient, cluster_id: str, level: int) -> None:
-        self.ours = Cluster(cluster_id=CLUSTER_ID, kraft_version=1, level=level, broker_session_timeout_ms=SESSION_MS)
+        self.ours = Cluster(
+            cluster_id=CLUSTER_ID,
+            kraft_version=1,
+            level=level,
+            broker_session_timeout_ms=SESSION_MS,
+        )
         self._real = real
         self._sides = Side(CLUSTER_ID), Side(cluster_id)
         self._began = time.monotonic()
@@ -77,7 +85,8 @@ class Both:
 
 
 def written(values: Iterable[bytes]) -> list[str]:
-    """The records, in their order but for changes of several partitions at a time, which Kafka makes in that of a hash table.
+    """The records, in their order but for changes of several partitions at a time, which Kafka
+    makes in that of a hash table.
 
     Ids that no two clusters give alike stand as numbers, in the order in which they came.
     """
@@ -105,10 +114,17 @@ def values_of(cluster: Kafka) -> Iterator[bytes]:
                 yield from (record.value for record in records if record.value is not None)
 
 
-@pytest.mark.parametrize(("release", "level", "steps"), [("4.3", 30, story), ("4.0", 25, upgrades)], ids=["brokers", "upgrades"])
-def test_the_same_answers_and_the_same_records(release: str, level: int, steps: Callable[[], Iterable[Ask | Silence]]) -> None:
+@pytest.mark.parametrize(
+    ("release", "level", "steps"),
+    [("4.4", 33, story), ("4.0", 25, upgrades)],
+    ids=["brokers", "upgrades"],
+)
+def test_the_same_answers_and_the_same_records(
+    release: str, level: int, steps: Callable[[], Iterable[Ask | Silence]]
+) -> None:
     need_java()
     options: dict[str, Any] = {
+        "version": NEWEST,
         "properties": _PROPERTIES,
         "options": FAST_START,
         "format_arguments": ["--release-version", release],
@@ -121,6 +137,10 @@ def test_the_same_answers_and_the_same_records(release: str, level: int, steps: 
         differences = list(both.live(steps()))
         expected = written(values_of(cluster))
     found = {one.partition(": Kafka ")[0]: one for one in differences}
-    assert found.keys() == DELIBERATE.keys(), "\n".join(found[place] for place in found if place not in DELIBERATE)
+    assert found.keys() == DELIBERATE.keys(), "\n".join(
+        found[place] for place in found if place not in DELIBERATE
+    )
     assert written(both.ours.log) == expected
-    SAID.append(f"brokers, Kafka {release}: {both.asked} requests, the same answers and the same {len(expected)} records")
+    SAID.append(
+        f"brokers, Kafka {release}: {both.asked} requests, the same answers and the same {len(expected)} records"
+    )

@@ -1,4 +1,6 @@
-"""ACLs, quotas and SCRAM credentials: the same requests to Kafka and to ours get the same errors, and find the same."""
+"""ACLs, quotas and SCRAM credentials: the same requests to Kafka and to ours get the same errors,
+and find the same.
+"""
 
 from __future__ import annotations
 
@@ -33,29 +35,44 @@ AUTHORIZER: Final = {
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
     "super.users": "User:ANONYMOUS",
 }
+#: The release whose levels our controllers have.
+NEWEST: Final = "4.4.0"
 #: How long after a change a broker of Kafka has heard of it.
 _HEARD_WITHIN_S: Final = 0.5
 
 
 def flags(properties: Mapping[str, str]) -> list[str]:
     """The same on our command line."""
-    return [part for key, value in properties.items() for part in ("--" + key.replace(".", "-"), value)]
+    return [
+        part for key, value in properties.items() for part in ("--" + key.replace(".", "-"), value)
+    ]
 
 
 def test_the_same_answers(tmp_path: Path) -> None:
     need_java()
     with (
-        kafka(options=FAST_START, kill_at_end=True, properties=AUTHORIZER) as cluster,
+        kafka(
+            version=NEWEST, options=FAST_START, kill_at_end=True, properties=AUTHORIZER
+        ) as cluster,
         gateway("--source", "own", "--data-dir", str(tmp_path), *flags(AUTHORIZER)) as server,
         WireClient(cluster.bootstrap) as real,
         WireClient(server.bootstrap) as ours,
     ):
-        told = [one for about, request in ACLS + QUOTAS + SCRAM for one in _compared(about, request, real, ours)]
+        told = [
+            one
+            for about, request in ACLS + QUOTAS + SCRAM
+            for one in _compared(about, request, real, ours)
+        ]
     differences = {one.partition(": Kafka ")[0]: one for one in told}
     count = len(ACLS + QUOTAS + SCRAM)
-    SAID.append(f"ACLs, quotas, SCRAM: {count} requests, the same answers but for {len(DELIBERATE)} on purpose")
+    SAID.append(
+        f"ACLs, quotas, SCRAM: {count} requests, the same answers but for {len(DELIBERATE)} on purpose"
+    )
     assert differences.keys() == DELIBERATE.keys(), "\n".join(
-        [*(told for place, told in differences.items() if place not in DELIBERATE), *(DELIBERATE.keys() - differences.keys())]
+        [
+            *(told for place, told in differences.items() if place not in DELIBERATE),
+            *(DELIBERATE.keys() - differences.keys()),
+        ]
     )
 
 

@@ -1,4 +1,6 @@
-"""A controller of Kafka replays all that ours wrote about ACLs, quotas, SCRAM users and tokens, and has no complaint."""
+"""A controller of Kafka replays all that ours wrote about ACLs, quotas, SCRAM users and tokens, and
+has no complaint.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,12 @@ from tools.own_quorum import QUICK, own_quorum
 from tools.wire_client import WireClient
 
 _RANDOM: Final = 500
-_REQUESTS: Final = ("CreateAclsRequest", "DeleteAclsRequest", "AlterClientQuotasRequest", "AlterUserScramCredentialsRequest")
+_REQUESTS: Final = (
+    "CreateAclsRequest",
+    "DeleteAclsRequest",
+    "AlterClientQuotasRequest",
+    "AlterUserScramCredentialsRequest",
+)
 
 
 def test_a_controller_of_kafka_replays_it(tmp_path: Path) -> None:
@@ -33,13 +40,18 @@ def test_a_controller_of_kafka_replays_it(tmp_path: Path) -> None:
     settings = {**AUTHORIZER, **SECRET}
     with own_quorum(ids=[11], properties={**QUICK, **settings}, formatted=True) as own:
         leader = own.wait_for_leader()
-        with observed_by_kafka(own, tmp_path, settings) as observer, WireClient(own.controllers) as client:
+        with (
+            observed_by_kafka(own, tmp_path, settings) as observer,
+            WireClient(own.controllers) as client,
+        ):
             write_all(client)
             end = leader_end(leader)
             fetched = wait_for_segments(observer, end)
             assert not first_unequal(fetched, clipped(files_of(leader), end))
             assert complaints(observer) == []
-    SAID.append(f"admin records: {end} offsets of ACLs, quotas, users and tokens replayed by Kafka, no complaint")
+    SAID.append(
+        f"admin records: {end} offsets of ACLs, quotas, users and tokens replayed by Kafka, no complaint"
+    )
 
 
 def write_all(client: WireClient) -> None:
@@ -63,7 +75,9 @@ def _forwarded(client: WireClient, request: Message) -> Any:
     assert cls.API_KEY is not None
     data = encode_request_header(cls.API_KEY, version, 1, "client") + request.encode(version)
     principal = encode_principal(Principal("User:ann"))
-    envelope = EnvelopeRequest(request_data=data, request_principal=principal, client_host_address=b"\x7f\x00\x00\x01")
+    envelope = EnvelopeRequest(
+        request_data=data, request_principal=principal, client_host_address=b"\x7f\x00\x00\x01"
+    )
     answer: Any = client.call(envelope, 0)
     assert answer.error_code == 0
     header, body = decode_response_header(cls.API_KEY, version, answer.response_data)

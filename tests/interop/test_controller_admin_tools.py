@@ -1,4 +1,6 @@
-"""Kafka's tools for ACLs, quotas, SCRAM users and delegation tokens print of ours what they print of Kafka."""
+"""Kafka's tools for ACLs, quotas, SCRAM users and delegation tokens print of ours what they print
+of Kafka.
+"""
 
 from __future__ import annotations
 
@@ -21,23 +23,38 @@ _PASSWORD: Final = "PASSWORD"
 #: (tool, its arguments), each finding what those before it left.
 COMMANDS: Final[tuple[tuple[str, str], ...]] = (
     (_ACLS, "--add --allow-principal User:ann --producer --topic orders"),
-    (_ACLS, "--add --deny-principal User:bob --deny-host 10.0.0.1 --operation Read --topic or --resource-pattern-type prefixed"),
+    (
+        _ACLS,
+        "--add --deny-principal User:bob --deny-host 10.0.0.1 --operation Read --topic or --resource-pattern-type prefixed",
+    ),
     (_ACLS, "--list"),
     (_ACLS, "--list --topic orders --resource-pattern-type match"),
     (_ACLS, "--remove --force --allow-principal User:ann --operation Write --topic orders"),
     (_ACLS, "--list --principal User:ann"),
-    (_CONFIGS, "--alter --entity-type users --entity-name ann --add-config producer_byte_rate=1024,request_percentage=12.5"),
+    (
+        _CONFIGS,
+        "--alter --entity-type users --entity-name ann --add-config producer_byte_rate=1024,request_percentage=12.5",
+    ),
     (
         _CONFIGS,
         "--alter --entity-type users --entity-default --entity-type clients --entity-name c --add-config consumer_byte_rate=9",
     ),
     (_CONFIGS, "--alter --entity-type users --entity-name ann --add-config consumer_byte_rate=-1"),
-    (_CONFIGS, "--alter --entity-type ips --entity-name 10.0.0.1 --add-config connection_creation_rate=5"),
-    (_CONFIGS, "--alter --entity-type users --entity-name ann --add-config SCRAM-SHA-256=[iterations=8192,password=secret]"),
+    (
+        _CONFIGS,
+        "--alter --entity-type ips --entity-name 10.0.0.1 --add-config connection_creation_rate=5",
+    ),
+    (
+        _CONFIGS,
+        "--alter --entity-type users --entity-name ann --add-config SCRAM-SHA-256=[iterations=8192,password=secret]",
+    ),
     (_CONFIGS, "--describe --entity-type users"),
     (_CONFIGS, "--describe --entity-type users --entity-type clients"),
     (_CONFIGS, "--describe --entity-type ips"),
-    (_CONFIGS, "--alter --entity-type users --entity-name ann --delete-config SCRAM-SHA-256,producer_byte_rate"),
+    (
+        _CONFIGS,
+        "--alter --entity-type users --entity-name ann --delete-config SCRAM-SHA-256,producer_byte_rate",
+    ),
     (_CONFIGS, "--alter --entity-type users --entity-name ann --delete-config SCRAM-SHA-256"),
     (_CONFIGS, "--describe --entity-type users --entity-name ann"),
     (_TOKENS, "--create --max-life-time-period -1 --renewer-principal User:ann"),
@@ -61,13 +78,20 @@ def test_the_tools_print_the_same(tmp_path: Path) -> None:
     need_java()
     client = tmp_path / "client.properties"
     client.write_text(
-        properties_text({"security.protocol": "SASL_PLAINTEXT", **sasl_client_properties("PLAIN", ADMIN, ADMIN_PASSWORD)})
+        properties_text(
+            {
+                "security.protocol": "SASL_PLAINTEXT",
+                **sasl_client_properties("PLAIN", ADMIN, ADMIN_PASSWORD),
+            }
+        )
     )
     with kafka_of_users(SECRET) as cluster, ours_of_users(tmp_path, SECRET) as server:
         expected, printed = _printed(cluster.bootstrap, client), _printed(server.bootstrap, client)
     for (_, arguments), theirs, ours in zip(COMMANDS, expected, printed, strict=True):
         assert ours == theirs, f"{arguments}: {ours} for {theirs}"
-    SAID.append(f"admin tools: {len(COMMANDS)} commands about ACLs, quotas, SCRAM users and tokens, the same output")
+    SAID.append(
+        f"admin tools: {len(COMMANDS)} commands about ACLs, quotas, SCRAM users and tokens, the same output"
+    )
 
 
 def _printed(address: str, client: Path) -> list[list[str]]:
@@ -81,7 +105,9 @@ def _printed(address: str, client: Path) -> list[list[str]]:
             text = str(error)
         if password == "" and (found := _HMAC.search(text)):
             password = found[0]
-        printed.append(sorted(filter(None, map(_lasting, text.replace(address, "ADDRESS").splitlines()))))
+        printed.append(
+            sorted(filter(None, map(_lasting, text.replace(address, "ADDRESS").splitlines())))
+        )
     return printed
 
 

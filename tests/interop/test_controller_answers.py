@@ -1,4 +1,6 @@
-"""The same requests to Kafka's controller, through a broker, and to ours: the same errors, and what is told is the same."""
+"""The same requests to Kafka's controller, through a broker, and to ours: the same errors, and what
+is told is the same.
+"""
 
 from __future__ import annotations
 
@@ -66,7 +68,7 @@ def test_the_same_answers(tmp_path: Path) -> None:
     need_java()
     differences = []
     with (
-        kafka(options=FAST_START, kill_at_end=True) as cluster,
+        kafka(version="4.4.0", options=FAST_START, kill_at_end=True) as cluster,
         gateway("--source", "own", "--data-dir", str(tmp_path)) as server,
         WireClient(cluster.bootstrap) as real,
         WireClient(server.bootstrap) as ours,
@@ -78,6 +80,10 @@ def test_the_same_answers(tmp_path: Path) -> None:
             expected = ask(real, request)
             answer = settled(ours, request, expected) if asks else ask(ours, request)
             differences += [f"{about}: {one}" for one in unlike(expected, answer)]
-    SAID.append(f"controllers: {len(REQUESTS)} requests, the same answers but for {len(DELIBERATE)} on purpose")
+    SAID.append(
+        f"controllers: {len(REQUESTS)} requests, the same answers but for {len(DELIBERATE)} on purpose"
+    )
     found = {one.partition(": Kafka ")[0]: one for one in differences}
-    assert found.keys() == DELIBERATE.keys(), "\n".join(found[place] for place in found if place not in DELIBERATE)
+    assert found.keys() == DELIBERATE.keys(), "\n".join(
+        found[place] for place in found if place not in DELIBERATE
+    )

@@ -1,6 +1,8 @@
-"""Thousands of random admin operations, of Kafka's controller, of ours and of a plain model: the same outcomes, one by one.
+"""Thousands of random admin operations, of Kafka's controller, of ours and of a plain model: the
+same outcomes, one by one.
 
-Topics, their configurations, ACLs, quotas and SCRAM users. In the end the logs of both say what the model says.
+Topics, their configurations, ACLs, quotas and SCRAM users. In the end the logs of both say what the
+model says.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ from tests.gateway.controller.plain_requests import plain_request
 from tests.interop.clients import need_java
 from tests.interop.conftest import SAID
 from tests.interop.images import image_of
-from tests.interop.test_controller_admin_answers import AUTHORIZER, flags
+from tests.interop.test_controller_admin_answers import AUTHORIZER, NEWEST, flags
 from tools.gateway_process import gateway
 from tools.kafka import AT_ONCE, FAST_START, kafka
 from tools.wire_client import WireClient
@@ -33,7 +35,9 @@ def test_the_same_outcomes(tmp_path: Path) -> None:
     need_java()
     rng, model, mistakes = random.Random(_SEED), Model(), Counter[int]()
     with (
-        kafka(options=FAST_START, kill_at_end=True, properties=AUTHORIZER | AT_ONCE) as cluster,
+        kafka(
+            version=NEWEST, options=FAST_START, kill_at_end=True, properties=AUTHORIZER | AT_ONCE
+        ) as cluster,
         gateway("--source", "own", "--data-dir", str(tmp_path), *flags(AUTHORIZER)) as server,
         WireClient(cluster.bootstrap) as real,
         WireClient(server.bootstrap) as ours,
@@ -42,7 +46,10 @@ def test_the_same_outcomes(tmp_path: Path) -> None:
             request = plain_request(rng)
             version = type(request).VERSIONS[-1]
             expected = model.ask(request)
-            told = {who: errors_of(client.call(request, version)) for who, client in (("Kafka", real), ("ours", ours))}
+            told = {
+                who: errors_of(client.call(request, version))
+                for who, client in (("Kafka", real), ("ours", ours))
+            }
             assert told == {"Kafka": expected, "ours": expected}, f"request {number}: {request}"
             mistakes += expected
         time.sleep(1)
@@ -51,4 +58,6 @@ def test_the_same_outcomes(tmp_path: Path) -> None:
             "ours": seen(image_of(tmp_path / "__cluster_metadata-0")),
         }
     assert found == {"Kafka": model.seen(), "ours": model.seen()}
-    SAID.append(f"controllers and a plain model: {_COUNT} random requests, {mistakes.total()} errors, the same; the same state")
+    SAID.append(
+        f"controllers and a plain model: {_COUNT} random requests, {mistakes.total()} errors, the same; the same state"
+    )

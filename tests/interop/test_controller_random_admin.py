@@ -1,4 +1,6 @@
-"""Random requests about ACLs, quotas and SCRAM credentials to Kafka and to ours: the same answers, the same state."""
+"""Random requests about ACLs, quotas and SCRAM credentials to Kafka and to ours: the same answers,
+the same state.
+"""
 
 from __future__ import annotations
 
@@ -14,13 +16,18 @@ from tests.gateway.controller.test_admin_properties import likely
 from tests.interop.clients import need_java
 from tests.interop.conftest import SAID
 from tests.interop.controller_admin_requests import find_acls, find_quotas, find_scram
-from tests.interop.test_controller_admin_answers import AUTHORIZER, flags
+from tests.interop.test_controller_admin_answers import AUTHORIZER, NEWEST, flags
 from tests.interop.test_controller_answers import ask, settled, unlike
 from tools.gateway_process import gateway
 from tools.kafka import AT_ONCE, FAST_START, kafka
 from tools.wire_client import WireClient
 
-_REQUESTS: Final = ("CreateAclsRequest", "DeleteAclsRequest", "AlterClientQuotasRequest", "AlterUserScramCredentialsRequest")
+_REQUESTS: Final = (
+    "CreateAclsRequest",
+    "DeleteAclsRequest",
+    "AlterClientQuotasRequest",
+    "AlterUserScramCredentialsRequest",
+)
 _COUNT: Final = 2000
 #: After so many it is asked what there is.
 _BETWEEN_LOOKS: Final = 500
@@ -32,7 +39,9 @@ def test_the_same_outcomes(tmp_path: Path) -> None:
     need_java()
     rng = random.Random(_SEED)
     with (
-        kafka(options=FAST_START, kill_at_end=True, properties=AUTHORIZER | AT_ONCE) as cluster,
+        kafka(
+            version=NEWEST, options=FAST_START, kill_at_end=True, properties=AUTHORIZER | AT_ONCE
+        ) as cluster,
         gateway("--source", "own", "--data-dir", str(tmp_path), *flags(AUTHORIZER)) as server,
         WireClient(cluster.bootstrap) as real,
         WireClient(server.bootstrap) as ours,
@@ -67,4 +76,8 @@ def _request(rng: random.Random) -> Message:
 
 
 def _is_definite(acl: Any) -> bool:
-    return 1 not in (acl.resource_type, acl.operation, acl.permission_type) and acl.resource_pattern_type in (3, 4)
+    return 1 not in (
+        acl.resource_type,
+        acl.operation,
+        acl.permission_type,
+    ) and acl.resource_pattern_type in (3, 4)

@@ -1,4 +1,6 @@
-"""Delegation tokens: the same steps with Kafka and with ours, of two users, get the same errors and times."""
+"""Delegation tokens: the same steps with Kafka and with ours, of two users, get the same errors and
+times.
+"""
 
 from __future__ import annotations
 
@@ -17,10 +19,17 @@ from tests.interop.controller_token_requests import MINUTE_MS, STEPS, Step
 from tests.interop.test_controller_answers import unlike
 from tools.gateway_process import Gateway, gateway
 from tools.kafka import FAST_START, Cluster, kafka
-from tools.kafka_security import ADMIN, ADMIN_PASSWORD, STRANGER, STRANGER_PASSWORD, properties_text, sasl_server_properties
+from tools.kafka_security import (
+    ADMIN,
+    ADMIN_PASSWORD,
+    OUTSIDER,
+    OUTSIDER_PASSWORD,
+    properties_text,
+    sasl_server_properties,
+)
 from tools.wire_client import WireClient
 
-_PASSWORDS: Final = {ADMIN: ADMIN_PASSWORD, STRANGER: STRANGER_PASSWORD}
+_PASSWORDS: Final = {ADMIN: ADMIN_PASSWORD, OUTSIDER: OUTSIDER_PASSWORD}
 SECRET: Final = {"delegation.token.secret.key": "a secret key"}
 _SERVER: Final = {
     "authorizer.class.name": STANDARD_AUTHORIZER,
@@ -29,7 +38,14 @@ _SERVER: Final = {
     **sasl_server_properties("broker"),
 }
 #: One step of each kind, and one that is forbidden whatever the key.
-_WITHOUT_A_KEY: Final = ("none yet", "make", "for another", "for another, forbidden", "renew", "expire now")
+_WITHOUT_A_KEY: Final = (
+    "none yet",
+    "make",
+    "for another",
+    "for another, forbidden",
+    "renew",
+    "expire now",
+)
 #: How long after a change a broker of Kafka has heard of it.
 _HEARD_WITHIN_S: Final = 0.5
 #: A moment, not a duration.
@@ -41,7 +57,11 @@ def test_the_same_answers(tmp_path: Path) -> None:
     with kafka_of_users(SECRET) as cluster, ours_of_users(tmp_path, SECRET) as server:
         expected, answers = _answers(cluster.bootstrap, STEPS), _answers(server.bootstrap, STEPS)
     SAID.append(f"delegation tokens: {len(STEPS)} steps, the same answers")
-    differences = [f"{about}: {one}" for about, answer in expected.items() for one in unlike(answer, answers[about], "")]
+    differences = [
+        f"{about}: {one}"
+        for about, answer in expected.items()
+        for one in unlike(answer, answers[about], "")
+    ]
     assert not differences, "\n".join(differences)
 
 
@@ -64,7 +84,10 @@ def _answers(address: str, steps: Sequence[Step]) -> dict[str, Any]:
             told[step.about] = clients[step.user].call(request, version)
             if not request.NAME.startswith("Describe"):
                 time.sleep(_HEARD_WITHIN_S)
-    return {about: _comparable(answer.to_json(type(answer).VERSIONS[-1])) for about, answer in told.items()}
+    return {
+        about: _comparable(answer.to_json(type(answer).VERSIONS[-1]))
+        for about, answer in told.items()
+    }
 
 
 @contextlib.contextmanager
@@ -78,9 +101,13 @@ def _as_user(address: str, user: str) -> Iterator[WireClient]:
 
 
 def _comparable(value: Any, name: str = "") -> Any:
-    """Ids and passwords by their length, moments by how far they are away, in minutes; lists in an order of their own."""
+    """Ids and passwords by their length, moments by how far they are away, in minutes; lists in an
+    order of their own.
+    """
     if isinstance(value, dict):
-        return {key: _comparable(inner, key) for key, inner in value.items() if key != "throttleTimeMs"}
+        return {
+            key: _comparable(inner, key) for key, inner in value.items() if key != "throttleTimeMs"
+        }
     if isinstance(value, list):
         return sorted((_comparable(one) for one in value), key=repr)
     if name in ("tokenId", "hmac"):
@@ -91,14 +118,25 @@ def _comparable(value: Any, name: str = "") -> Any:
 
 
 def kafka_of_users(secret: dict[str, str]) -> contextlib.AbstractContextManager[Cluster]:
-    """A broker of Kafka that ADMIN, a super user, and STRANGER can log in at by PLAIN."""
-    return kafka(options=FAST_START, kill_at_end=True, broker_protocol="SASL_PLAINTEXT", properties=_SERVER | secret)
+    """A broker of Kafka that ADMIN, a super user, and OUTSIDER can log in at by PLAIN."""
+    return kafka(
+        options=FAST_START,
+        kill_at_end=True,
+        broker_protocol="SASL_PLAINTEXT",
+        properties=_SERVER | secret,
+    )
 
 
-def ours_of_users(directory: Path, secret: dict[str, str]) -> contextlib.AbstractContextManager[Gateway]:
+def ours_of_users(
+    directory: Path, secret: dict[str, str]
+) -> contextlib.AbstractContextManager[Gateway]:
     """The same of ours."""
     file = directory / "server.properties"
-    known = {key: value for key, value in _SERVER.items() if key != "sasl.mechanism.inter.broker.protocol"}
+    known = {
+        key: value
+        for key, value in _SERVER.items()
+        if key != "sasl.mechanism.inter.broker.protocol"
+    }
     file.write_text(
         properties_text(
             {

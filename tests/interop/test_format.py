@@ -1,4 +1,6 @@
-"""``kwire format`` and ``kafka-storage format``: the same files, and each other's node starts on them, in turns."""
+"""``kwire format`` and ``kafka-storage format``: the same files, and each other's node starts on
+them, in turns.
+"""
 
 from __future__ import annotations
 
@@ -24,12 +26,25 @@ from tools.kafka import Cluster, Node, kafka
 
 CLUSTER_ID = "QKPByyaYQyWJjkXGE6EEwA"
 VOTERS = "1@127.0.0.1:19093:jejmYUtCT5uVMljQHNQ3AQ,2@localhost:19094:jejmYUtCT5uVMljQHNQ3Ag"
+#: The newest level of the Kafka release that the tests run.
+LEVEL = ("--release-version", java.KAFKA_VERSION.rpartition(".")[0])
 #: What an unlucky controller says.
 _TROUBLE = ("Exception", "FATAL", "Encountered fatal fault")
 
 
-def format_with_kwire(data_dir: Path, arguments: Sequence[str], *, node_id: int = 1, cluster_id: str = CLUSTER_ID) -> None:
-    line = ["format", "-t", cluster_id, "--node-id", str(node_id), "--data-dir", str(data_dir), *arguments]
+def format_with_kwire(
+    data_dir: Path, arguments: Sequence[str], *, node_id: int = 1, cluster_id: str = CLUSTER_ID
+) -> None:
+    line = [
+        "format",
+        "-t",
+        cluster_id,
+        "--node-id",
+        str(node_id),
+        "--data-dir",
+        str(data_dir),
+        *arguments,
+    ]
     done = CliRunner().invoke(main, line, catch_exceptions=False)
     assert done.exit_code == 0, done.output
 
@@ -41,7 +56,9 @@ def format_with_kafka(root: Path, arguments: Sequence[str], *, static: bool = Fa
         "listeners": "CONTROLLER://127.0.0.1:19093",
         "controller.listener.names": "CONTROLLER",
         "log.dirs": str(root / "data"),
-        "controller.quorum.voters" if static else "controller.quorum.bootstrap.servers": "1@" * static + "127.0.0.1:19093",
+        "controller.quorum.voters" if static else "controller.quorum.bootstrap.servers": "1@"
+        * static
+        + "127.0.0.1:19093",
     }
     file = root / "server.properties"
     file.write_text("".join(f"{key}={value}\n" for key, value in properties.items()))
@@ -50,7 +67,9 @@ def format_with_kafka(root: Path, arguments: Sequence[str], *, static: bool = Fa
 
 
 def contents(path: Path, unlike: Sequence[bytes] = ()) -> list[Any]:
-    """Every batch without its times and what follows from them; ``unlike``: what may differ between two files."""
+    """Every batch without its times and what follows from them; ``unlike``: what may differ between
+    two files.
+    """
     found: list[Any] = []
     for header, records in read_log_file(path):
         plain = header._replace(crc=0, base_timestamp=0, max_timestamp=0)
@@ -59,7 +78,14 @@ def contents(path: Path, unlike: Sequence[bytes] = ()) -> list[Any]:
             value = record.value or b""
             for one in unlike:
                 value = value.replace(one, b"*" * len(one))
-            values.append((record.offset, record.key, value[:2] if record.key == b"\0\0\0\x03" else value, record.headers))
+            values.append(
+                (
+                    record.offset,
+                    record.key,
+                    value[:2] if record.key == b"\0\0\0\x03" else value,
+                    record.headers,
+                )
+            )
         found.append((plain, values))
     return found
 
@@ -67,15 +93,37 @@ def contents(path: Path, unlike: Sequence[bytes] = ()) -> list[Any]:
 @pytest.mark.parametrize(
     ("theirs", "ours"),
     [
-        (["--standalone"], ["--standalone", "--listeners", "PLAINTEXT://127.0.0.1:9092,CONTROLLER://127.0.0.1:19093"]),
-        (["--initial-controllers", VOTERS], ["--initial-controllers", VOTERS]),
-        (["--no-initial-controllers"], ["--no-initial-controllers"]),
-        (["--standalone", "--release-version", "3.9-IV0"], ["--release-version", "3.9-IV0", "-I", VOTERS]),
-        (["--no-initial-controllers", "-r", "4.1", "-f", "group.version=0"], ["-N", "-r", "4.1", "-f", "group.version=0"]),
+        (
+            ["--standalone"],
+            [
+                "--standalone",
+                *LEVEL,
+                "--listeners",
+                "PLAINTEXT://127.0.0.1:9092,CONTROLLER://127.0.0.1:19093",
+            ],
+        ),
+        (["--initial-controllers", VOTERS], ["--initial-controllers", VOTERS, *LEVEL]),
+        (["--no-initial-controllers"], ["--no-initial-controllers", *LEVEL]),
+        (
+            ["--standalone", "--release-version", "3.9-IV0"],
+            ["--release-version", "3.9-IV0", "-I", VOTERS],
+        ),
+        (
+            ["--no-initial-controllers", "-r", "4.1", "-f", "group.version=0"],
+            ["-N", "-r", "4.1", "-f", "group.version=0"],
+        ),
     ],
-    ids=["standalone", "initial controllers", "no initial controllers", "3.9", "4.1 without groups"],
+    ids=[
+        "standalone",
+        "initial controllers",
+        "no initial controllers",
+        "3.9",
+        "4.1 without groups",
+    ],
 )
-def test_the_files_are_those_of_kafka(theirs: Sequence[str], ours: Sequence[str], tmp_path: Path) -> None:
+def test_the_files_are_those_of_kafka(
+    theirs: Sequence[str], ours: Sequence[str], tmp_path: Path
+) -> None:
     need_java()
     kafkas, kwires = format_with_kafka(tmp_path, theirs), tmp_path / "kwire"
     format_with_kwire(kwires, ours)
@@ -93,7 +141,11 @@ def test_the_files_are_those_of_kafka(theirs: Sequence[str], ours: Sequence[str]
     for one in (kafkas, kwires):
         store = RaftStore.open(one, LogSettings(), node_id=1, cluster_id=CLUSTER_ID)
         stored = store.stored()
-        assert (stored.election, stored.end_offset, len(stored.voters)) == (Election(0), 0, len(stored.kraft_versions))
+        assert (stored.election, stored.end_offset, len(stored.voters)) == (
+            Election(0),
+            0,
+            len(stored.kraft_versions),
+        )
         store.close()
 
 
@@ -105,8 +157,12 @@ def test_a_node_of_kafka_starts_on_what_we_formatted_and_we_on_what_it_left(stat
         cluster.stop_node(node)
         shutil.rmtree(node.log_dir)
         voters = f"1@{node.controller_address}"
-        own = ["-c", str(_own_properties(node, voters))] if static else ["-I", f"{voters}:{node.directory_id}"]
-        format_with_kwire(node.log_dir, own, cluster_id=cluster.cluster_id)
+        own = (
+            ["-c", str(_own_properties(node, voters))]
+            if static
+            else ["-I", f"{voters}:{node.directory_id}"]
+        )
+        format_with_kwire(node.log_dir, [*own, *LEVEL], cluster_id=cluster.cluster_id)
         _start(cluster, node)
         cluster.tool(java.TOPICS, ["--create", "--topic", "first", "--partitions", "2"])
         cluster.stop_node(node)
@@ -115,7 +171,13 @@ def test_a_node_of_kafka_starts_on_what_we_formatted_and_we_on_what_it_left(stat
         assert cluster.tool(java.TOPICS, ["--list"]).split() == ["first"]
         cluster.tool(java.TOPICS, ["--create", "--topic", "second", "--partitions", "2"])
         cluster.stop_node(node)
-        store = RaftStore.open(node.log_dir, LogSettings(), node_id=1, cluster_id=cluster.cluster_id, static_voters=(1,))
+        store = RaftStore.open(
+            node.log_dir,
+            LogSettings(),
+            node_id=1,
+            cluster_id=cluster.cluster_id,
+            static_voters=(1,),
+        )
         assert store.problems == []
         assert len(store.stored().epochs) >= 3
         store.close()
@@ -138,18 +200,30 @@ def _start(cluster: Cluster, node: Node) -> None:
 
 def _lead_for_a_moment(node: Node, cluster_id: str, static: bool) -> None:
     """What a leader of ours writes when nobody asks for anything."""
-    store = RaftStore.open(node.log_dir, LogSettings(), node_id=1, cluster_id=cluster_id, static_voters=(1,))
+    store = RaftStore.open(
+        node.log_dir, LogSettings(), node_id=1, cluster_id=cluster_id, static_voters=(1,)
+    )
     stored = store.stored()
     assert store.problems == []
     assert stored.election.leader_id == 1 and stored.election.epoch == stored.epochs[-1][0]
     assert stored.kraft_versions[-1][1] == 1 if not static else not stored.kraft_versions
-    assert [[one.voter_id for one in record.voters] for _, record in stored.voters] == [[1]] * (0 if static else 2)
+    assert [[one.voter_id for one in record.voters] for _, record in stored.voters] == [[1]] * (
+        0 if static else 2
+    )
     epoch = stored.election.epoch + 1
     store.persist(epoch, 1, 1, store.directory_id, kraft_version=int(not static))
-    change = LeaderChangeMessage(version=0, leader_id=1, voters=[Voter(voter_id=1)], granting_voters=[Voter(voter_id=1)])
-    record = encode_control_record("LEADER_CHANGE", change, offset=stored.end_offset, timestamp=1_800_000_000_000)
-    store.append(stored.end_offset, encode_batch([record], partition_leader_epoch=epoch, is_control=True))
+    change = LeaderChangeMessage(
+        version=0, leader_id=1, voters=[Voter(voter_id=1)], granting_voters=[Voter(voter_id=1)]
+    )
+    record = encode_control_record(
+        "LEADER_CHANGE", change, offset=stored.end_offset, timestamp=1_800_000_000_000
+    )
+    store.append(
+        stored.end_offset, encode_batch([record], partition_leader_epoch=epoch, is_control=True)
+    )
     assert store.sync() == stored.end_offset + 1
     store.set_high_watermark(stored.end_offset + 1)
-    assert store.stored().election == Election(epoch, 1, 1, store.directory_id if not static else store.stored().election[3])
+    assert store.stored().election == Election(
+        epoch, 1, 1, store.directory_id if not static else store.stored().election[3]
+    )
     store.close()

@@ -1,4 +1,6 @@
-"""Real Kafka running, its own metadata directory served live: a topic created there shows in ours within a second."""
+"""Real Kafka running, its own metadata directory served live: a topic created there shows in ours
+within a second.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,10 @@ _WITHIN_S = 1.0
 @pytest.fixture(scope="module")
 def live() -> Iterator[tuple[Cluster, Gateway]]:
     need_java()
-    with kafka() as cluster, gateway("--source", "log", "--log-dir", str(cluster.nodes[0].log_dir)) as server:
+    with (
+        kafka() as cluster,
+        gateway("--source", "log", "--log-dir", str(cluster.nodes[0].log_dir)) as server,
+    ):
         yield cluster, server
 
 
@@ -33,7 +38,8 @@ def following(client: str, server: Gateway) -> Iterator[Reader]:
     reader.start()
     try:
         reader.wait_for(1, 20)
-        # An idle Kafka writes a NoOpRecord every half second: more than two at once means still catching up.
+        # An idle Kafka writes a NoOpRecord every half second: more than two at once means still
+        # catching up.
         seen, deadline = 0, time.monotonic() + 20
         while len(reader.records) - seen > 2 and time.monotonic() < deadline:
             seen = len(reader.records)
@@ -54,17 +60,23 @@ def test_a_created_topic_shows_within_a_second(live: tuple[Cluster, Gateway], cl
         admin.create_topics({topic: {"num_partitions": 3, "replication_factor": 1}})
         answered = time.monotonic()
         while not any(topic.encode() in (record.value or b"") for record in reader.records):
-            assert time.monotonic() < answered + _WITHIN_S, f"{client} saw no record of {topic} within {_WITHIN_S} s"
+            assert time.monotonic() < answered + _WITHIN_S, (
+                f"{client} saw no record of {topic} within {_WITHIN_S} s"
+            )
             time.sleep(0.002)
         admin.close()
 
 
 def test_what_is_served_is_what_kafka_wrote(live: tuple[Cluster, Gateway]) -> None:
-    """kafka-dump-log of the running broker's segment and our clients name the same offsets and sizes."""
+    """kafka-dump-log of the running broker's segment and our clients name the same offsets and
+    sizes.
+    """
     cluster, server = live
     with following("kafka-python", server) as reader:
         segment = cluster.nodes[0].metadata_log_dir / "00000000000000000000.log"
-        dump = java.run_tool(java.DUMP_LOG_SEGMENTS, ["--files", str(segment), "--cluster-metadata-decoder"])
+        dump = java.run_tool(
+            java.DUMP_LOG_SEGMENTS, ["--files", str(segment), "--cluster-metadata-decoder"]
+        )
     dumped = {
         int(line.split("offset: ")[1].split()[0]): int(line.split("valueSize: ")[1].split()[0])
         for line in dump.splitlines()
@@ -74,7 +86,9 @@ def test_what_is_served_is_what_kafka_wrote(live: tuple[Cluster, Gateway]) -> No
     assert len(dumped) > 10
     common = dumped.keys() & seen.keys()
     assert max(common) >= max(dumped) - 10, "the reader is far behind the file"
-    assert {offset: dumped[offset] for offset in common} == {offset: seen[offset] for offset in common}
+    assert {offset: dumped[offset] for offset in common} == {
+        offset: seen[offset] for offset in common
+    }
     assert {offset for offset in dumped if offset <= max(seen)} == common
 
 
@@ -82,5 +96,7 @@ def test_kafkas_own_tools_see_the_topic(live: tuple[Cluster, Gateway]) -> None:
     cluster, server = live
     described = java.run_tool(java.TOPICS, ["--bootstrap-server", server.bootstrap, "--describe"])
     assert TOPIC_NAME in described
-    status = java.run_tool(java.METADATA_QUORUM, ["--bootstrap-server", server.bootstrap, "describe", "--status"])
+    status = java.run_tool(
+        java.METADATA_QUORUM, ["--bootstrap-server", server.bootstrap, "describe", "--status"]
+    )
     assert cluster.cluster_id in status

@@ -1,4 +1,6 @@
-"""Logs that we wrote, in the hands of Kafka: its dump checks segments and indexes, its shell reads them, a controller goes on."""
+"""Logs that we wrote, in the hands of Kafka: its dump checks segments and indexes, its shell reads
+them, a controller goes on.
+"""
 
 from __future__ import annotations
 
@@ -29,11 +31,15 @@ _SEGMENT_BYTES = 30_000
 _ANSWER_BYTES = 8_000
 
 
-@pytest.fixture(scope="module", params=["p-quorum/nodes/2", "p-upgrade/nodes/1", "p-quorum/nodes/4"])
+@pytest.fixture(
+    scope="module", params=["p-quorum/nodes/2", "p-upgrade/nodes/1", "p-quorum/nodes/4"]
+)
 def copied(
     request: pytest.FixtureRequest, logs: Any, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[tuple[Path, LocalLog]]:
-    """Kafka's log and ours, fetched from it piece by piece; ours is still open. The last begins at a snapshot."""
+    """Kafka's log and ours, fetched from it piece by piece; ours is still open. The last begins at
+    a snapshot.
+    """
     need_java()
     name, _, node = request.param.partition("/")
     source = logs(name) / node / "__cluster_metadata-0"
@@ -44,14 +50,22 @@ def copied(
 
 
 def fetch_everything(source: Path, log: LocalLog) -> None:
-    """Bring ``log`` to where Kafka's log in ``source`` ends, its oldest snapshot first if it starts at one."""
+    """Bring ``log`` to where Kafka's log in ``source`` ends, its oldest snapshot first if it starts
+    at one.
+    """
     first = int(min(source.glob("*.log")).stem)
     if first > 0:
         install_oldest_snapshot(source, log)
     for path in sorted(source.glob("*.log")):
         data = path.read_bytes()
-        starts = [header.position for header in iter_batches(data) if header.base_offset >= log.end_offset]
-        cuts = [*(starts[:1]), *(b for a, b in pairwise(starts) if a // _ANSWER_BYTES != b // _ANSWER_BYTES), len(data)]
+        starts = [
+            header.position for header in iter_batches(data) if header.base_offset >= log.end_offset
+        ]
+        cuts = [
+            *(starts[:1]),
+            *(b for a, b in pairwise(starts) if a // _ANSWER_BYTES != b // _ANSWER_BYTES),
+            len(data),
+        ]
         for start, end in pairwise(cuts):
             log.append(data[start:end])
         log.flush()
@@ -78,21 +92,37 @@ def test_dump_log_reads_the_same_records_and_batches(copied: tuple[Path, LocalLo
 
 
 def dumped(directory: Path, start_offset: int) -> list[str]:
-    """What kafka-dump-log says of every batch and record from ``start_offset`` on, without positions in files."""
+    """What kafka-dump-log says of every batch and record from ``start_offset`` on, without
+    positions in files.
+    """
     files = ",".join(str(path) for path in sorted(directory.glob("*.log")))
-    lines = java.run_tool(java.DUMP_LOG_SEGMENTS, ["--files", files, _DECODER], timeout_s=120).splitlines()
-    kept = [re.sub(r" position: \d+", "", line) for line in lines if line.startswith(("baseOffset:", "| offset:"))]
+    lines = java.run_tool(
+        java.DUMP_LOG_SEGMENTS, ["--files", files, _DECODER], timeout_s=120
+    ).splitlines()
+    kept = [
+        re.sub(r" position: \d+", "", line)
+        for line in lines
+        if line.startswith(("baseOffset:", "| offset:"))
+    ]
     assert not [line for line in kept if "isvalid: false" in line]
     return [line for line in kept if int(line.split(": ")[1].split(" ")[0]) >= start_offset]
 
 
 @needs_shared
 @pytest.mark.parametrize("option", ["--index-sanity-check", "--verify-index-only", None])
-def test_dump_log_finds_nothing_wrong_with_the_indexes(copied: tuple[Path, LocalLog], option: str | None) -> None:
+def test_dump_log_finds_nothing_wrong_with_the_indexes(
+    copied: tuple[Path, LocalLog], option: str | None
+) -> None:
     _, log = copied
-    paths = [path for suffix in ("index", "timeindex") for path in sorted(log.directory.glob(f"*.{suffix}"))]
+    paths = [
+        path
+        for suffix in ("index", "timeindex")
+        for path in sorted(log.directory.glob(f"*.{suffix}"))
+    ]
     files = ",".join(str(path) for path in paths if path.stat().st_size)
-    said = java.run_tool(java.DUMP_LOG_SEGMENTS, ["--files", files, *([option] if option else [])], timeout_s=120)
+    said = java.run_tool(
+        java.DUMP_LOG_SEGMENTS, ["--files", files, *([option] if option else [])], timeout_s=120
+    )
     complaints = ("Mismatch", "mismatch", "Found", "non-monotonically", "out of order", "Exception")
     assert not [line for line in said.splitlines() if any(word in line for word in complaints)]
     if option == "--index-sanity-check":
@@ -118,8 +148,12 @@ def combined() -> Iterator[tuple[Cluster, Node]]:
         yield cluster, cluster.nodes[0]
 
 
-def test_a_controller_goes_on_with_our_log_and_we_with_its(combined: tuple[Cluster, Node], tmp_path: Path) -> None:
-    """The whole directory is ours, checkpoint and quorum-state too; what Kafka adds is taken back without a repair."""
+def test_a_controller_goes_on_with_our_log_and_we_with_its(
+    combined: tuple[Cluster, Node], tmp_path: Path
+) -> None:
+    """The whole directory is ours, checkpoint and quorum-state too; what Kafka adds is taken back
+    without a repair.
+    """
     cluster, node = combined
     with pytest.raises(LogLocked, match="in use by another process"):
         LocalLog.open(node.metadata_log_dir.parent, LogSettings())

@@ -1,7 +1,9 @@
-"""Every log that real Kafka left, served from its directory: each stock client reads it whole and follows it.
+"""Every log that real Kafka left, served from its directory: each stock client reads it whole and
+follows it.
 
-The logs are read by all clients at once. Then real batches are written behind the last one, as Kafka would, and every
-client must see those too; then they leave, and a group's committed offset must be the end that it read.
+The logs are read by all clients at once. Then real batches are written behind the last one, as
+Kafka would, and every client must see those too; then they leave, and a group's committed offset
+must be the end that it read.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ from gateway.ports import TOPIC_NAME
 from tests.interop.clients import ASSIGN, GROUP, WAYS, Way, need_clients
 from tests.interop.conftest import READ
 from tests.interop.reading import Record, digest, first_difference
-from tests.interop.session import Outcome, read_with_every_client
+from tests.interop.session import Decision, read_with_every_client
 from tests.interop.truth import Log, log_of
 from tests.shared import needs_shared
 from tools.gateway_process import gateway
@@ -48,10 +50,12 @@ class Reading:
     name: str
     log: Log
     added: Sequence[Record]
-    outcomes: dict[Way, Outcome]
+    outcomes: dict[Way, Decision]
 
 
-@pytest.fixture(scope="module", params=[f"{log}/{node}" for log, nodes in DIRECTORIES.items() for node in nodes])
+@pytest.fixture(
+    scope="module", params=[f"{log}/{node}" for log, nodes in DIRECTORIES.items() for node in nodes]
+)
 def reading(request: Any, logs: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Reading]:
     need_clients()
     name, _, node = request.param.partition("/")
@@ -67,7 +71,12 @@ def reading(request: Any, logs: Any, tmp_path_factory: pytest.TempPathFactory) -
 
     with gateway("--source", "log", "--log-dir", str(copy)) as server:
         count = len(log.snapshot_values()) + len(log.records())
-        yield Reading(request.param, log, added, read_with_every_client(server.bootstrap, TOPIC_NAME, count, append))
+        yield Reading(
+            request.param,
+            log,
+            added,
+            read_with_every_client(server.bootstrap, TOPIC_NAME, count, append),
+        )
 
 
 def copied(unpacked: Path, node: str, target: Path) -> tuple[Log, Path]:
@@ -90,13 +99,13 @@ def new_batches(log: Log) -> Iterator[tuple[bytes, list[Record]]]:
 
 @pytest.mark.parametrize("way", WAYS, ids=str)
 def test_every_record_is_read_and_followed(reading: Reading, way: Way) -> None:
-    outcome, log = reading.outcomes[way], reading.log
-    assert not outcome.error
+    decision, log = reading.outcomes[way], reading.log
+    assert not decision.error
     start = log.start_offset
-    prefix = [record for record in outcome.records if record.offset < start]
-    assert not first_difference(outcome.records[len(prefix) :], [*log.records(), *reading.added])
+    prefix = [record for record in decision.records if record.offset < start]
+    assert not first_difference(decision.records[len(prefix) :], [*log.records(), *reading.added])
     check_prefix(prefix, log)
-    READ.append((reading.name, str(way), len(outcome.records), digest(outcome.records)))
+    READ.append((reading.name, str(way), len(decision.records), digest(decision.records)))
 
 
 def check_prefix(prefix: Sequence[Record], log: Log) -> None:
@@ -108,28 +117,34 @@ def check_prefix(prefix: Sequence[Record], log: Log) -> None:
 
 
 def test_all_clients_read_the_same(reading: Reading) -> None:
-    digests = {str(way): digest(outcome.records) for way, outcome in reading.outcomes.items()}
+    digests = {str(way): digest(decision.records) for way, decision in reading.outcomes.items()}
     assert len(set(digests.values())) == 1, digests
 
 
 @pytest.mark.parametrize("way", [way for way in WAYS if way.mode == GROUP], ids=str)
 def test_a_group_commits_the_end(reading: Reading, way: Way) -> None:
-    outcome = reading.outcomes[way]
-    assert not outcome.error
+    decision = reading.outcomes[way]
+    assert not decision.error
     # Added batches are data, so the offset behind the last one is both the position and the end.
-    assert outcome.committed == reading.added[-1].offset + 1
+    assert decision.committed == reading.added[-1].offset + 1
 
 
 def served_once(directory: Path, count: int, *options: str) -> list[Record]:
     """What one client reads of ``directory`` from the beginning, by a server of its own."""
     with gateway("--source", "log", "--log-dir", str(directory), *options) as server:
-        way = next(way for way in WAYS if (way.reader.client, way.mode) == ("confluent-kafka", ASSIGN))
-        outcome = read_with_every_client(server.bootstrap, TOPIC_NAME, count, lambda: 0, [way])[way]
-    assert not outcome.error
-    return list(outcome.records)
+        way = next(
+            way for way in WAYS if (way.reader.client, way.mode) == ("confluent-kafka", ASSIGN)
+        )
+        decision = read_with_every_client(server.bootstrap, TOPIC_NAME, count, lambda: 0, [way])[
+            way
+        ]
+    assert not decision.error
+    return list(decision.records)
 
 
-def test_the_prefix_is_the_same_after_a_restart_and_can_be_turned_off(logs: Any, tmp_path: Path) -> None:
+def test_the_prefix_is_the_same_after_a_restart_and_can_be_turned_off(
+    logs: Any, tmp_path: Path
+) -> None:
     need_clients()
     log, copy = copied(logs("p-one-segments"), "nodes/7", tmp_path)
     count = len(log.snapshot_values()) + len(log.records())

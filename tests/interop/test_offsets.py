@@ -1,4 +1,6 @@
-"""Offsets by position and by time, as stock clients ask for them, against the segment's own records."""
+"""Offsets by position and by time, as stock clients ask for them, against the segment's own
+records.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,9 @@ def served(logs: Any) -> Iterator[Served]:
     node = logs("p-one-basic") / "nodes/1"
     log = log_of(node / TOPIC_NAME_0, node.parent.parent / "truth/1")
     with gateway("--source", "log", "--log-dir", str(node)) as server:
-        yield Served(server.bootstrap, log, [record for batch in log.batches for record in batch.records()])
+        yield Served(
+            server.bootstrap, log, [record for batch in log.batches for record in batch.records()]
+        )
 
 
 def times(served: Served) -> list[int]:
@@ -76,7 +80,9 @@ def test_confluent_kafka_finds_offsets(served: Served) -> None:
         bounds = consumer.get_watermark_offsets(TopicPartition(TOPIC_NAME, 0), timeout=10)
         assert bounds == (served.log.start_offset, served.log.end_offset)
         for timestamp in times(served):
-            [found] = consumer.offsets_for_times([TopicPartition(TOPIC_NAME, 0, timestamp)], timeout=10)
+            [found] = consumer.offsets_for_times(
+                [TopicPartition(TOPIC_NAME, 0, timestamp)], timeout=10
+            )
             assert found.offset == served.first_at(timestamp).offset
     finally:
         consumer.close()
@@ -86,7 +92,12 @@ def test_kcat_finds_offsets(served: Served) -> None:
     for timestamp in times(served):
         command = ["kcat", "-b", served.bootstrap, "-Q", "-t", f"{TOPIC_NAME}:0:{timestamp}"]
         done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=True)
-        assert done.stdout.split() == [TOPIC_NAME, "[0]", "offset", str(served.first_at(timestamp).offset)]
+        assert done.stdout.split() == [
+            TOPIC_NAME,
+            "[0]",
+            "offset",
+            str(served.first_at(timestamp).offset),
+        ]
 
 
 def test_kafka_get_offsets_finds_offsets(served: Served) -> None:
@@ -95,7 +106,9 @@ def test_kafka_get_offsets_finds_offsets(served: Served) -> None:
     expected = {
         "earliest": served.log.start_offset,
         "latest": served.log.end_offset,
-        "max-timestamp": next(record.offset for record in served.records if record.timestamp == largest),
+        "max-timestamp": next(
+            record.offset for record in served.records if record.timestamp == largest
+        ),
         str(times(served)[3]): served.first_at(times(served)[3]).offset,
     }
     for time, offset in expected.items():

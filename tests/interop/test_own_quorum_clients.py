@@ -1,5 +1,5 @@
-"""A quorum of our own as its users meet it: it is there at once, stock admin clients change it, and stock consumers and Spark
-read what they changed.
+"""A quorum of our own as its users meet it: it is there at once, stock admin clients change it, and
+stock consumers and Spark read what they changed.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ from tools.gateway_process import gateway
 from tools.own_quorum import OwnCluster, own_quorum
 
 _STARTS = 5
-#: Generous: this is asserted on machines that do other things; the bench has the bar of half a second.
+#: Generous: this is asserted on machines that do other things; the bench has the bar of half a
+#: second.
 _START_S_MAX = 3.0
 
 
@@ -49,7 +50,7 @@ def by_kafka_python(bootstrap: str, topic: str) -> None:
 
 
 def by_confluent_kafka(bootstrap: str, topic: str) -> None:
-    from confluent_kafka.admin import AdminClient, NewTopic
+    from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
     admin = AdminClient({"bootstrap.servers": bootstrap})
     admin.create_topics([NewTopic(topic, num_partitions=2, replication_factor=1)])[topic].result(10)
@@ -57,22 +58,34 @@ def by_confluent_kafka(bootstrap: str, topic: str) -> None:
 
 
 def test_it_starts_quickly(tmp_path: Path) -> None:
-    """From nothing to the ready line: directory formatted, leader elected, bootstrap records committed, clients served."""
+    """From nothing to the ready line: directory formatted, leader elected, bootstrap records
+    committed, clients served.
+    """
     starts = []
     for number in range(_STARTS):
         with gateway("--data-dir", str(tmp_path / str(number))) as server:
             assert server.ready["source"] == "own"
             starts.append(server.started_in_s)
             wait_for_end(server.bootstrap, 2)
-    SAID.append(f"start of a fresh quorum of one to its ready line, s: median {statistics.median(starts):.3f} of {starts}")
+    SAID.append(
+        f"start of a fresh quorum of one to its ready line, s: median {statistics.median(starts):.3f} of {starts}"
+    )
     assert statistics.median(starts) < _START_S_MAX
 
 
-@pytest.mark.parametrize("create", [by_kafka_python, by_confluent_kafka, create_by_java], ids=lambda create: create.__name__)
+@pytest.mark.parametrize(
+    "create",
+    [by_kafka_python, by_confluent_kafka, create_by_java],
+    ids=lambda create: create.__name__,
+)
 def test_stock_admin_clients_create_topics(one: OwnCluster, create: Any) -> None:
-    described = java.run_tool(java.TOPICS, ["--bootstrap-server", one.bootstrap, "--describe", "--topic", create.__name__])
+    described = java.run_tool(
+        java.TOPICS, ["--bootstrap-server", one.bootstrap, "--describe", "--topic", create.__name__]
+    )
     assert "PartitionCount: 2" in described.replace("\t", " "), described
-    assert create.__name__ in topics_in(read_with(next(way for way in WAYS if way.mode == ASSIGN), one))
+    assert create.__name__ in topics_in(
+        read_with(next(way for way in WAYS if way.mode == ASSIGN), one)
+    )
 
 
 @pytest.mark.parametrize("way", [way for way in WAYS if way.mode == ASSIGN], ids=str)
@@ -92,7 +105,11 @@ def test_spark_reads_the_records(one: OwnCluster) -> None:
     from tests.interop.spark_queries import batch, records
     from tests.kwire.spark.session import spark_session
 
-    seen = records(batch(spark_session(kafka=True), kafka_options(one.bootstrap, by="assign", topic=TOPIC_NAME)))
+    seen = records(
+        batch(
+            spark_session(kafka=True), kafka_options(one.bootstrap, by="assign", topic=TOPIC_NAME)
+        )
+    )
     end = seen[-1].offset + 1
     assert not first_difference(seen, in_files(one.nodes[0], end))
     READ.append(("own quorum", "spark-batch", len(seen), digest(seen)))

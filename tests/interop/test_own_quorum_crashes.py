@@ -1,4 +1,6 @@
-"""A quorum of one, whose disk is all there is: killed at random moments and at every call to its disk, it takes nothing back."""
+"""A quorum of one, whose disk is all there is: killed at random moments and at every call to its
+disk, it takes nothing back.
+"""
 
 from __future__ import annotations
 
@@ -18,13 +20,18 @@ from tools.own_quorum import own_quorum
 _KILLS = 10
 _SEED = 9
 #: Every call of a start and of the first appends is killed at, and every other one fails.
-_POSITIONS = [*((number, "kill") for number in range(1, 27)), *((number, "EIO") for number in range(2, 30, 2))]
+_POSITIONS = [
+    *((number, "kill") for number in range(1, 27)),
+    *((number, "EIO") for number in range(2, 30, 2)),
+]
 #: They wait for the disk and for each other more than they compute.
 _TOGETHER = 4
 
 
 def test_kill_at_any_moment_loses_nothing(tmp_path: Path) -> None:
-    """A quorum of one: its disk is all there is. Killed at random moments, some before it is ready again."""
+    """A quorum of one: its disk is all there is. Killed at random moments, some before it is ready
+    again.
+    """
     dice = random.Random(_SEED)
     with own_quorum(1) as cluster:
         [node] = cluster.nodes
@@ -43,13 +50,14 @@ def test_kill_at_any_moment_loses_nothing(tmp_path: Path) -> None:
 
 
 def test_kill_and_failures_of_the_disk_at_every_call(tmp_path: Path) -> None:
-    """strace kills the process, or fails its call, at the n-th call to the disk: nothing acknowledged is lost, and after a
-    failure the process ends. ``python -m tools.syscall_sweep`` goes through hundreds of positions.
+    """strace kills the process, or fails its call, at the n-th call to the disk: nothing
+    acknowledged is lost, and after a failure the process ends. ``python -m tools.syscall_sweep``
+    goes through hundreds of positions.
     """
     if trouble := syscall_sweep.available():
         missing(trouble)
     with ThreadPoolExecutor(_TOGETHER) as pool:
-        struck = list(pool.map(lambda one: strike(*one, tmp_path), _POSITIONS))
+        struck = list(pool.map(lambda one: strike(*one, tmp_path), _POSITIONS))  # type: ignore[call-arg]
     SAID.append(f"faults by strace: {sum(one.struck for one in struck)} of {len(struck)} struck")
     assert [one.wrong() for one in struck if one.wrong()] == []
     assert sum(one.struck for one in struck) > len(struck) * 0.8

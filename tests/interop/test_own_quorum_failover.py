@@ -1,7 +1,9 @@
-"""Our own quorum of three processes under load: its leader is killed fifty times, hangs, and is cut off one way and both ways.
+"""Our own quorum of three processes under load: its leader is killed fifty times, hangs, and is cut
+off one way and both ways.
 
-Afterwards the log is read from every node, and the loss checker looks at everything that was sent, answered and read: nothing
-acknowledged is lost or out of order, nothing refused is there, an epoch has one leader, nobody gave a stale answer.
+Afterwards the log is read from every node, and the loss checker looks at everything that was sent,
+answered and read: nothing acknowledged is lost or out of order, nothing refused is there, an epoch
+has one leader, nobody gave a stale answer.
 """
 
 from __future__ import annotations
@@ -30,18 +32,29 @@ def test_fifty_leaders_are_killed(tmp_path: Path) -> None:
 
 
 def test_worse_kills(tmp_path: Path) -> None:
-    """A leader that was only just elected, one that has not recovered yet, two at a time, all at a time."""
+    """A leader that was only just elected, one that has not recovered yet, two at a time, all at a
+    time.
+    """
     kinds = ["new leader", "while starting", "two", "all"] * _TIMES
     passed("killed otherwise", kill(kinds, random.Random(_SEED), "own", tmp_path / "journal"))
 
 
 def test_a_paused_leader_gives_no_stale_answer(tmp_path: Path) -> None:
-    """Asked while it stood still, it answers at once when it goes on, and must not answer as a leader that it is no more."""
+    """Asked while it stood still, it answers at once when it goes on, and must not answer as a
+    leader that it is no more.
+    """
     with own_quorum(3, properties=QUICK) as cluster:
         with under_load(cluster, tmp_path / "journal") as run:
             run.writers.wait_for(faults.APPENDS)
-            answers = [answer for _ in range(_TIMES) for answer in faults.pause_leader(run, random.Random(_SEED))]
-        passed("leader paused", judge(run, Minimum(acknowledged=20, epochs=_TIMES + 1, leader_answers=20)))
+            answers = [
+                answer
+                for _ in range(_TIMES)
+                for answer in faults.pause_leader(run, random.Random(_SEED))
+            ]
+        passed(
+            "leader paused",
+            judge(run, Minimum(acknowledged=20, epochs=_TIMES + 1, leader_answers=20)),
+        )
     assert len(answers) >= 10 * _TIMES
 
 
@@ -54,8 +67,12 @@ def test_a_leader_that_is_cut_off_is_left(tmp_path: Path) -> None:
 
 
 def test_a_leader_that_works_stays(tmp_path: Path) -> None:
-    """While a follower is cut off and comes back, and while connections break: pre-vote and the time-outs spare an election."""
-    result = under([faults.cut_off_follower, faults.reset_connections] * _TIMES, tmp_path / "journal", {})
+    """While a follower is cut off and comes back, and while connections break: pre-vote and the
+    time-outs spare an election.
+    """
+    result = under(
+        [faults.cut_off_follower, faults.reset_connections] * _TIMES, tmp_path / "journal", {}
+    )
     passed("follower cut off, connections reset", result)
     assert result.facts["epochs"] == 1
 

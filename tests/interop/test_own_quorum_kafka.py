@@ -1,4 +1,6 @@
-"""Real Kafka's raft beside ours: its controller follows our leader's log to the end, our witness votes among its controllers."""
+"""Real Kafka's raft beside ours: its controller follows our leader's log to the end, our witness
+votes among its controllers.
+"""
 
 from __future__ import annotations
 
@@ -23,11 +25,16 @@ _LEADERS_KILLED = 2
 
 @pytest.mark.parametrize("voters", [1, 3], ids=["one dynamic voter", "three static voters"])
 def test_a_controller_of_kafka_fetches_our_log_to_its_end(voters: int, tmp_path: Path) -> None:
-    """As an observer, while the log grows and, with three voters, over a change of leaders: the same bytes, and no complaint."""
+    """As an observer, while the log grows and, with three voters, over a change of leaders: the
+    same bytes, and no complaint.
+    """
     need_java()
     ids = [11, 12, 13][:voters]
     with own_quorum(ids=ids, properties=QUICK, formatted=True) as own:
-        with under_load(own, tmp_path / "journal", per_second=20) as run, observed_by_kafka(own, tmp_path) as observer:
+        with (
+            under_load(own, tmp_path / "journal", per_second=20) as run,
+            observed_by_kafka(own, tmp_path) as observer,
+        ):
             wait_for_segments(observer, leader_end(own.wait_for_leader()))
             if voters > 1:
                 leader = own.wait_for_leader()
@@ -40,12 +47,15 @@ def test_a_controller_of_kafka_fetches_our_log_to_its_end(voters: int, tmp_path:
             fetched = wait_for_segments(observer, end)
             assert not first_unequal(fetched, clipped(files_of(leader), end))
             assert complaints(observer) == []
-        passed(f"observed by a controller of Kafka, {voters} voters", judge(run, Minimum(acknowledged=50)))
+        passed(
+            f"observed by a controller of Kafka, {voters} voters",
+            judge(run, Minimum(acknowledged=50)),
+        )
 
 
 def test_our_witness_keeps_a_quorum_of_kafka_alive(tmp_path: Path) -> None:
-    """Two real controllers and our witness: with one of the real ones dead it is the majority with the other. It replicates,
-    votes, survives its own ``kill -9``, and never leads.
+    """Two real controllers and our witness: with one of the real ones dead it is the majority with
+    the other. It replicates, votes, survives its own ``kill -9``, and never leads.
     """
     need_java()
     with with_witness(tmp_path) as cluster:
@@ -58,7 +68,9 @@ def test_our_witness_keeps_a_quorum_of_kafka_alive(tmp_path: Path) -> None:
             kill_real_leader(cluster, run)
         for node in cluster.nodes:
             cluster.wait_for_node(node)
-        result = judge(run, Minimum(acknowledged=APPENDS * _LEADERS_KILLED, epochs=_LEADERS_KILLED + 1))
+        result = judge(
+            run, Minimum(acknowledged=APPENDS * _LEADERS_KILLED, epochs=_LEADERS_KILLED + 1)
+        )
         passed("our witness among controllers of Kafka", result)
         end = leader_end(cluster.wait_for_leader())
         logs = [wait_for_segments(node, end) for node in cluster.nodes]
@@ -68,10 +80,12 @@ def test_our_witness_keeps_a_quorum_of_kafka_alive(tmp_path: Path) -> None:
 
 
 def kill_real_leader(cluster: Mixed, run: Run) -> None:
-    """The other real controller must win with the witness's vote, and commit with it alone; then the dead one comes back.
+    """The other real controller must win with the witness's vote, and commit with it alone; then
+    the dead one comes back.
 
-    The other one has everything before: what leader and witness alone have is committed, and while the leader is down the witness
-    alone has it, which never stands for election and gives its vote to nobody who has less.
+    The other one has everything before: what leader and witness alone have is committed, and while
+    the leader is down the witness alone has it, which never stands for election and gives its vote
+    to nobody who has less.
     """
     leader = cluster.wait_for_leader()
     [other] = [node for node in cluster.real if node is not leader]

@@ -1,5 +1,5 @@
-"""A snapshot that a node of our own quorum wrote, of every area, in the hands of Kafka: its controller starts on nothing else,
-and the snapshot that it writes then holds the same.
+"""A snapshot that a node of our own quorum wrote, of every area, in the hands of Kafka: its
+controller starts on nothing else, and the snapshot that it writes then holds the same.
 """
 
 from __future__ import annotations
@@ -46,17 +46,36 @@ pytestmark = pytest.mark.timeout(300)
 
 
 def brokers_and_topics(client: WireClient, cluster_id: str) -> None:
-    """Two brokers, one of which fell out of sync and is fenced; topics on them, a feature, a block of producer ids."""
+    """Two brokers, one of which fell out of sync and is fenced; topics on them, a feature, a block
+    of producer ids.
+    """
     epochs: dict[int, int] = {}
     for broker_id in (101, 102):
-        fields: dict[str, Any] = {"incarnation_id": Uuid(bytes([broker_id]) * 16), "rack": f"rack-{broker_id}"}
-        fields["listeners"] = [{"name": "BROKER", "host": "127.0.0.1", "port": broker_id, "security_protocol": 0}]
-        fields |= {"log_dirs": [directory(broker_id)], "features": offered(SUPPORTED), "cluster_id": cluster_id}
-        epochs[broker_id] = told(client, made("BrokerRegistrationRequest", broker_id=broker_id, **fields), 4).broker_epoch
+        fields: dict[str, Any] = {
+            "incarnation_id": Uuid(bytes([broker_id]) * 16),
+            "rack": f"rack-{broker_id}",
+        }
+        fields["listeners"] = [
+            {"name": "BROKER", "host": "127.0.0.1", "port": broker_id, "security_protocol": 0}
+        ]
+        fields |= {
+            "log_dirs": [directory(broker_id)],
+            "features": offered(SUPPORTED),
+            "cluster_id": cluster_id,
+        }
+        epochs[broker_id] = told(
+            client, made("BrokerRegistrationRequest", broker_id=broker_id, **fields), 4
+        ).broker_epoch
         told(client, beat(broker_id, epochs[broker_id]), 2)
     configs = [{"name": "min.insync.replicas", "value": "2"}]
     orders = {"name": "orders", "num_partitions": 3, "replication_factor": 2, "configs": configs}
-    told(client, create(orders, {"name": "alone", "assignments": [{"partition_index": 0, "broker_ids": [101]}]}), 7)
+    told(
+        client,
+        create(
+            orders, {"name": "alone", "assignments": [{"partition_index": 0, "broker_ids": [101]}]}
+        ),
+        7,
+    )
     told(client, made("AllocateProducerIdsRequest", broker_id=101, broker_epoch=epochs[101]), 0)
     update = {"feature": "share.version", "max_version_level": 1, "upgrade_type": UPGRADE}
     told(client, made("UpdateFeaturesRequest", feature_updates=[update]), 2)
@@ -64,7 +83,13 @@ def brokers_and_topics(client: WireClient, cluster_id: str) -> None:
 
 
 def beat(broker_id: int, epoch: int, **wants: Any) -> Message:
-    made_: Message = made("BrokerHeartbeatRequest", broker_id=broker_id, broker_epoch=epoch, current_metadata_offset=ALL, **wants)
+    made_: Message = made(
+        "BrokerHeartbeatRequest",
+        broker_id=broker_id,
+        broker_epoch=epoch,
+        current_metadata_offset=ALL,
+        **wants,
+    )
     return made_
 
 
@@ -86,10 +111,14 @@ def newest_snapshot(node: Node, end: int) -> Path:
 
 
 def kafka_on(snapshot: Path, own: OwnCluster, scratch: Path) -> Cluster:
-    """A controller of Kafka in the place of our node, with nothing but ``snapshot``; not started yet."""
+    """A controller of Kafka in the place of our node, with nothing but ``snapshot``; not started
+    yet.
+    """
     [ours] = own.nodes
     snaps_often = {"metadata.log.max.record.bytes.between.snapshots": "1"}
-    shape = Shape(java.KAFKA_VERSION, 0, 1, properties={**_SETTINGS, **snaps_often, **own.quorum_properties()})
+    shape = Shape(
+        java.KAFKA_VERSION, 0, 1, properties={**_SETTINGS, **snaps_often, **own.quorum_properties()}
+    )
     theirs = replace(ours, roles=("controller",), directory=scratch / "kafka", process=None)
     shutil.copytree(ours.log_dir, theirs.log_dir)
     log = theirs.metadata_log_dir
@@ -115,11 +144,17 @@ def test_kafka_loads_a_snapshot_of_every_area(tmp_path: Path) -> None:
     assert all("isvalid: true" in line for line in batches)
     assert {text.split('"')[3] for text in payloads if text.startswith('{"type"')} >= _AREAS
     tree = shell(cluster.nodes[0].metadata_log_dir / ours.name)
-    assert all(name in tree for name in ("orders", "rack-101", "share.version", "SCRAM-SHA-256", "producer_byte_rate"))
+    assert all(
+        name in tree
+        for name in ("orders", "rack-101", "share.version", "SCRAM-SHA-256", "producer_byte_rate")
+    )
     before = state_of(image_of_snapshot(cluster.nodes[0].metadata_log_dir / ours.name, tmp_path))
     written = of_kafka(cluster, tmp_path)
     gone, come = kinds(before - written), kinds(written - before)
-    assert (gone, come) == ({"REGISTER_CONTROLLER_RECORD": 1}, {"REGISTER_CONTROLLER_RECORD": 1, "CONFIG_RECORD": 1})
+    assert (gone, come) == (
+        {"REGISTER_CONTROLLER_RECORD": 1},
+        {"REGISTER_CONTROLLER_RECORD": 1, "CONFIG_RECORD": 1},
+    )
     SAID.append(
         f"snapshot of our quorum: {before.total()} records of {len(kinds(before))} types loaded by Kafka, and all written again"
     )
@@ -132,7 +167,15 @@ def of_kafka(cluster: Cluster, scratch: Path) -> Counter[str]:
     try:
         cluster.wait_for_node(node)
         cluster.wait_for_leader()
-        alter = ["--alter", "--entity-type", "topics", "--entity-name", "orders", "--add-config", "segment.ms=60000"]
+        alter = [
+            "--alter",
+            "--entity-type",
+            "topics",
+            "--entity-name",
+            "orders",
+            "--add-config",
+            "segment.ms=60000",
+        ]
         assert "Completed" in cluster.controller_tool("kafka.admin.ConfigCommand", alter)
         theirs = newest_snapshot(node, leader_end(node))
         assert complaints(node) == []

@@ -1,5 +1,5 @@
-"""Kafka's own tools on our quorum: kafka-metadata-quorum and ours describe it from every node, kafka-dump-log and
-kafka-metadata-shell read what it wrote.
+"""Kafka's own tools on our quorum: kafka-metadata-quorum and ours describe it from every node,
+kafka-dump-log and kafka-metadata-shell read what it wrote.
 """
 
 from __future__ import annotations
@@ -31,14 +31,20 @@ def three() -> Iterator[OwnCluster]:
 
 
 def test_kafka_metadata_quorum_describes_every_node(three: OwnCluster) -> None:
-    """``describe --status`` and ``--replication`` at each of three nodes, by both kinds of bootstrap: they say the same."""
+    """``describe --status`` and ``--replication`` at each of three nodes, by both kinds of
+    bootstrap: they say the same.
+    """
     leader = three.wait_for_leader()
     for where in wheres(three):
         told = status(java.run_tool(java.METADATA_QUORUM, [*where, "describe", "--status"]))
-        assert (told["ClusterId"], told["LeaderId"]) == (three.cluster_id, str(leader.node_id)), where
+        assert (told["ClusterId"], told["LeaderId"]) == (three.cluster_id, str(leader.node_id)), (
+            where
+        )
         assert {one["id"] for one in json.loads(told["CurrentVoters"])} == {1, 2, 3}, where
         assert int(told["HighWatermark"]) > 0, where
-        rows = replication(java.run_tool(java.METADATA_QUORUM, [*where, "describe", "--replication"]))
+        rows = replication(
+            java.run_tool(java.METADATA_QUORUM, [*where, "describe", "--replication"])
+        )
         check_rows(rows, leader)
 
 
@@ -47,14 +53,20 @@ def test_kwire_quorum_describe_says_the_same(three: OwnCluster) -> None:
     for kind, address in wheres(three):
         told = status(run("quorum", "describe", "-o", "text", "--status", kind, address))
         assert (told["ClusterId"], told["LeaderId"]) == (three.cluster_id, str(leader.node_id))
-        check_rows(replication(run("quorum", "describe", "-o", "text", "--replication", kind, address)), leader)
+        check_rows(
+            replication(run("quorum", "describe", "-o", "text", "--replication", kind, address)),
+            leader,
+        )
 
 
 def wheres(cluster: OwnCluster) -> list[tuple[str, str]]:
     return [
         (kind, address)
         for node in cluster.nodes
-        for kind, address in (("--bootstrap-server", node.broker_address), ("--bootstrap-controller", node.controller_address))
+        for kind, address in (
+            ("--bootstrap-server", node.broker_address),
+            ("--bootstrap-controller", node.controller_address),
+        )
     ]
 
 
@@ -66,18 +78,24 @@ def check_rows(rows: list[dict[str, str]], leader: Node) -> None:
 
 
 def test_kafkas_own_dump_reads_the_log(three: OwnCluster) -> None:
-    """kafka-dump-log decodes every record of each node's segment, finds all CRCs right, and says the same of all three."""
+    """kafka-dump-log decodes every record of each node's segment, finds all CRCs right, and says
+    the same of all three.
+    """
     _, end = offsets_of(three.nodes[0].broker_address)
     found = []
     for node in three.nodes:
         lines = dump(node)
         assert not [line for line in lines if "rror" in line or "ould not" in line]
-        found.append([line for line in lines if line.startswith("| offset:") and int(line.split()[2]) < end])
+        found.append(
+            [line for line in lines if line.startswith("| offset:") and int(line.split()[2]) < end]
+        )
     assert [int(line.split()[2]) for line in found[0]] == list(range(end))
     assert found[0] == found[1] == found[2]
 
 
 def test_kafkas_metadata_shell_loads_the_log(three: OwnCluster, tmp_path: Path) -> None:
-    """A copy of it: the shell asks for the lock of the directory, which a running node of ours holds as one of Kafka's does."""
+    """A copy of it: the shell asks for the lock of the directory, which a running node of ours
+    holds as one of Kafka's does.
+    """
     segment = Path(shutil.copy(three.nodes[0].metadata_log_dir / f"{0:020d}.log", tmp_path))
     assert "described" in shell(segment)

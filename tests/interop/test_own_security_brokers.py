@@ -1,4 +1,5 @@
-"""A real broker of Kafka under secured controllers of ours: SASL_SSL between them, Kafka's authorizer there and ours here.
+"""A real broker of Kafka under secured controllers of ours: SASL_SSL between them, Kafka's
+authorizer there and ours here.
 
 The ACLs that one writes hold at the other: they are records of the one log.
 """
@@ -17,8 +18,8 @@ from tests.interop.clients import need_clients
 from tools.kafka_security import (
     ADMIN,
     ADMIN_PASSWORD,
-    STRANGER,
-    STRANGER_PASSWORD,
+    OUTSIDER,
+    OUTSIDER_PASSWORD,
     Authority,
     key_store_properties,
     sasl_server_properties,
@@ -41,7 +42,13 @@ class Place:
         from confluent_kafka.admin import AdminClient
 
         sasl = {"sasl.mechanism": "PLAIN", "sasl.username": user, "sasl.password": password}
-        return AdminClient({"bootstrap.servers": self.brokers.bootstrap, "security.protocol": "SASL_PLAINTEXT", **sasl})
+        return AdminClient(
+            {
+                "bootstrap.servers": self.brokers.bootstrap,
+                "security.protocol": "SASL_PLAINTEXT",
+                **sasl,
+            }
+        )
 
 
 @pytest.fixture(scope="module")
@@ -58,7 +65,11 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
         "super.users": f"User:{ADMIN}",
         "broker.session.timeout.ms": SESSIONS["broker.session.timeout.ms"],
     }
-    own_properties = {**QUICK, **common, "listener.security.protocol.map": "BROKER:PLAINTEXT,CONTROLLER:SASL_SSL"}
+    own_properties = {
+        **QUICK,
+        **common,
+        "listener.security.protocol.map": "BROKER:PLAINTEXT,CONTROLLER:SASL_SSL",
+    }
     with own_quorum(3, properties=own_properties) as own:
         sasl = {**sasl_server_properties("broker"), "sasl.mechanism.inter.broker.protocol": "PLAIN"}
         protocols = {"listener.security.protocol.map": "BROKER:SASL_PLAINTEXT,CONTROLLER:SASL_SSL"}
@@ -82,17 +93,32 @@ def create(admin: Any, topic: str) -> str | None:
 
 def test_the_client_of_a_broker_is_authorized_by_our_controller(place: Place) -> None:
     assert create(place.admin(), "by-admin") is None
-    assert create(place.admin(STRANGER, STRANGER_PASSWORD), "by-stranger") == "TOPIC_AUTHORIZATION_FAILED"
+    assert (
+        create(place.admin(OUTSIDER, OUTSIDER_PASSWORD), "by-stranger")
+        == "TOPIC_AUTHORIZATION_FAILED"
+    )
 
 
 def test_acls_made_by_way_of_the_broker_hold_at_both(place: Place) -> None:
     from confluent_kafka import Producer
-    from confluent_kafka.admin import AclBinding, AclOperation, AclPermissionType, ResourcePatternType, ResourceType
+    from confluent_kafka.admin import (  # type: ignore[attr-defined]
+        AclBinding,
+        AclOperation,
+        AclPermissionType,
+        ResourcePatternType,
+        ResourceType,
+    )
 
-    admin, stranger = place.admin(), place.admin(STRANGER, STRANGER_PASSWORD)
+    admin, stranger = place.admin(), place.admin(OUTSIDER, OUTSIDER_PASSWORD)
     bindings = [
         AclBinding(
-            ResourceType.TOPIC, "free-", ResourcePatternType.PREFIXED, f"User:{STRANGER}", "*", operation, AclPermissionType.ALLOW
+            ResourceType.TOPIC,
+            "free-",
+            ResourcePatternType.PREFIXED,
+            f"User:{OUTSIDER}",
+            "*",
+            operation,
+            AclPermissionType.ALLOW,
         )
         for operation in (AclOperation.CREATE, AclOperation.WRITE)
     ]
@@ -100,19 +126,29 @@ def test_acls_made_by_way_of_the_broker_hold_at_both(place: Place) -> None:
         future.result(30)
     until(lambda: create(stranger, "free-1") is None)  # the controller's authorizer
     assert create(stranger, "other") == "TOPIC_AUTHORIZATION_FAILED"
-    sasl = {"sasl.mechanism": "PLAIN", "sasl.username": STRANGER, "sasl.password": STRANGER_PASSWORD}
+    sasl = {
+        "sasl.mechanism": "PLAIN",
+        "sasl.username": OUTSIDER,
+        "sasl.password": OUTSIDER_PASSWORD,
+    }
     where = {"bootstrap.servers": place.brokers.bootstrap, "security.protocol": "SASL_PLAINTEXT"}
     outcomes: list[Any] = []
-    producer = Producer({**where, **sasl, "enable.idempotence": False, "message.timeout.ms": 20_000})
+    producer = Producer(
+        {**where, **sasl, "enable.idempotence": False, "message.timeout.ms": 20_000}
+    )
     for topic in ("free-1", "by-admin"):  # the broker's
-        producer.produce(topic, b"x", on_delivery=lambda error, _: outcomes.append(error and error.name()))
+        producer.produce(
+            topic, b"x", on_delivery=lambda error, _: outcomes.append(error and error.name())
+        )
         producer.flush(30)
     assert outcomes == [None, "TOPIC_AUTHORIZATION_FAILED"]
 
 
 def test_a_leader_that_is_killed_is_replaced_and_the_broker_stays(place: Place) -> None:
     """The last test: it takes a controller away."""
-    leader = next(node for node in place.own.nodes if '"controller active"' in place.own.said_by(node))
+    leader = next(
+        node for node in place.own.nodes if '"controller active"' in place.own.said_by(node)
+    )
     place.own.kill_node(leader)
     until(lambda: create(place.admin(), "after-it") in (None, "TOPIC_ALREADY_EXISTS"))
     refusals = [line for line in place.brokers.errors() if "uthoriz" in line or "uthentic" in line]

@@ -1,4 +1,6 @@
-"""Snapshots that we wrote, in the hands of Kafka: its dump and its shell read them, and a controller starts on one."""
+"""Snapshots that we wrote, in the hands of Kafka: its dump and its shell read them, and a
+controller starts on one.
+"""
 
 from __future__ import annotations
 
@@ -16,10 +18,13 @@ import pytest
 from gateway.log.disk import Disk
 from gateway.log.snapshot_writer import SnapshotWriter
 from gateway.snapshot_id import SnapshotId
-from gateway.sources.image_keeper import ImageKeeper
+from gateway.sources.metadata_loader import MetadataLoader
 from gateway.sources.own_snapshots import OwnSnapshots, SnapshotSettings, Written
 from kwire.cluster import Image
-from kwire.messages.alter_user_scram_credentials_request import AlterUserScramCredentialsRequest, ScramCredentialUpsertion
+from kwire.messages.alter_user_scram_credentials_request import (
+    AlterUserScramCredentialsRequest,
+    ScramCredentialUpsertion,
+)
 from kwire.messages.delete_topics_request import DeleteTopicsRequest, DeleteTopicState
 from kwire.messages.incremental_alter_configs_request import (
     AlterableConfig,
@@ -51,12 +56,15 @@ def write(directory: Path, high_watermark: int) -> Written:
     return written
 
 
-# --- its tools --------------------------------------------------------------------------------------------------------
+# --- its tools
+# --------------------------------------------------------------------------------------------------------
 
 
 def dump(path: Path) -> tuple[Counter[str], list[str]]:
     """What kafka-dump-log says of the records, in whatever order, and of the batches."""
-    lines = java.run_tool(java.DUMP_LOG_SEGMENTS, ["--files", str(path), "--cluster-metadata-decoder"]).splitlines()
+    lines = java.run_tool(
+        java.DUMP_LOG_SEGMENTS, ["--files", str(path), "--cluster-metadata-decoder"]
+    ).splitlines()
     payloads: Counter[str] = Counter()
     for line in lines:
         if " payload: " in line:
@@ -70,7 +78,10 @@ def shell(path: Path) -> str:
     """kafka-metadata-shell's tree. It answers before it has read anything, unless it is given time."""
     jars = {
         jar.name: jar
-        for jar in (*java.class_path(), *resolve([f"org.apache.kafka:kafka-shell:{java.KAFKA_VERSION}"], transitive=True))
+        for jar in (
+            *java.class_path(),
+            *resolve([f"org.apache.kafka:kafka-shell:{java.KAFKA_VERSION}"], transitive=True),
+        )
     }
     class_path = os.pathsep.join(map(str, jars.values()))
     for patience_s in (1, 3, 10):
@@ -99,19 +110,26 @@ def test_kafkas_tools_read_ours_as_they_read_its_own(logs: Any, tmp_path: Path) 
     ours, kafkas = tmp_path / "log" / snapshot.file_name, source / snapshot.file_name
     (our_records, our_batches), (its_records, its_batches) = dump(ours), dump(kafkas)
     assert without_voters(our_records) == without_voters(its_records) and our_records.total() > 300
-    assert len(our_batches) == len(its_batches) and all("isvalid: true" in line for line in our_batches)
+    assert len(our_batches) == len(its_batches) and all(
+        "isvalid: true" in line for line in our_batches
+    )
     our_tree, its_tree = (shell(path).splitlines() for path in (ours, kafkas))
     differing = [(mine, its) for mine, its in zip(our_tree, its_tree, strict=True) if mine != its]
     assert len(our_tree) > 1000
-    assert all(mine.lstrip().startswith("offset 354, epoch 4, time ") for mine, _ in differing), differing
+    assert all(mine.lstrip().startswith("offset 354, epoch 4, time ") for mine, _ in differing), (
+        differing
+    )
 
 
 def without_voters(records: Counter[str]) -> Counter[str]:
-    """Voters and time apart: the former come in no order, and Kafka's batches have the time of writing."""
+    """Voters and time apart: the former come in no order, and Kafka's batches have the time of
+    writing.
+    """
     return Counter({text: count for text, count in records.items() if "KRaftVoters" not in text})
 
 
-# --- a controller -----------------------------------------------------------------------------------------------------
+# --- a controller
+# -----------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture(params=[False, True], ids=["dynamic voters", "static voters"])
@@ -121,14 +139,22 @@ def combined(request: pytest.FixtureRequest) -> Iterator[tuple[Cluster, Node]]:
     with kafka(static_voters=request.param, options=FAST_START) as cluster:
         make_topics(cluster, [f"topic-{number}" for number in range(3)])
         retention = AlterableConfig(name="retention.ms", config_operation=0, value="4711")
-        of_topic = AlterConfigsResource(resource_type=_TOPIC, resource_name="topic-1", configs=[retention])
+        of_topic = AlterConfigsResource(
+            resource_type=_TOPIC, resource_name="topic-1", configs=[retention]
+        )
         ann = ScramCredentialUpsertion(
-            name="ann", mechanism=_SCRAM_SHA_256, iterations=4096, salt=b"s" * 16, salted_password=b"p" * 32
+            name="ann",
+            mechanism=_SCRAM_SHA_256,
+            iterations=4096,
+            salt=b"s" * 16,
+            salted_password=b"p" * 32,
         )
         with Admin([cluster.bootstrap]) as admin:
             admin.send(IncrementalAlterConfigsRequest(resources=[of_topic]))
             admin.send(AlterUserScramCredentialsRequest(upsertions=[ann]))
-            admin.send(DeleteTopicsRequest(topics=[DeleteTopicState(name="topic-0")], timeout_ms=30_000))
+            admin.send(
+                DeleteTopicsRequest(topics=[DeleteTopicState(name="topic-0")], timeout_ms=30_000)
+            )
         yield cluster, cluster.nodes[0]
 
 
@@ -144,7 +170,7 @@ def end_of(directory: Path) -> int:
 
 
 def image_of(directory: Path, high_watermark: int) -> Image:
-    keeper = ImageKeeper(directory)
+    keeper = MetadataLoader(directory)
     while keeper.decode_step(high_watermark):
         keeper.apply_step()
     keeper.apply_step()
@@ -153,14 +179,20 @@ def image_of(directory: Path, high_watermark: int) -> Image:
 
 
 def test_a_controller_starts_on_our_snapshot_alone(combined: tuple[Cluster, Node]) -> None:
-    """Its whole log taken away, our snapshot in its place: the cluster is the same, voters and all, and can be changed."""
+    """Its whole log taken away, our snapshot in its place: the cluster is the same, voters and all,
+    and can be changed.
+    """
     cluster, node = combined
     cluster.stop_node(node)
     directory = node.metadata_log_dir
     end = end_of(directory)
     state = state_of(image_of(directory, end))
     written = write(directory, end)
-    for path in (*directory.glob("*.log"), *directory.glob("*index"), *directory.glob("*.checkpoint")):  # as in docs/snapshots.md
+    for path in (
+        *directory.glob("*.log"),
+        *directory.glob("*index"),
+        *directory.glob("*.checkpoint"),
+    ):  # as in docs/snapshots.md
         if path.name != written.snapshot_id.file_name:
             path.unlink()
     cluster.start_node(node)
@@ -172,12 +204,17 @@ def test_a_controller_starts_on_our_snapshot_alone(combined: tuple[Cluster, Node
     cluster.tool(java.TOPICS, ["--create", "--topic", "after", "--partitions", "1"])
     status = cluster.tool(java.METADATA_QUORUM, ["describe", "--status"])
     assert node.controller_address in status
-    assert node.directory_id in status, "the voters of a dynamic quorum stand in the snapshot, with their directories"
+    assert node.directory_id in status, (
+        "the voters of a dynamic quorum stand in the snapshot, with their directories"
+    )
     cluster.stop_node(node)
     segments = sorted(path.name for path in directory.glob("*.log"))
     assert segments[0] == f"{end:020d}.log", "its log goes on where our snapshot ends"
     assert "after" in image_of(directory, end_of(directory)).topic_ids
     lost = {json.loads(row)[0] for row in state - state_of(image_of(directory, end_of(directory)))}
-    assert lost <= {"REGISTER_BROKER_RECORD", "REGISTER_CONTROLLER_RECORD", "PARTITION_RECORD", "PRODUCER_IDS_RECORD"}, (
-        "what a restart changes in a cluster, and nothing else"
-    )
+    assert lost <= {
+        "REGISTER_BROKER_RECORD",
+        "REGISTER_CONTROLLER_RECORD",
+        "PARTITION_RECORD",
+        "PRODUCER_IDS_RECORD",
+    }, "what a restart changes in a cluster, and nothing else"

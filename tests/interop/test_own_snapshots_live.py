@@ -1,5 +1,5 @@
-"""A gateway that observes a real quorum writes snapshots, cleans behind them while clients read, and begins with one when it
-starts again.
+"""A gateway that observes a real quorum writes snapshots, cleans behind them while clients read,
+and begins with one when it starts again.
 """
 
 from __future__ import annotations
@@ -32,13 +32,17 @@ def snapshots(directory: Path) -> list[SnapshotId]:
 
 def start_of(directory: Path) -> int:
     """Base offset of the oldest segment."""
-    return min(base for path in directory.iterdir() if (base := parse_segment_name(path.name)) is not None)
+    return min(
+        base for path in directory.iterdir() if (base := parse_segment_name(path.name)) is not None
+    )
 
 
 def test_snapshots_are_written_and_what_they_stand_for_is_cleaned(tmp_path: Path) -> None:
     need_kafka()
     copy = tmp_path / "data" / PARTITION_DIRECTORY
-    with kafka(controllers=1, node_properties=node_properties, options=FAST_START, kill_at_end=True) as cluster:
+    with kafka(
+        controllers=1, node_properties=node_properties, options=FAST_START, kill_at_end=True
+    ) as cluster:
         truth = cluster.wait_for_leader().metadata_log_dir
         seen: dict[SnapshotId, Path] = {}
         with gateway(*observing(cluster, tmp_path / "data", *_SETTINGS)) as server:

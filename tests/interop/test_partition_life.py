@@ -1,4 +1,6 @@
-"""Thousands of random changes of brokers and partitions, with Kafka's controller and with ours: every answer, and the end."""
+"""Thousands of random changes of brokers and partitions, with Kafka's controller and with ours:
+every answer, and the end.
+"""
 
 from __future__ import annotations
 
@@ -29,14 +31,27 @@ _BY_REQUEST_ONLY: Final = {
 def test_the_same_life_of_partitions() -> None:
     need_java()
     with (
-        kafka(brokers=0, controllers=1, properties=_BY_REQUEST_ONLY, options=FAST_START, kill_at_end=True) as cluster,
+        kafka(
+            brokers=0,
+            controllers=1,
+            properties=_BY_REQUEST_ONLY,
+            options=FAST_START,
+            kill_at_end=True,
+        ) as cluster,
         WireClient(cluster.controllers) as real,
     ):
         life = Life(
-            Cluster(cluster_id=CLUSTER_ID), Side(real.call, cluster.cluster_id), seed=int(os.environ.get("KWIRE_SEED", "1"))
+            Cluster(cluster_id=CLUSTER_ID),
+            Side(real.call, cluster.cluster_id),
+            seed=int(os.environ.get("KWIRE_SEED", "1")),
         )
         life.run(STEPS)
         assert not life.differences, "\n".join(life.differences[:20])
-        expected, ours = told(image_of(Path(cluster.nodes[0].metadata_log_dir))), told(life.cluster.image)
+        expected, ours = (
+            told(image_of(Path(cluster.nodes[0].metadata_log_dir))),
+            told(life.cluster.image),
+        )
     assert ours == expected
-    SAID.append(f"partitions: {life.asked} requests of {len(expected)} brokers and partitions, the same answers and the same end")
+    SAID.append(
+        f"partitions: {life.asked} requests of {len(expected)} brokers and partitions, the same answers and the same end"
+    )

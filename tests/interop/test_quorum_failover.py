@@ -1,5 +1,6 @@
-"""A real quorum of three static voters under load whose leaders are killed, hang, and are cut off with records that are lost,
-while our observer is killed, too: what a consumer saw all the while is what was committed, and nothing else.
+"""A real quorum of three static voters under load whose leaders are killed, hang, and are cut off
+with records that are lost, while our observer is killed, too: what a consumer saw all the while is
+what was committed, and nothing else.
 """
 
 from __future__ import annotations
@@ -69,17 +70,32 @@ def story(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story]:
     scratch = tmp_path_factory.mktemp("failover")
     with ExitStack() as stack:
         cluster = stack.enter_context(
-            kafka(brokers=2, controllers=3, static_voters=True, properties=_PROPERTIES, options=FAST_START, kill_at_end=True)
+            kafka(
+                brokers=2,
+                controllers=3,
+                static_voters=True,
+                properties=_PROPERTIES,
+                options=FAST_START,
+                kill_at_end=True,
+            )
         )
-        # No snapshots while the gateway is killed: Kafka gives one to whoever missed it and an election, voters too, and who
-        # leads then has no longer what our consumer waits for.
+        # No snapshots while the gateway is killed: Kafka gives one to whoever missed it and an
+        # election, voters too, and who leads then has no longer what our consumer waits for.
         lose_disks(cluster, above=0, bytes_between=NEVER)
         management = f"127.0.0.1:{lasting_ports(1)[0]}"
         arguments = observing(cluster, scratch / "data", "--management-listener", management)
         server = stack.enter_context(Restarted(scratch, *arguments))
         reader = Follower(server.address, TOPIC_NAME, None)
         load = stack.enter_context(Load(cluster.controllers.split(","), per_second=30))
-        told = Story(cluster, server, management, scratch / "data", reader, load, *taken_snapshot(scratch / "data"))
+        told = Story(
+            cluster,
+            server,
+            management,
+            scratch / "data",
+            reader,
+            load,
+            *taken_snapshot(scratch / "data"),
+        )
         reader.start()
         load.wait_for(20)
         server.kill_at_random(_GATEWAYS_KILLED, random.Random(_SEED))
@@ -98,7 +114,9 @@ def taken_snapshot(data_dir: Path) -> tuple[int, bytes]:
 
 
 def test_it_was_as_bad_as_it_was_meant_to_be(story: Story) -> None:
-    """Ten leaders and twenty gateways were killed, and records were given out that were lost afterwards."""
+    """Ten leaders and twenty gateways were killed, and records were given out that were lost
+    afterwards.
+    """
     assert story.server.kills == _GATEWAYS_KILLED
     assert len({batch.epoch for batch in story.truth}) > LEADERS_KILLED
     assert len(lost(story)) > 0
@@ -109,17 +127,23 @@ def test_the_first_thing_it_took_was_a_snapshot_of_the_quorum(story: Story) -> N
     assert story.start > 0
     assert story.truth[0].base_offset == story.start
     files = [
-        file for node in controllers(story.cluster) for file in node.metadata_log_dir.glob(f"{story.start:020d}-*.checkpoint")
+        file
+        for node in controllers(story.cluster)
+        for file in node.metadata_log_dir.glob(f"{story.start:020d}-*.checkpoint")
     ]
     assert story.snapshot in [file.read_bytes() for file in files]
 
 
 def test_the_consumer_saw_what_was_committed_and_nothing_else(story: Story) -> None:
-    """The snapshot's records; then no gap, no duplicate, nothing that was lost: record for record what the quorum has."""
+    """The snapshot's records; then no gap, no duplicate, nothing that was lost: record for record
+    what the quorum has.
+    """
     expected = records_of(story.truth)
     prefix = [record for record in story.reader.records if record.offset < story.start]
     seen = [record for record in story.reader.records if story.start <= record.offset < story.end]
-    assert [(record.key, record.value) for record in prefix] == [(record.key, record.value) for record in story.prefix]
+    assert [(record.key, record.value) for record in prefix] == [
+        (record.key, record.value) for record in story.prefix
+    ]
     assert not first_difference(seen, expected)
     READ.append(("quorum with fail-overs", "confluent-kafka-assign", len(seen), digest(seen)))
 
@@ -131,14 +155,16 @@ def test_the_gateway_has_the_quorums_log(story: Story) -> None:
     assert not first_unequal(clipped(fetched, story.end), story.truth)
     for node_id, log in story.logs.items():
         first = max(log[0].base_offset, story.start)
-        assert not first_unequal(clipped(log, None, first), clipped(story.truth, None, first)), f"node {node_id}"
+        assert not first_unequal(clipped(log, None, first), clipped(story.truth, None, first)), (
+            f"node {node_id}"
+        )
 
 
 def test_a_gateway_that_was_left_behind_takes_the_snapshot(story: Story) -> None:
     """While it is down every voter loses its disk: what it has not seen is in snapshots alone.
 
-    It must come back to a snapshot of the leader, byte for byte, and the leader's log behind that; and a consumer that begins
-    anew is given the records of the snapshot, and then the log.
+    It must come back to a snapshot of the leader, byte for byte, and the leader's log behind that;
+    and a consumer that begins anew is given the records of the snapshot, and then the log.
     """
     cluster, server = story.cluster, story.server
     server.kill()
@@ -154,7 +180,9 @@ def test_a_gateway_that_was_left_behind_takes_the_snapshot(story: Story) -> None
     wait_for_end(server.address, end)
     start, snapshot = taken_snapshot(story.data_dir)
     assert start >= log[0].base_offset
-    assert snapshot in [file.read_bytes() for file in leader.metadata_log_dir.glob(f"{start:020d}-*.checkpoint")]
+    assert snapshot in [
+        file.read_bytes() for file in leader.metadata_log_dir.glob(f"{start:020d}-*.checkpoint")
+    ]
     first, _ = offsets_of(server.address)
     fetched = fetched_from(server.address, first, end)
     assert not first_unequal(clipped(fetched, end, start), clipped(log, end, start))
@@ -163,7 +191,9 @@ def test_a_gateway_that_was_left_behind_takes_the_snapshot(story: Story) -> None
 
 
 def test_a_leader_that_hangs_is_left(story: Story) -> None:
-    """Its connections stay open, and it answers nothing; when it goes on it believes for a while that it leads."""
+    """Its connections stay open, and it answers nothing; when it goes on it believes for a while
+    that it leads.
+    """
     cluster, hung = story.cluster, story.cluster.wait_for_leader()
     with Load(cluster.controllers.split(",")) as load:
         cluster.pause_node(hung)
@@ -187,7 +217,9 @@ def test_without_any_controller_clients_read_on(story: Story) -> None:
     assert fetched_from(story.server.address, start, end)[-1].last_offset == end - 1
     story.server.kill()
     story.server.start()
-    assert offsets_of(story.server.address) == (start, end), "what is committed went back over a restart"
+    assert offsets_of(story.server.address) == (start, end), (
+        "what is committed went back over a restart"
+    )
     for node in controllers(story.cluster):
         story.cluster.start_node(node)
     with Load(story.cluster.controllers.split(",")) as load:
@@ -205,23 +237,36 @@ def test_static_voters_become_dynamic(story: Story) -> None:
 
         def upgraded() -> bool:
             # A new leader refuses until every voter has told it, seconds later, what it supports.
-            answer = admin.send(UpdateFeaturesRequest(feature_updates=[update]), accept={_FEATURE_UPDATE_FAILED})
+            answer = admin.send(
+                UpdateFeaturesRequest(feature_updates=[update]), accept={_FEATURE_UPDATE_FAILED}
+            )
             return int(answer.error_code) != _FEATURE_UPDATE_FAILED
 
         wait_for(upgraded, "kraft.version 1")
     first, end = check_the_same(story)
     found = fetched_from(story.server.address, max(first, end - 200), end)
-    control = {int.from_bytes(record.key[2:4], "big") for b in found if b.control for record in b.records() if record.key}
+    control = {
+        int.from_bytes(record.key[2:4], "big")
+        for b in found
+        if b.control
+        for record in b.records()
+        if record.key
+    }
     assert control >= {_KRAFT_VERSION, _KRAFT_VOTERS}
 
 
 def check_the_same(story: Story) -> tuple[int, int]:
-    """Bring the gateway to the leader's present end, and compare what both have; where that begins and ends."""
+    """Bring the gateway to the leader's present end, and compare what both have; where that begins
+    and ends.
+    """
     leader = story.cluster.wait_for_leader()
     end = files_of(leader)[-1].last_offset + 1
     wait_for_end(story.server.address, end)
     log = wait_for_segments(leader, end)
     start, _ = offsets_of(story.server.address)
     first = max(start, log[0].base_offset)
-    assert not first_unequal(clipped(fetched_from(story.server.address, first, end), end, first), clipped(log, end, first))
+    assert not first_unequal(
+        clipped(fetched_from(story.server.address, first, end), end, first),
+        clipped(log, end, first),
+    )
     return first, end

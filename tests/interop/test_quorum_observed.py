@@ -1,5 +1,6 @@
-"""A real quorum of three dynamic voters, observed: every record that Kafka can be made to write reaches stock consumers as it is
-in the leader's own files, and Kafka's own tool sees through the gateway what it sees at the controllers.
+"""A real quorum of three dynamic voters, observed: every record that Kafka can be made to write
+reaches stock consumers as it is in the leader's own files, and Kafka's own tool sees through the
+gateway what it sees at the controllers.
 """
 
 from __future__ import annotations
@@ -46,7 +47,9 @@ _SNAPSHOT_HEADER, _LEADER_CHANGE, _KRAFT_VERSION, _KRAFT_VOTERS = 3, 2, 5, 6
 
 @dataclass
 class Observed:
-    """The cluster after the workload, the gateway beside it, what clients read that followed all along, and the truth."""
+    """The cluster after the workload, the gateway beside it, what clients read that followed all
+    along, and the truth.
+    """
 
     cluster: Cluster
     server: Gateway
@@ -72,7 +75,11 @@ def observed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Observed]:
         ) as cluster,
         gateway(*observing(cluster, data_dir, "--replica-id", str(_REPLICA_ID))) as server,
     ):  # fmt: skip
-        readers = {way.reader.client: way.on(server.bootstrap, TOPIC_NAME) for way in WAYS if way.mode == ASSIGN}
+        readers = {
+            way.reader.client: way.on(server.bootstrap, TOPIC_NAME)
+            for way in WAYS
+            if way.mode == ASSIGN
+        }
         readers = {client: readers[client] for client in _CLIENTS}
         for reader in readers.values():
             reader.start()
@@ -90,13 +97,19 @@ def observed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Observed]:
 def test_the_cluster_wrote_every_kind_of_record(observed: Observed) -> None:
     assert not RECORD_TYPES - types_of(records_of(observed.truth))
     control = {
-        int.from_bytes(record.key[2:4], "big") for b in observed.truth if b.control for record in b.records() if record.key
+        int.from_bytes(record.key[2:4], "big")
+        for b in observed.truth
+        if b.control
+        for record in b.records()
+        if record.key
     }
     assert control >= {_LEADER_CHANGE, _KRAFT_VERSION, _KRAFT_VOTERS}
 
 
 @pytest.mark.parametrize("client", _CLIENTS)
-def test_a_consumer_that_followed_saw_each_record_once_and_in_order(observed: Observed, client: str) -> None:
+def test_a_consumer_that_followed_saw_each_record_once_and_in_order(
+    observed: Observed, client: str
+) -> None:
     expected = records_of(observed.truth)
     seen = [record for record in observed.readers[client].records if record.offset < observed.end]
     assert not first_difference(seen, expected)
@@ -107,11 +120,15 @@ def test_every_batch_is_byte_for_byte_the_leaders(observed: Observed) -> None:
     start, end = offsets_of(observed.server.bootstrap)
     assert (start, end >= observed.end) == (0, True)
     fetched = fetched_from(observed.server.bootstrap, 0, observed.end)
-    assert not first_unequal([batch for batch in fetched if batch.last_offset < observed.end], observed.truth)
+    assert not first_unequal(
+        [batch for batch in fetched if batch.last_offset < observed.end], observed.truth
+    )
 
 
 def test_the_copy_is_read_by_kafkas_own_dump(observed: Observed) -> None:
-    """kafka-dump-log of the gateway's segment and of the leader's print the same lines, CRCs included."""
+    """kafka-dump-log of the gateway's segment and of the leader's print the same lines, CRCs
+    included.
+    """
     leader = observed.cluster.wait_for_leader()
     dumps = []
     for directory in (observed.data_dir / f"{TOPIC_NAME}-0", leader.metadata_log_dir):
@@ -137,13 +154,21 @@ _MOVING = (
 
 def status(text: str) -> dict[str, str]:
     """``describe --status`` by the names of its lines."""
-    return {name: value.strip() for name, _, value in (line.partition(":") for line in text.splitlines() if line)}
+    return {
+        name: value.strip()
+        for name, _, value in (line.partition(":") for line in text.splitlines() if line)
+    }
 
 
 def replication(text: str) -> list[dict[str, str]]:
     """``describe --replication`` by the names of its columns, in the order of the ids."""
-    head, *rows = ([cell.strip() for cell in line.split("\t")] for line in text.splitlines() if "\t" in line)
-    return sorted((dict(zip(head, row, strict=True)) for row in rows), key=lambda row: (row["Status"], int(row["NodeId"])))
+    head, *rows = (
+        [cell.strip() for cell in line.split("\t")] for line in text.splitlines() if "\t" in line
+    )
+    return sorted(
+        (dict(zip(head, row, strict=True)) for row in rows),
+        key=lambda row: (row["Status"], int(row["NodeId"])),
+    )
 
 
 def at_controllers(observed: Observed, what: str) -> str:
@@ -151,7 +176,9 @@ def at_controllers(observed: Observed, what: str) -> str:
 
 
 def at_gateway(observed: Observed, what: str) -> str:
-    return java.run_tool(java.METADATA_QUORUM, ["--bootstrap-server", observed.server.bootstrap, "describe", what])
+    return java.run_tool(
+        java.METADATA_QUORUM, ["--bootstrap-server", observed.server.bootstrap, "describe", what]
+    )
 
 
 def ours(*arguments: str) -> str:
@@ -161,7 +188,9 @@ def ours(*arguments: str) -> str:
 
 def run(*arguments: str) -> str:
     """What a command of ours prints; it must succeed."""
-    done = subprocess.run([*KWIRE, *arguments], capture_output=True, text=True, check=False, timeout=60)
+    done = subprocess.run(
+        [*KWIRE, *arguments], capture_output=True, text=True, check=False, timeout=60
+    )
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -173,19 +202,33 @@ def still(row: dict[str, str]) -> dict[str, str]:
 
 
 def test_kafka_metadata_quorum_prints_the_same_status_at_the_gateway(observed: Observed) -> None:
-    before, through = status(at_controllers(observed, "--status")), status(at_gateway(observed, "--status"))
+    before, through = (
+        status(at_controllers(observed, "--status")),
+        status(at_gateway(observed, "--status")),
+    )
     after = status(ours("--status", "--bootstrap-controller", observed.cluster.controllers))
     assert list(before) == list(through) == list(after)
     assert still(before) == still(through) == still(after)
-    assert int(before["HighWatermark"]) <= int(through["HighWatermark"]) <= int(after["HighWatermark"])
+    assert (
+        int(before["HighWatermark"]) <= int(through["HighWatermark"]) <= int(after["HighWatermark"])
+    )
 
 
-def test_kafka_metadata_quorum_prints_the_same_replication_at_the_gateway(observed: Observed) -> None:
-    before, through = replication(at_controllers(observed, "--replication")), replication(at_gateway(observed, "--replication"))
+def test_kafka_metadata_quorum_prints_the_same_replication_at_the_gateway(
+    observed: Observed,
+) -> None:
+    before, through = (
+        replication(at_controllers(observed, "--replication")),
+        replication(at_gateway(observed, "--replication")),
+    )
     ours_of_all = [
         replication(ours("--replication", *where))
         for where in (
-            *(("--bootstrap-controller", node.controller_address) for node in observed.cluster.nodes if node.is_controller()),
+            *(
+                ("--bootstrap-controller", node.controller_address)
+                for node in observed.cluster.nodes
+                if node.is_controller()
+            ),
             ("-b", observed.cluster.bootstrap),
             ("-b", observed.server.bootstrap),
         )
@@ -197,13 +240,19 @@ def test_kafka_metadata_quorum_prints_the_same_replication_at_the_gateway(observ
 
 def test_the_gateway_is_an_observer_with_its_own_directory_id(observed: Observed) -> None:
     properties = read_meta_properties(observed.data_dir / FILE_NAME)
-    [row] = [row for row in replication(at_controllers(observed, "--replication")) if row["NodeId"] == str(_REPLICA_ID)]
+    [row] = [
+        row
+        for row in replication(at_controllers(observed, "--replication"))
+        if row["NodeId"] == str(_REPLICA_ID)
+    ]
     assert (row["Status"], row["DirectoryId"]) == ("Observer", str(properties.directory_id))
     assert int(row["Lag"]) < 100
 
 
 def lines_of(text: str) -> Sequence[str]:
-    """With columns as wide as Kafka makes them: where the values have the same width, so have the lines."""
+    """With columns as wide as Kafka makes them: where the values have the same width, so have the
+    lines.
+    """
     return [line.rstrip() for line in text.splitlines() if line.strip()]
 
 
@@ -220,11 +269,21 @@ def test_ours_has_kafkas_layout(observed: Observed) -> None:
 def test_the_nodes_of_the_cluster_are_the_real_ones(observed: Observed, endpoint_type: int) -> None:
     """DescribeCluster through the gateway and at a node of Kafka."""
     request, told = DescribeClusterRequest(endpoint_type=endpoint_type), []
-    kafka_node = observed.cluster.nodes[-1].broker_address if endpoint_type == 1 else observed.cluster.nodes[0].controller_address
+    kafka_node = (
+        observed.cluster.nodes[-1].broker_address
+        if endpoint_type == 1
+        else observed.cluster.nodes[0].controller_address
+    )
     for address in (kafka_node, observed.server.bootstrap):
         with WireClient(address) as client:
             answer = cast(Any, client.call(request, 1))
-            told.append((answer.error_code, answer.cluster_id, {(one.broker_id, one.host, one.port) for one in answer.brokers}))
+            told.append(
+                (
+                    answer.error_code,
+                    answer.cluster_id,
+                    {(one.broker_id, one.host, one.port) for one in answer.brokers},
+                )
+            )
     assert told[0] == told[1]
     assert len(told[0][2]) == (2 if endpoint_type == 1 else 3)
 
@@ -232,9 +291,20 @@ def test_the_nodes_of_the_cluster_are_the_real_ones(observed: Observed, endpoint
 def test_the_state_is_the_one_that_the_leaders_log_leads_to(observed: Observed) -> None:
     """``kwire state`` of the leader's files, of the gateway's, and of what the gateway serves."""
     leader = observed.cluster.wait_for_leader()
-    sources = [str(leader.metadata_log_dir)], [str(observed.data_dir)], ["-b", observed.server.bootstrap]
-    states = [json.loads(run("state", *source, "--at", str(observed.end), "-o", "json")) for source in sources]
+    sources = (
+        [str(leader.metadata_log_dir)],
+        [str(observed.data_dir)],
+        ["-b", observed.server.bootstrap],
+    )
+    states = [
+        json.loads(run("state", *source, "--at", str(observed.end), "-o", "json"))
+        for source in sources
+    ]
     assert {"orders", "by-hand", "passing-4"} <= states[0]["topics"]["byName"].keys()
     # The last record may be a control record, whose time no consumer is told.
-    assert states[2]["provenance"].pop("time") <= states[0]["provenance"].pop("time") == states[1]["provenance"].pop("time")
+    assert (
+        states[2]["provenance"].pop("time")
+        <= states[0]["provenance"].pop("time")
+        == states[1]["provenance"].pop("time")
+    )
     assert states[0] == states[1] == states[2]

@@ -1,5 +1,5 @@
-"""Quorums of other Kafka releases, with voters named in the configuration and in the log: each is observed from its first record
-on, through a fail-over, and served as its leader has it.
+"""Quorums of other Kafka releases, with voters named in the configuration and in the log: each is
+observed from its first record on, through a fail-over, and served as its leader has it.
 """
 
 from __future__ import annotations
@@ -29,13 +29,24 @@ from tools.gateway_process import gateway
 from tools.kafka import FAST_START, kafka
 from tools.metadata_workload import node_properties, write_some
 
-#: Release, static voters. The release that everything else is tested with is in the other quorum tests, both ways.
+#: Release, static voters. The release that everything else is tested with is in the other quorum
+#: tests, both ways.
 QUORUMS = [("4.1.2", True), ("4.4.0", False)]
-_WRITTEN = {"TopicRecord", "ConfigRecord", "AccessControlEntryRecord", "ClientQuotaRecord", "UserScramCredentialRecord"}
+_WRITTEN = {
+    "TopicRecord",
+    "ConfigRecord",
+    "AccessControlEntryRecord",
+    "ClientQuotaRecord",
+    "UserScramCredentialRecord",
+}
 
 
-@pytest.mark.parametrize(("version", "static"), QUORUMS, ids=[f"{v}-{'static' if s else 'dynamic'}" for v, s in QUORUMS])
-def test_a_quorum_is_observed_through_a_fail_over(version: str, static: bool, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("version", "static"), QUORUMS, ids=[f"{v}-{'static' if s else 'dynamic'}" for v, s in QUORUMS]
+)
+def test_a_quorum_is_observed_through_a_fail_over(
+    version: str, static: bool, tmp_path: Path
+) -> None:
     need_clients()
     need_kafka(version)
     way = next(way for way in WAYS if (way.reader.client, way.mode) == ("confluent-kafka", ASSIGN))
@@ -59,6 +70,8 @@ def test_a_quorum_is_observed_through_a_fail_over(version: str, static: bool, tm
         reader.stop()
         assert len({batch.epoch for batch in truth}) > 1
         assert not _WRITTEN - types_of(expected)
-        assert not first_difference([record for record in reader.records if record.offset < end], expected)
+        assert not first_difference(
+            [record for record in reader.records if record.offset < end], expected
+        )
         assert not first_unequal(clipped(fetched_from(server.bootstrap, 0, end), end), truth)
         READ.append((f"quorum of Kafka {version}", str(way), len(expected), digest(expected)))

@@ -1,4 +1,6 @@
-"""Real brokers of Kafka under three controllers of ours: they serve on whatever happens to them; nothing acknowledged is lost."""
+"""Real brokers of Kafka under three controllers of ours: they serve on whatever happens to them;
+nothing acknowledged is lost.
+"""
 
 from __future__ import annotations
 
@@ -21,14 +23,30 @@ BROKERS = {**SESSIONS, "replica.lag.time.max.ms": "5000", "min.insync.replicas":
 
 
 def test_they_serve_and_lose_nothing(tmp_path: Path) -> None:
-    """A broker is killed, the controllers' leader is, a broker shuts down; all the while Java's producer produces."""
+    """A broker is killed, the controllers' leader is, a broker shuts down; all the while Java's
+    producer produces.
+    """
     need_java()
-    with own_quorum(3, static_voters=False, properties=CONTROLLERS) as own, real_brokers(own, 2, properties=BROKERS) as brokers:
+    with (
+        own_quorum(3, static_voters=False, properties=CONTROLLERS) as own,
+        real_brokers(own, 2, properties=BROKERS) as brokers,
+    ):
         one, other = brokers.nodes
-        create = ["--create", "--topic", TOPIC, "--partitions", str(PARTITIONS), "--replication-factor", "2"]
+        create = [
+            "--create",
+            "--topic",
+            TOPIC,
+            "--partitions",
+            str(PARTITIONS),
+            "--replication-factor",
+            "2",
+        ]
         assert TOPIC in brokers.tool(java.TOPICS, create)
         everybody = frozenset({one.node_id, other.node_id})
-        until(lambda: partitions(brokers, TOPIC), lambda told: all(part.in_sync == everybody for part in told))
+        until(
+            lambda: partitions(brokers, TOPIC),
+            lambda told: all(part.in_sync == everybody for part in told),
+        )
         assert {part.leader for part in partitions(brokers, TOPIC)} == everybody
         producer = Producer.start(brokers, TOPIC, RECORDS, PER_SECOND, tmp_path)
         producer.wait_for(5000)
@@ -41,7 +59,10 @@ def test_they_serve_and_lose_nothing(tmp_path: Path) -> None:
         assert {int(value) for _, _, value in read} == set(range(RECORDS))
         problems = brokers.errors() + errors(own)
         assert problems == [], "\n".join(problems)
-        assert '"api": "CreateTopics", "principal": "User:ANONYMOUS", "host": "127.0.0.1", "client_id": "admin' in own.said()
+        assert (
+            '"api": "CreateTopics", "principal": "User:ANONYMOUS", "host": "127.0.0.1", "client_id": "admin'
+            in own.said()
+        )
 
 
 def errors(own: OwnCluster) -> list[str]:
@@ -50,30 +71,51 @@ def errors(own: OwnCluster) -> list[str]:
 
 
 def a_broker_is_killed(brokers: Cluster, own: OwnCluster, everybody: frozenset[int]) -> None:
-    """It is fenced, leads nothing and is in no ISR; the active controller dies meanwhile. Back, it is in sync again."""
+    """It is fenced, leads nothing and is in no ISR; the active controller dies meanwhile. Back, it
+    is in sync again.
+    """
     survivor, victim = brokers.nodes
     since = time.monotonic()
     brokers.kill_node(victim)
     leader = own.wait_for_leader()
     own.kill_node(leader)
     alone = frozenset({survivor.node_id})
-    until(lambda: partitions(brokers, TOPIC), lambda told: all(part.leader == survivor.node_id for part in told))
-    SAID.append(f"real brokers: leaders moved {time.monotonic() - since:.1f} s after broker and controller were killed")
-    until(lambda: partitions(brokers, TOPIC), lambda told: all(part.in_sync == alone for part in told))
+    until(
+        lambda: partitions(brokers, TOPIC),
+        lambda told: all(part.leader == survivor.node_id for part in told),
+    )
+    SAID.append(
+        f"real brokers: leaders moved {time.monotonic() - since:.1f} s after broker and controller were killed"
+    )
+    until(
+        lambda: partitions(brokers, TOPIC), lambda told: all(part.in_sync == alone for part in told)
+    )
     until(lambda: fenced(brokers), lambda told: told[victim.node_id])
     own.start_node(leader)
     brokers.start_node(victim)
     brokers.wait_for_node(victim)
-    until(lambda: partitions(brokers, TOPIC), lambda told: all(part.in_sync == everybody for part in told))
+    until(
+        lambda: partitions(brokers, TOPIC),
+        lambda told: all(part.in_sync == everybody for part in told),
+    )
     assert not any(fenced(brokers).values())
 
 
 def a_broker_shuts_down(brokers: Cluster, everybody: frozenset[int]) -> None:
-    """Controlled shutdown: nobody waits for a time-out, and its partitions are led by the other before it is gone."""
+    """Controlled shutdown: nobody waits for a time-out, and its partitions are led by the other
+    before it is gone.
+    """
     leaving, staying = brokers.nodes
     assert any(part.leader == leaving.node_id for part in partitions(brokers, TOPIC))
     brokers.stop_node(leaving)
-    until(lambda: partitions(brokers, TOPIC), lambda told: all(part.leader == staying.node_id for part in told), 2)
+    until(
+        lambda: partitions(brokers, TOPIC),
+        lambda told: all(part.leader == staying.node_id for part in told),
+        2,
+    )
     brokers.start_node(leaving)
     brokers.wait_for_node(leaving)
-    until(lambda: partitions(brokers, TOPIC), lambda told: all(part.in_sync == everybody for part in told))
+    until(
+        lambda: partitions(brokers, TOPIC),
+        lambda told: all(part.in_sync == everybody for part in told),
+    )

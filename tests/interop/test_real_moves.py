@@ -1,4 +1,6 @@
-"""Partitions of real brokers move under our controller: begun by an admin client, ended by the brokers, with all records."""
+"""Partitions of real brokers move under our controller: begun by an admin client, ended by the
+brokers, with all records.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,10 @@ _USUAL = "to exist, but it was missing. Creating..."
 
 def test_partitions_move_with_their_records(tmp_path: Path) -> None:
     need_java()
-    with own_quorum(1, formatted=True) as own, real_brokers(own, 2, log_dirs=2, kill_at_end=True) as brokers:
+    with (
+        own_quorum(1, formatted=True) as own,
+        real_brokers(own, 2, log_dirs=2, kill_at_end=True) as brokers,
+    ):
         one, other = (node.node_id for node in brokers.nodes)
         by_hand = [{"partition_index": index, "broker_ids": [one]} for index in range(PARTITIONS)]
         ask(brokers, create({"name": TOPIC, "assignments": by_hand}))
@@ -33,23 +38,40 @@ def test_partitions_move_with_their_records(tmp_path: Path) -> None:
         sent, failed = Producer.start(brokers, TOPIC, RECORDS, -1, tmp_path).result()
         assert not failed
         move(brokers, [other])
-        until(lambda: directories(own), lambda told: told == dict.fromkeys([(index, other) for index in range(PARTITIONS)], True))
+        until(
+            lambda: directories(own),
+            lambda told: (
+                told == dict.fromkeys([(index, other) for index in range(PARTITIONS)], True)
+            ),
+        )
         assert consume(brokers, TOPIC, RECORDS) == sent
         move(brokers, [one, other])
         assert {part.leader for part in partitions(brokers, TOPIC)} == {other}, "who leads stays"
         first = {"topic": TOPIC, "partitions": list(range(PARTITIONS))}
-        ask(brokers, made("ElectLeadersRequest", election_type=0, topic_partitions=[first]), _DONE_ALREADY)
-        until(lambda: partitions(brokers, TOPIC), lambda told: all(part.leader == one for part in told))
+        ask(
+            brokers,
+            made("ElectLeadersRequest", election_type=0, topic_partitions=[first]),
+            _DONE_ALREADY,
+        )
+        until(
+            lambda: partitions(brokers, TOPIC),
+            lambda told: all(part.leader == one for part in told),
+        )
         assert [line for line in brokers.errors() if _USUAL not in line] == []
 
 
 def move(brokers: Cluster, to: list[int]) -> None:
     """All partitions to these brokers; until they are there and in sync."""
     wanted = [{"partition_index": index, "replicas": to} for index in range(PARTITIONS)]
-    ask(brokers, made("AlterPartitionReassignmentsRequest", topics=[{"name": TOPIC, "partitions": wanted}]))
+    ask(
+        brokers,
+        made("AlterPartitionReassignmentsRequest", topics=[{"name": TOPIC, "partitions": wanted}]),
+    )
     until(
         lambda: partitions(brokers, TOPIC),
-        lambda told: all((part.replicas, part.in_sync) == (tuple(to), frozenset(to)) for part in told),
+        lambda told: all(
+            (part.replicas, part.in_sync) == (tuple(to), frozenset(to)) for part in told
+        ),
     )
     assert ask(brokers, ListPartitionReassignmentsRequest(topics=None)).topics == []
 
@@ -66,5 +88,8 @@ def directories(own: OwnCluster) -> dict[tuple[int, int], bool]:
     found = {}
     for index, part in image.partitions[image.topic_ids[TOPIC]].items():
         for broker_id, directory in zip(part.replicas, part.directories, strict=True):
-            found[index, broker_id] = directory not in (UNASSIGNED, MIGRATING) and directory in image.brokers[broker_id].log_dirs
+            found[index, broker_id] = (
+                directory not in (UNASSIGNED, MIGRATING)
+                and directory in image.brokers[broker_id].log_dirs
+            )
     return found

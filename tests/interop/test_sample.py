@@ -1,4 +1,6 @@
-"""``kwire serve`` with nothing said, as ``make serve`` runs it: every client reads the log that comes with the package."""
+"""``kwire serve`` with nothing said, as ``make serve`` runs it: every client reads the log that
+comes with the package.
+"""
 
 from __future__ import annotations
 
@@ -12,13 +14,13 @@ from gateway.ports import TOPIC_NAME
 from tests.interop.clients import WAYS, Way, need_clients
 from tests.interop.conftest import READ
 from tests.interop.reading import digest, first_difference
-from tests.interop.session import Outcome, read_with_every_client
+from tests.interop.session import Decision, read_with_every_client
 from tests.interop.truth import Log, log_of
 from tools.gateway_process import gateway as serving
 
 
 @pytest.fixture(scope="module")
-def read() -> Iterator[tuple[Log, dict[Way, Outcome]]]:
+def read() -> Iterator[tuple[Log, dict[Way, Decision]]]:
     need_clients()
     log = log_of(Path(gateway.__file__).parent / "sample" / f"{TOPIC_NAME}-0", None)
     count = len(log.snapshot_values()) + len(log.records())
@@ -27,11 +29,11 @@ def read() -> Iterator[tuple[Log, dict[Way, Outcome]]]:
 
 
 @pytest.mark.parametrize("way", WAYS, ids=str)
-def test_the_sample_is_read_whole(read: tuple[Log, dict[Way, Outcome]], way: Way) -> None:
+def test_the_sample_is_read_whole(read: tuple[Log, dict[Way, Decision]], way: Way) -> None:
     log, outcomes = read
-    outcome = outcomes[way]
-    assert not outcome.error
-    beyond_prefix = [record for record in outcome.records if record.offset >= log.start_offset]
-    assert len(outcome.records) - len(beyond_prefix) == len(log.snapshot_values())
+    decision = outcomes[way]
+    assert not decision.error
+    beyond_prefix = [record for record in decision.records if record.offset >= log.start_offset]
+    assert len(decision.records) - len(beyond_prefix) == len(log.snapshot_values())
     assert not first_difference(beyond_prefix, log.records())
-    READ.append(("(sample)", str(way), len(outcome.records), digest(outcome.records)))
+    READ.append(("(sample)", str(way), len(decision.records), digest(decision.records)))

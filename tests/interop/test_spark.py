@@ -1,6 +1,8 @@
-"""Spark's own Kafka source on our server: batch and streams, every way to name the topic, restarts, and what is decoded.
+"""Spark's own Kafka source on our server: batch and streams, every way to name the topic, restarts,
+and what is decoded.
 
-One session and one server serve every test of whole logs; what is appended goes to a copy with a server of its own.
+One session and one server serve every test of whole logs; what is appended goes to a copy with a
+server of its own.
 """
 
 from __future__ import annotations
@@ -50,7 +52,11 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 EXAMPLES = ROOT / "docs" / "examples"
 #: A log from offset 0, and one that starts at a snapshot, so that its records come first.
 WHOLE, CUT = ("p-one-basic", "nodes/1"), ("p-one-segments", "nodes/7")
-BY: dict[Way, str] = {"subscribe": TOPIC_NAME, "subscribePattern": "__cluster_meta.*", "assign": TOPIC_NAME}
+BY: dict[Way, str] = {
+    "subscribe": TOPIC_NAME,
+    "subscribePattern": "__cluster_meta.*",
+    "assign": TOPIC_NAME,
+}
 ALL_BY = pytest.mark.parametrize("by", BY)
 
 
@@ -78,7 +84,9 @@ def serving(logs: Any, which: tuple[str, str], into: Path) -> Iterator[Served]:
     name, node = which
     log, directory = copied(logs(name), node, into)
     with gateway("--source", "log", "--log-dir", str(directory)) as server:
-        yield Served(name, log, server.bootstrap, directory, logs(name) / node.replace("nodes", "truth"))
+        yield Served(
+            name, log, server.bootstrap, directory, logs(name) / node.replace("nodes", "truth")
+        )
 
 
 @pytest.fixture(scope="module", params=[WHOLE, CUT], ids=["from-0", "from-a-snapshot"])
@@ -106,7 +114,9 @@ def wait_until(true: Callable[[], bool], what: str, timeout_s: float = 60) -> No
         time.sleep(0.02)
 
 
-def check_whole(seen: Sequence[Record], served: Served, way: str, added: Sequence[Record] = ()) -> None:
+def check_whole(
+    seen: Sequence[Record], served: Served, way: str, added: Sequence[Record] = ()
+) -> None:
     """``seen`` is every record that the log's files hold, byte for byte, and what was added."""
     prefix = [record for record in seen if record.offset < served.log.start_offset]
     assert not first_difference(seen[len(prefix) :], [*served.log.records(), *added])
@@ -120,7 +130,9 @@ def test_a_batch_reads_the_whole_topic(spark: SparkSession, served: Served, by: 
 
 
 @ALL_BY
-def test_available_now_reads_the_whole_topic(spark: SparkSession, served: Served, by: Way, tmp_path: Path) -> None:
+def test_available_now_reads_the_whole_topic(
+    spark: SparkSession, served: Served, by: Way, tmp_path: Path
+) -> None:
     options = served.options(by, start="earliest", max_offsets_per_trigger=400)
     sink = run_to_the_end(stream(spark, options), tmp_path / "checkpoint")
     assert len(sink.batches) > 1
@@ -128,7 +140,9 @@ def test_available_now_reads_the_whole_topic(spark: SparkSession, served: Served
 
 
 @ALL_BY
-def test_micro_batches_read_the_whole_topic(spark: SparkSession, served: Served, by: Way, tmp_path: Path) -> None:
+def test_micro_batches_read_the_whole_topic(
+    spark: SparkSession, served: Served, by: Way, tmp_path: Path
+) -> None:
     count = len(served.log.snapshot_values()) + len(served.log.records())
     options = served.options(by, start="earliest")
     with following(stream(spark, options), tmp_path / "checkpoint") as sink:
@@ -137,7 +151,9 @@ def test_micro_batches_read_the_whole_topic(spark: SparkSession, served: Served,
 
 
 def test_a_batch_in_slices_reads_the_same(spark: SparkSession, whole: Served) -> None:
-    check_whole(records(batch(spark, whole.options("assign", minPartitions=3))), whole, "batch-3-slices")
+    check_whole(
+        records(batch(spark, whole.options("assign", minPartitions=3))), whole, "batch-3-slices"
+    )
 
 
 @pytest.mark.parametrize("by", ["subscribe", "assign"])
@@ -156,7 +172,10 @@ def test_positions_by_time(spark: SparkSession, whole: Served, by: Way, tmp_path
     assert since < until
     # Kafka answers with the first record whose time is not before: times in this log never go back.
     assert [one.timestamp for one in every] == sorted(one.timestamp for one in every)
-    start, end = (datetime.fromtimestamp(ms / 1000, UTC).replace(microsecond=ms % 1000 * 1000) for ms in (since, until))
+    start, end = (
+        datetime.fromtimestamp(ms / 1000, UTC).replace(microsecond=ms % 1000 * 1000)
+        for ms in (since, until)
+    )
     expected = [one for one in every if since <= one.timestamp]
     between = [one for one in expected if one.timestamp < until]
     assert records(batch(spark, whole.options(by, start=start, end=end))) == between
@@ -164,7 +183,9 @@ def test_positions_by_time(spark: SparkSession, whole: Served, by: Way, tmp_path
     assert sink.records() == expected
 
 
-def test_a_batch_that_was_cut_off_is_run_again(spark: SparkSession, whole: Served, tmp_path: Path) -> None:
+def test_a_batch_that_was_cut_off_is_run_again(
+    spark: SparkSession, whole: Served, tmp_path: Path
+) -> None:
     df = stream(spark, whole.options("assign", start="earliest", max_offsets_per_trigger=400))
     sink = CutOff(good=2)
     with pytest.raises(Exception, match="cut off here"):
@@ -174,7 +195,9 @@ def test_a_batch_that_was_cut_off_is_run_again(spark: SparkSession, whole: Serve
     assert sink.records() + rest.records() == whole.log.records()
 
 
-def test_a_restart_goes_on_from_the_checkpoint(spark: SparkSession, growing: Served, tmp_path: Path) -> None:
+def test_a_restart_goes_on_from_the_checkpoint(
+    spark: SparkSession, growing: Served, tmp_path: Path
+) -> None:
     checkpoint = tmp_path / "checkpoint"
     df = stream(spark, growing.options("assign", start="earliest"))
     check_whole(run_to_the_end(df, checkpoint).records(), growing, "before-restart")
@@ -182,7 +205,12 @@ def test_a_restart_goes_on_from_the_checkpoint(spark: SparkSession, growing: Ser
     added = append(growing)
     assert run_to_the_end(df, checkpoint).records() == added
     # Started again it takes up the checkpoint, whatever the start option says.
-    assert run_to_the_end(stream(spark, growing.options("assign", start="latest")), checkpoint).records() == []
+    assert (
+        run_to_the_end(
+            stream(spark, growing.options("assign", start="latest")), checkpoint
+        ).records()
+        == []
+    )
 
 
 def append(served: Served) -> list[Record]:
@@ -192,13 +220,19 @@ def append(served: Served) -> list[Record]:
         with (served.directory / served.log.segments[-1].name).open("ab") as segment:
             segment.write(data)
         added += found
-    wait_for_end(served.bootstrap, added[-1].offset + 1)  # a query that ends with what there is may be quicker than the server
+    wait_for_end(
+        served.bootstrap, added[-1].offset + 1
+    )  # a query that ends with what there is may be quicker than the server
     return added
 
 
-def test_an_append_shows_in_a_running_stream(spark: SparkSession, growing: Served, tmp_path: Path) -> None:
+def test_an_append_shows_in_a_running_stream(
+    spark: SparkSession, growing: Served, tmp_path: Path
+) -> None:
     count = len(growing.log.records())
-    with following(stream(spark, growing.options("subscribe", start="earliest")), tmp_path / "checkpoint") as sink:
+    with following(
+        stream(spark, growing.options("subscribe", start="earliest")), tmp_path / "checkpoint"
+    ) as sink:
         wait_until(lambda: len(sink.records()) == count, f"{count} records")
         added = append(growing)
         written = time.monotonic()
@@ -208,27 +242,48 @@ def test_an_append_shows_in_a_running_stream(spark: SparkSession, growing: Serve
 
 
 def test_a_checkpoint_before_the_log_start(spark: SparkSession, logs: Any, tmp_path: Path) -> None:
-    """The query fails, and again when restarted; told to bear the loss it goes on with what there is."""
+    """The query fails, and again when restarted; told to bear the loss it goes on with what there
+    is.
+    """
     checkpoint = tmp_path / "checkpoint"
     with serving(logs, CUT, tmp_path) as cut:
         df = stream(spark, cut.options("assign", start="earliest", max_offsets_per_trigger=60))
         with pytest.raises(Exception, match="cut off here"):
             run_to_the_end(df, checkpoint, CutOff(good=1))
-    with gateway("--source", "log", "--log-dir", str(cut.directory), "--no-snapshot-prefix") as server:
+    with gateway(
+        "--source", "log", "--log-dir", str(cut.directory), "--no-snapshot-prefix"
+    ) as server:
         for _ in range(2):
-            with pytest.raises(Exception, match=r"(?i)data may have been lost|could not read records in offset"):
-                run_to_the_end(stream(spark, kafka_options(server.bootstrap, by="assign")), checkpoint)
+            with pytest.raises(
+                Exception, match=r"(?i)data may have been lost|could not read records in offset"
+            ):
+                run_to_the_end(
+                    stream(spark, kafka_options(server.bootstrap, by="assign")), checkpoint
+                )
         df = stream(spark, kafka_options(server.bootstrap, by="assign", fail_on_data_loss=False))
         assert run_to_the_end(df, checkpoint).records() == cut.log.records()
 
 
 def test_decoded_columns_are_what_kafka_says(spark: SparkSession, served: Served) -> None:
-    rows = decode(batch(spark, served.options("subscribe")), secrets=True).orderBy("offset").collect()
+    rows = (
+        decode(batch(spark, served.options("subscribe")), secrets=True).orderBy("offset").collect()
+    )
     assert [row.error for row in rows] == [None] * len(rows)
     start = served.log.start_offset
-    seen = [(row.offset, row.type, row.version, json.loads(row.data)) for row in rows if row.offset >= start]
-    said = {line["offset"]: line for line in truth(served) if line["offset"] >= start and "control" not in line}
-    assert seen == [(offset, line["type"], line["version"], line["data"]) for offset, line in sorted(said.items())]
+    seen = [
+        (row.offset, row.type, row.version, json.loads(row.data))
+        for row in rows
+        if row.offset >= start
+    ]
+    said = {
+        line["offset"]: line
+        for line in truth(served)
+        if line["offset"] >= start and "control" not in line
+    }
+    assert seen == [
+        (offset, line["type"], line["version"], line["data"])
+        for offset, line in sorted(said.items())
+    ]
 
 
 def truth(served: Served) -> Iterator[dict[str, Any]]:
@@ -240,7 +295,9 @@ def truth(served: Served) -> Iterator[dict[str, Any]]:
 
 def test_typed_columns_are_what_kafka_says(spark: SparkSession, whole: Served) -> None:
     df = typed(batch(spark, whole.options("subscribe")), "PARTITION_RECORD")
-    seen = {row.offset: row for row in df.select("offset", "version", "error", "record.*").collect()}
+    seen = {
+        row.offset: row for row in df.select("offset", "version", "error", "record.*").collect()
+    }
     said = {line["offset"]: line for line in truth(whole) if line.get("type") == "PARTITION_RECORD"}
     assert seen.keys() == said.keys() and len(seen) > 100
     for offset, line in said.items():
@@ -258,7 +315,9 @@ def example(name: str) -> Any:
     return module
 
 
-def test_example_batch(spark: SparkSession, whole: Served, capfd: pytest.CaptureFixture[str]) -> None:
+def test_example_batch(
+    spark: SparkSession, whole: Served, capfd: pytest.CaptureFixture[str]
+) -> None:
     example("spark_batch").main(whole.bootstrap)
     rows = batch(spark, whole.options("subscribe"))
     counts = {(row[0], row[1]): row[2] for row in example("spark_batch").counts(rows).collect()}
@@ -267,10 +326,20 @@ def test_example_batch(spark: SparkSession, whole: Served, capfd: pytest.Capture
         if "type" in line:
             said[line["type"], line["version"]] = said.get((line["type"], line["version"]), 0) + 1
     assert counts == said
-    removed = {line["data"]["topicId"] for line in truth(whole) if line.get("type") == "REMOVE_TOPIC_RECORD"}
-    created = {line["data"]["topicId"]: line["data"]["name"] for line in truth(whole) if line.get("type") == "TOPIC_RECORD"}
+    removed = {
+        line["data"]["topicId"]
+        for line in truth(whole)
+        if line.get("type") == "REMOVE_TOPIC_RECORD"
+    }
+    created = {
+        line["data"]["topicId"]: line["data"]["name"]
+        for line in truth(whole)
+        if line.get("type") == "TOPIC_RECORD"
+    }
     topics = example("spark_batch").topics(rows).collect()
-    assert {(row.name, row.topicId) for row in topics} == {(n, i) for i, n in created.items() if i not in removed}
+    assert {(row.name, row.topicId) for row in topics} == {
+        (n, i) for i, n in created.items() if i not in removed
+    }
     assert all(row.partitions > 0 for row in topics)
 
 
@@ -281,7 +350,9 @@ def test_example_tables(spark: SparkSession, growing: Served, tmp_path: Path) ->
     assert _offsets(tables.table(spark, str(tmp_path / "metadata"))) == offsets
     added = append(growing)
     tables.update(spark, growing.bootstrap, str(tmp_path / "metadata"))
-    assert _offsets(tables.table(spark, str(tmp_path / "metadata"))) == offsets + [record.offset for record in added]
+    assert _offsets(tables.table(spark, str(tmp_path / "metadata"))) == offsets + [
+        record.offset for record in added
+    ]
 
 
 def _offsets(df: DataFrame) -> list[int]:
@@ -292,11 +363,20 @@ def _offsets(df: DataFrame) -> list[int]:
 def submitted(script: str, arguments: Sequence[str], into: Path) -> Iterator[Process]:
     """An example as a user starts it, by spark-submit in a process of its own."""
     jars = ["--jars", str(spark_jars()), "--master", "local[1]", "--conf", "spark.ui.enabled=false"]
-    command = [_spark_submit(), *jars, "--conf", "spark.driver.host=127.0.0.1", str(EXAMPLES / script), *arguments]
+    command = [
+        _spark_submit(),
+        *jars,
+        "--conf",
+        "spark.driver.host=127.0.0.1",
+        str(EXAMPLES / script),
+        *arguments,
+    ]
     environment = {
         "PYSPARK_PYTHON": sys.executable,
         "SPARK_LOCAL_IP": "127.0.0.1",
-        "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]).rstrip(os.pathsep),
+        "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]).rstrip(
+            os.pathsep
+        ),
     }
     job = Process("spark-submit", command, into / "printed", environment)
     try:
@@ -312,7 +392,9 @@ def _spark_submit() -> str:
     return found
 
 
-def test_the_code_of_the_page_runs(spark: SparkSession, whole: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_code_of_the_page_runs(
+    spark: SparkSession, whole: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(ROOT)
     page = (ROOT / "docs" / "spark.md").read_text(encoding="utf-8")
     blocks = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
@@ -321,19 +403,25 @@ def test_the_code_of_the_page_runs(spark: SparkSession, whole: Served, monkeypat
         if "readStream" not in block:
             exec(block.replace("localhost:9092", whole.bootstrap), names)
     assert len(blocks) == 5
-    assert names["partitions"].count() == sum(line.get("type") == "PARTITION_RECORD" for line in truth(whole))
+    assert names["partitions"].count() == sum(
+        line.get("type") == "PARTITION_RECORD" for line in truth(whole)
+    )
     for linked in re.findall(r"\(examples/(\w+)\.py\)", page):
         assert callable(example(linked).main)
 
 
-def test_a_long_running_stream_prints_a_topic_created_on_real_kafka(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_long_running_stream_prints_a_topic_created_on_real_kafka(
+    spark: SparkSession, tmp_path: Path
+) -> None:
     from kafka import KafkaAdminClient
 
     need_java()
     with (
         kafka() as cluster,
         gateway("--source", "log", "--log-dir", str(cluster.nodes[0].log_dir)) as server,
-        submitted("spark_stream.py", [server.bootstrap, str(tmp_path / "checkpoint")], tmp_path) as job,
+        submitted(
+            "spark_stream.py", [server.bootstrap, str(tmp_path / "checkpoint")], tmp_path
+        ) as job,
     ):
         job.wait_until(lambda: "FEATURE_LEVEL_RECORD" in job.said(_EVERYTHING), 120)
         admin = KafkaAdminClient(bootstrap_servers=cluster.bootstrap)
@@ -341,7 +429,9 @@ def test_a_long_running_stream_prints_a_topic_created_on_real_kafka(spark: Spark
             admin.create_topics({name: {"num_partitions": 3, "replication_factor": 1}})
             answered, line = time.monotonic(), f'TOPIC_RECORD {{"name":"{name}"'
             job.wait_until(lambda line=line: line in job.said(_EVERYTHING), 20, 0.02)  # type: ignore[misc]
-            print(f"Spark printed {name} {time.monotonic() - answered:.2f} s after Kafka had answered")
+            print(
+                f"Spark printed {name} {time.monotonic() - answered:.2f} s after Kafka had answered"
+            )
         admin.close()
 
 

@@ -1,7 +1,8 @@
-"""PySpark 4.2, where the other tests have the newest release: an environment of its own, and in that the tests of ``SELECTED``.
+"""PySpark 4.2, where the other tests have the newest release: an environment of its own, and in
+that the tests of ``SELECTED``.
 
-Every way that kwire calls PySpark is among them once: DataFrame functions, the Kafka source, the Python data source with
-streams and filters, and tables, which with this release also go into Delta.
+Every way that kwire calls PySpark is among them once: DataFrame functions, the Kafka source, the
+Python data source with streams and filters, and tables, which with this release also go into Delta.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 RELEASE = "4.2"
 SELECTED = (
     "tests/kwire/spark/test_release.py",
-    "tests/kwire/spark/test_source.py",
+    "tests/kwire/spark/source/test_data_source.py",
     "tests/kwire/spark/test_frames.py::test_every_record_type_decoded",
     "tests/kwire/spark/test_frames.py::test_typed_columns_are_ready_for_sql[PartitionRecord]",
     "tests/kwire/spark/test_frames.py::test_filters_run_in_the_jvm_and_lose_nothing_damaged",
@@ -54,7 +55,9 @@ class Environment:
     pyspark: str
 
     def passes(self, tests: Sequence[str], into: Path) -> None:
-        """Run ``tests`` here. Fails where one of them fails, and skips, if that is allowed, where one of them does."""
+        """Run ``tests`` here. Fails where one of them fails, and skips, if that is allowed, where
+        one of them does.
+        """
         report, began = into / "report.xml", time.monotonic()
         command = [
             self.python,
@@ -67,9 +70,17 @@ class Environment:
             f"--basetemp={into / 'tmp'}",
         ]
         run = subprocess.run(
-            [*command, *tests], cwd=ROOT, env=_environ(), capture_output=True, text=True, timeout=600, check=False
+            [*command, *tests],
+            cwd=ROOT,
+            env=_environ(),
+            capture_output=True,
+            text=True,
+            timeout=600,
+            check=False,
         )
-        assert run.returncode == 0, f"with PySpark {self.pyspark}:\n{run.stdout[-20_000:]}\n{run.stderr[-5_000:]}"
+        assert run.returncode == 0, (
+            f"with PySpark {self.pyspark}:\n{run.stdout[-20_000:]}\n{run.stderr[-5_000:]}"
+        )
         cases = list(ElementTree.parse(report).iter("testcase"))
         if skipped := {str(one.get("message")) for case in cases for one in case.iter("skipped")}:
             missing(f"with PySpark {self.pyspark}: {'; '.join(sorted(skipped))}")
@@ -78,8 +89,14 @@ class Environment:
 
 
 def _environ() -> dict[str, str]:
-    """Ours, without a Spark that is named in it; the Python workers find kwire by its path, as it is not installed there."""
-    kept = {name: value for name, value in os.environ.items() if name != "SPARK_HOME" and not name.startswith("PYSPARK_")}
+    """Ours, without a Spark that is named in it; the Python workers find kwire by its path, as it
+    is not installed there.
+    """
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if name != "SPARK_HOME" and not name.startswith("PYSPARK_")
+    }
     return {**kept, "PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1"}
 
 
@@ -106,22 +123,30 @@ def _installed(directory: Path) -> Environment:
     ):
         run = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
         if run.returncode:
-            missing(f"an environment with PySpark {RELEASE} cannot be made: {(run.stderr or run.stdout).strip()[-2_000:]}")
+            missing(
+                f"an environment with PySpark {RELEASE} cannot be made: {(run.stderr or run.stdout).strip()[-2_000:]}"
+            )
     ask = [python, "-c", "import pyspark; print(pyspark.__version__)"]
-    version = subprocess.run(ask, env=_environ(), capture_output=True, text=True, check=True).stdout.strip()
+    version = subprocess.run(
+        ask, env=_environ(), capture_output=True, text=True, check=True
+    ).stdout.strip()
     assert version.startswith(f"{RELEASE}.")
     return Environment(python, version)
 
 
 def _requirements() -> str:
-    """What pip would install for ``.[spark,test]``, without an installation that builds and writes in the tree."""
+    """What pip would install for ``.[spark,test]``, without an installation that builds and writes
+    in the tree.
+    """
     setup = configparser.ConfigParser(interpolation=None)
     setup.read(ROOT / "setup.cfg", encoding="utf-8")
     extras = setup["options.extras_require"]
     return "\n".join((setup["options"]["install_requires"], extras["spark"], extras["test"]))
 
 
-def test_what_calls_pyspark_runs_with_this_release(environment: Environment, tmp_path: Path) -> None:
+def test_what_calls_pyspark_runs_with_this_release(
+    environment: Environment, tmp_path: Path
+) -> None:
     environment.passes(SELECTED, tmp_path)
 
 

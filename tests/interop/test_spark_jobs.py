@@ -1,4 +1,6 @@
-"""The jobs over the tables of a quorum's log, against counts of its changes; ``kwire spark``; the page."""
+"""The jobs over the tables of a quorum's log, against counts of its changes; ``kwire spark``; the
+page.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,7 @@ from gateway.cli.spark import JOBS as COMMANDS
 from kwire.spark import read_table, tables
 from kwire.spark.jobs import JOBS
 from kwire.spark.jobs_svg import picture
-from kwire.spark.tables_fold import Change, Fold
+from kwire.spark.table.fold import Change, Fold
 from tests.kwire.spark.session import spark_session
 from tests.kwire.spark.table_rows import rows_of
 from tests.shared import needs_shared
@@ -57,22 +59,40 @@ class Built:
 
     def both(self, entity: str) -> list[tuple[Change, Any, Any]]:
         """Changes of one kind that have a before and an after."""
-        found = [(c, json.loads(c.before or "null"), json.loads(c.after or "null")) for c in self.changes if c.entity == entity]
+        found = [
+            (c, json.loads(c.before or "null"), json.loads(c.after or "null"))
+            for c in self.changes
+            if c.entity == entity
+        ]
         return [one for one in found if one[1] and one[2]]
 
 
 @pytest.fixture(scope="module")
 def built(spark: SparkSession, logs: Any, tmp_path_factory: pytest.TempPathFactory) -> Built:
-    return Built(spark, logs("p-quorum") / "nodes" / "2" / "__cluster_metadata-0", tmp_path_factory.mktemp("tables"))
+    return Built(
+        spark,
+        logs("p-quorum") / "nodes" / "2" / "__cluster_metadata-0",
+        tmp_path_factory.mktemp("tables"),
+    )
 
 
 def test_isr_and_flapping(built: Built) -> None:
-    moved = [(c.offset, was["isr"], now["isr"]) for c, was, now in built.both("partition") if was["isr"] != now["isr"]]
+    moved = [
+        (c.offset, was["isr"], now["isr"])
+        for c, was, now in built.both("partition")
+        if was["isr"] != now["isr"]
+    ]
     found = built.job("isr")
     assert len(moved) > 20 and [row["offset"] for row in found] == [offset for offset, *_ in moved]
     for row, (_, was, now) in zip(found, moved, strict=True):
-        assert (set(row["left"]), set(row["joined"]), row["isr"]) == (set(was) - set(now), set(now) - set(was), now)
-        assert row["event"] == ("shrink" if not row["joined"] else "change" if row["left"] else "expand")
+        assert (set(row["left"]), set(row["joined"]), row["isr"]) == (
+            set(was) - set(now),
+            set(now) - set(was),
+            now,
+        )
+        assert row["event"] == (
+            "shrink" if not row["joined"] else "change" if row["left"] else "expand"
+        )
     left, joined = Counter[int](), Counter[int]()
     for row in built.job("flapping"):
         left[row["broker"]] += row["left"]
@@ -83,7 +103,11 @@ def test_isr_and_flapping(built: Built) -> None:
 
 
 def test_leaders(built: Built) -> None:
-    moves = [(was["leader"], now["leader"]) for _, was, now in built.both("partition") if was["leader"] != now["leader"]]
+    moves = [
+        (was["leader"], now["leader"])
+        for _, was, now in built.both("partition")
+        if was["leader"] != now["leader"]
+    ]
     found = built.job("leaders")
     assert sum(row["moves"] for row in found) == len(moves) > 20
     assert sum(row["toNone"] for row in found) == sum(now == -1 for _, now in moves)
@@ -104,7 +128,9 @@ def test_configs_and_security(built: Built) -> None:
 def test_topics(built: Built) -> None:
     made = {c.key: c for c in built.changes if c.entity == "topic" and c.op == "set"}
     gone = {c.key: c for c in built.changes if c.entity == "topic" and c.op == "delete"}
-    partitions = Counter(c.key.split(":")[0] for c in built.changes if c.entity == "partition" and c.before is None)
+    partitions = Counter(
+        c.key.split(":")[0] for c in built.changes if c.entity == "partition" and c.before is None
+    )
     found = {row["topicId"]: row for row in built.job("topics")}
     assert found.keys() == made.keys() and gone
     for key, row in found.items():
@@ -132,15 +158,24 @@ def test_reassignments(built: Built) -> None:
 
 def test_brokers(built: Built) -> None:
     found = built.job("brokers")
-    assert {row["id"] for row in found} == {int(c.key) for c in built.changes if c.entity == "broker"}
+    assert {row["id"] for row in found} == {
+        int(c.key) for c in built.changes if c.entity == "broker"
+    }
     for before, after in pairwise(found):
         if before["id"] == after["id"]:
             assert before["until"] is not None and before["until"] <= after["since"]
-            assert (before["epoch"], before["state"]) != (after["epoch"], after["state"]) or before["until"] < after["since"]
+            assert (before["epoch"], before["state"]) != (after["epoch"], after["state"]) or before[
+                "until"
+            ] < after["since"]
     open_now = {row["id"]: row["state"] for row in found if row["until"] is None}
     now = read_table(built.spark, built.path, "brokers").collect()
     assert open_now == {
-        row.id: "shutting down" if row.inControlledShutdown else "fenced" if row.fenced else "active" for row in now
+        row.id: "shutting down"
+        if row.inControlledShutdown
+        else "fenced"
+        if row.fenced
+        else "active"
+        for row in now
     }
 
 
@@ -164,7 +199,9 @@ def test_the_command(built: Built, logs: Any, tmp_path: Path) -> None:
     result = CliRunner().invoke(main, ["spark", "topics", built.path, "--svg", str(svg)])
     lines = [json.loads(line) for line in result.stdout.splitlines()]
     assert (result.exit_code, len(lines)) == (0, len(built.job("topics")))
-    assert re.fullmatch(r"20\d\d-\d\d-\d\dT[\d:.]+Z", lines[0]["created"]) and svg.read_text().startswith("<svg")
+    assert re.fullmatch(
+        r"20\d\d-\d\d-\d\dT[\d:.]+Z", lines[0]["created"]
+    ) and svg.read_text().startswith("<svg")
     log, kept = str(logs("p-one-basic") / "nodes" / "1"), str(tmp_path / "kept")
     text = CliRunner().invoke(main, ["spark", "brokers", log, "--tables", kept, "-o", "text"])
     assert text.exit_code == 0 and "shutting down" in text.stdout and "until" in text.stdout
@@ -182,10 +219,20 @@ def test_the_command(built: Built, logs: Any, tmp_path: Path) -> None:
 def test_the_code_of_the_page_runs(spark: SparkSession, logs: Any, tmp_path: Path) -> None:
     blocks = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
     names: dict[str, Any] = {"spark": spark}
-    with gateway("--source", "log", "--log-dir", str(logs("p-one-basic") / "nodes" / "1")) as server:
+    with gateway(
+        "--source", "log", "--log-dir", str(logs("p-one-basic") / "nodes" / "1")
+    ) as server:
         for block in blocks:
-            exec(block.replace("localhost:9092", server.bootstrap).replace('"/data/', f'"{tmp_path}/'), names)
+            exec(
+                block.replace("localhost:9092", server.bootstrap).replace(
+                    '"/data/', f'"{tmp_path}/'
+                ),
+                names,
+            )
     assert len(blocks) == 4
     assert names["svg"].startswith("<svg") and names["changes"].count() > 900
-    both = [sorted(map(repr, read_table(spark, f"{tmp_path}/{name}", "changes").collect())) for name in ("metadata", "other")]
+    both = [
+        sorted(map(repr, read_table(spark, f"{tmp_path}/{name}", "changes").collect()))
+        for name in ("metadata", "other")
+    ]
     assert both[0] == both[1]

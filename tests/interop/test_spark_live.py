@@ -1,4 +1,6 @@
-"""A real quorum, our gateway observing it, and tables that follow: how soon a created topic is in the table of topics."""
+"""A real quorum, our gateway observing it, and tables that follow: how soon a created topic is in
+the table of topics.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,7 @@ if os.environ.get("KWIRE_INTEROP") != "require":
 
 from gateway.ports import TOPIC_NAME
 from kwire.spark import kafka_options, read_table, register, tables
-from kwire.spark.tables_store import Store
+from kwire.spark.table.store import Store
 from tests.interop.quorum import QUICK_ELECTIONS, need_kafka, observing
 from tests.kwire.spark.session import spark_session
 from tools.gateway_process import Gateway, gateway
@@ -39,7 +41,13 @@ def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Cluster, Ga
     need_kafka()
     data_dir = tmp_path_factory.mktemp("observer") / "data"
     with (
-        kafka(brokers=1, controllers=1, properties=QUICK_ELECTIONS, options=FAST_START, kill_at_end=True) as cluster,
+        kafka(
+            brokers=1,
+            controllers=1,
+            properties=QUICK_ELECTIONS,
+            options=FAST_START,
+            kill_at_end=True,
+        ) as cluster,
         gateway(*observing(cluster, data_dir)) as server,
     ):
         yield cluster, server
@@ -47,7 +55,9 @@ def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Cluster, Ga
 
 @dataclass
 class Sighting:
-    """When (seconds since 1970) Kafka had answered that a topic is created, when the table of topics had it, and its offset."""
+    """When (seconds since 1970) Kafka had answered that a topic is created, when the table of
+    topics had it, and its offset.
+    """
 
     name: str
     answered: float
@@ -65,13 +75,23 @@ def stream(spark: SparkSession, source: str, bootstrap: str) -> Any:
 
 
 @contextmanager
-def following(spark: SparkSession, source: str, bootstrap: str, path: str) -> Iterator[StreamingQuery]:
-    """Tables with a trigger of one second that have caught up, and whose first micro-batches are behind them."""
-    query = tables(spark, stream(spark, source, bootstrap), path, trigger={"processingTime": "1 second"})
+def following(
+    spark: SparkSession, source: str, bootstrap: str, path: str
+) -> Iterator[StreamingQuery]:
+    """Tables with a trigger of one second that have caught up, and whose first micro-batches are
+    behind them.
+    """
+    query = tables(
+        spark, stream(spark, source, bootstrap), path, trigger={"processingTime": "1 second"}
+    )
     assert query is not None
     try:
         # An idle Kafka writes two records a second, so that there is something for each trigger.
-        until(lambda: len(query.recentProgress) >= 3 and _commits(path) >= 3, "three micro-batches", 60)
+        until(
+            lambda: len(query.recentProgress) >= 3 and _commits(path) >= 3,
+            "three micro-batches",
+            60,
+        )
         yield query
     finally:
         query.stop()
@@ -104,7 +124,9 @@ def create(cluster: Cluster, path: str, name: str) -> Sighting:
 
 
 def _offsets(path: str) -> dict[str, int]:
-    """Names and offsets of the current table of topics, from its file: without what a query of Spark's would take."""
+    """Names and offsets of the current table of topics, from its file: without what a query of
+    Spark's would take.
+    """
     import pyarrow.parquet as pq
 
     files = Store(path).uris(Store(path).manifest.current.get("topic", {}).values())
@@ -115,7 +137,10 @@ def _offsets(path: str) -> dict[str, int]:
 def after_trigger(query: StreamingQuery, sighting: Sighting) -> float:
     """Seconds from the trigger of the micro-batch that brought the topic until it was seen."""
     brought = next(one for one in query.recentProgress if _end(one) > sighting.offset)
-    return sighting.seen - datetime.fromisoformat(brought["timestamp"].replace("Z", "+00:00")).timestamp()
+    return (
+        sighting.seen
+        - datetime.fromisoformat(brought["timestamp"].replace("Z", "+00:00")).timestamp()
+    )
 
 
 def _end(progress: Any) -> int:
@@ -129,10 +154,11 @@ def _end(progress: Any) -> int:
 def test_a_created_topic_is_in_the_table_within_two_seconds_of_the_trigger(
     live: tuple[Cluster, Gateway], source: str, tmp_path: Path
 ) -> None:
-    """Measured twice: from the trigger of the micro-batch that brought the topic, and from Kafka's answer, up to a second before.
+    """Measured twice: from the trigger of the micro-batch that brought the topic, and from Kafka's
+    answer, up to a second before.
 
-    The time ends when a reader finds the topic in the file of the table. Each topic has to be there within two seconds of the
-    trigger; how long that is after Kafka's answer is printed.
+    The time ends when a reader finds the topic in the file of the table. Each topic has to be there
+    within two seconds of the trigger; how long that is after Kafka's answer is printed.
     """
     spark = spark_session(kafka=source == "kafka")
     cluster, server = live
@@ -142,10 +168,18 @@ def test_a_created_topic_is_in_the_table_within_two_seconds_of_the_trigger(
         for number in range(TOPICS):
             sightings.append(create(cluster, path, f"{source}-{number}"))
             time.sleep(0.13 * number)  # somewhere else between two triggers each time
-        until(lambda: _end(query.lastProgress) > sightings[-1].offset, "the report of the last topic's micro-batch", 20)
+        until(
+            lambda: _end(query.lastProgress) > sightings[-1].offset,
+            "the report of the last topic's micro-batch",
+            20,
+        )
         waits = [after_trigger(query, one) for one in sightings]
     whole = [one.seen - one.answered for one in sightings]
     for what, found in (("of the trigger", waits), ("of Kafka's answer", whole)):
-        print(f"{source}: in the table within {statistics.median(found):.2f} s {what}, at worst {max(found):.2f} s")
+        print(
+            f"{source}: in the table within {statistics.median(found):.2f} s {what}, at worst {max(found):.2f} s"
+        )
     assert max(waits) < WITHIN_S
-    assert {one.name for one in sightings} <= {row.name for row in read_table(spark, path, "topics").collect()}
+    assert {one.name for one in sightings} <= {
+        row.name for row in read_table(spark, path, "topics").collect()
+    }

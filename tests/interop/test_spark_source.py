@@ -1,4 +1,5 @@
-"""``format("kwire")`` in a real Spark session: from our server, batch and streams with restarts, and from files.
+"""``format("kwire")`` in a real Spark session: from our server, batch and streams with restarts,
+and from files.
 
 What Kafka's own dump says of a log is what every way of reading must give.
 """
@@ -56,15 +57,25 @@ class Served:
     said: list[Row]
 
     def options(self, **more: Any) -> dict[str, str]:
-        return {"bootstrap.servers": self.bootstrap, "secrets": "true", **{name: str(value) for name, value in more.items()}}
+        return {
+            "bootstrap.servers": self.bootstrap,
+            "secrets": "true",
+            **{name: str(value) for name, value in more.items()},
+        }
 
 
 @contextmanager
 def serving(logs: Any, name: str, node: str, into: Path) -> Iterator[Served]:
     log, directory = copied(logs(name), f"nodes/{node}", into)
-    said = [row for segment in log.segments for row in truth(logs(name) / "truth" / node / f"{segment.name}.jsonl")]
+    said = [
+        row
+        for segment in log.segments
+        for row in truth(logs(name) / "truth" / node / f"{segment.name}.jsonl")
+    ]
     with gateway("--source", "log", "--log-dir", str(directory)) as server:
-        yield Served(log, server.bootstrap, directory, [row for row in said if row[0] >= log.start_offset])
+        yield Served(
+            log, server.bootstrap, directory, [row for row in said if row[0] >= log.start_offset]
+        )
 
 
 def truth(path: Path) -> Iterator[Row]:
@@ -110,7 +121,12 @@ def run(spark: SparkSession, options: dict[str, str], checkpoint: Path, bad: int
     """An AvailableNow query to its end."""
     sink = Sink(bad)
     df = spark.readStream.format("kwire").options(**options).load()
-    query = df.writeStream.foreachBatch(sink).option("checkpointLocation", str(checkpoint)).trigger(availableNow=True).start()
+    query = (
+        df.writeStream.foreachBatch(sink)
+        .option("checkpointLocation", str(checkpoint))
+        .trigger(availableNow=True)
+        .start()
+    )
     try:
         if bad < 0:
             assert query.awaitTermination(60), "the query did not end within a minute"
@@ -129,7 +145,9 @@ def append(served: Served) -> list[int]:
         with (served.directory / served.log.segments[-1].name).open("ab") as segment:
             segment.write(data)
         added += [record.offset for record in found]
-    wait_for_end(served.bootstrap, added[-1] + 1)  # a query that ends with what there is may be quicker than the server
+    wait_for_end(
+        served.bootstrap, added[-1] + 1
+    )  # a query that ends with what there is may be quicker than the server
     return added
 
 
@@ -143,7 +161,10 @@ def test_a_batch_is_what_kafka_says(spark: SparkSession, whole: Served) -> None:
     every = whole.log.records()
     since, until = every[len(every) // 3].timestamp, every[2 * len(every) // 3].timestamp
     between = [record.offset for record in every if since <= record.timestamp < until]
-    assert [row[0] for row in batch(spark, whole.options(startingTimestamp=since, endingTimestamp=until))] == between
+    assert [
+        row[0]
+        for row in batch(spark, whole.options(startingTimestamp=since, endingTimestamp=until))
+    ] == between
 
 
 def test_a_batch_of_some_record_types(spark: SparkSession, whole: Served) -> None:
@@ -162,19 +183,36 @@ def test_filters_that_are_pushed_down(spark: SparkSession, whole: Served) -> Non
         register(spark)
         for options in (whole.options(), {"path": str(whole.directory), "secrets": "true"}):
             df = spark.read.format("kwire").options(**options).load()
-            found = rows(df.where("type in ('TOPIC_RECORD', 'CONFIG_RECORD') and offset > 300 and offset <= 600"))
+            found = rows(
+                df.where(
+                    "type in ('TOPIC_RECORD', 'CONFIG_RECORD') and offset > 300 and offset <= 600"
+                )
+            )
             assert found == [row for row in whole.said if row[1] in kinds and 300 < row[0] <= 600]
             found = rows(df.where("entity = 'topic' and offset < 600"))
-            assert found == [row for row in whole.said if row[1] in ("TOPIC_RECORD", "REMOVE_TOPIC_RECORD") and row[0] < 600]
-            assert rows(df.where("type = 'NO_SUCH_RECORD'")) == rows(df.where("offset = 500 and offset = 501")) == []
+            assert found == [
+                row
+                for row in whole.said
+                if row[1] in ("TOPIC_RECORD", "REMOVE_TOPIC_RECORD") and row[0] < 600
+            ]
+            assert (
+                rows(df.where("type = 'NO_SUCH_RECORD'"))
+                == rows(df.where("offset = 500 and offset = 501"))
+                == []
+            )
     finally:
         spark.conf.set(PUSHDOWN, "false")
         register(spark)
 
 
-def test_a_stream_over_restarts_gives_every_row_once(spark: SparkSession, logs: Any, tmp_path: Path) -> None:
+def test_a_stream_over_restarts_gives_every_row_once(
+    spark: SparkSession, logs: Any, tmp_path: Path
+) -> None:
     with serving(logs, "p-one-segments", "7", tmp_path) as served:
-        options, checkpoint = served.options(startingOffsets="earliest", maxOffsetsPerTrigger=60), tmp_path / "checkpoint"
+        options, checkpoint = (
+            served.options(startingOffsets="earliest", maxOffsetsPerTrigger=60),
+            tmp_path / "checkpoint",
+        )
         first = run(spark, options, checkpoint, bad=2)
         second = run(spark, options, checkpoint)
         assert sorted(first.batches) == [0, 1] and min(second.batches) == 2
@@ -187,8 +225,12 @@ def test_a_stream_over_restarts_gives_every_row_once(spark: SparkSession, logs: 
         assert [row[0] for row in run(spark, options, checkpoint).rows()] == added
 
 
-def test_latest_begins_where_the_query_first_began(spark: SparkSession, logs: Any, tmp_path: Path) -> None:
-    """Spark asks where to begin again when the first micro-batch is run again, and the log has grown by then."""
+def test_latest_begins_where_the_query_first_began(
+    spark: SparkSession, logs: Any, tmp_path: Path
+) -> None:
+    """Spark asks where to begin again when the first micro-batch is run again, and the log has
+    grown by then.
+    """
     checkpoint = tmp_path / "checkpoint"
     with serving(logs, "p-one-basic", "1", tmp_path) as served:
         run(spark, served.options(), checkpoint, bad=0)
@@ -196,7 +238,9 @@ def test_latest_begins_where_the_query_first_began(spark: SparkSession, logs: An
         assert [row[0] for row in run(spark, served.options(), checkpoint).rows()] == added
 
 
-def test_a_log_that_is_another_is_noticed(spark: SparkSession, logs: Any, whole: Served, tmp_path: Path) -> None:
+def test_a_log_that_is_another_is_noticed(
+    spark: SparkSession, logs: Any, whole: Served, tmp_path: Path
+) -> None:
     checkpoint = tmp_path / "checkpoint"
     assert run(spark, whole.options(startingOffsets="earliest"), checkpoint).rows() == whole.said
     with serving(logs, "p-upgrade", "1", tmp_path) as other:
@@ -208,7 +252,9 @@ def test_a_log_that_is_another_is_noticed(spark: SparkSession, logs: Any, whole:
         assert run(spark, other.options(failOnDataLoss="false"), checkpoint).rows() == other.said
 
 
-def test_a_log_that_lost_its_end_is_noticed(spark: SparkSession, logs: Any, whole: Served, tmp_path: Path) -> None:
+def test_a_log_that_lost_its_end_is_noticed(
+    spark: SparkSession, logs: Any, whole: Served, tmp_path: Path
+) -> None:
     checkpoint = tmp_path / "checkpoint"
     run(spark, whole.options(startingOffsets="latest"), checkpoint)
     shorter = tmp_path / "shorter"
@@ -218,37 +264,55 @@ def test_a_log_that_lost_its_end_is_noticed(spark: SparkSession, logs: Any, whol
     (shorter / "__cluster_metadata-0" / name).write_bytes(b"".join(one.data for one in kept))
     with gateway("--source", "log", "--log-dir", str(shorter)) as server:
         options = {**whole.options(), "bootstrap.servers": server.bootstrap}
-        with pytest.raises(Exception, match=f"the log ends at offset {kept[-1].last_offset + 1}, before offset"):
+        with pytest.raises(
+            Exception, match=f"the log ends at offset {kept[-1].last_offset + 1}, before offset"
+        ):
             run(spark, options, checkpoint)
         assert run(spark, {**options, "failOnDataLoss": "false"}, checkpoint).rows() == []
 
 
 @pytest.mark.parametrize(("name", "node"), [("p-upgrade", "1"), ("p-one-segments", "7")])
 def test_files_are_what_kafka_says(spark: SparkSession, logs: Any, name: str, node: str) -> None:
-    df = spark.read.format("kwire").options(files="all", keep="file", secrets="true").load(str(logs(name) / "nodes" / node))
+    df = (
+        spark.read.format("kwire")
+        .options(files="all", keep="file", secrets="true")
+        .load(str(logs(name) / "nodes" / node))
+    )
     files = {Path(row.file).name for row in df.select("file").distinct().collect()}
     assert files
     for file in files:
-        assert rows(df.where(df.file.endswith(file))) == list(truth(logs(name) / "truth" / node / f"{file}.jsonl"))
+        assert rows(df.where(df.file.endswith(file))) == list(
+            truth(logs(name) / "truth" / node / f"{file}.jsonl")
+        )
 
 
 @pytest.mark.parametrize(
     ("make", "sentence"),
     [
         (lambda read, at: read.options(startingOffset="1").load(), "no option 'startingoffset'"),
-        (lambda read, at: read.options(**at, endingOffsets="99999").load().count(), "endingOffsets is 99999, and the log at"),
-        (lambda read, at: read.load("/nowhere/at/all").count(), "path /nowhere/at/all: no segments"),
+        (
+            lambda read, at: read.options(**at, endingOffsets="99999").load().count(),
+            "endingOffsets is 99999, and the log at",
+        ),
+        (
+            lambda read, at: read.load("/nowhere/at/all").count(),
+            "path /nowhere/at/all: no segments",
+        ),
         (lambda read, at: read.options(**at, keep="values").load(), "keep names columns among"),
     ],
     ids=["unknown-option", "beyond-the-end", "no-files", "unknown-column"],
 )
-def test_errors_are_sentences(spark: SparkSession, whole: Served, make: Callable[..., Any], sentence: str) -> None:
+def test_errors_are_sentences(
+    spark: SparkSession, whole: Served, make: Callable[..., Any], sentence: str
+) -> None:
     with pytest.raises(Exception, match=sentence):
         make(spark.read.format("kwire"), {"bootstrap.servers": whole.bootstrap})
 
 
 def test_the_code_of_the_page_runs(spark: SparkSession, whole: Served, tmp_path: Path) -> None:
-    blocks: Sequence[str] = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+    blocks: Sequence[str] = re.findall(
+        r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL
+    )
     names: dict[str, Any] = {"spark": spark, "table": str(tmp_path), "copy": str(whole.directory)}
     try:
         for block in blocks:
@@ -258,7 +322,11 @@ def test_the_code_of_the_page_runs(spark: SparkSession, whole: Served, tmp_path:
         register(spark)
     assert len(blocks) == 5
     assert names["rows"].count() == names["audit"].count() == len(whole.said)
-    wanted = [row for row in whole.said if row[1] in ("TOPIC_RECORD", "PARTITION_RECORD") and 100 <= row[0] < 200]
+    wanted = [
+        row
+        for row in whole.said
+        if row[1] in ("TOPIC_RECORD", "PARTITION_RECORD") and 100 <= row[0] < 200
+    ]
     assert names["some"].count() == len(wanted)
     table = spark.read.parquet(str(tmp_path / "changes"))
     assert table.count() == sum(row[1] != "NO_OP_RECORD" for row in whole.said)

@@ -1,4 +1,6 @@
-"""``format("kwire")`` at a Kafka that wants TLS and a password: Kafka's own option names get it in, and a refusal says why."""
+"""``format("kwire")`` at a Kafka that wants TLS and a password: Kafka's own option names get it in,
+and a refusal says why.
+"""
 
 from __future__ import annotations
 
@@ -10,8 +12,8 @@ import pytest
 
 pytest.importorskip("pyspark", reason="PySpark is not installed (the extra 'spark' has it)")
 
-from kwire.spark.source_options import settings_of
-from kwire.spark.source_server import ServerError, ServerLog
+from kwire.spark.source.options import settings_of
+from kwire.spark.source.server import ServerError, ServerLog
 from tests.interop.clients import need_java
 from tools.kafka import FAST_START, kafka
 from tools.kafka_security import (
@@ -36,7 +38,9 @@ class Place:
     stranger: Mapping[str, str]
 
     def log(self, *parts: Mapping[str, str]) -> ServerLog:
-        """Connect with Kafka's properties ``parts``, each with ``kafka.`` before it as Spark has them."""
+        """Connect with Kafka's properties ``parts``, each with ``kafka.`` before it as Spark has
+        them.
+        """
         options = {f"kafka.{name}": value for part in parts for name, value in part.items()}
         options |= {"bootstrap.servers": self.bootstrap, "kafka.security.protocol": "SASL_SSL"}
         return ServerLog(settings_of({**options, "kafka.bootstrap_timeout_ms": "5000"}))
@@ -47,7 +51,11 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
     need_java()
     directory, authority = tmp_path_factory.mktemp("stores"), Authority()
     trust = trust_store_properties(directory / "ca.pem", authority)
-    server = key_store_properties(directory / "node.pem", authority.issue("node")) | trust | sasl_server_properties("broker")
+    server = (
+        key_store_properties(directory / "node.pem", authority.issue("node"))
+        | trust
+        | sasl_server_properties("broker")
+    )
     server |= {"sasl.mechanism.inter.broker.protocol": "PLAIN"}
     with kafka(
         broker_protocol="SASL_SSL",
@@ -69,8 +77,11 @@ def test_every_mechanism_over_tls(place: Place, mechanism: str) -> None:
         log.close()
 
 
-def test_with_a_wrong_password_the_error_tells_what_happened_to_the_connections(place: Place) -> None:
-    # Kafka closes the connection behind its refusal, so that a client may see the one or the other first.
+def test_with_a_wrong_password_the_error_tells_what_happened_to_the_connections(
+    place: Place,
+) -> None:
+    # Kafka closes the connection behind its refusal, so that a client may see the one or the other
+    # first.
     reason = f"cannot read __cluster_metadata from {place.bootstrap}: .*(invalid credentials|socket disconnected)"
     with pytest.raises(ServerError, match=reason):
         place.log(place.trust, sasl_client_properties("SCRAM-SHA-512", ADMIN, "wrong"))

@@ -1,4 +1,6 @@
-"""The tables in a real Spark session: every log against the image, both sources, and runs that are killed and started again."""
+"""The tables in a real Spark session: every log against the image, both sources, and runs that are
+killed and started again.
+"""
 
 from __future__ import annotations
 
@@ -20,9 +22,9 @@ if os.environ.get("KWIRE_INTEROP") != "require":
 from kwire.cluster import Image, Loader
 from kwire.records import read_header
 from kwire.spark import register
-from kwire.spark.tables_build import TABLES, read_table, tables
-from kwire.spark.tables_directory import directory_rows
-from kwire.spark.tables_kinds import KINDS
+from kwire.spark.table.build import TABLES, read_table, tables
+from kwire.spark.table.directory import directory_rows
+from kwire.spark.table.kinds import KINDS
 from tests.interop.spark_killed import Query, driver
 from tests.interop.test_logs import copied, new_batches
 from tests.interop.test_spark import wait_until
@@ -54,7 +56,10 @@ def plain(value: Any) -> Any:
 
 def held(df: DataFrame) -> list[str]:
     """The rows without their validity, as text, sorted."""
-    return sorted(text({k: v for k, v in plain(row).items() if k not in VALID}) for row in df.toLocalIterator())
+    return sorted(
+        text({k: v for k, v in plain(row).items() if k not in VALID})
+        for row in df.toLocalIterator()
+    )
 
 
 def text(row: dict[str, Any]) -> str:
@@ -64,11 +69,16 @@ def text(row: dict[str, Any]) -> str:
 
 def said(image: Image, table: str) -> list[str]:
     kind = next(kind for kind in KINDS if kind.table == table)
-    return sorted(text({name: (kind.at(image, key) or {})[name] for name in kind.columns}) for key in kind.keys(image))
+    return sorted(
+        text({name: (kind.at(image, key) or {})[name] for name in kind.columns})
+        for key in kind.keys(image)
+    )
 
 
 @pytest.mark.parametrize("name", LOG_NAMES)
-def test_the_tables_of_a_log_are_its_image(spark: SparkSession, name: str, logs: Any, tmp_path: Path) -> None:
+def test_the_tables_of_a_log_are_its_image(
+    spark: SparkSession, name: str, logs: Any, tmp_path: Path
+) -> None:
     """The current state, and the partitions and configs as of some offsets, from a copy of the log."""
     node = min((logs(name) / "nodes").iterdir())
     directory, path = node / "__cluster_metadata-0", str(tmp_path / "tables")
@@ -81,18 +91,27 @@ def test_the_tables_of_a_log_are_its_image(spark: SparkSession, name: str, logs:
         load(loader, row)
         if row.offset in asked and not loader.in_transaction:
             for table in ("partitions", "configs", "brokers"):
-                assert held(read_table(spark, path, table, as_of=row.offset)) == said(loader.image, table), (table, row.offset)
+                assert held(read_table(spark, path, table, as_of=row.offset)) == said(
+                    loader.image, table
+                ), (table, row.offset)
     for kind in KINDS:
-        assert held(read_table(spark, path, kind.table)) == said(loader.image, kind.table), kind.table
+        assert held(read_table(spark, path, kind.table)) == said(loader.image, kind.table), (
+            kind.table
+        )
     assert read_table(spark, path, "errors").count() == 0
     assert sum(row.records for row in read_table(spark, path, "load").collect()) == len(rows)
 
 
 def everything(spark: SparkSession, path: str) -> dict[str, list[str]]:
     """Every row of every table and its history, for comparing."""
-    found = {name: sorted(map(repr, read_table(spark, path, name).drop("epoch").collect())) for name in ("changes", "load")}
+    found = {
+        name: sorted(map(repr, read_table(spark, path, name).drop("epoch").collect()))
+        for name in ("changes", "load")
+    }
     for kind in KINDS:
-        found[kind.table] = sorted(map(repr, read_table(spark, path, kind.table, history=True).collect()))
+        found[kind.table] = sorted(
+            map(repr, read_table(spark, path, kind.table, history=True).collect())
+        )
     return found
 
 
@@ -101,8 +120,12 @@ KILLS = 10
 
 
 @pytest.mark.timeout(900)
-def test_killed_at_ten_random_moments_the_tables_are_the_same(spark: SparkSession, logs: Any, tmp_path: Path) -> None:
-    """Each a moment after both sources' queries have committed something again: before, in and after a commit of theirs."""
+def test_killed_at_ten_random_moments_the_tables_are_the_same(
+    spark: SparkSession, logs: Any, tmp_path: Path
+) -> None:
+    """Each a moment after both sources' queries have committed something again: before, in and
+    after a commit of theirs.
+    """
     spark_session(kafka=True)
     rng = random.Random("kill -9")
     log, directory = copied(logs("p-one-segments"), "nodes/7", tmp_path)
@@ -111,7 +134,10 @@ def test_killed_at_ten_random_moments_the_tables_are_the_same(spark: SparkSessio
     with gateway("--source", "log", "--log-dir", str(directory)) as server:
         # Spark's own source begins sooner, and would be through too soon with larger micro-batches.
         batches = {"kwire": 4, "kafka": 2}
-        queries = [Query(source, server.bootstrap, str(tmp_path / source), batch) for source, batch in batches.items()]
+        queries = [
+            Query(source, server.bootstrap, str(tmp_path / source), batch)
+            for source, batch in batches.items()
+        ]
         for _ in range(KILLS):
             before = [query.next_offset for query in queries]
             with driver(queries, tmp_path, {"spark.jars": str(spark_jars())}) as one:
@@ -119,7 +145,9 @@ def test_killed_at_ten_random_moments_the_tables_are_the_same(spark: SparkSessio
                 wait_until(lambda before=before: _moved(queries, before), "a commit of both", 180)  # type: ignore[misc]
                 time.sleep(rng.random() * 0.5)
                 assert one.process.poll() is None
-            assert all(query.next_offset < log.end_offset - 10 for query in queries), "killed when it was done"
+            assert all(query.next_offset < log.end_offset - 10 for query in queries), (
+                "killed when it was done"
+            )
         rest = [replace(query, batch=100) for query in queries]
         with driver(rest, tmp_path, {"spark.jars": str(spark_jars())}) as one:
             assert (one.line(), one.line()) == ("begin", "end")
@@ -131,7 +159,9 @@ def _moved(queries: Sequence[Query], before: Sequence[int]) -> bool:
     return all(query.next_offset > offset for query, offset in zip(queries, before, strict=True))
 
 
-def test_a_running_stream_has_new_records_within_two_seconds(spark: SparkSession, logs: Any, tmp_path: Path) -> None:
+def test_a_running_stream_has_new_records_within_two_seconds(
+    spark: SparkSession, logs: Any, tmp_path: Path
+) -> None:
     log, directory = copied(logs("p-one-basic"), "nodes/1", tmp_path)
     path = str(tmp_path / "tables")
     with gateway("--source", "log", "--log-dir", str(directory)) as server:
@@ -152,13 +182,17 @@ def test_a_running_stream_has_new_records_within_two_seconds(spark: SparkSession
 
 
 def _next_offset(path: str) -> int:
-    from kwire.spark.tables_store import Store
+    from kwire.spark.table.store import Store
 
     return Store(path).manifest.next_offset
 
 
-def test_two_copies_of_a_log_one_after_the_other(spark: SparkSession, logs: Any, tmp_path: Path) -> None:
-    """The second copy brings what is new; one whose log has left the tables behind is refused, as what was between is gone."""
+def test_two_copies_of_a_log_one_after_the_other(
+    spark: SparkSession, logs: Any, tmp_path: Path
+) -> None:
+    """The second copy brings what is new; one whose log has left the tables behind is refused, as
+    what was between is gone.
+    """
     _, whole = copied(logs("p-one-basic"), "nodes/1", tmp_path / "whole")
     path, segment = str(tmp_path / "tables"), next(whole.glob("*.log"))
     data = segment.read_bytes()
@@ -173,7 +207,10 @@ def test_two_copies_of_a_log_one_after_the_other(spark: SparkSession, logs: Any,
     segment.write_bytes(data)
     tables(spark, str(whole), path)
     tables(spark, str(whole), str(tmp_path / "at-once"))
-    one, other = (sorted(map(repr, read_table(spark, at, "changes").collect())) for at in (path, str(tmp_path / "at-once")))
+    one, other = (
+        sorted(map(repr, read_table(spark, at, "changes").collect()))
+        for at in (path, str(tmp_path / "at-once"))
+    )
     assert one == other
     with pytest.raises(ValueError, match="build the tables anew"):
         directory_rows(spark, str(logs("p-one-segments") / "nodes" / "7"), 800)
@@ -185,7 +222,9 @@ def test_what_will_not_do_is_a_sentence(spark: SparkSession, logs: Any, tmp_path
     batch = spark.read.format("kwire").load(directory)
     with pytest.raises(ValueError, match=r"no column value; .*keep=value"):
         tables(spark, batch, str(tmp_path))
-    with pytest.raises(ValueError, match=r"runs with PySpark 4\.2 with Delta 4\.4, and this is PySpark 4\.3"):
+    with pytest.raises(
+        ValueError, match=r"runs with PySpark 4\.2 with Delta 4\.4, and this is PySpark 4\.3"
+    ):
         tables(spark, directory, str(tmp_path / "delta"), format="delta")
     assert not (tmp_path / "delta").exists()
     with pytest.raises(ValueError, match="format is parquet or delta"):
@@ -196,5 +235,9 @@ def test_what_will_not_do_is_a_sentence(spark: SparkSession, logs: Any, tmp_path
     with pytest.raises(ValueError, match="no time zone"):
         read_table(spark, str(tmp_path), "topics", as_of=datetime(2026, 1, 1))
     far = datetime(2100, 1, 1, tzinfo=UTC)
-    assert held(read_table(spark, str(tmp_path), "topics", as_of=far)) == held(read_table(spark, str(tmp_path), "topics"))
-    assert {name for name in TABLES if read_table(spark, str(tmp_path), name).columns} == set(TABLES)
+    assert held(read_table(spark, str(tmp_path), "topics", as_of=far)) == held(
+        read_table(spark, str(tmp_path), "topics")
+    )
+    assert {name for name in TABLES if read_table(spark, str(tmp_path), name).columns} == set(
+        TABLES
+    )

@@ -1,4 +1,5 @@
-"""Our client connection and real Kafka 4.3.1: every security protocol and mechanism, and what each refusal says.
+"""Our client connection and real Kafka 4.3.1: every security protocol and mechanism, and what each
+refusal says.
 
 One controller with a listener for each way to come in, and Kafka's own authorizer.
 """
@@ -13,21 +14,26 @@ import pytest
 import trio
 
 from gateway.address import Address
-from gateway.handlers.errors import ErrorCode
 from gateway.security.client_properties import load_client_properties
 from gateway.server.upstream import Upstream
-from gateway.server.upstream_errors import AuthenticationFailed, ConnectionClosed, TlsFailed, UpstreamError
+from gateway.server.upstream_errors import (
+    AuthenticationFailed,
+    ConnectionClosed,
+    TlsFailed,
+    UpstreamError,
+)
 from kwire.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
+from kwire.protocol import ErrorCode
 from kwire.uuid import METADATA_TOPIC_ID
 from tests.interop.clients import need_java
 from tools.kafka import FAST_START, Cluster, Node, kafka
 from tools.kafka_security import (
     ADMIN,
     ADMIN_PASSWORD,
+    OUTSIDER,
+    OUTSIDER_PASSWORD,
     PLAIN_MODULE,
     STORE_PASSWORD,
-    STRANGER,
-    STRANGER_PASSWORD,
     Authority,
     key_store_properties,
     properties_text,
@@ -70,17 +76,29 @@ class Place:
         return trust_store_properties(self.directory / f"ca-{id(chosen)}.pem", chosen)
 
     def identity(self, name: str, authority: Authority | None = None) -> dict[str, str]:
-        return key_store_properties(self.directory / f"{name}.pem", (authority or self.authority).issue(name))
+        return key_store_properties(
+            self.directory / f"{name}.pem", (authority or self.authority).issue(name)
+        )
 
     def file(self, *parts: Mapping[str, str]) -> Path:
         path = self.directory / "client.properties"
-        path.write_text(properties_text({key: value for part in parts for key, value in part.items()}))
+        path.write_text(
+            properties_text({key: value for part in parts for key, value in part.items()})
+        )
         return path
 
-    async def connect(self, listener: str, *parts: Mapping[str, str], host: str = "127.0.0.1") -> Upstream:
-        """Connect as a properties file with ``parts`` says; the protocol is the listener's unless they name another."""
-        security = load_client_properties(self.file({"security.protocol": LISTENERS[listener]}, *parts))
-        return await Upstream.connect(Address(host, self.ports[listener]), security, client_id="kwire", timeout_s=15)
+    async def connect(
+        self, listener: str, *parts: Mapping[str, str], host: str = "127.0.0.1"
+    ) -> Upstream:
+        """Connect as a properties file with ``parts`` says; the protocol is the listener's unless
+        they name another.
+        """
+        security = load_client_properties(
+            self.file({"security.protocol": LISTENERS[listener]}, *parts)
+        )
+        return await Upstream.connect(
+            Address(host, self.ports[listener]), security, client_id="kwire", timeout_s=15
+        )
 
     def ask(self, listener: str, *parts: Mapping[str, str], host: str = "127.0.0.1") -> int:
         """The error code of a Fetch over such a connection."""
@@ -100,7 +118,9 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
     need_java()
     directory, authority = tmp_path_factory.mktemp("stores"), Authority()
     ports = dict(zip(LISTENERS, lasting_ports(len(LISTENERS)), strict=True))
-    elsewhere = key_store_properties(directory / "elsewhere.pem", authority.issue("node", hosts=["elsewhere.example"]))
+    elsewhere = key_store_properties(
+        directory / "elsewhere.pem", authority.issue("node", hosts=["elsewhere.example"])
+    )
     properties = {
         **key_store_properties(directory / "node.pem", authority.issue("node")),
         **trust_store_properties(directory / "ca.pem", authority),
@@ -109,7 +129,8 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
         "listener.name.elsewhere.ssl.keystore.location": elsewhere["ssl.keystore.location"],
         "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
         "super.users": f"User:{ADMIN};User:CN=friend;User:ANONYMOUS",
-        "listener.security.protocol.map": "CONTROLLER:PLAINTEXT," + ",".join(f"{one}:{LISTENERS[one]}" for one in LISTENERS),
+        "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,"
+        + ",".join(f"{one}:{LISTENERS[one]}" for one in LISTENERS),
         "controller.listener.names": ",".join(("CONTROLLER", *LISTENERS)),
         **sasl_server_properties("sasl"),
         **with_odd_user("listener.name.sasl.plain.sasl.jaas.config"),
@@ -143,9 +164,13 @@ def with_odd_user(key: str) -> dict[str, str]:
 
 
 async def fetch(upstream: Upstream) -> int:
-    """The error code of an observer's first Fetch: FENCED_LEADER_EPOCH is how a quorum greets whom it lets in."""
+    """The error code of an observer's first Fetch: FENCED_LEADER_EPOCH is how a quorum greets whom
+    it lets in.
+    """
     version = upstream.common_version(FETCH, range(13, 19))
-    partition = FetchPartition(partition=0, fetch_offset=0, last_fetched_epoch=0, current_leader_epoch=0)
+    partition = FetchPartition(
+        partition=0, fetch_offset=0, last_fetched_epoch=0, current_leader_epoch=0
+    )
     topics = [FetchTopic(topic_id=METADATA_TOPIC_ID, partitions=[partition])]
     answer = await upstream.call(FetchRequest(max_wait_ms=0, topics=topics), version, timeout_s=15)
     if answer.error_code:
@@ -156,7 +181,13 @@ async def fetch(upstream: Upstream) -> int:
 LET_IN = ErrorCode.FENCED_LEADER_EPOCH
 
 
-def refused(place: Place, kind: type[UpstreamError], listener: str, *parts: Mapping[str, str], host: str = "127.0.0.1") -> str:
+def refused(
+    place: Place,
+    kind: type[UpstreamError],
+    listener: str,
+    *parts: Mapping[str, str],
+    host: str = "127.0.0.1",
+) -> str:
     """The sentence of the refusal, which names the node and holds no password."""
     with pytest.raises(kind) as caught:
         place.ask(listener, *parts, host=host)
@@ -179,7 +210,10 @@ def test_another_authority_is_not_believed(place: Place) -> None:
 def test_the_certificate_must_be_for_the_host(place: Place) -> None:
     text = refused(place, TlsFailed, "ELSEWHERE", place.trust())
     assert "certificate was refused" in text and "ssl.endpoint.identification.algorithm" in text
-    assert place.ask("ELSEWHERE", place.trust(), {"ssl.endpoint.identification.algorithm": ""}) == LET_IN
+    assert (
+        place.ask("ELSEWHERE", place.trust(), {"ssl.endpoint.identification.algorithm": ""})
+        == LET_IN
+    )
 
 
 def test_only_the_older_tls(place: Place) -> None:
@@ -202,7 +236,10 @@ def test_stores_in_pkcs12(place: Place) -> None:
 def test_mutual_tls(place: Place) -> None:
     assert place.ask("MTLS", place.trust(), place.identity("friend")) == LET_IN
     # Known, but without CLUSTER_ACTION.
-    assert place.ask("MTLS", place.trust(), place.identity("nobody")) == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+    assert (
+        place.ask("MTLS", place.trust(), place.identity("nobody"))
+        == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+    )
 
 
 def test_mutual_tls_without_a_certificate_that_is_trusted(place: Place) -> None:
@@ -218,23 +255,42 @@ def test_sasl(place: Place, listener: str, mechanism: str) -> None:
     trust = place.trust() if listener == "SASLTLS" else {}
     good = sasl_client_properties(mechanism, ADMIN, ADMIN_PASSWORD)
     assert place.ask(listener, trust, good) == LET_IN
-    without_rights = sasl_client_properties(mechanism, STRANGER, STRANGER_PASSWORD)
+    without_rights = sasl_client_properties(mechanism, OUTSIDER, OUTSIDER_PASSWORD)
     assert place.ask(listener, trust, without_rights) == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
     for username, password in ((ADMIN, "wrong-secret"), ("nobody", ADMIN_PASSWORD)):
-        text = refused(place, AuthenticationFailed, listener, trust, sasl_client_properties(mechanism, username, password))
-        assert f"{mechanism} as '{username}'" in text and "SASL_AUTHENTICATION_FAILED (58)" in text and "sasl.jaas.config" in text
+        text = refused(
+            place,
+            AuthenticationFailed,
+            listener,
+            trust,
+            sasl_client_properties(mechanism, username, password),
+        )
+        assert (
+            f"{mechanism} as '{username}'" in text
+            and "SASL_AUTHENTICATION_FAILED (58)" in text
+            and "sasl.jaas.config" in text
+        )
 
 
 def test_a_mechanism_that_the_node_does_not_have(place: Place) -> None:
-    text = refused(place, AuthenticationFailed, "BRIEF", sasl_client_properties("SCRAM-SHA-512", ADMIN, ADMIN_PASSWORD))
+    text = refused(
+        place,
+        AuthenticationFailed,
+        "BRIEF",
+        sasl_client_properties("SCRAM-SHA-512", ADMIN, ADMIN_PASSWORD),
+    )
     assert "does not have SCRAM-SHA-512" in text and "PLAIN" in text and "sasl.mechanism" in text
 
 
 def test_a_session_is_renewed_on_its_connection(place: Place) -> None:
-    """KIP-368: the controller closes a connection that is used later than ``connections.max.reauth.ms``."""
+    """KIP-368: the controller closes a connection that is used later than
+    ``connections.max.reauth.ms``.
+    """
 
     async def session(mechanism: str) -> None:
-        upstream = await place.connect("BRIEF", sasl_client_properties(mechanism, ADMIN, ADMIN_PASSWORD))
+        upstream = await place.connect(
+            "BRIEF", sasl_client_properties(mechanism, ADMIN, ADMIN_PASSWORD)
+        )
         try:
             for pause_s in (0.0, 0.5, 0.9, 0.5, 2 * REAUTHENTICATE_MS / 1000, 0.1):
                 await trio.sleep(pause_s)
@@ -262,15 +318,33 @@ MISTAKES = [
 
 
 @pytest.mark.parametrize(("listener", "protocol", "words"), MISTAKES)
-def test_the_wrong_protocol_is_told_apart(place: Place, listener: str, protocol: str, words: str) -> None:
-    sasl = sasl_client_properties("PLAIN", ADMIN, ADMIN_PASSWORD) if protocol.startswith("SASL") else {}
+def test_the_wrong_protocol_is_told_apart(
+    place: Place, listener: str, protocol: str, words: str
+) -> None:
+    sasl = (
+        sasl_client_properties("PLAIN", ADMIN, ADMIN_PASSWORD)
+        if protocol.startswith("SASL")
+        else {}
+    )
     trust = place.trust() if protocol.endswith("SSL") else {}
-    assert words in refused(place, UpstreamError, listener, {"security.protocol": protocol}, trust, sasl)
+    assert words in refused(
+        place, UpstreamError, listener, {"security.protocol": protocol}, trust, sasl
+    )
 
 
 def test_a_password_with_everything_in_it(place: Place) -> None:
-    """The controller read it with Java's properties and Kafka's JAAS parser; the same text means the same to us."""
+    """The controller read it with Java's properties and Kafka's JAAS parser; the same text means
+    the same to us.
+    """
     module = f'{PLAIN_MODULE} required username="odd" password={ODD_PASSWORD};'
-    assert place.ask("SASL", {"sasl.mechanism": "PLAIN", "sasl.jaas.config": module}) == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+    assert (
+        place.ask("SASL", {"sasl.mechanism": "PLAIN", "sasl.jaas.config": module})
+        == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+    )
     shorter = module.replace("#", "")
-    refused(place, AuthenticationFailed, "SASL", {"sasl.mechanism": "PLAIN", "sasl.jaas.config": shorter})
+    refused(
+        place,
+        AuthenticationFailed,
+        "SASL",
+        {"sasl.mechanism": "PLAIN", "sasl.jaas.config": shorter},
+    )

@@ -1,7 +1,9 @@
-"""What a metadata log directory holds, read from the bytes without kwire and checked against Kafka's own dump.
+"""What a metadata log directory holds, read from the bytes without kwire and checked against
+Kafka's own dump.
 
-Kafka writes these logs uncompressed, so a record is a few varints. Batches are kept as bytes too: a followed log is
-fed by appending real batches at new offsets, which neither the CRC nor the records depend on.
+Kafka writes these logs uncompressed, so a record is a few varints. Batches are kept as bytes too: a
+followed log is fed by appending real batches at new offsets, which neither the CRC nor the records
+depend on.
 """
 
 from __future__ import annotations
@@ -48,10 +50,14 @@ class Batch:
         offset_delta, position = _varint(self.data, position)
         key, position = _bytes(self.data, position)
         value, position = _bytes(self.data, position)
-        return Record(self.base_offset + offset_delta, base_timestamp + timestamp_delta, key, value), position
+        return Record(
+            self.base_offset + offset_delta, base_timestamp + timestamp_delta, key, value
+        ), position
 
     def moved_to(self, base_offset: int, epoch: int) -> bytes:
-        """The same batch at another offset: Kafka's leader writes both fields after the CRC is made."""
+        """The same batch at another offset: Kafka's leader writes both fields after the CRC is
+        made.
+        """
         moved = bytearray(self.data)
         struct.pack_into(">q", moved, 0, base_offset)
         struct.pack_into(">i", moved, _EPOCH_AT, epoch)
@@ -75,7 +81,9 @@ def _varint(data: bytes, position: int) -> tuple[int, int]:
 
 def _bytes(data: bytes, position: int) -> tuple[bytes | None, int]:
     length, position = _varint(data, position)
-    return (None, position) if length < 0 else (data[position : position + length], position + length)
+    return (
+        (None, position) if length < 0 else (data[position : position + length], position + length)
+    )
 
 
 def batches(file: Path) -> list[Batch]:
@@ -84,22 +92,37 @@ def batches(file: Path) -> list[Batch]:
 
 
 def split(data: bytes, *, growing: bool = False) -> list[Batch]:
-    """Every batch of ``data``; of a file that is being written (``growing``) without one at its end that is not all there."""
+    """Every batch of ``data``; of a file that is being written (``growing``) without one at its end
+    that is not all there.
+    """
     position, found = 0, []
     while position < len(data):
-        if growing and (len(data) - position < _HEADER.size or len(data) - position < _batch_size(data, position)):
+        if growing and (
+            len(data) - position < _HEADER.size
+            or len(data) - position < _batch_size(data, position)
+        ):
             break
         fields = _HEADER.unpack_from(data, position)
-        base_offset, length, epoch, attributes, last_delta = fields[0], fields[1], fields[2], fields[5], fields[6]
+        base_offset, length, epoch, attributes, last_delta = (
+            fields[0],
+            fields[1],
+            fields[2],
+            fields[5],
+            fields[6],
+        )
         end = position + _LENGTH_AT + 4 + length
         control = bool(attributes & _CONTROL_BIT)
-        found.append(Batch(base_offset, base_offset + last_delta, epoch, control, data[position:end]))
+        found.append(
+            Batch(base_offset, base_offset + last_delta, epoch, control, data[position:end])
+        )
         position = end
     return found
 
 
 class Log:
-    """A ``__cluster_metadata-0`` directory as Kafka left it; ``truth`` holds Kafka's dumps of its files, if there are any."""
+    """A ``__cluster_metadata-0`` directory as Kafka left it; ``truth`` holds Kafka's dumps of its
+    files, if there are any.
+    """
 
     def __init__(self, directory: Path, truth: Path | None) -> None:
         self.segments = sorted(directory.glob("*.log"))
@@ -112,7 +135,9 @@ class Log:
     @property
     def start_offset(self) -> int:
         """0, or the end of the oldest snapshot where the first segment begins above 0."""
-        return 0 if int(self.segments[0].stem) == 0 else int(self.snapshots[0].stem.partition("-")[0])
+        return (
+            0 if int(self.segments[0].stem) == 0 else int(self.snapshots[0].stem.partition("-")[0])
+        )
 
     @property
     def end_offset(self) -> int:
@@ -128,10 +153,17 @@ class Log:
     def records(self) -> list[Record]:
         """What clients must see from the log start on: data records, in order."""
         start = self.start_offset
-        return [record for batch in self.data_batches() for record in batch.records() if record.offset >= start]
+        return [
+            record
+            for batch in self.data_batches()
+            for record in batch.records()
+            if record.offset >= start
+        ]
 
     def snapshot_values(self) -> list[tuple[bytes | None, bytes | None]]:
-        """Keys and values of the snapshot that the log starts at, in its order; nothing for a log that starts at 0."""
+        """Keys and values of the snapshot that the log starts at, in its order; nothing for a log
+        that starts at 0.
+        """
         if self.start_offset == 0:
             return []
         data = (batch for batch in batches(self.snapshots[0]) if not batch.control)

@@ -1,4 +1,6 @@
-"""Message classes for tests, per Kafka release: the committed ones, or generated on the spot where a schema differed."""
+"""Message classes for tests, per Kafka release: the committed ones, or generated on the spot where
+a schema differed.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,7 @@ def message_class(name: str, kafka: str) -> type[Message]:
     exec(compile(text, module_name, "exec"), module.__dict__)
     cls = getattr(module, name)
     assert issubclass(cls, Message)
-    return cls
+    return cls  # type: ignore[no-any-return]
 
 
 @functools.cache
@@ -49,7 +51,11 @@ def every_struct(cls: type[Message]) -> list[type[Struct]]:
     """The message's class and those of all structs inside it."""
     found: list[type[Struct]] = [cls]
     for one in found:
-        found += [inner for f in one.fields() if f.is_struct and (inner := one.struct_class(f.type)) not in found]
+        found += [
+            inner
+            for f in one.fields()
+            if f.is_struct and (inner := one.struct_class(f.type)) not in found
+        ]
     return found
 
 

@@ -23,7 +23,10 @@ def split(pieces: list[bytes], limit: int = 1000) -> list[bytes]:
     return frames
 
 
-@given(st.lists(st.binary(min_size=1, max_size=50), max_size=8), st.lists(st.integers(0, 400), max_size=12))
+@given(
+    st.lists(st.binary(min_size=1, max_size=50), max_size=8),
+    st.lists(st.integers(0, 400), max_size=12),
+)
 def test_frames_do_not_depend_on_how_the_bytes_arrive(bodies: list[bytes], cuts: list[int]) -> None:
     stream = b"".join(frame(body) for body in bodies)
     marks = [0, *sorted(min(cut, len(stream)) for cut in cuts), len(stream)]

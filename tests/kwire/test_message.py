@@ -13,15 +13,28 @@ import pytest
 
 import kwire
 from kwire.errors import DecodeError, EncodeError, UnsupportedVersion
-from kwire.messages.api_versions_response import ApiVersion, ApiVersionsResponse, SupportedFeatureKey
+from kwire.messages.api_versions_response import (
+    ApiVersion,
+    ApiVersionsResponse,
+    SupportedFeatureKey,
+)
 from kwire.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic, ReplicaState
-from kwire.messages.fetch_response import FetchableTopicResponse, FetchResponse, LeaderIdAndEpoch, PartitionData
+from kwire.messages.fetch_response import (
+    FetchableTopicResponse,
+    FetchResponse,
+    LeaderIdAndEpoch,
+    PartitionData,
+)
 from kwire.messages.metadata_request import MetadataRequest, MetadataRequestTopic
 from kwire.messages.partition_change_record import PartitionChangeRecord
 from kwire.messages.topic_record import TopicRecord
 from tests.kwire.values import random_message
 
-ALL = [(name, version) for name in kwire.message_names() for version in kwire.message_type(name).VERSIONS]
+ALL = [
+    (name, version)
+    for name in kwire.message_names()
+    for version in kwire.message_type(name).VERSIONS
+]
 
 
 def test_the_registry_is_whole() -> None:
@@ -60,14 +73,21 @@ def test_every_message_round_trips() -> None:
             assert bytes(b"".join(message.encode_parts(version))) == data
             plain = random_message(cls, version, rng, tags=False)
             value = plain.to_json(version)
-            assert cls.from_json(value, version).encode(version) == plain.encode(version), (name, version)
+            assert cls.from_json(value, version).encode(version) == plain.encode(version), (
+                name,
+                version,
+            )
 
 
 @pytest.mark.parametrize("count", [0, 1, 8, 9, 127, 128, 129, 256, 1000])
 def test_arrays_of_fixed_elements_of_any_length(count: int) -> None:
     keys = [ApiVersion(api_key=n, min_version=-n, max_version=n + 1) for n in range(count)]
     partitions = [
-        FetchPartition(partition=n, fetch_offset=1 << 40 | n, replica_directory_id=kwire.Uuid(n.to_bytes(16, "big")))
+        FetchPartition(
+            partition=n,
+            fetch_offset=1 << 40 | n,
+            replica_directory_id=kwire.Uuid(n.to_bytes(16, "big")),
+        )
         for n in range(count)
     ]
     for message, version in (
@@ -80,12 +100,17 @@ def test_arrays_of_fixed_elements_of_any_length(count: int) -> None:
         assert (again, again.encode(version)) == (message, data)
     for tagged in range(0, count, 50):
         keys[tagged].unknown_tags = [(7, b"x")]
-        assert ApiVersionsResponse.decode(ApiVersionsResponse(api_keys=keys).encode(3), 3).api_keys == keys
+        assert (
+            ApiVersionsResponse.decode(ApiVersionsResponse(api_keys=keys).encode(3), 3).api_keys
+            == keys
+        )
         keys[tagged].unknown_tags = ()
 
 
 def test_every_truncation_is_a_decode_error() -> None:
-    """Cut at every length (at most 200 places a message): DecodeError with a path, or a shorter but whole message."""
+    """Cut at every length (at most 200 places a message): DecodeError with a path, or a shorter but
+    whole message.
+    """
     rng = random.Random(2)
     for name, version in ALL:
         cls = kwire.message_type(name)
@@ -106,7 +131,9 @@ def test_mutated_bytes_raise_nothing_else() -> None:
             broken = bytearray(data)
             for _ in range(rng.choice((1, 1, 2, 5))):
                 if broken:
-                    broken[rng.randrange(len(broken))] = rng.choice((0, 1, 127, 128, 255, rng.randrange(256)))
+                    broken[rng.randrange(len(broken))] = rng.choice(
+                        (0, 1, 127, 128, 255, rng.randrange(256))
+                    )
             try:
                 message, _ = cls.decode_from(bytes(broken), version)
             except DecodeError:
@@ -132,11 +159,18 @@ def test_trailing_bytes() -> None:
 
 def test_any_bytes_like_input() -> None:
     data = TopicRecord(name="a").encode(0)
-    assert TopicRecord.decode(bytearray(data), 0) == TopicRecord.decode(memoryview(data), 0) == TopicRecord(name="a")
+    assert (
+        TopicRecord.decode(bytearray(data), 0)
+        == TopicRecord.decode(memoryview(data), 0)
+        == TopicRecord(name="a")
+    )
 
 
 def test_the_element_budget_counts_elements_and_unknown_tags() -> None:
-    request = MetadataRequest(topics=[MetadataRequestTopic(name="t") for _ in range(10)], unknown_tags=[(50, b""), (51, b"")])
+    request = MetadataRequest(
+        topics=[MetadataRequestTopic(name="t") for _ in range(10)],
+        unknown_tags=[(50, b""), (51, b"")],
+    )
     data = request.encode(12)
     assert MetadataRequest.decode(data, 12, budget=12) == request
     with pytest.raises(DecodeError) as caught:
@@ -154,32 +188,36 @@ def test_a_count_is_held_against_the_bytes_before_anything_is_made() -> None:
 
 
 def test_decode_errors_name_field_and_offset() -> None:
-    data = FetchRequest(topics=[FetchTopic(topic="t", partitions=[FetchPartition(), FetchPartition()])]).encode(11)
+    data = FetchRequest(
+        topics=[FetchTopic(topic="t", partitions=[FetchPartition(), FetchPartition()])]
+    ).encode(11)
     with pytest.raises(DecodeError) as caught:
         FetchRequest.decode(data[:-40], 11)
     assert caught.value.path == "FetchRequest.Topics[0].Partitions"
-    assert str(caught.value).startswith("FetchRequest.Topics[0].Partitions: 2 elements of at least 28 bytes")
+    assert str(caught.value).startswith(
+        "FetchRequest.Topics[0].Partitions: 2 elements of at least 28 bytes"
+    )
 
 
 def test_encode_errors_name_the_field() -> None:
     cases = [
         (FetchRequest(max_wait_ms=2**31), 12, "FetchRequest.MaxWaitMs"),
         (
-            FetchRequest(topics=[FetchTopic(partitions=[FetchPartition(partition="0")])]), 12,
+            FetchRequest(topics=[FetchTopic(partitions=[FetchPartition(partition="0")])]), 12,  # type: ignore[arg-type]
             "FetchRequest.Topics[0].Partitions[0].Partition",
         ),
-        (FetchRequest(topics=None), 12, "FetchRequest.Topics"),
-        (FetchRequest(topics=[FetchTopic(topic=b"x")]), 12, "FetchRequest.Topics[0].Topic"),
+        (FetchRequest(topics=None), 12, "FetchRequest.Topics"),  # type: ignore[arg-type]
+        (FetchRequest(topics=[FetchTopic(topic=b"x")]), 12, "FetchRequest.Topics[0].Topic"),  # type: ignore[arg-type]
         (FetchRequest(topics=[FetchTopic(topic="\ud800")]), 12, "FetchRequest.Topics[0].Topic"),
         (FetchRequest(topics=[FetchTopic(topic="x" * 32768)]), 12, "FetchRequest.Topics[0].Topic"),
-        (FetchRequest(topics=[FetchTopic(topic_id=b"short")]), 13, "FetchRequest.Topics[0].TopicId"),
+        (FetchRequest(topics=[FetchTopic(topic_id=b"short")]), 13, "FetchRequest.Topics[0].TopicId"),  # type: ignore[arg-type]
         (FetchRequest(replica_state=ReplicaState(replica_id=3)), 12, "FetchRequest.ReplicaState"),
         (FetchRequest(unknown_tags=[(99, b"")]), 11, "FetchRequest.unknown_tags"),
         (FetchRequest(unknown_tags=[(99, b""), (98, b"")]), 12, "FetchRequest.unknown_tags"),
         (FetchRequest(unknown_tags=[(0, b"")], cluster_id="c"), 12, "FetchRequest.unknown_tags"),
-        (FetchRequest(topics=[None]), 12, "FetchRequest.Topics[0]"),
-        (FetchRequest(topics="ab"), 12, "FetchRequest.Topics"),
-        (PartitionChangeRecord(isr=[1, "2"]), 0, "PartitionChangeRecord.Isr[1]"),
+        (FetchRequest(topics=[None]), 12, "FetchRequest.Topics[0]"),  # type: ignore[list-item]
+        (FetchRequest(topics="ab"), 12, "FetchRequest.Topics"),  # type: ignore[arg-type]
+        (PartitionChangeRecord(isr=[1, "2"]), 0, "PartitionChangeRecord.Isr[1]"),  # type: ignore[list-item]
     ]  # fmt: skip
     for message, version, path in cases:
         with pytest.raises(EncodeError) as caught:
@@ -199,22 +237,34 @@ def test_versions_out_of_range() -> None:
 
 
 def test_an_absent_tagged_struct_is_a_default_that_cannot_be_changed_by_accident() -> None:
-    data = FetchResponse(responses=[FetchableTopicResponse(topic="t", partitions=[PartitionData(records=b"")])]).encode(12)
+    data = FetchResponse(
+        responses=[FetchableTopicResponse(topic="t", partitions=[PartitionData(records=b"")])]
+    ).encode(12)
     partition = FetchResponse.decode(data, 12).responses[0].partitions[0]
     assert partition.current_leader == LeaderIdAndEpoch()
     with pytest.raises(AttributeError, match="assign a new LeaderIdAndEpoch"):
         partition.current_leader.leader_id = 3
     assert repr(partition.current_leader) == "LeaderIdAndEpoch()"
-    assert partition.current_leader.copy() == pickle.loads(pickle.dumps(partition.current_leader)) == LeaderIdAndEpoch()
+    assert (
+        partition.current_leader.copy()
+        == pickle.loads(pickle.dumps(partition.current_leader))
+        == LeaderIdAndEpoch()
+    )
     partition.records = 5
-    with pytest.raises(EncodeError, match="bytes expected"):  # the slow walk meets the frozen default, too
-        FetchResponse(responses=[FetchableTopicResponse(topic="t", partitions=[partition])]).encode(12)
+    with pytest.raises(
+        EncodeError, match="bytes expected"
+    ):  # the slow walk meets the frozen default, too
+        FetchResponse(responses=[FetchableTopicResponse(topic="t", partitions=[partition])]).encode(
+            12
+        )
     partition.current_leader = LeaderIdAndEpoch(leader_id=3)
     assert FetchResponse.decode(data, 12).responses[0].partitions[0].current_leader.leader_id == -1
 
 
 def test_copies_share_nothing_that_can_change() -> None:
-    message = ApiVersionsResponse(api_keys=[ApiVersion(api_key=1)], supported_features=[SupportedFeatureKey(name="a")])
+    message = ApiVersionsResponse(
+        api_keys=[ApiVersion(api_key=1)], supported_features=[SupportedFeatureKey(name="a")]
+    )
     for again in (message.copy(), copy.deepcopy(message), pickle.loads(pickle.dumps(message))):
         again.api_keys[0].api_key = 2
         assert message.api_keys[0].api_key == 1
@@ -227,7 +277,10 @@ def test_copies_share_nothing_that_can_change() -> None:
 
 def test_repr_shows_what_was_set() -> None:
     assert repr(FetchPartition(partition=3)) == "FetchPartition(partition=3)"
-    assert repr(TopicRecord(name="a", unknown_tags=[(5, b"x")])) == "TopicRecord(name='a', unknown_tags=[(5, b'x')])"
+    assert (
+        repr(TopicRecord(name="a", unknown_tags=[(5, b"x")]))
+        == "TopicRecord(name='a', unknown_tags=[(5, b'x')])"
+    )
 
 
 def test_equality() -> None:
@@ -245,7 +298,9 @@ def test_json_names_what_is_wrong() -> None:
     with pytest.raises(DecodeError, match="an object expected"):
         MetadataRequest.from_json([], 0)
     with pytest.raises(EncodeError, match="no place"):
-        FetchRequest(session_id=5, session_epoch=5, replica_state=ReplicaState(replica_id=3)).to_json(4)
+        FetchRequest(
+            session_id=5, session_epoch=5, replica_state=ReplicaState(replica_id=3)
+        ).to_json(4)
 
 
 def test_json_numbers_that_are_not_finite() -> None:
@@ -263,17 +318,24 @@ def test_records_pass_through_by_length_alone() -> None:
             return 5
 
     marker = OnDisk()
-    response = FetchResponse(responses=[FetchableTopicResponse(topic="t", partitions=[PartitionData(records=marker)])])
+    response = FetchResponse(
+        responses=[FetchableTopicResponse(topic="t", partitions=[PartitionData(records=marker)])]
+    )
     parts = response.encode_parts(12)
     assert any(part is marker for part in parts)
     joined = b"".join(b"12345" if part is marker else part for part in parts)
-    assert bytes(FetchResponse.decode(joined, 12).responses[0].partitions[0].records) == b"12345"
+    assert bytes(FetchResponse.decode(joined, 12).responses[0].partitions[0].records) == b"12345"  # type: ignore[arg-type]
     with pytest.raises(EncodeError):
         response.encode(12)
 
 
-def test_the_collector_is_paused_only_while_a_large_message_is_decoded(monkeypatch: pytest.MonkeyPatch) -> None:
-    small, large = (MetadataRequest(topics=[MetadataRequestTopic(name="t" * 50)] * n).encode(12) for n in (10, 1000))
+def test_the_collector_is_paused_only_while_a_large_message_is_decoded(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    small, large = (
+        MetadataRequest(topics=[MetadataRequestTopic(name="t" * 50)] * n).encode(12)
+        for n in (10, 1000)
+    )
     real, seen = MetadataRequest._DECODERS[12], []
 
     def watched(data: bytes, at: int, budget: int) -> Any:
@@ -290,5 +352,22 @@ def test_the_collector_is_paused_only_while_a_large_message_is_decoded(monkeypat
     try:
         MetadataRequest.decode(large, 12)
         assert not gc.isenabled()
+    finally:
+        gc.enable()
+
+
+@pytest.mark.parametrize("data", [b"\0", b"\0\0\0\5\0"])
+def test_refused_bytes_leave_no_reference_cycle(data: bytes) -> None:
+    """The error would otherwise keep its caller's variables until a full pass of the collector."""
+    gc.collect()
+    gc.disable()
+    try:
+        for _ in range(10):
+            try:
+                MetadataRequest.decode(data, 8)
+            except DecodeError:
+                continue
+            raise AssertionError("decoded")
+        assert gc.collect() == 0
     finally:
         gc.enable()

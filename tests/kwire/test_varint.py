@@ -42,11 +42,20 @@ def test_unsigned_varint(value: int, data: str) -> None:
 )  # fmt: skip
 def test_zigzag_varint(value: int, data: str) -> None:
     assert write_varint(value).hex() == write_varlong(value).hex() == data
-    assert read_varint(bytes.fromhex(data)) == read_varlong(bytes.fromhex(data)) == (value, len(data) // 2)
+    assert (
+        read_varint(bytes.fromhex(data))
+        == read_varlong(bytes.fromhex(data))
+        == (value, len(data) // 2)
+    )
 
 
 @pytest.mark.parametrize(
-    ("value", "data"), [(2**63 - 1, "feffffffffffffffff01"), (-(2**63), "ffffffffffffffffff01"), (1 << 32, "8080808020")]
+    ("value", "data"),
+    [
+        (2**63 - 1, "feffffffffffffffff01"),
+        (-(2**63), "ffffffffffffffffff01"),
+        (1 << 32, "8080808020"),
+    ],
 )
 def test_zigzag_varlong(value: int, data: str) -> None:
     assert write_varlong(value).hex() == data
@@ -59,7 +68,10 @@ def test_round_trip_of_32_bits(value: int, before: bytes, after: bytes) -> None:
     data = before + write_varint(value) + after
     assert read_varint(data, len(before)) == (value, len(data) - len(after))
     unsigned = value & 0xFFFFFFFF
-    assert read_unsigned_varint(write_unsigned_varint(unsigned)) == (unsigned, len(write_unsigned_varint(unsigned)))
+    assert read_unsigned_varint(write_unsigned_varint(unsigned)) == (
+        unsigned,
+        len(write_unsigned_varint(unsigned)),
+    )
 
 
 @given(INT64)
@@ -91,7 +103,8 @@ def test_surplus_bits_of_the_tenth_byte_are_refused(read: Reader, last: int) -> 
 
 
 @pytest.mark.parametrize(
-    ("read", "longest"), [(read_unsigned_varint, 5), (read_varint, 5), (read_varlong, 10), (read_unsigned_varlong, 10)]
+    ("read", "longest"),
+    [(read_unsigned_varint, 5), (read_varint, 5), (read_varlong, 10), (read_unsigned_varlong, 10)],
 )
 def test_one_byte_too_many_and_every_cut(read: Reader, longest: int) -> None:
     for size in (longest + 1, 200_000):

@@ -1,4 +1,6 @@
-"""Every message at every version, against bytes and JSON that Kafka's own classes wrote (two releases)."""
+"""Every message at every version, against bytes and JSON that Kafka's own classes wrote (two
+releases).
+"""
 
 from __future__ import annotations
 
@@ -60,8 +62,13 @@ def test_unknown_tagged_fields_are_kept(kafka: str) -> None:
     for v in vectors("messages", kafka):
         if "unknown" in v:
             message = message_class(v["api"], kafka).decode(bytes.fromhex(v["hex"]), v["version"])
-            seen = Counter((tag, data.hex()) for one in _structs(message) for tag, data in one.unknown_tags)
-            assert seen == Counter((u["tag"], u["data"]) for u in v["unknown"]), (v["api"], v["version"])
+            seen = Counter(
+                (tag, data.hex()) for one in _structs(message) for tag, data in one.unknown_tags
+            )
+            assert seen == Counter((u["tag"], u["data"]) for u in v["unknown"]), (
+                v["api"],
+                v["version"],
+            )
             done += 1
     assert done > 0
 
@@ -78,7 +85,8 @@ def _structs(value: Any) -> list[Struct]:
     return found
 
 
-#: Where we refuse what Kafka's readers take, by rule (docs/strictness.md has the reasons), with the number of vectors.
+#: Where we refuse what Kafka's readers take, by rule (docs/strictness.md has the reasons), with the
+#: number of vectors.
 STRICTER = {
     ("4.4.0", "variants"): {"bad-utf8": 2185, "varint-range": 370, "tag-size": 113, "version": 143},
     ("4.4.0", "messages-mutants"): {"bad-utf8": 152, "tag-size": 3},
@@ -87,20 +95,29 @@ STRICTER = {
 }
 
 
-@pytest.mark.parametrize(("kafka", "name"), list(itertools.product(RELEASES, ("variants", "messages-mutants"))))
+@pytest.mark.parametrize(
+    ("kafka", "name"), list(itertools.product(RELEASES, ("variants", "messages-mutants")))
+)
 def test_verdicts_are_never_laxer_than_kafkas(kafka: str, name: str) -> None:
-    """What Kafka refuses is refused; what it takes is read the same, or refused by a named rule that is counted."""
+    """What Kafka refuses is refused; what it takes is read the same, or refused by a named rule
+    that is counted.
+    """
     stricter: Counter[str] = Counter()
     for v in vectors(name, kafka):
         cls, version, raw = message_class(v["api"], kafka), v["version"], bytes.fromhex(v["hex"])
         if version not in cls.VERSIONS:
-            # Kafka's readers look at the version in inner structs only; ours have no reader for it at all.
+            # Kafka's readers look at the version in inner structs only; ours have no reader for it
+            # at all.
             stricter["version"] += v["ok"]
             continue
         try:
             message, end = cls.decode_from(raw, version)
         except DecodeError as error:
-            assert error.rule and error.path and 0 <= error.offset <= len(raw) + 1, (v["api"], v["mut"], repr(error))
+            assert error.rule and error.path and 0 <= error.offset <= len(raw) + 1, (
+                v["api"],
+                v["mut"],
+                repr(error),
+            )
             stricter[error.rule] += v["ok"]
             continue
         assert v["ok"], f"laxer than Kafka: {v['api']} v{version} {v['mut']}: {v['error']}"
@@ -135,7 +152,9 @@ def _check_frame(v: dict[str, Any], kafka: str) -> None:
         assert response_header_version(key, version) == v["header_version"]
         assert response.to_json(v["header_version"]) == v["header"]
     assert at == v["header_size"]
-    assert raw[:at] == again or raw[at - 1] != 0, v["api"]  # the second: a header that carries unknown tags
+    assert raw[:at] == again or raw[at - 1] != 0, v[
+        "api"
+    ]  # the second: a header that carries unknown tags
     body, end = by_key(v["kind"], key, kafka).decode_from(raw, version, at)
     assert end == len(raw)
     assert body.encode(version) == raw[at:]
@@ -190,40 +209,63 @@ def _plain(value: Any, f: FieldInfo) -> Any:
 def test_the_writer_refuses_and_drops_what_kafkas_does(kafka: str) -> None:
     for v in vectors("writechecks", kafka):
         cls, version = message_class(v["api"], kafka), v["version"]
-        message = _with_field(cls, v["path"].split("."), None if v["what"].startswith("null") else ...)
+        message = _with_field(
+            cls, v["path"].split("."), None if v["what"].startswith("null") else ...
+        )
         if v["verdict"] == "refused":
             with pytest.raises(EncodeError) as caught:
                 message.encode(version)
-            assert v["path"].rpartition(".")[2].lower() in caught.value.path.lower(), (v, caught.value.path)
+            assert v["path"].rpartition(".")[2].lower() in caught.value.path.lower(), (
+                v,
+                caught.value.path,
+            )
         else:
-            blank = _with_field(cls, v["path"].split(".")[:-1], ...) if "." in v["path"] else _blank(cls)
+            blank = (
+                _with_field(cls, v["path"].split(".")[:-1], ...)
+                if "." in v["path"]
+                else _blank(cls)
+            )
             assert message.encode(version) == blank.encode(version), v
 
 
 def _with_field(cls: type[Struct], path: list[str], value: Any) -> Any:
-    """An object with one element in every array on the way to ``path``, where ``value`` (``...``: not the default) stands."""
+    """An object with one element in every array on the way to ``path``, where ``value`` (``...``:
+    not the default) stands.
+    """
     f = next(f for f in cls.fields() if f.json == path[0])
     if len(path) > 1:
         inner = _with_field(cls.struct_class(f.type), path[1:], value)
     elif value is not ...:
         return _blank(cls, **{f.attr: value})
     else:
-        inner = _blank(cls.struct_class(f.type)) if f.is_struct else _other(f, getattr(cls(), f.attr))
+        inner = (
+            _blank(cls.struct_class(f.type)) if f.is_struct else _other(f, getattr(cls(), f.attr))
+        )
         if f.is_struct and not f.array:
             inner = _changed(inner)
     return _blank(cls, **{f.attr: [inner] if f.array else inner})
 
 
 def _blank(cls: type[Struct], **values: Any) -> Any:
-    """A default object; but records, which start at null and which some versions refuse so, are empty."""
+    """A default object; but records, which start at null and which some versions refuse so, are
+    empty.
+    """
     return cls(**({f.attr: b"" for f in cls.fields() if f.type == "records"} | values))
 
 
 def _changed(value: Struct) -> Struct:
     f = next((f for f in value.fields() if not f.is_struct), value.fields()[0])
     if f.is_struct:
-        return value.copy(**{f.attr: [value.struct_class(f.type)()] if f.array else _changed(getattr(value, f.attr))})
-    return value.copy(**{f.attr: [_other(f, None)] if f.array else _other(f, getattr(value, f.attr))})
+        return value.copy(
+            **{
+                f.attr: [value.struct_class(f.type)()]
+                if f.array
+                else _changed(getattr(value, f.attr))
+            }
+        )
+    return value.copy(
+        **{f.attr: [_other(f, None)] if f.array else _other(f, getattr(value, f.attr))}
+    )
 
 
 def _other(f: FieldInfo, default: Any) -> Any:
@@ -250,19 +292,30 @@ def test_api_table(kafka: str) -> None:
         assert (cls.VERSIONS[0], cls.VERSIONS[-1]) == (v["lowest"], v["highest"])
         assert set(cls.LISTENERS) == set(v["listeners"])
         assert v["latest_unstable"] == cls.LATEST_VERSION_UNSTABLE
-        for version, request, response in zip(cls.VERSIONS, v["request_header"], v["response_header"], strict=True):
-            assert (request_header_version(v["key"], version), response_header_version(v["key"], version)) == (
+        for version, request, response in zip(
+            cls.VERSIONS, v["request_header"], v["response_header"], strict=True
+        ):
+            assert (
+                request_header_version(v["key"], version),
+                response_header_version(v["key"], version),
+            ) == (
                 request,
                 response,
             )
 
 
 def test_captured_frames_decode_and_re_encode() -> None:
-    """Every frame that real Kafka processes exchanged, but the deliberate junk, comes back to the same bytes."""
-    truths = {(t["scenario"], t["seq"], t["direction"]): t for t in _lines("public.decoded.jsonl.xz")}
+    """Every frame that real Kafka processes exchanged, but the deliberate junk, comes back to the
+    same bytes.
+    """
+    truths = {
+        (t["scenario"], t["seq"], t["direction"]): t for t in _lines("public.decoded.jsonl.xz")
+    }
     done = 0
     for frame in _lines("public.frames.jsonl.xz"):
-        truth = truths.get((frame["scenario"], frame["seq"], frame["direction"]), {}).get("decoded", {})
+        truth = truths.get((frame["scenario"], frame["seq"], frame["direction"]), {}).get(
+            "decoded", {}
+        )
         if truth.get("reencodes_equal"):
             _check_captured(frame, truth)
             done += 1
@@ -279,7 +332,9 @@ def _check_captured(frame: dict[str, Any], truth: dict[str, Any]) -> None:
     raw, key, version = bytes.fromhex(frame["hex"]), frame["api_key"], frame["version"]
     if frame["direction"] == "req":
         header, at = decode_request_header(raw)
-        assert encode_request_header(key, version, header.correlation_id, header.client_id) == raw[:at]
+        assert (
+            encode_request_header(key, version, header.correlation_id, header.client_id) == raw[:at]
+        )
         cls = by_key("request", key, "4.3.1")
     else:
         response, at = decode_response_header(key, version, raw)
@@ -293,5 +348,7 @@ def _check_captured(frame: dict[str, Any], truth: dict[str, Any]) -> None:
 
 
 def _has_records(cls: type[Message]) -> bool:
-    """Kafka's converter prints ``records`` as nothing, so bodies that hold them are compared as bytes only."""
+    """Kafka's converter prints ``records`` as nothing, so bodies that hold them are compared as
+    bytes only.
+    """
     return any(f.type == "records" for one in every_struct(cls) for f in one.fields())

@@ -16,20 +16,30 @@ _TEXT = ("", "a", "__cluster_metadata", "ü€😀", "\0", "x" * 126, "x" * 127,
 _MANY = (8, 9, 63, 64, 127, 128, 129, 300)
 
 
-def random_message(cls: type[Message], version: int, rng: random.Random, *, tags: bool = True) -> Any:
-    """A message with every field of ``version`` set at random; with ``tags``, unknown tagged fields here and there."""
+def random_message(
+    cls: type[Message], version: int, rng: random.Random, *, tags: bool = True
+) -> Any:
+    """A message with every field of ``version`` set at random; with ``tags``, unknown tagged fields
+    here and there.
+    """
     return _struct(cls, version, rng, tags and version in cls.FLEXIBLE_VERSIONS, 0)
 
 
 def _struct(cls: type[Struct], version: int, rng: random.Random, tags: bool, depth: int) -> Any:
-    values = {f.attr: _field(cls, f, version, rng, tags, depth) for f in cls.fields() if f.at(version)}
-    if tags and rng.random() < (0.2 if rng.random() < 0.5 else 0.002):  # long arrays without any tag, too
+    values = {
+        f.attr: _field(cls, f, version, rng, tags, depth) for f in cls.fields() if f.at(version)
+    }
+    if tags and rng.random() < (
+        0.2 if rng.random() < 0.5 else 0.002
+    ):  # long arrays without any tag, too
         numbers = sorted(rng.sample(range(1000, 5000), rng.choice((1, 1, 2, 5))))
         values["unknown_tags"] = [(n, rng.randbytes(rng.choice((0, 1, 5, 130)))) for n in numbers]
     return cls(**values)
 
 
-def _field(cls: type[Struct], f: FieldInfo, version: int, rng: random.Random, tags: bool, depth: int) -> Any:
+def _field(
+    cls: type[Struct], f: FieldInfo, version: int, rng: random.Random, tags: bool, depth: int
+) -> Any:
     if f.nullable_at(version) and rng.random() < 0.2:
         return None
     if not f.array:
@@ -41,10 +51,16 @@ def _field(cls: type[Struct], f: FieldInfo, version: int, rng: random.Random, ta
 
 
 def _fixed(cls: type[Struct], version: int) -> bool:
-    return not any(f.array or f.is_struct or f.type in ("string", "bytes", "records") for f in cls.fields() if f.at(version))
+    return not any(
+        f.array or f.is_struct or f.type in ("string", "bytes", "records")
+        for f in cls.fields()
+        if f.at(version)
+    )
 
 
-def _value(cls: type[Struct], f: FieldInfo, version: int, rng: random.Random, tags: bool, depth: int) -> Any:
+def _value(
+    cls: type[Struct], f: FieldInfo, version: int, rng: random.Random, tags: bool, depth: int
+) -> Any:
     if f.is_struct:
         return _struct(cls.struct_class(f.type), version, rng, tags, depth + 1)
     kind = f.type
@@ -58,7 +74,9 @@ def _value(cls: type[Struct], f: FieldInfo, version: int, rng: random.Random, ta
     if kind == "bool":
         return rng.random() < 0.5
     if kind == "float64":
-        return rng.choice((0.0, -0.0, 1.5, float("inf"), struct.unpack(">d", rng.randbytes(7) + b"\0")[0]))
+        return rng.choice(
+            (0.0, -0.0, 1.5, float("inf"), struct.unpack(">d", rng.randbytes(7) + b"\0")[0])
+        )
     if kind == "uuid":
         return Uuid(rng.randbytes(16))
     if kind == "string":

@@ -1,4 +1,6 @@
-"""``python -m tests.sim 42``: replay a schedule; ``0-1999``: many; ``--shrink``: make a failing one smaller."""
+"""``python -m tests.sim 42``: replay a schedule; ``0-1999``: many; ``--shrink``: make a failing one
+smaller.
+"""
 
 from __future__ import annotations
 
@@ -14,8 +16,12 @@ from tests.sim.schedule import Failed, run_many, shrink, world_of
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.sim", description=__doc__)
     parser.add_argument("seeds", help="one seed, or FIRST-LAST")
-    parser.add_argument("--family", choices=sorted(SCENARIOS), help="not the one that the seed belongs to")
-    parser.add_argument("--mutant", choices=sorted(mutants.MUTANTS), help="with this bug in the core")
+    parser.add_argument(
+        "--family", choices=sorted(SCENARIOS), help="not the one that the seed belongs to"
+    )
+    parser.add_argument(
+        "--mutant", choices=sorted(mutants.MUTANTS), help="with this bug in the core"
+    )
     parser.add_argument("--shrink", action="store_true", help="find the faults that it takes")
     parser.add_argument("--lines", type=int, default=60, help="lines of what happened last")
     asked = parser.parse_args()
@@ -36,7 +42,11 @@ def _many(seeds: range, family: str | None) -> int:
 
 
 def _one(seed: int, asked: argparse.Namespace) -> int:
-    only = shrink(seed, asked.family, lambda text: print(text, file=sys.stderr)) if asked.shrink else None
+    only = (
+        shrink(seed, asked.family, lambda text: print(text, file=sys.stderr))
+        if asked.shrink
+        else None
+    )
     world = world_of(seed, asked.family, only=only, noting=True)
     try:
         outcome = world.run()

@@ -1,4 +1,6 @@
-"""What a scenario does to a quorum: drawn at random, or one at a time by name. Requests from outside are made here."""
+"""What a scenario does to a quorum: drawn at random, or one at a time by name. Requests from
+outside are made here.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +8,8 @@ import random
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from gateway.quorum.raft.events import Resign, ShutDown
-from gateway.quorum.requests import TOPIC_NAME
+from gateway.quorum.events import Resign, ShutDown
+from gateway.quorum.partition import TOPIC_NAME
 from kwire.messages import (
     add_raft_voter_request,
     begin_quorum_epoch_request,
@@ -35,7 +37,7 @@ if TYPE_CHECKING:
     from tests.sim.node import Node
     from tests.sim.world import World
 
-STRANGER: Final = 77
+OUTSIDER: Final = 77
 FIRST_OBSERVER: Final = 101
 _STRANGERS_DIRECTORY: Final = Uuid(b"stranger" * 2)
 
@@ -53,7 +55,12 @@ def random_act(world: World, rng: random.Random) -> None:
         (faults.voter_changes if world.dynamic else faults.voter_changes * 0.1, change_voters),
         (faults.forgeries, forge),
         (faults.handovers, hand_over),
-        (faults.wipes if shape.dynamic and shape.voters >= 3 and not faults.voter_changes else 0.0, wipe),
+        (
+            faults.wipes
+            if shape.dynamic and shape.voters >= 3 and not faults.voter_changes
+            else 0.0,
+            wipe,
+        ),
         (faults.wall_jumps, jump),
         (0.3, describe),
         (faults.upgrades, upgrade),
@@ -97,7 +104,9 @@ def propose(world: World, rng: random.Random) -> None:
 
 
 def cut(world: World, rng: random.Random) -> None:
-    """One link, one way or both; one node, the leader mostly; two halves; or a node that only one other still hears."""
+    """One link, one way or both; one node, the leader mostly; two halves; or a node that only one
+    other still hears.
+    """
     nodes = world.voters()
     if len(nodes) < 2:
         return
@@ -177,13 +186,16 @@ def hand_over(world: World, rng: random.Random) -> None:
         return
     if rng.random() < 0.5:
         world.happen_to(
-            node, Resign(node.raft.epoch - (rng.random() < 0.1), "an error of the controller"), "its controller resigns"
+            node,
+            Resign(node.raft.epoch - (rng.random() < 0.1), "an error of the controller"),
+            "its controller resigns",
         )
     else:
         world.happen_to(node, ShutDown(rng.random() * 3.0), "it is asked to end")
 
 
-# --- requests of clients ------------------------------------------------------------------------------------------------------
+# --- requests of clients
+# ------------------------------------------------------------------------------------------------------
 
 
 def describe(world: World, rng: random.Random) -> None:
@@ -221,7 +233,10 @@ def upgrade(world: World, rng: random.Random) -> None:
 
 def add_voter(world: World, at: Node, node: Node, *, committed: bool = True) -> None:
     """AddRaftVoter, as an administrator sends it."""
-    listeners = [add_raft_voter_request.Listener(name=name, host=to.host, port=to.port) for name, to in _endpoints(node)]
+    listeners = [
+        add_raft_voter_request.Listener(name=name, host=to.host, port=to.port)
+        for name, to in _endpoints(node)
+    ]
     request = AddRaftVoterRequest(
         cluster_id=world.cluster_id, timeout_ms=3000, voter_id=node.id, voter_directory_id=node.disk.directory_id,
         listeners=listeners, ack_when_committed=committed,
@@ -231,14 +246,23 @@ def add_voter(world: World, at: Node, node: Node, *, committed: bool = True) -> 
 
 def remove_voter(world: World, at: Node, id: int, directory_id: Uuid) -> None:
     """RemoveRaftVoter."""
-    request = RemoveRaftVoterRequest(cluster_id=world.cluster_id, voter_id=id, voter_directory_id=directory_id)
+    request = RemoveRaftVoterRequest(
+        cluster_id=world.cluster_id, voter_id=id, voter_directory_id=directory_id
+    )
     world.ask(at, request, 0, f"RemoveRaftVoter {id}")
 
 
 def update_voter(world: World, at: Node, node: Node) -> None:
-    """UpdateRaftVoter, with what the voter has already: the record is written all the same, or not at all."""
-    listeners = [update_raft_voter_request.Listener(name=name, host=to.host, port=to.port) for name, to in _endpoints(node)]
-    feature = update_raft_voter_request.KRaftVersionFeature(min_supported_version=0, max_supported_version=1)
+    """UpdateRaftVoter, with what the voter has already: the record is written all the same, or not
+    at all.
+    """
+    listeners = [
+        update_raft_voter_request.Listener(name=name, host=to.host, port=to.port)
+        for name, to in _endpoints(node)
+    ]
+    feature = update_raft_voter_request.KRaftVersionFeature(
+        min_supported_version=0, max_supported_version=1
+    )
     request = UpdateRaftVoterRequest(
         cluster_id=world.cluster_id, current_leader_epoch=at.raft.epoch if at.up else 0, voter_id=node.id,
         voter_directory_id=node.disk.directory_id, listeners=listeners, k_raft_version_feature=feature,
@@ -250,13 +274,16 @@ def _endpoints(node: Node) -> list[tuple[str, Address]]:
     return list(node.settings.endpoints.items())
 
 
-# --- requests of nobody -------------------------------------------------------------------------------------------------------
+# --- requests of nobody
+# -------------------------------------------------------------------------------------------------------
 
 
 def forge(world: World, rng: random.Random) -> None:
-    """A request that no node sends: of an unknown candidate, of an old epoch, of another leader, with the wrong cluster id.
+    """A request that no node sends: of an unknown candidate, of an old epoch, of another leader,
+    with the wrong cluster id.
 
-    Only voters are lied to: an observer that takes over an epoch that nobody else knows waits until the others get there.
+    Only voters are lied to: an observer that takes over an epoch that nobody else knows waits until
+    the others get there.
     """
     leader = world.leader
     node = leader if leader is not None and rng.random() < 0.4 else rng.choice(world.voters())
@@ -270,22 +297,34 @@ def forge_nothing(world: World, rng: random.Random, node: Node) -> None:
     request: Message
     kind, some = rng.randrange(5), rng.random() < 0.5
     if kind == 0:
-        request = VoteRequest(topics=[vote_request.TopicData(topic_name=TOPIC_NAME)] if some else [])
+        request = VoteRequest(
+            topics=[vote_request.TopicData(topic_name=TOPIC_NAME)] if some else []
+        )
     elif kind == 1:
-        request = BeginQuorumEpochRequest(topics=[begin_quorum_epoch_request.TopicData(topic_name=TOPIC_NAME)] if some else [])
+        request = BeginQuorumEpochRequest(
+            topics=[begin_quorum_epoch_request.TopicData(topic_name=TOPIC_NAME)] if some else []
+        )
     elif kind == 2:
-        request = EndQuorumEpochRequest(topics=[end_quorum_epoch_request.TopicData(topic_name=TOPIC_NAME)] if some else [])
+        request = EndQuorumEpochRequest(
+            topics=[end_quorum_epoch_request.TopicData(topic_name=TOPIC_NAME)] if some else []
+        )
     elif kind == 3:
-        request = FetchRequest(topics=[fetch_request.FetchTopic(topic_id=METADATA_TOPIC_ID)] if some else [])
+        request = FetchRequest(
+            topics=[fetch_request.FetchTopic(topic_id=METADATA_TOPIC_ID)] if some else []
+        )
     else:
-        request = FetchSnapshotRequest(topics=[fetch_snapshot_request.TopicSnapshot(name=TOPIC_NAME)] if some else [])
+        request = FetchSnapshotRequest(
+            topics=[fetch_snapshot_request.TopicSnapshot(name=TOPIC_NAME)] if some else []
+        )
     world.ask(node, request, request.VERSIONS[-1], "a request about nothing")
 
 
 def forge_vote(world: World, rng: random.Random, node: Node) -> None:
-    """An unknown candidate's epoch is adopted and its vote refused; that of a wrong cluster is neither."""
+    """An unknown candidate's epoch is adopted and its vote refused; that of a wrong cluster is
+    neither.
+    """
     part = vote_request.PartitionData(
-        partition_index=0, replica_epoch=node.raft.epoch + rng.choice((0, 1, 2)), replica_id=STRANGER,
+        partition_index=0, replica_epoch=node.raft.epoch + rng.choice((0, 1, 2)), replica_id=OUTSIDER,
         replica_directory_id=_STRANGERS_DIRECTORY, voter_directory_id=node.disk.directory_id,
         last_offset_epoch=rng.choice((0, node.raft.epoch)), last_offset=rng.choice((0, 10_000)), pre_vote=rng.random() < 0.5,
     )  # fmt: skip
@@ -310,15 +349,20 @@ def forge_begin(world: World, rng: random.Random, node: Node) -> None:
     )
     topic = begin_quorum_epoch_request.TopicData(topic_name=TOPIC_NAME, partitions=[part])
     ends = [
-        begin_quorum_epoch_request.LeaderEndpoint(name=name, host=to.host, port=to.port) for name, to in liar.endpoints.items()
+        begin_quorum_epoch_request.LeaderEndpoint(name=name, host=to.host, port=to.port)
+        for name, to in liar.endpoints.items()
     ]
-    request = BeginQuorumEpochRequest(cluster_id=world.cluster_id, voter_id=node.id, topics=[topic], leader_endpoints=ends)
+    request = BeginQuorumEpochRequest(
+        cluster_id=world.cluster_id, voter_id=node.id, topics=[topic], leader_endpoints=ends
+    )
     if part.leader_epoch == node.raft.epoch:
         world.ask(node, request, 1, "a forged BeginQuorumEpoch")
 
 
 def forge_end(world: World, rng: random.Random, node: Node) -> None:
-    """The end of an epoch that is over, or of one by a node that does not lead it, as everybody knows."""
+    """The end of an epoch that is over, or of one by a node that does not lead it, as everybody
+    knows.
+    """
     if node.raft.leader_id < 0:
         return
     part = end_quorum_epoch_request.PartitionData(
@@ -327,16 +371,23 @@ def forge_end(world: World, rng: random.Random, node: Node) -> None:
         leader_epoch=node.raft.epoch - rng.choice((0, 1)),
     )
     topic = end_quorum_epoch_request.TopicData(topic_name=TOPIC_NAME, partitions=[part])
-    world.ask(node, EndQuorumEpochRequest(cluster_id=world.cluster_id, topics=[topic]), 1, "a forged EndQuorumEpoch")
+    world.ask(
+        node,
+        EndQuorumEpochRequest(cluster_id=world.cluster_id, topics=[topic]),
+        1,
+        "a forged EndQuorumEpoch",
+    )
 
 
 def forge_fetch(world: World, rng: random.Random, node: Node) -> None:
-    """Somebody unknown has everything, or a voter had in an older epoch, or a voter's namesake with another disk."""
+    """Somebody unknown has everything, or a voter had in an older epoch, or a voter's namesake with
+    another disk.
+    """
     if not node.up:
         return
     log = node.disk.view
     kind = rng.randrange(3)
-    id, epoch, directory_id = STRANGER, node.raft.epoch, _STRANGERS_DIRECTORY
+    id, epoch, directory_id = OUTSIDER, node.raft.epoch, _STRANGERS_DIRECTORY
     if kind == 1:
         voter = rng.choice(list(world.first_voters))
         id, epoch, directory_id = voter.id, node.raft.epoch - 1, voter.directory_id
@@ -352,7 +403,9 @@ def forge_fetch(world: World, rng: random.Random, node: Node) -> None:
     state = fetch_request.ReplicaState(replica_id=id)
     world.ask(
         node,
-        FetchRequest(cluster_id=world.cluster_id, replica_state=state, max_wait_ms=500, topics=[topic]),
+        FetchRequest(
+            cluster_id=world.cluster_id, replica_state=state, max_wait_ms=500, topics=[topic]
+        ),
         18,
         "a forged Fetch",
     )

@@ -1,6 +1,8 @@
-"""Logs of batches as the simulated disks hold them, and names for their prefixes: two logs agree where the names are equal.
+"""Logs of batches as the simulated disks hold them, and names for their prefixes: two logs agree
+where the names are equal.
 
-A name stands for a batch and everything before it, so that comparing two logs up to an offset is comparing two numbers.
+A name stands for a batch and everything before it, so that comparing two logs up to an offset is
+comparing two numbers.
 """
 
 from __future__ import annotations
@@ -8,7 +10,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from typing import NamedTuple
 
-from gateway.quorum.raft.voter_set import VoterSet
+from gateway.quorum.voter_set import VoterSet
 from gateway.snapshot_id import SnapshotId
 from kwire.messages.k_raft_version_record import KRaftVersionRecord
 from kwire.messages.voters_record import VotersRecord
@@ -16,7 +18,9 @@ from kwire.records import decode_batch, decode_control_record, iter_batches
 
 
 class Batch(NamedTuple):
-    """A batch: base offset, one past its last offset, leader epoch, bytes; who votes since its records, if they say so."""
+    """A batch: base offset, one past its last offset, leader epoch, bytes; who votes since its
+    records, if they say so.
+    """
 
     base: int
     next: int
@@ -39,7 +43,9 @@ class Parser:
         found = self._seen.get(key)
         if found is None:
             found = tuple(self._read(key))
-            assert sum(len(batch.data) for batch in found) == len(key), "bytes behind the last whole batch"
+            assert sum(len(batch.data) for batch in found) == len(key), (
+                "bytes behind the last whole batch"
+            )
             self._seen[key] = found
         return found
 
@@ -70,7 +76,9 @@ class Parser:
 
 
 class Snapshot(NamedTuple):
-    """A snapshot file: what it is called, its bytes, the name of the log it stands for, who voted then."""
+    """A snapshot file: what it is called, its bytes, the name of the log it stands for, who voted
+    then.
+    """
 
     id: SnapshotId
     data: bytes
@@ -105,7 +113,11 @@ class Log:
     def copy(self) -> Log:
         """Another one that changes on its own."""
         made = Log()
-        made.start_offset, made.start_epoch, made.start_prefix = self.start_offset, self.start_epoch, self.start_prefix
+        made.start_offset, made.start_epoch, made.start_prefix = (
+            self.start_offset,
+            self.start_epoch,
+            self.start_prefix,
+        )
         made.batches, made.ends, made.prefixes = self.batches[:], self.ends[:], self.prefixes[:]
         return made
 
@@ -136,7 +148,9 @@ class Log:
             del self.batches[:n], self.ends[:n], self.prefixes[:n]
 
     def prefix_at(self, offset: int) -> int | None:
-        """The name of the log up to ``offset``; None where no batch ends there, or when that is not in it any more."""
+        """The name of the log up to ``offset``; None where no batch ends there, or when that is not
+        in it any more.
+        """
         if offset == self.start_offset:
             return self.start_prefix
         n = bisect_left(self.ends, offset)
@@ -150,7 +164,9 @@ class Log:
         return self.batches[n].epoch if n < len(self.ends) and self.ends[n] == offset else None
 
     def read(self, offset: int, end: int, max_bytes: int) -> bytes | None:
-        """Whole batches from the one that holds ``offset``, at least one; None when they are not here."""
+        """Whole batches from the one that holds ``offset``, at least one; None when they are not
+        here.
+        """
         if offset < self.start_offset or end > self.end_offset:
             return None
         found: list[bytes] = []

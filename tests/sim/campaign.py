@@ -1,7 +1,9 @@
-"""Many schedules, over hours if need be: ``python -m tests.sim.campaign 0 100000``. What was run is kept, and not run again.
+"""Many schedules, over hours if need be: ``python -m tests.sim.campaign 0 100000``. What was run is
+kept, and not run again.
 
-Each thousand is a line of ``runs.jsonl``: which core (commit, and a hash of its files), which seeds, what came of it.
-``python -m tests.sim.campaign --docs`` writes the tables of ``docs/simulation.md``.
+Each thousand is a line of ``runs.jsonl``: which core (commit, and a hash of its files), which
+seeds, what came of it. ``python -m tests.sim.campaign --docs`` writes the tables of
+``docs/simulation.md``.
 """
 
 from __future__ import annotations
@@ -25,14 +27,20 @@ _CHUNK: Final = 1000
 
 
 def core_hash() -> str:
-    """Names the code under test: another core, or another simulation of it, makes old runs say nothing."""
+    """Names the code under test: another core, or another simulation of it, makes old runs say
+    nothing.
+    """
     files = sorted([*(ROOT / "gateway/quorum").rglob("*.py"), *Path(__file__).parent.glob("*.py")])
     return hashlib.sha256(b"".join(path.read_bytes() for path in files)).hexdigest()[:12]
 
 
 def runs() -> list[dict[str, Any]]:
     """All lines of the book."""
-    return [json.loads(line) for line in RUNS.read_text(encoding="utf-8").splitlines()] if RUNS.exists() else []
+    return (
+        [json.loads(line) for line in RUNS.read_text(encoding="utf-8").splitlines()]
+        if RUNS.exists()
+        else []
+    )
 
 
 def campaign(first: int, last: int) -> int:
@@ -40,12 +48,19 @@ def campaign(first: int, last: int) -> int:
     core = core_hash()
     done = {line["first"] for line in runs() if line["core"] == core}
     asked = ["git", "rev-parse", "--short", "HEAD"]
-    commit = subprocess.run(asked, cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()
+    commit = subprocess.run(
+        asked, cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout.strip()
     failures = 0
     for begin in range(first, last, _CHUNK):
         if begin in done:
             continue
-        line: dict[str, Any] = {"core": core, "commit": commit, "first": begin, "last": min(begin + _CHUNK, last)}
+        line: dict[str, Any] = {
+            "core": core,
+            "commit": commit,
+            "first": begin,
+            "last": min(begin + _CHUNK, last),
+        }
         try:
             tally = run_many(range(begin, line["last"]))
             line |= summary(tally)
@@ -96,7 +111,9 @@ def runs_table() -> Iterable[str]:
         events = sum(line["events"] for line in good)
         p99 = sorted(line["p99"] for line in good) or [0]
         seeds = f"{min(line['first'] for line in of_core)} to {max(line['last'] for line in of_core) - 1}"
-        schedules, leaders, acked = (sum(line[name] for line in good) for name in ("schedules", "leaders", "acked"))
+        schedules, leaders, acked = (
+            sum(line[name] for line in good) for name in ("schedules", "leaders", "acked")
+        )
         yield (
             f"| {of_core[-1]['commit']} | {schedules} | {seeds} | {events} | {events / seconds:.0f} | {leaders} | {acked} "
             f"| {p99[0]} to {p99[-1]} | {len(of_core) - len(good)} |"

@@ -1,7 +1,9 @@
-"""Decides which faults happen. Every decision has a name of its own, so that one can be left out without changing the rest.
+"""Decides which faults happen. Every decision has a name of its own, so that one can be left out
+without changing the rest.
 
-A decision is drawn from a hash of the seed and its name (kind, where, how many before), never from a stream. Those that were
-taken are listed; a replay that is told to take only some of them is how a failing schedule is made smaller.
+A decision is drawn from a hash of the seed and its name (kind, where, how many before), never from
+a stream. Those that were taken are listed; a replay that is told to take only some of them is how a
+failing schedule is made smaller.
 """
 
 from __future__ import annotations
@@ -12,7 +14,22 @@ from typing import Final, NamedTuple
 _MASK: Final = (1 << 64) - 1
 _MIX: Final = 0xD6E8FEB86659FD93
 
-LOSE, LOSE_ANSWER, RESET, TWICE, LATE, ANSWER_TWICE, CRASH, SLOW_DISK, ACT, HANG_UP, REMEMBER, TORN, CORRUPT, PART = range(14)
+(
+    LOSE,
+    LOSE_ANSWER,
+    RESET,
+    TWICE,
+    LATE,
+    ANSWER_TWICE,
+    CRASH,
+    SLOW_DISK,
+    ACT,
+    HANG_UP,
+    REMEMBER,
+    TORN,
+    CORRUPT,
+    PART,
+) = range(14)
 NAMES: Final = (
     "a request is lost", "an answer is lost", "a connection is reset after the request", "a request comes twice",
     "a message is late", "an answer comes twice", "a process is killed between two effects", "the disk is slow",
@@ -22,7 +39,9 @@ NAMES: Final = (
 
 
 class Fault(NamedTuple):
-    """A decision that was taken: its kind, the two places it is about (-1: none), and its number among those."""
+    """A decision that was taken: its kind, the two places it is about (-1: none), and its number
+    among those.
+    """
 
     kind: int
     a: int
@@ -44,7 +63,9 @@ class Chance:
         self._counts: dict[tuple[int, int, int], int] = {}
 
     def number(self, kind: int, a: int, b: int, n: int, salt: int = 0) -> float:
-        """A number of [0, 1) that belongs to these names alone. The hash of integers is the same in every process."""
+        """A number of [0, 1) that belongs to these names alone. The hash of integers is the same in
+        every process.
+        """
         x = hash((self.seed, kind, a, b, n, salt)) & _MASK
         x = (x ^ (x >> 32)) * _MIX & _MASK
         x = (x ^ (x >> 29)) * _MIX & _MASK

@@ -1,15 +1,16 @@
-"""A simulated data directory: what is on the disk, what is on its way there, and what a crash leaves of that.
+"""A simulated data directory: what is on the disk, what is on its way there, and what a crash
+leaves of that.
 
-The crash model is that of the real log: one worker, in order. ``quorum-state`` is replaced and synced by itself; writes to the
-log survive as a prefix, torn in any batch, until the sync at the end of the work given; an installed snapshot is all or nothing.
+The crash model is that of the real log: one worker, in order. ``quorum-state`` is replaced and
+synced by itself; writes to the log survive as a prefix, torn in any batch, until the sync at the
+end of the work given; an installed snapshot is all or nothing.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from gateway.quorum.effects import SnapshotChunk
-from gateway.quorum.raft.effects import (
+from gateway.quorum.effects import (
     AbandonSnapshot,
     Append,
     BeginSnapshot,
@@ -17,21 +18,28 @@ from gateway.quorum.raft.effects import (
     ElectionState,
     InstallSnapshot,
     Persist,
+    SnapshotChunk,
     Truncate,
 )
-from gateway.quorum.raft.events import Durable, Event, Installed, NotInstalled
-from gateway.quorum.raft.settings import Stored
-from gateway.quorum.raft.voter_set import VoterSet
+from gateway.quorum.events import Durable, Event, Installed, NotInstalled
+from gateway.quorum.settings import Stored
+from gateway.quorum.voter_set import VoterSet
 from gateway.snapshot_id import SnapshotId
 from kwire.uuid import Uuid
 from tests.sim.batches import Batch, Log, Parser, Snapshot
 
 
 class Disk:
-    """The directory of one node. ``log`` is durable; ``view`` is what the process has given out, durable or not."""
+    """The directory of one node. ``log`` is durable; ``view`` is what the process has given out,
+    durable or not.
+    """
 
     def __init__(
-        self, directory_id: Uuid, parser: Parser, name: Callable[[int, Batch], int], files: dict[bytes, Snapshot]
+        self,
+        directory_id: Uuid,
+        parser: Parser,
+        name: Callable[[int, Batch], int],
+        files: dict[bytes, Snapshot],
     ) -> None:
         self.directory_id = directory_id
         self.formatted: VoterSet | None = None  #: the voters given at formatting (KIP-853)
@@ -61,12 +69,16 @@ class Disk:
         return ()
 
     def begin(self, share: float) -> None:
-        """The worker takes so large a share of what gathered, one effect at least; the core cannot know how much."""
+        """The worker takes so large a share of what gathered, one effect at least; the core cannot
+        know how much.
+        """
         count = max(1, min(len(self.queued), int(share * (len(self.queued) + 1))))
         self.in_flight, self.queued = self.queued[:count], self.queued[count:]
 
     def finish(self) -> list[Event]:
-        """What the worker took is done and synced. Returns what the core is to be told, ``Durable`` last."""
+        """What the worker took is done and synced. Returns what the core is to be told, ``Durable``
+        last.
+        """
         work, self.in_flight = self.in_flight, []
         told: list[Event] = []
         for effect in work:
@@ -78,11 +90,19 @@ class Disk:
         return told
 
     def crash(self, number: Callable[[int], float]) -> None:
-        """The machine stops. ``number(n)``: the n-th number of [0, 1) that decides what survives of work under way."""
+        """The machine stops. ``number(n)``: the n-th number of [0, 1) that decides what survives of
+        work under way.
+        """
         done = self.in_flight[: int(number(0) * (len(self.in_flight) + 1))]
         torn = self.in_flight[len(done)] if len(done) < len(self.in_flight) else None
-        synced = max((n for n, effect in enumerate(done) if isinstance(effect, InstallSnapshot)), default=-1)
-        written = [n for n, effect in enumerate(done) if n > synced and isinstance(effect, Append | Truncate)]
+        synced = max(
+            (n for n, effect in enumerate(done) if isinstance(effect, InstallSnapshot)), default=-1
+        )
+        written = [
+            n
+            for n, effect in enumerate(done)
+            if n > synced and isinstance(effect, Append | Truncate)
+        ]
         kept = set(written[: int(number(1) * (len(written) + 1))])
         for n, effect in enumerate(done):
             if n <= synced or n in kept or not isinstance(effect, Append | Truncate):
@@ -128,11 +148,17 @@ class Disk:
         )
 
     def voters_of_view(self) -> tuple[VoterSet | None, int]:
-        """Who votes by the log as the process has given it out, None where neither log nor formatting says; kraft.version."""
-        newest = max((id for id in self.snapshots if id.end_offset <= self.view.start_offset), default=None)
+        """Who votes by the log as the process has given it out, None where neither log nor
+        formatting says; kraft.version.
+        """
+        newest = max(
+            (id for id in self.snapshots if id.end_offset <= self.view.start_offset), default=None
+        )
         snapshot = self.snapshots[newest] if newest is not None else None
         voters = (snapshot.voters if snapshot is not None else None) or self.formatted
-        kraft_version = (snapshot.kraft_version if snapshot is not None else 0) or int(self.formatted is not None)
+        kraft_version = (snapshot.kraft_version if snapshot is not None else 0) or int(
+            self.formatted is not None
+        )
         for batch in self.view.batches:
             voters = batch.voters[-1][1] if batch.voters else voters
             kraft_version = batch.kraft_versions[-1][1] if batch.kraft_versions else kraft_version
@@ -175,7 +201,9 @@ class Disk:
             self._part = (effect.id, bytearray())
         elif isinstance(effect, SnapshotChunk):
             assert self._part is not None, "a chunk of no snapshot"
-            assert effect.position == len(self._part[1]), "a chunk that does not continue the snapshot"
+            assert effect.position == len(self._part[1]), (
+                "a chunk that does not continue the snapshot"
+            )
             self._part[1].extend(effect.data)
         elif isinstance(effect, AbandonSnapshot):
             self._part = None
@@ -195,7 +223,9 @@ class Disk:
         return Installed(id, snapshot.voters, snapshot.kraft_version)
 
     def _tear(self, append: Append, number: float) -> None:
-        """Part of a write survives: batches that are whole are found again, the rest is cut off when the log is opened."""
+        """Part of a write survives: batches that are whole are found again, the rest is cut off
+        when the log is opened.
+        """
         batches = self._parser.batches(append.data)
         for batch in batches[: int(number * (len(batches) + 1))]:
             self.log.append(batch, self._name(self.log.last_prefix, batch))

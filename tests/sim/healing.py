@@ -1,4 +1,5 @@
-"""The end of every schedule: faults stop, a random core of the quorum is healed, and it must come to work again (18).
+"""The end of every schedule: faults stop, a random core of the quorum is healed, and it must come
+to work again (18).
 
 Then nothing is asked any more, and the quorum must be quiet (17).
 """
@@ -14,14 +15,16 @@ if TYPE_CHECKING:
     from tests.sim.node import Node
     from tests.sim.world import World
 
-#: A record must be committed so many seconds after healing; the slowest clock runs at half the true rate, timeouts are 2 s.
+#: A record must be committed so many seconds after healing; the slowest clock runs at half the true
+#: rate, timeouts are 2 s.
 COMMIT_S: Final = 25.0
 #: And everybody must have it so much later.
 CATCH_UP_S: Final = 10.0
 _LOOK_S: Final = 0.05
 _LATENCY_S: Final = 0.004
 _QUIET_S: Final = 1.0
-#: Messages of a node in a second without proposals: Fetch every half second of a clock that may run twice as fast, heartbeats.
+#: Messages of a node in a second without proposals: Fetch every half second of a clock that may run
+#: twice as fast, heartbeats.
 _MESSAGES_PER_S: Final = 40
 
 
@@ -47,21 +50,33 @@ def heal(world: World) -> Iterator[float]:
     sent = world.network.sent - before
     require(sent <= _MESSAGES_PER_S * len(world.nodes), "17: {} messages in an idle second", sent)
     for node in world.ours:
-        require(len(node.asked) <= 2 * len(world.nodes), "17: node {} owes {} answers", node.id, len(node.asked))
+        require(
+            len(node.asked) <= 2 * len(world.nodes),
+            "17: node {} owes {} answers",
+            node.id,
+            len(node.asked),
+        )
 
 
 def _stay_away(world: World) -> list[Node]:
-    """A minority of the voters, at most. Everybody is needed where voters changed, were lost, or do not campaign."""
+    """A minority of the voters, at most. Everybody is needed where voters changed, were lost, or do
+    not campaign.
+    """
     rng, voters = world.rng, world.voters()
     if world.shape.upgrades:
         return []  # all have to say what they are
-    changed = world.dynamic and (world.wiped is not None or len(world.checker.committed_voters) > 1 or world.shape.changes_voters)
+    changed = world.dynamic and (
+        world.wiped is not None
+        or len(world.checker.committed_voters) > 1
+        or world.shape.changes_voters
+    )
     witnesses = any(not node.settings.campaigns for node in voters)
     if changed or witnesses or rng.random() < 0.4:
         return []
     away = rng.sample(voters, rng.randint(0, (len(voters) - 1) // 2))
     stay = [node for node in world.ours if node not in away]
-    # An observer may believe an epoch that somebody made up for one of those; it waits until the others get there.
+    # An observer may believe an epoch that somebody made up for one of those; it waits until the
+    # others get there.
     newest = max(_epoch(node) for node in stay if node in voters)
     return away if all(_epoch(node) <= newest for node in stay) else []
 
@@ -79,7 +94,9 @@ def _commit(world: World) -> Iterator[float]:
     world.healed_at = healed
     while world.checker.acked == acked:
         if world.now > healed + COMMIT_S:
-            raise Violation(f"18: nothing is committed {COMMIT_S} s after everything was healed: {_state(world)}")
+            raise Violation(
+                f"18: nothing is committed {COMMIT_S} s after everything was healed: {_state(world)}"
+            )
         leader = world.leader
         if leader is not None and not leader.waiting:
             world.propose(leader)
@@ -91,7 +108,12 @@ def _upgrade(world: World) -> Iterator[float]:
     """Voters of the configuration can be put into the log, if they were not before (19)."""
     healed = world.now
     while not any(batch.kraft_versions for batch in world.checker.committed.batches):
-        require(world.now <= healed + COMMIT_S, "19: {} s after a commit there is no upgrade: {}", COMMIT_S, _state(world))
+        require(
+            world.now <= healed + COMMIT_S,
+            "19: {} s after a commit there is no upgrade: {}",
+            COMMIT_S,
+            _state(world),
+        )
         leader = world.leader
         if leader is not None and not leader.waiting:
             world.upgrade(leader)
@@ -102,7 +124,9 @@ def _catch_up(world: World) -> Iterator[float]:
     until = world.now + CATCH_UP_S
     while not _settled(world):
         if world.now > until:
-            raise Violation(f"18: not everybody is caught up {CATCH_UP_S} s after a commit: {_state(world)}")
+            raise Violation(
+                f"18: not everybody is caught up {CATCH_UP_S} s after a commit: {_state(world)}"
+            )
         yield _LOOK_S
 
 

@@ -1,7 +1,9 @@
-"""Bugs to be put into the core one at a time: what the simulation is worth is how soon it finds each.
+"""Bugs to be put into the core one at a time: what the simulation is worth is how soon it finds
+each.
 
-Each is a change that a tired person could make, most of them known from Kafka's own history, from the text of KIP-595, or
-from the ways in which Raft was got wrong before. The bugs themselves are next door, by the part of the core that they are in.
+Each is a change that a tired person could make, most of them known from Kafka's own history, from
+the text of KIP-595, or from the ways in which Raft was got wrong before. The bugs themselves are
+next door, by the part of the core that they are in.
 """
 
 from __future__ import annotations

@@ -7,15 +7,15 @@ from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Any
 
-from gateway.quorum.raft import checks, election, hearing, replies
-from gateway.quorum.raft import node as raft_node
-from gateway.quorum.raft.effects import ElectionState, Reply, Send
-from gateway.quorum.raft.election import Election
-from gateway.quorum.raft.leading import Office
-from gateway.quorum.raft.node import NOBODY, Node
-from gateway.quorum.raft.peers import Peers
-from gateway.quorum.raft.quorum_requests import QuorumRequests
-from gateway.quorum.raft.roles import Candidate, Follower, Leader, Resigned, Unattached
+from gateway.quorum import checks, election, responses, transitions
+from gateway.quorum import node as raft_node
+from gateway.quorum.effects import ElectionState, Reply, Send
+from gateway.quorum.election import Election
+from gateway.quorum.leader_role import LeaderRole
+from gateway.quorum.node import NOBODY, Node
+from gateway.quorum.peers import Peers
+from gateway.quorum.quorum_requests import QuorumRequests
+from gateway.quorum.roles import Candidate, Follower, Leader, Resigned, Unattached
 from kwire.messages.vote_response import VoteResponse
 from tests.sim.mutants import mutant, patched, together
 
@@ -45,14 +45,18 @@ def votes_for_everybody() -> Context:
     """A second candidate of the same epoch gets a vote, too."""
     grants = Election._grants
 
-    def generous(self: Election, candidate_id: int, directory_id: Any, theirs: Any, pre_vote: bool) -> bool:
+    def generous(
+        self: Election, candidate_id: int, directory_id: Any, theirs: Any, pre_vote: bool
+    ) -> bool:
         node, state = self._node, self._node.election
         if not pre_vote and isinstance(node.role, Unattached) and state.leader_id == NOBODY:
             return election._is_up_to_date(theirs, node.log.end)
         return grants(self, candidate_id, directory_id, theirs, pre_vote)
 
     def vote(self: Node, candidate_id: int, directory_id: Any) -> None:
-        self._persist(replace(self.election, voted_id=candidate_id, voted_directory_id=directory_id))
+        self._persist(
+            replace(self.election, voted_id=candidate_id, voted_directory_id=directory_id)
+        )
 
     return together(patched(Election, _grants=generous), patched(Node, vote=vote))
 
@@ -62,9 +66,13 @@ def votes_before_it_is_on_disk() -> Context:
     """The answer that gives a vote does not wait for the disk."""
 
     def reply(node: Node, number: int, message: Any, read: Any = None) -> None:
-        node.emit(Reply(number, message, read, 0 if isinstance(message, VoteResponse) else node.state_token))
+        node.emit(
+            Reply(
+                number, message, read, 0 if isinstance(message, VoteResponse) else node.state_token
+            )
+        )
 
-    return patched(replies, reply=reply)
+    return patched(responses, reply=reply)
 
 
 @mutant("KIP-595, Raft 5.2")
@@ -72,7 +80,9 @@ def votes_are_not_written() -> Context:
     """A vote is only kept in memory."""
 
     def vote(self: Node, candidate_id: int, directory_id: Any) -> None:
-        self.election = replace(self.election, voted_id=candidate_id, voted_directory_id=directory_id)
+        self.election = replace(
+            self.election, voted_id=candidate_id, voted_directory_id=directory_id
+        )
 
     return patched(Node, vote=vote)
 
@@ -83,7 +93,10 @@ def own_vote_is_not_written() -> Context:
     persist = Node._persist
 
     def forgetful(self: Node, state: ElectionState) -> None:
-        persist(self, replace(state, voted_id=NOBODY) if state.voted_id == self.settings.node_id else state)
+        persist(
+            self,
+            replace(state, voted_id=NOBODY) if state.voted_id == self.settings.node_id else state,
+        )
         self.election = state
 
     return patched(Node, _persist=forgetful)
@@ -97,7 +110,9 @@ def asks_for_votes_before_its_own_is_on_disk() -> Context:
 
 @mutant("hashicorp/raft#661")
 def epoch_and_vote_are_written_apart() -> Context:
-    """quorum-state is replaced twice for one change: the epoch, then the vote; answers wait for the first."""
+    """quorum-state is replaced twice for one change: the epoch, then the vote; answers wait for the
+    first.
+    """
     persist = Node._persist
 
     def twice(self: Node, state: ElectionState) -> None:
@@ -120,12 +135,18 @@ def leads_on_after_a_restart() -> Context:
     def lead_on(self: Node, unaware: set[int], successors: Any = ()) -> None:
         if isinstance(self.role, Leader):
             return resigned(self, unaware, successors)
-        from gateway.quorum.raft.roles import Progress
+        from gateway.quorum.roles import Progress
 
-        voters = {one.id: Progress(one.id, one.directory_id) for one in self.voters if one.id != self.settings.node_id}
+        voters = {
+            one.id: Progress(one.id, one.directory_id)
+            for one in self.voters
+            if one.id != self.settings.node_id
+        }
         epochs = dict(self.log.epochs)
         start = epochs.get(self.epoch, self.log.end_offset)
-        self._enter(Leader(self.epoch, start, self.now, voters, self.now, self.now + 3.0), self.election)
+        self._enter(
+            Leader(self.epoch, start, self.now, voters, self.now, self.now + 3.0), self.election
+        )
         return None
 
     return patched(Node, become_resigned=lead_on)
@@ -147,7 +168,9 @@ def epochs_are_not_written() -> Context:
 
 @mutant("KIP-996")
 def a_vote_is_forgotten_by_who_stands_itself() -> Context:
-    """A voter whose time is up, and which asks for pre-votes in the same epoch, forgets whom it voted for in that."""
+    """A voter whose time is up, and which asks for pre-votes in the same epoch, forgets whom it
+    voted for in that.
+    """
     campaign = Election.campaign
 
     def forgetful(self: Election) -> None:
@@ -164,17 +187,29 @@ def votes_of_an_older_election_count() -> Context:
     """An answer to a candidate counts for the candidate that the node is by now."""
     on_answer = Election._on_vote_answer
 
-    def counted(self: Election, asker: Any, voter_id: int, message: Any, version: int) -> bool:
+    def counted(self: Election, requester: Any, voter_id: int, message: Any, version: int) -> bool:
         role = self._node.role
-        return on_answer(self, role if isinstance(role, Candidate) else asker, voter_id, message, version)
+        return on_answer(
+            self, role if isinstance(role, Candidate) else requester, voter_id, message, version
+        )
 
-    says = hearing.answer_says
+    says = transitions.answer_says
 
-    def usable(node: Any, sender: str, error: int, epoch: int, leader_id: int, endpoints: Any) -> bool:
-        found = says(node, sender, error, epoch, leader_id, endpoints)
+    def usable(
+        node: Any,
+        sender: str,
+        error: int,
+        epoch: int,
+        leader_id: int,
+        endpoints: Any,
+        asked: Any = None,
+    ) -> bool:
+        found = says(node, sender, error, epoch, leader_id, endpoints, asked)
         return found or (epoch < node.epoch and isinstance(node.role, Candidate))
 
-    return together(patched(Election, _on_vote_answer=counted), patched(hearing, answer_says=usable))
+    return together(
+        patched(Election, _on_vote_answer=counted), patched(transitions, answer_says=usable)
+    )
 
 
 @mutant("KIP-996")
@@ -206,14 +241,14 @@ def half_the_votes_are_enough() -> Context:
             else:
                 self._become_candidate(role.retries)
 
-    take = Office.take
+    take = LeaderRole.take
 
-    def unchecked(self: Office, candidate: Candidate) -> None:
+    def unchecked(self: LeaderRole, candidate: Candidate) -> None:
         for id in self._node.voters.nodes:
             candidate.votes[id] = True
         take(self, candidate)
 
-    return together(patched(Election, _count=count), patched(Office, take=unchecked))
+    return together(patched(Election, _count=count), patched(LeaderRole, take=unchecked))
 
 
 @mutant("KIP-595")
@@ -225,7 +260,9 @@ def a_vote_for_a_newer_epoch_does_not_move_ours() -> Context:
         node = self._node
         unattached = Node.become_unattached
 
-        def no_move(self: Node, epoch: int, leader_id: int = NOBODY, *, afresh: bool = False) -> None:
+        def no_move(
+            self: Node, epoch: int, leader_id: int = NOBODY, *, afresh: bool = False
+        ) -> None:
             if epoch == self.epoch:
                 unattached(self, epoch, leader_id, afresh=afresh)
 
@@ -263,7 +300,7 @@ def two_leaders_named_kill_the_process() -> Context:
             raise RuntimeError(f"{leader_id} cannot lead epoch {epoch}")
         return True
 
-    return patched(hearing, is_consistent_leader=or_die)
+    return patched(transitions, is_consistent_leader=or_die)
 
 
 @mutant("Raft 5.2")
@@ -271,22 +308,26 @@ def anybody_leads_who_says_so() -> Context:
     """A second leader named for an epoch takes the place of the first."""
 
     def follow(node: Any, epoch: int, leader_id: int, endpoints: Any) -> bool:
-        if epoch == node.epoch and leader_id not in (NOBODY, node.settings.node_id, node.leader_id) and node.leader_id >= 0:
+        if (
+            epoch == node.epoch
+            and leader_id not in (NOBODY, node.settings.node_id, node.leader_id)
+            and node.leader_id >= 0
+        ):
             node.election = replace(node.election, leader_id=NOBODY)
             if not isinstance(node.role, Leader):
-                hearing._follow(node, epoch, leader_id, endpoints)
+                transitions._follow(node, epoch, leader_id, endpoints)
                 return True
         return hear(node, epoch, leader_id, endpoints)
 
-    hear = hearing.hear
-    return patched(hearing, hear=follow)
+    hear = transitions.hear
+    return patched(transitions, hear=follow)
 
 
 @mutant("reading of QuorumState.transitionToCandidate")
 def epochs_go_on_after_the_last() -> Context:
     """Nothing keeps an epoch below 2^31."""
     return together(
-        *(patched(module, EPOCH_MAX=1 << 40) for module in (raft_node, election, hearing)),
+        *(patched(module, EPOCH_MAX=1 << 40) for module in (raft_node, election, transitions)),
         patched(Node, become_resigned=Node.become_resigned),
     )
 
@@ -300,26 +341,28 @@ def cluster_ids_are_not_compared() -> Context:
 @mutant("KAFKA-15489")
 def leads_without_followers() -> Context:
     """A leader that nobody fetches from leads on."""
-    return patched(Office, _silent_at=lambda self, leader: math.inf)
+    return patched(LeaderRole, _silent_at=lambda self, leader: math.inf)
 
 
 @mutant("KAFKA-16144")
 def a_lone_voter_resigns() -> Context:
     """A quorum of one waits for fetches, too."""
 
-    def silent_at(self: Office, leader: Leader) -> float:
-        heard = [max(voter.fetched_at, leader.began_at) for voter in leader.progress.values()] or [leader.began_at]
+    def silent_at(self: LeaderRole, leader: Leader) -> float:
+        heard = [max(voter.fetched_at, leader.began_at) for voter in leader.progress.values()] or [
+            leader.began_at
+        ]
         return max(heard) + 3.0
 
-    return patched(Office, _silent_at=silent_at)
+    return patched(LeaderRole, _silent_at=silent_at)
 
 
 @mutant("KAFKA-10677")
 def parked_fetches_are_forgotten() -> Context:
     """Who waits for a leader that resigns gets no answer."""
-    from gateway.quorum.raft.serving import Serving
+    from gateway.quorum.serving import Serving
 
-    return patched(Serving, left_office=lambda self, leader: leader.parked.clear())
+    return patched(Serving, stopped_leading=lambda self, leader: leader.parked.clear())
 
 
 @mutant("KAFKA-18345, 14280")
@@ -336,13 +379,13 @@ def rivals_rest_equally_long() -> Context:
 def a_timer_is_never_set_again() -> Context:
     """The reminder of voters that are away is due for ever."""
 
-    def poll(self: Office, leader: Leader) -> None:
+    def poll(self: LeaderRole, leader: Leader) -> None:
         before = leader.begin_at
         really(self, leader)
         leader.begin_at = min(before, leader.begin_at)
 
-    really = Office.poll
-    return patched(Office, poll=poll)
+    really = LeaderRole.poll
+    return patched(LeaderRole, poll=poll)
 
 
 @mutant("a mistake that lies near")
@@ -363,12 +406,12 @@ def late_answers_count() -> Context:
 def resigned_stays_resigned() -> Context:
     """A leader that resigned waits for somebody else to begin a new epoch."""
 
-    def poll_resigned(self: Office, role: Resigned) -> None:
+    def poll_resigned(self: LeaderRole, role: Resigned) -> None:
         role.election_at = self._node.now + 3600.0
         for id in sorted(role.unaware):
             self._end(role, id)
 
-    return patched(Office, poll_resigned=poll_resigned)
+    return patched(LeaderRole, poll_resigned=poll_resigned)
 
 
 @mutant("KIP-595")
@@ -378,7 +421,10 @@ def voters_outlive_their_leader() -> Context:
     def patience(self: QuorumRequests) -> float:
         return math.inf
 
-    return together(patched(Node, fetch_patience=patience), patched(Follower, __init__=_patient(Follower.__init__)))
+    return together(
+        patched(Node, fetch_patience=patience),
+        patched(Follower, __init__=_patient(Follower.__init__)),
+    )
 
 
 def _patient(init: Any) -> Any:
@@ -390,12 +436,14 @@ def _patient(init: Any) -> Any:
 
 
 def _fetch_answers_at_any_time() -> Context:
-    from gateway.quorum.raft.following import Following
+    from gateway.quorum.following import Following
 
     on_answer = Following._on_fetch_answer
 
-    def anyhow(self: Any, role: Any, asked: Any, sent_at: float, message: Any, version: int) -> bool:
-        return on_answer(self, role, self._node.log.end, sent_at, message, version)
+    def anyhow(
+        self: Any, role: Any, address: Any, below: Any, asked: Any, *more: Any
+    ) -> bool | None:
+        return on_answer(self, role, address, below, self._node.log.end, *more)
 
     return patched(Following, _on_fetch_answer=anyhow)
 
@@ -404,6 +452,11 @@ def _asks_at_once(api_key: int) -> Context:
     emit = Node.emit
 
     def at_once(self: Node, effect: Any) -> None:
-        emit(self, replace(effect, after=0) if isinstance(effect, Send) and effect.api_key == api_key else effect)
+        emit(
+            self,
+            replace(effect, after=0)
+            if isinstance(effect, Send) and effect.api_key == api_key
+            else effect,
+        )
 
     return patched(Node, emit=at_once)

@@ -6,19 +6,19 @@ import math
 from contextlib import AbstractContextManager
 from typing import Any
 
+from gateway.quorum import batches, responses
+from gateway.quorum.effects import Accepted, Advance, LogRange, NotLeading, Refused
 from gateway.quorum.errors import ErrorCode
-from gateway.quorum.raft import batches, replies
-from gateway.quorum.raft.effects import Accepted, Advance, LogRange, NotLeading, Refused
-from gateway.quorum.raft.events import Tick
-from gateway.quorum.raft.leading import Office
-from gateway.quorum.raft.log_view import LogView
-from gateway.quorum.raft.node import Node
-from gateway.quorum.raft.raft import Raft
-from gateway.quorum.raft.roles import Leader, Parked
-from gateway.quorum.raft.serving import Serving
-from gateway.quorum.raft.voter_changes import VoterChanges
-from gateway.quorum.raft.voter_history import VoterHistory
-from gateway.quorum.raft.voter_set import VoterNode, VoterSet
+from gateway.quorum.events import Tick
+from gateway.quorum.leader_role import LeaderRole
+from gateway.quorum.log_view import LogView
+from gateway.quorum.node import Node
+from gateway.quorum.raft import Raft
+from gateway.quorum.roles import Leader, Parked
+from gateway.quorum.serving import Serving
+from gateway.quorum.voter_changes import VoterChanges
+from gateway.quorum.voter_history import VoterHistory
+from gateway.quorum.voter_set import VoterNode, VoterSet
 from tests.sim.mutants import mutant, patched, together
 
 Context = AbstractContextManager[Any]
@@ -31,9 +31,9 @@ def _commits(
     offsets: Any = lambda leader: [progress.offset for progress in leader.progress.values()],
     voters: Any = lambda node, leader: node.voters,
 ) -> Context:
-    """``Office.advance`` with one of its parts another one."""
+    """``LeaderRole.advance`` with one of its parts another one."""
 
-    def advance(self: Office, leader: Leader) -> None:
+    def advance(self: LeaderRole, leader: Leader) -> None:
         node = self._node
         mine, those = own(node, leader), voters(node, leader)
         found = offsets(leader)
@@ -49,7 +49,7 @@ def _commits(
             node.emit(Advance(to))
         self._committed(leader)
 
-    return patched(Office, advance=advance)
+    return patched(LeaderRole, advance=advance)
 
 
 @mutant("a mistake that lies near")
@@ -61,7 +61,9 @@ def commits_alone() -> Context:
 @mutant("a mistake that lies near")
 def commits_with_a_minority() -> Context:
     """One voter less than a majority is enough."""
-    return _commits(reached=lambda offsets, voters, flushed: min(offsets[max(0, voters.majority - 2)], flushed))
+    return _commits(
+        reached=lambda offsets, voters, flushed: min(offsets[max(0, voters.majority - 2)], flushed)
+    )
 
 
 @mutant("Raft 5.4.2, figure 8")
@@ -96,7 +98,7 @@ def observers_count() -> Context:
 
     def advances(self: Serving, leader: Leader, replica: Any, offset: int) -> None:
         follow(self, leader, replica, offset)
-        self._office.advance(leader)
+        self._leader_role.advance(leader)
 
     return together(_commits(offsets=all_of_them), patched(Serving, _follow=advances))
 
@@ -116,22 +118,27 @@ def gives_out_what_is_not_on_disk() -> Context:
             read = LogRange(read.offset, node.log.end_offset, read.max_bytes)
         really(node, number, message, read)
 
-    really = replies.reply
-    return patched(replies, reply=reply)
+    really = responses.reply
+    return patched(responses, reply=reply)
 
 
 @mutant("KAFKA-12331")
 def an_epoch_begins_at_offset_zero() -> Context:
     """The LEADER_CHANGE batch has offset 0 wherever it stands."""
     control_batch = batches.control_batch
-    return patched(batches, control_batch=lambda messages, base, epoch, wall_ms: control_batch(messages, 0, epoch, wall_ms))
+    return patched(
+        batches,
+        control_batch=lambda messages, base, epoch, wall_ms: control_batch(
+            messages, 0, epoch, wall_ms
+        ),
+    )
 
 
 @mutant("KAFKA-12376, 13148")
 def only_the_first_batch_is_appended() -> Context:
     """Of records in several batches the first alone is appended, and all are accepted."""
 
-    def propose(self: Office, event: Any) -> None:
+    def propose(self: LeaderRole, event: Any) -> None:
         node = self._node
         before = node.log.end_offset
         if len(event.batches) > 1 and isinstance(node.role, Leader):
@@ -139,67 +146,73 @@ def only_the_first_batch_is_appended() -> Context:
             count = sum(map(len, event.batches))
             effects = node.take()
             for effect in effects:
-                node.emit(Accepted(event.number, before, before + count) if isinstance(effect, Accepted) else effect)
+                node.emit(
+                    Accepted(event.number, before, before + count)
+                    if isinstance(effect, Accepted)
+                    else effect
+                )
         else:
             really(self, event)
 
-    really = Office.propose
-    return patched(Office, propose=propose)
+    really = LeaderRole.propose
+    return patched(LeaderRole, propose=propose)
 
 
 @mutant("KAFKA-14996")
 def refused_and_appended() -> Context:
     """A proposal of several batches is refused after the first is in the log."""
 
-    def propose(self: Office, event: Any) -> None:
+    def propose(self: LeaderRole, event: Any) -> None:
         if len(event.batches) > 2:
             really(self, type(event)(event.number, event.epoch, event.batches[:1]))
             self._node.emit(Refused(event.number, False, "too many"))
         else:
             really(self, event)
 
-    really = Office.propose
-    return patched(Office, propose=propose)
+    really = LeaderRole.propose
+    return patched(LeaderRole, propose=propose)
 
 
 @mutant("Kafka's epoch fencing of BatchAccumulator")
 def proposals_of_older_epochs_are_taken() -> Context:
     """Records that the controller made for an older epoch are appended in this one."""
 
-    def propose(self: Office, event: Any) -> None:
+    def propose(self: LeaderRole, event: Any) -> None:
         role = self._node.role
         if isinstance(role, Leader) and event.epoch < role.epoch:
             event = type(event)(event.number, role.epoch, event.batches)
         really(self, event)
 
-    really = Office.propose
-    return patched(Office, propose=propose)
+    really = LeaderRole.propose
+    return patched(LeaderRole, propose=propose)
 
 
 @mutant("KIP-595")
 def acknowledges_when_appended() -> Context:
     """The high watermark is told to the controller as soon as its records are in the log."""
 
-    def propose(self: Office, event: Any) -> None:
+    def propose(self: LeaderRole, event: Any) -> None:
         really(self, event)
         if isinstance(self._node.role, Leader):
             self._node.emit(Advance(self._node.log.end_offset))
 
-    really = Office.propose
-    return patched(Office, propose=propose)
+    really = LeaderRole.propose
+    return patched(LeaderRole, propose=propose)
 
 
 @mutant("a mistake that lies near")
 def logs_are_not_compared() -> Context:
     """A leader gives its records to whoever asks, wherever their log ends."""
-    from gateway.quorum.raft.log_view import VALID
+    from gateway.quorum.log_view import VALID
 
     return patched(LogView, validate=lambda self, offset, epoch: VALID)
 
 
 @mutant("the text of KIP-595, FetchRequest step 3")
 def diverging_epoch_as_the_text_has_it() -> Context:
-    """The leader answers with the largest epoch that is less than the fetcher's, where "not above" is meant."""
+    """The leader answers with the largest epoch that is less than the fetcher's, where "not above"
+    is meant.
+    """
     end_offset_for_epoch = LogView.end_offset_for_epoch
 
     def less(self: LogView, epoch: int) -> tuple[int, int]:
@@ -221,7 +234,7 @@ def diverging_epoch_as_the_text_has_it() -> Context:
 @mutant("KIP-595")
 def offsets_are_compared_and_not_epochs() -> Context:
     """A log that is not longer than the leader's agrees with it."""
-    from gateway.quorum.raft.log_view import VALID
+    from gateway.quorum.log_view import VALID
 
     validate = LogView.validate
 
@@ -303,7 +316,11 @@ def voters_change_twice_at_once() -> Context:
 
     def not_now(self: VoterChanges, doing: str) -> Any:
         leader = self._node.role
-        if isinstance(leader, Leader) and leader.high_watermark >= 0 and self._node.history.kraft_version >= 1:
+        if (
+            isinstance(leader, Leader)
+            and leader.high_watermark >= 0
+            and self._node.history.kraft_version >= 1
+        ):
             leader.change = None
             return ErrorCode.NONE, ""
         return really(self, doing)

@@ -1,4 +1,6 @@
-"""Bugs of a follower and of the log: what is fetched, cut off, installed, and taken for committed."""
+"""Bugs of a follower and of the log: what is fetched, cut off, installed, and taken for
+committed.
+"""
 
 from __future__ import annotations
 
@@ -7,14 +9,14 @@ from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Any
 
-from gateway.quorum.raft import batches, following
-from gateway.quorum.raft.effects import Advance, Send, Truncate
-from gateway.quorum.raft.following import Following
-from gateway.quorum.raft.log_view import LogView
-from gateway.quorum.raft.node import Node
-from gateway.quorum.raft.peers import Peers
-from gateway.quorum.raft.roles import Follower
-from gateway.quorum.requests import Position
+from gateway.quorum import batches, following
+from gateway.quorum.effects import Advance, Send, Truncate
+from gateway.quorum.following import Following
+from gateway.quorum.log_view import LogView
+from gateway.quorum.node import Node
+from gateway.quorum.partition import Position
+from gateway.quorum.peers import Peers
+from gateway.quorum.roles import Follower
 from tests.sim.mutants import mutant, patched, together
 
 Context = AbstractContextManager[Any]
@@ -27,7 +29,9 @@ def fetches_before_it_is_on_disk() -> Context:
 
     def at_once(self: Node, effect: Any) -> None:
         fetches = isinstance(effect, Send) and effect.api_key == 1
-        emit(self, replace(effect, after=min(effect.after, self.state_token)) if fetches else effect)
+        emit(
+            self, replace(effect, after=min(effect.after, self.state_token)) if fetches else effect
+        )
 
     return patched(Node, emit=at_once)
 
@@ -39,7 +43,9 @@ def observers_do_not_sync() -> Context:
 
     def at_once(self: Node, effect: Any) -> None:
         observes = isinstance(effect, Send) and effect.api_key == 1 and not self.is_voter
-        emit(self, replace(effect, after=min(effect.after, self.state_token)) if observes else effect)
+        emit(
+            self, replace(effect, after=min(effect.after, self.state_token)) if observes else effect
+        )
 
     return patched(Node, emit=at_once)
 
@@ -47,7 +53,9 @@ def observers_do_not_sync() -> Context:
 @mutant("the text of KIP-595, FetchResponse step 2")
 def truncates_to_the_leaders_offset() -> Context:
     """A follower cuts at the offset that the leader gave, whatever epochs it has before that."""
-    return patched(following, truncation_offset=lambda log, leaders: min(log.end_offset - 1, leaders.offset))
+    return patched(
+        following, truncation_offset=lambda log, leaders: min(log.end_offset - 1, leaders.offset)
+    )
 
 
 @mutant("invariant 9")
@@ -57,7 +65,9 @@ def truncates_what_is_committed() -> Context:
     def diverged(self: Following, leaders: Any, sender: str) -> None:
         node = self._node
         epochs = [base for epoch, base in node.log.epochs]
-        target = max([base for base in epochs if base < leaders.offset], default=node.log.start_offset)
+        target = max(
+            [base for base in epochs if base < leaders.offset], default=node.log.start_offset
+        )
         if target < node.log.end_offset:
             token = node.next_token()
             node.log.truncate(target)
@@ -75,14 +85,25 @@ def nothing_is_cut_off() -> Context:
 
 @mutant("a mistake that lies near")
 def late_divergence_counts() -> Context:
-    """An answer that says that logs differ is used, late or twice, although the log is another one by now."""
+    """An answer that says that logs differ is used, late or twice, although the log is another one
+    by now.
+    """
 
-    def anyhow(self: Following, role: Follower, asked: Any, sent_at: float, message: Any, version: int) -> bool:
+    def anyhow(
+        self: Following,
+        role: Follower,
+        address: Any,
+        below: Any,
+        asked: Any,
+        sent_at: float,
+        message: Any,
+        version: int,
+    ) -> bool | None:
         found = message.responses[0].partitions[0].diverging_epoch if message.responses else None
         if found is not None and found.epoch >= 0 and found.end_offset < self._node.log.end_offset:
             asked, now = self._node.log.end, self._node.role
             role = now if isinstance(now, Follower) else role
-        return really(self, role, asked, sent_at, message, version)
+        return really(self, role, address, below, asked, sent_at, message, version)
 
     def answered(self: Peers, number: int, message: Any, version: int, now: float) -> None:
         asked = self._asked.get(number)
@@ -95,7 +116,9 @@ def late_divergence_counts() -> Context:
             peer.number, peer.until = 0, math.inf
 
     really, once = Following._on_fetch_answer, Peers.answered
-    return together(patched(Following, _on_fetch_answer=anyhow), patched(Peers, answered=answered, _ended=ended))
+    return together(
+        patched(Following, _on_fetch_answer=anyhow), patched(Peers, answered=answered, _ended=ended)
+    )
 
 
 @mutant("invariant 8")
@@ -104,9 +127,9 @@ def commits_what_it_does_not_have_yet() -> Context:
 
     def advance(self: Following, role: Follower) -> None:
         node = self._node
-        if role.told > node.high_watermark:
-            node.high_watermark = role.told
-            node.emit(Advance(role.told))
+        if role.leader_high_watermark > node.high_watermark:
+            node.high_watermark = role.leader_high_watermark
+            node.emit(Advance(role.leader_high_watermark))
 
     return patched(Following, advance=advance)
 
@@ -117,7 +140,7 @@ def commits_what_is_not_on_its_disk() -> Context:
 
     def advance(self: Following, role: Follower) -> None:
         node = self._node
-        reached = min(role.told, node.log.end_offset)
+        reached = min(role.leader_high_watermark, node.log.end_offset)
         if reached > node.high_watermark:
             node.high_watermark = reached
             node.emit(Advance(reached))
@@ -131,7 +154,7 @@ def high_watermark_follows_the_leader_down() -> Context:
 
     def advance(self: Following, role: Follower) -> None:
         node = self._node
-        reached = min(max(role.told, 0), node.log.flushed)
+        reached = min(max(role.leader_high_watermark, 0), node.log.flushed)
         if reached != node.high_watermark:
             node.high_watermark = reached
             node.emit(Advance(reached))
@@ -156,28 +179,49 @@ def everything_fetched_is_committed() -> Context:
 def appends_late_answers() -> Context:
     """Records of an answer are appended wherever the log ends by now, and whoever gave them."""
 
-    def anyhow(self: Following, role: Follower, asked: Any, sent_at: float, message: Any, version: int) -> bool:
+    def anyhow(
+        self: Following,
+        role: Follower,
+        address: Any,
+        below: Any,
+        asked: Any,
+        sent_at: float,
+        message: Any,
+        version: int,
+    ) -> bool | None:
         if isinstance(self._node.role, Follower):
             role = self._node.role
-        return really(self, role, self._node.log.end, sent_at, message, version)
+        return really(self, role, address, below, self._node.log.end, sent_at, message, version)
 
     really = Following._on_fetch_answer
-    from gateway.quorum.raft import hearing
+    from gateway.quorum import transitions
 
-    says = hearing.answer_says
+    says = transitions.answer_says
 
-    def usable(node: Any, sender: str, error: int, epoch: int, leader_id: int, endpoints: Any) -> bool:
-        return says(node, sender, error, epoch, leader_id, endpoints) or (not error and epoch < node.epoch)
+    def usable(
+        node: Any,
+        sender: str,
+        error: int,
+        epoch: int,
+        leader_id: int,
+        endpoints: Any,
+        asked: Any = None,
+    ) -> bool:
+        return says(node, sender, error, epoch, leader_id, endpoints, asked) or (
+            not error and epoch < node.epoch
+        )
 
     def anywhere(partition: Any, log_end: Position, leader_epoch: int) -> Any:
-        begin = int.from_bytes(partition.records[:8], "big") if partition.records else log_end.offset
+        begin = (
+            int.from_bytes(partition.records[:8], "big") if partition.records else log_end.offset
+        )
         return given(partition, Position(begin, 0), leader_epoch)
 
-    given = following.answers.given_batches
+    given = following.response_checks.given_batches
     return together(
         patched(Following, _on_fetch_answer=anyhow),
-        patched(hearing, answer_says=usable),
-        patched(following.answers, given_batches=anywhere),
+        patched(transitions, answer_says=usable),
+        patched(following.response_checks, given_batches=anywhere),
     )
 
 

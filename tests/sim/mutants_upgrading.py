@@ -1,4 +1,6 @@
-"""Bugs of the way from voters of the configuration to voters in the log (KIP-853, kraft.version 0 to 1)."""
+"""Bugs of the way from voters of the configuration to voters in the log (KIP-853, kraft.version 0
+to 1).
+"""
 
 from __future__ import annotations
 
@@ -6,14 +8,14 @@ from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Any
 
-from gateway.quorum.raft import leading, upgrading
-from gateway.quorum.raft.following import Following
-from gateway.quorum.raft.joining import Joining
-from gateway.quorum.raft.leading import Office
-from gateway.quorum.raft.node import Node
-from gateway.quorum.raft.roles import Follower, Leader
-from gateway.quorum.raft.voter_history import VoterHistory
-from gateway.quorum.raft.voter_set import VoterNode, VoterSet
+from gateway.quorum import leader_role, upgrading
+from gateway.quorum.following import Following
+from gateway.quorum.joining import Joining
+from gateway.quorum.leader_role import LeaderRole
+from gateway.quorum.node import Node
+from gateway.quorum.roles import Follower, Leader
+from gateway.quorum.voter_history import VoterHistory
+from gateway.quorum.voter_set import VoterNode, VoterSet
 from tests.sim.mutants import mutant, patched
 
 Context = AbstractContextManager[Any]
@@ -21,11 +23,17 @@ Context = AbstractContextManager[Any]
 
 @mutant("KIP-853")
 def upgrades_before_all_are_known() -> Context:
-    """Of a voter that has not told its directory the configuration's row goes into the log, which means any directory."""
+    """Of a voter that has not told its directory the configuration's row goes into the log, which
+    means any directory.
+    """
 
     def row(node: Node, leader: Leader, id: int) -> VoterNode:
-        known = id == node.settings.node_id or id in leader.told
-        return really(node, leader, id) if known else replace(node.voters.nodes[id], kraft_versions=(0, 1))
+        known = id == node.settings.node_id or id in leader.registered
+        return (
+            really(node, leader, id)
+            if known
+            else replace(node.voters.nodes[id], kraft_versions=(0, 1))
+        )
 
     really = upgrading._row
     return patched(upgrading, _row=row, _why_not=lambda node, leader, id, version: None)
@@ -33,18 +41,24 @@ def upgrades_before_all_are_known() -> Context:
 
 @mutant("KIP-853")
 def upgrades_with_those_that_are_known() -> Context:
-    """Voters that have not told their directory yet are left out of the log: they are few, and can be added."""
+    """Voters that have not told their directory yet are left out of the log: they are few, and can
+    be added.
+    """
 
     def known(node: Node, version: int) -> VoterSet | None:
         leader = node.role
         if version <= node.history.kraft_version:
             return None
-        if not isinstance(leader, Leader) or leader.high_watermark < 0 or len(leader.told) + 1 < node.voters.majority:
+        if (
+            not isinstance(leader, Leader)
+            or leader.high_watermark < 0
+            or len(leader.registered) + 1 < node.voters.majority
+        ):
             raise upgrading.UpgradeRefused("not now")
-        told = [node.settings.node_id, *leader.told]
+        told = [node.settings.node_id, *leader.registered]
         return VoterSet.of(upgrading._row(node, leader, id) for id in told)
 
-    return patched(leading, upgraded_voters=known)
+    return patched(leader_role, upgraded_voters=known)
 
 
 @mutant("KIP-853")
@@ -57,17 +71,17 @@ def an_upgrade_counts_when_committed() -> Context:
         sets, versions = list(node.history._sets), list(node.history._versions)
         really(self, given)
         if was < 1 <= node.history.kraft_version:
-            node._later = node.log.end_offset, node.history._sets, node.history._versions
+            node._pending = node.log.end_offset, node.history._sets, node.history._versions
             node.history._sets, node.history._versions = sets, versions
             node.history._settle()
 
     def advance(self: Following, role: Follower) -> None:
         rises(self, role)
         node: Any = self._node
-        later = getattr(node, "_later", None)
-        if later is not None and node.high_watermark >= later[0]:
-            _, node.history._sets, node.history._versions = later
-            node._later = None
+        pending = getattr(node, "_pending", None)
+        if pending is not None and node.high_watermark >= pending[0]:
+            _, node.history._sets, node.history._versions = pending
+            node._pending = None
             node.history._settle()
 
     really, rises = Following._append, Following.advance
@@ -76,7 +90,9 @@ def an_upgrade_counts_when_committed() -> Context:
 
 @mutant("KIP-853")
 def a_truncated_upgrade_stays() -> Context:
-    """A log that once said who votes says so for ever: what the configuration says is not looked at again."""
+    """A log that once said who votes says so for ever: what the configuration says is not looked at
+    again.
+    """
 
     def truncate(self: VoterHistory, offset: int) -> None:
         first = self._sets[:1], self._versions[:1]
@@ -91,10 +107,16 @@ def a_truncated_upgrade_stays() -> Context:
 
 @mutant("KIP-853")
 def the_configuration_wins_after_a_restart() -> Context:
-    """A node that comes back with voters in its configuration counts those, whatever its log says."""
+    """A node that comes back with voters in its configuration counts those, whatever its log
+    says.
+    """
 
     def init(self: VoterHistory, settings: Any, stored: Any) -> None:
-        really(self, settings, replace(stored, voters=(), kraft_versions=()) if settings.static_voters else stored)
+        really(
+            self,
+            settings,
+            replace(stored, voters=(), kraft_versions=()) if settings.static_voters else stored,
+        )
 
     really = VoterHistory.__init__
     return patched(VoterHistory, __init__=init)
@@ -128,4 +150,4 @@ def voters_tell_what_they_are_only_once() -> Context:
 @mutant("a mistake that lies near")
 def an_upgrade_is_forgotten() -> Context:
     """The records that were asked for are appended, and the upgrade is forgotten."""
-    return patched(Office, _upgrade=lambda self, version: [])
+    return patched(LeaderRole, _upgrade=lambda self, version: [])

@@ -1,15 +1,16 @@
-"""A simulated network: requests and answers that are lost, late, doubled, cut off one way, or reach a node born since.
+"""A simulated network: requests and answers that are lost, late, doubled, cut off one way, or reach
+a node born since.
 
-Nothing is checked here but what a message says on leaving its node: that its votes and acknowledgements are on disk.
+Nothing is checked here but what a message says on leaving its node: that its votes and
+acknowledgements are on disk.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from gateway.quorum.effects import Failure, FailureKind
-from gateway.quorum.raft.effects import LogRange, Reply, Send
-from gateway.quorum.raft.events import Answered, Event, Failed, Gone, Requested
+from gateway.quorum.effects import Failure, FailureKind, LogRange, Reply, Send
+from gateway.quorum.events import Answered, Event, Failed, Gone, Requested
 from kwire.message import Message
 from kwire.messages.api_versions_request import ApiVersionsRequest
 from kwire.messages.fetch_request import FetchRequest
@@ -43,18 +44,23 @@ class Network:
         self._numbers = 0
         self._on_link: dict[tuple[int, int], int] = {}
 
-    # --- a request --------------------------------------------------------------------------------------------------------
+    # --- a request
+    # --------------------------------------------------------------------------------------------------------
 
     def send(self, node: Node, send: Send) -> None:
-        """A request leaves ``node``; it ends in one ``Answered`` or ``Failed``, which may be followed by a late answer."""
+        """A request leaves ``node``; it ends in one ``Answered`` or ``Failed``, which may be
+        followed by a late answer.
+        """
         world = self._world
         self.sent += 1
         life = node.life
         timeout = send.timeout_s / node.clock_rate
-        world.at(world.now + timeout, lambda: self._fail(node, life, send.number, FailureKind.TIMEOUT))
+        world.at(
+            world.now + timeout, lambda: self._fail(node, life, send.number, FailureKind.TIMEOUT)
+        )
         version = min(send.versions[-1], self.versions[send.api_key][-1])
         if version not in send.versions:
-            self._later(node, life, send.number, FailureKind.UNSUPPORTED_VERSION)
+            self._pending(node, life, send.number, FailureKind.UNSUPPORTED_VERSION)
             return
         request: Any = send.request(version)
         self._check_request(node, request)
@@ -62,7 +68,7 @@ class Network:
             request = wire.through_codec(request, version)
         target = self.by_address.get(send.address)
         if target is None or not target.up:
-            self._later(node, life, send.number, FailureKind.UNREACHABLE)
+            self._pending(node, life, send.number, FailureKind.UNREACHABLE)
             return
         dice, faults, a, b = world.chance, world.faults, node.place, target.place
         if (a, b) in self.cut or dice.happens(chance.LOSE, a, b, faults.lose):
@@ -70,7 +76,11 @@ class Network:
         asked = Asked(node, life, send.number, version, request)
         world.at(world.now + self._latency(a, b), lambda: self._arrive(target, asked))
         if dice.happens(chance.TWICE, a, b, faults.twice):
-            again = world.now + self._latency(a, b) + 2.0 * dice.number(chance.TWICE, a, b, world.events, 1)
+            again = (
+                world.now
+                + self._latency(a, b)
+                + 2.0 * dice.number(chance.TWICE, a, b, world.events, 1)
+            )
             world.at(again, lambda: self._arrive(target, asked))
 
     def ask(self, target: Node, request: Message, version: int) -> None:
@@ -80,17 +90,25 @@ class Network:
     def _arrive(self, target: Node, asked: Asked) -> None:
         if not target.up:
             if asked.origin is not None:
-                self._later(asked.origin, asked.life, asked.number, FailureKind.UNREACHABLE)
+                self._pending(asked.origin, asked.life, asked.number, FailureKind.UNREACHABLE)
             return
         if isinstance(asked.message, ApiVersionsRequest):
             if asked.origin is not None and (target.place, asked.origin.place) not in self.cut:
-                self._answer(asked.origin, asked, wire.api_versions(), self._latency(target.place, asked.origin.place))
+                self._answer(
+                    asked.origin,
+                    asked,
+                    wire.api_versions(),
+                    self._latency(target.place, asked.origin.place),
+                )
             return
         self._numbers += 1
         target.asked[self._numbers] = asked
-        self.deliver(target, Requested(self._numbers, asked.message, asked.version, target.settings.listener))
+        self.deliver(
+            target, Requested(self._numbers, asked.message, asked.version, target.settings.listener)
+        )
 
-    # --- its answer -------------------------------------------------------------------------------------------------------
+    # --- its answer
+    # -------------------------------------------------------------------------------------------------------
 
     def reply(self, node: Node, reply: Reply) -> None:
         """An answer leaves ``node``, with the bytes it is to carry."""
@@ -112,12 +130,18 @@ class Network:
         if (a, b) in self.cut or dice.happens(chance.LOSE_ANSWER, a, b, faults.lose):
             return
         if dice.happens(chance.RESET, a, b, faults.reset):
-            self._later(origin, asked.life, asked.number, FailureKind.CLOSED)
+            self._pending(origin, asked.life, asked.number, FailureKind.CLOSED)
             return
-        late = 4.0 * dice.number(chance.LATE, a, b, world.events, 1) if dice.happens(chance.LATE, a, b, faults.late) else 0.0
+        late = (
+            4.0 * dice.number(chance.LATE, a, b, world.events, 1)
+            if dice.happens(chance.LATE, a, b, faults.late)
+            else 0.0
+        )
         self._answer(origin, asked, answer, late + self._latency(a, b))
         if dice.happens(chance.ANSWER_TWICE, a, b, faults.answer_twice):
-            self._answer(origin, asked, answer, 3.0 * dice.number(chance.ANSWER_TWICE, a, b, world.events, 1))
+            self._answer(
+                origin, asked, answer, 3.0 * dice.number(chance.ANSWER_TWICE, a, b, world.events, 1)
+            )
 
     def _answer(self, origin: Node, asked: Asked, answer: Message, delay: float) -> None:
         def arrive() -> None:
@@ -128,15 +152,25 @@ class Network:
         self._world.at(self._world.now + delay, arrive)
 
     def _fill(self, node: Node, reply: Reply, answer: Any) -> bool:
-        """Put bytes of the log or a snapshot into an answer; False when they are gone, and the connection with them."""
+        """Put bytes of the log or a snapshot into an answer; False when they are gone, and the
+        connection with them.
+        """
         read = reply.read
         if isinstance(read, LogRange):
             end = node.disk.log.end_offset
-            require(read.end <= end, "10: node {} gives out records up to {}, on disk is {}", node.id, read.end, end)
+            require(
+                read.end <= end,
+                "10: node {} gives out records up to {}, on disk is {}",
+                node.id,
+                read.end,
+                end,
+            )
             records = node.disk.log.read(read.offset, read.end, read.max_bytes)
             if records is None:
                 return False
-            if records and self._world.chance.happens(chance.CORRUPT, node.place, -1, self._world.faults.corrupt):
+            if records and self._world.chance.happens(
+                chance.CORRUPT, node.place, -1, self._world.faults.corrupt
+            ):
                 records = records[:-1] + bytes([records[-1] ^ 1])
             answer.responses[0].partitions[0].records = records
             return True
@@ -145,10 +179,14 @@ class Network:
         if snapshot is None:
             return False
         part = answer.topics[0].partitions[0]
-        part.size, part.unaligned_records = len(snapshot.data), snapshot.data[read.position : read.position + read.max_bytes]
+        part.size, part.unaligned_records = (
+            len(snapshot.data),
+            snapshot.data[read.position : read.position + read.max_bytes],
+        )
         return True
 
-    # --- no answer --------------------------------------------------------------------------------------------------------
+    # --- no answer
+    # --------------------------------------------------------------------------------------------------------
 
     def died(self, node: Node) -> None:
         """Who waited for an answer of ``node`` may notice at once."""
@@ -156,14 +194,20 @@ class Network:
         for other in world.nodes:
             if other.up and other is not node:
                 for number, send in list(other.sends.items()):
-                    hangs_up = not world.chance.happens(chance.HANG_UP, other.place, node.place, 0.3)
-                    if self.by_address.get(send.address) is node and (node.place, other.place) not in self.cut and hangs_up:
-                        self._later(other, other.life, number, FailureKind.CLOSED)
+                    hangs_up = not world.chance.happens(
+                        chance.HANG_UP, other.place, node.place, 0.3
+                    )
+                    if (
+                        self.by_address.get(send.address) is node
+                        and (node.place, other.place) not in self.cut
+                        and hangs_up
+                    ):
+                        self._pending(other, other.life, number, FailureKind.CLOSED)
                 for number, asked in list(other.asked.items()):
                     if asked.origin is node:
                         self._hang_up(other, number)
 
-    def _later(self, node: Node, life: int, number: int, kind: FailureKind) -> None:
+    def _pending(self, node: Node, life: int, number: int, kind: FailureKind) -> None:
         self._world.at(self._world.now + _REFUSED_S, lambda: self._fail(node, life, number, kind))
 
     def _fail(self, node: Node, life: int, number: int, kind: FailureKind) -> None:
@@ -184,14 +228,17 @@ class Network:
 
         self._world.at(self._world.now + 0.01, gone)
 
-    # --- delivery ---------------------------------------------------------------------------------------------------------
+    # --- delivery
+    # ---------------------------------------------------------------------------------------------------------
 
     def deliver(self, node: Node, event: Event) -> None:
         """``event`` happens to ``node``, when it is not paused any more."""
         world = self._world
         if world.now < node.paused_until:
             life = node.life
-            world.at(node.paused_until, lambda: self.deliver(node, event) if node.life == life else None)
+            world.at(
+                node.paused_until, lambda: self.deliver(node, event) if node.life == life else None
+            )
         else:
             node.step(event)
 
@@ -203,7 +250,8 @@ class Network:
             return 3.0 * world.chance.number(-2, a, b, n, 1)
         return 0.0005 + world.faults.latency * world.chance.number(-2, a, b, n)
 
-    # --- what a message promises ------------------------------------------------------------------------------------------
+    # --- what a message promises
+    # ------------------------------------------------------------------------------------------
 
     def _check_request(self, node: Node, request: Any) -> None:
         checker = self._world.checker
@@ -219,7 +267,11 @@ class Network:
     def _check_answer(self, node: Node, asked: Asked, answer: Any) -> None:
         checker, request = self._world.checker, asked.message
         checker.leaves(node, wire.epoch_of_answer(answer))
-        if isinstance(answer, VoteResponse) and answer.topics and answer.topics[0].partitions[0].vote_granted:
+        if (
+            isinstance(answer, VoteResponse)
+            and answer.topics
+            and answer.topics[0].partitions[0].vote_granted
+        ):
             part = request.topics[0].partitions[0]
             if not part.pre_vote:
                 directory_id = part.replica_directory_id if asked.version >= 1 else ZERO_UUID
@@ -227,11 +279,19 @@ class Network:
         elif isinstance(answer, FetchResponse) and answer.responses:
             data = answer.responses[0].partitions[0]
             end = checker.committed.end_offset
-            require(data.high_watermark <= end, "8: node {} tells {} as committed, not {}", node.id, data.high_watermark, end)
+            require(
+                data.high_watermark <= end,
+                "8: node {} tells {} as committed, not {}",
+                node.id,
+                data.high_watermark,
+                end,
+            )
             self._check_cluster(node, asked, bool(data.records))
         elif isinstance(answer, FetchSnapshotResponse) and answer.topics:
             self._check_cluster(node, asked, bool(answer.topics[0].partitions[0].unaligned_records))
 
     def _check_cluster(self, node: Node, asked: Asked, records: bool) -> None:
         same = asked.origin is None or asked.origin.settings.cluster_id == node.settings.cluster_id
-        require(same or not records, "13: node {} gives records to a node of another cluster", node.id)
+        require(
+            same or not records, "13: node {} gives records to a node of another cluster", node.id
+        )

@@ -1,6 +1,8 @@
-"""A simulated process around one ``Raft``: performs effects in order, holds back what waits for the disk, dies where told.
+"""A simulated process around one ``Raft``: performs effects in order, holds back what waits for the
+disk, dies where told.
 
-What the real driver does with threads and sockets, done in simulated time. The world delivers events to it.
+What the real driver does with threads and sockets, done in simulated time. The world delivers
+events to it.
 """
 
 from __future__ import annotations
@@ -10,8 +12,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from gateway.quorum.effects import SnapshotChunk
-from gateway.quorum.raft.effects import (
+from gateway.quorum.effects import (
     AbandonSnapshot,
     Accepted,
     Advance,
@@ -27,13 +28,14 @@ from gateway.quorum.raft.effects import (
     Reply,
     Send,
     ShutDownComplete,
+    SnapshotChunk,
     Stop,
     Tell,
     Truncate,
 )
-from gateway.quorum.raft.events import Event, Installed, Requested, Tick
-from gateway.quorum.raft.raft import Raft
-from gateway.quorum.raft.settings import RaftSettings
+from gateway.quorum.events import Event, Installed, Requested, Tick
+from gateway.quorum.raft import Raft
+from gateway.quorum.settings import RaftSettings
 from kwire.messages.describe_quorum_response import DescribeQuorumResponse
 from kwire.messages.fetch_request import FetchRequest
 from kwire.messages.fetch_response import FetchResponse
@@ -50,7 +52,9 @@ _TICKS_MAX: Final = 20
 
 
 class Asked(NamedTuple):
-    """A request that this process has not answered: who waits for it (None: a client), and under which number."""
+    """A request that this process has not answered: who waits for it (None: a client), and under
+    which number.
+    """
 
     origin: Node | None
     life: int
@@ -88,12 +92,15 @@ class Node:
         self.own_epoch_offset = -1
         self.led_since = 0.0
         self.fetched_at: dict[int, float] = {}
-        self.waiting: dict[int, tuple[int, int]] = {}  # proposals accepted and not committed: number -> (base, end)
+        self.waiting: dict[
+            int, tuple[int, int]
+        ] = {}  # proposals accepted and not committed: number -> (base, end)
         self.armed = self.deadline = math.inf
         self._ticks = 0
         self._voters_moved = False  # a record said who votes
 
-    # --- life -------------------------------------------------------------------------------------------------------------
+    # --- life
+    # -------------------------------------------------------------------------------------------------------------
 
     @property
     def up(self) -> bool:
@@ -122,7 +129,10 @@ class Node:
         self.raft = Raft(self.settings, stored, dice=dice, now=now, wall_ms=wall_ms)
         self.epoch, self.high_watermark = self.raft.epoch, self.raft.high_watermark
         require(
-            stored.election is None or self.epoch >= stored.election.epoch, "3: node {} is born in epoch {}", self.id, self.epoch
+            stored.election is None or self.epoch >= stored.election.epoch,
+            "3: node {} is born in epoch {}",
+            self.id,
+            self.epoch,
         )
         require(self.raft.role != "leader", "1: node {} is born a leader", self.id)
         world.note("node %d is born: %s", self.id, stored)
@@ -165,13 +175,19 @@ class Node:
             self._after(type(event).__name__)
 
     def _hears(self, event: Requested) -> None:
-        """A leader learns that somebody follows when it reads that; it knows neither how long that lay about nor who wrote it."""
+        """A leader learns that somebody follows when it reads that; it knows neither how long that
+        lay about nor who wrote it.
+        """
         message = event.message
         if not isinstance(message, FetchRequest | FetchSnapshotRequest) or not self.leads:
             return
         by_state = isinstance(message, FetchRequest) and event.version >= 15
         replica_id = message.replica_state.replica_id if by_state else message.replica_id
-        if any(one.current_leader_epoch == self.raft.epoch for topic in message.topics for one in topic.partitions):
+        if any(
+            one.current_leader_epoch == self.raft.epoch
+            for topic in message.topics
+            for one in topic.partitions
+        ):
             self.fetched_at[replica_id] = self.local_now
 
     def _clocks(self) -> tuple[float, int]:
@@ -209,14 +225,20 @@ class Node:
         if self._voters_moved:
             self._voters_moved = False
             checker.voters_in_force(self)
-        self.world.trace.append((self.world.now, self.place, event, epoch, high_watermark, end, role))
+        self.world.trace.append(
+            (self.world.now, self.place, event, epoch, high_watermark, end, role)
+        )
         self._arm()
 
     def _require_nobody_waits(self) -> None:
         """17: whoever leads no more has answered all Fetches that it let wait (KAFKA-10677)."""
         held = {effect.number for effect in self.held if isinstance(effect, Reply)}
         given = [(n, self.asked.get(n)) for n in sorted(self.given)]
-        waiting = [n for n, asked in given if asked and n not in held and isinstance(asked.message, FetchRequest)]
+        waiting = [
+            n
+            for n, asked in given
+            if asked and n not in held and isinstance(asked.message, FetchRequest)
+        ]
         self.given = {n for n, asked in given if asked}
         require(not waiting, "17: node {} leads no more and lets Fetches {} wait", self.id, waiting)
 
@@ -252,7 +274,8 @@ class Node:
         self._ticks = self._ticks + 1 if self.deadline <= self.local_now else 0
         require(self._ticks < _TICKS_MAX, "17: node {} wants ticks without end", self.id)
 
-    # --- effects ----------------------------------------------------------------------------------------------------------
+    # --- effects
+    # ----------------------------------------------------------------------------------------------------------
 
     def _do(self, effects: list[Effect]) -> None:
         """In their order; the process may be killed before each, and after the last."""
@@ -272,7 +295,10 @@ class Node:
         world = self.world
         rate = world.faults.crash
         if rate and world.chance.happens(
-            chance.CRASH, self.place, -1, rate * (10.0 if self.disk.queued or self.disk.in_flight else 1.0)
+            chance.CRASH,
+            self.place,
+            -1,
+            rate * (10.0 if self.disk.queued or self.disk.in_flight else 1.0),
         ):
             world.crash(self, "between two effects")
             return True
@@ -289,7 +315,9 @@ class Node:
         self.world.checker.appends(self, effect.base_offset)
         batches = self.disk.accept(effect)
         self.world.checker.appended(self, batches)
-        self._voters_moved = self._voters_moved or any(batch.voters or batch.kraft_versions for batch in batches)
+        self._voters_moved = self._voters_moved or any(
+            batch.voters or batch.kraft_versions for batch in batches
+        )
 
     def _truncate(self, effect: Truncate) -> None:
         self.world.checker.truncates(self, effect)
@@ -300,8 +328,13 @@ class Node:
         message = effect.message
         if isinstance(message, FetchResponse) and message.responses:
             self.world.checker.tells(self, message.responses[0].partitions[0].high_watermark)
-        elif isinstance(message, DescribeQuorumResponse) and message.topics and not message.topics[0].partitions[0].error_code:
-            # Now and not when it leaves: that may be long after, and says what was when it was asked for.
+        elif (
+            isinstance(message, DescribeQuorumResponse)
+            and message.topics
+            and not message.topics[0].partitions[0].error_code
+        ):
+            # Now and not when it leaves: that may be long after, and says what was when it was
+            # asked for.
             self.world.checker.still_leads(self, "answers as leader")
         self._wire(effect)
 
@@ -352,7 +385,8 @@ class Node:
     def _nothing(self, _effect: Any) -> None:
         """What only people or the controller hear."""
 
-    # --- the disk ---------------------------------------------------------------------------------------------------------
+    # --- the disk
+    # ---------------------------------------------------------------------------------------------------------
 
     def _write(self) -> None:
         world, life, share = self.world, self.life, 1.0
@@ -362,7 +396,9 @@ class Node:
         world.at(world.now + world.flush_s(self), lambda: self._written(life))
 
     def _written(self, life: int) -> None:
-        """The disk is done with what it took: held messages leave, the core is told, and the next work begins."""
+        """The disk is done with what it took: held messages leave, the core is told, and the next
+        work begins.
+        """
         if life != self.life or self.raft is None:
             return
         if self.world.now < self.paused_until:

@@ -1,6 +1,8 @@
-"""How soon the simulation finds each seeded bug: ``python -m tests.sim.power [NAME ...]`` looks, and rewrites ``kills.json``.
+"""How soon the simulation finds each seeded bug: ``python -m tests.sim.power [NAME ...]`` looks,
+and rewrites ``kills.json``.
 
-Schedules are tried from seed 0 on, as in every test run; the number of the first that fails is what counts.
+Schedules are tried from seed 0 on, as in every test run; the number of the first that fails is what
+counts.
 """
 
 from __future__ import annotations
@@ -47,7 +49,9 @@ def known() -> dict[str, Kill]:
     """What was found last."""
     if not KILLS.exists():
         return {}
-    return {name: Kill(**kill) for name, kill in json.loads(KILLS.read_text(encoding="utf-8")).items()}
+    return {
+        name: Kill(**kill) for name, kill in json.loads(KILLS.read_text(encoding="utf-8")).items()
+    }
 
 
 def main(names: list[str]) -> int:
@@ -61,7 +65,10 @@ def main(names: list[str]) -> int:
             kills.pop(name, None)
         else:
             kills[name] = kill
-        print(f"{name}: {kill.schedules if kill else 'alive'} schedules, {time.perf_counter() - begun:.1f} s, {kill}", flush=True)
+        print(
+            f"{name}: {kill.schedules if kill else 'alive'} schedules, {time.perf_counter() - begun:.1f} s, {kill}",
+            flush=True,
+        )
         ordered = {one: kills[one]._asdict() for one in mutants.MUTANTS if one in kills}
         KILLS.write_text(json.dumps(ordered, indent=1) + "\n", encoding="utf-8")
     if alive:

@@ -1,6 +1,8 @@
-"""What happens in a schedule: everything at random (``swarm``), or a story that once went wrong somewhere, with some noise.
+"""What happens in a schedule: everything at random (``swarm``), or a story that once went wrong
+somewhere, with some noise.
 
-A story is a generator: it does something to the world, and yields how many seconds it waits. Every story ends in healing.
+A story is a generator: it does something to the world, and yields how many seconds it waits. Every
+story ends in healing.
 """
 
 from __future__ import annotations
@@ -9,7 +11,7 @@ import random
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from gateway.quorum.raft.events import Resign, ShutDown
+from gateway.quorum.events import Resign, ShutDown
 from kwire.messages import vote_request
 from kwire.messages.vote_request import VoteRequest
 from tests.sim import acts
@@ -26,7 +28,9 @@ Tweak = Callable[[random.Random, Shape, Faults], None]
 
 
 class Scenario(NamedTuple):
-    """A family of schedules: ``births_s``: nodes start within so many seconds; ``heals``: it ends in healing."""
+    """A family of schedules: ``births_s``: nodes start within so many seconds; ``heals``: it ends
+    in healing.
+    """
 
     name: str
     story: Story
@@ -45,7 +49,9 @@ class Scenario(NamedTuple):
             soften(faults)
         self.tweak(rng, shape, faults)
         shape.changes_voters = shape.changes_voters or faults.voter_changes > 0.0
-        if (shape.dynamic and (shape.changes_voters or faults.wipes)) or (shape.upgrades and shape.changes_voters):
+        if (shape.dynamic and (shape.changes_voters or faults.wipes)) or (
+            shape.upgrades and shape.changes_voters
+        ):
             shape.witnesses = 0  # the last one that stands for election could be removed
 
     def play(self, world: World) -> Iterator[float]:
@@ -58,7 +64,9 @@ class Scenario(NamedTuple):
 SCENARIOS: Final[dict[str, Scenario]] = {}
 
 
-def family(tweak: Tweak, *, noise: bool = True, births_s: float = 0.3, heals: bool = True) -> Callable[[Story], Story]:
+def family(
+    tweak: Tweak, *, noise: bool = True, births_s: float = 0.3, heals: bool = True
+) -> Callable[[Story], Story]:
     """Make a story a family of schedules."""
 
     def register(story: Story) -> Story:
@@ -77,9 +85,23 @@ def quiet(faults: Faults) -> None:
 
 def soften(faults: Faults) -> None:
     """Some noise from the network and of crashes; none of the acts of the swarm."""
-    for name in ("cuts", "pauses", "kills", "voter_changes", "forgeries", "handovers", "wipes", "wall_jumps", "upgrades"):
+    for name in (
+        "cuts",
+        "pauses",
+        "kills",
+        "voter_changes",
+        "forgeries",
+        "handovers",
+        "wipes",
+        "wall_jumps",
+        "upgrades",
+    ):
         setattr(faults, name, 0.0)
-    faults.lose, faults.late, faults.reset = faults.lose * 0.3, faults.late * 0.5, faults.reset * 0.5
+    faults.lose, faults.late, faults.reset = (
+        faults.lose * 0.3,
+        faults.late * 0.5,
+        faults.reset * 0.5,
+    )
 
 
 def _sized(*voters: int, dynamic: bool | None = None, observers: int | None = None) -> Tweak:
@@ -106,10 +128,13 @@ def _with(tweak: Tweak, **values: float) -> Tweak:
     return both
 
 
-# --- words of the stories -----------------------------------------------------------------------------------------------------
+# --- words of the stories
+# -----------------------------------------------------------------------------------------------------
 
 
-def until(world: World, holds: Callable[[], bool], at_most: float = 6.0, step: float = 0.02) -> Iterator[float]:
+def until(
+    world: World, holds: Callable[[], bool], at_most: float = 6.0, step: float = 0.02
+) -> Iterator[float]:
     """Wait until something holds, but not for ever; look every ``step`` seconds."""
     end = world.now + at_most
     while not holds() and world.now < end:
@@ -126,7 +151,11 @@ def elected(world: World, *, but: Node | None = None, at_most: float = 8.0) -> I
 
     def holds() -> bool:
         leader = world.leader
-        return leader is not None and leader is not but and leader.high_watermark > leader.own_epoch_offset
+        return (
+            leader is not None
+            and leader is not but
+            and leader.high_watermark > leader.own_epoch_offset
+        )
 
     yield from until(world, holds, at_most)
 
@@ -139,7 +168,8 @@ def busy(world: World, seconds: float) -> Iterator[float]:
         yield world.rng.random() * 2.0 / world.shape.proposals
 
 
-# --- stories ------------------------------------------------------------------------------------------------------------------
+# --- stories
+# ------------------------------------------------------------------------------------------------------------------
 
 
 def _as_drawn(_rng: random.Random, _shape: Shape, _faults: Faults) -> None:
@@ -157,7 +187,9 @@ def swarm(world: World) -> Iterator[float]:
 
 @family(_sized(3, 5))
 def figure8(world: World) -> Iterator[float]:
-    """Leaders die after giving their records to a minority, and come back (figure 8 of the Raft paper)."""
+    """Leaders die after giving their records to a minority, and come back (figure 8 of the Raft
+    paper).
+    """
     rng = world.rng
     away: Node | None = None
     for _ in range(rng.randint(3, 5)):
@@ -166,7 +198,10 @@ def figure8(world: World) -> Iterator[float]:
         if leader is None:
             continue
         others = world.others(leader)
-        few = rng.sample(others, min(len(others), rng.randint(0, len(world.voters()) // 2 - (rng.random() < 0.5))))
+        few = rng.sample(
+            others,
+            min(len(others), rng.randint(0, len(world.voters()) // 2 - (rng.random() < 0.5))),
+        )
         world.isolate([leader], but=few)
         world.propose(leader, 1, rng.randint(1, 2))
         yield rng.choice((0.005, 0.05, 0.6))
@@ -225,7 +260,9 @@ def minority_tail(world: World) -> Iterator[float]:
 
 @family(_with(_sized(3, 3, 4, 5), crash=0.02))
 def crash_after_vote(world: World) -> Iterator[float]:
-    """Elections, one after the other, whose candidates and voters die between writing, sending and answering."""
+    """Elections, one after the other, whose candidates and voters die between writing, sending and
+    answering.
+    """
     rng = world.rng
     for _ in range(rng.randint(4, 7)):
         yield rng.random() * 2.0
@@ -245,13 +282,17 @@ def unflushed_tail(world: World) -> Iterator[float]:
             world.propose(world.leader, 1, rng.randint(1, 3))
             yield rng.random() * 0.1
         yield rng.choice((0.0, 0.05, 0.3))
-        for node in [node for node in world.voters() if node.up and (node.leads or rng.random() < 0.3)]:
+        for node in [
+            node for node in world.voters() if node.up and (node.leads or rng.random() < 0.3)
+        ]:
             world.kill(node, rng.choice((0.001, 0.001, 0.5)))
 
 
 @family(_sized(3, 5, 5))
 def epochs_apart(world: World) -> Iterator[float]:
-    """Several leaders in a row get nothing but their own tail; their logs differ by two epochs and more."""
+    """Several leaders in a row get nothing but their own tail; their logs differ by two epochs and
+    more.
+    """
     rng = world.rng
     yield from elected(world)
     for _ in range(rng.randint(2, 4)):
@@ -266,7 +307,11 @@ def epochs_apart(world: World) -> Iterator[float]:
             yield rng.random()
             # Out of the fetch timeout's sight it restarts, and joins again when another one goes.
             world.kill(leader, 0.2)
-        down = [node for node in world.voters() if node is not leader and any(node.place in link for link in world.network.cut)]
+        down = [
+            node
+            for node in world.voters()
+            if node is not leader and any(node.place in link for link in world.network.cut)
+        ]
         if len(down) >= len(world.voters()) // 2:
             world.mend(rng.choice(down))
     world.mend()
@@ -275,7 +320,9 @@ def epochs_apart(world: World) -> Iterator[float]:
 
 @family(_with(_sized(1, 2, 3, 5), late=0.1, answer_twice=0.3, twice=0.3))
 def parked_fetches(world: World) -> Iterator[float]:
-    """Fetches wait at a leader that resigns, is asked to end, or is cut off, at the moment they run out or are filled."""
+    """Fetches wait at a leader that resigns, is asked to end, or is cut off, at the moment they run
+    out or are filled.
+    """
     rng = world.rng
     for _ in range(rng.randint(3, 5)):
         yield from elected(world)
@@ -299,7 +346,9 @@ def parked_fetches(world: World) -> Iterator[float]:
 
 @family(_sized(2, 3, 5))
 def paused_leader(world: World) -> Iterator[float]:
-    """A leader stands still while others elect another one, and is asked at once when it goes on."""
+    """A leader stands still while others elect another one, and is asked at once when it goes
+    on.
+    """
     rng = world.rng
     for _ in range(rng.randint(2, 3)):
         yield from elected(world)
@@ -336,12 +385,21 @@ def lone_voter(world: World) -> Iterator[float]:
         if node is not leader and world.rng.random() < 0.9:
             world.kill(node, 3601.0)
     yield 3600.0
-    if len(leader.raft.voters) > 1:  # the observer was born after it was to be killed, and has joined: two may lose each other
+    if (
+        len(leader.raft.voters) > 1
+    ):  # the observer was born after it was to be killed, and has joined: two may lose each other
         return
-    require(leader.leads and leader.raft.epoch == epoch, "14: a quorum of one left epoch {} for {}", epoch, leader.raft.epoch)
+    require(
+        leader.leads and leader.raft.epoch == epoch,
+        "14: a quorum of one left epoch {} for {}",
+        epoch,
+        leader.raft.epoch,
+    )
     alone = all(node is leader or not node.up for node in world.ours)
     if alone:
-        require(world.events - before < 4 * 3600, "17: {} events in an idle hour", world.events - before)
+        require(
+            world.events - before < 4 * 3600, "17: {} events in an idle hour", world.events - before
+        )
 
 
 @family(_with(_sized(5, observers=0), latency=0.0), noise=False, births_s=0.0)
@@ -351,7 +409,9 @@ def equal_timers(world: World) -> Iterator[float]:
         begun = world.now
         yield from elected(world, at_most=12.0)
         if world.leader is None:
-            raise Violation(f"18: five voters with equal timers have no leader after {world.now - begun:.1f} s")
+            raise Violation(
+                f"18: five voters with equal timers have no leader after {world.now - begun:.1f} s"
+            )
         world.kill(world.leader, 0.0)
 
 
@@ -384,7 +444,9 @@ def leader_removed(world: World) -> Iterator[float]:
 
 @family(_with(_sized(3, 3, 5), crash=0.01))
 def snapshot_install(world: World) -> Iterator[float]:
-    """A follower comes back behind the leader's log start, and dies while it takes the snapshot; so does the leader."""
+    """A follower comes back behind the leader's log start, and dies while it takes the snapshot; so
+    does the leader.
+    """
     rng = world.rng
     yield from elected(world)
     for _ in range(rng.randint(1, 3)):
@@ -413,7 +475,9 @@ def snapshot_install(world: World) -> Iterator[float]:
 
 @family(_sized(3, 3, 4, 5, dynamic=True, observers=2))
 def voters_change_apart(world: World) -> Iterator[float]:
-    """Voters are added and removed while the quorum is split, and its leader changes before that is committed."""
+    """Voters are added and removed while the quorum is split, and its leader changes before that is
+    committed.
+    """
     rng = world.rng
     world.shape.changes_voters = True
     for _ in range(rng.randint(2, 4)):
@@ -421,7 +485,11 @@ def voters_change_apart(world: World) -> Iterator[float]:
         leader = world.leader
         if leader is None:
             continue
-        observers = [node for node in world.ours if not leader.raft.voters.has(node.id, node.disk.directory_id) and node.up]
+        observers = [
+            node
+            for node in world.ours
+            if not leader.raft.voters.has(node.id, node.disk.directory_id) and node.up
+        ]
         few = rng.sample(world.others(leader), min(len(world.others(leader)), rng.randint(0, 1)))
         cut_off = rng.random() < 0.7
         if cut_off and rng.random() < 0.5:
@@ -445,7 +513,9 @@ def voters_change_apart(world: World) -> Iterator[float]:
 
 @family(_sized(4, dynamic=True, observers=1), noise=False)
 def changes_collide(world: World) -> Iterator[float]:
-    """Two leaders change the voters, neither of them with what the other's majority needs (Raft's mistake of 2015)."""
+    """Two leaders change the voters, neither of them with what the other's majority needs (Raft's
+    mistake of 2015).
+    """
     rng = world.rng
     world.shape.changes_voters = True
     yield from elected(world)
@@ -537,14 +607,23 @@ def forged(world: World) -> Iterator[float]:
 
 @family(_sized(1, 3, 5), noise=False, heals=False)
 def last_epoch(world: World) -> Iterator[float]:
-    """A candidate names the last epoch that 32 bits can hold: no node ever goes beyond, and none dies of it."""
+    """A candidate names the last epoch that 32 bits can hold: no node ever goes beyond, and none
+    dies of it.
+    """
     yield from elected(world)
     for node in world.ours:
         part = vote_request.PartitionData(
-            partition_index=0, replica_epoch=(1 << 31) - 1 - world.rng.randint(0, 2), replica_id=acts.STRANGER
+            partition_index=0,
+            replica_epoch=(1 << 31) - 1 - world.rng.randint(0, 2),
+            replica_id=acts.OUTSIDER,
         )
         topic = vote_request.TopicData(topic_name=acts.TOPIC_NAME, partitions=[part])
-        world.ask(node, VoteRequest(cluster_id=world.cluster_id, topics=[topic]), 0, "a Vote of the last epoch")
+        world.ask(
+            node,
+            VoteRequest(cluster_id=world.cluster_id, topics=[topic]),
+            0,
+            "a Vote of the last epoch",
+        )
         yield 0.5
     yield 10.0
     require(all(node.up for node in world.ours), "17: a node died of the last epoch")
@@ -583,14 +662,20 @@ def late_messages(world: World) -> Iterator[float]:
 
 def _upgrading(rng: random.Random, shape: Shape, faults: Faults) -> None:
     shape.voters, shape.witnesses, shape.foreign = rng.choice((1, 2, 3, 3, 3, 4, 5)), 0, False
-    shape.dynamic, shape.auto_join, shape.upgrades, shape.observers = False, rng.random() < 0.2, True, 2
+    shape.dynamic, shape.auto_join, shape.upgrades, shape.observers = (
+        False,
+        rng.random() < 0.2,
+        True,
+        2,
+    )
     shape.changes_voters = True
 
 
 @family(_upgrading)
 def upgraded(world: World) -> Iterator[float]:
-    """Voters of the configuration are put into the log (KIP-853), by leaders that are cut off, killed and followed by others
-    before that is committed; then voters change."""
+    """Voters of the configuration are put into the log (KIP-853), by leaders that are cut off,
+    killed and followed by others before that is committed; then voters change.
+    """
     rng = world.rng
     for _ in range(rng.randint(2, 4)):
         yield from elected(world)
@@ -639,4 +724,6 @@ def scenario_of(seed: int) -> Scenario:
     """The family that a seed belongs to when none is asked for."""
     if seed % 10 < _SWARM_OF_TEN:
         return SCENARIOS["swarm"]
-    return SCENARIOS[STORIES[(seed // 10 * (10 - _SWARM_OF_TEN) + seed % 10 - _SWARM_OF_TEN) % len(STORIES)]]
+    return SCENARIOS[
+        STORIES[(seed // 10 * (10 - _SWARM_OF_TEN) + seed % 10 - _SWARM_OF_TEN) % len(STORIES)]
+    ]

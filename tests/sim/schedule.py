@@ -1,4 +1,6 @@
-"""Runs schedules by their seeds, and makes failing ones smaller: fewer faults, one at a time, as long as they still fail."""
+"""Runs schedules by their seeds, and makes failing ones smaller: fewer faults, one at a time, as
+long as they still fail.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,9 @@ from tests.sim.world import Outcome, World
 
 
 class Failed(Exception):
-    """A schedule that broke an invariant; ``invariant`` is its sentence, the text says how to see it again."""
+    """A schedule that broke an invariant; ``invariant`` is its sentence, the text says how to see
+    it again.
+    """
 
     def __init__(self, seed: int, family: str, invariant: str) -> None:
         super().__init__(f"{invariant}\nreplay: {replay_line(seed, family)}")
@@ -26,7 +30,13 @@ def replay_line(seed: int, family: str) -> str:
     return f"python -m tests.sim {seed} --family {family}"
 
 
-def world_of(seed: int, family: str | None = None, *, only: Sequence[Fault] | None = None, noting: bool = False) -> World:
+def world_of(
+    seed: int,
+    family: str | None = None,
+    *,
+    only: Sequence[Fault] | None = None,
+    noting: bool = False,
+) -> World:
     """The world of a seed; of the family that the seed belongs to unless one is named."""
     return World(seed, SCENARIOS[family] if family else scenario_of(seed), only=only, noting=noting)
 
@@ -104,15 +114,21 @@ def run_many(seeds: Iterable[int], family: str | None = None) -> Tally:
     return tally
 
 
-def shrink(seed: int, family: str | None, report: Callable[[str], None] = lambda _text: None) -> list[Fault]:
-    """The fewest faults found with which the schedule still breaks the same invariant (delta debugging)."""
+def shrink(
+    seed: int, family: str | None, report: Callable[[str], None] = lambda _text: None
+) -> list[Fault]:
+    """The fewest faults found with which the schedule still breaks the same invariant (delta
+    debugging).
+    """
 
     def number(only: Sequence[Fault] | None) -> tuple[str, list[Fault]]:
         world = world_of(seed, family, only=only)
         try:
             world.run()
         except Exception as error:
-            return (str(error).split(":")[0] if isinstance(error, Violation) else "0"), world.chance.taken
+            return (
+                str(error).split(":")[0] if isinstance(error, Violation) else "0"
+            ), world.chance.taken
         return "", world.chance.taken
 
     wanted, faults = number(None)

@@ -1,4 +1,5 @@
-"""Draws a schedule's quorum and its faults from the seed: a few kinds each time, at rates of their own.
+"""Draws a schedule's quorum and its faults from the seed: a few kinds each time, at rates of their
+own.
 
 Every kind at once would hide what a few do; so each is there in about half of the schedules only.
 """
@@ -20,7 +21,9 @@ class Faults:
     reset: float = 0.0
     corrupt: float = 0.0
     latency: float = 0.004
-    crash: float = 0.0  #: before each effect; ten times that while something is on its way to the disk
+    crash: float = (
+        0.0  #: before each effect; ten times that while something is on its way to the disk
+    )
     slow_disk: float = 0.0
     cuts: float = 0.0
     pauses: float = 0.0
@@ -67,7 +70,9 @@ class Faults:
 
 @dataclass(slots=True)
 class Shape:
-    """The quorum: how many voters and observers, who is a witness, whether voters are in the log (KIP-853)."""
+    """The quorum: how many voters and observers, who is a witness, whether voters are in the log
+    (KIP-853).
+    """
 
     voters: int = 3
     observers: int = 0
@@ -75,7 +80,9 @@ class Shape:
     dynamic: bool = False
     auto_join: bool = False
     changes_voters: bool = False
-    upgrades: bool = False  #: voters of the configuration are to be put into the log (kraft.version 0 to 1)
+    upgrades: bool = (
+        False  #: voters of the configuration are to be put into the log (kraft.version 0 to 1)
+    )
     foreign: bool = False  #: a node of another cluster asks ours
     codec: bool = False  #: every message goes through the codec
     old_versions: bool = False  #: peers speak versions drawn at random
@@ -107,7 +114,9 @@ class Shape:
 
 
 def draw_upgrades(seed: int, shape: Shape, faults: Faults) -> None:
-    """Some quorums whose voters are in the configuration are upgraded. By dice of their own: what else a seed draws stays."""
+    """Some quorums whose voters are in the configuration are upgraded. By dice of their own: what
+    else a seed draws stays.
+    """
     rng = random.Random(seed ^ 0x5EED)
     if not shape.dynamic and rng.random() < 0.4:
         shape.upgrades, faults.upgrades = True, rng.choice((0.2, 0.5, 1.0))

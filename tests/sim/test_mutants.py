@@ -1,6 +1,7 @@
 """Every seeded bug is found: the simulation would notice what it looks for.
 
-``kills.json`` says which schedule found each; where another core takes other turns, the bug is looked for anew.
+``kills.json`` says which schedule found each; where another core takes other turns, the bug is
+looked for anew.
 """
 
 from __future__ import annotations

@@ -1,7 +1,9 @@
-"""Quorums with every fault, in their thousands: nothing acknowledged is lost, nobody leads twice, and it comes to work again.
+"""Quorums with every fault, in their thousands: nothing acknowledged is lost, nobody leads twice,
+and it comes to work again.
 
-``docs/simulation.md`` says what is simulated. ``KWIRE_SIM_SCHEDULES`` asks for more or fewer than the 2,000 of every test run;
-a failing schedule says how to see it again, and belongs into ``corpus.txt`` then.
+``docs/simulation.md`` says what is simulated. ``KWIRE_SIM_SCHEDULES`` asks for more or fewer than
+the 2,000 of every test run; a failing schedule says how to see it again, and belongs into
+``corpus.txt`` then.
 """
 
 from __future__ import annotations
@@ -87,7 +89,9 @@ def test_leaving_out_faults_changes_nothing_else() -> None:
         assert world_of(seed, only=world.chance.taken).run().hash == whole.hash
 
 
-def test_a_schedule_that_fails_is_made_smaller_and_says_how_to_see_it_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_schedule_that_fails_is_made_smaller_and_says_how_to_see_it_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """A core that commits what only it has fails in a schedule with few faults, or none."""
     from tests.sim import mutants
 

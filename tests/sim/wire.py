@@ -1,11 +1,13 @@
-"""Messages on their way: which version is spoken, what the codec leaves of them, how they are told to people."""
+"""Messages on their way: which version is spoken, what the codec leaves of them, how they are told
+to people.
+"""
 
 from __future__ import annotations
 
 from typing import Any, Final
 
-from gateway.quorum.raft.effects import Append, Send
-from gateway.quorum.raft.events import Answered, Failed, Requested
+from gateway.quorum.effects import Append, Send
+from gateway.quorum.events import Answered, Failed, Requested
 from kwire.message import Message
 from kwire.messages.add_raft_voter_request import AddRaftVoterRequest
 from kwire.messages.api_versions_request import ApiVersionsRequest
@@ -57,7 +59,10 @@ def epoch_of_request(request: Any) -> int:
 
 def epoch_of_answer(answer: Any) -> int:
     """The epoch in which a node answers, 0 where an answer has none."""
-    if isinstance(answer, VoteResponse | BeginQuorumEpochResponse | EndQuorumEpochResponse) and answer.topics:
+    if (
+        isinstance(answer, VoteResponse | BeginQuorumEpochResponse | EndQuorumEpochResponse)
+        and answer.topics
+    ):
         return int(answer.topics[0].partitions[0].leader_epoch)
     if isinstance(answer, FetchResponse) and answer.responses:
         return int(answer.responses[0].partitions[0].current_leader.leader_epoch)
@@ -111,7 +116,9 @@ def _fields(value: Any) -> str:
         if name == "unknown_tags" or field in (None, "", b"", [], ()):
             continue
         if isinstance(field, list):
-            found.append(" ".join(_fields(one) if hasattr(one, "__slots__") else str(one) for one in field))
+            found.append(
+                " ".join(_fields(one) if hasattr(one, "__slots__") else str(one) for one in field)
+            )
         elif hasattr(field, "FIELDS"):
             found.append(f"{name}({_fields(field)})")
         elif (isinstance(field, bytes) and len(field) > 16) or isinstance(field, memoryview):

@@ -1,6 +1,8 @@
-"""The world of one schedule: time, nodes, and what may be done to them. A scenario does it, the checker watches.
+"""The world of one schedule: time, nodes, and what may be done to them. A scenario does it, the
+checker watches.
 
-``World(seed, scenario).run()`` raises :class:`Violation`. Equal arguments give an equal run, in every process.
+``World(seed, scenario).run()`` raises :class:`Violation`. Equal arguments give an equal run, in
+every process.
 """
 
 from __future__ import annotations
@@ -13,9 +15,9 @@ from collections.abc import Callable, Collection, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gateway.address import Address
-from gateway.quorum.raft.events import Cleaned, Event, Propose, SnapshotWritten
-from gateway.quorum.raft.settings import RaftSettings
-from gateway.quorum.raft.voter_set import VoterNode, VoterSet
+from gateway.quorum.events import Cleaned, Event, Propose, SnapshotWritten
+from gateway.quorum.settings import RaftSettings
+from gateway.quorum.voter_set import VoterNode, VoterSet
 from gateway.snapshot_id import SnapshotId
 from kwire.message import Message
 from kwire.uuid import Uuid
@@ -41,7 +43,8 @@ FOREIGN_ID = 901
 
 
 class Outcome(NamedTuple):
-    """What a schedule was: events stepped, hash of the trace, proposals acknowledged, epochs with a leader, faults.
+    """What a schedule was: events stepped, hash of the trace, proposals acknowledged, epochs with a
+    leader, faults.
 
     ``recovery_s``: from healing to a commit, -1 where nothing is healed.
     """
@@ -55,9 +58,18 @@ class Outcome(NamedTuple):
 
 
 class World:
-    """One schedule. ``only``: the faults that may happen, for a smaller one; ``noting``: keep a text of everything."""
+    """One schedule. ``only``: the faults that may happen, for a smaller one; ``noting``: keep a
+    text of everything.
+    """
 
-    def __init__(self, seed: int, scenario: Scenario, *, only: Collection[Fault] | None = None, noting: bool = False) -> None:
+    def __init__(
+        self,
+        seed: int,
+        scenario: Scenario,
+        *,
+        only: Collection[Fault] | None = None,
+        noting: bool = False,
+    ) -> None:
         self.seed, self.scenario, self.noting = seed, scenario, noting
         self.rng = random.Random(seed)
         self.chance = Chance(seed, only)
@@ -88,7 +100,9 @@ class World:
     def run(self) -> Outcome:
         """All of it."""
         for node in self.nodes:
-            self.at(self.rng.random() * self.scenario.births_s, lambda node=node: self.restart(node))
+            self.at(
+                self.rng.random() * self.scenario.births_s, lambda node=node: self.restart(node)
+            )
         self._go(self.scenario.play(self))
         while self._heap and not self._over:
             if self.events > EVENTS_MAX:
@@ -97,9 +111,17 @@ class World:
             happen()
         hashed = hashlib.sha256(repr(self.trace).encode()).hexdigest()
         checker = self.checker
-        return Outcome(self.events, hashed, checker.acked, checker.leaders, self.recovery_s, len(self.chance.taken))
+        return Outcome(
+            self.events,
+            hashed,
+            checker.acked,
+            checker.leaders,
+            self.recovery_s,
+            len(self.chance.taken),
+        )
 
-    # --- how it is built --------------------------------------------------------------------------------------------------
+    # --- how it is built
+    # --------------------------------------------------------------------------------------------------
 
     def _build(self) -> None:
         shape, rng = self.shape, self.rng
@@ -107,13 +129,24 @@ class World:
         self.network.codec = shape.codec
         voters = [self._voter(id) for id in range(1, shape.voters + 1)]
         self.first_voters = VoterSet.of(voters)
-        witnesses = rng.sample(range(1, shape.voters + 1), min(shape.witnesses, (shape.voters - 1) // 2))
+        witnesses = rng.sample(
+            range(1, shape.voters + 1), min(shape.witnesses, (shape.voters - 1) // 2)
+        )
         if shape.old_versions:
             for key, known in wire.NEWEST.items():
-                oldest = wire.WITH_DIRECTORIES.get(key, known[0]) if shape.dynamic or shape.upgrades else known[0]
+                oldest = (
+                    wire.WITH_DIRECTORIES.get(key, known[0])
+                    if shape.dynamic or shape.upgrades
+                    else known[0]
+                )
                 self.network.versions[key] = range(known[0], rng.randint(oldest, known[-1]) + 1)
         for voter in voters:
-            self._add(voter.id, voter.directory_id, campaigns=voter.id not in witnesses, formatted=shape.dynamic)
+            self._add(
+                voter.id,
+                voter.directory_id,
+                campaigns=voter.id not in witnesses,
+                formatted=shape.dynamic,
+            )
         for n in range(shape.observers):
             self._add(OBSERVER_IDS + n, self.new_directory(OBSERVER_IDS + n))
         if shape.foreign:
@@ -127,7 +160,13 @@ class World:
         return Uuid(id.to_bytes(8, "big") + next(self._generation).to_bytes(8, "big"))
 
     def _add(
-        self, id: int, directory_id: Uuid, *, campaigns: bool = True, formatted: bool = False, cluster_id: str = CLUSTER_ID
+        self,
+        id: int,
+        directory_id: Uuid,
+        *,
+        campaigns: bool = True,
+        formatted: bool = False,
+        cluster_id: str = CLUSTER_ID,
     ) -> None:
         shape, rng = self.shape, self.rng
         addresses = {one.id: address_of(one.id) for one in self.first_voters}
@@ -156,7 +195,8 @@ class World:
             self.ours.append(node)
         self.network.by_address[node.address] = node
 
-    # --- time -------------------------------------------------------------------------------------------------------------
+    # --- time
+    # -------------------------------------------------------------------------------------------------------------
 
     def at(self, time: float, happen: Callable[[], None]) -> None:
         """Let ``happen`` at ``time``, after what was to happen then already."""
@@ -181,12 +221,17 @@ class World:
             return self.chance.number(-3, node.place, node.life, self.events)
         return 0.001 + 0.003 * self.chance.number(-3, node.place, node.life, self.events)
 
-    # --- who there is -----------------------------------------------------------------------------------------------------
+    # --- who there is
+    # -----------------------------------------------------------------------------------------------------
 
     @property
     def leader(self) -> Node | None:
         """Who leads the latest epoch that is led."""
-        return max((node for node in self.ours if node.leads), key=lambda node: node.raft.epoch, default=None)
+        return max(
+            (node for node in self.ours if node.leads),
+            key=lambda node: node.raft.epoch,
+            default=None,
+        )
 
     def voters(self) -> list[Node]:
         """Nodes that vote, as the latest voters say that anybody's log has."""
@@ -205,13 +250,18 @@ class World:
         if leader is not None:
             found: VoterSet = leader.raft.voters
             return found
-        return self.checker.committed_voters[-1] if self.checker.committed_voters else self.first_voters
+        return (
+            self.checker.committed_voters[-1]
+            if self.checker.committed_voters
+            else self.first_voters
+        )
 
     def others(self, node: Node | None) -> list[Node]:
         """Voters but this one, that are up."""
         return [one for one in self.voters() if one is not node and one.up]
 
-    # --- what may be done -------------------------------------------------------------------------------------------------
+    # --- what may be done
+    # -------------------------------------------------------------------------------------------------
 
     def may_act(self, text: str, *values: object) -> bool:
         """May the next act of the scenario be done? A smaller schedule leaves some out."""
@@ -250,7 +300,9 @@ class World:
 
     def isolate(self, nodes: Collection[Node], *, but: Collection[Node] = ()) -> None:
         """Cut ``nodes`` from all others; from ``but`` not."""
-        if not self.may_act("cut off %s, but not from %s", [node.id for node in nodes], [node.id for node in but]):
+        if not self.may_act(
+            "cut off %s, but not from %s", [node.id for node in nodes], [node.id for node in but]
+        ):
             return
         for a in nodes:
             for b in self.nodes:
@@ -265,24 +317,37 @@ class World:
     def mend(self, node: Node | None = None) -> None:
         """All links of ``node``, or of everybody, work again."""
         if self.may_act("mend the links of %s", "all" if node is None else node.id):
-            self.network.cut = {link for link in self.network.cut if node is not None and node.place not in link}
+            self.network.cut = {
+                link for link in self.network.cut if node is not None and node.place not in link
+            }
 
     def propose(
-        self, node: Node | None, batches: int = 1, records: int = 1, epoch: int | None = None, kraft_version: int | None = None
+        self,
+        node: Node | None,
+        batches: int = 1,
+        records: int = 1,
+        epoch: int | None = None,
+        kraft_version: int | None = None,
     ) -> int:
-        """Ask ``node``, which leads or does not, to append records. Returns the proposal's number, 0 for none."""
+        """Ask ``node``, which leads or does not, to append records. Returns the proposal's number,
+        0 for none.
+        """
         what = "an upgrade" if kraft_version is not None else "records"
         if node is None or not node.up or not self.may_act("propose %s to %d", what, node.id):
             return 0
         number = next(self._numbers)
         made = [[b"%d/%d/%d" % (number, b, r) for r in range(records)] for b in range(batches)]
         epoch = node.raft.epoch if epoch is None else epoch
-        self.checker.proposed(number, node, epoch, [value for batch in made for value in batch], kraft_version)
+        self.checker.proposed(
+            number, node, epoch, [value for batch in made for value in batch], kraft_version
+        )
         self.network.deliver(node, Propose(number, epoch, made, kraft_version))
         return number
 
     def upgrade(self, node: Node | None) -> int:
-        """Ask ``node``, which leads or does not, to put the voters of the configuration into the log."""
+        """Ask ``node``, which leads or does not, to put the voters of the configuration into the
+        log.
+        """
         return self.propose(node, kraft_version=1)
 
     def happen_to(self, node: Node, event: Event, text: str) -> None:
@@ -296,9 +361,15 @@ class World:
             self.network.ask(node, request, version)
 
     def snapshot(self, node: Node, keep: int) -> None:
-        """Write a snapshot of what is committed, and delete old ones with the log below the oldest that is kept."""
+        """Write a snapshot of what is committed, and delete old ones with the log below the oldest
+        that is kept.
+        """
         disk, end = node.disk, node.shown
-        if not node.up or end <= disk.log.start_offset or end in {id.end_offset for id in disk.snapshots}:
+        if (
+            not node.up
+            or end <= disk.log.start_offset
+            or end in {id.end_offset for id in disk.snapshots}
+        ):
             return
         epoch, prefix = disk.log.epoch_before(end), disk.log.prefix_at(end)
         if (
@@ -318,15 +389,20 @@ class World:
             node.step(Cleaned(disk.log.start_offset, tuple(sorted(disk.snapshots))))
 
     def wipe(self, node: Node) -> None:
-        """Lose a disk; the process comes back with an empty one, formatted without voters, under a new directory id."""
+        """Lose a disk; the process comes back with an empty one, formatted without voters, under a
+        new directory id.
+        """
         if not self.may_act("node %d loses its disk", node.id):
             return
         node.die("its disk is lost")
         self.checker.loses_disk(node)
-        node.replace_disk(Disk(self.new_directory(node.id), self._parser, self.checker.name, self._files))
+        node.replace_disk(
+            Disk(self.new_directory(node.id), self._parser, self.checker.name, self._files)
+        )
         self.at(self.now + 0.5, lambda: self.restart(node))
 
-    # --- what nodes and network tell --------------------------------------------------------------------------------------
+    # --- what nodes and network tell
+    # --------------------------------------------------------------------------------------
 
     def died(self, node: Node) -> None:
         self.network.died(node)

@@ -27,7 +27,9 @@ _NOT_CONTROLLER, _EXISTS = 41, 36
 
 @contextmanager
 def node(answer: Callable[[], Message | None]) -> Iterator[str]:
-    """A node that offers CreateTopics up to version 5 and answers it so; None closes the connection."""
+    """A node that offers CreateTopics up to version 5 and answers it so; None closes the
+    connection.
+    """
     listener = socket.create_server(("127.0.0.1", 0))
 
     def talk(connection: socket.socket) -> None:
@@ -38,11 +40,18 @@ def node(answer: Callable[[], Message | None]) -> Iterator[str]:
                 while (asked := splitter.next_frame()) is not None:
                     header, _ = decode_request_header(asked)
                     key, version = header.request_api_key, header.request_api_version
-                    offered = ApiVersionsResponse(api_keys=[ApiVersion(api_key=19, min_version=2, max_version=5)])
+                    offered = ApiVersionsResponse(
+                        api_keys=[ApiVersion(api_key=19, min_version=2, max_version=5)]
+                    )
                     body = offered if key == 18 else answer()
                     if body is None:
                         return
-                    connection.sendall(frame(encode_response_header(key, version, header.correlation_id), body.encode(version)))
+                    connection.sendall(
+                        frame(
+                            encode_response_header(key, version, header.correlation_id),
+                            body.encode(version),
+                        )
+                    )
 
     def accept() -> None:
         with suppress(OSError):
@@ -80,18 +89,27 @@ def test_a_refusal_is_told_and_one_that_is_an_answer_is_given() -> None:
 
 
 def test_an_api_that_is_not_offered_is_told() -> None:
-    with node(created) as address, Admin([address]) as admin, pytest.raises(AdminError, match="offers no UnregisterBroker"):
+    with (
+        node(created) as address,
+        Admin([address]) as admin,
+        pytest.raises(AdminError, match="offers no UnregisterBroker"),
+    ):
         admin.send(UnregisterBrokerRequest(broker_id=1))
 
 
 def test_nobody_in_time() -> None:
-    with Admin(["127.0.0.1:1"], timeout_s=0.2) as admin, pytest.raises(AdminError, match="nobody did it in time: Connection"):
+    with (
+        Admin(["127.0.0.1:1"], timeout_s=0.2) as admin,
+        pytest.raises(AdminError, match="nobody did it in time: Connection"),
+    ):
         admin.send(CreateTopicsRequest())
 
 
 def test_errors_are_found_wherever_they_stand() -> None:
     assert list(errors(created(_EXISTS).to_json(5))) == [(_EXISTS, "")]
-    assert list(errors(UnregisterBrokerResponse(error_code=102, error_message="who?").to_json(0))) == [(102, "who?")]
+    assert list(
+        errors(UnregisterBrokerResponse(error_code=102, error_message="who?").to_json(0))
+    ) == [(102, "who?")]
     assert list(errors(created().to_json(5))) == []
 
 
@@ -102,7 +120,9 @@ def test_what_the_load_makes_it_takes_away_later() -> None:
         if isinstance(one, CreateTopicsRequest):
             made += [topic.name for topic in one.topics]
         elif isinstance(one, IncrementalAlterConfigsRequest):
-            assert [resource.resource_name for resource in one.resources] == made[-len(one.resources) :]
+            assert [resource.resource_name for resource in one.resources] == made[
+                -len(one.resources) :
+            ]
         else:
             assert isinstance(one, DeleteTopicsRequest)
             made = [name for name in made if name not in {topic.name for topic in one.topics}]

@@ -20,7 +20,10 @@ def test_it_listens_until_the_block_ends() -> None:
 
 def test_a_configuration_that_cannot_be_used_is_told(tmp_path: Path) -> None:
     missing = tmp_path / "nothing-here"
-    with pytest.raises(ProcessError, match=r"kwire serve ended with 2:\n(.|\n)*log\.dirs"), gateway("--log-dir", str(missing)):
+    with (
+        pytest.raises(ProcessError, match=r"kwire serve ended with 2:\n(.|\n)*log\.dirs"),
+        gateway("--log-dir", str(missing)),
+    ):
         pytest.fail("it started on a directory that is not there")
 
 

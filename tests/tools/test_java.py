@@ -30,7 +30,9 @@ def test_no_java_is_told_with_what_to_do(tmp_path: Path, monkeypatch: pytest.Mon
         java.java()
 
 
-def test_a_tool_is_run_with_its_class_path_and_its_failure_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_tool_is_run_with_its_class_path_and_its_failure_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     program = tmp_path / "java"
     program.write_text(
         '#!/bin/sh\nfor last; do :; done\necho "$@"\ntest "$last" != fail || { echo "no such topic" >&2; exit 1; }\n'
@@ -38,30 +40,42 @@ def test_a_tool_is_run_with_its_class_path_and_its_failure_is_told(tmp_path: Pat
     program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
     monkeypatch.delenv("JAVA_HOME", raising=False)
-    monkeypatch.setattr(java, "resolve", lambda coordinates, transitive: [Path("/jars/a.jar"), Path("/jars/b.jar")])
+    monkeypatch.setattr(
+        java, "resolve", lambda coordinates, transitive: [Path("/jars/a.jar"), Path("/jars/b.jar")]
+    )
     said = java.run_tool(java.TOPICS, ["--list"])
     assert said.endswith(f"-cp /jars/a.jar:/jars/b.jar {java.TOPICS} --list\n")
     with pytest.raises(java.JavaError, match=r"ended with 1:\n(.|\n)*no such topic"):
         java.run_tool(java.TOPICS, ["fail"])
 
 
-def test_classes_that_were_loaded_before_are_not_loaded_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_classes_that_were_loaded_before_are_not_loaded_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     program = tmp_path / "java"
     program.touch()
     monkeypatch.setattr(java, "java", lambda: str(program))
-    monkeypatch.setattr(java, "resolve", lambda coordinates, transitive: [Path(f"/jars/{coordinates[0].rpartition(':')[2]}.jar")])
+    monkeypatch.setattr(
+        java,
+        "resolve",
+        lambda coordinates, transitive: [Path(f"/jars/{coordinates[0].rpartition(':')[2]}.jar")],
+    )
     monkeypatch.setenv("KWIRE_CACHE", str(tmp_path))
     archive = java.class_archive("4.3.1")
     assert not any("SharedArchiveFile" in option for option in java.command(java.SERVER))
     archive.parent.mkdir()
     archive.touch()
     assert f"-XX:SharedArchiveFile={archive}" in java.command(java.SERVER, version="4.3.1")
-    assert not any("SharedArchiveFile" in option for option in java.command(java.SERVER, version="4.1.2")), "of another release"
+    assert not any(
+        "SharedArchiveFile" in option for option in java.command(java.SERVER, version="4.1.2")
+    ), "of another release"
     os.utime(program, (1, 1))
     assert java.class_archive("4.3.1") != archive, "of another Java"
 
 
-def test_a_release_without_tools_is_asked_by_those_of_the_one_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_release_without_tools_is_asked_by_those_of_the_one_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     asked: list[list[str]] = []
     monkeypatch.setattr(java, "java", lambda: sys.executable)
 
@@ -78,4 +92,8 @@ def test_a_release_without_tools_is_asked_by_those_of_the_one_before(tmp_path: P
         ["4.3.1", "4.3.1"],
         ["4.1.2", "4.1.2"],
     ]
-    assert [coordinates[1].split(":")[1] for coordinates in asked] == ["kafka-tools-api", "kafka-tools", "kafka-tools"]
+    assert [coordinates[1].split(":")[1] for coordinates in asked] == [
+        "kafka-tools-api",
+        "kafka-tools",
+        "kafka-tools",
+    ]

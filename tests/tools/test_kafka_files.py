@@ -9,7 +9,14 @@ import pytest
 
 from tools import java
 from tools.kafka import Cluster
-from tools.kafka_files import Node, Shape, format_nodes, make_nodes, new_cluster_id, write_properties
+from tools.kafka_files import (
+    Node,
+    Shape,
+    format_nodes,
+    make_nodes,
+    new_cluster_id,
+    write_properties,
+)
 from tools.process import Process, ProcessError
 
 
@@ -23,7 +30,11 @@ def formats(shape: Shape, nodes: list[Node], monkeypatch: pytest.MonkeyPatch) ->
     ran: dict[str, list[str]] = {}
 
     def run_tool(main: str, arguments: list[str], *, version: str) -> str:
-        assert (main, version, arguments[:3]) == (java.STORAGE, shape.version, ["format", "-t", "cluster"])
+        assert (main, version, arguments[:3]) == (
+            java.STORAGE,
+            shape.version,
+            ["format", "-t", "cluster"],
+        )
         ran[arguments[4]] = arguments[5:]
         return ""
 
@@ -32,11 +43,17 @@ def formats(shape: Shape, nodes: list[Node], monkeypatch: pytest.MonkeyPatch) ->
     return [ran[str(node.properties)] for node in nodes]
 
 
-def test_every_controller_of_a_dynamic_quorum_is_a_voter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_controller_of_a_dynamic_quorum_is_a_voter(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     shape = Shape("4.3.1", brokers=1, controllers=3)
     nodes = make_nodes(shape, tmp_path)
-    assert [(node.node_id, node.roles) for node in nodes] == [(n, ("controller",)) for n in (1, 2, 3)] + [(101, ("broker",))]
-    voters = ",".join(f"{node.node_id}@{node.controller_address}:{node.directory_id}" for node in nodes[:3])
+    assert [(node.node_id, node.roles) for node in nodes] == [
+        (n, ("controller",)) for n in (1, 2, 3)
+    ] + [(101, ("broker",))]
+    voters = ",".join(
+        f"{node.node_id}@{node.controller_address}:{node.directory_id}" for node in nodes[:3]
+    )
     expected = [["--initial-controllers", voters]] * 3 + [["--no-initial-controllers"]]
     assert formats(shape, nodes, monkeypatch) == expected
     servers = ",".join(node.controller_address for node in nodes[:3])
@@ -45,7 +62,13 @@ def test_every_controller_of_a_dynamic_quorum_is_a_voter(tmp_path: Path, monkeyp
 
 
 def test_fewer_voters_than_controllers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    shape = Shape("4.3.1", brokers=0, controllers=3, voters=1, format_arguments=("--feature", "kraft.version=1"))
+    shape = Shape(
+        "4.3.1",
+        brokers=0,
+        controllers=3,
+        voters=1,
+        format_arguments=("--feature", "kraft.version=1"),
+    )
     nodes = make_nodes(shape, tmp_path)
     given = formats(shape, nodes, monkeypatch)
     assert [arguments[:3] for arguments in given] == [
@@ -55,7 +78,9 @@ def test_fewer_voters_than_controllers(tmp_path: Path, monkeypatch: pytest.Monke
     assert given[0][3] == f"1@{nodes[0].controller_address}:{nodes[0].directory_id}"
 
 
-def test_static_voters_stand_in_the_properties(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_static_voters_stand_in_the_properties(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     shape = Shape("4.1.2", brokers=1, controllers=0, static_voters=True)
     [node] = nodes = make_nodes(shape, tmp_path)
     assert formats(shape, nodes, monkeypatch) == [[]]
@@ -73,7 +98,10 @@ def test_protocols_directories_and_properties_of_a_node(tmp_path: Path) -> None:
     controller, broker = nodes = make_nodes(shape, tmp_path)
     assert properties(broker)["listener.security.protocol.map"] == "BROKER:PLAINTEXT,CONTROLLER:SSL"
     assert [properties(node)["log.dirs"].count(",") for node in nodes] == [0, 1]
-    assert [(properties(node)["a"], properties(node)["b"]) for node in nodes] == [("all", "of 1"), ("all", "of 101")]
+    assert [(properties(node)["a"], properties(node)["b"]) for node in nodes] == [
+        ("all", "of 1"),
+        ("all", "of 101"),
+    ]
     write_properties(shape, controller, nodes, {"b": "last"})
     assert properties(controller)["b"] == "last"
 
@@ -112,9 +140,13 @@ def test_the_leader_is_the_one_of_the_newest_epoch_while_it_runs(tmp_path: Path)
         assert cluster.leader() is leader
         cluster.kill_node(leader)
         assert cluster.leader() is None
-        (cluster.node(3).metadata_log_dir / "quorum-state").write_text('{"leaderId": 3, "leaderEpoch": 5}')
+        (cluster.node(3).metadata_log_dir / "quorum-state").write_text(
+            '{"leaderId": 3, "leaderEpoch": 5}'
+        )
         assert cluster.wait_for_leader(1) is cluster.node(3)
-        (cluster.node(1).metadata_log_dir / "quorum-state").write_text('{"leaderId": -1, "leaderEpoch": 6}')
+        (cluster.node(1).metadata_log_dir / "quorum-state").write_text(
+            '{"leaderId": -1, "leaderEpoch": 6}'
+        )
         with pytest.raises(ProcessError, match="no leader for 0 s"):
             cluster.wait_for_leader(0.05)
     finally:

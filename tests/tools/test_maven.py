@@ -1,4 +1,6 @@
-"""Jars by coordinates: what is asked of Maven, what comes from the cache, and what an error says. Maven is a stand-in here."""
+"""Jars by coordinates: what is asked of Maven, what comes from the cache, and what an error says.
+Maven is a stand-in here.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +44,9 @@ def test_a_flat_set_asks_for_nothing_else_and_only_once(bin_dir: Path, tmp_path:
     assert cache_dir() == tmp_path / "cache"
     coordinates = ["org.example:two:1.0", "org.example:one:2.0"]
     assert [jar.name for jar in resolve(coordinates)] == ["one.jar", "two.jar"]
-    assert (bin_dir / "pom").read_text().count("<exclusion><groupId>*</groupId><artifactId>*</artifactId></exclusion>") == 2
+    assert (bin_dir / "pom").read_text().count(
+        "<exclusion><groupId>*</groupId><artifactId>*</artifactId></exclusion>"
+    ) == 2
     assert [jar.name for jar in resolve(list(reversed(coordinates)))] == ["one.jar", "two.jar"]
     assert (bin_dir / "calls").read_text() == "x"
     resolve(coordinates, transitive=True)
@@ -52,7 +56,10 @@ def test_a_flat_set_asks_for_nothing_else_and_only_once(bin_dir: Path, tmp_path:
 
 def test_a_missing_artifact_is_told_in_mavens_words_and_asked_for_again(bin_dir: Path) -> None:
     for calls in ("x", "xx"):
-        with pytest.raises(MavenError, match=r"did not find org\.example:gone:1:(.|\n)*Could not find artifact gone"):
+        with pytest.raises(
+            MavenError,
+            match=r"did not find org\.example:gone:1:(.|\n)*Could not find artifact gone",
+        ):
             resolve(["org.example:gone:1"])
         assert (bin_dir / "calls").read_text() == calls
 

@@ -1,4 +1,6 @@
-"""Our own quorum as processes: what its nodes are told, and that they come back after what is done to them."""
+"""Our own quorum as processes: what its nodes are told, and that they come back after what is done
+to them.
+"""
 
 from __future__ import annotations
 
@@ -19,11 +21,16 @@ def told(node: Node) -> dict[str, str]:
 
 
 def test_static_voters_are_in_every_file(tmp_path: Path) -> None:
-    with own_quorum(3, directory=tmp_path, properties={"controller.quorum.fetch.timeout.ms": "700"}, start=False) as cluster:
+    with own_quorum(
+        3, directory=tmp_path, properties={"controller.quorum.fetch.timeout.ms": "700"}, start=False
+    ) as cluster:
         voters = ",".join(f"{node.node_id}@{node.controller_address}" for node in cluster.nodes)
         for node in cluster.nodes:
             values = told(node)
-            assert (values["node.id"], values["controller.quorum.voters"]) == (str(node.node_id), voters)
+            assert (values["node.id"], values["controller.quorum.voters"]) == (
+                str(node.node_id),
+                voters,
+            )
             assert values["controller.quorum.fetch.timeout.ms"] == "700"
             assert read_meta_properties(node.log_dir / FILE_NAME).cluster_id == cluster.cluster_id
 
@@ -34,7 +41,10 @@ def test_dynamic_voters_are_in_the_log(tmp_path: Path) -> None:
             values = told(node)
             assert "controller.quorum.voters" not in values
             assert values["controller.quorum.bootstrap.servers"] == cluster.controllers
-            assert str(read_meta_properties(node.log_dir / FILE_NAME).directory_id) == node.directory_id
+            assert (
+                str(read_meta_properties(node.log_dir / FILE_NAME).directory_id)
+                == node.directory_id
+            )
 
 
 def test_a_wiped_dynamic_voter_is_another_node(tmp_path: Path) -> None:
@@ -78,6 +88,8 @@ def test_a_node_is_killed_paused_wiped_and_comes_back(tmp_path: Path) -> None:
 def test_a_node_that_cannot_start_is_told_with_its_words(tmp_path: Path) -> None:
     with (
         pytest.raises(ProcessError, match=r"ended with 2:[^$]*fetch\.timeout"),
-        own_quorum(1, directory=tmp_path, properties={"controller.quorum.fetch.timeout.ms": "soon"}),
+        own_quorum(
+            1, directory=tmp_path, properties={"controller.quorum.fetch.timeout.ms": "soon"}
+        ),
     ):
         pytest.fail("it started")

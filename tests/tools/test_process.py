@@ -10,7 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from tools.process import Process, ProcessError, accepts, cpu_seconds, free_ports, lasting_ports, memory_mib
+from tools.process import (
+    Process,
+    ProcessError,
+    accepts,
+    cpu_seconds,
+    free_ports,
+    lasting_ports,
+    memory_mib,
+)
 
 _OBEDIENT = "import time; print('up', flush=True); time.sleep(60)"
 _STUBBORN = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); " + _OBEDIENT
@@ -73,7 +81,9 @@ def test_a_lasting_port_is_given_out_once(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_a_paused_child_says_nothing_until_it_goes_on_and_can_be_stopped(tmp_path: Path) -> None:
-    process = child("import time\nwhile True: print('tick', flush=True); time.sleep(0.01)", tmp_path)
+    process = child(
+        "import time\nwhile True: print('tick', flush=True); time.sleep(0.01)", tmp_path
+    )
     process.wait_until(lambda: "tick" in process.said(), 20)
     process.pause()
     process.wait_until(lambda: _state(process) == "T", 5)

@@ -23,7 +23,10 @@ class Maven:
         self.asked.append(coordinates)
         for one in coordinates:
             group, artifact, version = one.split(":")
-            if group == "org.apache.spark" and f"{artifact.partition('-kafka')[0]}:{version}" not in self.versions:
+            if (
+                group == "org.apache.spark"
+                and f"{artifact.partition('-kafka')[0]}:{version}" not in self.versions
+            ):
                 raise MavenError(f"Maven did not find {one}")
         return [Path(f"/jars/{one.split(':')[1]}.jar") for one in coordinates]
 
@@ -72,5 +75,8 @@ def test_delta_for_the_release_that_it_is_built_for(monkeypatch: pytest.MonkeyPa
     run = CliRunner().invoke(spark_jars.main, ["--delta", "--pyspark", "4.2.1"])
     assert run.exit_code == 0 and "delta-spark_2.13.jar" in run.stdout
     run = CliRunner().invoke(spark_jars.main, ["--delta", "--pyspark", "4.3.0"])
-    assert run.exit_code == 1 and "Delta 4.4.0 is built for PySpark 4.2, and this is 4.3.0" in run.output
+    assert (
+        run.exit_code == 1
+        and "Delta 4.4.0 is built for PySpark 4.2, and this is 4.3.0" in run.output
+    )
     assert len(maven.asked) == 1

@@ -1,4 +1,6 @@
-"""The network of proxies: who calls is known by the first request; ways are cut, slowed down and reset one by one."""
+"""The network of proxies: who calls is known by the first request; ways are cut, slowed down and
+reset one by one.
+"""
 
 from __future__ import annotations
 
@@ -52,7 +54,9 @@ def network() -> Iterator[Network]:
 
 def hello(client_id: str) -> bytes:
     """A first request, size and all."""
-    frame = encode_request_header(ApiVersionsRequest.API_KEY, 3, 1, client_id) + ApiVersionsRequest().encode(3)
+    frame = encode_request_header(
+        ApiVersionsRequest.API_KEY, 3, 1, client_id
+    ) + ApiVersionsRequest().encode(3)
     return len(frame).to_bytes(4, "big") + frame
 
 
@@ -95,7 +99,9 @@ def test_one_way_is_cut_and_healed(network: Network, way: tuple[int, int]) -> No
         connection.sendall(b"held")
         assert silent(connection)
         assert network.passed[way] == before
-        assert (network.passed[target, source] > back) == (way == (_ECHO, _OTHER)), "the other way is open"
+        assert (network.passed[target, source] > back) == (way == (_ECHO, _OTHER)), (
+            "the other way is open"
+        )
         network.heal()
         assert connection.recv(4096) == b"held"
 
@@ -145,7 +151,9 @@ def test_a_connection_that_is_closed_over_a_cut_way_ends(network: Network) -> No
     connection.close()
     network.close()
     with pytest.raises(OSError, match=r".+"):
-        socket.create_connection(("127.0.0.1", int(network.address(_ECHO).split(":")[1])), timeout=1)
+        socket.create_connection(
+            ("127.0.0.1", int(network.address(_ECHO).split(":")[1])), timeout=1
+        )
 
 
 def test_a_node_that_does_not_listen_is_a_reset() -> None:

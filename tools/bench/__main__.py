@@ -1,4 +1,6 @@
-"""``python -m tools.bench``: run the benches, or the named ones, and print one table with every bar."""
+"""``python -m tools.bench``: run the benches, or the named ones, and print one table with every
+bar.
+"""
 
 from __future__ import annotations
 
@@ -16,18 +18,32 @@ import click
 
 from tools.bench.report import holds, markdown, show
 
-BENCHES: Sequence[str] = ("codec", "records", "serving", "commit", "controller", "observer", "spark")
+BENCHES: Sequence[str] = (
+    "codec",
+    "records",
+    "serving",
+    "commit",
+    "controller",
+    "observer",
+    "spark",
+)
 
 
 @click.command(epilog="Example: python -m tools.bench codec --out docs/benchmarks.md")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON lines instead of a table.")
-@click.option("--out", type=click.Path(path_type=Path, dir_okay=False), help="Also write the table to this Markdown page.")
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Also write the table to this Markdown page.",
+)
 @click.argument("names", nargs=-1, metavar="[NAME]...")
 def main(as_json: bool, out: Path | None, names: tuple[str, ...]) -> None:
     """Measure, compare with the bars, and say which do not hold."""
     unknown = set(names) - set(BENCHES)
     if unknown:
-        raise click.UsageError(f"no bench {', '.join(sorted(unknown))}; there are: {', '.join(BENCHES)}")
+        raise click.UsageError(
+            f"no bench {', '.join(sorted(unknown))}; there are: {', '.join(BENCHES)}"
+        )
     rows = list(_rows(names or BENCHES))
     if as_json:
         for row in rows:
@@ -58,7 +74,11 @@ def _machine() -> str:
             processor = line.partition(":")[2].strip()
             break
     commit = subprocess.run(
-        ["git", "describe", "--always", "--dirty"], capture_output=True, text=True, check=False, cwd=Path(__file__).parent
+        ["git", "describe", "--always", "--dirty"],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=Path(__file__).parent,
     ).stdout.strip()
     return (
         f"{processor}, {platform.system()} {platform.release()}, {platform.python_implementation()} "

@@ -1,4 +1,5 @@
-"""Messages: encode and decode beside kafka-python, kio and aiokafka, bytes checked first; and what importing costs.
+"""Messages: encode and decode beside kafka-python, kio and aiokafka, bytes checked first; and what
+importing costs.
 
 kio decodes in compiled Rust: its bar says how near straight Python comes.
 """
@@ -13,7 +14,8 @@ from tools.bench.measure import import_cost, microseconds
 from tools.bench.messages import Sample, samples
 from tools.bench.peers import Codec, ours, peers
 
-#: (peer, direction) -> how many times faster we must be; Fetch is mostly the copying of bytes and has bars of its own.
+#: (peer, direction) -> how many times faster we must be; Fetch is mostly the copying of bytes and
+#: has bars of its own.
 _BARS = {
     ("kafka-python", "decode"): 2.2,
     ("kafka-python", "encode"): 4.0,
@@ -83,7 +85,10 @@ def _imports() -> Iterator[dict[str, Any]]:
     yield {"what": "import kwire alone", "unit": "ms", "ours": alone_ms, "ok": alone_ms < 15, "notes": "below 15 ms",
            "MiB": alone_mib}  # fmt: skip
     all_ms, all_mib = import_cost(_ALL_OF_OURS, path=[_ROOT])
-    for peer, statement, bars in (("kio", _ALL_OF_KIO, (10.0, 2.0)), ("kafka-python", _ALL_OF_KAFKA_PYTHON, (None, None))):
+    for peer, statement, bars in (
+        ("kio", _ALL_OF_KIO, (10.0, 2.0)),
+        ("kafka-python", _ALL_OF_KAFKA_PYTHON, (None, None)),
+    ):
         theirs_ms, theirs_mib = import_cost(statement)
         yield {"what": "import every message", "unit": "ms", "ours": all_ms, "peer": peer, "theirs": theirs_ms,
                "ratio": theirs_ms / all_ms, "bar": bars[0]}  # fmt: skip

@@ -1,7 +1,9 @@
-"""Commits: how long createTopics takes, one at a time, and how many topics a second there are in batches; ours beside Kafka.
+"""Measures commits, kwire beside Kafka: the latency of createTopics one at a time, and topics a
+second in batches.
 
-The client is confluent-kafka for both, and rounds take turns, so that a machine that is busy for a while is busy for both. A
-topic counts when its answer came: then it is committed, on the disks of a majority.
+The client is confluent-kafka for both, and rounds take turns, so that a machine that is busy for a
+while is busy for both. A topic counts when its answer came: then it is committed, on the disks of a
+majority.
 """
 
 from __future__ import annotations
@@ -49,10 +51,14 @@ def _start() -> Iterator[dict[str, Any]]:
 
 
 def _compare(controllers: int, bar: float | None) -> Iterator[dict[str, Any]]:
-    """The rows of a quorum of one (Kafka: broker and controller in one process), or of three (and a broker apart)."""
+    """The rows of a quorum of one (Kafka: broker and controller in one process), or of three (and a
+    broker apart).
+    """
     with ExitStack() as stack:
         ours = stack.enter_context(own_quorum(controllers))
-        theirs = stack.enter_context(kafka(brokers=1, controllers=0 if controllers == 1 else controllers, static_voters=True))
+        theirs = stack.enter_context(
+            kafka(brokers=1, controllers=0 if controllers == 1 else controllers, static_voters=True)
+        )
         ours.wait_for_leader()
         sides = {"ours": Side(ours.bootstrap), "theirs": Side(theirs.bootstrap)}
         for number in range(_WARM_UP + _ROUNDS):
@@ -77,14 +83,23 @@ def _percentile(share: int) -> Callable[[list[float]], float]:
     return lambda values: statistics.quantiles(values, n=100)[share - 1]
 
 
-_PERCENTILES: Mapping[str, Callable[[list[float]], float]] = {"p50": _percentile(50), "p99": _percentile(99)}
+_PERCENTILES: Mapping[str, Callable[[list[float]], float]] = {
+    "p50": _percentile(50),
+    "p99": _percentile(99),
+}
 
 
 class Side:
-    """One server under the client: ``latencies`` in ms of single creations, ``rates`` in topics/s of each round's batches."""
+    """One server under the client: ``latencies`` in ms of single creations, ``rates`` in topics/s
+    of each round's batches.
+    """
 
-    def __init__(self, bootstrap: str, *, singles: int = _SINGLES, batches: int = _BATCHES, replicas: int = 1) -> None:
-        """Each round creates ``singles`` topics one by one and ``batches`` of many, of ``replicas`` each."""
+    def __init__(
+        self, bootstrap: str, *, singles: int = _SINGLES, batches: int = _BATCHES, replicas: int = 1
+    ) -> None:
+        """Each round creates ``singles`` topics one by one and ``batches`` of many, of ``replicas``
+        each.
+        """
         from confluent_kafka.admin import AdminClient
 
         self.latencies: list[float] = []
@@ -103,12 +118,16 @@ class Side:
             self.rates.append(self._batches * _BATCH / took)
 
     def _create(self, count: int) -> float:
-        """Seconds from the call to the last answer. Raises KafkaException for a topic that was refused."""
+        """Seconds from the call to the last answer. Raises KafkaException for a topic that was
+        refused.
+        """
         from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]
 
         self._number += count
         names = [f"bench-{self._number - index}" for index in range(count)]
-        topics = [NewTopic(name, num_partitions=1, replication_factor=self._replicas) for name in names]
+        topics = [
+            NewTopic(name, num_partitions=1, replication_factor=self._replicas) for name in names
+        ]
         began = time.perf_counter()
         for future in self._admin.create_topics(topics, request_timeout=_TIMEOUT_S).values():
             future.result(_TIMEOUT_S)

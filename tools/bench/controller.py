@@ -1,7 +1,8 @@
-"""The controller of real brokers: topics created through a broker, a broker's registration, a fail-over; ours beside Kafka's.
+"""Measures the controller of real brokers, kwire's beside Kafka's: topics created through a broker,
+registration of a broker, failover.
 
-Two brokers of Kafka are under either, with the same settings. What is created comes by way of a broker, in an Envelope; a
-fail-over is over when a controller carries out a change again.
+Each controller has two Kafka brokers with the same settings. Topics are created through a broker,
+in an Envelope; a failover ends when a controller carries out a change again.
 """
 
 from __future__ import annotations
@@ -41,26 +42,45 @@ def run() -> list[dict[str, Any]]:
     except java.JavaError as error:
         return [{"what": "controller", "ok": False, "notes": f"not measured: {error}"}]
     with ExitStack() as stack:
-        theirs = stack.enter_context(kafka(brokers=2, controllers=3, options=FAST_START, kill_at_end=True))
+        theirs = stack.enter_context(
+            kafka(brokers=2, controllers=3, options=FAST_START, kill_at_end=True)
+        )
         ours = stack.enter_context(own_quorum(3, static_voters=False))
         brokers = stack.enter_context(real_brokers(ours, 2, kill_at_end=True))
         return list(compared(ours, brokers, theirs, rounds=_ROUNDS))
 
 
-def compared(ours: Cluster, brokers: Cluster, theirs: Cluster, *, rounds: int) -> Iterator[dict[str, Any]]:
-    """The rows of running clusters: our controllers, the brokers under them, and Kafka's cluster. The leaders are dead then."""
+def compared(
+    ours: Cluster, brokers: Cluster, theirs: Cluster, *, rounds: int
+) -> Iterator[dict[str, Any]]:
+    """The rows of running clusters: our controllers, the brokers under them, and Kafka's cluster.
+    The leaders are dead then.
+    """
     (own_start, own_wait), (their_start, their_wait) = _unfencing(brokers), _unfencing(theirs)
     yield _row("broker: registration to unfenced", "ms", own_start, their_start)
     yield _row("broker: of that, waiting for the controller", "ms", own_wait, their_wait)
-    sides = {"ours": Side(brokers.bootstrap, batches=2, replicas=2), "theirs": Side(theirs.bootstrap, batches=2, replicas=2)}
+    sides = {
+        "ours": Side(brokers.bootstrap, batches=2, replicas=2),
+        "theirs": Side(theirs.bootstrap, batches=2, replicas=2),
+    }
     for number in range(rounds + 1):
         for name in sorted(sides, reverse=bool(number % 2)):
             sides[name].round(counts=number > 0)
     own, their = sides["ours"], sides["theirs"]
     median, worst = statistics.median, max
-    yield _row("createTopics through a broker", "ms (p50)", median(own.latencies), median(their.latencies))
-    yield _row("createTopics through a broker", "ms (max)", worst(own.latencies), worst(their.latencies))
-    yield _row("createTopics in batches, through a broker", "topics/s", median(own.rates), median(their.rates), more=True)
+    yield _row(
+        "createTopics through a broker", "ms (p50)", median(own.latencies), median(their.latencies)
+    )
+    yield _row(
+        "createTopics through a broker", "ms (max)", worst(own.latencies), worst(their.latencies)
+    )
+    yield _row(
+        "createTopics in batches, through a broker",
+        "topics/s",
+        median(own.rates),
+        median(their.rates),
+        more=True,
+    )
     yield _row("controller killed to first change", "ms", _failover(ours), _failover(theirs))
 
 
@@ -72,12 +92,15 @@ def _row(what: str, unit: str, own: float, their: float, *, more: bool = False) 
 
 
 def _unfencing(brokers: Cluster) -> tuple[float, float]:
-    """Medians of what the brokers' own logs say, ms: from the start of their life cycle to the end of being fenced, and how much
-    of that they waited for the controller. The rest is their own start, which takes as long as the machine lets it.
+    """Medians of what the brokers' own logs say, ms: from the start of their life cycle to the end
+    of being fenced, and how much of that they waited for the controller. The rest is their own
+    start, which takes as long as the machine lets it.
     """
     lives = [_moments(node) for node in brokers.nodes if node.is_broker()]
     waits = [_ms(life, _STARTS, _CAUGHT_UP) + _ms(life, _WAITS, _UNFENCED) for life in lives]
-    return statistics.median(_ms(life, _STARTS, _UNFENCED) for life in lives), statistics.median(waits)
+    return statistics.median(_ms(life, _STARTS, _UNFENCED) for life in lives), statistics.median(
+        waits
+    )
 
 
 def _moments(node: Node) -> dict[str, datetime]:
@@ -90,15 +113,23 @@ def _moments(node: Node) -> dict[str, datetime]:
 
 
 def _ms(life: dict[str, datetime], begin: str, end: str) -> float:
-    """From one to the other, midnight between them or not; 0 where the second came first: nobody waited for it."""
+    """From one to the other, midnight between them or not; 0 where the second came first, since
+    nothing waited for it.
+    """
     seconds = (life[end] - life[begin]).total_seconds() % _DAY_S
     return 1000 * seconds if seconds < _DAY_S / 2 else 0.0
 
 
 def _failover(controllers: Cluster) -> float:
-    """From ``kill -9`` of the active controller to the answer that a topic is created, by whoever is asked in turn, ms."""
+    """From ``kill -9`` of the active controller to the response that a topic was created, from any
+    of the others asked in turn, ms.
+    """
     leader = controllers.wait_for_leader()
-    others = [node.controller_address for node in controllers.nodes if node.is_controller() and node is not leader]
+    others = [
+        node.controller_address
+        for node in controllers.nodes
+        if node.is_controller() and node is not leader
+    ]
     topic = CreatableTopic(name="after-the-controller", num_partitions=1, replication_factor=1)
     request = CreateTopicsRequest(topics=[topic], timeout_ms=1000)
     with Admin(others) as admin:

@@ -1,4 +1,6 @@
-"""The log ``p-large`` for the serving bench: as real Kafka left it, and as a longer one made of its own batches."""
+"""The log ``p-large`` for the serving bench: as real Kafka left it, and as a longer one made of its
+own batches.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,10 @@ from pathlib import Path
 
 from kwire.records.header import iter_batches
 
-_SHARED = Path(os.environ.get("KWIRE_SHARED") or Path(__file__).resolve().parent.parent.parent.parent / "shared")
+_SHARED = Path(
+    os.environ.get("KWIRE_SHARED")
+    or Path(__file__).resolve().parent.parent.parent.parent / "shared"
+)
 _SEGMENT = "__cluster_metadata-0/00000000000000000000.log"
 #: The leader epoch's place in a batch; like the base offset it is not covered by the CRC.
 _EPOCH_AT = 12
@@ -36,8 +41,12 @@ def unpack(into: Path) -> Path:
     if not archive.exists():
         raise NoLog(f"{archive} is not there; KWIRE_SHARED may name another place")
     with tarfile.open(archive) as tar:
-        wanted = [member for member in tar.getmembers() if member.name.startswith("p-large/nodes/1")]
-        tar.extraction_filter = getattr(tarfile, "data_filter", lambda member, path: member)  # not there before Python 3.11.4
+        wanted = [
+            member for member in tar.getmembers() if member.name.startswith("p-large/nodes/1")
+        ]
+        tar.extraction_filter = getattr(
+            tarfile, "data_filter", lambda member, path: member
+        )  # not there before Python 3.11.4
         tar.extractall(into, members=wanted)
     return into / "p-large/nodes/1"
 
@@ -53,8 +62,14 @@ def data_batches(node: Path) -> list[Batch]:
 
 
 def repeated(node: Path, batches: list[Batch], times: int, into: Path) -> Path:
-    """A node directory like ``node`` whose log holds ``batches`` over and over, at growing offsets of one epoch."""
-    shutil.copytree(node, into, ignore=shutil.ignore_patterns("*.index", "*.timeindex", "*.checkpoint", "*.snapshot"))
+    """A node directory like ``node`` whose log holds ``batches`` over and over, at growing offsets
+    of one epoch.
+    """
+    shutil.copytree(
+        node,
+        into,
+        ignore=shutil.ignore_patterns("*.index", "*.timeindex", "*.checkpoint", "*.snapshot"),
+    )
     offset = 0
     with (into / _SEGMENT).open("wb") as segment:
         for _ in range(times):

@@ -27,8 +27,9 @@ print(time.perf_counter() - began, kib() - before)
 def microseconds(calls: Mapping[str, Callable[[], object]]) -> dict[str, float]:
     """The fastest round of each call, in µs a call.
 
-    Rounds of the calls take turns, so that a machine that is busy for a while is busy for all of them. The garbage
-    collector stays on, as part of what an object costs, but does not look at what was there before.
+    Rounds of the calls take turns, so that a machine that is busy for a while is busy for all of
+    them. The garbage collector stays on, as part of what an object costs, but does not look at what
+    was there before.
     """
     loops = {name: _loops(call) for name, call in calls.items()}
     best = dict.fromkeys(calls, float("inf"))
@@ -58,16 +59,22 @@ def _round(call: Callable[[], object], loops: int) -> float:
     return time.perf_counter() - began
 
 
-def import_cost(statement: str, *, path: Sequence[str] = (), rounds: int = 5) -> tuple[float, float]:
-    """(milliseconds, MiB of resident memory) that ``statement`` costs a new interpreter: the best of ``rounds``.
+def import_cost(
+    statement: str, *, path: Sequence[str] = (), rounds: int = 5
+) -> tuple[float, float]:
+    """(milliseconds, MiB of resident memory) that ``statement`` costs a new interpreter: the best
+    of ``rounds``.
 
-    Byte code is written on the first of them, as for every user, whatever the environment says of that.
+    Byte code is written on the first of them, as for every user, whatever the environment says of
+    that.
     """
     env = {**os.environ, "PYTHONDONTWRITEBYTECODE": ""}
     program = f"import sys; sys.path[:0] = {list(path)!r}\n" + _IMPORT.format(statement=statement)
     results = []
     for _ in range(rounds):
-        output = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, env=env).stdout
+        output = subprocess.run(
+            [sys.executable, "-c", program], capture_output=True, text=True, check=True, env=env
+        ).stdout
         seconds, kib = output.split()
         results.append((float(seconds) * 1000, int(kib) / 1024))
     return min(result[0] for result in results), min(result[1] for result in results)

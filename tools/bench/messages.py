@@ -1,4 +1,6 @@
-"""The messages that the codec bench encodes and decodes: of the size that a busy client sees. All values are fixed."""
+"""The messages that the codec bench encodes and decodes: of the size that a busy client sees. All
+values are fixed.
+"""
 
 from __future__ import annotations
 
@@ -28,20 +30,34 @@ class Sample:
 
 
 def samples(*, flexible: bool) -> list[Sample]:
-    """The messages at versions with tagged fields, or at the last ones before (all that aiokafka has)."""
+    """The messages at versions with tagged fields, or at the last ones before (all that aiokafka
+    has).
+    """
     metadata, fetch = (12, 12) if flexible else (5, 11)
     found = [
         Sample(f"Metadata response v{metadata}, {_TOPICS} topics", _metadata(), metadata),
         Sample(f"Fetch request v{fetch}, {_PARTITIONS} partitions", _fetch_request(), fetch),
-        Sample(f"Fetch response v{fetch}, {_PARTITIONS} partitions of 1 KiB", _fetch_response(), fetch),
+        Sample(
+            f"Fetch response v{fetch}, {_PARTITIONS} partitions of 1 KiB", _fetch_response(), fetch
+        ),
     ]
-    return [Sample("ApiVersions response v3, 60 APIs", _api_versions(), 3), *found] if flexible else found
+    return (
+        [Sample("ApiVersions response v3, 60 APIs", _api_versions(), 3), *found]
+        if flexible
+        else found
+    )
 
 
 def _metadata() -> MetadataResponse:
-    brokers = [MetadataResponseBroker(node_id=n, host=f"broker-{n}.example", port=9092, rack="r1") for n in range(3)]
+    brokers = [
+        MetadataResponseBroker(node_id=n, host=f"broker-{n}.example", port=9092, rack="r1")
+        for n in range(3)
+    ]
     return MetadataResponse(
-        brokers=brokers, cluster_id="KR9e8RRwTOOrXOZhLElimQ", controller_id=1, topics=[_topic(n) for n in range(_TOPICS)]
+        brokers=brokers,
+        cluster_id="KR9e8RRwTOOrXOZhLElimQ",
+        controller_id=1,
+        topics=[_topic(n) for n in range(_TOPICS)],
     )
 
 
@@ -54,16 +70,22 @@ def _topic(number: int) -> MetadataResponseTopic:
         for index in range(3)
     ]  # fmt: skip
     topic_id = Uuid(number.to_bytes(16, "big"))
-    return MetadataResponseTopic(name=f"topic-{number:05d}", topic_id=topic_id, partitions=partitions)
+    return MetadataResponseTopic(
+        name=f"topic-{number:05d}", topic_id=topic_id, partitions=partitions
+    )
 
 
 def _api_versions() -> ApiVersionsResponse:
-    return ApiVersionsResponse(api_keys=[ApiVersion(api_key=n, min_version=0, max_version=9) for n in range(60)])
+    return ApiVersionsResponse(
+        api_keys=[ApiVersion(api_key=n, min_version=0, max_version=9) for n in range(60)]
+    )
 
 
 def _fetch_request() -> FetchRequest:
     partitions = [
-        FetchPartition(partition=n, current_leader_epoch=5, fetch_offset=1000 + n, partition_max_bytes=1 << 20)
+        FetchPartition(
+            partition=n, current_leader_epoch=5, fetch_offset=1000 + n, partition_max_bytes=1 << 20
+        )
         for n in range(_PARTITIONS)
     ]
     topics = [FetchTopic(topic="topic-00000", partitions=partitions)]
@@ -78,4 +100,6 @@ def _fetch_response() -> FetchResponse:
         )
         for n in range(_PARTITIONS)
     ]  # fmt: skip
-    return FetchResponse(responses=[FetchableTopicResponse(topic="topic-00000", partitions=partitions)])
+    return FetchResponse(
+        responses=[FetchableTopicResponse(topic="topic-00000", partitions=partitions)]
+    )

@@ -1,7 +1,9 @@
-"""Following a real quorum: from the controller's commit to a stock consumer of the gateway, and what following costs.
+"""Following a real quorum: from the controller's commit to a stock consumer of the gateway, and
+what following costs.
 
-The moment of the commit is when the leader first tells an observer that asks it directly a high watermark beyond the
-record; a consumer of the gateway cannot have it before. Both wait in a long poll of their own, on the same clock.
+The moment of the commit is when the leader first tells an observer that asks it directly a high
+watermark beyond the record; a consumer of the gateway cannot have it before. Both wait in a long
+poll of their own, on the same clock.
 """
 
 from __future__ import annotations
@@ -36,14 +38,22 @@ def run() -> list[dict[str, Any]]:
     """The rows; one that says what is missing where the bench cannot run."""
     if missing := passes.available():
         return [{"what": "observer", "ok": False, "notes": f"not measured: {'; '.join(missing)}"}]
-    with kafka(brokers=1, controllers=3) as cluster, tempfile.TemporaryDirectory(prefix="kwire-bench-") as scratch:
+    with (
+        kafka(brokers=1, controllers=3) as cluster,
+        tempfile.TemporaryDirectory(prefix="kwire-bench-") as scratch,
+    ):
         return [*_rows(cluster, Path(scratch))]
 
 
 def _rows(cluster: Cluster, scratch: Path) -> Iterator[dict[str, Any]]:
     leader = cluster.wait_for_leader().controller_address
     for fsync in ("true", "false"):
-        arguments = ["--bootstrap-controller", cluster.controllers, "--data-dir", str(scratch / f"fsync-{fsync}")]
+        arguments = [
+            "--bootstrap-controller",
+            cluster.controllers,
+            "--data-dir",
+            str(scratch / f"fsync-{fsync}"),
+        ]
         if fsync == "false":
             arguments.append("--no-metadata-log-fsync")
         with gateway(*arguments) as server:
@@ -70,7 +80,10 @@ def _latency(cluster: Cluster, leader: str, bootstrap: str, how: str) -> Iterato
         raise AssertionError(f"only {len(both)} records were seen on both sides")
     for what, values in (
         ("commit to consumer", [1000 * (seen[offset] - committed[offset]) for offset in both]),
-        ("leader's append to consumer", [1000 * (seen[offset]) - timestamps[offset] for offset in both]),
+        (
+            "leader's append to consumer",
+            [1000 * (seen[offset]) - timestamps[offset] for offset in both],
+        ),
     ):
         cuts = statistics.quantiles(values, n=100)
         yield {
@@ -79,8 +92,12 @@ def _latency(cluster: Cluster, leader: str, bootstrap: str, how: str) -> Iterato
         }  # fmt: skip
 
 
-def _watch(cluster: Cluster, leader: str, bootstrap: str) -> tuple[dict[int, float], dict[int, float], dict[int, int]]:
-    """When the leader told, and the consumer had, each offset (seconds since the epoch), and when it was appended (ms)."""
+def _watch(
+    cluster: Cluster, leader: str, bootstrap: str
+) -> tuple[dict[int, float], dict[int, float], dict[int, int]]:
+    """When the leader told, and the consumer had, each offset (seconds since the epoch), and when
+    it was appended (ms).
+    """
     committed: dict[int, float] = {}
     seen: dict[int, float] = {}
     timestamps: dict[int, int] = {}
@@ -116,14 +133,20 @@ def _change(cluster: Cluster) -> None:
     broker = next(node.node_id for node in cluster.nodes if node.is_broker())
     for number in range(_CHANGES):
         began = time.monotonic()
-        entry = ConfigEntry("log.cleaner.backoff.ms", str(10_000 + number), incremental_operation=AlterConfigOpType.SET)
+        entry = ConfigEntry(
+            "log.cleaner.backoff.ms",
+            str(10_000 + number),
+            incremental_operation=AlterConfigOpType.SET,
+        )
         resource = ConfigResource(ResourceType.BROKER, str(broker), incremental_configs=[entry])
         for future in admin.incremental_alter_configs([resource]).values():
             future.result(10)
         time.sleep(max(0.0, _PACE_S - (time.monotonic() - began)))
 
 
-def _watch_leader(leader: str, committed: dict[int, float], stop: threading.Event, ready: threading.Barrier) -> None:
+def _watch_leader(
+    leader: str, committed: dict[int, float], stop: threading.Event, ready: threading.Barrier
+) -> None:
     with WireClient(leader) as client:
         epoch, offset, last_epoch = _end_of_log(client)
         told, started = offset, False
@@ -141,7 +164,9 @@ def _watch_leader(leader: str, committed: dict[int, float], stop: threading.Even
 
 
 def _end_of_log(client: WireClient) -> tuple[int, int, int]:
-    """(epoch, high watermark, epoch of the record before it) on the leader: asked with the wrong epoch, it names its own."""
+    """(epoch, high watermark, epoch of the record before it) on the leader: asked with the wrong
+    epoch, it names its own.
+    """
     epoch = _raft_fetch(client, 0, 0, 0).current_leader.leader_epoch
     offset, last_epoch = 1, epoch
     while True:
@@ -157,7 +182,11 @@ def _end_of_log(client: WireClient) -> tuple[int, int, int]:
 
 def _raft_fetch(client: WireClient, epoch: int, offset: int, last_epoch: int) -> Any:
     partition = FetchPartition(
-        partition=0, current_leader_epoch=epoch, fetch_offset=offset, last_fetched_epoch=last_epoch, partition_max_bytes=1 << 20
+        partition=0,
+        current_leader_epoch=epoch,
+        fetch_offset=offset,
+        last_fetched_epoch=last_epoch,
+        partition_max_bytes=1 << 20,
     )
     request = FetchRequest(
         replica_state=ReplicaState(replica_id=-1),
@@ -169,11 +198,17 @@ def _raft_fetch(client: WireClient, epoch: int, offset: int, last_epoch: int) ->
 
 
 def _watch_gateway(
-    bootstrap: str, seen: dict[int, float], timestamps: dict[int, int], stop: threading.Event, ready: threading.Barrier
+    bootstrap: str,
+    seen: dict[int, float],
+    timestamps: dict[int, int],
+    stop: threading.Event,
+    ready: threading.Barrier,
 ) -> None:
     from confluent_kafka import OFFSET_END, Consumer, TopicPartition
 
-    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "bench", "enable.auto.commit": False})
+    consumer = Consumer(
+        {"bootstrap.servers": bootstrap, "group.id": "bench", "enable.auto.commit": False}
+    )
     consumer.assign([TopicPartition(TOPIC_NAME, 0, OFFSET_END)])
     started = False
     try:

@@ -1,7 +1,9 @@
-"""One pass of a stock client over a whole topic, in seconds. The same call for our server and for Kafka.
+"""One pass of a stock client over a whole topic, in seconds. The same call for our server and for
+Kafka.
 
-The clients of librdkafka are told to begin at offset 0. What "the beginning" is they ask the leader, and where they know none
-yet, on a timer of half a second: longer than a pass, and a matter of which of their threads comes first.
+The clients of librdkafka are told to begin at offset 0. What "the beginning" is they ask the
+leader, and where they know none yet, on a timer of half a second: longer than a pass, and a matter
+of which of their threads comes first.
 """
 
 from __future__ import annotations
@@ -22,21 +24,43 @@ class PassError(Exception):
 
 def kcat(bootstrap: str, topic: str, count: int) -> float:
     """The whole life of a kcat process that prints ``count`` messages to nowhere."""
-    command = ["kcat", "-C", "-q", "-b", bootstrap, "-t", topic, "-p", "0", "-o", "0", "-c", str(count)]
+    command = [
+        "kcat",
+        "-C",
+        "-q",
+        "-b",
+        bootstrap,
+        "-t",
+        topic,
+        "-p",
+        "0",
+        "-o",
+        "0",
+        "-c",
+        str(count),
+    ]
     began = time.perf_counter()
     done = subprocess.run(
-        command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, timeout=_TIMEOUT_S, check=False
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        timeout=_TIMEOUT_S,
+        check=False,
     )
     if done.returncode != 0:
-        raise PassError(f"kcat ended with {done.returncode}: {done.stderr.decode(errors='replace')[-1000:]}")
+        raise PassError(
+            f"kcat ended with {done.returncode}: {done.stderr.decode(errors='replace')[-1000:]}"
+        )
     return time.perf_counter() - began
 
 
 def confluent_kafka(bootstrap: str, topic: str, count: int) -> float:
     """From the assignment to the last message, of a new consumer.
 
-    Its queue holds 100,000 messages, and when it is full the client sleeps a second before it fetches again: with small
-    messages that would be all there is to measure, so here it looks again after a millisecond.
+    Its queue holds 100,000 messages, and when it is full the client sleeps a second before it
+    fetches again: with small messages that would be all there is to measure, so here it looks again
+    after a millisecond.
     """
     from confluent_kafka import Consumer, TopicPartition
 
@@ -53,7 +77,9 @@ def confluent_kafka(bootstrap: str, topic: str, count: int) -> float:
         while seen < count:
             seen += len(consumer.consume(num_messages=min(10_000, count - seen), timeout=1.0))
             if time.perf_counter() - began > _TIMEOUT_S:
-                raise PassError(f"confluent-kafka had {seen} of {count} messages after {_TIMEOUT_S:.0f} s")
+                raise PassError(
+                    f"confluent-kafka had {seen} of {count} messages after {_TIMEOUT_S:.0f} s"
+                )
         took = time.perf_counter() - began
         # An error comes in place of a message: each would leave one unread.
         (reached,) = consumer.position([TopicPartition(topic, 0)])
@@ -65,7 +91,9 @@ def confluent_kafka(bootstrap: str, topic: str, count: int) -> float:
 
 
 def java_consumer(bootstrap: str, topic: str, count: int) -> float:
-    """The fetch time that kafka-consumer-perf-test tells: without the JVM's start and the joining of the group."""
+    """The fetch time that kafka-consumer-perf-test tells: without the JVM's start and the joining
+    of the group.
+    """
     output = java.run_tool(
         java.CONSUMER_PERFORMANCE,
         ["--bootstrap-server", bootstrap, "--topic", topic, "--num-records", str(count), "--group", f"g-{uuid.uuid4().hex[:8]}",
@@ -79,7 +107,7 @@ def java_consumer(bootstrap: str, topic: str, count: int) -> float:
 
 
 def available() -> list[str]:
-    """What is missing here for the passes; empty when all can run."""
+    """The programs that the passes lack on this machine; empty when all can run."""
     missing = [] if shutil.which("kcat") else ["kcat"]
     try:
         java.class_path()

@@ -27,7 +27,9 @@ class Codec:
 
 
 def ours(message: type[Message], version: int) -> Codec:
-    return Codec("kwire", lambda data: message.decode(data, version), lambda value: value.encode(version))
+    return Codec(
+        "kwire", lambda data: message.decode(data, version), lambda value: value.encode(version)
+    )
 
 
 def peers(message: type[Message], version: int, names: Sequence[str]) -> Iterator[Codec]:
@@ -43,7 +45,11 @@ def peers(message: type[Message], version: int, names: Sequence[str]) -> Iterato
 def _kafka_python(name: str, version: int) -> Codec:
     for module in _KAFKA_PYTHON_MODULES:
         if cls := getattr(importlib.import_module(module), name, None):
-            return Codec("kafka-python", lambda data: cls.decode(data, version=version), lambda value: value.encode())
+            return Codec(
+                "kafka-python",
+                lambda data: cls.decode(data, version=version),
+                lambda value: value.encode(),
+            )
     raise ImportError(f"kafka-python has no {name}")
 
 
@@ -65,4 +71,6 @@ def _kio(name: str, version: int) -> Codec:
 def _aiokafka(name: str, version: int) -> Codec:
     module = "metadata" if name.startswith("Metadata") else "fetch"
     cls = getattr(importlib.import_module(f"aiokafka.protocol.{module}"), f"{name}_v{version}")
-    return Codec("aiokafka", lambda data: cls.decode(io.BytesIO(data)), lambda value: bytes(value.encode()))
+    return Codec(
+        "aiokafka", lambda data: cls.decode(io.BytesIO(data)), lambda value: bytes(value.encode())
+    )

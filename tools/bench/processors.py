@@ -1,7 +1,8 @@
-"""Which processors the clients and the servers of a bench run on: apart, where there is more than one (Linux).
+"""Which processors the clients and the servers of a bench run on: apart, where there is more than
+one (Linux).
 
-On one processor a client's own threads do not fight over it with each other's caches, which can double its time from one pass
-to the next, and no server takes time from it.
+On one processor a client's own threads do not fight over it with each other's caches, which can
+double its time from one pass to the next, and no server takes time from it.
 """
 
 from __future__ import annotations
@@ -14,9 +15,11 @@ from pathlib import Path
 
 @contextlib.contextmanager
 def apart(*servers: int) -> Iterator[None]:
-    """This process and the children that it starts on the first processor, the ``servers`` (process ids) on the second.
+    """This process and the children that it starts on the first processor, the ``servers`` (process
+    ids) on the second.
 
-    Nothing is done where there is only one, or no way to choose. This process may use all that it could before, afterwards.
+    Nothing is done where there is only one, or no way to choose. This process may use all that it
+    could before, afterwards.
     """
     allowed = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_setaffinity") else []
     if len(allowed) < 2:

@@ -1,6 +1,8 @@
-"""Record batches: a thousand records decoded and encoded beside kafka-python, kio and aiokafka, bytes checked first.
+"""Record batches: a thousand records decoded and encoded beside kafka-python, kio and aiokafka,
+bytes checked first.
 
-aiokafka reads and writes batches in compiled Cython: its rows say how near straight Python comes, and have no bar.
+aiokafka reads and writes batches in compiled Cython: its rows say how near straight Python comes,
+and have no bar.
 """
 
 from __future__ import annotations
@@ -39,7 +41,9 @@ class Sample:
 
 @dataclass(frozen=True)
 class Codec:
-    """One library's way with batches: ``prepare`` makes its own objects once, ``rows`` shows what it decoded."""
+    """One library's way with batches: ``prepare`` makes its own objects once, ``rows`` shows what
+    it decoded.
+    """
 
     name: str
     decode: Callable[[bytes], Any]
@@ -54,11 +58,19 @@ def run() -> list[dict[str, Any]]:
 
 
 def samples() -> Iterator[Sample]:
-    """Like a producer's, and like a metadata log's: no keys, one timestamp. Whole seconds, for kio drops the milliseconds."""
+    """Like a producer's, and like a metadata log's: no keys, one timestamp. Whole seconds, for kio
+    drops the milliseconds.
+    """
     rng = random.Random(1)
-    keyed = [Record(offset=n, timestamp=_SECOND, key=rng.randbytes(10), value=rng.randbytes(100)) for n in range(_COUNT)]
+    keyed = [
+        Record(offset=n, timestamp=_SECOND, key=rng.randbytes(10), value=rng.randbytes(100))
+        for n in range(_COUNT)
+    ]
     yield Sample(f"batch of {_COUNT}, keys of 10 and values of 100 bytes", keyed)
-    bare = [Record(offset=n, timestamp=_SECOND, value=rng.randbytes(rng.randint(20, 80))) for n in range(_COUNT)]
+    bare = [
+        Record(offset=n, timestamp=_SECOND, value=rng.randbytes(rng.randint(20, 80)))
+        for n in range(_COUNT)
+    ]
     yield Sample(f"batch of {_COUNT}, no keys, values of 20 to 80 bytes", bare)
 
 
@@ -68,10 +80,15 @@ def _compare(sample: Sample) -> Iterator[dict[str, Any]]:
     inputs = {codec.name: codec.prepare(sample.records) for codec in codecs}
     expected = [(r.offset, r.timestamp, r.key, r.value) for r in sample.records]
     for codec in codecs:
-        if codec.rows(codec.decode(data)) != expected or codec.encode(inputs[codec.name])[61:] != data[61:]:
+        if (
+            codec.rows(codec.decode(data)) != expected
+            or codec.encode(inputs[codec.name])[61:] != data[61:]
+        ):
             raise AssertionError(f"{codec.name} reads or writes the {sample.title} otherwise")
     decoded = microseconds({codec.name: _call(codec.decode, data) for codec in codecs})
-    encoded = microseconds({codec.name: _call(codec.encode, inputs[codec.name]) for codec in codecs})
+    encoded = microseconds(
+        {codec.name: _call(codec.encode, inputs[codec.name]) for codec in codecs}
+    )
     for direction, timings in (("decode", decoded), ("encode", encoded)):
         for codec in codecs[1:]:
             theirs, mine = timings[codec.name], timings["kwire"]
@@ -140,7 +157,9 @@ def _aiokafka() -> Codec:
 
 
 def _checked(reader: Callable[[bytes], Any]) -> Callable[[bytes], Any]:
-    """Decode through the interface that kafka-python and aiokafka share, the checksum included, as ours does."""
+    """Decode through the interface that kafka-python and aiokafka share, the checksum included, as
+    kwire does.
+    """
 
     def decode(data: bytes) -> Any:
         batch = reader(data).next_batch()
@@ -167,7 +186,14 @@ def _kio() -> Codec:
             base_sequence=-1,
             attributes=0,
             records=tuple(
-                schema.Record(attributes=0, timestamp=time_of(r.timestamp), offset=r.offset, key=r.key, value=r.value, headers=())
+                schema.Record(
+                    attributes=0,
+                    timestamp=time_of(r.timestamp),
+                    offset=r.offset,
+                    key=r.key,
+                    value=r.value,
+                    headers=(),
+                )
                 for r in records
             ),
         )
@@ -178,7 +204,9 @@ def _kio() -> Codec:
         return out.getvalue()
 
     def rows(batch: Any) -> list[_Row]:
-        return [(r.offset, int(r.timestamp.timestamp() * 1000), r.key, r.value) for r in batch.records]
+        return [
+            (r.offset, int(r.timestamp.timestamp() * 1000), r.key, r.value) for r in batch.records
+        ]
 
     return Codec("kio", lambda data: read(data, 0)[0], rows, prepare, encode)
 

@@ -1,4 +1,6 @@
-"""Rows of measurements as a table, for a terminal and for a page. Knows nothing of what was measured."""
+"""Rows of measurements as a table, for a terminal and for a page. Knows nothing of what was
+measured.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,9 @@ def holds(row: Row) -> bool | None:
 
 
 def show(rows: Sequence[Row]) -> None:
-    """Print the table to standard output, as wide as it needs to be where that is not a terminal."""
+    """Print the table to standard output, as wide as it needs to be where that is not a
+    terminal.
+    """
     console = Console()
     if not console.is_terminal:
         console = Console(width=240)
@@ -42,19 +46,23 @@ def markdown(rows: Sequence[Row], machine: str) -> str:
     lines = [
         "# Benchmarks",
         "",
-        "Printed by `make bench`; a ratio says how many times better ours is, a bar what it must reach.",
+        "Printed by `make bench`; the ratio says how many times better kwire is than the peer, the bar is the ratio to reach.",
         "",
         f"Measured on: {machine}",
         "",
         "| " + " | ".join(columns) + " |",
         "|" + "|".join("--:" if column in _NUMBERS else "---" for column in columns) + "|",
     ]
-    lines += ["| " + " | ".join(cell.replace("|", r"\|") for cell in _cells(row)) + " |" for row in rows]
+    lines += [
+        "| " + " | ".join(cell.replace("|", r"\|") for cell in _cells(row)) + " |" for row in rows
+    ]
     return "\n".join(lines) + "\n"
 
 
 def _cells(row: Row) -> list[str]:
-    notes = ", ".join(f"{key} {_text(value)}" for key, value in row.items() if key not in (*_KNOWN, "ok", "notes"))
+    notes = ", ".join(
+        f"{key} {_text(value)}" for key, value in row.items() if key not in (*_KNOWN, "ok", "notes")
+    )
     if row.get("notes"):
         notes = f"{row['notes']}{'; ' if notes else ''}{notes}"
     return [*(_text(row.get(column)) for column in _KNOWN), _VERDICT[holds(row)], notes]

@@ -1,9 +1,12 @@
-"""Serving ``p-large``: start, memory, and the rate of stock clients beside real Kafka with the same batches in a topic.
+"""Serving ``p-large``: start, memory, and the rate of stock clients beside real Kafka with the same
+batches in a topic.
 
-A pass over the log itself takes a tenth of a second, so rates are of a log of the same batches ten times over. Passes on
-the two servers take turns, now one first and now the other; the ratio is the median of those of two passes that followed each
-other. Some passes come first and do not count: they warm caches and the JVM. Clients run on one processor and servers on
-another (see ``processors``), and the two topics have names of one length: some clients make a string of it for every record.
+A pass over the log itself takes a tenth of a second, so rates are of a log of the same batches ten
+times over. Passes on the two servers take turns, now one first and now the other; the ratio is the
+median of those of two passes that followed each other. Some passes come first and do not count:
+they warm caches and the JVM. Clients run on one processor and servers on another (see
+``processors``), and the two topics have names of one length: some clients make a string of it for
+every record.
 """
 
 from __future__ import annotations
@@ -33,15 +36,20 @@ _STARTS = 5
 TOPIC = "p-large-as-a-topic"
 _WARM_UP = 2
 _START_S_MAX, _MEMORY_MIB_MAX = 0.5, 80
-#: Name, how to do a pass, and how many passes: more of those that take least, and of those that are the limit themselves, so
-#: that what they are apart is less than one pass is from the next.
+#: Name, how to do a pass, and how many passes: more of those that take least, and of those that are
+#: the limit themselves, so that what they are apart is less than one pass is from the next.
 _CLIENTS: Sequence[tuple[str, Callable[[str, str, int], float], int]] = (
     ("kcat", passes.kcat, 61),
     ("confluent-kafka", passes.confluent_kafka, 41),
     ("Java consumer", passes.java_consumer, 9),
 )
-#: Kafka's own defaults, but it may not remove batches of another day, nor refuse those as large as a controller writes.
-KAFKA_PROPERTIES = {"log.retention.ms": "-1", "log.retention.bytes": "-1", "message.max.bytes": "16777216"}
+#: Kafka's own defaults, but it may not remove batches of another day, nor refuse those as large as
+#: a controller writes.
+KAFKA_PROPERTIES = {
+    "log.retention.ms": "-1",
+    "log.retention.bytes": "-1",
+    "message.max.bytes": "16777216",
+}
 
 
 def run() -> list[dict[str, Any]]:
@@ -83,7 +91,10 @@ def _start_and_memory(node: Path, batches: Sequence[largelog.Batch]) -> Iterator
 def _first_records(bootstrap: str) -> None:
     partition = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1 << 20)
     request = FetchRequest(
-        max_wait_ms=500, min_bytes=1, max_bytes=1 << 20, topics=[FetchTopic(topic=TOPIC_NAME, partitions=[partition])]
+        max_wait_ms=500,
+        min_bytes=1,
+        max_bytes=1 << 20,
+        topics=[FetchTopic(topic=TOPIC_NAME, partitions=[partition])],
     )
     with WireClient(bootstrap) as client:
         response = cast(FetchResponse, client.call(request, 12))
@@ -143,14 +154,18 @@ def _compare(
 
 
 def fill(cluster: Cluster, batches: Sequence[largelog.Batch]) -> None:
-    """The same batches, byte for byte but for offset and epoch, in an ordinary topic; producers send base offset 0."""
+    """The same batches, byte for byte but for offset and epoch, in an ordinary topic; producers
+    send base offset 0.
+    """
     cluster.tool(TOPICS, ["--create", "--topic", TOPIC, "--partitions", "1"])
     with WireClient(cluster.bootstrap) as client:
         for _ in range(TIMES):
             for batch in batches:
                 data = [PartitionProduceData(index=0, records=bytes(8) + batch.data[8:])]
                 request = ProduceRequest(
-                    acks=1, timeout_ms=30_000, topic_data=[TopicProduceData(name=TOPIC, partition_data=data)]
+                    acks=1,
+                    timeout_ms=30_000,
+                    topic_data=[TopicProduceData(name=TOPIC, partition_data=data)],
                 )
                 response = cast(ProduceResponse, client.call(request, 9))
                 if error := response.responses[0].partition_responses[0].error_code:

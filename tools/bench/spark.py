@@ -1,8 +1,10 @@
-"""The metadata topic in Spark: 1,000,000 records from the topic to typed columns, by every way there is, in one run.
+"""The metadata topic in Spark: 1,000,000 records from the topic to typed columns, by every way
+there is, in one run.
 
-The records are those of ``p-large``, its batches over and over, served by ``kwire serve`` and, byte for byte, by real Kafka. A
-pass is a batch query into Spark's ``noop`` sink, one task of a session that is warm. Ways that are compared take turns, and the
-ratio is the median of those of the turns. CPU is that of Spark's driver, JVM and Python workers, the servers' left out.
+The records are those of ``p-large``, its batches over and over, served by ``kwire serve`` and, byte
+for byte, by real Kafka. A pass is a batch query into Spark's ``noop`` sink, one task of a session
+that is warm. Ways that are compared take turns, and the ratio is the median of those of the turns.
+CPU is that of Spark's driver, JVM and Python workers, the servers' left out.
 """
 
 from __future__ import annotations
@@ -43,7 +45,9 @@ STOCK, THEIRS, BULK, ALONE, SOURCE = (
 
 @dataclass
 class Passes:
-    """What the passes of one way took: seconds of the wall, and of processors, for ``RECORDS`` records."""
+    """The cost of the passes of one reader: wall seconds and processor seconds for ``RECORDS``
+    records.
+    """
 
     wall: list[float] = field(default_factory=list)
     cpu: list[float] = field(default_factory=list)
@@ -70,7 +74,9 @@ def run() -> list[dict[str, Any]]:
             _session(jars, Path(scratch)) as spark,
         ):
             serving.fill(cluster, batches)
-            return list(_rows(_measured(spark, _ways(spark, server.bootstrap, cluster.bootstrap), _ROUNDS)))
+            return list(
+                _rows(_measured(spark, _ways(spark, server.bootstrap, cluster.bootstrap), _ROUNDS))
+            )
 
 
 @contextmanager
@@ -86,7 +92,12 @@ def _session(jars: str, scratch: Path) -> Iterator[SparkSession]:
         "spark.ui.enabled": "false",
         "spark.sql.warehouse.dir": str(scratch / "warehouse"),
     }
-    spark = SparkSession.builder.master("local[2]").appName("kwire bench").config(map=settings).getOrCreate()
+    spark = (
+        SparkSession.builder.master("local[2]")
+        .appName("kwire bench")
+        .config(map=settings)
+        .getOrCreate()
+    )
     spark.sparkContext.setLogLevel("ERROR")
     try:
         yield spark
@@ -102,24 +113,40 @@ def _ways(spark: SparkSession, ours: str, theirs: str) -> dict[str, Callable[[],
 
     def stock(bootstrap: str, topic: str) -> DataFrame:
         options = kafka_options(bootstrap, topic=topic, by="assign", start=0, end=RECORDS)
-        return spark.read.format("kafka").options(**options).load().select("offset", "timestamp", "value")
+        return (
+            spark.read.format("kafka")
+            .options(**options)
+            .load()
+            .select("offset", "timestamp", "value")
+        )
 
     def alone() -> DataFrame:
         one_by_one = partial(decode_batches, keep=(), fail_fast=False, secrets=False, bulk=False)
         columns = ", ".join(f"`{name}` {kind}" for name, kind in DECODED.items())
-        return stock(ours, TOPIC_NAME).mapInArrow(one_by_one, f"`offset` bigint, `timestamp` timestamp, {columns}")
+        return stock(ours, TOPIC_NAME).mapInArrow(
+            one_by_one, f"`offset` bigint, `timestamp` timestamp, {columns}"
+        )
 
     return {
         STOCK: lambda: stock(ours, TOPIC_NAME),
         THEIRS: lambda: stock(theirs, serving.TOPIC),
         BULK: lambda: decode(stock(ours, TOPIC_NAME)),
-        SOURCE: lambda: spark.read.format("kwire").options(**{"bootstrap.servers": ours}).option("endingOffsets", RECORDS).load(),
+        SOURCE: lambda: (
+            spark.read.format("kwire")
+            .options(**{"bootstrap.servers": ours})
+            .option("endingOffsets", RECORDS)
+            .load()
+        ),
         ALONE: alone,
     }
 
 
-def _measured(spark: SparkSession, ways: dict[str, Callable[[], DataFrame]], rounds: int) -> dict[str, Passes]:
-    """Every way ``rounds`` times, in turns, each time beginning with another. Before, each is counted, which warms it up."""
+def _measured(
+    spark: SparkSession, ways: dict[str, Callable[[], DataFrame]], rounds: int
+) -> dict[str, Passes]:
+    """Every way ``rounds`` times, in turns, each time beginning with another. Before, each is
+    counted, which warms it up.
+    """
     for name, way in ways.items():
         df = way()
         errors = "count(error)" if "error" in df.columns else "0L"
@@ -150,7 +177,9 @@ def _rows(passes: dict[str, Passes]) -> Iterator[dict[str, Any]]:
         }  # fmt: skip
 
 
-def _compared(passes: dict[str, Passes], ours: str, theirs: str, bar: float, peer: str) -> dict[str, Any]:
+def _compared(
+    passes: dict[str, Passes], ours: str, theirs: str, bar: float, peer: str
+) -> dict[str, Any]:
     ratios = [b / a for a, b in zip(passes[ours].wall, passes[theirs].wall, strict=False)]
     rates = [RECORDS / statistics.median(passes[name].wall) for name in (ours, theirs)]
     return {
@@ -160,7 +189,7 @@ def _compared(passes: dict[str, Passes], ours: str, theirs: str, bar: float, pee
 
 
 def _tree_cpu_seconds(spark: SparkSession) -> float:
-    """What this process, and the JVM with all its children, those that ended included, took of processors."""
+    """Processor seconds of this process and of the JVM with its children, ended ones included."""
     stats = _stats()
     times = os.times()
     java: Any = spark.sparkContext._gateway
@@ -173,7 +202,9 @@ def _tree_cpu_seconds(spark: SparkSession) -> float:
 
 
 def _stats() -> dict[int, tuple[int, int]]:
-    """Of each process its parent, and the ticks that it and its ended children took (``proc(5)``)."""
+    """Of each process its parent, and the ticks that it and its ended children took
+    (``proc(5)``).
+    """
     found = {}
     for path in Path("/proc").glob("[0-9]*/stat"):
         try:

@@ -1,7 +1,7 @@
 """``python -m tools.check``: every check of the project, cheapest first, a line each with its time.
 
-CI and people run this same list; interoperability tests, which need Java and real clients, come after it in
-``make test``.
+CI and people run this same list; interoperability tests, which need Java and real clients, come
+after it in ``make test``.
 """
 
 from __future__ import annotations
@@ -15,21 +15,33 @@ from tools.check.steps import STEPS, Failed, Step
 
 
 @click.command(epilog="Examples: python -m tools.check --fix; python -m tools.check lint types")
-@click.option("--fix", is_flag=True, help="Rewrite what can be rewritten: generated files, formatting, simple lint.")
+@click.option(
+    "--fix",
+    is_flag=True,
+    help="Rewrite what can be rewritten: generated files, formatting, simple lint.",
+)
 @click.option("--list", "list_only", is_flag=True, help="Name the steps and stop.")
 @click.argument("names", nargs=-1, metavar="[STEP]...")
 def main(fix: bool, list_only: bool, names: tuple[str, ...]) -> None:
-    """Run all steps, or the named ones; every failure is told, and the exit status is 1 if there was one."""
+    """Run all steps, or the named ones; every failure is told, and the exit status is 1 if there
+    was one.
+    """
     unknown = set(names) - {step.name for step in STEPS}
     if unknown:
-        raise click.UsageError(f"no step {', '.join(sorted(unknown))}; there are: {', '.join(s.name for s in STEPS)}")
+        raise click.UsageError(
+            f"no step {', '.join(sorted(unknown))}; there are: {', '.join(s.name for s in STEPS)}"
+        )
     steps = [step for step in STEPS if not names or step.name in names]
     if list_only:
         for step in steps:
             click.echo(f"{step.name:<10} {step.title}")
         return
     began = time.monotonic()
-    failed = [step.name for number, step in enumerate(steps, 1) if not _run(step, f"{number}/{len(steps)}", fix)]
+    failed = [
+        step.name
+        for number, step in enumerate(steps, 1)
+        if not _run(step, f"{number}/{len(steps)}", fix)
+    ]
     verdict = f"failed: {', '.join(failed)}" if failed else f"all {len(steps)} steps passed"
     click.echo(f"{verdict}, {time.monotonic() - began:.1f} s")
     sys.exit(1 if failed else 0)

@@ -1,4 +1,6 @@
-"""Links of Markdown pages to files and headings of the tree. Links that leave it are passed over: it asks nobody."""
+"""Links of Markdown pages to files and headings of the tree. Links that leave the tree are not
+checked: this makes no requests.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,9 @@ _ELSEWHERE = re.compile(r"^[a-z][a-z0-9+.-]*:", re.IGNORECASE)
 
 
 def broken_links(page: Path) -> Iterator[str]:
-    """Each link of ``page`` that leads to no file, or to no heading of a Markdown file, with what is wrong."""
+    """Each link of ``page`` that leads to no file, or to no heading of a Markdown file, with what
+    is wrong.
+    """
     for target in _targets(page):
         if _ELSEWHERE.match(target):
             continue

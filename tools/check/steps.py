@@ -1,4 +1,6 @@
-"""The steps of the check, in order of cost. A step returns a few words on what it looked at, or raises Failed."""
+"""The steps of the check, in order of cost. A step returns a few words on what it looked at, or
+raises Failed.
+"""
 
 from __future__ import annotations
 
@@ -6,18 +8,29 @@ import hashlib
 import json
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from kwire.codegen import protocol
 from kwire.codegen.generate import stale, tree, write
 from kwire.codegen.model import SchemaError
+from kwire.codegen.protocol import newest, protocol_files
+from tools.check import log_event_tables, tidy
 from tools.check.links import broken_links
+from tools.site.build import SiteError, build
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 SCHEMAS = ROOT / "schemas"
 #: Tests of latencies, which other tests beside them would change.
 _MEASURING = "tests/hostile"
+
+
+#: Generated text, facts of others, and a list that speaks of old names.
+_NOT_TIDIED = ("kwire/messages/", "schemas/", "CHANGELOG.md")
+#: So many problems of one step are shown.
+_ROWS_MAX = 60
 
 
 class Failed(Exception):
@@ -35,7 +48,9 @@ class Step:
 
 
 def generated(fix: bool) -> str:
-    """The committed packages are exactly what the generator writes: nothing changed, missing or left over."""
+    """The committed packages are exactly what the generator writes: nothing changed, missing or
+    left over. So are the tables of log events in docs/operations.md.
+    """
     try:
         packages = tree(SCHEMAS)
     except SchemaError as error:
@@ -45,36 +60,89 @@ def generated(fix: bool) -> str:
         package = ROOT / "kwire/messages" / name
         if fix:
             write(files, package)
-        problems += [f"  {package.relative_to(ROOT)}: {problem}" for problem in stale(files, package)]
+        problems += [
+            f"  {package.relative_to(ROOT)}: {problem}" for problem in stale(files, package)
+        ]
+    facts = protocol_files(newest(SCHEMAS / "facts"))
+    if fix:
+        for name, text in facts.items():
+            (ROOT / "kwire/protocol" / name).write_text(text, encoding="utf-8")
+    problems += [
+        f"  kwire/protocol: {problem}" for problem in protocol.stale(facts, ROOT / "kwire/protocol")
+    ]
+    problems += _log_events(fix)
     if problems:
         raise Failed("\n".join([*problems, "  python -m tools.check --fix writes them anew"]))
-    return f"{sum(map(len, packages.values()))} modules"
+    return f"{sum(map(len, packages.values())) + len(facts)} modules"
+
+
+def _log_events(fix: bool) -> list[str]:
+    path = ROOT / log_event_tables.PAGE
+    page = path.read_text(encoding="utf-8")
+    try:
+        written = log_event_tables.written(page)
+    except log_event_tables.UnknownSectionError as error:
+        return [f"  {log_event_tables.PAGE}: {error}"]
+    if fix:
+        path.write_text(written, encoding="utf-8")
+    elif page != written:
+        return [f"  {log_event_tables.PAGE}: its tables of log events differ from log_events.py"]
+    return []
 
 
 def schema_hashes(_fix: bool) -> str:
-    """Every imported schema is what ORIGIN.json says was imported, and none lacks an origin."""
+    """Every imported schema and every release's facts are what ORIGIN.json says was imported, and
+    none lacks an origin.
+    """
     origin = json.loads((SCHEMAS / "ORIGIN.json").read_text(encoding="utf-8"))
-    there = {f"{d}/{path.name}": path for d in ("kafka", "old") for path in (SCHEMAS / d).glob("*.json")}
+    there = {
+        f"{d}/{path.name}": path
+        for d in ("kafka", "old", "facts")
+        for path in (SCHEMAS / d).glob("*.json")
+    }
     problems = [f"  missing {name}" for name in sorted(origin.keys() - there.keys())]
     problems += [f"  without origin {name}" for name in sorted(there.keys() - origin.keys())]
     for name in sorted(origin.keys() & there.keys()):
         if hashlib.sha256(there[name].read_bytes()).hexdigest() != origin[name]["sha256"]:
             problems.append(f"  changed {name}")
     if problems:
-        raise Failed("\n".join([*problems, "  python -m tools.import_schemas writes them anew"]))
-    return f"{len(there)} schemas"
+        raise Failed(
+            "\n".join([*problems, "  python -m tools.import_kafka VERSION writes them anew"])
+        )
+    return f"{len(there)} files"
 
 
 def formatting(fix: bool) -> str:
-    return _last_line(_quiet([sys.executable, "-m", "ruff", "format", *([] if fix else ["--check"]), "."]))
+    return _last_line(
+        _quiet([sys.executable, "-m", "ruff", "format", *([] if fix else ["--check"]), "."])
+    )
 
 
 def lint(fix: bool) -> str:
-    return _last_line(_quiet([sys.executable, "-m", "ruff", "check", *(["--fix"] if fix else []), "."]))
+    return _last_line(
+        _quiet([sys.executable, "-m", "ruff", "check", *(["--fix"] if fix else []), "."])
+    )
+
+
+def plain_text(fix: bool) -> str:
+    """Words, heads, widths, lengths and constructs: nothing is worse than ``tidy.json`` allows."""
+    listed = _quiet(["git", "ls-files", "-co", "--exclude-standard", "*.py", "*.md"]).splitlines()
+    names = [
+        name for name in listed if not name.startswith(_NOT_TIDIED) and (ROOT / name).is_file()
+    ]
+    found = [one for name in names for one in tidy.findings(ROOT / name, name)]
+    if fix:
+        tidy.write_ratchet(found)
+    problems = tidy.over_ratchet(found, tidy.read_ratchet())
+    if problems:
+        rows = [f"  {one.path}:{one.line}: {one.rule}: {one.text}" for one in problems[:_ROWS_MAX]]
+        more = len(problems) - len(rows)
+        raise Failed("\n".join([*rows, *([f"  ... {more} more"] if more > 0 else [])]))
+    return f"{len(names)} files, {len(found)} older findings left"
 
 
 def imports(_fix: bool) -> str:
-    """The contracts of setup.cfg: who may import whom."""
+    """The contracts of setup.cfg on imports."""
     program = "import sys; from importlinter.cli import lint_imports_command; sys.exit(lint_imports_command())"
     return _last_line(_quiet([sys.executable, "-c", program, "--config", "setup.cfg"]))
 
@@ -87,7 +155,10 @@ def unit_tests(_fix: bool) -> str:
     """On every core; then, by themselves, those that measure how long others have to wait."""
     command = [sys.executable, "-m", "pytest", "-q", "-m", "not interop"]
     on_every_core = ["-n", "auto", "--dist", "loadscope", f"--ignore={_MEASURING}"]
-    failed = [subprocess.run(command + more, cwd=ROOT, check=False).returncode for more in (on_every_core, [_MEASURING])]
+    failed = [
+        subprocess.run(command + more, cwd=ROOT, check=False).returncode
+        for more in (on_every_core, [_MEASURING])
+    ]
     if any(failed):
         raise Failed("  see the reports above")
     return ""
@@ -95,11 +166,24 @@ def unit_tests(_fix: bool) -> str:
 
 def links(_fix: bool) -> str:
     """Every relative link of the documents leads to a file, and to a heading where it names one."""
-    pages = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "schemas").rglob("*.md")])
-    problems = [f"  {page.relative_to(ROOT)}: {link}" for page in pages for link in broken_links(page)]
+    pages = sorted(
+        [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "schemas").rglob("*.md")]
+    )
+    problems = [
+        f"  {page.relative_to(ROOT)}: {link}" for page in pages for link in broken_links(page)
+    ]
     if problems:
         raise Failed("\n".join(problems))
     return f"{len(pages)} pages"
+
+
+def site(_fix: bool) -> str:
+    """The pages build as a site without a warning."""
+    with tempfile.TemporaryDirectory() as directory:
+        try:
+            return f"{build(directory)} pages"
+        except SiteError as error:
+            raise Failed(str(error)) from error
 
 
 STEPS: Sequence[Step] = (
@@ -108,8 +192,10 @@ STEPS: Sequence[Step] = (
     Step("generated", "generated files fresh", generated),
     Step("format", "ruff format", formatting),
     Step("lint", "ruff lint", lint),
+    Step("tidy", "plain text", plain_text),
     Step("imports", "import contracts", imports),
     Step("types", "mypy --strict", types),
+    Step("site", "site of the documents", site),
     Step("tests", "unit tests", unit_tests, talks=True),
 )
 

@@ -1,7 +1,9 @@
-"""The rules that the log of a quorum must keep, whatever happened to its nodes. Pure, and linear but for sorting.
+"""The rules that the log of a quorum must keep, whatever happened to its nodes. Pure, and linear
+but for sorting.
 
-The log is a queue whose order is the offsets, so no search for a linearization is needed: an append that was answered before
-another was sent must come before it, and that is looked at for all pairs in one pass.
+The log is a queue whose order is the offsets, so no search for a linearization is needed: an append
+that was answered before another was sent must come before it, and that is looked at for all pairs
+in one pass.
 """
 
 from __future__ import annotations
@@ -49,7 +51,9 @@ class _Facts:
 
 
 def check(history: History, minimum: Minimum = Minimum()) -> list[Violation]:
-    """Every broken rule, at most ten times each; empty when nothing was lost, reordered, invented or stale."""
+    """Every broken rule, at most ten times each; empty when nothing was lost, reordered, invented
+    or stale.
+    """
     facts = _Facts(history, minimum)
     whole = {batch.base_offset: batch for read in reversed(history.reads) for batch in read.batches}
     facts.log = [whole[offset] for offset in sorted(whole)]
@@ -87,7 +91,9 @@ def _no_gap(facts: _Facts) -> Iterator[str]:
 
 
 def _same_on_all_nodes(facts: _Facts) -> Iterator[str]:
-    """After healing every node has the whole log: the same first offset and the same end, and the batches of the others."""
+    """After healing every node has the whole log: the same first offset and the same end, and the
+    batches of the others.
+    """
     finals = {read.node: read for read in facts.history.reads if read.final}
     for node in facts.history.nodes:
         read = finals.get(node)
@@ -100,8 +106,11 @@ def _same_on_all_nodes(facts: _Facts) -> Iterator[str]:
 
 
 def _acknowledged_is_there(facts: _Facts) -> Iterator[str]:
-    """What was acknowledged is in the log that every node has in the end."""
-    finals = [(read.node, {id for batch in read.batches for _, id in batch.ids}) for read in _finals(facts)]
+    """Every acknowledged append is in the log that every node has in the end."""
+    finals = [
+        (read.node, {id for batch in read.batches for _, id in batch.ids})
+        for read in _finals(facts)
+    ]
     for attempt in _with(facts, Outcome.ACKNOWLEDGED):
         for node, ids in finals:
             if attempt.id not in ids:
@@ -109,7 +118,7 @@ def _acknowledged_is_there(facts: _Facts) -> Iterator[str]:
 
 
 def _failed_is_not(facts: _Facts) -> Iterator[str]:
-    """What was definitely refused is nowhere."""
+    """No append that was definitely refused is in a log."""
     for attempt in _with(facts, Outcome.FAILED):
         if attempt.id in facts.places:
             where = facts.places[attempt.id][0]
@@ -124,7 +133,7 @@ def _at_most_once(facts: _Facts) -> Iterator[str]:
 
 
 def _nothing_invented(facts: _Facts) -> Iterator[str]:
-    """Every append in the log was sent by somebody."""
+    """Every append in the log was sent by a writer."""
     sent = {attempt.id for attempt in facts.history.attempts}
     for id, places in facts.places.items():
         if id not in sent:
@@ -133,21 +142,31 @@ def _nothing_invented(facts: _Facts) -> Iterator[str]:
 
 def _real_time_order(facts: _Facts) -> Iterator[str]:
     """An append that was answered before another was sent has the smaller offset."""
-    placed = [(facts.places[one.id][0], one) for one in facts.history.attempts if one.id in facts.places]
+    placed = [
+        (facts.places[one.id][0], one) for one in facts.history.attempts if one.id in facts.places
+    ]
     earliest = math.inf  # answer among those at larger offsets
     by: Attempt | None = None
     for offset, attempt in sorted(placed, key=lambda pair: pair[0], reverse=True):
         if by is not None and earliest < attempt.sent:
-            later = facts.places[by.id][0]
-            yield f"append {by.id} at offset {later} was acknowledged before {attempt.id} at offset {offset} was sent"
-        if attempt.outcome is Outcome.ACKNOWLEDGED and attempt.answered is not None and attempt.answered < earliest:
+            pending = facts.places[by.id][0]
+            yield f"append {by.id} at offset {pending} was acknowledged before {attempt.id} at offset {offset} was sent"
+        if (
+            attempt.outcome is Outcome.ACKNOWLEDGED
+            and attempt.answered is not None
+            and attempt.answered < earliest
+        ):
             earliest, by = attempt.answered, attempt
 
 
 def _one_leader_an_epoch(facts: _Facts) -> Iterator[str]:
-    """An epoch has one leader, ever, whoever says so: records, answers, files."""
+    """An epoch has one leader, ever, according to records, responses and files alike."""
     known: dict[int, tuple[int, str]] = {}
-    said = [(b.epoch, b.leader, f"the record at {b.base_offset}") for b in facts.log if b.leader is not None]
+    said = [
+        (b.epoch, b.leader, f"the record at {b.base_offset}")
+        for b in facts.log
+        if b.leader is not None
+    ]
     said += [(one.epoch, one.leader, one.said_by) for one in facts.history.leaders]
     for epoch, leader, by in said:
         if leader < 0:
@@ -169,14 +188,19 @@ def _epochs_rise(facts: _Facts) -> Iterator[str]:
 
 
 def _no_stale_answer(facts: _Facts) -> Iterator[str]:
-    """Who answers as the leader knows of everything that was acknowledged before it was asked: its epoch, its offset."""
+    """A node that answers as the leader knows, by epoch and offset, every append acknowledged
+    before the request.
+    """
     done = sorted(
         (one.answered, facts.epochs[one.id], facts.places[one.id][0])
         for one in _with(facts, Outcome.ACKNOWLEDGED)
         if one.answered is not None and one.id in facts.places
     )
     moments = [moment for moment, _, _ in done]
-    epochs, ends = _running_max(epoch for _, epoch, _ in done), _running_max(offset + 1 for _, _, offset in done)
+    epochs, ends = (
+        _running_max(epoch for _, epoch, _ in done),
+        _running_max(offset + 1 for _, _, offset in done),
+    )
     for one in facts.history.leaders:
         if one.asked is None:
             continue
@@ -193,7 +217,11 @@ def _enough_happened(facts: _Facts) -> Iterator[str]:
     """The run was not vacuous."""
     answers = sum(one.asked is not None for one in facts.history.leaders)
     for what, seen, wanted in (
-        ("acknowledged appends", sum(1 for _ in _with(facts, Outcome.ACKNOWLEDGED)), facts.minimum.acknowledged),
+        (
+            "acknowledged appends",
+            sum(1 for _ in _with(facts, Outcome.ACKNOWLEDGED)),
+            facts.minimum.acknowledged,
+        ),
         ("epochs in the log", len({batch.epoch for batch in facts.log}), facts.minimum.epochs),
         ("answers of leaders", answers, facts.minimum.leader_answers),
     ):

@@ -1,4 +1,6 @@
-"""What is done to a quorum under load: nodes killed, paused and cut off. Each returns when appends are acknowledged again."""
+"""Kills, pauses and cuts off nodes of a quorum under load. Each fault returns when appends are
+acknowledged again.
+"""
 
 from __future__ import annotations
 
@@ -17,8 +19,8 @@ from tools.tcp_proxy import Network
 APPENDS = 8
 
 
-def kill_leader(run: Run, dice: random.Random) -> None:
-    """``kill -9`` of whoever leads, started again at once."""
+def kill_leader(run: Run, rng: random.Random) -> None:
+    """``kill -9`` of the leader, started again at once."""
     leader = run.cluster.wait_for_leader()
     since = time.monotonic()
     run.cluster.kill_node(leader)
@@ -26,7 +28,7 @@ def kill_leader(run: Run, dice: random.Random) -> None:
     run.recovered(since, APPENDS)
 
 
-def kill_new_leader(run: Run, dice: random.Random) -> None:
+def kill_new_leader(run: Run, rng: random.Random) -> None:
     """The leader is killed, and the next one as soon as it is known."""
     first = run.cluster.wait_for_leader()
     run.cluster.kill_node(first)
@@ -38,40 +40,44 @@ def kill_new_leader(run: Run, dice: random.Random) -> None:
     run.recovered(since, APPENDS)
 
 
-def kill_while_starting(run: Run, dice: random.Random) -> None:
-    """The leader is killed, and again after a random time that may be too short for it to start or to recover."""
+def kill_while_starting(run: Run, rng: random.Random) -> None:
+    """The leader is killed, and again after a random time that may be too short for it to start or
+    to recover.
+    """
     leader = run.cluster.wait_for_leader()
     since = time.monotonic()
     for _ in range(3):
         run.cluster.kill_node(leader)
         run.cluster.start_node(leader)
-        time.sleep(dice.uniform(0.02, 0.8))
+        time.sleep(rng.uniform(0.02, 0.8))
     run.recovered(since, APPENDS)
 
 
-def kill_follower(run: Run, dice: random.Random) -> None:
+def kill_follower(run: Run, rng: random.Random) -> None:
     """A node that does not lead."""
     leader = run.cluster.wait_for_leader()
-    since, follower = time.monotonic(), dice.choice(_others(run, leader))
+    since, follower = time.monotonic(), rng.choice(_others(run, leader))
     run.cluster.kill_node(follower)
     run.cluster.start_node(follower)
     run.recovered(since, APPENDS)
 
 
-def kill_two(run: Run, dice: random.Random) -> None:
-    """The leader and another one at the same moment: nobody can go on until one of them is back."""
+def kill_two(run: Run, rng: random.Random) -> None:
+    """The leader and another node at the same moment: no majority is left until one of them is
+    back.
+    """
     leader = run.cluster.wait_for_leader()
-    since, two = time.monotonic(), [leader, dice.choice(_others(run, leader))]
+    since, two = time.monotonic(), [leader, rng.choice(_others(run, leader))]
     for node in two:
         run.cluster.kill_node(node)
-    time.sleep(dice.uniform(0, 0.5))
+    time.sleep(rng.uniform(0, 0.5))
     for node in two:
         run.cluster.start_node(node)
     run.recovered(since, APPENDS)
 
 
-def kill_all(run: Run, dice: random.Random) -> None:
-    """Everybody: what was acknowledged is on disks alone."""
+def kill_all(run: Run, rng: random.Random) -> None:
+    """All nodes: acknowledged appends are on disks alone."""
     run.cluster.wait_for_leader()
     since = time.monotonic()
     for node in run.cluster.nodes:
@@ -81,11 +87,12 @@ def kill_all(run: Run, dice: random.Random) -> None:
     run.recovered(since, APPENDS)
 
 
-def pause_leader(run: Run, dice: random.Random) -> list[Leadership | None]:
+def pause_leader(run: Run, rng: random.Random) -> list[Leadership | None]:
     """SIGSTOP of the leader for longer than its lease; what it says at once when it goes on.
 
-    It is asked while it is paused, and after others were told of appends by the next leader: the first thing that it does is to
-    answer. What it says as a leader is among what the checker judges.
+    It is asked while it is paused, and after others were told of appends by the next leader: the
+    first thing that it does is to answer. What it says as a leader is among what the checker
+    judges.
     """
     cluster, paused = run.cluster, run.cluster.wait_for_leader()
     since = time.monotonic()
@@ -100,19 +107,21 @@ def pause_leader(run: Run, dice: random.Random) -> list[Leadership | None]:
     return answers
 
 
-def cut_off_leader(run: Run, dice: random.Random) -> None:
+def cut_off_leader(run: Run, rng: random.Random) -> None:
     """Nothing passes between the leader and the others, either way, for a while."""
     network, leader = network_of(run), run.cluster.wait_for_leader()
     since = time.monotonic()
     network.isolate(leader.node_id)
     _wait_for_another(run, leader, since)
-    time.sleep(dice.uniform(0, 1))
+    time.sleep(rng.uniform(0, 1))
     network.heal()
     run.writers.wait_for(APPENDS)
 
 
-def deafen_leader(run: Run, dice: random.Random) -> None:
-    """The others' requests do not reach the leader, though it can speak: it must give up, for it hears of no majority."""
+def deafen_leader(run: Run, rng: random.Random) -> None:
+    """The others' requests do not reach the leader, though it can speak: it must give up, for it
+    hears of no majority.
+    """
     network, leader = network_of(run), run.cluster.wait_for_leader()
     since = time.monotonic()
     for other in _others(run, leader):
@@ -122,8 +131,10 @@ def deafen_leader(run: Run, dice: random.Random) -> None:
     run.writers.wait_for(APPENDS)
 
 
-def silence_leader(run: Run, dice: random.Random) -> None:
-    """The leader hears the others, and nothing of what it says reaches them: they must elect another one."""
+def silence_leader(run: Run, rng: random.Random) -> None:
+    """The leader hears the others, and nothing of what it says reaches them: they must elect
+    another one.
+    """
     network, leader = network_of(run), run.cluster.wait_for_leader()
     since = time.monotonic()
     for other in _others(run, leader):
@@ -133,18 +144,20 @@ def silence_leader(run: Run, dice: random.Random) -> None:
     run.writers.wait_for(APPENDS)
 
 
-def cut_off_follower(run: Run, dice: random.Random) -> None:
-    """A node that does not lead is alone: the others go on, and when it is back it must not depose a leader that serves."""
+def cut_off_follower(run: Run, rng: random.Random) -> None:
+    """A node that does not lead is alone: the others go on, and when it is back it must not depose
+    a leader that serves.
+    """
     network, leader = network_of(run), run.cluster.wait_for_leader()
-    since, follower = time.monotonic(), dice.choice(_others(run, leader))
+    since, follower = time.monotonic(), rng.choice(_others(run, leader))
     network.isolate(follower.node_id)
     run.recovered(since, APPENDS)
-    time.sleep(dice.uniform(0.5, 2))
+    time.sleep(rng.uniform(0.5, 2))
     network.heal()
     run.writers.wait_for(APPENDS)
 
 
-def reset_connections(run: Run, dice: random.Random) -> None:
+def reset_connections(run: Run, rng: random.Random) -> None:
     """All connections between the leader and the others break with RST; some answers are lost."""
     network, leader = network_of(run), run.cluster.wait_for_leader()
     since = time.monotonic()
@@ -180,7 +193,9 @@ def _wait_for_another(run: Run, leader: Node, since: float) -> None:
     deadline = time.monotonic() + 30
     while run.cluster.wait_for_leader() is leader:
         if time.monotonic() > deadline:
-            raise AssertionError(f"node {leader.node_id}, cut off, still is the newest leader after 30 s")
+            raise AssertionError(
+                f"node {leader.node_id}, cut off, still is the newest leader after 30 s"
+            )
         time.sleep(0.02)
     run.writers.wait_for(APPENDS)
 

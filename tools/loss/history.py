@@ -1,4 +1,6 @@
-"""What was done to a quorum and what was seen of it, as values that the checker judges. Times are of one clock, in seconds."""
+"""The history of a run as values that the checker judges: requests, responses, reads, faults. Times
+are of one clock, in seconds.
+"""
 
 from __future__ import annotations
 
@@ -8,18 +10,20 @@ from dataclasses import dataclass, field
 
 
 class Outcome(enum.Enum):
-    """What the answer to an append says of its fate."""
+    """The outcome of an append, as its response tells."""
 
     ACKNOWLEDGED = "acknowledged"
     #: Refused before anything was done: it must never be seen.
     FAILED = "failed"
-    #: No answer, or one that says that nobody knows: it may be seen, once.
+    #: No response, or one that leaves the outcome open: it may be seen, once.
     UNKNOWN = "unknown"
 
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """One append. ``id`` is in the record that it makes; ``answered`` is None for one that never was."""
+    """One append. ``id`` is in the record that it makes; ``answered`` is None for one that never
+    was.
+    """
 
     id: int
     sent: float
@@ -31,7 +35,8 @@ class Attempt:
 
 @dataclass(frozen=True, slots=True)
 class SeenBatch:
-    """A batch as a node gave it. ``digest`` stands for all its bytes, ``ids`` are the appends in it with their offsets.
+    """A batch as a node gave it. ``digest`` stands for all its bytes, ``ids`` are the appends in it
+    with their offsets.
 
     ``leader`` is the id in its LEADER_CHANGE record, None without one.
     """
@@ -46,7 +51,9 @@ class SeenBatch:
 
 @dataclass(frozen=True, slots=True)
 class LogRead:
-    """Committed batches as ``node`` gave them in one reading, in its order. ``final``: the whole log, after healing."""
+    """Committed batches as ``node`` gave them in one reading, in its order. ``final``: the whole
+    log, after healing.
+    """
 
     node: int
     batches: Sequence[SeenBatch]
@@ -55,10 +62,11 @@ class LogRead:
 
 @dataclass(frozen=True, slots=True)
 class Leadership:
-    """Somebody says that ``leader`` leads ``epoch``.
+    """An observation that ``leader`` leads ``epoch``.
 
-    ``asked``: when the question was sent, where the leader itself answered, as the leader: that is a read, and must not be
-    stale. None where somebody else says so. ``high_watermark`` as the leader told it, None where it does not know it yet.
+    ``asked``: when the question was sent, where the leader itself answered, as the leader: that is
+    a read, and must not be stale. None where another node says so. ``high_watermark`` as the
+    leader told it, None where it does not know it yet.
     """
 
     said_by: str

@@ -1,6 +1,8 @@
-"""The journal of the writers: a line when an append is sent, a line when it is answered. What was not answered is unknown.
+"""The journal of the writers: a line when an append is sent, a line when it is answered. The
+outcome of an append without an answer is unknown.
 
-Lines go to an O_APPEND file at once, one write each, so that the journal of a run that was itself killed is whole.
+Lines go to an O_APPEND file at once, one write each, so that the journal of a run that was itself
+killed is whole.
 """
 
 from __future__ import annotations
@@ -25,11 +27,18 @@ class Journal:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         os.close(self._file)
 
     def sent(self, id: int, at: float, node: int) -> None:
-        """The append ``id`` is about to leave for ``node``; ``at`` in seconds of the clock of the whole run."""
+        """The append ``id`` is about to leave for ``node``; ``at`` in seconds of the clock of the
+        whole run.
+        """
         self._write({"id": id, "sent": at, "node": node})
 
     def answered(self, id: int, at: float, outcome: Outcome, detail: str = "") -> None:
@@ -42,7 +51,9 @@ class Journal:
 
 
 def read_journal(path: Path) -> list[Attempt]:
-    """The attempts of a journal in the order in which they were sent. Raises ValueError for a line that is none."""
+    """The attempts of a journal in the order in which they were sent. Raises ValueError for a line
+    that is none.
+    """
     found: dict[int, Attempt] = {}
     for line in path.read_text().splitlines():
         entry = json.loads(line)
@@ -53,7 +64,9 @@ def read_journal(path: Path) -> list[Attempt]:
             found[id] = Attempt(id, entry["sent"], node=entry["node"])
         elif id in found:
             outcome = Outcome(entry["outcome"])
-            found[id] = Attempt(id, found[id].sent, outcome, entry["answered"], found[id].node, entry["detail"])
+            found[id] = Attempt(
+                id, found[id].sent, outcome, entry["answered"], found[id].node, entry["detail"]
+            )
         else:
             raise ValueError(f"append {id} was answered and never sent, says {path}")
     return list(found.values())

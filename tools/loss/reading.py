@@ -1,4 +1,6 @@
-"""What nodes have in their logs: by Fetch as any consumer asks, and from their files. Batches become what the checker takes."""
+"""Reads the logs of nodes, by Fetch as a consumer does and from their files, into values for the
+checker.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,13 @@ from types import TracebackType
 from typing import Self
 
 from kwire.messages.leader_change_message import LeaderChangeMessage
-from kwire.records import BatchHeader, decode_control_record, decode_metadata_record, decode_records, iter_batches
+from kwire.records import (
+    BatchHeader,
+    decode_control_record,
+    decode_metadata_record,
+    decode_records,
+    iter_batches,
+)
 from tools.consume import EARLIEST, LATEST, ConsumeError, fetch, offset
 from tools.loss.history import LogRead, SeenBatch
 from tools.loss.writers import id_of
@@ -30,20 +38,30 @@ def seen(data: bytes) -> list[SeenBatch]:
 
 
 def read_files(directory: Path, end: int) -> list[SeenBatch]:
-    """The batches below offset ``end`` in the segments of a ``__cluster_metadata-0`` directory, which may be growing."""
-    batches = (batch for file in sorted(directory.glob("*.log")) for batch in seen(file.read_bytes()))
+    """The batches below offset ``end`` in the segments of a ``__cluster_metadata-0`` directory,
+    which may be growing.
+    """
+    batches = (
+        batch for file in sorted(directory.glob("*.log")) for batch in seen(file.read_bytes())
+    )
     return [batch for batch in batches if batch.last_offset < end]
 
 
 def fetch_all(address: str, end: int, timeout_s: float = 30) -> list[SeenBatch]:
-    """Everything below ``end`` that a consumer of the node at ``address`` can read. Raises ConsumeError, OSError."""
+    """Everything below ``end`` that a consumer of the node at ``address`` can read. Raises
+    ConsumeError, OSError.
+    """
     with WireClient(address, timeout_s) as client:
-        batches = (batch for data in fetch(client, offset(client, EARLIEST), end) for batch in seen(data))
+        batches = (
+            batch for data in fetch(client, offset(client, EARLIEST), end) for batch in seen(data)
+        )
         return [batch for batch in batches if batch.last_offset < end]
 
 
 def wait_for_end(address: str, end: int, timeout_s: float = 60) -> None:
-    """Return when a consumer of the node at ``address`` can read up to ``end``. Raises ReadError."""
+    """Return when a consumer of the node at ``address`` can read up to ``end``. Raises
+    ReadError.
+    """
     deadline = time.monotonic() + timeout_s
     while True:
         try:
@@ -54,12 +72,16 @@ def wait_for_end(address: str, end: int, timeout_s: float = 60) -> None:
         except (OSError, EOFError, ConsumeError) as error:
             trouble = repr(error)
         if time.monotonic() > deadline:
-            raise ReadError(f"the node at {address} did not come to offset {end} in {timeout_s:.0f} s: {trouble}")
+            raise ReadError(
+                f"the node at {address} did not come to offset {end} in {timeout_s:.0f} s: {trouble}"
+            )
         time.sleep(0.05)
 
 
 class Tail:
-    """A consumer that follows a node from the beginning, over its restarts: a thread for the time of a ``with`` block."""
+    """A consumer that follows a node from the beginning, over its restarts: a thread for the time
+    of a ``with`` block.
+    """
 
     def __init__(self, node: int, address: str) -> None:
         self._node, self._address = node, address
@@ -72,12 +94,19 @@ class Tail:
         self._thread.start()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         self._stop.set()
         self._thread.join()
 
     def read(self) -> LogRead:
-        """What it was given, in its order. Raises what ended it, such as a batch that cannot be decoded."""
+        """The batches read, in order. Raises the error that ended reading, such as a batch that
+        cannot be decoded.
+        """
         if self._error is not None:
             raise self._error
         return LogRead(self._node, self._batches)
@@ -85,8 +114,12 @@ class Tail:
     def _run(self) -> None:
         try:
             while not self._stop.wait(_PAUSE_S):
-                # A node that is down, is just starting, or has not found its leader, says so in many ways.
-                with contextlib.suppress(OSError, EOFError, ConsumeError), WireClient(self._address, _TAIL_TIMEOUT_S) as client:
+                # A node that is down, is just starting, or has not found its leader, says so in
+                # many ways.
+                with (
+                    contextlib.suppress(OSError, EOFError, ConsumeError),
+                    WireClient(self._address, _TAIL_TIMEOUT_S) as client,
+                ):
                     self._follow(client)
         except BaseException as error:
             self._error = error
@@ -105,7 +138,17 @@ def _seen(data: bytes, header: BatchHeader) -> SeenBatch:
             control = decode_control_record(record)
             if isinstance(control.message, LeaderChangeMessage):
                 leader = control.message.leader_id
-        elif record.value is not None and (id := id_of(decode_metadata_record(record.value)[2])) is not None:
+        elif (
+            record.value is not None
+            and (id := id_of(decode_metadata_record(record.value)[2])) is not None
+        ):
             ids.append((record.offset, id))
     digest = zlib.crc32(data[header.position : header.end])
-    return SeenBatch(header.base_offset, header.last_offset, header.partition_leader_epoch, digest, tuple(ids), leader)
+    return SeenBatch(
+        header.base_offset,
+        header.last_offset,
+        header.partition_leader_epoch,
+        digest,
+        tuple(ids),
+        leader,
+    )

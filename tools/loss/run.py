@@ -1,6 +1,8 @@
-"""One run against a cluster: writers, watchers and readers while somebody harms it, and the history that the checker judges.
+"""One run against a cluster: writers, watchers and readers while faults are injected, and the
+history that the checker judges.
 
-Works on our own quorum, and on real Kafka controllers, whose logs are read from their files: nobody serves them.
+It works on kwire's quorum and on real Kafka controllers, whose logs are read from their files
+because no API serves them.
 """
 
 from __future__ import annotations
@@ -27,7 +29,9 @@ _SETTLED_S = 60
 
 @dataclass
 class Run:
-    """A cluster under load. ``recoveries``: seconds from each harm to the next acknowledged append."""
+    """A cluster under load. ``recoveries``: seconds from each harm to the next acknowledged
+    append.
+    """
 
     cluster: Cluster
     writers: Writers
@@ -43,7 +47,9 @@ class Run:
         self.harms[kind] = self.harms.get(kind, 0) + 1
 
     def recovered(self, since: float, appends: int) -> None:
-        """Wait until ``appends`` are acknowledged; remembers how long the first took. Raises AdminError."""
+        """Wait until ``appends`` are acknowledged; remembers how long the first took. Raises
+        AdminError.
+        """
         self.writers.wait_for(1)
         self.recoveries.append(time.monotonic() - since)
         if appends > 1:
@@ -52,7 +58,7 @@ class Run:
 
 @dataclass
 class Result:
-    """What the checker said of a run, and how much there was of it."""
+    """The verdict of the checker on a run, and the size of the run."""
 
     violations: list[Violation]
     facts: dict[str, Any]
@@ -62,7 +68,8 @@ class Result:
 def under_load(cluster: Cluster, journal: Path, *, per_second: float = 1000) -> Iterator[Run]:
     """Writers, watchers and readers that go on until the block ends. Raises what ended a writer."""
     own = isinstance(cluster, OwnCluster)
-    # A follower of ours passes requests on and says NOT_CONTROLLER of those alone that it never passed on.
+    # A follower of kwire forwards requests, and answers NOT_CONTROLLER only to those that it never
+    # forwarded.
     definite = BEFORE_ANYTHING | {NOT_CONTROLLER} if own else BEFORE_ANYTHING
     # Topics need brokers, and a quorum of Kafka's controllers alone has none.
     kinds = (CONFIG, CONFIG, TOPIC) if own else (CONFIG, CONFIG, CONFIG)
@@ -72,32 +79,45 @@ def under_load(cluster: Cluster, journal: Path, *, per_second: float = 1000) -> 
         watch = stack.enter_context(Watch(cluster))
         for tail in tails:
             stack.enter_context(tail)
-        writers = Writers(addresses(cluster), book, kinds=kinds, definite=definite, per_second=per_second)
+        writers = Writers(
+            addresses(cluster), book, kinds=kinds, definite=definite, per_second=per_second
+        )
         yield Run(cluster, stack.enter_context(writers), watch, journal, tails)
 
 
 def addresses(cluster: Cluster) -> Mapping[int, str]:
-    """Where appends are sent: to the clients' listeners of our nodes, to Kafka's controllers themselves."""
+    """Where appends are sent: to the clients' listeners of our nodes, to Kafka's controllers
+    themselves.
+    """
     if isinstance(cluster, OwnCluster):
         return {node.node_id: node.broker_address for node in cluster.nodes}
     return {node.node_id: node.controller_address for node in _controllers(cluster)}
 
 
 def judge(run: Run, minimum: Minimum) -> Result:
-    """Read every node's log up to what is committed now, and check the history. After the load, with all nodes up.
+    """Read every node's log up to what is committed now, and check the history. After the load,
+    with all nodes up.
 
-    Raises ReadError when a node does not come to that end, ProcessError while nobody leads.
+    Raises ReadError when a node does not come to that end, ProcessError while there is no leader.
     """
     nodes = _controllers(run.cluster)
-    history = History([node.node_id for node in nodes], read_journal(run.journal), leaders=run.watch.seen)
+    history = History(
+        [node.node_id for node in nodes], read_journal(run.journal), leaders=run.watch.seen
+    )
     end = leader_end(run.cluster.wait_for_leader())
     if isinstance(run.cluster, OwnCluster):
         history.reads += [tail.read() for tail in run.tails]
         for node in nodes:
             wait_for_end(node.broker_address, end, _SETTLED_S)
-            history.reads.append(LogRead(node.node_id, fetch_all(node.broker_address, end), final=True))
+            history.reads.append(
+                LogRead(node.node_id, fetch_all(node.broker_address, end), final=True)
+            )
     for node in nodes:
-        history.reads.append(LogRead(node.node_id, _whole_files(node, end), final=not isinstance(run.cluster, OwnCluster)))
+        history.reads.append(
+            LogRead(
+                node.node_id, _whole_files(node, end), final=not isinstance(run.cluster, OwnCluster)
+            )
+        )
     return Result(check(history, minimum), _facts(run, history))
 
 
@@ -109,7 +129,9 @@ def _whole_files(node: Node, end: int) -> list[SeenBatch]:
             return batches
         if time.monotonic() > deadline:
             last = batches[-1].last_offset if batches else None
-            raise ReadError(f"the files of node {node.node_id} end at {last}, and {end - 1} is committed")
+            raise ReadError(
+                f"the files of node {node.node_id} end at {last}, and {end - 1} is committed"
+            )
         time.sleep(0.1)
 
 

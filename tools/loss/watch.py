@@ -1,4 +1,6 @@
-"""Who leads, asked of every node all the while, and read from their quorum-state files: the checker compares what they say."""
+"""Asks every node for the leader all the while, and reads their quorum-state files; the checker
+compares the answers.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,9 @@ _VERSION = 1
 
 
 class Watch:
-    """``with Watch(cluster) as watch``: a thread a controller, and one for the files. ``seen`` grows; nodes may come and go."""
+    """``with Watch(cluster) as watch``: a thread a controller, and one for the files. ``seen``
+    grows; nodes may come and go.
+    """
 
     def __init__(self, cluster: Cluster) -> None:
         self.seen: list[Leadership] = []
@@ -32,22 +36,35 @@ class Watch:
         self._stop = threading.Event()
         self._files: dict[int, tuple[int, int]] = {}
         controllers = [node for node in cluster.nodes if node.is_controller()]
-        self._threads = [threading.Thread(target=self._ask_again, args=(node,), daemon=True) for node in controllers]
-        self._threads.append(threading.Thread(target=self._look_again, args=(controllers,), daemon=True))
+        self._threads = [
+            threading.Thread(target=self._ask_again, args=(node,), daemon=True)
+            for node in controllers
+        ]
+        self._threads.append(
+            threading.Thread(target=self._look_again, args=(controllers,), daemon=True)
+        )
 
     def __enter__(self) -> Self:
         for thread in self._threads:
             thread.start()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         self._stop.set()
         for thread in self._threads:
             thread.join()
 
     def _ask_again(self, node: Node) -> None:
         while not self._stop.is_set():
-            with contextlib.suppress(OSError, EOFError), WireClient(node.controller_address, _TIMEOUT_S) as client:
+            with (
+                contextlib.suppress(OSError, EOFError),
+                WireClient(node.controller_address, _TIMEOUT_S) as client,
+            ):
                 while not self._stop.wait(_PAUSE_S):
                     if (said := ask(client, node)) is not None:
                         self.seen.append(said)
@@ -66,7 +83,9 @@ class Watch:
 
 
 def ask(client: WireClient, node: Node) -> Leadership | None:
-    """What the node says by DescribeQuorum; None when it does not answer as the leader. Raises OSError, EOFError."""
+    """The node's answer to DescribeQuorum; None when it does not answer as the leader. Raises
+    OSError, EOFError.
+    """
     topic = TopicData(topic_name=TOPIC_NAME, partitions=[PartitionData(partition_index=0)])
     asked = time.monotonic()
     answer = cast(Any, client.call(DescribeQuorumRequest(topics=[topic]), _VERSION))
@@ -83,7 +102,9 @@ def ask(client: WireClient, node: Node) -> Leadership | None:
 
 
 def leader_end(node: Node) -> int:
-    """The high watermark of a node that leads. Raises OSError, EOFError, ProcessError when it does not."""
+    """The high watermark of a node that leads. Raises OSError, EOFError, ProcessError when it does
+    not.
+    """
     with WireClient(node.controller_address) as client:
         said = ask(client, node)
     if said is None or said.high_watermark is None:
@@ -92,7 +113,9 @@ def leader_end(node: Node) -> int:
 
 
 class Questions:
-    """Asked of a node that is paused, one every 50 ms; the answers come when it goes on. ``with Questions(node) as asked``."""
+    """Asked of a node that is paused, one every 50 ms; the answers come when it goes on. ``with
+    Questions(node) as asked``.
+    """
 
     def __init__(self, node: Node, count: int = 10, timeout_s: float = 20) -> None:
         self._node, self._count, self._timeout_s = node, count, timeout_s
@@ -105,14 +128,24 @@ class Questions:
             time.sleep(_PAUSE_S)
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         self._pool.shutdown()
 
     def answers(self) -> list[Leadership | None]:
-        """All of them, in the order of asking; None where it does not answer as the leader, or closes the connection."""
+        """All of them, in the order of asking; None where it does not answer as the leader, or
+        closes the connection.
+        """
         return [answer.result() for answer in self._answers]
 
     def _ask(self) -> Leadership | None:
-        with contextlib.suppress(OSError, EOFError), WireClient(self._node.controller_address, self._timeout_s) as client:
+        with (
+            contextlib.suppress(OSError, EOFError),
+            WireClient(self._node.controller_address, self._timeout_s) as client,
+        ):
             return ask(client, self._node)
         return None

@@ -1,7 +1,9 @@
-"""Writers that append to a metadata quorum, each with at most one append in flight, and keep a journal of what came of it.
+"""Writers that append to a metadata quorum, each with at most one append in flight, and keep a
+journal of what came of it.
 
-An append is a request for metadata whose record holds the append's number: a config of all brokers, set to that number,
-or a topic with it in its name. None is ever sent twice: what had no answer stays unknown.
+An append is a request for metadata whose record holds the append's number: a config of all brokers,
+set to that number, or a topic with it in its name. None is ever sent twice: what had no answer
+stays unknown.
 """
 
 from __future__ import annotations
@@ -16,7 +18,11 @@ from typing import Self
 from kwire import Message
 from kwire.messages.config_record import ConfigRecord
 from kwire.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
-from kwire.messages.incremental_alter_configs_request import AlterableConfig, AlterConfigsResource, IncrementalAlterConfigsRequest
+from kwire.messages.incremental_alter_configs_request import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
 from kwire.messages.topic_record import TopicRecord
 from tools.admin import AdminError, errors
 from tools.loss.history import Outcome
@@ -30,19 +36,20 @@ _TOPIC_PREFIX = "loss-"
 _VERSIONS = {CONFIG: 1, TOPIC: 7}
 #: Numbers of one writer.
 _NUMBERS = 1_000_000_000
-#: Refusals that come before anything is done. NOT_CONTROLLER is not among them: Kafka's controller says it, too, of what it
-#: has written and will not see committed as the leader.
+#: Refusals that come before anything is done. NOT_CONTROLLER is not among them: Kafka's controller
+#: says it, too, of what it has written and will not see committed as the leader.
 BEFORE_ANYTHING = frozenset({3, 17, 36, 37, 38, 40, 42, 44})
 NOT_CONTROLLER = 41
 _PAUSE_S = 0.01
 
 
 class Writers:
-    """``with Writers({1: "host:port", ...}, journal) as writers:``: threads, one for each of ``kinds``, that write all the while.
+    """``with Writers({1: "host:port", ...}, journal) as writers:``: threads, one for each of
+    ``kinds``, that write all the while.
 
-    Each stays with the node that answers and goes on to the next where one does not. ``definite``: error codes that say
-    that nothing was done. A request waits ``timeout_s`` at most; there are ``per_second`` a writer at most.
-    ``acknowledged`` and ``unknown`` count.
+    Each stays with the node that answers and goes on to the next where one does not. ``definite``:
+    error codes that say that nothing was done. A request waits ``timeout_s`` at most; there are
+    ``per_second`` a writer at most. ``acknowledged`` and ``unknown`` count.
     """
 
     def __init__(
@@ -62,12 +69,19 @@ class Writers:
         self._stop = threading.Event()
         self._count = threading.Condition()
         self._error: BaseException | None = None
-        self._addresses, self._journal, self._definite = dict(addresses), journal, frozenset(definite)
+        self._addresses, self._journal, self._definite = (
+            dict(addresses),
+            journal,
+            frozenset(definite),
+        )
         self._timeout_s, self._pause_s = timeout_s, 1 / per_second
         self._holds = [threading.Lock() for _ in kinds]
         self._threads = [
             threading.Thread(
-                target=self._run, args=(first + number, kind, self._holds[number - 1]), name=f"writer {number}", daemon=True
+                target=self._run,
+                args=(first + number, kind, self._holds[number - 1]),
+                name=f"writer {number}",
+                daemon=True,
             )
             for number, kind in enumerate(kinds, 1)
         ]
@@ -77,11 +91,18 @@ class Writers:
             thread.start()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         self.stop()
 
     def stop(self) -> None:
-        """Send no more, wait for what is in flight, and raise what ended a writer, if anything did."""
+        """Send no more, wait for what is in flight, and raise what ended a writer, if anything
+        did.
+        """
         self._stop.set()
         for thread in self._threads:
             thread.join()
@@ -100,7 +121,9 @@ class Writers:
         """Return when ``more`` appends than now are acknowledged. Raises AdminError."""
         with self._count:
             target = self.acknowledged + more
-            self._count.wait_for(lambda: self.acknowledged >= target or self._error is not None, timeout_s)
+            self._count.wait_for(
+                lambda: self.acknowledged >= target or self._error is not None, timeout_s
+            )
             if self.acknowledged < target:
                 raise AdminError(
                     f"{more - (target - self.acknowledged)} of {more} appends were acknowledged in {timeout_s:.0f} s "
@@ -139,7 +162,9 @@ class _Writer:
         self._client: WireClient | None = None
 
     def append(self) -> None:
-        """Send the next append to the node that answered last, or, where there is no connection, to the next node."""
+        """Send the next append to the node that answered last, or, where there is no connection, to
+        the next node.
+        """
         node = self._nodes[0]
         if self._client is None:
             try:
@@ -166,7 +191,10 @@ class _Writer:
         if not codes:
             return Outcome.ACKNOWLEDGED, ""
         definite = codes <= self._all._definite
-        return Outcome.FAILED if definite else Outcome.UNKNOWN, f"error {', '.join(map(str, sorted(codes)))}"
+        return (
+            Outcome.FAILED if definite else Outcome.UNKNOWN,
+            f"error {', '.join(map(str, sorted(codes)))}",
+        )
 
     def _next_node(self) -> None:
         self.hang_up()
@@ -198,6 +226,10 @@ def id_of(record: Message) -> int | None:
     """The number of the append that made this metadata record; None for one that no writer made."""
     if isinstance(record, TopicRecord) and record.name.startswith(_TOPIC_PREFIX):
         return int(record.name.removeprefix(_TOPIC_PREFIX))
-    if isinstance(record, ConfigRecord) and (record.resource_type, record.name) == (_BROKER, _CONFIG_NAME) and record.value:
+    if (
+        isinstance(record, ConfigRecord)
+        and (record.resource_type, record.name) == (_BROKER, _CONFIG_NAME)
+        and record.value
+    ):
         return int(record.value)
     return None

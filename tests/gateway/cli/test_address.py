@@ -24,7 +24,22 @@ def test_what_is_an_address(text: str, address: tuple[str, int]) -> None:
     assert parse_address(str(Address(*address))) == address
 
 
-@pytest.mark.parametrize("text", ["", ":9092", "a:b", "a:0", "a:65536", "a:1:2", "::1", "a b:1", "a:1,b:2", "http://a:1", "[]:1"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        ":9092",
+        "a:b",
+        "a:0",
+        "a:65536",
+        "a:1:2",
+        "::1",
+        "a b:1",
+        "a:1,b:2",
+        "http://a:1",
+        "[]:1",
+    ],
+)
 def test_what_is_not(text: str) -> None:
     with pytest.raises(click.BadParameter, match="is not HOST:PORT"):
         parse_address(text)

@@ -31,7 +31,9 @@ def run(port: int, *arguments: str) -> Result:
 
 @contextmanager
 def answering(answer: Callable[[bytes], bytes]) -> Iterator[int]:
-    """A listener whose connection answers each request (a frame without its size) with the bytes that ``answer`` gives."""
+    """A listener whose connection answers each request (a frame without its size) with the bytes
+    that ``answer`` gives.
+    """
     listener = socket.create_server(("127.0.0.1", 0))
 
     def talk() -> None:
@@ -57,32 +59,60 @@ def test_json_lines_beside_our_own_table() -> None:
         assert result.exit_code == 0, result.output
         assert server.seen == [(18, 4)]
     rows = {row["key"]: row for row in map(json.loads, result.stdout.splitlines())}
-    assert rows[1] == {"key": 1, "api": "Fetch", "server": [4, 18], "codec": [4, 18], "serve": [4, 18], "usable": 18}
+    assert rows[1] == {
+        "key": 1,
+        "api": "Fetch",
+        "server": [4, 18],
+        "codec": [4, 18],
+        "serve": [4, 18],
+        "usable": 18,
+    }
     assert (rows[52]["api"], rows[52]["server"], rows[52]["usable"]) == ("Vote", None, None)
     assert list(rows) == sorted(rows)
     for key, handler in handlers().items():
-        assert rows[key]["server"] == rows[key]["serve"] == [handler.versions[0], handler.versions[-1]]
+        assert (
+            rows[key]["server"] == rows[key]["serve"] == [handler.versions[0], handler.versions[-1]]
+        )
 
 
 def test_a_table_for_people_with_features() -> None:
     answer = ApiVersionsResponse(
-        api_keys=[ApiVersion(api_key=1, min_version=4, max_version=17), ApiVersion(api_key=999, min_version=0, max_version=0)],
-        supported_features=[SupportedFeatureKey(name="metadata.version", min_version=7, max_version=30)],
-        finalized_features=[FinalizedFeatureKey(name="metadata.version", max_version_level=29, min_version_level=29)],
+        api_keys=[
+            ApiVersion(api_key=1, min_version=4, max_version=17),
+            ApiVersion(api_key=999, min_version=0, max_version=0),
+        ],
+        supported_features=[
+            SupportedFeatureKey(name="metadata.version", min_version=7, max_version=30)
+        ],
+        finalized_features=[
+            FinalizedFeatureKey(name="metadata.version", max_version_level=29, min_version_level=29)
+        ],
     )
     with answering(lambda request: frame(request[4:8], answer.encode(4))) as port:
         result = run(port, "-o", "table")
     assert result.exit_code == 0, result.output
     fetch = next(line for line in result.stdout.splitlines() if " Fetch " in line)
-    assert [cell.strip() for cell in fetch.strip("│┃ ").split("│")] == ["1", "Fetch", "4-17", "4-18", "4-18", "17"]
+    assert [cell.strip() for cell in fetch.strip("│┃ ").split("│")] == [
+        "1",
+        "Fetch",
+        "4-17",
+        "4-18",
+        "4-18",
+        "17",
+    ]
     unknown = next(line for line in result.stdout.splitlines() if " 999 " in line)
     assert "-" in unknown
     assert "metadata.version: 7-30, finalized 29" in result.stdout
 
 
-@pytest.mark.parametrize(("theirs", "usable"), [([0, 3], None), ([0, 4], 4), ([4, 18], 18), ([17, 99], 18), ([19, 20], None)])
+@pytest.mark.parametrize(
+    ("theirs", "usable"),
+    [([0, 3], None), ([0, 4], 4), ([4, 18], 18), ([17, 99], 18), ([19, 20], None)],
+)
 def test_the_newest_common_version(theirs: list[int], usable: int | None) -> None:
-    answer = ApiVersionsResponse(api_keys=[ApiVersion(api_key=1, min_version=theirs[0], max_version=theirs[1])])
+    answer = ApiVersionsResponse(
+        api_keys=[ApiVersion(api_key=1, min_version=theirs[0], max_version=theirs[1])]
+    )
     (row,) = [row for row in apis.rows(answer) if row["key"] == 1]
     assert (row["server"], row["usable"]) == (theirs, usable)
 
@@ -94,7 +124,9 @@ def test_a_server_that_is_older_is_asked_again_at_its_version() -> None:
         header, _ = decode_request_header(request)
         asked.append(header.request_api_version)
         if header.request_api_version > 2:
-            old = ApiVersionsResponse(error_code=35, api_keys=[ApiVersion(api_key=18, min_version=0, max_version=2)])
+            old = ApiVersionsResponse(
+                error_code=35, api_keys=[ApiVersion(api_key=18, min_version=0, max_version=2)]
+            )
             return frame(request[4:8], old.encode(0))
         return frame(request[4:8], unsupported_version_response().copy(error_code=0).encode(2))
 
@@ -115,11 +147,19 @@ def garbage(request: bytes) -> bytes:
         (garbage, "not Kafka's protocol"),
         (lambda request: frame(request[4:8], b"\x00"), "not Kafka's protocol"),
         (lambda request: frame(request[4:8], b"\x00\x00\x7f"), "not Kafka's protocol"),
-        (lambda request: frame(request[4:8], ApiVersionsResponse(error_code=42).encode(4)), "42 (INVALID_REQUEST)"),
-        (lambda request: frame(request[4:8], ApiVersionsResponse(error_code=4242).encode(4)), "4242"),
+        (
+            lambda request: frame(request[4:8], ApiVersionsResponse(error_code=42).encode(4)),
+            "42 (INVALID_REQUEST)",
+        ),
+        (
+            lambda request: frame(request[4:8], ApiVersionsResponse(error_code=4242).encode(4)),
+            "4242",
+        ),
     ],
 )
-def test_what_is_no_answer_is_said_in_a_sentence(answer: Callable[[bytes], bytes], words: str) -> None:
+def test_what_is_no_answer_is_said_in_a_sentence(
+    answer: Callable[[bytes], bytes], words: str
+) -> None:
     with answering(answer) as port:
         result = run(port, "--timeout", "5")
     assert result.exit_code == 1

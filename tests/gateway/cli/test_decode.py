@@ -39,7 +39,7 @@ def test_every_file_of_every_log_is_decoded_as_kafka_does(name: str, logs: Any) 
         source = root / "nodes" / node / "__cluster_metadata-0" / truth.name.removesuffix(".jsonl")
         if not source.exists():
             source = root / "nodes" / node / source.name
-        result = CliRunner().invoke(command, [str(source)])
+        result = CliRunner().invoke(command, [str(source), "--show-secrets"])
         expected = [truth_line(line) for line in json_lines(truth.read_text(encoding="utf-8"))]
         assert [json.loads(line) for line in json_lines(result.stdout)] == expected, source
         assert result.exit_code == 0, result.stderr
@@ -55,7 +55,10 @@ def write(path: Path, *batches: bytes) -> Path:
 def batch(offset: int, *values: bytes, control: bool = False) -> bytes:
     from kwire.records import Record, encode_batch
 
-    records = [Record(offset=offset + i, timestamp=1000, key=None, value=value) for i, value in enumerate(values)]
+    records = [
+        Record(offset=offset + i, timestamp=1000, key=None, value=value)
+        for i, value in enumerate(values)
+    ]
     return encode_batch(records, base_offset=offset, partition_leader_epoch=3, is_control=control)
 
 
@@ -70,13 +73,15 @@ def secret() -> bytes:
     from kwire.messages.config_record import ConfigRecord
     from kwire.records import encode_metadata_record
 
-    record = ConfigRecord(resource_type=4, resource_name="1", name="ssl.keystore.password", value="hunter2")
+    record = ConfigRecord(
+        resource_type=4, resource_name="1", name="ssl.keystore.password", value="hunter2"
+    )
     return encode_metadata_record(record, 0)
 
 
 def test_a_bad_record_is_a_line_and_the_rest_goes_on(tmp_path: Path) -> None:
     path = write(tmp_path / "a.log", batch(0, topic("a"), b"\x01\x7f\x00", topic("b")))
-    result = CliRunner().invoke(command, [str(path)])
+    result = CliRunner().invoke(command, [str(path), "--show-secrets"])
     lines = [json.loads(line) for line in json_lines(result.stdout)]
     assert [line.get("type") for line in lines] == ["TOPIC_RECORD", None, "TOPIC_RECORD"]
     assert "127" in lines[1]["error"] and lines[1]["value"] == "AX8A"
@@ -88,15 +93,17 @@ def test_a_torn_tail_and_a_damaged_middle_are_told(tmp_path: Path) -> None:
     torn = CliRunner().invoke(command, [str(write(tmp_path / "torn.log", good, other[:-3]))])
     assert len(json_lines(torn.stdout)) == 1 and torn.exit_code == 1
     assert f"byte {len(good)}: ends inside a batch" in torn.stderr
-    damaged = CliRunner().invoke(command, [str(write(tmp_path / "bad.log", good, other[:-1] + b"\xff", good))])
+    damaged = CliRunner().invoke(
+        command, [str(write(tmp_path / "bad.log", good, other[:-1] + b"\xff", good))]
+    )
     assert len(json_lines(damaged.stdout)) == 1 and damaged.exit_code == 1
     assert f"byte {len(good)}: damaged" in damaged.stderr
 
 
-def test_secrets_are_shown_unless_asked(tmp_path: Path) -> None:
+def test_secrets_are_hidden_unless_asked_for(tmp_path: Path) -> None:
     path = write(tmp_path / "a.log", batch(0, secret()))
-    assert "hunter2" in CliRunner().invoke(command, [str(path)]).stdout
-    hidden = CliRunner().invoke(command, [str(path), "--redact"]).stdout
+    assert "hunter2" in CliRunner().invoke(command, [str(path), "--show-secrets"]).stdout
+    hidden = CliRunner().invoke(command, [str(path)]).stdout
     assert "hunter2" not in hidden and "ssl.keystore.password" in hidden
 
 
@@ -107,7 +114,11 @@ def test_text_and_directories(tmp_path: Path) -> None:
     write(directory / "00000000000000000001.log", batch(1, topic("second")))
     for name in (tmp_path, directory):
         lines = json_lines(CliRunner().invoke(command, [str(name), "-o", "text"]).stdout)
-        assert ["first" in lines[0], "second" in lines[1], "1970-01-01 00:00:01.000" in lines[0]] == [True] * 3
+        assert [
+            "first" in lines[0],
+            "second" in lines[1],
+            "1970-01-01 00:00:01.000" in lines[0],
+        ] == [True] * 3
     empty = tmp_path / "empty"
     empty.mkdir()
     assert "no *.log in it" in CliRunner().invoke(command, [str(empty)]).stderr

@@ -35,8 +35,12 @@ def test_from_nothing_everything_was_added() -> None:
     result = run(f"{SAMPLE}@0", SAMPLE)
     assert result.exit_code == 1
     changes = lines(result)
-    assert {one["change"] for one in changes if one["path"] not in ("/features", "/producerIds")} == {"added"}
-    assert all(list(one) == ["change", "path", "before", "after"] and one["after"] for one in changes)
+    assert {
+        one["change"] for one in changes if one["path"] not in ("/features", "/producerIds")
+    } == {"added"}
+    assert all(
+        list(one) == ["change", "path", "before", "after"] and one["after"] for one in changes
+    )
     back = lines(run(SAMPLE, f"{SAMPLE}@0"))
     assert [(one["path"], one["after"], one["before"]) for one in back] == [
         (one["path"], one["before"], one["after"]) for one in changes

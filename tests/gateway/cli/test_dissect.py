@@ -1,4 +1,6 @@
-"""``kwire dissect``: what goes in (hex, base64, files, captures, standard input) and what comes out (tree, JSON lines)."""
+"""``kwire dissect``: what goes in (hex, base64, files, captures, standard input) and what comes out
+(tree, JSON lines).
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from gateway.cli.dissect import Dissection, command
+from gateway.cli.dissect import Dissection, command  # type: ignore[attr-defined]
 from gateway.cli.dissect_inside import hide_secrets, open_records
 from gateway.cli.dissect_output import json_line, tree_text
 from kwire.errors import UnsupportedVersion
@@ -54,8 +56,15 @@ def request(name: str, version: int, body: dict[str, Any]) -> bytes:
     """A request with its header, without its size."""
     codec = reference(name, version)
     key = codec.schema["apiKey"]
-    header = {"RequestApiKey": key, "RequestApiVersion": version, "CorrelationId": 5, "ClientId": "c"}
-    return reference("RequestHeader", request_header_version(key, version)).build(header) + codec.build(body)
+    header = {
+        "RequestApiKey": key,
+        "RequestApiVersion": version,
+        "CorrelationId": 5,
+        "ClientId": "c",
+    }
+    return reference("RequestHeader", request_header_version(key, version)).build(
+        header
+    ) + codec.build(body)
 
 
 def test_a_request_says_itself_what_it_is() -> None:
@@ -72,11 +81,19 @@ def test_a_request_says_itself_what_it_is() -> None:
 def test_a_pipe_gets_json_lines() -> None:
     (line,) = lines(run("--hex", VERSIONS_REQUEST))
     assert line["ok"] is True
-    assert find(line["tree"], "ClientId") == {"name": "ClientId", "type": "string", "start": 8, "end": 13, "value": "foo"}
+    assert find(line["tree"], "ClientId") == {
+        "name": "ClientId",
+        "type": "string",
+        "start": 8,
+        "end": 13,
+        "value": "foo",
+    }
     assert "hex" not in line
 
 
-@pytest.mark.parametrize("text", ["00:12:00:00:00:00:00:07:00:03:66:6f:6f", "0x0012 0000\n00000007 0003 666F6F"])
+@pytest.mark.parametrize(
+    "text", ["00:12:00:00:00:00:00:07:00:03:66:6f:6f", "0x0012 0000\n00000007 0003 666F6F"]
+)
 def test_hex_as_tools_print_it(text: str) -> None:
     assert leaves(lines(run("--hex", text))[0]["tree"])["CorrelationId"] == 7
 
@@ -84,21 +101,35 @@ def test_hex_as_tools_print_it(text: str) -> None:
 def test_base64_of_both_alphabets() -> None:
     body = reference("SaslHandshakeRequest", 1).build({"Mechanism": "\xff\xfe?>\xff"})
     for text in (base64.b64encode(body), base64.urlsafe_b64encode(body).rstrip(b"=")):
-        result = run("--base64", text.decode(), "--message", "SaslHandshakeRequest", "--version", "1")
+        result = run(
+            "--base64", text.decode(), "--message", "SaslHandshakeRequest", "--version", "1"
+        )
         assert leaves(lines(result)[0]["tree"])["Mechanism"] == "\xff\xfe?>\xff"
 
 
 def test_a_file_and_standard_input(tmp_path: Path) -> None:
     path = tmp_path / "frame"
     path.write_bytes(bytes.fromhex(VERSIONS_REQUEST))
-    assert run(str(path)).stdout == run("-", stdin=path.read_bytes()).stdout == run("--hex", VERSIONS_REQUEST).stdout
+    assert (
+        run(str(path)).stdout
+        == run("-", stdin=path.read_bytes()).stdout
+        == run("--hex", VERSIONS_REQUEST).stdout
+    )
 
 
 def test_frames_behind_their_sizes_are_taken_apart() -> None:
     one = bytes.fromhex(VERSIONS_REQUEST)
     first, second = lines(run("-", stdin=sized(one) + sized(request("MetadataRequest", 9, {}))))
-    assert find(first["tree"], "ClientId") == {"name": "ClientId", "type": "string", "start": 12, "end": 17, "value": "foo"}
-    assert find(second["tree"], "MetadataRequest")["end"] == 17 + 4 + len(request("MetadataRequest", 9, {}))  # type: ignore[index]
+    assert find(first["tree"], "ClientId") == {
+        "name": "ClientId",
+        "type": "string",
+        "start": 12,
+        "end": 17,
+        "value": "foo",
+    }
+    assert find(second["tree"], "MetadataRequest")["end"] == 17 + 4 + len(  # type: ignore[index]
+        request("MetadataRequest", 9, {})
+    )
 
 
 def test_a_response_needs_api_and_version() -> None:
@@ -122,7 +153,9 @@ def test_bodies_without_a_header() -> None:
 
 def test_messages_of_a_design_text() -> None:
     body = reference("AlterIsrRequest", 0, "kip/497").build({"BrokerId": 3}).hex()
-    result = run("--hex", body, "--message", "AlterIsrRequest", "--version", "0", "--family", "kip/497")
+    result = run(
+        "--hex", body, "--message", "AlterIsrRequest", "--version", "0", "--family", "kip/497"
+    )
     assert leaves(lines(result)[0]["tree"])["BrokerId"] == 3
     assert run("--hex", body, "--message", "AlterIsrRequest", "--version", "0").exit_code == 2
 
@@ -130,7 +163,12 @@ def test_messages_of_a_design_text() -> None:
 def test_a_metadata_record() -> None:
     (line,) = lines(run("--hex", RECORD.hex(), "--metadata-record"))
     found = leaves(line["tree"])
-    assert (found["type"], found["version"], found["Name"], found["FeatureLevel"]) == (12, 0, "metadata.version", 27)
+    assert (found["type"], found["version"], found["Name"], found["FeatureLevel"]) == (
+        12,
+        0,
+        "metadata.version",
+        27,
+    )
 
 
 def test_bad_bytes_end_the_tree_and_the_exit_code_is_1() -> None:
@@ -140,11 +178,20 @@ def test_bad_bytes_end_the_tree_and_the_exit_code_is_1() -> None:
     (line,) = lines(run("--hex", VERSIONS_REQUEST[:-2]))
     assert line["ok"] is False
     error = find(line["tree"], "ClientId")["error"]  # type: ignore[index]
-    assert error == {"reason": "3 bytes wanted, 2 left", "rule": "truncated", "path": "ClientId", "offset": 8}
+    assert error == {
+        "reason": "3 bytes wanted, 2 left",
+        "rule": "truncated",
+        "path": "ClientId",
+        "offset": 8,
+    }
 
 
 def test_bytes_left_over_are_shown() -> None:
-    result = run("--hex", VERSIONS_REQUEST + "ffff", "-o", "tree")
+    assert (
+        "left over bytes = (redacted)"
+        in run("--hex", VERSIONS_REQUEST + "ffff", "-o", "tree").stdout
+    )
+    result = run("--hex", VERSIONS_REQUEST + "ffff", "-o", "tree", "--show-secrets")
     assert result.exit_code == 0
     assert "left over bytes = 2 bytes: ff ff" in result.stdout
 
@@ -172,11 +219,16 @@ def test_a_capture(tmp_path: Path) -> None:
     path = tmp_path / "a.pcap"
     path.write_bytes(pcap([on_link(1, ip) for ip in talk(*TURNS)]))
     found = lines(run(str(path)))
-    assert [(one["kind"], one["api"], one["version"], one["correlation_id"]) for one in found] == SEEN
+    assert [
+        (one["kind"], one["api"], one["version"], one["correlation_id"]) for one in found
+    ] == SEEN
     assert found[0]["time"] == "2023-11-14T22:13:22.500000Z"
     assert (found[0]["source"], found[0]["target"]) == ("10.0.0.1:40000", "10.0.0.2:9092")
     only = lines(run(str(path), "--api", "Metadata", "--response", "--port", "9092"))
-    assert [(one["kind"], one["correlation_id"]) for one in only] == [("response", 3), ("response", 2)]
+    assert [(one["kind"], one["correlation_id"]) for one in only] == [
+        ("response", 3),
+        ("response", 2),
+    ]
     tree = run("-", "-o", "tree", stdin=path.read_bytes())
     assert tree.exit_code == 0
     headline = "2023-11-14T22:13:22.500000Z  10.0.0.1:40000 -> 10.0.0.2:9092  request ApiVersions v3, correlation id 1"
@@ -191,13 +243,16 @@ def test_a_damaged_capture() -> None:
 
 
 def fetch_answer(compression: str) -> str:
-    """A Fetch answer, in hex, whose records are two metadata records: one plain, one with SCRAM keys."""
+    """A Fetch answer, in hex, whose records are two metadata records: one plain, one with SCRAM
+    keys.
+    """
     secret = reference("UserScramCredentialRecord", 0).build(
         {"Name": "u", "Salt": b"pepper", "StoredKey": b"stored", "ServerKey": b"server"}
     )
     values = [RECORD, b"\x01\x0b\x00" + secret, b"not a metadata record", None]
     batch = encode_batch(
-        [Record(offset=n, timestamp=5, value=value) for n, value in enumerate(values)], compression=Compression[compression]
+        [Record(offset=n, timestamp=5, value=value) for n, value in enumerate(values)],
+        compression=Compression[compression],
     )
     body = {"Responses": [{"Topic": "t", "Partitions": [{"Records": batch}]}]}
     return "00000007" + reference("FetchResponse", 11).build(body).hex()
@@ -205,7 +260,16 @@ def fetch_answer(compression: str) -> str:
 
 @pytest.mark.parametrize("compression", ["NONE", "GZIP"])
 def test_records_inside_are_opened_and_secrets_hidden(compression: str) -> None:
-    arguments = ("--hex", fetch_answer(compression), "--response", "--api", "Fetch", "--version", "11", "--records")
+    arguments = (
+        "--hex",
+        fetch_answer(compression),
+        "--response",
+        "--api",
+        "Fetch",
+        "--version",
+        "11",
+        "--records",
+    )
     result = run(*arguments)
     assert result.exit_code == 0, result.output
     tree = lines(result)[0]["tree"]
@@ -230,7 +294,18 @@ def test_records_inside_are_opened_and_secrets_hidden(compression: str) -> None:
 def test_records_that_cannot_be_read_are_said() -> None:
     raw = bytearray.fromhex(fetch_answer("NONE"))
     raw[-3] ^= 1
-    arguments = ("--hex", raw.hex(), "--response", "--api", "Fetch", "--version", "11", "--records", "-o", "tree")
+    arguments = (
+        "--hex",
+        raw.hex(),
+        "--response",
+        "--api",
+        "Fetch",
+        "--version",
+        "11",
+        "--records",
+        "-o",
+        "tree",
+    )
     result = run(*arguments)
     assert result.exit_code == 1
     assert re.search(r"batch undecoded\n.*! .*CRC", result.stdout, re.IGNORECASE)
@@ -240,15 +315,31 @@ def test_passwords_of_sasl_and_configs_are_hidden() -> None:
     sasl = request("SaslAuthenticateRequest", 2, {"AuthBytes": b"\0user\0swordfish"})
     config = {"Name": "ssl.key.password", "Value": "swordfish"}
     plain = {"Name": "segment.bytes", "Value": "1024"}
-    alter = request("IncrementalAlterConfigsRequest", 1, {"Resources": [{"Configs": [config, plain]}]})
+    alter = request(
+        "IncrementalAlterConfigsRequest",
+        1,
+        {"Resources": [{"ResourceType": 2, "Configs": [config, plain]}]},
+    )
     for frame in (sasl, alter):
         for output in ("json", "tree"):
             text = run("--hex", frame.hex(), "-o", output).stdout
-            assert "swordfish" not in text and b"swordfish".hex() not in text and b"sword".hex(" ") not in text
+            assert (
+                "swordfish" not in text
+                and b"swordfish".hex() not in text
+                and b"sword".hex(" ") not in text
+            )
             assert "(redacted)" in text
         shown = run("--hex", frame.hex(), "--show-secrets").stdout
         assert "swordfish" in shown or b"swordfish".hex() in shown
     assert "1024" in run("--hex", alter.hex()).stdout
+
+
+def test_token_of_sasl_without_a_header_is_hidden() -> None:
+    token = b"\0b\0swordfish"
+    for output in ("json", "tree"):
+        text = run("--hex", token.hex(), "-o", output).stdout
+        assert b"sword".hex(" ") not in text and b"sword".hex() not in text
+    assert b"sword".hex(" ") in run("--hex", token.hex(), "-o", "tree", "--show-secrets").stdout
 
 
 def test_a_password_that_is_cut_off_is_hidden_too() -> None:
@@ -273,8 +364,12 @@ def test_null_arrays_and_structs_are_null() -> None:
 
 @needs_shared
 def test_whatever_the_bytes_something_is_printed() -> None:
-    """Broken and odd messages that Kafka was tried with: always a tree, always JSON, and never an exception."""
-    for v in itertools.islice(itertools.chain(vectors("variants"), vectors("messages-mutants")), 0, None, 23):
+    """Broken and odd messages that Kafka was tried with: always a tree, always JSON, and never an
+    exception.
+    """
+    for v in itertools.islice(
+        itertools.chain(vectors("variants"), vectors("messages-mutants")), 0, None, 23
+    ):
         try:
             codec = reference(v["api"], v["version"])
         except UnsupportedVersion:
@@ -291,11 +386,15 @@ def test_whatever_the_bytes_something_is_printed() -> None:
 
 def test_an_envelope_holds_a_request() -> None:
     inner = request("MetadataRequest", 9, {"Topics": [{"Name": "inside"}]})
-    frame = request("EnvelopeRequest", 0, {"RequestData": inner, "ClientHostAddress": b"\x7f\0\0\1"})
+    frame = request(
+        "EnvelopeRequest", 0, {"RequestData": inner, "ClientHostAddress": b"\x7f\0\0\1"}
+    )
     tree = lines(run("--hex", frame.hex(), "--records"))[0]["tree"]
     name = find(tree, "MetadataRequest")
     assert name is not None and leaves(name)["Name"] == "inside"
-    assert frame[name["start"] : name["end"]] == reference("MetadataRequest", 9).build({"Topics": [{"Name": "inside"}]})
+    assert frame[name["start"] : name["end"]] == reference("MetadataRequest", 9).build(
+        {"Topics": [{"Name": "inside"}]}
+    )
 
 
 def test_text_that_a_terminal_would_obey_is_escaped() -> None:
@@ -307,7 +406,10 @@ def test_text_that_a_terminal_would_obey_is_escaped() -> None:
 
 def test_long_values_are_cut_in_the_tree_and_whole_in_json() -> None:
     frame = request("ListConfigResourcesRequest", 1, {"ResourceTypes": [7] * 40}).hex()
-    assert "[7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, ... 28 more]" in run("--hex", frame, "-o", "tree").stdout
+    assert (
+        "[7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, ... 28 more]"
+        in run("--hex", frame, "-o", "tree").stdout
+    )
     types = find(lines(run("--hex", frame))[0]["tree"], "ResourceTypes")
     assert types is not None and [child.get("value") for child in types["children"][1:]] == [7] * 40
     frame = request("MetadataRequest", 9, {"Topics": [{"Name": "x" * 300}]}).hex()
@@ -316,7 +418,9 @@ def test_long_values_are_cut_in_the_tree_and_whole_in_json() -> None:
 
 def test_the_examples_of_the_help_work() -> None:
     text = run("--help").stdout
-    examples = [line.strip() for line in text.splitlines() if line.strip().startswith("kwire dissect -")]
+    examples = [
+        line.strip() for line in text.splitlines() if line.strip().startswith("kwire dissect -")
+    ]
     assert len(examples) >= 3
     for example in examples:
         arguments = shlex.split(example)[2:]

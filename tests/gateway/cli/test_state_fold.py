@@ -1,4 +1,6 @@
-"""What the fold of the commands adds to the loader: times, sentences, and a bar where somebody watches."""
+"""What the fold of the commands adds to the loader: times, sentences, and a bar where somebody
+watches.
+"""
 
 from __future__ import annotations
 
@@ -36,12 +38,15 @@ def test_a_state_has_the_time_of_its_last_record() -> None:
 
 
 @pytest.mark.parametrize("value", [None, b"", b"\x07junk", b"\x01\x7f\x00"])
-def test_what_is_no_metadata_record_names_its_offset_and_the_state_before(value: bytes | None) -> None:
+def test_what_is_no_metadata_record_names_its_offset_and_the_state_before(
+    value: bytes | None,
+) -> None:
     with pytest.raises(click.ClickException, match=r"here: offset 8: .*--at 8 "):
         Fold("here", At()).take(8, 1, 0, value)
 
 
 def test_a_bar_is_shown_for_much_and_only_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setattr(state_files, "_PROGRESS_BYTES_MIN", 1)
     for stream, shown in ((Terminal(), True), (io.StringIO(), False)):
         monkeypatch.setattr(sys, "stderr", stream)

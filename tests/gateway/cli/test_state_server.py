@@ -1,4 +1,6 @@
-"""States out of a server: the same as out of its files, and sentences where a server has no state to give."""
+"""States out of a server: the same as out of its files, and sentences where a server has no state
+to give.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +45,9 @@ def same(one: State, other: State) -> bool:
 def test_the_state_is_that_of_the_files(server: MiniServer) -> None:
     end = server.partition.high_watermark
     for at in (At(), *(At(offset=offset) for offset in (0, 1, 7, end // 2, end))):
-        assert same(load_server(Address("127.0.0.1", server.port), at), load_files([SAMPLE], at)), at
+        assert same(load_server(Address("127.0.0.1", server.port), at), load_files([SAMPLE], at)), (
+            at
+        )
 
 
 def test_as_of_a_time(server: MiniServer) -> None:
@@ -65,7 +69,10 @@ def test_both_commands_read_a_server(server: MiniServer) -> None:
     result = CliRunner().invoke(main, ["diff", str(SAMPLE), where])
     assert (result.exit_code, result.output) == (0, "")
     result = CliRunner().invoke(main, ["diff", f"{where}@0", where])
-    assert result.exit_code == 1 and json.loads(result.stdout.splitlines()[0])["change"] in ("added", "changed")
+    assert result.exit_code == 1 and json.loads(result.stdout.splitlines()[0])["change"] in (
+        "added",
+        "changed",
+    )
 
 
 def test_an_offset_beyond_the_end(server: MiniServer) -> None:
@@ -81,28 +88,41 @@ def test_a_server_that_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch) ->
         load_server(Address("127.0.0.1", gone.port), At())
 
 
-def test_a_server_that_stops_giving_records_is_not_waited_for_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_server_that_stops_giving_records_is_not_waited_for_for_ever(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(tail, "STALLED_S", 1)
     with serving() as stuck:
         partition = stuck.partition
         cut = len(partition.batches) // 2
         offset = partition.batches[cut].first
         original = partition.read
-        monkeypatch.setattr(partition, "read", lambda at, size: Read((), 0, lambda: None) if at >= offset else original(at, 1))
+        monkeypatch.setattr(
+            partition,
+            "read",
+            lambda at, size: Read((), 0, lambda: None) if at >= offset else original(at, 1),
+        )
         with pytest.raises(
-            click.ClickException, match=rf"gives nothing from offset \d+ on, of {partition.high_watermark}, for 1 s"
+            click.ClickException,
+            match=rf"gives nothing from offset \d+ on, of {partition.high_watermark}, for 1 s",
         ):
             load_server(Address("127.0.0.1", stuck.port), At())
 
 
-def test_a_start_that_moves_meanwhile_is_told(server: MiniServer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_start_that_moves_meanwhile_is_told(
+    server: MiniServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Retention on a followed directory: what was read may be the one snapshot and then the other."""
     original, asked = KafkaConsumer.beginning_offsets, []
 
     def beginning_offsets(self: Any, partitions: list[Any]) -> Any:
         asked.append(partitions)
         found = original(self, partitions)
-        return found if len(asked) == 1 else {partition: offset + 5 for partition, offset in found.items()}
+        return (
+            found
+            if len(asked) == 1
+            else {partition: offset + 5 for partition, offset in found.items()}
+        )
 
     monkeypatch.setattr(KafkaConsumer, "beginning_offsets", beginning_offsets)
     with pytest.raises(click.ClickException, match="start of its log moved"):
@@ -132,6 +152,9 @@ def test_a_log_whose_snapshot_is_not_served_makes_no_state(logs: Any, tmp_path: 
     config.write_text("snapshot.prefix=false\n")
     with (
         gateway("--log-dir", str(source), "--config", str(config)) as running,
-        pytest.raises(click.ClickException, match="log starts at offset 985 and the snapshot before it is not served"),
+        pytest.raises(
+            click.ClickException,
+            match="log starts at offset 985 and the snapshot before it is not served",
+        ),
     ):
         load_server(parse_address(running.bootstrap), At())

@@ -43,14 +43,19 @@ def test_a_source_is_a_path_or_a_server_with_or_without_an_end(tmp_path: Path) -
     assert parse_source(there) == (tmp_path, At())
     assert parse_source(f"{there}@12") == (tmp_path, At(offset=12))
     assert parse_source("kafka1:9092") == (("kafka1", 9092), At())
-    assert parse_source("[::1]:9092@2026-11-21T00:00:00Z") == (("::1", 9092), At(time_ms=1795219200000))
+    assert parse_source("[::1]:9092@2026-11-21T00:00:00Z") == (
+        ("::1", 9092),
+        At(time_ms=1795219200000),
+    )
     odd = tmp_path / "backup@12"
     odd.mkdir()
     assert parse_source(str(odd)) == (odd, At())
     assert parse_source(f"{odd}@3") == (odd, At(offset=3))
 
 
-@pytest.mark.parametrize("text", ["", "nowhere", "no/where:9092", "nowhere@3", "@3", "host:9092@never"])
+@pytest.mark.parametrize(
+    "text", ["", "nowhere", "no/where:9092", "nowhere@3", "@3", "host:9092@never"]
+)
 def test_what_is_no_source(text: str) -> None:
     with pytest.raises(click.BadParameter):
         parse_source(text)

@@ -16,7 +16,13 @@ from click.testing import CliRunner, Result
 from gateway.address import Address
 from gateway.cli import tail
 from kwire.messages.user_scram_credential_record import UserScramCredentialRecord
-from kwire.records import Record, decode_batches, decode_metadata_record, encode_batch, encode_metadata_record
+from kwire.records import (
+    Record,
+    decode_batches,
+    decode_metadata_record,
+    encode_batch,
+    encode_metadata_record,
+)
 from tests.gateway.handlers.mini_server import MiniServer, RealBatch, serving
 from tests.gateway.handlers.world import MemoryPartition
 from tests.shared import needs_shared
@@ -45,13 +51,21 @@ def decoded(server: MiniServer) -> list[dict[str, Any]]:
             continue
         for record in batch.records:
             name, version, message = decode_metadata_record(record.value or b"")
-            head = {"offset": record.offset, "epoch": batch.header.partition_leader_epoch, "timestamp": record.timestamp}
-            found.append(head | {"type": name, "version": version, "data": message.to_json(version)})
+            head = {
+                "offset": record.offset,
+                "epoch": batch.header.partition_leader_epoch,
+                "timestamp": record.timestamp,
+            }
+            found.append(
+                head | {"type": name, "version": version, "data": message.to_json(version)}
+            )
     return found
 
 
 def one_record(value: bytes | None) -> MemoryPartition:
-    data = encode_batch([Record(offset=0, timestamp=5, key=None, value=value)], partition_leader_epoch=4)
+    data = encode_batch(
+        [Record(offset=0, timestamp=5, key=None, value=value)], partition_leader_epoch=4
+    )
     return MemoryPartition([RealBatch(0, 0, 4, 5, len(data), data)])
 
 
@@ -66,7 +80,9 @@ def test_members_come_in_the_order_that_people_read(server: MiniServer) -> None:
 
 def test_from_an_offset(server: MiniServer) -> None:
     expected = [line["offset"] for line in decoded(server) if line["offset"] >= 10]
-    assert [line["offset"] for line in lines(run(server, "--until-end", "--from", "10"))] == expected
+    assert [
+        line["offset"] for line in lines(run(server, "--until-end", "--from", "10"))
+    ] == expected
 
 
 def test_from_the_end_there_is_nothing_yet(server: MiniServer) -> None:
@@ -100,13 +116,17 @@ def test_following_goes_on_with_new_records(server: MiniServer) -> None:
     seen: list[int] = []
     end = server.partition.high_watermark
     data = encode_batch(
-        [Record(offset=end, timestamp=1, key=None, value=b"\x01\x14\x00\x00")], base_offset=end, partition_leader_epoch=1
+        [Record(offset=end, timestamp=1, key=None, value=b"\x01\x14\x00\x00")],
+        base_offset=end,
+        partition_leader_epoch=1,
     )
 
     def append_when_read() -> None:
         while not seen or seen[-1] < end - 2:
             time.sleep(0.02)
-        server.partition.batches.append(RealBatch(end, end, server.partition.leader_epoch, 1, len(data), data))
+        server.partition.batches.append(
+            RealBatch(end, end, server.partition.leader_epoch, 1, len(data), data)
+        )
 
     class Enough(Exception):
         pass
@@ -118,18 +138,30 @@ def test_following_goes_on_with_new_records(server: MiniServer) -> None:
 
     threading.Thread(target=append_when_read, daemon=True).start()
     with pytest.raises(Enough):
-        tail.with_consumer(Address("127.0.0.1", server.port), "__cluster_metadata", "beginning", False, take)
+        tail.with_consumer(
+            Address("127.0.0.1", server.port), "__cluster_metadata", "beginning", False, take
+        )
     assert seen == [line["offset"] for line in decoded(server)]
 
 
 def test_secrets_are_hidden_unless_asked_for() -> None:
     secret = UserScramCredentialRecord(
-        name="ann", mechanism=1, salt=b"salt", stored_key=b"stored", server_key=b"server", iterations=4096
+        name="ann",
+        mechanism=1,
+        salt=b"salt",
+        stored_key=b"stored",
+        server_key=b"server",
+        iterations=4096,
     )
     with serving(one_record(encode_metadata_record(secret, 0))) as server:
         (hidden,) = lines(run(server, "--until-end"))
         (shown,) = lines(run(server, "--until-end", "--show-secrets"))
-    assert hidden["data"]["salt"] == hidden["data"]["storedKey"] == hidden["data"]["serverKey"] == "(redacted)"
+    assert (
+        hidden["data"]["salt"]
+        == hidden["data"]["storedKey"]
+        == hidden["data"]["serverKey"]
+        == "(redacted)"
+    )
     assert shown["data"]["salt"] == "c2FsdA=="
     assert (shown["epoch"], shown["timestamp"]) == (4, 5)
 
@@ -138,17 +170,27 @@ def test_secrets_are_hidden_unless_asked_for() -> None:
 def test_no_secret_of_a_real_log_is_printed(logs: Any) -> None:
     directory = logs("p-one-basic")
     log = (directory / "nodes" / "1" / "__cluster_metadata-0" / f"{0:020d}.log").read_bytes()
-    truth = (directory / "truth" / "1" / f"{0:020d}.log.jsonl").read_text(encoding="utf-8").split("\n")
-    true = {record["offset"]: record for record in map(json.loads, filter(None, truth)) if "type" in record}
+    truth = (
+        (directory / "truth" / "1" / f"{0:020d}.log.jsonl").read_text(encoding="utf-8").split("\n")
+    )
+    true = {
+        record["offset"]: record
+        for record in map(json.loads, filter(None, truth))
+        if "type" in record
+    }
     hidden = 0
     for batch in decode_batches(log):
         for record in batch.records if not batch.header.is_control else []:
-            seen = SimpleNamespace(offset=record.offset, leader_epoch=1, timestamp=record.timestamp, value=record.value)
+            seen = SimpleNamespace(
+                offset=record.offset, leader_epoch=1, timestamp=record.timestamp, value=record.value
+            )
             shown, data = json.dumps(tail.describe(seen, False)), true[record.offset]["data"]
             assert tail.describe(seen, True)["data"] == data
             name = str(data.get("name"))
             config = ["value"] if name.endswith(("password", "jaas.config")) else []
-            for secret in filter(None, (data.get(member) for member in ["salt", "storedKey", "serverKey", *config])):
+            for secret in filter(
+                None, (data.get(member) for member in ["salt", "storedKey", "serverKey", *config])
+            ):
                 hidden += 1
                 assert json.dumps(secret) not in shown
     assert hidden > 10

@@ -1,14 +1,16 @@
-"""A cluster with registered brokers, each of which can be let come, go, and speak as a leader of partitions."""
+"""A cluster with registered brokers, each of which can be let come, go, and speak as a leader of
+partitions.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
 
-from gateway.controller.errors import Error
 from gateway.controller.features import default_features
 from kwire.messages.partition_record import PartitionRecord
 from kwire.messages.register_broker_record import RegisterBrokerRecord
+from kwire.protocol import ErrorCode
 from kwire.uuid import Uuid
 from tests.gateway.controller.cluster import Cluster, create, made
 
@@ -19,7 +21,9 @@ TOPIC = "orders"
 class BrokerCluster(Cluster):
     """``brokers`` have come, and serve. ``directories`` is how many each of them has."""
 
-    def __init__(self, brokers: Sequence[int] = (), *, directories: int = 1, **settings: Any) -> None:
+    def __init__(
+        self, brokers: Sequence[int] = (), *, directories: int = 1, **settings: Any
+    ) -> None:
         super().__init__(cluster_id=CLUSTER_ID, **settings)
         self._lives = 0
         self.directories = directories
@@ -35,12 +39,16 @@ class BrokerCluster(Cluster):
     def partition(self, index: int = 0, topic: str = TOPIC) -> PartitionRecord:
         return self.image.partitions[self.image.topic_ids[topic]][index]
 
-    # --- brokers ------------------------------------------------------------------------------------------------------
+    # --- brokers
+    # ------------------------------------------------------------------------------------------------------
 
     def register(self, broker_id: int, *, previous_epoch: int = -1) -> Any:
         """A new incarnation of the broker, which is fenced yet."""
         self._lives += 1
-        ranges = {"metadata.version": (7, 30), **{name: (0, level) for name, level in default_features(30).items()}}
+        ranges = {
+            "metadata.version": (7, 30),
+            **{name: (0, level) for name, level in default_features(30).items()},
+        }
         return self.ask(
             made(
                 "BrokerRegistrationRequest",
@@ -77,20 +85,39 @@ class BrokerCluster(Cluster):
         """The broker is still there, and does not serve."""
         assert self.heartbeat(broker_id, want_fence=True).is_fenced
 
-    # --- partitions ---------------------------------------------------------------------------------------------------
+    # --- partitions
+    # ---------------------------------------------------------------------------------------------------
 
     def create(self, *assignments: Sequence[int], topic: str = TOPIC, **configs: str) -> None:
         """A topic with these replicas."""
-        by_hand = [{"partition_index": index, "broker_ids": list(ids)} for index, ids in enumerate(assignments)]
-        named = [{"name": name.replace("_", "."), "value": value} for name, value in configs.items()]
+        by_hand = [
+            {"partition_index": index, "broker_ids": list(ids)}
+            for index, ids in enumerate(assignments)
+        ]
+        named = [
+            {"name": name.replace("_", "."), "value": value} for name, value in configs.items()
+        ]
         answer = self.ask(create({"name": topic, "assignments": by_hand, "configs": named}))
         assert answer.topics[0].error_code == 0, answer.topics[0].error_message
 
-    def alter(self, isr: Sequence[int], *, index: int = 0, topic: str = TOPIC, version: int = 3, **other: Any) -> Any:
-        """What the leader is told when it says who is in sync; ``other`` is what it says that is not so."""
+    def alter(
+        self,
+        isr: Sequence[int],
+        *,
+        index: int = 0,
+        topic: str = TOPIC,
+        version: int = 3,
+        **other: Any,
+    ) -> Any:
+        """What the leader is told when it says who is in sync; ``other`` is what it says that is
+        not so.
+        """
         now = self.partition(index, topic)
         leader = other.pop("broker_id", now.leader)
-        epoch = other.pop("broker_epoch", self.image.brokers[leader].broker_epoch if leader in self.image.brokers else -1)
+        epoch = other.pop(
+            "broker_epoch",
+            self.image.brokers[leader].broker_epoch if leader in self.image.brokers else -1,
+        )
         epochs = {one: broker.broker_epoch for one, broker in self.image.brokers.items()}
         asked = {
             "partition_index": index,
@@ -98,7 +125,11 @@ class BrokerCluster(Cluster):
             "partition_epoch": now.partition_epoch,
             "leader_recovery_state": 0,
             **(
-                {"new_isr_with_epochs": [{"broker_id": one, "broker_epoch": epochs.get(one, -1)} for one in isr]}
+                {
+                    "new_isr_with_epochs": [
+                        {"broker_id": one, "broker_epoch": epochs.get(one, -1)} for one in isr
+                    ]
+                }
                 if version >= 3
                 else {"new_isr": list(isr)}
             ),
@@ -109,9 +140,17 @@ class BrokerCluster(Cluster):
         answer = self.ask(request, version)
         return answer if answer.error_code else answer.topics[0].partitions[0]
 
-    def reassign(self, replicas: Sequence[int] | None, *, index: int = 0, topic: str = TOPIC, **more: Any) -> Error:
+    def reassign(
+        self, replicas: Sequence[int] | None, *, index: int = 0, topic: str = TOPIC, **more: Any
+    ) -> ErrorCode:
         """The error of moving a partition; None takes the move back."""
-        partitions = [{"partition_index": index, "replicas": None if replicas is None else list(replicas)}]
-        request = made("AlterPartitionReassignmentsRequest", topics=[{"name": topic, "partitions": partitions}], **more)
+        partitions = [
+            {"partition_index": index, "replicas": None if replicas is None else list(replicas)}
+        ]
+        request = made(
+            "AlterPartitionReassignmentsRequest",
+            topics=[{"name": topic, "partitions": partitions}],
+            **more,
+        )
         (result,) = self.ask(request).responses[0].partitions
-        return Error(result.error_code)
+        return ErrorCode(result.error_code)

@@ -1,7 +1,8 @@
-"""A controller with the log that it writes and the image that everybody else folds from it, all in memory.
+"""A controller with the log that it writes and the image that everybody else folds from it, all in
+memory.
 
-``Cluster.ask`` puts a request to it, over the wire both ways, and commits what comes of it. After every step the
-controller's own state must be what replaying the log gives.
+``Cluster.ask`` puts a request to it, over the wire both ways, and commits what comes of it. After
+every step the controller's own state must be what replaying the log gives.
 """
 
 from __future__ import annotations
@@ -12,8 +13,8 @@ from dataclasses import replace
 from typing import Any
 
 import kwire
-from gateway.controller.controller import Controller, Outcome
-from gateway.controller.kraft import KRaft, Unmoved
+from gateway.controller.controller import Controller, Decision
+from gateway.controller.kraft import KRaft, StaticKRaft
 from gateway.controller.records import OPERATION_RECORDS_MAX, Operation
 from gateway.controller.settings import ControllerSettings
 from kwire.cluster import Image, Loader
@@ -26,14 +27,18 @@ Forbidden = Iterable[tuple[str, str, str]]
 
 
 class Cluster:
-    """``nodes`` are those of the quorum, ``level`` the metadata.version that it begins with, ``log`` what is there already."""
+    """``nodes`` are those of the quorum, ``level`` the metadata.version that it begins with,
+    ``log`` what is there already.
+    """
 
     def __init__(
         self, *, level: int = 30, nodes: tuple[int, ...] = (1,), seed: int = 1, log: Iterable[bytes] = (),
         kraft_version: int = 0, kraft: KRaft | None = None, **settings: Any,
     ) -> None:  # fmt: skip
-        self.kraft = kraft or Unmoved(kraft_version)
-        self.settings = ControllerSettings(node_id=nodes[0], serving_nodes=nodes, metadata_version=level, **settings)
+        self.kraft = kraft or StaticKRaft(kraft_version)
+        self.settings = ControllerSettings(
+            node_id=nodes[0], serving_nodes=nodes, metadata_version=level, **settings
+        )
         self.now_ms = 0
         self.log: list[bytes] = []
         self.epoch = 0
@@ -52,38 +57,52 @@ class Cluster:
         """A new active controller, with what is committed; returns what it wrote first."""
         self.epoch += 1
         self.controller = Controller(
-            self.settings, random=random.Random(self._seed * 1000 + self.epoch).randbytes, kraft=self.kraft
+            self.settings,
+            random=random.Random(self._seed * 1000 + self.epoch).randbytes,
+            kraft=self.kraft,
         )
-        operations = self.controller.activate(self.image, self.now_ms, transaction_open=self._follower.in_transaction)
+        operations = self.controller.activate(
+            self.image, self.now_ms, transaction_open=self._follower.in_transaction
+        )
         for operation in operations:
             self.commit(operation)
         self.check()
         return operations
 
-    def decide(self, request: Message, version: int, forbidden: Forbidden = ()) -> Outcome:
+    def decide(self, request: Message, version: int, forbidden: Forbidden = ()) -> Decision:
         """The outcome of ``request``, which goes over the wire first. Nothing is committed."""
         cls = type(request)
-        return self.controller.handle(cls.decode(request.encode(version), version), version, allowing(forbidden), self.now_ms)
+        return self.controller.handle(
+            cls.decode(request.encode(version), version), version, allowing(forbidden), self.now_ms
+        )
 
     def ask(self, request: Message, version: int | None = None, forbidden: Forbidden = ()) -> Any:
         """The answer to ``request``, over the wire, once what comes of it is committed."""
         version = type(request).VERSIONS[-1] if version is None else version
-        outcome = self.decide(request, version, forbidden)
-        if outcome.operation is not None:
-            self.commit(outcome.operation)
+        decision = self.decide(request, version, forbidden)
+        if decision.operation is not None:
+            self.commit(decision.operation)
         self.check()
-        return type(outcome.answer).decode(outcome.answer.encode(version), version)
+        return type(decision.answer).decode(decision.answer.encode(version), version)
 
     def commit(self, operation: Operation) -> None:
-        """Append and fold the batches of ``operation``; its records must be in there, and be as they say."""
+        """Append and fold the batches of ``operation``; its records must be in there, and be as
+        they say.
+        """
         for batch in operation.batches:
             assert 0 < len(batch) <= OPERATION_RECORDS_MAX
             for value in batch:
                 self.append(value)
-        marks = {"BeginTransactionRecord", "EndTransactionRecord"} if len(operation.batches) > 1 else set()
+        marks = (
+            {"BeginTransactionRecord", "EndTransactionRecord"}
+            if len(operation.batches) > 1
+            else set()
+        )
         written = [decode_metadata_record(value) for batch in operation.batches for value in batch]
         told = [(record.message.NAME, record.version) for record in operation.records]
-        assert [(message.NAME, version) for _, version, message in written if message.NAME not in marks] == told
+        assert [
+            (message.NAME, version) for _, version, message in written if message.NAME not in marks
+        ] == told
 
     def append(self, value: bytes) -> None:
         """One record at the end of the log, committed."""
@@ -115,17 +134,24 @@ def same(one: Image, other: Image) -> bool:
 def allowing(forbidden: Forbidden = ()) -> Callable[[str, str, str], bool]:
     """An authorizer's answers."""
     rules = set(forbidden)
-    return lambda operation, kind, name: not {(operation, kind, name), (operation, kind, "*")} & rules
+    return lambda operation, kind, name: (
+        not {(operation, kind, name), (operation, kind, "*")} & rules
+    )
 
 
 def made(name: str, **fields: Any) -> Any:
-    """A message by name from nested mappings: structs as dicts, arrays of structs as lists of dicts."""
+    """A message by name from nested mappings: structs as dicts, arrays of structs as lists of
+    dicts.
+    """
     return build(kwire.message_type(name), fields)
 
 
 def offered(ranges: Mapping[str, tuple[int, int]]) -> list[dict[str, Any]]:
     """The features of a registration, from the lowest level to the highest of each."""
-    return [{"name": name, "min_supported_version": low, "max_supported_version": high} for name, (low, high) in ranges.items()]
+    return [
+        {"name": name, "min_supported_version": low, "max_supported_version": high}
+        for name, (low, high) in ranges.items()
+    ]
 
 
 def create(*topics: dict[str, Any], **fields: Any) -> Any:

@@ -1,7 +1,8 @@
-"""What the admin APIs promise, in dictionaries: a second opinion on errors and on the state that is left, in few words.
+"""What the admin APIs promise, in dictionaries: a second opinion on errors and on the state that is
+left, in few words.
 
-It knows names, numbers and what is set, and neither records nor brokers; one node is there to place partitions on. Requests
-are those of ``plain_requests``.
+It knows names, numbers and what is set, and neither records nor brokers; one node is there to place
+partitions on. Requests are those of ``plain_requests``.
 """
 
 from __future__ import annotations
@@ -13,8 +14,21 @@ from typing import Any, Final
 from kwire.cluster import Image
 from tests.gateway.controller.plain_requests import NAMES, QUOTAS
 
-UNKNOWN_TOPIC, INVALID_TOPIC, TOPIC_EXISTS, INVALID_PARTITIONS, INVALID_REPLICATION_FACTOR = 3, 17, 36, 37, 38
-INVALID_CONFIG, INVALID_REQUEST, UNSUPPORTED_MECHANISM, RESOURCE_NOT_FOUND, DUPLICATE, UNACCEPTABLE = 40, 42, 33, 91, 92, 93
+UNKNOWN_TOPIC, INVALID_TOPIC, TOPIC_EXISTS, INVALID_PARTITIONS, INVALID_REPLICATION_FACTOR = (
+    3,
+    17,
+    36,
+    37,
+    38,
+)
+(
+    INVALID_CONFIG,
+    INVALID_REQUEST,
+    UNSUPPORTED_MECHANISM,
+    RESOURCE_NOT_FOUND,
+    DUPLICATE,
+    UNACCEPTABLE,
+) = 40, 42, 33, 91, 92, 93
 _TOPIC, _SET, _DELETE = 2, 0, 1
 
 
@@ -106,7 +120,10 @@ class Model:
                 yield UNKNOWN_TOPIC
             else:
                 if not request.validate_only:
-                    self._set(resource.resource_name, {config.name: config.value for config in resource.configs})
+                    self._set(
+                        resource.resource_name,
+                        {config.name: config.value for config in resource.configs},
+                    )
                 yield 0
 
     def _set(self, name: str, configs: dict[str, str]) -> None:
@@ -157,7 +174,9 @@ class Model:
                 errors[one.name] = DUPLICATE if one.name in errors else self._why_no_credential(one)
         for one in changes:
             if not errors[one.name]:
-                (self.users.discard if one in request.deletions else self.users.add)((one.name, one.mechanism))
+                (self.users.discard if one in request.deletions else self.users.add)(
+                    (one.name, one.mechanism)
+                )
         yield from errors.values()
 
     def _why_no_credential(self, one: Any) -> int:
@@ -179,19 +198,41 @@ class Model:
 def seen(image: Image) -> dict[str, Any]:
     """An image as the model would draw it."""
     return {
-        "topics": {name: len(image.partitions[topic_id]) for name, topic_id in image.topic_ids.items()},
-        "configs": {name: dict(configs) for (kind, name), configs in image.configs.items() if kind == _TOPIC and configs},
+        "topics": {
+            name: len(image.partitions[topic_id]) for name, topic_id in image.topic_ids.items()
+        },
+        "configs": {
+            name: dict(configs)
+            for (kind, name), configs in image.configs.items()
+            if kind == _TOPIC and configs
+        },
         "acls": {
-            (one.resource_name, one.pattern_type, one.principal, one.host, one.operation, one.permission_type)
+            (
+                one.resource_name,
+                one.pattern_type,
+                one.principal,
+                one.host,
+                one.operation,
+                one.permission_type,
+            )
             for one in image.acls.values()
         },
-        "quotas": {tuple(sorted(entity)): dict(values) for entity, values in image.quotas.items() if values},
+        "quotas": {
+            tuple(sorted(entity)): dict(values) for entity, values in image.quotas.items() if values
+        },
         "users": {(name, mechanism) for mechanism, name in image.scram},
     }
 
 
 def _acl(one: Any) -> tuple[Any, ...]:
-    return one.resource_name, one.resource_pattern_type, one.principal, one.host, one.operation, one.permission_type
+    return (
+        one.resource_name,
+        one.resource_pattern_type,
+        one.principal,
+        one.host,
+        one.operation,
+        one.permission_type,
+    )
 
 
 def _is_bad(name: str, value: str) -> bool:

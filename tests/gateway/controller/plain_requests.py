@@ -1,4 +1,6 @@
-"""Random admin requests of an ordinary day, with the mistakes that people make: what ``plain_model`` knows the answers to."""
+"""Random admin requests of an ordinary day, with the mistakes that people make: what
+``plain_model`` knows the answers to.
+"""
 
 from __future__ import annotations
 
@@ -49,14 +51,22 @@ def _new_topic(rng: random.Random) -> dict[str, Any]:
 def _operation(rng: random.Random) -> dict[str, Any]:
     config = _config(rng)
     if rng.random() < 0.2:
-        return {**config, "config_operation": DELETE, "value": None} if config["name"] != "unknown" else config
+        return (
+            {**config, "config_operation": DELETE, "value": None}
+            if config["name"] != "unknown"
+            else config
+        )
     appends = config["name"] in ("cleanup.policy", "segment.bytes") and rng.random() < 0.5
     return {**config, "config_operation": APPEND if appends else SET}
 
 
-def _resources(rng: random.Random, config: Callable[[random.Random], dict[str, Any]]) -> list[dict[str, Any]]:
+def _resources(
+    rng: random.Random, config: Callable[[random.Random], dict[str, Any]]
+) -> list[dict[str, Any]]:
     names = rng.sample(NAMES, rng.choice((1, 2)))
-    return [{"resource_type": TOPIC, "resource_name": name, "configs": [config(rng)]} for name in names]
+    return [
+        {"resource_type": TOPIC, "resource_name": name, "configs": [config(rng)]} for name in names
+    ]
 
 
 def _new_acl(rng: random.Random) -> dict[str, Any]:
@@ -82,7 +92,12 @@ def _quota(rng: random.Random) -> dict[str, Any]:
         {"key": key, "value": rng.choice((1.0, 2.0)), "remove": rng.random() < 0.4}
         for key in rng.sample(QUOTAS, rng.choice((1, 2)))
     ]
-    return {"entity": [{"entity_type": kind, "entity_name": rng.choice(("ann", "ben", None))} for kind in kinds], "ops": ops}
+    return {
+        "entity": [
+            {"entity_type": kind, "entity_name": rng.choice(("ann", "ben", None))} for kind in kinds
+        ],
+        "ops": ops,
+    }
 
 
 def _entries(rng: random.Random) -> list[dict[str, Any]]:

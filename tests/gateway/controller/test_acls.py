@@ -1,4 +1,6 @@
-"""CreateAcls and DeleteAcls: what an ACL may say, what a filter finds, that two of the same are one, and the limit."""
+"""CreateAcls and DeleteAcls: what an ACL may say, what a filter finds, that two of the same are
+one, and the limit.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +10,8 @@ from typing import Any
 import pytest
 
 from gateway.controller.acl_filters import Acl, AclFilter
-from gateway.controller.errors import Error
 from gateway.controller.records import OPERATION_RECORDS_MAX
+from kwire.protocol import ErrorCode
 from tests.gateway.controller.cluster import Cluster, made
 
 ANY, MATCH, LITERAL, PREFIXED = range(1, 5)
@@ -19,17 +21,33 @@ DENY, ALLOW = 2, 3
 
 
 def acl(**more: Any) -> dict[str, Any]:
-    plain = {"resource_type": TOPIC, "resource_name": "orders", "resource_pattern_type": LITERAL, "principal": "User:ann"}
+    plain = {
+        "resource_type": TOPIC,
+        "resource_name": "orders",
+        "resource_pattern_type": LITERAL,
+        "principal": "User:ann",
+    }
     return {**plain, "host": "*", "operation": READ, "permission_type": ALLOW, **more}
 
 
 def wanted(**more: Any) -> dict[str, Any]:
-    anything: dict[str, Any] = {"resource_type_filter": ANY, "resource_name_filter": None, "pattern_type_filter": ANY}
-    return anything | {"principal_filter": None, "host_filter": None, "operation": ANY, "permission_type": ANY} | more
+    anything: dict[str, Any] = {
+        "resource_type_filter": ANY,
+        "resource_name_filter": None,
+        "pattern_type_filter": ANY,
+    }
+    return (
+        anything
+        | {"principal_filter": None, "host_filter": None, "operation": ANY, "permission_type": ANY}
+        | more
+    )
 
 
 def create(cluster: Cluster, *acls: dict[str, Any], **more: Any) -> list[int]:
-    return [one.error_code for one in cluster.ask(made("CreateAclsRequest", creations=list(acls)), **more).results]
+    return [
+        one.error_code
+        for one in cluster.ask(made("CreateAclsRequest", creations=list(acls)), **more).results
+    ]
 
 
 def delete(cluster: Cluster, *filters: dict[str, Any], **more: Any) -> Any:
@@ -52,13 +70,52 @@ def delete(cluster: Cluster, *filters: dict[str, Any], **more: Any) -> Any:
         ({"permission_type": ANY}, "permissionType ANY"),
         ({"permission_type": 4}, "permissionType UNKNOWN"),
         ({"principal": "ann"}, "Could not parse principal"),
+        ({"host": ""}, "Host pattern cannot be null or empty"),
     ],
 )
 def test_what_an_acl_may_not_say(fault: dict[str, Any], why: str) -> None:
     cluster = Cluster()
     bad, good = cluster.ask(made("CreateAclsRequest", creations=[acl(**fault), acl()])).results
-    assert bad.error_code == Error.INVALID_REQUEST and why in bad.error_message
-    assert good.error_code == Error.NONE and len(cluster.image.acls) == 1, "each fares on its own"
+    assert bad.error_code == ErrorCode.INVALID_REQUEST and why in bad.error_message
+    assert good.error_code == ErrorCode.NONE and len(cluster.image.acls) == 1, (
+        "each fares on its own"
+    )
+
+
+@pytest.mark.parametrize(
+    "host", ["10.0.0.0/8", "10.1.2.3/32", "0.0.0.0/0", "fd00::/8", "::/0", "2001:db8::1/+64"]
+)
+def test_range_of_hosts_is_accepted_from_4_4_iv1_on(host: str) -> None:
+    assert create(Cluster(level=32), acl(host=host)) == [0]
+    old = Cluster(level=31)
+    (result,) = old.ask(made("CreateAclsRequest", creations=[acl(host=host)])).results
+    assert (result.error_code, result.error_message) == (
+        ErrorCode.UNSUPPORTED_VERSION, "CIDR-based ACL host patterns require metadata version 4.4-IV1 or higher.",
+    )  # fmt: skip
+    assert not old.image.acls
+
+
+# What CreateAcls of a Kafka 4.4.0 controller answers to each.
+@pytest.mark.parametrize(
+    ("host", "why"),
+    [
+        ("10.0.0.0/33", "Value [33] not in range [0,32]"),
+        ("10.0.0.256/8", "Value [256] not in range [0,255]"),
+        ("10.0.0/8", "Could not parse [10.0.0/8]"),
+        ("10.0.0.0/", "Could not parse [10.0.0.0/]"),
+        ("host/8", "Could not parse [host/8]"),
+        ("fd00::/129", "Could not parse [fd00::/129] - prefix length must be between 0 and 128"),
+        ("fd00::/x", "Could not parse [fd00::/x] - invalid prefix length"),
+        ("fe80::1%eth9/64", "Could not parse [fe80::1%eth9]"),
+        ("::ffff:10.0.0.1/96", "Could not parse [::ffff:10.0.0.1] - not an IPv6 address"),
+    ],
+)
+def test_malformed_range_of_hosts_is_refused_with_kafkas_reason(host: str, why: str) -> None:
+    (result,) = Cluster(level=33).ask(made("CreateAclsRequest", creations=[acl(host=host)])).results
+    assert (result.error_code, result.error_message) == (
+        ErrorCode.INVALID_REQUEST,
+        f"Invalid CIDR notation '{host}': {why}",
+    )
 
 
 def test_two_of_the_same_are_one() -> None:
@@ -95,22 +152,40 @@ def test_an_acl_that_the_log_holds_twice_is_there_until_both_are_gone() -> None:
 
 def test_every_filter_tells_what_it_found() -> None:
     cluster = Cluster()
-    create(cluster, acl(), acl(resource_type=GROUP), acl(principal="User:bob", permission_type=DENY))
-    found = delete(cluster, wanted(resource_type_filter=TOPIC), wanted(principal_filter="User:bob"), wanted(host_filter="h"))
+    create(
+        cluster, acl(), acl(resource_type=GROUP), acl(principal="User:bob", permission_type=DENY)
+    )
+    found = delete(
+        cluster,
+        wanted(resource_type_filter=TOPIC),
+        wanted(principal_filter="User:bob"),
+        wanted(host_filter="h"),
+    )
     assert [len(one.matching_acls) for one in found] == [2, 1, 0]
     (bob,) = found[1].matching_acls
-    assert (bob.resource_name, bob.principal, bob.permission_type, bob.error_code) == ("orders", "User:bob", DENY, 0)
+    assert (bob.resource_name, bob.principal, bob.permission_type, bob.error_code) == (
+        "orders",
+        "User:bob",
+        DENY,
+        0,
+    )
     assert [one.resource_type for one in cluster.image.acls.values()] == [GROUP]
 
 
 @pytest.mark.parametrize(
-    "fault", [{"resource_type_filter": 0}, {"pattern_type_filter": 9}, {"operation": 99}, {"permission_type": 0}]
+    "fault",
+    [
+        {"resource_type_filter": 0},
+        {"pattern_type_filter": 9},
+        {"operation": 99},
+        {"permission_type": 0},
+    ],
 )
 def test_nothing_is_deleted_by_what_nobody_understands(fault: dict[str, int]) -> None:
     cluster = Cluster()
     create(cluster, acl(), acl(resource_type=GROUP))
     bad, good = delete(cluster, wanted(**fault), wanted(resource_type_filter=GROUP))
-    assert (bad.error_code, bad.matching_acls) == (Error.INVALID_REQUEST, [])
+    assert (bad.error_code, bad.matching_acls) == (ErrorCode.INVALID_REQUEST, [])
     assert good.error_code == 0 and len(cluster.image.acls) == 1
 
 
@@ -146,19 +221,28 @@ def test_patterns(pattern: int, name: str | None, found: str) -> None:
 def test_both_need_the_right_to_alter_the_cluster() -> None:
     cluster = Cluster()
     forbidden = [("ALTER", "CLUSTER", "kafka-cluster")]
-    assert create(cluster, acl(), acl(), forbidden=forbidden) == [Error.CLUSTER_AUTHORIZATION_FAILED] * 2
+    assert (
+        create(cluster, acl(), acl(), forbidden=forbidden)
+        == [ErrorCode.CLUSTER_AUTHORIZATION_FAILED] * 2
+    )
     (result,) = delete(cluster, wanted(), forbidden=forbidden)
-    assert result.error_code == Error.CLUSTER_AUTHORIZATION_FAILED
+    assert result.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
 
 
 def test_one_request_makes_and_deletes_as_many_as_an_operation_holds() -> None:
     cluster = Cluster()
     many = [acl(resource_name=f"t{number}") for number in range(OPERATION_RECORDS_MAX + 1)]
-    assert set(create(cluster, *many)) == {Error.POLICY_VIOLATION} and not cluster.image.acls
-    assert set(create(cluster, *many[1:])) == {Error.NONE} and len(cluster.image.acls) == OPERATION_RECORDS_MAX
+    assert set(create(cluster, *many)) == {ErrorCode.POLICY_VIOLATION} and not cluster.image.acls
+    assert (
+        set(create(cluster, *many[1:])) == {ErrorCode.NONE}
+        and len(cluster.image.acls) == OPERATION_RECORDS_MAX
+    )
     create(cluster, many[0])
     (result,) = delete(cluster, wanted())
-    assert result.error_code == Error.POLICY_VIOLATION and len(cluster.image.acls) == OPERATION_RECORDS_MAX + 1
+    assert (
+        result.error_code == ErrorCode.POLICY_VIOLATION
+        and len(cluster.image.acls) == OPERATION_RECORDS_MAX + 1
+    )
     delete(cluster, wanted(resource_name_filter="t0"))
     assert len(delete(cluster, wanted())[0].matching_acls) == OPERATION_RECORDS_MAX
 
@@ -168,18 +252,40 @@ def test_many_filters_of_names_are_quick_and_many_of_everything_are_refused() ->
     count = 5000
     create(cluster, *(acl(resource_name=f"t{number}") for number in range(count)))
     every = [wanted(principal_filter=f"User:{number}") for number in range(2_000_000 // count + 1)]
-    assert {one.error_code for one in delete(cluster, *every)} == {Error.POLICY_VIOLATION}
+    assert {one.error_code for one in delete(cluster, *every)} == {ErrorCode.POLICY_VIOLATION}
     began = time.process_time()
-    found = delete(cluster, *(wanted(resource_name_filter=f"t{number}", pattern_type_filter=LITERAL) for number in range(count)))
+    found = delete(
+        cluster,
+        *(
+            wanted(resource_name_filter=f"t{number}", pattern_type_filter=LITERAL)
+            for number in range(count)
+        ),
+    )
     assert time.process_time() - began < 5, "not every filter against every ACL"
     assert [len(one.matching_acls) for one in found] == [1] * count and not cluster.image.acls
 
 
 def test_what_covers_a_name_is_found_among_prefixes() -> None:
     cluster = Cluster()
-    create(cluster, *(acl(resource_name=name, resource_pattern_type=PREFIXED) for name in ("o", "or", "orders", "orders-1", "b")))
+    create(
+        cluster,
+        *(
+            acl(resource_name=name, resource_pattern_type=PREFIXED)
+            for name in ("o", "or", "orders", "orders-1", "b")
+        ),
+    )
     create(cluster, acl(resource_name="*"), acl(resource_name="orders"), acl(resource_name="o"))
     (result,) = delete(cluster, wanted(resource_name_filter="orders", pattern_type_filter=MATCH))
     found = sorted((one.pattern_type, one.resource_name) for one in result.matching_acls)
-    assert found == [(LITERAL, "*"), (LITERAL, "orders"), (PREFIXED, "o"), (PREFIXED, "or"), (PREFIXED, "orders")]
-    assert sorted(one.resource_name for one in cluster.image.acls.values()) == ["b", "o", "orders-1"]
+    assert found == [
+        (LITERAL, "*"),
+        (LITERAL, "orders"),
+        (PREFIXED, "o"),
+        (PREFIXED, "or"),
+        (PREFIXED, "orders"),
+    ]
+    assert sorted(one.resource_name for one in cluster.image.acls.values()) == [
+        "b",
+        "o",
+        "orders-1",
+    ]

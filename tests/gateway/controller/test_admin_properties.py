@@ -1,4 +1,6 @@
-"""Random requests about ACLs, quotas, credentials and tokens: none raises, and the controller's state is what the log says."""
+"""Random requests about ACLs, quotas, credentials and tokens: none raises, and the controller's
+state is what the log says.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,13 @@ REQUESTS = (
 )
 SECRET = Secret("key")
 NAMES = ("ann", "ben", "a*b", "", "*", "ü" * 300)
-KEYS = ("producer_byte_rate", "consumer_byte_rate", "request_percentage", "connection_creation_rate", "nothing")
+KEYS = (
+    "producer_byte_rate",
+    "consumer_byte_rate",
+    "request_percentage",
+    "connection_creation_rate",
+    "nothing",
+)
 
 
 def likely(name: str, rng: random.Random, tokens: Iterable[str] = ()) -> Message:
@@ -74,9 +82,24 @@ def _filter(rng: random.Random) -> dict[str, Any]:
 
 
 def _quota(rng: random.Random) -> dict[str, Any]:
-    kinds = rng.choice((["user"], ["user"], ["client-id"], ["user", "client-id"], ["ip"], ["ip", "user"], [], ["group"]))
+    kinds = rng.choice(
+        (
+            ["user"],
+            ["user"],
+            ["client-id"],
+            ["user", "client-id"],
+            ["ip"],
+            ["ip", "user"],
+            [],
+            ["group"],
+        )
+    )
     ops = [
-        {"key": key, "value": rng.choice((1.0, 2.0, 3.0, 4.0, 0.5, -1.0)), "remove": rng.random() < 0.3}
+        {
+            "key": key,
+            "value": rng.choice((1.0, 2.0, 3.0, 4.0, 0.5, -1.0)),
+            "remove": rng.random() < 0.3,
+        }
         for key in rng.sample(KEYS, 2)
     ]
     names = (*NAMES, None, "10.0.0.1")
@@ -91,7 +114,10 @@ def _password(rng: random.Random, tokens: Iterable[str]) -> bytes:
 
 
 def _scram(rng: random.Random) -> dict[str, Any]:
-    deletions = [{"name": rng.choice(NAMES), "mechanism": rng.choice((1, 2, 3))} for _ in range(rng.randrange(2))]
+    deletions = [
+        {"name": rng.choice(NAMES), "mechanism": rng.choice((1, 2, 3))}
+        for _ in range(rng.randrange(2))
+    ]
     upsertions = [
         {
             "name": rng.choice(NAMES), "mechanism": rng.choice((1, 2, 1, 2, 0)), "iterations": rng.choice((4096, 4096, 5000, 1)),

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from gateway.controller.alter_configs import Operation
-from gateway.controller.errors import Error
-from gateway.controller.resource_configs import ResourceType
+from gateway.controller.config_changes import Operation
+from gateway.controller.configs.resource_configs import ResourceType
 from kwire.messages.config_record import ConfigRecord
+from kwire.protocol import ErrorCode
 from tests.gateway.controller.cluster import Cluster, create, made
 
 SET, DELETE, APPEND, SUBTRACT = Operation
@@ -25,12 +25,17 @@ def cluster_with_topic() -> Cluster:
 
 
 def resource(kind: int, name: str, *changes: Change) -> dict[str, Any]:
-    configs = [{"name": key, "config_operation": operation, "value": value} for key, operation, value in changes]
+    configs = [
+        {"name": key, "config_operation": operation, "value": value}
+        for key, operation, value in changes
+    ]
     return {"resource_type": kind, "resource_name": name, "configs": configs}
 
 
 def alter(cluster: Cluster, *resources: dict[str, Any], **fields: Any) -> list[int]:
-    answer = cluster.ask(made("IncrementalAlterConfigsRequest", resources=list(resources)), **fields)
+    answer = cluster.ask(
+        made("IncrementalAlterConfigsRequest", resources=list(resources)), **fields
+    )
     assert [(one.resource_type, one.resource_name) for one in answer.responses] == [
         (one["resource_type"], one["resource_name"]) for one in resources
     ]
@@ -44,7 +49,9 @@ def configs(cluster: Cluster, kind: int = TOPIC, name: str = "t") -> dict[str, s
 
 def test_set_and_unset() -> None:
     cluster = cluster_with_topic()
-    assert alter(cluster, resource(TOPIC, "t", ("segment.ms", SET, "7"), ("retention.ms", DELETE, None))) == [0]
+    assert alter(
+        cluster, resource(TOPIC, "t", ("segment.ms", SET, "7"), ("retention.ms", DELETE, None))
+    ) == [0]
     assert configs(cluster) == {"segment.ms": "7"}
     assert alter(cluster, resource(TOPIC, "t", ("segment.ms", DELETE, ""))) == [0]
     assert (TOPIC, "t") not in cluster.image.configs
@@ -53,7 +60,11 @@ def test_set_and_unset() -> None:
 def test_lists_grow_and_shrink() -> None:
     cluster = cluster_with_topic()
     key = "cleanup.policy"
-    steps = ((APPEND, "compact", "delete,compact"), (APPEND, "compact", "delete,compact"), (SUBTRACT, "delete", "compact"))
+    steps = (
+        (APPEND, "compact", "delete,compact"),
+        (APPEND, "compact", "delete,compact"),
+        (SUBTRACT, "delete", "compact"),
+    )
     for operation, value, expected in steps:
         assert alter(cluster, resource(TOPIC, "t", (key, operation, value))) == [0]
         assert configs(cluster)[key] == expected
@@ -65,9 +76,15 @@ def test_lists_grow_and_shrink() -> None:
 
 def test_what_is_so_already_makes_no_record_but_for_brokers() -> None:
     cluster = cluster_with_topic()
-    request = made("IncrementalAlterConfigsRequest", resources=[resource(TOPIC, "t", ("retention.ms", SET, "5"))])
+    request = made(
+        "IncrementalAlterConfigsRequest",
+        resources=[resource(TOPIC, "t", ("retention.ms", SET, "5"))],
+    )
     assert cluster.decide(request, 1).operation is None
-    again = made("IncrementalAlterConfigsRequest", resources=[resource(BROKER, "1", ("num.io.threads", SET, "9"))])
+    again = made(
+        "IncrementalAlterConfigsRequest",
+        resources=[resource(BROKER, "1", ("num.io.threads", SET, "9"))],
+    )
     for _ in range(2):
         cluster.ask(again)
         operation = cluster.decide(again, 1).operation
@@ -78,7 +95,7 @@ def test_a_resource_is_changed_whole_or_not_at_all() -> None:
     cluster = cluster_with_topic()
     bad = resource(TOPIC, "t", ("segment.ms", SET, "7"), ("retention.ms", SET, "x"))
     good = resource(BROKER, "", ("log.retention.ms", SET, "9"))
-    assert alter(cluster, bad, good) == [Error.INVALID_CONFIG, 0]
+    assert alter(cluster, bad, good) == [ErrorCode.INVALID_CONFIG, 0]
     assert configs(cluster) == {"retention.ms": "5"}
     assert configs(cluster, BROKER, "")["log.retention.ms"] == "9"
 
@@ -86,44 +103,62 @@ def test_a_resource_is_changed_whole_or_not_at_all() -> None:
 @pytest.mark.parametrize(
     ("asked", "error"),
     [
-        (resource(TOPIC, "nope", ("retention.ms", SET, "5")), Error.UNKNOWN_TOPIC_OR_PARTITION),
-        (resource(TOPIC, "", ("retention.ms", SET, "5")), Error.INVALID_REQUEST),
-        (resource(TOPIC, "a b", ("retention.ms", SET, "5")), Error.INVALID_TOPIC_EXCEPTION),
-        (resource(TOPIC, "__cluster_metadata", ("retention.ms", SET, "5")), Error.INVALID_REQUEST),
-        (resource(TOPIC, "t", ("no.such.key", SET, "5")), Error.INVALID_CONFIG),
-        (resource(TOPIC, "t", ("retention.ms", SET, "-2")), Error.INVALID_CONFIG),
-        (resource(TOPIC, "t", ("retention.ms", SET, None)), Error.INVALID_REQUEST),
-        (resource(TOPIC, "t", ("retention.ms", APPEND, "5")), Error.INVALID_CONFIG),
-        (resource(TOPIC, "t", ("retention.ms", 9, "5")), Error.INVALID_REQUEST),
-        (resource(TOPIC, "t", ("cleanup.policy", APPEND, "never")), Error.INVALID_CONFIG),
-        (resource(TOPIC, "t", ("retention.ms", SET, "5"), ("retention.ms", SET, "6")), Error.INVALID_REQUEST),
-        (resource(BROKER, "x", ("num.io.threads", SET, "5")), Error.INVALID_REQUEST),
-        (resource(BROKER, "-1", ("num.io.threads", SET, "5")), Error.INVALID_REQUEST),
-        (resource(BROKER, "99999999999", ("num.io.threads", SET, "5")), Error.INVALID_REQUEST),
-        (resource(BROKER, "77", ("num.io.threads", SET, "5")), Error.BROKER_ID_NOT_REGISTERED),
-        (resource(BROKER, "1", ("num.io.threads", SET, "0")), Error.INVALID_REQUEST),
-        (resource(BROKER, "1", ("node.id", SET, "7")), Error.INVALID_REQUEST),
-        (resource(BROKER, "1", ("ssl.keystore.password", SET, "x")), Error.INVALID_REQUEST),
-        (resource(BROKER, "", ("listeners", SET, "x")), Error.INVALID_REQUEST),
-        (resource(BROKER, "", ("listener.name.a.ssl.keystore.type", SET, "x")), Error.INVALID_REQUEST),
-        (resource(BROKER, "1", ("min.insync.replicas", SET, "1")), Error.INVALID_CONFIG),
-        (resource(BROKER, "", ("min.insync.replicas", DELETE, None)), Error.INVALID_CONFIG),
-        (resource(LOGGER, "1", ("kafka", SET, "INFO")), Error.INVALID_REQUEST),
-        (resource(1, "t", ("retention.ms", SET, "5")), Error.INVALID_REQUEST),
-        (resource(METRICS, "", ("interval.ms", SET, "1000")), Error.INVALID_REQUEST),
-        (resource(METRICS, "m", ("interval", SET, "1000")), Error.INVALID_REQUEST),
-        (resource(METRICS, "m", ("match", SET, "client_id=(")), Error.INVALID_CONFIG),
-        (resource(METRICS, "m", ("metrics", APPEND, "a")), Error.INVALID_CONFIG),
-        (resource(METRICS, "m", ("interval.ms", SET, "99")), Error.INVALID_REQUEST),
-        (resource(METRICS, "m", ("interval.ms", SET, "often")), Error.INVALID_CONFIG),
-        (resource(METRICS, "m", ("match", SET, "shoe_size=9")), Error.INVALID_CONFIG),
-        (resource(GROUP, "", ("consumer.session.timeout.ms", SET, "50000")), Error.INVALID_REQUEST),
-        (resource(GROUP, "g", ("consumer.session.timeout", SET, "50000")), Error.INVALID_CONFIG),
-        (resource(GROUP, "g", ("consumer.session.timeout.ms", SET, "1")), Error.INVALID_CONFIG),
-        (resource(GROUP, "g", ("share.auto.offset.reset", SET, "by_duration:P")), Error.INVALID_CONFIG),
+        (resource(TOPIC, "nope", ("retention.ms", SET, "5")), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        (resource(TOPIC, "", ("retention.ms", SET, "5")), ErrorCode.INVALID_REQUEST),
+        (resource(TOPIC, "a b", ("retention.ms", SET, "5")), ErrorCode.INVALID_TOPIC_EXCEPTION),
+        (
+            resource(TOPIC, "__cluster_metadata", ("retention.ms", SET, "5")),
+            ErrorCode.INVALID_REQUEST,
+        ),
+        (resource(TOPIC, "t", ("no.such.key", SET, "5")), ErrorCode.INVALID_CONFIG),
+        (resource(TOPIC, "t", ("retention.ms", SET, "-2")), ErrorCode.INVALID_CONFIG),
+        (resource(TOPIC, "t", ("retention.ms", SET, None)), ErrorCode.INVALID_REQUEST),
+        (resource(TOPIC, "t", ("retention.ms", APPEND, "5")), ErrorCode.INVALID_CONFIG),
+        (resource(TOPIC, "t", ("retention.ms", 9, "5")), ErrorCode.INVALID_REQUEST),
+        (resource(TOPIC, "t", ("cleanup.policy", APPEND, "never")), ErrorCode.INVALID_CONFIG),
+        (
+            resource(TOPIC, "t", ("retention.ms", SET, "5"), ("retention.ms", SET, "6")),
+            ErrorCode.INVALID_REQUEST,
+        ),
+        (resource(BROKER, "x", ("num.io.threads", SET, "5")), ErrorCode.INVALID_REQUEST),
+        (resource(BROKER, "-1", ("num.io.threads", SET, "5")), ErrorCode.INVALID_REQUEST),
+        (resource(BROKER, "99999999999", ("num.io.threads", SET, "5")), ErrorCode.INVALID_REQUEST),
+        (resource(BROKER, "77", ("num.io.threads", SET, "5")), ErrorCode.BROKER_ID_NOT_REGISTERED),
+        (resource(BROKER, "1", ("num.io.threads", SET, "0")), ErrorCode.INVALID_REQUEST),
+        (resource(BROKER, "1", ("node.id", SET, "7")), ErrorCode.INVALID_REQUEST),
+        (resource(BROKER, "1", ("ssl.keystore.password", SET, "x")), ErrorCode.INVALID_REQUEST),
+        (resource(BROKER, "", ("listeners", SET, "x")), ErrorCode.INVALID_REQUEST),
+        (
+            resource(BROKER, "", ("listener.name.a.ssl.keystore.type", SET, "x")),
+            ErrorCode.INVALID_REQUEST,
+        ),
+        (resource(BROKER, "1", ("min.insync.replicas", SET, "1")), ErrorCode.INVALID_CONFIG),
+        (resource(BROKER, "", ("min.insync.replicas", DELETE, None)), ErrorCode.INVALID_CONFIG),
+        (resource(LOGGER, "1", ("kafka", SET, "INFO")), ErrorCode.INVALID_REQUEST),
+        (resource(1, "t", ("retention.ms", SET, "5")), ErrorCode.INVALID_REQUEST),
+        (resource(METRICS, "", ("interval.ms", SET, "1000")), ErrorCode.INVALID_REQUEST),
+        (resource(METRICS, "m", ("interval", SET, "1000")), ErrorCode.INVALID_REQUEST),
+        (resource(METRICS, "m", ("match", SET, "client_id=(")), ErrorCode.INVALID_CONFIG),
+        (resource(METRICS, "m", ("metrics", APPEND, "a")), ErrorCode.INVALID_CONFIG),
+        (resource(METRICS, "m", ("interval.ms", SET, "99")), ErrorCode.INVALID_REQUEST),
+        (resource(METRICS, "m", ("interval.ms", SET, "often")), ErrorCode.INVALID_CONFIG),
+        (resource(METRICS, "m", ("match", SET, "shoe_size=9")), ErrorCode.INVALID_CONFIG),
+        (
+            resource(GROUP, "", ("consumer.session.timeout.ms", SET, "50000")),
+            ErrorCode.INVALID_REQUEST,
+        ),
+        (
+            resource(GROUP, "g", ("consumer.session.timeout", SET, "50000")),
+            ErrorCode.INVALID_CONFIG,
+        ),
+        (resource(GROUP, "g", ("consumer.session.timeout.ms", SET, "1")), ErrorCode.INVALID_CONFIG),
+        (
+            resource(GROUP, "g", ("share.auto.offset.reset", SET, "by_duration:P")),
+            ErrorCode.INVALID_CONFIG,
+        ),
     ],
 )
-def test_refusals(asked: dict[str, Any], error: Error) -> None:
+def test_refusals(asked: dict[str, Any], error: ErrorCode) -> None:
     cluster = cluster_with_topic()
     length = len(cluster.log)
     assert alter(cluster, asked) == [error]
@@ -133,9 +168,19 @@ def test_refusals(asked: dict[str, Any], error: Error) -> None:
 def test_what_groups_subscriptions_and_brokers_can_have() -> None:
     cluster = cluster_with_topic()
     asked = [
-        resource(GROUP, "g", ("consumer.session.timeout.ms", SET, "50000"), ("share.auto.offset.reset", SET, "by_duration:PT1H")),
+        resource(
+            GROUP,
+            "g",
+            ("consumer.session.timeout.ms", SET, "50000"),
+            ("share.auto.offset.reset", SET, "by_duration:PT1H"),
+        ),
         resource(METRICS, "m", ("match", SET, "client_id=a.*"), ("interval.ms", SET, "1000")),
-        resource(BROKER, "2", ("listener.name.a.ssl.keystore.type", SET, "PEM"), ("my.plugin.key", SET, "x")),
+        resource(
+            BROKER,
+            "2",
+            ("listener.name.a.ssl.keystore.type", SET, "PEM"),
+            ("my.plugin.key", SET, "x"),
+        ),
         resource(BROKER, "", ("log.cleanup.policy", APPEND, "compact")),
     ]
     assert alter(cluster, *asked) == [0] * 4
@@ -149,19 +194,28 @@ def test_a_value_that_grew_too_long_for_the_log() -> None:
     more = ",".join(f"{number}:1" for number in range(200_000, 202_000))
     key = "leader.replication.throttled.replicas"
     assert alter(cluster, resource(TOPIC, "t", (key, APPEND, many))) == [0]
-    assert alter(cluster, resource(TOPIC, "t", (key, APPEND, more))) == [Error.INVALID_CONFIG]
+    assert alter(cluster, resource(TOPIC, "t", (key, APPEND, more))) == [ErrorCode.INVALID_CONFIG]
     assert configs(cluster)[key] == many
 
 
 def test_a_new_min_isr_ends_what_was_eligible_under_the_old() -> None:
     cluster = cluster_with_topic()
-    asked = [resource(TOPIC, "t", ("min.insync.replicas", SET, "2")), resource(BROKER, "", ("min.insync.replicas", SET, "2"))]
+    asked = [
+        resource(TOPIC, "t", ("min.insync.replicas", SET, "2")),
+        resource(BROKER, "", ("min.insync.replicas", SET, "2")),
+    ]
     operation = cluster.decide(made("IncrementalAlterConfigsRequest", resources=asked), 1).operation
     assert operation is not None
-    cleared = [record.message for record in operation.records if not isinstance(record.message, ConfigRecord)]
+    cleared = [
+        record.message
+        for record in operation.records
+        if not isinstance(record.message, ConfigRecord)
+    ]
     assert [one.topic_name for one in cleared] == ["t", ""]  # type: ignore[attr-defined]
     older = Cluster(level=25)  # no eligible leader replicas there
-    operation = older.decide(made("IncrementalAlterConfigsRequest", resources=asked[1:]), 1).operation
+    operation = older.decide(
+        made("IncrementalAlterConfigsRequest", resources=asked[1:]), 1
+    ).operation
     assert operation is not None and len(operation.records) == 1
     older.commit(operation)
     assert alter(older, resource(BROKER, "1", ("min.insync.replicas", SET, "1"))) == [0]
@@ -170,12 +224,16 @@ def test_a_new_min_isr_ends_what_was_eligible_under_the_old() -> None:
 def test_each_resource_once() -> None:
     cluster = cluster_with_topic()
     one = resource(TOPIC, "t", ("segment.ms", SET, "7"))
-    assert alter(cluster, one, one) == [Error.INVALID_REQUEST] * 2
+    assert alter(cluster, one, one) == [ErrorCode.INVALID_REQUEST] * 2
     assert configs(cluster) == {"retention.ms": "5"}
 
 
 def test_who_may_not() -> None:
-    rules = [("ALTER_CONFIGS", "TOPIC", "t"), ("ALTER_CONFIGS", "CLUSTER", "*"), ("ALTER_CONFIGS", "GROUP", "*")]
+    rules = [
+        ("ALTER_CONFIGS", "TOPIC", "t"),
+        ("ALTER_CONFIGS", "CLUSTER", "*"),
+        ("ALTER_CONFIGS", "GROUP", "*"),
+    ]
     asked = [
         resource(TOPIC, "t", ("segment.ms", SET, "7")),
         resource(BROKER, "", ("log.retention.ms", SET, "7")),
@@ -183,10 +241,10 @@ def test_who_may_not() -> None:
         resource(GROUP, "g", ("consumer.session.timeout.ms", SET, "50000")),
     ]
     assert alter(cluster_with_topic(), *asked, forbidden=rules) == [
-        Error.TOPIC_AUTHORIZATION_FAILED,
-        Error.CLUSTER_AUTHORIZATION_FAILED,
-        Error.CLUSTER_AUTHORIZATION_FAILED,
-        Error.GROUP_AUTHORIZATION_FAILED,
+        ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+        ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+        ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+        ErrorCode.GROUP_AUTHORIZATION_FAILED,
     ]
 
 
@@ -202,8 +260,8 @@ def test_the_older_api_unsets_what_it_does_not_name(version: int) -> None:
 
     assert ask(("segment.ms", "7")) == 0
     assert configs(cluster) == {"segment.ms": "7"}
-    assert ask(("segment.ms", "x")) == Error.INVALID_CONFIG
-    assert ask(("segment.ms", None)) == Error.INVALID_REQUEST
+    assert ask(("segment.ms", "x")) == ErrorCode.INVALID_CONFIG
+    assert ask(("segment.ms", None)) == ErrorCode.INVALID_REQUEST
     assert configs(cluster) == {"segment.ms": "7"}
     assert ask() == 0
     assert not configs(cluster)

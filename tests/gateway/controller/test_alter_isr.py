@@ -1,4 +1,6 @@
-"""AlterPartition in the forms without topic ids: AlterIsr of KIP-497's text (version 0), and by name (version 1, KIP-704)."""
+"""AlterPartition in the forms without topic ids: AlterIsr of KIP-497's text (version 0), and by
+name (version 1, KIP-704).
+"""
 
 from __future__ import annotations
 
@@ -7,11 +9,16 @@ from typing import Any
 
 import pytest
 
-from gateway.controller.errors import Error
-from kwire.messages.kip.kip497.alter_isr_request import AlterIsrRequest, LeaderAndIsr, PartitionData, TopicData
+from kwire.messages.kip.kip497.alter_isr_request import (
+    AlterIsrRequest,
+    LeaderAndIsr,
+    PartitionData,
+    TopicData,
+)
 from kwire.messages.kip.kip497.alter_isr_response import AlterIsrResponse
 from kwire.messages.old import alter_partition_request as by_name
 from kwire.messages.old.alter_partition_response import AlterPartitionResponse
+from kwire.protocol import ErrorCode
 from tests.gateway.controller.broker_cluster import TOPIC, BrokerCluster
 from tests.gateway.controller.test_alter_partition import cluster
 
@@ -19,7 +26,12 @@ from tests.gateway.controller.test_alter_partition import cluster
 def ask_isr(it: BrokerCluster, isr: list[int], **says: Any) -> int:
     """The error of an AlterIsr request, which goes over the wire."""
     now = it.partition()
-    fields = {"leader": 1, "leader_epoch": now.leader_epoch, "current_zk_version": now.partition_epoch, **says}
+    fields = {
+        "leader": 1,
+        "leader_epoch": now.leader_epoch,
+        "current_zk_version": now.partition_epoch,
+        **says,
+    }
     name, broker_id = fields.pop("topic", TOPIC), fields.pop("broker_id", 1)
     partitions = [PartitionData(partition_id=0, leader_and_isr=LeaderAndIsr(isr=isr, **fields))]
     request = AlterIsrRequest(
@@ -34,21 +46,23 @@ def ask_isr(it: BrokerCluster, isr: list[int], **says: Any) -> int:
 
 def test_alter_isr_of_the_text() -> None:
     it = cluster()
-    assert ask_isr(it, [1, 2, 3]) == Error.NONE
+    assert ask_isr(it, [1, 2, 3]) == ErrorCode.NONE
     assert it.partition().isr == [1, 2, 3]
-    assert ask_isr(it, [1], current_zk_version=0) == Error.INVALID_UPDATE_VERSION
-    assert ask_isr(it, [1], leader=2) == Error.INVALID_REQUEST
-    assert ask_isr(it, [2], broker_id=2, leader=2) == Error.INVALID_REQUEST
-    assert ask_isr(it, [1], topic="nothing") == Error.UNKNOWN_TOPIC_OR_PARTITION
+    assert ask_isr(it, [1], current_zk_version=0) == ErrorCode.INVALID_UPDATE_VERSION
+    assert ask_isr(it, [1], leader=2) == ErrorCode.INVALID_REQUEST
+    assert ask_isr(it, [2], broker_id=2, leader=2) == ErrorCode.INVALID_REQUEST
+    assert ask_isr(it, [1], topic="nothing") == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     it.fence(3)
-    assert ask_isr(it, [1, 2, 3]) == Error.OPERATION_NOT_ATTEMPTED
-    assert it.reassign([2, 4], allow_replication_factor_change=True) == Error.NONE
-    assert ask_isr(it, [1, 2, 4]) == Error.FENCED_LEADER_EPOCH
+    assert ask_isr(it, [1, 2, 3]) == ErrorCode.OPERATION_NOT_ATTEMPTED
+    assert it.reassign([2, 4], allow_replication_factor_change=True) == ErrorCode.NONE
+    assert ask_isr(it, [1, 2, 4]) == ErrorCode.FENCED_LEADER_EPOCH
     assert (it.partition().leader, it.partition().isr) == (2, [2, 4])
 
 
 def ask_by_name(it: BrokerCluster, isr: list[int], **says: Any) -> int:
-    """The error of AlterPartition 1; of one that is taken, the answer is the partition as it is then."""
+    """The error of AlterPartition 1; of one that is taken, the answer is the partition as it is
+    then.
+    """
     now = it.partition()
     fields = {"leader_epoch": now.leader_epoch, "partition_epoch": now.partition_epoch, **says}
     name, broker_id = fields.pop("topic", TOPIC), fields.pop("broker_id", 1)
@@ -63,46 +77,62 @@ def ask_by_name(it: BrokerCluster, isr: list[int], **says: Any) -> int:
     told = answer.topics[0].partitions[0]
     if not told.error_code:
         after = it.partition()
-        assert (told.leader_id, told.leader_epoch, told.isr) == (after.leader, after.leader_epoch, after.isr)
-        assert (told.partition_epoch, told.leader_recovery_state) == (after.partition_epoch, after.leader_recovery_state)
+        assert (told.leader_id, told.leader_epoch, told.isr) == (
+            after.leader,
+            after.leader_epoch,
+            after.isr,
+        )
+        assert (told.partition_epoch, told.leader_recovery_state) == (
+            after.partition_epoch,
+            after.leader_recovery_state,
+        )
     return told.error_code
 
 
 def test_alter_partition_by_name() -> None:
     it = cluster()
-    assert ask_by_name(it, [1, 2, 3]) == Error.NONE
+    assert ask_by_name(it, [1, 2, 3]) == ErrorCode.NONE
     assert it.partition().isr == [1, 2, 3]
-    assert ask_by_name(it, [1], topic="nothing") == Error.UNKNOWN_TOPIC_OR_PARTITION
-    assert ask_by_name(it, [1], leader_recovery_state=1) == Error.INVALID_REQUEST
+    assert ask_by_name(it, [1], topic="nothing") == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert ask_by_name(it, [1], leader_recovery_state=1) == ErrorCode.INVALID_REQUEST
     it.fence(3)
-    assert ask_by_name(it, [1, 2, 3]) == Error.OPERATION_NOT_ATTEMPTED
-    assert it.reassign([2, 4], allow_replication_factor_change=True) == Error.NONE
-    assert ask_by_name(it, [1, 2, 4]) == Error.FENCED_LEADER_EPOCH
+    assert ask_by_name(it, [1, 2, 3]) == ErrorCode.OPERATION_NOT_ATTEMPTED
+    assert it.reassign([2, 4], allow_replication_factor_change=True) == ErrorCode.NONE
+    assert ask_by_name(it, [1, 2, 4]) == ErrorCode.FENCED_LEADER_EPOCH
     assert (it.partition().leader, it.partition().isr) == (2, [2, 4])
 
 
-@pytest.mark.parametrize(("ask", "epoch"), [(ask_isr, "current_zk_version"), (ask_by_name, "partition_epoch")])
-def test_the_order_of_the_checks_is_that_of_the_newer_versions(ask: Callable[..., int], epoch: str) -> None:
+@pytest.mark.parametrize(
+    ("ask", "epoch"), [(ask_isr, "current_zk_version"), (ask_by_name, "partition_epoch")]
+)
+def test_the_order_of_the_checks_is_that_of_the_newer_versions(
+    ask: Callable[..., int], epoch: str
+) -> None:
     it = cluster()
     before = len(it.log)
-    rows: list[tuple[list[int], dict[str, Any], Error]] = [
-        ([1, 2, 3], {"leader_epoch": 1}, Error.NOT_CONTROLLER),
-        ([1, 2, 3], {"leader_epoch": -1, epoch: 2}, Error.NOT_CONTROLLER),
-        ([1, 2, 3], {"leader_epoch": -1, epoch: 0}, Error.FENCED_LEADER_EPOCH),
-        ([1, 2, 4], {epoch: 0}, Error.INVALID_UPDATE_VERSION),
-        ([1, 2, 4], {}, Error.INVALID_REQUEST),
-        ([1, 2, 2], {}, Error.INVALID_REQUEST),
-        ([2, 3], {}, Error.INVALID_REQUEST),
-        ([], {}, Error.INVALID_REQUEST),
+    rows: list[tuple[list[int], dict[str, Any], ErrorCode]] = [
+        ([1, 2, 3], {"leader_epoch": 1}, ErrorCode.NOT_CONTROLLER),
+        ([1, 2, 3], {"leader_epoch": -1, epoch: 2}, ErrorCode.NOT_CONTROLLER),
+        ([1, 2, 3], {"leader_epoch": -1, epoch: 0}, ErrorCode.FENCED_LEADER_EPOCH),
+        ([1, 2, 4], {epoch: 0}, ErrorCode.INVALID_UPDATE_VERSION),
+        ([1, 2, 4], {}, ErrorCode.INVALID_REQUEST),
+        ([1, 2, 2], {}, ErrorCode.INVALID_REQUEST),
+        ([2, 3], {}, ErrorCode.INVALID_REQUEST),
+        ([], {}, ErrorCode.INVALID_REQUEST),
     ]
-    assert [(isr, says, Error(ask(it, isr, **says))) for isr, says, _ in rows] == rows
+    assert [(isr, says, ErrorCode(ask(it, isr, **says))) for isr, says, _ in rows] == rows
     assert len(it.log) == before
 
 
-@pytest.mark.parametrize(("kind", "version"), [(AlterIsrRequest, 0), (by_name.AlterPartitionRequest, 1)])
+@pytest.mark.parametrize(
+    ("kind", "version"), [(AlterIsrRequest, 0), (by_name.AlterPartitionRequest, 1)]
+)
 def test_who_is_no_broker_that_may_speak_is_refused_as_a_whole(kind: Any, version: int) -> None:
     it = cluster()
-    assert it.ask(kind(broker_id=9, broker_epoch=1), version).error_code == Error.STALE_BROKER_EPOCH
+    assert (
+        it.ask(kind(broker_id=9, broker_epoch=1), version).error_code
+        == ErrorCode.STALE_BROKER_EPOCH
+    )
     forbidden = [("CLUSTER_ACTION", "CLUSTER", "kafka-cluster")]
     request = kind(broker_id=1, broker_epoch=it.broker(1).broker_epoch)
-    assert it.ask(request, version, forbidden).error_code == Error.CLUSTER_AUTHORIZATION_FAILED
+    assert it.ask(request, version, forbidden).error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED

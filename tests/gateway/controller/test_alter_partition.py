@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gateway.controller.errors import Error
+from kwire.protocol import ErrorCode
 from kwire.uuid import Uuid
 from tests.gateway.controller.broker_cluster import BrokerCluster
 from tests.gateway.controller.cluster import made
@@ -42,67 +42,88 @@ def test_nothing_changes_nothing() -> None:
 @pytest.mark.parametrize(
     ("isr", "says", "error"),
     [
-        ([1, 2, 3], {"leader_epoch": 1}, Error.NOT_CONTROLLER),
-        ([1, 2, 3], {"partition_epoch": 2}, Error.NOT_CONTROLLER),
-        ([1, 2, 3], {"leader_epoch": -1, "partition_epoch": 2}, Error.NOT_CONTROLLER),
-        ([1, 2, 3], {"leader_epoch": -1, "broker_id": 2}, Error.FENCED_LEADER_EPOCH),
-        ([1, 2, 3], {"broker_id": 2, "partition_epoch": 0}, Error.INVALID_REQUEST),
-        ([1, 2, 3, 4], {"partition_epoch": 0}, Error.INVALID_UPDATE_VERSION),
-        ([1, 2, 4], {}, Error.INVALID_REQUEST),
-        ([1, 2, 2], {}, Error.INVALID_REQUEST),
-        ([1, -1], {}, Error.INVALID_REQUEST),
-        ([2, 3], {}, Error.INVALID_REQUEST),
-        ([], {}, Error.INVALID_REQUEST),
-        ([1, 2], {"leader_recovery_state": 1}, Error.INVALID_REQUEST),
-        ([1], {"leader_recovery_state": 1}, Error.INVALID_REQUEST),
-        ([1], {"leader_recovery_state": 7}, Error.INVALID_REQUEST),
-        ([1], {"partition_index": 9}, Error.UNKNOWN_TOPIC_OR_PARTITION),
+        ([1, 2, 3], {"leader_epoch": 1}, ErrorCode.NOT_CONTROLLER),
+        ([1, 2, 3], {"partition_epoch": 2}, ErrorCode.NOT_CONTROLLER),
+        ([1, 2, 3], {"leader_epoch": -1, "partition_epoch": 2}, ErrorCode.NOT_CONTROLLER),
+        ([1, 2, 3], {"leader_epoch": -1, "broker_id": 2}, ErrorCode.FENCED_LEADER_EPOCH),
+        ([1, 2, 3], {"broker_id": 2, "partition_epoch": 0}, ErrorCode.INVALID_REQUEST),
+        ([1, 2, 3, 4], {"partition_epoch": 0}, ErrorCode.INVALID_UPDATE_VERSION),
+        ([1, 2, 4], {}, ErrorCode.INVALID_REQUEST),
+        ([1, 2, 2], {}, ErrorCode.INVALID_REQUEST),
+        ([1, -1], {}, ErrorCode.INVALID_REQUEST),
+        ([2, 3], {}, ErrorCode.INVALID_REQUEST),
+        ([], {}, ErrorCode.INVALID_REQUEST),
+        ([1, 2], {"leader_recovery_state": 1}, ErrorCode.INVALID_REQUEST),
+        ([1], {"leader_recovery_state": 1}, ErrorCode.INVALID_REQUEST),
+        ([1], {"leader_recovery_state": 7}, ErrorCode.INVALID_REQUEST),
+        ([1], {"partition_index": 9}, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
     ],
 )
-def test_what_is_refused(isr: list[int], says: dict[str, Any], error: Error) -> None:
+def test_what_is_refused(isr: list[int], says: dict[str, Any], error: ErrorCode) -> None:
     it = cluster()
     before = len(it.log)
-    assert Error(it.alter(isr, **says).error_code) == error
+    assert ErrorCode(it.alter(isr, **says).error_code) == error
     assert len(it.log) == before
 
 
 def test_who_is_no_broker_is_refused_as_a_whole() -> None:
     it = cluster()
-    assert it.alter([1], broker_epoch=5).error_code == Error.STALE_BROKER_EPOCH
-    assert it.alter([1], broker_id=9).error_code == Error.STALE_BROKER_EPOCH
+    assert it.alter([1], broker_epoch=5).error_code == ErrorCode.STALE_BROKER_EPOCH
+    assert it.alter([1], broker_id=9).error_code == ErrorCode.STALE_BROKER_EPOCH
     request = made("AlterPartitionRequest", broker_id=1, broker_epoch=it.broker(1).broker_epoch)
     forbidden = [("CLUSTER_ACTION", "CLUSTER", "kafka-cluster")]
-    assert it.ask(request, forbidden=forbidden).error_code == Error.CLUSTER_AUTHORIZATION_FAILED
+    assert it.ask(request, forbidden=forbidden).error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
 
 
 def test_a_topic_that_is_not_there() -> None:
     it = cluster()
     topics = [{"topic_id": Uuid(b"\x05" * 16), "partitions": [{"partition_index": 0}]}]
-    answer = it.ask(made("AlterPartitionRequest", broker_id=1, broker_epoch=it.broker(1).broker_epoch, topics=topics))
-    assert answer.topics[0].partitions[0].error_code == Error.UNKNOWN_TOPIC_ID
+    answer = it.ask(
+        made(
+            "AlterPartitionRequest",
+            broker_id=1,
+            broker_epoch=it.broker(1).broker_epoch,
+            topics=topics,
+        )
+    )
+    assert answer.topics[0].partitions[0].error_code == ErrorCode.UNKNOWN_TOPIC_ID
 
 
 def test_who_does_not_serve_is_not_in_sync() -> None:
     it = cluster()
     old = it.broker(3).broker_epoch
     it.fence(3)
-    assert it.alter([1, 2, 3]).error_code == Error.INELIGIBLE_REPLICA
-    assert it.alter([1, 2, 3], version=2).error_code == Error.INELIGIBLE_REPLICA
+    assert it.alter([1, 2, 3]).error_code == ErrorCode.INELIGIBLE_REPLICA
+    assert it.alter([1, 2, 3], version=2).error_code == ErrorCode.INELIGIBLE_REPLICA
     it.now_ms += 60_000
     it.come(3)
     stale = [{"broker_id": 1, "broker_epoch": -1}, {"broker_id": 3, "broker_epoch": old}]
-    assert it.alter([], new_isr_with_epochs=stale).error_code == Error.INELIGIBLE_REPLICA
+    assert it.alter([], new_isr_with_epochs=stale).error_code == ErrorCode.INELIGIBLE_REPLICA
     assert it.alter([1, 2, 3]).error_code == 0
 
 
 def test_the_same_partition_twice_is_the_older_one_the_second_time() -> None:
     it = cluster()
     now = it.partition()
-    asked = {"partition_index": 0, "leader_epoch": now.leader_epoch, "partition_epoch": now.partition_epoch}
+    asked = {
+        "partition_index": 0,
+        "leader_epoch": now.leader_epoch,
+        "partition_epoch": now.partition_epoch,
+    }
     isr = [{"broker_id": 1, "broker_epoch": -1}]
     topics = [{"topic_id": now.topic_id, "partitions": [{**asked, "new_isr_with_epochs": isr}] * 2}]
-    answer = it.ask(made("AlterPartitionRequest", broker_id=1, broker_epoch=it.broker(1).broker_epoch, topics=topics))
-    assert [one.error_code for one in answer.topics[0].partitions] == [0, Error.INVALID_UPDATE_VERSION]
+    answer = it.ask(
+        made(
+            "AlterPartitionRequest",
+            broker_id=1,
+            broker_epoch=it.broker(1).broker_epoch,
+            topics=topics,
+        )
+    )
+    assert [one.error_code for one in answer.topics[0].partitions] == [
+        0,
+        ErrorCode.INVALID_UPDATE_VERSION,
+    ]
 
 
 def test_a_leader_that_recovers_stays_alone_until_it_has() -> None:
@@ -110,18 +131,27 @@ def test_a_leader_that_recovers_stays_alone_until_it_has() -> None:
     it.create([1, 2], unclean_leader_election_enable="true")
     it.alter([1])
     it.fence(1)
-    assert (it.partition().leader, it.partition().isr, it.partition().leader_recovery_state) == (2, [2], 1)
+    assert (it.partition().leader, it.partition().isr, it.partition().leader_recovery_state) == (
+        2,
+        [2],
+        1,
+    )
     it.heartbeat(1)
-    assert it.alter([2, 1], leader_recovery_state=1).error_code == Error.INVALID_REQUEST
+    assert it.alter([2, 1], leader_recovery_state=1).error_code == ErrorCode.INVALID_REQUEST
     recovered = it.alter([2, 1])
     assert (recovered.error_code, recovered.isr, recovered.leader_recovery_state) == (0, [2, 1], 0)
 
 
 def test_a_move_that_ends_without_its_leader() -> None:
     it = cluster()
-    assert it.reassign([2, 3, 4]) == Error.NONE
+    assert it.reassign([2, 3, 4]) == ErrorCode.NONE
     assert it.partition().adding_replicas == [4]
     answer = it.alter([1, 2, 3, 4])
-    assert Error(answer.error_code) == Error.NEW_LEADER_ELECTED
+    assert ErrorCode(answer.error_code) == ErrorCode.NEW_LEADER_ELECTED
     after = it.partition()
-    assert (after.leader, after.replicas, after.isr, after.leader_epoch) == (2, [2, 3, 4], [2, 3, 4], 1)
+    assert (after.leader, after.replicas, after.isr, after.leader_epoch) == (
+        2,
+        [2, 3, 4],
+        [2, 3, 4],
+        1,
+    )

@@ -1,4 +1,6 @@
-"""BrokerHeartbeat: fenced, unfenced, on the way out; directories that fail, and those that are full."""
+"""BrokerHeartbeat: fenced, unfenced, on the way out; directories that fail, and those that are
+full.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from gateway.controller.errors import Error
+from kwire.protocol import ErrorCode
 from kwire.records.metadata import decode_metadata_record
 from tests.gateway.controller.broker_cluster import BrokerCluster
 from tests.gateway.controller.cluster import made
@@ -26,13 +28,21 @@ def beat(it: BrokerCluster, broker_id: int, **wants: Any) -> Told:
 def at(it: BrokerCluster, broker_id: int, offset: int, **wants: Any) -> Any:
     epoch = it.broker(broker_id).broker_epoch
     return it.ask(
-        made("BrokerHeartbeatRequest", broker_id=broker_id, broker_epoch=epoch, current_metadata_offset=offset, **wants)
+        made(
+            "BrokerHeartbeatRequest",
+            broker_id=broker_id,
+            broker_epoch=epoch,
+            current_metadata_offset=offset,
+            **wants,
+        )
     )
 
 
 def written(it: BrokerCluster, since: int) -> list[tuple[str, int]]:
     """Names and versions of the records from an offset on."""
-    return [(record.NAME, version) for _, version, record in map(decode_metadata_record, it.log[since:])]
+    return [
+        (record.NAME, version) for _, version, record in map(decode_metadata_record, it.log[since:])
+    ]
 
 
 def test_who_has_read_its_registration_may_serve() -> None:
@@ -65,29 +75,35 @@ def test_who_wants_to_be_fenced_is() -> None:
 @pytest.mark.parametrize("epoch_more", [-1, 1])
 def test_another_epoch(epoch_more: int) -> None:
     it = BrokerCluster([1])
-    request = made("BrokerHeartbeatRequest", broker_id=1, broker_epoch=it.broker(1).broker_epoch + epoch_more)
-    assert it.ask(request).error_code == Error.STALE_BROKER_EPOCH
+    request = made(
+        "BrokerHeartbeatRequest", broker_id=1, broker_epoch=it.broker(1).broker_epoch + epoch_more
+    )
+    assert it.ask(request).error_code == ErrorCode.STALE_BROKER_EPOCH
 
 
 def test_a_broker_that_never_registered() -> None:
-    assert BrokerCluster().ask(made("BrokerHeartbeatRequest", broker_id=1)).error_code == Error.STALE_BROKER_EPOCH
+    assert (
+        BrokerCluster().ask(made("BrokerHeartbeatRequest", broker_id=1)).error_code
+        == ErrorCode.STALE_BROKER_EPOCH
+    )
 
 
 def test_only_who_may_act_in_the_cluster() -> None:
     it = BrokerCluster([1])
     request = made("BrokerHeartbeatRequest", broker_id=1, broker_epoch=it.broker(1).broker_epoch)
     answer = it.ask(request, forbidden=[("CLUSTER_ACTION", "CLUSTER", "*")])
-    assert answer.error_code == Error.CLUSTER_AUTHORIZATION_FAILED
+    assert answer.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
 
 
 def test_a_heartbeat_need_not_be_proven_by_a_record() -> None:
     """Else every heartbeat of every broker would be one more record."""
     it = BrokerCluster([1])
     request = made("BrokerHeartbeatRequest", broker_id=1, broker_epoch=it.broker(1).broker_epoch)
-    assert not it.decide(request, 2).sure
+    assert not it.decide(request, 2).needs_confirmation
 
 
-# --- leaving ----------------------------------------------------------------------------------------------------------
+# --- leaving
+# ----------------------------------------------------------------------------------------------------------
 
 
 def test_who_leads_nothing_goes_at_once() -> None:
@@ -164,13 +180,16 @@ def test_after_controlled_shutdown_the_next_incarnation_has_to_wait() -> None:
     it = BrokerCluster([1])
     assert beat(it, 1, want_shut_down=True) == GO
     epoch = it.broker(1).broker_epoch
-    assert it.register(1, previous_epoch=epoch).error_code == Error.DUPLICATE_BROKER_REGISTRATION
+    assert (
+        it.register(1, previous_epoch=epoch).error_code == ErrorCode.DUPLICATE_BROKER_REGISTRATION
+    )
     it.now_ms += 9_001
     assert it.register(1, previous_epoch=epoch).error_code == 0
     assert not it.broker(1).in_controlled_shutdown
 
 
-# --- directories ------------------------------------------------------------------------------------------------------
+# --- directories
+# ------------------------------------------------------------------------------------------------------
 
 
 def test_a_directory_that_failed_is_lost_with_its_replicas() -> None:
@@ -185,7 +204,10 @@ def test_a_directory_that_failed_is_lost_with_its_replicas() -> None:
     it.ask(made("AssignReplicasToDirsRequest", **assigned))
     since = len(it.log)
     assert beat(it, 1, offline_log_dirs=[it.directory(1), it.directory(2)]) == SERVES
-    assert written(it, since) == [("PartitionChangeRecord", 2), ("BrokerRegistrationChangeRecord", 2)]
+    assert written(it, since) == [
+        ("PartitionChangeRecord", 2),
+        ("BrokerRegistrationChangeRecord", 2),
+    ]
     assert it.broker(1).log_dirs == [it.directory(1, 1)]
     assert (it.partition().leader, it.partition().isr) == (2, [2])
     assert beat(it, 1, offline_log_dirs=[it.directory(1)]) == SERVES

@@ -1,4 +1,6 @@
-"""Whatever brokers and their admins say: none of it raises, and the controller's state is what the log says."""
+"""Whatever brokers and their admins say: none of it raises, and the controller's state is what the
+log says.
+"""
 
 from __future__ import annotations
 

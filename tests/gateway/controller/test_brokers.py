@@ -1,4 +1,6 @@
-"""Sessions that end, brokers that are forgotten, ids for producers: what is decided of brokers besides what they ask."""
+"""Sessions that end, brokers that are forgotten, ids for producers: what is decided of brokers
+besides what they ask.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +9,8 @@ from collections.abc import Iterable
 
 import pytest
 
-from gateway.controller.errors import Error
 from gateway.controller.sessions import Registered, Sessions
+from kwire.protocol import ErrorCode
 from tests.gateway.controller.broker_cluster import BrokerCluster
 from tests.gateway.controller.cluster import create, made
 
@@ -102,21 +104,28 @@ def test_a_forgotten_broker_is_gone_and_may_come_again() -> None:
 
 def test_a_broker_that_is_not_there_cannot_be_forgotten() -> None:
     answer = BrokerCluster().ask(made("UnregisterBrokerRequest", broker_id=1))
-    assert answer.error_code == Error.BROKER_ID_NOT_REGISTERED
+    assert answer.error_code == ErrorCode.BROKER_ID_NOT_REGISTERED
     assert answer.error_message == "Broker ID 1 is not currently registered"
 
 
 def test_only_who_may_alter_the_cluster_forgets_brokers() -> None:
     it = BrokerCluster([1])
-    answer = it.ask(made("UnregisterBrokerRequest", broker_id=1), forbidden=[("ALTER", "CLUSTER", "*")])
-    assert answer.error_code == Error.CLUSTER_AUTHORIZATION_FAILED and 1 in it.image.brokers
+    answer = it.ask(
+        made("UnregisterBrokerRequest", broker_id=1), forbidden=[("ALTER", "CLUSTER", "*")]
+    )
+    assert answer.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED and 1 in it.image.brokers
 
 
-# --- ids for producers ------------------------------------------------------------------------------------------------
+# --- ids for producers
+# ------------------------------------------------------------------------------------------------
 
 
 def block(it: BrokerCluster, broker_id: int) -> range:
-    request = made("AllocateProducerIdsRequest", broker_id=broker_id, broker_epoch=it.broker(broker_id).broker_epoch)
+    request = made(
+        "AllocateProducerIdsRequest",
+        broker_id=broker_id,
+        broker_epoch=it.broker(broker_id).broker_epoch,
+    )
     answer = it.ask(request)
     assert answer.error_code == 0
     return range(answer.producer_id_start, answer.producer_id_start + answer.producer_id_len)
@@ -133,21 +142,29 @@ def test_no_id_is_given_twice_whoever_leads() -> None:
 
 def test_ids_are_for_registered_brokers() -> None:
     it = BrokerCluster([1])
-    wrong = made("AllocateProducerIdsRequest", broker_id=1, broker_epoch=it.broker(1).broker_epoch + 1)
-    assert it.ask(wrong).error_code == Error.STALE_BROKER_EPOCH
+    wrong = made(
+        "AllocateProducerIdsRequest", broker_id=1, broker_epoch=it.broker(1).broker_epoch + 1
+    )
+    assert it.ask(wrong).error_code == ErrorCode.STALE_BROKER_EPOCH
     right = made("AllocateProducerIdsRequest", broker_id=1, broker_epoch=it.broker(1).broker_epoch)
-    assert it.ask(right, forbidden=[("CLUSTER_ACTION", "CLUSTER", "*")]).error_code == Error.CLUSTER_AUTHORIZATION_FAILED
+    assert (
+        it.ask(right, forbidden=[("CLUSTER_ACTION", "CLUSTER", "*")]).error_code
+        == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+    )
 
 
 def test_ids_end() -> None:
     it = BrokerCluster([1])
     assert it.controller.image is not None
     it.controller.image.next_producer_id = 2**63 - 1000
-    request = made("AllocateProducerIdsRequest", broker_id=1, broker_epoch=it.broker(1).broker_epoch)
-    assert it.decide(request, 0).answer.error_code == Error.UNKNOWN_SERVER_ERROR  # type: ignore[attr-defined]
+    request = made(
+        "AllocateProducerIdsRequest", broker_id=1, broker_epoch=it.broker(1).broker_epoch
+    )
+    assert it.decide(request, 0).answer.error_code == ErrorCode.UNKNOWN_SERVER_ERROR  # type: ignore[attr-defined]
 
 
-# --- sessions against the plainest model there is ---------------------------------------------------------------------
+# --- sessions against the plainest model there is
+# ---------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -158,7 +175,7 @@ def test_sessions_are_as_a_table_of_times_has_them(seed: int) -> None:
         match rng.randrange(4):
             case 0 | 1:
                 broker = rng.choice(brokers)
-                sessions.hear(broker, now_ms)
+                sessions.touch(broker, now_ms)
                 heard[broker] = now_ms
             case 2:
                 broker = rng.choice(brokers)
@@ -168,7 +185,10 @@ def test_sessions_are_as_a_table_of_times_has_them(seed: int) -> None:
                 silent = sessions.expired(now_ms)
                 assert (silent is None) == all(at + 10 >= now_ms for at in heard.values())
                 assert silent is None or heard[silent] == min(heard.values())
-        assert all(sessions.is_valid(one, now_ms) == (one in heard and heard[one] + 10 >= now_ms) for one in brokers)
+        assert all(
+            sessions.is_valid(one, now_ms) == (one in heard and heard[one] + 10 >= now_ms)
+            for one in brokers
+        )
         assert sessions.deadline_ms == min((at + 10 for at in heard.values()), default=None)
 
 
@@ -179,7 +199,8 @@ def _times(rng: random.Random) -> Iterable[int]:
         yield now_ms
 
 
-# --- any life of brokers ----------------------------------------------------------------------------------------------
+# --- any life of brokers
+# ----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("seed", range(15))
@@ -196,16 +217,28 @@ def test_whatever_happens_silent_brokers_are_fenced_and_others_are_not(seed: int
                 it.elect()
                 heard = dict.fromkeys(it.image.brokers, it.now_ms)  # a session for everybody
             case 2:
-                it.ask(create({"name": f"t{rng.randrange(5)}", "num_partitions": 2, "replication_factor": 2}))
+                it.ask(
+                    create(
+                        {
+                            "name": f"t{rng.randrange(5)}",
+                            "num_partitions": 2,
+                            "replication_factor": 2,
+                        }
+                    )
+                )
             case _ if broker_id in it.image.brokers:
-                it.heartbeat(broker_id, want_fence=rng.random() < 0.1, want_shut_down=rng.random() < 0.1)
+                it.heartbeat(
+                    broker_id, want_fence=rng.random() < 0.1, want_shut_down=rng.random() < 0.1
+                )
                 heard[broker_id] = it.now_ms
             case _:
                 pass
         while poll(it, 0):
             pass
         for one in it.image.brokers.keys() - fenced(it):
-            assert it.now_ms - heard[one] <= SESSION_MS + LOOK_MS + 2_000  # looked at no later than in the next step
+            assert (
+                it.now_ms - heard[one] <= SESSION_MS + LOOK_MS + 2_000
+            )  # looked at no later than in the next step
     poll(it, SESSION_MS + LOOK_MS)
     while poll(it, LOOK_MS):
         pass

@@ -1,7 +1,9 @@
-"""Whole lives of clusters: what brokers and admin clients said to Kafka 4.3.1's controllers, said to ours from the beginning.
+"""Whole lives of clusters: what brokers and admin clients said to Kafka 4.3.1's controllers, said
+to ours from the beginning.
 
-The answers are the same, and in the end the log is the same, record for record. Replicas are put where Kafka put them, and
-topics are called by the ids that they have here, so that what was asked next finds what it found there.
+The answers are the same, and in the end the log is the same, record for record. Replicas are put
+where Kafka put them, and topics are called by the ids that they have here, so that what was asked
+next finds what it found there.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ from typing import Any, Final
 import pytest
 
 import kwire
-from gateway.controller.controller import _AREAS
+from gateway.controller.apis import admin_keys
 from kwire.header import decode_response_header
 from kwire.message import Message
 from kwire.records.metadata import decode_metadata_record
@@ -29,11 +31,11 @@ _ENVELOPE: Final = 58
 #: What controllers write of themselves, or while nothing else happens.
 _BY_ITSELF: Final = ("NoOpRecord", "RegisterControllerRecord")
 _TABLES: Final = ("PartitionChangeRecord", "ConfigRecord")
-_KEYS: Final = frozenset(kwire.message_type(name).API_KEY for name in _AREAS if name != "AlterIsrRequest")
+_KEYS: Final = frozenset(admin_keys())
 
 
 @dataclass
-class Exchange:
+class InFlightRequest:
     """A request and Kafka's answer to it; ``at_ms`` is when it was asked."""
 
     api_key: int
@@ -45,9 +47,11 @@ class Exchange:
 
 @dataclass
 class Scenario:
-    """What was said to the controllers, in the order in which it was asked, and what they wrote, as far as it was seen."""
+    """What was said to the controllers, in the order in which it was asked, and what they wrote, as
+    far as it was seen.
+    """
 
-    exchanges: list[Exchange] = field(default_factory=list)
+    exchanges: list[InFlightRequest] = field(default_factory=list)
     log: dict[int, dict[str, Any]] = field(default_factory=dict)
 
 
@@ -61,9 +65,9 @@ def read(name: str) -> Scenario:
         if line["to"].startswith("c") and line["api_key"] in _KEYS | {_ENVELOPE}:
             (asked if line["direction"] == "req" else answers)[key] = (line, decoded)
     for key, (line, decoded) in asked.items():
-        exchange = _exchange(line, decoded, answers[key][1]["body"]) if key in answers else None
-        if exchange is not None:
-            found.exchanges.append(exchange)
+        in_flight = _in_flight(line, decoded, answers[key][1]["body"]) if key in answers else None
+        if in_flight is not None:
+            found.exchanges.append(in_flight)
     return found
 
 
@@ -73,13 +77,18 @@ def _lines(name: str) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
         lzma.open(wire / "public.frames.jsonl.xz", "rt", encoding="utf-8") as frames,
         lzma.open(wire / "public.decoded.jsonl.xz", "rt", encoding="utf-8") as decoded,
     ):
-        said = {(one["scenario"], one["seq"]): one.get("decoded", {}) for one in map(json.loads, decoded)}
+        said = {
+            (one["scenario"], one["seq"]): one.get("decoded", {})
+            for one in map(json.loads, decoded)
+        }
         for line in map(json.loads, frames):
             if line["scenario"] == name and line["direction"] != "close":
                 yield line, said.get((name, line["seq"]), {})
 
 
-def _exchange(line: dict[str, Any], decoded: dict[str, Any], answer: dict[str, Any]) -> Exchange | None:
+def _in_flight(
+    line: dict[str, Any], decoded: dict[str, Any], answer: dict[str, Any]
+) -> InFlightRequest | None:
     """None for what was not Kafka's own, or said to one who was not the active controller."""
     key, version, request = line["api_key"], line["version"], decoded.get("body")
     if key == _ENVELOPE:
@@ -87,12 +96,14 @@ def _exchange(line: dict[str, Any], decoded: dict[str, Any], answer: dict[str, A
         if answer["errorCode"] or key not in _KEYS:
             return None
         data, request = base64.b64decode(answer["responseData"]), decoded["inner"]["body"]
-        told: Message = kwire.response_type(key).decode(data[decode_response_header(key, version, data)[1] :], version)
+        told: Message = kwire.response_type(key).decode(
+            data[decode_response_header(key, version, data)[1] :], version
+        )
     else:
         told = kwire.response_type(key).from_json(answer, version)
     if request is None or 41 in errors(told):
         return None
-    return Exchange(key, version, request, told, int(line["t_ms"]))
+    return InFlightRequest(key, version, request, told, int(line["t_ms"]))
 
 
 def errors(answer: Any) -> list[int]:
@@ -109,7 +120,9 @@ class Replay:
     """The exchanges of a scenario, asked of ours at the moments at which Kafka was asked."""
 
     def __init__(self, scenario: Scenario, **settings: Any) -> None:
-        cluster_id = next(one.request["clusterId"] for one in scenario.exchanges if "clusterId" in one.request)
+        cluster_id = next(
+            one.request["clusterId"] for one in scenario.exchanges if "clusterId" in one.request
+        )
         self.ours = Cluster(cluster_id=cluster_id, **settings)
         self._scenario = scenario
         self._ids: dict[str, str] = {}  # of topics: Kafka's, and ours
@@ -124,7 +137,7 @@ class Replay:
             if expected != told:
                 yield f"{one.at_ms} {kwire.request_type(one.api_key).NAME} {one.request}: Kafka {expected}, ours {told}"
 
-    def _ask(self, one: Exchange) -> Any:
+    def _ask(self, one: InFlightRequest) -> Any:
         # As far as Kafka's log was by then, for all that is known.
         offset = one.request.get("currentMetadataOffset", -1) + 1
         self.ours.controller.log_ends(max(offset, getattr(one.answer, "broker_epoch", -1)))
@@ -137,7 +150,9 @@ class Replay:
         text = json.dumps(asked)
         for kafkas, ours in self._ids.items():
             text = text.replace(kafkas, ours)
-        answer = self.ours.ask(kwire.request_type(one.api_key).from_json(json.loads(text), one.version), one.version)
+        answer = self.ours.ask(
+            kwire.request_type(one.api_key).from_json(json.loads(text), one.version), one.version
+        )
         for name in names:
             if made:
                 kafkas = self._kafkas_topics(name)[self._made[name]]
@@ -147,7 +162,9 @@ class Replay:
 
     def _kafkas_topics(self, name: str) -> list[str]:
         """The ids that Kafka gave topics of this name, one after the other."""
-        written = (one for _, one in sorted(self._scenario.log.items()) if one["type"] == "TopicRecord")
+        written = (
+            one for _, one in sorted(self._scenario.log.items()) if one["type"] == "TopicRecord"
+        )
         return [one["data"]["topicId"] for one in written if one["data"]["name"] == name]
 
     def _put_as_kafka_did(self, topic: dict[str, Any]) -> None:
@@ -158,7 +175,10 @@ class Replay:
             one["data"] for _, one in sorted(self._scenario.log.items())
             if one["type"] == "PartitionRecord" and one["data"]["topicId"] == topic_id
         ][: max(1, topic["numPartitions"])]  # fmt: skip
-        topic["assignments"] = [{"partitionIndex": one["partitionId"], "brokerIds": one["replicas"]} for one in partitions]
+        topic["assignments"] = [
+            {"partitionIndex": one["partitionId"], "brokerIds": one["replicas"]}
+            for one in partitions
+        ]
         topic["numPartitions"] = topic["replicationFactor"] = -1
 
     def _pass_time(self, until_ms: int) -> None:
@@ -180,8 +200,9 @@ def our_records(ours: Cluster) -> Iterator[tuple[Message, int]]:
 
 
 def written(records: Iterable[tuple[Message, int]]) -> list[str]:
-    """What was written, in its order, but for changes of several partitions or keys at a time, which Kafka makes in that of a
-    hash table; topics by numbers, in the order in which they came."""
+    """What was written, in its order, but for changes of several partitions or keys at a time,
+    which Kafka makes in that of a hash table; topics by numbers, in the order in which they came.
+    """
     topics: dict[Any, int] = {}
     found = []
     for message, version in records:
@@ -190,7 +211,9 @@ def written(records: Iterable[tuple[Message, int]]) -> list[str]:
             if "topicId" in fields:
                 fields["topicId"] = topics.setdefault(fields["topicId"], len(topics))
             found.append(f"{message.NAME} v{version} {fields}")
-    grouped = itertools.groupby(found, key=lambda one: next((kind for kind in _TABLES if one.startswith(kind)), None))
+    grouped = itertools.groupby(
+        found, key=lambda one: next((kind for kind in _TABLES if one.startswith(kind)), None)
+    )
     return [one for kind, group in grouped for one in (sorted(group) if kind else group)]
 
 
@@ -199,7 +222,9 @@ _THE_END: Final = 1 << 40
 
 @dataclass(frozen=True)
 class Case:
-    """A scenario, what our controller is like there, which answers differ on purpose (by API, and why), and where it ends."""
+    """A scenario, what our controller is like there, which answers differ on purpose (by API, and
+    why), and where it ends.
+    """
 
     name: str
     settings: dict[str, Any]
@@ -211,13 +236,19 @@ CASES: Final = (
     Case(
         "single",
         {},
-        {"CreateAclsRequest": "that there is no authorizer, and so no ACLs, is for the handler to say"},
+        {
+            "CreateAclsRequest": "that there is no authorizer, and so no ACLs, is for the handler to say"
+        },
     ),
-    Case("extra", {"level": 25}, until_ms=110_000),  # of the last half minute the heartbeats were not kept
+    Case(
+        "extra", {"level": 25}, until_ms=110_000
+    ),  # of the last half minute the heartbeats were not kept
     Case(
         "static3",
         {"nodes": (1, 2, 3)},
-        {"UpdateFeaturesRequest": "static voters do not become dynamic ones here (kraft.version from 0 to 1)"},
+        {
+            "UpdateFeaturesRequest": "static voters do not become dynamic ones here (kraft.version from 0 to 1)"
+        },
     ),
     Case("dynamic3", {"nodes": (1, 2, 3), "kraft_version": 1}),
 )
@@ -231,7 +262,11 @@ def test_ours_answers_and_writes_what_kafka_did(case: Case) -> None:
     replay = Replay(scenario, **case.settings)
     differences = list(replay.run())
     assert {one.split()[1] for one in differences} == set(case.deliberate), "\n".join(differences)
-    ours = [one for one in written(our_records(replay.ours)) if not one.startswith("AccessControlEntryRecord")]
+    ours = [
+        one
+        for one in written(our_records(replay.ours))
+        if not one.startswith("AccessControlEntryRecord")
+    ]
     expected = written(kafkas_records(scenario))
     assert ours == (expected if case.until_ms == _THE_END else expected[: len(ours)])
     assert len(ours) > 50 and len(scenario.exchanges) > 50
@@ -239,6 +274,10 @@ def test_ours_answers_and_writes_what_kafka_did(case: Case) -> None:
 
 def _compared(answer: Any) -> Any:
     """Errors in their places; of brokers all that is said."""
-    if answer.NAME in ("BrokerRegistrationResponse", "BrokerHeartbeatResponse", "AllocateProducerIdsResponse"):
+    if answer.NAME in (
+        "BrokerRegistrationResponse",
+        "BrokerHeartbeatResponse",
+        "AllocateProducerIdsResponse",
+    ):
         return answer
     return errors(answer)

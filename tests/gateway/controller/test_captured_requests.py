@@ -1,6 +1,8 @@
-"""What brokers and clients asked Kafka's controllers, asked of ours where those stood: the same errors and the same records.
+"""What brokers and clients asked Kafka's controllers, asked of ours where those stood: the same
+errors and the same records.
 
-The state of each request is the log as it had gone over the wire before it, so that ours decides on what Kafka's decided on.
+The state of each request is the log as it had gone over the wire before it, so that ours decides on
+what Kafka's decided on.
 """
 
 from __future__ import annotations
@@ -30,9 +32,11 @@ from kwire.records import decode_batches, decode_metadata_record
 from tests.shared import SHARED, needs_shared
 
 FETCH, ENVELOPE = 1, 58
-#: What the pure controller decides on: the rest is asked of the quorum, of the image, or of the listener.
+#: What the pure controller decides on: the rest is asked of the quorum, of the image, or of the
+#: listener.
 DECIDED: Final = {19, 20, 30, 31, 33, 37, 43, 44, 45, 46, 49, 51, 56, 57, 62, 63, 64, 67, 70, 73}
-#: Codes that are not for the pure controller: who is asked is not the active one; who asks may not; there is no authorizer.
+#: Codes that are not for the pure controller: who is asked is not the active one; who asks may not;
+#: there is no authorizer.
 ELSEWHERE: Final = frozenset({41, 29, 31, 54})
 _NOT_SEEN: Final = "what stood in the log by then had gone to nobody"
 _SESSIONS: Final = "it was heard a moment ago, which stands in no log"
@@ -48,12 +52,14 @@ EXPLAINED: Final = {
     "static3 6245": "kraft.version is not upgraded by our controller",
     "static3 6251": "kraft.version is not upgraded by our controller",
 }
-#: What chance, the clock or a secret decides; and epochs of brokers, which are offsets, of a log that may have had one more NoOp.
+#: What chance, the clock or a secret decides; and epochs of brokers, which are offsets, of a log
+#: that may have had one more NoOp.
 _BY_CHANCE: Final = frozenset(
     ("topicId", "id", "salt", "storedKey", "serverKey", "issueTimestamp", "maxTimestamp", "expirationTimestamp", "tokenId",
      "replicas", "isr", "leader", "directories", "brokerEpoch")
 )  # fmt: skip
-#: So many records of others may stand between those of a request, or before them: several were asked at the same time.
+#: So many records of others may stand between those of a request, or before them: several were
+#: asked at the same time.
 _AMONG: Final = 6
 
 
@@ -73,7 +79,9 @@ class Asked(NamedTuple):
 
 @dataclass
 class Seen:
-    """A log as it went over the wire: epoch, version and record by offset; those of a newer epoch instead of others."""
+    """A log as it went over the wire: epoch, version and record by offset; those of a newer epoch
+    instead of others.
+    """
 
     records: dict[int, tuple[int, int, Message]] = field(default_factory=dict)
     end: int = 0
@@ -84,7 +92,9 @@ class Seen:
             head = batch.header
             known = self.records.get(head.base_offset)
             if known is not None and known[0] != head.partition_leader_epoch:
-                self.records = {offset: one for offset, one in self.records.items() if offset < head.base_offset}
+                self.records = {
+                    offset: one for offset, one in self.records.items() if offset < head.base_offset
+                }
             for record in () if head.is_control else batch.records:
                 _, version, message = decode_metadata_record(record.value or b"")
                 self.records[record.offset] = (head.partition_leader_epoch, version, message)
@@ -127,18 +137,26 @@ def conversation(scenario: str) -> Iterator[Asked]:
     for one, before, end, data in asked:
         opened = unwrapped(one, data)
         if opened is not None:
-            after = [(version, message) for offset, (_, version, message) in sorted(seen.records.items()) if offset >= end]
+            after = [
+                (version, message)
+                for offset, (_, version, message) in sorted(seen.records.items())
+                if offset >= end
+            ]
             after = [pair for pair in after if pair[1].NAME != "NoOpRecord"]
             yield Asked(f"{scenario} {one['seq']}", *opened, before, int(one["t_ms"]), after)
 
 
 def unwrapped(one: dict[str, Any], answered: bytes) -> tuple[int, int, Any, Any, str] | None:
-    """Api key, version, request, answer, principal; out of an envelope if it is in one. None where that has no answer in it."""
+    """Api key, version, request, answer, principal; out of an envelope if it is in one. None where
+    that has no answer in it.
+    """
     key, version, asked = one["api_key"], one["version"], bytes.fromhex(one["hex"])
     principal = "User:ANONYMOUS"
     if key == ENVELOPE:
         envelope = EnvelopeRequest.decode(asked[decode_request_header(asked)[1] :], 0)
-        sealed = EnvelopeResponse.decode(answered[decode_response_header(key, version, answered)[1] :], 0)
+        sealed = EnvelopeResponse.decode(
+            answered[decode_response_header(key, version, answered)[1] :], 0
+        )
         if sealed.response_data is None:
             return None
         principal = decode_principal(envelope.request_principal).name
@@ -148,7 +166,9 @@ def unwrapped(one: dict[str, Any], answered: bytes) -> tuple[int, int, Any, Any,
         if key not in DECIDED:
             return None
     request = request_type(key).decode(asked[decode_request_header(asked)[1] :], version)
-    answer = response_type(key).decode(answered[decode_response_header(key, version, answered)[1] :], version)
+    answer = response_type(key).decode(
+        answered[decode_response_header(key, version, answered)[1] :], version
+    )
     return key, version, request, answer, principal
 
 
@@ -157,9 +177,11 @@ def of_ours(asked: Asked, cluster_id: str) -> tuple[Counter[int], list[tuple[int
     settings = ControllerSettings(1, (1,), cluster_id=cluster_id, max_idle_interval_ms=0)
     controller = Controller(settings, random=random.Random(1).randbytes)
     controller.activate(asked.before, asked.at_ms)
-    outcome = controller.handle(asked.request, asked.version, lambda *_: True, asked.at_ms, asked.principal)
-    records = outcome.operation.records if outcome.operation is not None else ()
-    return errors_of(outcome.answer), [(record.version, record.message) for record in records]
+    decision = controller.handle(
+        asked.request, asked.version, lambda *_: True, asked.at_ms, asked.principal
+    )
+    records = decision.operation.records if decision.operation is not None else ()
+    return errors_of(decision.answer), [(record.version, record.message) for record in records]
 
 
 def comparable(version: int, record: Message) -> str:
@@ -184,5 +206,7 @@ def test_the_same_errors_and_the_same_records(scenario: str) -> None:
         else:
             different[asked.where] = f"{asked.request.NAME}: {dict(errors)} {mine}\nKafka: {theirs}"
     expected = {where for where in EXPLAINED if where.startswith(f"{scenario} ")}
-    assert different.keys() == expected, "\n".join(different[where] for where in different.keys() - expected)
+    assert different.keys() == expected, "\n".join(
+        different[where] for where in different.keys() - expected
+    )
     assert len(same) >= 5 and same.total() > 40

@@ -7,10 +7,10 @@ import random
 import pytest
 
 from gateway.controller.controller import Controller
-from gateway.controller.errors import Error
 from gateway.controller.records import Operation, encode
 from gateway.controller.settings import ControllerSettings
 from kwire.cluster import Image
+from kwire.protocol import ErrorCode
 from tests.gateway.controller.cluster import Cluster, allowing, create, replayed, same
 
 LEVELS = range(7, 31)
@@ -73,7 +73,9 @@ def test_a_crash_inside_the_bootstrap_transaction_begins_again() -> None:
         assert cluster.image.metadata_version == 30
 
 
-def test_a_leader_that_lost_its_epoch_before_the_bootstrap_was_committed_leaves_it_to_the_next() -> None:
+def test_a_leader_that_lost_its_epoch_before_the_bootstrap_was_committed_leaves_it_to_the_next() -> (
+    None
+):
     committed = Image()
     for _ in range(3):  # KAFKA-20839: the third writes it as the first did
         one = controller()
@@ -86,10 +88,10 @@ def test_what_was_proposed_is_seen_by_the_next_request_and_by_nobody_else() -> N
     cluster = Cluster()
     before = replayed(cluster.log)
     version = 7
-    outcome = cluster.decide(create(TOPIC), version)
+    decision = cluster.decide(create(TOPIC), version)
     again = cluster.decide(create(TOPIC), version)
-    assert outcome.operation is not None and again.operation is None
-    assert again.answer.topics[0].error_code == Error.TOPIC_ALREADY_EXISTS  # type: ignore[attr-defined]
+    assert decision.operation is not None and again.operation is None
+    assert again.answer.topics[0].error_code == ErrorCode.TOPIC_ALREADY_EXISTS  # type: ignore[attr-defined]
     assert same(cluster.image, before)
 
 
@@ -106,14 +108,14 @@ def test_what_was_not_committed_is_forgotten_with_the_leadership() -> None:
 
 def test_who_does_not_lead_says_so_for_each_topic() -> None:
     answer = controller().handle(create(TOPIC, {"name": "b"}), 7, allowing(), 0).answer
-    assert [topic.error_code for topic in answer.topics] == [Error.NOT_CONTROLLER] * 2  # type: ignore[attr-defined]
+    assert [topic.error_code for topic in answer.topics] == [ErrorCode.NOT_CONTROLLER] * 2  # type: ignore[attr-defined]
 
 
 def test_validate_only_changes_nothing() -> None:
     cluster = Cluster()
-    outcome = cluster.decide(create(TOPIC, validate_only=True), 7)
-    assert outcome.operation is None
-    assert outcome.answer.topics[0].error_code == 0  # type: ignore[attr-defined]
+    decision = cluster.decide(create(TOPIC, validate_only=True), 7)
+    assert decision.operation is None
+    assert decision.answer.topics[0].error_code == 0  # type: ignore[attr-defined]
     cluster.check()
     assert cluster.ask(create(TOPIC)).topics[0].error_code == 0
 

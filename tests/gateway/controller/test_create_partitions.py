@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gateway.controller.errors import Error
+from kwire.protocol import ErrorCode
 from tests.gateway.controller.cluster import Cluster, create, made
 
 
@@ -45,20 +45,20 @@ def test_by_hand() -> None:
 @pytest.mark.parametrize(
     ("topic", "error"),
     [
-        (grow(2), Error.INVALID_PARTITIONS),
-        (grow(1), Error.INVALID_PARTITIONS),
-        (grow(-1), Error.INVALID_PARTITIONS),
-        (grow(3, name="b"), Error.UNKNOWN_TOPIC_OR_PARTITION),
-        (grow(3, name="__cluster_metadata"), Error.INVALID_REQUEST),
-        (grow(4, [1, 2]), Error.INVALID_REPLICA_ASSIGNMENT),
-        (grow(3, [1]), Error.INVALID_REPLICA_ASSIGNMENT),
-        (grow(3, [1, 7]), Error.INVALID_REPLICA_ASSIGNMENT),
-        (grow(3, [1, 1]), Error.INVALID_REPLICA_ASSIGNMENT),
-        (grow(10_003), Error.POLICY_VIOLATION),
-        (grow(2**31 - 1), Error.POLICY_VIOLATION),
+        (grow(2), ErrorCode.INVALID_PARTITIONS),
+        (grow(1), ErrorCode.INVALID_PARTITIONS),
+        (grow(-1), ErrorCode.INVALID_PARTITIONS),
+        (grow(3, name="b"), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        (grow(3, name="__cluster_metadata"), ErrorCode.INVALID_REQUEST),
+        (grow(4, [1, 2]), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+        (grow(3, [1]), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+        (grow(3, [1, 7]), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+        (grow(3, [1, 1]), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+        (grow(10_003), ErrorCode.POLICY_VIOLATION),
+        (grow(2**31 - 1), ErrorCode.POLICY_VIOLATION),
     ],
 )
-def test_refusals(topic: dict[str, Any], error: Error) -> None:
+def test_refusals(topic: dict[str, Any], error: ErrorCode) -> None:
     cluster = cluster_with()
     length = len(cluster.log)
     assert ask(cluster, topic) == [error]
@@ -68,7 +68,7 @@ def test_refusals(topic: dict[str, Any], error: Error) -> None:
 def test_more_of_several_topics_than_one_operation_holds() -> None:
     cluster = Cluster()
     cluster.ask(create({"name": "a"}, {"name": "b"}))
-    assert ask(cluster, grow(6001), grow(6001, name="b")) == [Error.POLICY_VIOLATION] * 2
+    assert ask(cluster, grow(6001), grow(6001, name="b")) == [ErrorCode.POLICY_VIOLATION] * 2
     assert all(len(partitions) == 1 for partitions in cluster.image.partitions.values())
 
 
@@ -76,4 +76,4 @@ def test_a_name_twice_and_one_that_is_not_allowed() -> None:
     cluster = cluster_with()
     cluster.ask(create({"name": "b"}))
     results = ask(cluster, grow(5), grow(6), grow(2, name="b"), forbidden=[("ALTER", "TOPIC", "b")])
-    assert results == [Error.INVALID_REQUEST, Error.TOPIC_AUTHORIZATION_FAILED]
+    assert results == [ErrorCode.INVALID_REQUEST, ErrorCode.TOPIC_AUTHORIZATION_FAILED]

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from gateway.controller.errors import Error
 from gateway.controller.records import OPERATION_RECORDS_MAX
+from kwire.protocol import ErrorCode
 from kwire.uuid import ZERO_UUID, Uuid
 from tests.gateway.controller.cluster import Cluster, create, made
 
@@ -16,31 +16,38 @@ UNASSIGNED = Uuid(bytes(15) + b"\x01")
 
 
 def by_hand(*replicas: list[int], **fields: Any) -> dict[str, Any]:
-    assignments = [{"partition_index": index, "broker_ids": one} for index, one in enumerate(replicas)]
+    assignments = [
+        {"partition_index": index, "broker_ids": one} for index, one in enumerate(replicas)
+    ]
     return {"name": "orders", "assignments": assignments, **fields}
 
 
 def configured(**configs: str | None) -> dict[str, Any]:
-    return {**TOPIC, "configs": [{"name": name.replace("_", "."), "value": value} for name, value in configs.items()]}
+    return {
+        **TOPIC,
+        "configs": [
+            {"name": name.replace("_", "."), "value": value} for name, value in configs.items()
+        ],
+    }
 
 
-def refused(topic: dict[str, Any], cluster: Cluster | None = None) -> Error:
+def refused(topic: dict[str, Any], cluster: Cluster | None = None) -> ErrorCode:
     cluster = cluster or Cluster(nodes=(1, 2, 3))
     length = len(cluster.log)
     (result,) = cluster.ask(create(topic)).topics
     assert result.error_message and result.name == topic["name"] and result.topic_id == ZERO_UUID
     assert len(cluster.log) == length
-    return Error(result.error_code)
+    return ErrorCode(result.error_code)
 
 
 def test_records_in_kafkas_order() -> None:
     cluster = Cluster(nodes=(1, 2))
-    outcome = cluster.decide(create(configured(retention_ms="5000", min_insync_replicas="2")), 7)
-    assert outcome.operation is not None
-    assert [record.message.NAME for record in outcome.operation.records] == [
+    decision = cluster.decide(create(configured(retention_ms="5000", min_insync_replicas="2")), 7)
+    assert decision.operation is not None
+    assert [record.message.NAME for record in decision.operation.records] == [
         "TopicRecord", "ConfigRecord", "ConfigRecord", "ClearElrRecord", "PartitionRecord", "PartitionRecord",
     ]  # fmt: skip
-    assert len(outcome.operation.batches) == 1
+    assert len(decision.operation.batches) == 1
 
 
 @pytest.mark.parametrize("version", range(2, 8))
@@ -56,7 +63,7 @@ def test_the_answer_tells_what_its_version_can(version: int) -> None:
         assert configs["retention.ms"] == ("5000", 1)
         assert configs["min.insync.replicas"] == ("1", 3)
         assert configs["cleanup.policy"] == ("delete", 5)
-        assert [one.name for one in result.configs] == sorted(configs) and len(configs) == 33
+        assert [one.name for one in result.configs] == sorted(configs) and len(configs) == 37
 
 
 def test_partitions_are_led_by_the_nodes_they_were_placed_on() -> None:
@@ -90,43 +97,55 @@ def test_replicas_chosen_by_hand() -> None:
 @pytest.mark.parametrize(
     ("topic", "error"),
     [
-        (by_hand([1], num_partitions=1), Error.INVALID_REQUEST),
-        (by_hand([1], replication_factor=1), Error.INVALID_REQUEST),
-        (by_hand([]), Error.INVALID_REPLICA_ASSIGNMENT),
-        (by_hand([1, 1]), Error.INVALID_REPLICA_ASSIGNMENT),
-        (by_hand([1, 9]), Error.INVALID_REPLICA_ASSIGNMENT),
-        (by_hand([1, 2], [3]), Error.INVALID_REPLICA_ASSIGNMENT),
-        ({"name": "x", "assignments": [{"partition_index": 1, "broker_ids": [1]}]}, Error.INVALID_REPLICA_ASSIGNMENT),
-        ({"name": "x", "assignments": [{"partition_index": 0, "broker_ids": [1]}] * 2}, Error.INVALID_REPLICA_ASSIGNMENT),
-        ({"name": "x", "replication_factor": 0}, Error.INVALID_REPLICATION_FACTOR),
-        ({"name": "x", "replication_factor": -2}, Error.INVALID_REPLICATION_FACTOR),
-        ({"name": "x", "replication_factor": 4}, Error.INVALID_REPLICATION_FACTOR),
-        ({"name": "x", "num_partitions": 0}, Error.INVALID_PARTITIONS),
-        ({"name": "x", "num_partitions": -2}, Error.INVALID_PARTITIONS),
-        ({"name": "x", "num_partitions": OPERATION_RECORDS_MAX + 1}, Error.POLICY_VIOLATION),
-        ({"name": "x", "num_partitions": 2**31 - 1}, Error.POLICY_VIOLATION),
-        ({"name": "x", "num_partitions": OPERATION_RECORDS_MAX}, Error.POLICY_VIOLATION),  # and the record of the topic
-        ({"name": ""}, Error.INVALID_TOPIC_EXCEPTION),
-        ({"name": ".."}, Error.INVALID_TOPIC_EXCEPTION),
-        ({"name": "a b"}, Error.INVALID_TOPIC_EXCEPTION),
-        ({"name": "a" * 250}, Error.INVALID_TOPIC_EXCEPTION),
-        ({"name": "__cluster_metadata"}, Error.INVALID_REQUEST),
-        (configured(no_such_key="1"), Error.INVALID_CONFIG),
-        (configured(retention_ms="soon"), Error.INVALID_CONFIG),
-        (configured(retention_ms=None), Error.INVALID_CONFIG),
-        (configured(remote_storage_enable="true"), Error.INVALID_CONFIG),
-        (configured(min_compaction_lag_ms="10", max_compaction_lag_ms="5"), Error.INVALID_CONFIG),
+        (by_hand([1], num_partitions=1), ErrorCode.INVALID_REQUEST),
+        (by_hand([1], replication_factor=1), ErrorCode.INVALID_REQUEST),
+        (by_hand([]), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+        (by_hand([1, 1]), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+        (by_hand([1, 9]), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+        (by_hand([1, 2], [3]), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+        (
+            {"name": "x", "assignments": [{"partition_index": 1, "broker_ids": [1]}]},
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+        ),
+        (
+            {"name": "x", "assignments": [{"partition_index": 0, "broker_ids": [1]}] * 2},
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+        ),
+        ({"name": "x", "replication_factor": 0}, ErrorCode.INVALID_REPLICATION_FACTOR),
+        ({"name": "x", "replication_factor": -2}, ErrorCode.INVALID_REPLICATION_FACTOR),
+        ({"name": "x", "replication_factor": 4}, ErrorCode.INVALID_REPLICATION_FACTOR),
+        ({"name": "x", "num_partitions": 0}, ErrorCode.INVALID_PARTITIONS),
+        ({"name": "x", "num_partitions": -2}, ErrorCode.INVALID_PARTITIONS),
+        ({"name": "x", "num_partitions": OPERATION_RECORDS_MAX + 1}, ErrorCode.POLICY_VIOLATION),
+        ({"name": "x", "num_partitions": 2**31 - 1}, ErrorCode.POLICY_VIOLATION),
+        (
+            {"name": "x", "num_partitions": OPERATION_RECORDS_MAX},
+            ErrorCode.POLICY_VIOLATION,
+        ),  # and the record of the topic
+        ({"name": ""}, ErrorCode.INVALID_TOPIC_EXCEPTION),
+        ({"name": ".."}, ErrorCode.INVALID_TOPIC_EXCEPTION),
+        ({"name": "a b"}, ErrorCode.INVALID_TOPIC_EXCEPTION),
+        ({"name": "a" * 250}, ErrorCode.INVALID_TOPIC_EXCEPTION),
+        ({"name": "__cluster_metadata"}, ErrorCode.INVALID_REQUEST),
+        (configured(no_such_key="1"), ErrorCode.INVALID_CONFIG),
+        (configured(retention_ms="soon"), ErrorCode.INVALID_CONFIG),
+        (configured(retention_ms=None), ErrorCode.INVALID_CONFIG),
+        (configured(remote_storage_enable="true"), ErrorCode.INVALID_CONFIG),
+        (
+            configured(min_compaction_lag_ms="10", max_compaction_lag_ms="5"),
+            ErrorCode.INVALID_CONFIG,
+        ),
     ],
 )
-def test_refusals(topic: dict[str, Any], error: Error) -> None:
+def test_refusals(topic: dict[str, Any], error: ErrorCode) -> None:
     assert refused(topic) is error
 
 
 def test_names_that_metrics_would_mix_up() -> None:
     cluster = Cluster()
     cluster.ask(create({"name": "a.b"}))
-    assert refused({"name": "a_b"}, cluster) is Error.INVALID_TOPIC_EXCEPTION
-    assert refused({"name": "a.b"}, cluster) is Error.TOPIC_ALREADY_EXISTS
+    assert refused({"name": "a_b"}, cluster) is ErrorCode.INVALID_TOPIC_EXCEPTION
+    assert refused({"name": "a.b"}, cluster) is ErrorCode.TOPIC_ALREADY_EXISTS
     assert cluster.ask(create({"name": "a-b"})).topics[0].error_code == 0
     cluster.ask(made("DeleteTopicsRequest", topics=[{"name": "a.b"}]))
     assert cluster.ask(create({"name": "a_b"})).topics[0].error_code == 0
@@ -135,14 +154,19 @@ def test_names_that_metrics_would_mix_up() -> None:
 def test_a_name_twice_in_a_request_is_refused_once_and_the_others_are_made() -> None:
     cluster = Cluster()
     results = cluster.ask(create(TOPIC, TOPIC, {"name": "other"})).topics
-    assert [(one.name, one.error_code) for one in results] == [("orders", Error.INVALID_REQUEST), ("other", 0)]
+    assert [(one.name, one.error_code) for one in results] == [
+        ("orders", ErrorCode.INVALID_REQUEST),
+        ("other", 0),
+    ]
     assert set(cluster.image.topic_ids) == {"other"}
 
 
 def test_too_many_partitions_of_all_topics_together_refuse_all_of_them() -> None:
     cluster = Cluster()
     topics = [{"name": name, "num_partitions": 6000} for name in ("a", "b")]
-    assert [one.error_code for one in cluster.ask(create(*topics)).topics] == [Error.POLICY_VIOLATION] * 2
+    assert [one.error_code for one in cluster.ask(create(*topics)).topics] == [
+        ErrorCode.POLICY_VIOLATION
+    ] * 2
     assert not cluster.image.topics
 
 
@@ -150,14 +174,17 @@ def test_who_may_not_create() -> None:
     cluster = Cluster()
     nobody = [("CREATE", "CLUSTER", "*"), ("CREATE", "TOPIC", "orders")]
     results = cluster.ask(create(TOPIC, {"name": "mine"}), forbidden=nobody).topics
-    assert [one.error_code for one in results] == [Error.TOPIC_AUTHORIZATION_FAILED, 0]
+    assert [one.error_code for one in results] == [ErrorCode.TOPIC_AUTHORIZATION_FAILED, 0]
     (result,) = cluster.ask(create(TOPIC), forbidden=[("CREATE", "TOPIC", "*")]).topics
     assert result.error_code == 0, "who may create on the cluster may create any"
 
 
 def test_who_may_not_describe_configurations_is_not_told_them() -> None:
     (result,) = Cluster().ask(create(TOPIC), forbidden=[("DESCRIBE_CONFIGS", "TOPIC", "*")]).topics
-    assert result.error_code == 0 and result.topic_config_error_code == Error.TOPIC_AUTHORIZATION_FAILED
+    assert (
+        result.error_code == 0
+        and result.topic_config_error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    )
     assert not result.configs and (result.num_partitions, result.replication_factor) == (-1, -1)
 
 
@@ -166,4 +193,7 @@ def test_partitions_at_older_levels(level: int) -> None:
     cluster = Cluster(level=level)
     assert cluster.ask(create(TOPIC)).topics[0].error_code == 0
     partitions = cluster.image.partitions[cluster.image.topic_ids["orders"]]
-    assert all(partition.directories == [UNASSIGNED if level >= 17 else ZERO_UUID] for partition in partitions.values())
+    assert all(
+        partition.directories == [UNASSIGNED if level >= 17 else ZERO_UUID]
+        for partition in partitions.values()
+    )

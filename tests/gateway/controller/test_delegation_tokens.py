@@ -1,4 +1,6 @@
-"""Delegation tokens: whose they are, how long they live, by what they are found, and that they go when their time is over."""
+"""Delegation tokens: whose they are, how long they live, by what they are found, and that they go
+when their time is over.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +10,11 @@ from typing import Any
 
 import pytest
 
-from gateway.controller.errors import Error
+from gateway.controller.slices import run
+from gateway.controller.token_index import TokenIndex
+from gateway.security.delegation_tokens import token_hmac
 from gateway.security.secret import Secret
+from kwire.protocol import ErrorCode
 from tests.gateway.controller.cluster import Cluster, allowing, made, replayed, same
 
 MINUTE_MS = 60_000
@@ -25,14 +30,23 @@ def cluster_with_tokens(**more: Any) -> Cluster:
 
 def ask(cluster: Cluster, principal: str, name: str, forbidden: Any = (), **fields: Any) -> Any:
     request = made(name, **fields)
-    outcome = cluster.controller.handle(request, type(request).VERSIONS[-1], allowing(forbidden), cluster.now_ms, principal)
-    if outcome.operation is not None:
-        cluster.commit(outcome.operation)
+    decision = cluster.controller.handle(
+        request, type(request).VERSIONS[-1], allowing(forbidden), cluster.now_ms, principal
+    )
+    if decision.operation is not None:
+        cluster.commit(decision.operation)
     cluster.check()
-    return outcome.answer
+    return decision.answer
 
 
-def create(cluster: Cluster, principal: str = ANN, *renewers: str, owner: str = "", lifetime_ms: int = -1, **more: Any) -> Any:
+def create(
+    cluster: Cluster,
+    principal: str = ANN,
+    *renewers: str,
+    owner: str = "",
+    lifetime_ms: int = -1,
+    **more: Any,
+) -> Any:
     kind, _, name = owner.partition(":")
     people = [renewer.partition(":") for renewer in renewers]
     return ask(
@@ -43,18 +57,29 @@ def create(cluster: Cluster, principal: str = ANN, *renewers: str, owner: str = 
 
 
 def renew(cluster: Cluster, password: bytes, principal: str = ANN, period_ms: int = -1) -> Any:
-    return ask(cluster, principal, "RenewDelegationTokenRequest", hmac=password, renew_period_ms=period_ms)
+    return ask(
+        cluster, principal, "RenewDelegationTokenRequest", hmac=password, renew_period_ms=period_ms
+    )
 
 
 def expire(cluster: Cluster, password: bytes, principal: str = ANN, period_ms: int = -1) -> Any:
-    return ask(cluster, principal, "ExpireDelegationTokenRequest", hmac=password, expiry_time_period_ms=period_ms)
+    return ask(
+        cluster,
+        principal,
+        "ExpireDelegationTokenRequest",
+        hmac=password,
+        expiry_time_period_ms=period_ms,
+    )
 
 
 def test_a_token_and_its_password() -> None:
     cluster = cluster_with_tokens()
     answer = create(cluster, ANN, BEN)
     assert (answer.error_code, answer.principal_type, answer.principal_name) == (0, "User", "ann")
-    assert (answer.token_requester_principal_type, answer.token_requester_principal_name) == ("User", "ann")
+    assert (answer.token_requester_principal_type, answer.token_requester_principal_name) == (
+        "User",
+        "ann",
+    )
     assert answer.hmac == hmac.digest(b"key", answer.token_id.encode(), hashlib.sha512)
     token = cluster.image.tokens[answer.token_id]
     assert (token.owner, token.requester, token.renewers) == (ANN, ANN, [BEN])
@@ -65,7 +90,12 @@ def test_a_token_and_its_password() -> None:
 
 @pytest.mark.parametrize(
     ("lifetime_ms", "expiry_ms", "latest_ms"),
-    [(5, 5, 5), (2 * DAY_MS, DAY_MS, 2 * DAY_MS), (0, DAY_MS, 7 * DAY_MS), (2**63 - 1, DAY_MS, 7 * DAY_MS)],
+    [
+        (5, 5, 5),
+        (2 * DAY_MS, DAY_MS, 2 * DAY_MS),
+        (0, DAY_MS, 7 * DAY_MS),
+        (2**63 - 1, DAY_MS, 7 * DAY_MS),
+    ],
 )
 def test_how_long_it_lives(lifetime_ms: int, expiry_ms: int, latest_ms: int) -> None:
     cluster = cluster_with_tokens()
@@ -83,27 +113,42 @@ def test_for_another() -> None:
     cluster = cluster_with_tokens()
     forbidden = [("CREATE_TOKENS", "USER", BEN)]
     answer = create(cluster, ANN, owner=BEN, forbidden=forbidden)
-    assert answer.error_code == Error.DELEGATION_TOKEN_AUTHORIZATION_FAILED and not cluster.image.tokens
-    assert (answer.principal_name, answer.token_requester_principal_name, answer.max_timestamp_ms) == ("ben", "ann", -1)
+    assert (
+        answer.error_code == ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED
+        and not cluster.image.tokens
+    )
+    assert (
+        answer.principal_name,
+        answer.token_requester_principal_name,
+        answer.max_timestamp_ms,
+    ) == ("ben", "ann", -1)
     answer = create(cluster, ANN, owner=BEN)
     token = cluster.image.tokens[answer.token_id]
     assert (token.owner, token.requester) == (BEN, ANN)
-    assert renew(cluster, answer.hmac, ANN).error_code == Error.DELEGATION_TOKEN_OWNER_MISMATCH
+    assert renew(cluster, answer.hmac, ANN).error_code == ErrorCode.DELEGATION_TOKEN_OWNER_MISMATCH
     assert renew(cluster, answer.hmac, BEN).error_code == 0
-    assert create(cluster, BEN, owner=BEN, forbidden=forbidden).error_code == 0, "for oneself needs no right"
+    assert create(cluster, BEN, owner=BEN, forbidden=forbidden).error_code == 0, (
+        "for oneself needs no right"
+    )
 
 
 @pytest.mark.parametrize("renewer", ["Group:staff", ":x", "user:x"])
 def test_only_users_renew(renewer: str) -> None:
     cluster = cluster_with_tokens()
-    assert create(cluster, ANN, BEN, renewer).error_code == Error.INVALID_PRINCIPAL_TYPE and not cluster.image.tokens
+    assert (
+        create(cluster, ANN, BEN, renewer).error_code == ErrorCode.INVALID_PRINCIPAL_TYPE
+        and not cluster.image.tokens
+    )
 
 
 @pytest.mark.parametrize("kind", [None, "User:ben"])
 def test_types_that_no_owner_has(kind: str | None) -> None:
     cluster = cluster_with_tokens()
     fields = {"owner_principal_type": kind, "owner_principal_name": "x"}
-    assert ask(cluster, ANN, "CreateDelegationTokenRequest", **fields).error_code == Error.INVALID_PRINCIPAL_TYPE
+    assert (
+        ask(cluster, ANN, "CreateDelegationTokenRequest", **fields).error_code
+        == ErrorCode.INVALID_PRINCIPAL_TYPE
+    )
 
 
 def test_renewed_no_further_than_it_lives() -> None:
@@ -116,7 +161,7 @@ def test_renewed_no_further_than_it_lives() -> None:
     for _ in range(10):
         cluster.now_ms += DAY_MS - 1
         answer = renew(cluster, password)
-    assert answer.error_code == Error.DELEGATION_TOKEN_EXPIRED
+    assert answer.error_code == ErrorCode.DELEGATION_TOKEN_EXPIRED
     (token,) = cluster.image.tokens.values()
     assert token.expiration_timestamp == token.max_timestamp == made_at + 7 * DAY_MS
 
@@ -124,16 +169,29 @@ def test_renewed_no_further_than_it_lives() -> None:
 def test_expired_by_who_may() -> None:
     cluster = cluster_with_tokens()
     password = create(cluster, ANN, BEN).hmac
-    assert expire(cluster, password, "User:eve").error_code == Error.DELEGATION_TOKEN_OWNER_MISMATCH
-    assert expire(cluster, password, BEN, MINUTE_MS).expiry_timestamp_ms == cluster.now_ms + MINUTE_MS
-    assert expire(cluster, password, ANN, 9 * DAY_MS).expiry_timestamp_ms == cluster.now_ms + 7 * DAY_MS
+    assert (
+        expire(cluster, password, "User:eve").error_code
+        == ErrorCode.DELEGATION_TOKEN_OWNER_MISMATCH
+    )
+    assert (
+        expire(cluster, password, BEN, MINUTE_MS).expiry_timestamp_ms == cluster.now_ms + MINUTE_MS
+    )
+    assert (
+        expire(cluster, password, ANN, 9 * DAY_MS).expiry_timestamp_ms
+        == cluster.now_ms + 7 * DAY_MS
+    )
     assert expire(cluster, password, ANN, 0).expiry_timestamp_ms == cluster.now_ms
     cluster.now_ms += 1
-    assert expire(cluster, password, ANN, MINUTE_MS).error_code == Error.DELEGATION_TOKEN_EXPIRED
-    assert renew(cluster, password).error_code == Error.DELEGATION_TOKEN_EXPIRED
+    assert (
+        expire(cluster, password, ANN, MINUTE_MS).error_code == ErrorCode.DELEGATION_TOKEN_EXPIRED
+    )
+    assert renew(cluster, password).error_code == ErrorCode.DELEGATION_TOKEN_EXPIRED
     answer = expire(cluster, password)
-    assert (answer.error_code, answer.expiry_timestamp_ms) == (0, cluster.now_ms) and not cluster.image.tokens
-    assert expire(cluster, password).error_code == Error.DELEGATION_TOKEN_NOT_FOUND
+    assert (answer.error_code, answer.expiry_timestamp_ms) == (
+        0,
+        cluster.now_ms,
+    ) and not cluster.image.tokens
+    assert expire(cluster, password).error_code == ErrorCode.DELEGATION_TOKEN_NOT_FOUND
 
 
 def test_found_by_its_password_after_an_election_and_among_many() -> None:
@@ -141,44 +199,74 @@ def test_found_by_its_password_after_an_election_and_among_many() -> None:
     passwords = [create(cluster).hmac for _ in range(20)]
     cluster.elect()
     assert [renew(cluster, password).error_code for password in passwords] == [0] * 20
-    assert renew(cluster, b"").error_code == Error.DELEGATION_TOKEN_NOT_FOUND
-    assert renew(cluster, passwords[0][:-1]).error_code == Error.DELEGATION_TOKEN_NOT_FOUND
+    assert renew(cluster, b"").error_code == ErrorCode.DELEGATION_TOKEN_NOT_FOUND
+    assert renew(cluster, passwords[0][:-1]).error_code == ErrorCode.DELEGATION_TOKEN_NOT_FOUND
 
 
-def test_passwords_of_tokens_that_are_gone_do_not_pile_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gateway.controller.delegation_tokens._SPARE_HASHES", 3)
+def test_index_forgets_the_hmacs_of_removed_tokens() -> None:
     cluster = cluster_with_tokens()
     for _ in range(20):
         password = create(cluster).hmac
         assert expire(cluster, password).error_code == 0
-    assert cluster.controller._state is not None and len(cluster.controller._state.token_ids) <= 5
+    assert cluster.controller._state is not None
+    index = cluster.controller._state.token_index
+    assert not index._ids and not index._hmacs and not index._not_computed
+
+
+def test_unknown_hmac_is_looked_up_in_slices_and_hashes_each_token_once() -> None:
+    secret = Secret("key")
+    index = TokenIndex(f"token-{number}" for number in range(100))
+    assert sum(1 for _ in index.find(secret, b"unknown")) == 100
+    assert sum(1 for _ in index.find(secret, b"unknown")) == 0
+    assert run(index.find(secret, token_hmac(secret, "token-7"))) == "token-7"
+    index.add("new")
+    index.add("token-7")
+    assert sum(1 for _ in index.find(secret, b"unknown")) == 1
+    index.remove("token-7")
+    assert run(index.find(secret, token_hmac(secret, "token-7"))) is None
 
 
 def test_without_a_key_there_are_none() -> None:
     cluster = Cluster()
     answer = create(cluster)
-    assert (answer.error_code, answer.principal_name) == (Error.DELEGATION_TOKEN_AUTH_DISABLED, "ann")
+    assert (answer.error_code, answer.principal_name) == (
+        ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED,
+        "ann",
+    )
     assert (answer.issue_timestamp_ms, answer.hmac) == (0, b"")
-    assert renew(cluster, b"x").error_code == expire(cluster, b"x").error_code == Error.DELEGATION_TOKEN_AUTH_DISABLED
+    assert (
+        renew(cluster, b"x").error_code
+        == expire(cluster, b"x").error_code
+        == ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED
+    )
 
 
 def test_an_old_metadata_version_has_none() -> None:
     cluster = cluster_with_tokens(level=13)
-    assert create(cluster).error_code == renew(cluster, b"x").error_code == Error.UNSUPPORTED_VERSION
+    assert (
+        create(cluster).error_code
+        == renew(cluster, b"x").error_code
+        == ErrorCode.UNSUPPORTED_VERSION
+    )
     assert create(cluster_with_tokens(level=14)).error_code == 0
 
 
 def test_those_whose_time_is_over_are_swept_away() -> None:
-    cluster = cluster_with_tokens(token_expiry_check_interval_ms=1000, broker_session_timeout_ms=10**9)
+    cluster = cluster_with_tokens(
+        token_expiry_check_interval_ms=1000, broker_session_timeout_ms=10**9
+    )
     cluster.controller.activate(cluster.image, cluster.now_ms)
     short = create(cluster, lifetime_ms=500)
     kept = create(cluster)
     assert cluster.controller.poll(cluster.now_ms + 999) == []
     cluster.now_ms += 1000
     (swept,) = cluster.controller.poll(cluster.now_ms)
-    assert [(swept.name, record.message.NAME, record.message.token_id) for record in swept.records] == [  # type: ignore[attr-defined]
-        ("sweepExpiredDelegationTokens", "RemoveDelegationTokenRecord", short.token_id)
-    ]
+    assert [
+        (swept.name, record.message.NAME, record.message.token_id)  # type: ignore[attr-defined]
+        for record in swept.records
+    ] == [("sweepExpiredDelegationTokens", "RemoveDelegationTokenRecord", short.token_id)]
     cluster.commit(swept)
     assert list(cluster.image.tokens) == [kept.token_id]
-    assert cluster.controller.image is not None and same(cluster.controller.image, replayed(cluster.log))
+    assert cluster.controller.image is not None and same(
+        cluster.controller.image, replayed(cluster.log)
+    )

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gateway.controller.errors import Error
+from kwire.protocol import ErrorCode
 from kwire.uuid import METADATA_TOPIC_ID, ZERO_UUID, Uuid
 from tests.gateway.controller.cluster import Cluster, create, made
 
@@ -17,12 +17,23 @@ NOT_ALL = ("DELETE", "CLUSTER", "*")
 def cluster_of(*names: str) -> Cluster:
     cluster = Cluster()
     configs = [{"name": "retention.ms", "value": "5"}]
-    cluster.ask(create(*({"name": name, "num_partitions": 2, "replication_factor": 1, "configs": configs} for name in names)))
+    cluster.ask(
+        create(
+            *(
+                {"name": name, "num_partitions": 2, "replication_factor": 1, "configs": configs}
+                for name in names
+            )
+        )
+    )
     return cluster
 
 
-def delete(cluster: Cluster, *topics: dict[str, Any], forbidden: list[tuple[str, str, str]] | None = None) -> list[Any]:
-    answer = cluster.ask(made("DeleteTopicsRequest", topics=list(topics)), forbidden=forbidden or ())
+def delete(
+    cluster: Cluster, *topics: dict[str, Any], forbidden: list[tuple[str, str, str]] | None = None
+) -> list[Any]:
+    answer = cluster.ask(
+        made("DeleteTopicsRequest", topics=list(topics)), forbidden=forbidden or ()
+    )
     return [(one.name, one.topic_id, one.error_code) for one in answer.responses]
 
 
@@ -34,7 +45,9 @@ def test_by_name(version: int) -> None:
     (result,) = cluster.ask(made("DeleteTopicsRequest", **fields), version).responses
     assert (result.name, result.error_code, result.error_message) == ("a", 0, None)
     assert result.topic_id == (topic_id if version >= 6 else ZERO_UUID)
-    assert set(cluster.image.topic_ids) == {"b"} and set(cluster.image.topics) == set(cluster.image.partitions)
+    assert set(cluster.image.topic_ids) == {"b"} and set(cluster.image.topics) == set(
+        cluster.image.partitions
+    )
     assert (2, "a") not in cluster.image.configs and (2, "b") in cluster.image.configs
 
 
@@ -48,18 +61,20 @@ def test_by_id_the_name_is_told() -> None:
 def test_what_is_not_there() -> None:
     cluster = cluster_of("a")
     assert delete(cluster, {"name": "b"}, {"name": None, "topic_id": SOME_ID}) == [
-        ("b", ZERO_UUID, Error.UNKNOWN_TOPIC_OR_PARTITION),
-        (None, SOME_ID, Error.UNKNOWN_TOPIC_ID),
+        ("b", ZERO_UUID, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        (None, SOME_ID, ErrorCode.UNKNOWN_TOPIC_ID),
     ]
 
 
 def test_requests_that_say_too_little_or_too_much() -> None:
     cluster = cluster_of("a", "b")
     topic_id = cluster.image.topic_ids["a"]
-    assert delete(cluster, {"name": None}, {"name": "a", "topic_id": topic_id}, {"name": "b"}, {"name": "b"}) == [
-        (None, ZERO_UUID, Error.INVALID_REQUEST),
-        ("a", topic_id, Error.INVALID_REQUEST),
-        ("b", ZERO_UUID, Error.INVALID_REQUEST),
+    assert delete(
+        cluster, {"name": None}, {"name": "a", "topic_id": topic_id}, {"name": "b"}, {"name": "b"}
+    ) == [
+        (None, ZERO_UUID, ErrorCode.INVALID_REQUEST),
+        ("a", topic_id, ErrorCode.INVALID_REQUEST),
+        ("b", ZERO_UUID, ErrorCode.INVALID_REQUEST),
     ]
     assert len(cluster.image.topics) == 2
 
@@ -68,12 +83,14 @@ def test_a_name_of_a_topic_that_is_deleted_by_id_in_the_same_request() -> None:
     cluster = cluster_of("a")
     topic_id = cluster.image.topic_ids["a"]
     results = delete(cluster, {"name": "a"}, {"name": None, "topic_id": topic_id})
-    assert results == [("a", topic_id, Error.INVALID_REQUEST), ("a", topic_id, 0)]
+    assert results == [("a", topic_id, ErrorCode.INVALID_REQUEST), ("a", topic_id, 0)]
 
 
 def test_the_metadata_log_stays() -> None:
-    results = delete(Cluster(), {"name": "__cluster_metadata"}, {"name": None, "topic_id": METADATA_TOPIC_ID})
-    assert [error for *_, error in results] == [Error.INVALID_REQUEST] * 2
+    results = delete(
+        Cluster(), {"name": "__cluster_metadata"}, {"name": None, "topic_id": METADATA_TOPIC_ID}
+    )
+    assert [error for *_, error in results] == [ErrorCode.INVALID_REQUEST] * 2
 
 
 def test_who_may_not_delete_learns_a_name_only_if_he_may_describe() -> None:
@@ -81,8 +98,11 @@ def test_who_may_not_delete_learns_a_name_only_if_he_may_describe() -> None:
     topic_id = cluster.image.topic_ids["a"]
     by_id = {"name": None, "topic_id": topic_id}
     rules = [NOT_ALL, ("DELETE", "TOPIC", "*")]
-    failed = Error.TOPIC_AUTHORIZATION_FAILED
-    assert delete(cluster, by_id, {"name": "a"}, forbidden=rules) == [("a", topic_id, failed), ("a", ZERO_UUID, failed)]
+    failed = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    assert delete(cluster, by_id, {"name": "a"}, forbidden=rules) == [
+        ("a", topic_id, failed),
+        ("a", ZERO_UUID, failed),
+    ]
     rules.append(("DESCRIBE", "TOPIC", "*"))
     assert delete(cluster, by_id, forbidden=rules) == [(None, topic_id, failed)]
     # Whether there is such a topic is not told either.
@@ -90,4 +110,6 @@ def test_who_may_not_delete_learns_a_name_only_if_he_may_describe() -> None:
         ("a", ZERO_UUID, failed),
         ("zz", ZERO_UUID, failed),
     ]
-    assert delete(cluster, {"name": "a"}, forbidden=[("DELETE", "TOPIC", "*")]) == [("a", topic_id, 0)], "allowed on the cluster"
+    assert delete(cluster, {"name": "a"}, forbidden=[("DELETE", "TOPIC", "*")]) == [
+        ("a", topic_id, 0)
+    ], "allowed on the cluster"

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from gateway.controller.errors import Error
 from gateway.controller.nodes import LOST
+from kwire.protocol import ErrorCode
 from tests.gateway.controller.broker_cluster import BrokerCluster
 from tests.gateway.controller.cluster import create, made
 
@@ -25,7 +25,9 @@ def test_others_lead_when_a_broker_is_fenced(level: int) -> None:
     epochs = [it.partition(index).leader_epoch for index in range(3)]
     assert epochs == ([1, 1, 1] if level < 12 else [1, 0, 0]), "KAFKA-15021"
     it.heartbeat(1)
-    assert [state(it, index) for index in range(3)] == [(2, [2, 3]), (2, [2, 3]), (3, [3, 2])], "it has to catch up first"
+    assert [state(it, index) for index in range(3)] == [(2, [2, 3]), (2, [2, 3]), (3, [3, 2])], (
+        "it has to catch up first"
+    )
 
 
 def test_a_broker_may_have_more_partitions_than_a_batch_has_records() -> None:
@@ -33,7 +35,9 @@ def test_a_broker_may_have_more_partitions_than_a_batch_has_records() -> None:
     for topic in ("a", "b"):
         it.ask(create({"name": topic, "num_partitions": 6_000, "replication_factor": 2}))
     it.fence(1)
-    assert all(one.isr == [2] for partitions in it.image.partitions.values() for one in partitions.values())
+    assert all(
+        one.isr == [2] for partitions in it.image.partitions.values() for one in partitions.values()
+    )
 
 
 def test_the_last_of_an_isr_leads_when_it_comes_back() -> None:
@@ -87,7 +91,10 @@ def test_anybody_leads_rather_than_nobody_where_the_topic_says_so() -> None:
     it.fence(1)
     config = [{"name": "unclean.leader.election.enable", "value": "true", "config_operation": 0}]
     resource = {"resource_type": 2, "resource_name": "orders", "configs": config}
-    assert it.ask(made("IncrementalAlterConfigsRequest", resources=[resource])).responses[0].error_code == 0
+    assert (
+        it.ask(made("IncrementalAlterConfigsRequest", resources=[resource])).responses[0].error_code
+        == 0
+    )
     assert state(it) == (-1, [1])
     it.now_ms += it.settings.unclean_leader_election_interval_ms
     for broker_id in (1, 2):
@@ -120,7 +127,7 @@ def test_who_shuts_down_leads_no_more() -> None:
     assert not it.heartbeat(1, want_shut_down=True).should_shut_down
     assert it.broker(1).in_controlled_shutdown
     assert [state(it, index) for index in range(2)] == [(2, [2, 3]), (2, [2, 3])]
-    assert it.alter([1, 2, 3]).error_code == Error.INELIGIBLE_REPLICA
+    assert it.alter([1, 2, 3]).error_code == ErrorCode.INELIGIBLE_REPLICA
     for broker_id in (2, 3):
         it.heartbeat(broker_id)
     assert it.heartbeat(1, want_shut_down=True).should_shut_down
@@ -131,13 +138,16 @@ def test_who_is_unregistered_is_in_no_isr() -> None:
     it.create([1, 2])
     assert it.ask(made("UnregisterBrokerRequest", broker_id=1)).error_code == 0
     assert state(it) == (2, [2])
-    assert it.reassign([2, 1]) == Error.INVALID_REPLICA_ASSIGNMENT
+    assert it.reassign([2, 1]) == ErrorCode.INVALID_REPLICA_ASSIGNMENT
 
 
-# --- directories ------------------------------------------------------------------------------------------------------
+# --- directories
+# ------------------------------------------------------------------------------------------------------
 
 
-def assign(it: BrokerCluster, broker_id: int, directory: Any, *indexes: int, **says: Any) -> list[int]:
+def assign(
+    it: BrokerCluster, broker_id: int, directory: Any, *indexes: int, **says: Any
+) -> list[int]:
     """The errors of telling where replicas are."""
     partitions = [{"partition_index": index} for index in indexes]
     topics = [{"topic_id": says.pop("topic_id", it.partition().topic_id), "partitions": partitions}]
@@ -157,14 +167,20 @@ def assign(it: BrokerCluster, broker_id: int, directory: Any, *indexes: int, **s
 def test_replicas_are_where_their_broker_says() -> None:
     it = BrokerCluster((1, 2, 3), directories=2)
     it.create([1, 2], [2, 3])
-    assert assign(it, 1, it.directory(1, 1), 0, 1, 7) == [0, Error.NOT_LEADER_OR_FOLLOWER, Error.UNKNOWN_TOPIC_OR_PARTITION]
+    assert assign(it, 1, it.directory(1, 1), 0, 1, 7) == [
+        0,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    ]
     assert it.partition().directories[0] == it.directory(1, 1)
     assert state(it) == (1, [1, 2])
-    assert assign(it, 1, it.directory(1, 1), 0, topic_id=it.directory(9)) == [Error.UNKNOWN_TOPIC_ID]
-    assert assign(it, 1, it.directory(1), 0, broker_epoch=0) == [Error.STALE_BROKER_EPOCH]
+    assert assign(it, 1, it.directory(1, 1), 0, topic_id=it.directory(9)) == [
+        ErrorCode.UNKNOWN_TOPIC_ID
+    ]
+    assert assign(it, 1, it.directory(1), 0, broker_epoch=0) == [ErrorCode.STALE_BROKER_EPOCH]
     old = BrokerCluster((1,), level=16)
     old.create([1])
-    assert assign(old, 1, old.directory(1), 0) == [Error.UNSUPPORTED_VERSION]
+    assert assign(old, 1, old.directory(1), 0) == [ErrorCode.UNSUPPORTED_VERSION]
 
 
 def test_a_replica_in_a_directory_that_is_gone_leads_nothing() -> None:
@@ -196,17 +212,24 @@ def test_where_a_directory_fails_leaders_are_looked_at() -> None:
     assert state(it) == (-1, [1]), "as Kafka: it may still be about to leave"
 
 
-# --- elections --------------------------------------------------------------------------------------------------------
+# --- elections
+# --------------------------------------------------------------------------------------------------------
 
 
-def elect(it: BrokerCluster, kind: int, *indexes: int, version: int = 2, topic: str = "orders") -> Any:
+def elect(
+    it: BrokerCluster, kind: int, *indexes: int, version: int = 2, topic: str = "orders"
+) -> Any:
     asked = [{"topic": topic, "partitions": list(indexes)}] if indexes else None
     fields = {} if version == 0 else {"election_type": kind}
     return it.ask(made("ElectLeadersRequest", topic_partitions=asked, **fields), version)
 
 
 def errors(answer: Any) -> list[tuple[int, int]]:
-    return [(one.partition_id, one.error_code) for topic in answer.replica_election_results for one in topic.partition_result]
+    return [
+        (one.partition_id, one.error_code)
+        for topic in answer.replica_election_results
+        for one in topic.partition_result
+    ]
 
 
 @pytest.mark.parametrize("version", [0, 1, 2])
@@ -223,12 +246,14 @@ def test_the_first_replica_is_elected(version: int) -> None:
     answer = elect(it, 0, 0, 1, 2, 9, version=version)
     assert errors(answer) == [
         (0, 0),
-        (1, Error.ELECTION_NOT_NEEDED),
-        (2, Error.PREFERRED_LEADER_NOT_AVAILABLE),
-        (9, Error.UNKNOWN_TOPIC_OR_PARTITION),
+        (1, ErrorCode.ELECTION_NOT_NEEDED),
+        (2, ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE),
+        (9, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
     ]
     assert state(it) == (1, [2, 1])
-    assert errors(elect(it, 0, version=version)) == [(2, Error.PREFERRED_LEADER_NOT_AVAILABLE)], "of all: those that need it"
+    assert errors(elect(it, 0, version=version)) == [
+        (2, ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE)
+    ], "of all: those that need it"
 
 
 def test_anybody_is_elected_who_is_asked_for() -> None:
@@ -237,17 +262,17 @@ def test_anybody_is_elected_who_is_asked_for() -> None:
     it.fence(3)
     it.alter([1])
     it.fence(1)
-    assert errors(elect(it, 1, 0, 1)) == [(0, 0), (1, Error.ELIGIBLE_LEADERS_NOT_AVAILABLE)]
+    assert errors(elect(it, 1, 0, 1)) == [(0, 0), (1, ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE)]
     assert (state(it), it.partition().leader_recovery_state) == ((2, [2]), 1)
-    assert errors(elect(it, 1, 0)) == [(0, Error.ELECTION_NOT_NEEDED)]
+    assert errors(elect(it, 1, 0)) == [(0, ErrorCode.ELECTION_NOT_NEEDED)]
 
 
 def test_elections_that_cannot_be() -> None:
     it = BrokerCluster((1,))
     it.create([1])
-    assert elect(it, 7, 0).error_code == Error.INVALID_REQUEST
-    assert errors(elect(it, 0, 0, topic="nothing")) == [(0, Error.UNKNOWN_TOPIC_OR_PARTITION)]
+    assert elect(it, 7, 0).error_code == ErrorCode.INVALID_REQUEST
+    assert errors(elect(it, 0, 0, topic="nothing")) == [(0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)]
     asked = made("ElectLeadersRequest", topic_partitions=[{"topic": "orders", "partitions": [0]}])
     answer = it.ask(asked, forbidden=[("ALTER", "CLUSTER", "kafka-cluster")])
-    assert answer.error_code == Error.CLUSTER_AUTHORIZATION_FAILED
-    assert errors(answer) == [(0, Error.CLUSTER_AUTHORIZATION_FAILED)]
+    assert answer.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+    assert errors(answer) == [(0, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)]

@@ -20,7 +20,9 @@ ONE, OTHER = Uuid(b"\x11" * 16), Uuid(b"\x22" * 16)
 def nodes(**fields: Any) -> Nodes:
     """One broker is registered, and nodes of the quorum are there, too."""
     image = Image()
-    image.brokers[7] = RegisterBrokerRecord(**{"broker_id": 7, "rack": None, "fenced": False, "log_dirs": [ONE, OTHER], **fields})
+    image.brokers[7] = RegisterBrokerRecord(
+        **{"broker_id": 7, "rack": None, "fenced": False, "log_dirs": [ONE, OTHER], **fields}
+    )
     return Nodes(image, (1, 2))
 
 
@@ -36,7 +38,9 @@ def nodes(**fields: Any) -> Nodes:
         ({"log_dirs": [], "cordoned_log_dirs": [ONE]}, [UsableNode(7)], True),
     ],
 )
-def test_brokers_that_take_replicas(fields: dict[str, Any], usable: list[UsableNode], active: bool) -> None:
+def test_brokers_that_take_replicas(
+    fields: dict[str, Any], usable: list[UsableNode], active: bool
+) -> None:
     assert (nodes(**fields).usable(), nodes(**fields).is_active(7)) == (usable, active)
     assert (7 in nodes(**fields), 1 in nodes(**fields)) == (True, False)
 
@@ -44,10 +48,16 @@ def test_brokers_that_take_replicas(fields: dict[str, Any], usable: list[UsableN
 def test_without_brokers_the_nodes_of_the_quorum_do() -> None:
     without = Nodes(Image(), (1, 2))
     assert without.usable() == [UsableNode(1), UsableNode(2)]
-    assert (without.is_active(1), without.is_active(7), without.has_directory(1, UNASSIGNED)) == (True, False, True)
+    assert (without.is_active(1), without.is_active(7), without.has_directory(1, UNASSIGNED)) == (
+        True,
+        False,
+        True,
+    )
 
 
-@pytest.mark.parametrize(("directory", "online"), [(ONE, True), (UNASSIGNED, True), (MIGRATING, True), (LOST, False)])
+@pytest.mark.parametrize(
+    ("directory", "online"), [(ONE, True), (UNASSIGNED, True), (MIGRATING, True), (LOST, False)]
+)
 def test_directories(directory: Uuid, online: bool) -> None:
     assert nodes().has_directory(7, directory) is online
     assert nodes(log_dirs=[OTHER]).has_directory(7, directory) is (online and directory != ONE)
@@ -55,7 +65,9 @@ def test_directories(directory: Uuid, online: bool) -> None:
     assert not nodes().has_directory(8, directory)
 
 
-@pytest.mark.parametrize(("directories", "where"), [([], MIGRATING), ([ONE], ONE), ([ONE, OTHER], UNASSIGNED)])
+@pytest.mark.parametrize(
+    ("directories", "where"), [([], MIGRATING), ([ONE], ONE), ([ONE, OTHER], UNASSIGNED)]
+)
 def test_where_a_new_replica_is(directories: list[Uuid], where: Uuid) -> None:
     assert nodes(log_dirs=directories).default_directory(7) == where
 
@@ -63,7 +75,12 @@ def test_where_a_new_replica_is(directories: list[Uuid], where: Uuid) -> None:
 def test_topics_are_placed_on_brokers_that_are_up_first() -> None:
     it = BrokerCluster((11, 12, 13))
     it.fence(13)
-    assert it.ask(create({"name": "orders", "num_partitions": 6, "replication_factor": 3})).topics[0].error_code == 0
+    assert (
+        it.ask(create({"name": "orders", "num_partitions": 6, "replication_factor": 3}))
+        .topics[0]
+        .error_code
+        == 0
+    )
     for index in range(6):
         made = it.partition(index)
         assert (made.replicas[2], sorted(made.isr), made.leader) == (13, [11, 12], made.replicas[0])

@@ -1,4 +1,6 @@
-"""What becomes of a partition: cases that Kafka's PartitionChangeBuilderTest settles, and what must hold whatever is asked."""
+"""What becomes of a partition: cases that Kafka's PartitionChangeBuilderTest settles, and what must
+hold whatever is asked.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,8 @@ from kwire.cluster.fold import NO_LEADER_CHANGE, merge
 from kwire.messages.partition_record import PartitionRecord
 from kwire.uuid import Uuid
 
-#: The levels of metadata.version at which the versions 0, 1 and 2 of the record are written, the last one with ELR.
+#: The levels of metadata.version at which the versions 0, 1 and 2 of the record are written, the
+#: last one with ELR.
 LEVELS = (15, 17, 23)
 DIRECTORY = {node_id: Uuid(bytes([node_id]) * 16) for node_id in range(1, 10)}
 
@@ -47,7 +50,9 @@ def partition(replicas: list[int], isr: list[int], leader: int, **fields: Any) -
 
 
 def rules(level: int, down: Collection[int] = (), *, min_isr: int = 2) -> Rules:
-    return Rules(lambda node_id: node_id not in down, min_isr, level >= 23, level, lambda _: UNASSIGNED)
+    return Rules(
+        lambda node_id: node_id not in down, min_isr, level >= 23, level, lambda _: UNASSIGNED
+    )
 
 
 FOO = partition([2, 1, 3], [2, 1, 3], 1)
@@ -60,7 +65,9 @@ OFFLINE_ELR = partition([2, 1, 3], [], NO_LEADER, eligible_leader_replicas=[3], 
 
 @dataclass
 class Case:
-    """``then`` are the fields of the record that are said; None: no record at all. Directories are checked elsewhere."""
+    """``then`` are the fields of the record that are said; None: no record at all. Directories are
+    checked elsewhere.
+    """
 
     what: str
     before: PartitionRecord
@@ -69,7 +76,9 @@ class Case:
     down: Collection[int] = (3,)
     min_isr: int = 2
     levels: tuple[int, ...] = LEVELS
-    elr: dict[str, Any] = field(default_factory=dict)  #: what is said, too, where the cluster keeps ELR
+    elr: dict[str, Any] = field(
+        default_factory=dict
+    )  #: what is said, too, where the cluster keeps ELR
 
 
 CASES = [
@@ -150,7 +159,9 @@ def said(before: PartitionRecord, target: Target, by: Rules) -> dict[str, Any] |
 def test_what_becomes_of_a_partition(case: Case) -> None:
     for level in case.levels:
         then = case.then if case.then is None or level < 23 else {**case.then, **case.elr}
-        assert said(case.before, case.target, rules(level, case.down, min_isr=case.min_isr)) == then, level
+        assert (
+            said(case.before, case.target, rules(level, case.down, min_isr=case.min_isr)) == then
+        ), level
 
 
 @pytest.mark.parametrize("case", ELR_CASES, ids=lambda case: case.what)
@@ -164,13 +175,17 @@ def test_without_them_they_are_cleared() -> None:
 
 
 def test_directories_go_with_their_replicas() -> None:
-    moved = partition_change(FOO, Target(replicas=[3, 1, 5, 4], directories={5: DIRECTORY[9]}), rules(17))
+    moved = partition_change(
+        FOO, Target(replicas=[3, 1, 5, 4], directories={5: DIRECTORY[9]}), rules(17)
+    )
     assert moved is not None
     assert moved.directories == [DIRECTORY[3], DIRECTORY[1], DIRECTORY[9], UNASSIGNED]
     told = partition_change(FOO, Target(directories={3: DIRECTORY[7], 1: LOST}), rules(30))
     assert told is not None
     assert told.directories == [DIRECTORY[2], LOST, DIRECTORY[7]]
-    assert partition_change(FOO, Target(directories={3: DIRECTORY[7]}), rules(16)) is None, "no such field before 3.7-IV2"
+    assert partition_change(FOO, Target(directories={3: DIRECTORY[7]}), rules(16)) is None, (
+        "no such field before 3.7-IV2"
+    )
 
 
 NODES = st.integers(1, 5)
@@ -182,16 +197,26 @@ def partitions(draw: st.DrawFn) -> PartitionRecord:
     """One that a controller may have made."""
     replicas = draw(st.lists(NODES, unique=True, min_size=1, max_size=5))
     isr = draw(st.lists(st.sampled_from(replicas), unique=True))
-    elr = [node_id for node_id in draw(st.lists(st.sampled_from(replicas), unique=True)) if node_id not in isr]
+    elr = [
+        node_id
+        for node_id in draw(st.lists(st.sampled_from(replicas), unique=True))
+        if node_id not in isr
+    ]
     leader = draw(st.sampled_from([NO_LEADER, *isr]))
     adding = draw(st.lists(st.sampled_from(replicas), unique=True, max_size=len(replicas) - 1))
-    removing = [node_id for node_id in draw(st.lists(st.sampled_from(replicas), unique=True)) if node_id not in adding]
+    removing = [
+        node_id
+        for node_id in draw(st.lists(st.sampled_from(replicas), unique=True))
+        if node_id not in adding
+    ]
     return partition(
         replicas,
         isr,
         leader,
         eligible_leader_replicas=sorted(elr) or None,
-        last_known_elr=draw(st.one_of(st.none(), st.sampled_from([[node_id] for node_id in replicas]))),
+        last_known_elr=draw(
+            st.one_of(st.none(), st.sampled_from([[node_id] for node_id in replicas]))
+        ),
         adding_replicas=adding,
         removing_replicas=removing if len(removing) < len(replicas) else [],
         leader_recovery_state=draw(st.sampled_from([RECOVERED, RECOVERING])),
@@ -240,7 +265,9 @@ def test_whatever_happens(
 
 @pytest.mark.parametrize("seed", range(20))
 def test_who_simply_leaves_an_isr_leaves_it_as_any_other_way(seed: int) -> None:
-    """The short way that thousands of partitions go at once, beside the long one: the same record, or none to be had."""
+    """The short way that thousands of partitions go at once, beside the long one: the same record,
+    or none to be had.
+    """
     dice = random.Random(seed)
     short = 0
     for _ in range(500):
@@ -254,13 +281,19 @@ def test_who_simply_leaves_an_isr_leaves_it_as_any_other_way(seed: int) -> None:
             isr=isr,
             leader=dice.choice([NO_LEADER, *isr]),
             directories=[DIRECTORY[one] for one in replicas],
-            eligible_leader_replicas=dice.choice([None, sorted(dice.sample(others, dice.randint(0, len(others)))) or None]),
+            eligible_leader_replicas=dice.choice(
+                [None, sorted(dice.sample(others, dice.randint(0, len(others)))) or None]
+            ),
             last_known_elr=dice.choice([None, None, None, [replicas[0]]]),
             adding_replicas=dice.choice([[], [], [], replicas[-1:]]),
             removing_replicas=dice.choice([[], [], [], replicas[:1]]),
             leader_recovery_state=dice.choice([RECOVERED, RECOVERED, RECOVERING]),
         )
-        away, node_id, elr = dice.sample(range(1, 7), dice.randint(0, 3)), dice.choice(replicas), dice.random() < 0.5
+        away, node_id, elr = (
+            dice.sample(range(1, 7), dice.randint(0, 3)),
+            dice.choice(replicas),
+            dice.random() < 0.5,
+        )
         min_isr, election = dice.randint(1, 3), dice.choice((Election.ONLINE, Election.UNCLEAN))
 
         def accepts(other: int, away: list[int] = away, node_id: int = node_id) -> bool:

@@ -1,4 +1,5 @@
-"""Random life of brokers and partitions: whatever is asked, in whatever order, what must hold of partitions holds.
+"""Random life of brokers and partitions: whatever is asked, in whatever order, what must hold of
+partitions holds.
 
 That the controller's state is what the log says is checked by the cluster after every step.
 """
@@ -41,7 +42,11 @@ Partitions = dict[tuple[Uuid, int], PartitionRecord]
 
 
 def partitions(image: Image) -> Partitions:
-    return {(topic_id, index): one for topic_id, all_ in image.partitions.items() for index, one in all_.items()}
+    return {
+        (topic_id, index): one
+        for topic_id, all_ in image.partitions.items()
+        for index, one in all_.items()
+    }
 
 
 def check(before: Partitions, it: BrokerCluster) -> None:
@@ -50,10 +55,16 @@ def check(before: Partitions, it: BrokerCluster) -> None:
         elr = set(one.eligible_leader_replicas or ())
         assert len(set(one.replicas)) == len(one.replicas) == len(one.directories)
         assert len(set(one.isr)) == len(one.isr)
-        assert set(one.isr) | elr | set(one.adding_replicas) | set(one.removing_replicas) <= set(one.replicas)
+        assert set(one.isr) | elr | set(one.adding_replicas) | set(one.removing_replicas) <= set(
+            one.replicas
+        )
         assert not elr & set(one.isr)
         assert one.leader in (NO_LEADER, *one.isr)
-        assert one.leader == NO_LEADER or one.leader not in it.image.brokers or not it.image.brokers[one.leader].fenced
+        assert (
+            one.leader == NO_LEADER
+            or one.leader not in it.image.brokers
+            or not it.image.brokers[one.leader].fenced
+        )
         assert one.isr or elr or one.last_known_elr, "nobody could ever lead"
         if (old := before.get(key)) is not None:
             assert one.partition_epoch >= old.partition_epoch
@@ -79,8 +90,14 @@ class Life:
 
     def create(self) -> None:
         configs = [{"name": "min.insync.replicas", "value": self.rng.choice("123")}]
-        configs.append({"name": "unclean.leader.election.enable", "value": self.rng.choice(("true", "false"))})
-        topic = {"name": self.rng.choice(TOPICS), "num_partitions": 2, "replication_factor": self.rng.randint(1, 3)}
+        configs.append(
+            {"name": "unclean.leader.election.enable", "value": self.rng.choice(("true", "false"))}
+        )
+        topic = {
+            "name": self.rng.choice(TOPICS),
+            "num_partitions": 2,
+            "replication_factor": self.rng.randint(1, 3),
+        }
         self.it.ask(create({**topic, "configs": configs}))
 
     def delete(self) -> None:
@@ -92,12 +109,17 @@ class Life:
         broker = self.it.image.brokers.get(broker_id)
         clean = broker is not None and self.rng.random() < 0.5
         self.it.now_ms += self.rng.choice((0, 20_000))
-        self.it.register(broker_id, previous_epoch=broker.broker_epoch if broker is not None and clean else -1)
+        self.it.register(
+            broker_id, previous_epoch=broker.broker_epoch if broker is not None and clean else -1
+        )
 
     def heartbeat(self) -> None:
         broker_id = self.rng.choice(BROKERS)
         if broker_id in self.it.image.brokers:
-            wants = {"want_fence": self.rng.random() < 0.2, "want_shut_down": self.rng.random() < 0.1}
+            wants = {
+                "want_fence": self.rng.random() < 0.2,
+                "want_shut_down": self.rng.random() < 0.1,
+            }
             failed = [self.it.directory(broker_id, 1)] if self.rng.random() < 0.05 else []
             self.it.heartbeat(broker_id, offline_log_dirs=failed, **wants)
 
@@ -117,17 +139,29 @@ class Life:
     def reassign(self) -> None:
         topic, index = self.some_partition()
         if topic is not None:
-            to = None if self.rng.random() < 0.2 else self.rng.sample(BROKERS, self.rng.randint(1, 3))
+            to = (
+                None
+                if self.rng.random() < 0.2
+                else self.rng.sample(BROKERS, self.rng.randint(1, 3))
+            )
             self.it.reassign(to, index=index, topic=topic)
 
     def elect(self) -> None:
-        self.it.ask(made("ElectLeadersRequest", election_type=self.rng.randrange(2), topic_partitions=None))
+        self.it.ask(
+            made("ElectLeadersRequest", election_type=self.rng.randrange(2), topic_partitions=None)
+        )
 
     def assign(self) -> None:
         broker_id, (topic, index) = self.rng.choice(BROKERS), self.some_partition()
         if topic is not None and broker_id in self.it.image.brokers:
-            where = {"topic_id": self.it.image.topic_ids[topic], "partitions": [{"partition_index": index}]}
-            directory = {"id": self.it.directory(broker_id, self.rng.randrange(3)), "topics": [where]}
+            where = {
+                "topic_id": self.it.image.topic_ids[topic],
+                "partitions": [{"partition_index": index}],
+            }
+            directory = {
+                "id": self.it.directory(broker_id, self.rng.randrange(3)),
+                "topics": [where],
+            }
             epoch = self.it.broker(broker_id).broker_epoch
             request = {"broker_id": broker_id, "broker_epoch": epoch, "directories": [directory]}
             self.it.ask(made("AssignReplicasToDirsRequest", **request))
@@ -183,7 +217,9 @@ def test_whatever_a_request_says_it_is_answered(kind: type[Message], seed: int) 
     for version in kind.VERSIONS:
         for _ in range(10):
             request: Any = random_message(kind, version, rng, tags=False)
-            if hasattr(request, "broker_epoch") and rng.random() < 0.8:  # of a broker that may speak
+            if (
+                hasattr(request, "broker_epoch") and rng.random() < 0.8
+            ):  # of a broker that may speak
                 request.broker_id, request.broker_epoch = 1, it.broker(1).broker_epoch
             for topic in getattr(request, "topics", None) or ():
                 if hasattr(topic, "topic_id") and rng.random() < 0.8:

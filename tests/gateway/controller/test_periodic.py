@@ -61,7 +61,10 @@ def test_a_topic_that_comes_to_take_unclean_leaders_gets_one_after_a_while() -> 
     assert it.controller.image is not None
     configs = [{"name": "unclean.leader.election.enable", "config_operation": 0, "value": "true"}]
     resource = {"resource_type": 2, "resource_name": TOPIC, "configs": configs}
-    assert it.ask(made("IncrementalAlterConfigsRequest", resources=[resource])).responses[0].error_code == 0
+    assert (
+        it.ask(made("IncrementalAlterConfigsRequest", resources=[resource])).responses[0].error_code
+        == 0
+    )
     assert it.partition().leader == -1
     it.now_ms += CHECK_MS
     assert poll(it) == ["electUnclean"]

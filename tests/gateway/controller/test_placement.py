@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.controller.errors import ApiError, Error
+from gateway.controller.errors import ApiError
 from gateway.controller.placement import UsableNode, place
+from kwire.protocol import ErrorCode
 
 NODES = st.lists(
     st.tuples(st.sampled_from((None, "a", "b", "c")), st.booleans()), min_size=1, max_size=9
@@ -26,7 +27,7 @@ def test_every_partition_has_its_replicas_and_a_leader_that_is_up(
     if not up or replicas > len(nodes):
         with pytest.raises(ApiError) as refusal:
             place(nodes, partitions, replicas, dice)
-        assert refusal.value.error is Error.INVALID_REPLICATION_FACTOR
+        assert refusal.value.error is ErrorCode.INVALID_REPLICATION_FACTOR
         return
     placed = place(nodes, partitions, replicas, dice)
     assert len(placed) == partitions
@@ -37,7 +38,12 @@ def test_every_partition_has_its_replicas_and_a_leader_that_is_up(
 
 @given(st.integers(1, 6), st.integers(1, 5), st.integers(0, 1000))
 def test_without_racks_leaders_are_spread_evenly(nodes: int, rounds: int, seed: int) -> None:
-    placed = place([UsableNode(one) for one in range(nodes)], nodes * rounds, min(2, nodes), random.Random(seed).randrange)
+    placed = place(
+        [UsableNode(one) for one in range(nodes)],
+        nodes * rounds,
+        min(2, nodes),
+        random.Random(seed).randrange,
+    )
     assert Counter(chosen[0] for chosen in placed) == dict.fromkeys(range(nodes), rounds)
 
 

@@ -1,4 +1,6 @@
-"""Ten thousand random admin operations, of the controller and of a model that has dictionaries instead: the same outcomes."""
+"""Ten thousand random admin operations, of the controller and of a model that has dictionaries
+instead: the same outcomes.
+"""
 
 from __future__ import annotations
 
@@ -20,10 +22,10 @@ def test_the_same_errors_and_the_same_state(seed: int) -> None:
     for number in range(1000):
         request = plain_request(rng)
         version = type(request).VERSIONS[-1]
-        outcome = cluster.decide(request, version)
-        if outcome.operation is not None:
-            cluster.commit(outcome.operation)
-        errors, expected = errors_of(outcome.answer), model.ask(request)
+        decision = cluster.decide(request, version)
+        if decision.operation is not None:
+            cluster.commit(decision.operation)
+        errors, expected = errors_of(decision.answer), model.ask(request)
         assert errors == expected, f"request {number}: {request}"
         assert seen(cluster.image) == model.seen(), f"request {number}: {request}"
         found += errors

@@ -1,4 +1,6 @@
-"""Random requests to a controller: none raises, and its state is what the log says, committed or taken back."""
+"""Random requests to a controller: none raises, and its state is what the log says, committed or
+taken back.
+"""
 
 from __future__ import annotations
 
@@ -39,33 +41,59 @@ def likely(name: str, rng: random.Random, cluster: Cluster) -> Message:
     topics = [pick(NAMES) for _ in range(rng.randrange(1, 4))]
     match name:
         case "CreateTopicsRequest":
-            return made(name, topics=[_new_topic(one, rng) for one in topics], validate_only=rng.random() < 0.1)
+            return made(  # type: ignore[no-any-return]
+                name,
+                topics=[_new_topic(one, rng) for one in topics],
+                validate_only=rng.random() < 0.1,
+            )
         case "DeleteTopicsRequest":
-            ids = list(cluster.image.topics) or [rng.randbytes(16)]
-            return made(
-                name, topics=[{"name": one} if rng.random() < 0.7 else {"name": None, "topic_id": pick(ids)} for one in topics]
+            ids = list(cluster.image.topics) or [rng.randbytes(16)]  # type: ignore[list-item]
+            return made(  # type: ignore[no-any-return]
+                name,
+                topics=[
+                    {"name": one} if rng.random() < 0.7 else {"name": None, "topic_id": pick(ids)}
+                    for one in topics
+                ],
             )
         case "CreatePartitionsRequest":
             grown = [
-                {"name": one, "count": pick((-1, 0, 1, 3, 5, 8)), "assignments": pick((None, [{"broker_ids": [1, 2]}]))}
+                {
+                    "name": one,
+                    "count": pick((-1, 0, 1, 3, 5, 8)),
+                    "assignments": pick((None, [{"broker_ids": [1, 2]}])),
+                }
                 for one in topics
             ]
-            return made(name, topics=grown, validate_only=rng.random() < 0.1)
+            return made(name, topics=grown, validate_only=rng.random() < 0.1)  # type: ignore[no-any-return]
         case "ControllerRegistrationRequest":
-            return made(name, controller_id=rng.randrange(3), listeners=[{"name": "L", "host": "h", "port": 1}])
+            return made(  # type: ignore[no-any-return]
+                name,
+                controller_id=rng.randrange(3),
+                listeners=[{"name": "L", "host": "h", "port": 1}],
+            )
         case _:
-            return made(name, resources=[_resource(name, rng) for _ in range(2)])
+            return made(name, resources=[_resource(name, rng) for _ in range(2)])  # type: ignore[no-any-return]
 
 
 def _new_topic(name: str, rng: random.Random) -> dict[str, Any]:
-    topic: dict[str, Any] = {"name": name, "num_partitions": rng.choice((-1, 1, 3)), "replication_factor": rng.choice((-1, 1, 2))}
+    topic: dict[str, Any] = {
+        "name": name,
+        "num_partitions": rng.choice((-1, 1, 3)),
+        "replication_factor": rng.choice((-1, 1, 2)),
+    }
     if rng.random() < 0.4:
-        topic["configs"] = [{"name": key, "value": value} for key, value in rng.sample(CONFIGS, rng.choice((1, 2)))]
+        topic["configs"] = [
+            {"name": key, "value": value} for key, value in rng.sample(CONFIGS, rng.choice((1, 2)))
+        ]
     if rng.random() < 0.2:
-        topic |= {"num_partitions": rng.choice((-2, 0)), "replication_factor": rng.choice((-2, 0, 4))}
+        topic |= {
+            "num_partitions": rng.choice((-2, 0)),
+            "replication_factor": rng.choice((-2, 0, 4)),
+        }
     if rng.random() < 0.3:
         topic["assignments"] = [
-            {"partition_index": index, "broker_ids": rng.choice(([1, 2], [3], [], [7]))} for index in range(2)
+            {"partition_index": index, "broker_ids": rng.choice(([1, 2], [3], [], [7]))}
+            for index in range(2)
         ]
         topic |= {"num_partitions": -1, "replication_factor": -1}
     return topic
@@ -78,8 +106,14 @@ def _resource(name: str, rng: random.Random) -> dict[str, Any]:
         configs = [{"name": key, "value": value} for key, value in rng.sample(CONFIGS, 2)]
         kind = rng.choice((2, 4, 8, 16, 32, 99))
     if name == "IncrementalAlterConfigsRequest":
-        configs = [{**one, "config_operation": rng.choice((0, 0, 0, 1, 2, 3, 9))} for one in configs]
-    return {"resource_type": kind, "resource_name": rng.choice(("", "1", "2") if kind == 4 else NAMES), "configs": configs}
+        configs = [
+            {**one, "config_operation": rng.choice((0, 0, 0, 1, 2, 3, 9))} for one in configs
+        ]
+    return {
+        "resource_type": kind,
+        "resource_name": rng.choice(("", "1", "2") if kind == 4 else NAMES),
+        "configs": configs,
+    }
 
 
 @pytest.mark.parametrize("level", range(7, 31))

@@ -1,4 +1,6 @@
-"""Partitions that move: begun, ended by who is in sync, taken back, told of. Cases of Kafka's ReplicationControlManagerTest."""
+"""Partitions that move: begun, ended by who is in sync, taken back, told of. Cases of Kafka's
+ReplicationControlManagerTest.
+"""
 
 from __future__ import annotations
 
@@ -6,17 +8,23 @@ from typing import Any
 
 import pytest
 
-from gateway.controller.errors import Error
+from kwire.protocol import ErrorCode
 from tests.gateway.controller.broker_cluster import BrokerCluster
 from tests.gateway.controller.cluster import Cluster, create, made
 
 
-def listed(it: Cluster, topics: Any = None) -> dict[tuple[str, int], tuple[list[int], list[int], list[int]]]:
+def listed(
+    it: Cluster, topics: Any = None
+) -> dict[tuple[str, int], tuple[list[int], list[int], list[int]]]:
     """What is told to move: replicas, those that come, those that go."""
     answer = it.ask(made("ListPartitionReassignmentsRequest", topics=topics))
     assert answer.error_code == 0
     return {
-        (topic.name, one.partition_index): (one.replicas, one.adding_replicas, one.removing_replicas)
+        (topic.name, one.partition_index): (
+            one.replicas,
+            one.adding_replicas,
+            one.removing_replicas,
+        )
         for topic in answer.topics
         for one in topic.partitions
     }
@@ -29,15 +37,24 @@ def now(it: BrokerCluster) -> tuple[list[int], list[int], int]:
 def test_a_move_from_beginning_to_end() -> None:
     it = BrokerCluster((1, 2, 3, 4))
     it.create([1, 2], [3, 4])
-    assert it.reassign([3, 4]) == Error.NONE
+    assert it.reassign([3, 4]) == ErrorCode.NONE
     assert now(it) == ([3, 4, 1, 2], [1, 2], 1)
     moving = {("orders", 0): ([3, 4, 1, 2], [3, 4], [1, 2])}
     assert listed(it) == moving
-    assert listed(it, [{"name": "orders", "partition_indexes": [0, 1, 9]}, {"name": "x", "partition_indexes": [0]}]) == moving
+    assert (
+        listed(
+            it,
+            [
+                {"name": "orders", "partition_indexes": [0, 1, 9]},
+                {"name": "x", "partition_indexes": [0]},
+            ],
+        )
+        == moving
+    )
     assert listed(it, [{"name": "orders", "partition_indexes": [1]}]) == {}
     it.alter([1, 2, 3])
     assert now(it) == ([3, 4, 1, 2], [1, 2, 3], 1)
-    assert it.alter([1, 2, 3, 4]).error_code == Error.NEW_LEADER_ELECTED
+    assert it.alter([1, 2, 3, 4]).error_code == ErrorCode.NEW_LEADER_ELECTED
     assert now(it) == ([3, 4], [3, 4], 3)
     assert (it.partition().leader_epoch, listed(it)) == (1, {})
 
@@ -53,7 +70,7 @@ def test_a_move_from_beginning_to_end() -> None:
 def test_a_move_to_replicas_in_sync_ends_at_once(replicas: list[int], then: Any) -> None:
     it = BrokerCluster((1, 2, 3))
     it.create([1, 2, 3])
-    assert it.reassign(replicas) == Error.NONE
+    assert it.reassign(replicas) == ErrorCode.NONE
     assert now(it) == then
     assert listed(it) == {}
 
@@ -61,10 +78,10 @@ def test_a_move_to_replicas_in_sync_ends_at_once(replicas: list[int], then: Any)
 def test_a_move_is_taken_back() -> None:
     it = BrokerCluster((1, 2, 3))
     it.create([1, 2])
-    assert it.reassign(None) == Error.NO_REASSIGNMENT_IN_PROGRESS
-    assert it.reassign([2, 3]) == Error.NONE
+    assert it.reassign(None) == ErrorCode.NO_REASSIGNMENT_IN_PROGRESS
+    assert it.reassign([2, 3]) == ErrorCode.NONE
     assert it.alter([1, 2]).error_code == 0
-    assert it.reassign(None) == Error.NONE
+    assert it.reassign(None) == ErrorCode.NONE
     assert now(it) == ([2, 1], [1, 2], 1)
     assert (listed(it), it.partition().leader_epoch) == ({}, 1), "who was added is fenced off"
 
@@ -73,22 +90,24 @@ def test_a_move_is_taken_back() -> None:
 def test_taken_back_when_only_the_new_ones_are_in_sync(unclean: str) -> None:
     it = BrokerCluster((1, 2, 3, 4), level=22)
     it.create([1, 2], unclean_leader_election_enable=unclean)
-    assert it.reassign([3, 4]) == Error.NONE
+    assert it.reassign([3, 4]) == ErrorCode.NONE
     it.alter([1, 3])
     it.fence(1)
     assert now(it) == ([3, 4, 1, 2], [3], 3)
-    assert it.reassign(None) == (Error.NONE if unclean == "true" else Error.INVALID_REPLICA_ASSIGNMENT)
+    assert it.reassign(None) == (
+        ErrorCode.NONE if unclean == "true" else ErrorCode.INVALID_REPLICA_ASSIGNMENT
+    )
     assert now(it) == (([1, 2], [2], 2) if unclean == "true" else ([3, 4, 1, 2], [3], 3))
 
 
 def test_a_move_that_is_turned_round() -> None:
     it = BrokerCluster((1, 2, 3, 4, 5))
     it.create([1, 2])
-    assert it.reassign([3, 4]) == Error.NONE
-    assert it.reassign([4, 5]) == Error.NONE
+    assert it.reassign([3, 4]) == ErrorCode.NONE
+    assert it.reassign([4, 5]) == ErrorCode.NONE
     assert now(it) == ([4, 5, 1, 2, 3], [1, 2], 1)
     assert listed(it) == {("orders", 0): ([4, 5, 1, 2, 3], [5], [1, 2, 3])}
-    assert it.reassign([1, 2]) == Error.NONE
+    assert it.reassign([1, 2]) == ErrorCode.NONE
     assert now(it) == ([1, 2], [1, 2], 1)
     assert listed(it) == {}
 
@@ -96,8 +115,8 @@ def test_a_move_that_is_turned_round() -> None:
 def test_a_move_that_is_made_larger() -> None:
     it = BrokerCluster((1, 2, 3, 4))
     it.create([1, 2])
-    assert it.reassign([3, 4]) == Error.NONE
-    assert it.reassign([1, 2, 3, 4]) == Error.NONE
+    assert it.reassign([3, 4]) == ErrorCode.NONE
+    assert it.reassign([1, 2, 3, 4]) == ErrorCode.NONE
     assert listed(it) == {("orders", 0): ([1, 2, 3, 4], [3, 4], [])}
     it.alter([1, 2, 3, 4])
     assert (now(it), listed(it)) == (([1, 2, 3, 4], [1, 2, 3, 4], 1), {})
@@ -116,13 +135,13 @@ def test_a_move_goes_on_when_brokers_go() -> None:
 @pytest.mark.parametrize(
     ("replicas", "error"),
     [
-        ([], Error.INVALID_REPLICA_ASSIGNMENT),
-        ([1, 1], Error.INVALID_REPLICA_ASSIGNMENT),
-        ([1, 9], Error.INVALID_REPLICA_ASSIGNMENT),
-        ([1, -1], Error.INVALID_REPLICA_ASSIGNMENT),
+        ([], ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+        ([1, 1], ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+        ([1, 9], ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+        ([1, -1], ErrorCode.INVALID_REPLICA_ASSIGNMENT),
     ],
 )
-def test_where_nothing_can_be_moved_to(replicas: list[int], error: Error) -> None:
+def test_where_nothing_can_be_moved_to(replicas: list[int], error: ErrorCode) -> None:
     it = BrokerCluster((1, 2))
     it.create([1, 2])
     assert it.reassign(replicas) == error
@@ -131,36 +150,57 @@ def test_where_nothing_can_be_moved_to(replicas: list[int], error: Error) -> Non
 def test_the_number_of_replicas_stays_if_it_is_to() -> None:
     it = BrokerCluster((1, 2, 3))
     it.create([1, 2])
-    assert it.reassign([1, 2, 3], allow_replication_factor_change=False) == Error.INVALID_REPLICATION_FACTOR
-    assert it.reassign([1], allow_replication_factor_change=False) == Error.INVALID_REPLICATION_FACTOR
-    assert it.reassign([2, 3], allow_replication_factor_change=False) == Error.NONE
-    assert it.reassign([3, 1], allow_replication_factor_change=False) == Error.NONE, "two, though four stand in the record"
+    assert (
+        it.reassign([1, 2, 3], allow_replication_factor_change=False)
+        == ErrorCode.INVALID_REPLICATION_FACTOR
+    )
+    assert (
+        it.reassign([1], allow_replication_factor_change=False)
+        == ErrorCode.INVALID_REPLICATION_FACTOR
+    )
+    assert it.reassign([2, 3], allow_replication_factor_change=False) == ErrorCode.NONE
+    assert it.reassign([3, 1], allow_replication_factor_change=False) == ErrorCode.NONE, (
+        "two, though four stand in the record"
+    )
 
 
 def test_partitions_that_are_not_there() -> None:
     it = BrokerCluster((1,))
     it.create([1])
-    assert it.reassign([1], index=5) == Error.UNKNOWN_TOPIC_OR_PARTITION
-    assert it.reassign([1], topic="nothing") == Error.UNKNOWN_TOPIC_OR_PARTITION
+    assert it.reassign([1], index=5) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert it.reassign([1], topic="nothing") == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 def test_who_may() -> None:
     it = BrokerCluster((1, 2))
     it.create([1])
     partitions = [{"partition_index": 0, "replicas": [2]}]
-    move = made("AlterPartitionReassignmentsRequest", topics=[{"name": "orders", "partitions": partitions}])
+    move = made(
+        "AlterPartitionReassignmentsRequest", topics=[{"name": "orders", "partitions": partitions}]
+    )
     answer = it.ask(move, forbidden=[("ALTER", "CLUSTER", "kafka-cluster")])
-    assert answer.error_code == answer.responses[0].partitions[0].error_code == Error.CLUSTER_AUTHORIZATION_FAILED
+    assert (
+        answer.error_code
+        == answer.responses[0].partitions[0].error_code
+        == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+    )
     look = made("ListPartitionReassignmentsRequest", topics=None)
     answer = it.ask(look, forbidden=[("DESCRIBE", "CLUSTER", "kafka-cluster")])
-    assert answer.error_code == Error.CLUSTER_AUTHORIZATION_FAILED
+    assert answer.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
 
 
 def test_nodes_of_a_quorum_without_brokers_have_nothing_to_catch_up_with() -> None:
     it = Cluster(nodes=(1, 2, 3))
-    it.ask(create({"name": "orders", "assignments": [{"partition_index": 0, "broker_ids": [1, 2]}]}))
+    it.ask(
+        create({"name": "orders", "assignments": [{"partition_index": 0, "broker_ids": [1, 2]}]})
+    )
     partitions = [{"partition_index": 0, "replicas": [2, 3]}]
-    it.ask(made("AlterPartitionReassignmentsRequest", topics=[{"name": "orders", "partitions": partitions}]))
+    it.ask(
+        made(
+            "AlterPartitionReassignmentsRequest",
+            topics=[{"name": "orders", "partitions": partitions}],
+        )
+    )
     (partition,) = (one[0] for one in it.image.partitions.values())
     assert (partition.replicas, sorted(partition.isr), partition.leader) == ([2, 3], [2, 3], 2)
     assert listed(it) == {}

@@ -5,15 +5,18 @@ from __future__ import annotations
 import pytest
 
 from gateway.controller import records
-from gateway.controller.errors import ApiError, Error
+from gateway.controller.errors import ApiError
 from gateway.controller.records import OPERATION_RECORDS_MAX, operation, record_version
 from kwire.messages.config_record import ConfigRecord
 from kwire.messages.no_op_record import NoOpRecord
 from kwire.messages.partition_record import PartitionRecord
+from kwire.protocol import ErrorCode
 from kwire.records.metadata import decode_metadata_record
 
 
-@pytest.mark.parametrize(("level", "version"), [(7, 0), (16, 0), (17, 1), (22, 1), (23, 2), (30, 2)])
+@pytest.mark.parametrize(
+    ("level", "version"), [(7, 0), (16, 0), (17, 1), (22, 1), (23, 2), (30, 2)]
+)
 def test_a_partition_is_written_as_its_level_can_read(level: int, version: int) -> None:
     assert record_version(PartitionRecord(), level) == version
 
@@ -26,11 +29,14 @@ def test_one_batch_where_it_fits() -> None:
 def test_too_many_records() -> None:
     with pytest.raises(ApiError) as refusal:
         operation("x", [NoOpRecord()] * (OPERATION_RECORDS_MAX + 1), 30)
-    assert refusal.value.error is Error.POLICY_VIOLATION
+    assert refusal.value.error is ErrorCode.POLICY_VIOLATION
 
 
 def test_what_does_not_fit_into_a_batch_is_a_transaction() -> None:
-    messages = [ConfigRecord(resource_name=str(number), name="n", value="v" * 30_000) for number in range(600)]
+    messages = [
+        ConfigRecord(resource_name=str(number), name="n", value="v" * 30_000)
+        for number in range(600)
+    ]
     made = operation("x", messages, 30)
     names = [decode_metadata_record(value)[2].NAME for batch in made.batches for value in batch]
     assert names == ["BeginTransactionRecord", *["ConfigRecord"] * 600, "EndTransactionRecord"]
@@ -38,17 +44,19 @@ def test_what_does_not_fit_into_a_batch_is_a_transaction() -> None:
         assert sum(len(value) for value in batch) < records.BATCH_BYTES_MAX
     with pytest.raises(ApiError) as refusal:
         operation("x", messages, 12)
-    assert refusal.value.error is Error.POLICY_VIOLATION and "transactions" in str(refusal.value.message)
+    assert refusal.value.error is ErrorCode.POLICY_VIOLATION and "transactions" in str(
+        refusal.value.message
+    )
 
 
 def test_a_record_larger_than_a_batch(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(records, "BATCH_BYTES_MAX", 1000)
     with pytest.raises(ApiError) as refusal:
         operation("x", [ConfigRecord(value="v" * 1000)], 30)
-    assert refusal.value.error is Error.POLICY_VIOLATION
+    assert refusal.value.error is ErrorCode.POLICY_VIOLATION
 
 
 def test_what_the_format_cannot_hold_is_refused_and_not_raised() -> None:
     with pytest.raises(ApiError) as refusal:
         operation("x", [ConfigRecord(value="v" * 40_000)], 30)
-    assert refusal.value.error is Error.INVALID_REQUEST
+    assert refusal.value.error is ErrorCode.INVALID_REQUEST

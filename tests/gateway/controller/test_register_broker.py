@@ -6,29 +6,43 @@ from typing import Any
 
 import pytest
 
-from gateway.controller.errors import Error
 from gateway.controller.features import default_features
+from kwire.protocol import ErrorCode
 from kwire.records.metadata import decode_metadata_record
 from kwire.uuid import Uuid
 from tests.gateway.controller.broker_cluster import CLUSTER_ID, BrokerCluster
 from tests.gateway.controller.cluster import Forbidden, made, offered
 
-FEATURES = {"metadata.version": (7, 30), **{name: (0, level) for name, level in default_features(30).items()}}
+FEATURES = {
+    "metadata.version": (7, 30),
+    **{name: (0, level) for name, level in default_features(30).items()},
+}
 DIRECTORY = Uuid(b"d" * 16)
 SESSION_MS = 9_000
 
 
-def request(broker_id: int = 1, *, features: dict[str, tuple[int, int]] = FEATURES, **other: Any) -> Any:
-    fields = {"cluster_id": CLUSTER_ID, "incarnation_id": Uuid(b"i" * 16), "log_dirs": [DIRECTORY], **other}
-    return made("BrokerRegistrationRequest", broker_id=broker_id, features=offered(features), **fields)
+def request(
+    broker_id: int = 1, *, features: dict[str, tuple[int, int]] = FEATURES, **other: Any
+) -> Any:
+    fields = {
+        "cluster_id": CLUSTER_ID,
+        "incarnation_id": Uuid(b"i" * 16),
+        "log_dirs": [DIRECTORY],
+        **other,
+    }
+    return made(
+        "BrokerRegistrationRequest", broker_id=broker_id, features=offered(features), **fields
+    )
 
 
-def refusal(it: BrokerCluster, asked: Any, version: int = 4, forbidden: Forbidden = ()) -> Error:
+def refusal(
+    it: BrokerCluster, asked: Any, version: int = 4, forbidden: Forbidden = ()
+) -> ErrorCode:
     """The error; nothing may be written for it."""
     before = len(it.log)
     answer = it.ask(asked, version, forbidden)
     assert (len(it.log), answer.broker_epoch) == (before, -1)
-    return Error(answer.error_code)
+    return ErrorCode(answer.error_code)
 
 
 def test_the_record_says_what_the_broker_said_and_its_epoch_is_its_offset() -> None:
@@ -39,16 +53,27 @@ def test_the_record_says_what_the_broker_said_and_its_epoch_is_its_offset() -> N
     version, record = written[1], it.image.brokers[7]
     assert written[2] == record
     assert (answer.error_code, answer.broker_epoch, version) == (0, len(it.log) - 1, 4)
-    assert (record.broker_epoch, record.fenced, record.in_controlled_shutdown) == (len(it.log) - 1, True, False)
-    assert [(one.name, one.host, one.port, one.security_protocol) for one in record.end_points] == [("L", "h", 65535, 3)]
-    assert {one.name: (one.min_supported_version, one.max_supported_version) for one in record.features} == FEATURES
+    assert (record.broker_epoch, record.fenced, record.in_controlled_shutdown) == (
+        len(it.log) - 1,
+        True,
+        False,
+    )
+    assert [(one.name, one.host, one.port, one.security_protocol) for one in record.end_points] == [
+        ("L", "h", 65535, 3)
+    ]
+    assert {
+        one.name: (one.min_supported_version, one.max_supported_version) for one in record.features
+    } == FEATURES
     assert (record.rack, record.log_dirs, record.cordoned_log_dirs) == ("r", [DIRECTORY], None)
 
 
 @pytest.mark.parametrize(("level", "version"), [(7, 1), (8, 2), (16, 2), (17, 3), (29, 3), (30, 4)])
 def test_the_record_is_written_as_the_metadata_version_has_it(level: int, version: int) -> None:
     it = BrokerCluster(level=level)
-    features = {"metadata.version": (7, 30), **{name: (0, one) for name, one in default_features(30).items()}}
+    features = {
+        "metadata.version": (7, 30),
+        **{name: (0, one) for name, one in default_features(30).items()},
+    }
     assert it.ask(request(features=features)).error_code == 0
     assert decode_metadata_record(it.log[-1])[1] == version
     assert it.image.brokers[1].log_dirs == ([DIRECTORY] if level >= 17 else [])
@@ -57,15 +82,15 @@ def test_the_record_is_written_as_the_metadata_version_has_it(level: int, versio
 def test_the_epoch_counts_what_the_quorum_wrote_itself() -> None:
     it = BrokerCluster()
     it.controller.log_ends(1000)
-    outcome = it.decide(request(), 4)
-    assert outcome.answer.broker_epoch == 1000  # type: ignore[attr-defined]
+    decision = it.decide(request(), 4)
+    assert decision.answer.broker_epoch == 1000  # type: ignore[attr-defined]
 
 
 def test_another_incarnation_has_to_wait_until_the_session_is_over() -> None:
     it = BrokerCluster([1])
     other = request(incarnation_id=Uuid(b"o" * 16))
     it.now_ms += SESSION_MS
-    assert refusal(it, other) == Error.DUPLICATE_BROKER_REGISTRATION
+    assert refusal(it, other) == ErrorCode.DUPLICATE_BROKER_REGISTRATION
     before = it.broker(1).broker_epoch
     it.now_ms += 1
     assert it.ask(other).broker_epoch == len(it.log) - 1 > before
@@ -82,7 +107,7 @@ def test_a_new_leader_gives_every_broker_that_serves_a_session() -> None:
     it = BrokerCluster([1])
     it.now_ms += 60_000
     it.elect()
-    assert refusal(it, request()) == Error.DUPLICATE_BROKER_REGISTRATION
+    assert refusal(it, request()) == ErrorCode.DUPLICATE_BROKER_REGISTRATION
 
 
 def test_the_same_incarnation_amends_what_it_said() -> None:
@@ -100,32 +125,52 @@ def test_who_amends_must_read_the_amended_registration() -> None:
     it = BrokerCluster()
     epoch = it.ask(request()).broker_epoch
     it.ask(request(rack="another"))
-    beat = made("BrokerHeartbeatRequest", broker_id=1, broker_epoch=epoch, want_fence=True, current_metadata_offset=epoch)
+    beat = made(
+        "BrokerHeartbeatRequest",
+        broker_id=1,
+        broker_epoch=epoch,
+        want_fence=True,
+        current_metadata_offset=epoch,
+    )
     assert not it.ask(beat).is_caught_up
     beat.current_metadata_offset = len(it.log) - 1
     assert it.ask(beat).is_caught_up
 
 
 def test_another_cluster() -> None:
-    assert refusal(BrokerCluster(), request(cluster_id="another")) == Error.INCONSISTENT_CLUSTER_ID
+    assert (
+        refusal(BrokerCluster(), request(cluster_id="another")) == ErrorCode.INCONSISTENT_CLUSTER_ID
+    )
 
 
 def test_no_broker_of_zookeeper() -> None:
-    assert refusal(BrokerCluster(), request(is_migrating_zk_broker=True)) == Error.BROKER_ID_NOT_REGISTERED
+    assert (
+        refusal(BrokerCluster(), request(is_migrating_zk_broker=True))
+        == ErrorCode.BROKER_ID_NOT_REGISTERED
+    )
 
 
 def test_only_who_may_act_in_the_cluster() -> None:
     forbidden = [("CLUSTER_ACTION", "CLUSTER", "kafka-cluster")]
-    assert refusal(BrokerCluster(), request(), forbidden=forbidden) == Error.CLUSTER_AUTHORIZATION_FAILED
+    assert (
+        refusal(BrokerCluster(), request(), forbidden=forbidden)
+        == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+    )
 
 
 @pytest.mark.parametrize(
     "directories",
-    [[], [Uuid(bytes(16))], [Uuid(bytes(15) + b"\x01")], [Uuid(bytes(15) + b"\x63")], [DIRECTORY, DIRECTORY]],
+    [
+        [],
+        [Uuid(bytes(16))],
+        [Uuid(bytes(15) + b"\x01")],
+        [Uuid(bytes(15) + b"\x63")],
+        [DIRECTORY, DIRECTORY],
+    ],
     ids=["none", "migrating", "unassigned", "the last that is reserved", "twice"],
 )
 def test_bad_directories(directories: list[Uuid]) -> None:
-    assert refusal(BrokerCluster(), request(log_dirs=directories)) == Error.INVALID_REGISTRATION
+    assert refusal(BrokerCluster(), request(log_dirs=directories)) == ErrorCode.INVALID_REGISTRATION
     assert BrokerCluster(level=16).ask(request(log_dirs=directories)).error_code == 0
 
 
@@ -134,29 +179,38 @@ def test_the_first_directory_that_is_not_reserved() -> None:
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"name": ""}, {"security_protocol": 4}, {"security_protocol": -1}, {"port": 0}], ids=lambda wrong: repr(wrong)
+    "wrong",
+    [{"name": ""}, {"security_protocol": 4}, {"security_protocol": -1}, {"port": 0}],
+    ids=lambda wrong: repr(wrong),
 )
 def test_listeners_that_no_node_of_kafka_could_read_again(wrong: dict[str, Any]) -> None:
     listener = {"name": "L", "host": "h", "port": 1, "security_protocol": 0, **wrong}
-    assert refusal(BrokerCluster(), request(listeners=[listener])) == Error.INVALID_REGISTRATION
+    assert refusal(BrokerCluster(), request(listeners=[listener])) == ErrorCode.INVALID_REGISTRATION
 
 
 def test_of_two_listeners_of_one_name_the_last_counts() -> None:
     it = BrokerCluster()
-    it.ask(request(listeners=[{"name": name, "host": host, "port": 1} for name, host in (("L", "a"), ("M", "b"), ("L", "c"))]))
+    it.ask(
+        request(
+            listeners=[
+                {"name": name, "host": host, "port": 1}
+                for name, host in (("L", "a"), ("M", "b"), ("L", "c"))
+            ]
+        )
+    )
     assert [(one.name, one.host) for one in it.broker(1).end_points] == [("L", "c"), ("M", "b")]
 
 
 def test_a_feature_that_is_named_twice_must_be_supported_twice() -> None:
     asked = request()
     asked.features = request(features={"metadata.version": (7, 29)}).features + asked.features
-    assert refusal(BrokerCluster(), asked) == Error.UNSUPPORTED_VERSION
+    assert refusal(BrokerCluster(), asked) == ErrorCode.UNSUPPORTED_VERSION
 
 
 def test_a_directory_belongs_to_one_broker() -> None:
     it = BrokerCluster()
     it.ask(request(1))
-    assert refusal(it, request(2)) == Error.INVALID_REGISTRATION
+    assert refusal(it, request(2)) == ErrorCode.INVALID_REGISTRATION
     it.ask(made("UnregisterBrokerRequest", broker_id=1))
     assert it.ask(request(2)).error_code == 0
 
@@ -164,26 +218,34 @@ def test_a_directory_belongs_to_one_broker() -> None:
 def test_every_finalized_feature_must_be_supported() -> None:
     it = BrokerCluster()
     low = {**FEATURES, "metadata.version": (7, 29)}
-    assert refusal(it, request(features=low)) == Error.UNSUPPORTED_VERSION
+    assert refusal(it, request(features=low)) == ErrorCode.UNSUPPORTED_VERSION
     silent = {name: levels for name, levels in FEATURES.items() if name != "group.version"}
-    assert refusal(it, request(features=silent)) == Error.UNSUPPORTED_VERSION
+    assert refusal(it, request(features=silent)) == ErrorCode.UNSUPPORTED_VERSION
     assert BrokerCluster(level=21).ask(request(features=silent)).error_code == 0
 
 
 def test_features_without_metadata_version_are_nonsense() -> None:
     silent = {name: levels for name, levels in FEATURES.items() if name != "metadata.version"}
-    assert refusal(BrokerCluster(), request(features=silent)) == Error.INVALID_REGISTRATION
+    assert refusal(BrokerCluster(), request(features=silent)) == ErrorCode.INVALID_REGISTRATION
 
 
 def test_a_feature_that_nobody_knows_must_allow_level_zero() -> None:
     it = BrokerCluster()
-    assert refusal(it, request(features={**FEATURES, "new.version": (1, 2)})) == Error.UNSUPPORTED_VERSION
+    assert (
+        refusal(it, request(features={**FEATURES, "new.version": (1, 2)}))
+        == ErrorCode.UNSUPPORTED_VERSION
+    )
     assert it.ask(request(features={**FEATURES, "new.version": (0, 2)})).error_code == 0
 
 
 def test_the_version_of_the_quorum_must_be_supported() -> None:
-    assert refusal(BrokerCluster(kraft_version=1), request()) == Error.UNSUPPORTED_VERSION
-    assert BrokerCluster(kraft_version=1).ask(request(features={**FEATURES, "kraft.version": (0, 1)})).error_code == 0
+    assert refusal(BrokerCluster(kraft_version=1), request()) == ErrorCode.UNSUPPORTED_VERSION
+    assert (
+        BrokerCluster(kraft_version=1)
+        .ask(request(features={**FEATURES, "kraft.version": (0, 1)}))
+        .error_code
+        == 0
+    )
 
 
 def test_a_broker_that_lost_what_it_had_leaves_the_isr_before_it_comes_back() -> None:
@@ -196,19 +258,24 @@ def test_a_broker_that_lost_what_it_had_leaves_the_isr_before_it_comes_back() ->
     assert (it.partition().isr, it.partition().leader) == ([2], 2)
     names = [decode_metadata_record(value)[2].NAME for value in it.log[before:]]
     assert names == ["PartitionChangeRecord", "RegisterBrokerRecord"]
-    assert it.broker(1).broker_epoch == before  # where the registration begins, not where its record is
+    assert (
+        it.broker(1).broker_epoch == before
+    )  # where the registration begins, not where its record is
 
 
 def test_more_partitions_than_one_operation_holds() -> None:
     """What a broker leaves behind must not keep it from coming back."""
     it = BrokerCluster([1, 2])
     for topic in ("a", "b", "c"):
-        asked = made("CreateTopicsRequest", topics=[{"name": topic, "num_partitions": 4000, "replication_factor": 2}])
+        asked = made(
+            "CreateTopicsRequest",
+            topics=[{"name": topic, "num_partitions": 4000, "replication_factor": 2}],
+        )
         operation = it.decide(asked, 7).operation
         assert operation is not None
         it.commit(operation)
     it.now_ms += SESSION_MS + 1
-    outcome = it.decide(request(1, incarnation_id=Uuid(b"o" * 16), log_dirs=[it.directory(1)]), 4)
-    assert outcome.operation is not None
-    assert [len(batch) for batch in outcome.operation.batches] == [10_000, 2_001]
-    assert outcome.operation.records[-1].message.NAME == "RegisterBrokerRecord"
+    decision = it.decide(request(1, incarnation_id=Uuid(b"o" * 16), log_dirs=[it.directory(1)]), 4)
+    assert decision.operation is not None
+    assert [len(batch) for batch in decision.operation.batches] == [10_000, 2_001]
+    assert decision.operation.records[-1].message.NAME == "RegisterBrokerRecord"

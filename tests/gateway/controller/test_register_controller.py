@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gateway.controller.errors import Error
+from kwire.protocol import ErrorCode
 from kwire.uuid import Uuid
 from tests.gateway.controller.cluster import Cluster, made
 
@@ -18,7 +18,9 @@ def registration(incarnation: int = 1) -> Any:
             {"name": "CONTROLLER", "host": "h", "port": 9093, "security_protocol": 0},
             {"name": "PLAINTEXT", "host": "h", "port": 65535, "security_protocol": 0},
         ],
-        features=[{"name": "metadata.version", "min_supported_version": 7, "max_supported_version": 30}],
+        features=[
+            {"name": "metadata.version", "min_supported_version": 7, "max_supported_version": 30}
+        ],
     )
 
 
@@ -29,17 +31,20 @@ def test_registered() -> None:
         assert (answer.error_code, answer.error_message) == (0, None)
         found = cluster.image.controllers[2]
         assert found.incarnation_id == Uuid(bytes([incarnation]) * 16)
-        assert [(one.name, one.port) for one in found.end_points] == [("CONTROLLER", 9093), ("PLAINTEXT", 65535)]
+        assert [(one.name, one.port) for one in found.end_points] == [
+            ("CONTROLLER", 9093),
+            ("PLAINTEXT", 65535),
+        ]
         assert [one.max_supported_version for one in found.features] == [30]
 
 
 def test_below_3_7_the_log_has_no_place_for_it() -> None:
     answer = Cluster(level=14).ask(registration())
-    assert answer.error_code == Error.UNSUPPORTED_VERSION
+    assert answer.error_code == ErrorCode.UNSUPPORTED_VERSION
 
 
 def test_only_for_who_may_act_for_the_cluster() -> None:
     cluster = Cluster()
     answer = cluster.ask(registration(), forbidden=[("CLUSTER_ACTION", "CLUSTER", "*")])
-    assert answer.error_code == Error.CLUSTER_AUTHORIZATION_FAILED
+    assert answer.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
     assert not cluster.image.controllers

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from gateway.controller.errors import Error
 from gateway.security.scram import ScramClient
 from gateway.security.secret import Secret
+from kwire.protocol import ErrorCode
 from tests.gateway.controller.cluster import Cluster, made
 
 SHA_256, SHA_512 = 1, 2
@@ -19,7 +19,14 @@ NAMES = {SHA_256: "SCRAM-SHA-256", SHA_512: "SCRAM-SHA-512"}
 
 
 def upsert(name: str, mechanism: int = SHA_256, **more: Any) -> dict[str, Any]:
-    return {"name": name, "mechanism": mechanism, "iterations": 4096, "salt": b"salt", "salted_password": b"p" * 32, **more}
+    return {
+        "name": name,
+        "mechanism": mechanism,
+        "iterations": 4096,
+        "salt": b"salt",
+        "salted_password": b"p" * 32,
+        **more,
+    }
 
 
 def alter(cluster: Cluster, *, drop: Any = (), put: Any = (), **more: Any) -> dict[str, int]:
@@ -35,7 +42,9 @@ def test_a_client_who_knows_the_password_can_prove_it_by_what_is_kept(mechanism:
     cluster = Cluster()
     hash_name = NAMES[mechanism].removeprefix("SCRAM-").replace("-", "").lower()
     salted = hashlib.pbkdf2_hmac(hash_name, b"wonderland", b"some salt", 4096)
-    assert alter(cluster, put=[upsert("ann", mechanism, salt=b"some salt", salted_password=salted)]) == {"ann": 0}
+    assert alter(
+        cluster, put=[upsert("ann", mechanism, salt=b"some salt", salted_password=salted)]
+    ) == {"ann": 0}
     kept = cluster.image.scram[mechanism, "ann"]
     client = ScramClient(NAMES[mechanism], "ann", Secret("wonderland"), "nonce")
     first = client.first().decode().removeprefix("n,,")
@@ -58,22 +67,28 @@ def test_made_changed_and_dropped() -> None:
     cluster = Cluster()
     assert alter(cluster, put=[upsert("ann"), upsert("ben", SHA_512)]) == {"ann": 0, "ben": 0}
     assert alter(cluster, put=[upsert("ann", SHA_512)]) == {"ann": 0}
-    assert alter(cluster, put=[upsert("ann", iterations=5000)], drop=[("ben", SHA_512)]) == {"ann": 0, "ben": 0}
-    assert {key: one.iterations for key, one in cluster.image.scram.items()} == {(SHA_256, "ann"): 5000, (SHA_512, "ann"): 4096}
+    assert alter(cluster, put=[upsert("ann", iterations=5000)], drop=[("ben", SHA_512)]) == {
+        "ann": 0,
+        "ben": 0,
+    }
+    assert {key: one.iterations for key, one in cluster.image.scram.items()} == {
+        (SHA_256, "ann"): 5000,
+        (SHA_512, "ann"): 4096,
+    }
 
 
 @pytest.mark.parametrize(
     ("change", "error"),
     [
-        (upsert(""), Error.UNACCEPTABLE_CREDENTIAL),
-        (upsert("ann", 0), Error.UNSUPPORTED_SASL_MECHANISM),
-        (upsert("ann", 3), Error.UNSUPPORTED_SASL_MECHANISM),
-        (upsert("ann", iterations=4095), Error.UNACCEPTABLE_CREDENTIAL),
-        (upsert("ann", iterations=16385), Error.UNACCEPTABLE_CREDENTIAL),
-        (upsert("ann", salted_password=b""), Error.UNACCEPTABLE_CREDENTIAL),
+        (upsert(""), ErrorCode.UNACCEPTABLE_CREDENTIAL),
+        (upsert("ann", 0), ErrorCode.UNSUPPORTED_SASL_MECHANISM),
+        (upsert("ann", 3), ErrorCode.UNSUPPORTED_SASL_MECHANISM),
+        (upsert("ann", iterations=4095), ErrorCode.UNACCEPTABLE_CREDENTIAL),
+        (upsert("ann", iterations=16385), ErrorCode.UNACCEPTABLE_CREDENTIAL),
+        (upsert("ann", salted_password=b""), ErrorCode.UNACCEPTABLE_CREDENTIAL),
     ],
 )
-def test_credentials_that_cannot_be(change: dict[str, Any], error: Error) -> None:
+def test_credentials_that_cannot_be(change: dict[str, Any], error: ErrorCode) -> None:
     cluster = Cluster()
     assert alter(cluster, put=[change, upsert("ben")]) == {change["name"]: error, "ben": 0}
     assert list(cluster.image.scram) == [(SHA_256, "ben")]
@@ -82,13 +97,13 @@ def test_credentials_that_cannot_be(change: dict[str, Any], error: Error) -> Non
 @pytest.mark.parametrize(
     ("user", "mechanism", "error"),
     [
-        ("ann", SHA_512, Error.RESOURCE_NOT_FOUND),
-        ("nobody", SHA_256, Error.RESOURCE_NOT_FOUND),
-        ("", SHA_256, Error.UNACCEPTABLE_CREDENTIAL),
-        ("ann", 9, Error.UNSUPPORTED_SASL_MECHANISM),
+        ("ann", SHA_512, ErrorCode.RESOURCE_NOT_FOUND),
+        ("nobody", SHA_256, ErrorCode.RESOURCE_NOT_FOUND),
+        ("", SHA_256, ErrorCode.UNACCEPTABLE_CREDENTIAL),
+        ("ann", 9, ErrorCode.UNSUPPORTED_SASL_MECHANISM),
     ],
 )
-def test_what_cannot_be_dropped(user: str, mechanism: int, error: Error) -> None:
+def test_what_cannot_be_dropped(user: str, mechanism: int, error: ErrorCode) -> None:
     cluster = Cluster()
     alter(cluster, put=[upsert("ann")])
     assert alter(cluster, drop=[(user, mechanism)]) == {user: error}
@@ -104,24 +119,33 @@ def test_what_cannot_be_dropped(user: str, mechanism: int, error: Error) -> None
         ([("ann", SHA_256), ("ann", SHA_512)], []),
     ],
 )
-def test_a_user_is_changed_once_in_a_request(drop: list[tuple[str, int]], put: list[dict[str, Any]]) -> None:
+def test_a_user_is_changed_once_in_a_request(
+    drop: list[tuple[str, int]], put: list[dict[str, Any]]
+) -> None:
     cluster = Cluster()
     alter(cluster, put=[upsert("ann")])
     before = len(cluster.log)
-    assert alter(cluster, drop=drop, put=put) == {"ann": Error.DUPLICATE_RESOURCE}
+    assert alter(cluster, drop=drop, put=put) == {"ann": ErrorCode.DUPLICATE_RESOURCE}
     assert len(cluster.log) == before
 
 
 def test_the_first_refusal_of_a_user_stands() -> None:
-    assert alter(Cluster(), drop=[("ann", SHA_256)], put=[upsert("ann")]) == {"ann": Error.RESOURCE_NOT_FOUND}
+    assert alter(Cluster(), drop=[("ann", SHA_256)], put=[upsert("ann")]) == {
+        "ann": ErrorCode.RESOURCE_NOT_FOUND
+    }
 
 
 def test_an_old_metadata_version_has_no_credentials() -> None:
-    assert alter(Cluster(level=10), put=[upsert("ann")]) == {"ann": Error.UNSUPPORTED_VERSION}
-    assert alter(Cluster(level=11), put=[upsert("ann")]) == {"ann": Error.NONE}
+    assert alter(Cluster(level=10), put=[upsert("ann")]) == {"ann": ErrorCode.UNSUPPORTED_VERSION}
+    assert alter(Cluster(level=11), put=[upsert("ann")]) == {"ann": ErrorCode.NONE}
 
 
 def test_it_needs_the_right_to_alter_the_cluster() -> None:
     forbidden = [("ALTER", "CLUSTER", "kafka-cluster")]
-    got = alter(Cluster(), put=[upsert("ann"), upsert("ann")], drop=[("ben", 1)], forbidden=forbidden)
-    assert got == {"ben": Error.CLUSTER_AUTHORIZATION_FAILED, "ann": Error.CLUSTER_AUTHORIZATION_FAILED}
+    got = alter(
+        Cluster(), put=[upsert("ann"), upsert("ann")], drop=[("ben", 1)], forbidden=forbidden
+    )
+    assert got == {
+        "ben": ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+        "ann": ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+    }

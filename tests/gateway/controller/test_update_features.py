@@ -1,4 +1,6 @@
-"""UpdateFeatures: up as far as everybody can follow, down where nothing is lost, all of a request or nothing."""
+"""UpdateFeatures: up as far as everybody can follow, down where nothing is lost, all of a request
+or nothing.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from gateway.controller.errors import Error
 from gateway.controller.records import Operation
-from gateway.controller.update_features import _LEVELS_WITH_NEW_METADATA
+from kwire.protocol import ErrorCode
+from kwire.protocol.metadata_version import LEVELS_WITH_NEW_METADATA
 from kwire.records.metadata import decode_metadata_record
 from tests.gateway.controller.broker_cluster import CLUSTER_ID, BrokerCluster
 from tests.gateway.controller.cluster import Forbidden, made, offered
@@ -17,8 +19,13 @@ UPGRADE, SAFE, UNSAFE = 1, 2, 3
 Update = tuple[str, int, int]
 
 
-def ask(it: BrokerCluster, *updates: Update, version: int = 2, forbidden: Forbidden = (), **more: Any) -> Any:
-    asked = [{"feature": name, "max_version_level": level, "upgrade_type": kind} for name, level, kind in updates]
+def ask(
+    it: BrokerCluster, *updates: Update, version: int = 2, forbidden: Forbidden = (), **more: Any
+) -> Any:
+    asked = [
+        {"feature": name, "max_version_level": level, "upgrade_type": kind}
+        for name, level, kind in updates
+    ]
     return it.ask(made("UpdateFeaturesRequest", feature_updates=asked, **more), version, forbidden)
 
 
@@ -26,14 +33,19 @@ def refused(it: BrokerCluster, *updates: Update) -> str:
     """What is said; nothing may have been done."""
     before, features = len(it.log), dict(it.image.features)
     answer = ask(it, *updates)
-    assert (answer.error_code, answer.results) == (Error.INVALID_UPDATE_VERSION, [])
+    assert (answer.error_code, answer.results) == (ErrorCode.INVALID_UPDATE_VERSION, [])
     assert (len(it.log), it.image.features) == (before, features)
     said: str = answer.error_message
-    return said.removeprefix("The update failed for all features since the following feature had an error: ")
+    return said.removeprefix(
+        "The update failed for all features since the following feature had an error: "
+    )
 
 
 def register(it: BrokerCluster, broker_id: int, **ranges: tuple[int, int]) -> None:
-    named = {"metadata.version": (7, 30), **{name.replace("_", "."): levels for name, levels in ranges.items()}}
+    named = {
+        "metadata.version": (7, 30),
+        **{name.replace("_", "."): levels for name, levels in ranges.items()},
+    }
     features = offered(named)
     fields = {"cluster_id": CLUSTER_ID, "log_dirs": [it.directory(broker_id)], "features": features}
     assert it.ask(made("BrokerRegistrationRequest", broker_id=broker_id, **fields)).error_code == 0
@@ -50,9 +62,16 @@ def test_up_and_what_is_written_from_then_on() -> None:
 
 @pytest.mark.parametrize("version", [0, 1, 2])
 def test_old_versions_are_told_of_each_feature(version: int) -> None:
-    answer = ask(BrokerCluster(level=29), ("metadata.version", 30, UPGRADE), ("group.version", 1, UPGRADE), version=version)
+    answer = ask(
+        BrokerCluster(level=29),
+        ("metadata.version", 30, UPGRADE),
+        ("group.version", 1, UPGRADE),
+        version=version,
+    )
     told = [(one.feature, one.error_code) for one in answer.results]
-    assert answer.error_code == 0 and told == ([("metadata.version", 0), ("group.version", 0)] if version < 2 else [])
+    assert answer.error_code == 0 and told == (
+        [("metadata.version", 0), ("group.version", 0)] if version < 2 else []
+    )
 
 
 def test_looking_whether_it_could_be_done() -> None:
@@ -62,11 +81,11 @@ def test_looking_whether_it_could_be_done() -> None:
     assert (it.image.metadata_version, len(it.log)) == (29, before)
 
 
-@pytest.mark.parametrize("now", range(8, 31))
+@pytest.mark.parametrize("now", range(8, 34))
 @pytest.mark.parametrize("kind", [SAFE, UNSAFE])
 def test_down_where_no_metadata_would_be_lost(now: int, kind: int) -> None:
     it = BrokerCluster(level=now)
-    if now in _LEVELS_WITH_NEW_METADATA:
+    if now in LEVELS_WITH_NEW_METADATA:
         said = refused(it, ("metadata.version", now - 1, kind))
         assert said.startswith(f"Unsupported metadata.version downgrade from {now} to {now - 1}. ")
         assert ("Unsafe" in said) == (kind == UNSAFE)
@@ -75,9 +94,30 @@ def test_down_where_no_metadata_would_be_lost(now: int, kind: int) -> None:
         assert it.image.metadata_version == now - 1
 
 
+def test_share_version_follows_an_upgrade_to_4_4_and_goes_back() -> None:
+    it = BrokerCluster(level=30)
+    assert it.image.features["share.version"] == 1
+    assert ask(it, ("metadata.version", 33, UPGRADE), ("share.version", 2, UPGRADE)).error_code == 0
+    assert (it.image.metadata_version, it.image.features["share.version"]) == (33, 2)
+    assert ask(it, ("share.version", 1, SAFE)).error_code == 0
+    assert "might delete metadata" in refused(it, ("metadata.version", 32, SAFE))
+
+
+def test_4_4_is_refused_while_a_broker_of_4_3_is_registered() -> None:
+    it = BrokerCluster((1,), level=30)
+    assert refused(it, ("metadata.version", 31, UPGRADE)).endswith(
+        "Broker 1 only supports versions 7-30"
+    )
+    assert refused(it, ("share.version", 2, UPGRADE)).endswith(
+        "Broker 1 only supports versions 0-1"
+    )
+
+
 def test_down_over_several_levels() -> None:
     assert ask(BrokerCluster(level=29), ("metadata.version", 23, SAFE)).error_code == 0
-    assert "might delete metadata" in refused(BrokerCluster(level=29), ("metadata.version", 22, SAFE))
+    assert "might delete metadata" in refused(
+        BrokerCluster(level=29), ("metadata.version", 22, SAFE)
+    )
 
 
 def test_a_feature_that_is_not_used_any_more() -> None:
@@ -93,10 +133,14 @@ def test_a_feature_that_is_not_used_any_more() -> None:
         (("group.version", 1, 4), "does not support the given upgrade type."),
         (("group.version", -1, SAFE), "A feature version cannot be less than 0."),
         (("group.version", 2, UPGRADE), "Local controller 1 only supports versions 0-1"),
-        (("group.version", 0, UPGRADE), "without setting the upgrade type to either safe or unsafe downgrade."),
+        (
+            ("group.version", 0, UPGRADE),
+            "without setting the upgrade type to either safe or unsafe downgrade.",
+        ),
         (("unknown.version", 1, UPGRADE), "Local controller 1 does not support this feature."),
-        (("metadata.version", 31, UPGRADE), "Local controller 1 only supports versions 7-30"),
-        (("metadata.version", 6, UNSAFE), "Local controller 1 only supports versions 7-30"),
+        (("metadata.version", 34, UPGRADE), "Local controller 1 only supports versions 7-33"),
+        (("metadata.version", 6, UNSAFE), "Local controller 1 only supports versions 7-33"),
+        (("share.version", 3, UPGRADE), "Local controller 1 only supports versions 0-2"),
         (("kraft.version", 2, UPGRADE), "Local controller 1 only supports versions 0-1"),
         (("kraft.version", 1, SAFE), "Can't downgrade to a newer version."),
         (("kraft.version", 1, UPGRADE), "Invalid upgrade of kraft.version from version 0 to 1"),
@@ -107,12 +151,16 @@ def test_refusals(update: Update, why: str) -> None:
 
 
 def test_up_must_not_be_called_a_downgrade() -> None:
-    assert refused(BrokerCluster(level=29), ("metadata.version", 30, SAFE)).endswith("Can't downgrade to a newer version.")
+    assert refused(BrokerCluster(level=29), ("metadata.version", 30, SAFE)).endswith(
+        "Can't downgrade to a newer version."
+    )
 
 
 def test_the_version_of_the_quorum_does_not_go_down_and_may_be_named_as_it_is() -> None:
     it = BrokerCluster(kraft_version=1)
-    assert refused(it, ("kraft.version", 0, SAFE)).endswith("Can't downgrade the version of this feature.")
+    assert refused(it, ("kraft.version", 0, SAFE)).endswith(
+        "Can't downgrade the version of this feature."
+    )
     assert ask(it, ("kraft.version", 1, UPGRADE)).error_code == 0
     assert "kraft.version" not in it.image.features
 
@@ -130,7 +178,10 @@ class Quorum:
 
 def decided(it: BrokerCluster, *updates: Update) -> Operation:
     """What a request comes to; it is not committed."""
-    asked = [{"feature": name, "max_version_level": level, "upgrade_type": kind} for name, level, kind in updates]
+    asked = [
+        {"feature": name, "max_version_level": level, "upgrade_type": kind}
+        for name, level, kind in updates
+    ]
     operation = it.decide(made("UpdateFeaturesRequest", feature_updates=asked), 2).operation
     assert operation is not None
     return operation
@@ -140,17 +191,29 @@ def test_the_quorum_is_upgraded_before_the_records_of_the_request() -> None:
     operation = decided(BrokerCluster(kraft=Quorum()), ("kraft.version", 1, UPGRADE))
     assert (operation.kraft_version, operation.offsets) == (1, 3)
     assert [record.message.NAME for record in operation.records] == ["NoOpRecord"]
-    operation = decided(BrokerCluster(kraft=Quorum(), level=29), ("metadata.version", 30, UPGRADE), ("kraft.version", 1, UPGRADE))
+    operation = decided(
+        BrokerCluster(kraft=Quorum(), level=29),
+        ("metadata.version", 30, UPGRADE),
+        ("kraft.version", 1, UPGRADE),
+    )
     assert operation.kraft_version == 1 and len(operation.batches) == 1
-    assert [record.message.NAME for record in operation.records] == ["FeatureLevelRecord", "NoOpRecord"]
+    assert [record.message.NAME for record in operation.records] == [
+        "FeatureLevelRecord",
+        "NoOpRecord",
+    ]
 
 
 def test_what_speaks_against_an_upgrade_of_the_quorum_is_told_and_nothing_else_is_done() -> None:
     it = BrokerCluster(kraft=Quorum("voter 2 is not known"), level=29)
     assert refused(it, ("kraft.version", 1, UPGRADE)) == "voter 2 is not known"
-    assert refused(it, ("metadata.version", 30, UPGRADE), ("kraft.version", 1, UPGRADE)) == "voter 2 is not known"
+    assert (
+        refused(it, ("metadata.version", 30, UPGRADE), ("kraft.version", 1, UPGRADE))
+        == "voter 2 is not known"
+    )
     answer = ask(it, ("kraft.version", 1, UPGRADE), validate_only=True)
-    assert answer.error_code == Error.INVALID_UPDATE_VERSION and answer.error_message.endswith("voter 2 is not known")
+    assert answer.error_code == ErrorCode.INVALID_UPDATE_VERSION and answer.error_message.endswith(
+        "voter 2 is not known"
+    )
 
 
 def test_looking_whether_the_quorum_could_be_upgraded() -> None:
@@ -165,9 +228,18 @@ def test_what_was_asked_of_the_quorum_counts_before_it_is_done() -> None:
     it = BrokerCluster(kraft=Quorum())
     assert decided(it, ("kraft.version", 1, UPGRADE)).kraft_version == 1
     assert decided(it, ("kraft.version", 1, UPGRADE)).kraft_version is None
-    assert refused(it, ("kraft.version", 0, SAFE)).endswith("Can't downgrade the version of this feature.")
-    fields = {"cluster_id": CLUSTER_ID, "log_dirs": [it.directory(1)], "features": offered({"metadata.version": (7, 30)})}
-    assert it.ask(made("BrokerRegistrationRequest", broker_id=1, **fields)).error_code == Error.UNSUPPORTED_VERSION
+    assert refused(it, ("kraft.version", 0, SAFE)).endswith(
+        "Can't downgrade the version of this feature."
+    )
+    fields = {
+        "cluster_id": CLUSTER_ID,
+        "log_dirs": [it.directory(1)],
+        "features": offered({"metadata.version": (7, 30)}),
+    }
+    assert (
+        it.ask(made("BrokerRegistrationRequest", broker_id=1, **fields)).error_code
+        == ErrorCode.UNSUPPORTED_VERSION
+    )
     it.elect()  # another leader has not asked
     assert decided(it, ("kraft.version", 1, UPGRADE)).kraft_version == 1
 
@@ -182,7 +254,9 @@ def test_every_broker_must_support_it() -> None:
     register(it, 1, share_version=(0, 1))
     assert ask(it, ("share.version", 1, UPGRADE), validate_only=True).error_code == 0
     register(it, 2)
-    assert refused(it, ("share.version", 1, UPGRADE)).endswith("Broker 2 does not support this feature.")
+    assert refused(it, ("share.version", 1, UPGRADE)).endswith(
+        "Broker 2 does not support this feature."
+    )
 
 
 def test_every_controller_must_support_it() -> None:
@@ -190,14 +264,18 @@ def test_every_controller_must_support_it() -> None:
     assert "controller 2 has not registered" in refused(it, ("share.version", 1, UPGRADE))
     narrow, wide = (offered({"share.version": (0, high)}) for high in range(2))
     it.ask(made("ControllerRegistrationRequest", controller_id=2, features=narrow))
-    assert "Controller 2 does not support this feature." in refused(it, ("share.version", 1, UPGRADE))
+    assert "Controller 2 does not support this feature." in refused(
+        it, ("share.version", 1, UPGRADE)
+    )
     it.ask(made("ControllerRegistrationRequest", controller_id=2, features=wide))
     assert ask(it, ("share.version", 1, UPGRADE)).error_code == 0
 
 
 def test_all_or_nothing() -> None:
     it = BrokerCluster(level=29)
-    assert "unknown.version" in refused(it, ("metadata.version", 30, UPGRADE), ("unknown.version", 1, UPGRADE))
+    assert "unknown.version" in refused(
+        it, ("metadata.version", 30, UPGRADE), ("unknown.version", 1, UPGRADE)
+    )
 
 
 def test_a_feature_may_need_the_metadata_version_that_comes_with_it() -> None:
@@ -208,15 +286,26 @@ def test_a_feature_may_need_the_metadata_version_that_comes_with_it() -> None:
 
 def test_with_eligible_replicas_all_brokers_have_the_same_min_isr_in_the_log() -> None:
     it = BrokerCluster(nodes=(1, 2), level=25)
-    it.ask(made("ControllerRegistrationRequest", controller_id=2, features=offered({"eligible.leader.replicas.version": (0, 1)})))
+    it.ask(
+        made(
+            "ControllerRegistrationRequest",
+            controller_id=2,
+            features=offered({"eligible.leader.replicas.version": (0, 1)}),
+        )
+    )
     for name, value in (("1", "2"), ("2", "3")):
         configs = [{"name": "min.insync.replicas", "config_operation": 0, "value": value}]
         resource = {"resource_type": 4, "resource_name": name, "configs": configs}
-        assert it.ask(made("IncrementalAlterConfigsRequest", resources=[resource])).responses[0].error_code == 0
+        assert (
+            it.ask(made("IncrementalAlterConfigsRequest", resources=[resource]))
+            .responses[0]
+            .error_code
+            == 0
+        )
     assert ask(it, ("eligible.leader.replicas.version", 1, UPGRADE)).error_code == 0
     assert it.image.configs == {(4, ""): {"min.insync.replicas": "1"}}
 
 
 def test_only_who_may_alter_the_cluster() -> None:
     answer = ask(BrokerCluster(), ("group.version", 0, SAFE), forbidden=[("ALTER", "CLUSTER", "*")])
-    assert answer.error_code == Error.CLUSTER_AUTHORIZATION_FAILED
+    assert answer.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED

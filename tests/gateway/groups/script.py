@@ -1,13 +1,15 @@
-"""Transcripts of the group coordinator: commands, and below each what came of it, compared line by line.
+"""Transcripts of the group coordinator: commands, and below each what came of it, compared line by
+line.
 
     play('''
     > join a
     a <- MEMBER_ID_REQUIRED id=a-1
     ''')
 
-A command is ``> verb who key=value ...``. Below it stand the effects in order: ``who <- result`` for an answer (``who``
-is the token), ``disk ...`` for a Persist, and ``= group State generation (members, * the leader)`` where the group
-changed. Member ids are a client's name and the number of the command that made them. Times are ms.
+A command is ``> verb who key=value ...``. Below it stand the effects in order: ``who <- result``
+for an answer (``who`` is the token), ``disk ...`` for a Persist, and ``= group State generation
+(members, * the leader)`` where the group changed. Member ids are a client's name and the number of
+the command that made them. Times are ms.
 """
 
 from __future__ import annotations
@@ -16,7 +18,17 @@ import re
 from textwrap import dedent
 from typing import Any
 
-from gateway.groups import Answer, Effect, GroupCoordinator, Moment, Persist, Record, Settings
+from gateway.groups import (
+    Answer,
+    Effect,
+    Failure,
+    GroupCoordinator,
+    LimitExceeded,
+    Moment,
+    Persist,
+    Record,
+    Settings,
+)
 from gateway.groups import events as e
 from gateway.groups.records import GroupMetadata, read_record
 from kwire.messages.consumer_protocol_subscription import ConsumerProtocolSubscription
@@ -41,6 +53,8 @@ class Script:
         self.core = GroupCoordinator(self.settings)
         self.disk: dict[bytes, bytes] = {}
         self.written: list[Record] = []
+        self.exceeded: list[tuple[str, str]] = []
+        self.owners: dict[bytes, str] = {}
         self.ms = 0
         self.made = 0
         self.core.load([], self.moment())
@@ -78,7 +92,11 @@ class Script:
     def _join(self, who: str, a: dict[str, str]) -> e.JoinGroup:
         version = int(a.get("v", "9"))
         names = [name for name in a.get("protocols", "range").split(",") if name]
-        metadata = subscription(a["topics"].split(",")) if "topics" in a else b"?" + a.get("meta", "").encode()
+        metadata = (
+            subscription(a["topics"].split(","))
+            if "topics" in a
+            else b"?" + a.get("meta", "").encode()
+        )
         return e.JoinGroup(
             group_id=a.get("group", "g"),
             member_id=a.get("id", ""),
@@ -91,6 +109,7 @@ class Script:
             protocols=tuple(e.Protocol(name, metadata) for name in names),
             member_id_required=version >= 4,
             can_skip_assignment=version >= 9,
+            owner=a.get("owner", ""),
         )
 
     def _sync(self, who: str, a: dict[str, str]) -> e.SyncGroup:
@@ -107,7 +126,10 @@ class Script:
 
     def _heartbeat(self, who: str, a: dict[str, str]) -> e.Heartbeat:
         return e.Heartbeat(
-            group_id=a.get("group", "g"), member_id=a["id"], instance_id=a.get("instance"), generation=int(a["gen"])
+            group_id=a.get("group", "g"),
+            member_id=a["id"],
+            instance_id=a.get("instance"),
+            generation=int(a["gen"]),
         )
 
     def _leave(self, who: str, a: dict[str, str]) -> e.LeaveGroup:
@@ -117,7 +139,11 @@ class Script:
 
     def _commit(self, who: str, a: dict[str, str]) -> e.OffsetCommit:
         offset = e.OffsetToCommit(
-            a.get("topic", "t"), int(a.get("partition", "0")), int(a["offset"]), int(a.get("epoch", "-1")), a.get("meta", "")
+            a.get("topic", "t"),
+            int(a.get("partition", "0")),
+            int(a["offset"]),
+            int(a.get("epoch", "-1")),
+            a.get("meta", ""),
         )
         return e.OffsetCommit(
             group_id=a.get("group", "g"),
@@ -127,14 +153,19 @@ class Script:
             retention_ms=int(a.get("retention", "-1")),
             offsets=(offset,),
             knows_group_id_not_found=int(a.get("v", "9")) >= 9,
+            owner=a.get("owner", ""),
         )
 
     def _fetch(self, who: str, a: dict[str, str]) -> e.OffsetFetch:
         wanted = None if "topic" not in a else ((a["topic"], int(a.get("partition", "0"))),)
-        return e.OffsetFetch(tuple((group_id, wanted) for group_id in a.get("group", "g").split(",")))
+        return e.OffsetFetch(
+            tuple((group_id, wanted) for group_id in a.get("group", "g").split(","))
+        )
 
     def _forget(self, who: str, a: dict[str, str]) -> e.OffsetDelete:
-        return e.OffsetDelete(group_id=a.get("group", "g"), partitions=tuple((t, 0) for t in a["topic"].split(",")))
+        return e.OffsetDelete(
+            group_id=a.get("group", "g"), partitions=tuple((t, 0) for t in a["topic"].split(","))
+        )
 
     def _list(self, who: str, a: dict[str, str]) -> e.ListGroups:
         return e.ListGroups(frozenset(name for name in a.get("states", "").split(",") if name))
@@ -154,7 +185,9 @@ class Script:
             if due is None or due > START_S + until / 1000 + 1e-6:
                 break
             self.ms = max(self.ms, round((due - START_S) * 1000))
-            lines += [f"{self.ms}: {line}" for line in self._effects(self.core.on_timer(self.moment()))]
+            lines += [
+                f"{self.ms}: {line}" for line in self._effects(self.core.on_timer(self.moment()))
+            ]
         self.ms = until
         return lines
 
@@ -162,7 +195,9 @@ class Script:
         lines = self._effects(self.core.unload())
         self.core = GroupCoordinator(self.settings)
         self._shown = {}
-        return lines + self._effects(self.core.load(list(self.disk.items()), self.moment()))
+        return lines + self._effects(
+            self.core.load(list(self.disk.items()), self.moment(), self.owners)
+        )
 
     # What came of it.
 
@@ -170,7 +205,14 @@ class Script:
         lines = []
         for effect in effects:
             if isinstance(effect, Persist):
-                lines += [_short(f"disk {self._write(key, value)}") for key, value in effect.records]
+                self.owners.update(effect.owners)
+                lines += [
+                    _short(f"disk {self._write(key, value)}") for key, value in effect.records
+                ]
+            elif isinstance(effect, Failure):
+                lines.append(f"failure {effect.what} {effect.group_id}")
+            elif isinstance(effect, LimitExceeded):
+                self.exceeded.append((effect.limit, effect.owner))
             else:
                 lines.append(_short(f"{effect.asked.token} <- {_result(effect)}"))
         return lines + self._changes()
@@ -191,7 +233,11 @@ class Script:
 
     def _changes(self) -> list[str]:
         now = {group_id: _picture(group) for group_id, group in self.core.groups.items()}
-        lines = [f"= {group_id} {picture}" for group_id, picture in now.items() if self._shown.get(group_id) != picture]
+        lines = [
+            f"= {group_id} {picture}"
+            for group_id, picture in now.items()
+            if self._shown.get(group_id) != picture
+        ]
         lines += [f"= {group_id} gone" for group_id in self._shown if group_id not in now]
         self._shown = now
         return [_short(line) for line in lines]
@@ -240,7 +286,9 @@ def _fetched(group: e.FetchedGroup) -> str:
 
 
 def _described(group: e.DescribedGroup) -> str:
-    members = [f"{m.member_id}:{m.metadata.decode()}:{m.assignment.decode()}" for m in group.members]
+    members = [
+        f"{m.member_id}:{m.metadata.decode()}:{m.assignment.decode()}" for m in group.members
+    ]
     what = f"{group.protocol_type}:{group.protocol_name}"
     return f"{group.group_id} {group.error.name} {group.state} {what} [{','.join(members)}]"
 
@@ -250,4 +298,6 @@ def _short(text: str) -> str:
 
 
 def _long(text: str) -> str:
-    return re.sub(r"\b([a-z]+)-(\d+)\b", lambda m: f"{m[1]}-00000000-0000-4000-8000-{int(m[2]):012x}", text)
+    return re.sub(
+        r"\b([a-z]+)-(\d+)\b", lambda m: f"{m[1]}-00000000-0000-4000-8000-{int(m[2]):012x}", text
+    )

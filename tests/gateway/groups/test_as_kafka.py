@@ -41,15 +41,21 @@ class Side:
         self.parked: dict[str, tuple[threading.Thread, list[Any]]] = {}
 
     def ask(self, api: int, version: int, fields: Mapping[str, Any], *, park: str = "") -> Any:
-        """The answer in comparable form; with ``park`` it is waited for later, on a connection of its own."""
+        """The answer in comparable form; with ``park`` it is waited for later, on a connection of
+        its own.
+        """
         request = build(kwire.request_type(api), self._fill(fields))
         if park:
             got: list[Any] = []
             connection = WireClient(self.address)
-            thread = threading.Thread(target=lambda: got.append(connection.call(request, version)), daemon=True)
+            thread = threading.Thread(
+                target=lambda: got.append(connection.call(request, version)), daemon=True
+            )
             thread.start()
             self.parked[park] = thread, got
-            time.sleep(0.3)  # it must have arrived before what comes next; nothing can be asked about it
+            time.sleep(
+                0.3
+            )  # it must have arrived before what comes next; nothing can be asked about it
             return None
         return self._plain(self.client.call(request, version))
 
@@ -71,7 +77,11 @@ class Side:
     def _plain(self, value: Any) -> Any:
         if isinstance(value, Struct):
             shown = {info.attr: self._plain(getattr(value, info.attr)) for info in value.fields()}
-            return {n: v for n, v in shown.items() if n not in ("throttle_time_ms", "error_message", "host", "port", "node_id")}
+            return {
+                n: v
+                for n, v in shown.items()
+                if n not in ("throttle_time_ms", "error_message", "host", "port", "node_id")
+            }
         if isinstance(value, list):
             return sorted((self._plain(one) for one in value), key=repr)
         if isinstance(value, str):
@@ -89,7 +99,10 @@ class Both:
 
     def ask(self, api: int, version: int, park: str = "", **fields: Any) -> Any:
         kafkas, ours = (
-            side.ask(api, version, {"group_id": "g", **fields} if _has_group(api) else fields, park=park) for side in self.sides
+            side.ask(
+                api, version, {"group_id": "g", **fields} if _has_group(api) else fields, park=park
+            )
+            for side in self.sides
         )
         assert ours == kafkas
         return ours
@@ -100,25 +113,47 @@ class Both:
         return ours
 
     def join(self, version: int, member_id: str = "", park: str = "", **fields: Any) -> Any:
-        asked = {"session_timeout_ms": 30_000, "protocol_type": "consumer", "protocols": protocols("range"), **fields}
+        asked = {
+            "session_timeout_ms": 30_000,
+            "protocol_type": "consumer",
+            "protocols": protocols("range"),
+            **fields,
+        }
         if version >= 1:
             asked.setdefault("rebalance_timeout_ms", 30_000)
         return self.ask(JOIN, version, park, member_id=member_id, **asked)
 
-    def sync(self, version: int, member_id: str, generation: int, park: str = "", **fields: Any) -> Any:
+    def sync(
+        self, version: int, member_id: str, generation: int, park: str = "", **fields: Any
+    ) -> Any:
         if version >= 5:
             fields = {"protocol_type": "consumer", "protocol_name": "range", **fields}
-        return self.ask(SYNC, version, park, member_id=member_id, generation_id=generation, **fields)
+        return self.ask(
+            SYNC, version, park, member_id=member_id, generation_id=generation, **fields
+        )
 
     def commit(
-        self, version: int, offset: int, *, partition: int = 0, topic: str = "TOPIC", metadata: str | None = "m", **fields: Any
+        self,
+        version: int,
+        offset: int,
+        *,
+        partition: int = 0,
+        topic: str = "TOPIC",
+        metadata: str | None = "m",
+        **fields: Any,
     ) -> Any:
-        said = {"partition_index": partition, "committed_offset": offset, "committed_metadata": metadata}
+        said = {
+            "partition_index": partition,
+            "committed_offset": offset,
+            "committed_metadata": metadata,
+        }
         return self.ask(COMMIT, version, topics=[{"name": topic, "partitions": [said]}], **fields)
 
 
 def _has_group(api: int) -> bool:
-    return any(info.attr == "group_id" for info in kwire.request_type(api).fields()) and api != FETCH
+    return (
+        any(info.attr == "group_id" for info in kwire.request_type(api).fields()) and api != FETCH
+    )
 
 
 def protocols(*names: str) -> list[dict[str, Any]]:
@@ -144,7 +179,12 @@ def both() -> Iterator[Both]:
         sides = Side(cluster.bootstrap, "t"), Side(ours.bootstrap, "__cluster_metadata")
         both = Both(*sides)
         for _ in range(100):  # and its coordinator loads
-            if both.sides[0].ask(FETCH, 8, {"groups": [{"group_id": "x", "topics": None}]})["groups"][0]["error_code"] == 0:
+            if (
+                both.sides[0].ask(FETCH, 8, {"groups": [{"group_id": "x", "topics": None}]})[
+                    "groups"
+                ][0]["error_code"]
+                == 0
+            ):
                 break
             time.sleep(0.1)
         yield both
@@ -169,14 +209,19 @@ def what_makes_no_member(b: Both) -> None:
         assert b.join(version, protocols=[])["error_code"] == 23
     for version in range(6):
         b.sync(version, "x-1", 1)
-        b.ask(LEAVE, version, **({"members": [{"member_id": "x-1"}]} if version >= 3 else {"member_id": "x-1"}))
+        b.ask(
+            LEAVE,
+            version,
+            **({"members": [{"member_id": "x-1"}]} if version >= 3 else {"member_id": "x-1"}),
+        )
     for version in range(5):
         b.ask(HEARTBEAT, version, member_id="x-1", generation_id=1)
 
 
 def commits_of_no_member(b: Both) -> None:
     for version in range(2, 10):
-        # Of a group that nobody asked for yet: Kafka keeps one that a refused JoinGroup named, for a while.
+        # Of a group that nobody asked for yet: Kafka keeps one that a refused JoinGroup named, for
+        # a while.
         b.commit(version, 1, group_id="new", generation_id_or_member_epoch=1, member_id="x-1")
         b.commit(version, 2, group_id="simple")
         b.commit(version, 2, group_id="simple", topic="nowhere")
@@ -246,13 +291,23 @@ def test_offsets(both: Both) -> None:
     b.commit(9, 7, group_id="offsets")
     for version in range(1, 8):
         for name in ("TOPIC", "nowhere"):
-            b.ask(FETCH, version, group_id="offsets", topics=[{"name": name, "partition_indexes": [0, 1]}])
-            b.ask(FETCH, version, group_id="nobody", topics=[{"name": name, "partition_indexes": [0]}])
+            b.ask(
+                FETCH,
+                version,
+                group_id="offsets",
+                topics=[{"name": name, "partition_indexes": [0, 1]}],
+            )
+            b.ask(
+                FETCH, version, group_id="nobody", topics=[{"name": name, "partition_indexes": [0]}]
+            )
         if version >= 2:
             b.ask(FETCH, version, group_id="offsets", topics=None)
             b.ask(FETCH, version, group_id="nobody", topics=None)
     for version in (8, 9):
-        wanted = [{"name": "TOPIC", "partition_indexes": [0, 1]}, {"name": "nowhere", "partition_indexes": [0]}]
+        wanted = [
+            {"name": "TOPIC", "partition_indexes": [0, 1]},
+            {"name": "nowhere", "partition_indexes": [0]},
+        ]
         groups = [
             {"group_id": "offsets", "topics": wanted},
             {"group_id": "nobody", "topics": None},
@@ -260,16 +315,29 @@ def test_offsets(both: Both) -> None:
         b.ask(FETCH, version, groups=groups)
         b.ask(FETCH, version, groups=groups, require_stable=True)
     stranger = kwire.Uuid(b"\7" * 16)
-    b.ask(FETCH, 10, groups=[{"group_id": "offsets", "topics": [{"topic_id": stranger, "partition_indexes": [0]}]}])
+    b.ask(
+        FETCH,
+        10,
+        groups=[
+            {"group_id": "offsets", "topics": [{"topic_id": stranger, "partition_indexes": [0]}]}
+        ],
+    )
     b.ask(
         COMMIT,
         10,
         group_id="offsets",
-        topics=[{"topic_id": stranger, "partitions": [{"partition_index": 0, "committed_offset": 1}]}],
+        topics=[
+            {"topic_id": stranger, "partitions": [{"partition_index": 0, "committed_offset": 1}]}
+        ],
     )
     for name, partition in (("TOPIC", 0), ("TOPIC", 3), ("nowhere", 0)):
         for group_id in ("offsets", "nobody", ""):
-            b.ask(FORGET, 0, group_id=group_id, topics=[{"name": name, "partitions": [{"partition_index": partition}]}])
+            b.ask(
+                FORGET,
+                0,
+                group_id=group_id,
+                topics=[{"name": name, "partitions": [{"partition_index": partition}]}],
+            )
     for version in range(3):
         b.commit(9, 7, group_id="offsets")
         b.ask(DELETE, version, groups_names=["offsets", "nobody"])
@@ -282,20 +350,39 @@ def test_static_members(both: Both) -> None:
         base = len(b.sides[0].ids)
         first, second, third = (f"#{base + n}" for n in (1, 2, 3))
         b.join(version, group_instance_id="one", **group)
-        b.sync(5, first, 1, group_instance_id="one", assignments=[{"member_id": first, "assignment": b"x"}], **group)
+        b.sync(
+            5,
+            first,
+            1,
+            group_instance_id="one",
+            assignments=[{"member_id": first, "assignment": b"x"}],
+            **group,
+        )
         b.join(version, group_instance_id="one", **group)
         b.sync(5, second, 1, group_instance_id="one", **group)
         b.sync(5, first, 1, group_instance_id="one", **group)
         b.ask(HEARTBEAT, 4, member_id=first, generation_id=1, group_instance_id="one", **group)
         b.ask(HEARTBEAT, 4, member_id=second, generation_id=1, group_instance_id="two", **group)
         b.ask(HEARTBEAT, 4, member_id=second, generation_id=1, group_instance_id="one", **group)
-        b.commit(9, 3, generation_id_or_member_epoch=1, member_id=first, group_instance_id="one", **group)
+        b.commit(
+            9,
+            3,
+            generation_id_or_member_epoch=1,
+            member_id=first,
+            group_instance_id="one",
+            **group,  # type: ignore[arg-type]
+        )
         b.join(version, second, group_instance_id="one", **group)
         b.join(version, group_instance_id="one", **group)
         b.sync(5, third, 2, group_instance_id="one", **group)
         b.ask(DESCRIBE, 6, groups=[group["group_id"]])
         leavers = [("", "two"), (second, "one"), ("", "one"), (third, "one")]
-        b.ask(LEAVE, 5, members=[{"member_id": m, "group_instance_id": i} for m, i in leavers], **group)
+        b.ask(
+            LEAVE,
+            5,
+            members=[{"member_id": m, "group_instance_id": i} for m, i in leavers],
+            **group,
+        )
 
 
 def test_coordinators(both: Both) -> None:

@@ -36,12 +36,20 @@ def test_list_describe_reset_delete() -> None:
         assert tool("--list", "--state")[1:] == [["g", "Empty"]]
         end = str(server.ready["high_watermark"])
         assert tool("--describe", "--group", "g")[-1][:5] == ["g", TOPIC, "0", "6", end]
-        reset = tool("--group", "g", "--reset-offsets", "--to-offset", "100", "--topic", TOPIC, "--execute")
+        reset = tool(
+            "--group", "g", "--reset-offsets", "--to-offset", "100", "--topic", TOPIC, "--execute"
+        )
         assert reset[-1] == ["g", TOPIC, "0", "100"]
         assert tool("--describe", "--group", "g")[-1][3] == "100"
-        assert tool("--delete-offsets", "--group", "g", "--topic", TOPIC)[-1] == [TOPIC, "0", "Successful"]
+        assert tool("--delete-offsets", "--group", "g", "--topic", TOPIC)[-1] == [
+            TOPIC,
+            "0",
+            "Successful",
+        ]
         request["group_id"] = "h"
         with WireClient(server.bootstrap) as client:
             client.call(build(kwire.request_type(8), request), 9)
         assert "successful" in tool("--delete", "--group", "h")[-1][-1]
-        assert tool("--list") == [["g"]]  # empty, and forgotten at the next look for expired offsets
+        assert tool("--list") == [
+            ["g"]
+        ]  # empty, and forgotten at the next look for expired offsets

@@ -411,23 +411,33 @@ def test_limits_of_all_groups_together() -> None:
     = two Empty 0 (c-4?)
     """,
         members_max=2,
+        bytes_reserved_per_group=0,
     )
 
 
 def test_limit_of_bytes() -> None:
-    script = Script(bytes_max=20_000)
+    script = Script(bytes_max=20_000, bytes_reserved_per_group=0)
     small, large = "x" * 5000, "x" * 9000
     assert script.command(f"join a v=3 meta={small}")[0].startswith("a <- id=a-1 gen=1")
-    assert script.command(f"join b v=3 group=h meta={large}{large}") == ["b <- GROUP_MAX_SIZE_REACHED id="]
-    assert script.command(f"join a id=a-1 meta={large}{large}") == ["a <- GROUP_MAX_SIZE_REACHED id=a-1"]
-    assert script.command(f"sync a id=a-1 gen=1 assign=a-1:{large}{large}")[0] == "a <- UNKNOWN_SERVER_ERROR"
+    assert script.command(f"join b v=3 group=h meta={large}{large}") == [
+        "b <- GROUP_MAX_SIZE_REACHED id="
+    ]
+    assert script.command(f"join a id=a-1 meta={large}{large}") == [
+        "a <- GROUP_MAX_SIZE_REACHED id=a-1"
+    ]
+    assert (
+        script.command(f"sync a id=a-1 gen=1 assign=a-1:{large}{large}")[0]
+        == "a <- UNKNOWN_SERVER_ERROR"
+    )
     assert script.command("join c")[0].startswith("c <- MEMBER_ID_REQUIRED")
-    assert script.command(f"join c id=c-5 meta={large}{large}") == ["c <- GROUP_MAX_SIZE_REACHED id=c-5"]
+    assert script.command(f"join c id=c-5 meta={large}{large}") == [
+        "c <- GROUP_MAX_SIZE_REACHED id=c-5"
+    ]
 
 
 def test_what_a_group_holds_is_given_back() -> None:
     script = Script()
-    before = (script.core._book.usage.members, script.core._book.usage.bytes)
+    before = (script.core._state.usage.members, script.core._state.usage.bytes)
     assert before == (0, 0)
     for line in (
         "join a v=3 meta=abc instance=i",
@@ -444,8 +454,12 @@ def test_what_a_group_holds_is_given_back() -> None:
     ):
         script.command(line)
     assert script.core.groups == {}
-    assert (script.core._book.usage.members, script.core._book.usage.bytes) == (0, 0)
-    assert script.core._book.timers.next_deadline() == 1000 + Settings().retention_check_interval_ms / 1000
+    assert (script.core._state.usage.members, script.core._state.usage.bytes) == (0, 0)
+    assert script.core.usage.by_owner == {}
+    assert (
+        script.core._state.timers.next_deadline()
+        == 1000 + Settings().retention_check_interval_ms / 1000
+    )
 
 
 def test_long_names_still_make_an_id_that_fits() -> None:
@@ -455,19 +469,30 @@ def test_long_names_still_make_an_id_that_fits() -> None:
 
 
 def test_limit_of_bytes_of_one_group() -> None:
-    script = Script(group_bytes_max=12_000)
+    script = Script(bytes_max_per_group=12_000)
     half = "x" * 5000
     assert script.command(f"join a v=3 meta={half}")[0].startswith("a <- id=a-1 gen=1")
-    assert script.command(f"sync a id=a-1 gen=1 assign=a-1:{half}{half}")[0] == "a <- UNKNOWN_SERVER_ERROR"
+    assert (
+        script.command(f"sync a id=a-1 gen=1 assign=a-1:{half}{half}")[0]
+        == "a <- UNKNOWN_SERVER_ERROR"
+    )
     assert script.command(f"join b v=3 meta={half}") == ["b <- GROUP_MAX_SIZE_REACHED id="]
     assert script.command(f"join b v=3 group=h meta={half}")[0].startswith("b <- id=b-4 gen=1")
 
 
 def test_no_group_is_left_of_a_refused_newcomer() -> None:
-    script = Script(group_bytes_max=100)
+    script = Script(bytes_max_per_group=100)
     script.play("""
     > join a v=3
     a <- GROUP_MAX_SIZE_REACHED id=
     > list x
     x <- none
     """)
+
+
+def test_longest_timeouts_that_a_request_can_say_are_deadlines_like_others() -> None:
+    script = Script(max_session_timeout_ms=2**31 - 1, initial_rebalance_delay_ms=3000)
+    script.command(f"join a v=3 session={2**31 - 1} rebalance={2**31 - 1}")
+    assert script.command("wait 3000")[0].startswith("3000: a <- id=a-1 gen=1")
+    assert script.command("sync a id=a-1 gen=1")[0] == "disk group g"
+    assert script.command("restart") == ["= g Stable 1 (a-1*)"]

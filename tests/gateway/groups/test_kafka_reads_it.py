@@ -1,4 +1,6 @@
-"""The coordinator's records and real Kafka: its tool reads ours, and we read those of its ``__consumer_offsets``."""
+"""The coordinator's records and real Kafka: its tool reads ours, and we read those of its
+``__consumer_offsets``.
+"""
 
 from __future__ import annotations
 
@@ -9,8 +11,9 @@ from typing import Any
 
 import pytest
 
-from gateway.groups.group import State, Usage
+from gateway.groups.group import State
 from gateway.groups.records import restore_groups
+from gateway.groups.usage import Usage
 from gateway.log.offset_store import SEGMENT, OffsetStore
 from kwire.records import decode_batches
 from tests.gateway.groups.script import START_MS, Script
@@ -35,22 +38,37 @@ def test_dump_log_segments_decodes_every_record(tmp_path: Path) -> None:
         script.command(line)
     store.append(script.written, START_MS)
     store.close()
-    said = java.run_tool(java.DUMP_LOG_SEGMENTS, ["--files", str(tmp_path / SEGMENT), "--offsets-decoder"])
+    said = java.run_tool(
+        java.DUMP_LOG_SEGMENTS, ["--files", str(tmp_path / SEGMENT), "--offsets-decoder"]
+    )
     assert "isvalid: true" in said
-    records = [line.partition(" key: ")[2].partition(" payload: ") for line in said.splitlines() if line.startswith("| ")]
+    records = [
+        line.partition(" key: ")[2].partition(" payload: ")
+        for line in said.splitlines()
+        if line.startswith("| ")
+    ]
     keys = [json.loads(key)["data"] for key, _, _ in records]
     values = [json.loads(value)["data"] if value != "<DELETE>" else None for _, _, value in records]
     offsets = [{"group": name, "topic": "t", "partition": 0} for name in ("g", "simple", "simple")]
     assert keys == [{"group": "g"}, *offsets]
     assert values[1:] == [
         {"offset": 5, "leaderEpoch": 3, "metadata": "why", "commitTimestamp": START_MS},
-        {"offset": 6, "metadata": "", "commitTimestamp": START_MS, "expireTimestamp": START_MS + 1000},
+        {
+            "offset": 6,
+            "metadata": "",
+            "commitTimestamp": START_MS,
+            "expireTimestamp": START_MS + 1000,
+        },
         None,
     ]
     group = values[0]
-    assert (group["generation"], group["protocol"], group["protocolType"]) == (1, "range", "consumer")
-    (member,) = group["members"]
-    assert member["memberId"] == group["leader"]
+    assert (group["generation"], group["protocol"], group["protocolType"]) == (  # type: ignore[index]
+        1,
+        "range",
+        "consumer",
+    )
+    (member,) = group["members"]  # type: ignore[index]
+    assert member["memberId"] == group["leader"]  # type: ignore[index]
     assert (member["groupInstanceId"], member["subscription"]["topics"]) == ("one", ["t", "u"])
 
 
@@ -72,7 +90,7 @@ def test_groups_of_real_kafka_are_read() -> None:
             records = _newest(cluster)
     (group,) = restore_groups(list(records.items()), Usage(), START_MS).values()
     assert (group.group_id, group.state, group.generation) == ("g", State.STABLE, 1)
-    assert group.subscribed_topics == {"t"}
+    assert group.subscribed_topics == {"t"}  # type: ignore[comparison-overlap]
     assert list(group.static_members) == ["one"]
     assert group.members[group.static_members["one"]].assignment
     assert group.offsets[("t", 0)].offset == 1
@@ -81,7 +99,9 @@ def test_groups_of_real_kafka_are_read() -> None:
 def _newest(cluster: Any) -> dict[bytes, bytes]:
     """The newest value of every key of the cluster's ``__consumer_offsets``."""
     found: dict[bytes, bytes] = {}
-    for path in [path for node in cluster.nodes for path in node.log_dir.glob("__consumer_offsets-*/*.log")]:
+    for path in [
+        path for node in cluster.nodes for path in node.log_dir.glob("__consumer_offsets-*/*.log")
+    ]:
         for batch in decode_batches(path.read_bytes()):
             for record in batch.records:
                 assert record.key is not None

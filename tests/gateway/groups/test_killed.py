@@ -1,4 +1,6 @@
-"""The whole server killed while clients commit: what was acknowledged is there, and members go on as if nothing was."""
+"""The whole server killed while clients commit: what was acknowledged is there, and members go on
+as if nothing was.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,16 @@ TOPIC = "__cluster_metadata"
 @contextmanager
 def serving(state_dir: Path) -> Iterator[tuple[subprocess.Popen[str], WireClient]]:
     """A server with that state; killed at the end."""
-    command = [sys.executable, "-m", "gateway", "serve", "--source", "sample", "--listeners", "PLAINTEXT://127.0.0.1:0"]
+    command = [
+        sys.executable,
+        "-m",
+        "gateway",
+        "serve",
+        "--source",
+        "sample",
+        "--listeners",
+        "PLAINTEXT://127.0.0.1:0",
+    ]
     command += ["--state-dir", str(state_dir), "--group-initial-rebalance-delay-ms", "0"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
@@ -40,7 +51,14 @@ def ask(client: WireClient, api: int, version: int, **fields: Any) -> Any:
 
 def commit(client: WireClient, group_id: str, offset: int, **fields: Any) -> int:
     partition = {"partition_index": 0, "committed_offset": offset}
-    answer = ask(client, 8, 9, group_id=group_id, topics=[{"name": TOPIC, "partitions": [partition]}], **fields)
+    answer = ask(
+        client,
+        8,
+        9,
+        group_id=group_id,
+        topics=[{"name": TOPIC, "partitions": [partition]}],
+        **fields,
+    )
     return int(answer.topics[0].partitions[0].error_code)
 
 
@@ -58,7 +76,18 @@ def test_commits_and_members_survive_kill_9(tmp_path: Path) -> None:
         }  # fmt: skip
         member_id = ask(client, 11, 3, **asked).member_id
         assignments = [{"member_id": member_id, "assignment": b"everything"}]
-        assert ask(client, 14, 3, group_id="g", generation_id=1, member_id=member_id, assignments=assignments).error_code == 0
+        assert (
+            ask(
+                client,
+                14,
+                3,
+                group_id="g",
+                generation_id=1,
+                member_id=member_id,
+                assignments=assignments,
+            ).error_code
+            == 0
+        )
         for offset in range(100):
             assert commit(client, "simple", offset) == 0
         assert commit(client, "g", 7, generation_id_or_member_epoch=1, member_id=member_id) == 0
@@ -67,7 +96,9 @@ def test_commits_and_members_survive_kill_9(tmp_path: Path) -> None:
 
     with serving(tmp_path) as (_, client):
         assert (fetch(client, "simple"), fetch(client, "g"), fetch(client, "nobody")) == (99, 7, -1)
-        assert ask(client, 12, 3, group_id="g", generation_id=1, member_id=member_id).error_code == 0
+        assert (
+            ask(client, 12, 3, group_id="g", generation_id=1, member_id=member_id).error_code == 0
+        )
         synced = ask(client, 14, 3, group_id="g", generation_id=1, member_id=member_id)
         assert (synced.error_code, synced.assignment) == (0, b"everything")
         assert commit(client, "g", 8, generation_id_or_member_epoch=1, member_id=member_id) == 0

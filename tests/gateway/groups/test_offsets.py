@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import pytest
+
+from gateway.groups import Answer, Failure
 from gateway.groups import events as e
 from gateway.groups.errors import Error
 from tests.gateway.groups.script import START_MS, Script, play
@@ -121,9 +124,12 @@ def test_metadata_has_a_limit() -> None:
 
 
 def test_no_room() -> None:
-    script = Script(bytes_max=1500)
+    script = Script(bytes_max=1500, bytes_reserved_per_group=0)
     assert script.command("commit a offset=5 meta=" + "x" * 400)[-1] == "= g Empty 0 ()"
-    assert script.command("commit a offset=6 meta=" + "x" * 400) == ["disk offset g t-0 6", "a <- NONE"]
+    assert script.command("commit a offset=6 meta=" + "x" * 400) == [
+        "disk offset g t-0 6",
+        "a <- NONE",
+    ]
     assert script.command("commit a offset=6 partition=1") == ["a <- POLICY_VIOLATION"]
     assert script.command("commit a group=h offset=6") == ["a <- POLICY_VIOLATION"]
 
@@ -137,7 +143,9 @@ def test_every_offset_of_a_commit_is_answered_and_written_together() -> None:
     )  # fmt: skip
     persist, answer = script.core.handle(event, "x", script.moment())
     assert len(persist.records) == 2  # type: ignore[union-attr]
-    assert answer.result == e.CommitResult(errors=[Error.NONE, Error.OFFSET_METADATA_TOO_LARGE, Error.NONE])  # type: ignore[union-attr]
+    assert answer.result == e.CommitResult(  # type: ignore[union-attr]
+        errors=[Error.NONE, Error.OFFSET_METADATA_TOO_LARGE, Error.NONE]
+    )
     assert answer.after == persist.number  # type: ignore[union-attr]
     assert script.core.groups["g"].offsets[("t", 2)] == e.Committed(20, 2, "", START_MS)
 
@@ -278,7 +286,11 @@ def test_offsets_of_a_simple_group_expire_after_their_commit() -> None:
 
 
 def test_offsets_of_a_group_expire_after_its_last_member_left() -> None:
-    script = Script(offsets_retention_ms=DAY_MS, retention_check_interval_ms=3600_000, max_session_timeout_ms=10 * DAY_MS)
+    script = Script(
+        offsets_retention_ms=DAY_MS,
+        retention_check_interval_ms=3600_000,
+        max_session_timeout_ms=10 * DAY_MS,
+    )
     script.play("""
     > join a v=3 session=864000000 topics=t
     a <- id=a-1 gen=1 range leader=a-1 [a-1]
@@ -309,7 +321,9 @@ def test_offsets_of_a_group_expire_after_its_last_member_left() -> None:
 
 
 def test_nothing_expires_while_members_come_and_their_topics_are_not_settled() -> None:
-    script = Script(offsets_retention_ms=1000, retention_check_interval_ms=60_000, max_session_timeout_ms=DAY_MS)
+    script = Script(
+        offsets_retention_ms=1000, retention_check_interval_ms=60_000, max_session_timeout_ms=DAY_MS
+    )
     script.play("""
     > join a v=3 session=86400000 rebalance=86400000 topics=t
     a <- id=a-1 gen=1 range leader=a-1 [a-1]
@@ -368,3 +382,72 @@ def test_empty_groups_without_offsets_are_forgotten() -> None:
     """,
         retention_check_interval_ms=10_000,
     )
+
+
+LONG_MAX = 2**63 - 1
+
+
+@pytest.mark.parametrize("retention_ms", [LONG_MAX, LONG_MAX - START_MS, LONG_MAX - START_MS + 1])
+def test_retention_beyond_int64_is_clamped(retention_ms: int) -> None:
+    script = Script()
+    assert script.command(f"commit a offset=5 retention={retention_ms}")[:2] == [
+        "disk offset g t-0 5",
+        "a <- NONE",
+    ]
+    assert script.core.groups["g"].offsets[("t", 0)].expire_timestamp == LONG_MAX
+    assert script.command("restart") == ["= g Empty 0 ()"]
+    assert script.core.groups["g"].offsets[("t", 0)].expire_timestamp == LONG_MAX
+
+
+def test_commit_of_the_largest_offset_is_kept_and_survives_a_restart() -> None:
+    play(f"""
+    > commit a offset={LONG_MAX} epoch={2**31 - 1}
+    disk offset g t-0 {LONG_MAX}
+    a <- NONE
+    = g Empty 0 ()
+    > restart
+    = g Empty 0 ()
+    > fetch a
+    a <- g:NONE[t-0={LONG_MAX}]
+    """)
+
+
+def test_commit_that_cannot_be_encoded_changes_nothing_and_costs_no_other_request() -> None:
+    script = Script()
+    script.play("""
+    > commit a offset=5
+    disk offset g t-0 5
+    a <- NONE
+    = g Empty 0 ()
+    """)
+    offsets = (e.OffsetToCommit("t", 0, 6, -1, ""), e.OffsetToCommit("t", 1, LONG_MAX + 1, -1, ""))
+    event = e.OffsetCommit(
+        group_id="g", member_id="", instance_id=None, generation=-1, retention_ms=-1, offsets=offsets,
+        knows_group_id_not_found=True,
+    )  # fmt: skip
+    failure, answer = script.core.handle(event, "x", script.moment())
+    assert isinstance(failure, Failure) and (failure.what, failure.group_id) == ("OffsetCommit", "")
+    assert isinstance(answer, Answer) and answer.result == event.failed(Error.UNKNOWN_SERVER_ERROR)
+    script.play("""
+    > fetch a
+    a <- g:NONE[t-0=5]
+    > commit a offset=7
+    disk offset g t-0 7
+    a <- NONE
+    """)
+
+
+def test_expiry_of_many_groups_is_done_in_steps_that_others_come_between() -> None:
+    script = Script(offsets_retention_ms=1000)
+    for i in range(4500):
+        script.core.handle(
+            script._commit("a", {"group": f"g{i}", "offset": "1"}), "a", script.moment()
+        )
+    script.ms = 600_000
+    left = []
+    for _ in range(10):
+        script.core.on_timer(script.moment())
+        left.append(len(script.core.groups))
+        script.ms += 2
+    assert left[:6] == [3500, 2500, 1500, 500, 0, 0]
+    assert script.core.next_deadline() == pytest.approx(1000 + (600_008 + 600_000) / 1000)

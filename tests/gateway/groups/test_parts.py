@@ -8,18 +8,29 @@ from hypothesis import strategies as st
 from gateway.groups import Error
 from gateway.groups.subscription import subscribed_topics
 from gateway.groups.timers import Timer, Timers
-from gateway.handlers.errors import ErrorCode
-from kwire.messages.consumer_protocol_subscription import ConsumerProtocolSubscription, TopicPartition
+from kwire.messages.consumer_protocol_subscription import (
+    ConsumerProtocolSubscription,
+    TopicPartition,
+)
+from kwire.protocol import ErrorCode
 from tests.gateway.groups.script import Script
 
 NAMES = [Timer("heartbeat", "g", str(i)) for i in range(5)]
 
 
 def test_errors_are_kafkas() -> None:
-    assert {error.name: int(error) for error in Error}.items() <= {error.name: int(error) for error in ErrorCode}.items()
+    assert {error.name: int(error) for error in Error}.items() <= {
+        error.name: int(error) for error in ErrorCode
+    }.items()
 
 
-@given(st.lists(st.tuples(st.sampled_from(["set", "cancel", "pop"]), st.sampled_from(NAMES), st.integers(0, 20))))
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(["set", "cancel", "pop"]), st.sampled_from(NAMES), st.integers(0, 20)
+        )
+    )
+)
 def test_timers_are_a_sorted_dict(steps: list[tuple[str, Timer, int]]) -> None:
     timers = Timers()
     model: dict[Timer, float] = {}
@@ -34,7 +45,9 @@ def test_timers_are_a_sorted_dict(steps: list[tuple[str, Timer, int]]) -> None:
             due = timers.pop_due(when)
             assert (due is None) == all(deadline > when for deadline in model.values())
             if due is not None:
-                assert model.pop(due) == min([*model.values(), model.get(due, 99)], default=99) or True
+                assert (
+                    model.pop(due) == min([*model.values(), model.get(due, 99)], default=99) or True
+                )
         assert len(timers) == len(model)
         assert timers.next_deadline() == min(model.values(), default=None)
 
@@ -57,12 +70,21 @@ def subscribe(version: int, *topics: str) -> bytes:
 
 def test_subscriptions_of_every_version_are_read() -> None:
     for version in ConsumerProtocolSubscription.VERSIONS:
-        assert subscribed_topics([subscribe(version, "t", "u"), subscribe(0, "v")]) == frozenset({"t", "u", "v"})
+        assert subscribed_topics([subscribe(version, "t", "u"), subscribe(0, "v")]) == frozenset(
+            {"t", "u", "v"}
+        )
 
 
 def test_subscriptions_that_cannot_be_read_are_unknown() -> None:
     assert subscribed_topics([]) == frozenset()
-    for junk in (b"", b"\0\0", b"\0\0\0\0\0\1", b"?", b"\0\0" + b"\xff" * 20, subscribe(0, "t")[:-2]):
+    for junk in (
+        b"",
+        b"\0\0",
+        b"\0\0\0\0\0\1",
+        b"?",
+        b"\0\0" + b"\xff" * 20,
+        subscribe(0, "t")[:-2],
+    ):
         assert subscribed_topics([subscribe(0, "t"), junk]) is None, junk
 
 
@@ -84,7 +106,12 @@ def test_every_event_can_say_that_it_failed() -> None:
         else:
             errors = [group.error for group in result.groups]
         assert errors == [Error.NOT_COORDINATOR] * max(count, 1), line
-    assert script._heartbeat("a", {"id": "x", "gen": "1"}).failed(Error.COORDINATOR_LOAD_IN_PROGRESS).error is Error.NONE
+    assert (
+        script._heartbeat("a", {"id": "x", "gen": "1"})
+        .failed(Error.COORDINATOR_LOAD_IN_PROGRESS)
+        .error
+        is Error.NONE
+    )
 
 
 def test_timers_of_groups_that_are_gone_do_nothing() -> None:
@@ -92,7 +119,7 @@ def test_timers_of_groups_that_are_gone_do_nothing() -> None:
     script.command("join a v=3")
     script.command("leave a id=a-1")
     for kind in ("join", "sync", "heartbeat"):
-        script.core._book.timers.schedule(Timer(kind, "g", "a"), 1000.5)
-        script.core._book.timers.schedule(Timer(kind, "nobody", "a"), 1000.5)
+        script.core._state.timers.schedule(Timer(kind, "g", "a"), 1000.5)
+        script.core._state.timers.schedule(Timer(kind, "nobody", "a"), 1000.5)
     assert script.command("wait 600") == []
     assert script.command("wait 600") == ["1000: disk delete group g", "1000: = g gone"]

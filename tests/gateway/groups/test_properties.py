@@ -25,7 +25,7 @@ class Coordinator(RuleBasedStateMachine):
     def begin(self, delay_ms: int, max_size: int) -> None:
         self.settings = Settings(
             initial_rebalance_delay_ms=delay_ms, max_size=max_size, groups_max=2, members_max=12, min_session_timeout_ms=1,
-            offsets_retention_ms=40_000, retention_check_interval_ms=15_000,
+            bytes_reserved_per_group=0, offsets_retention_ms=40_000, retention_check_interval_ms=15_000,
         )  # fmt: skip
         self.now = 50.0
         self.dice = 0
@@ -36,7 +36,9 @@ class Coordinator(RuleBasedStateMachine):
         self.open: dict[int, e.Event] = {}  # requests without an answer
         self.parked_in_core: set[int] = set()
         self.generations: dict[str, int] = {}
-        self.told: dict[tuple[str, int, int], str] = {}  # group, generation, life of the server -> leader
+        self.told: dict[
+            tuple[str, int, int], str
+        ] = {}  # group, generation, life of the server -> leader
         self.lives = 0
         self.core = GroupCoordinator(self.settings)
         self.core.load([], self.moment())
@@ -104,14 +106,27 @@ class Coordinator(RuleBasedStateMachine):
     @rule(group=GROUPS, data=st.data(), instance=INSTANCES)
     def heartbeat(self, group: str, data: Any, instance: str | None) -> None:
         generation = self.some_generation(data, group)
-        self.ask(e.Heartbeat(group_id=group, member_id=self.some_id(data, group), instance_id=instance, generation=generation))
+        self.ask(
+            e.Heartbeat(
+                group_id=group,
+                member_id=self.some_id(data, group),
+                instance_id=instance,
+                generation=generation,
+            )
+        )
 
     @rule(group=GROUPS, data=st.data(), instance=INSTANCES)
     def leave(self, group: str, data: Any, instance: str | None) -> None:
-        self.ask(e.LeaveGroup(group_id=group, leavers=(e.Leaver(self.some_id(data, group), instance),)))
+        self.ask(
+            e.LeaveGroup(group_id=group, leavers=(e.Leaver(self.some_id(data, group), instance),))
+        )
 
     @rule(
-        group=GROUPS, data=st.data(), topic=st.sampled_from("tu"), offset=st.integers(0, 9), retention=st.sampled_from([-1, 9000])
+        group=GROUPS,
+        data=st.data(),
+        topic=st.sampled_from("tu"),
+        offset=st.integers(0, 9),
+        retention=st.sampled_from([-1, 9000]),
     )
     def commit(self, group: str, data: Any, topic: str, offset: int, retention: int) -> None:
         self.ask(
@@ -161,7 +176,11 @@ class Coordinator(RuleBasedStateMachine):
         for group_id, (state, generation, members, offsets) in kept.items():
             found = self.core.groups.get(group_id)
             assert (found.offsets if found is not None else {}) == offsets
-            if state is State.STABLE and found is not None and len(members) <= self.settings.max_size:
+            if (
+                state is State.STABLE
+                and found is not None
+                and len(members) <= self.settings.max_size
+            ):
                 assert (found.state, found.generation, {m: x.assignment for m, x in found.members.items()}) == (
                     state, generation, members,
                 )  # fmt: skip
@@ -195,7 +214,7 @@ class Coordinator(RuleBasedStateMachine):
                     else:
                         self.disk[key] = value
             else:
-                self.take_answer(effect)
+                self.take_answer(effect)  # type: ignore[arg-type]
 
     def take_answer(self, answer: Answer) -> None:
         assert answer.after <= self.persisted, "waits for what was never written"
@@ -206,8 +225,12 @@ class Coordinator(RuleBasedStateMachine):
             self.check_join(event, answer.result)
         if isinstance(answer.result, e.SyncResult) and answer.result.error is Error.NONE:
             assert isinstance(event, e.SyncGroup)
-            # An assignment of somebody (a static member keeps that of its old id), and written before it is told.
-            assert answer.result.assignment in (b"", *(member_id.encode() for member_id in self.ids))
+            # An assignment of somebody (a static member keeps that of its old id), and written
+            # before it is told.
+            assert answer.result.assignment in (
+                b"",
+                *(member_id.encode() for member_id in self.ids),
+            )
             assert answer.after > 0 or self.lives > 0
 
     def check_join(self, event: e.Event, result: e.JoinResult) -> None:
@@ -215,7 +238,8 @@ class Coordinator(RuleBasedStateMachine):
         if result.member_id and result.member_id not in self.ids:
             self.ids.append(result.member_id)
         if result.error is Error.NONE:
-            # One leader a generation, whoever asks (a static leader of old versions is told its old id: KIP-345).
+            # One leader a generation, whoever asks (a static leader of old versions is told its old
+            # id: KIP-345).
             if result.members:
                 assert result.leader == result.member_id
                 assert result.member_id in [member.member_id for member in result.members]
@@ -236,10 +260,14 @@ class Coordinator(RuleBasedStateMachine):
     @invariant()
     def every_group_is_consistent(self) -> None:
         for group in getattr(self, "core", GroupCoordinator(Settings())).groups.values():
-            assert (group.state is State.EMPTY) == (not group.members) or group.state is State.PREPARING_REBALANCE
+            assert (group.state is State.EMPTY) == (
+                not group.members
+            ) or group.state is State.PREPARING_REBALANCE
             assert (group.leader in group.members) if group.members else group.leader is None
             assert not group.pending_members & set(group.members)
-            assert set(group.static_members.values()) == {m.member_id for m in group.members.values() if m.instance_id}
+            assert set(group.static_members.values()) == {
+                m.member_id for m in group.members.values() if m.instance_id
+            }
             for name, member in group.members.items():
                 assert name == member.member_id
                 assert member.awaiting_join is None or group.state is State.PREPARING_REBALANCE
@@ -265,16 +293,24 @@ class Coordinator(RuleBasedStateMachine):
     def what_is_held_is_counted(self) -> None:
         if hasattr(self, "core"):
             groups = self.core.groups.values()
-            usage = self.core._book.usage
+            usage = self.core._state.usage
             assert usage.members == sum(len(g.members) + len(g.pending_members) for g in groups)
-            assert usage.members <= self.settings.members_max and len(groups) <= self.settings.groups_max
+            assert (
+                usage.members <= self.settings.members_max
+                and len(groups) <= self.settings.groups_max
+            )
             assert (usage.bytes > 0) == bool(groups)
+            for name in ("groups", "members", "member_bytes", "offset_bytes"):
+                assert getattr(usage, name) == sum(getattr(group.held, name) for group in groups)
+                assert getattr(usage, name) >= sum(
+                    getattr(share, name) for share in usage.by_owner.values()
+                )
 
     @invariant()
     def nobody_waits_for_ever(self) -> None:
         """Whoever is in a group has a deadline, or waits for one that has."""
         for group in getattr(self, "core", GroupCoordinator(Settings())).groups.values():
-            timers = self.core._book.timers._deadlines
+            timers = self.core._state.timers._deadlines
             due = {(t.kind, t.member_id) for t in timers if t.group_id == group.group_id}
             if group.state is State.PREPARING_REBALANCE:
                 assert ("join", "") in due
@@ -288,7 +324,12 @@ class Coordinator(RuleBasedStateMachine):
 
 def picture(core: GroupCoordinator) -> dict[str, Any]:
     return {
-        group_id: (group.state, group.generation, {m: x.assignment for m, x in group.members.items()}, dict(group.offsets))
+        group_id: (
+            group.state,
+            group.generation,
+            {m: x.assignment for m, x in group.members.items()},
+            dict(group.offsets),
+        )
         for group_id, group in core.groups.items()
     }
 

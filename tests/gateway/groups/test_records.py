@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gateway.groups import events as e
-from gateway.groups.group import Group, State, Usage
+from gateway.groups.group import Group, State
 from gateway.groups.member import Member
 from gateway.groups.records import (
     group_record,
@@ -15,6 +15,7 @@ from gateway.groups.records import (
     read_record,
     restore_groups,
 )
+from gateway.groups.usage import Usage
 from kwire.errors import DecodeError
 from kwire.messages.consumer_group_metadata_key import ConsumerGroupMetadataKey
 from kwire.messages.group_metadata_value import GroupMetadataValue
@@ -41,7 +42,9 @@ def test_an_offset_that_says_when_it_expires_is_of_version_1() -> None:
 
 @pytest.mark.parametrize("version", OffsetCommitValue.VERSIONS)
 def test_offsets_of_every_version_are_read(version: int) -> None:
-    stored = OffsetCommitValue(offset=5, leader_epoch=2 if version >= 3 else -1, metadata="m", commit_timestamp=9)
+    stored = OffsetCommitValue(
+        offset=5, leader_epoch=2 if version >= 3 else -1, metadata="m", commit_timestamp=9
+    )
     value = version.to_bytes(2, "big") + stored.encode(version)
     expected = e.Committed(5, stored.leader_epoch, "m", 9)
     for kind in (b"\0\0", b"\0\1"):
@@ -53,7 +56,19 @@ def test_a_group_in_records() -> None:
     group = Group("g", usage, 1234)
     for name, instance in (("a", None), ("b", "one")):
         protocols = (e.Protocol("range", name.encode()), e.Protocol("sticky", b"no"))
-        group.add(Member(name, instance, "client", "/h", 6000, 7000, "consumer", protocols, b"assigned " + name.encode()))
+        group.add(
+            Member(
+                name,
+                instance,
+                "client",
+                "/h",
+                6000,
+                7000,
+                "consumer",
+                protocols,
+                b"assigned " + name.encode(),  # type: ignore[arg-type]
+            )
+        )
     group.generation, group.protocol_name, group.leader, group.state = 9, "range", "b", State.STABLE
     record = group_record(group)
     assert record[1] is not None and record[1][:2] == b"\0\3"
@@ -62,20 +77,35 @@ def test_a_group_in_records() -> None:
     (restored,) = restore_groups([(record[0], record[1])], Usage(), 99).values()
     assert (restored.state, restored.generation, restored.leader) == (State.STABLE, 9, "b")
     assert restored.static_members == {"one": "b"}
-    assert (restored.protocol_type, restored.protocol_name, restored.state_since_ms) == ("consumer", "range", 1234)
+    assert (restored.protocol_type, restored.protocol_name, restored.state_since_ms) == (
+        "consumer",
+        "range",
+        1234,
+    )
     for name, member in restored.members.items():
         before = group.members[name]
         assert member.protocols == (e.Protocol("range", name.encode()),)
-        assert (member.assignment, member.rebalance_timeout_ms, member.session_timeout_ms) == (before.assignment, 6000, 7000)
+        assert (member.assignment, member.rebalance_timeout_ms, member.session_timeout_ms) == (
+            before.assignment,
+            6000,
+            7000,
+        )
     assert group_record(restored) == record
 
 
 @pytest.mark.parametrize("version", GroupMetadataValue.VERSIONS)
 def test_groups_of_every_version_are_read(version: int) -> None:
     member = StoredMember(
-        member_id="a", client_id="c", client_host="/h", session_timeout=7000, subscription=b"s", assignment=b"x"
+        member_id="a",
+        client_id="c",
+        client_host="/h",
+        session_timeout=7000,
+        subscription=b"s",
+        assignment=b"x",
     )
-    stored = GroupMetadataValue(protocol_type="connect", generation=4, protocol="p", leader="gone", members=[member])
+    stored = GroupMetadataValue(
+        protocol_type="connect", generation=4, protocol="p", leader="gone", members=[member]
+    )
     value = version.to_bytes(2, "big") + stored.encode(version)
     (group,) = restore_groups([(b"\0\2\0\1g", value)], Usage(), 99).values()
     assert (group.state, group.generation, group.leader) == (State.STABLE, 4, "a")

@@ -117,7 +117,9 @@ def test_a_restart_while_the_old_self_waits_to_join() -> None:
     """)
 
 
-def test_a_static_member_that_does_not_come_keeps_its_place_until_it_owes_a_sync_for_too_long() -> None:
+def test_a_static_member_that_does_not_come_keeps_its_place_until_it_owes_a_sync_for_too_long() -> (
+    None
+):
     script = Script()
     for line in (
         "join a instance=one session=600000 rebalance=7000",
@@ -175,7 +177,8 @@ def test_a_rebalance_timeout_of_nothing_does_not_keep_the_server_busy() -> None:
         "leave b id=b-3",
     ):
         script.command(line)
-    # The join phase is over at once, but nobody is there: looked at again every second, not all the time.
+    # The join phase is over at once, but nobody is there: looked at again every second, not all the
+    # time.
     assert script.core.next_deadline() == 1000.0
     script.core.on_timer(script.moment())
     assert script.core.next_deadline() == 1001.0

@@ -1,6 +1,8 @@
-"""What Kafka's brokers and controllers authorize, API by API (``KafkaApis``, ``ControllerApis``): the facts of the matrix test.
+"""What Kafka's brokers and controllers authorize, API by API (``KafkaApis``, ``ControllerApis``):
+the facts of the matrix test.
 
-A row is one question that needs permissions. Each of them is necessary, and together they are enough.
+A row is one question that needs permissions. Each of them is necessary, and together they are
+enough.
 """
 
 from __future__ import annotations
@@ -19,7 +21,8 @@ Need = tuple[str, str, str]
 
 @dataclass(frozen=True)
 class Row:
-    """A request of the newest version and what it takes. ``hidden``: who may not is not refused, but shown nothing of this name.
+    """A request of the newest version and what it takes. ``hidden``: who may not is not refused,
+    but shown nothing of this name.
 
     ``refused``: with which error. ``instead``: permissions of which each is enough.
     """
@@ -44,16 +47,34 @@ def cluster(operation: str) -> tuple[Need, ...]:
     return ((operation, "CLUSTER", "kafka-cluster"),)
 
 
-_OF_LOG: Final = {"topic_id": METADATA_TOPIC_ID, "partitions": [{"partition": 0, "partition_max_bytes": 1000}]}
+_OF_LOG: Final = {
+    "topic_id": METADATA_TOPIC_ID,
+    "partitions": [{"partition": 0, "partition_max_bytes": 1000}],
+}
 _ACL: Final = {"resource_type": 2, "resource_name": "x", "resource_pattern_type": 3, "principal": "User:x", "host": "*",
                "operation": 3, "permission_type": 3}  # fmt: skip
-_ANY_ACL: Final = {"resource_type_filter": 1, "pattern_type_filter": 1, "operation": 1, "permission_type": 1}
-_ANY_ACL_OF: Final = _ANY_ACL | {"resource_name_filter": None, "principal_filter": None, "host_filter": None}
+_ANY_ACL: Final = {
+    "resource_type_filter": 1,
+    "pattern_type_filter": 1,
+    "operation": 1,
+    "permission_type": 1,
+}
+_ANY_ACL_OF: Final = _ANY_ACL | {
+    "resource_name_filter": None,
+    "principal_filter": None,
+    "host_filter": None,
+}
 _KEY: Final = {"name": "retention.ms", "value": "1000"}
 _TOPIC_CONFIG: Final = {"resource_type": 2, "resource_name": TOPIC, "configs": [_KEY]}
 _NEW: Final = {"name": "new", "num_partitions": 1, "replication_factor": 1}
 _OF_GROUP: Final = {"resource_type": 32, "resource_name": GROUP}
-_SALT: Final = {"name": "x", "mechanism": 1, "iterations": 4096, "salt": b"x", "salted_password": b"x" * 32}
+_SALT: Final = {
+    "name": "x",
+    "mechanism": 1,
+    "iterations": 4096,
+    "salt": b"x",
+    "salted_password": b"x" * 32,
+}
 
 #: On listeners for clients; keys that are on both kinds hold for both.
 CLIENTS: Final = (
@@ -103,7 +124,9 @@ CLIENTS: Final = (
     Row(51, cluster("ALTER"), {"upsertions": [_SALT]}),
     Row(55, cluster("DESCRIBE"), {"topics": [{"topic_name": LOG, "partitions": [{"partition_index": 0}]}]}),
     Row(57, cluster("ALTER"), {"feature_updates": [{"feature": "kraft.version", "max_version_level": 1, "upgrade_type": 1}]}),
+    Row(61, topic("READ"), {"topics": [{"name": TOPIC, "partition_indexes": [0]}]}, TOPIC_FAILED),
     Row(64, cluster("ALTER"), {"broker_id": 5}),
+    Row(94, cluster("ALTER"), {"controller_id": 5}),
     Row(74, cluster("DESCRIBE_CONFIGS"), {"resource_types": [2]}),
     Row(75, topic("DESCRIBE"), {"topics": [{"name": TOPIC}], "response_partition_limit": 10}, TOPIC_FAILED),
 )  # fmt: skip
@@ -138,6 +161,7 @@ NO_QUESTION: Final = {
     41: "DescribeDelegationToken: whose token it is decides",
     58: "Envelope is asked about with every request that may be inside",
     60: "DescribeCluster of brokers names nodes, as Metadata does",
+    66: "ListTransactions: there is none to be shown or hidden",
 }
 #: These are refused whoever asks: who may and who may not are told the same.
 REFUSED_TO_ALL: Final = {

@@ -1,4 +1,6 @@
-"""A world with a group coordinator behind it: requests through the handlers, answers over the wire, no disk and no tasks."""
+"""A world with a group coordinator behind it: requests through the handlers, answers over the wire,
+no disk and no tasks.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,7 @@ from gateway.handlers import (
     offset_fetch,
     sync_group,
 )
-from gateway.handlers.context import Later
+from gateway.handlers.context import PendingResponse
 from kwire.messages.consumer_protocol_subscription import ConsumerProtocolSubscription
 from kwire.uuid import METADATA_TOPIC_ID
 from tests.gateway.handlers.world import World, over_the_wire
@@ -24,7 +26,9 @@ WALL_MS = 1_700_000_000_000
 
 
 class CoreGroups:
-    """``gateway.ports.Groups`` straight over the coordinator: what is persisted is taken to be on disk at once."""
+    """``gateway.ports.Groups`` straight over the coordinator: what is persisted is taken to be on
+    disk at once.
+    """
 
     coordinator_node_id = 7
 
@@ -32,10 +36,10 @@ class CoreGroups:
         self.core = GroupCoordinator(Settings(initial_rebalance_delay_ms=0))
         self.asked = 0
 
-    def submit(self, event: Event, later: Any) -> None:
+    def submit(self, event: Event, pending: Any) -> None:
         self.asked += 1
         moment = Moment(100.0, WALL_MS, self.asked.to_bytes(16, "big"))
-        for effect in self.core.handle(event, later, moment):
+        for effect in self.core.handle(event, pending, moment):
             if isinstance(effect, Answer):
                 effect.asked.token.complete(effect.result)
 
@@ -45,12 +49,18 @@ class GroupWorld(World):
     groups: Any = field(default_factory=CoreGroups)
 
     def get(self, handler: Any, version: int, **fields: Any) -> Any:
-        """The decoded answer, whether it came at once or as a Later that is complete; None while it is parked."""
+        """The decoded answer, whether it came at once or as a Later that is complete; None while it
+        is parked.
+        """
         answer = self.ask(handler, version, **fields)
-        return given(answer, version) if isinstance(answer, Later) else answer
+        return given(answer, version) if isinstance(answer, PendingResponse) else answer
 
-    def join(self, version: int = 9, member_id: str = "", instance: str | None = None, **fields: Any) -> Any:
-        """JoinGroup of group g; a second one with the id that the first gave, where the version wants it."""
+    def join(
+        self, version: int = 9, member_id: str = "", instance: str | None = None, **fields: Any
+    ) -> Any:
+        """JoinGroup of group g; a second one with the id that the first gave, where the version
+        wants it.
+        """
         if instance is not None:
             fields["group_instance_id"] = instance
         asked: dict[str, Any] = {
@@ -77,7 +87,12 @@ class GroupWorld(World):
         return member_id
 
     def commit(self, offset: int, group_id: str = "g", **fields: Any) -> Any:
-        topic = {"name": TOPIC, "partitions": [{"partition_index": 0, "committed_offset": offset, "committed_metadata": "m"}]}
+        topic = {
+            "name": TOPIC,
+            "partitions": [
+                {"partition_index": 0, "committed_offset": offset, "committed_metadata": "m"}
+            ],
+        }
         return self.get(offset_commit, 9, group_id=group_id, topics=[topic], **fields)
 
     def fetch(self, group_id: str = "g") -> list[int]:
@@ -85,13 +100,18 @@ class GroupWorld(World):
         return [p.committed_offset for t in answer.groups[0].topics for p in t.partitions]
 
 
-def given(later: Later, version: int) -> Any:
-    """What a connection would get of ``later`` by now, over the wire; None if it is parked."""
+def given(pending: PendingResponse, version: int) -> Any:
+    """What a connection would get of ``pending`` by now, over the wire; None if it is parked."""
     got: list[Any] = []
-    later.attach(got.append)
+    pending.attach(got.append)
     return over_the_wire(got[0], version) if got else None
 
 
 def topics(version: int, first_with_ids: int, **more: Any) -> list[dict[str, Any]]:
     """The metadata topic in a request: by name, or by id."""
-    return [{**({"topic_id": METADATA_TOPIC_ID} if version >= first_with_ids else {"name": TOPIC}), **more}]
+    return [
+        {
+            **({"topic_id": METADATA_TOPIC_ID} if version >= first_with_ids else {"name": TOPIC}),
+            **more,
+        }
+    ]

@@ -1,6 +1,8 @@
-"""The handlers behind a plain blocking socket, a thread a connection: what a stock client makes of them, without the real server.
+"""The handlers behind a plain blocking socket, a thread a connection: what a stock client makes of
+them, without the real server.
 
-It splits frames, reads headers, asks the table and writes answers: as little of a server as a client can talk to.
+It splits frames, reads headers, asks the table and writes answers: as little of a server as a
+client can talk to.
 """
 
 from __future__ import annotations
@@ -15,21 +17,29 @@ from pathlib import Path
 
 import kwire
 from gateway.handlers.api_versions import unsupported_version_response
-from gateway.handlers.context import Context, Later, Peer
-from gateway.handlers.errors import ErrorCode
+from gateway.handlers.context import Context, Peer, PendingResponse
+from gateway.handlers.streamed import Streamed
 from gateway.handlers.table import handlers
-from gateway.ports import Endpoint, Spliced
+from gateway.ports import Endpoint, FileRecords
 from kwire.frame import FrameSplitter, frame
 from kwire.header import decode_request_header, encode_response_header
 from kwire.messages.find_coordinator_request import FindCoordinatorRequest
 from kwire.messages.find_coordinator_response import Coordinator, FindCoordinatorResponse
+from kwire.protocol import ErrorCode
 from kwire.records import iter_batches
 from tests.gateway.handlers.world import Batch, MemoryPartition, World
 
-#: There is no group coordinator here. Who looks for one is told so; a connection that closed would take other answers along.
+#: There is no group coordinator here. Who looks for one is told so; a connection that closed would
+#: take other answers along.
 GROUP_APIS = frozenset({8, 9, 11, 12, 13, 14, 15, 16, 42, 47})
 FIND_COORDINATOR = 10
-SAMPLE = Path(__file__).resolve().parents[3] / "gateway" / "sample" / "__cluster_metadata-0" / f"{0:020d}.log"
+SAMPLE = (
+    Path(__file__).resolve().parents[3]
+    / "gateway"
+    / "sample"
+    / "__cluster_metadata-0"
+    / f"{0:020d}.log"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +60,9 @@ def sample_partition(path: Path = SAMPLE) -> MemoryPartition:
     for header in iter_batches(data):
         content = data[header.position : header.end]
         last, epoch = header.last_offset, header.partition_leader_epoch
-        batches.append(RealBatch(header.base_offset, last, epoch, header.max_timestamp, len(content), content))
+        batches.append(
+            RealBatch(header.base_offset, last, epoch, header.max_timestamp, len(content), content)
+        )
     return MemoryPartition(batches)
 
 
@@ -90,28 +102,36 @@ class MiniServer(World):
             return frame(head, unsupported_version_response().encode(0))
         body, _ = kwire.request_type(key).decode_from(request, version, at)
         if key == FIND_COORDINATOR:
-            return frame(head, no_coordinator(body, version).encode(version))
+            return frame(head, no_coordinator(body, version).encode(version))  # type: ignore[arg-type]
         peer = Peer("PLAINTEXT", "User:ANONYMOUS", "127.0.0.1", 1, 1)
         now, wall_ms = time.monotonic(), int(time.time() * 1000)
-        response = handler.handle(body, Context(version, header.client_id, peer, self, now, wall_ms))  # type: ignore[arg-type]
-        if isinstance(response, Later):
-            response = self.wait(response)
+        response = handler.handle(
+            body, Context(version, header.client_id, peer, self, now, wall_ms)
+        )
+        if isinstance(response, PendingResponse):
+            response = self.wait(response)  # type: ignore[assignment]
+        if isinstance(response, Streamed):
+            response = response.whole()
         if response is None:
             return None
         parts: list[bytes] = []
-        for part in response.encode_parts(version):
-            parts += [bytes(chunk) for chunk in part.read.chunks] if isinstance(part, Spliced) else [bytes(part)]  # type: ignore[arg-type]
+        for part in response.encode_parts(version):  # type: ignore[union-attr]
+            parts += (
+                [bytes(chunk) for chunk in part.read.chunks]  # type: ignore[arg-type]
+                if isinstance(part, FileRecords)
+                else [bytes(part)]
+            )
         return frame(head, *parts)
 
-    def wait(self, later: Later) -> object:
+    def wait(self, pending: PendingResponse) -> object:
         """Look again and again until the answer is there or its time is over."""
-        ready = next(ready for parked, ready in self.waiters.parked if parked is later)
-        assert later.deadline is not None and later.expire is not None
-        while time.monotonic() < later.deadline:
+        ready = next(ready for parked, ready in self.fetch_purgatory.parked if parked is pending)
+        assert pending.deadline is not None and pending.expire is not None
+        while time.monotonic() < pending.deadline:
             if (response := ready()) is not None:
                 return response
             time.sleep(0.01)
-        return later.expire()
+        return pending.expire()
 
 
 def no_coordinator(request: FindCoordinatorRequest, version: int) -> FindCoordinatorResponse:
@@ -119,7 +139,10 @@ def no_coordinator(request: FindCoordinatorRequest, version: int) -> FindCoordin
     if version < 4:
         return FindCoordinatorResponse(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE)
     return FindCoordinatorResponse(
-        coordinators=[Coordinator(key=key, error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE) for key in request.coordinator_keys]
+        coordinators=[
+            Coordinator(key=key, error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE)
+            for key in request.coordinator_keys
+        ]
     )
 
 

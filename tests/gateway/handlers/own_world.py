@@ -1,4 +1,6 @@
-"""A node of a quorum of its own around a real controller: what it decides is committed at once, unless a test holds it back."""
+"""A node of a quorum of its own around a real controller: what it decides is committed at once,
+unless a test holds it back.
+"""
 
 from __future__ import annotations
 
@@ -7,48 +9,56 @@ from typing import Any
 
 from gateway.controller.controller import Controller
 from gateway.controller.settings import ControllerSettings
-from gateway.handlers import create_topics
-from gateway.handlers.context import Later
+from gateway.handlers.context import PendingResponse
 from gateway.handlers.table import controller_handlers, handlers
-from gateway.ports import Asker
+from gateway.ports import Requester
 from kwire.cluster import apply
 from kwire.message import Message
 from kwire.messages.register_controller_record import ControllerEndpoint, RegisterControllerRecord
+from tests.gateway.handlers.admin_handlers import create_topics
 from tests.gateway.handlers.world import NODE, MemoryQuorum, World, api_key, build, over_the_wire
 
 OTHER = 8
 
 
 class MemoryControllers:
-    """``gateway.ports.Controllers``: the active controller is here. ``holds`` keeps requests until :meth:`release`."""
+    """``gateway.ports.Controllers``: the active controller is here. ``holds`` keeps requests until
+    :meth:`release`.
+    """
 
     def __init__(self, world: World, quorum: MemoryQuorum, serving: tuple[int, ...]) -> None:
         self.is_active = True
         self.holds = False
-        self.askers: list[Asker] = []
+        self.askers: list[Requester] = []
         self._world = world
         self._quorum = quorum
-        self._held: list[tuple[Message, int, Asker, Later]] = []
-        self._controller = Controller(ControllerSettings(NODE, serving), random=random.Random(1).randbytes)
+        self._held: list[tuple[Message, int, Requester, PendingResponse]] = []
+        self._controller = Controller(
+            ControllerSettings(NODE, serving), random=random.Random(1).randbytes
+        )
         self._commit(*self._controller.activate(quorum.image, 0))
 
-    def submit(self, request: Message, version: int, asker: Asker, later: Later) -> None:
-        self._held.append((request, version, asker, later))
+    def submit(
+        self, request: Message, version: int, requester: Requester, pending: PendingResponse
+    ) -> None:
+        self._held.append((request, version, requester, pending))
         if not self.holds:
             self.release()
 
     def release(self) -> None:
         held, self._held = self._held, []
-        for request, version, asker, later in held:
-            self.askers.append(asker)
-            outcome = self._controller.handle(request, version, self._allows(asker), 0, asker.principal)
+        for request, version, requester, pending in held:
+            self.askers.append(requester)
+            outcome = self._controller.handle(
+                request, version, self._allows(requester), 0, requester.principal
+            )
             if outcome.operation is not None:
                 self._commit(outcome.operation)
-            later.complete(outcome.answer)
+            pending.complete(outcome.answer)
 
-    def _allows(self, asker: Asker) -> Any:
+    def _allows(self, requester: Requester) -> Any:
         rules = self._world.authorizer
-        return lambda *question: rules.allows(asker.principal, asker.host, *question)
+        return lambda *question: rules.allows(requester.principal, requester.host, *question)
 
     def _commit(self, *operations: Any) -> None:
         for operation in operations:
@@ -57,7 +67,9 @@ class MemoryControllers:
 
 
 class OwnWorld(World):
-    """Two nodes serve: this one, and another, which registered a listener for clients; ``ask`` gives answers, not Laters."""
+    """Two nodes serve: this one, and another, which registered a listener for clients; ``ask``
+    gives answers, not Laters.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -67,14 +79,16 @@ class OwnWorld(World):
             ControllerEndpoint(name=name, host="other.example", port=port)
             for name, port in (("CONTROLLER", 9093), ("PLAINTEXT", 9095))
         ]
-        self.quorum.image.controllers[OTHER] = RegisterControllerRecord(controller_id=OTHER, end_points=endpoints)
+        self.quorum.image.controllers[OTHER] = RegisterControllerRecord(
+            controller_id=OTHER, end_points=endpoints
+        )
 
     def ask(self, handler: Any, version: int, *, listener: str = "PLAINTEXT", **fields: Any) -> Any:
         known = controller_handlers() if listener == "CONTROLLER" else handlers()
         request_class = known[api_key(handler)].request_type(version)
         request = request_class.decode(build(request_class, fields).encode(version), version)
         answer = handler.handle(request, self.context(version, listener))
-        if not isinstance(answer, Later):
+        if not isinstance(answer, PendingResponse):
             return answer if answer is None else over_the_wire(answer, version)
         said: list[Message] = []
         answer.attach(said.append)
@@ -82,7 +96,14 @@ class OwnWorld(World):
 
     def create(self, name: str, *replicas: list[int]) -> None:
         """A topic with one partition on each of these lists of nodes."""
-        assignments = [{"partition_index": index, "broker_ids": one} for index, one in enumerate(replicas)]
-        topic = {"name": name, "num_partitions": -1, "replication_factor": -1, "assignments": assignments}
+        assignments = [
+            {"partition_index": index, "broker_ids": one} for index, one in enumerate(replicas)
+        ]
+        topic = {
+            "name": name,
+            "num_partitions": -1,
+            "replication_factor": -1,
+            "assignments": assignments,
+        }
         (result,) = self.ask(create_topics, 7, topics=[topic], timeout_ms=1000).topics
         assert result.error_code == 0, result.error_message

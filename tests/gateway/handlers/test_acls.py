@@ -1,4 +1,6 @@
-"""ACLs by way of the active controller, where an authorizer goes by them; those of an observed cluster are told."""
+"""ACLs by way of the active controller, where an authorizer goes by them; those of an observed
+cluster are told.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +8,11 @@ from typing import Any
 
 import pytest
 
-from gateway.handlers import create_acls, delete_acls, describe_acls
-from gateway.handlers.errors import ErrorCode
+from gateway.handlers import describe_acls
 from kwire.messages.access_control_entry_record import AccessControlEntryRecord
+from kwire.protocol import ErrorCode
 from kwire.uuid import Uuid
+from tests.gateway.handlers.admin_handlers import create_acls, delete_acls
 from tests.gateway.handlers.own_world import OwnWorld
 from tests.gateway.handlers.world import MemoryQuorum, World
 
@@ -31,18 +34,25 @@ def world_with_acls() -> OwnWorld:
     return world
 
 
-def told(world: World, version: int = 3, **filters: Any) -> list[tuple[str, int, list[tuple[str, int]]]]:
+def told(
+    world: World, version: int = 3, **filters: Any
+) -> list[tuple[str, int, list[tuple[str, int]]]]:
     answer = world.ask(describe_acls, version, **{**ALL, **filters})
     assert answer.error_code == 0
     return [
-        (one.resource_name, one.pattern_type, [(acl.principal, acl.operation) for acl in one.acls]) for one in answer.resources
+        (one.resource_name, one.pattern_type, [(acl.principal, acl.operation) for acl in one.acls])
+        for one in answer.resources
     ]
 
 
-@pytest.mark.parametrize("version", create_acls.VERSIONS)
+@pytest.mark.parametrize("version", create_acls.versions)
 def test_made_told_and_deleted(version: int) -> None:
     world = world_with_acls()
-    more = [ACL, {**ACL, "operation": 4}, {**ACL, "resource_name": "or", "resource_pattern_type": PREFIXED}]
+    more = [
+        ACL,
+        {**ACL, "operation": 4},
+        {**ACL, "resource_name": "or", "resource_pattern_type": PREFIXED},
+    ]
     answer = world.ask(create_acls, version, creations=[*more, {**ACL, "resource_name": ""}])
     assert [one.error_code for one in answer.results] == [0, 0, 0, ErrorCode.INVALID_REQUEST]
     assert told(world, version) == [
@@ -58,7 +68,10 @@ def test_made_told_and_deleted(version: int) -> None:
 def test_without_an_authorizer_there_are_none() -> None:
     world = OwnWorld()
     (result,) = world.ask(create_acls, 3, creations=[ACL]).results
-    assert result.error_code == ErrorCode.SECURITY_DISABLED and "authorizer.class.name" in result.error_message
+    assert (
+        result.error_code == ErrorCode.SECURITY_DISABLED
+        and "authorizer.class.name" in result.error_message
+    )
     (result,) = world.ask(delete_acls, 3, filters=[ALL]).filter_results
     assert result.error_code == ErrorCode.SECURITY_DISABLED
     assert world.ask(describe_acls, 3, **ALL).error_code == ErrorCode.SECURITY_DISABLED
@@ -81,11 +94,17 @@ def test_who_asks_has_to_be_allowed_to() -> None:
     world.authorizer.forbidden = {("DESCRIBE", "CLUSTER", "*"), ("ALTER", "CLUSTER", "*")}
     denied = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
     assert world.ask(describe_acls, 3, **ALL).error_code == denied
-    assert [one.error_code for one in world.ask(create_acls, 3, creations=[ACL]).results] == [denied]
-    assert [one.error_code for one in world.ask(delete_acls, 3, filters=[ALL]).filter_results] == [denied]
+    assert [one.error_code for one in world.ask(create_acls, 3, creations=[ACL]).results] == [
+        denied
+    ]
+    assert [one.error_code for one in world.ask(delete_acls, 3, filters=[ALL]).filter_results] == [
+        denied
+    ]
 
 
-@pytest.mark.parametrize("name", ["resource_type_filter", "pattern_type_filter", "operation", "permission_type"])
+@pytest.mark.parametrize(
+    "name", ["resource_type_filter", "pattern_type_filter", "operation", "permission_type"]
+)
 def test_a_filter_that_says_unknown_is_invalid(name: str) -> None:
     answer = world_with_acls().ask(describe_acls, 3, **{**ALL, name: 0})
     assert (answer.error_code, answer.resources) == (ErrorCode.INVALID_REQUEST, [])
@@ -94,5 +113,7 @@ def test_a_filter_that_says_unknown_is_invalid(name: str) -> None:
 
 def test_controllers_answer_too() -> None:
     world = world_with_acls()
-    assert world.ask(create_acls, 3, listener="CONTROLLER", creations=[ACL]).results[0].error_code == 0
+    assert (
+        world.ask(create_acls, 3, listener="CONTROLLER", creations=[ACL]).results[0].error_code == 0
+    )
     assert len(world.ask(describe_acls, 3, listener="CONTROLLER", **ALL).resources) == 1

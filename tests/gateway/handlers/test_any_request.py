@@ -1,4 +1,6 @@
-"""Whatever a request says, a handler answers: no field value of any API and version raises, and every answer can be written."""
+"""Whatever a request says, a handler answers: no field value of any API and version raises, and
+every answer can be written.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +8,7 @@ import random
 
 import pytest
 
-from gateway.handlers.context import Later
+from gateway.handlers.context import PendingResponse
 from gateway.handlers.table import COLLECTIONS, Handler, handlers
 from gateway.ports import State
 from kwire.message import Struct
@@ -28,7 +30,9 @@ HANDLERS = [
 
 
 def aim(struct: Struct, version: int, rng: random.Random) -> None:
-    """Make fields of a random request ones that hit: the topic's name and id, partition 0, offsets and epochs in the log."""
+    """Make fields of a random request ones that hit: the topic's name and id, partition 0, offsets
+    and epochs in the log.
+    """
     for info in struct.fields():
         value = getattr(struct, info.attr)
         if not info.at(version) or value is None:
@@ -53,7 +57,9 @@ def worlds() -> list[World]:
     loading.partition.state = State.LOADING
     forbidding = World()
     forbidding.authorizer.forbidden = {
-        (operation, kind, "*") for operation in ("READ", "DESCRIBE", "DESCRIBE_CONFIGS") for kind in ("TOPIC", "CLUSTER")
+        (operation, kind, "*")
+        for operation in ("READ", "DESCRIBE", "DESCRIBE_CONFIGS")
+        for kind in ("TOPIC", "CLUSTER")
     }
     return [World(), loading, World(MemoryPartition()), forbidding]
 
@@ -71,7 +77,7 @@ def test_any_request_is_answered(handler: Handler) -> None:
             request = cls.decode(message.encode(version), version)
             for world in places:
                 answer = handler.handle(request, world.context(version))
-                if isinstance(answer, Later):
+                if isinstance(answer, PendingResponse):
                     assert answer.expire is not None and answer.deadline is not None
                     answer = answer.expire()
                 if answer is None:

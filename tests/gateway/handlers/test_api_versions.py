@@ -9,9 +9,9 @@ import pytest
 
 from gateway.handlers import api_versions
 from gateway.handlers.api_versions import Feature, make_response, unsupported_version_response
-from gateway.handlers.errors import ErrorCode
 from gateway.handlers.table import controller_handlers, handlers
 from kwire.messages.api_versions_request import ApiVersionsRequest
+from kwire.protocol import ErrorCode
 from tests.gateway.handlers.world import MemoryQuorum, World, over_the_wire
 
 CLIENT = {"client_software_name": "kwire-test", "client_software_version": "1.0.0-rc1"}
@@ -29,7 +29,9 @@ def test_every_version_gives_the_whole_table(version: int) -> None:
     assert list(ranges(answer)) == sorted(ranges(answer))
 
 
-@pytest.mark.parametrize("name", ["", "-x", "x-", "a b", "a_b", "naïve", "x" * 30_000 + "!", ".", "a\n"])
+@pytest.mark.parametrize(
+    "name", ["", "-x", "x-", "a b", "a_b", "naïve", "x" * 30_000 + "!", ".", "a\n"]
+)
 @pytest.mark.parametrize("which", ["client_software_name", "client_software_version"])
 def test_a_software_name_outside_the_pattern_is_refused(which: str, name: str) -> None:
     answer = World().ask(api_versions, 3, **(CLIENT | {which: name}))
@@ -50,7 +52,11 @@ def test_a_version_above_ours_is_answered_in_version_0_with_what_there_is() -> N
 
 
 def test_features_whose_minimum_is_zero_are_hidden_from_clients_that_would_throw() -> None:
-    features = (Feature("metadata.version", 7, 30, 29), Feature("kraft.version", 0, 1, 1), Feature("group.version", 0, 1))
+    features = (
+        Feature("metadata.version", 7, 30, 29),
+        Feature("kraft.version", 0, 1, 1),
+        Feature("group.version", 0, 1),
+    )
     old = over_the_wire(make_response(features, minimum_zero_understood=False), 3)
     assert [feature.name for feature in old.supported_features] == ["metadata.version"]
     new = over_the_wire(make_response(features, minimum_zero_understood=True), 4)
@@ -66,13 +72,15 @@ def test_features_whose_minimum_is_zero_are_hidden_from_clients_that_would_throw
 def test_the_answer_is_made_once() -> None:
     world = World()
     request = api_versions_request()
-    assert api_versions.handle(request, world.context(4)) is api_versions.handle(request, world.context(4))
+    assert api_versions.handle(request, world.context(4)) is api_versions.handle(
+        request, world.context(4)
+    )
 
 
 def api_versions_request() -> Any:
     from kwire.messages.api_versions_request import ApiVersionsRequest
 
-    return ApiVersionsRequest(**CLIENT)
+    return ApiVersionsRequest(**CLIENT)  # type: ignore[arg-type]
 
 
 @dataclass
@@ -89,17 +97,41 @@ def test_a_node_of_our_own_quorum_says_what_it_supports_and_what_is_finalized() 
     world.quorum.image.next_offset = 77
     answer = world.ask(api_versions, 4, **CLIENT)
     assert {(f.name, f.min_version, f.max_version) for f in answer.supported_features} >= {
-        ("kraft.version", 0, 1), ("metadata.version", 7, 30), ("transaction.version", 0, 2),
+        ("kraft.version", 0, 1), ("metadata.version", 7, 33), ("transaction.version", 0, 2),
     }  # fmt: skip
     finalized = {feature.name: feature.max_version_level for feature in answer.finalized_features}
     assert finalized == {"metadata.version": 30, "group.version": 1, "kraft.version": 1}
     assert answer.finalized_features_epoch == 76
 
 
+def test_observer_tells_the_features_of_the_cluster_that_it_observes() -> None:
+    world = World(quorum=MemoryQuorum())
+    assert world.quorum is not None
+    world.quorum.image.features.update(
+        {"metadata.version": 33, "group.version": 1, "pending.version": 4}
+    )
+    world.quorum.image.next_offset = 77
+    answer = world.ask(api_versions, 4, **CLIENT)
+    finalized = {feature.name: feature.max_version_level for feature in answer.finalized_features}
+    assert finalized == {"metadata.version": 33, "group.version": 1, "pending.version": 4}
+    assert answer.finalized_features_epoch == 76
+    supported = {
+        feature.name: (feature.min_version, feature.max_version)
+        for feature in answer.supported_features
+    }
+    assert supported["metadata.version"] == (7, 33) and supported["pending.version"] == (0, 4)
+    assert supported["transaction.version"] == (0, 2) and "kraft.version" not in supported
+
+
+def test_observer_that_has_read_nothing_yet_tells_no_finalized_feature() -> None:
+    answer = World(quorum=MemoryQuorum()).ask(api_versions, 4, **CLIENT)
+    assert (answer.finalized_features, answer.finalized_features_epoch) == ([], -1)
+
+
 def test_a_controller_listener_has_a_table_of_its_own() -> None:
     context = World(quorum=MemoryQuorum(), raft=Node()).context(4, "CONTROLLER")
     context.apis = controller_handlers()
-    answer = over_the_wire(api_versions.handle(ApiVersionsRequest(**CLIENT), context), 4)
+    answer = over_the_wire(api_versions.handle(ApiVersionsRequest(**CLIENT), context), 4)  # type: ignore[arg-type]
     assert list(ranges(answer)) == list(controller_handlers())
     assert {1, 52, 53, 54, 59, 80, 81, 82} <= ranges(answer).keys()
     assert ranges(answer)[1] == (12, 18)

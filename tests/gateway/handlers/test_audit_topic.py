@@ -1,4 +1,6 @@
-"""The audit topic, as every handler shows it: a partition for each node of the quorum, this node's with its records."""
+"""The audit topic, as every handler shows it: a partition for each node of the quorum, this node's
+with its records.
+"""
 
 from __future__ import annotations
 
@@ -10,15 +12,10 @@ import pytest
 
 from gateway.config import Config
 from gateway.handlers import (
-    alter_configs,
-    create_partitions,
-    create_topics,
-    delete_topics,
     describe_configs,
     describe_log_dirs,
     describe_topic_partitions,
     fetch,
-    incremental_alter_configs,
     list_config_resources,
     list_offsets,
     metadata,
@@ -27,11 +24,18 @@ from gateway.handlers import (
     produce,
 )
 from gateway.handlers.catalog import audit_topic, has_partition, log_of, topic_named, topic_with_id
-from gateway.handlers.context import Later
-from gateway.handlers.errors import ErrorCode
+from gateway.handlers.context import PendingResponse
 from gateway.handlers.produce import AUDIT
 from gateway.ports import AUDIT_TOPIC, AUDIT_TOPIC_ID
+from kwire.protocol import ErrorCode
 from kwire.uuid import Uuid
+from tests.gateway.handlers.admin_handlers import (
+    alter_configs,
+    create_partitions,
+    create_topics,
+    delete_topics,
+    incremental_alter_configs,
+)
 from tests.gateway.handlers.own_world import OTHER, OwnWorld
 from tests.gateway.handlers.world import NODE, Batch, MemoryPartition
 
@@ -44,7 +48,9 @@ class MemoryAudit:
 
     nodes: Sequence[int] = (NODE, OTHER)
     partition: MemoryPartition = field(
-        default_factory=lambda: MemoryPartition([Batch(0, 0, 0, 1000, size=70), Batch(1, 1, 0, 2000, size=30)])
+        default_factory=lambda: MemoryPartition(
+            [Batch(0, 0, 0, 1000, size=70), Batch(1, 1, 0, 2000, size=30)]
+        )
     )
 
 
@@ -58,23 +64,33 @@ def world() -> OwnWorld:
 
 def test_its_id_is_fixed() -> None:
     assert str(AUDIT_TOPIC_ID) == "a3dpcmUAgACAAAAAAAAAAQ"
-    assert (AUDIT_TOPIC_ID[6] >> 4, AUDIT_TOPIC_ID[8] >> 6) == (8, 2), "version 8 of RFC 9562: no random one is like it"
+    assert (AUDIT_TOPIC_ID[6] >> 4, AUDIT_TOPIC_ID[8] >> 6) == (8, 2), (
+        "version 8 of RFC 9562: no random one is like it"
+    )
 
 
 def test_by_name_and_by_id(world: OwnWorld) -> None:
     context = world.context(0)
     topic = topic_named(AUDIT_TOPIC, context)
-    assert topic is not None and topic == topic_with_id(AUDIT_TOPIC_ID, context) == audit_topic(context)
+    assert topic is not None and topic == topic_with_id(AUDIT_TOPIC_ID, context) == audit_topic(
+        context
+    )
     assert log_of(topic, 0, context) is world.audit.partition
     assert log_of(topic, 1, context) is ErrorCode.NOT_LEADER_OR_FOLLOWER
     assert log_of(topic, 2, context) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert [has_partition(topic, index) for index in (0, 1, 2)] == [True, True, False]
 
 
-@pytest.mark.parametrize("audit", [None, MemoryAudit(nodes=())], ids=["not kept", "no voters known yet"])
+@pytest.mark.parametrize(
+    "audit", [None, MemoryAudit(nodes=())], ids=["not kept", "no voters known yet"]
+)
 def test_without_it_there_is_no_such_topic(world: OwnWorld, audit: Any) -> None:
     world.audit = audit
-    assert topic_named(AUDIT_TOPIC, world.context(0)) is topic_with_id(AUDIT_TOPIC_ID, world.context(0)) is None
+    assert (
+        topic_named(AUDIT_TOPIC, world.context(0))
+        is topic_with_id(AUDIT_TOPIC_ID, world.context(0))
+        is None
+    )
     assert [topic.name for topic in world.ask(metadata, 12, topics=None).topics] == [LOG]
 
 
@@ -94,7 +110,10 @@ def test_metadata(world: OwnWorld, version: int) -> None:
     topic = answer.topics[1]
     assert version < 10 or topic.topic_id == AUDIT_TOPIC_ID
     assert not topic.is_internal, "clients hide what is"
-    assert [(one.partition_index, one.leader_id, one.replica_nodes, one.isr_nodes) for one in topic.partitions] == [
+    assert [
+        (one.partition_index, one.leader_id, one.replica_nodes, one.isr_nodes)
+        for one in topic.partitions
+    ] == [
         (0, -1, [2], [2]),
         (1, NODE, [NODE], [NODE]),
         (2, OTHER, [OTHER], [OTHER]),
@@ -104,20 +123,40 @@ def test_metadata(world: OwnWorld, version: int) -> None:
 
 
 def test_describe_topic_partitions(world: OwnWorld) -> None:
-    (topic,) = world.ask(describe_topic_partitions, 0, topics=[{"name": AUDIT_TOPIC}], response_partition_limit=1).topics
-    assert (topic.topic_id, [(one.partition_index, one.leader_id) for one in topic.partitions]) == (AUDIT_TOPIC_ID, [(0, NODE)])
+    (topic,) = world.ask(
+        describe_topic_partitions, 0, topics=[{"name": AUDIT_TOPIC}], response_partition_limit=1
+    ).topics
+    assert (topic.topic_id, [(one.partition_index, one.leader_id) for one in topic.partitions]) == (
+        AUDIT_TOPIC_ID,
+        [(0, NODE)],
+    )
     cursor = {"topic_name": AUDIT_TOPIC, "partition_index": 1}
-    answer = world.ask(describe_topic_partitions, 0, topics=[], response_partition_limit=9, cursor=cursor)
-    assert [(one.partition_index, one.leader_id) for one in answer.topics[0].partitions] == [(1, OTHER)]
+    answer = world.ask(
+        describe_topic_partitions, 0, topics=[], response_partition_limit=9, cursor=cursor
+    )
+    assert [(one.partition_index, one.leader_id) for one in answer.topics[0].partitions] == [
+        (1, OTHER)
+    ]
 
 
 def asked(version: int, *partitions: int, offset: int = 0, **more: Any) -> dict[str, Any]:
     named = {"topic_id": AUDIT_TOPIC_ID} if version >= 13 else {"topic": AUDIT_TOPIC}
     listed = [
-        {"partition": index, "fetch_offset": offset, "partition_max_bytes": 10_000, "current_leader_epoch": 0}
+        {
+            "partition": index,
+            "fetch_offset": offset,
+            "partition_max_bytes": 10_000,
+            "current_leader_epoch": 0,
+        }
         for index in partitions
     ]
-    return {"max_bytes": 10_000, "min_bytes": 1, "max_wait_ms": 500, "topics": [{**named, "partitions": listed}], **more}
+    return {
+        "max_bytes": 10_000,
+        "min_bytes": 1,
+        "max_wait_ms": 500,
+        "topics": [{**named, "partitions": listed}],
+        **more,
+    }
 
 
 @pytest.mark.parametrize("version", fetch.VERSIONS)
@@ -131,19 +170,23 @@ def test_fetch(world: OwnWorld, version: int) -> None:
 
 
 def test_fetch_waits_at_the_end(world: OwnWorld) -> None:
-    later = world.ask(fetch, 12, **asked(12, 0, offset=2))
-    assert isinstance(later, Later)
+    pending = world.ask(fetch, 12, **asked(12, 0, offset=2))
+    assert isinstance(pending, PendingResponse)
     said: list[Any] = []
-    later.attach(said.append)
+    pending.attach(said.append)
     world.audit.partition.append(epoch=0, timestamp=3000)
-    world.waiters.wake()
+    world.fetch_purgatory.wake()
     assert said[0].responses[0].partitions[0].high_watermark == 3
 
 
-@pytest.mark.parametrize(("timestamp", "offset"), [(-1, 2), (-2, 0), (-3, 1), (1500, 1), (2001, -1)])
+@pytest.mark.parametrize(
+    ("timestamp", "offset"), [(-1, 2), (-2, 0), (-3, 1), (1500, 1), (2001, -1)]
+)
 def test_list_offsets(world: OwnWorld, timestamp: int, offset: int) -> None:
     partitions = [{"partition_index": 0, "timestamp": timestamp, "current_leader_epoch": 0}]
-    (found,) = world.ask(list_offsets, 8, topics=[{"name": AUDIT_TOPIC, "partitions": partitions}]).topics
+    (found,) = world.ask(
+        list_offsets, 8, topics=[{"name": AUDIT_TOPIC, "partitions": partitions}]
+    ).topics
     assert (found.partitions[0].error_code, found.partitions[0].offset) == (0, offset)
     (old,) = world.ask(list_offsets, 0, topics=[{"name": AUDIT_TOPIC, "partitions": [
         {"partition_index": 0, "timestamp": -1, "max_num_offsets": 2}]}]).topics  # fmt: skip
@@ -151,29 +194,50 @@ def test_list_offsets(world: OwnWorld, timestamp: int, offset: int) -> None:
 
 
 def test_the_end_of_its_one_epoch(world: OwnWorld) -> None:
-    partitions = [{"partition": 0, "leader_epoch": epoch, "current_leader_epoch": 0} for epoch in (0, 1)]
-    (found,) = world.ask(offset_for_leader_epoch, 4, topics=[{"topic": AUDIT_TOPIC, "partitions": partitions}]).topics
+    partitions = [
+        {"partition": 0, "leader_epoch": epoch, "current_leader_epoch": 0} for epoch in (0, 1)
+    ]
+    (found,) = world.ask(
+        offset_for_leader_epoch, 4, topics=[{"topic": AUDIT_TOPIC, "partitions": partitions}]
+    ).topics
     assert [(one.leader_epoch, one.end_offset) for one in found.partitions] == [(0, 2), (-1, -1)]
 
 
 def test_configuration(world: OwnWorld) -> None:
-    world.config = Config(metadata_audit_retention_bytes=-1, metadata_audit_retention_ms=5000, metadata_audit_segment_bytes=2048)
+    world.config = Config(
+        metadata_audit_retention_bytes=-1,
+        metadata_audit_retention_ms=5000,
+        metadata_audit_segment_bytes=2048,
+    )
     resource = {"resource_type": 2, "resource_name": AUDIT_TOPIC, "configuration_keys": None}
     (result,) = world.ask(describe_configs, 4, resources=[resource], include_synonyms=True).results
     assert result.error_code == 0
     configs = {config.name: config for config in result.configs}
-    wanted = {"retention.bytes": "-1", "retention.ms": "5000", "segment.bytes": "2048", "cleanup.policy": "delete"}
+    wanted = {
+        "retention.bytes": "-1",
+        "retention.ms": "5000",
+        "segment.bytes": "2048",
+        "cleanup.policy": "delete",
+    }
     assert {name: configs[name].value for name in wanted} == wanted
-    assert len(configs) == 33 and all(config.read_only for config in configs.values())
-    assert [one.source for one in configs["retention.ms"].synonyms] == [4, 5], "static here, and Kafka's default"
+    assert len(configs) == 37 and all(config.read_only for config in configs.values())
+    assert [one.source for one in configs["retention.ms"].synonyms] == [4, 5], (
+        "static here, and Kafka's default"
+    )
 
 
 def test_where_it_lies(world: OwnWorld) -> None:
     world.audit.nodes = [2, NODE]
     (result,) = world.ask(describe_log_dirs, 4, topics=None).results
-    sizes = {(topic.name, one.partition_index): one.partition_size for topic in result.topics for one in topic.partitions}
+    sizes = {
+        (topic.name, one.partition_index): one.partition_size
+        for topic in result.topics
+        for one in topic.partitions
+    }
     assert sizes == {(LOG, 0): 400, (AUDIT_TOPIC, 1): 100}
-    (result,) = world.ask(describe_log_dirs, 4, topics=[{"topic": AUDIT_TOPIC, "partitions": [0]}]).results
+    (result,) = world.ask(
+        describe_log_dirs, 4, topics=[{"topic": AUDIT_TOPIC, "partitions": [0]}]
+    ).results
     assert result.topics == [], "that is the other node's"
     world.audit.nodes = [2]
     assert len(world.ask(describe_log_dirs, 4, topics=None).results[0].topics) == 1
@@ -187,7 +251,12 @@ def test_it_is_named_among_what_is_configured(world: OwnWorld) -> None:
 @pytest.mark.parametrize("version", produce.VERSIONS)
 def test_nothing_can_be_produced(world: OwnWorld, version: int) -> None:
     named = {"topic_id": AUDIT_TOPIC_ID} if version >= 13 else {"name": AUDIT_TOPIC}
-    answer = world.ask(produce, version, acks=1, topic_data=[{**named, "partition_data": [{"index": 0, "records": None}]}])
+    answer = world.ask(
+        produce,
+        version,
+        acks=1,
+        topic_data=[{**named, "partition_data": [{"index": 0, "records": None}]}],
+    )
     (partition,) = answer.responses[0].partition_responses
     assert partition.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
     assert version < 8 or partition.error_message == AUDIT
@@ -198,9 +267,15 @@ def test_nobody_makes_or_changes_it(world: OwnWorld) -> None:
     topic = {"name": AUDIT_TOPIC, "num_partitions": 1, "replication_factor": 1}
     (created,) = world.ask(create_topics, 7, topics=[topic], timeout_ms=1000).topics
     assert (created.error_code, AUDIT_TOPIC in created.error_message) == (refused, True)
-    (grown,) = world.ask(create_partitions, 3, topics=[{"name": AUDIT_TOPIC, "count": 9, "assignments": None}]).results
+    (grown,) = world.ask(
+        create_partitions, 3, topics=[{"name": AUDIT_TOPIC, "count": 9, "assignments": None}]
+    ).results
     assert (grown.error_code, "each node" in grown.error_message) == (refused, True)
-    resource = {"resource_type": 2, "resource_name": AUDIT_TOPIC, "configs": [{"name": "retention.ms", "value": "5"}]}
+    resource = {
+        "resource_type": 2,
+        "resource_name": AUDIT_TOPIC,
+        "configs": [{"name": "retention.ms", "value": "5"}],
+    }
     for handler, version in ((alter_configs, 2), (incremental_alter_configs, 1)):
         (changed,) = world.ask(handler, version, resources=[resource]).responses
         assert (changed.error_code, "metadata.audit." in changed.error_message) == (refused, True)
@@ -210,25 +285,38 @@ def test_nobody_makes_or_changes_it(world: OwnWorld) -> None:
 
 
 def test_who_may_not_read_it(world: OwnWorld) -> None:
-    world.authorizer.forbidden = {(operation, "TOPIC", AUDIT_TOPIC) for operation in ("READ", "DESCRIBE", "DESCRIBE_CONFIGS")}
+    world.authorizer.forbidden = {
+        (operation, "TOPIC", AUDIT_TOPIC) for operation in ("READ", "DESCRIBE", "DESCRIBE_CONFIGS")
+    }
     fault = ErrorCode.TOPIC_AUTHORIZATION_FAILED
     assert [topic.name for topic in world.ask(metadata, 12, topics=None).topics] == [LOG]
     assert world.ask(metadata, 12, topics=[{"name": AUDIT_TOPIC}]).topics[0].error_code == fault
     for version in (12, 13):
-        assert world.ask(fetch, version, **asked(version, 0)).responses[0].partitions[0].error_code == fault
+        assert (
+            world.ask(fetch, version, **asked(version, 0)).responses[0].partitions[0].error_code
+            == fault
+        )
     partitions = [{"partition_index": 0, "timestamp": -1}]
-    (found,) = world.ask(list_offsets, 8, topics=[{"name": AUDIT_TOPIC, "partitions": partitions}]).topics
+    (found,) = world.ask(
+        list_offsets, 8, topics=[{"name": AUDIT_TOPIC, "partitions": partitions}]
+    ).topics
     assert found.partitions[0].error_code == fault
     resource = {"resource_type": 2, "resource_name": AUDIT_TOPIC, "configuration_keys": None}
     assert world.ask(describe_configs, 4, resources=[resource]).results[0].error_code == fault
     commit = {"partition_index": 0, "committed_offset": 1}
-    answer = world.ask(offset_commit, 9, group_id="g", topics=[{"name": AUDIT_TOPIC, "partitions": [commit]}])
+    answer = world.ask(
+        offset_commit, 9, group_id="g", topics=[{"name": AUDIT_TOPIC, "partitions": [commit]}]
+    )
     assert answer.topics[0].partitions[0].error_code == fault
 
 
 def test_what_may_be_done_with_it(world: OwnWorld) -> None:
-    answer = world.ask(metadata, 12, topics=[{"name": AUDIT_TOPIC}], include_topic_authorized_operations=True)
-    assert answer.topics[0].topic_authorized_operations == 1 << 3 | 1 << 8 | 1 << 10, "READ, DESCRIBE, DESCRIBE_CONFIGS"
+    answer = world.ask(
+        metadata, 12, topics=[{"name": AUDIT_TOPIC}], include_topic_authorized_operations=True
+    )
+    assert answer.topics[0].topic_authorized_operations == 1 << 3 | 1 << 8 | 1 << 10, (
+        "READ, DESCRIBE, DESCRIBE_CONFIGS"
+    )
 
 
 def test_an_id_nobody_has(world: OwnWorld) -> None:

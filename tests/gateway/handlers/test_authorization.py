@@ -1,6 +1,8 @@
-"""The authorization matrix: every API of both kinds of listener, direct and in an Envelope, by who may and who may not.
+"""The authorization matrix: every API of both kinds of listener, direct and in an Envelope, by who
+may and who may not.
 
-The authorizer is the real one, over ACLs; an API without a row, or without a reason for having none, is a failure.
+The authorizer is the real one, over ACLs; an API without a row, or without a reason for having
+none, is a failure.
 """
 
 from __future__ import annotations
@@ -13,12 +15,12 @@ import pytest
 
 from gateway.handlers import envelope, offset_commit
 from gateway.handlers.answer_errors import errors_of
-from gateway.handlers.context import Context, Later, Peer
+from gateway.handlers.context import Context, Peer, PendingResponse
 from gateway.handlers.envelope import FORWARDABLE
 from gateway.handlers.table import Handler, controller_handlers, handlers
-from gateway.security.acls import LITERAL, RESOURCE_TYPES
+from gateway.security.acls import ALLOW, DENY, LITERAL, RESOURCE_TYPES
 from gateway.security.principal import Principal, encode_principal
-from gateway.security.standard_authorizer import ALLOW, DENY, OPERATIONS, StandardAuthorizer
+from gateway.security.standard_authorizer import OPERATIONS, StandardAuthorizer
 from kwire.cluster import Image
 from kwire.header import decode_response_header, encode_request_header
 from kwire.message import Message
@@ -52,13 +54,15 @@ class Voter:
 
     kraft_version = 1
 
-    def ask(self, request: Message, version: int, listener: str, later: Any) -> None:
+    def ask(self, request: Message, version: int, listener: str, pending: Any) -> None:
         assert request.API_KEY is not None
-        later.complete(response_type(request.API_KEY)())
+        pending.complete(response_type(request.API_KEY)())
 
 
 class SecuredWorld(OwnWorld):
-    """A node with the real authorizer: ADMIN is a super user, BROKER acts for the cluster, USER may what :meth:`allow` says."""
+    """A node with the real authorizer: ADMIN is a super user, BROKER acts for the cluster, USER may
+    what :meth:`allow` says.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -67,11 +71,18 @@ class SecuredWorld(OwnWorld):
         self.principal = ADMIN
         self._ids = count(1)
         acls = self.image.acls
-        self.authorizer = StandardAuthorizer(lambda: (len(acls), acls), super_users=frozenset({ADMIN}))  # type: ignore[assignment]
+        self.authorizer = StandardAuthorizer(
+            lambda: (len(acls), acls), super_users=frozenset({ADMIN})
+        )  # type: ignore[assignment]
         self.create(TOPIC, [7], [7])
         self.create(OTHER_TOPIC, [7])
         partition = {"committed_offset": 1, "committed_metadata": ""}
-        self.ask(offset_commit, 10, group_id=GROUP, topics=[{"topic_id": METADATA_TOPIC_ID, "partitions": [partition]}])
+        self.ask(
+            offset_commit,
+            10,
+            group_id=GROUP,
+            topics=[{"topic_id": METADATA_TOPIC_ID, "partitions": [partition]}],
+        )
         self.allow(*cluster("CLUSTER_ACTION"), principal=BROKER)
 
     @property
@@ -102,8 +113,10 @@ class SecuredWorld(OwnWorld):
         """What ``principal`` is answered."""
         self.principal = principal
         handler, request, version = self.request(row, listener)
-        answer = handler.handle(type(request).decode(request.encode(version), version), self.context(version, listener))
-        if isinstance(answer, Later):
+        answer = handler.handle(
+            type(request).decode(request.encode(version), version), self.context(version, listener)
+        )
+        if isinstance(answer, PendingResponse):
             answer = given(answer)
         return over_the_wire(answer, version)
 
@@ -113,9 +126,15 @@ class SecuredWorld(OwnWorld):
         _, request, version = self.request(row, "CONTROLLER")
         frame = encode_request_header(row.api_key, version, 1, "client") + request.encode(version)
         principal_data = encode_principal(Principal(principal))
-        sent = EnvelopeRequest(request_data=frame, request_principal=principal_data, client_host_address=bytes([127, 0, 0, 1]))
-        answer = envelope.handle(EnvelopeRequest.decode(sent.encode(0), 0), self.context(0, "CONTROLLER"))
-        answer = over_the_wire(given(answer) if isinstance(answer, Later) else answer, 0)
+        sent = EnvelopeRequest(
+            request_data=frame,
+            request_principal=principal_data,
+            client_host_address=bytes([127, 0, 0, 1]),
+        )
+        answer = envelope.handle(
+            EnvelopeRequest.decode(sent.encode(0), 0), self.context(0, "CONTROLLER")
+        )
+        answer = over_the_wire(given(answer) if isinstance(answer, PendingResponse) else answer, 0)
         if answer.error_code:
             return answer
         data = bytes(answer.response_data)
@@ -123,12 +142,12 @@ class SecuredWorld(OwnWorld):
         return response_type(row.api_key).decode(data[at:], version)
 
 
-def given(later: Later) -> Any:
+def given(pending: PendingResponse) -> Any:
     said: list[Message] = []
-    later.attach(said.append)
+    pending.attach(said.append)
     if not said:
-        assert later.expire is not None, "an answer that does not come"
-        said.append(later.expire())
+        assert pending.expire is not None, "an answer that does not come"
+        said.append(pending.expire())
     return said[0]
 
 
@@ -136,15 +155,23 @@ def rows() -> list[tuple[str, Row]]:
     """Each with the kind of listener that it is asked at."""
     special = {row.api_key for row in CONTROLLERS}
     of_controllers = [*CONTROLLERS, *(row for row in CLIENTS if row.api_key not in special)]
-    found = [("PLAINTEXT", row) for row in CLIENTS] + [("CONTROLLER", row) for row in of_controllers]
+    found = [("PLAINTEXT", row) for row in CLIENTS] + [
+        ("CONTROLLER", row) for row in of_controllers
+    ]
     return [(listener, row) for listener, row in found if row.api_key in LISTENERS[listener]()]
 
 
 ROWS = [
-    pytest.param(listener, row, id=f"{listener.lower()}-{LISTENERS[listener]()[row.api_key].name}-{number}")
+    pytest.param(
+        listener, row, id=f"{listener.lower()}-{LISTENERS[listener]()[row.api_key].name}-{number}"
+    )
     for number, (listener, row) in enumerate(rows())
 ]
-FORWARDED = [one for one in ROWS if one.values[0] == "CONTROLLER" and getattr(one.values[1], "api_key", -1) in FORWARDABLE]
+FORWARDED = [
+    one
+    for one in ROWS
+    if one.values[0] == "CONTROLLER" and getattr(one.values[1], "api_key", -1) in FORWARDABLE
+]
 
 
 def is_refused(row: Row, answer: Any) -> bool:
@@ -158,7 +185,11 @@ def is_refused(row: Row, answer: Any) -> bool:
 @pytest.mark.parametrize("listener", LISTENERS)
 def test_every_api_has_a_row_or_a_reason_for_none(listener: str) -> None:
     known: Mapping[int, Any] = {row.api_key: row for where, row in rows() if where == listener}
-    missing = [h.name for key, h in LISTENERS[listener]().items() if key not in {*known, *NO_QUESTION, *REFUSED_TO_ALL}]
+    missing = [
+        h.name
+        for key, h in LISTENERS[listener]().items()
+        if key not in {*known, *NO_QUESTION, *REFUSED_TO_ALL}
+    ]
     assert missing == []
 
 
@@ -190,7 +221,9 @@ def test_each_permission_is_necessary_for_what_it_is_about(listener: str, row: R
         without.allow(*(need for need in row.needs if need != missing))
         assert is_refused(row, without.answer(row, listener, USER)), missing
         about_others = SecuredWorld()
-        about_others.allow(*(need for need in row.needs if need != missing), (missing[0], missing[1], "another"))
+        about_others.allow(
+            *(need for need in row.needs if need != missing), (missing[0], missing[1], "another")
+        )
         assert is_refused(row, about_others.answer(row, listener, USER)), missing
         denied = SecuredWorld()
         denied.allow(*row.needs)
@@ -209,7 +242,9 @@ def test_what_is_forwarded_is_authorized_as_the_clients(listener: str, row: Row)
 
 
 @pytest.mark.parametrize(("listener", "row"), FORWARDED)
-def test_who_may_not_act_for_the_cluster_forwards_nothing_whatever_the_principal_inside(listener: str, row: Row) -> None:
+def test_who_may_not_act_for_the_cluster_forwards_nothing_whatever_the_principal_inside(
+    listener: str, row: Row
+) -> None:
     world = SecuredWorld()
     before = dict(world.image.topics)
     for by in (ANONYMOUS, USER):
@@ -222,8 +257,13 @@ def test_what_nobody_may_is_answered_alike(api_key: int) -> None:
     handler = handlers()[api_key]
     fields: dict[str, Any] = {}
     if api_key == 0:
-        fields = {"acks": 1, "topic_data": [{"name": TOPIC, "partition_data": [{"index": 0, "records": b""}]}]}
-        fields["topic_data"][0] |= {"topic_id": METADATA_TOPIC_ID} if handler.versions[-1] >= 13 else {}
+        fields = {
+            "acks": 1,
+            "topic_data": [{"name": TOPIC, "partition_data": [{"index": 0, "records": b""}]}],
+        }
+        fields["topic_data"][0] |= (
+            {"topic_id": METADATA_TOPIC_ID} if handler.versions[-1] >= 13 else {}
+        )
     if api_key == 21:
         fields = {"topics": [{"name": TOPIC, "partitions": [{"partition_index": 0, "offset": 1}]}]}
     row, world = Row(api_key, (), fields), SecuredWorld()

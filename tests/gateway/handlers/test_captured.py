@@ -1,7 +1,8 @@
-"""Requests that real clients sent to real Kafka 4.3.1, asked of the handlers: each item that Kafka answered is answered here.
+"""Requests that real clients sent to real Kafka 4.3.1, asked of the handlers: each item that Kafka
+answered is answered here.
 
-What is said of an item differs, since there is another topic here and nothing can be changed; which items, and in which
-shape, must not.
+What is said of an item differs, since there is another topic here and nothing can be changed; which
+items, and in which shape, must not.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import kwire
-from gateway.handlers.context import Later
+from gateway.handlers.context import PendingResponse
 from gateway.handlers.table import Handler, handlers
 from kwire.header import decode_request_header, decode_response_header
 from tests.gateway.handlers.world import World, over_the_wire
@@ -25,18 +26,25 @@ CLIENT = "admin"
 
 def of(array: str, *members: str) -> Callable[[Any], Counter[Any]]:
     """The identities in an array of structs."""
-    return lambda answer: Counter(tuple(getattr(one, member) for member in members) for one in getattr(answer, array))
+    return lambda answer: Counter(
+        tuple(getattr(one, member) for member in members) for one in getattr(answer, array)
+    )
 
 
 def inside(outer: str, name: str, inner: str, index: str) -> Callable[[Any], Counter[Any]]:
     """The identities (outer name, inner index) in an array of structs that hold one each."""
     return lambda answer: Counter(
-        (getattr(one, name), getattr(two, index)) for one in getattr(answer, outer) for two in getattr(one, inner)
+        (getattr(one, name), getattr(two, index))
+        for one in getattr(answer, outer)
+        for two in getattr(one, inner)
     )
 
 
 def quota_entities(answer: Any) -> Counter[Any]:
-    return Counter(tuple((one.entity_type, one.entity_name) for one in entry.entity) for entry in answer.entries)
+    return Counter(
+        tuple((one.entity_type, one.entity_name) for one in entry.entity)
+        for entry in answer.entries
+    )
 
 
 #: Api key -> what an answer is about, as something to compare.
@@ -68,14 +76,20 @@ IDENTITIES: dict[int, Callable[[Any], Counter[Any]]] = {
 
 
 def exchanges() -> Iterator[tuple[Handler, int, bytes, bytes]]:
-    """(handler, version, request, Kafka's answer) of every exchange of a client with a broker that the handlers have."""
+    """(handler, version, request, Kafka's answer) of every exchange of a client with a broker that
+    the handlers have.
+    """
     asked: dict[Any, bytes] = {}
     with lzma.open(SHARED / "wire" / "public.frames.jsonl.xz", "rt", encoding="utf-8") as frames:
         for text in frames:
             line = json.loads(text)
             key = (line["scenario"], line["conn"], line.get("correlation_id"))
             handler = handlers().get(line["api_key"]) if line["direction"] != "close" else None
-            if handler is None or handler.api_key not in IDENTITIES or line["version"] not in handler.versions:
+            if (
+                handler is None
+                or handler.api_key not in IDENTITIES
+                or line["version"] not in handler.versions
+            ):
                 continue
             if line["direction"] == "req" and line["from"] == CLIENT and line["to"].startswith("b"):
                 asked[key] = bytes.fromhex(line["hex"])
@@ -96,8 +110,11 @@ def test_every_item_that_kafka_answered_is_answered() -> None:
         if getattr(expected, "error_code", 0):
             continue  # refused as a whole, for want of a right that is not wanted here
         answer = handler.handle(request, world.context(version))
-        assert answer is not None and not isinstance(answer, Later)
-        assert IDENTITIES[key](over_the_wire(answer, version)) == IDENTITIES[key](expected), (handler.name, request)
+        assert answer is not None and not isinstance(answer, PendingResponse)
+        assert IDENTITIES[key](over_the_wire(answer, version)) == IDENTITIES[key](expected), (
+            handler.name,
+            request,
+        )
         seen[key] += 1
     assert seen.total() > 100
     assert set(seen) >= {0, 2, 19, 20, 30, 37, 43, 44, 45, 49, 55, 75}

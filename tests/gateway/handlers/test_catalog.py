@@ -18,10 +18,10 @@ from gateway.handlers import (
     produce,
 )
 from gateway.handlers.catalog import EmptyLog, log_of, topic_named, topic_with_id
-from gateway.handlers.context import Later
-from gateway.handlers.errors import ErrorCode
+from gateway.handlers.context import PendingResponse
 from gateway.handlers.produce import NO_DATA
 from gateway.ports import OffsetOutOfRange
+from kwire.protocol import ErrorCode
 from kwire.uuid import METADATA_TOPIC_ID, Uuid
 from tests.gateway.handlers.own_world import OTHER, OwnWorld
 from tests.gateway.handlers.world import NODE
@@ -93,28 +93,43 @@ def test_describe_topic_partitions_page_by_page(world: OwnWorld) -> None:
     seen: list[tuple[str, int]] = []
     cursor: Any = None
     for _ in range(3):
-        answer = world.ask(describe_topic_partitions, 0, topics=[], response_partition_limit=1, cursor=cursor)
-        seen += [(topic.name, one.partition_index) for topic in answer.topics for one in topic.partitions]
+        answer = world.ask(
+            describe_topic_partitions, 0, topics=[], response_partition_limit=1, cursor=cursor
+        )
+        seen += [
+            (topic.name, one.partition_index) for topic in answer.topics for one in topic.partitions
+        ]
         if answer.next_cursor is None:
             break
-        cursor = {"topic_name": answer.next_cursor.topic_name, "partition_index": answer.next_cursor.partition_index}
+        cursor = {
+            "topic_name": answer.next_cursor.topic_name,
+            "partition_index": answer.next_cursor.partition_index,
+        }
     assert seen == [(LOG, 0), ("orders", 0), ("orders", 1)]
 
 
 def test_describe_cluster(world: OwnWorld) -> None:
     answer = world.ask(describe_cluster, 2)
-    assert [(one.broker_id, one.host) for one in answer.brokers] == [(NODE, "gateway.example"), (OTHER, "other.example")]
+    assert [(one.broker_id, one.host) for one in answer.brokers] == [
+        (NODE, "gateway.example"),
+        (OTHER, "other.example"),
+    ]
     controllers = world.ask(describe_cluster, 2, endpoint_type=2)
     assert [(one.broker_id, one.port) for one in controllers.brokers] == [(OTHER, 9093)]
-    assert world.ask(describe_cluster, 2, listener="CONTROLLER").error_code == ErrorCode.MISMATCHED_ENDPOINT_TYPE
+    assert (
+        world.ask(describe_cluster, 2, listener="CONTROLLER").error_code
+        == ErrorCode.MISMATCHED_ENDPOINT_TYPE
+    )
 
 
 @pytest.mark.parametrize("version", range(4, 19))
 def test_fetch_finds_nothing_and_waits_for_it(world: OwnWorld, version: int) -> None:
     named = {"topic_id": topic_id(world)} if version >= 13 else {"topic": "orders"}
-    partitions = [{"partition": index, "fetch_offset": 0, "partition_max_bytes": 1000} for index in (0, 1, 2)]
+    partitions = [
+        {"partition": index, "fetch_offset": 0, "partition_max_bytes": 1000} for index in (0, 1, 2)
+    ]
     fields = {"max_bytes": 1000, "topics": [{**named, "partitions": partitions}]}
-    (found,) = world.ask(fetch, version, max_wait_ms=0, min_bytes=1, **fields).responses
+    (found,) = world.ask(fetch, version, max_wait_ms=0, min_bytes=1, **fields).responses  # type: ignore[arg-type]
     assert [(one.error_code, bytes(one.records)) for one in found.partitions] == [
         (0, b""),
         (ErrorCode.NOT_LEADER_OR_FOLLOWER, b""),
@@ -122,13 +137,20 @@ def test_fetch_finds_nothing_and_waits_for_it(world: OwnWorld, version: int) -> 
     ]
     assert (found.partitions[0].high_watermark, found.partitions[0].last_stable_offset) == (0, 0)
     fields["topics"] = [{**named, "partitions": partitions[:1]}]
-    assert isinstance(world.ask(fetch, version, max_wait_ms=500, min_bytes=1, **fields), Later)
+    assert isinstance(
+        world.ask(fetch, version, max_wait_ms=500, min_bytes=1, **fields),  # type: ignore[arg-type]
+        PendingResponse,
+    )
 
 
 def test_fetch_beyond_the_end(world: OwnWorld) -> None:
     partition = {"partition": 0, "fetch_offset": 1, "partition_max_bytes": 1000}
     (found,) = world.ask(
-        fetch, 12, max_wait_ms=500, min_bytes=1, topics=[{"topic": "orders", "partitions": [partition]}]
+        fetch,
+        12,
+        max_wait_ms=500,
+        min_bytes=1,
+        topics=[{"topic": "orders", "partitions": [partition]}],
     ).responses
     assert found.partitions[0].error_code == ErrorCode.OFFSET_OUT_OF_RANGE
     with pytest.raises(OffsetOutOfRange):
@@ -147,14 +169,21 @@ def test_list_offsets(world: OwnWorld, timestamp: int, offset: int) -> None:
 
 def test_the_end_of_the_first_epoch(world: OwnWorld) -> None:
     asked = [{"partition": 0, "leader_epoch": 0, "current_leader_epoch": 0}]
-    (found,) = world.ask(offset_for_leader_epoch, 4, topics=[{"topic": "orders", "partitions": asked}]).topics
+    (found,) = world.ask(
+        offset_for_leader_epoch, 4, topics=[{"topic": "orders", "partitions": asked}]
+    ).topics
     assert (found.partitions[0].leader_epoch, found.partitions[0].end_offset) == (0, 0)
 
 
 @pytest.mark.parametrize("version", produce.VERSIONS)
 def test_produce_says_why_not(world: OwnWorld, version: int) -> None:
     named = {"topic_id": topic_id(world)} if version >= 13 else {"name": "orders"}
-    answer = world.ask(produce, version, acks=1, topic_data=[{**named, "partition_data": [{"index": 0, "records": None}]}])
+    answer = world.ask(
+        produce,
+        version,
+        acks=1,
+        topic_data=[{**named, "partition_data": [{"index": 0, "records": None}]}],
+    )
     (partition,) = answer.responses[0].partition_responses
     assert partition.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
     if version >= 8:
@@ -163,14 +192,26 @@ def test_produce_says_why_not(world: OwnWorld, version: int) -> None:
 
 def test_configurations_of_what_was_made(world: OwnWorld) -> None:
     kinds = [(2, "orders"), (2, LOG), (4, ""), (32, "g"), (16, "m"), (16, "")]
-    resources = [{"resource_type": kind, "resource_name": name, "configuration_keys": None} for kind, name in kinds]
-    results = world.ask(describe_configs, 4, resources=resources, include_synonyms=True, include_documentation=True).results
+    resources = [
+        {"resource_type": kind, "resource_name": name, "configuration_keys": None}
+        for kind, name in kinds
+    ]
+    results = world.ask(
+        describe_configs, 4, resources=resources, include_synonyms=True, include_documentation=True
+    ).results
     assert [one.error_code for one in results] == [0, 0, 0, 0, 0, ErrorCode.INVALID_REQUEST]
-    orders, log, brokers, group, metrics, _ = ({config.name: config for config in one.configs} for one in results)
-    assert len(orders) == len(log) == 33 and len(group) == 17 and len(metrics) == 3
+    orders, log, brokers, group, metrics, _ = (
+        {config.name: config for config in one.configs} for one in results
+    )
+    assert len(orders) == len(log) == 37 and len(group) == 21 and len(metrics) == 3
     assert not orders["retention.ms"].read_only and log["retention.ms"].read_only
-    assert [(one.value, one.source) for one in orders["min.insync.replicas"].synonyms] == [("1", 3), ("1", 5)]
-    assert {name: (one.value, one.config_source) for name, one in brokers.items()} == {"min.insync.replicas": ("1", 3)}
+    assert [(one.value, one.source) for one in orders["min.insync.replicas"].synonyms] == [
+        ("1", 3),
+        ("1", 5),
+    ]
+    assert {name: (one.value, one.config_source) for name, one in brokers.items()} == {
+        "min.insync.replicas": ("1", 3)
+    }
     assert all(config.documentation for config in orders.values())
 
 
@@ -180,4 +221,6 @@ def test_names_of_what_is_configured(world: OwnWorld) -> None:
     assert [(one.resource_type, one.resource_name) for one in found] == [
         (2, LOG), (2, "orders"), (4, str(NODE)), (4, str(OTHER)), (16, "m"),
     ]  # fmt: skip
-    assert [one.resource_name for one in world.ask(list_config_resources, 0).config_resources] == ["m"]
+    assert [one.resource_name for one in world.ask(list_config_resources, 0).config_resources] == [
+        "m"
+    ]

@@ -1,4 +1,6 @@
-"""Changes by way of the active controller: who asked goes along, the answer waits, and what is said meanwhile."""
+"""Changes by way of the active controller: who asked goes along, the answer waits, and what is said
+meanwhile.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,12 @@ from typing import Any
 
 import pytest
 
-from gateway.handlers import (
+from gateway.controller.admin_api import TIMEOUT_MS
+from gateway.handlers.context import PendingResponse
+from gateway.handlers.controller_requests import TIMEOUT_MS_MAX
+from gateway.ports import Requester
+from kwire.protocol import ErrorCode
+from tests.gateway.handlers.admin_handlers import (
     alter_configs,
     controller_registration,
     create_partitions,
@@ -15,14 +22,14 @@ from gateway.handlers import (
     delete_topics,
     incremental_alter_configs,
 )
-from gateway.handlers.context import Later
-from gateway.handlers.controller_requests import TIMEOUT_MS, TIMEOUT_MS_MAX
-from gateway.handlers.errors import ErrorCode
-from gateway.ports import Asker
 from tests.gateway.handlers.own_world import OwnWorld
 
 TOPIC = {"name": "orders", "num_partitions": 1, "replication_factor": 1}
-CONFIG = {"resource_type": 2, "resource_name": "orders", "configs": [{"name": "retention.ms", "value": "5"}]}
+CONFIG = {
+    "resource_type": 2,
+    "resource_name": "orders",
+    "configs": [{"name": "retention.ms", "value": "5"}],
+}
 
 
 def test_all_of_them_are_carried_out() -> None:
@@ -30,18 +37,27 @@ def test_all_of_them_are_carried_out() -> None:
     image = world.quorum.image  # type: ignore[union-attr]
     assert world.ask(create_topics, 7, topics=[TOPIC], timeout_ms=1000).topics[0].error_code == 0
     grown = {"name": "orders", "count": 3, "assignments": None}
-    assert world.ask(create_partitions, 3, topics=[grown], timeout_ms=1000).results[0].error_code == 0
+    assert (
+        world.ask(create_partitions, 3, topics=[grown], timeout_ms=1000).results[0].error_code == 0
+    )
     assert len(image.partitions[image.topic_ids["orders"]]) == 3
     assert world.ask(alter_configs, 2, resources=[CONFIG]).responses[0].error_code == 0
     more = {**CONFIG, "configs": [{"name": "segment.ms", "value": "7", "config_operation": 0}]}
     assert world.ask(incremental_alter_configs, 1, resources=[more]).responses[0].error_code == 0
     assert image.configs[2, "orders"] == {"retention.ms": "5", "segment.ms": "7"}
-    assert world.ask(delete_topics, 6, topics=[{"name": "orders"}], timeout_ms=1000).responses[0].error_code == 0
+    assert (
+        world.ask(delete_topics, 6, topics=[{"name": "orders"}], timeout_ms=1000)
+        .responses[0]
+        .error_code
+        == 0
+    )
     assert not image.topics
     answer = world.ask(controller_registration, 0, listener="CONTROLLER", controller_id=9)
     assert answer.error_code == 0 and 9 in image.controllers
-    anonymous = Asker("User:ANONYMOUS", "127.0.0.1", "test")
-    assert set(world.controller.askers) == {replace(anonymous, listener=where) for where in ("PLAINTEXT", "CONTROLLER")}
+    anonymous = Requester("User:ANONYMOUS", "127.0.0.1", "test")
+    assert set(world.controller.askers) == {
+        replace(anonymous, listener=where) for where in ("PLAINTEXT", "CONTROLLER")
+    }
 
 
 def test_who_asked_is_who_is_allowed() -> None:
@@ -54,20 +70,29 @@ def test_who_asked_is_who_is_allowed() -> None:
 def test_the_answer_waits_and_the_outcome_is_unknown_when_the_time_is_over() -> None:
     world = OwnWorld()
     world.controller.holds = True
-    later = world.ask(create_topics, 7, topics=[TOPIC], timeout_ms=2500)
-    assert isinstance(later, Later) and later.deadline == 102.5 and later.expire is not None
-    (result,) = later.expire().topics  # type: ignore[attr-defined]
+    pending = world.ask(create_topics, 7, topics=[TOPIC], timeout_ms=2500)
+    assert (
+        isinstance(pending, PendingResponse)
+        and pending.deadline == 102.5
+        and pending.expire is not None
+    )
+    (result,) = pending.expire().topics  # type: ignore[attr-defined]
     assert (result.name, result.error_code) == ("orders", ErrorCode.REQUEST_TIMED_OUT)
     assert "2.500 s" in result.error_message
     world.controller.release()
-    assert later.done
+    assert pending.done
 
 
-@pytest.mark.parametrize(("asked_ms", "waits_s"), [(-5, 0.0), (0, 0.0), (2**31 - 1, TIMEOUT_MS_MAX / 1000)])
+@pytest.mark.parametrize(
+    ("asked_ms", "waits_s"), [(-5, 0.0), (0, 0.0), (2**31 - 1, TIMEOUT_MS_MAX / 1000)]
+)
 def test_how_long_is_waited(asked_ms: int, waits_s: float) -> None:
     world = OwnWorld()
     world.controller.holds = True
-    assert world.ask(delete_topics, 6, topics=[{"name": "a"}], timeout_ms=asked_ms).deadline == 100.0 + waits_s
+    assert (
+        world.ask(delete_topics, 6, topics=[{"name": "a"}], timeout_ms=asked_ms).deadline
+        == 100.0 + waits_s
+    )
 
 
 def test_configurations_say_no_time() -> None:
@@ -79,13 +104,19 @@ def test_configurations_say_no_time() -> None:
 @pytest.mark.parametrize(
     ("handler", "fields", "errors"),
     [
-        (create_topics, {"topics": [TOPIC]}, lambda answer: [one.error_code for one in answer.topics]),
+        (
+            create_topics,
+            {"topics": [TOPIC]},
+            lambda answer: [one.error_code for one in answer.topics],
+        ),
         (controller_registration, {"controller_id": 9}, lambda answer: [answer.error_code]),
     ],
 )
-def test_a_controllers_listener_passes_nothing_on(handler: Any, fields: dict[str, Any], errors: Any) -> None:
+def test_a_controllers_listener_passes_nothing_on(
+    handler: Any, fields: dict[str, Any], errors: Any
+) -> None:
     world = OwnWorld()
     world.controller.is_active = False
-    answer = world.ask(handler, handler.VERSIONS[-1], listener="CONTROLLER", **fields)
+    answer = world.ask(handler, handler.versions[-1], listener="CONTROLLER", **fields)
     assert errors(answer) == [ErrorCode.NOT_CONTROLLER]
     assert not world.controller.askers

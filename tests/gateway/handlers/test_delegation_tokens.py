@@ -1,4 +1,6 @@
-"""Delegation tokens on listeners: who may ask, who is told of which, and where this node has the key."""
+"""Delegation tokens on listeners: who may ask, who is told of which, and where this node has the
+key.
+"""
 
 from __future__ import annotations
 
@@ -8,20 +10,20 @@ from typing import Any
 import pytest
 
 from gateway.config import Config
-from gateway.handlers import (
-    create_delegation_token,
-    describe_delegation_token,
-    expire_delegation_token,
-    renew_delegation_token,
-)
+from gateway.handlers import describe_delegation_token
 from gateway.handlers.context import Context
 from gateway.handlers.delegation_tokens import may_ask_for_tokens
-from gateway.handlers.errors import ErrorCode
 from gateway.handlers.refusals import REFUSED
 from gateway.ports import Endpoint, Forwarder
 from gateway.security.delegation_tokens import token_hmac
 from gateway.security.secret import Secret
 from kwire.messages.delegation_token_record import DelegationTokenRecord
+from kwire.protocol import ErrorCode
+from tests.gateway.handlers.admin_handlers import (
+    create_delegation_token,
+    expire_delegation_token,
+    renew_delegation_token,
+)
 from tests.gateway.handlers.own_world import OwnWorld
 from tests.gateway.handlers.world import MemoryQuorum, World
 
@@ -33,12 +35,16 @@ class SaslWorld(World):
     """Who asks proved who he is; the image is an observed cluster's, whose key this node has."""
 
     def __init__(self) -> None:
-        super().__init__(quorum=MemoryQuorum(), config=Config(security={"delegation.token.secret.key": "key"}))
+        super().__init__(
+            quorum=MemoryQuorum(), config=Config(security={"delegation.token.secret.key": "key"})
+        )
 
     def endpoint(self, listener: str) -> Endpoint:
         return replace(super().endpoint(listener), security_protocol="SASL_PLAINTEXT")
 
-    def token(self, token_id: str, owner: str, *renewers: str, requester: str | None = None) -> None:
+    def token(
+        self, token_id: str, owner: str, *renewers: str, requester: str | None = None
+    ) -> None:
         self.quorum.image.tokens[token_id] = DelegationTokenRecord(  # type: ignore[union-attr]
             owner=owner, requester=requester or owner, renewers=list(renewers), issue_timestamp=1, max_timestamp=3,
             expiration_timestamp=2, token_id=token_id,
@@ -46,7 +52,11 @@ class SaslWorld(World):
 
     def told(self, *owners: str, all: bool = False) -> list[str]:
         people = [owner.partition(":") for owner in owners]
-        asked = None if all else [{"principal_type": kind, "principal_name": name} for kind, _, name in people]
+        asked = (
+            None
+            if all
+            else [{"principal_type": kind, "principal_name": name} for kind, _, name in people]
+        )
         answer = self.ask(describe_delegation_token, 3, owners=asked)
         assert answer.error_code == 0
         return [one.token_id for one in answer.tokens]
@@ -81,11 +91,15 @@ def test_who_may_ask(protocol: str, peer: dict[str, Any], may: bool) -> None:
     assert may_ask_for_tokens(asked_by(World().context(3), protocol, **peer)) is may
 
 
-@pytest.mark.parametrize("version", create_delegation_token.VERSIONS)
+@pytest.mark.parametrize("version", create_delegation_token.versions)
 def test_who_may_not_is_refused_at_once(version: int) -> None:
     world = OwnWorld()
     answer = world.ask(create_delegation_token, version, renewers=[], max_lifetime_ms=-1)
-    assert (answer.error_code, answer.principal_name, answer.max_timestamp_ms) == (NOT_ALLOWED, "ANONYMOUS", -1)
+    assert (answer.error_code, answer.principal_name, answer.max_timestamp_ms) == (
+        NOT_ALLOWED,
+        "ANONYMOUS",
+        -1,
+    )
     earlier = min(version, 2)
     for handler in (renew_delegation_token, expire_delegation_token):
         answer = world.ask(handler, earlier, hmac=b"x")
@@ -96,7 +110,10 @@ def test_who_may_not_is_refused_at_once(version: int) -> None:
 
 
 def test_where_the_log_is_written_by_others_nothing_changes() -> None:
-    assert World().ask(create_delegation_token, 3, renewers=[], max_lifetime_ms=-1).error_code == REFUSED
+    assert (
+        World().ask(create_delegation_token, 3, renewers=[], max_lifetime_ms=-1).error_code
+        == REFUSED
+    )
     for handler in (renew_delegation_token, expire_delegation_token):
         assert World().ask(handler, 2, hmac=b"x").error_code == REFUSED
 
@@ -107,11 +124,16 @@ def test_who_is_told_of_which() -> None:
     world.token("renewed", "User:ann", ME)
     world.token("asked for", "User:ann", requester=ME)
     world.token("hers", "User:ann", "User:ben")
-    assert world.told(all=True) == ["mine", "renewed", "asked for", "hers"], "who may describe all is told of all"
+    assert world.told(all=True) == ["mine", "renewed", "asked for", "hers"], (
+        "who may describe all is told of all"
+    )
     assert world.told() == []
     assert world.told(ME) == ["mine", "renewed", "asked for"]
     assert world.told("User:ben", "User:eve") == ["hers"]
-    world.authorizer.forbidden = {("DESCRIBE", "DELEGATION_TOKEN", "*"), ("DESCRIBE_TOKENS", "USER", "*")}
+    world.authorizer.forbidden = {
+        ("DESCRIBE", "DELEGATION_TOKEN", "*"),
+        ("DESCRIBE_TOKENS", "USER", "*"),
+    }
     assert world.told(all=True) == ["mine", "renewed", "asked for"]
     assert world.told("User:ann") == ["renewed", "asked for"]
     world.authorizer.forbidden = {("DESCRIBE", "DELEGATION_TOKEN", "*")}
@@ -148,7 +170,12 @@ def test_who_may_ask_asks_the_controller() -> None:
 
     world = SaslOwnWorld()
     answer = world.ask(create_delegation_token, 3, renewers=[], max_lifetime_ms=-1)
-    assert (answer.error_code, answer.principal_name) == (ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED, "ANONYMOUS")
+    assert (answer.error_code, answer.principal_name) == (
+        ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED,
+        "ANONYMOUS",
+    )
     for handler in (renew_delegation_token, expire_delegation_token):
-        assert world.ask(handler, 2, hmac=b"x").error_code == ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED
+        assert (
+            world.ask(handler, 2, hmac=b"x").error_code == ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED
+        )
     assert [one.principal for one in world.controller.askers] == [ME] * 3

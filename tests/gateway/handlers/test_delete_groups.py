@@ -20,10 +20,17 @@ def test_groups_without_members_are_forgotten(version: int) -> None:
     world.commit(5, "simple")
     world.commit(6, "kept")
     world.authorizer.forbidden.add(("DELETE", "GROUP", "kept"))
-    answer = world.get(delete_groups, version, groups_names=["simple", "g", "nobody", "kept", "simple"])
+    answer = world.get(
+        delete_groups, version, groups_names=["simple", "g", "nobody", "kept", "simple"]
+    )
     results = {r.group_id: (r.error_code, r.error_message) for r in answer.results}
     assert len(answer.results) == 4
-    assert {name: error for name, (error, _) in results.items()} == {"simple": 0, "g": 68, "nobody": 69, "kept": 30}
+    assert {name: error for name, (error, _) in results.items()} == {
+        "simple": 0,
+        "g": 68,
+        "nobody": 69,
+        "kept": 30,
+    }
     for error, message in results.values():
         assert (message is not None) == (version >= 3 and error != 0)
     assert (world.fetch("simple"), world.fetch("kept")) == ([], [6])
@@ -34,6 +41,8 @@ def test_groups_without_members_are_forgotten(version: int) -> None:
 def test_nothing_to_ask(version: int) -> None:
     world = GroupWorld()
     world.authorizer.forbidden.add(("DELETE", "GROUP", "*"))
-    assert [r.error_code for r in world.get(delete_groups, version, groups_names=["g"]).results] == [30]
+    assert [
+        r.error_code for r in world.get(delete_groups, version, groups_names=["g"]).results
+    ] == [30]
     assert world.get(delete_groups, version, groups_names=[]).results == []
     assert world.groups.asked == 0

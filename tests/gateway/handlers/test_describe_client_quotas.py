@@ -1,4 +1,6 @@
-"""DescribeClientQuotas: what a filter finds, strictly or not, and filters that contradict themselves."""
+"""DescribeClientQuotas: what a filter finds, strictly or not, and filters that contradict
+themselves.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +8,10 @@ from typing import Any
 
 import pytest
 
-from gateway.handlers import alter_client_quotas, describe_client_quotas
+from gateway.handlers import describe_client_quotas
 from gateway.handlers.describe_client_quotas import DEFAULT, EXACT, SPECIFIED
-from gateway.handlers.errors import ErrorCode
+from kwire.protocol import ErrorCode
+from tests.gateway.handlers.admin_handlers import alter_client_quotas
 from tests.gateway.handlers.own_world import OwnWorld
 from tests.gateway.handlers.world import MemoryQuorum, World
 
@@ -23,7 +26,12 @@ def world_with_quotas() -> OwnWorld:
     entries = [
         {
             "entity": [{"entity_type": kind, "entity_name": name} for kind, name in entity.items()],
-            "ops": [{"key": "connection_creation_rate" if "ip" in entity else "consumer_byte_rate", "value": 5.0}],
+            "ops": [
+                {
+                    "key": "connection_creation_rate" if "ip" in entity else "consumer_byte_rate",
+                    "value": 5.0,
+                }
+            ],
         }
         for entity in ENTITIES
     ]
@@ -32,8 +40,12 @@ def world_with_quotas() -> OwnWorld:
     return world
 
 
-def ask(world: World, *components: tuple[str, int, str | None], strict: bool = False, version: int = 1) -> Any:
-    asked = [{"entity_type": kind, "match_type": how, "match": match} for kind, how, match in components]
+def ask(
+    world: World, *components: tuple[str, int, str | None], strict: bool = False, version: int = 1
+) -> Any:
+    asked = [
+        {"entity_type": kind, "match_type": how, "match": match} for kind, how, match in components
+    ]
     return world.ask(describe_client_quotas, version, components=asked, strict=strict)
 
 

@@ -8,19 +8,30 @@ from typing import Any
 import pytest
 
 from gateway.config import KEYS, Config, Listener
-from gateway.controller.config_keys import ConfigSource, ConfigType
-from gateway.controller.resource_configs import ResourceType
+from gateway.controller.configs.config_def import ConfigSource, ConfigType
+from gateway.controller.configs.resource_configs import ResourceType
 from gateway.handlers import describe_configs
-from gateway.handlers.errors import ErrorCode
+from kwire.protocol import ErrorCode
 from tests.gateway.handlers.world import NODE, World
 
-TOPIC = {"resource_type": ResourceType.TOPIC, "resource_name": "__cluster_metadata", "configuration_keys": None}
-BROKER = {"resource_type": ResourceType.BROKER, "resource_name": str(NODE), "configuration_keys": None}
+TOPIC = {
+    "resource_type": ResourceType.TOPIC,
+    "resource_name": "__cluster_metadata",
+    "configuration_keys": None,
+}
+BROKER = {
+    "resource_type": ResourceType.BROKER,
+    "resource_name": str(NODE),
+    "configuration_keys": None,
+}
 
 
 def ask(world: World, version: int, resource: dict[str, Any], **fields: Any) -> Any:
     (result,) = world.ask(describe_configs, version, resources=[resource], **fields).results
-    assert (result.resource_type, result.resource_name) == (resource["resource_type"], resource["resource_name"])
+    assert (result.resource_type, result.resource_name) == (
+        resource["resource_type"],
+        resource["resource_name"],
+    )
     return result
 
 
@@ -36,14 +47,21 @@ def test_the_topic_has_kafkas_names(version: int) -> None:
     for config in configs.values():
         assert config.read_only and not config.is_sensitive
         assert config.config_source == ConfigSource.DEFAULT_CONFIG
-        assert [(s.name, s.value, s.source) for s in config.synonyms] == [(config.name, config.value, 5)]
+        assert [(s.name, s.value, s.source) for s in config.synonyms] == [
+            (config.name, config.value, 5)
+        ]
 
 
 @pytest.mark.parametrize("version", describe_configs.VERSIONS)
 def test_the_node_tells_what_it_runs_with(version: int) -> None:
     listeners = (Listener("PLAINTEXT", "127.0.0.1", 9092), Listener("OTHER", "::1", 9093))
     protocols = {"PLAINTEXT": "PLAINTEXT", "OTHER": "PLAINTEXT"}
-    config = Config(node_id=NODE, log_dirs=Path("/logs"), listeners=listeners, listener_security_protocol_map=protocols)
+    config = Config(
+        node_id=NODE,
+        log_dirs=Path("/logs"),
+        listeners=listeners,
+        listener_security_protocol_map=protocols,
+    )
     result = ask(World(config=config), version, BROKER, include_synonyms=True)
     found = {one.name: one for one in result.configs}
     assert found.keys() == KEYS.keys()
@@ -57,7 +75,10 @@ def test_the_node_tells_what_it_runs_with(version: int) -> None:
     assert [(s.value, s.source) for s in found["node.id"].synonyms] == [(str(NODE), 4), ("1", 5)]
     assert found["max.connections"].config_source == ConfigSource.DEFAULT_CONFIG
     if version >= 3:
-        types = [found[name].config_type for name in ("node.id", "snapshot.prefix", "listeners", "log.level")]
+        types = [
+            found[name].config_type
+            for name in ("node.id", "snapshot.prefix", "listeners", "log.level")
+        ]
         assert types == [ConfigType.INT, ConfigType.BOOLEAN, ConfigType.LIST, ConfigType.STRING]
 
 
@@ -74,7 +95,10 @@ def test_no_keys_named_means_all() -> None:
 def test_synonyms_and_documentation_only_when_asked() -> None:
     plain = ask(World(), 4, BROKER)
     assert all(config.synonyms == [] and config.documentation is None for config in plain.configs)
-    told = {config.name: config for config in ask(World(), 4, BROKER, include_documentation=True).configs}
+    told = {
+        config.name: config
+        for config in ask(World(), 4, BROKER, include_documentation=True).configs
+    }
     assert told["fetch.max.bytes"].documentation.endswith("(bytes)")
 
 
@@ -91,7 +115,9 @@ def test_synonyms_and_documentation_only_when_asked() -> None:
     ],
 )
 def test_what_is_not_here(kind: int, name: str, error: ErrorCode) -> None:
-    result = ask(World(), 4, {"resource_type": kind, "resource_name": name, "configuration_keys": None})
+    result = ask(
+        World(), 4, {"resource_type": kind, "resource_name": name, "configuration_keys": None}
+    )
     assert (result.error_code, result.configs) == (error, [])
     assert result.error_message
 
@@ -103,7 +129,10 @@ def test_the_brokers_defaults_changed_at_run_time_are_none() -> None:
 
 @pytest.mark.parametrize(
     ("resource", "kind", "error"),
-    [(TOPIC, "TOPIC", ErrorCode.TOPIC_AUTHORIZATION_FAILED), (BROKER, "CLUSTER", ErrorCode.CLUSTER_AUTHORIZATION_FAILED)],
+    [
+        (TOPIC, "TOPIC", ErrorCode.TOPIC_AUTHORIZATION_FAILED),
+        (BROKER, "CLUSTER", ErrorCode.CLUSTER_AUTHORIZATION_FAILED),
+    ],
 )
 def test_asking_needs_the_right(resource: dict[str, Any], kind: str, error: ErrorCode) -> None:
     world = World()
@@ -113,5 +142,10 @@ def test_asking_needs_the_right(resource: dict[str, Any], kind: str, error: Erro
 
 
 def test_a_resource_asked_a_thousand_times_is_answered_once() -> None:
-    answer = World().ask(describe_configs, 4, resources=[BROKER, TOPIC] * 1000, include_documentation=True)
-    assert [result.resource_type for result in answer.results] == [ResourceType.BROKER, ResourceType.TOPIC]
+    answer = World().ask(
+        describe_configs, 4, resources=[BROKER, TOPIC] * 1000, include_documentation=True
+    )
+    assert [result.resource_type for result in answer.results] == [
+        ResourceType.BROKER,
+        ResourceType.TOPIC,
+    ]

@@ -21,9 +21,17 @@ def test_a_stable_group(version: int) -> None:
     member_id = world.stable(instance="one")
     (group,) = world.get(describe_groups, version, groups=["g"]).groups
     assert (group.error_code, group.group_id, group.group_state) == (0, "g", "Stable")
-    assert (group.protocol_type, group.protocol_data, group.authorized_operations) == ("consumer", "range", NOT_ASKED)
+    assert (group.protocol_type, group.protocol_data, group.authorized_operations) == (
+        "consumer",
+        "range",
+        NOT_ASKED,
+    )
     (member,) = group.members
-    assert (member.member_id, member.client_id, member.client_host) == (member_id, "test", "/127.0.0.1")
+    assert (member.member_id, member.client_id, member.client_host) == (
+        member_id,
+        "test",
+        "/127.0.0.1",
+    )
     assert member.group_instance_id == ("one" if version >= 4 else None)
     assert (member.member_metadata, member.member_assignment) == (SUBSCRIPTION, b"everything")
 
@@ -53,7 +61,9 @@ def test_authorized_operations(version: int) -> None:
     world = GroupWorld()
     world.stable()
     world.authorizer.forbidden.add(("DELETE", "GROUP", "g"))
-    g, nobody = world.get(describe_groups, version, groups=["g", "nobody"], include_authorized_operations=True).groups
+    g, nobody = world.get(
+        describe_groups, version, groups=["g", "nobody"], include_authorized_operations=True
+    ).groups
     assert g.authorized_operations == 1 << 3 | 1 << 8  # READ, DESCRIBE
     assert nobody.authorized_operations == (NOT_ASKED if version >= 6 else 1 << 3 | 1 << 6 | 1 << 8)
 
@@ -64,7 +74,10 @@ def test_not_authorized(version: int) -> None:
     world.stable()
     world.authorizer.forbidden.add(("DESCRIBE", "GROUP", "h"))
     groups = world.get(describe_groups, version, groups=["g", "h"]).groups
-    assert {g.group_id: (g.error_code, g.group_state) for g in groups} == {"g": (0, "Stable"), "h": (30, "")}
+    assert {g.group_id: (g.error_code, g.group_state) for g in groups} == {
+        "g": (0, "Stable"),
+        "h": (30, ""),
+    }
     (alone,) = world.get(describe_groups, version, groups=["h"]).groups
     assert alone.error_code == 30
     assert world.get(describe_groups, version, groups=[]).groups == []

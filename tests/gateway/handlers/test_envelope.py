@@ -1,4 +1,6 @@
-"""Envelope: whose request it is, Kafka's errors for what cannot be opened, and answers byte for byte as brokers got them."""
+"""Envelope: whose request it is, Kafka's errors for what cannot be opened, and answers byte for
+byte as brokers got them.
+"""
 
 from __future__ import annotations
 
@@ -11,12 +13,11 @@ from typing import Any
 
 import pytest
 
-from gateway.handlers import create_topics, envelope
-from gateway.handlers.context import Later
+from gateway.handlers import envelope
+from gateway.handlers.context import PendingResponse
 from gateway.handlers.envelope import _sealed
-from gateway.handlers.errors import ErrorCode
 from gateway.handlers.table import controller_handlers
-from gateway.ports import Asker, Forwarder
+from gateway.ports import Forwarder, Requester
 from gateway.security.principal import Principal, encode_principal
 from kwire import response_type
 from kwire.header import decode_request_header, decode_response_header, encode_request_header
@@ -25,24 +26,32 @@ from kwire.messages.create_topics_request import CreatableTopic, CreateTopicsReq
 from kwire.messages.envelope_request import EnvelopeRequest
 from kwire.messages.envelope_response import EnvelopeResponse
 from kwire.messages.fetch_request import FetchRequest
+from kwire.protocol import ErrorCode
+from tests.gateway.handlers.admin_handlers import create_topics
 from tests.gateway.handlers.own_world import OwnWorld
 from tests.gateway.handlers.world import over_the_wire
 from tests.shared import SHARED, needs_shared
 
 ALICE = encode_principal(Principal("User:alice", token_authenticated=True))
 HOST = bytes([10, 0, 0, 7])
-CREATE = CreateTopicsRequest(topics=[CreatableTopic(name="orders", num_partitions=1, replication_factor=1)], timeout_ms=1500)
+CREATE = CreateTopicsRequest(
+    topics=[CreatableTopic(name="orders", num_partitions=1, replication_factor=1)], timeout_ms=1500
+)
 
 
 @dataclass
 class Asked:
-    """An authorizer that remembers who was asked about, and lets do all but what is ``forbidden`` to a principal."""
+    """An authorizer that remembers who was asked about, and lets do all but what is ``forbidden``
+    to a principal.
+    """
 
     forbidden: set[tuple[str, str]] = field(default_factory=set)
     asked: list[tuple[str, str, str]] = field(default_factory=list)
     keeps_acls: bool = True
 
-    def allows(self, principal: str, host: str, operation: str, resource_type: str, resource_name: str) -> bool:
+    def allows(
+        self, principal: str, host: str, operation: str, resource_type: str, resource_name: str
+    ) -> bool:
         self.asked.append((principal, host, operation))
         return (principal, operation) not in self.forbidden
 
@@ -52,7 +61,7 @@ class Unasked:
 
     kraft_version = 1
 
-    def ask(self, request: Message, version: int, listener: str, later: Later) -> None:
+    def ask(self, request: Message, version: int, listener: str, pending: PendingResponse) -> None:
         pass
 
 
@@ -63,9 +72,13 @@ def world() -> OwnWorld:
     return made
 
 
-def frame(request: Message, version: int, correlation_id: int = 77, client_id: str = "admin-1") -> bytes:
+def frame(
+    request: Message, version: int, correlation_id: int = 77, client_id: str = "admin-1"
+) -> bytes:
     assert request.API_KEY is not None
-    return encode_request_header(request.API_KEY, version, correlation_id, client_id) + request.encode(version)
+    return encode_request_header(
+        request.API_KEY, version, correlation_id, client_id
+    ) + request.encode(version)
 
 
 def forward(world: OwnWorld, request: EnvelopeRequest) -> Any:
@@ -73,7 +86,7 @@ def forward(world: OwnWorld, request: EnvelopeRequest) -> Any:
     context = world.context(0, "CONTROLLER")
     context.apis = controller_handlers()
     answer = envelope.handle(EnvelopeRequest.decode(request.encode(0), 0), context)
-    if not isinstance(answer, Later):
+    if not isinstance(answer, PendingResponse):
         return over_the_wire(answer, 0)
     said: list[Message] = []
     answer.attach(said.append)
@@ -94,7 +107,9 @@ def test_it_is_the_clients_request(world: OwnWorld) -> None:
     correlation_id, answer = opened(forward(world, wrapped(frame(CREATE, 7))), 19, 7)
     assert correlation_id == 77 and answer.topics[0].error_code == 0
     node = Forwarder("User:ANONYMOUS", "127.0.0.1", "test")
-    assert world.controller.askers == [Asker("User:alice", "10.0.0.7", "admin-1", True, "CONTROLLER", node)]
+    assert world.controller.askers == [
+        Requester("User:alice", "10.0.0.7", "admin-1", True, "CONTROLLER", node)
+    ]
     first, *others = world.authorizer.asked  # type: ignore[attr-defined]
     assert first == ("User:ANONYMOUS", "127.0.0.1", "CLUSTER_ACTION")
     assert {(principal, host) for principal, host, _ in others} == {("User:alice", "10.0.0.7")}
@@ -110,7 +125,10 @@ def test_what_is_inside_is_not_looked_at_before_the_forwarder_may(world: OwnWorl
     world.authorizer.forbidden = {("User:ANONYMOUS", "CLUSTER_ACTION")}  # type: ignore[arg-type]
     for request in (wrapped(frame(CREATE, 7)), wrapped(b"", None, b"")):
         answer = forward(world, request)
-        assert (answer.error_code, answer.response_data) == (ErrorCode.CLUSTER_AUTHORIZATION_FAILED, None)
+        assert (answer.error_code, answer.response_data) == (
+            ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+            None,
+        )
     assert not world.controller.askers
 
 
@@ -122,18 +140,22 @@ def test_somebody_else_is_the_controller(world: OwnWorld) -> None:
 
 def test_the_answer_is_waited_for(world: OwnWorld) -> None:
     world.controller.holds = True
-    later = forward(world, wrapped(frame(CREATE, 7)))
-    assert isinstance(later, Later) and later.deadline == 101.5 and later.expire is not None
-    _, answer = opened(over_the_wire(later.expire(), 0), 19, 7)
+    pending = forward(world, wrapped(frame(CREATE, 7)))
+    assert (
+        isinstance(pending, PendingResponse)
+        and pending.deadline == 101.5
+        and pending.expire is not None
+    )
+    _, answer = opened(over_the_wire(pending.expire(), 0), 19, 7)
     assert answer.topics[0].error_code == ErrorCode.REQUEST_TIMED_OUT
     world.controller.release()
-    assert later.done
+    assert pending.done
 
 
 def test_nobody_waits_any_more(world: OwnWorld) -> None:
     world.controller.holds = True
-    later = forward(world, wrapped(frame(CREATE, 7)))
-    later.cancel()
+    pending = forward(world, wrapped(frame(CREATE, 7)))
+    pending.cancel()
     ((_, _, _, inner),) = world.controller._held
     assert inner.cancelled
 
@@ -152,11 +174,16 @@ def test_nobody_waits_any_more(world: OwnWorld) -> None:
         (wrapped(b"\x7f\xff" + frame(CREATE, 7)[2:]), ErrorCode.UNSUPPORTED_VERSION),
         (wrapped(frame(FetchRequest(), 17)), ErrorCode.INVALID_REQUEST),
         (wrapped(frame(wrapped(frame(CREATE, 7)), 0)), ErrorCode.INVALID_REQUEST),
-        (wrapped(frame(CREATE, 7)[:2] + b"\x7f\xff" + frame(CREATE, 7)[4:]), ErrorCode.UNSUPPORTED_VERSION),
+        (
+            wrapped(frame(CREATE, 7)[:2] + b"\x7f\xff" + frame(CREATE, 7)[4:]),
+            ErrorCode.UNSUPPORTED_VERSION,
+        ),
         (wrapped(frame(CREATE, 7)[:-3]), ErrorCode.UNSUPPORTED_VERSION),
     ],
 )
-def test_what_cannot_be_opened(world: OwnWorld, request_: EnvelopeRequest, error: ErrorCode) -> None:
+def test_what_cannot_be_opened(
+    world: OwnWorld, request_: EnvelopeRequest, error: ErrorCode
+) -> None:
     answer = forward(world, request_)
     assert (answer.error_code, answer.response_data) == (error, None)
     assert not world.controller.askers
@@ -175,11 +202,15 @@ def test_addresses(world: OwnWorld, address: bytes, host: str) -> None:
     assert world.controller.askers[0].host == host
 
 
-def test_no_more_elements_inside_than_outside(world: OwnWorld) -> None:
+def test_request_inside_an_envelope_is_bounded_by_its_bytes(world: OwnWorld) -> None:
     context = world.context(0, "CONTROLLER")
     context.apis, context.element_budget = controller_handlers(), 10
-    many = CreateTopicsRequest(topics=[CreatableTopic(name=f"t{number}") for number in range(11)])
+    many = CreateTopicsRequest(topics=[CreatableTopic(name=f"t{number}") for number in range(1000)])
     answer = envelope.handle(wrapped(frame(many, 7)), context)
+    assert not isinstance(answer, EnvelopeResponse) or answer.error_code == ErrorCode.NONE
+    header = encode_request_header(19, 7, 1, "admin-1")
+    dense = header + b"\x81\x10" + bytes(2048)  # 2048 topics of a byte each
+    answer = envelope.handle(wrapped(dense), context)
     assert answer.error_code == ErrorCode.UNSUPPORTED_VERSION  # type: ignore[union-attr]
 
 
@@ -187,10 +218,11 @@ def test_it_is_for_controllers_listeners(world: OwnWorld) -> None:
     from gateway.handlers.table import handlers
 
     assert envelope.API_KEY in controller_handlers() and envelope.API_KEY not in handlers()
-    assert create_topics.API_KEY in envelope.FORWARDABLE
+    assert create_topics.api_key in envelope.FORWARDABLE
 
 
-# --- what brokers of Kafka 4.3.1 and their controllers said ---------------------------------------------------------------
+# --- what brokers of Kafka 4.3.1 and their controllers said
+# ---------------------------------------------------------------
 
 
 def captured() -> Iterator[tuple[dict[str, Any], dict[str, Any] | None]]:
@@ -219,12 +251,14 @@ def test_captured_requests_are_opened() -> None:
         world = OwnWorld()
         world.authorizer, world.raft = Asked(), Unasked()  # type: ignore[assignment]
         ours = forward(world, EnvelopeRequest.decode(data[at:], 0))
-        error = ours.error_code if not isinstance(ours, Later) else 0
+        error = ours.error_code if not isinstance(ours, PendingResponse) else 0
         if answer is None:
             continue
         _, at = decode_response_header(envelope.API_KEY, 0, bytes.fromhex(answer["hex"]))
         theirs = EnvelopeResponse.decode(bytes.fromhex(answer["hex"])[at:], 0)
-        api_key = int.from_bytes(EnvelopeRequest.decode(data[decode_request_header(data)[1] :], 0).request_data[:2])
+        api_key = int.from_bytes(
+            EnvelopeRequest.decode(data[decode_request_header(data)[1] :], 0).request_data[:2]
+        )
         if theirs.error_code in (ErrorCode.NOT_CONTROLLER, ErrorCode.CLUSTER_AUTHORIZATION_FAILED):
             continue  # a matter of who was asked, and who asked
         if api_key in controller_handlers():
@@ -240,13 +274,24 @@ def test_captured_answers_are_written_byte_for_byte() -> None:
         if answer is None:
             continue
         data, said = bytes.fromhex(request["hex"]), bytes.fromhex(answer["hex"])
-        theirs = EnvelopeResponse.decode(said[decode_response_header(envelope.API_KEY, 0, said)[1] :], 0)
+        theirs = EnvelopeResponse.decode(
+            said[decode_response_header(envelope.API_KEY, 0, said)[1] :], 0
+        )
         if theirs.response_data is None:
             continue
-        frame_inside = EnvelopeRequest.decode(data[decode_request_header(data)[1] :], 0).request_data
+        frame_inside = EnvelopeRequest.decode(
+            data[decode_request_header(data)[1] :], 0
+        ).request_data
         header, _ = decode_request_header(bytes(frame_inside))
-        _, at = decode_response_header(header.request_api_key, header.request_api_version, theirs.response_data)
-        body = response_type(header.request_api_key).decode(theirs.response_data[at:], header.request_api_version)
-        assert _sealed(header, body).encode(0) == said[decode_response_header(envelope.API_KEY, 0, said)[1] :]
+        _, at = decode_response_header(
+            header.request_api_key, header.request_api_version, theirs.response_data
+        )
+        body = response_type(header.request_api_key).decode(
+            theirs.response_data[at:], header.request_api_version
+        )
+        assert (
+            _sealed(header, body).encode(0)
+            == said[decode_response_header(envelope.API_KEY, 0, said)[1] :]
+        )
         written += 1
     assert written > 80

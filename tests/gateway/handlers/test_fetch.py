@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import tracemalloc
 from typing import Any
 
 import pytest
@@ -9,9 +11,9 @@ from kafka.errors import for_code
 
 from gateway.config import Config
 from gateway.handlers import fetch
-from gateway.handlers.context import Later
-from gateway.handlers.errors import ErrorCode
+from gateway.handlers.context import PendingResponse
 from gateway.ports import State
+from kwire.protocol import ErrorCode
 from kwire.uuid import METADATA_TOPIC_ID, Uuid
 from tests.gateway.handlers.world import NODE, MemoryPartition, World, over_the_wire
 
@@ -19,10 +21,18 @@ BY_NAME, BY_ID = 12, 18
 OTHER_ID = Uuid(b"\x07" * 16)
 
 
-def one(version: int, offset: int, index: int = 0, *, topic: str = "__cluster_metadata", **more: Any) -> dict[str, Any]:
-    """A Fetch of one partition. ``topic_id`` and request fields may be given; the others are the partition's."""
+def one(
+    version: int, offset: int, index: int = 0, *, topic: str = "__cluster_metadata", **more: Any
+) -> dict[str, Any]:
+    """A Fetch of one partition. ``topic_id`` and request fields may be given; the others are the
+    partition's.
+    """
     request = {"max_wait_ms": 0, "min_bytes": 1, "max_bytes": 2**31 - 1}
-    request |= {key: more.pop(key) for key in list(more) if key in (*request, "isolation_level", "replica_id", "replica_state")}
+    request |= {
+        key: more.pop(key)
+        for key in list(more)
+        if key in (*request, "isolation_level", "replica_id", "replica_state")
+    }
     topic_id = more.pop("topic_id", METADATA_TOPIC_ID)
     named = {"topic_id": topic_id} if version >= 13 else {"topic": topic}
     partition = {"partition": index, "fetch_offset": offset, "partition_max_bytes": 1 << 20, **more}
@@ -46,7 +56,11 @@ def test_every_version_gives_the_batches(version: int) -> None:
     assert data.log_start_offset == (0 if version >= 5 else -1)
     assert data.preferred_read_replica == -1
     topic = answer.responses[0]
-    assert (topic.topic_id == METADATA_TOPIC_ID) if version >= 13 else (topic.topic == "__cluster_metadata")
+    assert (
+        (topic.topic_id == METADATA_TOPIC_ID)
+        if version >= 13
+        else (topic.topic == "__cluster_metadata")
+    )
     assert world.partition.open_reads == 0
 
 
@@ -68,7 +82,7 @@ def test_a_fetch_inside_a_batch_gives_the_whole_batch() -> None:
     ],
 )
 def test_limits_cut_at_batches_but_never_below_one(limits: dict[str, int], batches: int) -> None:
-    data = data_of(World().ask(fetch, BY_ID, **one(BY_ID, 0, **limits)))
+    data = data_of(World().ask(fetch, BY_ID, **one(BY_ID, 0, **limits)))  # type: ignore[arg-type]
     assert len(data.records) == batches * 100
 
 
@@ -81,8 +95,15 @@ def test_the_servers_limit_holds_above_the_clients() -> None:
 
 
 @pytest.mark.parametrize(("level", "aborted"), [(0, None), (1, [])])
-def test_aborted_transactions_are_null_or_empty_by_isolation_level(level: int, aborted: list[Any] | None) -> None:
-    assert data_of(World().ask(fetch, BY_ID, **one(BY_ID, 0, isolation_level=level))).aborted_transactions == aborted
+def test_aborted_transactions_are_null_or_empty_by_isolation_level(
+    level: int, aborted: list[Any] | None
+) -> None:
+    assert (
+        data_of(
+            World().ask(fetch, BY_ID, **one(BY_ID, 0, isolation_level=level))
+        ).aborted_transactions
+        == aborted
+    )
 
 
 def test_at_the_high_watermark_records_are_empty_and_not_null() -> None:
@@ -104,7 +125,10 @@ def test_outside_the_log(offset: int) -> None:
 def test_below_the_log_start() -> None:
     world = World()
     world.partition.log_start_offset = 10
-    assert data_of(world.ask(fetch, BY_ID, **one(BY_ID, 9))).error_code == ErrorCode.OFFSET_OUT_OF_RANGE
+    assert (
+        data_of(world.ask(fetch, BY_ID, **one(BY_ID, 9))).error_code
+        == ErrorCode.OFFSET_OUT_OF_RANGE
+    )
     assert data_of(world.ask(fetch, BY_ID, **one(BY_ID, 10))).log_start_offset == 10
 
 
@@ -121,7 +145,9 @@ def test_below_the_log_start() -> None:
         (BY_ID, {"current_leader_epoch": 3}, ErrorCode.NONE),
     ],
 )
-def test_what_is_refused_is_refused_at_once(version: int, fields: dict[str, Any], error: ErrorCode) -> None:
+def test_what_is_refused_is_refused_at_once(
+    version: int, fields: dict[str, Any], error: ErrorCode
+) -> None:
     answer = World().ask(fetch, version, **one(version, 0, max_wait_ms=1000, **fields))
     assert data_of(answer).error_code == error
 
@@ -138,7 +164,10 @@ def test_an_old_epoch_is_told_the_leader_from_version_16_on() -> None:
 def test_reading_needs_the_right_to_read() -> None:
     world = World()
     world.authorizer.forbidden = {("READ", "TOPIC", "*")}
-    for version, error in (BY_NAME, ErrorCode.TOPIC_AUTHORIZATION_FAILED), (BY_ID, ErrorCode.TOPIC_AUTHORIZATION_FAILED):
+    for version, error in (
+        (BY_NAME, ErrorCode.TOPIC_AUTHORIZATION_FAILED),
+        (BY_ID, ErrorCode.TOPIC_AUTHORIZATION_FAILED),
+    ):
         assert data_of(world.ask(fetch, version, **one(version, 0))).error_code == error
     unknown = world.ask(fetch, BY_ID, **one(BY_ID, 0, topic_id=OTHER_ID))
     assert data_of(unknown).error_code == ErrorCode.UNKNOWN_TOPIC_ID
@@ -146,10 +175,24 @@ def test_reading_needs_the_right_to_read() -> None:
 
 def test_a_partition_named_twice_is_answered_once_by_its_last_entry() -> None:
     fields = one(BY_ID, 0)
-    fields["topics"][0]["partitions"].append({"partition": 0, "fetch_offset": 12, "partition_max_bytes": 1000})
+    fields["topics"][0]["partitions"].append(
+        {"partition": 0, "fetch_offset": 12, "partition_max_bytes": 1000}
+    )
     world = World()
     assert bytes(data_of(world.ask(fetch, BY_ID, **fields)).records).startswith(b"12-14@3;")
     assert world.partition.open_reads == 0
+
+
+def test_topics_that_follow_each_other_are_answered_together_as_in_kafka() -> None:
+    fields = one(BY_NAME, 0, topic="orders")
+    for name, index in (("orders", 1), ("bills", 0), ("orders", 2), ("orders", 0)):
+        fields["topics"].append({"topic": name, "partitions": [{"partition": index}]})
+    answer = World().ask(fetch, BY_NAME, **fields)
+    assert [(t.topic, [p.partition_index for p in t.partitions]) for t in answer.responses] == [
+        ("orders", [0, 1]),
+        ("bills", [0]),
+        ("orders", [2]),
+    ]
 
 
 def test_known_and_unknown_partitions_in_one_request() -> None:
@@ -191,8 +234,12 @@ class TestDivergence:
             (15, -1, None),
         ],
     )
-    def test_only_a_true_divergence_is_told(self, offset: int, last_epoch: int, diverging: Any) -> None:
-        data = data_of(World().ask(fetch, BY_ID, **one(BY_ID, offset, last_fetched_epoch=last_epoch)))
+    def test_only_a_true_divergence_is_told(
+        self, offset: int, last_epoch: int, diverging: Any
+    ) -> None:
+        data = data_of(
+            World().ask(fetch, BY_ID, **one(BY_ID, offset, last_fetched_epoch=last_epoch))
+        )
         assert data.error_code == 0
         told = (data.diverging_epoch.epoch, data.diverging_epoch.end_offset)
         assert told == (diverging or (-1, -1))
@@ -200,7 +247,9 @@ class TestDivergence:
             assert (len(data.records), data.high_watermark) == (0, 15)
 
     def test_an_epoch_that_is_not_in_the_log_is_out_of_range(self) -> None:
-        data = data_of(World().ask(fetch, BY_ID, **one(BY_ID, 12, last_fetched_epoch=9, max_wait_ms=500)))
+        data = data_of(
+            World().ask(fetch, BY_ID, **one(BY_ID, 12, last_fetched_epoch=9, max_wait_ms=500))
+        )
         assert data.error_code == ErrorCode.OFFSET_OUT_OF_RANGE
 
     def test_below_the_log_start_is_out_of_range_whatever_the_epoch(self) -> None:
@@ -213,59 +262,98 @@ class TestDivergence:
         world = World()
         world.partition.batches = world.partition.batches[2:]
         world.partition.log_start_offset = 10
-        assert bytes(data_of(world.ask(fetch, BY_ID, **one(BY_ID, 10, last_fetched_epoch=1))).records)[:2] == b"10"
+        assert (
+            bytes(data_of(world.ask(fetch, BY_ID, **one(BY_ID, 10, last_fetched_epoch=1))).records)[
+                :2
+            ]
+            == b"10"
+        )
 
 
 class TestLongPoll:
-    def park(self, world: World, **fields: Any) -> Later:
-        later = world.ask(fetch, BY_ID, **one(BY_ID, 15, **({"max_wait_ms": 500} | fields)))
-        assert isinstance(later, Later)
-        return later
+    def park(self, world: World, **fields: Any) -> PendingResponse:
+        pending = world.ask(fetch, BY_ID, **one(BY_ID, 15, **({"max_wait_ms": 500} | fields)))
+        assert isinstance(pending, PendingResponse)
+        return pending
 
     def test_at_the_end_it_waits_until_the_log_grows(self) -> None:
         world = World()
-        later = self.park(world)
-        world.waiters.wake()
-        assert not later.done
+        pending = self.park(world)
+        world.fetch_purgatory.wake()
+        assert not pending.done
         world.partition.append(3)
-        world.waiters.wake()
+        world.fetch_purgatory.wake()
         answers: list[Any] = []
-        later.attach(answers.append)
+        pending.attach(answers.append)
         data = data_of(over_the_wire(answers[0], BY_ID))
         assert bytes(data.records).startswith(b"15-17@3;")
         assert data.high_watermark == 18
 
     def test_when_the_time_is_over_the_answer_is_empty(self) -> None:
         world = World()
-        later = self.park(world, max_wait_ms=500)
-        assert later.deadline == pytest.approx(100.5)
-        assert later.expire is not None
-        data = data_of(over_the_wire(later.expire(), BY_ID))
+        pending = self.park(world, max_wait_ms=500)
+        assert pending.deadline == pytest.approx(100.5)
+        assert pending.expire is not None
+        data = data_of(over_the_wire(pending.expire(), BY_ID))
         assert (data.error_code, len(data.records), data.high_watermark) == (0, 0, 15)
         assert world.partition.open_reads == 0
 
+    @pytest.mark.parametrize(
+        "case", ["one partition many times", "one topic many times", "long name of a rack"]
+    )
+    def test_parked_fetch_keeps_no_more_than_its_answer_needs(self, case: str) -> None:
+        world, fields = World(), one(BY_ID, 15, max_wait_ms=500)
+        (topic,) = fields["topics"]
+        if case == "one partition many times":
+            topic["partitions"] *= 5_000
+        elif case == "one topic many times":
+            fields["topics"] *= 3_000
+        else:
+            fields["rack_id"] = "r" * 30_000
+        world.ask(fetch, BY_ID, **fields)  # what a first request leaves in caches is not counted
+        gc.collect()
+        tracemalloc.start()
+        try:
+            before = tracemalloc.get_traced_memory()[0]
+            pending = world.ask(fetch, BY_ID, **fields)
+            gc.collect()
+            kept = tracemalloc.get_traced_memory()[0] - before
+        finally:
+            tracemalloc.stop()
+        assert isinstance(pending, PendingResponse) and not pending.keeps_request
+        assert kept < 20_000, f"{kept} bytes"
+        world.partition.append()
+        world.fetch_purgatory.wake()
+        assert pending.done
+
     def test_no_wait_is_longer_than_the_servers(self) -> None:
-        later = self.park(World(), max_wait_ms=2**31 - 1)
-        assert later.deadline == pytest.approx(100 + fetch.WAIT_MAX_MS / 1000)
+        pending = self.park(World(), max_wait_ms=2**31 - 1)
+        assert pending.deadline == pytest.approx(100 + fetch.WAIT_MAX_MS / 1000)
 
     def test_it_waits_for_min_bytes(self) -> None:
         world = World()
-        later = world.ask(fetch, BY_ID, **one(BY_ID, 12, min_bytes=250, max_wait_ms=500))
-        assert isinstance(later, Later)
+        pending = world.ask(fetch, BY_ID, **one(BY_ID, 12, min_bytes=250, max_wait_ms=500))
+        assert isinstance(pending, PendingResponse)
         world.partition.append()
-        world.waiters.wake()
-        assert not later.done
+        world.fetch_purgatory.wake()
+        assert not pending.done
         world.partition.append()
-        world.waiters.wake()
-        assert later.done
+        world.fetch_purgatory.wake()
+        assert pending.done
 
     def test_min_bytes_beyond_what_may_be_sent_does_not_wait(self) -> None:
-        answer = World().ask(fetch, BY_ID, **one(BY_ID, 0, min_bytes=1 << 30, partition_max_bytes=150, max_wait_ms=500))
+        answer = World().ask(
+            fetch,
+            BY_ID,
+            **one(BY_ID, 0, min_bytes=1 << 30, partition_max_bytes=150, max_wait_ms=500),
+        )
         assert len(data_of(answer).records) == 100
 
-    @pytest.mark.parametrize("fields", [{"min_bytes": 0}, {"min_bytes": -1}, {"max_wait_ms": 0}, {"max_wait_ms": -1}])
+    @pytest.mark.parametrize(
+        "fields", [{"min_bytes": 0}, {"min_bytes": -1}, {"max_wait_ms": 0}, {"max_wait_ms": -1}]
+    )
     def test_who_wants_no_waiting_gets_none(self, fields: dict[str, int]) -> None:
-        answer = World().ask(fetch, BY_ID, **one(BY_ID, 15, **({"max_wait_ms": 500} | fields)))
+        answer = World().ask(fetch, BY_ID, **one(BY_ID, 15, **({"max_wait_ms": 500} | fields)))  # type: ignore[arg-type]
         assert len(data_of(answer).records) == 0
 
     def test_nothing_asked_is_answered_at_once(self) -> None:
@@ -273,27 +361,30 @@ class TestLongPoll:
 
     def test_a_new_leader_wakes_with_the_error_that_makes_clients_look(self) -> None:
         world = World()
-        later = self.park(world, current_leader_epoch=3)
+        pending = self.park(world, current_leader_epoch=3)
         world.partition.append(epoch=4)
-        world.waiters.wake()
+        world.fetch_purgatory.wake()
         answers: list[Any] = []
-        later.attach(answers.append)
+        pending.attach(answers.append)
         assert data_of(answers[0]).error_code == ErrorCode.FENCED_LEADER_EPOCH
 
     def test_a_log_start_that_passes_the_reader_wakes_it(self) -> None:
         world = World()
-        later = self.park(world)
+        pending = self.park(world)
         world.partition.append(5)
         world.partition.log_start_offset = 18
-        world.waiters.wake()
+        world.fetch_purgatory.wake()
         answers: list[Any] = []
-        later.attach(answers.append)
+        pending.attach(answers.append)
         assert data_of(answers[0]).error_code == ErrorCode.OFFSET_OUT_OF_RANGE
 
 
 @pytest.mark.parametrize(
-    ("version", "fields"), [(14, {"replica_id": 3}), (18, {"replica_state": {"replica_id": 3, "replica_epoch": 1}})]
+    ("version", "fields"),
+    [(14, {"replica_id": 3}), (18, {"replica_state": {"replica_id": 3, "replica_epoch": 1}})],
 )
-def test_whoever_claims_to_be_a_replica_is_answered_as_a_consumer(version: int, fields: dict[str, Any]) -> None:
+def test_whoever_claims_to_be_a_replica_is_answered_as_a_consumer(
+    version: int, fields: dict[str, Any]
+) -> None:
     data = data_of(World().ask(fetch, version, **one(version, 0, **fields)))
     assert (data.error_code, data.high_watermark, len(data.records)) == (0, 15, 400)

@@ -27,7 +27,12 @@ def test_versions_are_kafkas() -> None:
 def test_this_node_by_the_listener_that_the_client_came_by(version: int) -> None:
     for listener, port in (("PLAINTEXT", 9092), ("EXTERNAL", 19092)):
         node = find(GroupWorld(), version, listener=listener)
-        assert (node.error_code, node.node_id, node.host, node.port) == (0, 7, "gateway.example", port)
+        assert (node.error_code, node.node_id, node.host, node.port) == (
+            0,
+            7,
+            "gateway.example",
+            port,
+        )
 
 
 @pytest.mark.parametrize("version", range(4, 7))
@@ -44,7 +49,9 @@ def test_every_key_of_a_batch_is_answered(version: int) -> None:
 
 
 @pytest.mark.parametrize("version", range(1, 7))
-@pytest.mark.parametrize(("key_type", "word"), [(1, "transactions"), (2, "share groups"), (3, "type 3"), (-1, "type -1")])
+@pytest.mark.parametrize(
+    ("key_type", "word"), [(1, "transactions"), (2, "share groups"), (3, "type 3"), (-1, "type -1")]
+)
 def test_no_transactions_and_no_share_groups(version: int, key_type: int, word: str) -> None:
     node = find(GroupWorld(), version, key_type)
     assert (node.error_code, node.node_id, node.host, node.port) == (42, -1, "", -1)

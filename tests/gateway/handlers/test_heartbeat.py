@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gateway.handlers import heartbeat, join_group
-from gateway.handlers.context import Later
+from gateway.handlers.context import PendingResponse
 from kwire.messages.heartbeat_request import HeartbeatRequest
 from tests.gateway.handlers.group_world import SUBSCRIPTION, GroupWorld
 
@@ -28,11 +28,11 @@ def test_heartbeats(version: int) -> None:
     assert beat(member_id="nobody-1") == 25
     assert beat(group_id="other") == 25
     assert beat(group_id="") == 24
-    later = world.ask(
+    pending = world.ask(
         join_group, 3, group_id="g", session_timeout_ms=10_000, protocol_type="consumer",
         protocols=[{"name": "range", "metadata": SUBSCRIPTION}],
     )  # fmt: skip
-    assert isinstance(later, Later)
+    assert isinstance(pending, PendingResponse)
     assert beat() == 27  # somebody came: join again
     world.authorizer.forbidden.add(("READ", "GROUP", "g"))
     assert beat() == 30
@@ -44,5 +44,12 @@ def test_an_instance_fences(version: int) -> None:
     old = world.stable(instance="one")
     new = world.join(instance="one").member_id
     for member_id, error in ((old, 82), (new, 0)):
-        answer = world.get(heartbeat, version, group_id="g", generation_id=1, member_id=member_id, group_instance_id="one")
+        answer = world.get(
+            heartbeat,
+            version,
+            group_id="g",
+            generation_id=1,
+            member_id=member_id,
+            group_instance_id="one",
+        )
         assert answer.error_code == error

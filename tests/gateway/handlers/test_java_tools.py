@@ -1,4 +1,6 @@
-"""Kafka's own command line tools against the handlers: what they print, and that a refused change says why."""
+"""Kafka's own command line tools against the handlers: what they print, and that a refused change
+says why.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,9 @@ def server() -> Iterator[MiniServer]:
 
 
 def run(server: MiniServer, tool: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """The tool's outcome; none may take the minute that a client goes on asking for when an error is retriable."""
+    """The tool's outcome; none may take the minute that a client goes on asking for when an error
+    is retriable.
+    """
     main = tool if tool.startswith("kafka.") else f"org.apache.kafka.tools.{tool}"
     where = ["--bootstrap-server", f"127.0.0.1:{server.port}"]
     # This one alone wants it behind its command, which others want last.
@@ -44,12 +48,24 @@ def run(server: MiniServer, tool: str, *arguments: str) -> subprocess.CompletedP
 @pytest.mark.parametrize(
     ("tool", "arguments", "words"),
     [
-        (QUORUM, ("describe", "--status"), ["LeaderId:               7", "HighWatermark:          1057", CLUSTER_ID]),
+        (
+            QUORUM,
+            ("describe", "--status"),
+            ["LeaderId:               7", "HighWatermark:          1057", CLUSTER_ID],
+        ),
         (QUORUM, ("describe", "--replication"), ["Leader"]),
         (TOPICS, ("--list",), [NAME]),
         (TOPICS, ("--describe",), ["AAAAAAAAAAAAAAAAAAAAAQ", f"Leader: {NODE}", f"Isr: {NODE}"]),
-        (CONFIGS, ("--describe", "--all", "--topic", NAME), ["cleanup.policy=delete", "retention.ms=-1"]),
-        (CONFIGS, ("--describe", "--all", "--broker", str(NODE)), ["socket.request.max.bytes=16777216"]),
+        (
+            CONFIGS,
+            ("--describe", "--all", "--topic", NAME),
+            ["cleanup.policy=delete", "retention.ms=-1"],
+        ),
+        (
+            CONFIGS,
+            ("--describe", "--all", "--broker", str(NODE)),
+            ["socket.request.max.bytes=16777216"],
+        ),
         (CONFIGS, ("--describe", "--entity-type", "users"), []),
         (CONFIGS, ("--describe", "--entity-type", "topics"), [NAME]),
         (CONFIGS, ("--describe", "--entity-type", "brokers"), [f"broker {NODE}"]),
@@ -66,7 +82,9 @@ def run(server: MiniServer, tool: str, *arguments: str) -> subprocess.CompletedP
     ],
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else None,
 )
-def test_what_is_asked_is_answered(server: MiniServer, tool: str, arguments: tuple[str, ...], words: list[str]) -> None:
+def test_what_is_asked_is_answered(
+    server: MiniServer, tool: str, arguments: tuple[str, ...], words: list[str]
+) -> None:
     done = run(server, tool, *arguments)
     assert done.returncode == 0, done.stderr
     assert [word for word in words if word not in done.stdout] == [], done.stdout
@@ -79,15 +97,39 @@ def test_what_is_asked_is_answered(server: MiniServer, tool: str, arguments: tup
         (TOPICS, ("--delete", "--topic", NAME)),
         (TOPICS, ("--alter", "--partitions", "3", "--topic", NAME)),
         (CONFIGS, ("--alter", "--topic", NAME, "--add-config", "retention.ms=1")),
-        (CONFIGS, ("--alter", "--entity-type", "users", "--entity-name", "x", "--add-config", "producer_byte_rate=1")),
-        (CONFIGS, ("--alter", "--entity-type", "users", "--entity-name", "x", "--add-config", "SCRAM-SHA-256=[password=x]")),
+        (
+            CONFIGS,
+            (
+                "--alter",
+                "--entity-type",
+                "users",
+                "--entity-name",
+                "x",
+                "--add-config",
+                "producer_byte_rate=1",
+            ),
+        ),
+        (
+            CONFIGS,
+            (
+                "--alter",
+                "--entity-type",
+                "users",
+                "--entity-name",
+                "x",
+                "--add-config",
+                "SCRAM-SHA-256=[password=x]",
+            ),
+        ),
         ("LeaderElectionCommand", ("--election-type", "preferred", "--all-topic-partitions")),
         ("FeatureCommand", ("upgrade", "--feature", "metadata.version=30")),
         ("ClusterTool", ("unregister", "--id", "3")),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else None,
 )
-def test_what_is_refused_is_refused_at_once_with_the_reason(server: MiniServer, tool: str, arguments: tuple[str, ...]) -> None:
+def test_what_is_refused_is_refused_at_once_with_the_reason(
+    server: MiniServer, tool: str, arguments: tuple[str, ...]
+) -> None:
     done = run(server, tool, *arguments)
     assert done.returncode != 0
     assert REASON in done.stdout + done.stderr
@@ -95,8 +137,18 @@ def test_what_is_refused_is_refused_at_once_with_the_reason(server: MiniServer, 
 
 def test_a_reassignment_is_refused_with_the_reason(server: MiniServer, tmp_path: Path) -> None:
     plan = tmp_path / "plan.json"
-    plan.write_text(json.dumps({"version": 1, "partitions": [{"topic": NAME, "partition": 0, "replicas": [NODE]}]}))
-    done = run(server, "reassign.ReassignPartitionsCommand", "--execute", "--reassignment-json-file", str(plan))
+    plan.write_text(
+        json.dumps(
+            {"version": 1, "partitions": [{"topic": NAME, "partition": 0, "replicas": [NODE]}]}
+        )
+    )
+    done = run(
+        server,
+        "reassign.ReassignPartitionsCommand",
+        "--execute",
+        "--reassignment-json-file",
+        str(plan),
+    )
     assert REASON in done.stdout
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from gateway.handlers import join_group
-from gateway.handlers.context import Later
+from gateway.handlers.context import PendingResponse
 from kwire.messages.join_group_request import JoinGroupRequest
 from tests.gateway.handlers.group_world import SUBSCRIPTION, GroupWorld, given
 
@@ -29,7 +29,12 @@ def test_a_new_member_leads(version: int) -> None:
     first = world.get(join_group, version, **REQUEST)
     if version >= 4:
         # KIP-394: first its id.
-        assert (first.error_code, first.generation_id, first.leader, first.members) == (79, -1, "", [])
+        assert (first.error_code, first.generation_id, first.leader, first.members) == (
+            79,
+            -1,
+            "",
+            [],
+        )
         assert first.protocol_name == (None if version >= 7 else "")
         first = world.get(join_group, version, member_id=first.member_id, **REQUEST)
     assert (first.error_code, first.generation_id, first.protocol_name) == (0, 1, "range")
@@ -41,10 +46,16 @@ def test_a_new_member_leads(version: int) -> None:
 
 
 def test_a_rebalance_timeout_that_is_not_said_is_the_session_timeout() -> None:
-    for version, more, expected in ((0, {}, 10_000), (1, {"rebalance_timeout_ms": 25_000}, 25_000), (9, {}, 10_000)):
+    for version, more, expected in (
+        (0, {}, 10_000),
+        (1, {"rebalance_timeout_ms": 25_000}, 25_000),
+        (9, {}, 10_000),
+    ):
         world = GroupWorld()
-        answer = world.join(version, **more)
-        assert world.groups.core.groups["g"].members[answer.member_id].rebalance_timeout_ms == expected
+        answer = world.join(version, **more)  # type: ignore[arg-type]
+        assert (
+            world.groups.core.groups["g"].members[answer.member_id].rebalance_timeout_ms == expected
+        )
 
 
 @pytest.mark.parametrize("version", range(5, 10))
@@ -64,13 +75,15 @@ def test_static_members_keep_their_assignment(version: int) -> None:
 def test_the_answer_waits_for_the_others(version: int) -> None:
     world = GroupWorld()
     leader = world.stable()
-    later = world.ask(join_group, version, **REQUEST)
-    assert isinstance(later, Later)
+    pending = world.ask(join_group, version, **REQUEST)
+    assert isinstance(pending, PendingResponse)
     if version >= 4:
-        later = world.ask(join_group, version, member_id=given(later, version).member_id, **REQUEST)
-    assert given(later, version) is None
+        pending = world.ask(
+            join_group, version, member_id=given(pending, version).member_id, **REQUEST
+        )
+    assert given(pending, version) is None
     got: list[Any] = []
-    later.attach(got.append)
+    pending.attach(got.append)
     assert world.join(member_id=leader).generation_id == 2
     assert (got[0].generation_id, got[0].leader, got[0].members) == (2, leader, [])
 
@@ -78,8 +91,8 @@ def test_the_answer_waits_for_the_others(version: int) -> None:
 def test_who_is_gone_does_not_stop_the_group() -> None:
     world = GroupWorld()
     leader = world.stable()
-    later = world.ask(join_group, 3, **REQUEST)
-    later.cancel()
+    pending = world.ask(join_group, 3, **REQUEST)
+    pending.cancel()
     assert len(world.join(member_id=leader).members) == 2
 
 
@@ -97,7 +110,11 @@ def test_who_is_gone_does_not_stop_the_group() -> None:
 )
 def test_refusals(version: int, change: dict[str, Any], error: int) -> None:
     answer = GroupWorld().get(join_group, version, **(REQUEST | change))
-    assert (answer.error_code, answer.generation_id, answer.member_id) == (error, -1, change.get("member_id", ""))
+    assert (answer.error_code, answer.generation_id, answer.member_id) == (
+        error,
+        -1,
+        change.get("member_id", ""),
+    )
 
 
 @pytest.mark.parametrize("version", join_group.VERSIONS)
@@ -109,8 +126,13 @@ def test_not_authorized(version: int) -> None:
 
 
 def test_a_protocol_named_twice_counts_once_as_first_said() -> None:
-    protocols = [{"name": n, "metadata": m} for n, m in (("range", b"1"), ("sticky", b"2"), ("range", b"3"))]
+    protocols = [
+        {"name": n, "metadata": m} for n, m in (("range", b"1"), ("sticky", b"2"), ("range", b"3"))
+    ]
     world = GroupWorld()
     answer = world.join(protocols=protocols)
     assert answer.members[0].metadata == b"1"
-    assert [p.name for p in world.groups.core.groups["g"].members[answer.member_id].protocols] == ["range", "sticky"]
+    assert [p.name for p in world.groups.core.groups["g"].members[answer.member_id].protocols] == [
+        "range",
+        "sticky",
+    ]

@@ -1,4 +1,6 @@
-"""Requests about leaders and replicas reach the active controller: admin clients' on every listener, brokers' on controllers'."""
+"""Requests about leaders and replicas reach the active controller: admin clients' on every
+listener, brokers' on controllers'.
+"""
 
 from __future__ import annotations
 
@@ -6,15 +8,15 @@ from types import ModuleType
 
 import pytest
 
-from gateway.handlers import (
+from gateway.handlers.table import controller_handlers, handlers
+from kwire.protocol import ErrorCode
+from tests.gateway.handlers.admin_handlers import (
     alter_partition,
     alter_partition_reassignments,
     assign_replicas_to_dirs,
     elect_leaders,
     list_partition_reassignments,
 )
-from gateway.handlers.errors import ErrorCode
-from gateway.handlers.table import controller_handlers, handlers
 from tests.gateway.handlers.own_world import OTHER, OwnWorld
 from tests.gateway.handlers.world import NODE
 
@@ -24,12 +26,26 @@ def test_partitions_are_moved_and_led_as_asked(listener: str) -> None:
     world = OwnWorld()
     world.create("orders", [NODE])
     moved = [{"name": "orders", "partitions": [{"partition_index": 0, "replicas": [OTHER, NODE]}]}]
-    answer = world.ask(alter_partition_reassignments, 1, listener=listener, topics=moved, timeout_ms=1000)
+    answer = world.ask(
+        alter_partition_reassignments, 1, listener=listener, topics=moved, timeout_ms=1000
+    )
     assert answer.responses[0].partitions[0].error_code == 0
-    assert world.ask(list_partition_reassignments, 0, listener=listener, topics=None, timeout_ms=1000).topics == []
+    assert (
+        world.ask(
+            list_partition_reassignments, 0, listener=listener, topics=None, timeout_ms=1000
+        ).topics
+        == []
+    )
     asked = [{"topic": "orders", "partitions": [0]}]
     for error in (0, ErrorCode.ELECTION_NOT_NEEDED):
-        answer = world.ask(elect_leaders, 2, listener=listener, election_type=0, topic_partitions=asked, timeout_ms=1000)
+        answer = world.ask(
+            elect_leaders,
+            2,
+            listener=listener,
+            election_type=0,
+            topic_partitions=asked,
+            timeout_ms=1000,
+        )
         assert answer.replica_election_results[0].partition_result[0].error_code == error
     assert world.quorum is not None
     (partition,) = (one[0] for one in world.quorum.image.partitions.values())
@@ -38,7 +54,7 @@ def test_partitions_are_moved_and_led_as_asked(listener: str) -> None:
 
 @pytest.mark.parametrize("handler", [alter_partition, assign_replicas_to_dirs])
 def test_brokers_speak_to_controllers_alone(handler: ModuleType) -> None:
-    key = handler.API_KEY
+    key = handler.api_key
     assert key in controller_handlers()
     assert key not in handlers()
     version = controller_handlers()[key].versions[-1]
@@ -49,7 +65,7 @@ def test_brokers_speak_to_controllers_alone(handler: ModuleType) -> None:
 @pytest.mark.parametrize("version", [0, 1])
 def test_older_forms_of_alter_partition_are_served_and_not_advertised(version: int) -> None:
     world = OwnWorld()
-    handler = controller_handlers()[alter_partition.API_KEY]
+    handler = controller_handlers()[alter_partition.api_key]
     assert handler.serves(version) and version not in handler.versions
     assert handler.api(version) == ("alter_isr" if version == 0 else "alter_partition")
     answer = world.ask(alter_partition, version, listener="CONTROLLER", broker_id=5, broker_epoch=3)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gateway.handlers import list_config_resources
-from gateway.handlers.errors import ErrorCode
+from kwire.protocol import ErrorCode
 from tests.gateway.handlers.world import NODE, World
 
 TOPIC, BROKER = (2, "__cluster_metadata"), (4, str(NODE))
@@ -13,7 +13,13 @@ TOPIC, BROKER = (2, "__cluster_metadata"), (4, str(NODE))
 
 @pytest.mark.parametrize(
     ("asked", "found"),
-    [([], [TOPIC, BROKER]), ([2], [TOPIC]), ([4], [BROKER]), ([4, 2, 4], [TOPIC, BROKER]), ([8, 16, 32], [])],
+    [
+        ([], [TOPIC, BROKER]),
+        ([2], [TOPIC]),
+        ([4], [BROKER]),
+        ([4, 2, 4], [TOPIC, BROKER]),
+        ([8, 16, 32], []),
+    ],
 )
 def test_names_by_type(asked: list[int], found: list[tuple[int, str]]) -> None:
     answer = World().ask(list_config_resources, 1, resource_types=asked)
@@ -36,4 +42,7 @@ def test_a_type_that_is_none(asked: list[int]) -> None:
 def test_asking_needs_the_right(version: int) -> None:
     world = World()
     world.authorizer.forbidden = {("DESCRIBE_CONFIGS", "CLUSTER", "kafka-cluster")}
-    assert world.ask(list_config_resources, version).error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+    assert (
+        world.ask(list_config_resources, version).error_code
+        == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+    )

@@ -57,7 +57,14 @@ def test_by_state(version: int, states: list[str], names: set[str]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("types", "count"), [(["classic"], 3), (["Classic", "consumer"], 3), (["consumer"], 0), (["share"], 0), (["nonsense"], 0)]
+    ("types", "count"),
+    [
+        (["classic"], 3),
+        (["Classic", "consumer"], 3),
+        (["consumer"], 0),
+        (["share"], 0),
+        (["nonsense"], 0),
+    ],
 )
 def test_by_type(types: list[str], count: int) -> None:
     assert len(listed(busy_world(), 5, types_filter=types)) == count

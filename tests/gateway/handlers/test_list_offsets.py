@@ -8,7 +8,6 @@ import pytest
 from kafka.errors import for_code
 
 from gateway.handlers import list_offsets
-from gateway.handlers.errors import ErrorCode
 from gateway.handlers.list_offsets import (
     EARLIEST,
     EARLIEST_LOCAL,
@@ -18,6 +17,7 @@ from gateway.handlers.list_offsets import (
     MAX_TIMESTAMP,
 )
 from gateway.ports import State
+from kwire.protocol import ErrorCode
 from tests.gateway.handlers.world import MemoryPartition, World
 
 NEWEST = list_offsets.VERSIONS[-1]
@@ -25,10 +25,20 @@ NEWEST = list_offsets.VERSIONS[-1]
 SINGLE = list_offsets.VERSIONS[1:]
 
 
-def ask(world: World, version: int, timestamp: int, *, name: str = "__cluster_metadata", **more: Any) -> Any:
-    isolation = {"isolation_level": more.pop("isolation_level")} if "isolation_level" in more else {}
+def ask(
+    world: World, version: int, timestamp: int, *, name: str = "__cluster_metadata", **more: Any
+) -> Any:
+    isolation = (
+        {"isolation_level": more.pop("isolation_level")} if "isolation_level" in more else {}
+    )
     partition = {"partition_index": 0, "timestamp": timestamp, **more}
-    answer = world.ask(list_offsets, version, replica_id=-1, topics=[{"name": name, "partitions": [partition]}], **isolation)
+    answer = world.ask(
+        list_offsets,
+        version,
+        replica_id=-1,
+        topics=[{"name": name, "partitions": [partition]}],
+        **isolation,
+    )
     (topic,) = answer.topics
     assert topic.name == name
     return topic.partitions[0]
@@ -57,7 +67,13 @@ def test_the_earliest_offset_is_the_log_start() -> None:
 @pytest.mark.parametrize("version", SINGLE)
 @pytest.mark.parametrize(
     ("timestamp", "found"),
-    [(0, (0, 1000, 1)), (1000, (0, 1000, 1)), (1001, (1, 2000, 1)), (4000, (10, 5000, 3)), (5001, (-1, -1, -1))],
+    [
+        (0, (0, 1000, 1)),
+        (1000, (0, 1000, 1)),
+        (1001, (1, 2000, 1)),
+        (4000, (10, 5000, 3)),
+        (5001, (-1, -1, -1)),
+    ],
 )
 def test_by_timestamp(version: int, timestamp: int, found: tuple[int, int, int]) -> None:
     got = ask(World(), version, timestamp)
@@ -77,7 +93,9 @@ def test_by_timestamp(version: int, timestamp: int, found: tuple[int, int, int])
     ],
 )
 @pytest.mark.parametrize("version", SINGLE)
-def test_special_timestamps_from_their_version_on(version: int, timestamp: int, since: int, found: Any) -> None:
+def test_special_timestamps_from_their_version_on(
+    version: int, timestamp: int, since: int, found: Any
+) -> None:
     got = ask(World(), version, timestamp)
     if version < since:
         assert (got.error_code, got.offset) == (ErrorCode.UNSUPPORTED_VERSION, -1)
@@ -87,7 +105,9 @@ def test_special_timestamps_from_their_version_on(version: int, timestamp: int, 
 
 def test_an_empty_log() -> None:
     world = World(MemoryPartition())
-    assert [ask(world, NEWEST, timestamp).offset for timestamp in (LATEST, EARLIEST, MAX_TIMESTAMP, 0)] == [0, 0, -1, -1]
+    assert [
+        ask(world, NEWEST, timestamp).offset for timestamp in (LATEST, EARLIEST, MAX_TIMESTAMP, 0)
+    ] == [0, 0, -1, -1]
 
 
 @pytest.mark.parametrize(
@@ -107,11 +127,14 @@ def test_refusals(fields: dict[str, Any], error: ErrorCode) -> None:
 def test_asking_needs_the_right_to_describe() -> None:
     world = World()
     world.authorizer.forbidden = {("DESCRIBE", "TOPIC", "*")}
-    assert ask(world, NEWEST, LATEST, name="orders").error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    assert (
+        ask(world, NEWEST, LATEST, name="orders").error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    )
 
 
 @pytest.mark.parametrize(
-    ("version", "error"), [(4, ErrorCode.LEADER_NOT_AVAILABLE), (5, ErrorCode.OFFSET_NOT_AVAILABLE), (11, 78)]
+    ("version", "error"),
+    [(4, ErrorCode.LEADER_NOT_AVAILABLE), (5, ErrorCode.OFFSET_NOT_AVAILABLE), (11, 78)],
 )
 @pytest.mark.parametrize("timestamp", [LATEST, EARLIEST, 1000])
 def test_while_loading_no_offset_is_told(version: int, error: int, timestamp: int) -> None:
@@ -123,15 +146,21 @@ def test_while_loading_no_offset_is_told(version: int, error: int, timestamp: in
 
 
 def test_a_partition_asked_twice_is_refused_and_the_others_are_not() -> None:
-    partitions = [{"partition_index": 0, "timestamp": LATEST}, {"partition_index": 0, "timestamp": EARLIEST}]
-    topics = [{"name": "__cluster_metadata", "partitions": partitions}, {"name": "x", "partitions": partitions[:1]}]
+    partitions = [
+        {"partition_index": 0, "timestamp": LATEST},
+        {"partition_index": 0, "timestamp": EARLIEST},
+    ]
+    topics = [
+        {"name": "__cluster_metadata", "partitions": partitions},
+        {"name": "x", "partitions": partitions[:1]},
+    ]
     answer = World().ask(list_offsets, NEWEST, replica_id=-1, topics=topics)
     assert [[p.error_code for p in topic.partitions] for topic in answer.topics] == [[42, 42], [3]]
 
 
 def test_records_above_the_high_watermark_have_no_timestamp_yet() -> None:
     class Behind(MemoryPartition):
-        high_watermark = 10  # type: ignore[assignment]
+        high_watermark = 10
 
     world = World(Behind(World().partition.batches))
     assert ask(world, NEWEST, 2001).offset == -1

@@ -8,9 +8,9 @@ import pytest
 
 from gateway.handlers import metadata
 from gateway.handlers.access import NOT_ASKED
-from gateway.handlers.errors import ErrorCode
 from gateway.ports import State
 from kwire.messages.metadata_request import MetadataRequest
+from kwire.protocol import ErrorCode
 from kwire.uuid import METADATA_TOPIC_ID, ZERO_UUID, Uuid
 from tests.gateway.handlers.world import CLUSTER_ID, NODE, World, over_the_wire
 
@@ -25,12 +25,18 @@ def names(answer: Any) -> list[tuple[str | None, int]]:
 @pytest.mark.parametrize("version", metadata.VERSIONS)
 def test_every_version_names_the_node_and_the_topic(version: int) -> None:
     answer = World().ask(metadata, version, topics=[{"name": NAME}])
-    assert [(broker.node_id, broker.host, broker.port) for broker in answer.brokers] == [(NODE, "gateway.example", 9092)]
+    assert [(broker.node_id, broker.host, broker.port) for broker in answer.brokers] == [
+        (NODE, "gateway.example", 9092)
+    ]
     (topic,) = answer.topics
     assert (topic.error_code, topic.name, topic.is_internal) == (0, NAME, False)
     (partition,) = topic.partitions
     assert (partition.partition_index, partition.leader_id, partition.error_code) == (0, NODE, 0)
-    assert (partition.replica_nodes, partition.isr_nodes, partition.offline_replicas) == ([NODE], [NODE], [])
+    assert (partition.replica_nodes, partition.isr_nodes, partition.offline_replicas) == (
+        [NODE],
+        [NODE],
+        [],
+    )
     assert partition.leader_epoch == (3 if version >= 7 else -1)
     assert answer.controller_id == (NODE if version >= 1 else -1)
     assert answer.cluster_id == (CLUSTER_ID if version >= 2 else None)
@@ -79,13 +85,20 @@ def test_no_topic_is_created() -> None:
 
 
 def test_a_name_asked_twice_is_answered_once() -> None:
-    assert names(World().ask(metadata, 9, topics=[{"name": NAME}, {"name": "x"}, {"name": NAME}])) == [(NAME, 0), ("x", 3)]
+    assert names(
+        World().ask(metadata, 9, topics=[{"name": NAME}, {"name": "x"}, {"name": NAME}])
+    ) == [(NAME, 0), ("x", 3)]
 
 
 @pytest.mark.parametrize("version", [12, 13])
 def test_by_id(version: int) -> None:
     answer = World().ask(
-        metadata, version, topics=[{"name": None, "topic_id": METADATA_TOPIC_ID}, {"name": None, "topic_id": OTHER_ID}]
+        metadata,
+        version,
+        topics=[
+            {"name": None, "topic_id": METADATA_TOPIC_ID},
+            {"name": None, "topic_id": OTHER_ID},
+        ],
     )
     assert names(answer) == [(NAME, 0), (None, ErrorCode.UNKNOWN_TOPIC_ID)]
     assert [topic.topic_id for topic in answer.topics] == [METADATA_TOPIC_ID, OTHER_ID]
@@ -94,7 +107,12 @@ def test_by_id(version: int) -> None:
 @pytest.mark.parametrize("version", [10, 11])
 def test_versions_10_and_11_have_the_id_but_may_not_use_it(version: int) -> None:
     answer = World().ask(
-        metadata, version, topics=[{"name": None, "topic_id": METADATA_TOPIC_ID}, {"name": NAME, "topic_id": OTHER_ID}]
+        metadata,
+        version,
+        topics=[
+            {"name": None, "topic_id": METADATA_TOPIC_ID},
+            {"name": NAME, "topic_id": OTHER_ID},
+        ],
     )
     assert names(answer) == [("", ErrorCode.INVALID_REQUEST), (NAME, ErrorCode.INVALID_REQUEST)]
 
@@ -110,7 +128,9 @@ def test_allowed_operations_when_asked(version: int) -> None:
         include_topic_authorized_operations=True,
         include_cluster_authorized_operations=True,
     )
-    assert answer.topics[0].topic_authorized_operations == 1 << 3 | 1 << 8  # READ and DESCRIBE: nobody may write
+    assert (
+        answer.topics[0].topic_authorized_operations == 1 << 3 | 1 << 8
+    )  # READ and DESCRIBE: nobody may write
     assert answer.cluster_authorized_operations == 1 << 8 | 1 << 10
 
 
@@ -119,7 +139,11 @@ def test_a_topic_one_may_not_describe() -> None:
     world.authorizer.forbidden = {("DESCRIBE", "TOPIC", "*")}
     assert names(world.ask(metadata, 13, topics=None)) == []
     refused = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-    answer = world.ask(metadata, 13, topics=[{"name": NAME}, {"name": "orders"}, {"name": None, "topic_id": METADATA_TOPIC_ID}])
+    answer = world.ask(
+        metadata,
+        13,
+        topics=[{"name": NAME}, {"name": "orders"}, {"name": None, "topic_id": METADATA_TOPIC_ID}],
+    )
     assert names(answer) == [(NAME, refused), ("orders", refused), (None, refused)]
     assert [topic.topic_id for topic in answer.topics[:2]] == [ZERO_UUID, ZERO_UUID]
 
@@ -128,11 +152,16 @@ def test_while_loading_there_is_no_leader_yet() -> None:
     world = World()
     world.partition.state = State.LOADING
     (partition,) = world.ask(metadata, 13, topics=None).topics[0].partitions
-    assert (partition.error_code, partition.leader_id, partition.leader_epoch) == (ErrorCode.LEADER_NOT_AVAILABLE, -1, -1)
+    assert (partition.error_code, partition.leader_id, partition.leader_epoch) == (
+        ErrorCode.LEADER_NOT_AVAILABLE,
+        -1,
+        -1,
+    )
 
 
 def test_librdkafkas_malformed_question_for_all_topics() -> None:
-    # It writes a four-byte array length of zero where a compact one belongs: null topics, and three bytes too many.
+    # It writes a four-byte array length of zero where a compact one belongs: null topics, and three
+    # bytes too many.
     for version, flags in (9, bytes(3)), (12, bytes(2)):
         body = bytes(4) + flags + b"\x00"
         request, end = MetadataRequest.decode_from(body, version)

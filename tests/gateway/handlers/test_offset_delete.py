@@ -10,7 +10,10 @@ from tests.gateway.handlers.group_world import TOPIC, GroupWorld
 
 
 def delete(world: GroupWorld, group_id: str = "g", **topics: list[int]) -> Any:
-    asked = [{"name": n, "partitions": [{"partition_index": i} for i in indexes]} for n, indexes in topics.items()]
+    asked = [
+        {"name": n, "partitions": [{"partition_index": i} for i in indexes]}
+        for n, indexes in topics.items()
+    ]
     return world.get(offset_delete, 0, group_id=group_id, topics=asked)
 
 
@@ -27,7 +30,7 @@ def test_offsets_are_forgotten() -> None:
     world = GroupWorld()
     world.commit(5)
     asked = {TOPIC: [0, 1, 0], "other": [0]}
-    assert errors(delete(world, **asked)) == [(TOPIC, 0, 0), (TOPIC, 1, 3), ("other", 0, 3)]
+    assert errors(delete(world, **asked)) == [(TOPIC, 0, 0), (TOPIC, 1, 3), ("other", 0, 3)]  # type: ignore[arg-type]
     assert world.fetch() == []
 
 
@@ -35,10 +38,10 @@ def test_not_while_the_group_reads_the_topic() -> None:
     world = GroupWorld()
     member_id = world.stable()
     world.commit(5, generation_id_or_member_epoch=1, member_id=member_id)
-    assert errors(delete(world, **{TOPIC: [0]})) == [(TOPIC, 0, 86)]
+    assert errors(delete(world, **{TOPIC: [0]})) == [(TOPIC, 0, 86)]  # type: ignore[arg-type]
     assert world.fetch() == [5]
     world.get(leave_group, 5, group_id="g", members=[{"member_id": member_id}])
-    assert errors(delete(world, **{TOPIC: [0]})) == [(TOPIC, 0, 0)]
+    assert errors(delete(world, **{TOPIC: [0]})) == [(TOPIC, 0, 0)]  # type: ignore[arg-type]
 
 
 def test_refusals_of_the_whole() -> None:
@@ -56,5 +59,5 @@ def test_not_authorized_for_the_topic() -> None:
     world = GroupWorld()
     world.commit(5)
     world.authorizer.forbidden.add(("READ", "TOPIC", TOPIC))
-    assert errors(delete(world, **{TOPIC: [0]})) == [(TOPIC, 0, 29)]
+    assert errors(delete(world, **{TOPIC: [0]})) == [(TOPIC, 0, 29)]  # type: ignore[arg-type]
     assert world.fetch() == [5]

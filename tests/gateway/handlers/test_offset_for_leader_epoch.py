@@ -7,15 +7,19 @@ from typing import Any
 import pytest
 
 from gateway.handlers import offset_for_leader_epoch
-from gateway.handlers.errors import ErrorCode
 from gateway.ports import State
+from kwire.protocol import ErrorCode
 from tests.gateway.handlers.world import MemoryPartition, World
 
 
-def ask(world: World, version: int, epoch: int, *, topic: str = "__cluster_metadata", **more: Any) -> Any:
+def ask(
+    world: World, version: int, epoch: int, *, topic: str = "__cluster_metadata", **more: Any
+) -> Any:
     partition = {"partition": 0, "leader_epoch": epoch, **more}
     topics = [{"topic": topic, "partitions": [partition]}]
-    answer = world.ask(offset_for_leader_epoch, version, replica_id=-1 if version >= 3 else -2, topics=topics)
+    answer = world.ask(
+        offset_for_leader_epoch, version, replica_id=-1 if version >= 3 else -2, topics=topics
+    )
     assert answer.topics[0].topic == topic
     return answer.topics[0].partitions[0]
 
@@ -23,7 +27,15 @@ def ask(world: World, version: int, epoch: int, *, topic: str = "__cluster_metad
 @pytest.mark.parametrize("version", offset_for_leader_epoch.VERSIONS)
 @pytest.mark.parametrize(
     ("epoch", "end"),
-    [(1, (1, 10)), (2, (1, 10)), (3, (3, 15)), (4, (-1, -1)), (2**31 - 1, (-1, -1)), (-1, (-1, -1)), (0, (0, 0))],
+    [
+        (1, (1, 10)),
+        (2, (1, 10)),
+        (3, (3, 15)),
+        (4, (-1, -1)),
+        (2**31 - 1, (-1, -1)),
+        (-1, (-1, -1)),
+        (0, (0, 0)),
+    ],
 )
 def test_the_end_of_an_epoch(version: int, epoch: int, end: tuple[int, int]) -> None:
     found = ask(World(), version, epoch)

@@ -1,4 +1,6 @@
-"""Brokers that registered: what they are answered on listeners for controllers, and what clients are told of them."""
+"""Brokers that registered: what they are answered on listeners for controllers, and what clients
+are told of them.
+"""
 
 from __future__ import annotations
 
@@ -7,25 +9,27 @@ from typing import Any
 import pytest
 
 from gateway.controller.features import default_features
-from gateway.handlers import (
+from gateway.handlers import describe_cluster, metadata
+from gateway.handlers.table import controller_handlers, handlers
+from kwire.cluster import Image
+from kwire.protocol import ErrorCode
+from kwire.uuid import Uuid
+from tests.gateway.controller.cluster import offered
+from tests.gateway.handlers.admin_handlers import (
     allocate_producer_ids,
     broker_heartbeat,
     broker_registration,
-    describe_cluster,
-    metadata,
     unregister_broker,
     update_features,
 )
-from gateway.handlers.errors import ErrorCode
-from gateway.handlers.table import controller_handlers, handlers
-from kwire.cluster import Image
-from kwire.uuid import Uuid
-from tests.gateway.controller.cluster import offered
 from tests.gateway.handlers.own_world import OTHER, OwnWorld
 from tests.gateway.handlers.world import NODE
 
 BROKERS_ONLY = (broker_registration, broker_heartbeat, allocate_producer_ids)
-FEATURES = {"metadata.version": (7, 30), **{name: (0, level) for name, level in default_features(30).items()}}
+FEATURES = {
+    "metadata.version": (7, 33),
+    **{name: (0, level) for name, level in default_features(33).items()},
+}
 FENCED, SERVING, ELSEWHERE = 101, 102, 103
 
 
@@ -36,11 +40,17 @@ def image(world: OwnWorld) -> Image:
 
 def register(world: OwnWorld, broker_id: int, listener: str = "PLAINTEXT", version: int = 4) -> Any:
     features = offered(FEATURES)
-    fields: dict[str, Any] = {"incarnation_id": Uuid(bytes([broker_id]) * 16), "features": features, "rack": f"rack-{broker_id}"}
+    fields: dict[str, Any] = {
+        "incarnation_id": Uuid(bytes([broker_id]) * 16),
+        "features": features,
+        "rack": f"rack-{broker_id}",
+    }
     if version >= 2:
         fields["log_dirs"] = [Uuid(bytes([broker_id]) * 16)]
     fields["listeners"] = [{"name": listener, "host": f"broker-{broker_id}", "port": 9092}]
-    return world.ask(broker_registration, version, listener="CONTROLLER", broker_id=broker_id, **fields)
+    return world.ask(
+        broker_registration, version, listener="CONTROLLER", broker_id=broker_id, **fields
+    )
 
 
 def serve(world: OwnWorld, broker_id: int, version: int = 2) -> Any:
@@ -52,14 +62,18 @@ def serve(world: OwnWorld, broker_id: int, version: int = 2) -> Any:
 @pytest.fixture
 def world() -> OwnWorld:
     world = OwnWorld()
-    for broker_id, listener in ((FENCED, "PLAINTEXT"), (SERVING, "PLAINTEXT"), (ELSEWHERE, "INTERNAL")):
+    for broker_id, listener in (
+        (FENCED, "PLAINTEXT"),
+        (SERVING, "PLAINTEXT"),
+        (ELSEWHERE, "INTERNAL"),
+    ):
         assert register(world, broker_id, listener).error_code == 0
         if broker_id != FENCED:
             assert not serve(world, broker_id).is_fenced
     return world
 
 
-@pytest.mark.parametrize("version", broker_registration.VERSIONS)
+@pytest.mark.parametrize("version", broker_registration.versions)
 def test_every_version_of_registration(version: int) -> None:
     answer = register(OwnWorld(), 7, version=version)
     if version < 2:  # has no place for directories
@@ -68,40 +82,53 @@ def test_every_version_of_registration(version: int) -> None:
         assert answer.error_code == 0 and answer.broker_epoch > 0
 
 
-@pytest.mark.parametrize("version", broker_heartbeat.VERSIONS)
+@pytest.mark.parametrize("version", broker_heartbeat.versions)
 def test_every_version_of_heartbeats(world: OwnWorld, version: int) -> None:
     answer = serve(world, FENCED, version)
-    assert (answer.error_code, answer.is_caught_up, answer.is_fenced, answer.should_shut_down) == (0, True, False, False)
+    assert (answer.error_code, answer.is_caught_up, answer.is_fenced, answer.should_shut_down) == (
+        0,
+        True,
+        False,
+        False,
+    )
 
 
 def test_ids_for_producers(world: OwnWorld) -> None:
     epoch = image(world).brokers[SERVING].broker_epoch
-    answer = world.ask(allocate_producer_ids, 0, listener="CONTROLLER", broker_id=SERVING, broker_epoch=epoch)
+    answer = world.ask(
+        allocate_producer_ids, 0, listener="CONTROLLER", broker_id=SERVING, broker_epoch=epoch
+    )
     assert (answer.error_code, answer.producer_id_start, answer.producer_id_len) == (0, 0, 1000)
 
 
-@pytest.mark.parametrize("handler", BROKERS_ONLY, ids=lambda handler: handler.__name__.rpartition(".")[2])
+@pytest.mark.parametrize("handler", BROKERS_ONLY, ids=lambda handler: handler.name)
 def test_who_is_not_the_active_controller_says_so(handler: Any) -> None:
     world = OwnWorld()
     world.controller.is_active = False
-    for version in handler.VERSIONS:
-        assert world.ask(handler, version, listener="CONTROLLER").error_code == ErrorCode.NOT_CONTROLLER
+    for version in handler.versions:
+        assert (
+            world.ask(handler, version, listener="CONTROLLER").error_code
+            == ErrorCode.NOT_CONTROLLER
+        )
 
 
 def test_on_which_listeners() -> None:
-    keys = {handler.API_KEY for handler in BROKERS_ONLY}
+    keys = {handler.api_key for handler in BROKERS_ONLY}
     assert keys <= controller_handlers().keys() and not keys & handlers().keys()
-    both = {unregister_broker.API_KEY, update_features.API_KEY}
+    both = {unregister_broker.api_key, update_features.api_key}
     assert both <= controller_handlers().keys() & handlers().keys()
 
 
 def test_unregistering_at_a_listener_for_clients(world: OwnWorld) -> None:
     assert world.ask(unregister_broker, 0, broker_id=FENCED).error_code == 0
     assert FENCED not in image(world).brokers
-    assert world.ask(unregister_broker, 0, broker_id=FENCED).error_code == ErrorCode.BROKER_ID_NOT_REGISTERED
+    assert (
+        world.ask(unregister_broker, 0, broker_id=FENCED).error_code
+        == ErrorCode.BROKER_ID_NOT_REGISTERED
+    )
 
 
-@pytest.mark.parametrize("version", update_features.VERSIONS)
+@pytest.mark.parametrize("version", update_features.versions)
 def test_features_at_a_listener_for_clients(version: int) -> None:
     kind: dict[str, Any] = {"upgrade_type": 2} if version else {}
     update = {"feature": "group.version", "max_version_level": 0 if version else 1, **kind}
@@ -113,14 +140,22 @@ def test_features_at_a_listener_for_clients(version: int) -> None:
 
 
 @pytest.mark.parametrize("version", metadata.VERSIONS)
-def test_metadata_names_brokers_that_serve_at_the_clients_listener(world: OwnWorld, version: int) -> None:
+def test_metadata_names_brokers_that_serve_at_the_clients_listener(
+    world: OwnWorld, version: int
+) -> None:
     told = world.ask(metadata, version, topics=[] if version == 0 else None).brokers
     assert [one.node_id for one in told] == [NODE, OTHER, SERVING]
-    assert (told[2].host, told[2].port, told[2].rack) == (f"broker-{SERVING}", 9092, f"rack-{SERVING}" if version else None)
+    assert (told[2].host, told[2].port, told[2].rack) == (
+        f"broker-{SERVING}",
+        9092,
+        f"rack-{SERVING}" if version else None,
+    )
 
 
 @pytest.mark.parametrize("version", describe_cluster.VERSIONS)
-def test_describe_cluster_names_the_nodes_of_metadata_and_brokers_wherever_they_listen(world: OwnWorld, version: int) -> None:
+def test_describe_cluster_names_the_nodes_of_metadata_and_brokers_wherever_they_listen(
+    world: OwnWorld, version: int
+) -> None:
     answer = world.ask(describe_cluster, version)
     assert [one.broker_id for one in answer.brokers] == [NODE, OTHER, SERVING, ELSEWHERE]
     assert answer.controller_id == NODE
@@ -137,4 +172,8 @@ def test_partitions_are_placed_on_brokers_that_serve(world: OwnWorld) -> None:
     world.create("orders", [SERVING, ELSEWHERE])
     (topic,) = world.ask(metadata, 12, topics=[{"name": "orders"}]).topics
     (partition,) = topic.partitions
-    assert (partition.leader_id, partition.isr_nodes, partition.offline_replicas) == (SERVING, [SERVING, ELSEWHERE], [ELSEWHERE])
+    assert (partition.leader_id, partition.isr_nodes, partition.offline_replicas) == (
+        SERVING,
+        [SERVING, ELSEWHERE],
+        [ELSEWHERE],
+    )

@@ -1,4 +1,6 @@
-"""Stock clients against the handlers alone: they read every record, follow new ones, and are told why they may not write."""
+"""Stock clients against the handlers alone: they read every record, follow new ones, and are told
+why they may not write.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,9 @@ def data_records(server: MiniServer) -> list[tuple[int, bytes]]:
     """Offset and value of every record but the control records, which clients keep to themselves."""
     whole = b"".join(batch.data for batch in server.partition.batches)
     batches = [batch for batch in decode_batches(whole) if not batch.header.is_control]
-    return [(record.offset, bytes(record.value or b"")) for batch in batches for record in batch.records]
+    return [
+        (record.offset, bytes(record.value or b"")) for batch in batches for record in batch.records
+    ]
 
 
 def read_all(consumer: Any, end: int) -> list[tuple[int, bytes]]:
@@ -40,7 +44,10 @@ def read_all(consumer: Any, end: int) -> list[tuple[int, bytes]]:
 @pytest.mark.parametrize("limit", [1 << 20, 100])
 def test_kafka_python_reads_every_record(server: MiniServer, limit: int) -> None:
     consumer = KafkaConsumer(
-        bootstrap_servers=f"127.0.0.1:{server.port}", group_id=None, max_partition_fetch_bytes=limit, fetch_max_wait_ms=50
+        bootstrap_servers=f"127.0.0.1:{server.port}",
+        group_id=None,
+        max_partition_fetch_bytes=limit,
+        fetch_max_wait_ms=50,
     )
     try:
         consumer.assign([PARTITION])
@@ -52,7 +59,9 @@ def test_kafka_python_reads_every_record(server: MiniServer, limit: int) -> None
 
 
 def test_confluent_kafka_reads_every_record(server: MiniServer) -> None:
-    confluent = pytest.importorskip("confluent_kafka", reason="confluent-kafka is not installed (the test extra)")
+    confluent = pytest.importorskip(
+        "confluent_kafka", reason="confluent-kafka is not installed (the test extra)"
+    )
     consumer = confluent.Consumer(
         {"bootstrap.servers": f"127.0.0.1:{server.port}", "group.id": "unused", "enable.partition.eof": True,
          "auto.offset.reset": "earliest", "enable.auto.commit": False}
@@ -65,7 +74,9 @@ def test_confluent_kafka_reads_every_record(server: MiniServer) -> None:
             message = consumer.poll(10)
             assert message is not None, "neither a record nor the end in 10 s"
             if message.error():
-                assert message.error().code() == confluent.KafkaError._PARTITION_EOF, message.error()
+                assert message.error().code() == confluent.KafkaError._PARTITION_EOF, (
+                    message.error()
+                )
                 break
             found.append((message.offset(), message.value()))
         assert found == data_records(server)
@@ -87,7 +98,10 @@ def test_an_admin_client_sees_the_cluster_and_may_change_nothing(server: MiniSer
         admin.close()
 
 
-@pytest.mark.parametrize(("idempotent", "error"), [(True, "ClusterAuthorizationFailed"), (False, "TopicAuthorizationFailed")])
+@pytest.mark.parametrize(
+    ("idempotent", "error"),
+    [(True, "ClusterAuthorizationFailed"), (False, "TopicAuthorizationFailed")],
+)
 def test_a_producer_fails_at_once(server: MiniServer, idempotent: bool, error: str) -> None:
     producer = KafkaProducer(
         bootstrap_servers=f"127.0.0.1:{server.port}", enable_idempotence=idempotent, delivery_timeout_ms=15_000,

@@ -14,7 +14,11 @@ from tests.gateway.handlers.group_world import GroupWorld
 def sync(world: GroupWorld, version: int, member_id: str, **fields: Any) -> Any:
     if version >= 5:
         fields = {"protocol_type": "consumer", "protocol_name": "range", **fields}
-    return world.get(sync_group, version, **{"group_id": "g", "generation_id": 1, "member_id": member_id, **fields})
+    return world.get(
+        sync_group,
+        version,
+        **{"group_id": "g", "generation_id": 1, "member_id": member_id, **fields},
+    )
 
 
 def test_versions_are_kafkas() -> None:
@@ -25,11 +29,18 @@ def test_versions_are_kafkas() -> None:
 def test_the_leaders_assignment_makes_the_group_stable(version: int) -> None:
     world = GroupWorld()
     member_id = world.join().member_id
-    answer = sync(world, version, member_id, assignments=[{"member_id": member_id, "assignment": b"all of it"}])
+    answer = sync(
+        world,
+        version,
+        member_id,
+        assignments=[{"member_id": member_id, "assignment": b"all of it"}],
+    )
     assert (answer.error_code, answer.assignment) == (0, b"all of it")
     expected = ("consumer", "range") if version >= 5 else (None, None)
     assert (answer.protocol_type, answer.protocol_name) == expected
-    assert world.get(heartbeat, 4, group_id="g", generation_id=1, member_id=member_id).error_code == 0
+    assert (
+        world.get(heartbeat, 4, group_id="g", generation_id=1, member_id=member_id).error_code == 0
+    )
 
 
 @pytest.mark.parametrize("version", sync_group.VERSIONS)
@@ -45,7 +56,9 @@ def test_refusals(version: int) -> None:
     assert sync(world, version, member_id).error_code == 30
 
 
-@pytest.mark.parametrize("fields", [{"protocol_type": None}, {"protocol_name": None}, {"protocol_name": "sticky"}])
+@pytest.mark.parametrize(
+    "fields", [{"protocol_type": None}, {"protocol_name": None}, {"protocol_name": "sticky"}]
+)
 def test_from_version_5_the_protocol_must_be_said_and_be_right(fields: dict[str, Any]) -> None:
     world = GroupWorld()
     assert sync(world, 5, world.join().member_id, **fields).error_code == 23

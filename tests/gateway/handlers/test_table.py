@@ -27,7 +27,9 @@ def test_a_handler_is_named_after_its_api_and_is_one_for_brokers(handler: Handle
 def test_no_unstable_version_is_offered() -> None:
     for handler in handlers().values():
         request = kwire.request_type(handler.api_key)
-        assert not (request.LATEST_VERSION_UNSTABLE and request.VERSIONS[-1] in handler.versions), handler.name
+        assert not (request.LATEST_VERSION_UNSTABLE and request.VERSIONS[-1] in handler.versions), (
+            handler.name
+        )
 
 
 def test_a_handler_is_found_by_key_and_version() -> None:

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.handlers.errors import ErrorCode
 from gateway.handlers.topic import end_of_epoch, epoch_fault, is_valid_name, partition_fault
 from gateway.ports import State
+from kwire.protocol import ErrorCode
 from tests.gateway.handlers.world import Batch, MemoryPartition
 
 
@@ -17,7 +17,11 @@ def test_legal_names(name: str) -> None:
     assert is_valid_name(name) == (name not in (".", ".."))
 
 
-@given(st.text(min_size=1, max_size=20).filter(lambda text: any(not (c.isascii() and (c.isalnum() or c in "._-")) for c in text)))
+@given(
+    st.text(min_size=1, max_size=20).filter(
+        lambda text: any(not (c.isascii() and (c.isalnum() or c in "._-")) for c in text)
+    )
+)
 def test_names_with_other_characters(name: str) -> None:
     assert not is_valid_name(name)
 
@@ -28,7 +32,9 @@ def test_names_of_the_wrong_shape(name: str) -> None:
 
 
 def test_who_loads_has_no_leader_yet() -> None:
-    assert partition_fault(MemoryPartition(state=State.LOADING), 5) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert (
+        partition_fault(MemoryPartition(state=State.LOADING), 5) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    )
 
 
 @given(st.integers(-1, 100), st.integers(0, 100))
@@ -37,11 +43,19 @@ def test_the_epoch_of_the_client_is_old_new_or_right(asked: int, ours: int) -> N
     if asked in (-1, ours):
         assert fault is ErrorCode.NONE
     else:
-        assert fault is (ErrorCode.FENCED_LEADER_EPOCH if asked < ours else ErrorCode.UNKNOWN_LEADER_EPOCH)
+        assert fault is (
+            ErrorCode.FENCED_LEADER_EPOCH if asked < ours else ErrorCode.UNKNOWN_LEADER_EPOCH
+        )
 
 
-@given(st.lists(st.tuples(st.integers(1, 5), st.integers(0, 3)), min_size=1, max_size=8), st.integers(-1, 30), st.integers(0, 20))
-def test_the_end_of_an_epoch_is_where_the_next_one_begins(steps: list[tuple[int, int]], epoch: int, start: int) -> None:
+@given(
+    st.lists(st.tuples(st.integers(1, 5), st.integers(0, 3)), min_size=1, max_size=8),
+    st.integers(-1, 30),
+    st.integers(0, 20),
+)
+def test_the_end_of_an_epoch_is_where_the_next_one_begins(
+    steps: list[tuple[int, int]], epoch: int, start: int
+) -> None:
     partition = MemoryPartition(log_start_offset=start)
     now = 1
     for count, step in steps:
@@ -54,5 +68,5 @@ def test_the_end_of_an_epoch_is_where_the_next_one_begins(steps: list[tuple[int,
         assert (found, end) == (epoch, start)
     else:
         assert found == max(batch.epoch for batch in partition.batches if batch.epoch <= epoch)
-        later = [batch.first for batch in partition.batches if batch.epoch > found]
-        assert end == (later[0] if later else partition.high_watermark)
+        pending = [batch.first for batch in partition.batches if batch.epoch > found]
+        assert end == (pending[0] if pending else partition.high_watermark)

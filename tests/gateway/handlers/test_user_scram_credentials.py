@@ -1,4 +1,6 @@
-"""AlterUserScramCredentials and DescribeUserScramCredentials: what was written is told, but for what is secret."""
+"""AlterUserScramCredentials and DescribeUserScramCredentials: what was written is told, but for
+what is secret.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +8,10 @@ from typing import Any
 
 import pytest
 
-from gateway.handlers import alter_user_scram_credentials, describe_user_scram_credentials
-from gateway.handlers.errors import ErrorCode
+from gateway.handlers import describe_user_scram_credentials
 from kwire.messages.user_scram_credential_record import UserScramCredentialRecord
+from kwire.protocol import ErrorCode
+from tests.gateway.handlers.admin_handlers import alter_user_scram_credentials
 from tests.gateway.handlers.own_world import OwnWorld
 from tests.gateway.handlers.world import MemoryQuorum, World
 
@@ -18,7 +21,9 @@ def told(world: World, *users: str, **more: Any) -> dict[str, Any]:
     answer = world.ask(describe_user_scram_credentials, 0, users=asked, **more)
     assert answer.error_code == 0
     return {
-        one.user: one.error_code or [(info.mechanism, info.iterations) for info in one.credential_infos] for one in answer.results
+        one.user: one.error_code
+        or [(info.mechanism, info.iterations) for info in one.credential_infos]
+        for one in answer.results
     }
 
 
@@ -28,12 +33,22 @@ def test_what_was_written_is_told(listener: str) -> None:
     plain = {"salt": b"s", "salted_password": b"p"}
     for name, mechanism, iterations in (("ann", 2, 8192), ("ben", 1, 4096), ("ann", 1, 5000)):
         change = {"name": name, "mechanism": mechanism, "iterations": iterations, **plain}
-        (result,) = world.ask(alter_user_scram_credentials, 0, listener=listener, upsertions=[change]).results
+        (result,) = world.ask(
+            alter_user_scram_credentials, 0, listener=listener, upsertions=[change]
+        ).results
         assert (result.user, result.error_code) == (name, 0)
     assert told(world, listener=listener) == {"ann": [(1, 5000), (2, 8192)], "ben": [(1, 4096)]}
-    assert told(world, "ben", "eve", listener=listener) == {"ben": [(1, 4096)], "eve": ErrorCode.RESOURCE_NOT_FOUND}
-    assert told(world, "ben", "ann", "ben") == {"ben": ErrorCode.DUPLICATE_RESOURCE, "ann": [(1, 5000), (2, 8192)]}
-    dropped = world.ask(alter_user_scram_credentials, 0, deletions=[{"name": "ann", "mechanism": 2}]).results
+    assert told(world, "ben", "eve", listener=listener) == {
+        "ben": [(1, 4096)],
+        "eve": ErrorCode.RESOURCE_NOT_FOUND,
+    }
+    assert told(world, "ben", "ann", "ben") == {
+        "ben": ErrorCode.DUPLICATE_RESOURCE,
+        "ann": [(1, 5000), (2, 8192)],
+    }
+    dropped = world.ask(
+        alter_user_scram_credentials, 0, deletions=[{"name": "ann", "mechanism": 2}]
+    ).results
     assert [one.error_code for one in dropped] == [0]
     assert told(world, "ann") == {"ann": [(1, 5000)]}
 
@@ -41,7 +56,9 @@ def test_what_was_written_is_told(listener: str) -> None:
 def test_no_users_and_an_empty_list_ask_for_all() -> None:
     world = World(quorum=MemoryQuorum())
     assert told(world) == {}
-    world.quorum.image.scram[1, "ann"] = UserScramCredentialRecord(name="ann", mechanism=1, iterations=4096)  # type: ignore[union-attr]
+    world.quorum.image.scram[1, "ann"] = UserScramCredentialRecord(  # type: ignore[union-attr]
+        name="ann", mechanism=1, iterations=4096
+    )
     assert told(world) == {"ann": [(1, 4096)]}
     (result,) = world.ask(describe_user_scram_credentials, 0, users=[]).results
     assert result.user == "ann"

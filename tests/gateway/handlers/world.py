@@ -1,4 +1,6 @@
-"""A partition in memory and a gateway around it, and ``World.ask``: one request through a handler, over the wire both ways."""
+"""A partition in memory and a gateway around it, and ``World.ask``: one request through a handler,
+over the wire both ways.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +9,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gateway.config import Config
-from gateway.handlers.context import Context, Later, Peer
+from gateway.handlers.context import Context, Peer, PendingResponse
+from gateway.handlers.streamed import Streamed
 from gateway.handlers.table import handlers
-from gateway.ports import Chunk, Endpoint, OffsetAt, OffsetOutOfRange, Read, Spliced, State
+from gateway.ports import Chunk, Endpoint, FileRecords, OffsetAt, OffsetOutOfRange, Read, State
 from kwire.cluster.image import Image
 
 CLUSTER_ID = "Yo6qPvu0S9igQhobMQ-jbw"
@@ -55,7 +58,9 @@ class MemoryPartition:
     def size_bytes(self) -> int:
         return sum(batch.size for batch in self.batches)
 
-    def append(self, count: int = 1, *, epoch: int | None = None, timestamp: int = 1000, size: int = 100) -> None:
+    def append(
+        self, count: int = 1, *, epoch: int | None = None, timestamp: int = 1000, size: int = 100
+    ) -> None:
         first = self.high_watermark
         epoch = max(self.leader_epoch, 1) if epoch is None else epoch
         self.batches.append(Batch(first, first + count - 1, epoch, timestamp, size))
@@ -65,11 +70,11 @@ class MemoryPartition:
     def read(self, offset: int, max_bytes: int) -> Read:
         taken: list[Chunk] = []
         for batch in self._from(offset):
-            if taken and sum(len(chunk) for chunk in taken) + batch.size > max_bytes:  # type: ignore[arg-type]
+            if taken and sum(len(chunk) for chunk in taken) + batch.size > max_bytes:  # type: ignore[arg-type, misc]
                 break
             taken.append(batch.data)
         self.open_reads += 1
-        return Read(taken, sum(len(chunk) for chunk in taken), self._release)  # type: ignore[arg-type]
+        return Read(taken, sum(len(chunk) for chunk in taken), self._release)  # type: ignore[arg-type, misc]
 
     def _release(self) -> None:
         self.open_reads -= 1
@@ -83,7 +88,11 @@ class MemoryPartition:
         return [batch for batch in self.batches if batch.last >= offset]
 
     def offset_for_timestamp(self, timestamp: int) -> OffsetAt | None:
-        found = (OffsetAt(b.first, b.timestamp, b.epoch) for b in self.batches if b.timestamp >= timestamp)
+        found = (
+            OffsetAt(b.first, b.timestamp, b.epoch)
+            for b in self.batches
+            if b.timestamp >= timestamp
+        )
         return next(found, None)
 
     def max_timestamp(self) -> OffsetAt | None:
@@ -97,7 +106,9 @@ class MemoryPartition:
         return known[-1], max(batch.last for batch in self.batches if batch.epoch == known[-1]) + 1
 
     def epoch_at(self, offset: int) -> int:
-        return next((batch.epoch for batch in self.batches if batch.first <= offset <= batch.last), -1)
+        return next(
+            (batch.epoch for batch in self.batches if batch.first <= offset <= batch.last), -1
+        )
 
     def on_advance(self, callback: Callable[[], None]) -> Callable[[], None]:
         self._callbacks.append(callback)
@@ -108,15 +119,15 @@ class MemoryWaiters:
     """Parked answers, asked again when :meth:`wake` is called."""
 
     def __init__(self) -> None:
-        self.parked: list[tuple[Later, Callable[[], Any]]] = []
+        self.parked: list[tuple[PendingResponse, Callable[[], Any]]] = []
 
-    def park(self, later: Later, ready: Callable[[], Any]) -> None:
-        self.parked.append((later, ready))
+    def park(self, pending: PendingResponse, ready: Callable[[], Any]) -> None:
+        self.parked.append((pending, ready))
 
     def wake(self) -> None:
-        for later, ready in self.parked:
-            if not later.done and (response := ready()) is not None:
-                later.complete(response)
+        for pending, ready in self.parked:
+            if not pending.done and (response := ready()) is not None:
+                pending.complete(response)
 
 
 @dataclass
@@ -126,9 +137,14 @@ class Rules:
     forbidden: set[tuple[str, str, str]] = field(default_factory=set)
     keeps_acls: bool = False
 
-    def allows(self, principal: str, host: str, operation: str, resource_type: str, resource_name: str) -> bool:
+    def allows(
+        self, principal: str, host: str, operation: str, resource_type: str, resource_name: str
+    ) -> bool:
         assert principal == "User:ANONYMOUS" and host == "127.0.0.1"
-        return not {(operation, resource_type, resource_name), (operation, resource_type, "*")} & self.forbidden
+        return (
+            not {(operation, resource_type, resource_name), (operation, resource_type, "*")}
+            & self.forbidden
+        )
 
 
 @dataclass
@@ -149,13 +165,18 @@ class World:
 
     partition: MemoryPartition = field(
         default_factory=lambda: MemoryPartition(
-            [Batch(0, 0, 1, 1000), Batch(1, 9, 1, 2000), Batch(10, 11, 3, 5000), Batch(12, 14, 3, 4000)]
+            [
+                Batch(0, 0, 1, 1000),
+                Batch(1, 9, 1, 2000),
+                Batch(10, 11, 3, 5000),
+                Batch(12, 14, 3, 4000),
+            ]
         )
     )
     node_id: int = NODE
     config: Config = field(default_factory=Config)
     authorizer: Rules = field(default_factory=Rules)
-    waiters: MemoryWaiters = field(default_factory=MemoryWaiters)
+    fetch_purgatory: MemoryWaiters = field(default_factory=MemoryWaiters)
     groups: Any = None
     quorum: MemoryQuorum | None = None
     controller: Any = None
@@ -171,15 +192,21 @@ class World:
 
     def context(self, version: int, listener: str = "PLAINTEXT") -> Context:
         peer = Peer(listener, "User:ANONYMOUS", "127.0.0.1", 50000, 1)
-        return Context(version, "test", peer, self, now=100.0, wall_ms=1_700_000_000_000)  # type: ignore[arg-type]
+        return Context(version, "test", peer, self, now=100.0, wall_ms=1_700_000_000_000)
 
     def ask(self, handler: Any, version: int, *, listener: str = "PLAINTEXT", **fields: Any) -> Any:
-        """The decoded answer of ``handler`` (a module or Handler) to a request of these fields, or the Later."""
+        """The decoded answer of ``handler`` (a module or Handler) to a request of these fields, or
+        the Later.
+        """
         request_class = handlers()[api_key(handler)].request_type(version)
         data = build(request_class, fields).encode(version)
         request = request_class.decode(data, version)
         answer = handler.handle(request, self.context(version, listener))
-        return answer if isinstance(answer, Later) or answer is None else over_the_wire(answer, version)
+        return (
+            answer
+            if isinstance(answer, PendingResponse) or answer is None
+            else over_the_wire(answer, version)
+        )
 
 
 def api_key(handler: Any) -> int:
@@ -189,9 +216,11 @@ def api_key(handler: Any) -> int:
 
 def over_the_wire(answer: Any, version: int) -> Any:
     """Encode as the server does, put spliced records in place, release them, and decode strictly."""
+    if isinstance(answer, Streamed):
+        answer = answer.whole()
     data, reads = b"", []
     for part in answer.encode_parts(version):
-        if isinstance(part, Spliced):
+        if isinstance(part, FileRecords):
             reads.append(part.read)
             part = b"".join(bytes(chunk) for chunk in part.read.chunks)  # type: ignore[arg-type]
         data += bytes(part)
@@ -201,7 +230,9 @@ def over_the_wire(answer: Any, version: int) -> Any:
 
 
 def build(cls: Any, fields: Mapping[str, Any]) -> Any:
-    """A message or struct of class ``cls`` from nested mappings: structs as dicts, arrays of structs as lists of dicts."""
+    """A message or struct of class ``cls`` from nested mappings: structs as dicts, arrays of
+    structs as lists of dicts.
+    """
     infos = {info.attr: info for info in cls.fields()}
     made = {}
     for name, value in fields.items():

@@ -15,5 +15,7 @@ _IN_MEMORY = Path("/dev/shm")
 @pytest.fixture(scope="module")
 def root() -> Iterator[Path]:
     """In memory where there is such a file system: nothing here is about the real disk."""
-    with tempfile.TemporaryDirectory(dir=_IN_MEMORY if os.access(_IN_MEMORY, os.W_OK) else None) as directory:
+    with tempfile.TemporaryDirectory(
+        dir=_IN_MEMORY if os.access(_IN_MEMORY, os.W_OK) else None
+    ) as directory:
         yield Path(directory)

@@ -1,4 +1,6 @@
-"""A disk that remembers every operation, and what a crash behind any of them may leave: POSIX promises no more than that."""
+"""A disk that remembers every operation, and what a crash behind any of them may leave: POSIX
+promises no more than that.
+"""
 
 from __future__ import annotations
 
@@ -89,7 +91,9 @@ class _Inode:
     changes: list[Op] = field(default_factory=list)  # since then
 
     def content(self, keep: Any = None, zero: bool = False) -> bytes:
-        """With the changes that ``keep`` lets through; ``zero``: the length of writes comes through, not their bytes."""
+        """With the changes that ``keep`` lets through; ``zero``: the length of writes comes
+        through, not their bytes.
+        """
         data = bytearray(self.data)
         for change in self.changes:
             if keep is not None and not keep(change):
@@ -112,9 +116,13 @@ class CrashDisk:
     def __init__(self, state: State | None = None) -> None:
         """``state`` is on disk, all of it synced."""
         self.directories = {Path(), *(path for path, data in (state or {}).items() if data is None)}
-        self.names = {path: _Inode(data) for path, data in (state or {}).items() if data is not None}
+        self.names = {
+            path: _Inode(data) for path, data in (state or {}).items() if data is not None
+        }
         self.synced_names = dict(self.names)
-        self.renames: list[tuple[Op, _Inode | None]] = []  # what happened to names and is not synced
+        self.renames: list[
+            tuple[Op, _Inode | None]
+        ] = []  # what happened to names and is not synced
 
     def apply(self, op: Op) -> None:
         match op.kind:
@@ -130,7 +138,7 @@ class CrashDisk:
             case "rename" | "remove":
                 self._name(op, None)
             case "sync directory":
-                for change, inode in [one for one in self.renames if one[0].path.parent == op.path]:
+                for change, inode in [one for one in self.renames if one[0].path.parent == op.path]:  # type: ignore[assignment]
                     _rename(self.synced_names, change, inode)
                     self.renames.remove((change, inode))
 
@@ -138,7 +146,8 @@ class CrashDisk:
         self.renames.append((op, inode))
         _rename(self.names, op, inode)
 
-    # --- what may be on disk ------------------------------------------------------------------------------------------
+    # --- what may be on disk
+    # ------------------------------------------------------------------------------------------
 
     def killed(self, op: Op) -> Iterator[State]:
         """The process was killed: everything is there, the last write perhaps in part."""
@@ -147,7 +156,9 @@ class CrashDisk:
             yield self._state(self.names, torn=(op, 1 + op.position % (len(op.value) - 1)))
 
     def lost_power(self, dice: random.Random) -> Iterator[State]:
-        """The machine stopped: of what was not synced anything may be missing, bytes and names, in any order."""
+        """The machine stopped: of what was not synced anything may be missing, bytes and names, in
+        any order.
+        """
         yield self._state(self.synced_names, keep=lambda change: False)
         yield self._state(self.names, keep=lambda change: False)
         yield self._state(self.names, zero=True)
@@ -159,7 +170,11 @@ class CrashDisk:
         yield self._state(names, keep=lambda change: dice.random() < 0.5)
 
     def _state(
-        self, names: dict[Path, _Inode], keep: Any = None, zero: bool = False, torn: tuple[Op, int] | None = None
+        self,
+        names: dict[Path, _Inode],
+        keep: Any = None,
+        zero: bool = False,
+        torn: tuple[Op, int] | None = None,
     ) -> State:
         state: State = dict.fromkeys(self.directories)
         for path, inode in names.items():

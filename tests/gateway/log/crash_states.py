@@ -1,7 +1,9 @@
-"""Every state that a crash may leave on a disk, as far as POSIX promises: all combinations where they are few, else many.
+"""Every state that a crash may leave on a disk, as far as POSIX promises: all combinations where
+they are few, else many.
 
-Of what was not synced each write may be there, missing, torn, or there in length only; each name made, changed or removed
-and not synced with its directory may be as before. In any combination: a disk keeps no order that nobody asked for.
+Of what was not synced each write may be there, missing, torn, or there in length only; each name
+made, changed or removed and not synced with its directory may be as before. In any combination: a
+disk keeps no order that nobody asked for.
 """
 
 from __future__ import annotations
@@ -17,14 +19,16 @@ from tests.gateway.log.crash_disk import CrashDisk, Op, State
 _BOUNDARIES = (512, 4096)
 _DROPPED, _KEPT, _ZEROED = -1, -2, -3
 #: What becomes of one change: one of these three, or the number of bytes of a write that are there.
-Fate = int
+SourceSupervisor = int
 
 
 class CrashStates(CrashDisk):
     """A disk with something to lose."""
 
     def legal(self, dice: random.Random, most: int) -> Iterator[State]:
-        """What may be there after a loss of power now: all of it if that is no more than ``most`` states, else so many drawn."""
+        """What may be there after a loss of power now: all of it if that is no more than ``most``
+        states, else so many drawn.
+        """
         pending = self._pending()
         choices = [_fates(change) for change in pending]
         count = 2 ** len(self.renames)
@@ -34,7 +38,7 @@ class CrashStates(CrashDisk):
                 break
         if count <= most:
             for drawn in itertools.product(*choices, *([(False, True)] * len(self.renames))):
-                yield self._left(pending, drawn[: len(pending)], drawn[len(pending) :])
+                yield self._left(pending, drawn[: len(pending)], drawn[len(pending) :])  # type: ignore[arg-type]
             return
         for number in range(most):
             yield self._drawn(dice, pending, choices, number)
@@ -43,11 +47,22 @@ class CrashStates(CrashDisk):
         """What is there when only the process was killed."""
         return self._state(self.names)
 
-    def _drawn(self, dice: random.Random, pending: Sequence[Op], choices: Sequence[Sequence[Fate]], number: int) -> State:
-        """One of very many states: from nearly everything lost to nearly everything there, and ends of all kinds."""
+    def _drawn(
+        self,
+        dice: random.Random,
+        pending: Sequence[Op],
+        choices: Sequence[Sequence[SourceSupervisor]],
+        number: int,
+    ) -> State:
+        """One of very many states: from nearly everything lost to nearly everything there, and ends
+        of all kinds.
+        """
         keep = (0.0, 1.0, 0.5, 0.9, 0.1)[number % 5]
         fates = [
-            (_KEPT if dice.random() < keep else _DROPPED) if dice.random() < 0.6 else dice.choice(fates) for fates in choices
+            (_KEPT if dice.random() < keep else _DROPPED)
+            if dice.random() < 0.6
+            else dice.choice(fates)
+            for fates in choices
         ]
         return self._left(pending, fates, [dice.random() < (keep or 0.3) for _ in self.renames])
 
@@ -56,23 +71,29 @@ class CrashStates(CrashDisk):
         inodes |= {id(inode): inode for _, inode in self.renames if inode is not None}
         return [change for inode in inodes.values() for change in inode.changes]
 
-    def _left(self, pending: Sequence[Op], fates: Sequence[Fate], named: Sequence[bool]) -> State:
+    def _left(
+        self, pending: Sequence[Op], fates: Sequence[SourceSupervisor], named: Sequence[bool]
+    ) -> State:
         names = dict(self.synced_names)
         for (change, inode), done in zip(self.renames, named, strict=True):
             if done:
                 if change.kind == "create":
                     assert inode is not None
                     names[change.path] = inode
-                elif (moved := names.pop(change.path, None)) is not None and change.kind == "rename":
+                elif (
+                    moved := names.pop(change.path, None)
+                ) is not None and change.kind == "rename":
                     names[change.value] = moved
-        fate_of = {id(change): fate for change, fate in zip(pending, fates, strict=True)}
+        fate_of = {
+            id(change): supervisor for change, supervisor in zip(pending, fates, strict=True)
+        }
         state: State = dict.fromkeys(self.directories)
         for path, inode in names.items():
             state[path] = _content(inode, fate_of) if inode.changes else inode.data
         return state
 
 
-def _fates(change: Op) -> list[Fate]:
+def _fates(change: Op) -> list[SourceSupervisor]:
     """What may become of one change."""
     if change.kind == "truncate":
         return [_KEPT, _DROPPED]
@@ -81,16 +102,22 @@ def _fates(change: Op) -> list[Fate]:
     return [_KEPT, _DROPPED, _ZEROED, *sorted(at for at in torn if 0 < at < size)]
 
 
-def _content(inode: Any, fate_of: dict[int, Fate]) -> bytes:
+def _content(inode: Any, fate_of: dict[int, SourceSupervisor]) -> bytes:
     data = bytearray(inode.data)
     for change in inode.changes:
-        fate = fate_of[id(change)]
-        if fate == _DROPPED:
+        supervisor = fate_of[id(change)]
+        if supervisor == _DROPPED:
             continue
         if change.kind == "truncate":
             data[:] = data[: change.value].ljust(change.value, b"\0")
             continue
-        value = change.value if fate == _KEPT else bytes(len(change.value)) if fate == _ZEROED else change.value[:fate]
+        value = (
+            change.value
+            if supervisor == _KEPT
+            else bytes(len(change.value))
+            if supervisor == _ZEROED
+            else change.value[:supervisor]
+        )
         end = change.position + len(value)
         data.extend(bytes(max(0, end - len(data))))
         data[change.position : end] = value

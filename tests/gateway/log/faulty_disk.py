@@ -11,9 +11,13 @@ from gateway.log.errors import DiskFailed, SyncFailed
 
 
 class FaultyDisk(Disk):
-    """Operation number ``fails_at`` fails with ``error``; a write is done in half by then. ``count`` operations came so far."""
+    """Operation number ``fails_at`` fails with ``error``; a write is done in half by then.
+    ``count`` operations came so far.
+    """
 
-    def __init__(self, fails_at: int = -1, error: int = errno.ENOSPC, *, for_good: bool = False) -> None:
+    def __init__(
+        self, fails_at: int = -1, error: int = errno.ENOSPC, *, for_good: bool = False
+    ) -> None:
         super().__init__()
         self.fails_at = fails_at
         self.error = error

@@ -1,4 +1,6 @@
-"""A writer of metadata log directories that moves files about as Kafka does, and remembers what a reader must see."""
+"""A writer of metadata log directories that moves files about as Kafka does, and remembers what a
+reader must see.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,7 @@ _START_MS = 1_700_000_000_000
 
 
 @dataclass(frozen=True)
-class Written:
+class WrittenBatch:
     """One batch in the log."""
 
     offset: int
@@ -27,9 +29,17 @@ class Written:
 
 
 def batch(
-    offset: int, count: int = 1, epoch: int = 1, *, timestamps: tuple[int, ...] = (), size: int = 10, control: bool = False
-) -> Written:
-    """A batch of ``count`` records with values of ``size`` bytes; ``timestamps`` in ms, one a record."""
+    offset: int,
+    count: int = 1,
+    epoch: int = 1,
+    *,
+    timestamps: tuple[int, ...] = (),
+    size: int = 10,
+    control: bool = False,
+) -> WrittenBatch:
+    """A batch of ``count`` records with values of ``size`` bytes; ``timestamps`` in ms, one a
+    record.
+    """
     times = timestamps or (_START_MS + offset,) * count
     key = b"\0\0\0\2" if control else None
     records = [
@@ -37,11 +47,15 @@ def batch(
         for n, time in enumerate(times)
     ]
     data = encode_batch(records, partition_leader_epoch=epoch, is_control=control)
-    return Written(offset, offset + len(times), epoch, times, data)
+    return WrittenBatch(offset, offset + len(times), epoch, times, data)
 
 
-def snapshot_bytes(epoch: int, counts: tuple[int, ...], *, size: int = 20, footer: bool = True) -> bytes:
-    """A snapshot: header, data batches of ``counts`` records, footer; ``sum(counts) + 2`` records in all."""
+def snapshot_bytes(
+    epoch: int, counts: tuple[int, ...], *, size: int = 20, footer: bool = True
+) -> bytes:
+    """A snapshot: header, data batches of ``counts`` records, footer; ``sum(counts) + 2`` records
+    in all.
+    """
     parts = [_control(0, epoch, kind=3)]
     offset = 1
     for count in counts:
@@ -59,17 +73,19 @@ def _control(offset: int, epoch: int, kind: int) -> bytes:
 
 
 class KafkaLog:
-    """A ``__cluster_metadata-0`` directory under somebody's hands. ``segments``: base offset -> batches, oldest first."""
+    """A ``__cluster_metadata-0`` directory under somebody's hands. ``segments``: base offset ->
+    batches, oldest first.
+    """
 
     def __init__(self, directory: Path, start: int = 0) -> None:
         self.directory = directory
         directory.mkdir(parents=True, exist_ok=True)
-        self.segments: dict[int, list[Written]] = {}
+        self.segments: dict[int, list[WrittenBatch]] = {}
         self.epoch = 1
         self._open(start)
 
     @property
-    def batches(self) -> list[Written]:
+    def batches(self) -> list[WrittenBatch]:
         return [one for batches in self.segments.values() for one in batches]
 
     @property
@@ -83,7 +99,9 @@ class KafkaLog:
     def path(self, base: int) -> Path:
         return self.directory / segment_name(base)
 
-    def append(self, count: int = 1, *, size: int = 10, timestamps: tuple[int, ...] = ()) -> Written:
+    def append(
+        self, count: int = 1, *, size: int = 10, timestamps: tuple[int, ...] = ()
+    ) -> WrittenBatch:
         one = batch(self.end, count, self.epoch, size=size, timestamps=timestamps)
         list(self.segments.values())[-1].append(one)
         with self.active().open("ab") as file:
@@ -95,8 +113,12 @@ class KafkaLog:
             self._open(self.end)
 
     def truncate_to(self, offset: int) -> None:
-        """As ``UnifiedLog.truncateTo``: later segments go, the one that holds ``offset`` is cut before its batch."""
-        for base in [base for base in self.segments if base >= offset and base != next(iter(self.segments))]:
+        """As ``UnifiedLog.truncateTo``: later segments go, the one that holds ``offset`` is cut
+        before its batch.
+        """
+        for base in [
+            base for base in self.segments if base >= offset and base != next(iter(self.segments))
+        ]:
             self._delete(base)
         base, batches = list(self.segments.items())[-1]
         kept = [one for one in batches if one.next_offset <= offset]
@@ -104,15 +126,19 @@ class KafkaLog:
         os.truncate(self.path(base), sum(len(one.data) for one in kept))
 
     def snapshot(self, end_offset: int, counts: tuple[int, ...] = (3,), **kind: int) -> SnapshotId:
-        epoch = next((one.epoch for one in reversed(self.batches) if one.offset < end_offset), self.epoch)
+        epoch = next(
+            (one.epoch for one in reversed(self.batches) if one.offset < end_offset), self.epoch
+        )
         snapshot = SnapshotId(end_offset, epoch)
         part = self.directory / f"{snapshot.file_name}.part"
-        part.write_bytes(snapshot_bytes(epoch, counts, **kind))
+        part.write_bytes(snapshot_bytes(epoch, counts, **kind))  # type: ignore[arg-type]
         part.rename(self.directory / snapshot.file_name)
         return snapshot
 
     def delete_before(self, snapshot: SnapshotId) -> None:
-        """As ``KafkaMetadataLog.deleteBeforeSnapshot``: whole segments below it, then older snapshots."""
+        """As ``KafkaMetadataLog.deleteBeforeSnapshot``: whole segments below it, then older
+        snapshots.
+        """
         bases = list(self.segments)
         for base, following in itertools.pairwise(bases):
             if following <= snapshot.end_offset:

@@ -1,4 +1,6 @@
-"""What must hold of a log after a crash or a failure: it keeps what it promised, and its files agree with each other."""
+"""What must hold of a log after a crash or a failure: it keeps what it promised, and its files
+agree with each other.
+"""
 
 from __future__ import annotations
 
@@ -55,7 +57,7 @@ def agrees_with_itself(log: LocalLog) -> None:
 
 def follows(follower: DirectoryFollower, log: LocalLog) -> None:
     """A follower that saw the directory before sees it as it is now."""
-    follower.look()
+    follower.rescan()
     while follower.step():
         pass
     chain = follower.chain

@@ -1,4 +1,6 @@
-"""Which directories a voter starts on: nothing forgotten, nothing of others, and every refusal a sentence that helps."""
+"""Which directories a voter starts on: nothing forgotten, nothing of others, and every refusal a
+sentence that helps.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.log.errors import Forgotten, LogDamaged, LogError, NotFormatted, WrongNode
+from gateway.log.errors import LogDamaged, LogError, NotFormatted, QuorumStateLost, WrongNode
 from gateway.log.formatting import format_directory
 from gateway.log.local_log import LocalLog
 from gateway.log.raft_store import RaftStore
@@ -38,15 +40,18 @@ def refused(data_dir: Path, kind: type[LogError], what: str, **more: object) -> 
     """The start is refused, and nothing in the directory changed."""
     before = read_state(data_dir)
     with pytest.raises(kind, match=what):
-        open_store(data_dir, **more)
+        open_store(data_dir, **more)  # type: ignore[arg-type]
     assert read_state(data_dir) == before
 
 
-# --- whose directory it is --------------------------------------------------------------------------------------------
+# --- whose directory it is
+# --------------------------------------------------------------------------------------------
 
 
 def test_a_directory_that_nobody_formatted(tmp_path: Path) -> None:
-    refused(tmp_path, NotFormatted, "is not formatted: meta.properties is missing; run 'kwire format'")
+    refused(
+        tmp_path, NotFormatted, "is not formatted: meta.properties is missing; run 'kwire format'"
+    )
     refused(tmp_path / "not there", NotFormatted, "not there is not formatted")
 
 
@@ -56,16 +61,31 @@ def test_a_directory_whose_meta_properties_are_lost(used: Path) -> None:
 
 
 def test_a_directory_of_others(used: Path) -> None:
-    refused(used, WrongNode, r"belongs to node 1 \(meta.properties\), and this is node 2: give node.id or data.dir", node_id=2)
-    refused(used, WrongNode, r"belongs to cluster QKPByyaYQyWJjkXGE6EEwA .*, not to other", cluster_id="other")
+    refused(
+        used,
+        WrongNode,
+        r"belongs to node 1 \(meta.properties\), and this is node 2: give node.id or data.dir",
+        node_id=2,
+    )
+    refused(
+        used,
+        WrongNode,
+        r"belongs to cluster QKPByyaYQyWJjkXGE6EEwA .*, not to other",
+        cluster_id="other",
+    )
 
 
 def test_damaged_meta_properties(used: Path) -> None:
     (used / "meta.properties").write_bytes(b"version=3\n")
-    refused(used, LogDamaged, "meta.properties: version 3 is not 0 or 1.*restore it: it says whose directory this is")
+    refused(
+        used,
+        LogDamaged,
+        "meta.properties: version 3 is not 0 or 1.*restore it: it says whose directory this is",
+    )
 
 
-# --- quorum-state -----------------------------------------------------------------------------------------------------
+# --- quorum-state
+# -----------------------------------------------------------------------------------------------------
 
 V1 = b'{"leaderId":-1,"leaderEpoch":3,"votedId":3,"votedDirectoryId":"AAECAwQFBgcICQoLDA0ODw","data_version":1}'
 V0 = (
@@ -79,7 +99,10 @@ def test_both_versions_of_kafka_are_read_and_written_alike(data: bytes, used: Pa
     (used / PARTITION / "quorum-state").write_bytes(data)
     store = open_store(used, static_voters=(1, 2))
     election = store.stored().election
-    assert (election.epoch, election.leader_id, election.voted_id) == (3, *((2, -1) if data is V0 else (-1, 3)))
+    assert (election.epoch, election.leader_id, election.voted_id) == (
+        3,
+        *((2, -1) if data is V0 else (-1, 3)),
+    )
     store.persist(*election, kraft_version=0 if data is V0 else 1)
     store.close()
     assert (used / PARTITION / "quorum-state").read_bytes() == data
@@ -108,14 +131,24 @@ def test_both_versions_of_kafka_are_read_and_written_alike(data: bytes, used: Pa
         (V1.replace(b"AAECAwQFBgcICQoLDA0ODw", b"AAEC"), "votedDirectoryId"),
     ],
 )
-def test_a_quorum_state_that_cannot_be_read_is_no_fresh_start(data: bytes, what: str, used: Path) -> None:
+def test_a_quorum_state_that_cannot_be_read_is_no_fresh_start(
+    data: bytes, what: str, used: Path
+) -> None:
     (used / PARTITION / "quorum-state").write_bytes(data)
-    refused(used, LogDamaged, f"quorum-state.*{what}.*it holds this voter's vote, which must not be forgotten: restore it")
+    refused(
+        used,
+        LogDamaged,
+        f"quorum-state.*{what}.*it holds this voter's vote, which must not be forgotten: restore it",
+    )
 
 
 def test_a_vote_that_is_lost_beside_a_log(used: Path) -> None:
     (used / PARTITION / "quorum-state").unlink()
-    refused(used, Forgotten, "quorum-state is missing, and the log beside it is not empty.*let the node join as a new voter")
+    refused(
+        used,
+        QuorumStateLost,
+        "quorum-state is missing, and the log beside it is not empty.*let the node join as a new voter",
+    )
 
 
 def test_a_vote_that_is_lost_beside_a_snapshot(tmp_path: Path) -> None:
@@ -128,7 +161,9 @@ def test_a_vote_that_is_lost_beside_a_snapshot(tmp_path: Path) -> None:
     (tmp_path / "recovery-point").unlink()
     for path in (tmp_path / PARTITION).glob("*.log"):
         path.unlink()
-    refused(tmp_path, Forgotten, "quorum-state is missing, and the log beside it is not empty")
+    refused(
+        tmp_path, QuorumStateLost, "quorum-state is missing, and the log beside it is not empty"
+    )
 
 
 def test_a_vote_that_is_lost_beside_an_empty_log(tmp_path: Path) -> None:
@@ -136,12 +171,16 @@ def test_a_vote_that_is_lost_beside_an_empty_log(tmp_path: Path) -> None:
     store.persist(1, -1, 3, kraft_version=1)
     store.close()
     (tmp_path / PARTITION / "quorum-state").unlink()
-    refused(tmp_path, Forgotten, "quorum-state is missing, and this node has voted before")
+    refused(tmp_path, QuorumStateLost, "quorum-state is missing, and this node has voted before")
 
 
 def test_a_vote_of_an_older_copy(used: Path) -> None:
     (used / PARTITION / "quorum-state").write_bytes(V1.replace(b'h":3', b'h":2'))
-    refused(used, Forgotten, "is of epoch 2, and the log has records of epoch 3: it is an older copy")
+    refused(
+        used,
+        QuorumStateLost,
+        "is of epoch 2, and the log has records of epoch 3: it is an older copy",
+    )
 
 
 def test_a_directory_that_was_formatted_and_never_used(tmp_path: Path) -> None:
@@ -152,7 +191,8 @@ def test_a_directory_that_was_formatted_and_never_used(tmp_path: Path) -> None:
     store.close()
 
 
-# --- the log ----------------------------------------------------------------------------------------------------------
+# --- the log
+# ----------------------------------------------------------------------------------------------------------
 
 
 def _flip_last_batch(log: Path) -> None:
@@ -166,13 +206,21 @@ def _cut_last_batch(log: Path) -> None:
 
 
 @pytest.mark.parametrize("damage", [_flip_last_batch, _cut_last_batch], ids=["flipped", "cut"])
-def test_records_that_were_synced_are_no_torn_end(damage: Callable[[Path], None], used: Path) -> None:
-    """An observer cuts them off and fetches them again; a voter has told the leader that it has them."""
+def test_records_that_were_synced_are_no_torn_end(
+    damage: Callable[[Path], None], used: Path
+) -> None:
+    """An observer cuts them off and fetches them again; a voter has told the leader that it has
+    them.
+    """
     damage(max((used / PARTITION).glob("*.log")))
     copy = used.with_name(f"{used.name} of an observer")
     shutil.copytree(used, copy, ignore=shutil.ignore_patterns(".lock"))
     LocalLog.open(copy, SMALL).close()
-    refused(used, LogDamaged, "this voter has told others that it has them: restore it from a copy of its last state")
+    refused(
+        used,
+        LogDamaged,
+        "this voter has told others that it has them: restore it from a copy of its last state",
+    )
 
 
 def test_what_was_never_synced_is_a_torn_end(used: Path) -> None:
@@ -185,7 +233,9 @@ def test_what_was_never_synced_is_a_torn_end(used: Path) -> None:
 
 
 def test_a_node_of_kafka_that_ran_here_since(used: Path) -> None:
-    """It has no recovery point, and may leave any tail that is not committed away: the log is longer again by then."""
+    """It has no recovery point, and may leave any tail that is not committed away: the log is
+    longer again by then.
+    """
     log = LocalLog.open(used, SMALL)
     log.truncate_to(4)
     log.append(batch(4, 5, 7).data)

@@ -1,4 +1,6 @@
-"""The log of changes: what was written survives the process, what was synced the machine, and it stays within its bounds."""
+"""The log of changes: what was written survives the process, what was synced the machine, and it
+stays within its bounds.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from gateway.log import segment
-from gateway.log.audit_log import DAMAGED, AuditLog, AuditSettings, Written
+from gateway.log.audit_log import DAMAGED, AuditLog, AuditRecord, AuditSettings
 from gateway.log.errors import DiskFailed, LogFailed, SyncFailed
 from gateway.log.file_names import segment_name
 from kwire.records import decode_batches
@@ -20,12 +22,14 @@ TINY = AuditSettings(segment_bytes=1)
 USUAL = AuditSettings()
 
 
-def opened(directory: Path, settings: AuditSettings = USUAL, disk: QuietDisk | FaultyDisk | None = None) -> AuditLog:
+def opened(
+    directory: Path, settings: AuditSettings = USUAL, disk: QuietDisk | FaultyDisk | None = None
+) -> AuditLog:
     return AuditLog(directory / "audit-0", settings, disk or QuietDisk())
 
 
-def written(*values: str, at: int = 1000) -> list[Written]:
-    return [Written(at, value.encode()) for value in values]
+def written(*values: str, at: int = 1000) -> list[AuditRecord]:
+    return [AuditRecord(at, value.encode()) for value in values]
 
 
 def put(log: AuditLog, *values: str, at: int = 1000) -> None:
@@ -39,7 +43,11 @@ def put(log: AuditLog, *values: str, at: int = 1000) -> None:
 def content(directory: Path) -> list[tuple[int, int, bytes | None]]:
     """(offset, timestamp, value) of everything in the files."""
     data = b"".join(path.read_bytes() for path in sorted((directory / "audit-0").glob("*.log")))
-    return [(record.offset, record.timestamp, record.value) for batch in decode_batches(data) for record in batch.records]
+    return [
+        (record.offset, record.timestamp, record.value)
+        for batch in decode_batches(data)
+        for record in batch.records
+    ]
 
 
 def segments(directory: Path) -> list[str]:
@@ -79,7 +87,7 @@ def test_an_unfinished_write_is_cut_off(tmp_path: Path, left: int) -> None:
     assert not list((tmp_path / "audit-0").glob(f"*{DAMAGED}")), "nothing whole was behind it"
 
 
-def test_what_is_cut_off_with_whole_batches_behind_it_is_kept_beside(tmp_path: Path) -> None:
+def test_damaged_batch_is_a_gap_and_whole_batches_behind_it_stay(tmp_path: Path) -> None:
     log = opened(tmp_path)
     for value in "abc":
         log.append(written(value))
@@ -88,30 +96,33 @@ def test_what_is_cut_off_with_whole_batches_behind_it_is_kept_beside(tmp_path: P
     data[len(data) // 2] ^= 1
     path.write_bytes(data)
     again = opened(tmp_path)
-    assert again.end_offset == 1 and "wrong CRC" in again.problems[0] and DAMAGED in again.problems[0]
+    assert (
+        again.end_offset == 3 and "wrong CRC" in again.problems[0] and DAMAGED in again.problems[0]
+    )
+    assert content(tmp_path) == [(0, 1000, b"a"), (2, 1000, b"c")]
     assert path.with_name(path.name + DAMAGED).read_bytes() == data
 
 
 def test_a_sync_covers_what_was_written_before_it_began(tmp_path: Path) -> None:
     log = opened(tmp_path)
-    assert log.unsynced() is None
+    assert log.pending_flush() is None
     log.append(written("a"))
-    first = log.unsynced()
+    first = log.pending_flush()
     assert first is not None
     log.append(written("b"))
-    log.synced(first.sync())
+    log.on_flushed(first.flush())
     assert (log.flushed, log.end_offset) == (1, 2)
-    second = log.unsynced()
-    assert second is not None and second.sync() == 2
+    second = log.pending_flush()
+    assert second is not None and second.flush() == 2
 
 
 def test_a_sync_of_a_segment_that_was_closed_meanwhile(tmp_path: Path) -> None:
     log = opened(tmp_path, TINY)
     log.append(written("a"))
-    unsynced = log.unsynced()
-    assert unsynced is not None
+    pending_flush = log.pending_flush()
+    assert pending_flush is not None
     put(log, "b")  # begins the next segment
-    log.synced(unsynced.sync())
+    log.on_flushed(pending_flush.flush())
     assert log.flushed == 1
 
 
@@ -119,12 +130,12 @@ def test_a_sync_that_fails_says_so(tmp_path: Path) -> None:
     disk = FaultyDisk()
     log = opened(tmp_path, disk=disk)
     log.append(written("a"))
-    unsynced = log.unsynced()
-    assert unsynced is not None
+    pending_flush = log.pending_flush()
+    assert pending_flush is not None
     disk.fails_at, disk.error = disk.count, errno.EIO
     with pytest.raises(SyncFailed):
-        unsynced.sync()
-    assert unsynced.file.fd == -1, "its descriptor is closed"
+        pending_flush.flush()
+    assert pending_flush.file.fd == -1, "its descriptor is closed"
 
 
 def test_a_full_disk_costs_that_change_alone(tmp_path: Path) -> None:
@@ -180,7 +191,10 @@ def test_the_oldest_go_while_all_are_too_large(tmp_path: Path) -> None:
 
 
 def test_what_is_too_old_goes_and_the_newest_too(tmp_path: Path) -> None:
-    log = opened(tmp_path, AuditSettings(segment_bytes=1, segment_ms=100, retention_bytes=-1, retention_ms=100))
+    log = opened(
+        tmp_path,
+        AuditSettings(segment_bytes=1, segment_ms=100, retention_bytes=-1, retention_ms=100),
+    )
     put(log, "a", at=1000)
     put(log, "b", at=1090)
     assert log.clean(1100) == []
@@ -206,12 +220,16 @@ def test_the_age_of_a_segment_whose_index_is_lost_is_that_of_its_file(tmp_path: 
     assert log.clean(10**14) == [segment_name(0), segment_name(1)]
 
 
-def test_segments_that_cannot_be_read_are_set_aside(tmp_path: Path) -> None:
+def test_segments_that_cannot_be_mended_are_set_aside(tmp_path: Path) -> None:
     log = opened(tmp_path, TINY)
     put(log, *"abc")
-    assert log.set_aside(1) == [segment_name(0) + DAMAGED, segment_name(1) + DAMAGED]
+    assert log.repair(1) == [
+        f"set aside: {segment_name(0)}{DAMAGED}, {segment_name(1)}{DAMAGED}"
+    ], "nothing is wrong with them"
     assert [value for _, _, value in content(tmp_path)] == [b"c"]
-    assert log.set_aside(2) == [segment_name(2) + DAMAGED], "the newest, too, and a new one goes on"
+    assert log.repair(2) == [f"set aside: {segment_name(2)}{DAMAGED}"], (
+        "the newest, too, and a new one goes on"
+    )
     put(log, "d")
     assert content(tmp_path) == [(3, 1000, b"d")]
 
@@ -233,7 +251,9 @@ def test_many_changes_are_batches_of_a_size_to_be_read(tmp_path: Path) -> None:
     assert [len(batch.records) for batch in decode_batches(data)] == [2, 2, 1]
 
 
-def test_a_segment_that_indexes_cannot_tell_of_is_followed_by_the_next(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_segment_that_indexes_cannot_tell_of_is_followed_by_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     log = opened(tmp_path)
     log.append(written("a"))
     monkeypatch.setattr(segment, "_INT32_MAX", 100)

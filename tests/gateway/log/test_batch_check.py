@@ -33,7 +33,11 @@ def test_good_batches_are_told_with_what_follows() -> None:
         Batch(100, size, 5, 7, 2, 30),
         Batch(100 + size, len(two.data), 8, 8, 4, two.timestamps[0]),
     ]
-    assert (checked.tail, checked.fault, checked.end) == (Tail(9, 4), None, 100 + size + len(two.data))
+    assert (checked.tail, checked.fault, checked.end) == (
+        Tail(9, 4),
+        None,
+        100 + size + len(two.data),
+    )
 
 
 @pytest.mark.parametrize("left", [0, 1, 11, 12, 60, 61, 80])
@@ -66,7 +70,9 @@ def test_any_bytes_are_checked_without_an_error(data: bytes, position: int) -> N
 
 @given(st.lists(st.integers(1, 400_000), min_size=1, max_size=6), st.integers(0, 200))
 def test_a_file_is_checked_as_one_piece_would_be(sizes: list[int], cut: int) -> None:
-    """Also with batches larger than what is read at once, of which there are few enough to be read twice."""
+    """Also with batches larger than what is read at once, of which there are few enough to be read
+    twice.
+    """
     data, offset = b"", 0
     for number, size in enumerate(sizes):
         one = batch(offset, 1, size=size * (10 if number == 2 else 1))
@@ -75,8 +81,10 @@ def test_a_file_is_checked_as_one_piece_would_be(sizes: list[int], cut: int) -> 
     whole, file = check_batches(data, Tail(0, 0)), Bytes(data)
     parts = list(check_file(file, 0, len(data), Tail(0, 0)))
     assert [one for part in parts for one in part.batches] == whole.batches
-    assert parts[-1].fault is None
-    assert [part.tail for part in parts if part.batches][-1:] == ([whole.tail] if whole.batches else [])
+    assert bool(parts) == bool(data) and all(part.fault is None for part in parts)
+    assert [part.tail for part in parts if part.batches][-1:] == (
+        [whole.tail] if whole.batches else []
+    )
     assert file.bytes_read <= 3 * len(data) + 1024
 
 

@@ -1,4 +1,6 @@
-"""The index against Kafka's own dump of every file, and against every way a file can be cut, damaged or rewritten."""
+"""The index against Kafka's own dump of every file, and against every way a file can be cut,
+damaged or rewritten.
+"""
 
 import json
 import os
@@ -13,7 +15,7 @@ from hypothesis import strategies as st
 from gateway.log import batch_index
 from gateway.log.batch_index import BatchIndex, Status
 from gateway.log.open_file import OpenFile
-from tests.gateway.log.kafka_files import Written, batch
+from tests.gateway.log.kafka_files import WrittenBatch, batch
 from tests.shared import LOG_NAMES, needs_shared
 
 
@@ -32,12 +34,12 @@ def all_slots(index: BatchIndex) -> list[tuple[int, int, int, int]]:
     ]
 
 
-def written(path: Path, batches: list[Written]) -> Path:
+def written(path: Path, batches: list[WrittenBatch]) -> Path:
     path.write_bytes(b"".join(one.data for one in batches))
     return path
 
 
-def places(batches: list[Written], before: int = 0) -> list[tuple[int, int, int, int]]:
+def places(batches: list[WrittenBatch], before: int = 0) -> list[tuple[int, int, int, int]]:
     out = []
     for one in batches:
         out.append((before, len(one.data), one.offset, one.next_offset))
@@ -54,10 +56,18 @@ def test_every_batch_is_where_kafka_says(logs: Any, name: str) -> None:
         file = node / truth.name.removesuffix(".batches.jsonl")
         said = [json.loads(line) for line in truth.read_text(encoding="utf-8").split("\n") if line]
         index = indexed(file, None)
-        assert (index.status, index.problem, index.end) == (Status.AT_END, None, file.stat().st_size)
-        assert all_slots(index) == [(b["position"], b["size"], b["baseOffset"], b["lastOffset"] + 1) for b in said]
+        assert (index.status, index.problem, index.end) == (
+            Status.AT_END,
+            None,
+            file.stat().st_size,
+        )
+        assert all_slots(index) == [
+            (b["position"], b["size"], b["baseOffset"], b["lastOffset"] + 1) for b in said
+        ]
         assert [index.epoch_at(b["baseOffset"]) for b in said] == [b["epoch"] for b in said]
-        slots = [slot for block in range(len(index.positions)) for slot in index.slots(block, index.end)]
+        slots = [
+            slot for block in range(len(index.positions)) for slot in index.slots(block, index.end)
+        ]
         assert [slot.max_timestamp for slot in slots] == [b["maxTimestamp"] for b in said]
         assert index.running_max[-1] == max(b["maxTimestamp"] for b in said)
         checked += len(said)
@@ -71,8 +81,10 @@ def test_memory_is_an_entry_a_block_not_a_batch(tmp_path: Path) -> None:
     assert all_slots(index) == places(batches)
 
 
-@pytest.mark.parametrize("chunk", [batch_index.BATCH_OVERHEAD, 100, 1000])
-def test_batches_larger_than_a_chunk(tmp_path: Path, chunk: int, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("chunk", [batch_index.BATCH_OVERHEAD, 100, 1000])  # type: ignore[attr-defined]
+def test_batches_larger_than_a_chunk(
+    tmp_path: Path, chunk: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(batch_index, "CHUNK_BYTES", chunk)
     batches = [batch(0, size=5), batch(1, size=5000), batch(2, 3, size=900), batch(5, size=1)]
     path = written(tmp_path / "log", batches)
@@ -82,7 +94,11 @@ def test_batches_larger_than_a_chunk(tmp_path: Path, chunk: int, monkeypatch: py
     path.write_bytes(damaged)
     index = indexed(path)
     assert index.status is Status.CORRUPT and index.next_offset == 1
-    assert index.problem and index.problem.position == len(batches[0].data) and "CRC" in index.problem.reason
+    assert (
+        index.problem
+        and index.problem.position == len(batches[0].data)
+        and "CRC" in index.problem.reason
+    )
 
 
 def test_a_step_is_bounded(tmp_path: Path) -> None:
@@ -120,10 +136,14 @@ def test_grown_byte_by_byte(tmp_path: Path) -> None:
             for byte in one.data:
                 assert index.next_offset == (batches[number].offset)
                 file.write(bytes([byte]))
-                assert index.touched() and index.intact()
+                assert index.maybe_changed() and index.intact()
                 index.scan(1 << 20)
             done += len(one.data)
-            assert (index.end, index.next_offset, index.status) == (done, one.next_offset, Status.AT_END)
+            assert (index.end, index.next_offset, index.status) == (
+                done,
+                one.next_offset,
+                Status.AT_END,
+            )
 
 
 @pytest.mark.parametrize(
@@ -138,7 +158,9 @@ def test_grown_byte_by_byte(tmp_path: Path) -> None:
         (61, b"\xee", "CRC"),
     ],
 )
-def test_a_corrupt_middle_is_named_and_ends_it(tmp_path: Path, at: int, value: bytes, reason: str) -> None:
+def test_a_corrupt_middle_is_named_and_ends_it(
+    tmp_path: Path, at: int, value: bytes, reason: str
+) -> None:
     batches = [batch(0, 2), batch(2), batch(3, 3)]
     data = bytearray(b"".join(one.data for one in batches))
     second = len(batches[0].data)
@@ -203,26 +225,42 @@ def test_rewound_is_what_a_fresh_scan_finds(
     index.scan(1 << 24)
     fresh = indexed(path)
     assert all_slots(index) == all_slots(fresh) == places(rewritten)
-    assert (index.epochs, index.next_offset, index.end) == (fresh.epochs, fresh.next_offset, fresh.end)
+    assert (index.epochs, index.next_offset, index.end) == (
+        fresh.epochs,
+        fresh.next_offset,
+        fresh.end,
+    )
     assert index.running_max[-1:] == fresh.running_max[-1:]
 
 
-@given(sizes=st.lists(st.integers(1, 900), min_size=1, max_size=60), counts=st.integers(1, 3), floor=st.integers(0, 200))
+@given(
+    sizes=st.lists(st.integers(1, 900), min_size=1, max_size=60),
+    counts=st.integers(1, 3),
+    floor=st.integers(0, 200),
+)
 def test_raised_is_what_a_fresh_scan_finds(
     tmp_path_factory: pytest.TempPathFactory, sizes: list[int], counts: int, floor: int
 ) -> None:
     path = tmp_path_factory.mktemp("raised") / "log"
     batches = [batch(n * counts, counts, 1 + n // 7, size=size) for n, size in enumerate(sizes)]
-    raised = indexed(written(path, batches)).raised(floor)
+    with_floor = indexed(written(path, batches)).with_floor(floor)
     fresh = indexed(path, 0, floor)
     expected = [one for one in batches if one.next_offset > floor]
     slots = [place for place in places(batches) if place[3] > floor]
-    assert all_slots(raised) == all_slots(fresh) == slots
-    assert raised.epochs == fresh.epochs
-    assert (raised.end, raised.next_offset, raised.status) == (fresh.end, fresh.next_offset, fresh.status)
+    assert all_slots(with_floor) == all_slots(fresh) == slots
+    assert with_floor.epochs == fresh.epochs
+    assert (with_floor.end, with_floor.next_offset, with_floor.status) == (
+        fresh.end,
+        fresh.next_offset,
+        fresh.status,
+    )
     if expected:
-        assert raised.running_max[-1] == fresh.running_max[-1] == max(max(one.timestamps) for one in expected)
-    assert raised.intact()
+        assert (
+            with_floor.running_max[-1]
+            == fresh.running_max[-1]
+            == max(max(one.timestamps) for one in expected)
+        )
+    assert with_floor.intact()
 
 
 def test_looking_into_a_file_that_was_cut_finds_less(tmp_path: Path) -> None:
@@ -237,14 +275,16 @@ def test_looking_into_a_file_that_was_cut_finds_less(tmp_path: Path) -> None:
 
 
 def test_looking_up_one_batch_agrees_with_walking_over_all(tmp_path: Path) -> None:
-    batches: list[Written] = []
+    batches: list[WrittenBatch] = []
     for size in (1, 3, 1, 40, 2):
         batches.append(batch(batches[-1].next_offset if batches else 0, size))
     path = written(tmp_path / "log", batches)
     index = indexed(path)
     slots = index.slots(0, index.end)
     for offset in range(index.next_offset):
-        assert index.slot_of(offset, 0, index.end) == next(slot for slot in slots if slot.next_offset > offset)
+        assert index.slot_of(offset, 0, index.end) == next(
+            slot for slot in slots if slot.next_offset > offset
+        )
     assert index.slot_of(index.next_offset, 0, index.end) is None
     for limit in range(index.end + 2):
         ends = [slot.position + slot.size for slot in slots if slot.position + slot.size <= limit]
@@ -272,7 +312,9 @@ def test_a_last_offset_below_the_first_is_damage(tmp_path: Path) -> None:
     assert index.status is Status.CORRUPT and "last offset delta -2" in str(index.problem)
 
 
-def test_a_file_that_shrinks_while_a_large_batch_is_checked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_that_shrinks_while_a_large_batch_is_checked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(batch_index, "CHUNK_BYTES", 200)
     path = written(tmp_path / "log", [batch(0, size=5000)])
     index = BatchIndex(OpenFile(str(path)), 0)
@@ -282,17 +324,17 @@ def test_a_file_that_shrinks_while_a_large_batch_is_checked(tmp_path: Path, monk
     index.scan(1 << 20)
     assert index.status is Status.CORRUPT and index.next_offset == 0
     monkeypatch.undo()
-    assert index.touched()
+    assert index.maybe_changed()
     index.scan(1 << 20)
-    assert index.status is Status.TORN
+    assert index.status is Status.TORN  # type: ignore[comparison-overlap]
 
 
 def test_raised_in_a_file_that_was_cut_begins_anew(tmp_path: Path) -> None:
     path = written(tmp_path / "log", [batch(0, 5), batch(5, 5)])
     index = indexed(path)
     os.truncate(path, 0)
-    raised = index.raised(7)
-    assert (raised.end, raised.status, raised.floor) == (0, Status.BEHIND, 7)
+    with_floor = index.with_floor(7)
+    assert (with_floor.end, with_floor.status, with_floor.floor) == (0, Status.BEHIND, 7)
 
 
 def test_slots_of_a_file_written_over(tmp_path: Path) -> None:
@@ -305,5 +347,8 @@ def test_slots_of_a_file_written_over(tmp_path: Path) -> None:
 def test_short_reads_are_put_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = written(tmp_path / "log", [batch(0, size=300)])
     real = os.pread
-    monkeypatch.setattr("gateway.log.open_file.os.pread", lambda fd, length, position: real(fd, min(length, 50), position))
+    monkeypatch.setattr(
+        "gateway.log.open_file.os.pread",
+        lambda fd, length, position: real(fd, min(length, 50), position),
+    )
     assert indexed(path).status is Status.AT_END

@@ -1,4 +1,4 @@
-"""Who votes, by offset, as it stands in log, snapshots and formatting."""
+"""Tests the voter sets read from a log, its newest snapshot and its formatting."""
 
 from __future__ import annotations
 
@@ -30,8 +30,16 @@ def test_formatting_snapshot_and_log_in_this_order(tmp_path: Path) -> None:
     snapshot(tmp_path, SnapshotId(0, 0), 1)
     snapshot(tmp_path, SnapshotId(8, 2), 1, 2)
     snapshot(tmp_path, SnapshotId(5, 1), 1)
-    first = control_batch(0, 1) + control_batch(1, 1, VERSION_1, ("KRAFT_VOTERS", voters(1))) + batch(3, 3, 1).data
-    second = batch(6, 4, 2).data + control_batch(10, 3) + control_batch(11, 3, ("KRAFT_VOTERS", voters(1, 2, 3)))
+    first = (
+        control_batch(0, 1)
+        + control_batch(1, 1, VERSION_1, ("KRAFT_VOTERS", voters(1)))
+        + batch(3, 3, 1).data
+    )
+    second = (
+        batch(6, 4, 2).data
+        + control_batch(10, 3)
+        + control_batch(11, 3, ("KRAFT_VOTERS", voters(1, 2, 3)))
+    )
     (tmp_path / segment_name(0)).write_bytes(first)
     (tmp_path / segment_name(6)).write_bytes(second)
     found = read_control_records(tmp_path)
@@ -42,7 +50,9 @@ def test_formatting_snapshot_and_log_in_this_order(tmp_path: Path) -> None:
 
 def test_a_snapshot_that_does_not_tell_leaves_it_to_the_log(tmp_path: Path) -> None:
     snapshot(tmp_path, SnapshotId(8, 2))
-    (tmp_path / segment_name(0)).write_bytes(control_batch(0, 1, VERSION_1, ("KRAFT_VOTERS", voters(1, 2))))
+    (tmp_path / segment_name(0)).write_bytes(
+        control_batch(0, 1, VERSION_1, ("KRAFT_VOTERS", voters(1, 2)))
+    )
     assert read_control_records(tmp_path).voters == ((1, voters(1, 2)),)
     assert read_snapshot_head(tmp_path, SnapshotId(8, 2)) == (0, None)
 
@@ -51,7 +61,9 @@ def test_batches_of_any_size_are_passed_over(tmp_path: Path) -> None:
     sizes = (10, 1_100_000, 900_000, 300_000, 2_500_000, 20)
     data, offset = b"", 0
     for size in sizes:
-        data += batch(offset, 1, 1, size=size).data + control_batch(offset + 1, 1, ("KRAFT_VOTERS", voters(1, offset + 2)))
+        data += batch(offset, 1, 1, size=size).data + control_batch(
+            offset + 1, 1, ("KRAFT_VOTERS", voters(1, offset + 2))
+        )
         offset += 2
     (tmp_path / segment_name(0)).write_bytes(data)
     found = read_control_records(tmp_path).voters
@@ -67,8 +79,16 @@ def test_nothing_is_there(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "data", "what"),
     [
-        (segment_name(0), control_batch(0, 1, VERSION_1)[:-1], "at byte 0: a batch of .* bytes, and .* are left"),
-        (segment_name(0), batch(0).data[:-4] + b"\xff\xff\xff\xff" + control_batch(1, 1, VERSION_1)[:-1] + b"x", "at byte .*CRC"),
+        (
+            segment_name(0),
+            control_batch(0, 1, VERSION_1)[:-1],
+            "at byte 0: a batch of .* bytes, and .* are left",
+        ),
+        (
+            segment_name(0),
+            batch(0).data[:-4] + b"\xff\xff\xff\xff" + control_batch(1, 1, VERSION_1)[:-1] + b"x",
+            "at byte .*CRC",
+        ),
         (SnapshotId(0, 0).file_name, b"", "is empty"),
         (SnapshotId(0, 0).file_name, b"\0" * 80, "at byte 0"),
         (SnapshotId(7, 1).file_name, b"\0" * 80, "at byte 0"),
@@ -83,9 +103,13 @@ def test_damage_is_told_with_its_place(name: str, data: bytes, what: str, tmp_pa
 @needs_shared
 @pytest.mark.parametrize("name", LOG_NAMES)
 def test_logs_of_real_nodes(logs: Any, name: str) -> None:
-    for path in sorted(logs(name).glob("**/nodes/*/__cluster_metadata-0")):
+    directories = sorted(logs(name).glob("**/nodes/*/__cluster_metadata-0"))
+    assert directories, "a captured cluster has nodes"
+    for path in directories:
         found = read_control_records(path)
-        assert [offset for offset, _ in found.voters] == sorted(offset for offset, _ in found.voters)
+        assert [offset for offset, _ in found.voters] == sorted(
+            offset for offset, _ in found.voters
+        )
         assert bool(found.voters) == bool(found.kraft_versions)
         if (path / SnapshotId(0, 0).file_name).exists():
             assert found.voters[0][0] == -1

@@ -37,7 +37,8 @@ def test_writes_go_where_they_are_told_to_and_come_back(tmp_path: Path) -> None:
 def test_failures_say_what_where_and_what_helps(tmp_path: Path) -> None:
     disk = Disk()
     with pytest.raises(
-        DiskFailed, match=r"cannot open .*/nowhere/file: No such file or directory; see the system's log"
+        DiskFailed,
+        match=r"cannot open .*/nowhere/file: No such file or directory; see the system's log",
     ) as caught:
         disk.open(tmp_path / "nowhere" / "file")
     assert caught.value.errno == errno.ENOENT
@@ -49,7 +50,9 @@ def test_failures_say_what_where_and_what_helps(tmp_path: Path) -> None:
         disk.sync_directory(tmp_path / "gone")
 
 
-def test_a_write_that_is_done_in_pieces_is_carried_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_write_that_is_done_in_pieces_is_carried_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     pwrite = os.pwrite
     monkeypatch.setattr(os, "pwrite", lambda fd, data, position: pwrite(fd, data[:3], position))
     disk = Disk()

@@ -21,7 +21,9 @@ def filled(epochs: list[int]) -> EpochCache:
 
 
 @given(_epochs, st.integers(-2, 9))
-def test_the_end_of_an_epoch_is_the_start_of_the_next_known_one(epochs: list[int], asked: int) -> None:
+def test_the_end_of_an_epoch_is_the_start_of_the_next_known_one(
+    epochs: list[int], asked: int
+) -> None:
     found = filled(epochs).end_offset_for(asked, 10 + len(epochs))
     floor = max((epoch for epoch in epochs if epoch <= asked), default=None)
     if asked < 0 or asked > epochs[-1]:
@@ -41,7 +43,9 @@ def test_truncation_from_the_end_is_as_if_it_had_never_been(epochs: list[int], o
 
 
 @given(_epochs, st.integers(8, 29))
-def test_truncation_from_the_start_keeps_the_epoch_that_holds_it(epochs: list[int], offset: int) -> None:
+def test_truncation_from_the_start_keeps_the_epoch_that_holds_it(
+    epochs: list[int], offset: int
+) -> None:
     cache = filled(epochs)
     cache.truncate_from_start(offset)
     start = max(offset, 10)

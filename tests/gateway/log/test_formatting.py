@@ -1,4 +1,6 @@
-"""Formatting: whatever interrupts it, the directory is formatted as a whole or not at all, and nobody's log is taken over."""
+"""Formatting: whatever interrupts it, the directory is formatted as a whole or not at all, and
+nobody's log is taken over.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,13 @@ from gateway.snapshot_id import SnapshotId
 from kwire.messages.feature_level_record import FeatureLevelRecord
 from kwire.records import decode_metadata_record
 from kwire.uuid import Uuid
-from tests.gateway.log.crash_disk import CrashDisk, QuietDisk, RecordingDisk, read_state, write_state
+from tests.gateway.log.crash_disk import (
+    CrashDisk,
+    QuietDisk,
+    RecordingDisk,
+    read_state,
+    write_state,
+)
 from tests.gateway.log.faulty_disk import FaultyDisk
 from tests.gateway.log.kafka_files import batch
 from tests.gateway.log.voting import NODE_ID, download, formatting, new_store, open_store, voters
@@ -37,7 +45,9 @@ ENDPOINTS = {"CONTROLLER": Address("127.0.0.1", 9093)}
 
 def test_a_directory_says_whose_it_is_who_votes_and_what_begins(tmp_path: Path) -> None:
     features = features_of(26, {"group.version": 0})
-    format_directory(tmp_path / "a" / "b", Formatting(CLUSTER_ID, 1, DIRECTORY_ID, features, voters(1, 2)))
+    format_directory(
+        tmp_path / "a" / "b", Formatting(CLUSTER_ID, 1, DIRECTORY_ID, features, voters(1, 2))
+    )
     store = open_store(tmp_path / "a" / "b")
     assert store.stored().voters == ((-1, voters(1, 2)),)
     assert (store.cluster_id, store.directory_id) == (CLUSTER_ID, DIRECTORY_ID)
@@ -45,7 +55,9 @@ def test_a_directory_says_whose_it_is_who_votes_and_what_begins(tmp_path: Path) 
     values = read_bootstrap(tmp_path / "a" / "b")
     assert values is not None
     messages = [decode_metadata_record(value)[2] for value in values]
-    assert messages == [FeatureLevelRecord(name=name, feature_level=level) for name, level in features]
+    assert messages == [
+        FeatureLevelRecord(name=name, feature_level=level) for name, level in features
+    ]
     for path in (tmp_path / "a" / "b").glob("**/*.checkpoint"):
         assert snapshot_fault(path) is None
 
@@ -64,14 +76,23 @@ def test_a_static_quorum_has_no_first_voters(tmp_path: Path) -> None:
 def test_a_fresh_node_formats_itself_once(tmp_path: Path) -> None:
     made = ensure_formatted(tmp_path, node_id=7, cluster_id=None, endpoints=ENDPOINTS)
     assert made == ensure_formatted(tmp_path, node_id=8, cluster_id="whatever", endpoints={})
-    assert made.node_id == 7 and made.cluster_id is not None and len(Uuid.parse(made.cluster_id)) == 16
+    assert (
+        made.node_id == 7 and made.cluster_id is not None and len(Uuid.parse(made.cluster_id)) == 16
+    )
     store = open_store(tmp_path, node_id=7, cluster_id=made.cluster_id)
     ((_, record),) = store.stored().voters
     (alone,) = record.voters
     assert (alone.voter_id, alone.voter_directory_id) == (7, made.directory_id)
-    assert [(one.name, one.host, one.port) for one in alone.endpoints] == [("CONTROLLER", "127.0.0.1", 9093)]
+    assert [(one.name, one.host, one.port) for one in alone.endpoints] == [
+        ("CONTROLLER", "127.0.0.1", 9093)
+    ]
     store.close()
-    assert ensure_formatted(tmp_path / "b", node_id=7, cluster_id=CLUSTER_ID, endpoints=ENDPOINTS).cluster_id == CLUSTER_ID
+    assert (
+        ensure_formatted(
+            tmp_path / "b", node_id=7, cluster_id=CLUSTER_ID, endpoints=ENDPOINTS
+        ).cluster_id
+        == CLUSTER_ID
+    )
 
 
 def test_random_ids_can_stand_on_a_command_line() -> None:
@@ -80,13 +101,16 @@ def test_random_ids_can_stand_on_a_command_line() -> None:
     assert not [one for one in made if one.startswith("-")]
 
 
-# --- what is there already --------------------------------------------------------------------------------------------
+# --- what is there already
+# --------------------------------------------------------------------------------------------
 
 
 def test_what_is_formatted_is_left_alone(tmp_path: Path) -> None:
     format_directory(tmp_path, formatting())
     before = read_state(tmp_path)
-    with pytest.raises(AlreadyFormatted, match="is formatted already: --ignore-formatted leaves it as it is"):
+    with pytest.raises(
+        AlreadyFormatted, match="is formatted already: --ignore-formatted leaves it as it is"
+    ):
         format_directory(tmp_path, formatting())
     assert check_formatted(tmp_path, CLUSTER_ID, NODE_ID) is not None
     with pytest.raises(WrongNode, match=r"formatted for node 1 of cluster .*, not for node 2 of"):
@@ -96,7 +120,7 @@ def test_what_is_formatted_is_left_alone(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kept", ["recovery-point", "quorum-state", "*.log", "*-*.checkpoint"])
-def test_a_log_without_meta_properties_is_nobodys_to_take(kept: str, tmp_path: Path) -> None:
+def test_directory_with_a_log_and_no_meta_properties_is_refused(kept: str, tmp_path: Path) -> None:
     store = new_store(tmp_path)
     store.persist(1, kraft_version=1)
     store.append(0, batch(0, 1, 1).data)
@@ -108,7 +132,7 @@ def test_a_log_without_meta_properties_is_nobodys_to_take(kept: str, tmp_path: P
     for path in [path for path in tmp_path.rglob("*") if path.is_file() and not path.match(kept)]:
         path.unlink()
     before = read_state(tmp_path)
-    with pytest.raises(AlreadyFormatted, match=r"has no meta.properties, but somebody's log"):
+    with pytest.raises(AlreadyFormatted, match=r"has no meta.properties, but a log"):
         ensure_formatted(tmp_path, node_id=1, cluster_id=None, endpoints=ENDPOINTS)
     assert read_state(tmp_path) == before
 
@@ -123,11 +147,14 @@ def test_a_directory_in_use(tmp_path: Path) -> None:
 def test_bootstrap_records_that_cannot_be_read(tmp_path: Path) -> None:
     assert read_bootstrap(tmp_path) is None
     (tmp_path / BOOTSTRAP_FILE).write_bytes(bytes(100))
-    with pytest.raises(LogDamaged, match=r"bootstrap.checkpoint.*restore it, or remove it for the newest features"):
+    with pytest.raises(
+        LogDamaged, match=r"bootstrap.checkpoint.*restore it, or remove it for the newest features"
+    ):
         read_bootstrap(tmp_path)
 
 
-# --- what interrupts it -----------------------------------------------------------------------------------------------
+# --- what interrupts it
+# -----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("dynamic", [True, False])

@@ -11,7 +11,13 @@ from hypothesis import strategies as st
 
 from gateway.log.disk import Disk
 from gateway.log.errors import DiskFailed, LogDamaged
-from gateway.log.high_watermark_file import BLOCK_BYTES, FILE_NAME, HighWatermarkFile, format_slot, parse_slot
+from gateway.log.high_watermark_file import (
+    BLOCK_BYTES,
+    FILE_NAME,
+    HighWatermarkFile,
+    format_slot,
+    parse_slot,
+)
 from tests.gateway.log.faulty_disk import FaultyDisk
 
 OFFSETS = st.integers(0, 2**63 - 1)
@@ -44,7 +50,9 @@ def test_a_slot_is_whole_or_none(offset: int, torn: int, fill: bytes) -> None:
 
 @pytest.mark.parametrize("length", range(21))
 @pytest.mark.parametrize("count", [1, 2, 3, 4])
-def test_a_write_that_was_cut_off_leaves_the_one_before(tmp_path: Path, count: int, length: int) -> None:
+def test_a_write_that_was_cut_off_leaves_the_one_before(
+    tmp_path: Path, count: int, length: int
+) -> None:
     file = opened(tmp_path)
     for offset in range(1, count + 1):
         file.write(offset)
@@ -75,7 +83,10 @@ def test_a_file_that_was_not_finished_is_none(tmp_path: Path) -> None:
 
 def test_garbage_is_refused_but_where_a_crash_may_leave_it(tmp_path: Path) -> None:
     (tmp_path / FILE_NAME).write_bytes(b"x" * 10_000)
-    with pytest.raises(LogDamaged, match="high-watermark: neither of its two slots is whole; restore it, or remove it"):
+    with pytest.raises(
+        LogDamaged,
+        match="high-watermark: neither of its two slots is whole; restore it, or remove it",
+    ):
         opened(tmp_path)
     problems: list[str] = []
     assert HighWatermarkFile(tmp_path, Disk(fsync=False), problems).offset == 0
@@ -83,7 +94,9 @@ def test_garbage_is_refused_but_where_a_crash_may_leave_it(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("error", [errno.ENOSPC, errno.EIO])
-def test_what_cannot_be_written_is_not_claimed_and_can_be_tried_again(tmp_path: Path, error: int) -> None:
+def test_what_cannot_be_written_is_not_claimed_and_can_be_tried_again(
+    tmp_path: Path, error: int
+) -> None:
     for fails_at in range(5):
         root = tmp_path / str(fails_at)
         root.mkdir()

@@ -1,4 +1,6 @@
-"""Where a log starts, for every way a directory can look; and that the start agrees with what Kafka noted itself."""
+"""Where a log starts, for every way a directory can look; and that the start agrees with what Kafka
+noted itself.
+"""
 
 from pathlib import Path
 from typing import Any
@@ -22,10 +24,16 @@ def segments(*bases: int) -> tuple[tuple[int, int], ...]:
     [
         (Listing(), LogStart(0)),
         (Listing(segments(0)), LogStart(0)),
-        (Listing(segments(0, 150), (S100, S200)), LogStart(0)),  # nothing was deleted: the history is all there
+        (
+            Listing(segments(0, 150), (S100, S200)),
+            LogStart(0),
+        ),  # nothing was deleted: the history is all there
         (Listing(segments(50, 150), (S100, S200)), LogStart(100, S100)),
         (Listing(segments(100), (S100, S200)), LogStart(100, S100)),
-        (Listing(segments(150), (S100, S200)), LogStart(200, S200)),  # 100 to 149 are gone: S100 leads nowhere
+        (
+            Listing(segments(150), (S100, S200)),
+            LogStart(200, S200),
+        ),  # 100 to 149 are gone: S100 leads nowhere
         (Listing(segments(250), (S100, S200)), LogStart(250)),
         (Listing(segments(50)), LogStart(50)),
         (Listing((), (S100, S200)), LogStart(200, S200)),
@@ -39,7 +47,9 @@ def test_log_start(listing: Listing, expected: LogStart) -> None:
     ("epoch", "end", "expected"),
     [(2, 250, None), (2, 200, None), (2, 199, S200), (1, 300, S200), (3, 100, None), (-1, 0, S200)],
 )
-def test_a_snapshot_beyond_the_log_supersedes_it(epoch: int, end: int, expected: SnapshotId | None) -> None:
+def test_a_snapshot_beyond_the_log_supersedes_it(
+    epoch: int, end: int, expected: SnapshotId | None
+) -> None:
     assert superseding_snapshot(Listing(segments(0), (S100, S200)), epoch, end) == expected
 
 

@@ -1,4 +1,6 @@
-"""The local log as its owner uses it: append, roll, truncate, epochs, high watermark, snapshots, retention, opening again."""
+"""The local log as its owner uses it: append, roll, truncate, epochs, high watermark, snapshots,
+retention, opening again.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,14 @@ from pathlib import Path
 
 import pytest
 
-from gateway.log.errors import BelowHighWatermark, LogDamaged, LogError, LogFailed, LogLocked, SnapshotNotNewer
+from gateway.log.errors import (
+    BelowHighWatermark,
+    LogDamaged,
+    LogError,
+    LogFailed,
+    LogLocked,
+    SnapshotNotNewer,
+)
 from gateway.log.local_log import LocalLog, LogSettings
 from gateway.snapshot_id import SnapshotId
 from kwire.errors import DecodeError
@@ -20,7 +29,7 @@ from kwire.records.control import encode_control_record
 from kwire.records.encode import encode_batch
 from kwire.uuid import METADATA_TOPIC_ID, Uuid
 from tests.gateway.log.faulty_disk import FaultyDisk
-from tests.gateway.log.kafka_files import Written, batch, snapshot_bytes
+from tests.gateway.log.kafka_files import WrittenBatch, batch, snapshot_bytes
 
 _DAY_MS = 24 * 60 * 60 * 1000
 _FIRST = "00000000000000000000.log"
@@ -35,10 +44,13 @@ def log(tmp_path: Path) -> Iterator[LocalLog]:
 
 def small(tmp_path: Path, **settings: int) -> LocalLog:
     """One whose segments hold five of the smallest batches."""
-    return LocalLog.open(tmp_path, LogSettings(**{"segment_bytes": 400, "index_interval_bytes": 100, **settings}))
+    return LocalLog.open(
+        tmp_path,
+        LogSettings(**{"segment_bytes": 400, "index_interval_bytes": 100, **settings}),  # type: ignore[arg-type]
+    )
 
 
-def fill(log: LocalLog, epoch: int, count: int = 1, records: int = 1) -> list[Written]:
+def fill(log: LocalLog, epoch: int, count: int = 1, records: int = 1) -> list[WrittenBatch]:
     batches = []
     for _ in range(count):
         batches.append(batch(log.end_offset, records, epoch))
@@ -57,7 +69,8 @@ def segments(log: LocalLog) -> list[int]:
     return sorted(int(path.stem) for path in log.directory.glob("*.log"))
 
 
-# --- appending --------------------------------------------------------------------------------------------------------
+# --- appending
+# --------------------------------------------------------------------------------------------------------
 
 
 def test_a_new_log_is_empty_and_kafkas_files_are_there(tmp_path: Path) -> None:
@@ -74,7 +87,9 @@ def test_a_new_log_is_empty_and_kafkas_files_are_there(tmp_path: Path) -> None:
         "leader-epoch-checkpoint",
         "partition.metadata",
     ]
-    assert (log.directory / "partition.metadata").read_text() == f"version: 0\ntopic_id: {METADATA_TOPIC_ID}"
+    assert (
+        log.directory / "partition.metadata"
+    ).read_text() == f"version: 0\ntopic_id: {METADATA_TOPIC_ID}"
     assert (log.directory / "leader-epoch-checkpoint").read_text() == "0\n0\n"
     log.close()
 
@@ -109,7 +124,9 @@ def test_a_cut_last_batch_of_an_answer_is_left_out(log: LocalLog, left: int) -> 
         (batch(2, 1, 3).data[:8] + b"\xff\0\0\0" + batch(2, 1, 3).data[12:], "batch-length"),
     ],
 )
-def test_nothing_of_an_answer_with_a_bad_batch_is_written(log: LocalLog, bad: bytes, rule: str) -> None:
+def test_nothing_of_an_answer_with_a_bad_batch_is_written(
+    log: LocalLog, bad: bytes, rule: str
+) -> None:
     log.append(batch(0, 1, 3).data)
     good = batch(1, 1, 3).data
     with pytest.raises(DecodeError) as caught:
@@ -128,7 +145,11 @@ def test_every_flipped_bit_of_an_answer_is_refused_or_outside_the_crc(log: Local
         if 12 <= position < 16:  # the leader epoch lies outside the CRC, as in Kafka
             continue
         if 8 <= position < 12:  # a length beyond the bytes is an unfinished batch
-            with pytest.raises(DecodeError) if position > 10 and flipped[position] < data[position] else _nothing():
+            with (
+                pytest.raises(DecodeError)
+                if position > 10 and flipped[position] < data[position]
+                else _nothing()
+            ):
                 assert log.append(bytes(flipped)) == 0
             continue
         with pytest.raises(DecodeError):
@@ -142,7 +163,8 @@ class _nothing:
     def __exit__(self, *error: object) -> None: ...
 
 
-# --- rolling ----------------------------------------------------------------------------------------------------------
+# --- rolling
+# ----------------------------------------------------------------------------------------------------------
 
 
 def test_segments_roll_by_size_within_one_answer(tmp_path: Path) -> None:
@@ -174,7 +196,8 @@ def test_segments_roll_by_age_told_by_their_batches(tmp_path: Path) -> None:
     log.close()
 
 
-# --- truncating -------------------------------------------------------------------------------------------------------
+# --- truncating
+# -------------------------------------------------------------------------------------------------------
 
 
 def test_truncation_drops_batches_epochs_and_segments(tmp_path: Path) -> None:
@@ -199,7 +222,10 @@ def test_truncation_drops_batches_epochs_and_segments(tmp_path: Path) -> None:
     log.close()
 
 
-@pytest.mark.parametrize(("offset", "end"), [(0, 0), (1, 0), (2, 0), (3, 3), (5, 3), (6, 6), (8, 6), (9, 9), (10, 10), (99, 10)])
+@pytest.mark.parametrize(
+    ("offset", "end"),
+    [(0, 0), (1, 0), (2, 0), (3, 3), (5, 3), (6, 6), (8, 6), (9, 9), (10, 10), (99, 10)],
+)
 def test_truncation_inside_a_batch_goes_to_its_begin(tmp_path: Path, offset: int, end: int) -> None:
     log = small(tmp_path, segment_bytes=200)
     fill(log, 1, 3, records=3)
@@ -216,7 +242,9 @@ def test_committed_records_are_never_truncated(tmp_path: Path) -> None:
     log.set_high_watermark(9)  # in the middle of a batch, as no quorum would have it
     before = sorted((path.name, path.read_bytes()) for path in log.directory.iterdir())
     for offset in (0, 8, 9):
-        with pytest.raises(BelowHighWatermark, match=rf"truncate to offset {offset}.* high watermark 9"):
+        with pytest.raises(
+            BelowHighWatermark, match=rf"truncate to offset {offset}.* high watermark 9"
+        ):
             log.truncate_to(offset)
     assert sorted((path.name, path.read_bytes()) for path in log.directory.iterdir()) == before
     log.truncate_to(10)
@@ -224,7 +252,8 @@ def test_committed_records_are_never_truncated(tmp_path: Path) -> None:
     log.close()
 
 
-# --- high watermark ---------------------------------------------------------------------------------------------------
+# --- high watermark
+# ---------------------------------------------------------------------------------------------------
 
 
 def test_the_high_watermark_is_kept(tmp_path: Path) -> None:
@@ -241,7 +270,9 @@ def test_the_high_watermark_is_kept(tmp_path: Path) -> None:
     log.close()
 
 
-def test_what_is_flushed_already_is_not_flushed_again_for_the_high_watermarks_sake(tmp_path: Path) -> None:
+def test_what_is_flushed_already_is_not_flushed_again_for_the_high_watermarks_sake(
+    tmp_path: Path,
+) -> None:
     disk = FaultyDisk()
     log = LocalLog.open(tmp_path, LogSettings(), disk=disk)
     fill(log, 1, 2)
@@ -259,7 +290,8 @@ def test_what_is_flushed_already_is_not_flushed_again_for_the_high_watermarks_sa
     log.close()
 
 
-# --- snapshots --------------------------------------------------------------------------------------------------------
+# --- snapshots
+# --------------------------------------------------------------------------------------------------------
 
 
 def test_a_downloaded_snapshot_takes_the_logs_place(tmp_path: Path) -> None:
@@ -267,7 +299,12 @@ def test_a_downloaded_snapshot_takes_the_logs_place(tmp_path: Path) -> None:
     fill(log, 1, 9)
     log.set_high_watermark(5)
     install(log, SnapshotId(100, 4))
-    assert (log.start_offset, log.end_offset, log.last_epoch, log.high_watermark) == (100, 100, 4, 100)
+    assert (log.start_offset, log.end_offset, log.last_epoch, log.high_watermark) == (
+        100,
+        100,
+        4,
+        100,
+    )
     assert segments(log) == [100]
     assert log.latest_snapshot == SnapshotId(100, 4)
     assert log.end_offset_for_epoch(4) == (-1, -1), "the log holds no batch"
@@ -279,16 +316,27 @@ def test_a_downloaded_snapshot_takes_the_logs_place(tmp_path: Path) -> None:
     assert log.end_offset_for_epoch(4) == (4, 102)
     assert log.end_offset_for_epoch(1) == (1, 100)
     install(log, SnapshotId(200, 4))
-    assert [path.name for path in log.directory.glob("*.checkpoint")] == [SnapshotId(200, 4).file_name]
+    assert [path.name for path in log.directory.glob("*.checkpoint")] == [
+        SnapshotId(200, 4).file_name
+    ]
     log.close()
     log = small(tmp_path)
-    assert (log.start_offset, log.end_offset, log.last_epoch, log.high_watermark) == (200, 200, 4, 200)
+    assert (log.start_offset, log.end_offset, log.last_epoch, log.high_watermark) == (
+        200,
+        200,
+        4,
+        200,
+    )
     log.close()
 
 
 @pytest.mark.parametrize("records", [0, 3])
-def test_a_log_that_ends_before_the_only_snapshot_begins_anew_there(tmp_path: Path, records: int) -> None:
-    """As a crash leaves it between a snapshot's arrival and the truncation, when an older snapshot is gone already."""
+def test_a_log_that_ends_before_the_only_snapshot_begins_anew_there(
+    tmp_path: Path, records: int
+) -> None:
+    """As a crash leaves it between a snapshot's arrival and the truncation, when an older snapshot
+    is gone already.
+    """
     log = small(tmp_path)
     install(log, SnapshotId(41, 4))
     if records:
@@ -354,16 +402,21 @@ def test_a_snapshot_is_written_in_order_and_can_be_abandoned(log: LocalLog) -> N
     assert (log.directory / SnapshotId(100, 4).file_name).read_bytes() == data
 
 
-# --- retention --------------------------------------------------------------------------------------------------------
+# --- retention
+# --------------------------------------------------------------------------------------------------------
 
 
 def header_of(timestamp: int) -> bytes:
-    record = encode_control_record("SNAPSHOT_HEADER", SnapshotHeaderRecord(last_contained_log_timestamp=timestamp))
+    record = encode_control_record(
+        "SNAPSHOT_HEADER", SnapshotHeaderRecord(last_contained_log_timestamp=timestamp)
+    )
     return encode_batch([record], partition_leader_epoch=1, is_control=True)
 
 
 def with_snapshots(tmp_path: Path, *ends: int, **settings: int) -> LocalLog:
-    """A log of 30 batches of one record in six segments, all committed, with snapshots of ``ends``, one a day."""
+    """A log of 30 batches of one record in six segments, all committed, with snapshots of ``ends``,
+    one a day.
+    """
     log = small(tmp_path, **settings)
     fill(log, 1, 30)
     log.set_high_watermark(30)
@@ -410,7 +463,11 @@ def test_old_snapshots_go_and_the_whole_segments_before_the_next(tmp_path: Path)
 
 def test_retention_by_size_counts_segments_and_snapshots(tmp_path: Path) -> None:
     log = with_snapshots(tmp_path, 10, 20, 25)
-    total = sum(path.stat().st_size for suffix in ("log", "checkpoint") for path in log.directory.glob(f"*.{suffix}"))
+    total = sum(
+        path.stat().st_size
+        for suffix in ("log", "checkpoint")
+        for path in log.directory.glob(f"*.{suffix}")
+    )
     log.close()
     log = small(tmp_path, retention_bytes=total)
     assert log.clean(now_ms=0) == []
@@ -435,7 +492,8 @@ def test_nothing_above_the_high_watermark_is_cleaned(tmp_path: Path) -> None:
     log.close()
 
 
-# --- the directory ----------------------------------------------------------------------------------------------------
+# --- the directory
+# ----------------------------------------------------------------------------------------------------
 
 
 def test_one_directory_has_one_owner(tmp_path: Path, log: LocalLog) -> None:
@@ -501,7 +559,8 @@ def test_the_bootstrap_snapshot_is_nobodys_and_stays(tmp_path: Path) -> None:
     log.close()
 
 
-# --- damage -----------------------------------------------------------------------------------------------------------
+# --- damage
+# -----------------------------------------------------------------------------------------------------------
 
 
 def damaged(tmp_path: Path, name: str, position: int) -> Path:
@@ -521,7 +580,10 @@ def test_a_damaged_or_torn_end_is_cut_off_and_told(tmp_path: Path) -> None:
     log = small(tmp_path)
     assert log.end_offset == 2
     assert len(log.problems) == 1
-    assert f"{_FIRST}: {len(batches[2].data)} bytes from byte {len(batches[0].data) * 2} on cut off" in log.problems[0]
+    assert (
+        f"{_FIRST}: {len(batches[2].data)} bytes from byte {len(batches[0].data) * 2} on cut off"
+        in log.problems[0]
+    )
     log.append(batch(2).data)
     log.close()
     with (log.directory / _FIRST).open("ab") as file:
@@ -539,14 +601,18 @@ def test_damage_below_the_high_watermark_is_never_cut_off(tmp_path: Path) -> Non
     log.close()
     path = damaged(tmp_path, _FIRST, len(one.data) + 30)
     before = path.read_bytes()
-    with pytest.raises(LogDamaged, match="wrong CRC at offset 1, but up to 3 it was committed") as caught:
+    with pytest.raises(
+        LogDamaged, match="wrong CRC at offset 1, but up to 3 it was committed"
+    ) as caught:
         small(tmp_path)
     assert caught.value.file == str(path)
     assert caught.value.position == len(one.data)
     assert "fetched anew from the quorum" in str(caught.value)
     assert path.read_bytes() == before
     log = LocalLog.open(tmp_path, LogSettings(fsync=False))
-    assert (log.end_offset, log.high_watermark) == (1, 1), "without fsync a crash may do this: it is fetched again"
+    assert (log.end_offset, log.high_watermark) == (1, 1), (
+        "without fsync a crash may do this: it is fetched again"
+    )
     assert any("before the high watermark 3" in problem for problem in log.problems)
     log.close()
 
@@ -564,9 +630,14 @@ def test_a_lost_segment_is_noticed(tmp_path: Path) -> None:
         small(tmp_path)
 
 
-@pytest.mark.parametrize("name", ["00000000000000000005.index", "00000000000000000005.timeindex", "leader-epoch-checkpoint"])
+@pytest.mark.parametrize(
+    "name",
+    ["00000000000000000005.index", "00000000000000000005.timeindex", "leader-epoch-checkpoint"],
+)
 @pytest.mark.parametrize("content", [None, b"", b"x" * 24, bytes(24), b"0\n1\n7 2\n"])
-def test_indexes_and_epochs_are_made_anew_when_missing_or_wrong(tmp_path: Path, name: str, content: bytes | None) -> None:
+def test_indexes_and_epochs_are_made_anew_when_missing_or_wrong(
+    tmp_path: Path, name: str, content: bytes | None
+) -> None:
     log = small(tmp_path)
     for epoch in range(1, 13):
         fill(log, epoch)
@@ -577,7 +648,9 @@ def test_indexes_and_epochs_are_made_anew_when_missing_or_wrong(tmp_path: Path, 
     else:
         (log.directory / name).write_bytes(content)
     log = small(tmp_path)
-    assert [log.end_offset_for_epoch(epoch) for epoch in range(1, 13)] == [(epoch, epoch) for epoch in range(1, 13)]
+    assert [log.end_offset_for_epoch(epoch) for epoch in range(1, 13)] == [
+        (epoch, epoch) for epoch in range(1, 13)
+    ]
     log.close()
     assert {path.name: path.read_bytes() for path in log.directory.iterdir()} == kept
 
@@ -589,11 +662,15 @@ def test_indexes_and_epochs_are_made_anew_when_missing_or_wrong(tmp_path: Path, 
         b'{"leaderId":1,"leaderEpoch":2,"votedId":-1,"votedDirectoryId":"AAAAAAAAAAAAAAAAAAAAAA"}', b"[]", b'{"leaderId":1,"lea',
     ],
 )  # fmt: skip
-def test_a_quorum_state_that_cannot_be_read_is_not_guessed_at(tmp_path: Path, content: bytes) -> None:
+def test_a_quorum_state_that_cannot_be_read_is_not_guessed_at(
+    tmp_path: Path, content: bytes
+) -> None:
     log = small(tmp_path)
     log.close()
     (log.directory / "quorum-state").write_bytes(content)
-    with pytest.raises(LogDamaged, match=r"quorum-state.*remove it: an observer learns the epoch anew"):
+    with pytest.raises(
+        LogDamaged, match=r"quorum-state.*remove it: an observer learns the epoch anew"
+    ):
         small(tmp_path)
     (log.directory / "quorum-state").unlink()
     log = small(tmp_path)
@@ -606,11 +683,19 @@ def test_a_quorum_state_that_cannot_be_read_is_not_guessed_at(tmp_path: Path, co
     [
         ("high-watermark", b"\xff" * 8192),
         ("meta.properties", b"version=7\n"),
-        ("__cluster_metadata-0/partition.metadata", b"version: 0\ntopic_id: nB3C44ernpzHQ4jsByJ14g"),
-        ("__cluster_metadata-0/partition.metadata", b"version: 1\ntopic_id: AAAAAAAAAAAAAAAAAAAAAQ"),
+        (
+            "__cluster_metadata-0/partition.metadata",
+            b"version: 0\ntopic_id: nB3C44ernpzHQ4jsByJ14g",
+        ),
+        (
+            "__cluster_metadata-0/partition.metadata",
+            b"version: 1\ntopic_id: AAAAAAAAAAAAAAAAAAAAAQ",
+        ),
     ],
 )
-def test_other_files_that_cannot_be_read_are_told(tmp_path: Path, name: str, content: bytes) -> None:
+def test_other_files_that_cannot_be_read_are_told(
+    tmp_path: Path, name: str, content: bytes
+) -> None:
     small(tmp_path).close()
     (tmp_path / name).write_bytes(content)
     with pytest.raises(LogDamaged) as caught:

@@ -1,4 +1,6 @@
-"""A crash behind any file operation, of the process or the machine: nothing promised is lost, the log opens and goes on."""
+"""A crash behind any file operation, of the process or the machine: nothing promised is lost, the
+log opens and goes on.
+"""
 
 from __future__ import annotations
 
@@ -14,12 +16,21 @@ from gateway.log.errors import LogDamaged
 from gateway.log.follower import DirectoryFollower
 from gateway.log.local_log import LocalLog
 from kwire.errors import DecodeError
-from tests.gateway.log.crash_disk import CrashDisk, Op, QuietDisk, RecordingDisk, State, read_state, write_state
+from tests.gateway.log.crash_disk import (
+    CrashDisk,
+    Op,
+    QuietDisk,
+    RecordingDisk,
+    State,
+    read_state,
+    write_state,
+)
 from tests.gateway.log.kafka_files import batch
 from tests.gateway.log.promises import agrees_with_itself, follows, keeps
 from tests.gateway.log.workload import SMALL, Promise, Workload
 
-#: Of the states that a loss of power may leave at one instant, and of the crashes during recovery, one in so many is tried.
+#: Of the states that a loss of power may leave at one instant, and of the crashes during recovery,
+#: one in so many is tried.
 _POWER_STEP = 5
 _NESTED_STEP = 150
 #: Of the states of a life in random order, this share is tried.
@@ -65,12 +76,24 @@ def test_power_lost_behind_every_operation(recorded: Recording, root: Path) -> N
 
 @pytest.mark.parametrize(
     ("kind", "suffixes"),
-    [("sync", {".log"}), ("sync", {".tmp"}), ("sync", {".part"}), ("sync", {""}), ("sync directory", {""})],
+    [
+        ("sync", {".log"}),
+        ("sync", {".tmp"}),
+        ("sync", {".part"}),
+        ("sync", {""}),
+        ("sync directory", {""}),
+    ],
 )
-def test_a_log_that_forgot_to_sync_would_be_found_out(kind: str, suffixes: set[str], recorded: Recording, root: Path) -> None:
+def test_a_log_that_forgot_to_sync_would_be_found_out(
+    kind: str, suffixes: set[str], recorded: Recording, root: Path
+) -> None:
     ops, written = recorded
     dice = random.Random(6)
-    forgetful = [op for op in ops if not (op.kind == kind and (op.path.suffix in suffixes or kind == "sync directory"))]
+    forgetful = [
+        op
+        for op in ops
+        if not (op.kind == kind and (op.path.suffix in suffixes or kind == "sync directory"))
+    ]
     assert len(forgetful) < len(ops)
     with pytest.raises((AssertionError, DecodeError, LogDamaged)):
         for _, promise, disk, _ in _instants(forgetful):
@@ -89,7 +112,13 @@ def test_crashes_of_lives_in_any_order(seed: int, root: Path) -> None:
     for _, promise, crash, op in _instants(disk.ops):
         for state in itertools.chain(crash.killed(op), crash.lost_power(dice)):
             if dice.random() < _RANDOM_SHARE:
-                _check(root / "state", state, promise, workload.written, dice.random() < 1 / _THOROUGH_STEP)
+                _check(
+                    root / "state",
+                    state,
+                    promise,
+                    workload.written,
+                    dice.random() < 1 / _THOROUGH_STEP,
+                )
 
 
 def test_crash_while_recovering_from_a_crash(recorded: Recording, root: Path) -> None:
@@ -126,7 +155,13 @@ def _instants(ops: list[Op]) -> Iterator[tuple[int, Promise, CrashDisk, Op]]:
             yield number, promise, disk, op
 
 
-def _check(root: Path, state: State, promise: Promise, written: dict[tuple[int, int], bytes], thoroughly: bool) -> None:
+def _check(
+    root: Path,
+    state: State,
+    promise: Promise,
+    written: dict[tuple[int, int], bytes],
+    thoroughly: bool,
+) -> None:
     write_state(root, state)
     follower = DirectoryFollower(str(root / "__cluster_metadata-0"), snapshot_prefix=True)
     follower.step()  # a reader may look before the owner is back

@@ -1,4 +1,6 @@
-"""A disk that is full or broken, at every single operation: an error that says which file, and a log that knows what it holds."""
+"""A disk that is full or broken, at every single operation: an error that says which file, and a
+log that knows what it holds.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,9 @@ from tests.gateway.log.workload import SMALL, Promise, Workload
 _EVERY = 3
 
 
-@pytest.mark.parametrize(("error", "for_good", "first"), [(errno.ENOSPC, False, 0), (errno.EIO, True, 1)])
+@pytest.mark.parametrize(
+    ("error", "for_good", "first"), [(errno.ENOSPC, False, 0), (errno.EIO, True, 1)]
+)
 def test_any_operation_may_fail(error: int, for_good: bool, first: int, root: Path) -> None:
     (root / f"whole {error}").mkdir()
     whole = FaultyDisk()
@@ -58,12 +62,16 @@ def _fails_once(root: Path, disk: FaultyDisk, written: dict[tuple[int, int], byt
         log.close()
 
 
-def test_a_full_disk_leaves_the_log_as_it_was_and_it_goes_on_when_there_is_room(tmp_path: Path) -> None:
+def test_a_full_disk_leaves_the_log_as_it_was_and_it_goes_on_when_there_is_room(
+    tmp_path: Path,
+) -> None:
     disk = FaultyDisk()
     log = LocalLog.open(tmp_path, SMALL, disk=disk)
     one, two, three = batch(0, 2, 1), batch(2, 1, 2), batch(3, 1, 2)
     log.append(one.data)
-    for operation in range(6):  # of: epochs opened, cut, written, synced; renamed, directory synced; log written
+    for operation in range(
+        6
+    ):  # of: epochs opened, cut, written, synced; renamed, directory synced; log written
         disk.fails_at = disk.count + operation
         try:
             log.append(two.data + three.data)
@@ -85,12 +93,16 @@ def test_a_write_in_half_is_taken_back(tmp_path: Path) -> None:
     log = LocalLog.open(tmp_path, SMALL, disk=disk)
     log.append(batch(0, 2).data)
     disk.fails_at = disk.count
-    with pytest.raises(DiskFailed, match=r"cannot write .*00000000000000000000\.log: No space left"):
+    with pytest.raises(
+        DiskFailed, match=r"cannot write .*00000000000000000000\.log: No space left"
+    ):
         log.append(batch(2, 3).data)
     assert log.append(batch(2, 1).data) == 3
     log.flush()
     log.set_high_watermark(3)
-    assert (log.directory / "00000000000000000000.log").read_bytes() == batch(0, 2).data + batch(2, 1).data
+    assert (log.directory / "00000000000000000000.log").read_bytes() == batch(0, 2).data + batch(
+        2, 1
+    ).data
     log.close()
 
 
@@ -103,12 +115,18 @@ def test_after_a_failed_sync_nothing_goes_on_and_what_is_in_doubt_is_gone(tmp_pa
     disk.fails_at = disk.count
     with pytest.raises(SyncFailed, match="Input/output error; the disk fails"):
         log.flush()
-    for change in (log.flush, lambda: log.append(batch(3, 1).data), lambda: log.set_high_watermark(3)):
+    for change in (
+        log.flush,
+        lambda: log.append(batch(3, 1).data),
+        lambda: log.set_high_watermark(3),
+    ):
         with pytest.raises(LogFailed, match="close it and open it again"):
             change()
     log.close()
     log = LocalLog.open(tmp_path, SMALL)
-    assert log.end_offset == 2, "pages that were not synced may be marked clean: they are fetched again"
+    assert log.end_offset == 2, (
+        "pages that were not synced may be marked clean: they are fetched again"
+    )
     log.close()
 
 

@@ -1,4 +1,6 @@
-"""Readers follow a local log by its directory, as they follow Kafka's: at whatever instant they look, they see a log."""
+"""Readers follow a local log by its directory, as they follow Kafka's: at whatever instant they
+look, they see a log.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,9 @@ from gateway.snapshot_id import SnapshotId
 from tests.gateway.log.crash_disk import QuietDisk
 from tests.gateway.log.kafka_files import batch, snapshot_bytes
 
-_SMALL = LogSettings(segment_bytes=600, index_interval_bytes=100, retention_bytes=1, retention_ms=-1)
+_SMALL = LogSettings(
+    segment_bytes=600, index_interval_bytes=100, retention_bytes=1, retention_ms=-1
+)
 
 
 class Watched(QuietDisk):
@@ -26,10 +30,10 @@ class Watched(QuietDisk):
         self.committed = 0
         self.looks = 0
 
-    def look(self) -> None:
+    def rescan(self) -> None:
         if self.follower is None:
             return
-        self.follower.look()
+        self.follower.rescan()
         while self.follower.step():
             pass
         chain = self.follower.chain
@@ -40,19 +44,19 @@ class Watched(QuietDisk):
         self.looks += 1
 
     def write(self, *args: object) -> None:
-        self.look()
+        self.rescan()
         super().write(*args)  # type: ignore[arg-type]
 
     def truncate(self, *args: object) -> None:
-        self.look()
+        self.rescan()
         super().truncate(*args)  # type: ignore[arg-type]
 
     def rename(self, *args: object) -> None:
-        self.look()
+        self.rescan()
         super().rename(*args)  # type: ignore[arg-type]
 
     def remove(self, *args: object) -> None:
-        self.look()
+        self.rescan()
         super().remove(*args)  # type: ignore[arg-type]
 
 
@@ -68,20 +72,24 @@ class Model:
         self.batches: list[tuple[int, int, bytes]] = []  # offset, next offset, bytes
 
     def happen(self) -> None:
-        self.dice.choices(
-            [self.append, self.truncate, self.commit, self.snapshot, self.install, self.clean], [8, 3, 2, 1, 0.3, 0.5]
+        self.dice.choices(  # type: ignore[operator]
+            [self.append, self.truncate, self.commit, self.snapshot, self.install, self.clean],
+            [8, 3, 2, 1, 0.3, 0.5],
         )[0]()
 
     def append(self) -> None:
         for _ in range(self.dice.randint(1, 3)):
-            # Records of the same size at the same place: only their content differs from what was truncated.
+            # Records of the same size at the same place: only their content differs from what was
+            # truncated.
             one = batch(self.log.end_offset, self.dice.randint(1, 2), self.epoch)
             self.log.append(one.data)
             self.batches.append((one.offset, one.next_offset, one.data))
 
     def truncate(self) -> None:
         low, high = self.log.high_watermark, self.log.end_offset
-        self.log.truncate_to(self.dice.choice([low, *(end for _, end, _ in self.batches if end >= low), high]))
+        self.log.truncate_to(
+            self.dice.choice([low, *(end for _, end, _ in self.batches if end >= low), high])
+        )
         self.batches = [one for one in self.batches if one[1] <= self.log.end_offset]
         self.epoch += 1
 
@@ -112,13 +120,20 @@ class Model:
         self.log.clean(now_ms=0)
 
     def epoch_before(self, offset: int) -> int:
-        return next((int.from_bytes(data[12:16], "big") for _, end, data in reversed(self.batches) if end <= offset), self.epoch)
+        return next(
+            (
+                int.from_bytes(data[12:16], "big")
+                for _, end, data in reversed(self.batches)
+                if end <= offset
+            ),
+            self.epoch,
+        )
 
-    def look(self) -> None:
+    def rescan(self) -> None:
         """Perhaps a step or two behind, but then what is there is seen, byte for byte."""
         while self.follower.step():
             pass
-        self.follower.look()
+        self.follower.rescan()
         while self.follower.step():
             pass
         chain = self.follower.chain
@@ -153,7 +168,7 @@ def test_a_follower_sees_what_the_owner_does(tmp_path: Path, seed: int) -> None:
     for _ in range(60):
         for _ in range(model.dice.randint(1, 4)):
             model.happen()
-        model.look()
+        model.rescan()
     model.log.close()
 
 
@@ -165,7 +180,7 @@ def test_a_follower_may_look_between_any_two_operations(tmp_path: Path, seed: in
         model.happen()
         model.disk.committed = max(model.disk.committed, model.log.high_watermark)
     model.disk.follower = None
-    model.look()
+    model.rescan()
     assert model.disk.looks > 150
     model.log.close()
 
@@ -180,7 +195,7 @@ def test_a_truncation_and_an_append_of_the_same_size_between_two_looks(tmp_path:
     assert follower.chain.epoch == 1
     log.truncate_to(3)
     log.append(batch(3, 1, 2).data + batch(4, 1, 2).data)
-    follower.look()
+    follower.rescan()
     follower.step()
     assert (follower.chain.end_offset, follower.chain.epoch) == (5, 2)
     assert follower.chain.end_offset_for_epoch(1) == (1, 3)

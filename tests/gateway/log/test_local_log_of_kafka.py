@@ -1,4 +1,6 @@
-"""Directories that real Kafka left are taken over as they are, and what we write for the same batches is what Kafka wrote."""
+"""Directories that real Kafka left are taken over as they are, and what we write for the same
+batches is what Kafka wrote.
+"""
 
 from __future__ import annotations
 
@@ -72,14 +74,23 @@ def test_a_copy_of_kafkas_directory_is_opened_and_goes_on(copy: Path) -> None:
     log.set_high_watermark(log.end_offset)
     log.close()
     again = LocalLog.open(copy, LogSettings())
-    assert (again.end_offset, again.high_watermark, again.last_epoch) == (one.next_offset, one.next_offset, one.epoch)
+    assert (again.end_offset, again.high_watermark, again.last_epoch) == (
+        one.next_offset,
+        one.next_offset,
+        one.epoch,
+    )
     again.close()
 
 
-def test_the_checkpoint_is_what_kafka_wrote_and_segments_stay_untouched(copy: Path, node: Path) -> None:
+def test_the_checkpoint_is_what_kafka_wrote_and_segments_stay_untouched(
+    copy: Path, node: Path
+) -> None:
     LocalLog.open(copy, LogSettings()).close()
     for path in (node / _PARTITION).iterdir():
-        if path.suffix in (".log", ".checkpoint") or path.name in ("leader-epoch-checkpoint", "quorum-state"):
+        if path.suffix in (".log", ".checkpoint") or path.name in (
+            "leader-epoch-checkpoint",
+            "quorum-state",
+        ):
             assert (copy / _PARTITION / path.name).read_bytes() == path.read_bytes(), path.name
 
 
@@ -89,9 +100,14 @@ def test_without_checkpoint_and_indexes_the_same_comes_out(copy: Path) -> None:
     epochs = [log.end_offset_for_epoch(epoch) for epoch in range(10)]
     log.close()
     kept = {path.name: path.read_bytes() for path in partition.iterdir()}
-    across_a_restart = {path.name for path in partition.glob("*index") if not is_as_kafka_makes_it(path)}
+    across_a_restart = {
+        path.name for path in partition.glob("*index") if not is_as_kafka_makes_it(path)
+    }
     for path in partition.iterdir():
-        if path.suffix in (".index", ".timeindex") or path.name in ("leader-epoch-checkpoint", "partition.metadata"):
+        if path.suffix in (".index", ".timeindex") or path.name in (
+            "leader-epoch-checkpoint",
+            "partition.metadata",
+        ):
             path.unlink()
     log = LocalLog.open(copy, LogSettings())
     assert [log.end_offset_for_epoch(epoch) for epoch in range(10)] == epochs
@@ -102,7 +118,9 @@ def test_without_checkpoint_and_indexes_the_same_comes_out(copy: Path) -> None:
 
 
 def is_as_kafka_makes_it(path: Path) -> bool:
-    """Whether an index is what we make of its segment. Kafka counts the interval anew when it is restarted within a segment."""
+    """Whether an index is what we make of its segment. Kafka counts the interval anew when it is
+    restarted within a segment.
+    """
     scan = scan_segment(path.parent, int(path.stem), 4096, 0)
     before = scan.index.time_bytes()
     scan.index.add_latest_time()
@@ -132,7 +150,9 @@ def test_small_files_are_byte_for_byte_kafkas(node: Path) -> None:
     version, state = parse_quorum_state(data)
     assert format_quorum_state(state, version) == data
     data = (node / "meta.properties").read_bytes()
-    written_at = datetime.strptime(data.split(b"\n")[1].decode(), "#%a %b %d %H:%M:%S UTC %Y").replace(tzinfo=UTC)
+    written_at = datetime.strptime(
+        data.split(b"\n")[1].decode(), "#%a %b %d %H:%M:%S UTC %Y"
+    ).replace(tzinfo=UTC)
     assert format_meta_properties(parse_meta_properties(data), written_at) == data
 
 

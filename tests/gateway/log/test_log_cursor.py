@@ -1,4 +1,6 @@
-"""Reading a log from an offset on: every batch once, in order, as far as it may be read, whatever becomes of the files."""
+"""Reading a log from an offset on: every batch once, in order, as far as it may be read, whatever
+becomes of the files.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,10 @@ from kwire.records import Record, encode_batch
 
 
 def batch(offset: int, count: int = 1, *, epoch: int = 1, size: int = 5) -> bytes:
-    records = [Record(offset=offset + i, timestamp=1, value=bytes([offset % 256]) * size) for i in range(count)]
+    records = [
+        Record(offset=offset + i, timestamp=1, value=bytes([offset % 256]) * size)
+        for i in range(count)
+    ]
     return encode_batch(records, partition_leader_epoch=epoch)
 
 
@@ -42,9 +47,16 @@ def offsets(cursor: LogCursor, below: int, max_bytes: int = 1000) -> list[int]:
     max_bytes=st.sampled_from([1, 61, 90, 200, 10_000]),
 )
 def test_every_record_once(
-    counts: list[int], rolls: set[int], stops: list[int], start: int, max_bytes: int, tmp_path_factory: pytest.TempPathFactory
+    counts: list[int],
+    rolls: set[int],
+    stops: list[int],
+    start: int,
+    max_bytes: int,
+    tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
-    """Over segments of any number, from any offset, with the limit raised step by step, in pieces of any size."""
+    """Over segments of any number, from any offset, with the limit raised step by step, in pieces
+    of any size.
+    """
     directory = tmp_path_factory.mktemp("log")
     held: list[bytes] = []
     ends, base, offset = [0], 0, 0
@@ -98,7 +110,9 @@ def test_a_segment_cut_and_written_anew_above_the_limit(tmp_path: Path) -> None:
 
 
 def test_a_deleted_segment_is_not_read_on(tmp_path: Path) -> None:
-    """What it holds beyond the last limit may be what a new leader replaced; a snapshot stands for what was committed."""
+    """What it holds beyond the last limit may be what a new leader replaced; a snapshot stands for
+    what was committed.
+    """
     path = segment(tmp_path, 0, batch(0), batch(1))
     cursor = LogCursor(str(tmp_path), 0)
     assert offsets(cursor, 1) == [0]
@@ -128,7 +142,9 @@ def test_a_hole_between_segments(tmp_path: Path) -> None:
         (b"\0" * 100, "magic"),
     ],
 )
-def test_damage_is_told_with_its_place_behind_what_stands_before_it(tmp_path: Path, bad: bytes, text: str) -> None:
+def test_damage_is_told_with_its_place_behind_what_stands_before_it(
+    tmp_path: Path, bad: bytes, text: str
+) -> None:
     path = segment(tmp_path, 0, batch(0), bad)
     cursor = LogCursor(str(tmp_path), 0)
     assert len(cursor.read(9, 1000)) == 1

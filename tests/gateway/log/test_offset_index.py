@@ -27,7 +27,15 @@ def index_file(path: Path, *entries: tuple[int, int], zeros: int = 0) -> str:
 def test_the_last_entry_before_an_offset(tmp_path: Path) -> None:
     path = index_file(tmp_path / "i", (10, 5000), (20, 10_000), (30, 15_000), zeros=8 * 1000 + 3)
     found = [find_entry(path, 100, offset) for offset in (0, 110, 111, 120, 121, 131, 10**9)]
-    assert found == [None, None, (110, 5000), (110, 5000), (120, 10_000), (130, 15_000), (130, 15_000)]
+    assert found == [
+        None,
+        None,
+        (110, 5000),
+        (110, 5000),
+        (120, 10_000),
+        (130, 15_000),
+        (130, 15_000),
+    ]
 
 
 def test_a_file_that_says_nothing(tmp_path: Path) -> None:
@@ -38,8 +46,12 @@ def test_a_file_that_says_nothing(tmp_path: Path) -> None:
 
 
 @needs_shared
-def test_a_cursor_begins_near_its_offset_in_a_log_of_kafka(logs: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The same batches with the index, without it, and with one that lies; with it hardly more is read than given out."""
+def test_a_cursor_begins_near_its_offset_in_a_log_of_kafka(
+    logs: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same batches with the index, without it, and with one that lies; with it hardly more is
+    read than given out.
+    """
     source: Path = logs("p-large") / "nodes" / "1" / "__cluster_metadata-0"
     os.link(source / f"{NAME}.log", tmp_path / f"{NAME}.log")
     headers = [header for header, _ in read_log_file(source / f"{NAME}.log")]

@@ -1,4 +1,6 @@
-"""The store of committed offsets: nothing that was acknowledged is lost, whatever the file ends in."""
+"""The store of committed offsets: nothing that was acknowledged is lost, whatever the file ends
+in.
+"""
 
 from __future__ import annotations
 
@@ -16,6 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gateway.log import offset_store
+from gateway.log.end_checkpoint import END_CHECKPOINT, read_end
 from gateway.log.offset_store import CLEANED, DAMAGED, SEGMENT, OffsetStore, StoreLockedError
 from kwire.records import decode_batches, iter_batches
 
@@ -55,7 +58,10 @@ def test_the_file_is_a_segment_of_kafka(tmp_path: Path) -> None:
     store.append([(b"a", None)], NOW_MS + 5)
     store.close()
     batches = list(decode_batches((tmp_path / SEGMENT).read_bytes()))
-    assert [(b.header.base_offset, b.header.last_offset, b.header.partition_leader_epoch) for b in batches] == [
+    assert [
+        (b.header.base_offset, b.header.last_offset, b.header.partition_leader_epoch)
+        for b in batches
+    ] == [
         (0, 1, 0),
         (2, 2, 0),
     ]
@@ -106,7 +112,9 @@ def test_a_torn_tail_is_cut_at_whatever_byte(tmp_path: Path) -> None:
         assert contents(directory) == {**dict(appended[:whole]), b"after": b"!"}, cut
 
 
-@pytest.mark.parametrize("tail", [bytes(5), bytes(4096), b"\xff" * 100, b"\0" * 12 + offset_store._MARK + bytes(200)])
+@pytest.mark.parametrize(
+    "tail", [bytes(5), bytes(4096), b"\xff" * 100, b"\0" * 12 + offset_store._MARK + bytes(200)]
+)
 def test_a_tail_of_anything_is_cut(tmp_path: Path, tail: bytes) -> None:
     store = open_store(tmp_path)
     store.append([(b"a", b"1")], NOW_MS)
@@ -136,7 +144,9 @@ def test_damage_in_the_middle_loses_one_batch_and_is_told(tmp_path: Path) -> Non
         kept = dict(store.records())
         store.close()
         if position < third.position + 8 or third.position + 12 <= position < third.position + 16:
-            assert len(kept) == 5, position  # base offset and leader epoch are not under the checksum
+            assert len(kept) == 5, (
+                position
+            )  # base offset and leader epoch are not under the checksum
             continue
         assert set(kept) == {b"key-0", b"key-1", b"key-3", b"key-4"}, position
         assert "damaged" in store.problems[0]
@@ -148,19 +158,24 @@ def test_damage_in_the_middle_loses_one_batch_and_is_told(tmp_path: Path) -> Non
 def test_it_compacts_when_it_has_grown_enough(tmp_path: Path) -> None:
     store = open_store(tmp_path, compact_bytes_min=10_000)
     turns = 0
-    while not store.wants_compaction:
-        store.append([(b"key-%d" % (turns % 7), b"value-%d" % turns), (b"gone", b"x"), (b"gone", None)], NOW_MS)
+    while not store.needs_compaction:
+        store.append(
+            [(b"key-%d" % (turns % 7), b"value-%d" % turns), (b"gone", b"x"), (b"gone", None)],
+            NOW_MS,
+        )
         turns += 1
     assert (tmp_path / SEGMENT).stat().st_size > 10_000
     before = store.records()
     store.compact()
     assert (tmp_path / SEGMENT).stat().st_size < 500
-    assert not store.wants_compaction
+    assert not store.needs_compaction
     assert store.records() == before
     store.append([(b"after", b"!")], NOW_MS)
     store.close()
     assert contents(tmp_path) == {**dict(before), b"after": b"!"}
-    offsets = [r.offset for b in decode_batches((tmp_path / SEGMENT).read_bytes()) for r in b.records]
+    offsets = [
+        r.offset for b in decode_batches((tmp_path / SEGMENT).read_bytes()) for r in b.records
+    ]
     assert offsets == sorted(set(offsets)) and offsets[-1] == turns * 3  # renumbered never
 
 
@@ -178,13 +193,17 @@ def test_a_large_rewrite_is_several_batches(tmp_path: Path) -> None:
 def test_offsets_far_apart_are_not_put_into_one_batch() -> None:
     from kwire.records import Record
 
-    far = [Record(offset=o, timestamp=1, key=b"k", value=b"v") for o in (0, 5, 2**31 + 5, 2**31 + 6)]
+    far = [
+        Record(offset=o, timestamp=1, key=b"k", value=b"v") for o in (0, 5, 2**31 + 5, 2**31 + 6)
+    ]
     batches = list(decode_batches(b"".join(offset_store._batches(far))))
     assert [[r.offset for r in b.records] for b in batches] == [[0, 5], [2**31 + 5, 2**31 + 6]]
 
 
 @pytest.mark.parametrize("point", ["write", "fsync", "rename", "directory"])
-def test_a_compaction_that_stops_anywhere_leaves_everything(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, point: str) -> None:
+def test_a_compaction_that_stops_anywhere_leaves_everything(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, point: str
+) -> None:
     store = open_store(tmp_path)
     store.append([(b"a", b"1"), (b"b", b"2"), (b"a", b"3")], NOW_MS)
 
@@ -262,13 +281,15 @@ def test_kill_9_loses_nothing_that_was_acknowledged(tmp_path: Path) -> None:
         for i in range(first, first + 100000):
             store.append([(b"key-%d" % i, b"x"), (b"newest", b"%d" % i)], 1)
             print(i, flush=True)
-            if store.wants_compaction:
+            if store.needs_compaction:
                 store.compact()
         """
     )
     known: dict[bytes, bytes] = {}
     for kills in (1, 20, 45):
-        with subprocess.Popen([sys.executable, "-c", script, str(tmp_path)], stdout=subprocess.PIPE) as child:
+        with subprocess.Popen(
+            [sys.executable, "-c", script, str(tmp_path)], stdout=subprocess.PIPE
+        ) as child:
             assert child.stdout is not None
             for _ in range(kills):
                 i = int(child.stdout.readline())
@@ -287,7 +308,11 @@ def test_kill_9_loses_nothing_that_was_acknowledged(tmp_path: Path) -> None:
 @given(
     steps=st.lists(
         st.one_of(
-            st.lists(st.tuples(st.binary(min_size=1, max_size=2), st.none() | st.binary(max_size=30)), min_size=1, max_size=5),
+            st.lists(
+                st.tuples(st.binary(min_size=1, max_size=2), st.none() | st.binary(max_size=30)),
+                min_size=1,
+                max_size=5,
+            ),
             st.just("compact"),
             st.just("reopen"),
         ),
@@ -315,7 +340,9 @@ def test_it_is_a_dict(tmp_path_factory: pytest.TempPathFactory, steps: list[Any]
     store.close()
 
 
-def test_what_goes_wrong_while_it_opens_lets_the_lock_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_goes_wrong_while_it_opens_lets_the_lock_go(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with monkeypatch.context() as patched:
 
         def fail(*_: Any) -> None:
@@ -327,11 +354,13 @@ def test_what_goes_wrong_while_it_opens_lets_the_lock_go(tmp_path: Path, monkeyp
     open_store(tmp_path).close()
 
 
-def test_a_lock_that_cannot_be_had_for_other_reasons_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_lock_that_cannot_be_had_for_other_reasons_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def fail(*_: Any) -> None:
         raise OSError(errno.ENOLCK, "no locks here")
 
-    monkeypatch.setattr(offset_store.fcntl, "flock", fail)
+    monkeypatch.setattr(offset_store.fcntl, "flock", fail)  # type: ignore[attr-defined]
     with pytest.raises(OSError, match="no locks here") as raised:
         open_store(tmp_path)
     assert not isinstance(raised.value, StoreLockedError)
@@ -353,3 +382,75 @@ def test_something_that_only_looks_like_a_batch_is_passed_over(tmp_path: Path) -
     assert store.records() == [(b"a", b"1"), (b"c", b"3")]
     assert "damaged" in store.problems[0]
     store.close()
+
+
+class TestLogThatEndsBeforeWhatWasSynced:
+    """The file is cut from outside at a record's end, emptied or removed: no checksum can tell, the
+    checkpoint beside it does.
+    """
+
+    def written(self, directory: Path) -> list[int]:
+        """A store of three batches, closed; gives their ends in bytes."""
+        store, path, ends = open_store(directory), directory / SEGMENT, []
+        for i in range(3):
+            store.append([(b"k%d" % i, b"v")], NOW_MS + i)
+            ends.append(path.stat().st_size)
+        store.close()
+        return ends
+
+    def problems(self, directory: Path) -> list[str]:
+        store = open_store(directory)
+        store.close()
+        return store.problems
+
+    @pytest.mark.parametrize("batches", [0, 1, 2])
+    def test_file_cut_at_the_end_of_a_record_is_reported_once(
+        self, tmp_path: Path, batches: int
+    ) -> None:
+        ends = self.written(tmp_path)
+        os.truncate(tmp_path / SEGMENT, ends[batches - 1] if batches else 0)
+        (problem,) = self.problems(tmp_path)
+        assert f"ends at offset {batches}, but was synced up to 3" in problem
+        assert self.problems(tmp_path) == []
+
+    def test_removed_file_is_reported(self, tmp_path: Path) -> None:
+        self.written(tmp_path)
+        (tmp_path / SEGMENT).unlink()
+        assert len(self.problems(tmp_path)) == 1
+
+    def test_whole_file_is_not_reported_whatever_was_deleted_and_rewritten(
+        self, tmp_path: Path
+    ) -> None:
+        self.written(tmp_path)
+        store = open_store(tmp_path)
+        store.append([(b"k2", None), (b"k1", None)], NOW_MS + 60_000)
+        store.compact()
+        store.close()
+        assert self.problems(tmp_path) == []
+        store = open_store(tmp_path)
+        store.append([(b"k0", None)], NOW_MS + 120_000)
+        store.compact()
+        store.close()
+        assert self.problems(tmp_path) == []
+
+    @pytest.mark.parametrize("text", [b"", b"3", b"x\n", b"-1\n", b"9" * 100, b"\xff\n"])
+    def test_checkpoint_that_cannot_be_read_says_nothing(self, tmp_path: Path, text: bytes) -> None:
+        self.written(tmp_path)
+        (tmp_path / END_CHECKPOINT).write_bytes(text)
+        (tmp_path / SEGMENT).unlink()
+        assert self.problems(tmp_path) == []
+
+    def test_checkpoint_that_cannot_be_written_keeps_nothing_from_working(
+        self, tmp_path: Path
+    ) -> None:
+        (tmp_path / (END_CHECKPOINT + ".tmp")).mkdir()
+        self.written(tmp_path)
+        assert contents(tmp_path) == {b"k0": b"v", b"k1": b"v", b"k2": b"v"}
+
+    def test_end_is_written_down_while_it_runs(self, tmp_path: Path) -> None:
+        store = open_store(tmp_path)
+        store.append([(b"a", b"1")], NOW_MS)
+        store.append([(b"b", b"1")], NOW_MS + 10)
+        store.append([(b"c", b"1")], NOW_MS + 5000)
+        assert read_end(tmp_path) == 3
+        store.close()

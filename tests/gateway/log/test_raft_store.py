@@ -9,7 +9,13 @@ from typing import Any
 
 import pytest
 
-from gateway.log.errors import BelowHighWatermark, ElectionGoesBack, LogFailed, LogLocked, SnapshotNotNewer
+from gateway.log.errors import (
+    BelowHighWatermark,
+    ElectionGoesBack,
+    LogFailed,
+    LogLocked,
+    SnapshotNotNewer,
+)
 from gateway.log.follower import DirectoryFollower
 from gateway.log.log_settings import LogSettings
 from gateway.log.raft_store import Election, RaftStore
@@ -21,7 +27,14 @@ from kwire.messages.snapshot_header_record import SnapshotHeaderRecord
 from kwire.uuid import ZERO_UUID
 from tests.gateway.log.crash_disk import RecordingDisk
 from tests.gateway.log.kafka_files import batch
-from tests.gateway.log.voting import OTHER_DIRECTORY, control_batch, download, new_store, open_store, voters
+from tests.gateway.log.voting import (
+    OTHER_DIRECTORY,
+    control_batch,
+    download,
+    new_store,
+    open_store,
+    voters,
+)
 from tests.gateway.log.workload import CLUSTER_ID, DIRECTORY_ID
 
 
@@ -30,7 +43,12 @@ def test_a_fresh_directory_is_of_epoch_0_and_knows_its_voters(tmp_path: Path) ->
     stored = store.stored()
     assert (store.cluster_id, store.directory_id) == (CLUSTER_ID, DIRECTORY_ID)
     assert stored.election == Election(0, -1, -1, ZERO_UUID)
-    assert (stored.start_offset, stored.start_epoch, stored.end_offset, stored.epochs) == (0, 0, 0, ())
+    assert (stored.start_offset, stored.start_epoch, stored.end_offset, stored.epochs) == (
+        0,
+        0,
+        0,
+        (),
+    )
     assert (stored.snapshots, stored.high_watermark) == ((), 0)
     assert stored.voters == ((-1, voters(1)),)
     assert stored.kraft_versions == ((-1, 1),)
@@ -40,7 +58,12 @@ def test_a_fresh_directory_is_of_epoch_0_and_knows_its_voters(tmp_path: Path) ->
 def test_a_restart_finds_everything(tmp_path: Path) -> None:
     store = new_store(tmp_path, LogSettings())
     store.persist(3, 2, 1, DIRECTORY_ID, kraft_version=1)
-    changed = control_batch(0, 3, ("KRAFT_VERSION", KRaftVersionRecord(k_raft_version=1)), ("KRAFT_VOTERS", voters(1, 2)))
+    changed = control_batch(
+        0,
+        3,
+        ("KRAFT_VERSION", KRaftVersionRecord(k_raft_version=1)),
+        ("KRAFT_VOTERS", voters(1, 2)),
+    )
     assert store.append(0, changed) == 2
     assert store.append(2, batch(2, 3, 3).data) == 5
     assert (store.end_offset, store.flushed_offset) == (5, 0)
@@ -70,7 +93,8 @@ def test_what_the_process_knew_survives_its_kill(tmp_path: Path) -> None:
     again.close()
 
 
-# --- quorum-state -----------------------------------------------------------------------------------------------------
+# --- quorum-state
+# -----------------------------------------------------------------------------------------------------
 
 
 def test_quorum_state_of_a_dynamic_quorum(tmp_path: Path) -> None:
@@ -102,7 +126,9 @@ def test_what_is_on_disk_already_is_not_written_again(tmp_path: Path) -> None:
     store.close()
 
 
-@pytest.mark.parametrize("state", [(4, -1, -1), (5, 3, 1), (5, 2, 3)], ids=["epoch", "leader", "vote"])
+@pytest.mark.parametrize(
+    "state", [(4, -1, -1), (5, 3, 1), (5, 2, 3)], ids=["epoch", "leader", "vote"]
+)
 def test_an_election_never_goes_back(state: tuple[int, int, int], tmp_path: Path) -> None:
     store = new_store(tmp_path)
     store.persist(5, 2, 1, DIRECTORY_ID, kraft_version=1)
@@ -115,7 +141,8 @@ def test_an_election_never_goes_back(state: tuple[int, int, int], tmp_path: Path
     store.close()
 
 
-# --- the log ----------------------------------------------------------------------------------------------------------
+# --- the log
+# ----------------------------------------------------------------------------------------------------------
 
 
 def test_one_sync_covers_all_appends(tmp_path: Path) -> None:
@@ -158,7 +185,9 @@ def test_what_was_never_committed_can_be_dropped_and_is_not_missed(tmp_path: Pat
         store.append(offset, batch(offset, 1, 1).data)
     store.sync()
     store.set_high_watermark(5)
-    with pytest.raises(BelowHighWatermark, match="truncate to offset 4: what lies below the high watermark 5"):
+    with pytest.raises(
+        BelowHighWatermark, match="truncate to offset 4: what lies below the high watermark 5"
+    ):
         store.truncate(4)
     store.truncate(99)
     assert store.end_offset == 30
@@ -211,7 +240,8 @@ def test_one_process_at_a_time_and_nothing_after_the_end(tmp_path: Path) -> None
         store.sync()
 
 
-# --- snapshots --------------------------------------------------------------------------------------------------------
+# --- snapshots
+# --------------------------------------------------------------------------------------------------------
 
 
 def test_a_leaders_snapshot_takes_the_logs_place(tmp_path: Path) -> None:
@@ -221,9 +251,13 @@ def test_a_leaders_snapshot_takes_the_logs_place(tmp_path: Path) -> None:
         store.append(offset, batch(offset, 1, 1).data)
     store.sync()
     store.set_high_watermark(3)
-    snapshot = SnapshotId(12, 3)  # shorter than the log, of which everything behind 3 was never committed
+    snapshot = SnapshotId(
+        12, 3
+    )  # shorter than the log, of which everything behind 3 was never committed
     head = control_batch(0, 3, *_head())
-    download(store, snapshot, head + control_batch(3, 3, ("SNAPSHOT_FOOTER", SnapshotFooterRecord())))
+    download(
+        store, snapshot, head + control_batch(3, 3, ("SNAPSHOT_FOOTER", SnapshotFooterRecord()))
+    )
     assert store.install(snapshot) == (voters(1, 3), 1)
     assert (store.start_offset, store.end_offset, store.high_watermark) == (12, 12, 12)
     store.append(12, batch(12, 1, 4).data)
@@ -231,7 +265,12 @@ def test_a_leaders_snapshot_takes_the_logs_place(tmp_path: Path) -> None:
     store.close()
     again = open_store(tmp_path)
     stored = again.stored()
-    assert (stored.start_offset, stored.start_epoch, stored.end_offset, stored.epochs) == (12, 3, 13, ((4, 12),))
+    assert (stored.start_offset, stored.start_epoch, stored.end_offset, stored.epochs) == (
+        12,
+        3,
+        13,
+        ((4, 12),),
+    )
     assert (stored.snapshots, stored.voters) == ((snapshot,), ((-1, voters(1)), (11, voters(1, 3))))
     again.close()
 
@@ -250,7 +289,9 @@ def test_a_snapshot_below_what_is_committed_is_never_taken(tmp_path: Path) -> No
     store.append(0, batch(0, 9, 1).data)
     store.sync()
     store.set_high_watermark(9)
-    with pytest.raises(BelowHighWatermark, match=r"take 00000000000000000005-0000000003.checkpoint"):
+    with pytest.raises(
+        BelowHighWatermark, match=r"take 00000000000000000005-0000000003.checkpoint"
+    ):
         download(store, SnapshotId(5, 3))
     assert store.snapshots == ()
     store.close()

@@ -1,4 +1,5 @@
-"""A voter's directory after a crash behind any file operation: what was promised is there, and nothing else.
+"""A voter's directory after a crash behind any file operation: what was promised is there, and
+nothing else.
 
 A small part of what ``python -m tests.gateway.log.voter_crashes`` goes through.
 """
@@ -61,7 +62,14 @@ def _note_without_waiting(self: RecoveryPointFile, point: RecoveryPoint) -> None
     self.note(point)
 
 
-def _vote_in_place(self: RaftStore, epoch: int, leader_id: int = -1, voted_id: int = -1, *_: object, kraft_version: int) -> None:
+def _vote_in_place(
+    self: RaftStore,
+    epoch: int,
+    leader_id: int = -1,
+    voted_id: int = -1,
+    *_: object,
+    kraft_version: int,
+) -> None:
     known = QuorumStateData(leader_epoch=epoch, leader_id=leader_id, voted_id=voted_id)
     file = self._log._disk.open(self.directory / "quorum-state")
     self._log._disk.truncate(file, 0)
@@ -91,7 +99,14 @@ def _append_without_order(self: RaftStore) -> int:
         (RaftStore, "sync", lambda self: self._log.end_offset),
         (LocalLog, "flush", lambda self: None),
     ],
-    ids=["point not lowered", "vote in place", "log superseded", "noted before synced", "no sync", "flush of nothing"],
+    ids=[
+        "point not lowered",
+        "vote in place",
+        "log superseded",
+        "noted before synced",
+        "no sync",
+        "flush of nothing",
+    ],
 )
 def test_a_store_that_does_it_wrong_would_be_found_out(
     owner: type, name: str, mutant: Callable[..., object], monkeypatch: pytest.MonkeyPatch

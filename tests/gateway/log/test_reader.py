@@ -1,4 +1,6 @@
-"""The streaming reader: every record of every file as Kafka dumps it, in bounded memory, damage with its place."""
+"""The streaming reader: every record of every file as Kafka dumps it, in bounded memory, damage
+with its place.
+"""
 
 import json
 import tracemalloc
@@ -20,13 +22,26 @@ def test_every_record_as_dumped_by_kafka(logs: Any, name: str) -> None:
     for truth in sorted(logs(name).glob("nodes/../truth/*/*.batches.jsonl")):
         file_name = truth.name.removesuffix(".batches.jsonl")
         node = truth.parent.parent.parent / "nodes" / truth.parent.name / "__cluster_metadata-0"
-        batches = [json.loads(line) for line in truth.read_text(encoding="utf-8").split("\n") if line]
-        records = [json.loads(line) for line in (truth.parent / f"{file_name}.jsonl").read_text("utf-8").split("\n") if line]
-        read = list(read_log_file(node / file_name))
-        assert [(h.position, h.size, h.base_offset, h.crc, h.is_control, len(rs)) for h, rs in read] == [
-            (b["position"], b["size"], b["baseOffset"], b["crc"], b["control"], b["count"]) for b in batches
+        batches = [
+            json.loads(line) for line in truth.read_text(encoding="utf-8").split("\n") if line
         ]
-        found = [(r.offset, r.timestamp, -1 if r.value is None else len(r.value)) for _, rs in read for r in rs]
+        records = [
+            json.loads(line)
+            for line in (truth.parent / f"{file_name}.jsonl").read_text("utf-8").split("\n")
+            if line
+        ]
+        read = list(read_log_file(node / file_name))
+        assert [
+            (h.position, h.size, h.base_offset, h.crc, h.is_control, len(rs)) for h, rs in read
+        ] == [
+            (b["position"], b["size"], b["baseOffset"], b["crc"], b["control"], b["count"])
+            for b in batches
+        ]
+        found = [
+            (r.offset, r.timestamp, -1 if r.value is None else len(r.value))
+            for _, rs in read
+            for r in rs
+        ]
         assert found == [(r["offset"], r["timestamp"], r["valueSize"]) for r in records]
         checked += len(found)
     assert checked
@@ -61,7 +76,11 @@ def test_a_torn_end_comes_after_what_is_whole(tmp_path: Path, cut: int) -> None:
     assert next(reader)[0].base_offset == 0
     with pytest.raises(DecodeError) as error:
         next(reader)
-    assert (error.value.path, error.value.offset, error.value.rule) == (str(path), len(first), "truncated")
+    assert (error.value.path, error.value.offset, error.value.rule) == (
+        str(path),
+        len(first),
+        "truncated",
+    )
 
 
 def test_damage_is_named_with_its_place(tmp_path: Path) -> None:

@@ -10,7 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.log.disk import Disk
-from gateway.log.recovery_point import FILE_NAME, RecoveryPoint, RecoveryPointFile, best_of, format_slot
+from gateway.log.recovery_point import (
+    FILE_NAME,
+    RecoveryPoint,
+    RecoveryPointFile,
+    best_of,
+    format_slot,
+)
 from tests.gateway.log.crash_disk import CrashDisk, RecordingDisk
 
 
@@ -66,7 +72,10 @@ def test_a_slot_that_is_left_alone_is_written_last(tmp_path: Path, whole: int) -
     """A crash broke the others; the next one may break what is being written now."""
     path = tmp_path / FILE_NAME
     path.write_bytes(
-        b"".join(format_slot(RecoveryPoint(5, 5)).ljust(4096, b"\0") if n == whole else bytes(4096) for n in range(3))
+        b"".join(
+            format_slot(RecoveryPoint(5, 5)).ljust(4096, b"\0") if n == whole else bytes(4096)
+            for n in range(3)
+        )
     )
     crash, disk = CrashDisk({Path(FILE_NAME): path.read_bytes()}), RecordingDisk(tmp_path)
     file = RecoveryPointFile(tmp_path, disk)
@@ -103,7 +112,14 @@ def test_a_write_that_is_cut_short_costs_only_itself(tmp_path: Path, notes: int,
 
 
 @pytest.mark.parametrize(
-    "data", [b"", bytes(8192), b"x" * 9000, format_slot(RecoveryPoint(7, 9)), format_slot(RecoveryPoint(7, -1))]
+    "data",
+    [
+        b"",
+        bytes(8192),
+        b"x" * 9000,
+        format_slot(RecoveryPoint(7, 9)),
+        format_slot(RecoveryPoint(7, -1)),
+    ],
 )
 def test_what_is_no_slot_says_nothing(data: bytes) -> None:
     assert best_of(data) == RecoveryPoint(0, 0)

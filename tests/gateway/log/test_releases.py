@@ -1,4 +1,6 @@
-"""Releases and their features, as `kafka-storage version-mapping` and `feature-dependencies` of Kafka 4.3.1 print them."""
+"""Releases and their features, as `kafka-storage version-mapping` and `feature-dependencies` of
+Kafka 4.4.0 print them.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +8,13 @@ import pytest
 
 from gateway.log.releases import LEVEL_MAX, LEVEL_MIN, LEVELS, features_of, level_of, release_of
 
-_NAMES = ("eligible.leader.replicas.version", "group.version", "share.version", "streams.version", "transaction.version")
+_NAMES = (
+    "eligible.leader.replicas.version",
+    "group.version",
+    "share.version",
+    "streams.version",
+    "transaction.version",
+)
 
 
 @pytest.mark.parametrize(
@@ -24,6 +32,9 @@ _NAMES = ("eligible.leader.replicas.version", "group.version", "share.version", 
         ("4.2-IV0", 28, (1, 1, 1, 0, 2)),
         ("4.2", 29, (1, 1, 1, 1, 2)),
         ("4.3", 30, (1, 1, 1, 1, 2)),
+        ("4.4-IV0", 31, (1, 1, 2, 1, 2)),
+        ("4.4-IV1", 32, (1, 1, 2, 1, 2)),
+        ("4.4", 33, (1, 1, 2, 1, 2)),
     ],
 )
 def test_as_kafka_maps_them(release: str, level: int, features: tuple[int, ...]) -> None:
@@ -35,7 +46,7 @@ def test_as_kafka_maps_them(release: str, level: int, features: tuple[int, ...])
 def test_names_and_levels() -> None:
     assert len(LEVELS) == LEVEL_MAX - LEVEL_MIN + 1
     assert all(level_of(release_of(level)) == level for level in LEVELS.values())
-    assert release_of(31) == "31"
+    assert release_of(34) == "34"
 
 
 def test_features_of_ones_own_choice() -> None:
@@ -43,17 +54,28 @@ def test_features_of_ones_own_choice() -> None:
         ("metadata.version", 25),
         ("transaction.version", 1),
     )
-    assert ("eligible.leader.replicas.version", 1) in features_of(23, {"eligible.leader.replicas.version": 1})
+    assert ("eligible.leader.replicas.version", 1) in features_of(
+        23, {"eligible.leader.replicas.version": 1}
+    )
 
 
 @pytest.mark.parametrize(
     ("level", "chosen", "what"),
     [
-        (6, {}, "metadata.version=6: it goes from 7 to 30"),
-        (31, {}, "metadata.version=31"),
+        (6, {}, "metadata.version=6: it goes from 7 to 33"),
+        (34, {}, "metadata.version=34"),
+        (33, {"share.version": 3}, "share.version=3: it goes from 0 to 2"),
         (30, {"group.version": 2}, "group.version=2: it goes from 0 to 1"),
-        (30, {"groups": 1}, "groups is no feature; there are metadata.version, kraft.version, eligible"),
-        (22, {"eligible.leader.replicas.version": 1}, "needs metadata.version 4.0-IV1, and 4.0-IV0 was chosen"),
+        (
+            30,
+            {"groups": 1},
+            "groups is no feature; there are metadata.version, kraft.version, eligible",
+        ),
+        (
+            22,
+            {"eligible.leader.replicas.version": 1},
+            "needs metadata.version 4.0-IV1, and 4.0-IV0 was chosen",
+        ),
     ],
 )
 def test_what_no_release_finalizes(level: int, chosen: dict[str, int], what: str) -> None:
@@ -62,5 +84,7 @@ def test_what_no_release_finalizes(level: int, chosen: dict[str, int], what: str
 
 
 def test_unknown_release() -> None:
-    with pytest.raises(ValueError, match=r"'2\.8' is no release: the oldest is 3\.3-IV3, the newest 4\.3-IV0"):
+    with pytest.raises(
+        ValueError, match=r"'2\.8' is no release: the oldest is 3\.3-IV3, the newest 4\.4-IV2"
+    ):
         level_of("2.8")

@@ -10,7 +10,9 @@ from gateway.log.segment_index import SegmentIndex
 
 _BASE = 1000
 #: (bytes, offsets, timestamp) of each batch.
-_batches = st.lists(st.tuples(st.integers(61, 900), st.integers(1, 5), st.integers(-1, 50)), max_size=40)
+_batches = st.lists(
+    st.tuples(st.integers(61, 900), st.integers(1, 5), st.integers(-1, 50)), max_size=40
+)
 
 
 def laid_out(shapes: list[tuple[int, int, int]]) -> list[Batch]:
@@ -38,7 +40,9 @@ def as_kafka_does(batches: list[Batch], interval: int) -> tuple[bytes, bytes]:
 
 
 @given(_batches, st.integers(0, 3000), st.integers(1, 7))
-def test_entries_are_those_of_kafka_however_they_are_told(shapes: list[tuple[int, int, int]], interval: int, piece: int) -> None:
+def test_entries_are_those_of_kafka_however_they_are_told(
+    shapes: list[tuple[int, int, int]], interval: int, piece: int
+) -> None:
     batches = laid_out(shapes)
     index = SegmentIndex(_BASE, interval)
     for start in range(0, len(batches), piece):

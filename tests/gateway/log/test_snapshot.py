@@ -13,7 +13,11 @@ from tests.gateway.log.test_batch_index import indexed
 
 
 def control(key: bytes | None, *, is_control: bool = True) -> bytes:
-    return encode_batch([Record(offset=1, timestamp=1, key=key, value=b"")], partition_leader_epoch=1, is_control=is_control)
+    return encode_batch(
+        [Record(offset=1, timestamp=1, key=key, value=b"")],
+        partition_leader_epoch=1,
+        is_control=is_control,
+    )
 
 
 def undecodable() -> bytes:

@@ -1,4 +1,6 @@
-"""Snapshots made here: batch by batch what Kafka writes, and taken by everything of ours that reads Kafka's."""
+"""Snapshots made here: batch by batch what Kafka writes, and taken by everything of ours that reads
+Kafka's.
+"""
 
 from __future__ import annotations
 
@@ -19,10 +21,18 @@ ID = SnapshotId(500, 7)
 
 
 def written(
-    directory: Path, values: list[bytes], *, kraft_version: int = 0, voters: VotersRecord | None = None
+    directory: Path,
+    values: list[bytes],
+    *,
+    kraft_version: int = 0,
+    voters: VotersRecord | None = None,
 ) -> list[tuple[BatchHeader, list[Record]]]:
     file = SnapshotFile(
-        SnapshotWriter(Disk(), directory, ID), ID, last_contained_log_timestamp=1234, kraft_version=kraft_version, voters=voters
+        SnapshotWriter(Disk(), directory, ID),
+        ID,
+        last_contained_log_timestamp=1234,
+        kraft_version=kraft_version,
+        voters=voters,
     )
     for value in values:
         file.append(value)
@@ -48,10 +58,15 @@ def test_header_data_footer(tmp_path: Path) -> None:
     assert [(r.offset, r.key, r.value) for r in data[1]] == [(1, None, b"a"), (2, None, b"bc")]
     assert controls(head[1]) == ["SNAPSHOT_HEADER"] and controls(foot[1]) == ["SNAPSHOT_FOOTER"]
     header = decode_control_record(head[1][0]).message
-    assert header is not None and header.to_json(0) == {"version": 0, "lastContainedLogTimestamp": 1234}
+    assert header is not None and header.to_json(0) == {
+        "version": 0,
+        "lastContainedLogTimestamp": 1234,
+    }
 
 
-def test_batches_end_after_so_many_records_or_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_batches_end_after_so_many_records_or_bytes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(snapshot_file, "BATCH_BYTES", 10_000)
     _, *data, _ = written(tmp_path, [b"x"] * 2100 + [b"y" * 6000] * 3 + [b"z" * 50_000, b"end"])
     assert [len(records) for _, records in data] == [1024, 1024, 54, 2, 1]
@@ -68,7 +83,9 @@ def test_batches_end_after_so_many_records_or_bytes(tmp_path: Path, monkeypatch:
         (1, None, ["KRAFT_VERSION"]),
     ],
 )
-def test_a_dynamic_quorum_is_named(tmp_path: Path, kraft_version: int, voters: VotersRecord | None, names: list[str]) -> None:
+def test_a_dynamic_quorum_is_named(
+    tmp_path: Path, kraft_version: int, voters: VotersRecord | None, names: list[str]
+) -> None:
     head, foot = written(tmp_path, [], kraft_version=kraft_version, voters=voters)
     assert controls(head[1]) == ["SNAPSHOT_HEADER", *names]
     assert foot[0].base_offset == 1 + len(names)

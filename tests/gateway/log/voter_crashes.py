@@ -1,8 +1,8 @@
 """Voters' lives, crashed at every file operation into every state that may be left.
 
-Run by ``python -m tests.gateway.log.voter_crashes``.
-Each state is recovered by opening the store, and checked against what had been promised by then. One line at the end counts
-what was done; a failure prints the line that replays it.
+Run by ``python -m tests.gateway.log.voter_crashes``. Each state is recovered by opening the store,
+and checked against what had been promised by then. One line at the end counts what was done; a
+failure prints the line that replays it.
 """
 
 from __future__ import annotations
@@ -34,16 +34,20 @@ _IN_MEMORY = Path("/dev/shm")
 _QUIET = QuietDisk()
 #: Things done in one life: some 900 file operations.
 STEPS = 60
-#: In one of so many states the store is opened twice more, goes on, and its recovery is crashed in turn.
+#: In one of so many states the store is opened twice more, goes on, and its recovery is crashed in
+#: turn.
 _THOROUGH = 200
 _NESTED_STATES = 3
-#: In the low byte of a batch's attributes. All control batches of a life are KRAFT_VERSION and KRAFT_VOTERS.
+#: In the low byte of a batch's attributes. All control batches of a life are KRAFT_VERSION and
+#: KRAFT_VOTERS.
 _CONTROL = 0x20
 
 
 @dataclass
 class Counts:
-    """``states``: legal ones, each checked; ``recovered``: those unlike all before; ``nested``: from crashes in recovery."""
+    """``states``: legal ones, each checked; ``recovered``: those unlike all before; ``nested``:
+    from crashes in recovery.
+    """
 
     lives: int = 0
     operations: int = 0
@@ -82,7 +86,12 @@ class Crashed(AssertionError):
 
 def settings_of(seed: int) -> LogSettings:
     """Every other life has segments so large that much is written between two syncs."""
-    return LogSettings(segment_bytes=700 if seed % 2 else 6000, index_interval_bytes=150, retention_bytes=1, retention_ms=-1)
+    return LogSettings(
+        segment_bytes=700 if seed % 2 else 6000,
+        index_interval_bytes=150,
+        retention_bytes=1,
+        retention_ms=-1,
+    )
 
 
 def record(root: Path, seed: int, steps: int) -> tuple[list[Op], Life]:
@@ -124,7 +133,9 @@ def crash_life(
     """
     counts, dice = Counts(lives=1), random.Random(seed)
     known: dict[int, Outcome | None] = {}
-    with tempfile.TemporaryDirectory(dir=_IN_MEMORY if os.access(_IN_MEMORY, os.W_OK) else None) as directory:
+    with tempfile.TemporaryDirectory(
+        dir=_IN_MEMORY if os.access(_IN_MEMORY, os.W_OK) else None
+    ) as directory:
         root = Path(directory)
         (root / "life").mkdir()
         ops, life = record(root / "life", seed, steps)
@@ -147,11 +158,14 @@ def crash_life(
                 line = f"python -m tests.gateway.log.voter_crashes --seeds {seed}:{seed + 1} --most {most} --only {at.number}"
                 where = traceback.extract_tb(error.__traceback__)[-1]
                 what = f"{error!r} at {where.name}: {where.line}"
-                raise Crashed(f"{what}, after operation {at.number}: {ops[at.number][:2]}; replay: {line}") from error
+                raise Crashed(
+                    f"{what}, after operation {at.number}: {ops[at.number][:2]}; replay: {line}"
+                ) from error
     return counts
 
 
-# --- one state --------------------------------------------------------------------------------------------------------
+# --- one state
+# --------------------------------------------------------------------------------------------------------
 
 
 class Worlds:
@@ -166,7 +180,9 @@ class Worlds:
             return False
         key = id(world), outcome.first, outcome.end
         if key not in self._digests:
-            self._digests[key] = digest([one for one in world.batches if outcome.first <= one[0] < outcome.end])
+            self._digests[key] = digest(
+                [one for one in world.batches if outcome.first <= one[0] < outcome.end]
+            )
         return self._digests[key] == outcome.digest
 
 
@@ -187,7 +203,9 @@ def keeps(outcome: Outcome | None, promise: Promise, worlds: Worlds, *, killed: 
 
 
 def recovered(root: Path, state: State, settings: LogSettings) -> Outcome | None:
-    """Start on a state, and again be killed; None where it was not formatted yet, and could be. Raises what the start does."""
+    """Start on a state, and again be killed; None where it was not formatted yet, and could be.
+    Raises what the start does.
+    """
     put(root, state)
     try:
         return _started(root, settings)
@@ -206,7 +224,14 @@ def _started(root: Path, settings: LogSettings) -> Outcome | None:
         stored, batches = store.stored(), _batches(store)
         _agrees_with_itself(stored, batches)
         first = batches[0][0] if batches else stored.end_offset
-        return Outcome(stored.election, stored.start_offset, first, stored.end_offset, digest(batches), stored.high_watermark)
+        return Outcome(
+            stored.election,
+            stored.start_offset,
+            first,
+            stored.end_offset,
+            digest(batches),
+            stored.high_watermark,
+        )
     finally:
         killed(store)
 
@@ -222,7 +247,11 @@ def _agrees_with_itself(stored: StoredFacts, batches: list[tuple[int, bytes]]) -
     for offset, data in batches:
         epochs.setdefault(int.from_bytes(data[12:16], "big"), offset)
     below = [at for at in epochs.values() if at <= stored.start_offset]
-    assert stored.epochs == tuple((epoch, max(at, stored.start_offset)) for epoch, at in epochs.items() if at not in below[:-1])
+    assert stored.epochs == tuple(
+        (epoch, max(at, stored.start_offset))
+        for epoch, at in epochs.items()
+        if at not in below[:-1]
+    )
 
 
 def _batches(store: RaftStore) -> list[tuple[int, bytes]]:
@@ -245,7 +274,9 @@ def _batches(store: RaftStore) -> list[tuple[int, bytes]]:
 
 
 def _thoroughly(root: Path, at: Instant, settings: LogSettings, worlds: Worlds) -> int:
-    """A recovered directory is taken as it is and goes on; and crashes of the recovery. Returns how many states those left."""
+    """A recovered directory is taken as it is and goes on; and crashes of the recovery. Returns how
+    many states those left.
+    """
     put(root, at.state)
     try:
         if _started(root, settings) is None:
@@ -282,7 +313,12 @@ def _crash_again(root: Path, at: Instant, settings: LogSettings, worlds: Worlds)
         nested.apply(op)
         for state in nested.legal(random.Random(number), _NESTED_STATES):
             tried += 1
-            keeps(recovered(root.with_name("again"), state, settings), at.promise, worlds, killed=False)
+            keeps(
+                recovered(root.with_name("again"), state, settings),
+                at.promise,
+                worlds,
+                killed=False,
+            )
     return tried
 
 
@@ -307,25 +343,37 @@ def empty(root: Path) -> None:
 
 def killed(store: RaftStore) -> None:
     """As kill -9 does it: nothing more is written, and the directory is free."""
-    store._failed = store._log._failed = "it was killed"
+    store._failed = store._log._guard.reason = "it was killed"
     store.close()
 
 
-# --- many lives -------------------------------------------------------------------------------------------------------
+# --- many lives
+# -------------------------------------------------------------------------------------------------------
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m tests.gateway.log.voter_crashes", description=__doc__)
-    parser.add_argument("--seeds", default="0:4", metavar="FIRST:LAST", help="one life each, the last not included")
-    parser.add_argument("--most", type=int, default=64, help="states drawn after one operation where there are more")
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.gateway.log.voter_crashes", description=__doc__
+    )
+    parser.add_argument(
+        "--seeds", default="0:4", metavar="FIRST:LAST", help="one life each, the last not included"
+    )
+    parser.add_argument(
+        "--most", type=int, default=64, help="states drawn after one operation where there are more"
+    )
     parser.add_argument("--only", type=int, metavar="N", help="after operation N of each life")
-    parser.add_argument("--states", type=int, default=0, metavar="N", help="stop after so many; 0: all lives")
+    parser.add_argument(
+        "--states", type=int, default=0, metavar="N", help="stop after so many; 0: all lives"
+    )
     parser.add_argument("--processes", type=int, default=1)
     given = parser.parse_args()
     first, _, last = given.seeds.partition(":")
     total, begun = Counts(), time.monotonic()
     with ProcessPoolExecutor(given.processes) as pool:
-        lives = [pool.submit(crash_life, seed, most=given.most, only=given.only) for seed in range(int(first), int(last))]
+        lives = [
+            pool.submit(crash_life, seed, most=given.most, only=given.only)
+            for seed in range(int(first), int(last))
+        ]
         for seed, life in enumerate(lives, int(first)):
             try:
                 total.add(life.result())

@@ -1,7 +1,8 @@
-"""A voter's life as a crash may interrupt it: everything that can be done to its files, in any order, and what was promised.
+"""A voter's life as a crash may interrupt it: everything that can be done to its files, in any
+order, and what was promised.
 
-``Promise`` says what a start after the crash must find. What was synced is there; what is there was written, in that order;
-the election on disk is the last one, or the one being written.
+``Promise`` says what a start after the crash must find. What was synced is there; what is there was
+written, in that order; the election on disk is the last one, or the one being written.
 """
 
 from __future__ import annotations
@@ -26,7 +27,9 @@ from tests.gateway.log.workload import DIRECTORY_ID
 
 
 class World(NamedTuple):
-    """One way the log may be: it begins at one of ``starts``, ends at ``least`` or later, and is a prefix of ``batches``."""
+    """One way the log may be: it begins at one of ``starts``, ends at ``least`` or later, and is a
+    prefix of ``batches``.
+    """
 
     starts: frozenset[int]
     least: int
@@ -46,9 +49,13 @@ class Promise:
 
 
 class Life:
-    """Does things to a voter's directory and tells ``ack`` the promise: before what changes it, and after."""
+    """Does things to a voter's directory and tells ``ack`` the promise: before what changes it, and
+    after.
+    """
 
-    def __init__(self, root: Path, settings: LogSettings, disk: Disk, ack: Callable[[Promise], None]) -> None:
+    def __init__(
+        self, root: Path, settings: LogSettings, disk: Disk, ack: Callable[[Promise], None]
+    ) -> None:
         self.root = root
         self.settings = settings
         self.disk = disk
@@ -97,7 +104,8 @@ class Life:
         self.reopen()
         self.store.close()
 
-    # --- elections ----------------------------------------------------------------------------------------------------
+    # --- elections
+    # ----------------------------------------------------------------------------------------------------
 
     def elect(self, dice: random.Random) -> None:
         """A vote, or a leader; now and then more about the same epoch."""
@@ -105,21 +113,25 @@ class Life:
         if known.leader_id < 0 and known.epoch and dice.random() < 0.5:
             new = known._replace(leader_id=dice.randint(1, 3))
         else:
-            new = Election(self._epoch + 1, *dice.choice([(-1, 2, DIRECTORY_ID), (1, 1, DIRECTORY_ID), (3,)]))
+            new = Election(
+                self._epoch + 1,
+                *dice.choice([(-1, 2, DIRECTORY_ID), (1, 1, DIRECTORY_ID), (3,)]),  # type: ignore[arg-type]
+            )
         self._promise(elections=(known, new))
         self.store.persist(*new, kraft_version=1)
         self._elected, self._epoch = new, new.epoch
         self._promise(elections=(new,))
 
-    # --- the log ------------------------------------------------------------------------------------------------------
+    # --- the log
+    # ------------------------------------------------------------------------------------------------------
 
     def append(self, dice: random.Random) -> None:
         """One to three calls, of one to three batches each."""
         for _ in range(dice.randint(1, 3)):
             base = self.store.end_offset
-            data, new = b"", []
+            data, new = b"", []  # type: ignore[var-annotated]
             for _ in range(dice.randint(1, 3)):
-                one = self._batch(base + sum(_count(each) for _, each in new), dice)
+                one = self._batch(base + sum(_count(each) for _, each in new), dice)  # type: ignore[misc]
                 new.append((int.from_bytes(one[:8], "big"), one))
                 data += one
             self._log += new
@@ -128,9 +140,14 @@ class Life:
 
     def _batch(self, offset: int, dice: random.Random) -> bytes:
         if dice.random() < 0.15:
-            said = ("KRAFT_VERSION", KRaftVersionRecord(k_raft_version=1)), ("KRAFT_VOTERS", voters(1, offset + 2))
+            said = (
+                ("KRAFT_VERSION", KRaftVersionRecord(k_raft_version=1)),
+                ("KRAFT_VOTERS", voters(1, offset + 2)),
+            )
             return control_batch(offset, self._epoch, *said)
-        return batch(offset, dice.randint(1, 3), self._epoch, size=dice.choice([1, 20, 60, 600])).data
+        return batch(
+            offset, dice.randint(1, 3), self._epoch, size=dice.choice([1, 20, 60, 600])
+        ).data
 
     def sync(self) -> None:
         """What was appended is durable from now on."""
@@ -139,7 +156,9 @@ class Life:
 
     def commit(self, dice: random.Random) -> None:
         """The high watermark goes on, not beyond what is synced."""
-        new = dice.randint(self.promise.high_watermark, max(self.promise.high_watermark, self._synced))
+        new = dice.randint(
+            self.promise.high_watermark, max(self.promise.high_watermark, self._synced)
+        )
         self._promise(high_watermark=new)
         self.store.set_high_watermark(new)
         self._promise(noted=new)
@@ -157,7 +176,8 @@ class Life:
         self._synced = offset
         self._promise_log(settled=self.promise.high_watermark)
 
-    # --- snapshots ----------------------------------------------------------------------------------------------------
+    # --- snapshots
+    # ----------------------------------------------------------------------------------------------------
 
     def own_snapshot(self, dice: random.Random) -> None:
         """Of what is committed, written while the log goes on."""
@@ -176,9 +196,15 @@ class Life:
         writer.freeze()
 
     def download(self, dice: random.Random) -> None:
-        """A leader's snapshot takes the log's place; it may be shorter, where the log's end was never committed."""
+        """A leader's snapshot takes the log's place; it may be shorter, where the log's end was
+        never committed.
+        """
         least = self.promise.high_watermark + 1
-        most = self._synced if self._synced >= least and dice.random() < 0.6 else max(self.store.end_offset, least) + 30
+        most = (
+            self._synced
+            if self._synced >= least and dice.random() < 0.6
+            else max(self.store.end_offset, least) + 30
+        )
         snapshot = SnapshotId(dice.randint(least, most), self._epoch)
         last = int.from_bytes(self._log[-1][1][12:16], "big") if self._log else 0
         if (snapshot.epoch, snapshot.end_offset) <= (last, self.store.end_offset):
@@ -227,7 +253,11 @@ def snapshot_of_voters(epoch: int) -> bytes:
         0, epoch, ("SNAPSHOT_HEADER", SnapshotHeaderRecord()), ("KRAFT_VERSION", KRaftVersionRecord(k_raft_version=1)),
         ("KRAFT_VOTERS", voters(1, 2)),
     )  # fmt: skip
-    return head + batch(3, 2, epoch).data + control_batch(5, epoch, ("SNAPSHOT_FOOTER", SnapshotFooterRecord()))
+    return (
+        head
+        + batch(3, 2, epoch).data
+        + control_batch(5, epoch, ("SNAPSHOT_FOOTER", SnapshotFooterRecord()))
+    )
 
 
 def _pieces(data: bytes) -> list[tuple[int, bytes]]:

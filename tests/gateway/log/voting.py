@@ -24,7 +24,14 @@ OTHER_DIRECTORY = Uuid(bytes(range(16)))
 
 def voters(*ids: int) -> VotersRecord:
     """These nodes vote."""
-    nodes = [voter(id, DIRECTORY_ID if id == NODE_ID else OTHER_DIRECTORY, {"CONTROLLER": Address("h", 9090 + id)}) for id in ids]
+    nodes = [
+        voter(
+            id,
+            DIRECTORY_ID if id == NODE_ID else OTHER_DIRECTORY,
+            {"CONTROLLER": Address("h", 9090 + id)},
+        )
+        for id in ids
+    ]
     return VotersRecord(version=0, voters=nodes)
 
 
@@ -33,22 +40,29 @@ def formatting(first: VotersRecord | None = None) -> Formatting:
     return Formatting(CLUSTER_ID, NODE_ID, DIRECTORY_ID, voters=first or voters(NODE_ID))
 
 
-def new_store(data_dir: Path, settings: LogSettings = SMALL, *, disk: Disk | None = None, **more: Any) -> RaftStore:
+def new_store(
+    data_dir: Path, settings: LogSettings = SMALL, *, disk: Disk | None = None, **more: Any
+) -> RaftStore:
     """A store on a directory that was just formatted."""
     format_directory(data_dir, formatting(), disk=disk)
     return open_store(data_dir, settings, disk=disk, **more)
 
 
 def open_store(data_dir: Path, settings: LogSettings = SMALL, **more: Any) -> RaftStore:
-    """Node 1's store, as its process opens it; segments are small unless ``settings`` say otherwise."""
-    return RaftStore.open(data_dir, settings, **{"node_id": NODE_ID, "cluster_id": CLUSTER_ID, **more})
+    """Node 1's store, as its process opens it; segments are small unless ``settings`` say
+    otherwise.
+    """
+    return RaftStore.open(
+        data_dir, settings, **{"node_id": NODE_ID, "cluster_id": CLUSTER_ID, **more}
+    )
 
 
 def control_batch(offset: int, epoch: int, *messages: tuple[str, Any]) -> bytes:
     """A control batch; a LEADER_CHANGE where nothing is said."""
     named = messages or (("LEADER_CHANGE", LeaderChangeMessage(version=0, leader_id=NODE_ID)),)
     records = [
-        encode_control_record(name, body, offset=offset + n, timestamp=1_700_000_000_000) for n, (name, body) in enumerate(named)
+        encode_control_record(name, body, offset=offset + n, timestamp=1_700_000_000_000)
+        for n, (name, body) in enumerate(named)
     ]
     return encode_batch(records, partition_leader_epoch=epoch, is_control=True)
 

@@ -1,4 +1,6 @@
-"""Everything that can be done to a local log, in an order that an observer could live through, and what it was promised."""
+"""Everything that can be done to a local log, in an order that an observer could live through, and
+what it was promised.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,9 @@ DIRECTORY_ID = Uuid.parse("jejmYUtCT5uVMljQHNQ3AQ")
 
 @dataclass(frozen=True)
 class Promise:
-    """What must be true of the directory after a crash: ``log`` is the bytes of each batch by base offset."""
+    """What must be true of the directory after a crash: ``log`` is the bytes of each batch by base
+    offset.
+    """
 
     end_offset: int = 0  #: at least
     high_watermark: int = 0  #: at least
@@ -34,14 +38,18 @@ class Promise:
 
 
 class Workload:
-    """Does things to the log in ``root`` and tells ``ack`` what is promised: before and after whatever takes back or adds."""
+    """Does things to the log in ``root`` and tells ``ack`` what is promised: before and after
+    whatever takes back or adds.
+    """
 
     def __init__(self, root: Path, disk: Disk, ack: Callable[[Any], None]) -> None:
         self.root = root
         self.disk = disk
         self.ack = ack
         self.promise = Promise()
-        self.written: dict[tuple[int, int], bytes] = {}  # (base offset, epoch) -> bytes, for all time
+        self.written: dict[
+            tuple[int, int], bytes
+        ] = {}  # (base offset, epoch) -> bytes, for all time
         self.log = LocalLog.open(root, SMALL, disk=disk)
         self.ack(self.promise)
 
@@ -86,7 +94,9 @@ class Workload:
                 case "f":
                     self.fill(epoch, dice.randint(1, 5), flush=dice.random() < 0.6)
                 case "t":
-                    self.truncate(dice.choice([end for end in self._ends() if end >= self.log.high_watermark]))
+                    self.truncate(
+                        dice.choice([end for end in self._ends() if end >= self.log.high_watermark])
+                    )
                     self.epoch(epoch + 1)
                 case "c":
                     self.commit()
@@ -106,9 +116,15 @@ class Workload:
 
     def _snapshot_at(self, end: int) -> None:
         """A snapshot of our own, if there can be one."""
-        epochs = [int.from_bytes(data[12:16], "big") for offset, data in self.content() if offset < end]
+        epochs = [
+            int.from_bytes(data[12:16], "big") for offset, data in self.content() if offset < end
+        ]
         latest = self.log.latest_snapshot
-        if epochs and self.log.start_offset < end <= self.log.high_watermark and (latest is None or latest.end_offset < end):
+        if (
+            epochs
+            and self.log.start_offset < end <= self.log.high_watermark
+            and (latest is None or latest.end_offset < end)
+        ):
             self.snapshot(SnapshotId(end, epochs[-1]))
 
     def meta(self) -> None:
@@ -135,7 +151,9 @@ class Workload:
 
     def commit(self) -> None:
         self.log.set_high_watermark(self.log.end_offset)
-        self._promise(high_watermark=self.log.end_offset, end_offset=self.log.end_offset, log=self.content())
+        self._promise(
+            high_watermark=self.log.end_offset, end_offset=self.log.end_offset, log=self.content()
+        )
 
     def truncate(self, offset: int) -> None:
         self._promise(end_offset=min(offset, self.promise.end_offset))
@@ -151,14 +169,20 @@ class Workload:
 
     def clean(self) -> None:
         before = self.log.start_offset
-        self._promise(starts=(before, *(one.end_offset for one in snapshots_in(self.log.directory))))
+        self._promise(
+            starts=(before, *(one.end_offset for one in snapshots_in(self.log.directory)))
+        )
         self.log.clean(now_ms=0)
         self._promise(starts=(self.log.start_offset,))
 
     def install(self, snapshot: SnapshotId) -> None:
-        """Download a snapshot that is beyond the log, and begin anew there; once it is complete, opening does that too."""
+        """Download a snapshot that is beyond the log, and begin anew there; once it is complete,
+        opening does that too.
+        """
         self._promise(
-            starts=(*self.promise.starts, snapshot.end_offset), end_offset=self.promise.high_watermark, log=self.content()
+            starts=(*self.promise.starts, snapshot.end_offset),
+            end_offset=self.promise.high_watermark,
+            log=self.content(),
         )
         self.snapshot(snapshot)
         self.log.truncate_to_snapshot(snapshot)
@@ -191,4 +215,7 @@ def content_of(log: LocalLog) -> tuple[tuple[int, bytes], ...]:
 
 def snapshots_in(directory: Path) -> list[SnapshotId]:
     """Complete snapshots, oldest first."""
-    return [SnapshotId(int(path.name[:20]), int(path.name[21:31])) for path in sorted(directory.glob("*.checkpoint"))]
+    return [
+        SnapshotId(int(path.name[:20]), int(path.name[21:31]))
+        for path in sorted(directory.glob("*.checkpoint"))
+    ]

@@ -25,23 +25,45 @@ class Batch(NamedTuple):
 @functools.lru_cache(maxsize=4096)
 def data_batch(base: int, count: int, epoch: int, value: int) -> Batch:
     """``count`` records; ``value`` tells batches apart that have the same place."""
-    records = [Record(offset=base + n, timestamp=1000, value=b"%d/%d" % (value, n)) for n in range(count)]
+    records = [
+        Record(offset=base + n, timestamp=1000, value=b"%d/%d" % (value, n)) for n in range(count)
+    ]
     return Batch(base, base + count, epoch, encode_batch(records, partition_leader_epoch=epoch))
 
 
 @functools.lru_cache(maxsize=4096)
-def leader_change(base: int, epoch: int, leader: int, voters: tuple[int, ...], dynamic: bool = False) -> Batch:
-    """The first batch of an epoch: LEADER_CHANGE; in a ``dynamic`` quorum's first epoch also KRAFT_VERSION and KRAFT_VOTERS."""
+def leader_change(
+    base: int, epoch: int, leader: int, voters: tuple[int, ...], dynamic: bool = False
+) -> Batch:
+    """The first batch of an epoch: LEADER_CHANGE; in a ``dynamic`` quorum's first epoch also
+    KRAFT_VERSION and KRAFT_VOTERS.
+    """
     messages: list[tuple[str, Message]] = [
-        ("LEADER_CHANGE", LeaderChangeMessage(leader_id=leader, voters=[Voter(voter_id=voter) for voter in voters]))
+        (
+            "LEADER_CHANGE",
+            LeaderChangeMessage(
+                leader_id=leader, voters=[Voter(voter_id=voter) for voter in voters]
+            ),
+        )
     ]
     if dynamic:
         messages.append(("KRAFT_VERSION", KRaftVersionRecord(k_raft_version=1)))
-        messages.append(("KRAFT_VOTERS", VotersRecord(voters=[voters_record.Voter(voter_id=voter) for voter in voters])))
+        messages.append(
+            (
+                "KRAFT_VOTERS",
+                VotersRecord(voters=[voters_record.Voter(voter_id=voter) for voter in voters]),
+            )
+        )
     records = [
-        encode_control_record(name, message, offset=base + n, timestamp=1000) for n, (name, message) in enumerate(messages)
+        encode_control_record(name, message, offset=base + n, timestamp=1000)
+        for n, (name, message) in enumerate(messages)
     ]
-    return Batch(base, base + len(records), epoch, encode_batch(records, partition_leader_epoch=epoch, is_control=True))
+    return Batch(
+        base,
+        base + len(records),
+        epoch,
+        encode_batch(records, partition_leader_epoch=epoch, is_control=True),
+    )
 
 
 def corrupted(data: bytes) -> bytes:

@@ -1,244 +1,313 @@
-"""Readable scenarios for the observer: a text with what the others say, and what the observer says and does to it.
+"""Readable scenarios of a quorum: a text with what is done to its nodes, and what they say to each
+other and become.
 
-Lines of a transcript that are read::
+Lines of a transcript that are read (N: a node's id)::
 
-    settings bootstrap=1,2 replica_id=5 history=yes     what the observer is told; voter N listens at voterN:909N
-    version 16                                          of every request from here on (the newest of the ask unless given)
-    log 0-0@1 1-3@1 4-5@2                               batches on disk: first-last@epoch; or snapshot=20-2
-    born epoch=2 leader=1 hw=4                          what was remembered; the observer starts
-    + 0.5                                               so many seconds go by before the answer that follows
-    < fetch epoch=2 leader=1 hw=6 records=6-7@2         an answer; also error= top= diverging=epoch:end snapshot=end-epoch
-                                                        start= nodes=1,2, refused (the log does not take the records)
-    < snapshot id=20-2 size=8 at=0 bytes=abcd ...       an answer to FetchSnapshot
-    < quorum voters=1,2,3      < cluster id=abc         answers to DescribeQuorum and DescribeCluster; also error=
-    ! closed                                            no answer: unreachable, closed, timeout, undecodable, ...
+    voters 1,2,3            nodes with static voters; or "voters 1,2,3 dynamic", formatted with kraft.version 1
+    witness 3  observer 4  joiner 4    made before they boot: never stands for election; does not vote; adds itself
+    boot 1,2,3              they start, from what is on their disks
+    campaign 1              the time until node 1 stands for election, or gives one up, is over now
+    tick                    on to the next moment at which some node has to do something
+    run 2.5                 so many seconds go by; only what has changed at the end is written
+    settle                  everything on its way arrives
+    deliver 2               two messages on their way arrive, no more
+    propose 1 a b           node 1's controller appends two batches
+    upgrade 1   who 1       it wants kraft.version 1; whom node 1 counts as voters
+    kill 1    shutdown 1    it dies; it is asked to end
+    cut 1>2 3>1   heal      nothing passes from 1 to 2 and from 3 to 1; everything passes again
+    stick 1   sync 1        its disk does nothing any more; it does all at once, and goes on
+    snapshot 1 5            node 1 writes a snapshot that ends at offset 5, and drops the log below
+    disk 1 epoch=3 leader=2 voted=1 log=0-3@1,4-9@2    what is on node 1's disk before it boots
+    begin 2 leader=3 epoch=2    fetch 1 epoch=2 from=5@1 replica=2    vote 2 candidate=9 epoch=5 log=9@4 pre-vote=yes
+    add 1 voter=4   remove 1 voter=3   describe 1      requests from outside
+    hush                    Fetches and their answers are not written any more
 
-Everything else is written: ``>`` what the observer asks, or how long it rests; ``=`` effects. ``#`` lines stay as they are.
+Everything else is written: ``>`` requests, ``<`` their answers, ``=`` what a node has become, ``!``
+what it tells. ``#`` lines stay as they are.
 """
 
 from __future__ import annotations
 
-from dataclasses import fields
 from typing import Any
 
-from gateway.quorum import (
-    Address,
-    Append,
-    Ask,
-    Effect,
-    Failure,
-    FailureKind,
-    InstallSnapshot,
-    Observer,
-    ObserverSettings,
-    Pause,
-    SnapshotId,
-    Truncate,
-)
-from gateway.quorum.errors import ErrorCode
+from gateway.quorum import effects as fx
+from gateway.quorum import requests
+from gateway.quorum.effects import Tell
+from gateway.quorum.events import Cleaned, Propose, ShutDown, SnapshotWritten, Tick
+from gateway.quorum.partition import Position
+from gateway.quorum.requests import describe_quorum
 from kwire.message import Message
-from kwire.messages import describe_quorum_response, fetch_response, fetch_snapshot_response
-from kwire.messages.describe_cluster_response import DescribeClusterResponse
-from kwire.uuid import METADATA_TOPIC_ID, Uuid
+from kwire.messages.add_raft_voter_request import AddRaftVoterRequest, Listener
+from kwire.messages.remove_raft_voter_request import RemoveRaftVoterRequest
+from tests.gateway.quorum import worldly
 from tests.gateway.quorum.batches import data_batch
-from tests.gateway.quorum.process import ModelLog
-from tests.gateway.quorum.words import effect_text, request_text
+from tests.gateway.quorum.words import answer_text, node_text, request_text
+from tests.gateway.quorum.world import (
+    CLUSTER,
+    LISTENER,
+    Member,
+    World,
+    address,
+    directory,
+    voter_node,
+)
 
-_READ = ("settings", "version", "log", "born", "+", "<", "!", "#", "")
-
-
-def voter(id: int) -> Address:
-    return Address(f"voter{id}", 9090 + id)
+_WRITTEN = (">", "<", "=", "!")
 
 
 def replay(text: str) -> str:
-    """The transcript as the observer makes it now."""
-    script = _Script()
+    """The transcript as the core makes it now."""
+    script = Script()
     for line in text.splitlines():
-        word = line.split(" ")[0]
-        if word in _READ:
-            script.read(word, line)
+        if not line.startswith(_WRITTEN):
+            script.read(line)
     return "\n".join(script.written) + "\n"
 
 
-class _Script:
+class Script:
+    """Reads commands, writes what comes of them."""
+
     def __init__(self) -> None:
         self.written: list[str] = []
-        self.now = 0.0
-        self.version = 99
-        self.settings: dict[str, Any] = {"bootstrap": (voter(1), voter(2), voter(3)), "cluster_id": "abc"}
-        self.log = ModelLog()
-        self.observer: Observer
-        self.ask: Ask | None = None
-        self.chunks = 0
+        self.world = World()
+        self.world.spy = self._spy
+        self.voters: tuple[int, ...] = ()
+        self.dynamic = False
+        self.quiet = self.hushed = False
+        self.was: dict[int, str] = {}
+        self.proposals = 0
 
-    def read(self, word: str, line: str) -> None:
+    def read(self, line: str) -> None:
         self.written.append(line)
-        given = dict(part.partition("=")[::2] for part in line.split()[1:])
-        match word:
-            case "settings":
-                self.settings |= {name: _setting(name, value) for name, value in given.items()}
-            case "version":
-                self.version = int(line.split()[1])
-            case "log":
-                self._fill(line.split()[1:])
-            case "+":
-                self.now += float(line.split()[1])
-            case "born":
-                self._born(given)
-            case "<" | "!":
-                self._answered(word, line.split()[1], given)
+        words = line.split()
+        if not words or words[0] == "#":
+            return
+        getattr(self, f"do_{words[0]}")(*words[1:])
+        self._write_changes()
 
-    def _fill(self, parts: list[str]) -> None:
-        for part in parts:
-            if part.startswith("snapshot="):
-                self.log.install(_snapshot_id(part[9:]))
-            else:
-                self.log.append(_records(part))
+    # --- nodes ---
 
-    def _born(self, given: dict[str, str]) -> None:
-        self.observer = Observer(
-            ObserverSettings(**self.settings),
-            self.log,
-            epoch=int(given.get("epoch", 0)),
-            leader_id=int(given.get("leader", -1)),
-            high_watermark=int(given.get("hw", 0)),
-            dice=lambda: 0.0,
+    def do_voters(self, ids: str, dynamic: str = "") -> None:
+        self.voters, self.dynamic = _ids(ids), dynamic == "dynamic"
+        for id in self.voters:
+            self._add(id)
+
+    def do_witness(self, id: str) -> None:
+        self._add(int(id), campaigns=False)
+
+    def do_observer(self, id: str) -> None:
+        self._add(int(id), bootstrap=self.voters)
+
+    def do_joiner(self, id: str) -> None:
+        self._add(int(id), bootstrap=self.voters, auto_join=True)
+
+    def _add(self, id: int, **more: Any) -> None:
+        if not self.dynamic:
+            more["static"] = self.voters
+        elif id in self.voters:
+            more["formatted"] = self.voters
+        self.world.add(id, **more)
+
+    def do_disk(self, id: str, *parts: str) -> None:
+        given = dict(part.partition("=")[::2] for part in parts)
+        disk = self.world.members[int(id)].disk
+        for span in filter(None, given.get("log", "").split(",")):
+            place, _, epoch = span.partition("@")
+            first, _, last = place.partition("-")
+            disk.append(
+                int(first), data_batch(int(first), int(last) - int(first) + 1, int(epoch), 0).data
+            )
+        if "epoch" in given:
+            disk.state = fx.ElectionState(
+                int(given["epoch"]), int(given.get("leader", -1)), int(given.get("voted", -1))
+            )
+        disk.high_watermark = int(given.get("hw", 0))
+
+    def do_boot(self, ids: str) -> None:
+        for id in _ids(ids):
+            self.world.members[id].boot()
+
+    def do_kill(self, id: str) -> None:
+        self.world.members[int(id)].kill()
+
+    def do_shutdown(self, id: str) -> None:
+        self.world.members[int(id)].step(ShutDown(5.0))
+
+    def do_stick(self, id: str) -> None:
+        self.world.members[int(id)].stuck = True
+
+    def do_sync(self, id: str) -> None:
+        self.world.members[int(id)].stuck = False
+        self.world.members[int(id)].sync()
+
+    def do_snapshot(self, id: str, end: str) -> None:
+        member = self.world.members[int(id)]
+        snapshot = worldly.take_snapshot(member, int(end))
+        member.step(SnapshotWritten(snapshot))
+        member.step(Cleaned(snapshot.end_offset, (snapshot,)))
+
+    # --- time and network ---
+
+    def do_campaign(self, id: str) -> None:
+        member = self.world.members[int(id)]
+        assert member.raft is not None
+        worldly.run_out(member.raft, self.world.now)
+        member.step(Tick())
+
+    def do_tick(self) -> None:
+        self.world.tick()
+
+    def do_run(self, seconds: str) -> None:
+        self.quiet = True
+        self.world.run(float(seconds))
+        self.quiet = False
+
+    def do_settle(self) -> None:
+        self.world.settle()
+
+    def do_deliver(self, count: str) -> None:
+        self.world.deliver(int(count))
+
+    def do_cut(self, *links: str) -> None:
+        for link in links:
+            sender, _, receiver = link.partition(">")
+            self.world.cut.add((int(sender), int(receiver)))
+
+    def do_heal(self) -> None:
+        self.world.cut.clear()
+
+    def do_hush(self) -> None:
+        self.hushed = True
+
+    # --- requests ---
+
+    def do_propose(self, id: str, *values: str) -> None:
+        member = self.world.members[int(id)]
+        assert member.raft is not None
+        self._propose(
+            id,
+            member,
+            Propose(self.proposals + 1, member.raft.epoch, [[value.encode()] for value in values]),
         )
-        self._next()
 
-    def _answered(self, word: str, kind: str, given: dict[str, str]) -> None:
-        assert self.ask is not None, "nothing was asked"
-        self.now += 0.001
-        if word == "!":
-            failure = Failure(FailureKind(kind), f"{self.ask.address}: {kind}")
-            self._perform(self.observer.failed(self.ask, failure, self.now), refused=False)
+    def do_upgrade(self, id: str) -> None:
+        member = self.world.members[int(id)]
+        assert member.raft is not None
+        self._propose(id, member, Propose(self.proposals + 1, member.raft.epoch, [[b"no op"]], 1))
+
+    def do_who(self, id: str) -> None:
+        raft = self.world.members[int(id)].raft
+        assert raft is not None
+        voters = " ".join(f"{one.id}:{one.directory_id}" for one in raft.voters)
+        self.written.append(f"! {id} kraft.version={raft.kraft_version} voters {voters}")
+
+    def _propose(self, id: str, member: Member, event: Propose) -> None:
+        self.proposals += 1
+        member.step(event)
+        match member.outcome[self.proposals]:
+            case fx.Accepted(_, base_offset, end_offset):
+                self.written.append(f"! {id} accepted {base_offset} to {end_offset}")
+            case fx.Refused(_, _, reason):
+                self.written.append(f"! {id} refused: {reason}")
+
+    def _ask(self, to: str, message: Message, version: int) -> None:
+        self.written.append(f"> outside -> {to} {request_text(message)}")
+        self.world.request(
+            int(to),
+            message,
+            version,
+            lambda answer: self.written.append(f"< outside <- {to} {answer_text(answer)}"),
+        )
+
+    def do_vote(self, to: str, *parts: str) -> None:
+        given = dict(part.partition("=")[::2] for part in parts)
+        candidate = int(given["candidate"])
+        request = requests.vote(
+            2, cluster_id=CLUSTER, epoch=int(given["epoch"]), candidate=(candidate, directory(candidate)),
+            voter=voter_node(int(to)), log_end=_position(given["log"]), pre_vote="pre-vote" in given,
+        )  # fmt: skip
+        self._ask(to, request, 2)
+
+    def do_begin(self, to: str, *parts: str) -> None:
+        given = dict(part.partition("=")[::2] for part in parts)
+        leader = int(given["leader"])
+        request = requests.begin_quorum_epoch(
+            1, cluster_id=CLUSTER, epoch=int(given["epoch"]), leader_id=leader, voter=voter_node(int(to)),
+            endpoints={LISTENER: address(leader)},
+        )  # fmt: skip
+        self._ask(to, request, 1)
+
+    def do_fetch(self, to: str, *parts: str) -> None:
+        given = dict(part.partition("=")[::2] for part in parts)
+        replica = int(given.get("replica", -1))
+        request = requests.fetch(
+            17, cluster_id=given.get("cluster", CLUSTER), replica=(replica, directory(max(replica, 0))),
+            epoch=int(given["epoch"]), log_end=_position(given["from"]), high_watermark=-1,
+            max_wait_ms=int(given.get("wait", 0)), max_bytes=1 << 20,
+        )  # fmt: skip
+        self._ask(to, request, 17)
+
+    def do_add(self, to: str, voter: str) -> None:
+        id = int(voter.removeprefix("voter="))
+        listeners = [Listener(name=LISTENER, host=address(id).host, port=address(id).port)]
+        request = AddRaftVoterRequest(
+            cluster_id=CLUSTER,
+            timeout_ms=5000,
+            voter_id=id,
+            voter_directory_id=directory(id),
+            listeners=listeners,
+        )
+        self._ask(to, request, 1)
+
+    def do_remove(self, to: str, voter: str) -> None:
+        id = int(voter.removeprefix("voter="))
+        self._ask(
+            to,
+            RemoveRaftVoterRequest(
+                cluster_id=CLUSTER, voter_id=id, voter_directory_id=directory(id)
+            ),
+            0,
+        )
+
+    def do_describe(self, to: str) -> None:
+        self._ask(to, describe_quorum(), 2)
+
+    # --- what is written ---
+
+    def _spy(self, kind: str, sender: int, receiver: int, message: Any) -> None:
+        if self.quiet or (self.hushed and message.NAME in ("FetchRequest", "FetchResponse")):
+            return
+        if kind == ">":
+            self.written.append(f"> {sender} -> {receiver} {request_text(message)}")
         else:
-            version = min(self.version, self.ask.versions[-1])
-            made = _ANSWERS[kind](given)
-            arrived = type(made).decode(made.encode(version), version)
-            effects = self.observer.answered(self.ask, arrived, version, self.now)
-            self._perform(effects, refused="refused" in given)
-        self._next()
+            self.written.append(f"< {receiver} <- {sender} {answer_text(message)}")
 
-    def _perform(self, effects: list[Effect], refused: bool) -> None:
-        for effect in effects:
-            self.written.append(f"= {effect_text(effect)}")
-            if refused and isinstance(effect, Append | InstallSnapshot):
-                self.written.append("= ... which the log refuses")
-                self._perform(self.observer.rejected("its CRC is wrong", self.now), False)
-                return
-            match effect:
-                case Append(records):
-                    self.log.append(records)
-                case Truncate(offset):
-                    self.log.truncate(offset)
-                case InstallSnapshot(id):
-                    self.log.install(id)
-                case _:
-                    pass
-
-    def _next(self) -> None:
-        act = self.observer.next(self.now)
-        if isinstance(act, Pause):
-            if act.until == float("inf"):
-                self.written.append("> nothing any more")
-                self.ask = None
-                return
-            self.written.append(f"> rests {act.until - self.now:.3f} s")
-            self.now = act.until
-            act = self.observer.next(self.now)
-        assert isinstance(act, Ask)
-        self.ask = act
-        version = min(self.version, act.versions[-1])
-        self.written.append(f"> asks {act.address} {request_text(act.request(version), version)}")
+    def _write_changes(self) -> None:
+        for id, effect in self.world.seen:
+            if isinstance(effect, Tell):
+                fields = ", ".join(f"{name}={value}" for name, value in effect.fields.items())
+                self.written.append(f"! {id} {effect.event}: {fields}")
+        self.world.seen.clear()
+        for id, member in self.world.members.items():
+            if member.raft is None:
+                self.was.pop(id, None)
+                continue
+            text = (
+                f"stopped: {member.stopped}"
+                if member.stopped
+                else "done"
+                if member.done
+                else node_text(member.raft)
+            )
+            if self.was.get(id) != text:
+                self.was[id] = text
+                self.written.append(f"= {id} {text}")
 
 
-def _setting(name: str, value: str) -> Any:
-    if name == "bootstrap":
-        return tuple(voter(int(id)) for id in value.split(","))
-    if name == "directory_id":
-        return Uuid.parse(value)
-    kind = {field.name: str(field.type) for field in fields(ObserverSettings)}[name]
-    if kind == "bool":
-        return value == "yes"
-    if kind in ("int", "float"):
-        return float(value) if kind == "float" else int(value)
-    return value or None
+def _ids(text: str) -> tuple[int, ...]:
+    return tuple(int(id) for id in text.split(","))
 
 
-def _snapshot_id(text: str) -> SnapshotId:
-    end, _, epoch = text.partition("-")
-    return SnapshotId(int(end), int(epoch))
-
-
-def _records(text: str) -> bytes:
-    """``4-6@2,7-7@2``: batches from first to last offset, of an epoch."""
-    data = b""
-    for part in filter(None, text.split(",")):
-        span, _, epoch = part.partition("@")
-        first, _, last = span.partition("-")
-        data += data_batch(int(first), int(last) - int(first) + 1, int(epoch), 0).data
-    return data
-
-
-def _error(given: dict[str, str], name: str) -> int:
-    text = given.get(name, "0")
-    return int(text) if text.lstrip("-").isdigit() else ErrorCode[text]
-
-
-def _fetch_answer(given: dict[str, str]) -> Message:
-    if "top" in given:
-        return fetch_response.FetchResponse(error_code=_error(given, "top"))
-    data = fetch_response.PartitionData(
-        error_code=_error(given, "error"),
-        high_watermark=int(given.get("hw", -1)),
-        log_start_offset=int(given.get("start", 0)),
-        records=_records(given.get("records", "")),
-        aborted_transactions=[],
-    )
-    data.current_leader = fetch_response.LeaderIdAndEpoch(
-        leader_id=int(given.get("leader", -1)), leader_epoch=int(given.get("epoch", -1))
-    )
-    if "diverging" in given:
-        epoch, _, end = given["diverging"].partition(":")
-        data.diverging_epoch = fetch_response.EpochEndOffset(epoch=int(epoch), end_offset=int(end))
-    if "snapshot" in given:
-        id = _snapshot_id(given["snapshot"])
-        data.snapshot_id = fetch_response.SnapshotId(end_offset=id.end_offset, epoch=id.epoch)
-    ids = [int(id) for id in given["nodes"].split(",")] if "nodes" in given else []
-    nodes = [fetch_response.NodeEndpoint(node_id=id, host=voter(id).host, port=voter(id).port) for id in ids]
-    topic = fetch_response.FetchableTopicResponse(topic_id=METADATA_TOPIC_ID, partitions=[data])
-    return fetch_response.FetchResponse(responses=[topic], node_endpoints=nodes)
-
-
-def _snapshot_answer(given: dict[str, str]) -> Message:
-    if "top" in given:
-        return fetch_snapshot_response.FetchSnapshotResponse(error_code=_error(given, "top"))
-    id = _snapshot_id(given["id"])
-    data = fetch_snapshot_response.PartitionSnapshot(
-        error_code=_error(given, "error"),
-        snapshot_id=fetch_snapshot_response.SnapshotId(end_offset=id.end_offset, epoch=id.epoch),
-        current_leader=fetch_snapshot_response.LeaderIdAndEpoch(leader_id=int(given["leader"]), leader_epoch=int(given["epoch"])),
-        size=int(given.get("size", 0)),
-        position=int(given.get("at", 0)),
-        unaligned_records=given.get("bytes", "").encode(),
-    )
-    topic = fetch_snapshot_response.TopicSnapshot(name="__cluster_metadata", partitions=[data])
-    return fetch_snapshot_response.FetchSnapshotResponse(topics=[topic])
-
-
-def _quorum_answer(given: dict[str, str]) -> Message:
-    if "error" in given:
-        return describe_quorum_response.DescribeQuorumResponse(error_code=_error(given, "error"))
-    replicas = [describe_quorum_response.ReplicaState(replica_id=int(id)) for id in given["voters"].split(",")]
-    partition = describe_quorum_response.PartitionData(current_voters=replicas)
-    topic = describe_quorum_response.TopicData(topic_name="__cluster_metadata", partitions=[partition])
-    return describe_quorum_response.DescribeQuorumResponse(topics=[topic])
-
-
-def _cluster_answer(given: dict[str, str]) -> Message:
-    return DescribeClusterResponse(error_code=_error(given, "error"), cluster_id=given.get("id", ""), endpoint_type=2)
-
-
-_ANSWERS = {"fetch": _fetch_answer, "snapshot": _snapshot_answer, "quorum": _quorum_answer, "cluster": _cluster_answer}
+def _position(text: str) -> Position:
+    offset, _, epoch = text.partition("@")
+    return Position(int(offset), int(epoch))

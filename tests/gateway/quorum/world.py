@@ -1,143 +1,460 @@
-"""The life of a model quorum, from dice: elections, isolated leaders, resignations, crashes, snapshots, log starts that move.
+"""A few nodes of a quorum in one process, with a network and disks that do as they are told. For
+transcripts and unit tests.
 
-Knows the faults of a seed and nothing of observers.
+Messages and disks are fast and reliable unless a test says otherwise; time passes only when it is
+let. Every message goes through its bytes, so that what cannot be sent is found out.
 """
 
 from __future__ import annotations
 
-import random
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any
 
-from tests.gateway.quorum.model import Quorum
+from gateway.address import Address
+from gateway.quorum import effects as fx
+from gateway.quorum.effects import BeginSnapshot, Failure, FailureKind, SnapshotChunk, Stop, Tell
+from gateway.quorum.events import Answered, Durable, Event, Failed, Installed, Requested, Tick
+from gateway.quorum.raft import Raft
+from gateway.quorum.settings import RaftSettings, Stored
+from gateway.quorum.voter_set import VoterNode, VoterSet
+from gateway.snapshot_id import SnapshotId
+from kwire.message import Message
+from kwire.messages.api_versions_request import ApiVersionsRequest
+from kwire.messages.api_versions_response import ApiVersionsResponse, SupportedFeatureKey
+from kwire.messages.k_raft_version_record import KRaftVersionRecord
+from kwire.messages.voters_record import VotersRecord
+from kwire.records import decode_batches, decode_control_record, iter_batches
+from kwire.uuid import Uuid
+
+CLUSTER = "cluster-of-the-tests00"
+LISTENER = "CONTROLLER"
+WALL_MS = 1_700_000_000_000
 
 
-@dataclass(frozen=True)
-class Faults:
-    """How often what goes wrong (probabilities, or events per second)."""
+def address(id: int) -> Address:
+    return Address(f"node{id}", 9090 + id)
 
-    lose_request: float
-    lose_answer: float
-    late_answer: float
-    twice: float
-    corrupt: float
-    crash_at_effect: float
-    disk_fails: float
-    elections: float
-    isolated: float
-    voter_crashes: float
-    resignations: float
-    snapshots: float
-    cleanings: float
-    unreachable: float
 
-    @classmethod
-    def draw(cls, rng: random.Random) -> Faults:
-        def some(most: float) -> float:
-            return rng.choice((0.0, rng.random() * most))
+def directory(id: int) -> Uuid:
+    return Uuid(id.to_bytes(16, "big"))
 
-        return cls(
-            some(0.2), some(0.2), some(0.2), some(0.4), some(0.15), some(0.1), some(0.1),
-            some(2.0), rng.random(), some(1.0), some(1.0), some(6.0), some(3.0), some(0.5),
+
+def voter_node(id: int) -> VoterNode:
+    return VoterNode(id, directory(id), {LISTENER: address(id)}, (0, 1))
+
+
+@dataclass
+class Batch:
+    """A batch on a disk."""
+
+    base: int
+    end: int
+    epoch: int
+    data: bytes
+
+
+@dataclass
+class Disk:
+    """What is durable, and what is on its way: (token, what it does)."""
+
+    state: fx.ElectionState | None = None
+    batches: list[Batch] = field(default_factory=list)
+    start: int = 0
+    start_epoch: int = 0
+    snapshots: dict[SnapshotId, bytes] = field(default_factory=dict)
+    formatted: VoterSet | None = None
+    high_watermark: int = 0
+    pending: list[tuple[int, Callable[[], None]]] = field(default_factory=list)
+    part: bytes = b""
+
+    @property
+    def end(self) -> int:
+        return self.batches[-1].end if self.batches else self.start
+
+    def sync(self) -> int:
+        """Everything on its way is done: the last token, 0 if there was none."""
+        pending, self.pending = self.pending, []
+        for _, do in pending:
+            do()
+        return max((token for token, _ in pending), default=0)
+
+    def append(self, base_offset: int, data: bytes) -> None:
+        assert base_offset == self.end, f"append at {base_offset}, the log ends at {self.end}"
+        for header in iter_batches(data, check_crc=True):
+            self.batches.append(
+                Batch(
+                    header.base_offset,
+                    header.next_offset,
+                    header.partition_leader_epoch,
+                    data[header.position : header.end],
+                )
+            )
+
+    def truncate(self, offset: int) -> None:
+        self.batches = [batch for batch in self.batches if batch.end <= offset]
+        assert self.end == offset, "truncated inside of a batch"
+
+    def install(self, id: SnapshotId, data: bytes) -> None:
+        self.snapshots = {id: data}
+        self.batches, self.start, self.start_epoch = [], id.end_offset, id.epoch
+
+    def read(self, offset: int, end: int, max_bytes: int) -> bytes:
+        found = b""
+        for batch in self.batches:
+            if (
+                batch.end > offset
+                and batch.end <= end
+                and (not found or len(found) + len(batch.data) <= max_bytes)
+            ):
+                found += batch.data
+        return found
+
+    def stored(self) -> Stored:
+        epochs: list[tuple[int, int]] = []
+        voters: list[tuple[int, VoterSet]] = [(-1, self.formatted)] if self.formatted else []
+        versions: list[tuple[int, int]] = [(-1, 1)] if self.formatted else []
+        for id, data in self.snapshots.items():
+            _heads(data, id.end_offset - 1, voters, versions)
+        for batch in self.batches:
+            if not epochs or batch.epoch > epochs[-1][0]:
+                epochs.append((batch.epoch, batch.base))
+            _heads(batch.data, None, voters, versions)
+        return Stored(
+            election=self.state, start_offset=self.start, start_epoch=self.start_epoch, end_offset=self.end, epochs=tuple(epochs),
+            snapshots=tuple(sorted(self.snapshots)), high_watermark=self.high_watermark, voters=tuple(voters),
+            kraft_versions=tuple(versions),
         )  # fmt: skip
 
 
+def _heads(
+    data: bytes, at: int | None, voters: list[tuple[int, VoterSet]], versions: list[tuple[int, int]]
+) -> None:
+    for batch in decode_batches(data):
+        for record in batch.records if batch.header.is_control else ():
+            message = decode_control_record(record).message
+            offset = record.offset if at is None else at
+            if isinstance(message, VotersRecord):
+                voters.append((offset, VoterSet.of_record(message)))
+            elif isinstance(message, KRaftVersionRecord):
+                versions.append((offset, message.k_raft_version))
+
+
+class Member:
+    """One node with its disk. ``raft`` is None while it is down."""
+
+    def __init__(self, world: World, id: int, settings: RaftSettings, disk: Disk) -> None:
+        self.world, self.id, self.settings, self.disk = world, id, settings, disk
+        self.raft: Raft | None = None
+        self.sends: dict[int, fx.Send] = {}
+        self.held: list[tuple[int, Callable[[], None]]] = []  # what waits for a token
+        self.durable = 0
+        self.stuck = False  #: the disk does nothing until told
+        self.advanced = 0
+        self.outcome: dict[int, fx.Accepted | fx.Refused] = {}
+        self.told: list[str] = []
+        self.stopped: str | None = None
+        self.done = False
+        self.leads: int | None = None
+
+    def boot(self) -> None:
+        self.disk.pending.clear()
+        self.held.clear()
+        self.sends.clear()
+        self.durable, self.leads, self.stopped, self.done = 0, None, None, False
+        self.advanced = self.disk.high_watermark
+        self.raft = Raft(
+            self.settings,
+            self.disk.stored(),
+            dice=self.world.dice(self.id),
+            now=self.world.now,
+            wall_ms=WALL_MS,
+        )
+        self.perform(self.raft.start(self.world.now, self.world.wall_ms))
+
+    def kill(self) -> None:
+        self.raft = None
+        self.disk.pending.clear()
+
+    def step(self, event: Event) -> None:
+        if self.raft is not None and not self.done and self.stopped is None:
+            self.perform(self.raft.step(event, self.world.now, self.world.wall_ms))
+
+    def perform(self, effects: Iterable[fx.Effect]) -> None:
+        for effect in effects:
+            self.world.seen.append((self.id, effect))
+            self._perform(effect)
+        if not self.stuck:
+            self.sync()
+
+    def sync(self) -> None:
+        """The disk does what it has to do, and says so."""
+        token = self.disk.sync()
+        if token and self.raft is not None:
+            self.durable = max(self.durable, token)
+            ready = [do for after, do in self.held if after <= self.durable]
+            self.held = [(after, do) for after, do in self.held if after > self.durable]
+            for do in ready:
+                do()
+            self.step(Durable(token))
+
+    def _perform(self, effect: fx.Effect) -> None:
+        disk = self.disk
+        match effect:
+            case fx.Persist(token, state):
+                disk.pending.append((token, lambda: setattr(disk, "state", state)))
+            case fx.Append(token, base_offset, data):
+                disk.pending.append((token, lambda: disk.append(base_offset, bytes(data))))
+            case fx.Truncate(token, offset):
+                disk.pending.append((token, lambda: disk.truncate(offset)))
+            case BeginSnapshot() | fx.AbandonSnapshot():
+                disk.part = b""
+            case SnapshotChunk(position, data):
+                assert position == len(disk.part)
+                disk.part += data
+            case fx.InstallSnapshot(token, id):
+                disk.pending.append((token, lambda: self._install(id)))
+            case fx.Send():
+                self._after(effect.after, lambda: self.world.send(self, effect))
+            case fx.Reply():
+                self._after(effect.after, lambda: self.world.reply(self, effect))
+            case fx.Advance(high_watermark):
+                assert self.advanced < high_watermark <= disk.end, "committed, and not on this disk"
+                self.advanced = high_watermark
+            case fx.Accepted(number) | fx.Refused(number):
+                self.outcome[number] = effect
+            case fx.Leading(epoch):
+                self.leads = epoch
+            case fx.NotLeading():
+                self.leads = None
+            case Stop(reason):
+                self.stopped = reason
+            case fx.ShutDownComplete():
+                self.done = True
+            case Tell(event, fields):
+                self.told.append(
+                    f"{event}: {', '.join(f'{name}={value}' for name, value in fields.items())}"
+                )
+            case _:
+                pass
+
+    def _install(self, id: SnapshotId) -> None:
+        data = self.disk.part
+        self.disk.install(id, data)
+        voters: list[tuple[int, VoterSet]] = []
+        versions: list[tuple[int, int]] = []
+        _heads(data, 0, voters, versions)
+        event = Installed(id, voters[-1][1] if voters else None, versions[-1][1] if versions else 0)
+        self.world.pending.append((self.id, event))
+
+    def _after(self, token: int, do: Callable[[], None]) -> None:
+        if token <= self.durable:
+            do()
+        else:
+            self.held.append((token, do))
+
+
 class World:
-    """What happens to ``quorum``. ``note`` is told of it; ``died`` when a voter's connections close."""
+    """The nodes, and what is between them. ``cut``: pairs (from, to) that nothing passes; ``lost``:
+    what is dropped.
+    """
 
-    def __init__(
+    def __init__(self, dice: Callable[[int], Callable[[], float]] | None = None) -> None:
+        self.now = 100.0
+        self.members: dict[int, Member] = {}
+        self.cut: set[tuple[int, int]] = set()
+        self.queue: list[Callable[[], None]] = []  #: what is on its way
+        self.pending: list[tuple[int, Event]] = []
+        self.seen: list[tuple[int, fx.Effect]] = []
+        self.requests: dict[
+            int, tuple[int, int, int]
+        ] = {}  #: number -> (asker, its number, version)
+        self._number = 0
+        self._dice = dice or (lambda id: lambda: (id % 4) / 4)
+        self.leaders: dict[int, int] = {}
+        self.edit: Callable[[int, Message], Message] = lambda requester, answer: answer
+        self.spy: Callable[[str, int, int, Any], None] = lambda kind, sender, receiver, message: (
+            None
+        )
+        self._written: dict[int, Callable[[Any], None]] = {}
+
+    @property
+    def wall_ms(self) -> int:
+        return WALL_MS + int((self.now - 100.0) * 1000)
+
+    def dice(self, id: int) -> Callable[[], float]:
+        return self._dice(id)
+
+    def add(
         self,
-        quorum: Quorum,
-        faults: Faults,
-        rng: random.Random,
-        note: Callable[[str], None],
-        died: Callable[[int], None],
-    ) -> None:
-        self.quorum = quorum
-        self.faults = faults
-        self.rng = rng
-        self._note = note
-        self._died = died
+        id: int,
+        *,
+        static: Iterable[int] = (),
+        formatted: Iterable[int] = (),
+        bootstrap: Iterable[int] = (),
+        **more: Any,
+    ) -> Member:
+        settings = RaftSettings(
+            node_id=id, directory_id=directory(id), cluster_id=CLUSTER, listener=LISTENER, endpoints={LISTENER: address(id)},
+            static_voters={voter: address(voter) for voter in static}, bootstrap=tuple(map(address, bootstrap)), **more,
+        )  # fmt: skip
+        formatted = tuple(formatted)
+        disk = Disk(formatted=VoterSet.of(map(voter_node, formatted)) if formatted else None)
+        member = self.members[id] = Member(self, id, settings, disk)
+        return member
 
-    def happen(self) -> None:
-        """One random thing happens; what it is depends on the faults of this seed."""
-        rng, faults, quorum = self.rng, self.faults, self.quorum
-        happenings = [
-            (8.0, self._append), (20.0, self._replicate), (1.0 + faults.elections, self._elect_sometimes),
-            (faults.voter_crashes, self._crash_voter), (1.0, self._restart_voter), (faults.resignations, self._resign),
-            (faults.snapshots, self._snapshot), (faults.cleanings, self._clean), (faults.unreachable, self._cut),
-        ]  # fmt: skip
-        weights = [weight for weight, _ in happenings]
-        rng.choices([happening for _, happening in happenings], weights)[0]()
-        if not any(voter.up for voter in quorum.voters.values()) and rng.random() < 0.2:
-            self._restart_voter()
+    def up(self) -> list[Member]:
+        return [
+            member
+            for member in self.members.values()
+            if member.raft is not None and not member.done
+        ]
 
-    def _append(self) -> None:
-        leaders = [id for id, voter in self.quorum.voters.items() if voter.role == "leader" and voter.up]
-        if leaders:
-            self.quorum.append(self.rng.choice(leaders), self.rng.randint(1, 3))
+    # --- the network ---
 
-    def _replicate(self) -> None:
-        follower, leader = self.rng.sample(sorted(self.quorum.voters), 2)
-        self.quorum.replicate(follower, leader, self.rng.randint(0, 4))
+    def send(self, member: Member, send: fx.Send) -> None:
+        member.sends[send.number] = send
+        self.queue.append(lambda: self._arrive(member, member.raft, send))
 
-    def _elect_sometimes(self) -> None:
-        led = any(voter.role == "leader" and voter.up for voter in self.quorum.voters.values())
-        if not led or self.rng.random() < 0.3 * self.faults.elections:
-            self.elect()
+    def _arrive(self, member: Member, raft: Raft | None, send: fx.Send) -> None:
+        to = next(
+            (other for other in self.members.values() if address(other.id) == send.address), None
+        )
+        if to is None or to.raft is None or to.done or (member.id, to.id) in self.cut:
+            kind = (
+                FailureKind.UNREACHABLE
+                if to is None or to.raft is None or to.done
+                else FailureKind.TIMEOUT
+            )
+            return self._fail(member, raft, send.number, Failure(kind, f"{send.address}: {kind}"))
+        version = send.versions[-1]
+        message = send.request(version)
+        arrived = type(message).decode(message.encode(version), version)
+        self._number += 1
+        number = self._number
+        self.requests[number] = member.id, send.number, version
+        if isinstance(
+            arrived, ApiVersionsRequest
+        ):  # any server answers that, not the core of its quorum
+            feature = SupportedFeatureKey(name="kraft.version", min_version=0, max_version=1)
+            return self.reply(
+                to, fx.Reply(number, ApiVersionsResponse(supported_features=[feature]))
+            )
+        self.spy(">", member.id, to.id, arrived)
+        return to.step(Requested(number, arrived, version, LISTENER))
 
-    def elect(self) -> None:
-        rng, voters = self.rng, self.quorum.voters
-        ids = [id for id in voters if voters[id].up]
-        rng.shuffle(ids)
-        if rng.random() < self.faults.isolated:  # the old leader does not hear of it, and goes on for a while
-            ids.sort(key=lambda id: voters[id].role == "leader")
-        electors = ids[: rng.randint(self.quorum.majority, len(voters))]
-        leader = self.quorum.elect(electors, [id for id in electors if rng.random() < 0.5])
-        if leader is not None:
-            self._note(f"voter {leader} leads epoch {voters[leader].epoch}, elected by {sorted(electors)}")
+    def _fail(self, member: Member, raft: Raft | None, number: int, why: Failure) -> None:
+        if member.raft is raft and number in member.sends:
+            del member.sends[number]
+            member.step(Failed(number, why))
 
-    def _crash_voter(self) -> None:
-        self._kill(self.rng.choice(sorted(self.quorum.voters)))
+    def reply(self, member: Member, reply: fx.Reply) -> None:
+        asker_id, number, version = self.requests.pop(reply.number)
+        message = self._filled(member, reply)
+        if asker_id < 0:
+            self._written.pop(reply.number)(type(message).decode(message.encode(version), version))
+            return
+        requester = self.members[asker_id]
+        if number not in requester.sends:
+            return
+        if (member.id, asker_id) in self.cut:
+            why = Failure(FailureKind.TIMEOUT, "the answer was lost")
+            self.queue.append(lambda: self._fail(requester, requester.raft, number, why))
+            return
+        message = self.edit(asker_id, message)
+        arrived = type(message).decode(message.encode(version), version)
+        raft = requester.raft
 
-    def _kill(self, id: int) -> None:
-        self._note(f"voter {id} dies")
-        self.quorum.crash(id)
-        self._died(id)
+        def arrive() -> None:
+            if requester.raft is raft and requester.sends.pop(number, None) is not None:
+                self.spy("<", member.id, asker_id, arrived)
+                requester.step(Answered(number, arrived, version))
 
-    def _restart_voter(self) -> None:
-        down = [id for id, voter in self.quorum.voters.items() if not voter.up]
-        if down:
-            self.quorum.restart(self.rng.choice(down))
+        self.queue.append(arrive)
 
-    def _resign(self) -> None:
-        leaders = [id for id, voter in self.quorum.voters.items() if voter.role == "leader"]
-        if leaders:
-            self._note(f"voter {leaders[0]} resigns")
-            self.quorum.resign(leaders[0])
+    def _filled(self, member: Member, reply: fx.Reply) -> Any:
+        message: Any = reply.message
+        read = reply.read
+        if isinstance(read, fx.LogRange):
+            message.responses[0].partitions[0].records = member.disk.read(
+                read.offset, read.end, read.max_bytes
+            )
+        elif isinstance(read, fx.SnapshotRange):
+            data = member.disk.snapshots[read.id]
+            partition = message.topics[0].partitions[0]
+            partition.size = len(data)
+            partition.unaligned_records = data[read.position : read.position + read.max_bytes]
+        return message
 
-    def _snapshot(self) -> None:
-        self.quorum.snapshot(self.rng.choice(sorted(self.quorum.voters)), self.rng.randint(0, 60))
+    def request(
+        self, to: int, message: Message, version: int, written: Callable[[Any], None] | None = None
+    ) -> Any:
+        """Ask a node from outside: its answer, None while it waits. ``written`` gets the answer
+        whenever it leaves.
+        """
+        self._number += 1
+        answers: list[Any] = []
+        self.requests[self._number] = -1, 0, version
+        self._written[self._number] = written or answers.append
+        arrived = type(message).decode(message.encode(version), version)
+        self.members[to].step(Requested(self._number, arrived, version, LISTENER))
+        return answers[0] if answers else None
 
-    def _clean(self) -> None:
-        self.quorum.clean(self.rng.choice(sorted(self.quorum.voters)), self.rng.randint(1, 2))
+    # --- time ---
 
-    def _cut(self) -> None:
-        voter = self.quorum.voters[self.rng.choice(sorted(self.quorum.voters))]
-        voter.reachable = not voter.reachable
+    def deliver(self, count: int) -> None:
+        """So many messages on their way arrive."""
+        while self.queue and count:
+            self.queue.pop(0)()
+            self.check()
+            count -= 1
 
-    def heal(self, away: int) -> None:
-        """Nothing fails any more, but for one voter that may stay away; one leader, and everybody with it."""
-        self._note(f"everything heals, but for voter {away}")
-        ids = [id for id in self.quorum.voters if id != away]
-        if away > 0:
-            self._kill(away)
-        for id in ids:
-            self.quorum.voters[id].up = self.quorum.voters[id].reachable = True
-        leader = self.quorum.elect(ids, ids)
-        assert leader is not None
-        for _ in range(3):
-            self.quorum.append(leader, 1)
-            for id in ids:
-                for _ in range(2):
-                    self.quorum.replicate(id, leader, 1_000_000)
+    def settle(self, most: int = 10_000) -> None:
+        """Let everything arrive that is on its way, at this moment."""
+        for _ in range(most):
+            if self.pending:
+                id, event = self.pending.pop(0)
+                self.members[id].step(event)
+            elif self.queue:
+                self.queue.pop(0)()
+            else:
+                break
+            self.check()
+        else:
+            raise AssertionError("it never ends")
+
+    def tick(self) -> bool:
+        """On to the next moment at which some node has to do something. False when there is none."""
+        deadlines = [member.raft.deadline for member in self.up() if member.raft is not None]
+        next_at = min(deadlines, default=float("inf"))
+        if next_at == float("inf"):
+            return False
+        self.now = max(self.now, next_at)
+        for member in self.up():
+            if member.raft is not None and member.raft.deadline <= self.now:
+                member.step(Tick())
+        self.settle()
+        return True
+
+    def run(self, seconds: float) -> None:
+        """Let so much time go by."""
+        end = self.now + seconds
+        self.settle()
+        for _ in range(100_000):
+            next_at = min(
+                (member.raft.deadline for member in self.up() if member.raft is not None),
+                default=float("inf"),
+            )
+            if next_at > end:
+                self.now = end
+                return
+            self.tick()
+        raise AssertionError("timers that never end")
+
+    def check(self) -> None:
+        """One leader an epoch, over all time."""
+        for member in self.up():
+            if member.leads is not None:
+                assert self.leaders.setdefault(member.leads, member.id) == member.id, (
+                    "two leaders of one epoch"
+                )

@@ -1,4 +1,6 @@
-"""sasl.jaas.config as Kafka reads it. What is expected was taken from ``JaasContext.loadClientContext`` of Kafka 4.3.1."""
+"""sasl.jaas.config as Kafka reads it. What is expected was taken from
+``JaasContext.loadClientContext`` of Kafka 4.3.1.
+"""
 
 from __future__ import annotations
 
@@ -12,19 +14,32 @@ MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule"
 
 #: Text to the options that it gives.
 READ = {
-    f'{MODULE} required username="alice" password="alice-secret";': {"username": "alice", "password": "alice-secret"},
-    f"{MODULE} required username='alice' password='it\"s';": {"username": "alice", "password": 'it"s'},
+    f'{MODULE} required username="alice" password="alice-secret";': {
+        "username": "alice",
+        "password": "alice-secret",
+    },
+    f"{MODULE} required username='alice' password='it\"s';": {
+        "username": "alice",
+        "password": 'it"s',
+    },
     f"{MODULE} Optional;": {},
-    f"\n{MODULE}\n\trequired\n\tusername = alice\n\tpassword= a1.b-c_d$e ;\n": {"username": "alice", "password": "a1.b-c_d$e"},
+    f"\n{MODULE}\n\trequired\n\tusername = alice\n\tpassword= a1.b-c_d$e ;\n": {
+        "username": "alice",
+        "password": "a1.b-c_d$e",
+    },
     rf'{MODULE} required p="a\"b\\c\n\t\101\7\7778\q\'";': {"p": "a\"b\\c\n\tA\x07?78q'"},
     rf'{MODULE} required p="\400\08\377";': {"p": " 0\x008ÿ"},
-    f'{MODULE} required // a remark ; password="no"\n p="a//b/*c*/" /* q="no" */ r="x";': {"p": "a//b/*c*/", "r": "x"},
+    f'{MODULE} required // a remark ; password="no"\n p="a//b/*c*/" /* q="no" */ r="x";': {
+        "p": "a//b/*c*/",
+        "r": "x",
+    },
     f'{MODULE} required "odd key"="v" ключ=значение;': {"odd key": "v", "ключ": "значение"},
     f'{MODULE} required p="";': {"p": ""},
     f'{MODULE} required p="a;b=c #!:";': {"p": "a;b=c #!:"},
 }
 
-#: Text to a part of what is said of it. Those marked "Java reads" are refused although Java makes something of them.
+#: Text to a part of what is said of it. Those marked "Java reads" are refused although Java makes
+#: something of them.
 REFUSED = {
     "": "the name of a login module is missing",
     ";": "the name of a login module is missing",
@@ -42,7 +57,8 @@ REFUSED = {
     f"{MODULE} required password=se!cret;": "cannot stand outside of quotes",
     f"{MODULE} required password=sec/ret;": "cannot stand outside of quotes",
     f"{MODULE} required password=sec/ret\n;": "cannot stand outside of quotes",  # Java reads "sec"
-    f'{MODULE} required password="secret\n";': "not closed on its line",  # Java reads "secret", then "
+    # Java reads "secret", then "
+    f'{MODULE} required password="secret\n";': "not closed on its line",
     f'{MODULE} required password="secret;': "not closed on its line",
     f"{MODULE} required /* password=secret;": "is not closed",
     f"{MODULE} required a=b a=secret;": "given twice",  # Java reads the last
@@ -63,7 +79,9 @@ def test_what_is_refused_and_how(text: str) -> None:
     with pytest.raises(JaasError) as caught:
         parse_jaas(text)
     assert REFUSED[text] in str(caught.value)
-    assert "secret" not in str(caught.value) and "sec" not in str(caught.value).replace("second", "")
+    assert "secret" not in str(caught.value) and "sec" not in str(caught.value).replace(
+        "second", ""
+    )
 
 
 def test_the_flag_in_any_case_and_no_option_in_the_repr() -> None:
@@ -80,9 +98,15 @@ def quote(value: str, mark: str) -> str:
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=30)
 
 
-@given(st.dictionaries(texts, texts, max_size=4), st.sampled_from("\"'"), st.sampled_from([" ", "\n", " // x\n", "/* ; */"]))
+@given(
+    st.dictionaries(texts, texts, max_size=4),
+    st.sampled_from("\"'"),
+    st.sampled_from([" ", "\n", " // x\n", "/* ; */"]),
+)
 def test_what_is_quoted_is_read_back(options: dict[str, str], mark: str, blank: str) -> None:
-    written = blank.join(f"{quote(key, mark)}{blank}={blank}{quote(value, mark)}" for key, value in options.items())
+    written = blank.join(
+        f"{quote(key, mark)}{blank}={blank}{quote(value, mark)}" for key, value in options.items()
+    )
     module = parse_jaas(f"{MODULE}{blank} required{blank} {written};")
     assert {name: value.reveal() for name, value in module.options.items()} == options
 

@@ -1,4 +1,6 @@
-"""Key stores and trust stores as they are found: PEM, PKCS12, what keytool writes, and what is none of these."""
+"""Key stores and trust stores as they are found: PEM, PKCS12, what keytool writes, and what is none
+of these.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,12 @@ from pathlib import Path
 import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import rsa
-from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, load_pem_private_key
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    load_pem_private_key,
+)
 
 from gateway.security.key_stores import StoreError, key_pair, pem_key_pair, trusted_certificates
 from gateway.security.secret import Secret
@@ -21,7 +28,9 @@ OWN = AUTHORITY.issue("own")
 PASSWORD = Secret(STORE_PASSWORD)
 WRONG = Secret("wrong")
 
-needs_keytool = pytest.mark.skipif(shutil.which("keytool") is None, reason="keytool (of any Java) is not on the PATH")
+needs_keytool = pytest.mark.skipif(
+    shutil.which("keytool") is None, reason="keytool (of any Java) is not on the PATH"
+)
 
 
 def names(pem: str) -> list[str]:
@@ -32,22 +41,36 @@ def keytool(*arguments: str) -> None:
     subprocess.run(["keytool", *arguments], check=True, capture_output=True, timeout=60)
 
 
-@pytest.mark.parametrize("remark", ["", "Bag Attributes\n  friendlyName: x\n", "# no certificate: -----BEGIN\n"])
+@pytest.mark.parametrize(
+    "remark", ["", "Bag Attributes\n  friendlyName: x\n", "# no certificate: -----BEGIN\n"]
+)
 def test_a_trust_store_in_pem(remark: str) -> None:
     text = remark + AUTHORITY.pem + remark + OTHER.pem + AUTHORITY.pem
-    assert names(trusted_certificates(text.encode(), "PEM", None)) == ["CN=Test CA", "CN=Another CA"]
+    assert names(trusted_certificates(text.encode(), "PEM", None)) == [
+        "CN=Test CA",
+        "CN=Another CA",
+    ]
 
 
 @pytest.mark.parametrize("kind", ["PKCS12", "JKS"])
 def test_stores_in_pkcs12_whatever_their_type_says(kind: str) -> None:
-    assert names(trusted_certificates(AUTHORITY.java_truststore(), kind, PASSWORD)) == ["CN=Test CA"]
+    assert names(trusted_certificates(AUTHORITY.java_truststore(), kind, PASSWORD)) == [
+        "CN=Test CA"
+    ]
     pair = key_pair(OWN.pkcs12(), kind, PASSWORD, None)
     assert names(pair.chain) == ["CN=own", "CN=Test CA"]
-    assert load_pem_private_key(pair.key.reveal().encode(), None).private_numbers() == OWN.key.private_numbers()  # type: ignore[union-attr]
+    assert (
+        load_pem_private_key(pair.key.reveal().encode(), None).private_numbers()  # type: ignore[union-attr]
+        == OWN.key.private_numbers()
+    )
 
 
 def test_a_key_store_in_pem() -> None:
-    for text, password in ((OWN.pem(), None), (OWN.pem(), Secret("not needed")), (OWN.pem("hush"), Secret("hush"))):
+    for text, password in (
+        (OWN.pem(), None),
+        (OWN.pem(), Secret("not needed")),
+        (OWN.pem("hush"), Secret("hush")),
+    ):
         pair = key_pair(text.encode(), "PEM", None, password)
         assert names(pair.chain) == ["CN=own", "CN=Test CA"]
         assert pair.key.reveal().startswith("-----BEGIN PRIVATE KEY-----")
@@ -65,7 +88,10 @@ def test_the_traditional_form_of_a_key() -> None:
 def test_our_own_certificate_comes_first_whatever_else_there_is() -> None:
     [own, issuer] = OWN.chain
     text = certificates_pem([OTHER.certificate, issuer, own])
-    assert names(pem_key_pair(OWN.key_pem().encode(), text.encode(), None).chain) == ["CN=own", "CN=Test CA"]
+    assert names(pem_key_pair(OWN.key_pem().encode(), text.encode(), None).chain) == [
+        "CN=own",
+        "CN=Test CA",
+    ]
     alone = pem_key_pair(OWN.key_pem().encode(), certificates_pem([own]).encode(), None)
     assert names(alone.chain) == ["CN=own"]
 
@@ -97,7 +123,12 @@ def test_no_trust_store(data: bytes, kind: str, password: Secret | None, words: 
 
 
 def test_no_key_store() -> None:
-    def say(identity: bytes, kind: str, password: Secret | None = None, key_password: Secret | None = None) -> str:
+    def say(
+        identity: bytes,
+        kind: str,
+        password: Secret | None = None,
+        key_password: Secret | None = None,
+    ) -> str:
         with pytest.raises(StoreError) as caught:
             key_pair(identity, kind, password, key_password)
         return str(caught.value)
@@ -108,14 +139,31 @@ def test_no_key_store() -> None:
     assert "ssl.key.password is needed" in say(OWN.pem("hush").encode(), "PEM")
     assert "ssl.key.password does not open" in say(OWN.pem("hush").encode(), "PEM", None, WRONG)
     assert "malformed" in say(OWN.pem().replace("MI", "AA", 1).encode(), "PEM")
-    assert "belongs to its private key" in say((AUTHORITY.issue("x").key_pem() + OWN.chain_pem()).encode(), "PEM")
+    assert "belongs to its private key" in say(
+        (AUTHORITY.issue("x").key_pem() + OWN.chain_pem()).encode(), "PEM"
+    )
 
 
 def _import(store: Path, *options: str) -> None:
     pkcs12 = store.with_suffix(".source")
     pkcs12.write_bytes(OWN.pkcs12())
-    source = ["-srckeystore", str(pkcs12), "-srcstoretype", "PKCS12", "-srcstorepass", STORE_PASSWORD]
-    keytool("-importkeystore", *source, "-destkeystore", str(store), "-deststorepass", STORE_PASSWORD, *options)
+    source = [
+        "-srckeystore",
+        str(pkcs12),
+        "-srcstoretype",
+        "PKCS12",
+        "-srcstorepass",
+        STORE_PASSWORD,
+    ]
+    keytool(
+        "-importkeystore",
+        *source,
+        "-destkeystore",
+        str(store),
+        "-deststorepass",
+        STORE_PASSWORD,
+        *options,
+    )
 
 
 @needs_keytool
@@ -126,9 +174,15 @@ def test_what_keytool_writes_by_default(tmp_path: Path) -> None:
         certificate.write_text(authority.pem)
         store = ["-keystore", str(trust), "-storepass", STORE_PASSWORD, "-noprompt"]
         keytool("-importcert", "-alias", f"ca{number}", "-file", str(certificate), *store)
-    assert sorted(names(trusted_certificates(trust.read_bytes(), "JKS", PASSWORD))) == ["CN=Another CA", "CN=Test CA"]
+    assert sorted(names(trusted_certificates(trust.read_bytes(), "JKS", PASSWORD))) == [
+        "CN=Another CA",
+        "CN=Test CA",
+    ]
     _import(own)
-    assert names(key_pair(own.read_bytes(), "JKS", PASSWORD, PASSWORD).chain) == ["CN=own", "CN=Test CA"]
+    assert names(key_pair(own.read_bytes(), "JKS", PASSWORD, PASSWORD).chain) == [
+        "CN=own",
+        "CN=Test CA",
+    ]
 
 
 @needs_keytool
@@ -137,9 +191,18 @@ def test_javas_old_format_is_refused_with_the_way_out(tmp_path: Path) -> None:
     _import(old, "-deststoretype", "JKS")
     with pytest.raises(StoreError) as caught:
         key_pair(old.read_bytes(), "JKS", PASSWORD, None)
-    command = str(caught.value).partition("convert it with: ")[2].replace("OLD", str(old)).replace("NEW.p12", str(new)).split()
+    command = (
+        str(caught.value)
+        .partition("convert it with: ")[2]
+        .replace("OLD", str(old))
+        .replace("NEW.p12", str(new))
+        .split()
+    )
     keytool(*command[1:], "-srcstorepass", STORE_PASSWORD, "-deststorepass", STORE_PASSWORD)
-    assert names(key_pair(new.read_bytes(), "JKS", PASSWORD, None).chain) == ["CN=own", "CN=Test CA"]
+    assert names(key_pair(new.read_bytes(), "JKS", PASSWORD, None).chain) == [
+        "CN=own",
+        "CN=Test CA",
+    ]
 
 
 def test_identities_of_the_tests_are_what_they_say() -> None:

@@ -1,4 +1,6 @@
-"""What keeps a server from starting: everything about security that is missing, unknown or weaker than it says."""
+"""What keeps a server from starting: everything about security that is missing, unknown or weaker
+than it says.
+"""
 
 from __future__ import annotations
 
@@ -13,8 +15,8 @@ from gateway.security.standard_authorizer import STANDARD_AUTHORIZER
 from tools.kafka_security import (
     ADMIN,
     ADMIN_PASSWORD,
+    OUTSIDER,
     PLAIN_MODULE,
-    STRANGER,
     Authority,
     key_store_properties,
     sasl_server_properties,
@@ -29,7 +31,13 @@ def config(protocol: str, security: dict[str, str], **more: Any) -> Config:
     listeners = (Listener("ONE", "127.0.0.1", 0), Listener("CONTROLLER", "127.0.0.1", 0))
     protocols = {"ONE": protocol, "CONTROLLER": more.pop("controllers", "PLAINTEXT")}
     return Config(
-        **{"source": "own", "listeners": listeners, "listener_security_protocol_map": protocols, "security": security, **more}
+        **{
+            "source": "own",
+            "listeners": listeners,
+            "listener_security_protocol_map": protocols,
+            "security": security,
+            **more,
+        }
     )
 
 
@@ -48,18 +56,27 @@ def stores(tmp_path: Path) -> dict[str, str]:
 
 def test_plaintext_needs_nothing() -> None:
     found = read_listeners(config("PLAINTEXT", {}))
-    assert {name: one.protocol for name, one in found.items()} == {"ONE": "PLAINTEXT", "CONTROLLER": "PLAINTEXT"}
+    assert {name: one.protocol for name, one in found.items()} == {
+        "ONE": "PLAINTEXT",
+        "CONTROLLER": "PLAINTEXT",
+    }
 
 
 def test_ssl(stores: dict[str, str]) -> None:
     one = read_listeners(config("SSL", stores))["ONE"]
-    assert one.tls is not None and one.tls.own is not None and (one.client_auth, one.mechanisms) == ("none", None)
+    assert (
+        one.tls is not None
+        and one.tls.own is not None
+        and (one.client_auth, one.mechanisms) == ("none", None)
+    )
     for mine in ("required", "REQUESTED"):
         own = {"ssl.client.auth": "none", "listener.name.one.ssl.client.auth": mine}
         assert read_listeners(config("SSL", stores | own))["ONE"].client_auth == mine.lower()
 
 
-def test_with_sasl_a_certificate_is_asked_for_by_the_listeners_own_key_only(stores: dict[str, str]) -> None:
+def test_with_sasl_a_certificate_is_asked_for_by_the_listeners_own_key_only(
+    stores: dict[str, str],
+) -> None:
     values = stores | PLAIN | {"ssl.client.auth": "required"}
     assert read_listeners(config("SASL_SSL", values))["ONE"].client_auth == "none"
     values["listener.name.one.ssl.client.auth"] = "required"
@@ -67,7 +84,10 @@ def test_with_sasl_a_certificate_is_asked_for_by_the_listeners_own_key_only(stor
 
 
 def test_sasl() -> None:
-    more = {"connections.max.reauth.ms": "5000", "listener.name.one.scram-sha-512.connections.max.reauth.ms": "7000"}
+    more = {
+        "connections.max.reauth.ms": "5000",
+        "listener.name.one.scram-sha-512.connections.max.reauth.ms": "7000",
+    }
     values = PLAIN | more | {"listener.name.one.sasl.enabled.mechanisms": "SCRAM-SHA-512, PLAIN"}
     one = read_listeners(config("SASL_PLAINTEXT", values))["ONE"]
     assert one.mechanisms == {"SCRAM-SHA-512": 7000, "PLAIN": 5000}
@@ -79,26 +99,48 @@ def test_sasl() -> None:
     ("protocol", "values", "said"),
     [
         ("SSL", {}, "ssl.keystore.location: missing"),
-        ("SSL", {"ssl.keystore.location": "/nowhere.p12", "ssl.keystore.password": "x"}, "cannot be read"),
+        (
+            "SSL",
+            {"ssl.keystore.location": "/nowhere.p12", "ssl.keystore.password": "x"},
+            "cannot be read",
+        ),
         ("SASL_SSL", PLAIN, "ssl.keystore.location: missing"),
         ("SASL_PLAINTEXT", {}, "sasl.enabled.mechanisms: missing"),
         ("SASL_PLAINTEXT", {"sasl.enabled.mechanisms": "GSSAPI"}, "'GSSAPI' is none of"),
         ("SASL_PLAINTEXT", {"sasl.enabled.mechanisms": "PLAIN"}, "plain.sasl.jaas.config: missing"),
-        ("SASL_PLAINTEXT", PLAIN | {"listener.name.one.plain.sasl.jaas.config": f"{PLAIN_MODULE} required;"}, "no user_NAME"),
         (
             "SASL_PLAINTEXT",
-            PLAIN | {"listener.name.one.plain.sasl.jaas.config": f'{PLAIN_MODULE} required user_bob="";'},
+            PLAIN | {"listener.name.one.plain.sasl.jaas.config": f"{PLAIN_MODULE} required;"},
+            "no user_NAME",
+        ),
+        (
+            "SASL_PLAINTEXT",
+            PLAIN
+            | {"listener.name.one.plain.sasl.jaas.config": f'{PLAIN_MODULE} required user_bob="";'},
             "no password",
         ),
         (
             "SASL_PLAINTEXT",
-            PLAIN | {"listener.name.one.plain.sasl.jaas.config": 'a.OtherModule required user_bob="x";'},
+            PLAIN
+            | {"listener.name.one.plain.sasl.jaas.config": 'a.OtherModule required user_bob="x";'},
             "module of PLAIN",
         ),
-        ("SASL_PLAINTEXT", PLAIN | {"listener.name.one.plain.sasl.jaas.config": "x"}, "control flag"),
+        (
+            "SASL_PLAINTEXT",
+            PLAIN | {"listener.name.one.plain.sasl.jaas.config": "x"},
+            "control flag",
+        ),
         ("SASL_PLAINTEXT", PLAIN | {"connections.max.reauth.ms": "-1"}, "'-1' is not a number"),
-        ("PLAINTEXT", {"listener.name.one.ssl.client.auth": "required"}, "means nothing for a listener with PLAINTEXT"),
-        ("PLAINTEXT", {"listener.name.two.ssl.client.auth": "required"}, "there is no listener TWO"),
+        (
+            "PLAINTEXT",
+            {"listener.name.one.ssl.client.auth": "required"},
+            "means nothing for a listener with PLAINTEXT",
+        ),
+        (
+            "PLAINTEXT",
+            {"listener.name.two.ssl.client.auth": "required"},
+            "there is no listener TWO",
+        ),
     ],
 )
 def test_refused(protocol: str, values: dict[str, str], said: str) -> None:
@@ -107,17 +149,31 @@ def test_refused(protocol: str, values: dict[str, str], said: str) -> None:
 
 def test_refused_with_stores(stores: dict[str, str]) -> None:
     assert "'often' is none of" in refusal("SSL", stores | {"ssl.client.auth": "often"})
-    assert "no rule at character 1" in refusal("SSL", stores | {"ssl.principal.mapping.rules": "CN=(.*)"})
-    assert "older ones are not safe" in refusal("SSL", stores | {"ssl.enabled.protocols": "TLSv1.1"})
+    assert "no rule at character 1" in refusal(
+        "SSL", stores | {"ssl.principal.mapping.rules": "CN=(.*)"}
+    )
+    assert "older ones are not safe" in refusal(
+        "SSL", stores | {"ssl.enabled.protocols": "TLSv1.1"}
+    )
     only_keys = {key: value for key, value in stores.items() if "truststore" not in key}
-    assert "ssl.truststore.location says which clients" in refusal("SSL", only_keys | {"ssl.client.auth": "requested"})
+    assert "ssl.truststore.location says which clients" in refusal(
+        "SSL", only_keys | {"ssl.client.auth": "requested"}
+    )
 
 
 def test_users_in_a_log_that_is_not_kept() -> None:
     listeners = (Listener("ONE", "127.0.0.1", 0),)
     values = {"sasl.enabled.mechanisms": "SCRAM-SHA-256"}
-    assert "SCRAM needs users" in refusal("SASL_PLAINTEXT", values, source="sample", listeners=listeners)
-    said = refusal("PLAINTEXT", {}, source="sample", listeners=listeners, authorizer_class_name=STANDARD_AUTHORIZER)
+    assert "SCRAM needs users" in refusal(
+        "SASL_PLAINTEXT", values, source="sample", listeners=listeners
+    )
+    said = refusal(
+        "PLAINTEXT",
+        {},
+        source="sample",
+        listeners=listeners,
+        authorizer_class_name=STANDARD_AUTHORIZER,
+    )
     assert "keeps no ACLs" in said
 
 
@@ -125,7 +181,9 @@ def test_the_authorizer() -> None:
     assert "'kafka.security.authorizer.AclAuthorizer' is not" in refusal(
         "PLAINTEXT", {}, authorizer_class_name="kafka.security.authorizer.AclAuthorizer"
     )
-    assert "principalType:principalName" in refusal("PLAINTEXT", {}, authorizer_class_name=STANDARD_AUTHORIZER, super_users="bob")
+    assert "principalType:principalName" in refusal(
+        "PLAINTEXT", {}, authorizer_class_name=STANDARD_AUTHORIZER, super_users="bob"
+    )
     assert "super.users: means nothing without" in refusal("PLAINTEXT", {}, super_users="User:bob")
     assert "allow.everyone" in refusal("PLAINTEXT", {}, allow_everyone_if_no_acl_found=True)
 
@@ -133,16 +191,31 @@ def test_the_authorizer() -> None:
 def test_to_the_other_nodes_as_their_listener_wants_it(stores: dict[str, str]) -> None:
     assert str(node_security(config("PLAINTEXT", {}))) == "PLAINTEXT"
     assert node_security(config("PLAINTEXT", stores, controllers="SSL")).tls is not None
-    values = stores | sasl_server_properties("controller") | {"sasl.mechanism.controller.protocol": "PLAIN"}
+    values = (
+        stores
+        | sasl_server_properties("controller")
+        | {"sasl.mechanism.controller.protocol": "PLAIN"}
+    )
     security = node_security(config("PLAINTEXT", values, controllers="SASL_SSL"))
     assert security.sasl is not None and security.tls is not None
     assert (security.sasl.username, security.sasl.password.reveal()) == (ADMIN, ADMIN_PASSWORD)
-    for missing in ("sasl.mechanism.controller.protocol", "listener.name.controller.plain.sasl.jaas.config"):
+    for missing in (
+        "sasl.mechanism.controller.protocol",
+        "listener.name.controller.plain.sasl.jaas.config",
+    ):
         with pytest.raises(ConfigError, match=missing):
-            node_security(config("PLAINTEXT", {k: v for k, v in values.items() if k != missing}, controllers="SASL_SSL"))
+            node_security(
+                config(
+                    "PLAINTEXT",
+                    {k: v for k, v in values.items() if k != missing},
+                    controllers="SASL_SSL",
+                )
+            )
 
 
-def test_nodes_of_a_quorum_with_an_authorizer_have_to_be_super_users(stores: dict[str, str]) -> None:
+def test_nodes_of_a_quorum_with_an_authorizer_have_to_be_super_users(
+    stores: dict[str, str],
+) -> None:
     def check(super_users: str, values: dict[str, str], controllers: str) -> None:
         from gateway.address import Address
 
@@ -160,7 +233,7 @@ def test_nodes_of_a_quorum_with_an_authorizer_have_to_be_super_users(stores: dic
     rules = {"ssl.client.auth": "required", "ssl.principal.mapping.rules": "RULE:^CN=(.*)$/$1/U"}
     check("User:NODE", stores | rules, "SSL")
     for users, values, protocol, own in (
-        (f"User:{STRANGER}", sasl, "SASL_PLAINTEXT", "User:admin"),
+        (f"User:{OUTSIDER}", sasl, "SASL_PLAINTEXT", "User:admin"),
         ("User:CN=other", stores | {"ssl.client.auth": "required"}, "SSL", "User:CN=node"),
         ("User:CN=node", stores, "SSL", "User:ANONYMOUS"),
         ("User:CN=node", {}, "PLAINTEXT", "User:ANONYMOUS"),

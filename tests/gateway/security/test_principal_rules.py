@@ -32,7 +32,11 @@ def test_the_first_rule_that_fits_makes_the_name(subject: str, name: str) -> Non
 
 
 def test_by_default_the_whole_subject_is_the_name() -> None:
-    assert PrincipalRules().name("CN=x,O=y") == PrincipalRules("  DEFAULT ").name("CN=x,O=y") == "CN=x,O=y"
+    assert (
+        PrincipalRules().name("CN=x,O=y")
+        == PrincipalRules("  DEFAULT ").name("CN=x,O=y")
+        == "CN=x,O=y"
+    )
 
 
 def test_who_fits_no_rule_has_no_name() -> None:
@@ -46,7 +50,16 @@ def test_slashes_commas_and_dollars() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["default", "RULE:x", "RULE:^a$/b", "RULE:^(a$/b/", "DEFAULT DEFAULT", "RULE:a/b/X", "DEFAULT,,DEFAULT"]
+    "text",
+    [
+        "default",
+        "RULE:x",
+        "RULE:^a$/b",
+        "RULE:^(a$/b/",
+        "DEFAULT DEFAULT",
+        "RULE:a/b/X",
+        "DEFAULT,,DEFAULT",
+    ],
 )
 def test_what_is_no_rule(text: str) -> None:
     with pytest.raises(ValueError, match=r"rule|pattern"):

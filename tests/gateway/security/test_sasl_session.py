@@ -1,4 +1,6 @@
-"""The order of an authentication, and what ends it: a connection's state machine, with PLAIN and a clock of the tests' own."""
+"""The order of an authentication, and what ends it: a connection's state machine, with PLAIN and a
+clock of the tests' own.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,11 @@ def open_session(max_reauth_ms: int = 0) -> SaslSession:
 
 
 def allowed(tested: SaslSession, now: float = 0.0) -> set[int]:
-    return {key for key in (HANDSHAKE, VERSIONS, AUTHENTICATE, METADATA) if tested.refusal(key, now) is None}
+    return {
+        key
+        for key in (HANDSHAKE, VERSIONS, AUTHENTICATE, METADATA)
+        if tested.refusal(key, now) is None
+    }
 
 
 def test_the_order_of_an_authentication() -> None:
@@ -50,7 +56,9 @@ def test_a_failure_is_the_end() -> None:
     assert tested.has_failed and allowed(tested) == set() and tested.principal is None
     other = session()
     assert not other.handshake("GSSAPI", 1, 0.0)
-    assert other.has_failed and allowed(other) == set() and other.mechanisms == ["PLAIN", "PLAIN-TOO"]
+    assert (
+        other.has_failed and allowed(other) == set() and other.mechanisms == ["PLAIN", "PLAIN-TOO"]
+    )
 
 
 def test_tokens_without_headers_after_the_first_version_of_the_handshake() -> None:
@@ -82,8 +90,13 @@ def test_a_session_ends_and_is_renewed() -> None:
     assert METADATA in allowed(tested, 20.9) and METADATA not in allowed(tested, 21.0)
 
 
-@pytest.mark.parametrize(("mechanism", "user", "why"), [("PLAIN", "alice", "principals"), ("PLAIN-TOO", "bob", "mechanism")])
-def test_a_session_is_renewed_as_the_same_user_by_the_same_mechanism(mechanism: str, user: str, why: str) -> None:
+@pytest.mark.parametrize(
+    ("mechanism", "user", "why"),
+    [("PLAIN", "alice", "principals"), ("PLAIN-TOO", "bob", "mechanism")],
+)
+def test_a_session_is_renewed_as_the_same_user_by_the_same_mechanism(
+    mechanism: str, user: str, why: str
+) -> None:
     tested = open_session(10_000)
     assert tested.handshake(mechanism, 1, 5.0)
     with pytest.raises(SaslFailed, match=why):
@@ -110,7 +123,11 @@ def test_a_session_by_a_token_does_not_outlive_it(max_reauth_ms: int, lifetime_m
 
 _steps = st.one_of(
     st.tuples(st.just("handshake"), st.sampled_from(["PLAIN", "GSSAPI"]), st.integers(0, 1)),
-    st.tuples(st.just("token"), st.sampled_from([b"\0bob\0x", b"\0bob\0y", b"bob\0alice\0x", b"\0alice\0x", b""]), st.just(0)),
+    st.tuples(
+        st.just("token"),
+        st.sampled_from([b"\0bob\0x", b"\0bob\0y", b"bob\0alice\0x", b"\0alice\0x", b""]),
+        st.just(0),
+    ),
     st.tuples(st.just("versions"), st.just(""), st.just(0)),
 )
 
@@ -123,9 +140,17 @@ def test_nobody_gets_in_without_a_right_token_and_nobody_becomes_another(
     for number, (kind, value, version) in enumerate(steps):
         now = float(2 * number)
         try:
-            if kind == "handshake" and isinstance(value, str) and tested.refusal(HANDSHAKE, now) is None:
+            if (
+                kind == "handshake"
+                and isinstance(value, str)
+                and tested.refusal(HANDSHAKE, now) is None
+            ):
                 tested.handshake(value, version, now)
-            elif kind == "token" and isinstance(value, bytes) and tested.refusal(AUTHENTICATE, now) is None:
+            elif (
+                kind == "token"
+                and isinstance(value, bytes)
+                and tested.refusal(AUTHENTICATE, now) is None
+            ):
                 tested.evaluate(value, now)
                 proved.add(value)
             elif kind == "versions" and tested.refusal(VERSIONS, now) is None:
@@ -133,5 +158,7 @@ def test_nobody_gets_in_without_a_right_token_and_nobody_becomes_another(
         except (SaslFailed, WrongMoment):
             pass
         if tested.refusal(METADATA, now) is None:
-            assert tested.principal in {"User:bob" if b"bob" in token else "User:alice" for token in proved}
+            assert tested.principal in {
+                "User:bob" if b"bob" in token else "User:alice" for token in proved
+            }
     assert len(proved) <= 1

@@ -16,11 +16,18 @@ from gateway.security.scram import SaslError, ScramClient
 from gateway.security.secret import Secret
 
 NONCE = "rOprNGfwEbeRWgbNEkqO"
-SERVER_FIRST = b"r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0,s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096"
+SERVER_FIRST = (
+    b"r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0,s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096"
+)
 SERVER_FINAL = b"v=6rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4="
 
 
-def client(mechanism: str = "SCRAM-SHA-256", nonce: str = NONCE, user: str = "user", password: str = "pencil") -> ScramClient:
+def client(
+    mechanism: str = "SCRAM-SHA-256",
+    nonce: str = NONCE,
+    user: str = "user",
+    password: str = "pencil",
+) -> ScramClient:
     return ScramClient(mechanism, user, Secret(password), nonce)
 
 
@@ -40,26 +47,38 @@ def test_the_example_of_rfc_5802(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(scram.HASHES, "SCRAM-SHA-1", "sha1")
     us = client("SCRAM-SHA-1", "fyko+d2lbbFgONRv9qkxdawL")
     assert us.first() == b"n,,n=user,r=fyko+d2lbbFgONRv9qkxdawL"
-    assert us.respond(b"r=fyko+d2lbbFgONRv9qkxdawL3rfcNHYJY1ZVvWVs7j,s=QSXCR+Q6sek8bf92,i=4096") == (
-        b"c=biws,r=fyko+d2lbbFgONRv9qkxdawL3rfcNHYJY1ZVvWVs7j,p=v0X8v3Bz2T0CJGbJQyF0X+HI4Ts="
-    )
+    assert us.respond(
+        b"r=fyko+d2lbbFgONRv9qkxdawL3rfcNHYJY1ZVvWVs7j,s=QSXCR+Q6sek8bf92,i=4096"
+    ) == (b"c=biws,r=fyko+d2lbbFgONRv9qkxdawL3rfcNHYJY1ZVvWVs7j,p=v0X8v3Bz2T0CJGbJQyF0X+HI4Ts=")
     assert us.respond(b"v=rmF9pqV8S7suAoZWja4dJRkFsKQ=") is None
 
 
 def test_names_are_escaped_and_passwords_are_as_they_are() -> None:
-    assert client(user="a=b,c=2C ü").first() == "n,,n=a=3Db=2Cc=3D2C ü,r=rOprNGfwEbeRWgbNEkqO".encode()
+    assert (
+        client(user="a=b,c=2C ü").first() == "n,,n=a=3Db=2Cc=3D2C ü,r=rOprNGfwEbeRWgbNEkqO".encode()
+    )
     # SASLprep would make an "fi" of the ligature; Kafka takes the bytes.
     us = client(password="ﬁsh")
     final = us.respond(SERVER_FIRST)
     assert final is not None
-    salted = hashlib.pbkdf2_hmac("sha256", "ﬁsh".encode(), base64.b64decode("W22ZaJ0SNY7soEsUEjb6gQ=="), 4096)
+    salted = hashlib.pbkdf2_hmac(
+        "sha256", "ﬁsh".encode(), base64.b64decode("W22ZaJ0SNY7soEsUEjb6gQ=="), 4096
+    )
     key = hmac.digest(salted, b"Client Key", "sha256")
     message = b",".join((us.first()[3:], SERVER_FIRST, final.partition(b",p=")[0]))
     signature = hmac.digest(hashlib.sha256(key).digest(), message, "sha256")
-    assert bytes(a ^ b for a, b in zip(base64.b64decode(final.partition(b",p=")[2]), signature, strict=True)) == key
+    assert (
+        bytes(
+            a ^ b
+            for a, b in zip(base64.b64decode(final.partition(b",p=")[2]), signature, strict=True)
+        )
+        == key
+    )
 
 
-def first(nonce: str = NONCE + "x", salt: str = "c2FsdA==", iterations: str = "4096", more: str = "") -> bytes:
+def first(
+    nonce: str = NONCE + "x", salt: str = "c2FsdA==", iterations: str = "4096", more: str = ""
+) -> bytes:
     return f"r={nonce},s={salt},i={iterations}{more}".encode()
 
 
@@ -92,8 +111,10 @@ BAD_FIRST = {
 
 
 @pytest.mark.parametrize("message", BAD_FIRST)
-def test_a_first_message_that_is_refused_before_any_work(message: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(scram.hashlib, "pbkdf2_hmac", lambda *_: pytest.fail("a key was derived"))
+def test_a_first_message_that_is_refused_before_any_work(
+    message: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(scram.hashlib, "pbkdf2_hmac", lambda *_: pytest.fail("a key was derived"))  # type: ignore[attr-defined]
     with pytest.raises(SaslError, match=BAD_FIRST[message]):
         client().respond(message)
 
@@ -129,7 +150,11 @@ def test_a_final_message_that_proves_nothing(message: bytes) -> None:
 def test_the_signature_is_compared_in_constant_time(monkeypatch: pytest.MonkeyPatch) -> None:
     compared = []
     compare = hmac.compare_digest
-    monkeypatch.setattr(scram.hmac, "compare_digest", lambda a, b: compared.append((a, b)) or compare(a, b))
+    monkeypatch.setattr(
+        scram.hmac,  # type: ignore[attr-defined]
+        "compare_digest",
+        lambda a, b: compared.append((a, b)) or compare(a, b),  # type: ignore[func-returns-value]
+    )
     us = client()
     us.respond(SERVER_FIRST)
     us.respond(SERVER_FINAL)
@@ -160,11 +185,14 @@ def test_plain() -> None:
     us = sasl_client(SaslSettings("PLAIN", "ann", Secret("pässword")), "unused")
     assert isinstance(us, PlainClient)
     assert us.first() == b"\0ann\0" + "pässword".encode()
-    assert us.respond(b"") is None and us.complete
+    assert us.respond(b"") is None and us.complete  # type: ignore[func-returns-value]
     with pytest.raises(SaslError):
         sasl_client(SaslSettings("PLAIN", "ann", Secret("x")), "unused").respond(b"challenge")
 
 
 def test_nobody_shows_a_password() -> None:
     settings = SaslSettings("SCRAM-SHA-512", "ann", Secret("hush"))
-    assert "hush" not in f"{settings!r} {settings} {settings.password} {settings.password!r} {sasl_client(settings, 'n')!r}"
+    assert (
+        "hush"
+        not in f"{settings!r} {settings} {settings.password} {settings.password!r} {sasl_client(settings, 'n')!r}"
+    )

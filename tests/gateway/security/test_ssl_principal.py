@@ -17,10 +17,19 @@ from tools.kafka_security import Authority
 
 def certificate(*parts: list[tuple[x509.ObjectIdentifier, str]]) -> bytes:
     """Of a subject with these relative distinguished names, the most general first."""
-    subject = x509.Name(x509.RelativeDistinguishedName([x509.NameAttribute(*one) for one in part]) for part in parts)
+    subject = x509.Name(
+        x509.RelativeDistinguishedName([x509.NameAttribute(*one) for one in part]) for part in parts
+    )
     key, now = ec.generate_private_key(ec.SECP256R1()), datetime.datetime.now(datetime.UTC)
-    builder = x509.CertificateBuilder().subject_name(subject).issuer_name(subject).public_key(key.public_key())
-    builder = builder.serial_number(1).not_valid_before(now).not_valid_after(now + datetime.timedelta(1))
+    builder = (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(subject)
+        .public_key(key.public_key())
+    )
+    builder = (
+        builder.serial_number(1).not_valid_before(now).not_valid_after(now + datetime.timedelta(1))
+    )
     return builder.sign(key, hashes.SHA256()).public_bytes(Encoding.DER)
 
 
@@ -39,7 +48,11 @@ def certificate(*parts: list[tuple[x509.ObjectIdentifier, str]]) -> bytes:
             r"CN=client,OU=a\+b,O=Ex\, Inc.,L=Munich,ST=BY,C=DE",
         ),
         (
-            [[(Oid.DOMAIN_COMPONENT, "org")], [(Oid.USER_ID, "u1")], [(Oid.STREET_ADDRESS, "Main St")]],
+            [
+                [(Oid.DOMAIN_COMPONENT, "org")],
+                [(Oid.USER_ID, "u1")],
+                [(Oid.STREET_ADDRESS, "Main St")],
+            ],
             "STREET=Main St,UID=u1,DC=org",
         ),
         (
@@ -56,7 +69,9 @@ def certificate(*parts: list[tuple[x509.ObjectIdentifier, str]]) -> bytes:
         ([[(Oid.COMMON_NAME, "one"), (Oid.ORGANIZATION_NAME, "two")]], "CN=one+O=two"),
     ],
 )
-def test_names_are_written_as_in_java(parts: list[list[tuple[x509.ObjectIdentifier, str]]], name: str) -> None:
+def test_names_are_written_as_in_java(
+    parts: list[list[tuple[x509.ObjectIdentifier, str]]], name: str
+) -> None:
     assert distinguished_name(certificate(*parts)) == name
 
 

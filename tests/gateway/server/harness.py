@@ -14,13 +14,13 @@ from gateway.config import Config, Listener
 from gateway.handlers.context import Context
 from gateway.handlers.table import Handler
 from gateway.ports import Gateway
-from gateway.server.connections import Connections
-from gateway.server.dispatch import Dispatcher
-from gateway.server.hub import Hub
-from gateway.server.listener import open_doors
+from gateway.server.clients.bound_listener import bind_listeners
+from gateway.server.clients.connections import Connections
+from gateway.server.clients.dispatch import Dispatcher
+from gateway.server.clients.purgatory import Purgatory
 from gateway.server.logs import Reports
-from gateway.server.purgatory import Purgatory
 from gateway.server.server import run_server
+from gateway.server.server_context import ServerContext
 from kwire.frame import frame
 from kwire.header import decode_response_header, encode_request_header
 from kwire.message import Message
@@ -30,7 +30,12 @@ from kwire.registry import response_type
 
 HEARTBEAT = 12
 #: The answer of the handler below says which request it answers.
-ECHO = Handler(HEARTBEAT, "heartbeat", range(5), lambda request, context: HeartbeatResponse(error_code=request.generation_id))
+ECHO = Handler(
+    HEARTBEAT,
+    "heartbeat",
+    range(5),
+    lambda request, context: HeartbeatResponse(error_code=request.generation_id),
+)
 
 
 @dataclass
@@ -38,7 +43,7 @@ class Served:
     """A running server of the tests."""
 
     port: int
-    hub: Hub
+    server_context: ServerContext
     connections: Connections
     stop: trio.Event
 
@@ -47,22 +52,28 @@ class Served:
 
     @property
     def counts(self) -> Mapping[str, int]:
-        return self.hub.reports.counts
+        return self.server_context.reports.counts
 
 
 @contextlib.asynccontextmanager
-async def serving(*handlers: Handler, purgatory: Purgatory | None = None, **config: Any) -> AsyncIterator[Served]:
+async def serving(
+    *handlers: Handler, purgatory: Purgatory | None = None, **config: Any
+) -> AsyncIterator[Served]:
     """Serve ``handlers`` (ECHO if none) under ``config``; at the end the server drains."""
-    settings = Config(source="sample", listeners=(Listener("PLAINTEXT", "127.0.0.1", 0),), **{"drain_timeout_ms": 1000, **config})
+    settings = Config(
+        source="sample",
+        listeners=(Listener("PLAINTEXT", "127.0.0.1", 0),),
+        **{"drain_timeout_ms": 1000, **config},
+    )
     table = {handler.api_key: handler for handler in handlers or (ECHO,)}
     purgatory = purgatory or Purgatory()
     gateway = cast(Gateway, FakeGateway(purgatory))
     dispatcher = Dispatcher(table, gateway, element_budget=settings.request_max_elements)
-    hub = Hub(settings, dispatcher, purgatory, Reports())
-    doors, stop = open_doors(settings), trio.Event()
+    server_context = ServerContext(settings, dispatcher, purgatory, Reports())
+    bound_listeners, stop = bind_listeners(settings), trio.Event()
     async with trio.open_nursery() as nursery:
-        connections = await nursery.start(run_server, hub, doors, stop)
-        yield Served(doors[0].port, hub, connections, stop)
+        connections = await nursery.start(run_server, server_context, bound_listeners, stop)
+        yield Served(bound_listeners[0].port, server_context, connections, stop)
         stop.set()
 
 
@@ -70,7 +81,7 @@ async def serving(*handlers: Handler, purgatory: Purgatory | None = None, **conf
 class FakeGateway:
     """What the handlers of these tests ask for."""
 
-    waiters: Purgatory
+    fetch_purgatory: Purgatory
 
 
 class Client:
@@ -134,7 +145,9 @@ async def connect(port: int, *, receive_buffer: int | None = None) -> Client:
     return Client(trio.SocketStream(sock))
 
 
-def request(api_key: int, version: int, body: bytes, correlation_id: int = 1, client_id: str | None = "test") -> bytes:
+def request(
+    api_key: int, version: int, body: bytes, correlation_id: int = 1, client_id: str | None = "test"
+) -> bytes:
     """A whole request, size bytes included."""
     return frame(encode_request_header(api_key, version, correlation_id, client_id), body)
 

@@ -1,4 +1,6 @@
-"""The model quorum behind real sockets: every voter listens on loopback, and misbehaves when a test wants it to."""
+"""The model quorum behind real sockets: every voter listens on loopback, and misbehaves when a test
+wants it to.
+"""
 
 from __future__ import annotations
 
@@ -19,8 +21,8 @@ from kwire.messages.describe_quorum_request import DescribeQuorumRequest
 from kwire.messages.fetch_request import FetchRequest
 from kwire.messages.fetch_snapshot_request import FetchSnapshotRequest
 from tests.gateway.log.kafka_files import snapshot_bytes
-from tests.gateway.quorum.controller import answer, must_wait
-from tests.gateway.quorum.model import Quorum, Voter
+from tests.gateway.quorum.observer.controller import answer, must_wait
+from tests.gateway.quorum.observer.model import Quorum, Voter
 from tests.gateway.server.upstream_peer import API_VERSIONS, Asked, Node
 
 FETCH, FETCH_SNAPSHOT = FetchRequest.API_KEY, FetchSnapshotRequest.API_KEY
@@ -53,7 +55,9 @@ class LoopbackVoter(Voter):
 
 
 class LoopbackQuorum(Quorum):
-    """Voters 1 to n. What a test does to the model is seen by those who wait after :meth:`changed`."""
+    """Voters 1 to n. What a test does to the model is seen by those who wait after
+    :meth:`changed`.
+    """
 
     def __init__(self, nursery: trio.Nursery, size: int, dynamic: bool) -> None:
         super().__init__(size, dynamic=dynamic)
@@ -75,11 +79,17 @@ class LoopbackQuorum(Quorum):
         self._moved.set()
         self._moved = trio.Event()
 
-    # --- what tests do --------------------------------------------------------------------------------------------------
+    # --- what tests do
+    # --------------------------------------------------------------------------------------------------
 
     def lead(self, id: int, electors: list[int] | None = None) -> None:
-        """``id``, whose log must be good enough, leads a new epoch, and everybody who is up follows it."""
-        group = [id, *(other for other in electors or self.voters if other != id and self.voters[other].up)]
+        """``id``, whose log must be good enough, leads a new epoch, and everybody who is up follows
+        it.
+        """
+        group = [
+            id,
+            *(other for other in electors or self.voters if other != id and self.voters[other].up),
+        ]
         assert self.elect(group, group) == id, "its log is not good enough"
         self.replicate_all()
 
@@ -128,9 +138,12 @@ class LoopbackQuorum(Quorum):
             voter.scope = trio.CancelScope()
             self._nursery.start_soon(self._serve, voter, listener, voter.scope)
 
-    # --- what voters do -------------------------------------------------------------------------------------------------
+    # --- what voters do
+    # -------------------------------------------------------------------------------------------------
 
-    async def _serve(self, voter: LoopbackVoter, listener: trio.SocketListener, scope: trio.CancelScope) -> None:
+    async def _serve(
+        self, voter: LoopbackVoter, listener: trio.SocketListener, scope: trio.CancelScope
+    ) -> None:
         async def connected(stream: trio.SocketStream) -> None:
             voter.connections += 1
             try:
@@ -170,14 +183,26 @@ class LoopbackQuorum(Quorum):
 
 def offer(fetch_versions: range) -> ApiVersionsResponse:
     """What a controller offers, as far as anybody here asks."""
-    ranges = {FETCH: fetch_versions, FETCH_SNAPSHOT: range(2), DESCRIBE_CLUSTER: range(3), DESCRIBE_QUORUM: range(3)}
-    keys = [ApiVersion(api_key=key, min_version=min(one), max_version=max(one)) for key, one in ranges.items()]
+    ranges = {
+        FETCH: fetch_versions,
+        FETCH_SNAPSHOT: range(2),
+        DESCRIBE_CLUSTER: range(3),
+        DESCRIBE_QUORUM: range(3),
+    }
+    keys = [
+        ApiVersion(api_key=key, min_version=min(one), max_version=max(one))
+        for key, one in ranges.items()
+    ]
     return ApiVersionsResponse(api_keys=[*keys, ApiVersion(api_key=API_VERSIONS, max_version=4)])
 
 
 @contextlib.asynccontextmanager
-async def loopback_quorum(size: int = 3, *, leader: int | None = 1, dynamic: bool = False) -> AsyncIterator[LoopbackQuorum]:
-    """A quorum that listens, with ``leader`` elected; at the end every connection must have been closed by who made it."""
+async def loopback_quorum(
+    size: int = 3, *, leader: int | None = 1, dynamic: bool = False
+) -> AsyncIterator[LoopbackQuorum]:
+    """A quorum that listens, with ``leader`` elected; at the end every connection must have been
+    closed by who made it.
+    """
     async with trio.open_nursery() as nursery:
         quorum = LoopbackQuorum(nursery, size, dynamic)
         await quorum.up()
@@ -190,7 +215,8 @@ async def loopback_quorum(size: int = 3, *, leader: int | None = 1, dynamic: boo
         nursery.cancel_scope.cancel()
 
 
-# --- moods --------------------------------------------------------------------------------------------------------------
+# --- moods
+# --------------------------------------------------------------------------------------------------------------
 
 
 def once(mood: Mood, api_key: int = FETCH, *, times: int = 1) -> Mood:

@@ -1,4 +1,6 @@
-"""A server that observes a model quorum, and a client that reads on and on: for tests of what clients see."""
+"""A server that observes a model quorum, and a client that reads on and on: for tests of what
+clients see.
+"""
 
 from __future__ import annotations
 
@@ -11,10 +13,10 @@ import pytest
 import trio
 import trio.testing
 
-from gateway.app import Ready, serve
+from gateway.app import RunningServer, serve
 from gateway.config import Config, ConfigError, Listener
 from gateway.ports import SourceStopped
-from gateway.server.facts import Facts
+from gateway.server.management.facts import Facts
 from kwire.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
 from kwire.records import iter_batches
 from tests.gateway.server.harness import Client, connect, request, until
@@ -61,14 +63,14 @@ async def gateway(settings: Config) -> AsyncIterator[Gateway]:
 class Gateway:
     """What tests look at."""
 
-    def __init__(self, ready: Ready, stop: trio.Event) -> None:
+    def __init__(self, ready: RunningServer, stop: trio.Event) -> None:
         self.ready = ready
         self.stop = stop
-        self.source: Any = ready.rooms.partition
-        assert ready.rooms.quorum is not None
-        self.quorum = ready.rooms.quorum
+        self.source: Any = ready.services.partition
+        assert ready.services.quorum is not None
+        self.quorum = ready.services.quorum
         self.observation = self.quorum.observation
-        self.port = ready.doors[0].port
+        self.port = ready.bound_listeners[0].port
 
     async def shows(self, high_watermark: int) -> None:
         """Wait until clients see so much."""
@@ -80,7 +82,7 @@ class Gateway:
     def readiness(self) -> Any:
         """As /readyz tells it."""
         facts = Facts(
-            version="", node_id=0, source="quorum", listeners={}, partition=self.source, hub=None,  # type: ignore[arg-type]
+            version="", node_id=0, source="quorum", listeners={}, partition=self.source, server_context=None,  # type: ignore[arg-type]
             upstream=self.observation, stopping=self.stop.is_set,
         )  # fmt: skip
         return facts.readiness()
@@ -94,7 +96,9 @@ def committed(quorum: LoopbackQuorum) -> list[bytes]:
 
 
 class Consumer:
-    """A client that reads on and on: every record once, in order, and never one that is not committed."""
+    """A client that reads on and on: every record once, in order, and never one that is not
+    committed.
+    """
 
     def __init__(self, quorum: LoopbackQuorum, port: int, offset: int = 0) -> None:
         self.offset = offset
@@ -108,9 +112,13 @@ class Consumer:
                 await self._fetch(client)
 
     async def _fetch(self, client: Client) -> None:
-        partition = FetchPartition(partition=0, fetch_offset=self.offset, partition_max_bytes=1 << 20)
+        partition = FetchPartition(
+            partition=0, fetch_offset=self.offset, partition_max_bytes=1 << 20
+        )
         topic = FetchTopic(topic="__cluster_metadata", partitions=[partition])
-        await client.send(request(1, 12, FetchRequest(max_wait_ms=100, min_bytes=1, topics=[topic]).encode(12)))
+        await client.send(
+            request(1, 12, FetchRequest(max_wait_ms=100, min_bytes=1, topics=[topic]).encode(12))
+        )
         _, answer = await client.answer(1, 12)
         data = answer.responses[0].partitions[0]  # type: ignore[attr-defined]
         assert data.error_code in (0, 5, 6), data.error_code
@@ -125,7 +133,11 @@ class Consumer:
             await trio.sleep(0.02)
 
 
-def stops_with(settings: Config, kind: type[Exception], then: Callable[[Gateway], Awaitable[None]] | None = None) -> Any:
+def stops_with(
+    settings: Config,
+    kind: type[Exception],
+    then: Callable[[Gateway], Awaitable[None]] | None = None,
+) -> Any:
     """The coroutine of a server that ends by itself, and its sentence."""
 
     async def main() -> str:

@@ -10,7 +10,7 @@ from typing import Any
 import trio
 
 from gateway.address import Address
-from gateway.app import Ready, serve
+from gateway.app import RunningServer, serve
 from gateway.config import Config, Listener
 from gateway.ports import SourceStopped
 from gateway.server.own_quorum import OwnQuorum
@@ -36,12 +36,20 @@ QUICK = {
 class OwnNode:
     """One running node. ``stopped``: why it ended by itself, if it did."""
 
-    def __init__(self, ready: Ready, stop: trio.Event, scope: trio.CancelScope, stopped: list[str]) -> None:
-        assert isinstance(ready.rooms.quorum, OwnQuorum)
+    def __init__(
+        self, ready: RunningServer, stop: trio.Event, scope: trio.CancelScope, stopped: list[str]
+    ) -> None:
+        assert isinstance(ready.services.quorum, OwnQuorum)
         self.ready, self.stopped, self._stop, self._scope = ready, stopped, stop, scope
-        self.quorum, self.raft, self.driver = ready.rooms.quorum, ready.rooms.quorum.raft, ready.rooms.quorum.driver
-        self.log: Any = ready.rooms.partition
-        self.ports = {door.name: door.port for door in ready.doors}
+        self.quorum, self.raft, self.driver = (
+            ready.services.quorum,
+            ready.services.quorum.raft,
+            ready.services.quorum.driver,
+        )
+        self.log: Any = ready.services.partition
+        self.ports = {
+            bound_listener.name: bound_listener.port for bound_listener in ready.bound_listeners
+        }
 
     async def stop(self) -> None:
         """As SIGTERM does; returns when it is over."""
@@ -53,7 +61,9 @@ class OwnNode:
         self._scope.cancel()
         await self.ready.ended.wait()
 
-    async def ask(self, message: Message, version: int, listener: str = "PLAINTEXT", **options: Any) -> Any:
+    async def ask(
+        self, message: Message, version: int, listener: str = "PLAINTEXT", **options: Any
+    ) -> Any:
         """The answer to a request over a connection of its own."""
         assert message.API_KEY is not None
         async with await connect(self.ports[listener]) as client:
@@ -64,7 +74,9 @@ class OwnNode:
     async def create(self, name: str, *, timeout_ms: int = 10_000) -> int:
         """Create a topic through this node; the error code."""
         topic = CreatableTopic(name=name, num_partitions=1, replication_factor=1)
-        answer: CreateTopicsResponse = await self.ask(CreateTopicsRequest(topics=[topic], timeout_ms=timeout_ms), 7)
+        answer: CreateTopicsResponse = await self.ask(
+            CreateTopicsRequest(topics=[topic], timeout_ms=timeout_ms), 7
+        )
         return answer.topics[0].error_code
 
     @property
@@ -73,7 +85,9 @@ class OwnNode:
         return set(self.quorum.image.topic_ids)
 
     def state(self) -> tuple[int, int, int, int]:
-        """What a peer's nonsense must not change: epoch, leader, vote; and that the log is no shorter."""
+        """What a peer's nonsense must not change: epoch, leader, vote; and that the log is no
+        shorter.
+        """
         raft = self.raft
         return raft.epoch, raft.leader_id, raft.voted_id, self.log.log_start_offset
 
@@ -81,7 +95,11 @@ class OwnNode:
 def lone_config(data_dir: Path, **more: Any) -> Config:
     """A quorum of one."""
     listeners = (Listener("PLAINTEXT", "127.0.0.1", 0), Listener("CONTROLLER", "127.0.0.1", 0))
-    return Config(listeners=listeners, data_dir=data_dir, **{**QUICK, "metadata_max_idle_interval_ms": 0, **more})
+    return Config(
+        listeners=listeners,
+        data_dir=data_dir,
+        **{**QUICK, "metadata_max_idle_interval_ms": 0, **more},
+    )
 
 
 @contextlib.asynccontextmanager
@@ -105,7 +123,7 @@ async def _start(nursery: trio.Nursery, config: Config) -> OwnNode:
     stop, scope = trio.Event(), trio.CancelScope()
     stopped: list[str] = []
 
-    async def run(*, task_status: trio.TaskStatus[Ready]) -> None:
+    async def run(*, task_status: trio.TaskStatus[RunningServer]) -> None:
         with scope:
             try:
                 await serve(config, stop, task_status=task_status)
@@ -118,7 +136,9 @@ async def _start(nursery: trio.Nursery, config: Config) -> OwnNode:
 class Cluster:
     """Static voters 1 to N."""
 
-    def __init__(self, nursery: trio.Nursery, directory: Path, count: int, more: dict[str, Any]) -> None:
+    def __init__(
+        self, nursery: trio.Nursery, directory: Path, count: int, more: dict[str, Any]
+    ) -> None:
         self.nodes: dict[int, OwnNode] = {}
         self._nursery, self._directory, self._more = nursery, directory, more
         self._ports = dict(enumerate(lasting_ports(count), 1))
@@ -126,8 +146,13 @@ class Cluster:
     def config(self, id: int) -> Config:
         return Config(
             node_id=id,
-            listeners=(Listener("PLAINTEXT", "127.0.0.1", 0), Listener("CONTROLLER", "127.0.0.1", self._ports[id])),
-            controller_quorum_voters={voter: Address("127.0.0.1", port) for voter, port in self._ports.items()},
+            listeners=(
+                Listener("PLAINTEXT", "127.0.0.1", 0),
+                Listener("CONTROLLER", "127.0.0.1", self._ports[id]),
+            ),
+            controller_quorum_voters={
+                voter: Address("127.0.0.1", port) for voter, port in self._ports.items()
+            },
             cluster_id=CLUSTER_ID,
             data_dir=self._directory / f"node{id}",
             **{**QUICK, **self._more},

@@ -1,4 +1,6 @@
-"""A core and a log that do as a test tells them, and the driver between the two: what leaves when, whatever is decided."""
+"""A core and a log that do as a test tells them, and the driver between the two: what leaves when,
+whatever is decided.
+"""
 
 from __future__ import annotations
 
@@ -12,8 +14,8 @@ import trio
 import trio.testing
 
 from gateway.ports import Read
-from gateway.quorum.raft.effects import DiskEffect, Effect, Reply
-from gateway.quorum.raft.events import Event, Requested
+from gateway.quorum.effects import DiskEffect, Effect, Reply
+from gateway.quorum.events import Event, Requested
 from gateway.security.client_properties import ClientSecurity
 from gateway.server.logs import Reports
 from gateway.server.quorum_peer import Connecting
@@ -47,7 +49,8 @@ class ScriptedRaft:
 
 
 class ScriptedLog:
-    """A log whose disk is as slow as the test wants: it does nothing while ``gate`` is shut. ``fails`` is raised then.
+    """A log whose disk is as slow as the test wants: it does nothing while ``gate`` is shut.
+    ``fails`` is raised then.
 
     ``stepwise``: the gate shuts behind every piece of work.
     """
@@ -62,7 +65,7 @@ class ScriptedLog:
         self.remembered = 0
         self.fails: Exception | None = None
         self.stepwise = False
-        self.outcome: list[Any] = []
+        self.decision: list[Any] = []
         self.range: Callable[[Any], Read] = lambda wanted: Read((b"records",), 7, lambda: None)
         self.snapshot: Callable[[Any], tuple[int, bytes]] = lambda wanted: (100, b"bytes")
 
@@ -75,8 +78,8 @@ class ScriptedLog:
         if self.fails is not None:
             raise self.fails
         self.performed.append(list(effects))
-        outcome, self.outcome = self.outcome, []
-        return outcome
+        decision, self.decision = self.decision, []
+        return decision
 
     def remember(self) -> None:
         if self.fails is not None:
@@ -110,7 +113,9 @@ class Driven:
         self.driver.question(message or VoteRequest(), 2, "CONTROLLER", self.answers.append, number)
         return number
 
-    def reply(self, after: int = 0, *effects: Effect, answer: Message | None = None, **more: Any) -> None:
+    def reply(
+        self, after: int = 0, *effects: Effect, answer: Message | None = None, **more: Any
+    ) -> None:
         """Answer every request from now on so, behind ``effects``."""
 
         def react(event: Event) -> list[Effect]:

@@ -1,4 +1,6 @@
-"""What connections count: every request, every error in an answer wherever it stands, and nothing that peers could make grow."""
+"""What connections count: every request, every error in an answer wherever it stands, and nothing
+that peers could make grow.
+"""
 
 from __future__ import annotations
 
@@ -9,11 +11,11 @@ from typing import Any, cast
 import pytest
 import trio
 
-from gateway.handlers.context import Later, Peer
+from gateway.handlers.context import Peer, PendingResponse
 from gateway.handlers.table import Handler, handlers
 from gateway.ports import Gateway
+from gateway.server.clients.dispatch import Dispatcher, encode_answer
 from gateway.server.counts import TIME_BOUNDS_S, ApiCounts, Counts
-from gateway.server.dispatch import Dispatcher, encode_answer
 from kwire.message import Message, Struct
 from kwire.messages.api_versions_request import ApiVersionsRequest
 from kwire.messages.api_versions_response import ApiVersionsResponse
@@ -21,11 +23,23 @@ from kwire.messages.fetch_response import FetchableTopicResponse, FetchResponse,
 from kwire.messages.heartbeat_response import HeartbeatResponse
 from kwire.messages.metadata_response import MetadataResponse
 from kwire.registry import response_type
-from tests.gateway.server.harness import ECHO, HEARTBEAT, handler, heartbeat, request, run, serving, until
+from tests.gateway.server.harness import (
+    ECHO,
+    HEARTBEAT,
+    handler,
+    heartbeat,
+    request,
+    run,
+    serving,
+    until,
+)
 
 
 def fetch_response(*errors: int, top: int = 0) -> FetchResponse:
-    partitions = [PartitionData(partition_index=number, error_code=error) for number, error in enumerate(errors)]
+    partitions = [
+        PartitionData(partition_index=number, error_code=error)
+        for number, error in enumerate(errors)
+    ]
     return FetchResponse(error_code=top, responses=[FetchableTopicResponse(partitions=partitions)])
 
 
@@ -52,7 +66,9 @@ def test_errors_are_found_wherever_they_stand(response: Message, errors: dict[in
 
 @pytest.mark.parametrize("api_key", sorted(handlers()))
 def test_every_error_code_of_every_answer_is_found(api_key: int) -> None:
-    """One object of each struct, each with an error: as many are counted as the schema has fields for one."""
+    """One object of each struct, each with an error: as many are counted as the schema has fields
+    for one.
+    """
     api = ApiCounts(api_key)
     response, errors = _full(response_type(api_key))
     api.answered(response)
@@ -87,7 +103,7 @@ def test_a_connection_counts_its_requests_bytes_and_errors() -> None:
             for data in sent:
                 await client.send(data)
             answers = [await client.frame() for _ in sent]
-            counts = served.hub.counts
+            counts = served.server_context.counts
             await until(lambda: sum(counts.apis[HEARTBEAT].buckets) == 2)
             assert counts.apis[HEARTBEAT].errors == {25: 1}
             assert counts.apis[HEARTBEAT].seconds > 0
@@ -100,17 +116,17 @@ def test_a_connection_counts_its_requests_bytes_and_errors() -> None:
 
 
 def test_what_waits_is_counted_when_it_is_answered() -> None:
-    waiting: list[Later] = []
+    waiting: list[PendingResponse] = []
 
     async def main() -> None:
-        def park(request: object, context: object) -> Later:
-            waiting.append(Later())
+        def park(request: object, context: object) -> PendingResponse:
+            waiting.append(PendingResponse())
             return waiting[-1]
 
         async with serving(handler(park)) as served, await served.connect() as client:
             await client.send(heartbeat(1))
             await until(lambda: bool(waiting))
-            api = served.hub.counts.apis[HEARTBEAT]
+            api = served.server_context.counts.apis[HEARTBEAT]
             assert (sum(api.buckets), api.waits) == (1, 0)
             await trio.sleep(0.02)
             waiting[0].complete(HeartbeatResponse(error_code=27))
@@ -125,7 +141,7 @@ def test_a_limit_that_ends_a_connection_is_counted_by_its_key() -> None:
     async def main() -> None:
         async with serving(connections_max_idle_ms=100) as served, await served.connect() as client:
             await client.closed()
-            assert served.hub.counts.cuts == {"connections.max.idle.ms": 1}
+            assert served.server_context.counts.cuts == {"connections.max.idle.ms": 1}
 
     run(main)
 
@@ -139,7 +155,7 @@ def test_software_is_counted_while_its_connection_is_open_and_no_longer() -> Non
 
     async def main() -> None:
         async with serving(hello, ECHO) as served:
-            software = served.hub.counts.software
+            software = served.server_context.counts.software
             async with await served.connect() as one, await served.connect() as other:
                 for client, name in ((one, "a"), (other, "b"), (one, "c")):
                     await client.send(introduction(name))
@@ -152,7 +168,9 @@ def test_software_is_counted_while_its_connection_is_open_and_no_longer() -> Non
 
 
 def test_counting_costs_little() -> None:
-    """Against reading and answering the smallest request there is, without its socket, in the same moment."""
+    """Against reading and answering the smallest request there is, without its socket, in the same
+    moment.
+    """
     api, response = Counts().apis[1], fetch_response(0)
     dispatcher = Dispatcher({HEARTBEAT: ECHO}, cast(Gateway, None), element_budget=100)
     frame, peer = heartbeat(1)[4:], Peer("PLAINTEXT", "User:ANONYMOUS", "127.0.0.1", 1, 1)
@@ -162,9 +180,9 @@ def test_counting_costs_little() -> None:
         api.answered(response)
 
     def carry_out() -> None:
-        exchange, answer = dispatcher.handle(frame, peer, 0.0)
+        in_flight, answer = dispatcher.handle(frame, peer, 0.0)
         assert isinstance(answer, Message)
-        encode_answer(exchange, answer)
+        encode_answer(in_flight, answer)
 
     assert _fastest(count) < 0.15 * _fastest(carry_out)
 

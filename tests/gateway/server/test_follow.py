@@ -1,4 +1,6 @@
-"""Following a source: it is looked at as often as it wants, its problems are told once, and its failures survived."""
+"""Following a source: it is looked at as often as it wants, its problems are told once, and its
+failures survived.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,7 @@ class Source:
         self.fails = 0
         self.quiet = False
 
-    def stirred(self) -> bool:
+    def maybe_changed(self) -> bool:
         return not self.quiet
 
     def scan(self) -> None:
@@ -49,8 +51,8 @@ class Source:
         return False
 
 
-def following(look: Callable[[Source, Reports], object]) -> list[dict[str, object]]:
-    """Run ``look(source, reports)`` beside ``follow``; returns what was logged."""
+def following(scenario: Callable[[Source, Reports], object]) -> list[dict[str, object]]:
+    """Run ``scenario(source, reports)`` beside ``follow``; returns what was logged."""
     stream = io.StringIO()
     configure("info", "json", stream)
 
@@ -58,7 +60,7 @@ def following(look: Callable[[Source, Reports], object]) -> list[dict[str, objec
         source, reports = Source(), Reports()
         async with trio.open_nursery() as nursery:
             await nursery.start(follow, source, reports)
-            await look(source, reports)  # type: ignore[misc]
+            await scenario(source, reports)  # type: ignore[misc]
             nursery.cancel_scope.cancel()
 
     try:
@@ -69,24 +71,26 @@ def following(look: Callable[[Source, Reports], object]) -> list[dict[str, objec
 
 
 def test_it_has_started_when_the_log_is_loaded_and_goes_on_looking() -> None:
-    async def look(source: Source, reports: Reports) -> None:
+    async def scenario(source: Source, reports: Reports) -> None:
         assert source.state is State.READY
         seen = source.scans
         await until(lambda: source.scans > seen + 5)
 
-    assert following(look) == []
+    assert following(scenario) == []
 
 
-def test_a_log_that_loads_for_long_does_not_hold_up_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def look(source: Source, reports: Reports) -> None:
+def test_a_log_that_loads_for_long_does_not_hold_up_the_start(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def scenario(source: Source, reports: Reports) -> None:
         assert source.state is State.LOADING
 
     monkeypatch.setattr(Source, "publish", lambda self: False)
-    following(look)
+    following(scenario)
 
 
 def test_problems_are_told_when_they_change() -> None:
-    async def look(source: Source, reports: Reports) -> None:
+    async def scenario(source: Source, reports: Reports) -> None:
         async def rest() -> None:
             seen = source.scans
             await until(lambda: source.scans > seen + 3)
@@ -98,27 +102,27 @@ def test_problems_are_told_when_they_change() -> None:
         source.problems = ()
         await rest()
 
-    lines = following(look)
+    lines = following(scenario)
     assert [(line["event"], line.get("error")) for line in lines] == [
         ("source problem", "a torn tail"),
         ("source problem", "a bad snapshot"),
-        ("source is well again", None),
+        ("source recovered", None),
     ]
 
 
 def test_a_bug_in_the_source_is_logged_and_survived(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def look(source: Source, reports: Reports) -> None:
+    async def scenario(source: Source, reports: Reports) -> None:
         source.fails = 2
         await until(lambda: reports.counts["source not read"] == 2)
         seen = source.published
         await until(lambda: source.published > seen)
 
     monkeypatch.setattr(module, "_FAILED_DELAY_S", 0.001)
-    assert [line["event"] for line in following(look)] == ["source not read"] * 2
+    assert [line["event"] for line in following(scenario)] == ["source not read"] * 2
 
 
 def test_a_source_where_nothing_stirs_is_not_read() -> None:
-    async def look(source: Source, reports: Reports) -> None:
+    async def scenario(source: Source, reports: Reports) -> None:
         source.quiet = True
         await trio.sleep(0.02)
         scans, published = source.scans, source.published
@@ -127,4 +131,4 @@ def test_a_source_where_nothing_stirs_is_not_read() -> None:
         source.quiet = False
         await until(lambda: source.scans > scans + 1)
 
-    assert following(look) == []
+    assert following(scenario) == []

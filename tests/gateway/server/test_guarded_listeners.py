@@ -1,4 +1,6 @@
-"""Listeners with TLS and SASL, from bytes on a socket: what is let in, what ends a connection, the same log through each."""
+"""Listeners with TLS and SASL, from bytes on a socket: what is let in, what ends a connection, the
+same log through each.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,7 @@ from typing import Any
 import pytest
 import trio
 
-from gateway.app import Ready, serve
+from gateway.app import RunningServer, serve
 from gateway.config import Config, Listener
 from gateway.security.secret import Secret
 from gateway.server.upstream import Upstream
@@ -26,11 +28,23 @@ from kwire.messages.sasl_authenticate_request import SaslAuthenticateRequest
 from kwire.messages.sasl_handshake_request import SaslHandshakeRequest
 from kwire.uuid import METADATA_TOPIC_ID
 from tests.gateway.server.harness import Client, request, run, until
-from tools.kafka_security import PLAIN_MODULE, Authority, Identity, key_store_properties, trust_store_properties
+from tools.kafka_security import (
+    PLAIN_MODULE,
+    Authority,
+    Identity,
+    key_store_properties,
+    trust_store_properties,
+)
 
 FETCH, METADATA, HANDSHAKE, API_VERSIONS, AUTHENTICATE = 1, 3, 17, 18, 36
 DELAY_MS = 300
-PROTOCOLS = {"PLAINTEXT": "PLAINTEXT", "TLS": "SSL", "MUTUAL": "SSL", "SASL": "SASL_PLAINTEXT", "BOTH": "SASL_SSL"}
+PROTOCOLS = {
+    "PLAINTEXT": "PLAINTEXT",
+    "TLS": "SSL",
+    "MUTUAL": "SSL",
+    "SASL": "SASL_PLAINTEXT",
+    "BOTH": "SASL_SSL",
+}
 RIGHT, WRONG = b"\0bob\0secret", b"\0bob\0Secret"
 
 
@@ -38,11 +52,15 @@ RIGHT, WRONG = b"\0bob\0secret", b"\0bob\0Secret"
 class Place:
     """A server with every kind of listener over the sample log."""
 
-    ready: Ready
+    ready: RunningServer
     authority: Authority
 
     def port(self, listener: str) -> int:
-        return next(door.port for door in self.ready.doors if door.name == listener)
+        return next(
+            bound_listener.port
+            for bound_listener in self.ready.bound_listeners
+            if bound_listener.name == listener
+        )
 
     @property
     def counts(self) -> Any:
@@ -52,11 +70,16 @@ class Place:
         stream = await trio.open_tcp_stream("127.0.0.1", self.port(listener))
         if not PROTOCOLS[listener].endswith("SSL"):
             return Client(stream)
-        context = ssl.create_default_context(cadata=self.authority.pem)
+        context = ssl.SSLContext(
+            ssl.PROTOCOL_TLS_CLIENT
+        )  # Python 3.13's default one refuses certificates that Java accepts
+        context.load_verify_locations(cadata=self.authority.pem)
         if identity is not None:
             self.files.joinpath("own.pem").write_text(identity.pem())
             context.load_cert_chain(self.files / "own.pem")
-        secured = trio.SSLStream(stream, context, server_hostname="localhost", https_compatible=True)
+        secured = trio.SSLStream(
+            stream, context, server_hostname="localhost", https_compatible=True
+        )
         await secured.do_handshake()
         return Client(secured)  # type: ignore[arg-type]
 
@@ -69,7 +92,10 @@ async def place(directory: Path, **more: Any) -> AsyncIterator[Place]:
     stores = key_store_properties(directory / "node.pem", authority.issue("node"))
     stores |= trust_store_properties(directory / "ca.pem", authority)
     users = f'{PLAIN_MODULE} required user_bob="secret" user_alice="secret";'
-    security = stores | {"listener.name.mutual.ssl.client.auth": "required", "sasl.enabled.mechanisms": "PLAIN"}
+    security = stores | {
+        "listener.name.mutual.ssl.client.auth": "required",
+        "sasl.enabled.mechanisms": "PLAIN",
+    }
     security |= {f"listener.name.{name}.plain.sasl.jaas.config": users for name in ("sasl", "both")}
     config = Config(
         source="sample",
@@ -91,7 +117,9 @@ def handshake(mechanism: str = "PLAIN", version: int = 1) -> bytes:
 
 
 def authenticate(token: bytes, version: int = 2) -> bytes:
-    return request(AUTHENTICATE, version, SaslAuthenticateRequest(auth_bytes=token).encode(version), 2)
+    return request(
+        AUTHENTICATE, version, SaslAuthenticateRequest(auth_bytes=token).encode(version), 2
+    )
 
 
 def metadata(correlation_id: int = 3) -> bytes:
@@ -106,7 +134,10 @@ async def log_in(client: Client, token: bytes = RIGHT) -> Any:
 
 
 async def whole_log(client: Client) -> bytes:
-    topic = FetchTopic(topic_id=METADATA_TOPIC_ID, partitions=[FetchPartition(partition=0, partition_max_bytes=10_000_000)])
+    topic = FetchTopic(
+        topic_id=METADATA_TOPIC_ID,
+        partitions=[FetchPartition(partition=0, partition_max_bytes=10_000_000)],
+    )
     asked = FetchRequest(max_wait_ms=0, min_bytes=0, max_bytes=50_000_000, topics=[topic])
     await client.send(request(FETCH, 13, asked.encode(13), 4))
     _, answer = await client.answer(FETCH, 13)
@@ -122,7 +153,9 @@ def test_the_same_log_through_every_listener(tmp_path: Path) -> None:
                     if PROTOCOLS[name].startswith("SASL"):
                         assert (await log_in(client)).error_code == 0
                     logs[name] = await whole_log(client)
-                    assert logs[name] == await whole_log(client)  # what was decided about sending holds for the next answer
+                    assert logs[name] == await whole_log(
+                        client
+                    )  # what was decided about sending holds for the next answer
             assert len(logs["PLAINTEXT"]) > 50_000 and len(set(logs.values())) == 1
 
     run(main)
@@ -134,8 +167,16 @@ def test_a_slow_reader_gets_all_of_it_through_tls(tmp_path: Path) -> None:
             async with await server.connect("PLAINTEXT") as client:
                 expected = await whole_log(client)
             async with await server.connect("TLS") as client:
-                topic = FetchTopic(topic_id=METADATA_TOPIC_ID, partitions=[FetchPartition(partition_max_bytes=10_000_000)])
-                asked = request(FETCH, 13, FetchRequest(min_bytes=0, max_bytes=50_000_000, topics=[topic]).encode(13), 4)
+                topic = FetchTopic(
+                    topic_id=METADATA_TOPIC_ID,
+                    partitions=[FetchPartition(partition_max_bytes=10_000_000)],
+                )
+                asked = request(
+                    FETCH,
+                    13,
+                    FetchRequest(min_bytes=0, max_bytes=50_000_000, topics=[topic]).encode(13),
+                    4,
+                )
                 await client.send(asked * 20)
                 await trio.sleep(0.2)
                 for _ in range(20):
@@ -146,8 +187,12 @@ def test_a_slow_reader_gets_all_of_it_through_tls(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("first", [b"", handshake()], ids=["at once", "after the handshake"])
-@pytest.mark.parametrize("asked", [metadata(), frame(b"\x03\xe7" + bytes(8)), b"GET / HTTP/1.1\r\n\r\n", b"\0\0\0\4abcd"])
-def test_nothing_else_is_answered_before_it_is_known_who_asks(tmp_path: Path, first: bytes, asked: bytes) -> None:
+@pytest.mark.parametrize(
+    "asked", [metadata(), frame(b"\x03\xe7" + bytes(8)), b"GET / HTTP/1.1\r\n\r\n", b"\0\0\0\4abcd"]
+)
+def test_nothing_else_is_answered_before_it_is_known_who_asks(
+    tmp_path: Path, first: bytes, asked: bytes
+) -> None:
     async def main() -> None:
         async with place(tmp_path) as server, await server.connect("SASL") as client:
             if first:
@@ -164,7 +209,9 @@ def test_api_versions_comes_before_authentication_once(tmp_path: Path) -> None:
         asked = request(API_VERSIONS, 0, ApiVersionsRequest().encode(0), 9)
         async with place(tmp_path) as server:
             async with await server.connect("SASL") as client:
-                await client.send(request(API_VERSIONS, 99, b"\0", 8))  # a version that there is not: told, and asked again
+                await client.send(
+                    request(API_VERSIONS, 99, b"\0", 8)
+                )  # a version that there is not: told, and asked again
                 assert (await client.answer(API_VERSIONS, 0))[1].error_code == 35  # type: ignore[attr-defined]
                 await client.send(asked)
                 assert (await client.answer(API_VERSIONS, 0))[1].error_code == 0  # type: ignore[attr-defined]
@@ -180,7 +227,9 @@ def test_api_versions_comes_before_authentication_once(tmp_path: Path) -> None:
     run(main)
 
 
-@pytest.mark.parametrize("token", [WRONG, b"\0nobody\0secret", b"alice\0bob\0secret", b"", b"x" * 1000])
+@pytest.mark.parametrize(
+    "token", [WRONG, b"\0nobody\0secret", b"alice\0bob\0secret", b"", b"x" * 1000]
+)
 def test_who_fails_is_told_after_a_while_and_then_it_is_over(tmp_path: Path, token: bytes) -> None:
     async def main() -> None:
         async with place(tmp_path) as server, await server.connect("BOTH") as client:
@@ -245,7 +294,10 @@ def test_tokens_without_headers_as_of_old(tmp_path: Path) -> None:
 
 def test_a_request_that_is_too_large_before_it_is_known_who_asks(tmp_path: Path) -> None:
     async def main() -> None:
-        async with place(tmp_path, sasl_server_max_receive_size=1000) as server, await server.connect("SASL") as client:
+        async with (
+            place(tmp_path, sasl_server_max_receive_size=1000) as server,
+            await server.connect("SASL") as client,
+        ):
             await client.send(handshake())
             await client.answer(HANDSHAKE, 1)
             await client.send(authenticate(b"x" * 1001)[:4])
@@ -285,13 +337,17 @@ def test_our_own_client_renews_its_session(tmp_path: Path) -> None:
     async def main() -> None:
         async with place(tmp_path, security={"connections.max.reauth.ms": "1300"}) as server:
             address = Address("127.0.0.1", server.port("SASL"))
-            security = ClientSecurity("SASL_PLAINTEXT", None, SaslSettings("PLAIN", "bob", Secret("secret")))
+            security = ClientSecurity(
+                "SASL_PLAINTEXT", None, SaslSettings("PLAIN", "bob", Secret("secret"))
+            )
             upstream = await Upstream.connect(address, security, client_id="c", timeout_s=5)
             for _ in range(5):
                 await upstream.call(MetadataRequest(topics=[]), 9, timeout_s=5)
                 await trio.sleep(0.6)
             await upstream.aclose()
-            wrong = ClientSecurity("SASL_PLAINTEXT", None, SaslSettings("PLAIN", "bob", Secret("x")))
+            wrong = ClientSecurity(
+                "SASL_PLAINTEXT", None, SaslSettings("PLAIN", "bob", Secret("x"))
+            )
             with pytest.raises(AuthenticationFailed, match="Invalid username or password"):
                 await Upstream.connect(address, wrong, client_id="c", timeout_s=5)
 

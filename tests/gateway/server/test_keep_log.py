@@ -1,4 +1,6 @@
-"""The tasks beside an observed log: snapshots when due, cleaning, the image; what fails there keeps nobody from reading."""
+"""The tasks beside an observed log: snapshots when due, cleaning, the image; what fails there keeps
+nobody from reading.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,7 @@ from gateway.log.errors import BelowHighWatermark, DiskFailed, LogFailed, SyncFa
 from gateway.log.problem import Problem
 from gateway.ports import SourceStopped
 from gateway.server.keep_image import keep_image
-from gateway.server.keep_log import LogKeeper
+from gateway.server.keep_log import LogCleaner
 from gateway.server.logs import Reports
 from gateway.snapshot_id import SnapshotId
 from gateway.sources.own_snapshots import Written
@@ -94,14 +96,24 @@ class Image:
 
 
 def tended(
-    look: Callable[[], Awaitable[None]], *, source: Source, snapshots: Snapshots, image: Image | None = None
-) -> tuple[LogKeeper, Reports]:
+    look: Callable[[], Awaitable[None]],
+    *,
+    source: Source,
+    snapshots: Snapshots,
+    image: Image | None = None,
+) -> tuple[LogCleaner, Reports]:
     """Run the keeper on a clock that jumps while nothing happens, as long as ``look`` takes."""
     made: list[Any] = []
 
     async def main() -> None:
         reports = Reports()
-        keeper = LogKeeper(cast(Any, snapshots), cast(Any, image or Image()), cast(Any, source), trio.Lock(), reports)
+        keeper = LogCleaner(
+            cast(Any, snapshots),
+            cast(Any, image or Image()),
+            cast(Any, source),
+            trio.Lock(),
+            reports,
+        )
         made.append((keeper, reports))
         async with trio.open_nursery() as nursery:
             nursery.start_soon(keeper.run)
@@ -109,7 +121,7 @@ def tended(
             nursery.cancel_scope.cancel()
 
     trio.run(main, clock=trio.testing.MockClock(rate=1000))
-    return cast("tuple[LogKeeper, Reports]", made[0])
+    return cast("tuple[LogCleaner, Reports]", made[0])
 
 
 WRITTEN = Written(SnapshotId(10, 1), 500, 3)
@@ -142,7 +154,10 @@ def test_nothing_is_written_before_the_image_is_there() -> None:
 
 def test_bugs_and_full_disks_are_told_and_tried_again() -> None:
     full = DiskFailed("remove", "/x.log", OSError(28, "No space left on device"), "make room")
-    source, snapshots = Source(deleted=[full, ["a.log"]]), Snapshots([ZeroDivisionError("a bug"), WRITTEN])
+    source, snapshots = (
+        Source(deleted=[full, ["a.log"]]),
+        Snapshots([ZeroDivisionError("a bug"), WRITTEN]),
+    )
 
     async def look() -> None:
         while source.deleted or snapshots.results:  # noqa: ASYNC110
@@ -150,7 +165,7 @@ def test_bugs_and_full_disks_are_told_and_tried_again() -> None:
         await trio.sleep(60)
 
     _, reports = tended(look, source=source, snapshots=snapshots)
-    assert reports.counts["log not kept"] == 1
+    assert reports.counts["log cleaning failed"] == 1
     assert (reports.counts["log not cleaned"], reports.counts["log cleaned"]) == (1, 1)
     assert reports.counts["snapshot written"] == 1
 
@@ -158,7 +173,10 @@ def test_bugs_and_full_disks_are_told_and_tried_again() -> None:
 @pytest.mark.parametrize(
     ("error", "told"),
     [
-        (SyncFailed("sync", "/x.log", OSError(5, "Input/output error"), "the disk fails"), "start again"),
+        (
+            SyncFailed("sync", "/x.log", OSError(5, "Input/output error"), "the disk fails"),
+            "start again",
+        ),
         (LogFailed("the log cannot be changed"), "start again"),
         (BelowHighWatermark("refused"), "refused"),
     ],
@@ -176,7 +194,11 @@ def test_a_log_beyond_repair_ends_it(error: Exception, told: str) -> None:
 
 
 def test_the_image_goes_on_when_the_log_does_and_after_bugs_and_problems() -> None:
-    image, source, reports = Image(steps=[True, True, False, ZeroDivisionError("a bug"), False]), Source(), Reports()
+    image, source, reports = (
+        Image(steps=[True, True, False, ZeroDivisionError("a bug"), False]),
+        Source(),
+        Reports(),
+    )
 
     async def steps(count: int) -> None:
         while len(image.decoded) < count:  # noqa: ASYNC110
@@ -188,13 +210,13 @@ def test_the_image_goes_on_when_the_log_does_and_after_bugs_and_problems() -> No
             await steps(3)
             await trio.sleep(100)
             assert image.decoded == [10] * 3, "nothing is to be done before the log moves"
-            assert reports.counts["record not folded"] == 1
+            assert reports.counts["record not applied"] == 1
             source.committed = 12
             source.wake()
             await steps(5)
             await trio.sleep(100)
             assert image.decoded[3:] == [12, 12]
-            assert reports.counts["image not folded"] == 1
+            assert reports.counts["image update failed"] == 1
             image.problem = Problem("/x.log", 5, "gone")
             source.wake()
             await steps(20)  # while there is a problem it is tried again and again

@@ -1,4 +1,6 @@
-"""Disks that fail, bugs of ours, errors of the quorum: what is served on, what is counted, and what is told."""
+"""Disks that fail, bugs of ours, errors of the quorum: what is served on, what is counted, and what
+is told.
+"""
 
 from __future__ import annotations
 
@@ -13,10 +15,10 @@ import trio.testing
 from gateway.log.errors import DiskFailed
 from gateway.log.local_log import LocalLog
 from gateway.ports import SourceStopped, State
-from gateway.quorum import Observer
-from gateway.server import observe
+from gateway.quorum.raft import Raft
+from gateway.server import observed_quorum, raft_driver
 from tests.gateway.log.faulty_disk import FaultyDisk
-from tests.gateway.quorum.model import CLUSTER_ID
+from tests.gateway.quorum.observer.model import CLUSTER_ID
 from tests.gateway.server.harness import run, until
 from tests.gateway.server.loopback_quorum import (
     DESCRIBE_CLUSTER,
@@ -33,11 +35,12 @@ def data_dir(tmp_path: Path) -> Path:
     return tmp_path / "data"
 
 
-# --- disks and bugs -----------------------------------------------------------------------------------------------------
+# --- disks and bugs
+# -----------------------------------------------------------------------------------------------------
 
 
 def test_a_disk_that_is_full_for_a_while(data_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(observe, "_FAILED_DELAY_S", 0.05)
+    monkeypatch.setattr(raft_driver, "_RESTART_DELAY_S", 0.05)
     disk = faulty(monkeypatch)
 
     async def main() -> None:
@@ -56,13 +59,15 @@ def test_a_disk_that_is_full_for_a_while(data_dir: Path, monkeypatch: pytest.Mon
                 assert served.served() == committed(quorum)
                 assert served.served()[: len(shown)] == shown
                 await until(lambda: served.observation.problem is None)
-                assert (served.source.epoch, served.source.log.quorum_state[1].leader_epoch) == (2, 2)
+                assert (served.source.epoch, served.source.store.election.epoch) == (2, 2)
 
     run(main)
 
 
-def test_a_cluster_id_that_could_not_be_written_is_written_later(data_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(observe, "_FAILED_DELAY_S", 0.05)
+def test_a_cluster_id_that_could_not_be_written_is_written_later(
+    data_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(raft_driver, "_RESTART_DELAY_S", 0.05)
     disk = faulty(monkeypatch)
     disk.failing, disk.failing_name = "write", "meta.properties.tmp"
 
@@ -72,14 +77,16 @@ def test_a_cluster_id_that_could_not_be_written_is_written_later(data_dir: Path,
             async with gateway(config(data_dir, quorum)) as served:
                 await served.shows(quorum.committed_end)
                 assert served.observation.fetch_errors["disk"] == 1
-                assert served.source.cluster_id == served.source.log.meta_properties.cluster_id == CLUSTER_ID
+                assert served.source.cluster_id == served.source.store.cluster_id == CLUSTER_ID
 
     run(main)
 
 
-def test_a_quorum_is_silent_too_while_the_disk_is_full(data_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(observe, "_FAILED_DELAY_S", 0.05)
-    monkeypatch.setattr(observe, "LOST_AFTER_S", 0.5)
+def test_a_quorum_is_silent_too_while_the_disk_is_full(
+    data_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(raft_driver, "_RESTART_DELAY_S", 0.05)
+    monkeypatch.setattr(raft_driver, "LOST_AFTER_S", 0.5)
     disk = faulty(monkeypatch)
 
     async def main() -> None:
@@ -98,7 +105,9 @@ def test_a_quorum_is_silent_too_while_the_disk_is_full(data_dir: Path, monkeypat
     run(main)
 
 
-def test_a_sync_that_fails_ends_the_server_with_what_to_do(data_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_sync_that_fails_ends_the_server_with_what_to_do(
+    data_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     disk = faulty(monkeypatch)
 
     async def main() -> None:
@@ -110,8 +119,12 @@ def test_a_sync_that_fails_ends_the_server_with_what_to_do(data_dir: Path, monke
                 disk.failing = "sync"
                 quorum.write(1)
 
-            told = await stops_with(config(data_dir, quorum, metadata_log_fsync=True), SourceStopped, fail)
-            assert "cannot sync" in told and told.endswith("start again: what is on disk is then looked at anew")
+            told = await stops_with(
+                config(data_dir, quorum, metadata_log_fsync=True), SourceStopped, fail
+            )
+            assert "cannot sync" in told and told.endswith(
+                "start again: what is on disk is then looked at anew"
+            )
             disk.fails_at = -1
             async with gateway(config(data_dir, quorum)) as served:
                 await served.shows(quorum.committed_end)
@@ -135,39 +148,47 @@ def test_a_sync_that_fails_before_it_is_ready_is_no_error_of_the_configuration(
 
             for voter in quorum.voters.values():
                 voter.mood = from_now
-            told = await stops_with(config(data_dir, quorum, metadata_log_fsync=True), SourceStopped)
-            assert told.startswith("cannot sync") and told.endswith("start again: what is on disk is then looked at anew")
+            told = await stops_with(
+                config(data_dir, quorum, metadata_log_fsync=True), SourceStopped
+            )
+            assert told.startswith("cannot sync") and told.endswith(
+                "start again: what is on disk is then looked at anew"
+            )
 
     run(main)
 
 
-def test_a_bug_of_ours_costs_a_second_and_not_the_server(data_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(observe, "_FAILED_DELAY_S", 0.05)
+def test_a_bug_of_ours_costs_a_second_and_not_the_server(
+    data_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(raft_driver, "_RESTART_DELAY_S", 0.05)
 
     async def main() -> None:
         async with loopback_quorum() as quorum:
             quorum.write(2)
             async with gateway(config(data_dir, quorum)) as served:
                 await served.shows(quorum.committed_end)
-                answered, left = Observer.answered, 3
+                step, left = Raft.step, 3
 
-                def broken(self: Observer, *rest: Any) -> Any:
+                def broken(self: Raft, *rest: Any) -> Any:
                     nonlocal left
                     left -= 1
                     if left >= 0:
                         raise KeyError("a bug")
-                    return answered(self, *rest)
+                    return step(self, *rest)
 
-                monkeypatch.setattr(Observer, "answered", broken)
+                monkeypatch.setattr(Raft, "step", broken)
                 quorum.write(1)
                 await served.shows(quorum.committed_end)
-                assert served.events("quorum not followed") == 3
+                assert served.events("quorum core failed") == 3
                 assert served.served() == committed(quorum)
 
     run(main)
 
 
-def test_stopping_while_the_disk_works_closes_the_log_behind_it(data_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_stopping_while_the_disk_works_closes_the_log_behind_it(
+    data_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     entered, go_on, order = threading.Event(), threading.Event(), list[str]()
     append, close = LocalLog.append, LocalLog.close
 
@@ -225,7 +246,8 @@ def faulty(monkeypatch: pytest.MonkeyPatch) -> Any:
     return disk
 
 
-# --- what is told -------------------------------------------------------------------------------------------------------
+# --- what is told
+# -------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -239,7 +261,7 @@ def faulty(monkeypatch: pytest.MonkeyPatch) -> Any:
 def test_errors_are_counted_by_kafkas_names(
     data_dir: Path, monkeypatch: pytest.MonkeyPatch, api_key: int, code: int, name: str
 ) -> None:
-    monkeypatch.setattr(observe, "LOADING_MAX_S", 0.2)
+    monkeypatch.setattr(observed_quorum, "LOADING_MAX_S", 0.2)
 
     async def main() -> None:
         async with loopback_quorum() as quorum:
@@ -278,7 +300,7 @@ def test_answers_that_no_leader_gives_are_counted_and_told(data_dir: Path) -> No
             async with gateway(config(data_dir, quorum)) as served:
                 await served.shows(quorum.committed_end)
                 assert served.observation.fetch_errors["unusable"] == 2
-                assert served.events("answer-not-used") >= 1
+                assert served.events("protocol violation") >= 1
                 assert served.served() == committed(quorum)
 
     run(main)
@@ -290,7 +312,9 @@ def test_describe_quorum_goes_to_the_leader(data_dir: Path) -> None:
             answers: list[Any] = []
             served.quorum.describe(answers.append)
             await until(lambda: len(answers) == 1)
-            assert [one.replica_id for one in answers[0].topics[0].partitions[0].current_voters] == [1, 2, 3]
+            assert [
+                one.replica_id for one in answers[0].topics[0].partitions[0].current_voters
+            ] == [1, 2, 3]
             assert quorum.leader.count(DESCRIBE_QUORUM) == 1
 
     run(main)

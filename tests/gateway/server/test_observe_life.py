@@ -1,4 +1,6 @@
-"""A server that observes a quorum starts, stops, and comes back; and ends where only a person can go on."""
+"""A server that observes a quorum starts, stops, and comes back; and ends where only a person can
+go on.
+"""
 
 from __future__ import annotations
 
@@ -10,9 +12,9 @@ import trio
 import trio.testing
 
 from gateway.ports import SourceStopped, State
-from gateway.server import observe
+from gateway.server import observed_quorum
 from kwire.messages.fetch_response import EpochEndOffset
-from tests.gateway.quorum.model import CLUSTER_ID
+from tests.gateway.quorum.observer.model import CLUSTER_ID
 from tests.gateway.server.harness import run, until
 from tests.gateway.server.loopback_quorum import FETCH, FETCH_SNAPSHOT, hangs, loopback_quorum, once
 from tests.gateway.server.observed import Consumer, Gateway, committed, config, gateway, stops_with
@@ -24,7 +26,8 @@ def data_dir(tmp_path: Path) -> Path:
     return tmp_path / "data"
 
 
-# --- starting and stopping ----------------------------------------------------------------------------------------------
+# --- starting and stopping
+# ----------------------------------------------------------------------------------------------
 
 
 def test_a_restart_goes_on_where_it_was(data_dir: Path) -> None:
@@ -45,8 +48,10 @@ def test_a_restart_goes_on_where_it_was(data_dir: Path) -> None:
     run(main)
 
 
-def test_a_restart_without_the_quorum_serves_what_it_had(data_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(observe, "LOADING_MAX_S", 0.3)
+def test_a_restart_without_the_quorum_serves_what_it_had(
+    data_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(observed_quorum, "LOADING_MAX_S", 0.3)
 
     async def main() -> None:
         async with loopback_quorum() as quorum:
@@ -65,11 +70,16 @@ def test_a_restart_without_the_quorum_serves_what_it_had(data_dir: Path, monkeyp
     run(main)
 
 
-def test_nothing_to_serve_and_nobody_to_ask_is_loading(data_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(observe, "LOADING_MAX_S", 0.3)
+def test_nothing_to_serve_and_nobody_to_ask_is_loading(
+    data_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(observed_quorum, "LOADING_MAX_S", 0.3)
 
     async def main() -> None:
-        async with loopback_quorum(leader=None) as quorum, gateway(config(data_dir, quorum)) as served:
+        async with (
+            loopback_quorum(leader=None) as quorum,
+            gateway(config(data_dir, quorum)) as served,
+        ):
             assert served.ready.facts()["state"] == "loading"
             ready, state, reason, _ = served.readiness()
             assert (ready, state) == (False, "loading")
@@ -89,7 +99,7 @@ def test_nothing_to_serve_and_nobody_to_ask_is_loading(data_dir: Path, monkeypat
 def test_a_snapshot_on_its_way_is_told_and_goes_on_after_the_leader_was_silent(
     data_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(observe, "LOADING_MAX_S", 0.3)
+    monkeypatch.setattr(observed_quorum, "LOADING_MAX_S", 0.3)
 
     async def main() -> None:
         async with loopback_quorum() as quorum:
@@ -107,13 +117,20 @@ def test_a_snapshot_on_its_way_is_told_and_goes_on_after_the_leader_was_silent(
             quorum.leader.mood = once(stalls, FETCH_SNAPSHOT, times=2)
             settings = config(data_dir, quorum, controller_quorum_fetch_snapshot_max_bytes=100)
             async with gateway(settings) as served:
-                await until(lambda: "is being fetched: 100 of" in served.readiness().reason, within_s=15)
-                assert f"{id}.checkpoint is being fetched: 100 of {size} bytes" in served.readiness().reason
+                await until(
+                    lambda: "is being fetched: 100 of" in served.readiness().reason, within_s=15
+                )
+                assert (
+                    f"{id}.checkpoint is being fetched: 100 of {size} bytes"
+                    in served.readiness().reason
+                )
                 assert served.ready.facts()["state"] == "loading"
                 await served.shows(id.end_offset)
                 await until(lambda: served.readiness().ready)
                 positions = [
-                    one.message.topics[0].partitions[0].position for one in quorum.leader.asked if one.key == FETCH_SNAPSHOT
+                    one.message.topics[0].partitions[0].position
+                    for one in quorum.leader.asked
+                    if one.key == FETCH_SNAPSHOT
                 ]
                 assert positions == sorted(positions), "what was here is not fetched twice"
                 assert sorted(set(positions)) == list(range(0, size, 100))
@@ -143,8 +160,10 @@ def descriptors() -> int:
 
 
 @pytest.mark.parametrize("moment", ["connecting", "asking"])
-def test_stopping_waits_for_nobody(data_dir: Path, moment: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(observe, "LOADING_MAX_S", 0.2)
+def test_stopping_waits_for_nobody(
+    data_dir: Path, moment: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(observed_quorum, "LOADING_MAX_S", 0.2)
 
     async def main() -> None:
         async with loopback_quorum() as quorum:
@@ -163,7 +182,8 @@ def test_stopping_waits_for_nobody(data_dir: Path, moment: str, monkeypatch: pyt
     run(main)
 
 
-# --- where only a person can go on --------------------------------------------------------------------------------------
+# --- where only a person can go on
+# --------------------------------------------------------------------------------------
 
 
 def test_another_cluster_is_refused_before_anything_is_served(data_dir: Path) -> None:
@@ -182,7 +202,9 @@ def test_a_replica_id_of_a_voter_is_refused_before_a_record_is_asked_for(data_di
         async with loopback_quorum() as quorum:
             told = await stops_with(config(data_dir, quorum, replica_id=2), SourceStopped)
             assert "replica.id 2 is a voter of the quorum (voters: 1, 2, 3)" in told
-            fetches = [one for voter in quorum.voters.values() for one in voter.asked if one.key == FETCH]
+            fetches = [
+                one for voter in quorum.voters.values() for one in voter.asked if one.key == FETCH
+            ]
             assert {one.message.replica_state.replica_id for one in fetches} <= {-1}
 
     run(main)
@@ -216,7 +238,10 @@ def test_a_leader_that_lost_what_was_committed_ends_the_server(data_dir: Path) -
                 def diverge(asked: Asked, made: Any) -> None:
                     if asked.key == FETCH:
                         data = made.responses[0].partitions[0]
-                        data.records, data.diverging_epoch = b"", EpochEndOffset(epoch=1, end_offset=1)
+                        data.records, data.diverging_epoch = (
+                            b"",
+                            EpochEndOffset(epoch=1, end_offset=1),
+                        )
 
                 quorum.leader.twist = diverge
 

@@ -1,4 +1,6 @@
-"""``kwire serve`` behind a model quorum, as a process: exit statuses, and the sentence that goes with each."""
+"""``kwire serve`` behind a model quorum, as a process: exit statuses, and the sentence that goes
+with each.
+"""
 
 from __future__ import annotations
 
@@ -54,7 +56,9 @@ async def process(quorum: LoopbackQuorum, data_dir: Path, *more: str) -> AsyncIt
     bootstrap = ",".join(map(str, quorum.bootstrap))
     command = [*COMMAND, "--bootstrap-controller", bootstrap, "--data-dir", str(data_dir), *more]
     async with trio.open_nursery() as nursery:
-        started = await trio.lowlevel.open_process(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        started = await trio.lowlevel.open_process(
+            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        )
         served = Served(started)
         nursery.start_soon(served.collect, started.stdout, "out")
         nursery.start_soon(served.collect, started.stderr, "err")
@@ -91,11 +95,16 @@ def test_a_signal_ends_it_with_0_and_the_next_start_is_where_it_was(data_dir: Pa
 @pytest.mark.parametrize(
     ("flags", "told"),
     [
-        (("--cluster-id", "another-cluster-1234567"), "does not belong to cluster another-cluster-1234567"),
+        (
+            ("--cluster-id", "another-cluster-1234567"),
+            "does not belong to cluster another-cluster-1234567",
+        ),
         (("--replica-id", "3"), "replica.id 3 is a voter of the quorum (voters: 1, 2, 3)"),
     ],
 )
-def test_a_quorum_not_to_be_followed_ends_it_with_1_before_it_is_ready(data_dir: Path, flags: tuple[str, ...], told: str) -> None:
+def test_a_quorum_not_to_be_followed_ends_it_with_1_before_it_is_ready(
+    data_dir: Path, flags: tuple[str, ...], told: str
+) -> None:
     async def main() -> None:
         async with loopback_quorum() as quorum:
             async with process(quorum, data_dir, *flags) as served:
@@ -122,7 +131,9 @@ def test_a_damaged_copy_ends_it_with_2_and_what_to_do(data_dir: Path) -> None:
             async with process(quorum, data_dir) as served:
                 assert await served.ended() == 2
             assert f"kwire serve: data.dir: {segment} at byte " in served.err
-            assert "remove the whole data directory: it is fetched anew from the quorum" in served.err
+            assert (
+                "remove the whole data directory: it is fetched anew from the quorum" in served.err
+            )
 
     run(main, within_s=60)
 

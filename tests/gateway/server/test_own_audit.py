@@ -1,4 +1,6 @@
-"""The account of changes in whole servers: kept, shown to who waits for it, found again; and not there where nobody wants it."""
+"""The account of changes in whole servers: kept, shown to who waits for it, found again; and not
+there where nobody wants it.
+"""
 
 from __future__ import annotations
 
@@ -24,12 +26,18 @@ def fetch(partition: int = 0, offset: int = 0, wait_ms: int = 0) -> FetchRequest
     return FetchRequest(max_wait_ms=wait_ms, min_bytes=1, max_bytes=1 << 20, topics=[topic])
 
 
-async def told(node: OwnNode, partition: int = 0, offset: int = 0, wait_ms: int = 0) -> list[dict[str, Any]]:
+async def told(
+    node: OwnNode, partition: int = 0, offset: int = 0, wait_ms: int = 0
+) -> list[dict[str, Any]]:
     """What a consumer gets of this node's partition."""
     answer = await node.ask(fetch(partition, offset, wait_ms), 16)
     (found,) = answer.responses[0].partitions
     assert found.error_code == 0
-    return [json.loads(record.value or b"") for batch in decode_batches(found.records) for record in batch.records]
+    return [
+        json.loads(record.value or b"")
+        for batch in decode_batches(found.records)
+        for record in batch.records
+    ]
 
 
 def test_who_asked_is_kept_and_found_again(tmp_path: Path) -> None:
@@ -40,11 +48,23 @@ def test_who_asked_is_kept_and_found_again(tmp_path: Path) -> None:
         async with lone_node(tmp_path) as node:
             assert await node.create("b") == 0
             assert await node.create("b") != 0, "it is there: no change"
-            await until(lambda: node.quorum.audit is not None and node.quorum.audit.partition.high_watermark == 2)
+            await until(
+                lambda: (
+                    node.quorum.audit is not None
+                    and node.quorum.audit.partition.high_watermark == 2
+                )
+            )
             first, second = await told(node)
             assert [one["resources"][0]["name"] for one in (first, second)] == ["a", "b"]
-            assert (first["listener"], first["forwarder"], first["node_id"]) == ("PLAINTEXT", None, 1)
-            assert first["leader_epoch"] < second["leader_epoch"] and first["last_offset"] < second["offset"]
+            assert (first["listener"], first["forwarder"], first["node_id"]) == (
+                "PLAINTEXT",
+                None,
+                1,
+            )
+            assert (
+                first["leader_epoch"] < second["leader_epoch"]
+                and first["last_offset"] < second["offset"]
+            )
 
     run(main)
 
@@ -58,7 +78,7 @@ def test_who_waits_for_it_is_told(tmp_path: Path) -> None:
                 got.extend(await told(node, wait_ms=20_000))
 
             nursery.start_soon(wait)
-            await until(lambda: node.ready.rooms.waiters.waiting == 1)
+            await until(lambda: node.ready.services.fetch_purgatory.waiting == 1)
             assert await node.create("a") == 0
         assert [one["api"] for one in got] == ["CreateTopics"]
 
@@ -88,7 +108,12 @@ def test_what_another_node_passed_on_is_kept_by_the_leader(tmp_path: Path) -> No
             follower = next(node for node in three.nodes.values() if node is not leader)
             assert await follower.create("a") == 0
             id = leader.raft.node_id
-            await until(lambda: leader.quorum.audit is not None and leader.quorum.audit.partition.high_watermark == 1)
+            await until(
+                lambda: (
+                    leader.quorum.audit is not None
+                    and leader.quorum.audit.partition.high_watermark == 1
+                )
+            )
             (one,) = await told(leader, id - 1)
             assert (one["node_id"], one["host"], one["listener"]) == (id, "127.0.0.1", "CONTROLLER")
             assert one["forwarder"] == {
@@ -100,6 +125,9 @@ def test_what_another_node_passed_on_is_kept_by_the_leader(tmp_path: Path) -> No
             for node in three.nodes.values():
                 (topic,) = (await node.ask(MetadataRequest(topics=topics), 12)).topics
                 assert [index.replica_nodes for index in topic.partitions] == [[1], [2], [3]]
-            assert follower.quorum.audit is not None and follower.quorum.audit.partition.high_watermark == 0
+            assert (
+                follower.quorum.audit is not None
+                and follower.quorum.audit.partition.high_watermark == 0
+            )
 
     run(main)

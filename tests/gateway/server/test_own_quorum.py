@@ -1,4 +1,6 @@
-"""Whole nodes of our own quorum in one process: they elect, take changes through any of them, hand over, and say how they are."""
+"""Whole nodes of our own quorum in one process: they elect, take changes through any of them, hand
+over, and say how they are.
+"""
 
 from __future__ import annotations
 
@@ -14,8 +16,8 @@ from gateway.log.errors import SyncFailed
 from gateway.ports import State
 from kwire.messages.describe_quorum_response import DescribeQuorumResponse
 from tests.gateway.server.harness import run, until
+from tests.gateway.server.management.test_management import Client as HttpClient
 from tests.gateway.server.own_nodes import OwnNode, cluster, lone_config, lone_node
-from tests.gateway.server.test_management import Client as HttpClient
 
 
 async def page(node: OwnNode, path: str) -> bytes:
@@ -28,14 +30,18 @@ async def page(node: OwnNode, path: str) -> bytes:
 async def metric(node: OwnNode, name: str) -> dict[str, float]:
     """Values of a metric by its labels."""
     text = (await page(node, "/metrics")).decode()
-    return {labels: float(value) for labels, value in re.findall(rf"^{name}(?:{{(.*?)}})? (\S+)$", text, re.MULTILINE)}
+    return {
+        labels: float(value)
+        for labels, value in re.findall(rf"^{name}(?:{{(.*?)}})? (\S+)$", text, re.MULTILINE)
+    }
 
 
 def states(values: dict[str, float]) -> list[str]:
     return [re.sub(r'state="(.*)"', r"\1", labels) for labels, value in values.items() if value]
 
 
-# --- one node -------------------------------------------------------------------------------------------------------------
+# --- one node
+# -------------------------------------------------------------------------------------------------------------
 
 
 def test_a_quorum_of_one_leads_at_once_and_remembers(tmp_path: Path) -> None:
@@ -61,7 +67,9 @@ def test_what_a_quorum_of_one_tells_of_itself(tmp_path: Path) -> None:
     async def main() -> None:
         async with lone_node(tmp_path / "data", management_listener="127.0.0.1:0") as node:
             await node.create("orders")
-            assert states(await metric(node, "kafka_server_raft_metrics_current_state")) == ["leader"]
+            assert states(await metric(node, "kafka_server_raft_metrics_current_state")) == [
+                "leader"
+            ]
             assert await metric(node, "kafka_server_raft_metrics_current_leader") == {"": 1}
             assert await metric(node, "kafka_server_raft_metrics_number_of_voters") == {"": 1}
             end = node.raft.log.end_offset
@@ -110,11 +118,14 @@ def test_a_directory_in_use_is_not_taken_by_another_process(tmp_path: Path) -> N
 
 
 def test_a_node_that_never_began_has_nothing_of_others(tmp_path: Path) -> None:
-    assert lone_config(tmp_path).kind_of_source == "own"
-    assert not (tmp_path / "meta.properties").exists(), "nothing is formatted by looking at the configuration"
+    assert lone_config(tmp_path).source_kind == "own"
+    assert not (tmp_path / "meta.properties").exists(), (
+        "nothing is formatted by looking at the configuration"
+    )
 
 
-# --- three nodes ------------------------------------------------------------------------------------------------------------
+# --- three nodes
+# ------------------------------------------------------------------------------------------------------------
 
 
 def test_three_nodes_elect_one_and_take_changes_through_each(tmp_path: Path) -> None:
@@ -132,9 +143,13 @@ def test_three_nodes_elect_one_and_take_changes_through_each(tmp_path: Path) -> 
                 assert states(await metric(node, "kafka_server_raft_metrics_current_state")) == [
                     "leader" if leads else "follower"
                 ]
-                assert await metric(node, "kafka_server_raft_metrics_current_leader") == {"": leader.raft.node_id}
+                assert await metric(node, "kafka_server_raft_metrics_current_leader") == {
+                    "": leader.raft.node_id
+                }
                 assert await metric(node, "kafka_server_raft_metrics_number_of_voters") == {"": 3}
-                [appended] = (await metric(node, "kafka_server_raft_metrics_append_records_total")).values()
+                [appended] = (
+                    await metric(node, "kafka_server_raft_metrics_append_records_total")
+                ).values()
                 assert (appended > 0) == leads
                 [fetched] = (await metric(node, "kwire_upstream_fetched_records_total")).values()
                 assert (fetched > 0) == (not leads)
@@ -147,7 +162,10 @@ def test_three_nodes_elect_one_and_take_changes_through_each(tmp_path: Path) -> 
 def test_a_leader_that_is_stopped_hands_over_and_loses_nothing(tmp_path: Path) -> None:
     async def main() -> None:
         # So long that nothing but a hand-over can be quick.
-        slow = {"controller_quorum_fetch_timeout_ms": 10_000, "controller_quorum_election_timeout_ms": 1000}
+        slow = {
+            "controller_quorum_fetch_timeout_ms": 10_000,
+            "controller_quorum_election_timeout_ms": 1000,
+        }
         async with cluster(tmp_path, **slow) as three:
             await three.start()
             leader = await three.leader()
@@ -181,9 +199,14 @@ def test_what_is_asked_while_nobody_leads_is_done_by_the_next_leader(tmp_path: P
             async with trio.open_nursery() as nursery:
                 for id in others:
                     nursery.start_soon(create, id)
-            # Asked of the dead leader's address while it still counted as one: nobody knows, or done by the next.
+            # Asked of the dead leader's address while it still counted as one: nobody knows, or
+            # done by the next.
             assert answers == [0, 0]
-            await until(lambda: all(three.nodes[id].topics == {f"by-{one}" for one in others} for id in others))
+            await until(
+                lambda: all(
+                    three.nodes[id].topics == {f"by-{one}" for one in others} for id in others
+                )
+            )
 
     run(main, within_s=40)
 
@@ -214,7 +237,9 @@ def test_a_leader_cut_off_and_born_again_follows_with_what_it_had(tmp_path: Path
             shown = leader.log.high_watermark
             await leader.cut_off()
             await three.start(first)
-            assert three.nodes[first].log.high_watermark >= shown, "what was committed is shown at once"
+            assert three.nodes[first].log.high_watermark >= shown, (
+                "what was committed is shown at once"
+            )
             successor = await three.leader()
             assert successor.raft.epoch > leader.raft.epoch
             assert await three.nodes[others[0]].create("after") == 0
@@ -225,7 +250,9 @@ def test_a_leader_cut_off_and_born_again_follows_with_what_it_had(tmp_path: Path
 
 def test_a_leader_whose_disk_fails_ends_and_acknowledges_nothing_more(tmp_path: Path) -> None:
     def fails() -> int:
-        raise SyncFailed("sync", "a.log", OSError(errno.EIO, "Input/output error"), "look at the disk")
+        raise SyncFailed(
+            "sync", "a.log", OSError(errno.EIO, "Input/output error"), "look at the disk"
+        )
 
     async def main() -> None:
         async with cluster(tmp_path) as three:

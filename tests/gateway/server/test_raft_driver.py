@@ -1,6 +1,8 @@
-"""The driver of a node of the quorum: what leaves when, what is written together, and what ends the node.
+"""The driver of a node of the quorum: what leaves when, what is written together, and what ends the
+node.
 
-Core and disk are scripted: these tests are about the order in which things are done, whatever is decided.
+Core and disk are scripted: these tests are about the order in which things are done, whatever is
+decided.
 """
 
 from __future__ import annotations
@@ -16,18 +18,17 @@ import trio
 import trio.testing
 
 from gateway.address import Address
-from gateway.handlers.context import Later
-from gateway.handlers.errors import ErrorCode
+from gateway.handlers.context import PendingResponse
 from gateway.log.errors import DiskFailed, SyncFailed
-from gateway.ports import OffsetOutOfRange, SourceStopped, Spliced
-from gateway.quorum.effects import FailureKind
-from gateway.quorum.raft.effects import (
+from gateway.ports import FileRecords, OffsetOutOfRange, SourceStopped
+from gateway.quorum.effects import (
     AbandonSnapshot,
     Accepted,
     Advance,
     Append,
     BeginSnapshot,
     ElectionState,
+    FailureKind,
     InstallSnapshot,
     LeaderChanged,
     Leading,
@@ -42,7 +43,17 @@ from gateway.quorum.raft.effects import (
     Stop,
     Tell,
 )
-from gateway.quorum.raft.events import Answered, Durable, Failed, Gone, Installed, Requested, Resign, ShutDown, Tick
+from gateway.quorum.events import (
+    Answered,
+    Durable,
+    Failed,
+    Gone,
+    Installed,
+    Requested,
+    Resign,
+    ShutDown,
+    Tick,
+)
 from gateway.quorum.requests import describe_quorum
 from gateway.server import raft_driver
 from gateway.snapshot_id import SnapshotId
@@ -51,6 +62,7 @@ from kwire.messages.fetch_response import FetchResponse
 from kwire.messages.fetch_snapshot_response import FetchSnapshotResponse
 from kwire.messages.heartbeat_request import HeartbeatRequest
 from kwire.messages.vote_response import VoteResponse
+from kwire.protocol import ErrorCode
 from tests.gateway.server.harness import run, until
 from tests.gateway.server.scripted_raft import Driven, driving
 from tests.gateway.server.upstream_peer import HEARTBEAT, listening, polite
@@ -62,7 +74,9 @@ def append(token: int) -> Append:
     return Append(token, token, b"batch")
 
 
-def heartbeat(port: int, number: int = 1, *, after: int = 0, api_key: int = HEARTBEAT, timeout_s: float = 5) -> Send:
+def heartbeat(
+    port: int, number: int = 1, *, after: int = 0, api_key: int = HEARTBEAT, timeout_s: float = 5
+) -> Send:
     def request(version: int) -> HeartbeatRequest:
         return HeartbeatRequest(group_id="g", generation_id=7, member_id="m")
 
@@ -74,7 +88,8 @@ async def settled() -> None:
     await trio.testing.wait_all_tasks_blocked()
 
 
-# --- nothing leaves before it is true after a crash -------------------------------------------------------------------
+# --- nothing leaves before it is true after a crash
+# -------------------------------------------------------------------
 
 
 def test_an_answer_waits_until_what_it_says_is_on_disk() -> None:
@@ -96,7 +111,9 @@ def test_a_request_waits_until_what_it_says_is_on_disk() -> None:
     async def main() -> None:
         async with listening(polite) as peer, driving() as driven:
             driven.log.gate.clear()
-            driven.raft.react = lambda event: [append(1), heartbeat(peer.port, after=1)] if isinstance(event, Requested) else []
+            driven.raft.react = lambda event: (
+                [append(1), heartbeat(peer.port, after=1)] if isinstance(event, Requested) else []
+            )
             driven.ask()
             await settled()
             assert peer.seen == []
@@ -164,7 +181,7 @@ def test_what_came_of_a_snapshot_is_told_before_that_it_is_durable() -> None:
     async def main() -> None:
         async with driving() as driven:
             installed = Installed(SNAPSHOT, None, 1)
-            driven.log.outcome = [installed]
+            driven.log.decision = [installed]
             driven.reply(3, InstallSnapshot(3, SNAPSHOT))
             driven.ask()
             await until(lambda: driven.raft.events[1:] == [installed, Durable(3)])
@@ -172,7 +189,8 @@ def test_what_came_of_a_snapshot_is_told_before_that_it_is_durable() -> None:
     run(main)
 
 
-# --- what ends the node -----------------------------------------------------------------------------------------------
+# --- what ends the node
+# -----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -211,10 +229,13 @@ def test_a_bug_at_the_log_ends_the_node_with_its_traceback_in_the_log() -> None:
             one.ask()
             await trio.sleep_forever()
 
-    with pytest.raises(SourceStopped, match=r"a bug of this server, at the log: .*a batch for offset 7.*; start again"):
+    with pytest.raises(
+        SourceStopped,
+        match=r"a bug of this server, at the log: .*a batch for offset 7.*; start again",
+    ):
         run(main)
     assert driven[0].answers == []
-    assert driven[0].reports.counts["log of the quorum not written"] == 1
+    assert driven[0].reports.counts["log write failed"] == 1
 
 
 @pytest.mark.parametrize("at", ["its start", "Requested"])
@@ -245,15 +266,20 @@ def test_a_bug_of_the_core_ends_the_node_and_is_not_swallowed(at: str) -> None:
 def test_a_core_that_cannot_go_on_ends_the_node_with_its_sentence() -> None:
     async def main() -> None:
         async with driving() as driven:
-            driven.raft.react = lambda event: [Stop("the leader's log contradicts what is committed here")]
+            driven.raft.react = lambda event: [
+                Stop("the leader's log contradicts what is committed here")
+            ]
             driven.ask()
             await trio.sleep_forever()
 
-    with pytest.raises(SourceStopped, match=r"^the leader's log contradicts what is committed here$"):
+    with pytest.raises(
+        SourceStopped, match=r"^the leader's log contradicts what is committed here$"
+    ):
         run(main)
 
 
-# --- who asks ---------------------------------------------------------------------------------------------------------
+# --- who asks
+# ---------------------------------------------------------------------------------------------------------
 
 
 def test_an_asker_that_is_gone_is_told_to_the_core_and_gets_nothing_read() -> None:
@@ -263,15 +289,15 @@ def test_an_asker_that_is_gone_is_told_to_the_core_and_gets_nothing_read() -> No
             driven.log.range = read.append  # type: ignore[assignment]
             driven.log.gate.clear()
             driven.reply(1, append(1), answer=_fetched(), read=LogRange(0, 1, 100))
-            later = Later()
-            driven.driver.ask(VoteResponse(), 2, "CONTROLLER", later)
+            pending = PendingResponse()
+            driven.driver.ask(VoteResponse(), 2, "CONTROLLER", pending)
             await until(driven.log.busy.is_set)
-            later.cancel()
+            pending.cancel()
             driven.log.gate.set()
             await until(lambda: bool(driven.raft.of(Durable)))
             [asked] = driven.raft.of(Requested)
             assert driven.raft.of(Gone) == [Gone(asked.number)]
-            assert (read, later.done) == ([], False)
+            assert (read, pending.done) == ([], False)
 
     run(main)
 
@@ -280,10 +306,10 @@ def test_an_asker_that_was_answered_is_not_told_to_be_gone() -> None:
     async def main() -> None:
         async with driving() as driven:
             driven.reply()
-            later = Later()
-            driven.driver.ask(VoteResponse(), 2, "CONTROLLER", later)
-            await until(lambda: later.done)
-            later.cancel()
+            pending = PendingResponse()
+            driven.driver.ask(VoteResponse(), 2, "CONTROLLER", pending)
+            await until(lambda: pending.done)
+            pending.cancel()
             await settled()
             assert driven.raft.of(Gone) == []
 
@@ -293,17 +319,23 @@ def test_an_asker_that_was_answered_is_not_told_to_be_gone() -> None:
 def test_requests_come_with_their_listener_and_version_and_each_a_number() -> None:
     async def main() -> None:
         async with driving() as driven:
-            driven.driver.ask(VoteResponse(), 1, "CONTROLLER", Later())
-            driven.driver.ask(VoteResponse(), 2, "OTHER", Later())
+            driven.driver.ask(VoteResponse(), 1, "CONTROLLER", PendingResponse())
+            driven.driver.ask(VoteResponse(), 2, "OTHER", PendingResponse())
             await settled()
             first, second = driven.raft.of(Requested)
-            assert (first.version, first.listener, second.version, second.listener) == (1, "CONTROLLER", 2, "OTHER")
+            assert (first.version, first.listener, second.version, second.listener) == (
+                1,
+                "CONTROLLER",
+                2,
+                "OTHER",
+            )
             assert first.number != second.number
 
     run(main)
 
 
-# --- bytes of log and snapshots ---------------------------------------------------------------------------------------
+# --- bytes of log and snapshots
+# ---------------------------------------------------------------------------------------
 
 
 def _fetched() -> FetchResponse:
@@ -313,7 +345,9 @@ def _fetched() -> FetchResponse:
 
 def _snapshot() -> FetchSnapshotResponse:
     partition = fetch_snapshot_response.PartitionSnapshot(unaligned_records=b"")
-    return FetchSnapshotResponse(topics=[fetch_snapshot_response.TopicSnapshot(partitions=[partition])])
+    return FetchSnapshotResponse(
+        topics=[fetch_snapshot_response.TopicSnapshot(partitions=[partition])]
+    )
 
 
 async def _answered(driven: Driven, answer: Any, read: Any) -> Any:
@@ -321,14 +355,18 @@ async def _answered(driven: Driven, answer: Any, read: Any) -> Any:
     driven.ask()
     await until(lambda: bool(driven.answers))
     found: Any = driven.answers[0]
-    return found.responses[0].partitions[0] if isinstance(answer, FetchResponse) else found.topics[0].partitions[0]
+    return (
+        found.responses[0].partitions[0]
+        if isinstance(answer, FetchResponse)
+        else found.topics[0].partitions[0]
+    )
 
 
 def test_records_are_put_where_the_core_left_room() -> None:
     async def main() -> None:
         async with driving() as driven:
             partition = await _answered(driven, _fetched(), LogRange(0, 1, 100))
-            assert isinstance(partition.records, Spliced)
+            assert isinstance(partition.records, FileRecords)
             assert partition.records.read.chunks == (b"records",)
 
     run(main)
@@ -353,7 +391,11 @@ def test_a_piece_of_a_snapshot_with_its_size() -> None:
     async def main() -> None:
         async with driving() as driven:
             partition = await _answered(driven, _snapshot(), SnapshotRange(SNAPSHOT, 0, 5))
-            assert (partition.size, partition.unaligned_records, partition.error_code) == (100, b"bytes", 0)
+            assert (partition.size, partition.unaligned_records, partition.error_code) == (
+                100,
+                b"bytes",
+                0,
+            )
 
     run(main)
 
@@ -378,7 +420,10 @@ def test_a_snapshot_that_was_deleted_a_moment_ago() -> None:
         async with driving() as driven:
             driven.log.snapshot = gone
             partition = await _answered(driven, _snapshot(), SnapshotRange(SNAPSHOT, 0, 5))
-            assert (partition.error_code, partition.unaligned_records) == (ErrorCode.SNAPSHOT_NOT_FOUND, b"")
+            assert (partition.error_code, partition.unaligned_records) == (
+                ErrorCode.SNAPSHOT_NOT_FOUND,
+                b"",
+            )
 
     run(main)
 
@@ -398,18 +443,24 @@ def test_a_log_that_cannot_be_read_ends_the_node() -> None:
         run(main)
 
 
-# --- other nodes ------------------------------------------------------------------------------------------------------
+# --- other nodes
+# ------------------------------------------------------------------------------------------------------
 
 
 def test_an_answer_of_another_node_comes_with_the_number_of_the_request_and_the_version() -> None:
     async def main() -> None:
         async with listening(polite) as peer, driving() as driven:
-            driven.raft.react = lambda event: [heartbeat(peer.port, 41)] if isinstance(event, Requested) else []
+            driven.raft.react = lambda event: (
+                [heartbeat(peer.port, 41)] if isinstance(event, Requested) else []
+            )
             driven.ask()
             await until(lambda: bool(driven.raft.of(Answered)))
             [answered] = driven.raft.of(Answered)
             assert (answered.number, answered.version, answered.message.error_code) == (41, 4, 7)
-            assert driven.driver.request_errors == {"OTHER": 0} or sum(driven.driver.request_errors.values()) == 1
+            assert (
+                driven.driver.request_errors == {"OTHER": 0}
+                or sum(driven.driver.request_errors.values()) == 1
+            )
             assert driven.driver.problem is None
 
     run(main)
@@ -423,13 +474,21 @@ def _nobody(port: int) -> Send:
     ("send", "kind", "counted"),
     [
         (_nobody, FailureKind.UNREACHABLE, "unreachable"),
-        (lambda port: heartbeat(port, api_key=52), FailureKind.UNSUPPORTED_VERSION, "unsupported_version"),
+        (
+            lambda port: heartbeat(port, api_key=52),
+            FailureKind.UNSUPPORTED_VERSION,
+            "unsupported_version",
+        ),
     ],
 )
-def test_a_request_that_fails_is_told_with_its_reason(send: Callable[[int], Send], kind: FailureKind, counted: str) -> None:
+def test_a_request_that_fails_is_told_with_its_reason(
+    send: Callable[[int], Send], kind: FailureKind, counted: str
+) -> None:
     async def main() -> None:
         async with listening(polite) as peer, driving() as driven:
-            driven.raft.react = lambda event: [send(peer.port)] if isinstance(event, Requested) else []
+            driven.raft.react = lambda event: (
+                [send(peer.port)] if isinstance(event, Requested) else []
+            )
             driven.ask()
             await until(lambda: bool(driven.raft.of(Failed)))
             [failed] = driven.raft.of(Failed)
@@ -440,7 +499,8 @@ def test_a_request_that_fails_is_told_with_its_reason(send: Callable[[int], Send
     run(main)
 
 
-# --- time -------------------------------------------------------------------------------------------------------------
+# --- time
+# -------------------------------------------------------------------------------------------------------------
 
 
 def test_the_core_is_woken_at_its_deadline_and_not_before() -> None:
@@ -453,7 +513,9 @@ def test_the_core_is_woken_at_its_deadline_and_not_before() -> None:
             def react(event: Any) -> list[Any]:
                 if isinstance(event, Tick):
                     ticks.append(trio.current_time() - began)
-                    driven.raft.deadline = began + 5 * (len(ticks) + 1) if len(ticks) < 3 else float("inf")
+                    driven.raft.deadline = (
+                        began + 5 * (len(ticks) + 1) if len(ticks) < 3 else float("inf")
+                    )
                 return []
 
             began = trio.current_time()
@@ -492,20 +554,27 @@ async def until_real(condition: Callable[[], bool]) -> None:
     raise AssertionError("it did not happen")
 
 
-def test_a_disk_that_cannot_write_down_what_is_committed_ends_the_node(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_disk_that_cannot_write_down_what_is_committed_ends_the_node(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(raft_driver, "_REMEMBER_S", 0.01)
 
     async def main() -> None:
         async with driving() as driven:
-            driven.log.fails = DiskFailed("write", "recovery-point", OSError(errno.EIO, "Input/output error"), "look")
+            driven.log.fails = DiskFailed(
+                "write", "recovery-point", OSError(errno.EIO, "Input/output error"), "look"
+            )
             driven.log.commit(7)
             await trio.sleep_forever()
 
-    with pytest.raises(SourceStopped, match="cannot write recovery-point: Input/output error; look; start again"):
+    with pytest.raises(
+        SourceStopped, match="cannot write recovery-point: Input/output error; look; start again"
+    ):
         run(main)
 
 
-# --- who acts for the leader ------------------------------------------------------------------------------------------
+# --- who acts for the leader
+# ------------------------------------------------------------------------------------------
 
 
 class Acting:
@@ -539,7 +608,9 @@ def test_the_controller_is_told_everything_in_order() -> None:
                 ("refused", 2, True, "why"),
                 ("not_leading", 3),
             ]
-            assert driven.log.committed == 13, "clients see it before those who made it are answered"
+            assert driven.log.committed == 13, (
+                "clients see it before those who made it are answered"
+            )
             assert (driven.log.epoch, driven.log.leader_id) == (3, 1)
 
     run(main)
@@ -575,7 +646,12 @@ def test_to_resign_comes_before_whatever_waits_to_be_proposed() -> None:
                 driven.ask()
             driven.driver.resign(5, "a bug")
             await settled()
-            assert [type(event) for event in driven.raft.events] == [Resign, Requested, Requested, Requested]
+            assert [type(event) for event in driven.raft.events] == [
+                Resign,
+                Requested,
+                Requested,
+                Requested,
+            ]
 
     run(main)
 
@@ -585,7 +661,9 @@ def test_leaders_are_reported_once_and_when_there_last_was_one_is_known() -> Non
         async with driving() as driven:
             assert driven.driver.led_until is None
             for leader, epoch in ((2, 1), (2, 1), (-1, 1), (3, 2)):
-                driven.raft.react = lambda event, epoch=epoch, leader=leader: [LeaderChanged(epoch, leader)]  # type: ignore[misc]
+                driven.raft.react = lambda event, epoch=epoch, leader=leader: [
+                    LeaderChanged(epoch, leader)
+                ]  # type: ignore[misc]
                 driven.ask()
                 await settled()
             assert driven.reports.counts["leader changed"] == 3
@@ -594,7 +672,8 @@ def test_leaders_are_reported_once_and_when_there_last_was_one_is_known() -> Non
     run(main)
 
 
-# --- the end ----------------------------------------------------------------------------------------------------------
+# --- the end
+# ----------------------------------------------------------------------------------------------------------
 
 
 def test_shutting_down_waits_for_the_hand_over() -> None:
@@ -638,16 +717,25 @@ def test_a_node_that_has_ended_has_nothing_to_hand_over() -> None:
     run(main)
 
 
-# --- what people see --------------------------------------------------------------------------------------------------
+# --- what people see
+# --------------------------------------------------------------------------------------------------
 
 
-def test_what_the_core_tells_is_reported_with_a_peers_words_escaped(capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_the_core_tells_is_reported_with_a_peers_words_escaped(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     async def main() -> None:
         async with driving() as driven:
-            driven.reply(0, Tell("nonsense", {"sender": "node 2", "text": "a\nb" + "x" * 1000, "epoch": 3}))
+            driven.reply(
+                0,
+                Tell(
+                    "protocol violation",
+                    {"sender": "node 2", "reason": "a\nb" + "x" * 1000},
+                ),
+            )
             driven.ask()
             await settled()
-            assert driven.reports.counts["nonsense"] == 1
+            assert driven.reports.counts["protocol violation"] == 1
 
     run(main)
     shown = capsys.readouterr().out
@@ -671,11 +759,19 @@ def test_a_snapshot_on_its_way_is_seen() -> None:
             driven.reply(0, AbandonSnapshot(SNAPSHOT))
             driven.ask()
             await settled()
-            assert (driver.snapshot, driver.snapshot_downloads, driver.snapshot_loads) == (None, 1, 0)
+            assert (driver.snapshot, driver.snapshot_downloads, driver.snapshot_loads) == (
+                None,
+                1,
+                0,
+            )
             driven.reply(0, BeginSnapshot(SNAPSHOT), InstallSnapshot(1, SNAPSHOT))
             driven.ask()
             await settled()
-            assert (driver.snapshot, driver.snapshot_downloads, driver.snapshot_loads) == (None, 2, 1)
+            assert (driver.snapshot, driver.snapshot_downloads, driver.snapshot_loads) == (
+                None,
+                2,
+                1,
+            )
             assert driver.fetched_bytes == 10
 
     run(main)

@@ -8,9 +8,20 @@ import trio.testing
 
 from gateway.address import Address
 from gateway.server.upstream import Upstream
-from gateway.server.upstream_errors import BadAnswer, ConnectionClosed, TimedOut, Unreachable, UnsupportedByPeer, UpstreamError
+from gateway.server.upstream_errors import (
+    BadAnswer,
+    ConnectionClosed,
+    TimedOut,
+    Unreachable,
+    UnsupportedByPeer,
+    UpstreamError,
+)
 from kwire.errors import EncodeError, UnsupportedVersion
-from kwire.messages.api_versions_response import ApiVersion, ApiVersionsResponse, FinalizedFeatureKey
+from kwire.messages.api_versions_response import (
+    ApiVersion,
+    ApiVersionsResponse,
+    FinalizedFeatureKey,
+)
 from kwire.messages.heartbeat_request import HeartbeatRequest
 from kwire.messages.heartbeat_response import HeartbeatResponse
 from tests.gateway.server.upstream_peer import (
@@ -26,9 +37,18 @@ from tests.gateway.server.upstream_peer import (
 
 def test_connect_asks_as_stock_clients_do_and_learns_what_there_is() -> None:
     async def script(node: Node) -> None:
-        finalized = [FinalizedFeatureKey(name="metadata.version", max_version_level=30, min_version_level=30)]
-        keys = [ApiVersion(api_key=1, min_version=4, max_version=18), ApiVersion(api_key=99, min_version=3, max_version=1)]
-        await node.greet(ApiVersionsResponse(api_keys=keys, finalized_features=finalized, finalized_features_epoch=12))
+        finalized = [
+            FinalizedFeatureKey(name="metadata.version", max_version_level=30, min_version_level=30)
+        ]
+        keys = [
+            ApiVersion(api_key=1, min_version=4, max_version=18),
+            ApiVersion(api_key=99, min_version=3, max_version=1),
+        ]
+        await node.greet(
+            ApiVersionsResponse(
+                api_keys=keys, finalized_features=finalized, finalized_features_epoch=12
+            )
+        )
         await node.next()
 
     async def main() -> None:
@@ -41,16 +61,27 @@ def test_connect_asks_as_stock_clients_do_and_learns_what_there_is() -> None:
             assert repr(upstream) == f"<Upstream 127.0.0.1:{peer.port} (PLAINTEXT)>"
             await upstream.aclose()
             [asked] = peer.seen
-            assert (asked.version, asked.header.client_id, asked.message.client_software_name) == (4, "test", "kwire")
+            assert (asked.version, asked.header.client_id, asked.message.client_software_name) == (
+                4,
+                "test",
+                "kwire",
+            )
 
     run(main)
 
 
-@pytest.mark.parametrize(("offered", "second"), [(range(3), 2), (range(4), 3), (range(0), 0), (range(9), 3), (range(-5, -1), 0)])
+@pytest.mark.parametrize(
+    ("offered", "second"),
+    [(range(3), 2), (range(4), 3), (range(0), 0), (range(9), 3), (range(-5, -1), 0)],
+)
 def test_a_node_that_is_too_old_for_version_4_is_asked_again(offered: range, second: int) -> None:
     async def script(node: Node) -> None:
         asked = await node.next()
-        keys = [ApiVersion(api_key=API_VERSIONS, min_version=offered[0], max_version=offered[-1])] if offered else []
+        keys = (
+            [ApiVersion(api_key=API_VERSIONS, min_version=offered[0], max_version=offered[-1])]
+            if offered
+            else []
+        )
         await node.send(asked.answer(ApiVersionsResponse(error_code=35, api_keys=keys), version=0))
         await node.greet()
         await node.next()
@@ -106,7 +137,9 @@ def test_callers_take_turns_and_each_gets_its_own_answer() -> None:
             got: dict[int, int] = {}
 
             async def ask(number: int) -> None:
-                got[number] = (await upstream.call(heartbeat(number), number % 5, timeout_s=5)).error_code
+                got[number] = (
+                    await upstream.call(heartbeat(number), number % 5, timeout_s=5)
+                ).error_code
 
             async with trio.open_nursery() as nursery:
                 for number in range(50):
@@ -136,7 +169,11 @@ def test_a_request_that_cannot_be_written_costs_nothing() -> None:
 
 
 @pytest.mark.parametrize(
-    ("when", "words"), [(0, "no answer to ApiVersions within 0.1 s"), (1, "no answer to HeartbeatRequest v4 within 0.1 s")]
+    ("when", "words"),
+    [
+        (0, "no answer to ApiVersions within 0.1 s"),
+        (1, "no answer to HeartbeatRequest v4 within 0.1 s"),
+    ],
 )
 def test_a_node_that_stalls(when: int, words: str) -> None:
     async def script(node: Node) -> None:
@@ -173,7 +210,11 @@ def test_time_runs_from_the_turn_on_not_from_the_queue() -> None:
             upstream = await peer.connect()
             async with trio.open_nursery() as nursery:
                 for number in range(callers):
-                    nursery.start_soon(lambda number=number: upstream.call(heartbeat(number), 4, timeout_s=timeout_s))
+                    nursery.start_soon(
+                        lambda number=number: upstream.call(  # type: ignore[misc]
+                            heartbeat(number), 4, timeout_s=timeout_s
+                        )
+                    )
             assert upstream.is_open
             await upstream.aclose()
 
@@ -248,7 +289,9 @@ def test_an_address_where_nobody_is(address: tuple[str, int], words: str) -> Non
         from gateway.security.client_properties import ClientSecurity
 
         with pytest.raises(Unreachable) as caught:
-            await Upstream.connect(Address(*address), ClientSecurity(), client_id="test", timeout_s=5)
+            await Upstream.connect(
+                Address(*address), ClientSecurity(), client_id="test", timeout_s=5
+            )
         assert words in str(caught.value) and "\0" not in str(caught.value)
 
     run(main)

@@ -15,7 +15,15 @@ from gateway.server.upstream_link import Link
 from gateway.server.upstream_versions import ask_versions
 from kwire.header import encode_response_header
 from kwire.messages.heartbeat_response import HeartbeatResponse
-from tests.gateway.server.upstream_peer import HEARTBEAT, Asked, Node, heartbeat, listening, run, sized
+from tests.gateway.server.upstream_peer import (
+    HEARTBEAT,
+    Asked,
+    Node,
+    heartbeat,
+    listening,
+    run,
+    sized,
+)
 
 
 class Pieces(trio.abc.Stream):
@@ -50,7 +58,9 @@ def test_an_answer_may_come_in_any_pieces() -> None:
     whole = the_answer()
 
     async def main() -> None:
-        splits = [[whole[:at], whole[at:]] for at in range(1, len(whole))] + [[bytes([one]) for one in whole]]
+        splits = [[whole[:at], whole[at:]] for at in range(1, len(whole))] + [
+            [bytes([one]) for one in whole]
+        ]
         for pieces in splits:
             link = Link(Pieces(pieces), "node", answer_max_bytes=1000)
             assert (await link.ask(heartbeat(), 4, "me")).error_code == 27
@@ -69,7 +79,9 @@ def test_an_answer_that_ends_early_at_any_byte() -> None:
             with pytest.raises(ConnectionClosed, match="node: it closed the connection"):
                 await link.ask(heartbeat(), 4, "me")
             assert stream.closed and not link.is_open
-            with pytest.raises(ConnectionClosed, match="given up in the middle of HeartbeatRequest v4"):
+            with pytest.raises(
+                ConnectionClosed, match="given up in the middle of HeartbeatRequest v4"
+            ):
                 await link.ask(heartbeat(), 4, "me")
 
     run(main)
@@ -78,17 +90,32 @@ def test_an_answer_that_ends_early_at_any_byte() -> None:
 #: What a node sends instead of an answer, and what is said of it.
 LIES: dict[str, tuple[Callable[[Asked], bytes], str]] = {
     "huge": (lambda asked: sized(2**31 - 1), "a frame of 2147483647 bytes, above the limit"),
-    "above the limit": (lambda asked: sized(1001), "a frame of 1001 bytes, above the limit of 1000"),
+    "above the limit": (
+        lambda asked: sized(1001),
+        "a frame of 1001 bytes, above the limit of 1000",
+    ),
     "negative": (lambda asked: sized(-1), "a frame of -1 bytes"),
     "most negative": (lambda asked: sized(-(2**31)), "a frame of -2147483648 bytes"),
     "empty": (lambda asked: sized(0), "a frame of 0 bytes"),
     "no correlation id": (lambda asked: sized(3, b"abc"), "correlation id 616263"),
-    "another's": (lambda asked: asked.answer(HeartbeatResponse(), correlation_id=77), "correlation id 77, not 2"),
-    "negative id": (lambda asked: asked.answer(HeartbeatResponse(), correlation_id=-2), "correlation id -2, not 2"),
+    "another's": (
+        lambda asked: asked.answer(HeartbeatResponse(), correlation_id=77),
+        "correlation id 77, not 2",
+    ),
+    "negative id": (
+        lambda asked: asked.answer(HeartbeatResponse(), correlation_id=-2),
+        "correlation id -2, not 2",
+    ),
     "two": (lambda asked: asked.answer(HeartbeatResponse()) * 2, "which nobody asked for"),
     "too short": (lambda asked: sized(5, b"\0\0\0\2\0"), "cannot be read"),
-    "too long": (lambda asked: sized(13, b"\0\0\0\2\0" + bytes(8)), "1 bytes left over behind HeartbeatResponse"),
-    "tags": (lambda asked: sized(14, b"\0\0\0\2" + b"\xff\xff\xff\xff\x0f" + bytes(5)), "cannot be read"),
+    "too long": (
+        lambda asked: sized(13, b"\0\0\0\2\0" + bytes(8)),
+        "1 bytes left over behind HeartbeatResponse",
+    ),
+    "tags": (
+        lambda asked: sized(14, b"\0\0\0\2" + b"\xff\xff\xff\xff\x0f" + bytes(5)),
+        "cannot be read",
+    ),
 }
 
 
@@ -106,7 +133,9 @@ def test_an_answer_that_is_none(lie: str) -> None:
             upstream = await peer.connect(response_max_bytes=1000)
             with pytest.raises(BadAnswer) as caught:
                 await upstream.call(heartbeat(), 4, timeout_s=5)
-            assert words in str(caught.value) and str(caught.value).startswith(f"127.0.0.1:{peer.port} (PLAINTEXT): ")
+            assert words in str(caught.value) and str(caught.value).startswith(
+                f"127.0.0.1:{peer.port} (PLAINTEXT): "
+            )
             assert not upstream.is_open
             with trio.fail_after(1):  # closed at once, not only when somebody asks for it
                 await peer.idle.wait()
@@ -124,7 +153,9 @@ def test_what_comes_before_anything_is_known_is_bounded_more_tightly() -> None:
 
     async def main() -> None:
         async with listening(script) as peer:
-            with pytest.raises(BadAnswer, match="ApiVersionsRequest v4 is no answer: a frame of 1048576 bytes"):
+            with pytest.raises(
+                BadAnswer, match="ApiVersionsRequest v4 is no answer: a frame of 1048576 bytes"
+            ):
                 await peer.connect()
 
     run(main)
@@ -156,7 +187,11 @@ def test_an_answer_full_of_empty_elements_is_refused_in_time() -> None:
     async def script(node: Node) -> None:
         asked = await node.next()
         # ApiVersions v4: error code, an array of keys of 7 zero bytes each.
-        body = b"\0\0" + bytes([(count + 1) & 0x7F | 0x80, (count + 1) >> 7 & 0x7F | 0x80, (count + 1) >> 14]) + bytes(3 * count)
+        body = (
+            b"\0\0"
+            + bytes([(count + 1) & 0x7F | 0x80, (count + 1) >> 7 & 0x7F | 0x80, (count + 1) >> 14])
+            + bytes(3 * count)
+        )
         number = asked.header.correlation_id
         await node.send(sized(4 + len(body), number.to_bytes(4, "big") + body))
         await node.next()

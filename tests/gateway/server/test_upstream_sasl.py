@@ -1,4 +1,6 @@
-"""Authentication of the client connection: the order of requests, every refusal, sessions that end; nodes that lie."""
+"""Authentication of the client connection: the order of requests, every refusal, sessions that end;
+nodes that lie.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,12 @@ from gateway.security import scram
 from gateway.security.client_properties import ClientSecurity
 from gateway.security.sasl_client import SaslSettings
 from gateway.security.secret import Secret
-from gateway.server.upstream_errors import AuthenticationFailed, BadAnswer, TimedOut, UnsupportedByPeer
+from gateway.server.upstream_errors import (
+    AuthenticationFailed,
+    BadAnswer,
+    TimedOut,
+    UnsupportedByPeer,
+)
 from kwire.messages.api_versions_response import ApiVersion, ApiVersionsResponse
 from kwire.messages.heartbeat_response import HeartbeatResponse
 from kwire.messages.sasl_authenticate_response import SaslAuthenticateResponse
@@ -43,7 +50,13 @@ class ScramNode:
     """The server's part of SCRAM by the text of RFC 5802, with a switch for each lie."""
 
     def __init__(
-        self, name: str, *, iterations: int = 4096, sent: str = "", nonce: str | None = None, forged: bool = False
+        self,
+        name: str,
+        *,
+        iterations: int = 4096,
+        sent: str = "",
+        nonce: str | None = None,
+        forged: bool = False,
     ) -> None:
         self.hash = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}[name]
         self.iterations, self.sent, self.nonce, self.forged = iterations, sent, nonce, forged
@@ -54,18 +67,28 @@ class ScramNode:
         if not self.first:
             self.first = token.removeprefix(b"n,,")
             assert b"n=ann=2C the =3D first,r=" in self.first
-            nonce = self.first.split(b"r=")[1].decode() + "Server" if self.nonce is None else self.nonce
-            text = f"r={nonce},s={base64.b64encode(b'salt').decode()},i={self.sent or self.iterations}"
+            nonce = (
+                self.first.split(b"r=")[1].decode() + "Server" if self.nonce is None else self.nonce
+            )
+            text = (
+                f"r={nonce},s={base64.b64encode(b'salt').decode()},i={self.sent or self.iterations}"
+            )
             self.server_first = text.encode()
             return SaslAuthenticateResponse(auth_bytes=self.server_first)
         without_proof, _, proof = token.partition(b",p=")
         salted = hashlib.pbkdf2_hmac(self.hash, PASSWORD.encode(), b"salt", self.iterations)
         message = b",".join((self.first, self.server_first, without_proof))
-        signature = self._hmac(hashlib.new(self.hash, self._hmac(salted, b"Client Key")).digest(), message)
+        signature = self._hmac(
+            hashlib.new(self.hash, self._hmac(salted, b"Client Key")).digest(), message
+        )
         key = bytes(a ^ b for a, b in zip(base64.b64decode(proof), signature, strict=True))
         if key != self._hmac(salted, b"Client Key"):
-            return SaslAuthenticateResponse(error_code=58, error_message="Authentication failed: no\nsuch thing")
-        verifier = self._hmac(self._hmac(b"guess" if self.forged else salted, b"Server Key"), message)
+            return SaslAuthenticateResponse(
+                error_code=58, error_message="Authentication failed: no\nsuch thing"
+            )
+        verifier = self._hmac(
+            self._hmac(b"guess" if self.forged else salted, b"Server Key"), message
+        )
         return SaslAuthenticateResponse(auth_bytes=b"v=" + base64.b64encode(verifier))
 
     def _hmac(self, key: bytes, message: bytes) -> bytes:
@@ -76,7 +99,9 @@ class PlainNode:
     def answer(self, token: bytes) -> SaslAuthenticateResponse:
         if token == b"\0" + USER.encode() + b"\0" + PASSWORD.encode():
             return SaslAuthenticateResponse()
-        return SaslAuthenticateResponse(error_code=58, error_message="Authentication failed: Invalid username or password")
+        return SaslAuthenticateResponse(
+            error_code=58, error_message="Authentication failed: Invalid username or password"
+        )
 
 
 def guarded(make: Callable[[], ScramNode | PlainNode], *, lifetime_ms: int = 0) -> Script:
@@ -90,13 +115,17 @@ def guarded(make: Callable[[], ScramNode | PlainNode], *, lifetime_ms: int = 0) 
                 await node.greet_with(asked)
             elif asked.key == HANDSHAKE:
                 mechanism = make()
-                await node.send(asked.answer(SaslHandshakeResponse(mechanisms=[asked.message.mechanism])))
+                await node.send(
+                    asked.answer(SaslHandshakeResponse(mechanisms=[asked.message.mechanism]))
+                )
             elif asked.key == AUTHENTICATE:
                 response = mechanism.answer(asked.message.auth_bytes)
                 response.session_lifetime_ms = lifetime_ms
                 await node.send(asked.answer(response))
             else:
-                await node.send(asked.answer(HeartbeatResponse(error_code=asked.message.generation_id)))
+                await node.send(
+                    asked.answer(HeartbeatResponse(error_code=asked.message.generation_id))
+                )
 
     return script
 
@@ -110,8 +139,16 @@ def test_the_order_is_that_of_javas_clients(mechanism: str) -> None:
             assert (await upstream.call(heartbeat(3), 4, timeout_s=5)).error_code == 3
             await upstream.aclose()
             tokens = [(AUTHENTICATE, 2, "test")] * (1 if mechanism == "PLAIN" else 2)
-            order = [(API_VERSIONS, 0, None), (HANDSHAKE, 1, "test"), *tokens, (API_VERSIONS, 4, "test"), (HEARTBEAT, 4, "test")]
-            assert [(asked.key, asked.version, asked.header.client_id) for asked in peer.seen] == order
+            order = [
+                (API_VERSIONS, 0, None),
+                (HANDSHAKE, 1, "test"),
+                *tokens,
+                (API_VERSIONS, 4, "test"),
+                (HEARTBEAT, 4, "test"),
+            ]
+            assert [
+                (asked.key, asked.version, asked.header.client_id) for asked in peer.seen
+            ] == order
             assert mechanism in repr(upstream) and PASSWORD not in repr(upstream)
 
     run(main)
@@ -125,7 +162,10 @@ def test_a_wrong_password(mechanism: str) -> None:
             with pytest.raises(AuthenticationFailed) as caught:
                 await peer.connect(security(mechanism, "wrong-secret"))
             text = str(caught.value)
-            assert f"{mechanism} as 'ann, the = first'" in text and "SASL_AUTHENTICATION_FAILED (58)" in text
+            assert (
+                f"{mechanism} as 'ann, the = first'" in text
+                and "SASL_AUTHENTICATION_FAILED (58)" in text
+            )
             assert "sasl.jaas.config" in text and "\n" not in text and "secret" not in text
 
     run(main)
@@ -144,11 +184,15 @@ LIES = {
 @pytest.mark.parametrize("lie", LIES)
 def test_a_node_that_does_not_know_the_password(lie: str, monkeypatch: pytest.MonkeyPatch) -> None:
     options, words = LIES[lie]
-    if "forged" not in options:  # refused before any work is done
-        monkeypatch.setattr(scram.hashlib, "pbkdf2_hmac", lambda *_: pytest.fail("a key was derived"))
+    if "forged" not in options:  # type: ignore[operator]  # refused before any work is done
+        monkeypatch.setattr(
+            scram.hashlib,  # type: ignore[attr-defined]
+            "pbkdf2_hmac",
+            lambda *_: pytest.fail("a key was derived"),
+        )
 
     async def main() -> None:
-        async with listening(guarded(lambda: ScramNode("SCRAM-SHA-512", **options))) as peer:
+        async with listening(guarded(lambda: ScramNode("SCRAM-SHA-512", **options))) as peer:  # type: ignore[arg-type]
             with pytest.raises(AuthenticationFailed, match=words):
                 await peer.connect(security("SCRAM-SHA-512"))
 
@@ -180,7 +224,11 @@ def test_refused_handshakes() -> None:
     async def refusing(node: Node, code: int) -> None:
         await node.greet()
         asked = await node.next()
-        await node.send(asked.answer(SaslHandshakeResponse(error_code=code, mechanisms=["SCRAM-SHA-512", "GSS\nAPI"])))
+        await node.send(
+            asked.answer(
+                SaslHandshakeResponse(error_code=code, mechanisms=["SCRAM-SHA-512", "GSS\nAPI"])
+            )
+        )
         await node.next()
 
     words = {
@@ -192,7 +240,7 @@ def test_refused_handshakes() -> None:
 
     async def main() -> None:
         for code, expected in words.items():
-            async with listening(lambda node, code=code: refusing(node, code)) as peer:
+            async with listening(lambda node, code=code: refusing(node, code)) as peer:  # type: ignore[misc]
                 with pytest.raises(AuthenticationFailed) as caught:
                     await peer.connect(security("PLAIN"))
                 assert expected in str(caught.value) and "\n" not in str(caught.value)
@@ -202,7 +250,9 @@ def test_refused_handshakes() -> None:
 
 def test_a_node_without_sasl_requests() -> None:
     async def script(node: Node) -> None:
-        await node.greet(ApiVersionsResponse(api_keys=[ApiVersion(api_key=API_VERSIONS, max_version=4)]))
+        await node.greet(
+            ApiVersionsResponse(api_keys=[ApiVersion(api_key=API_VERSIONS, max_version=4)])
+        )
         await node.next()
 
     async def main() -> None:
@@ -222,7 +272,7 @@ class Talker:
 
 def test_a_node_that_talks_on() -> None:
     async def main() -> None:
-        async with listening(guarded(Talker)) as peer:
+        async with listening(guarded(Talker)) as peer:  # type: ignore[arg-type]
             for mechanism in ("PLAIN", "SCRAM-SHA-256"):
                 with pytest.raises(AuthenticationFailed, match="not authenticated"):
                     await peer.connect(security(mechanism))
@@ -236,7 +286,7 @@ def test_a_large_token_before_anything_is_known() -> None:
             return SaslAuthenticateResponse(auth_bytes=bytes(600 * 1024))
 
     async def main() -> None:
-        async with listening(guarded(Large)) as peer:
+        async with listening(guarded(Large)) as peer:  # type: ignore[arg-type]
             with pytest.raises(BadAnswer, match="above the limit"):
                 await peer.connect(security("PLAIN"))
 
@@ -261,7 +311,9 @@ def test_a_session_is_renewed_before_the_request_that_would_be_too_late() -> Non
     clock = trio.testing.MockClock(rate=1)
 
     async def main() -> None:
-        async with listening(guarded(lambda: ScramNode("SCRAM-SHA-256"), lifetime_ms=3_600_000)) as peer:
+        async with listening(
+            guarded(lambda: ScramNode("SCRAM-SHA-256"), lifetime_ms=3_600_000)
+        ) as peer:
             upstream = await peer.connect(security("SCRAM-SHA-256"))
             began = len(peer.seen)
             for pause_s in (0, 1800, 1800, 3000, 7200):

@@ -21,11 +21,14 @@ from tools.kafka_security import Authority, Identity
 
 AUTHORITY = Authority()
 NODE = AUTHORITY.issue("node")
-STRANGER = Authority("Another CA")
+OUTSIDER = Authority("Another CA")
 
 
 def server(
-    identity: Identity = NODE, *, clients: Authority | None = None, newest: ssl.TLSVersion | None = None
+    identity: Identity = NODE,
+    *,
+    clients: Authority | None = None,
+    newest: ssl.TLSVersion | None = None,
 ) -> ssl.SSLContext:
     """The context of a node that shows ``identity``, and wants certificates of ``clients``."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -77,13 +80,75 @@ def test_a_node_with_a_certificate_of_a_trusted_authority(host: str) -> None:
     connects(security(), server(), host)
 
 
+@pytest.mark.parametrize("identified", [False, True])
+def test_certificates_with_and_without_key_identifiers_are_accepted_as_java_does(
+    identified: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where the platform's OpenSSL is strict about RFC 5280 by default, as Python 3.13's
+    default contexts are.
+    """
+    authority = Authority(identified=identified)
+    tls.client_context.cache_clear()
+    monkeypatch.setattr(tls, "ssl", StrictSsl())
+    connects(
+        security(authority, own=own(authority.issue("us"))),
+        server(authority.issue("node"), clients=authority),
+    )
+    listener = tls.server_context(
+        TlsSettings(trusted=authority.pem, own=own(authority.issue("node"))),  # type: ignore[arg-type]
+        "required",
+    )
+    connects(security(authority, own=own(authority.issue("us"))), listener)
+
+
+def test_strict_context_tells_both_kinds_of_certificates_apart() -> None:
+    """The test above would prove nothing if certificates of both kinds passed a strict context."""
+    for identified in (False, True):
+        authority = Authority(identified=identified)
+        strict = ssl.create_default_context(cadata=authority.pem)
+        strict.verify_flags |= ssl.VERIFY_X509_STRICT
+        assert handshakes(strict, server(authority.issue("node"))) is identified
+
+
+class StrictSsl:
+    """The module ``ssl``, whose contexts begin as strict as those of ``ssl.create_default_context``
+    of Python 3.13.
+    """
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(ssl, name)
+
+    def SSLContext(self, protocol: int) -> ssl.SSLContext:
+        context = ssl.SSLContext(protocol)
+        context.verify_flags |= ssl.VERIFY_X509_STRICT
+        return context
+
+
+def handshakes(client: ssl.SSLContext, listener: ssl.SSLContext) -> bool:
+    """Whether the two agree, over memory."""
+    sent, received = ssl.MemoryBIO(), ssl.MemoryBIO()
+    sides = [
+        client.wrap_bio(received, sent, server_hostname="localhost"),
+        listener.wrap_bio(sent, received, server_side=True),
+    ]
+    for _ in range(10):
+        for side in sides:
+            try:
+                side.do_handshake()
+            except ssl.SSLWantReadError:
+                continue
+            except ssl.SSLCertVerificationError:
+                return False
+    return sides[0].version() is not None
+
+
 def test_a_certificate_that_is_trusted_itself_as_java_does() -> None:
     leaf = Identity(NODE.key, NODE.chain[:1])
     connects(ClientSecurity("SSL", TlsSettings(trusted=leaf.chain_pem())), server(leaf))
 
 
 def test_an_authority_that_is_not_trusted() -> None:
-    text = refused(security(STRANGER), server())
+    text = refused(security(OUTSIDER), server())
     assert "its certificate was refused" in text and "ssl.truststore.location" in text
 
 
@@ -99,7 +164,7 @@ def test_a_certificate_for_somebody_else(names: list[str]) -> None:
 
 
 def test_without_names_to_check_the_authority_still_counts() -> None:
-    refused(security(STRANGER, check_host_name=False), server())
+    refused(security(OUTSIDER, check_host_name=False), server())
 
 
 def test_a_certificate_out_of_its_time() -> None:
@@ -113,7 +178,7 @@ def test_a_certificate_out_of_its_time() -> None:
 def test_mutual_tls() -> None:
     context = server(clients=AUTHORITY)
     connects(security(own=own(AUTHORITY.issue("client"))), context)
-    for how in (security(), security(own=own(STRANGER.issue("client")))):
+    for how in (security(), security(own=own(OUTSIDER.issue("client")))):
         with pytest.raises((TlsFailed, ConnectionClosed)) as caught:
             connects(how, context)
         assert "ssl.keystore.location" in str(caught.value)

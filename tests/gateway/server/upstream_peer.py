@@ -17,7 +17,11 @@ from gateway.server.upstream import Upstream
 from kwire.frame import FrameSplitter, frame
 from kwire.header import decode_request_header, encode_response_header
 from kwire.message import Message
-from kwire.messages.api_versions_response import ApiVersion, ApiVersionsResponse, SupportedFeatureKey
+from kwire.messages.api_versions_response import (
+    ApiVersion,
+    ApiVersionsResponse,
+    SupportedFeatureKey,
+)
 from kwire.messages.heartbeat_request import HeartbeatRequest
 from kwire.messages.heartbeat_response import HeartbeatResponse
 from kwire.registry import request_type
@@ -47,7 +51,9 @@ class Asked:
     def version(self) -> int:
         return int(self.header.request_api_version)
 
-    def answer(self, response: Message, *, version: int | None = None, correlation_id: int | None = None) -> bytes:
+    def answer(
+        self, response: Message, *, version: int | None = None, correlation_id: int | None = None
+    ) -> bytes:
         """The frame of ``response``."""
         number = self.header.correlation_id if correlation_id is None else correlation_id
         body = response.encode(self.version if version is None else version)
@@ -108,14 +114,18 @@ class Peer:
     def __post_init__(self) -> None:
         self.idle.set()
 
-    async def connect(self, security: ClientSecurity | None = None, *, host: str = "127.0.0.1", **options: Any) -> Upstream:
+    async def connect(
+        self, security: ClientSecurity | None = None, *, host: str = "127.0.0.1", **options: Any
+    ) -> Upstream:
         how: dict[str, Any] = {"client_id": "test", "timeout_s": 5.0, **options}
         return await Upstream.connect(Address(host, self.port), security or ClientSecurity(), **how)
 
 
 @contextlib.asynccontextmanager
 async def listening(script: Script, context: ssl.SSLContext | None = None) -> AsyncIterator[Peer]:
-    """A node that runs ``script`` for each connection; at the end all of them must have been closed by the client."""
+    """A node that runs ``script`` for each connection; at the end all of them must have been closed
+    by the client.
+    """
     async with trio.open_nursery() as nursery:
         [listener] = await trio.open_tcp_listeners(0, host="127.0.0.1")
         peer = Peer(listener.socket.getsockname()[1])
@@ -124,7 +134,9 @@ async def listening(script: Script, context: ssl.SSLContext | None = None) -> As
             peer.connections += 1
             peer.idle = trio.Event()
             stream: trio.abc.Stream = (
-                tcp if context is None else trio.SSLStream(tcp, context, server_side=True, https_compatible=True)
+                tcp
+                if context is None
+                else trio.SSLStream(tcp, context, server_side=True, https_compatible=True)
             )
             try:
                 await script(Node(stream, peer.seen))
@@ -138,7 +150,9 @@ async def listening(script: Script, context: ssl.SSLContext | None = None) -> As
 
         nursery.start_soon(trio.serve_listeners, serve, [listener])
         yield peer
-        with trio.fail_after(5):  # a connection that the client left open would keep its script waiting
+        with trio.fail_after(
+            5
+        ):  # a connection that the client left open would keep its script waiting
             await peer.idle.wait()
         nursery.cancel_scope.cancel()
 
@@ -160,7 +174,12 @@ def sized(size: int, data: bytes = b"") -> bytes:
     return struct.pack(">i", size) + data
 
 
-def run(main: Callable[[], Awaitable[None]], *, within_s: float = 20, clock: trio.abc.Clock | None = None) -> None:
+def run(
+    main: Callable[[], Awaitable[None]],
+    *,
+    within_s: float = 20,
+    clock: trio.abc.Clock | None = None,
+) -> None:
     """Run a test's coroutine, bounded."""
 
     async def bounded() -> None:

@@ -1,4 +1,6 @@
-"""A server's facts for tests of what is said about it: a partition and a quorum whose values a test sets."""
+"""A server's facts for tests of what is said about it: a partition and a quorum whose values a test
+sets.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +10,11 @@ from typing import Any, cast
 
 from gateway.config import Config
 from gateway.ports import OffsetAt, State
-from gateway.server.dispatch import Dispatcher
-from gateway.server.facts import Facts, SnapshotProgress
-from gateway.server.hub import Hub
+from gateway.server.clients.dispatch import Dispatcher
+from gateway.server.clients.purgatory import Purgatory
 from gateway.server.logs import Reports
-from gateway.server.purgatory import Purgatory
+from gateway.server.management.facts import Facts, SnapshotProgress
+from gateway.server.server_context import ServerContext
 
 #: The loop's clock and the time of day in these tests, s.
 NOW, WALL = 1000.0, 1_700_000_000.0
@@ -30,7 +32,11 @@ class FakePartition:
     newest_ms: int | None = int(WALL * 1000) - 250
 
     def max_timestamp(self) -> OffsetAt | None:
-        return None if self.newest_ms is None else OffsetAt(self.high_watermark - 1, self.newest_ms, self.leader_epoch)
+        return (
+            None
+            if self.newest_ms is None
+            else OffsetAt(self.high_watermark - 1, self.newest_ms, self.leader_epoch)
+        )
 
 
 @dataclass
@@ -61,7 +67,11 @@ class FakeUpstream:
 
 
 def facts(
-    partition: FakePartition | None = None, upstream: FakeUpstream | None = None, *, hub: Hub | None = None, **more: Any
+    partition: FakePartition | None = None,
+    upstream: FakeUpstream | None = None,
+    *,
+    server_context: ServerContext | None = None,
+    **more: Any,
 ) -> Facts:
     """Of a server at PLAINTEXT and CLIENTS that has run for a minute; clocks stand still."""
     settled: dict[str, Any] = {
@@ -70,7 +80,7 @@ def facts(
         "source": "log" if upstream is None else "quorum",
         "listeners": {"PLAINTEXT": "127.0.0.1:9092", "CLIENTS": "127.0.0.1:9093"},
         "partition": partition or FakePartition(),
-        "hub": hub or a_hub(),
+        "server_context": server_context or a_hub(),
         "upstream": upstream,
         "clock": lambda: NOW,
         "wall": lambda: WALL,
@@ -79,6 +89,8 @@ def facts(
     return Facts(**{**settled, **more})
 
 
-def a_hub() -> Hub:
+def a_hub() -> ServerContext:
     """What connections share, without any."""
-    return Hub(Config(), Dispatcher({}, cast(Any, None), element_budget=1), Purgatory(), Reports())
+    return ServerContext(
+        Config(), Dispatcher({}, cast(Any, None), element_budget=1), Purgatory(), Reports()
+    )

@@ -21,16 +21,26 @@ def topic(number: int) -> Message:
 
 def values_batch(offset: int, *values: bytes, epoch: int = 1, timestamp: int = 1000) -> bytes:
     """A data batch whose records have ``values``."""
-    records = [Record(offset=offset + i, timestamp=timestamp, value=value) for i, value in enumerate(values)]
+    records = [
+        Record(offset=offset + i, timestamp=timestamp, value=value)
+        for i, value in enumerate(values)
+    ]
     return encode_batch(records, base_offset=offset, partition_leader_epoch=epoch)
 
 
 def batch(offset: int, *messages: Message, epoch: int = 1, timestamp: int = 1000) -> bytes:
     """A data batch of ``messages``, each at version 0."""
-    return values_batch(offset, *(encode_metadata_record(one, 0) for one in messages), epoch=epoch, timestamp=timestamp)
+    return values_batch(
+        offset,
+        *(encode_metadata_record(one, 0) for one in messages),
+        epoch=epoch,
+        timestamp=timestamp,
+    )
 
 
-def control(offset: int, name: str, message: Message, *, epoch: int = 1, timestamp: int = 1000) -> bytes:
+def control(
+    offset: int, name: str, message: Message, *, epoch: int = 1, timestamp: int = 1000
+) -> bytes:
     """A control batch with one record."""
     record = encode_control_record(name, message, offset=offset, timestamp=timestamp)
     return encode_batch([record], base_offset=offset, partition_leader_epoch=epoch, is_control=True)
@@ -43,12 +53,16 @@ def write_segment(directory: Path, base_offset: int, *batches: bytes) -> Path:
     return path
 
 
-def write_snapshot(directory: Path, end_offset: int, epoch: int, *messages: Message, footer: bool = True) -> Path:
+def write_snapshot(
+    directory: Path, end_offset: int, epoch: int, *messages: Message, footer: bool = True
+) -> Path:
     """A snapshot of ``messages``."""
     header = SnapshotHeaderRecord(last_contained_log_timestamp=900)
     batches = [control(0, "SNAPSHOT_HEADER", header, epoch=epoch), batch(1, *messages, epoch=epoch)]
     if footer:
-        batches.append(control(1 + len(messages), "SNAPSHOT_FOOTER", SnapshotFooterRecord(), epoch=epoch))
+        batches.append(
+            control(1 + len(messages), "SNAPSHOT_FOOTER", SnapshotFooterRecord(), epoch=epoch)
+        )
     path = directory / SnapshotId(end_offset, epoch).file_name
     path.write_bytes(b"".join(batches))
     return path

@@ -1,4 +1,6 @@
-"""Reads a partition as a connection and a client would: chunks to bytes, bytes to batches, offset by offset."""
+"""Reads a partition as a connection and a client would: chunks to bytes, bytes to batches, offset
+by offset.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,9 @@ def caught_up(source: LogDirectory) -> LogDirectory:
 def joined(read: Read) -> bytes:
     """The bytes of an answer; its files are let go."""
     data = b"".join(
-        os.pread(chunk.fd, chunk.length, chunk.position) if isinstance(chunk, FileRange) else bytes(chunk)
+        os.pread(chunk.fd, chunk.length, chunk.position)
+        if isinstance(chunk, FileRange)
+        else bytes(chunk)
         for chunk in read.chunks
     )
     assert len(data) == read.size
@@ -31,15 +35,24 @@ def joined(read: Read) -> bytes:
     return data
 
 
-def batches_from(source: ChainPartition, offset: int, max_bytes: int = 1 << 20) -> list[tuple[int, int, bytes]]:
-    """Every batch from ``offset`` to the end as (base offset, next offset, bytes), each with the right CRC."""
+def batches_from(
+    source: ChainPartition, offset: int, max_bytes: int = 1 << 20
+) -> list[tuple[int, int, bytes]]:
+    """Every batch from ``offset`` to the end as (base offset, next offset, bytes), each with the
+    right CRC.
+    """
     found: list[tuple[int, int, bytes]] = []
     while offset < source.high_watermark:
         data = joined(source.read(offset, max_bytes))
         headers = list(iter_batches(data, check_crc=True))
-        assert headers and headers[-1].end == len(data), "an answer holds whole batches, at least one"
+        assert headers and headers[-1].end == len(data), (
+            "an answer holds whole batches, at least one"
+        )
         assert headers[0].base_offset <= offset < headers[0].next_offset
-        found += [(header.base_offset, header.next_offset, data[header.position : header.end]) for header in headers]
+        found += [
+            (header.base_offset, header.next_offset, data[header.position : header.end])
+            for header in headers
+        ]
         offset = headers[-1].next_offset
     assert joined(source.read(offset, max_bytes)) == b""
     return found
@@ -50,5 +63,8 @@ def records_of(batches: list[tuple[int, int, bytes]]) -> list[tuple[int, int, in
     out = []
     for _, _, data in batches:
         decoded = decode_batch(data)
-        out += [(record.offset, record.timestamp, decoded.header.partition_leader_epoch) for record in decoded.records]
+        out += [
+            (record.offset, record.timestamp, decoded.header.partition_leader_epoch)
+            for record in decoded.records
+        ]
     return out

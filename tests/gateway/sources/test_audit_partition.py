@@ -1,4 +1,6 @@
-"""This node's part of the audit topic as clients see it: only what is on disk, and on after damage."""
+"""This node's part of the audit topic as clients see it: only what is on disk, and on after
+damage.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.log.audit_log import DAMAGED, AuditSettings, Written
+from gateway.log.audit_log import DAMAGED, AuditRecord, AuditSettings
 from gateway.log.file_names import segment_name
 from gateway.ports import OffsetAt, OffsetOutOfRange, State
 from gateway.sources.audit_partition import DIRECTORY, AuditPartition
@@ -26,40 +28,50 @@ def write(partition: AuditPartition, *values: str, at: int = 1000) -> None:
     for value in values:
         if partition.is_full(at):
             assert partition.roll() == []
-        partition.append([Written(at, value.encode())])
+        partition.append([AuditRecord(at, value.encode())])
     show(partition)
 
 
 def show(partition: AuditPartition) -> None:
-    unsynced = partition.to_sync()
-    partition.look()
-    if unsynced is not None:
-        partition.publish(unsynced.sync())
+    pending_flush = partition.pending_flush()
+    partition.rescan()
+    if pending_flush is not None:
+        partition.publish(pending_flush.flush())
 
 
 def values(partition: AuditPartition) -> list[tuple[int, bytes | None]]:
     """What a consumer reads from the beginning."""
     data = b"".join(data for _, _, data in batches_from(partition, partition.log_start_offset))
-    return [(record.offset, record.value) for batch in decode_batches(data) for record in batch.records]
+    return [
+        (record.offset, record.value) for batch in decode_batches(data) for record in batch.records
+    ]
 
 
 def test_a_new_one_is_empty_and_ready(tmp_path: Path) -> None:
     partition = opened(tmp_path)
-    assert (partition.state, partition.log_start_offset, partition.high_watermark) == (State.READY, 0, 0)
-    assert (partition.leader_epoch, partition.size_bytes, partition.log_dir) == (0, 0, str(tmp_path))
+    assert (partition.state, partition.log_start_offset, partition.high_watermark) == (
+        State.READY,
+        0,
+        0,
+    )
+    assert (partition.leader_epoch, partition.size_bytes, partition.log_dir) == (
+        0,
+        0,
+        str(tmp_path),
+    )
     assert values(partition) == [] and partition.max_timestamp() is None
 
 
 def test_what_is_written_is_shown_once_it_is_on_disk(tmp_path: Path) -> None:
     partition, told = opened(tmp_path), []
     partition.on_advance(lambda: told.append(partition.high_watermark))
-    partition.append([Written(1000, b"a")])
-    unsynced = partition.to_sync()
-    partition.append([Written(2000, b"b")])
-    partition.look()
+    partition.append([AuditRecord(1000, b"a")])
+    pending_flush = partition.pending_flush()
+    partition.append([AuditRecord(2000, b"b")])
+    partition.rescan()
     assert values(partition) == [] and told == []
-    assert unsynced is not None
-    partition.publish(unsynced.sync())
+    assert pending_flush is not None
+    partition.publish(pending_flush.flush())
     assert values(partition) == [(0, b"a")] and told == [1]
     with pytest.raises(OffsetOutOfRange):
         partition.read(2, 1000)
@@ -71,9 +83,9 @@ def test_what_is_written_is_shown_once_it_is_on_disk(tmp_path: Path) -> None:
 
 def test_after_a_kill_everything_written_is_shown(tmp_path: Path) -> None:
     partition = opened(tmp_path, TINY)
-    partition.append([Written(1, b"a")])
+    partition.append([AuditRecord(1, b"a")])
     partition.roll()
-    partition.append([Written(1, b"b")])
+    partition.append([AuditRecord(1, b"b")])
     again = opened(tmp_path, TINY)
     assert values(again) == [(0, b"a"), (1, b"b")] and again.repairs == []
 
@@ -84,7 +96,9 @@ def test_what_is_deleted_is_no_longer_shown(tmp_path: Path) -> None:
     write(partition, "b", at=2000)
     assert partition.clean(2050) == [segment_name(0)]
     show(partition)
-    assert partition.log_start_offset == 0, "nothing was written since: it is shown with the next look"
+    assert partition.log_start_offset == 0, (
+        "nothing was written since: it is shown with the next look"
+    )
     partition.publish(partition.end_offset)
     assert values(partition) == [(1, b"b")] and partition.log_start_offset == 1
 
@@ -96,9 +110,9 @@ def test_damage_in_the_middle_does_not_hide_what_is_newer(tmp_path: Path) -> Non
     data[-1] ^= 1
     path.write_bytes(data)
     partition = opened(tmp_path, TINY)
-    assert values(partition) == [(2, b"c")] and partition.state is State.READY
+    assert values(partition) == [(0, b"a"), (2, b"c")] and partition.state is State.READY
     (told,) = partition.repairs
-    assert "wrong CRC" in told and segment_name(0) + DAMAGED in told and segment_name(1) + DAMAGED in told
+    assert "wrong CRC" in told and segment_name(1) + DAMAGED in told and "offsets 1 to 1" in told
     assert path.with_name(path.name + DAMAGED).read_bytes() == data
 
 
@@ -106,7 +120,7 @@ def test_a_missing_segment_does_not_hide_what_is_newer(tmp_path: Path) -> None:
     write(opened(tmp_path, TINY), "a", "b", "c")
     (tmp_path / DIRECTORY / segment_name(1)).unlink()
     partition = opened(tmp_path, TINY)
-    assert values(partition) == [(2, b"c")] and "missing" in partition.repairs[0]
+    assert values(partition) == [(0, b"a"), (2, b"c")] and "missing" in partition.repairs[0]
     write(partition, "d")
     assert values(partition)[-1] == (3, b"d")
 
@@ -117,7 +131,7 @@ def test_it_goes_on_behind_a_gap_that_ends_with_an_empty_segment(tmp_path: Path)
     partition = opened(tmp_path)
     assert partition.high_watermark == 99 and "missing" in partition.repairs[0]
     write(partition, "b")
-    assert values(partition) == [(99, b"b")]
+    assert values(partition) == [(0, b"a"), (99, b"b")]
 
 
 def test_it_goes_on_where_two_segments_hold_the_same_offsets(tmp_path: Path) -> None:

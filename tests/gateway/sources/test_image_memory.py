@@ -1,4 +1,6 @@
-"""Large images come and go without the garbage collector, and without pulling anything from under others."""
+"""Large images come and go without the garbage collector, and without pulling anything from under
+others.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,12 @@ import weakref
 
 import pytest
 
-from gateway.sources.image_memory import collector_paused, let_go
+from gateway.sources.image_memory import (
+    LOOSE_OBJECTS_MAX,
+    collector_paused,
+    freeze,
+    release_incrementally,
+)
 from kwire.cluster import Image
 from kwire.uuid import Uuid
 
@@ -47,10 +54,37 @@ def test_who_ends_first_does_not_end_the_pause_of_others() -> None:
 def test_letting_go_ends_everything_in_an_image_that_nobody_else_holds() -> None:
     image = Image(partitions={Uuid(bytes(16)): {0: Thing(), 1: Thing()}}, brokers={1: Thing()})  # type: ignore[dict-item]
     held = Image(brokers={1: Thing()})  # type: ignore[dict-item]
-    gone = [weakref.ref(one) for one in (*image.partitions[Uuid(bytes(16))].values(), image.brokers[1])]
+    gone = [
+        weakref.ref(one) for one in (*image.partitions[Uuid(bytes(16))].values(), image.brokers[1])
+    ]
     replaced = [Thing(), None]
     retired = [image, held, *replaced]
     del image
-    let_go(retired)
+    release_incrementally(retired)
     assert retired == [] and [one() for one in gone] == [None] * 3
     assert list(held.brokers) == [1]
+
+
+def test_garbage_is_collected_and_not_hidden_from_the_collector() -> None:
+    cycle = Thing()
+    cycle.itself = cycle  # type: ignore[attr-defined]
+    gone = weakref.ref(cycle)
+    alive = [Thing() for _ in range(LOOSE_OBJECTS_MAX + 1)]
+    with collector_paused():
+        del cycle
+        frozen = gc.get_freeze_count()
+        freeze()
+    assert gone() is None
+    assert gc.get_freeze_count() - frozen > len(alive), (
+        "many objects stay, so later passes leave them out"
+    )
+
+
+def test_few_objects_are_not_hidden_from_the_collector() -> None:
+    alive = [Thing() for _ in range(LOOSE_OBJECTS_MAX + 1)]
+    freeze()
+    frozen = gc.get_freeze_count()
+    for _ in range(10):
+        alive = [Thing() for _ in range(100)]  # each round lets go of the one before
+        freeze()
+    assert gc.get_freeze_count() <= frozen and len(alive) == 100

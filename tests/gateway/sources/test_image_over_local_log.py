@@ -1,6 +1,8 @@
-"""The image and our snapshots over a log that is appended to, truncated, cleaned and replaced, at random, as a quorum would.
+"""The image and our snapshots over a log that is appended to, truncated, cleaned and replaced, at
+random, as a quorum would.
 
-The batches are Kafka's; between them come some that are never committed. Wherever Kafka's own image is known, ours is it.
+The batches are Kafka's; between them come some that are never committed. Wherever Kafka's own image
+is known, ours is it.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ import pytest
 from gateway.log.local_log import LocalLog, LogSettings
 from gateway.log.reader import read_log_file
 from gateway.snapshot_id import SnapshotId
-from gateway.sources.image_keeper import ImageKeeper
+from gateway.sources.metadata_loader import MetadataLoader
 from gateway.sources.own_snapshots import OwnSnapshots, SnapshotSettings
 from tests.gateway.sources.metadata_files import batch, topic
 from tests.gateway.sources.test_own_snapshots import snapshots_of
@@ -37,7 +39,9 @@ class Follower:
         for path in sorted(source.glob("*.log")):
             data = path.read_bytes()
             for header, _ in read_log_file(path):
-                self.batches.append((header.base_offset, header.next_offset, data[header.position : header.end]))
+                self.batches.append(
+                    (header.base_offset, header.next_offset, data[header.position : header.end])
+                )
         self.done: Counter[str] = Counter()
         self.committed = 0
         self.open()
@@ -45,19 +49,27 @@ class Follower:
     def open(self) -> None:
         """Start, or start again."""
         self.log = LocalLog.open(self.data_dir, SETTINGS)
-        self.keeper = ImageKeeper(self.log.directory)
-        self.snapshots = OwnSnapshots(self.log.directory, SnapshotSettings(), self.log.new_snapshot, now=0.0)
+        self.keeper = MetadataLoader(self.log.directory)
+        self.snapshots = OwnSnapshots(
+            self.log.directory, SnapshotSettings(), self.log.new_snapshot, now=0.0
+        )
 
     def append(self, up_to: int) -> None:
-        """Some more batches of Kafka's, none beyond ``up_to``; before them perhaps some that a new leader takes back."""
+        """Some more batches of Kafka's, none beyond ``up_to``; before them perhaps some that a new
+        leader takes back.
+        """
         if self.rng.random() < 0.2:
             for _ in range(self.rng.randrange(1, 40)):
                 end = self.log.end_offset
-                self.log.append(batch(end, topic(900 + self.rng.randrange(50)), epoch=self.log.last_epoch))
+                self.log.append(
+                    batch(end, topic(900 + self.rng.randrange(50)), epoch=self.log.last_epoch)
+                )
             self.follow()
             self.log.truncate_to(self.committed)
             self.done["truncated"] += 1
-        waiting = [data for base, end, data in self.batches if base >= self.log.end_offset and end <= up_to]
+        waiting = [
+            data for base, end, data in self.batches if base >= self.log.end_offset and end <= up_to
+        ]
         self.log.append(b"".join(waiting[: self.rng.randrange(1, 60)]))
 
     def commit(self) -> None:
@@ -108,10 +120,21 @@ def test_wherever_kafkas_image_is_known_ours_is_it(seed: int, logs: Any, tmp_pat
         while follower.committed < end:
             follower.append(end)
             follower.commit()
-            rng.choice((follower.follow, follower.follow, follower.follow, follower.snapshot, follower.restart))()
+            rng.choice(
+                (
+                    follower.follow,
+                    follower.follow,
+                    follower.follow,
+                    follower.snapshot,
+                    follower.restart,
+                )
+            )()
         follower.follow()
         assert (follower.keeper.next_offset, follower.keeper.problem) == (end, None)
         assert state_of(follower.keeper.image) == states[end], (seed, end)
         assert not follower.keeper.skipped
     follower.log.close()
-    assert all(follower.done[what] for what in ("truncated", "snapshot", "cleaned", "installed", "restarted")), follower.done
+    assert all(
+        follower.done[what]
+        for what in ("truncated", "snapshot", "cleaned", "installed", "restarted")
+    ), follower.done

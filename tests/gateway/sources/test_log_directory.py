@@ -1,4 +1,6 @@
-"""The log source over real logs, and over directories that change under it in every order that Kafka has."""
+"""The log source over real logs, and over directories that change under it in every order that
+Kafka has.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,7 @@ from gateway.log import follower
 from gateway.ports import OffsetAt, OffsetOutOfRange, State
 from gateway.snapshot_id import SnapshotId
 from gateway.sources import LogDirectory, chain_reader, log_directory, open_log
-from tests.gateway.log.kafka_files import KafkaLog, Written, batch, snapshot_bytes
+from tests.gateway.log.kafka_files import KafkaLog, WrittenBatch, batch, snapshot_bytes
 from tests.gateway.sources.reading import batches_from, caught_up, joined, records_of
 from tests.shared import LOG_NAMES, needs_shared
 
@@ -38,7 +40,7 @@ def moved(data: bytes, by: int) -> list[tuple[int, int, bytes]]:
     ]
 
 
-def plain(batches: list[Written], start: int = 0) -> list[tuple[int, int, bytes]]:
+def plain(batches: list[WrittenBatch], start: int = 0) -> list[tuple[int, int, bytes]]:
     return [(one.offset, one.next_offset, one.data) for one in batches if one.next_offset > start]
 
 
@@ -50,7 +52,8 @@ def notices_at_once() -> Iterator[None]:
         yield
 
 
-# --- logs of real Kafka -----------------------------------------------------------------------------------------------
+# --- logs of real Kafka
+# -----------------------------------------------------------------------------------------------
 
 
 @needs_shared
@@ -90,7 +93,9 @@ def test_reads_at_every_offset_and_size(logs: Any) -> None:
                 size = taken = 0
                 while taken < len(rest) and (taken == 0 or size + rest[taken] <= max_bytes):
                     size, taken = size + rest[taken], taken + 1
-                assert joined(source.read(offset, max_bytes)) == b"".join(one[2] for one in batches[at : at + taken])
+                assert joined(source.read(offset, max_bytes)) == b"".join(
+                    one[2] for one in batches[at : at + taken]
+                )
             assert source.bytes_available(offset, 1 << 30) == sum(rest)
             assert source.bytes_available(offset, 100) == min(100, sum(rest))
 
@@ -113,18 +118,28 @@ def check_lookups(source: LogDirectory) -> None:
     assert source.max_timestamp() == (largest and OffsetAt(*largest))
     for offset, _, epoch in records:
         assert source.epoch_at(offset) == epoch
-    assert source.epoch_at(source.log_start_offset - 1) == source.epoch_at(source.high_watermark) == -1
+    assert (
+        source.epoch_at(source.log_start_offset - 1) == source.epoch_at(source.high_watermark) == -1
+    )
     known = sorted({epoch for _, _, epoch in records})
     for epoch in range((known[-1] if known else 0) + 2):
-        later = [offset for offset, _, other in records if other > epoch]
+        pending = [offset for offset, _, other in records if other > epoch]
         floor = max((one for one in known if one <= epoch), default=None)
-        expected = (-1, -1) if not known or epoch > known[-1] else (epoch, later[0]) if floor is None else None
-        end = later[0] if later else source.high_watermark
+        expected = (
+            (-1, -1)
+            if not known or epoch > known[-1]
+            else (epoch, pending[0])
+            if floor is None
+            else None
+        )
+        end = pending[0] if pending else source.high_watermark
         assert source.end_offset_for_epoch(epoch) == (expected or (floor, end))
 
 
 def seen_by_a_client(source: LogDirectory) -> list[tuple[int, int, int]]:
-    """(offset, timestamp, epoch) of the records that a client takes: those at or above its position."""
+    """(offset, timestamp, epoch) of the records that a client takes: those at or above its
+    position.
+    """
     position, taken = source.log_start_offset, []
     for record in records_of(batches_from(source, position)):
         if record[0] >= position:
@@ -141,10 +156,13 @@ def test_lookups_in_an_empty_log(tmp_path: Path) -> None:
     check_lookups(source)
 
 
-# --- loading ----------------------------------------------------------------------------------------------------------
+# --- loading
+# ----------------------------------------------------------------------------------------------------------
 
 
-def test_nothing_is_shown_before_the_end_is_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_is_shown_before_the_end_is_known(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     log = KafkaLog(tmp_path / "__cluster_metadata-0")
     for _ in range(30):
         log.append(size=50_000)
@@ -174,7 +192,8 @@ def test_growth_is_shown_step_by_step(tmp_path: Path, monkeypatch: pytest.Monkey
     assert ends == sorted(ends) and len(set(ends)) > 5
 
 
-# --- following --------------------------------------------------------------------------------------------------------
+# --- following
+# --------------------------------------------------------------------------------------------------------
 
 
 def test_callbacks_run_when_the_end_or_the_start_moves(tmp_path: Path) -> None:
@@ -212,7 +231,9 @@ def test_a_torn_tail_is_waited_for(tmp_path: Path) -> None:
             assert whole or "incomplete" in str(source.problem)
 
 
-def test_a_torn_tail_is_a_problem_only_when_it_lasts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_torn_tail_is_a_problem_only_when_it_lasts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(log_directory, "_NOTICE_AFTER_S", 3600.0)
     log = KafkaLog(tmp_path / "__cluster_metadata-0")
     log.append(2)
@@ -318,7 +339,7 @@ def test_a_directory_out_of_reach_is_stale_and_comes_back(tmp_path: Path) -> Non
     past(log.directory, log.active())
     source = caught_up(open_log(tmp_path))
     log.directory.rename(tmp_path / "aside")
-    assert source.stirred()
+    assert source.maybe_changed()
     source.refresh()
     assert (source.state, source.high_watermark) == (State.STALE, 2)
     assert source.problem and source.problem.file == str(log.directory)
@@ -329,7 +350,9 @@ def test_a_directory_out_of_reach_is_stale_and_comes_back(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("budget", [1, follower.STEP_BYTES])
-def test_files_replaced_by_a_copy(tmp_path: Path, budget: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_files_replaced_by_a_copy(
+    tmp_path: Path, budget: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """As rsync does it: same names, other inodes. What is served stays whole at every step."""
     log = KafkaLog(tmp_path / "__cluster_metadata-0")
     for _ in range(4):
@@ -361,22 +384,22 @@ def test_another_log_in_the_same_place(tmp_path: Path) -> None:
 def test_stirred_is_true_when_there_is_something_to_scan(tmp_path: Path) -> None:
     log = KafkaLog(tmp_path / "__cluster_metadata-0")
     source = open_log(tmp_path)
-    assert source.stirred()
+    assert source.maybe_changed()
     caught_up(source)
     past(log.directory, log.active())
     caught_up(source)
-    assert not source.stirred()
+    assert not source.maybe_changed()
     log.append()
-    assert source.stirred()
+    assert source.maybe_changed()
     past(log.directory, log.active())
     caught_up(source)
-    assert not source.stirred()
+    assert not source.maybe_changed()
     log.roll()
-    assert source.stirred()
+    assert source.maybe_changed()
     alone = caught_up(open_log(log.path(0)))
-    assert not alone.stirred()
+    assert not alone.maybe_changed()
     log.path(0).unlink()
-    assert alone.stirred() and source.stirred()
+    assert alone.maybe_changed() and source.maybe_changed()
 
 
 def past(*paths: Path) -> None:
@@ -403,7 +426,9 @@ def test_changes_within_one_tick_of_a_look_are_seen(tmp_path: Path) -> None:
     assert batches_from(source, 0) == plain(log.batches)
 
 
-def test_changes_that_no_time_shows_are_seen_a_second_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_changes_that_no_time_shows_are_seen_a_second_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     log = KafkaLog(tmp_path / "__cluster_metadata-0")
     log.append(3)
     past(log.active(), log.directory)
@@ -414,7 +439,7 @@ def test_changes_that_no_time_shows_are_seen_a_second_later(tmp_path: Path, monk
     log.append(3)
     os.utime(log.active(), ns=(time_ns, time_ns))
     assert source.refresh() is False and source.leader_epoch == 1
-    monkeypatch.setattr(follower, "_LOOK_AGAIN_NS", 0)
+    monkeypatch.setattr(follower, "_RESCAN_INTERVAL_NS", 0)
     caught_up(source)
     assert source.leader_epoch == 2 and batches_from(source, 0) == plain(log.batches)
 
@@ -453,7 +478,9 @@ def test_a_start_inside_a_batch_leaves_out_what_is_below(tmp_path: Path) -> None
 
 
 def test_a_file_that_was_cut_a_moment_ago(tmp_path: Path) -> None:
-    """Between the cut and the next look there is less than was indexed: answers are empty, and nothing fails."""
+    """Between the cut and the next look there is less than was indexed: answers are empty, and
+    nothing fails.
+    """
     log = KafkaLog(tmp_path / "__cluster_metadata-0")
     log.append(5)
     source = caught_up(open_log(tmp_path))
@@ -477,7 +504,8 @@ def test_records_that_cannot_be_decoded_are_answered_by_their_batch(tmp_path: Pa
     assert source.offset_for_timestamp(25) == OffsetAt(0, 30, 1)
 
 
-# --- snapshots --------------------------------------------------------------------------------------------------------
+# --- snapshots
+# --------------------------------------------------------------------------------------------------------
 
 
 def test_the_prefix_is_the_snapshot_with_other_base_offsets(tmp_path: Path) -> None:
@@ -494,14 +522,19 @@ def test_the_prefix_is_the_snapshot_with_other_base_offsets(tmp_path: Path) -> N
     check_lookups(source)
 
 
-def test_a_prefix_of_many_batches_comes_in_several_reads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_prefix_of_many_batches_comes_in_several_reads(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     log = KafkaLog(tmp_path / "__cluster_metadata-0", start=100)
     log.append(20)
     snapshot = log.snapshot(100, (1,) * 40)
     monkeypatch.setattr(chain_reader, "_PREFIX_BATCHES_MAX", 7)
     source = caught_up(open_log(tmp_path))
     served = batches_from(source, source.log_start_offset)
-    assert served[:-1] == moved((log.directory / snapshot.file_name).read_bytes(), 58) and len(served) == 43
+    assert (
+        served[:-1] == moved((log.directory / snapshot.file_name).read_bytes(), 58)
+        and len(served) == 43
+    )
     assert len(source.read(60, 1 << 20).chunks) == 14
 
 
@@ -524,17 +557,25 @@ def test_the_prefix_can_be_turned_off(tmp_path: Path) -> None:
         (100, b"", "no SNAPSHOT_FOOTER"),
     ],
 )
-def test_a_snapshot_that_cannot_be_a_prefix_is_named(tmp_path: Path, end: int, data: bytes, reason: str) -> None:
+def test_a_snapshot_that_cannot_be_a_prefix_is_named(
+    tmp_path: Path, end: int, data: bytes, reason: str
+) -> None:
     log = KafkaLog(tmp_path / "__cluster_metadata-0", start=end)
     log.append(20)
     (log.directory / SnapshotId(end, 1).file_name).write_bytes(data)
     source = caught_up(open_log(tmp_path))
-    assert (source.state, source.log_start_offset, source.high_watermark) == (State.READY, end, end + 20)
+    assert (source.state, source.log_start_offset, source.high_watermark) == (
+        State.READY,
+        end,
+        end + 20,
+    )
     assert reason in str(source.problem)
 
 
 def test_a_snapshot_beyond_the_log_replaces_it(tmp_path: Path) -> None:
-    """A follower that died between downloading a snapshot and dropping its log (``truncateToLatestSnapshot``)."""
+    """A follower that died between downloading a snapshot and dropping its log
+    (``truncateToLatestSnapshot``).
+    """
     log = KafkaLog(tmp_path / "__cluster_metadata-0")
     log.append(20)
     source = caught_up(open_log(tmp_path))
@@ -560,12 +601,15 @@ def test_the_bootstrap_snapshot_never_counts(tmp_path: Path) -> None:
     assert batches_from(source, 0) == plain(log.batches) and source.problems == ()
 
 
-# --- a file on its own ------------------------------------------------------------------------------------------------
+# --- a file on its own
+# ------------------------------------------------------------------------------------------------
 
 
 @needs_shared
 def test_a_snapshot_file_is_served_byte_for_byte(logs: Any) -> None:
-    path = min((logs("p-one-segments") / "nodes" / "7" / "__cluster_metadata-0").glob("*.checkpoint"))
+    path = min(
+        (logs("p-one-segments") / "nodes" / "7" / "__cluster_metadata-0").glob("*.checkpoint")
+    )
     source = caught_up(open_log(path))
     assert source.log_start_offset == 0
     assert b"".join(data for _, _, data in batches_from(source, 0)) == path.read_bytes()
@@ -579,7 +623,7 @@ def test_a_segment_file_is_loaded_in_steps(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setattr(follower.FileFollower.step, "__defaults__", (100_000,))
     source = open_log(log.active())
     source.refresh()
-    assert source.state is State.LOADING and source.stirred()
+    assert source.state is State.LOADING and source.maybe_changed()
     caught_up(source)
     assert batches_from(source, 0) == plain(log.batches)
 
@@ -602,11 +646,14 @@ def test_a_segment_file_is_followed(tmp_path: Path) -> None:
     assert source.state is State.STALE and batches_from(source, 40) == plain(log.batches)
 
 
-# --- everything in any order ------------------------------------------------------------------------------------------
+# --- everything in any order
+# ------------------------------------------------------------------------------------------
 
 
 class Following(RuleBasedStateMachine):
-    """Kafka writes, rolls, truncates and cleans; whenever the source looks, it must show exactly what is there."""
+    """Kafka writes, rolls, truncates and cleans; whenever the source looks, it must show exactly
+    what is there.
+    """
 
     @initialize()
     def begin(self) -> None:
@@ -614,7 +661,7 @@ class Following(RuleBasedStateMachine):
         self.log = KafkaLog(self.directory / "__cluster_metadata-0")
         self.source = caught_up(open_log(self.directory))
         self.snapshots: dict[int, SnapshotId] = {}
-        self.torn: Written | None = None
+        self.torn: WrittenBatch | None = None
         self.looked = True
 
     def teardown(self) -> None:
@@ -622,7 +669,9 @@ class Following(RuleBasedStateMachine):
 
     @precondition(lambda self: not self.torn)
     @rule(
-        times=st.lists(st.integers(0, 50), min_size=1, max_size=4), size=st.sampled_from([0, 10, 300, 5000]), n=st.integers(1, 9)
+        times=st.lists(st.integers(0, 50), min_size=1, max_size=4),
+        size=st.sampled_from([0, 10, 300, 5000]),
+        n=st.integers(1, 9),
     )
     def append(self, times: list[int], size: int, n: int) -> None:
         for _ in range(n):
@@ -661,7 +710,11 @@ class Following(RuleBasedStateMachine):
     @precondition(lambda self: self.log.batches and not self.torn)
     @rule(data=st.data(), counts=st.lists(st.integers(1, 4), max_size=3))
     def snapshot(self, data: st.DataObject, counts: list[int]) -> None:
-        ends = [one.next_offset for one in self.log.batches if one.next_offset > max(self.snapshots, default=0)]
+        ends = [
+            one.next_offset
+            for one in self.log.batches
+            if one.next_offset > max(self.snapshots, default=0)
+        ]
         if ends:
             end = data.draw(st.sampled_from(ends))
             self.snapshots[end] = self.log.snapshot(end, tuple(counts))
@@ -674,7 +727,7 @@ class Following(RuleBasedStateMachine):
         self.snapshots = {end: one for end, one in self.snapshots.items() if end >= oldest}
 
     @rule()
-    def look(self) -> None:
+    def rescan(self) -> None:
         caught_up(self.source)
         self.check(self.source)
 
@@ -705,6 +758,9 @@ class Following(RuleBasedStateMachine):
 
 
 Following.TestCase.settings = settings(
-    max_examples=120, stateful_step_count=25, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    max_examples=120,
+    stateful_step_count=25,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
 )
 TestFollowing = Following.TestCase

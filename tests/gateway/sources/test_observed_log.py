@@ -1,4 +1,6 @@
-"""The quorum's copy: effects in, partition out. What was shown once stays, whatever comes and however often it is opened."""
+"""The quorum's copy: effects in, partition out. What was shown once stays, whatever comes and
+however often it is opened.
+"""
 
 from __future__ import annotations
 
@@ -8,20 +10,28 @@ from typing import Any
 
 import pytest
 
-from gateway.log.errors import BelowHighWatermark
+from gateway.log.errors import BelowHighWatermark, LogError
+from gateway.log.raft_store import Election
 from gateway.ports import OffsetOutOfRange, State
-from gateway.quorum.effects import (
-    Advance,
-    Append,
-    LearnClusterId,
-    Remember,
-    Truncate,
-)
-from gateway.sources.errors import SourceError
-from gateway.sources.observed_log import ObservedLog
+from gateway.quorum.effects import Advance
+from gateway.sources.quorum_log import QuorumLog
 from kwire.uuid import Uuid
 from tests.gateway.log.kafka_files import batch
-from tests.gateway.sources.observing import CLUSTER, appended, appended_at, damage, do, edge, fill, reopened
+from tests.gateway.sources.observing import (
+    CLUSTER,
+    Append,
+    appended,
+    appended_at,
+    damage,
+    do,
+    edge,
+    fill,
+    learn,
+    observer_store,
+    remember,
+    reopened,
+    truncate,
+)
 from tests.gateway.sources.reading import batches_from, joined
 
 
@@ -31,7 +41,7 @@ def root(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def source(root: Path) -> Iterator[ObservedLog]:
+def source(root: Path) -> Iterator[QuorumLog]:
     """One that has been where the leader was."""
     opened = reopened(root)
     opened.caught_up = True
@@ -39,10 +49,11 @@ def source(root: Path) -> Iterator[ObservedLog]:
     opened.close()
 
 
-# --- what is shown ------------------------------------------------------------------------------------------------------
+# --- what is shown
+# ------------------------------------------------------------------------------------------------------
 
 
-def test_nothing_is_shown_before_it_is_committed_and_then_byte_for_byte(source: ObservedLog) -> None:
+def test_nothing_is_shown_before_it_is_committed_and_then_byte_for_byte(source: QuorumLog) -> None:
     first, second = batch(0, 3, 1), batch(3, 1, 1)
     assert do(source, Append(first.data + second.data)) is None
     assert edge(source) == (0, 0)
@@ -53,30 +64,35 @@ def test_nothing_is_shown_before_it_is_committed_and_then_byte_for_byte(source: 
     assert batches_from(source, 0) == [(0, 3, first.data), (3, 4, second.data)]
 
 
-def test_the_answer_that_brings_a_record_may_also_commit_it(source: ObservedLog) -> None:
+def test_the_answer_that_brings_a_record_may_also_commit_it(source: QuorumLog) -> None:
     assert do(source, appended(source), Advance(2)) is None
     assert edge(source) == (0, 2)
 
 
-def test_a_high_watermark_inside_a_batch_shows_what_ends_before_it(source: ObservedLog) -> None:
+def test_a_high_watermark_inside_a_batch_shows_what_ends_before_it(source: QuorumLog) -> None:
     do(source, appended(source, 2), appended_at(2, 3), Advance(4))
     assert edge(source) == (0, 2)
     do(source, Advance(5))
     assert edge(source) == (0, 5)
 
 
-def test_what_the_leader_has_committed_and_we_do_not_have_yet_is_no_high_watermark_of_ours(source: ObservedLog) -> None:
-    do(source, appended(source), Advance(1000))
-    assert (source.committed, source.high_watermark) == (2, 2)
+def test_high_watermark_beyond_the_log_is_refused(source: QuorumLog) -> None:
+    """The core never gives one: a leader's high watermark counts as far as the log is durable
+    here.
+    """
+    do(source, appended(source))
+    with pytest.raises(ValueError, match="beyond the end of the log"):
+        do(source, Advance(1000))
+    assert (source.committed, source.high_watermark) == (0, 0)
 
 
-def test_a_lower_high_watermark_changes_nothing(source: ObservedLog) -> None:
+def test_a_lower_high_watermark_changes_nothing(source: QuorumLog) -> None:
     fill(source)
     do(source, Advance(1))
     assert (source.committed, source.high_watermark) == (6, 6)
 
 
-def test_who_waits_is_told_when_there_is_something_new_and_only_then(source: ObservedLog) -> None:
+def test_who_waits_is_told_when_there_is_something_new_and_only_then(source: QuorumLog) -> None:
     told: list[int] = []
     unsubscribe = source.on_advance(lambda: told.append(source.high_watermark))
     do(source, appended(source))
@@ -85,36 +101,40 @@ def test_who_waits_is_told_when_there_is_something_new_and_only_then(source: Obs
     assert told == [2]
     do(source, Advance(2))
     assert told == [2]
-    do(source, Remember(1, 3))
+    do(source, remember(1, 3))
     assert told == [2, 2], "a new epoch is something new"
-    assert source.publish() is False
+    source.publish()
+    assert told == [2, 2]
     unsubscribe()
     do(source, appended(source), Advance(4))
     assert told == [2, 2]
 
 
-def test_truncation_takes_away_only_what_nobody_saw(source: ObservedLog) -> None:
+def test_truncation_takes_away_only_what_nobody_saw(source: QuorumLog) -> None:
     kept = fill(source, 2)
     do(source, appended(source, 5), appended_at(9, 1))
-    lost = source.log.end_offset
-    assert do(source, Truncate(kept)) is None
-    assert (source.log.end_offset, source.high_watermark) == (kept, kept)
+    lost = source.store.end_offset
+    assert do(source, truncate(kept)) is None
+    assert (source.store.end_offset, source.high_watermark) == (kept, kept)
     other = [batch(kept, 1, 2), batch(kept + 1, lost - kept - 1, 2)]
-    do(source, Remember(2, 2), Append(other[0].data), Append(other[1].data), Advance(lost))
+    do(source, remember(2, 2), Append(other[0].data), Append(other[1].data), Advance(lost))
     assert batches_from(source, kept) == [(one.offset, one.next_offset, one.data) for one in other]
     assert source.end_offset_for_epoch(1) == (1, kept)
 
 
-def test_truncation_below_the_high_watermark_is_refused_and_changes_nothing(source: ObservedLog) -> None:
+def test_truncation_below_the_high_watermark_is_refused_and_changes_nothing(
+    source: QuorumLog,
+) -> None:
     fill(source, 2)
     before = batches_from(source, 0)
     with pytest.raises(BelowHighWatermark, match="committed"):
-        do(source, Truncate(2))
+        do(source, truncate(2))
     source.publish()
     assert batches_from(source, 0) == before
 
 
-# --- refused ------------------------------------------------------------------------------------------------------------
+# --- refused
+# ------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -127,67 +147,89 @@ def test_truncation_below_the_high_watermark_is_refused_and_changes_nothing(sour
         (lambda end: batch(end, 1, 1).data + batch(end + 1, 1, 1).data[:-1] + b"\xff", "CRC"),
     ],
 )
-def test_batches_that_are_refused_leave_everything_as_it_was(source: ObservedLog, data: Any, reason: str) -> None:
+def test_batches_that_are_refused_leave_everything_as_it_was(
+    source: QuorumLog, data: Any, reason: str
+) -> None:
     fill(source, 2)
-    do(source, Remember(3, 1))
-    before = batches_from(source, 0), edge(source), source.log.end_offset, source.log.last_epoch
+    do(source, remember(3, 1))
+    before = (
+        batches_from(source, 0),
+        edge(source),
+        source.store.end_offset,
+        observer_store(source).last_epoch,
+    )
     refused = do(source, Append(data(4)), Advance(6))
     assert refused is not None and reason in refused
-    assert (batches_from(source, 0), edge(source), source.log.end_offset, source.log.last_epoch) == before
+    assert (
+        batches_from(source, 0),
+        edge(source),
+        source.store.end_offset,
+        observer_store(source).last_epoch,
+    ) == before
     assert do(source, Append(batch(4, 1, 2).data), Advance(5)) is None
     assert edge(source) == (0, 5)
 
 
-def test_what_stood_before_a_refused_effect_is_done_and_shown(source: ObservedLog) -> None:
-    assert do(source, appended(source), Advance(2), Append(batch(9, 1, 1).data), Advance(3)) is not None
+def test_what_stood_before_a_refused_effect_is_done_and_shown(source: QuorumLog) -> None:
+    assert (
+        do(source, appended(source), Advance(2), Append(batch(9, 1, 1).data), Advance(3))
+        is not None
+    )
     assert edge(source) == (0, 2)
 
 
-# --- restarts -----------------------------------------------------------------------------------------------------------
+# --- restarts
+# -----------------------------------------------------------------------------------------------------------
 
 
-def test_a_restart_shows_the_same(root: Path, source: ObservedLog) -> None:
+def test_a_restart_shows_the_same(root: Path, source: QuorumLog) -> None:
     fill(source, 5)
-    do(source, Remember(4, 2), appended(source, 3, epoch=4))
+    do(source, remember(4, 2), appended(source, 3, epoch=4))
     before = batches_from(source, 0), edge(source), source.leader_epoch
     source.close()
     again = reopened(root)
     assert (batches_from(again, 0), edge(again), again.leader_epoch) == before
-    assert (again.state, again.leader_id) == (State.STALE, 2)
-    assert again.log.end_offset == 13, "what is not committed yet need not be fetched again"
+    assert (again.state, observer_store(again).election.leader_id) == (State.STALE, 2)
+    assert again.store.end_offset == 13, "what is not committed yet need not be fetched again"
     again.close()
 
 
-def test_the_leader_epoch_never_goes_back_not_even_without_its_file(root: Path, source: ObservedLog) -> None:
+def test_the_leader_epoch_never_goes_back_not_even_without_its_file(
+    root: Path, source: QuorumLog
+) -> None:
     fill(source, 2, epoch=3)
-    do(source, Remember(5, 1))
+    do(source, remember(5, 1))
     assert source.leader_epoch == 5
     source.close()
     again = reopened(root)
-    assert (again.leader_epoch, again.epoch, again.leader_id) == (5, 5, 1)
+    assert (again.leader_epoch, observer_store(again).election) == (5, Election(5, 1))
     again.close()
     (root / "__cluster_metadata-0" / "quorum-state").unlink()
     lost = reopened(root)
-    assert (lost.leader_epoch, lost.epoch, lost.leader_id) == (3, 3, -1)
+    assert (lost.leader_epoch, observer_store(lost).election) == (3, Election(3))
     lost.close()
 
 
-def test_an_epoch_that_has_committed_nothing_yet_ends_where_the_log_does(source: ObservedLog) -> None:
+def test_an_epoch_that_has_committed_nothing_yet_ends_where_the_log_does(source: QuorumLog) -> None:
     fill(source, 2, epoch=3)
-    do(source, Remember(5, 1))
+    do(source, remember(5, 1))
     assert source.end_offset_for_epoch(3) == (3, 4)
     assert source.end_offset_for_epoch(5) == (3, 4)
     assert source.end_offset_for_epoch(6) == (-1, -1)
 
 
-def test_damage_below_the_high_watermark_keeps_the_server_from_starting(root: Path, source: ObservedLog) -> None:
+def test_damage_below_the_high_watermark_keeps_the_server_from_starting(
+    root: Path, source: QuorumLog
+) -> None:
     fill(source, 20)
     source.close()
     first = sorted((root / "__cluster_metadata-0").glob("*.log"))[0]
     data = bytearray(first.read_bytes())
     data[90] ^= 1
     first.write_bytes(bytes(data))
-    with pytest.raises(SourceError, match=r"00000000000000000000\.log at byte 0: .*wrong CRC; restore it from a copy"):
+    with pytest.raises(
+        LogError, match=r"00000000000000000000\.log at byte 0: .*wrong CRC; restore it from a copy"
+    ):
         reopened(root)
     data[90] ^= 1
     first.write_bytes(bytes(data))
@@ -196,31 +238,38 @@ def test_damage_below_the_high_watermark_keeps_the_server_from_starting(root: Pa
     again.close()
 
 
-def test_damage_under_a_running_server_takes_nothing_back(source: ObservedLog) -> None:
+def test_damage_under_a_running_server_takes_nothing_back(source: QuorumLog) -> None:
     fill(source, 3)
     source.in_touch = True
     assert (source.state, source.problems) == (State.READY, ())
-    damage(source.log.directory / "00000000000000000000.log", len(batch(0, 2).data) * 2 + 18)
+    damage(source.store.directory / "00000000000000000000.log", len(batch(0, 2).data) * 2 + 18)
     do(source)
     assert (source.state, source.high_watermark) == (State.BROKEN, 6)
-    assert [str(problem) for problem in source.problems if "wrong CRC" in str(problem)] == [str(source.problems[0])]
+    assert [str(problem) for problem in source.problems if "wrong CRC" in str(problem)] == [
+        str(source.problems[0])
+    ]
     do(source, appended(source), Advance(8))
-    assert (source.state, source.high_watermark) == (State.BROKEN, 6), "what is behind it cannot be read"
+    assert (source.state, source.high_watermark) == (State.BROKEN, 6), (
+        "what is behind it cannot be read"
+    )
 
 
-def test_damage_in_what_is_not_committed_is_nothing_that_clients_see(source: ObservedLog) -> None:
+def test_damage_in_what_is_not_committed_is_nothing_that_clients_see(source: QuorumLog) -> None:
     fill(source, 2)
     source.in_touch = True
     do(source, appended(source))
-    damage(source.log.directory / "00000000000000000000.log", len(batch(0, 2).data) * 2 + 18)
+    damage(source.store.directory / "00000000000000000000.log", len(batch(0, 2).data) * 2 + 18)
     do(source)
     assert (source.state, source.high_watermark) == (State.READY, 4)
 
 
-# --- the state ----------------------------------------------------------------------------------------------------------
+# --- the state
+# ----------------------------------------------------------------------------------------------------------
 
 
-def test_loading_until_the_end_is_known_then_ready_while_the_leader_answers(source: ObservedLog) -> None:
+def test_loading_until_the_end_is_known_then_ready_while_the_leader_answers(
+    source: QuorumLog,
+) -> None:
     source.caught_up = False
     assert source.state is State.LOADING
     with pytest.raises(OffsetOutOfRange):
@@ -235,37 +284,37 @@ def test_loading_until_the_end_is_known_then_ready_while_the_leader_answers(sour
     assert joined(source.read(0, 1000)) != b""
 
 
-def test_an_empty_quorum_can_be_ready_too(source: ObservedLog) -> None:
+def test_an_empty_quorum_can_be_ready_too(source: QuorumLog) -> None:
     source.in_touch = source.caught_up = True
     assert (source.state, edge(source)) == (State.READY, (0, 0))
     assert joined(source.read(0, 1000)) == b""
 
 
-# --- whose it is --------------------------------------------------------------------------------------------------------
+# --- whose it is
+# --------------------------------------------------------------------------------------------------------
 
 
-def test_cluster_and_directory_ids_are_kept(root: Path, source: ObservedLog) -> None:
+def test_cluster_and_directory_ids_are_kept(root: Path, source: QuorumLog) -> None:
     assert source.cluster_id == ""
-    assert do(source, LearnClusterId(CLUSTER)) is None
+    assert do(source, learn(CLUSTER)) is None
     assert source.cluster_id == CLUSTER
-    directory_id = source.directory_id
+    directory_id = source.store.directory_id
     source.close()
     again = reopened(root, cluster_id=CLUSTER)
-    assert (again.cluster_id, again.directory_id) == (CLUSTER, directory_id)
+    assert (again.cluster_id, again.store.directory_id) == (CLUSTER, directory_id)
     again.close()
-    with pytest.raises(SourceError, match=f"holds the log of cluster {CLUSTER}, not of {'x' * 22}"):
+    with pytest.raises(LogError, match=f"holds the log of cluster {CLUSTER}, not of {'x' * 22}"):
         reopened(root, cluster_id="x" * 22)
     reopened(root).close()
 
 
 def test_a_cluster_id_that_is_given_is_the_logs_own_from_the_start(root: Path) -> None:
     given = reopened(root, cluster_id=CLUSTER)
-    assert given.log.meta_properties is not None
-    assert (given.cluster_id, given.log.meta_properties.cluster_id) == (CLUSTER, CLUSTER)
-    assert given.directory_id not in (Uuid(bytes(16)), None)
+    assert (given.cluster_id, given.store.cluster_id) == (CLUSTER, CLUSTER)
+    assert given.store.directory_id not in (Uuid(bytes(16)), None)
     given.close()
 
 
-def test_a_directory_in_use_is_refused(root: Path, source: ObservedLog) -> None:
-    with pytest.raises(SourceError, match="in use by this process"):
+def test_a_directory_in_use_is_refused(root: Path, source: QuorumLog) -> None:
+    with pytest.raises(LogError, match="in use by this process"):
         reopened(root)

@@ -1,4 +1,6 @@
-"""An observed log on disks that are full, broken or out of file descriptors: nothing that was shown changes."""
+"""An observed log on disks that are full, broken or out of file descriptors: nothing that was shown
+changes.
+"""
 
 from __future__ import annotations
 
@@ -9,12 +11,24 @@ from pathlib import Path
 import pytest
 
 from gateway.log.errors import DiskFailed, LogFailed, SyncFailed
-from gateway.quorum.effects import Advance, Append, BeginSnapshot, Remember, Truncate
+from gateway.quorum.effects import Advance, BeginSnapshot
 from gateway.snapshot_id import SnapshotId
-from gateway.sources.observed_log import ObservedLog
+from gateway.sources.quorum_log import QuorumLog
 from tests.gateway.log.faulty_disk import FaultyDisk
 from tests.gateway.log.kafka_files import batch
-from tests.gateway.sources.observing import appended, appended_at, do, edge, fill, on, reopened
+from tests.gateway.sources.observing import (
+    Append,
+    appended,
+    appended_at,
+    do,
+    edge,
+    fill,
+    on,
+    perform,
+    remember,
+    reopened,
+    truncate,
+)
 from tests.gateway.sources.reading import batches_from
 
 
@@ -24,7 +38,7 @@ def root(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def source(root: Path) -> Iterator[ObservedLog]:
+def source(root: Path) -> Iterator[QuorumLog]:
     """One that has been where the leader was."""
     opened = reopened(root)
     opened.caught_up = True
@@ -33,25 +47,27 @@ def source(root: Path) -> Iterator[ObservedLog]:
 
 
 def test_a_full_disk_is_tried_again_wherever_it_was_full(root: Path) -> None:
-    """Every single operation of an answer: afterwards the same effects, given again, lead where they should."""
+    """Every single operation of an answer: afterwards the same effects, given again, lead where
+    they should.
+    """
     count = 0
     for fails_at in range(40):
         disk = FaultyDisk()
         source = on(root / str(fails_at), disk)
         fill(source, 1)
-        effects = (Remember(2, 1), appended(source, 2, epoch=2), Advance(4))
+        effects = (remember(2, 1), appended(source, 2, epoch=2), Advance(4))
         disk.fails_at = disk.count + fails_at
         try:
-            source.perform(effects)
+            perform(source, effects)
         except SyncFailed:
             with pytest.raises(LogFailed):
-                source.perform(effects)
+                perform(source, effects)
         except DiskFailed:
             source.publish()
             assert source.high_watermark == 2
-            ends = source.log.end_offset
-            assert source.perform(effects if ends == 2 else (Remember(2, 1), Advance(4))) is None
-            assert source.log.end_offset == 4
+            ends = source.store.end_offset
+            assert perform(source, effects if ends == 2 else (remember(2, 1), Advance(4))) is None
+            assert source.store.end_offset == 4
         else:
             count += 1
         disk.fails_at = -1
@@ -73,7 +89,9 @@ def test_a_failed_sync_shows_nothing_and_ends_it(root: Path) -> None:
     disk = FaultyDisk(error=errno.EIO)
     source = on(root, disk)
     fill(source, 1)
-    disk.fails_at = disk.count + next(at for at, name in enumerate(_operations(root / "x")) if name.startswith("sync "))
+    disk.fails_at = disk.count + next(
+        at for at, name in enumerate(_operations(root / "x")) if name.startswith("sync ")
+    )
     with pytest.raises(SyncFailed, match="cannot sync"):
         do(source, appended(source), Advance(4))
     source.publish()
@@ -105,7 +123,7 @@ def test_closing_frees_the_directory_whatever_the_disk_says(root: Path) -> None:
 
 
 def test_a_file_that_cannot_be_opened_for_reading_changes_nothing_of_what_is_shown(
-    source: ObservedLog, monkeypatch: pytest.MonkeyPatch
+    source: QuorumLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fill(source, 10)
     before = batches_from(source, 0)
@@ -115,10 +133,12 @@ def test_a_file_that_cannot_be_opened_for_reading_changes_nothing_of_what_is_sho
 
     monkeypatch.setattr("gateway.log.follower.OpenFile", refuse)
     for _ in range(10):
-        assert do(source, appended(source, 2), Advance(source.log.end_offset + 2)) is None
+        assert do(source, appended(source, 2), Advance(source.store.end_offset + 2)) is None
     shown = batches_from(source, 0)
     assert shown[: len(before)] == before
-    assert source.high_watermark < source.committed == 40, "the segments begun meanwhile cannot be seen"
+    assert source.high_watermark < source.committed == 40, (
+        "the segments begun meanwhile cannot be seen"
+    )
     assert "Too many open files" in str(source.problems[0])
     monkeypatch.undo()
     do(source)
@@ -127,7 +147,9 @@ def test_a_file_that_cannot_be_opened_for_reading_changes_nothing_of_what_is_sho
     assert source.problems == ()
 
 
-def test_a_truncation_that_cannot_be_looked_at_shows_nothing_wrong(source: ObservedLog, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_truncation_that_cannot_be_looked_at_shows_nothing_wrong(
+    source: QuorumLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
     fill(source, 2)
     do(source, appended_at(4, 1), appended_at(5, 4))
     before = batches_from(source, 0)
@@ -136,7 +158,14 @@ def test_a_truncation_that_cannot_be_looked_at_shows_nothing_wrong(source: Obser
         raise OSError(errno.EMFILE, "Too many open files", path)
 
     monkeypatch.setattr("gateway.log.follower.list_directory", refuse)
-    do(source, Remember(2, 2), Truncate(4), Append(batch(4, 3, 2).data), Append(batch(7, 2, 2).data), Advance(9))
+    do(
+        source,
+        remember(2, 2),
+        truncate(4),
+        Append(batch(4, 3, 2).data),
+        Append(batch(7, 2, 2).data),
+        Advance(9),
+    )
     assert batches_from(source, 0) == before
     assert (source.committed, len(source.problems)) == (9, 1)
     monkeypatch.undo()

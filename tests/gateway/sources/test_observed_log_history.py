@@ -1,4 +1,6 @@
-"""Whatever an observer does to its copy, in any order: what was ever shown stays the same bytes, and its end never falls."""
+"""Whatever an observer does to its copy, in any order: what was ever shown stays the same bytes,
+and its end never falls.
+"""
 
 from __future__ import annotations
 
@@ -12,23 +14,23 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from gateway.log.local_log import LogSettings
 from gateway.ports import State
-from gateway.quorum.effects import (
-    Advance,
-    Append,
-    BeginSnapshot,
-    Effect,
-    InstallSnapshot,
-    LearnClusterId,
-    Remember,
-    SnapshotChunk,
-    Truncate,
-)
+from gateway.quorum.effects import Advance, BeginSnapshot, SnapshotChunk
 from gateway.snapshot_id import SnapshotId
-from gateway.sources.observed_log import ObservedLog, open_observed_log
+from gateway.sources.quorum_log import QuorumLog
 from tests.gateway.log.kafka_files import batch, snapshot_bytes
+from tests.gateway.sources.observing import (
+    Append,
+    do,
+    install_snapshot,
+    remember,
+    reopened,
+    truncate,
+)
 from tests.gateway.sources.reading import batches_from
 
-TINY = LogSettings(segment_bytes=400, index_interval_bytes=100, retention_bytes=1, retention_ms=-1, fsync=False)
+TINY = LogSettings(
+    segment_bytes=400, index_interval_bytes=100, retention_bytes=1, retention_ms=-1, fsync=False
+)
 CLUSTER = "7QN8irUjSqO4QGNDS7ESyw"
 few = st.integers(1, 4)
 
@@ -49,49 +51,56 @@ class Copy(RuleBasedStateMachine):
     def open(self, prefix: bool) -> None:
         self.prefix = prefix
         self.source = self.opened()
-        self.do(LearnClusterId(CLUSTER), Remember(1, 1))
+        self.do(remember(1, 1))
 
-    def opened(self) -> ObservedLog:
-        source = open_observed_log(self.root / str(self.lives), TINY, cluster_id=CLUSTER, node_id=-1, snapshot_prefix=self.prefix)
+    def opened(self) -> QuorumLog:
+        source = reopened(
+            self.root / str(self.lives), prefix=self.prefix, settings=TINY, cluster_id=CLUSTER
+        )
         source.caught_up = source.in_touch = True
         return source
 
-    def do(self, *effects: Effect) -> None:
-        assert self.source.perform(effects) is None
-        self.source.publish()
+    def do(self, *effects: object) -> None:
+        assert do(self.source, *effects) is None
 
     def next_batch(self, count: int) -> bytes:
         self.size = 10 + (self.size + 1) % 50
-        return batch(self.source.log.end_offset, count, self.epoch, size=self.size).data
+        return batch(self.source.store.end_offset, count, self.epoch, size=self.size).data
 
-    # --- what an observer does ------------------------------------------------------------------------------------------
+    # --- what an observer does
+    # ------------------------------------------------------------------------------------------
 
     @rule(counts=st.lists(few, min_size=1, max_size=4), commit=st.booleans())
     def append(self, counts: list[int], commit: bool) -> None:
         for count in counts:
             self.do(Append(self.next_batch(count)))
         if commit:
-            self.do(Advance(self.source.log.end_offset))
+            self.do(Advance(self.source.store.end_offset))
 
     @rule(told=st.integers(0, 400))
     def advance(self, told: int) -> None:
         """Anything that a leader may say, far beyond what we have and inside batches too."""
-        self.do(Advance(self.source.committed + told % 12 if told < 300 else told))
+        wanted = self.source.committed + told % 12 if told < 300 else told
+        self.do(Advance(min(wanted, self.source.store.end_offset)))  # the core gives no more
 
     @rule(part=st.floats(0, 1), count=few)
     def lose_an_election(self, part: float, count: int) -> None:
         """A new leader, with another log behind what is committed."""
         self.epoch += 1
-        self.do(Remember(self.epoch, self.epoch % 3))
-        low, high = self.source.committed, self.source.log.end_offset
+        self.do(remember(self.epoch, self.epoch % 3))
+        low, high = self.source.committed, self.source.store.end_offset
         offset = max(low, self.batch_start(low + round(part * (high - low))))
         if self.batch_start(offset) == offset:
-            self.do(Truncate(offset))
+            self.do(truncate(offset))
             self.do(Append(self.next_batch(count)))
 
     def batch_start(self, offset: int) -> int:
         """Where the batch that holds ``offset`` begins."""
-        starts = [path for path in sorted(self.source.log.directory.glob("*.log")) if int(path.stem) <= offset]
+        starts = [
+            path
+            for path in sorted(self.source.store.directory.glob("*.log"))
+            if int(path.stem) <= offset
+        ]
         data = starts[-1].read_bytes() if starts else b""
         found = offset
         while data:
@@ -104,36 +113,36 @@ class Copy(RuleBasedStateMachine):
     @rule(beyond=st.integers(1, 30), counts=st.lists(few, max_size=3), damaged=st.booleans())
     def load_a_snapshot(self, beyond: int, counts: list[int], damaged: bool) -> None:
         self.epoch += 1
-        id = SnapshotId(self.source.log.end_offset + sum(counts) + beyond + 2, self.epoch)
+        id = SnapshotId(self.source.store.end_offset + sum(counts) + beyond + 2, self.epoch)
         data = snapshot_bytes(self.epoch, tuple(counts))
         if damaged:
             data = data[:-1] + bytes([data[-1] ^ 1])
-        self.do(Remember(self.epoch, 1), BeginSnapshot(id), SnapshotChunk(0, data[:40], len(data)))
-        refused = self.source.perform([SnapshotChunk(40, data[40:], len(data)), InstallSnapshot(id), Advance(id.end_offset)])
-        self.source.publish()
+        self.do(remember(self.epoch, 1), BeginSnapshot(id), SnapshotChunk(0, data[:40], len(data)))
+        refused = do(self.source, SnapshotChunk(40, data[40:], len(data)), install_snapshot(id))
         assert (refused is not None) == damaged
 
     @rule(gap=st.integers(-3, 3), bit=st.integers(-20, -1))
     def garbage(self, gap: int, bit: int) -> None:
         """Batches that do not belong there."""
-        end = self.source.log.end_offset
+        end = self.source.store.end_offset
         offset = max(0, end + gap)
         data = bytearray(batch(offset, 2, self.epoch).data)
         if offset == end:
             data[bit] ^= 1
-        assert self.source.perform([Append(bytes(data)), Advance(end + 5)]) is not None
-        self.source.publish()
-        assert self.source.log.end_offset == end
+        assert do(self.source, Append(bytes(data))) is not None
+        assert self.source.store.end_offset == end
 
     @precondition(lambda self: self.source.served.parts and self.source.served.parts[-1].shift == 0)
     @rule(back=st.integers(0, 3), clean=st.booleans())
     def snapshot(self, back: int, clean: bool) -> None:
         """One of our own, at the end of a committed batch; what is before it may go."""
-        ends = [end for _, end, _ in batches_from(self.source, self.source.log.start_offset)][-1 - back :]
+        ends = [end for _, end, _ in batches_from(self.source, self.source.store.start_offset)][
+            -1 - back :
+        ]
         if not ends or ends[0] <= 3:
             return
         id = SnapshotId(ends[0], self.source.epoch_at(ends[0] - 1))
-        if not (self.source.log.directory / id.file_name).exists():
+        if not (self.source.store.directory / id.file_name).exists():
             writer = self.source.new_snapshot(id)
             writer.write(0, snapshot_bytes(id.epoch, (1,)))
             writer.freeze()
@@ -141,7 +150,8 @@ class Copy(RuleBasedStateMachine):
             self.source.clean(0)
             self.source.publish()
 
-    # --- what happens to it ---------------------------------------------------------------------------------------------
+    # --- what happens to it
+    # ---------------------------------------------------------------------------------------------
 
     @rule()
     def restart(self) -> None:
@@ -158,23 +168,30 @@ class Copy(RuleBasedStateMachine):
         shutil.rmtree(before)
         self.source = self.opened()
 
-    # --- what must hold -------------------------------------------------------------------------------------------------
+    # --- what must hold
+    # -------------------------------------------------------------------------------------------------
 
     @invariant()
     def what_was_shown_stays(self) -> None:
         source = self.source
         assert source.high_watermark >= self.high_watermark
         assert source.leader_epoch >= max(self.leader_epoch, self.epoch)
-        assert source.log.start_offset >= self.start
-        assert source.high_watermark <= source.committed <= source.log.end_offset
+        assert source.store.start_offset >= self.start
+        assert source.high_watermark <= source.committed <= source.store.end_offset
         assert (source.state, source.problems) == (State.READY, ())
         assert source.cluster_id == CLUSTER
-        self.high_watermark, self.leader_epoch, self.start = source.high_watermark, source.leader_epoch, source.log.start_offset
+        self.high_watermark, self.leader_epoch, self.start = (
+            source.high_watermark,
+            source.leader_epoch,
+            source.store.start_offset,
+        )
         offset = source.log_start_offset
         for base, end, data in batches_from(source, offset):
-            if base >= source.log.start_offset:  # below that it is the snapshot's records that are served
+            if (
+                base >= source.store.start_offset
+            ):  # below that it is the snapshot's records that are served
                 assert self.shown.setdefault(base, data) == data
-                assert base == offset or offset <= source.log.start_offset
+                assert base == offset or offset <= source.store.start_offset
             offset = end
 
     def teardown(self) -> None:
@@ -184,6 +201,9 @@ class Copy(RuleBasedStateMachine):
 
 
 Copy.TestCase.settings = settings(
-    max_examples=40, stateful_step_count=25, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    max_examples=40,
+    stateful_step_count=25,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
 )
 test_history = Copy.TestCase

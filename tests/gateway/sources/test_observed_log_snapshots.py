@@ -8,19 +8,21 @@ from pathlib import Path
 import pytest
 
 from gateway.ports import OffsetOutOfRange, State
-from gateway.quorum.effects import (
-    AbandonSnapshot,
-    Advance,
-    BeginSnapshot,
-    InstallSnapshot,
-    Remember,
-    SnapshotChunk,
-)
+from gateway.quorum.effects import AbandonSnapshot, Advance, BeginSnapshot, SnapshotChunk
 from gateway.snapshot_id import SnapshotId
-from gateway.sources.named_writer import SnapshotBusy
-from gateway.sources.observed_log import ObservedLog
+from gateway.sources.quorum_log import QuorumLog
+from gateway.sources.snapshot_locks import SnapshotBusy
 from tests.gateway.log.kafka_files import snapshot_bytes
-from tests.gateway.sources.observing import appended, do, edge, fill, install, reopened
+from tests.gateway.sources.observing import (
+    appended,
+    do,
+    edge,
+    fill,
+    install,
+    install_snapshot,
+    remember,
+    reopened,
+)
 from tests.gateway.sources.reading import batches_from, joined
 
 
@@ -30,7 +32,7 @@ def root(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def source(root: Path) -> Iterator[ObservedLog]:
+def source(root: Path) -> Iterator[QuorumLog]:
     """One that has been where the leader was."""
     opened = reopened(root)
     opened.caught_up = True
@@ -38,16 +40,19 @@ def source(root: Path) -> Iterator[ObservedLog]:
     opened.close()
 
 
-# --- snapshots ----------------------------------------------------------------------------------------------------------
+# --- snapshots
+# ----------------------------------------------------------------------------------------------------------
 
 
-def test_a_snapshot_takes_the_logs_place_and_its_records_are_a_prefix(root: Path, source: ObservedLog) -> None:
+def test_a_snapshot_takes_the_logs_place_and_its_records_are_a_prefix(
+    root: Path, source: QuorumLog
+) -> None:
     fill(source, 3)
     assert install(source, 100, 4) is None
     assert edge(source) == (95, 100), "header, three records, footer"
-    assert source.committed == source.log.start_offset == source.log.end_offset == 100
+    assert source.committed == source.store.start_offset == source.store.end_offset == 100
     assert b"".join(data for _, _, data in batches_from(source, 100)) == b""
-    do(source, Remember(4, 1), appended(source, 2, epoch=4), Advance(102))
+    do(source, remember(4, 1), appended(source, 2, epoch=4), Advance(102))
     assert edge(source) == (95, 102)
     source.close()
     for prefix, start in ((True, 95), (False, 100)):
@@ -56,7 +61,7 @@ def test_a_snapshot_takes_the_logs_place_and_its_records_are_a_prefix(root: Path
         again.close()
 
 
-def test_a_read_that_began_before_a_snapshot_came_ends_as_it_began(source: ObservedLog) -> None:
+def test_a_read_that_began_before_a_snapshot_came_ends_as_it_began(source: QuorumLog) -> None:
     fill(source, 3)
     read, before = source.read(0, 1000), joined(source.read(0, 1000))
     assert install(source, 100, 4) is None
@@ -65,38 +70,50 @@ def test_a_read_that_began_before_a_snapshot_came_ends_as_it_began(source: Obser
         source.read(0, 1000)
 
 
-def test_a_damaged_snapshot_is_refused_and_leaves_everything(source: ObservedLog) -> None:
+def test_a_damaged_snapshot_is_refused_and_leaves_everything(source: QuorumLog) -> None:
     fill(source, 3)
     before = batches_from(source, 0)
     data = snapshot_bytes(4, (3,))[:-1] + b"\xff"
     id = SnapshotId(100, 4)
-    refused = do(source, BeginSnapshot(id), SnapshotChunk(0, data, len(data)), InstallSnapshot(id), Advance(100))
+    refused = do(
+        source,
+        BeginSnapshot(id),
+        SnapshotChunk(0, data, len(data)),
+        install_snapshot(id),
+        Advance(100),
+    )
     assert refused is not None and "CRC" in refused
     assert (batches_from(source, 0), source.high_watermark) == (before, 6)
-    assert [path.name for path in source.log.directory.glob("*checkpoint*") if path.name[0] == "0"] == []
+    assert [
+        path.name for path in source.store.directory.glob("*checkpoint*") if path.name[0] == "0"
+    ] == []
     assert install(source, 100, 4) is None
 
 
-def test_a_snapshot_that_is_not_beyond_the_log_is_refused(source: ObservedLog) -> None:
+def test_a_snapshot_that_is_not_beyond_the_log_is_refused(source: QuorumLog) -> None:
     fill(source, 3)
     refused = install(source, 4, 1)
     assert refused is not None and "not behind" in refused
     assert edge(source) == (0, 6)
 
 
-def test_an_abandoned_snapshot_leaves_nothing(source: ObservedLog) -> None:
+def test_an_abandoned_snapshot_leaves_nothing(source: QuorumLog) -> None:
     id = SnapshotId(100, 4)
     do(source, BeginSnapshot(id), SnapshotChunk(0, b"x" * 10, 20))
-    assert list(source.log.directory.glob("*.part"))
+    assert list(source.store.directory.glob("*.part"))
     do(source, AbandonSnapshot(id))
     do(source, AbandonSnapshot(id))
-    assert not list(source.log.directory.glob("*.part"))
+    assert not list(source.store.directory.glob("*.part"))
     do(source, BeginSnapshot(id), BeginSnapshot(SnapshotId(200, 4)))
-    assert [path.name for path in source.log.directory.glob("*.part")] == [f"{SnapshotId(200, 4).file_name}.part"]
+    assert [path.name for path in source.store.directory.glob("*.part")] == [
+        f"{SnapshotId(200, 4).file_name}.part"
+    ]
 
 
-def test_one_snapshot_has_one_writer(source: ObservedLog) -> None:
-    """Ours and the leader's of the same name would be one file: whoever comes second tries again."""
+def test_one_snapshot_has_one_writer(source: QuorumLog) -> None:
+    """Ours and the leader's of the same name would be one file: whoever comes second tries
+    again.
+    """
     own = source.new_snapshot(SnapshotId(100, 4))
     assert "is being written already" in str(do(source, BeginSnapshot(SnapshotId(100, 4))))
     assert do(source, BeginSnapshot(SnapshotId(200, 4))) is None
@@ -105,11 +122,13 @@ def test_one_snapshot_has_one_writer(source: ObservedLog) -> None:
     own.abandon()
     assert do(source, BeginSnapshot(SnapshotId(100, 4))) is None
     own.abandon()
-    assert list(source.log.directory.glob("*.part")), "an abandoned writer lets its successor's file alone"
+    assert list(source.store.directory.glob("*.part")), (
+        "an abandoned writer lets its successor's file alone"
+    )
     assert source.new_snapshot(SnapshotId(200, 4)).size == 0
 
 
-def test_cleaning_moves_the_start_and_nothing_else(source: ObservedLog) -> None:
+def test_cleaning_moves_the_start_and_nothing_else(source: QuorumLog) -> None:
     fill(source, 20)
     told: list[int] = []
     source.on_advance(lambda: told.append(source.log_start_offset))

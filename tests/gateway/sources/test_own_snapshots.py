@@ -1,4 +1,6 @@
-"""Our snapshots of Kafka's logs hold what Kafka's do, record for record; when they are due; and why there is none."""
+"""Our snapshots of Kafka's logs hold what Kafka's do, record for record; when they are due; and why
+there is none.
+"""
 
 from __future__ import annotations
 
@@ -18,14 +20,20 @@ from gateway.log.file_names import BOOTSTRAP_SNAPSHOT, parse_snapshot_name
 from gateway.log.reader import read_log_file
 from gateway.log.snapshot_writer import SnapshotWriter
 from gateway.snapshot_id import SnapshotId
-from gateway.sources.image_keeper import ImageKeeper
+from gateway.sources.metadata_loader import MetadataLoader
 from gateway.sources.own_snapshots import RETRY_S, OwnSnapshots, SnapshotSettings
 from kwire.message import Message
 from kwire.messages.abort_transaction_record import AbortTransactionRecord
 from kwire.messages.begin_transaction_record import BeginTransactionRecord
 from kwire.messages.feature_level_record import FeatureLevelRecord
 from kwire.records import decode_control_record, decode_metadata_record
-from tests.gateway.sources.metadata_files import batch, topic, values_batch, write_segment, write_snapshot
+from tests.gateway.sources.metadata_files import (
+    batch,
+    topic,
+    values_batch,
+    write_segment,
+    write_snapshot,
+)
 from tests.kwire.cluster.kafka_state import comparable, state_of
 from tests.shared import LOG_NAMES, needs_shared
 
@@ -40,7 +48,9 @@ def own(directory: Path, settings: SnapshotSettings | None = None) -> OwnSnapsho
 
 
 def content(path: Path) -> list[tuple[str, str]]:
-    """(type, everything) of each record in the snapshot, in its order. Kafka holds voters in a map: in order of their ids."""
+    """(type, everything) of each record in the snapshot, in its order. Kafka holds voters in a map:
+    in order of their ids.
+    """
     rows = []
     for header, records in read_log_file(path):
         for record in records:
@@ -72,14 +82,18 @@ def before(source: Path, snapshot: SnapshotId, directory: Path) -> None:
     """The log of ``source`` as if ``snapshot`` and later ones had not been written yet."""
     shutil.rmtree(directory, ignore_errors=True)
     directory.mkdir()
-    for path in (*source.glob("*.log"), *(source / one.file_name for one in snapshots_of(source) if one < snapshot)):
+    for path in (
+        *source.glob("*.log"),
+        *(source / one.file_name for one in snapshots_of(source) if one < snapshot),
+    ):
         os.link(path, directory / path.name)
 
 
 @needs_shared
 @pytest.mark.parametrize("name", ["p-one-segments", "p-quorum", "p-quorum-short"])
 def test_our_snapshot_at_kafkas_offset_is_kafkas(name: str, logs: Any, tmp_path: Path) -> None:
-    """Every record, the voters of that moment, the time and the epoch; not byte for byte, since Kafka's maps have no order.
+    """Every record, the voters of that moment, the time and the epoch; not byte for byte, since
+    Kafka's maps have no order.
 
     A log's oldest snapshot, that nothing leads to, cannot be made again.
     """
@@ -91,7 +105,10 @@ def test_our_snapshot_at_kafkas_offset_is_kafkas(name: str, logs: Any, tmp_path:
             before(source, snapshot, tmp_path / "log")
             written = own(tmp_path / "log").write(snapshot.end_offset, 0, 0.0)
             assert written is not None and written.snapshot_id == snapshot
-            ours, kafkas = content(tmp_path / "log" / snapshot.file_name), content(source / snapshot.file_name)
+            ours, kafkas = (
+                content(tmp_path / "log" / snapshot.file_name),
+                content(source / snapshot.file_name),
+            )
             assert Counter(ours) == Counter(kafkas), (source, snapshot)
             assert kinds(ours) == kinds(kafkas)
             assert written.size == (tmp_path / "log" / snapshot.file_name).stat().st_size
@@ -102,18 +119,26 @@ def test_our_snapshot_at_kafkas_offset_is_kafkas(name: str, logs: Any, tmp_path:
 def last_timestamp(source: Path, high_watermark: int) -> int:
     """When the last batch below ``high_watermark`` was appended, ms."""
     newest = max(path for path in source.glob("*.log") if int(path.stem) < high_watermark)
-    return [header.max_timestamp for header, _ in read_log_file(newest) if header.next_offset <= high_watermark][-1]
+    return [
+        header.max_timestamp
+        for header, _ in read_log_file(newest)
+        if header.next_offset <= high_watermark
+    ][-1]
 
 
 @needs_shared
 @pytest.mark.parametrize("name", LOG_NAMES)
-def test_the_log_behind_our_snapshot_leads_to_the_same_image(name: str, logs: Any, tmp_path: Path) -> None:
+def test_the_log_behind_our_snapshot_leads_to_the_same_image(
+    name: str, logs: Any, tmp_path: Path
+) -> None:
     """What is before the snapshot is not needed any more."""
     source = sorted(logs(name).glob("nodes/*/__cluster_metadata-0"))[-1]
     shutil.copytree(source, tmp_path / "log")
-    truth = next((source.parent.parent.parent / "truth" / source.parent.name).glob("state-END.jsonl"))
+    truth = next(
+        (source.parent.parent.parent / "truth" / source.parent.name).glob("state-END.jsonl")
+    )
     end = json.loads(truth.open(encoding="utf-8").readline())["nextOffset"]
-    whole = ImageKeeper(source)
+    whole = MetadataLoader(source)
     while whole.decode_step(end):
         whole.apply_step()
     whole.apply_step()
@@ -129,7 +154,7 @@ def test_the_log_behind_our_snapshot_leads_to_the_same_image(name: str, logs: An
     _, [header, *_] = next(read_log_file(tmp_path / "log" / written.snapshot_id.file_name))
     about: Any = decode_control_record(header).message
     assert about.last_contained_log_timestamp == last_timestamp(source, end)
-    alone = ImageKeeper(tmp_path / "log")
+    alone = MetadataLoader(tmp_path / "log")
     while alone.decode_step(end):
         alone.apply_step()
     alone.apply_step()
@@ -138,11 +163,18 @@ def test_the_log_behind_our_snapshot_leads_to_the_same_image(name: str, logs: An
     assert gc.isenabled()
 
 
-# --- where it ends ----------------------------------------------------------------------------------------------------
+# --- where it ends
+# ----------------------------------------------------------------------------------------------------
 
 
 def test_it_ends_at_the_high_watermark_and_begins_with_the_snapshot_before(tmp_path: Path) -> None:
-    write_segment(tmp_path, 0, batch(0, LEVEL, topic(1)), batch(2, topic(2), epoch=2), batch(3, topic(3), epoch=3, timestamp=77))
+    write_segment(
+        tmp_path,
+        0,
+        batch(0, LEVEL, topic(1)),
+        batch(2, topic(2), epoch=2),
+        batch(3, topic(3), epoch=3, timestamp=77),
+    )
     snapshots = own(tmp_path)
     first = snapshots.write(3, 0, 0.0)
     assert first is not None and (first.snapshot_id, first.records) == (SnapshotId(3, 2), 3)
@@ -151,11 +183,15 @@ def test_it_ends_at_the_high_watermark_and_begins_with_the_snapshot_before(tmp_p
     write_segment(tmp_path, 3, batch(3, topic(3), epoch=3, timestamp=77))
     second = snapshots.write(4, 0, 0.0)
     assert second is not None and (second.snapshot_id, second.records) == (SnapshotId(4, 3), 4)
-    assert '"lastContainedLogTimestamp": 77' in content(tmp_path / second.snapshot_id.file_name)[0][1]
+    assert (
+        '"lastContainedLogTimestamp": 77' in content(tmp_path / second.snapshot_id.file_name)[0][1]
+    )
 
 
 def test_an_open_transaction_is_none_of_it(tmp_path: Path) -> None:
-    """It ends before the transaction where that is the end of a batch; else there is none, and soon another try."""
+    """It ends before the transaction where that is the end of a batch; else there is none, and soon
+    another try.
+    """
     begin, abort = BeginTransactionRecord(), AbortTransactionRecord()
     write_segment(
         tmp_path, 0, batch(0, LEVEL, topic(1)), batch(2, begin, topic(2)), batch(4, abort), batch(5, topic(3), begin),
@@ -165,26 +201,33 @@ def test_an_open_transaction_is_none_of_it(tmp_path: Path) -> None:
     first = snapshots.write(4, 10, 100.0)
     assert first is not None and first.snapshot_id == SnapshotId(2, 1)
     assert snapshots.write(7, 20, 100.0) is None
-    assert snapshots.problem == "a metadata transaction is open that began at offset 6, inside a batch"
+    assert (
+        snapshots.problem == "a metadata transaction is open that began at offset 6, inside a batch"
+    )
     assert not snapshots.due(10**9, 100.5) and snapshots.due(10**9, 101.0)
     last = snapshots.write(9, 20, 101.0)
     assert last is not None and last.snapshot_id == SnapshotId(9, 1) and last.records == 3
 
 
-# --- when -------------------------------------------------------------------------------------------------------------
+# --- when
+# -------------------------------------------------------------------------------------------------------------
 
 
 def test_due_by_bytes_and_by_time(tmp_path: Path) -> None:
     write_segment(tmp_path, 0, batch(0, LEVEL))
     snapshots = own(tmp_path, SnapshotSettings(max_record_bytes=1000, max_interval_ms=60_000))
     assert [snapshots.due(size, 59.9) for size in (0, 999, 1000)] == [False, False, True]
-    assert [snapshots.due(size, 60.0) for size in (0, 1)] == [False, True], "for the time's sake only if there is something new"
+    assert [snapshots.due(size, 60.0) for size in (0, 1)] == [False, True], (
+        "for the time's sake only if there is something new"
+    )
     assert snapshots.write(1, 1000, 60.0) is not None
     assert [snapshots.due(size, 119.9) for size in (1000, 1999, 2000)] == [False, False, True]
     assert [snapshots.due(size, 120.0) for size in (1000, 1001)] == [False, True]
-    assert [snapshots.due(500, 130.0), snapshots.due(999, 189.9), snapshots.due(1000, 189.9)] == [False, False, True], (
-        "an image that began again with a snapshot from the leader counts from there"
-    )
+    assert [snapshots.due(500, 130.0), snapshots.due(999, 189.9), snapshots.due(1000, 189.9)] == [
+        False,
+        False,
+        True,
+    ], "an image that began again with a snapshot from the leader counts from there"
 
 
 def test_an_interval_of_0_is_none(tmp_path: Path) -> None:
@@ -192,10 +235,13 @@ def test_an_interval_of_0_is_none(tmp_path: Path) -> None:
 
 
 def test_kafkas_defaults() -> None:
-    assert SnapshotSettings() == SnapshotSettings(max_record_bytes=20971520, max_interval_ms=3600000)
+    assert SnapshotSettings() == SnapshotSettings(
+        max_record_bytes=20971520, max_interval_ms=3600000
+    )
 
 
-# --- why there is none ------------------------------------------------------------------------------------------------
+# --- why there is none
+# ------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -205,7 +251,9 @@ def test_kafkas_defaults() -> None:
         ([], "Kafka loads no snapshot without one"),
     ],
 )
-def test_no_snapshot_without_a_metadata_version(records: list[Message], text: str, tmp_path: Path) -> None:
+def test_no_snapshot_without_a_metadata_version(
+    records: list[Message], text: str, tmp_path: Path
+) -> None:
     write_segment(tmp_path, 0, *(batch(n, one) for n, one in enumerate(records)))
     snapshots = own(tmp_path)
     assert snapshots.write(len(records), 10, 5.0) is None and text in str(snapshots.problem)
@@ -218,16 +266,25 @@ def test_nothing_new(tmp_path: Path) -> None:
     write_snapshot(tmp_path, 1, 1, LEVEL)
     snapshots = own(tmp_path)
     assert snapshots.write(1, 0, 0.0) is None
-    assert snapshots.problem == "nothing is committed behind the snapshot 00000000000000000001-0000000001.checkpoint"
+    assert (
+        snapshots.problem
+        == "nothing is committed behind the snapshot 00000000000000000001-0000000001.checkpoint"
+    )
 
 
 def test_what_could_not_be_read_is_not_thrown_away(tmp_path: Path) -> None:
-    """As in Kafka after a fault of the metadata loader: a snapshot would lack it, and the log that has it might be cleaned."""
+    """As in Kafka after a fault of the metadata loader: a snapshot would lack it, and the log that
+    has it might be cleaned.
+    """
     write_segment(tmp_path, 0, batch(0, LEVEL), values_batch(1, b"\x01\x70\x00\x00"))
     snapshots = own(tmp_path)
     assert snapshots.write(1, 0, 0.0) is not None
     assert snapshots.write(2, 0, 1.0) is None
-    assert snapshots.disabled is not None and "1 unknown type" in snapshots.disabled and "offset 1" in snapshots.disabled
+    assert (
+        snapshots.disabled is not None
+        and "1 unknown type" in snapshots.disabled
+        and "offset 1" in snapshots.disabled
+    )
     assert snapshots.problem == f"no more snapshots are written: {snapshots.disabled}"
     assert not snapshots.due(10**12, 1e12)
 
@@ -238,10 +295,16 @@ def test_a_damaged_log_gives_none(tmp_path: Path) -> None:
     data[-1] ^= 1
     path.write_bytes(data)
     snapshots = own(tmp_path)
-    assert snapshots.write(2, 0, 0.0) is None and "CRC" in str(snapshots.problem) and path.name in str(snapshots.problem)
+    assert (
+        snapshots.write(2, 0, 0.0) is None
+        and "CRC" in str(snapshots.problem)
+        and path.name in str(snapshots.problem)
+    )
     path.unlink()
     assert own(tmp_path / "none").write(2, 0, 0.0) is None
-    assert snapshots.write(2, 0, 0.0) is None and "the log has no segments" in str(snapshots.problem)
+    assert snapshots.write(2, 0, 0.0) is None and "the log has no segments" in str(
+        snapshots.problem
+    )
 
 
 def test_a_full_disk_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -251,7 +314,12 @@ def test_a_full_disk_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.M
 
     def full(self: Disk, file: Any, position: int, data: bytes) -> None:
         if position > 0:
-            raise DiskFailed("write", str(file.path), OSError(28, "No space left on device"), "make room on that file system")
+            raise DiskFailed(
+                "write",
+                str(file.path),
+                OSError(28, "No space left on device"),
+                "make room on that file system",
+            )
         real(self, file, position, data)
 
     with monkeypatch.context() as patched:

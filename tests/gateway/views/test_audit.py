@@ -1,4 +1,6 @@
-"""A change as JSON: who, what, where; nothing that was set; and it stays small and printable whatever a client sends."""
+"""A change as JSON: who, what, where; nothing that was set; and it stays small and printable
+whatever a client sends.
+"""
 
 from __future__ import annotations
 
@@ -8,12 +10,13 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.ports import Asker, Forwarder
+from gateway.controller.apis import named_resources
+from gateway.ports import Forwarder, Requester
 from gateway.views.audit import RESOURCES_MAX, TEXT_MAX, Change, audit_value
 from kwire.message import Message
 from kwire.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
 
-ALICE = Asker("User:alice", "10.0.0.7", "admin-1", listener="CLIENTS")
+ALICE = Requester("User:alice", "10.0.0.7", "admin-1", listener="CLIENTS")
 TIME = "2026-11-21T14:03:07.512Z"
 
 
@@ -21,9 +24,11 @@ def topics(*names: str) -> CreateTopicsRequest:
     return CreateTopicsRequest(topics=[CreatableTopic(name=name) for name in names])
 
 
-def value(request: Message, asker: Asker = ALICE, **more: Any) -> bytes:
-    change = Change(request, 7, asker, node_id=1, leader_epoch=5, offset=30, last_offset=33, time_ms=1)
-    return audit_value(change, TIME, **more)
+def value(request: Message, requester: Requester = ALICE, **more: Any) -> bytes:
+    change = Change(
+        request, 7, requester, node_id=1, leader_epoch=5, offset=30, last_offset=33, time_ms=1
+    )
+    return audit_value(change, TIME, named_resources(request), **more)
 
 
 def test_everything_that_is_known_is_told() -> None:
@@ -49,9 +54,19 @@ def test_everything_that_is_known_is_told() -> None:
 
 def test_the_node_that_passed_it_on() -> None:
     node = Forwarder("User:node", "10.0.1.2", "raft-client-2")
-    told = json.loads(value(topics("a"), Asker("User:bob", "::1", None, True, "CONTROLLER", node)))
-    assert told["forwarder"] == {"principal": "User:node", "host": "10.0.1.2", "client_id": "raft-client-2"}
-    assert (told["principal"], told["client_id"], told["token_authenticated"]) == ("User:bob", None, True)
+    told = json.loads(
+        value(topics("a"), Requester("User:bob", "::1", None, True, "CONTROLLER", node))
+    )
+    assert told["forwarder"] == {
+        "principal": "User:node",
+        "host": "10.0.1.2",
+        "client_id": "raft-client-2",
+    }
+    assert (told["principal"], told["client_id"], told["token_authenticated"]) == (
+        "User:bob",
+        None,
+        True,
+    )
 
 
 def test_a_gap_before_it() -> None:
@@ -61,13 +76,17 @@ def test_a_gap_before_it() -> None:
 
 def test_resources_are_counted_beyond_the_first_ones() -> None:
     told = json.loads(value(topics(*(f"t{number}" for number in range(1000)))))
-    assert [one["name"] for one in told["resources"]] == [f"t{number}" for number in range(RESOURCES_MAX)]
+    assert [one["name"] for one in told["resources"]] == [
+        f"t{number}" for number in range(RESOURCES_MAX)
+    ]
     assert told["resources_in_all"] == 1000
 
 
 @given(st.text(), st.text(), st.none() | st.text(), st.lists(st.text(), max_size=30))
-def test_one_printable_line_whatever_they_are_called(principal: str, host: str, client_id: str | None, names: list[str]) -> None:
-    data = value(topics(*names), Asker(principal, host, client_id))
+def test_one_printable_line_whatever_they_are_called(
+    principal: str, host: str, client_id: str | None, names: list[str]
+) -> None:
+    data = value(topics(*names), Requester(principal, host, client_id))
     assert data.isascii() and data.decode().isprintable()
     told = json.loads(data)
     assert (told["principal"], told["client_id"]) == (principal, client_id)
@@ -75,7 +94,7 @@ def test_one_printable_line_whatever_they_are_called(principal: str, host: str, 
 
 def test_it_stays_small() -> None:
     long = "\N{SNOWMAN}" * 30_000
-    asker = Asker(long, long, long, False, "CLIENTS", Forwarder(long, long, long))
-    data = value(topics(*(f"{number}{long}" for number in range(100))), asker)
+    requester = Requester(long, long, long, False, "CLIENTS", Forwarder(long, long, long))
+    data = value(topics(*(f"{number}{long}" for number in range(100))), requester)
     assert len(data) < 6 * TEXT_MAX * (RESOURCES_MAX + 7)
     assert json.loads(data)["principal"] == long[: TEXT_MAX - 1] + "…"

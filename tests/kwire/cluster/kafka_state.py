@@ -1,4 +1,6 @@
-"""Images as rows that can be compared with the state that Kafka's own image gives for the same records."""
+"""Images as rows that can be compared with the state that Kafka's own image gives for the same
+records.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,9 @@ from kwire.records import metadata_record_name
 
 
 def comparable(name: str, version: int, data: dict[str, Any]) -> str:
-    """One record as text. Kafka holds end points and features in maps, so their order means nothing."""
+    """One record as text. Kafka holds end points and features in maps, so their order means
+    nothing.
+    """
     for member in ("endPoints", "features"):
         if member in data:
             data[member] = sorted(data[member], key=lambda one: one["name"])
@@ -27,7 +31,10 @@ def state_of(image: Image) -> Counter[str]:
 
 def truth(path: Path) -> tuple[int, Counter[str]]:
     """(next offset, what a snapshot would hold) as Kafka gave it."""
-    head, *lines = [json.loads(line) for line in path.read_text(encoding="utf-8").split("\n") if line]
-    # Kafka 3.9's image still remembered that no migration from ZooKeeper was under way; later ones have no such record.
+    head, *lines = [
+        json.loads(line) for line in path.read_text(encoding="utf-8").split("\n") if line
+    ]
+    # Kafka 3.9's image still remembered that no migration from ZooKeeper was under way; later ones
+    # have no such record.
     kept = [x for x in lines if x["type"] != "ZK_MIGRATION_STATE_RECORD"]
     return head["nextOffset"], Counter(comparable(x["type"], x["version"], x["data"]) for x in kept)

@@ -18,7 +18,11 @@ from tests.kwire.cluster.test_state import fold, stream
 from tests.shared import needs_shared
 
 OPERATIONS = st.lists(
-    st.tuples(st.sampled_from(["set", "delete", "pop", "get", "setdefault", "in", "inner"]), st.integers(0, 5), st.integers(0, 9))
+    st.tuples(
+        st.sampled_from(["set", "delete", "pop", "get", "setdefault", "in", "inner"]),
+        st.integers(0, 5),
+        st.integers(0, 9),
+    )
 )
 
 
@@ -47,8 +51,13 @@ def do(target: Any, operation: str, key: int, value: int) -> Any:
     return None
 
 
-@given(st.dictionaries(st.integers(0, 5), st.dictionaries(st.integers(0, 9), st.integers())), OPERATIONS)
-def test_a_layer_is_the_dictionary_that_it_will_become(start: dict[int, dict[int, int]], operations: list[Any]) -> None:
+@given(
+    st.dictionaries(st.integers(0, 5), st.dictionaries(st.integers(0, 9), st.integers())),
+    OPERATIONS,
+)
+def test_a_layer_is_the_dictionary_that_it_will_become(
+    start: dict[int, dict[int, int]], operations: list[Any]
+) -> None:
     plain, below = copy.deepcopy(start), copy.deepcopy(start)
     layer: Layer[int, dict[int, int]] = Layer(below)
     for operation in operations:

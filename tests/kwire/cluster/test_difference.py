@@ -1,4 +1,6 @@
-"""Changes between images: applied to the first they give the second, at random places of a busy log."""
+"""Changes between images: applied to the first they give the second, at random places of a busy
+log.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,9 @@ def patched(before: dict[Place, Fields], change: Change) -> None:
         fields = before[change.place]
         assert all(fields[name] == value for name, value in change.before.items())
         gone = change.before.keys() - change.after.keys()
-        before[change.place] = {name: value for name, value in fields.items() if name not in gone} | change.after
+        before[change.place] = {
+            name: value for name, value in fields.items() if name not in gone
+        } | change.after
 
 
 @needs_shared
@@ -69,23 +73,37 @@ def config(name: str, value: str) -> ConfigRecord:
 def test_a_changed_entity_has_only_the_fields_that_differ() -> None:
     before = image_of(config("x", "1"), config("y", "2"), config("gone", "3"))
     after = image_of(config("x", "1"), config("y", "4"), config("new", "5"))
-    expected = Change(CHANGED, ("configs", "TOPIC:a"), {"gone": "3", "y": "2"}, {"new": "5", "y": "4"})
+    expected = Change(
+        CHANGED, ("configs", "TOPIC:a"), {"gone": "3", "y": "2"}, {"new": "5", "y": "4"}
+    )
     assert list(difference(before, after)) == [expected]
 
 
 def test_a_secret_that_changed_shows_as_changed_and_stays_hidden() -> None:
-    (change,) = difference(image_of(config("my.password", "old")), image_of(config("my.password", "new")))
+    (change,) = difference(
+        image_of(config("my.password", "old")), image_of(config("my.password", "new"))
+    )
     assert (change.before, change.after) == ({"my.password": "old"}, {"my.password": "new"})
     hidden = change.without_secrets()
     assert (hidden.before, hidden.after) == ({"my.password": "(redacted)"},) * 2
     (added,) = difference(image_of(), image_of(config("my.password", "new")))
-    assert added.without_secrets() == Change(ADDED, ("configs", "TOPIC:a"), None, {"my.password": "(redacted)"})
+    assert added.without_secrets() == Change(
+        ADDED, ("configs", "TOPIC:a"), None, {"my.password": "(redacted)"}
+    )
 
 
 def test_partitions_are_told_in_the_order_of_their_numbers() -> None:
     topic = Uuid(bytes(range(16)))
-    partitions = [PartitionRecord(topic_id=topic, partition_id=index, replicas=[1], isr=[1]) for index in (10, 9, 0)]
-    places = [change.place for change in difference(Image(), image_of(TopicRecord(name="t", topic_id=topic), *partitions))]
+    partitions = [
+        PartitionRecord(topic_id=topic, partition_id=index, replicas=[1], isr=[1])
+        for index in (10, 9, 0)
+    ]
+    places = [
+        change.place
+        for change in difference(
+            Image(), image_of(TopicRecord(name="t", topic_id=topic), *partitions)
+        )
+    ]
     assert places == [("topics", "byName", "t", *index) for index in ((), ("0",), ("9",), ("10",))]
 
 
@@ -93,4 +111,8 @@ def test_a_topic_made_anew_has_another_id() -> None:
     before = image_of(TopicRecord(name="t", topic_id=Uuid(bytes([1]) * 16)))
     after = image_of(TopicRecord(name="t", topic_id=Uuid(bytes([2]) * 16)))
     (change,) = difference(before, after)
-    assert (change.change, change.place, list(change.after or ())) == (CHANGED, ("topics", "byName", "t"), ["id"])
+    assert (change.change, change.place, list(change.after or ())) == (
+        CHANGED,
+        ("topics", "byName", "t"),
+        ["id"],
+    )

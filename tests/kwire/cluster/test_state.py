@@ -37,7 +37,9 @@ TOPIC, OTHER = Uuid(bytes(range(16))), Uuid(bytes(range(16, 32)))
 
 
 def stream(directory: Path) -> Iterator[tuple[int, int, Message | None]]:
-    """(offset, epoch, record or None for control) of a log directory, from its snapshot where it starts after one."""
+    """(offset, epoch, record or None for control) of a log directory, from its snapshot where it
+    starts after one.
+    """
     segments = sorted(directory.glob("*.log"))
     start = int(segments[0].name[:20])
     end = 0
@@ -46,12 +48,18 @@ def stream(directory: Path) -> Iterator[tuple[int, int, Message | None]]:
         end = int(snapshot.name[:20])
         for header, records in read_log_file(snapshot):
             for r in () if header.is_control else records:
-                yield r.offset, header.partition_leader_epoch, decode_metadata_record(r.value or b"")[2]
+                yield (
+                    r.offset,
+                    header.partition_leader_epoch,
+                    decode_metadata_record(r.value or b"")[2],
+                )
     for segment in segments:
         for header, records in read_log_file(segment):
             for r in records:
                 if r.offset >= end:
-                    record = None if header.is_control else decode_metadata_record(r.value or b"")[2]
+                    record = (
+                        None if header.is_control else decode_metadata_record(r.value or b"")[2]
+                    )
                     yield r.offset, header.partition_leader_epoch, record
 
 
@@ -68,10 +76,16 @@ def test_the_state_is_kafkas_at_the_end_and_at_every_snapshot(name: str, logs: A
     root: Path = logs(name)
     compared = 0
     for node in sorted(p.name for p in (root / "nodes").iterdir()):
-        states = dict(truth(p) for p in (root / "truth" / node).glob("state-*.jsonl") if p.stem != "state-END")
+        states = dict(
+            truth(p) for p in (root / "truth" / node).glob("state-*.jsonl") if p.stem != "state-END"
+        )
         loader = Loader()
         for offset, epoch, record in stream(root / "nodes" / node / "__cluster_metadata-0"):
-            if offset in states and not loader.in_transaction and loader.image.next_offset == offset:
+            if (
+                offset in states
+                and not loader.in_transaction
+                and loader.image.next_offset == offset
+            ):
                 assert state_of(loader.image) == states[offset], (node, offset)
                 compared += 1
             fold(loader, offset, epoch, record)
@@ -102,7 +116,11 @@ def test_a_transaction_shows_when_it_ends_and_never_when_it_is_aborted() -> None
         at = loader.image.next_offset
         loader.load(BeginTransactionRecord(), at, 1)
         loader.load(TopicRecord(name="a", topic_id=TOPIC), at + 1, 1)
-        assert (loader.in_transaction, list(loader.image.topic_ids), loader.image.next_offset) == (True, [], at)
+        assert (loader.in_transaction, list(loader.image.topic_ids), loader.image.next_offset) == (
+            True,
+            [],
+            at,
+        )
         loader.load(end, at + 2, 1)
         assert (list(loader.image.topic_ids), loader.image.next_offset) == (names, at + 3)
 
@@ -121,7 +139,15 @@ def test_epochs_of_a_partition() -> None:
     apply(image, TopicRecord(name="a", topic_id=TOPIC))
     apply(
         image,
-        PartitionRecord(topic_id=TOPIC, partition_id=0, replicas=[1, 2], isr=[1, 2], leader=1, leader_epoch=5, partition_epoch=7),
+        PartitionRecord(
+            topic_id=TOPIC,
+            partition_id=0,
+            replicas=[1, 2],
+            isr=[1, 2],
+            leader=1,
+            leader_epoch=5,
+            partition_epoch=7,
+        ),
     )
     assert image.partitions[TOPIC][0].directories == [ZERO_UUID, ZERO_UUID]
     apply(image, PartitionChangeRecord(topic_id=TOPIC, partition_id=0, isr=[2]))
@@ -133,7 +159,9 @@ def test_epochs_of_a_partition() -> None:
 @pytest.mark.parametrize("replicas", [[3, 1, 2, 4], [1]])
 def test_directories_that_nobody_told_are_as_many_as_the_replicas(replicas: list[int]) -> None:
     before = PartitionRecord(replicas=[1, 2], directories=[ZERO_UUID, ZERO_UUID])
-    assert merge(before, PartitionChangeRecord(replicas=replicas)).directories == [ZERO_UUID] * len(replicas)
+    assert merge(before, PartitionChangeRecord(replicas=replicas)).directories == [ZERO_UUID] * len(
+        replicas
+    )
     assert merge(before, PartitionChangeRecord(isr=[1])).directories is before.directories
 
 
@@ -151,13 +179,31 @@ def test_a_change_keeps_every_field_of_the_partition_that_it_does_not_name() -> 
 @pytest.mark.parametrize(
     ("record", "text"),
     [
-        (RemoveTopicRecord(topic_id=OTHER), f"RemoveTopicRecord for topic {OTHER}, which does not exist"),
-        (PartitionRecord(topic_id=OTHER), f"PartitionRecord for topic {OTHER}, which does not exist"),
-        (PartitionChangeRecord(topic_id=OTHER), f"PartitionChangeRecord for topic {OTHER}, which does not exist"),
-        (PartitionChangeRecord(topic_id=TOPIC, partition_id=3), "for partition 3 of a, which does not exist"),
+        (
+            RemoveTopicRecord(topic_id=OTHER),
+            f"RemoveTopicRecord for topic {OTHER}, which does not exist",
+        ),
+        (
+            PartitionRecord(topic_id=OTHER),
+            f"PartitionRecord for topic {OTHER}, which does not exist",
+        ),
+        (
+            PartitionChangeRecord(topic_id=OTHER),
+            f"PartitionChangeRecord for topic {OTHER}, which does not exist",
+        ),
+        (
+            PartitionChangeRecord(topic_id=TOPIC, partition_id=3),
+            "for partition 3 of a, which does not exist",
+        ),
         (ClearElrRecord(topic_name="b"), "ClearElrRecord for topic b, which does not exist"),
-        (UnregisterBrokerRecord(broker_id=8), "UnregisterBrokerRecord for broker 8, which is not registered"),
-        (FenceBrokerRecord(id=7, epoch=5), "FenceBrokerRecord for broker 7 with epoch 5, its epoch is 4"),
+        (
+            UnregisterBrokerRecord(broker_id=8),
+            "UnregisterBrokerRecord for broker 8, which is not registered",
+        ),
+        (
+            FenceBrokerRecord(id=7, epoch=5),
+            "FenceBrokerRecord for broker 7 with epoch 5, its epoch is 4",
+        ),
         (RemoveAccessControlEntryRecord(id=OTHER), f"for ACL {OTHER}, which does not exist"),
     ],
 )
@@ -207,7 +253,11 @@ def test_what_does_not_fit_can_be_told_instead_and_the_rest_still_counts() -> No
     told: list[FoldError] = []
     loader = Loader(refused=told.append)
     records = [EndTransactionRecord(), BeginTransactionRecord(), RemoveTopicRecord(topic_id=TOPIC)]
-    records += [BeginTransactionRecord(), TopicRecord(name="a", topic_id=TOPIC), EndTransactionRecord()]
+    records += [
+        BeginTransactionRecord(),
+        TopicRecord(name="a", topic_id=TOPIC),
+        EndTransactionRecord(),
+    ]
     for offset, record in enumerate(records):
         loader.load(record, offset, 1)
     assert [str(error).split(",")[0] for error in told] == [
@@ -218,9 +268,13 @@ def test_what_does_not_fit_can_be_told_instead_and_the_rest_still_counts() -> No
 
 
 def test_a_quota_whose_entity_names_a_type_twice_is_that_of_the_last() -> None:
-    """No controller writes that; Kafka reads it so (``ClientQuotasDelta.replay``), and sorting both names would fail."""
+    """No controller writes that; Kafka reads it so (``ClientQuotasDelta.replay``), and sorting both
+    names would fail.
+    """
     image = Image()
     for names in ([None, "ann"], ["ann", None]):
         parts = [EntityData(entity_type="user", entity_name=name) for name in names]
         apply(image, ClientQuotaRecord(entity=parts, key="producer_byte_rate", value=5.0))
-    assert image.quotas == {(("user", name),): {"producer_byte_rate": 5.0} for name in ("ann", None)}
+    assert image.quotas == {
+        (("user", name),): {"producer_byte_rate": 5.0} for name in ("ann", None)
+    }

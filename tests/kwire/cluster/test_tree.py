@@ -1,4 +1,6 @@
-"""The tree against what kafka-metadata-shell printed for the same files, and what a snapshot alone does not show."""
+"""The tree against what kafka-metadata-shell printed for the same files, and what a snapshot alone
+does not show.
+"""
 
 from __future__ import annotations
 
@@ -15,11 +17,14 @@ from kwire.cluster.tree import entities, quota_entity_name, tree, without_secret
 from kwire.messages.config_record import ConfigRecord
 from kwire.messages.feature_level_record import FeatureLevelRecord
 from kwire.messages.user_scram_credential_record import UserScramCredentialRecord
+from kwire.protocol.metadata_version import RELEASES
 from tests.shared import LOG_NAMES, needs_shared
 
 
 def shell_tree(path: Path) -> dict[str, Any]:
-    """The shell's indented text as nested mappings; what stands below a name without a colon is its value."""
+    """The shell's indented text as nested mappings; what stands below a name without a colon is its
+    value.
+    """
     root: dict[str, Any] = {}
     stack: list[tuple[int, dict[str, Any], str]] = [(-1, {"": root}, "")]
     for line in path.read_text(encoding="utf-8").split("\n"):
@@ -66,11 +71,15 @@ def same_members(text: str, fields: dict[str, Any]) -> None:
                 for one in value
             ]
         shown = "Optional.empty" if name == "rack" and value is None else java(value)
-        assert expected[name] == (f"Optional[{shown}]" if name == "rack" and value is not None else shown), name
+        assert expected[name] == (
+            f"Optional[{shown}]" if name == "rack" and value is not None else shown
+        ), name
 
 
 def shell_files(root: Path) -> list[tuple[Path, Path]]:
-    """(the shell's output, the file it read), without those that the shell printed before it had read anything."""
+    """(the shell's output, the file it read), without those that the shell printed before it had
+    read anything.
+    """
     found = []
     for path in sorted((root / "truth").glob("*/shell-tree-*.txt")):
         source = (
@@ -86,7 +95,9 @@ def shell_files(root: Path) -> list[tuple[Path, Path]]:
 
 
 @needs_shared
-@pytest.mark.parametrize("name", [name for name in LOG_NAMES if name not in ("p-abort", "p-large", "p-one-segments")])
+@pytest.mark.parametrize(
+    "name", [name for name in LOG_NAMES if name not in ("p-abort", "p-large", "p-one-segments")]
+)
 def test_the_tree_is_the_shells(name: str, logs: Any) -> None:
     files = shell_files(logs(name))
     assert files
@@ -99,16 +110,23 @@ def test_the_tree_is_the_shells(name: str, logs: Any) -> None:
             compare_leaves(theirs[kind], ours[kind])
         compare_leaves(theirs["topics"]["byName"], ours["topics"]["byName"])
         compare_leaves(theirs["topics"]["byId"], ours["topics"]["byId"])
-        assert theirs["producerIds"] == {"nextProducerId": str(ours["producerIds"]["nextProducerId"])}
+        assert theirs["producerIds"] == {
+            "nextProducerId": str(ours["producerIds"]["nextProducerId"])
+        }
         assert theirs["configs"] == ours["configs"]
         release = ours["features"].pop("metadataVersion")["name"]
         assert theirs["features"].pop("metadataVersion") == f"Optional[{release}]"
         assert theirs["features"] == {key: str(level) for key, level in ours["features"].items()}
         assert list(theirs["delegationToken"]) == list(ours["delegationToken"])
         where = ours["provenance"]
-        if source.suffix == ".log":  # of a snapshot the shell shows where in the file it is, and when that was written
+        if (
+            source.suffix == ".log"
+        ):  # of a snapshot the shell shows where in the file it is, and when that was written
             time = where["time"].removesuffix("Z").rstrip("0").rstrip(".")
-            assert theirs["provenance"] == f"offset {where['offset']}, epoch {where['epoch']}, time {time}Z[UTC]"
+            assert (
+                theirs["provenance"]
+                == f"offset {where['offset']}, epoch {where['epoch']}, time {time}Z[UTC]"
+            )
 
 
 def compare_leaves(theirs: Any, ours: Any) -> None:
@@ -125,8 +143,22 @@ def compare_leaves(theirs: Any, ours: Any) -> None:
 
 def test_an_empty_image_has_every_branch() -> None:
     root = tree(Image())
-    assert root["topics"] == {"byId": {}, "byName": {}} and root["scram"] == {"SCRAM-SHA-256": {}, "SCRAM-SHA-512": {}}
-    assert root["features"] == {"metadataVersion": None} and root["provenance"] == {"offset": -1, "epoch": -1, "time": None}
+    assert root["topics"] == {"byId": {}, "byName": {}} and root["scram"] == {
+        "SCRAM-SHA-256": {},
+        "SCRAM-SHA-512": {},
+    }
+    assert root["features"] == {"metadataVersion": None} and root["provenance"] == {
+        "offset": -1,
+        "epoch": -1,
+        "time": None,
+    }
+
+
+def test_every_level_of_metadata_version_that_kafka_has_is_named() -> None:
+    for level, name in ((1, "3.0-IV1"), (6, "3.3-IV2"), *RELEASES.items()):
+        image = Image()
+        apply(image, FeatureLevelRecord(name="metadata.version", feature_level=level))
+        assert tree(image)["features"]["metadataVersion"] == {"name": name, "level": level}
 
 
 def test_a_metadata_version_that_is_newer_than_this_code_shows_its_level() -> None:
@@ -157,11 +189,25 @@ def test_quotas_are_json_whatever_they_are() -> None:
 
 def test_secrets_are_shown_only_when_asked_for() -> None:
     image = Image()
-    apply(image, ConfigRecord(resource_type=4, resource_name="1", name="ssl.key.password", value="hunter2"))
-    apply(image, ConfigRecord(resource_type=4, resource_name="1", name="log.cleaner.threads", value="2"))
-    apply(image, UserScramCredentialRecord(name="ann", mechanism=1, salt=b"\x01", stored_key=b"\x02", server_key=b"\x03"))
+    apply(
+        image,
+        ConfigRecord(resource_type=4, resource_name="1", name="ssl.key.password", value="hunter2"),
+    )
+    apply(
+        image,
+        ConfigRecord(resource_type=4, resource_name="1", name="log.cleaner.threads", value="2"),
+    )
+    apply(
+        image,
+        UserScramCredentialRecord(
+            name="ann", mechanism=1, salt=b"\x01", stored_key=b"\x02", server_key=b"\x03"
+        ),
+    )
     hidden, shown = tree(image), tree(image, show_secrets=True)
-    assert hidden["configs"]["BROKER:1"] == {"log.cleaner.threads": "2", "ssl.key.password": "(redacted)"}
+    assert hidden["configs"]["BROKER:1"] == {
+        "log.cleaner.threads": "2",
+        "ssl.key.password": "(redacted)",
+    }
     assert shown["configs"]["BROKER:1"]["ssl.key.password"] == "hunter2"
     secret = hidden["scram"]["SCRAM-SHA-256"]["ann"]
     assert [secret[name] for name in ("salt", "storedKey", "serverKey")] == ["(redacted)"] * 3

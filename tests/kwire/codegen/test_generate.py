@@ -1,4 +1,6 @@
-"""The generator as its users meet it: directories, jars, single files, and the whole of this project's own output."""
+"""The generator as its users meet it: directories, jars, single files, and the whole of this
+project's own output.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,9 @@ def test_the_committed_modules_are_the_output_whole() -> None:
         assert stale(files, ROOT / "kwire" / "messages" / directory) == []
 
 
-def test_names_that_python_has_already_get_an_underscore(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_names_that_python_has_already_get_an_underscore(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "MyRequest.json").write_text("// a comment\n" + json.dumps(SCHEMA))
     write(generate(tmp_path), tmp_path / "my_messages")
     monkeypatch.syspath_prepend(str(tmp_path))
@@ -47,7 +51,11 @@ def test_from_a_jar_and_from_one_file(tmp_path: Path) -> None:
         archive.writestr("common/message/MyRequest.json", json.dumps(SCHEMA))
         archive.writestr("other.json", "{}")
     (tmp_path / "MyRequest.json").write_text(json.dumps(SCHEMA))
-    assert generate(jar).keys() == generate(tmp_path / "MyRequest.json").keys() == {"my_request.py", "__init__.py"}
+    assert (
+        generate(jar).keys()
+        == generate(tmp_path / "MyRequest.json").keys()
+        == {"my_request.py", "__init__.py"}
+    )
 
 
 def test_one_name_twice_is_refused(tmp_path: Path) -> None:
@@ -75,7 +83,9 @@ def test_the_command_writes_exactly_the_output(tmp_path: Path) -> None:
 
 def test_the_command_refuses_to_clean_up_what_it_did_not_write(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text("print('mine')\n")
-    result = CliRunner().invoke(command, ["--schemas", str(ROOT / "schemas" / "kip" / "497"), "--out", str(tmp_path)])
+    result = CliRunner().invoke(
+        command, ["--schemas", str(ROOT / "schemas" / "kip" / "497"), "--out", str(tmp_path)]
+    )
     assert result.exit_code == 1
     assert "choose another --out" in result.output
 
@@ -83,6 +93,8 @@ def test_the_command_refuses_to_clean_up_what_it_did_not_write(tmp_path: Path) -
 def test_the_command_names_file_field_and_rule(tmp_path: Path) -> None:
     broken = SCHEMA | {"fields": [{"name": "A", "type": "int99", "versions": "0+"}]}
     (tmp_path / "MyRequest.json").write_text(json.dumps(broken))
-    result = CliRunner().invoke(command, ["--schemas", str(tmp_path), "--out", str(tmp_path / "out")])
+    result = CliRunner().invoke(
+        command, ["--schemas", str(tmp_path), "--out", str(tmp_path / "out")]
+    )
     assert result.output == "Error: MyRequest.json: MyRequest.A: unknown type 'int99'\n"
     assert not (tmp_path / "out").exists()

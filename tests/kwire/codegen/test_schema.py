@@ -47,7 +47,7 @@ COMMON = {"name": "S", "versions": "0+", "fields": [f()]}
         (request(f(type="[][]int32")), "array of arrays"),
         (request(f(type="Missing")), "unknown struct 'Missing'"),
         (request(f(type="int32", fields=[])), "cannot have fields"),
-        (request(f(versions=...) | {"versions": "none"}), "without versions"),
+        (request(f(versions=...) | {"versions": "none"}), "without versions"),  # type: ignore[arg-type]
         (request({"name": "A", "type": "int32"}), "versions is missing"),
         (request(f(nullableVersions="0+")), "cannot be nullable"),
         (request(f(type="string", default="null")), "default null needs nullableVersions"),

@@ -1,4 +1,6 @@
-"""Compressed data from anybody: the limit holds, whatever is claimed; every refusal is a DecodeError with a rule."""
+"""Compressed data from anybody: the limit holds, whatever is claimed; every refusal is a
+DecodeError with a rule.
+"""
 
 from __future__ import annotations
 
@@ -62,7 +64,9 @@ def test_a_bomb_costs_no_more_than_the_limit(codec: Compression) -> None:
 @pytest.mark.parametrize("codec", CODECS)
 def test_the_default_limit(codec: Compression) -> None:
     with pytest.raises(DecodeError, match=str(DECOMPRESSED_BYTES_MAX)):
-        decode_batch(raw_batch(compress(codec, bytes(DECOMPRESSED_BYTES_MAX + 1)), 1, attributes=codec))
+        decode_batch(
+            raw_batch(compress(codec, bytes(DECOMPRESSED_BYTES_MAX + 1)), 1, attributes=codec)
+        )
 
 
 @pytest.mark.parametrize("codec", CODECS)
@@ -79,7 +83,11 @@ def test_cut_at_every_length_and_followed_by_more(codec: Compression) -> None:
     for cut in range(len(packed)):
         if codec == Compression.SNAPPY and cut == 16:
             continue  # the header alone is a stream of no chunks
-        assert rule_of(codec, packed[:cut]) in ("compressed-data", "snappy-chunk-length", "compressed-trailing")
+        assert rule_of(codec, packed[:cut]) in (
+            "compressed-data",
+            "snappy-chunk-length",
+            "compressed-trailing",
+        )
     for extra in (b"\0", b"abc", packed):
         assert rule_of(codec, packed + extra) in ("compressed-trailing", "snappy-chunk-length")
 
@@ -87,7 +95,9 @@ def test_cut_at_every_length_and_followed_by_more(codec: Compression) -> None:
 @pytest.mark.parametrize("codec", CODECS)
 @given(data=st.data())
 @settings(max_examples=300)
-def test_any_damage_is_read_or_refused_within_the_limit(codec: Compression, data: st.DataObject) -> None:
+def test_any_damage_is_read_or_refused_within_the_limit(
+    codec: Compression, data: st.DataObject
+) -> None:
     packed = bytearray(compress(codec, TEXT[:500] + bytes(range(256))))
     for at in data.draw(st.lists(st.integers(0, len(packed) - 1), min_size=1, max_size=4)):
         packed[at] = data.draw(st.integers(0, 255))
@@ -109,7 +119,8 @@ def test_noise_is_refused_or_short(codec: Compression, noise: bytes) -> None:
             assert error.rule
 
 
-# --- checksums --------------------------------------------------------------------------------------------------------
+# --- checksums
+# --------------------------------------------------------------------------------------------------------
 
 
 def test_checksum_of_gzip() -> None:
@@ -119,10 +130,16 @@ def test_checksum_of_gzip() -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "rule"), [({"content_checksum": True}, "lz4-content-checksum"), ({"block_checksum": True}, "compressed-data")]
+    ("options", "rule"),
+    [
+        ({"content_checksum": True}, "lz4-content-checksum"),
+        ({"block_checksum": True}, "compressed-data"),
+    ],
 )
 def test_checksums_of_lz4(options: dict[str, bool], rule: str) -> None:
-    packed = bytearray(lz4.frame.compress(TEXT[:100], block_linked=False, store_size=False, **options))
+    packed = bytearray(
+        lz4.frame.compress(TEXT[:100], block_linked=False, store_size=False, **options)
+    )
     assert decompress(Compression.LZ4, bytes(packed)) == TEXT[:100]
     packed[-1 if "content_checksum" in options else -5] ^= 1
     assert rule_of(Compression.LZ4, bytes(packed)) == rule
@@ -138,12 +155,17 @@ def test_checksum_of_the_lz4_header() -> None:
 def test_a_wrong_header_sum_is_mended_for_every_header_of_format_0() -> None:
     for block_size in (4, 5, 6, 7):
         for store_size in (False, True):
-            packed = bytearray(lz4.frame.compress(TEXT, block_linked=False, store_size=store_size, block_size=block_size))
+            packed = bytearray(
+                lz4.frame.compress(
+                    TEXT, block_linked=False, store_size=store_size, block_size=block_size
+                )
+            )
             packed[14 if store_size else 6] ^= 0x55
             assert decompress(Compression.LZ4, bytes(packed), magic=0) == TEXT
 
 
-# --- what the formats allow and Kafka does not ------------------------------------------------------------------------
+# --- what the formats allow and Kafka does not
+# ------------------------------------------------------------------------
 
 
 def test_lz4_content_size_that_lies() -> None:
@@ -157,7 +179,10 @@ def test_lz4_content_size_that_lies() -> None:
 
 
 def test_lz4_blocks_that_depend_on_one_another() -> None:
-    assert rule_of(Compression.LZ4, lz4.frame.compress(TEXT * 5, block_linked=True)) == "lz4-frame-flags"
+    assert (
+        rule_of(Compression.LZ4, lz4.frame.compress(TEXT * 5, block_linked=True))
+        == "lz4-frame-flags"
+    )
 
 
 @pytest.mark.parametrize("flags", [0x61, 0x62, 0x20, 0xA0, 0xE0])
@@ -174,12 +199,19 @@ def test_gzip_of_two_members_and_bare_deflate() -> None:
 
 
 def test_zstd_dictionaries_are_not_there() -> None:
-    frame = bytes.fromhex("28b52ffd") + bytes([0x23]) + struct.pack("<IB", 77, 5) + bytes.fromhex("290000") + b"hello"
+    frame = (
+        bytes.fromhex("28b52ffd")
+        + bytes([0x23])
+        + struct.pack("<IB", 77, 5)
+        + bytes.fromhex("290000")
+        + b"hello"
+    )
     assert rule_of(Compression.ZSTD, frame) == "compressed-data"
 
 
 @pytest.mark.parametrize(
-    ("window_log", "taken"), [(ZSTD_WINDOW_LOG_MAX, True), (ZSTD_WINDOW_LOG_MAX + 1, False), (31, False), (41, False)]
+    ("window_log", "taken"),
+    [(ZSTD_WINDOW_LOG_MAX, True), (ZSTD_WINDOW_LOG_MAX + 1, False), (31, False), (41, False)],
 )
 def test_zstd_windows(window_log: int, taken: bool) -> None:
     frame = zstd_frame(window_log, b"hello")
@@ -202,16 +234,28 @@ def test_the_largest_zstd_window_takes_no_memory_until_it_is_filled() -> None:
     )
     frame = zstd_frame(ZSTD_WINDOW_LOG_MAX, b"hello")
     root = Path(__file__).resolve().parents[3]
-    done = subprocess.run([sys.executable, "-c", program, frame.hex()], capture_output=True, text=True, check=True, cwd=root)
+    done = subprocess.run(
+        [sys.executable, "-c", program, frame.hex()],
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=root,
+    )
     assert int(done.stdout) < 8 * 1024, "KiB"
 
 
 def zstd_frame(window_log: int, data: bytes) -> bytes:
     """A frame of one raw block that declares a window and no size."""
-    return bytes.fromhex("28b52ffd00") + bytes([window_log - 10 << 3]) + (len(data) << 3 | 1).to_bytes(3, "little") + data
+    return (
+        bytes.fromhex("28b52ffd00")
+        + bytes([window_log - 10 << 3])
+        + (len(data) << 3 | 1).to_bytes(3, "little")
+        + data
+    )
 
 
-# --- snappy: the chunks of CVE-2023-34455 -----------------------------------------------------------------------------
+# --- snappy: the chunks of CVE-2023-34455
+# -----------------------------------------------------------------------------
 
 
 def xerial(*chunks: tuple[int, bytes], version: int = 1) -> bytes:
@@ -235,11 +279,13 @@ def test_snappy_chunk_lengths(length: int) -> None:
     assert peak_memory(lambda: rule_of(Compression.SNAPPY, data)) < 50_000
 
 
-@pytest.mark.parametrize("claim", [b"\xff\xff\xff\xff\x0f", b"\xff\xff\xff\xff\x07", b"\xff\xff\xff\x07"])
+@pytest.mark.parametrize(
+    "claim", [b"\xff\xff\xff\xff\x0f", b"\xff\xff\xff\xff\x07", b"\xff\xff\xff\x07"]
+)
 def test_snappy_blocks_that_claim_more_than_they_can_hold(claim: bytes) -> None:
     for data in (claim + b"\0a", xerial((len(claim) + 2, claim + b"\0a"))):
         assert rule_of(Compression.SNAPPY, data) == "decompressed-size"
-        assert peak_memory(lambda data=data: rule_of(Compression.SNAPPY, data, 2**40)) < 50_000
+        assert peak_memory(lambda data=data: rule_of(Compression.SNAPPY, data, 2**40)) < 50_000  # type: ignore[misc]
         assert rule_of(Compression.SNAPPY, data, 2**40) == "compressed-data"
 
 

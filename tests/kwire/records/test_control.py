@@ -10,7 +10,14 @@ from hypothesis import strategies as st
 
 import kwire
 from kwire.errors import DecodeError, EncodeError
-from kwire.records import CONTROL_TYPES, Record, decode_batch, decode_control_record, encode_batch, encode_control_record
+from kwire.records import (
+    CONTROL_TYPES,
+    Record,
+    decode_batch,
+    decode_control_record,
+    encode_batch,
+    encode_control_record,
+)
 
 
 @pytest.mark.parametrize("row", CONTROL_TYPES.values(), ids=lambda row: row.name)
@@ -20,7 +27,12 @@ def test_every_type_both_ways(row: kwire.records.ControlType) -> None:
     assert record.key == struct.pack(">hh", 0, row.number)
     batch = decode_batch(encode_batch([record], is_control=True))
     control = decode_control_record(batch.records[0])
-    assert (control.version, control.type, control.name, control.dump_name) == (0, row.number, row.name, row.dump_name)
+    assert (control.version, control.type, control.name, control.dump_name) == (
+        0,
+        row.number,
+        row.name,
+        row.dump_name,
+    )
     assert control.message == message
 
 
@@ -28,7 +40,7 @@ def test_every_type_both_ways(row: kwire.records.ControlType) -> None:
 def test_unknown_types_are_passed_on(number: int) -> None:
     control = decode_control_record(Record(key=struct.pack(">hh", 3, number), value=b"whatever"))
     assert control == (3, number, "UNKNOWN", None)
-    assert control.dump_name == "UNKNOWN"
+    assert control.dump_name == "UNKNOWN"  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize(
@@ -55,7 +67,7 @@ def test_what_is_refused(key: bytes | None, value: bytes | None, rule: str) -> N
 def test_voters_with_directory_ids_are_not_written_into_a_leader_change() -> None:
     leader_change = kwire.message_type("LeaderChangeMessage")
     voter = leader_change.struct_class("Voter")
-    message = leader_change(voters=[voter(voter_id=1, voter_directory_id=kwire.METADATA_TOPIC_ID)])
+    message = leader_change(voters=[voter(voter_id=1, voter_directory_id=kwire.METADATA_TOPIC_ID)])  # type: ignore[call-arg]
     with pytest.raises(EncodeError, match=r"VoterDirectoryId|voter_directory_id"):
         encode_control_record("LEADER_CHANGE", message)
 

@@ -1,4 +1,6 @@
-"""Records of hostile batches: every refusal has its rule and place, and costs no more than the bytes that came."""
+"""Records of hostile batches: every refusal has its rule and place, and costs no more than the
+bytes that came.
+"""
 
 from __future__ import annotations
 
@@ -11,13 +13,27 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kwire.errors import DecodeError
-from kwire.records import BatchHeader, Record, decode_batch, decode_batches, decode_records, encode_batch, read_header
+from kwire.records import (
+    BatchHeader,
+    Record,
+    decode_batch,
+    decode_batches,
+    decode_records,
+    encode_batch,
+    read_header,
+)
 from kwire.varint import write_varint
 from tests.kwire.records.raw import raw_batch, raw_record, sized
 
 GOOD = encode_batch(
     [
-        Record(offset=5, timestamp=1_700_000_000_000, key=b"k" * 70, value=b"v" * 200, headers=[("a", b"1"), ("ü", None)]),
+        Record(
+            offset=5,
+            timestamp=1_700_000_000_000,
+            key=b"k" * 70,
+            value=b"v" * 200,
+            headers=[("a", b"1"), ("ü", None)],
+        ),
         Record(offset=6, timestamp=1_700_000_000_000, value=b""),
         Record(offset=9_000_000, timestamp=1_600_000_000_000, key=b"", headers=[("", b"")]),
     ]
@@ -26,7 +42,7 @@ GOOD = encode_batch(
 
 def refused(data: bytes, **limits: int) -> DecodeError:
     with pytest.raises(DecodeError) as caught:
-        decode_batch(data, **limits)
+        decode_batch(data, **limits)  # type: ignore[arg-type]
     assert caught.value.rule
     return caught.value
 
@@ -45,26 +61,49 @@ def peak_memory(call: Callable[[], object]) -> int:
 def test_what_is_read() -> None:
     batch = decode_batch(GOOD)
     assert [record.offset for record in batch.records] == [5, 6, 9_000_000]
-    assert [record.timestamp for record in batch.records] == [1_700_000_000_000, 1_700_000_000_000, 1_600_000_000_000]
+    assert [record.timestamp for record in batch.records] == [
+        1_700_000_000_000,
+        1_700_000_000_000,
+        1_600_000_000_000,
+    ]
     assert batch.records[0].headers == (("a", b"1"), ("ü", None))
-    assert (batch.records[1].key, batch.records[1].value, batch.records[1].headers) == (None, b"", ())
-    assert (batch.records[2].key, batch.records[2].value, batch.records[2].headers) == (b"", None, (("", b""),))
+    assert (batch.records[1].key, batch.records[1].value, batch.records[1].headers) == (
+        None,
+        b"",
+        (),
+    )
+    assert (batch.records[2].key, batch.records[2].value, batch.records[2].headers) == (
+        b"",
+        None,
+        (("", b""),),
+    )
     assert decode_batch(memoryview(GOOD)) == decode_batch(bytearray(GOOD)) == batch
     assert decode_records(b"before" + GOOD, read_header(b"before" + GOOD, 6)) == batch.records
 
 
 def test_log_append_time_is_shown_on_every_record() -> None:
     data = raw_batch(
-        raw_record(timestamp=3) + raw_record(offset=1, timestamp=-2), 2, attributes=8, base_timestamp=50, max_timestamp=77
+        raw_record(timestamp=3) + raw_record(offset=1, timestamp=-2),
+        2,
+        attributes=8,
+        base_timestamp=50,
+        max_timestamp=77,
     )
     assert [record.timestamp for record in decode_batch(data).records] == [77, 77]
-    assert [record.timestamp for record in decode_batch(data, raw_timestamps=True).records] == [53, 48]
+    assert [record.timestamp for record in decode_batch(data, raw_timestamps=True).records] == [
+        53,
+        48,
+    ]
 
 
 def test_records_cut_at_every_length_behind_a_right_checksum() -> None:
     payload = GOOD[61:]
     for cut in range(len(payload)):
-        assert refused(raw_batch(payload[:cut], 3)).rule in ("truncated", "record-length", "header-count")
+        assert refused(raw_batch(payload[:cut], 3)).rule in (
+            "truncated",
+            "record-length",
+            "header-count",
+        )
     for extra in (b"\0", b"\1", bytes(7), b"\xff"):
         error = refused(raw_batch(payload + extra, 3))
         assert (error.rule, error.offset) == ("trailing-bytes", len(GOOD))
@@ -98,7 +137,7 @@ def test_lengths_of_records() -> None:
 def test_key_and_value_lengths_past_the_end_allocate_nothing(size: int) -> None:
     for body in (b"\0\0\0" + write_varint(size), b"\0\0\0\1" + write_varint(size)):
         data = raw_batch(write_varint(len(body)) + body, 1)
-        assert peak_memory(lambda data=data: refused(data)) < 50_000
+        assert peak_memory(lambda data=data: refused(data)) < 50_000  # type: ignore[misc]
 
 
 def test_negative_lengths_of_key_and_value_are_null() -> None:
@@ -145,7 +184,15 @@ def test_varints_of_a_record() -> None:
 
 
 def test_padded_varints_are_read() -> None:
-    body = b"\0" + b"\x82\x80\x00" + b"\x80\x00" + b"\x82\x80\x80\x00" + b"k" + b"\x81\x00" + b"\x80\x00"
+    body = (
+        b"\0"
+        + b"\x82\x80\x00"
+        + b"\x80\x00"
+        + b"\x82\x80\x80\x00"
+        + b"k"
+        + b"\x81\x00"
+        + b"\x80\x00"
+    )
     (record,) = decode_batch(raw_batch(b"\x9e\x80\x00" + body, 1)).records
     assert record == Record(offset=0, timestamp=1, key=b"k")
 
@@ -153,8 +200,15 @@ def test_padded_varints_are_read() -> None:
 def test_numbers_stay_within_64_bits() -> None:
     top = 2**63 - 1
     assert decode_batch(raw_batch(raw_record(timestamp=top), 1)).records[0].timestamp == top
-    assert decode_batch(raw_batch(raw_record(timestamp=-(2**63)), 1)).records[0].timestamp == -(2**63)
-    assert decode_batch(raw_batch(raw_record(), 1, base_offset=top, base_timestamp=top)).records[0].offset == top
+    assert decode_batch(raw_batch(raw_record(timestamp=-(2**63)), 1)).records[0].timestamp == -(
+        2**63
+    )
+    assert (
+        decode_batch(raw_batch(raw_record(), 1, base_offset=top, base_timestamp=top))
+        .records[0]
+        .offset
+        == top
+    )
     for data in (
         raw_batch(raw_record(timestamp=top), 1, base_timestamp=1),
         raw_batch(raw_record(timestamp=1), 1, base_timestamp=top),
@@ -176,8 +230,14 @@ def test_budget_counts_records_and_headers() -> None:
     headers = write_varint(3) + (sized(b"k") + sized(None)) * 3
     data = raw_batch(raw_record(headers=headers) * 2, 2)
     assert len(decode_batch(data, budget=8).records) == 2
-    assert (refused(data, budget=7).path, refused(data, budget=7).rule) == ("records[1].Headers", "element-budget")
-    assert (refused(data, budget=1).path, refused(data, budget=1).rule) == ("RecordsCount", "element-budget")
+    assert (refused(data, budget=7).path, refused(data, budget=7).rule) == (
+        "records[1].Headers",
+        "element-budget",
+    )
+    assert (refused(data, budget=1).path, refused(data, budget=1).rule) == (
+        "RecordsCount",
+        "element-budget",
+    )
 
 
 def test_a_million_small_records_fit_the_default_and_one_more_does_not() -> None:
@@ -220,7 +280,9 @@ def test_any_damage_is_read_or_refused(data: st.DataObject) -> None:
 
 def test_the_place_of_an_error_is_that_in_the_callers_buffer() -> None:
     bad = raw_batch(raw_record() + raw_record(length=9), 2, base_offset=40)
-    with pytest.raises(DecodeError, match=r"records\[1\]: .* in the batch at offset 40 \(at byte \d+\)") as caught:
+    with pytest.raises(
+        DecodeError, match=r"records\[1\]: .* in the batch at offset 40 \(at byte \d+\)"
+    ) as caught:
         list(decode_batches(GOOD + bad))
     assert len(GOOD) + 61 < caught.value.offset <= len(GOOD + bad)
 

@@ -1,4 +1,6 @@
-"""Batches written: read back equal, byte for byte as kafka-python's independent writer, refused where Kafka's builder refuses."""
+"""Batches written: read back equal, byte for byte as kafka-python's independent writer, refused
+where Kafka's builder refuses.
+"""
 
 from __future__ import annotations
 
@@ -12,10 +14,25 @@ from hypothesis import strategies as st
 from kafka.record.default_records import DefaultRecordBatchBuilder
 
 from kwire.errors import EncodeError
-from kwire.records import Compression, Record, RecordBatch, TimestampType, decode_batch, decode_batches, encode_batch, read_header
+from kwire.records import (
+    Compression,
+    Record,
+    RecordBatch,
+    TimestampType,
+    decode_batch,
+    decode_batches,
+    encode_batch,
+    read_header,
+)
 
-TIMESTAMPS = st.one_of(st.just(-1), st.integers(0, 2**62), st.integers(1_700_000_000_000, 1_700_000_100_000))
-DATA = st.one_of(st.none(), st.binary(max_size=20), st.sampled_from([b"x" * n for n in (63, 64, 4095, 4096, 8191, 8192, 70_000)]))
+TIMESTAMPS = st.one_of(
+    st.just(-1), st.integers(0, 2**62), st.integers(1_700_000_000_000, 1_700_000_100_000)
+)
+DATA = st.one_of(
+    st.none(),
+    st.binary(max_size=20),
+    st.sampled_from([b"x" * n for n in (63, 64, 4095, 4096, 8191, 8192, 70_000)]),
+)
 HEADERS = st.lists(st.tuples(st.text(max_size=5), st.none() | st.binary(max_size=5)), max_size=3)
 
 
@@ -26,15 +43,29 @@ def record_lists(draw: st.DrawFn) -> list[Record]:
     records = []
     for _ in range(draw(st.integers(1, 6))):
         records.append(
-            Record(offset=offset, timestamp=draw(TIMESTAMPS), key=draw(DATA), value=draw(DATA), headers=tuple(draw(HEADERS)))
+            Record(
+                offset=offset,
+                timestamp=draw(TIMESTAMPS),
+                key=draw(DATA),
+                value=draw(DATA),
+                headers=tuple(draw(HEADERS)),
+            )
         )
         offset += draw(st.integers(1, 10_000))
     return records
 
 
-@given(record_lists(), st.sampled_from(Compression), st.booleans(), st.integers(-1, 2**31 - 1), st.integers(-1, 32767))
+@given(
+    record_lists(),
+    st.sampled_from(Compression),
+    st.booleans(),
+    st.integers(-1, 2**31 - 1),
+    st.integers(-1, 32767),
+)
 @settings(max_examples=200, deadline=None)
-def test_round_trip(records: list[Record], codec: Compression, flag: bool, epoch: int, producer_epoch: int) -> None:
+def test_round_trip(
+    records: list[Record], codec: Compression, flag: bool, epoch: int, producer_epoch: int
+) -> None:
     data = encode_batch(
         records, compression=codec, partition_leader_epoch=epoch, is_transactional=flag, is_control=not flag, producer_id=epoch,
         producer_epoch=producer_epoch, base_sequence=epoch,
@@ -44,9 +75,17 @@ def test_round_trip(records: list[Record], codec: Compression, flag: bool, epoch
     assert batch.records == records
     assert (h.size, h.record_count, h.compression) == (len(data), len(records), codec)
     assert (h.base_offset, h.last_offset) == (records[0].offset, records[-1].offset)
-    assert (h.base_timestamp, h.max_timestamp) == (records[0].timestamp, max(record.timestamp for record in records))
+    assert (h.base_timestamp, h.max_timestamp) == (
+        records[0].timestamp,
+        max(record.timestamp for record in records),
+    )
     assert (h.is_transactional, h.is_control) == (flag, not flag)
-    assert (h.partition_leader_epoch, h.producer_id, h.producer_epoch, h.base_sequence) == (epoch, epoch, producer_epoch, epoch)
+    assert (h.partition_leader_epoch, h.producer_id, h.producer_epoch, h.base_sequence) == (
+        epoch,
+        epoch,
+        producer_epoch,
+        epoch,
+    )
     if codec == Compression.NONE:
         assert batch.encode() == data
 
@@ -55,15 +94,32 @@ def test_round_trip(records: list[Record], codec: Compression, flag: bool, epoch
 @settings(max_examples=200, deadline=None)
 def test_bytes_are_those_of_an_independent_writer(records: list[Record]) -> None:
     builder = DefaultRecordBatchBuilder(
-        magic=2, compression_type=0, is_transactional=True, producer_id=5, producer_epoch=1, base_sequence=9, batch_size=10**9
+        magic=2,
+        compression_type=0,
+        is_transactional=True,
+        producer_id=5,
+        producer_epoch=1,
+        base_sequence=9,
+        batch_size=10**9,
     )
     for record in records:
-        builder.append(record.offset - records[0].offset, record.timestamp, record.key, record.value, list(record.headers))
+        builder.append(
+            record.offset - records[0].offset,
+            record.timestamp,
+            record.key,
+            record.value,
+            list(record.headers),
+        )
     theirs = bytearray(builder.build())
     theirs[0:8] = records[0].offset.to_bytes(8, "big")
     theirs[12:16] = (3).to_bytes(4, "big")  # kafka-python leaves the leader epoch to the broker
     mine = encode_batch(
-        records, partition_leader_epoch=3, is_transactional=True, producer_id=5, producer_epoch=1, base_sequence=9
+        records,
+        partition_leader_epoch=3,
+        is_transactional=True,
+        producer_id=5,
+        producer_epoch=1,
+        base_sequence=9,
     )
     assert mine == bytes(theirs)
 
@@ -80,7 +136,11 @@ def test_aiokafka_reads_what_is_written(records: list[Record], codec: Compressio
 
 def test_fields_that_the_records_do_not_give() -> None:
     record = Record(offset=12, timestamp=500, value=b"v")
-    batch = decode_batch(encode_batch([record], base_offset=10, last_offset=19, base_timestamp=490, max_timestamp=700))
+    batch = decode_batch(
+        encode_batch(
+            [record], base_offset=10, last_offset=19, base_timestamp=490, max_timestamp=700
+        )
+    )
     assert batch.records == [record]
     h = batch.header
     assert (h.base_offset, h.last_offset, h.base_timestamp, h.max_timestamp) == (10, 19, 490, 700)
@@ -97,13 +157,20 @@ def test_log_append_time_survives_being_written_again() -> None:
 
 
 def test_the_empty_batch_that_compaction_leaves() -> None:
-    data = encode_batch([], base_offset=100, last_offset=109, producer_id=7, producer_epoch=1, base_sequence=5)
+    data = encode_batch(
+        [], base_offset=100, last_offset=109, producer_id=7, producer_epoch=1, base_sequence=5
+    )
     batch = decode_batch(data)
-    assert (len(data), batch.records, batch.header.next_offset, batch.header.last_sequence) == (61, [], 110, 14)
+    assert (len(data), batch.records, batch.header.next_offset, batch.header.last_sequence) == (
+        61,
+        [],
+        110,
+        14,
+    )
     assert batch.encode() == data
     for missing in ({"base_offset": 1}, {"last_offset": 1}):
         with pytest.raises(EncodeError, match="without records"):
-            encode_batch([], **missing)
+            encode_batch([], **missing)  # type: ignore[arg-type]
 
 
 def test_records_may_come_from_an_iterator_and_be_other_buffers() -> None:
@@ -155,8 +222,14 @@ def test_fields_that_do_not_fit(fields: dict[str, Any]) -> None:
 
 def test_levels_are_those_of_the_codec() -> None:
     records = [Record(offset=i, timestamp=1, value=b"%d" % (i * i) * 50) for i in range(200)]
-    for codec, low, high in ((Compression.GZIP, 1, 9), (Compression.ZSTD, 1, 19), (Compression.LZ4, 0, 12)):
-        small, large = (len(encode_batch(records, compression=codec, level=level)) for level in (high, low))
+    for codec, low, high in (
+        (Compression.GZIP, 1, 9),
+        (Compression.ZSTD, 1, 19),
+        (Compression.LZ4, 0, 12),
+    ):
+        small, large = (
+            len(encode_batch(records, compression=codec, level=level)) for level in (high, low)
+        )
         assert small < large
         assert decode_batch(encode_batch(records, compression=codec, level=high)).records == records
 

@@ -9,31 +9,65 @@ from pathlib import Path
 import pytest
 
 from kwire.errors import DecodeError
-from kwire.records import BATCH_OVERHEAD, Compression, Record, TimestampType, encode_batch, iter_batches, read_header, verify_crc
+from kwire.records import (
+    BATCH_OVERHEAD,
+    Compression,
+    Record,
+    TimestampType,
+    encode_batch,
+    iter_batches,
+    read_header,
+    verify_crc,
+)
 
 
 def batch(first: int = 0, count: int = 3, **fields: int) -> bytes:
-    records = [Record(offset=first + i, timestamp=1_700_000_000_000 + i, value=b"v%d" % i) for i in range(count)]
+    records = [
+        Record(offset=first + i, timestamp=1_700_000_000_000 + i, value=b"v%d" % i)
+        for i in range(count)
+    ]
     return encode_batch(records, **fields)  # type: ignore[arg-type]
 
 
 THREE = (
-    batch(10) + batch(13, 1, partition_leader_epoch=4) + batch(14, 5, producer_id=7, producer_epoch=1, base_sequence=2**31 - 2)
+    batch(10)
+    + batch(13, 1, partition_leader_epoch=4)
+    + batch(14, 5, producer_id=7, producer_epoch=1, base_sequence=2**31 - 2)
 )
 
 
 def test_every_field() -> None:
     first, second, third = iter_batches(THREE)
-    assert (first.base_offset, first.last_offset, first.next_offset, first.record_count) == (10, 12, 13, 3)
+    assert (first.base_offset, first.last_offset, first.next_offset, first.record_count) == (
+        10,
+        12,
+        13,
+        3,
+    )
     assert (first.position, first.end, first.size) == (0, second.position, second.position)
     assert (first.base_timestamp, first.max_timestamp) == (1_700_000_000_000, 1_700_000_000_002)
     assert (first.partition_leader_epoch, second.partition_leader_epoch) == (-1, 4)
     assert (first.magic, first.attributes, first.compression) == (2, 0, Compression.NONE)
-    assert (first.timestamp_type, first.is_control, first.is_transactional) == (TimestampType.CREATE_TIME, False, False)
-    assert (first.producer_id, first.producer_epoch, first.base_sequence, first.last_sequence) == (-1, -1, -1, -1)
+    assert (first.timestamp_type, first.is_control, first.is_transactional) == (
+        TimestampType.CREATE_TIME,
+        False,
+        False,
+    )
+    assert (first.producer_id, first.producer_epoch, first.base_sequence, first.last_sequence) == (
+        -1,
+        -1,
+        -1,
+        -1,
+    )
     assert first.delete_horizon_ms is None
     assert (third.producer_id, third.producer_epoch, third.base_sequence) == (7, 1, 2**31 - 2)
-    assert [third.sequence_of(offset) for offset in range(14, 19)] == [2**31 - 2, 2**31 - 1, 0, 1, 2]
+    assert [third.sequence_of(offset) for offset in range(14, 19)] == [
+        2**31 - 2,
+        2**31 - 1,
+        0,
+        1,
+        2,
+    ]
     assert third.last_sequence == 2
     assert third.end == len(THREE)
 
@@ -52,7 +86,11 @@ def test_attribute_bits() -> None:
         )
     )
     assert header.attributes == 0x78
-    assert (header.timestamp_type, header.is_transactional, header.is_control) == (TimestampType.LOG_APPEND_TIME, True, True)
+    assert (header.timestamp_type, header.is_transactional, header.is_control) == (
+        TimestampType.LOG_APPEND_TIME,
+        True,
+        True,
+    )
     assert (header.delete_horizon_ms, header.max_timestamp) == (4, 9)
 
 
@@ -60,7 +98,10 @@ def test_attribute_bits() -> None:
 def test_any_buffer(kind: str, tmp_path: Path) -> None:
     if kind == "mmap":
         (tmp_path / "log").write_bytes(THREE)
-        with (tmp_path / "log").open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped:
+        with (
+            (tmp_path / "log").open("rb") as file,
+            mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped,
+        ):
             assert list(iter_batches(mapped, check_crc=True)) == list(iter_batches(THREE))
         return
     data = {"bytes": bytes, "bytearray": bytearray, "memoryview": memoryview}[kind](THREE)
@@ -85,14 +126,24 @@ def test_headers_do_not_need_the_records() -> None:
 
 @pytest.mark.parametrize(
     ("length", "rule"),
-    [(-1, "batch-length"), (-(2**31), "batch-length"), (0, "batch-length"), (13, "batch-length"), (48, "batch-length")],
+    [
+        (-1, "batch-length"),
+        (-(2**31), "batch-length"),
+        (0, "batch-length"),
+        (13, "batch-length"),
+        (48, "batch-length"),
+    ],
 )
 def test_lengths_below_a_header(length: int, rule: str) -> None:
     data = THREE + bytearray(batch(19))[:8] + struct.pack(">i", length) + batch(19)[12:]
     seen = []
     with pytest.raises(DecodeError) as caught:
         seen += [header.base_offset for header in iter_batches(data)]
-    assert (caught.value.rule, caught.value.offset, caught.value.path) == (rule, len(THREE), "BatchLength")
+    assert (caught.value.rule, caught.value.offset, caught.value.path) == (
+        rule,
+        len(THREE),
+        "BatchLength",
+    )
 
 
 def test_a_length_past_the_end_is_a_batch_that_is_still_being_written() -> None:
@@ -107,7 +158,7 @@ def test_other_formats(magic: int) -> None:
     data[16] = magic
     for read in (lambda: list(iter_batches(data)), lambda: [read_header(data)]):
         with pytest.raises(DecodeError) as caught:
-            read()
+            read()  # type: ignore[no-untyped-call]
         assert (caught.value.rule, caught.value.path) == ("batch-magic", "Magic")
 
 

@@ -1,4 +1,6 @@
-"""Bent batches of every codec and format against the verdict of real Kafka (``judged/``): never laxer, never different."""
+"""Bent batches of every codec and format against the verdict of real Kafka (``judged/``): never
+laxer, never different.
+"""
 
 from __future__ import annotations
 

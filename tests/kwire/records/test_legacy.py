@@ -1,4 +1,6 @@
-"""Messages of formats 0 and 1, as written by aiokafka's independent builder and as a hostile peer would bend them."""
+"""Messages of formats 0 and 1, as written by aiokafka's independent builder and as a hostile peer
+would bend them.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kwire.errors import DecodeError
-from kwire.records import Compression, Record, RecordBatch, TimestampType, compress, decode_batch, decode_batches, encode_batch
+from kwire.records import (
+    Compression,
+    Record,
+    RecordBatch,
+    TimestampType,
+    compress,
+    decode_batch,
+    decode_batches,
+    encode_batch,
+)
 from tests.kwire.records.raw import raw_batch, raw_record
 
 DATA = st.none() | st.binary(max_size=30)
@@ -28,19 +39,35 @@ def message(
 ) -> bytes:
     """One message with a right checksum."""
     stamp = struct.pack(">q", timestamp) if magic else b""
-    return framed(struct.pack(">bb", magic, attributes) + stamp + _sized(key) + _sized(value), offset)
+    return framed(
+        struct.pack(">bb", magic, attributes) + stamp + _sized(key) + _sized(value), offset
+    )
 
 
 def framed(body: bytes, offset: int = 0, crc: int | None = None) -> bytes:
     """Offset, length and CRC in front of ``body``."""
-    return struct.pack(">qiI", offset, 4 + len(body), zlib.crc32(body) if crc is None else crc) + body
+    return (
+        struct.pack(">qiI", offset, 4 + len(body), zlib.crc32(body) if crc is None else crc) + body
+    )
 
 
 def wrapper(
-    inner: bytes, codec: Compression = Compression.GZIP, *, magic: int = 1, offset: int = 1, timestamp: int = 5, bits: int = 0
+    inner: bytes,
+    codec: Compression = Compression.GZIP,
+    *,
+    magic: int = 1,
+    offset: int = 1,
+    timestamp: int = 5,
+    bits: int = 0,
 ) -> bytes:
     """A compressed message around ``inner``."""
-    return message(value=compress(codec, inner), magic=magic, offset=offset, timestamp=timestamp, attributes=codec | bits)
+    return message(
+        value=compress(codec, inner),
+        magic=magic,
+        offset=offset,
+        timestamp=timestamp,
+        attributes=codec | bits,
+    )
 
 
 def _sized(data: bytes | None) -> bytes:
@@ -49,7 +76,7 @@ def _sized(data: bytes | None) -> bytes:
 
 def refused(data: bytes, **limits: int) -> str:
     with pytest.raises(DecodeError) as caught:
-        list(decode_batches(data, **limits))
+        list(decode_batches(data, **limits))  # type: ignore[arg-type]
     return caught.value.rule
 
 
@@ -77,18 +104,34 @@ def test_each_plain_message_is_a_batch() -> None:
     assert first.records == [Record(offset=7, timestamp=5, key=b"k", value=b"v")]
     assert second.records == [Record(offset=9, timestamp=6)]
     assert (second.header.position, second.header.end) == (first.header.end, len(data))
-    assert (first.header.timestamp_type, first.header.partition_leader_epoch, first.header.producer_id) == (
+    assert (
+        first.header.timestamp_type,
+        first.header.partition_leader_epoch,
+        first.header.producer_id,
+    ) == (
         TimestampType.CREATE_TIME,
         -1,
         -1,
     )
-    assert not (first.header.is_control or first.header.is_transactional or first.header.delete_horizon_ms)
+    assert not (
+        first.header.is_control or first.header.is_transactional or first.header.delete_horizon_ms
+    )
 
 
 def test_formats_may_follow_one_another() -> None:
-    data = message(magic=0, offset=1) + message(offset=2) + encode_batch([Record(offset=3)]) + message(offset=4)
+    data = (
+        message(magic=0, offset=1)
+        + message(offset=2)
+        + encode_batch([Record(offset=3)])
+        + message(offset=4)
+    )
     batches: list[RecordBatch] = list(decode_batches(data))
-    assert [(batch.header.magic, batch.header.base_offset) for batch in batches] == [(0, 1), (1, 2), (2, 3), (1, 4)]
+    assert [(batch.header.magic, batch.header.base_offset) for batch in batches] == [
+        (0, 1),
+        (1, 2),
+        (2, 3),
+        (1, 4),
+    ]
 
 
 def test_inner_offsets_of_format_1_count_up_to_the_wrappers() -> None:
@@ -112,7 +155,10 @@ def test_inner_offsets_of_format_0_are_absolute() -> None:
 
 def test_log_append_time_of_the_wrapper() -> None:
     inner = message(offset=0, timestamp=5) + message(offset=1, timestamp=6)
-    assert [r.timestamp for r in decode_batch(wrapper(inner, timestamp=99, bits=8)).records] == [99, 99]
+    assert [r.timestamp for r in decode_batch(wrapper(inner, timestamp=99, bits=8)).records] == [
+        99,
+        99,
+    ]
     assert [r.timestamp for r in decode_batch(wrapper(inner, timestamp=99)).records] == [5, 6]
 
 
@@ -173,7 +219,11 @@ def test_limits_of_a_wrapper() -> None:
 @given(st.data())
 @settings(max_examples=300)
 def test_any_damage_is_read_or_refused(data: st.DataObject) -> None:
-    body = bytearray((message(b"key", b"value", offset=1) if data.draw(st.booleans()) else wrapper(message()))[16:])
+    body = bytearray(
+        (message(b"key", b"value", offset=1) if data.draw(st.booleans()) else wrapper(message()))[
+            16:
+        ]
+    )
     for at in data.draw(st.lists(st.integers(0, len(body) - 1), max_size=3)):
         body[at] = data.draw(st.integers(0, 255))
     try:

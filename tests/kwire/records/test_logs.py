@@ -1,4 +1,6 @@
-"""Whole metadata logs of real Kafka: every segment and snapshot against what Kafka's own tools say of it, record by record."""
+"""Whole metadata logs of real Kafka: every segment and snapshot against what Kafka's own tools say
+of it, record by record.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,13 @@ from typing import Any
 
 import pytest
 
-from kwire.records import decode_batches, decode_control_record, decode_metadata_record, encode_metadata_record, iter_batches
+from kwire.records import (
+    decode_batches,
+    decode_control_record,
+    decode_metadata_record,
+    encode_metadata_record,
+    iter_batches,
+)
 from tests.shared import LOG_NAMES, needs_shared
 
 pytestmark = needs_shared
@@ -28,7 +36,9 @@ CONTENTS = {
 
 
 def _files(log: Path) -> Iterator[tuple[Path, Path]]:
-    """(file of Kafka, path of its truth without suffix) of every segment and snapshot that has a truth."""
+    """(file of Kafka, path of its truth without suffix) of every segment and snapshot that has a
+    truth.
+    """
     for truth in sorted(log.rglob("truth/*/*.batches.jsonl")):
         name = truth.name.removesuffix(".batches.jsonl")
         node = truth.parent.parent.parent / "nodes" / truth.parent.name
@@ -44,7 +54,11 @@ def _lines(path: Path) -> Iterator[dict[str, Any]]:
 @pytest.mark.parametrize("name", LOG_NAMES)
 def test_every_batch_and_record_equals_the_truth(name: str, logs: Callable[[str], Path]) -> None:
     files = list(_files(logs(name)))
-    on_disk = [path for path in logs(name).rglob("__cluster_metadata-0/*") if path.suffix in (".log", ".checkpoint")]
+    on_disk = [
+        path
+        for path in logs(name).rglob("__cluster_metadata-0/*")
+        if path.suffix in (".log", ".checkpoint")
+    ]
     assert files
     assert {path for path, _ in files} == set(on_disk)
     records = 0

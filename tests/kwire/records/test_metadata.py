@@ -10,7 +10,8 @@ import kwire
 from kwire.errors import DecodeError, EncodeError, UnsupportedVersion
 from kwire.records import decode_metadata_record, encode_metadata_record, metadata_record_name
 
-#: Kafka 4.4.0's MetadataRecordType: the number of every type, and its name as kafka-dump-log prints it.
+#: Kafka 4.4.0's MetadataRecordType: the number of every type, and its name as kafka-dump-log prints
+#: it.
 TYPES = {
     0: "REGISTER_BROKER_RECORD", 1: "UNREGISTER_BROKER_RECORD", 2: "TOPIC_RECORD", 3: "PARTITION_RECORD", 4: "CONFIG_RECORD",
     5: "PARTITION_CHANGE_RECORD", 7: "FENCE_BROKER_RECORD", 8: "UNFENCE_BROKER_RECORD", 9: "REMOVE_TOPIC_RECORD",
@@ -43,7 +44,9 @@ def test_every_type_and_version_both_ways(key: int) -> None:
             assert refused(value[:cut]) in ("truncated", "null")
         assert refused(value + b"\0") == "trailing-bytes"
     for version in (cls.VERSIONS[-1] + 1, 127):
-        assert refused(bytes([1, key, version]) + cls().encode(cls.VERSIONS[-1])) == "record-version"
+        assert (
+            refused(bytes([1, key, version]) + cls().encode(cls.VERSIONS[-1])) == "record-version"
+        )
 
 
 def refused(value: bytes | None, **limits: int) -> str:
@@ -80,7 +83,7 @@ def test_padded_numbers_are_read() -> None:
 
 
 def test_errors_name_the_field_and_its_byte() -> None:
-    value = encode_metadata_record(kwire.message_type("TopicRecord")(name="orders"), 0)
+    value = encode_metadata_record(kwire.message_type("TopicRecord")(name="orders"), 0)  # type: ignore[call-arg]
     with pytest.raises(DecodeError, match=r"TopicRecord\.Name: .*at byte 3") as caught:
         decode_metadata_record(value[:6])
     assert caught.value.offset == 3
@@ -88,7 +91,7 @@ def test_errors_name_the_field_and_its_byte() -> None:
 
 def test_budget() -> None:
     partition = kwire.message_type("PartitionRecord")
-    value = encode_metadata_record(partition(replicas=list(range(100)), isr=list(range(100))), 0)
+    value = encode_metadata_record(partition(replicas=list(range(100)), isr=list(range(100))), 0)  # type: ignore[call-arg]
     assert decode_metadata_record(value, budget=200)[0] == "PARTITION_RECORD"
     assert refused(value, budget=199) == "element-budget"
 

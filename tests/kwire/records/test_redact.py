@@ -5,9 +5,12 @@ from __future__ import annotations
 import pytest
 
 from kwire.messages.user_scram_credential_record import UserScramCredentialRecord
-from kwire.records.redact import REDACTED, redact
+from kwire.records.redact import REDACTED, is_secret_config, redact
+from kwire.records.secret_table import BROKER, BROKER_PASSWORDS, PUBLIC_CONFIGS, TOPIC
 
-SCRAM = UserScramCredentialRecord(name="eve", mechanism=1, salt=b"s", stored_key=b"k", server_key=b"v", iterations=4096)
+SCRAM = UserScramCredentialRecord(
+    name="eve", mechanism=1, salt=b"s", stored_key=b"k", server_key=b"v", iterations=4096
+)
 
 
 def test_scram_keys() -> None:
@@ -22,7 +25,10 @@ def test_scram_keys() -> None:
 
 
 def test_bytes_stay_bytes() -> None:
-    assert redact("USER_SCRAM_CREDENTIAL_RECORD", {"salt": b"s", "name": "eve"}) == {"salt": b"(redacted)", "name": "eve"}
+    assert redact("USER_SCRAM_CREDENTIAL_RECORD", {"salt": b"s", "name": "eve"}) == {
+        "salt": b"(redacted)",
+        "name": "eve",
+    }
 
 
 @pytest.mark.parametrize(
@@ -35,6 +41,10 @@ def test_bytes_stay_bytes() -> None:
         "ssl.truststore.certificates",
         "delegation.token.master.key",
         "Some.Plugin.SECRET",
+        "my.plugin.setting",
+        "password.encoder.secret",
+        "listener.name.external.my.plugin.setting",
+        "",
     ],
 )
 def test_secret_configs(name: str) -> None:
@@ -46,10 +56,36 @@ def test_secret_configs(name: str) -> None:
 @pytest.mark.parametrize(
     ("kind", "data"),
     [
-        ("CONFIG_RECORD", {"name": "retention.ms", "value": "1"}),
-        ("CONFIG_RECORD", {"name": "ssl.key.password", "value": None}),
+        ("CONFIG_RECORD", {"resourceType": 2, "name": "retention.ms", "value": "1"}),
+        ("CONFIG_RECORD", {"resourceType": 4, "name": "ssl.key.password", "value": None}),
         ("TOPIC_RECORD", {"name": "password", "value": "x"}),
     ],
 )
 def test_the_rest_is_left_as_it_is(kind: str, data: dict[str, object]) -> None:
     assert redact(kind, data) is data
+
+
+def test_config_is_known_by_the_type_of_its_resource() -> None:
+    assert not is_secret_config(TOPIC, "retention.ms") and is_secret_config(BROKER, "retention.ms")
+    assert not is_secret_config(BROKER, "log.retention.ms") and is_secret_config(
+        TOPIC, "log.retention.ms"
+    )
+    assert all(is_secret_config(unknown, "retention.ms") for unknown in (-1, 0, 3, 8, 127))
+
+
+def test_config_of_a_listener_is_as_secret_as_the_config_without_the_prefix() -> None:
+    prefix = "listener.name.external."
+    for name in (
+        "ssl.keystore.location",
+        "ssl.client.auth",
+        "scram-sha-256.connections.max.reauth.ms",
+        "max.connections",
+    ):
+        assert not is_secret_config(BROKER, prefix + name)
+    for name in BROKER_PASSWORDS:
+        assert is_secret_config(BROKER, name) and is_secret_config(BROKER, prefix + name)
+    assert is_secret_config(TOPIC, prefix + "retention.ms"), "topics have no listeners"
+
+
+def test_no_password_is_listed_as_public() -> None:
+    assert not BROKER_PASSWORDS & PUBLIC_CONFIGS[BROKER]

@@ -19,16 +19,25 @@ def test_every_rule_is_on_the_page() -> None:
         # Of the library's complaints, and of the messages inside.
         "lz4-content-checksum", "lz4-content-size", "tag-size",
     }  # fmt: skip
-    named = {rule for line in PAGE.splitlines() for rule in re.findall(r"`([a-z0-9]+(?:-[a-z0-9]+)+|crc|truncated|null)`", line)}
+    named = {
+        rule
+        for line in PAGE.splitlines()
+        for rule in re.findall(r"`([a-z0-9]+(?:-[a-z0-9]+)+|crc|truncated|null)`", line)
+    }
     assert used == named
 
 
 def test_counts_on_the_page_are_those_of_the_vectors() -> None:
     for release, column in (("4.4.0", -2), ("4.3.1", -1)):
         counts: Counter[str] = Counter()
-        for rules in [*STRICTER.values(), *(rules for (_, of), rules in STRICTER_FRAMES.items() if of == release)]:
+        for rules in [
+            *STRICTER.values(),
+            *(rules for (_, of), rules in STRICTER_FRAMES.items() if of == release),
+        ]:
             counts.update(rules)
         rows = [
-            line.strip("| ").split("|") for line in PAGE.splitlines() if re.match(r"\| `[a-z0-9-]+` \|.*\| \d+ \| \d+ \|", line)
+            line.strip("| ").split("|")
+            for line in PAGE.splitlines()
+            if re.match(r"\| `[a-z0-9-]+` \|.*\| \d+ \| \d+ \|", line)
         ]
         assert {row[0].strip(" `"): int(row[column]) for row in rows} == counts

@@ -1,4 +1,6 @@
-"""Every batch, control batch and metadata frame that Kafka's own classes wrote or judged, of both releases."""
+"""Every batch, control batch and metadata frame that Kafka's own classes wrote or judged, of both
+releases.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,8 @@ pytestmark = needs_shared
 
 RELEASES = ("4.4.0", "4.3.1")
 
-#: Vectors that Kafka takes and we refuse, by rule (docs/strictness-records.md): none more, none fewer.
+#: Vectors that Kafka takes and we refuse, by rule (docs/strictness-records.md): none more, none
+#: fewer.
 STRICTER = {
     "batches-variants": {"bad-utf8": 1, "empty-batch-bytes": 1},
     "batches-mutants": {"bad-utf8": 3},
@@ -60,7 +63,8 @@ def test_batches_are_written_as_kafka_writes_them(kafka: str) -> None:
         if line["codec"] == "none":
             assert again == data
         else:
-            # Compressed bytes depend on the library; what is in them, and every field of the header, does not.
+            # Compressed bytes depend on the library; what is in them, and every field of the
+            # header, does not.
             mine = list(decode_batches(again, raw_timestamps=True))
             assert [batch.records for batch in mine] == [batch.records for batch in batches]
             assert [b.header[5:13] for b in mine] == [b.header[5:13] for b in batches]
@@ -76,7 +80,9 @@ def test_control_records_are_written_as_kafka_writes_them(kafka: str) -> None:
             for record in batch.records if batch.header.is_control else ():
                 control = decode_control_record(record)
                 assert control.message is not None
-                again = encode_control_record(control.name, control.message, offset=record.offset, timestamp=record.timestamp)
+                again = encode_control_record(
+                    control.name, control.message, offset=record.offset, timestamp=record.timestamp
+                )
                 assert again == record
                 written += 1
     assert written == 42

@@ -36,7 +36,12 @@ def batch_view(batch: RecordBatch) -> dict[str, Any]:
 def vector_view(batches: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """The same of a vector: all but each record's size, which our records do not carry."""
     return [
-        {**batch, "records": [{k: v for k, v in record.items() if k != "size"} for record in batch["records"]]}
+        {
+            **batch,
+            "records": [
+                {k: v for k, v in record.items() if k != "size"} for record in batch["records"]
+            ],
+        }
         for batch in batches
     ]
 

@@ -1,4 +1,6 @@
-"""The reference codec's values in the form of Kafka's JsonConverter, for comparison with what Kafka printed."""
+"""The reference codec's values in the form of Kafka's JsonConverter, for comparison with what Kafka
+printed.
+"""
 
 from __future__ import annotations
 

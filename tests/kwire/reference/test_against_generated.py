@@ -1,4 +1,6 @@
-"""Two codecs, written apart from one another: on every message and version they accept and refuse the same, and read the same."""
+"""Two codecs, written apart from one another: on every message and version they accept and refuse
+the same, and read the same.
+"""
 
 from __future__ import annotations
 
@@ -37,14 +39,18 @@ def _pairs(family: str) -> list[tuple[type[Message], Reference]]:
 
 @functools.cache
 def _generated(name: str, family: str) -> type[Message]:
-    package = "kwire.messages" + ("" if family == "kafka" else f".kip.kip{family.removeprefix('kip/')}")
+    package = "kwire.messages" + (
+        "" if family == "kafka" else f".kip.kip{family.removeprefix('kip/')}"
+    )
     cls: type[Message] = getattr(importlib.import_module(f"{package}.{snake(name)}"), name)
     return cls
 
 
 def plain(message: Struct, version: int) -> dict[str, Any]:
     """A generated object as the reference shows it."""
-    value = {f.name: _plain(getattr(message, f.attr), version) for f in message.fields() if f.at(version)}
+    value = {
+        f.name: _plain(getattr(message, f.attr), version) for f in message.fields() if f.at(version)
+    }
     if message.unknown_tags:
         value[UNKNOWN_TAGS] = list(message.unknown_tags)
     return value
@@ -59,7 +65,9 @@ def _plain(value: Any, version: int) -> Any:
 
 
 def comparable(value: Any) -> Any:
-    """Without what compares otherwise than it looks: NaN is not equal to itself, true is equal to 1, 0.0 to -0.0."""
+    """Without what compares otherwise than it looks: NaN is not equal to itself, true is equal to
+    1, 0.0 to -0.0.
+    """
     if isinstance(value, Mapping):
         return {name: comparable(member) for name, member in value.items()}
     if isinstance(value, list):
@@ -93,7 +101,9 @@ def test_values_are_written_and_read_alike(family: str) -> None:
 
 
 def test_mutated_bytes_have_one_verdict() -> None:
-    """Bytes of random messages, damaged: both refuse, or both read the same value and the same number of bytes."""
+    """Bytes of random messages, damaged: both refuse, or both read the same value and the same
+    number of bytes.
+    """
     rng = random.Random(6)
     pairs = [pair for family in FAMILIES for pair in _pairs(family)]
     rng.shuffle(pairs)
@@ -125,7 +135,9 @@ def _compare(cls: type[Message], codec: Reference, data: bytes) -> str:
     assert expected is not None, (where, "only the reference refuses")
     assert end == expected_end, where
     assert comparable(plain(message, codec.version)) == comparable(expected), where
-    assert _written(lambda: message.encode(codec.version)) == _written(lambda: codec.build(expected)), where
+    assert _written(lambda: message.encode(codec.version)) == _written(
+        lambda: codec.build(expected)
+    ), where
     return "read"
 
 
@@ -154,7 +166,12 @@ def _mutated(raw: bytes, rng: random.Random) -> bytes:
             data[at:at] = bytes([rng.choice(_TELLING)]) * rng.choice((1, 1, 2, 4, 5))
         elif how == 3:
             data[at : at + 1] = rng.choice(
-                (b"\x80\x00", b"\xff\xff\xff\xff\x0f", b"\xff\xff\xff\xff\x1f", b"\x81\x80\x80\x80\x80\x00")
+                (
+                    b"\x80\x00",
+                    b"\xff\xff\xff\xff\x0f",
+                    b"\xff\xff\xff\xff\x1f",
+                    b"\x81\x80\x80\x80\x80\x00",
+                )
             )
         elif at < len(data):
             data[at] = rng.choice(_TELLING) if how < 6 else data[at] ^ 1 << rng.randrange(8)

@@ -1,4 +1,6 @@
-"""Packet captures: both formats, several links, segments out of order; requests and responses matched."""
+"""Packet captures: both formats, several links, segments out of order; requests and responses
+matched.
+"""
 
 from __future__ import annotations
 
@@ -33,9 +35,17 @@ from tests.kwire.reference.pcaps import (
 
 def request(key: int, version: int, correlation_id: int, header_version: int = 1) -> bytes:
     """A request with every field at its default."""
-    header = {"RequestApiKey": key, "RequestApiVersion": version, "CorrelationId": correlation_id, "ClientId": "me"}
+    header = {
+        "RequestApiKey": key,
+        "RequestApiVersion": version,
+        "CorrelationId": correlation_id,
+        "ClientId": "me",
+    }
     name = {3: "MetadataRequest", 18: "ApiVersionsRequest"}[key]
-    return sized(reference("RequestHeader", header_version).build(header) + reference(name, version).build({}))
+    return sized(
+        reference("RequestHeader", header_version).build(header)
+        + reference(name, version).build({})
+    )
 
 
 def response(key: int, version: int, correlation_id: int, header_version: int = 0) -> bytes:
@@ -74,7 +84,9 @@ def seen(found: list[Captured]) -> list[tuple[str, str, int, int]]:
 @pytest.mark.parametrize("link", [1, 113, 276, 0, 108, 101])
 @pytest.mark.parametrize("ends", [(CLIENT, SERVER), (CLIENT6, SERVER6)], ids=["IPv4", "IPv6"])
 def test_every_link(link: int, ends: tuple[tuple[str, int], tuple[str, int]]) -> None:
-    found = read(pcap([on_link(link, ip) for ip in talk(*TURNS, client=ends[0], server=ends[1])], link))
+    found = read(
+        pcap([on_link(link, ip) for ip in talk(*TURNS, client=ends[0], server=ends[1])], link)
+    )
     assert seen(found) == SEEN
     assert (found[0].source, found[0].target) == ends
     assert (found[1].source, found[1].target) == (ends[1], ends[0])
@@ -98,7 +110,10 @@ def test_every_format(order: str) -> None:
 
 def test_vlan_tags_and_a_second_section() -> None:
     tagged = pcapng([vlan(ip) for ip in talk(*TURNS)])
-    assert seen(read(tagged + pcapng([on_link(1, ip) for ip in talk(*TURNS, client=("10.0.0.3", 1))]))) == SEEN * 2
+    assert (
+        seen(read(tagged + pcapng([on_link(1, ip) for ip in talk(*TURNS, client=("10.0.0.3", 1))])))
+        == SEEN * 2
+    )
 
 
 def test_the_server_is_found_without_a_handshake() -> None:
@@ -106,7 +121,9 @@ def test_the_server_is_found_without_a_handshake() -> None:
 
 
 def test_a_capture_that_begins_in_the_middle() -> None:
-    """A response to nothing is passed over where it is not even known who is the server, and said to be unmatched else."""
+    """A response to nothing is passed over where it is not even known who is the server, and said
+    to be unmatched else.
+    """
     late = talk(*TURNS[1:], handshake=False)
     assert seen(read(pcap([on_link(1, ip) for ip in late]))) == SEEN[2:]
     found = read(pcap([on_link(1, ip) for ip in late]), ports=(9092,))
@@ -125,7 +142,9 @@ def test_segments_in_any_order_and_more_than_once() -> None:
     rng = random.Random(3)
     stream = b"".join(data for way, data in TURNS if way == ">")
     for _ in range(30):
-        cuts = sorted({0, len(stream), *(rng.randrange(len(stream)) for _ in range(rng.randrange(12)))})
+        cuts = sorted(
+            {0, len(stream), *(rng.randrange(len(stream)) for _ in range(rng.randrange(12)))}
+        )
         parts = [(a, b) for a, b in itertools.pairwise(cuts)]
         # Some are sent again, joined with their neighbours otherwise than before.
         parts += [
@@ -158,7 +177,10 @@ def test_what_was_not_captured_is_said() -> None:
     first, second = request(18, 3, 1, 2), request(3, 1, 2) + request(3, 9, 3, 2)
     found = read(pcap([on_link(1, ip) for ip in ips[:3] + ips[5:]]))
     assert found[-1].kind == "note"
-    assert str(found[-1].tree.error) == f"{len(response(18, 3, 1))} bytes were not captured; what follows them is left out"
+    assert (
+        str(found[-1].tree.error)
+        == f"{len(response(18, 3, 1))} bytes were not captured; what follows them is left out"
+    )
     cut = tcp(CLIENT, SERVER, 1000 + len(first), second[:30])
     found = read(pcap([on_link(1, ip) for ip in [*ips[:3], cut]]))
     assert "the capture ends" in str(found[-1].tree.error)
@@ -203,7 +225,10 @@ def test_packets_that_hold_no_tcp_are_passed_over() -> None:
 
 
 def test_damaged_files_are_refused_or_end_early() -> None:
-    good = [pcap([on_link(1, ip) for ip in talk(*TURNS)]), pcapng([on_link(1, ip) for ip in talk(*TURNS)])]
+    good = [
+        pcap([on_link(1, ip) for ip in talk(*TURNS)]),
+        pcapng([on_link(1, ip) for ip in talk(*TURNS)]),
+    ]
     with pytest.raises(DecodeError, match="neither pcap nor pcapng"):
         read(b"hello, world")
     rng = random.Random(5)
@@ -213,7 +238,9 @@ def test_damaged_files_are_refused_or_end_early() -> None:
         for _ in range(300):
             damaged = bytearray(file)
             for _ in range(rng.choice((1, 3, 10))):
-                damaged[rng.randrange(4, len(file))] = rng.choice((0, 1, 0x7F, 0xFF, rng.randrange(256)))
+                damaged[rng.randrange(4, len(file))] = rng.choice(
+                    (0, 1, 0x7F, 0xFF, rng.randrange(256))
+                )
             _tolerant(bytes(damaged))
 
 

@@ -1,4 +1,6 @@
-"""The reference codec by itself: its interface, defaults, refusals, the tree of a dissection, and that it stands alone."""
+"""The reference codec by itself: its interface, defaults, refusals, the tree of a dissection, and
+that it stands alone.
+"""
 
 from __future__ import annotations
 
@@ -31,15 +33,19 @@ def schema(*fields: dict[str, Any], **more: Any) -> dict[str, Any]:
 
 def test_a_value_is_plain_python() -> None:
     codec = reference("FetchRequest", 12)
-    value = codec.parse(codec.build({"MaxWaitMs": 500, "Topics": [{"Topic": "t", "Partitions": [{"Partition": 3}]}]}))
+    value = codec.parse(
+        codec.build(
+            {"MaxWaitMs": 500, "Topics": [{"Topic": "t", "Partitions": [{"Partition": 3}]}]}
+        )
+    )
     assert value["MaxWaitMs"] == 500
     assert value["MaxBytes"] == 0x7FFFFFFF  # the default, hexadecimal in the schema
     assert value["ClusterId"] is None  # tagged, not in the bytes
     assert "ReplicaState" not in value  # of a later version
     assert value["Topics"][0]["Partitions"][0]["Partition"] == 3
-    assert reference("FetchRequest", 13).parse(reference("FetchRequest", 13).build({"Topics": [{}]}))["Topics"][0][
-        "TopicId"
-    ] == Uuid(16)
+    assert reference("FetchRequest", 13).parse(
+        reference("FetchRequest", 13).build({"Topics": [{}]})
+    )["Topics"][0]["TopicId"] == Uuid(16)
 
 
 def test_unknown_tagged_fields_are_kept_in_order() -> None:
@@ -49,7 +55,10 @@ def test_unknown_tagged_fields_are_kept_in_order() -> None:
     assert value["ClusterId"] == "c"
 
 
-@pytest.mark.parametrize("tags", [[(2, b""), (2, b"")], [(3, b""), (2, b"")], [(0, b"")], [(2**31 - 1, b"")], [(-1, b"")]])
+@pytest.mark.parametrize(
+    "tags",
+    [[(2, b""), (2, b"")], [(3, b""), (2, b"")], [(0, b"")], [(2**31 - 1, b"")], [(-1, b"")]],
+)
 def test_unknown_tags_that_kafka_cannot_write_are_refused(tags: list[tuple[int, bytes]]) -> None:
     with pytest.raises(EncodeError):
         reference("FetchRequest", 12).build({UNKNOWN_TAGS: tags})
@@ -125,7 +134,12 @@ def test_values_that_cannot_be_written_name_the_field(value: dict[str, Any], pat
 
 
 def test_a_null_struct_outside_of_a_tag_and_inside_of_one() -> None:
-    inner = {"name": "S", "type": "S", "nullableVersions": "0+", "fields": [{"name": "X", "type": "int8", "versions": "0+"}]}
+    inner = {
+        "name": "S",
+        "type": "S",
+        "nullableVersions": "0+",
+        "fields": [{"name": "X", "type": "int8", "versions": "0+"}],
+    }
     outside = Reference(schema(inner | {"default": "null"}), 1)
     assert outside.build({"S": None}) == b"\xff\x00"
     assert outside.build({"S": {"X": 5}}) == b"\x01\x05\x00\x00"
@@ -183,7 +197,9 @@ HOSTILE = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("name", "version", "data"), [row[1:] for row in HOSTILE], ids=[row[0] for row in HOSTILE])
+@pytest.mark.parametrize(
+    ("name", "version", "data"), [row[1:] for row in HOSTILE], ids=[row[0] for row in HOSTILE]
+)
 def test_hostile_bytes_cost_nothing(name: str, version: int, data: bytes) -> None:
     codec = reference(name, version)
     tracemalloc.start()
@@ -211,9 +227,19 @@ def test_a_message_of_too_many_elements_is_refused() -> None:
 def test_a_dissection_says_where_everything_is() -> None:
     codec = reference("MetadataRequest", 9)
     root = codec.dissect(codec.build({"Topics": [{"Name": "ab"}], UNKNOWN_TAGS: [(9, b"z")]}))
-    assert (root.name, root.type, root.start, root.end, root.error) == ("MetadataRequest", "version 9", 0, 12, None)
+    assert (root.name, root.type, root.start, root.end, root.error) == (
+        "MetadataRequest",
+        "version 9",
+        0,
+        12,
+        None,
+    )
     assert root.value == codec.parse(codec.build(root.value))
-    found = {node.name: (node.type, node.start, node.end, node.value) for _, node in root.walk() if node is not root}
+    found = {
+        node.name: (node.type, node.start, node.end, node.value)
+        for _, node in root.walk()
+        if node is not root
+    }
     assert found["Topics"][:3] == ("[]MetadataRequestTopic", 0, 5)
     assert found["[0]"][:3] == ("MetadataRequestTopic", 1, 5)
     assert found["Name"] == ("string", 1, 4, "ab")
@@ -272,4 +298,8 @@ def test_it_shares_nothing_but_errors_and_uuid_with_the_codec() -> None:
             names = [node.module or ""] if isinstance(node, ast.ImportFrom) else []
             names += [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
             for name in names:
-                assert not name.startswith("kwire") or name in allowed or name.startswith("kwire.reference"), (path, name)
+                assert (
+                    not name.startswith("kwire")
+                    or name in allowed
+                    or name.startswith("kwire.reference")
+                ), (path, name)

@@ -39,7 +39,9 @@ def _count(name: str, kafka: str) -> int:
 
 @pytest.mark.parametrize("kafka", RELEASES)
 def test_messages_are_equal_both_ways(kafka: str) -> None:
-    """Bytes -> value -> the same bytes; the value is what Kafka's converter printed; unknown tags path by path."""
+    """Bytes -> value -> the same bytes; the value is what Kafka's converter printed; unknown tags
+    path by path.
+    """
     done = 0
     for v in vectors("messages", kafka):
         codec, raw = reference_of(v["api"], v["version"], kafka), bytes.fromhex(v["hex"])
@@ -58,7 +60,9 @@ def _unordered(tags: list[dict[str, Any]]) -> Counter[str]:
 
 
 def test_a_dissection_holds_every_byte_once() -> None:
-    """The leaves of a tree lie behind one another without a gap, except for the inside of strings and the like."""
+    """The leaves of a tree lie behind one another without a gap, except for the inside of strings
+    and the like.
+    """
     for v in itertools.islice(vectors("messages"), 0, None, 7):
         codec, raw = reference_of(v["api"], v["version"], "4.4.0"), bytes.fromhex(v["hex"])
         tree = codec.dissect(raw)
@@ -72,7 +76,8 @@ def test_a_dissection_holds_every_byte_once() -> None:
         assert at == len(raw)
 
 
-#: Where the reference refuses what Kafka's readers take, by rule (docs/strictness.md), with the number of vectors.
+#: Where the reference refuses what Kafka's readers take, by rule (docs/strictness.md), with the
+#: number of vectors.
 STRICTER = {
     ("4.4.0", "variants"): {"bad-utf8": 2185, "varint-range": 370, "tag-size": 113, "version": 143},
     ("4.4.0", "messages-mutants"): {"bad-utf8": 152, "tag-size": 3},
@@ -81,9 +86,13 @@ STRICTER = {
 }
 
 
-@pytest.mark.parametrize(("kafka", "name"), list(itertools.product(RELEASES, ("variants", "messages-mutants"))))
+@pytest.mark.parametrize(
+    ("kafka", "name"), list(itertools.product(RELEASES, ("variants", "messages-mutants")))
+)
 def test_verdicts_are_never_laxer_than_kafkas(kafka: str, name: str) -> None:
-    """What Kafka refuses is refused; what it takes is read the same, or refused by a named rule that is counted."""
+    """What Kafka refuses is refused; what it takes is read the same, or refused by a named rule
+    that is counted.
+    """
     stricter: Counter[str] = Counter()
     done = 0
     for v in vectors(name, kafka):
@@ -145,9 +154,14 @@ def _check_frame(v: dict[str, Any], kafka: str) -> None:
         header_version, tree = request_header_version(key, version), dissect_request(raw)
     else:
         header, body = parse_response(raw, key, version)
-        header_version, tree = response_header_version(key, version), dissect_response(raw, key, version)
+        header_version, tree = (
+            response_header_version(key, version),
+            dissect_response(raw, key, version),
+        )
     assert header_version == v["header_version"]
-    head = reference_of("RequestHeader" if v["kind"] == "request" else "ResponseHeader", header_version, "4.4.0")
+    head = reference_of(
+        "RequestHeader" if v["kind"] == "request" else "ResponseHeader", header_version, "4.4.0"
+    )
     codec = reference_of(v["api"], version, kafka)
     # Field names, unlike bytes, changed between the releases.
     named, _ = codec.parse_from(raw, v["header_size"])
@@ -213,7 +227,9 @@ STRICTER_FRAMES = {
 }
 
 
-@pytest.mark.parametrize(("kafka", "name"), list(itertools.product(RELEASES, ("frames-negative", "frames-mutants"))))
+@pytest.mark.parametrize(
+    ("kafka", "name"), list(itertools.product(RELEASES, ("frames-negative", "frames-mutants")))
+)
 def test_verdicts_on_metadata_records(kafka: str, name: str) -> None:
     stricter: Counter[str] = Counter()
     for v in vectors(name, kafka):
@@ -248,13 +264,18 @@ def test_the_writer_refuses_and_drops_what_kafkas_does(kafka: str) -> None:
     for v in vectors("writechecks", kafka):
         codec = reference_of(v["api"], v["version"], kafka)
         path = v["path"].split(".")
-        value = _with_field(codec.schema, codec.schema["fields"], path, None if v["what"].startswith("null") else ...)
+        value = _with_field(
+            codec.schema,  # type: ignore[arg-type]
+            codec.schema["fields"],
+            path,
+            None if v["what"].startswith("null") else ...,
+        )
         if v["verdict"] == "refused":
             with pytest.raises(EncodeError):
                 codec.build(value)
         else:
             blank = (
-                _with_field(codec.schema, codec.schema["fields"], path[:-1], ...)
+                _with_field(codec.schema, codec.schema["fields"], path[:-1], ...)  # type: ignore[arg-type]
                 if path[1:]
                 else _records({}, codec.schema["fields"])
             )
@@ -263,8 +284,12 @@ def test_the_writer_refuses_and_drops_what_kafkas_does(kafka: str) -> None:
     assert verdicts["refused"] > 900 and verdicts.total() == _count("writechecks", kafka)
 
 
-def _with_field(schema: dict[str, Any], fields: list[dict[str, Any]], path: list[str], value: Any) -> dict[str, Any]:
-    """A value with one element in every array on the way to ``path``, where ``value`` (``...``: not the default) stands."""
+def _with_field(
+    schema: dict[str, Any], fields: list[dict[str, Any]], path: list[str], value: Any
+) -> dict[str, Any]:
+    """A value with one element in every array on the way to ``path``, where ``value`` (``...``: not
+    the default) stands.
+    """
     field = next(f for f in fields if f["name"][0].lower() + f["name"][1:] == path[0])
     inner_fields = _inner(schema, field)
     if len(path) > 1:
@@ -272,7 +297,11 @@ def _with_field(schema: dict[str, Any], fields: list[dict[str, Any]], path: list
     elif value is not ...:
         return _records({field["name"]: value}, fields)
     elif inner_fields:
-        inner = _records({}, inner_fields) if field["type"].startswith("[]") else _changed(schema, inner_fields)
+        inner = (
+            _records({}, inner_fields)
+            if field["type"].startswith("[]")
+            else _changed(schema, inner_fields)
+        )
     else:
         inner = _other(field["type"].removeprefix("[]"), field.get("default"))
     return _records({field["name"]: [inner] if field["type"].startswith("[]") else inner}, fields)
@@ -280,12 +309,16 @@ def _with_field(schema: dict[str, Any], fields: list[dict[str, Any]], path: list
 
 def _inner(schema: dict[str, Any], field: dict[str, Any]) -> list[dict[str, Any]]:
     common = {s["name"]: s["fields"] for s in schema.get("commonStructs", ())}
-    found: list[dict[str, Any]] = field.get("fields", common.get(field["type"].removeprefix("[]"), []))
+    found: list[dict[str, Any]] = field.get(
+        "fields", common.get(field["type"].removeprefix("[]"), [])
+    )
     return found
 
 
 def _records(value: dict[str, Any], fields: list[dict[str, Any]]) -> dict[str, Any]:
-    """Records, which start at null and which some versions refuse so, are empty where nothing is said."""
+    """Records, which start at null and which some versions refuse so, are empty where nothing is
+    said.
+    """
     return {f["name"]: b"" for f in fields if f["type"] == "records"} | value
 
 
@@ -314,11 +347,16 @@ def test_captured_frames_are_dissected_and_built_again() -> None:
     done = 0
     for frame in itertools.islice(_captured(), 0, None, 5):
         raw = bytes.fromhex(frame["hex"])
-        tree = dissect_request(raw) if frame["direction"] == "req" else dissect_response(raw, frame["api_key"], frame["version"])
+        tree = (
+            dissect_request(raw)
+            if frame["direction"] == "req"
+            else dissect_response(raw, frame["api_key"], frame["version"])
+        )
         assert tree.failure() is None, (frame["scenario"], frame["seq"])
         head, body = tree.children[:2]
         rebuilt = b"".join(
-            reference_of(n.name, int(n.type.removeprefix("version ")), "4.4.0").build(n.value) for n in (head, body)
+            reference_of(n.name, int(n.type.removeprefix("version ")), "4.4.0").build(n.value)
+            for n in (head, body)
         )
         assert rebuilt == raw[: body.end]
         done += 1

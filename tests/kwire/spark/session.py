@@ -1,4 +1,6 @@
-"""One Spark session for every test of a run: starting one takes seconds, and a second cannot have other jars."""
+"""One Spark session for every test of a run: starting one takes seconds, and a second cannot have
+other jars.
+"""
 
 from __future__ import annotations
 
@@ -17,8 +19,8 @@ from tools.spark_jars import spark_jars
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-#: For a driver's JVM that lives for minutes on few cores: half of what it would compute is the second compiler's work. What the
-#: first one makes needs more of a stack.
+#: For a driver's JVM that lives for minutes on few cores: half of what it would compute is the
+#: second compiler's work. What the first one makes needs more of a stack.
 FAST_START = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xss4m"
 
 
@@ -50,7 +52,8 @@ def spark_session(*, kafka: bool) -> SparkSession:
 def _session(jars: str) -> SparkSession:
     from pyspark.sql import SparkSession
 
-    # Workers are the python3 of the PATH and the address is that of a network card unless told otherwise.
+    # Workers are the python3 of the PATH and the address is that of a network card unless told
+    # otherwise.
     os.environ.update(PYSPARK_PYTHON=sys.executable, SPARK_LOCAL_IP="127.0.0.1")
     warehouse = tempfile.mkdtemp(prefix="kwire-spark-")
     atexit.register(shutil.rmtree, warehouse, ignore_errors=True)

@@ -10,12 +10,14 @@ from gateway.log.reader import read_log_file
 from kwire.cluster import Image, Loader
 from kwire.message import Message
 from kwire.records import decode_metadata_record
-from kwire.spark.tables_fold import Row, without_secrets
-from kwire.spark.tables_kinds import KINDS, Key, Kind
+from kwire.spark.table.fold import Row, without_secrets
+from kwire.spark.table.kinds import KINDS, Key, Kind
 
 
 def rows_of(directory: Path, snapshot: Path | None = None) -> list[Row]:
-    """The data records, those of ``snapshot`` first, or of the oldest one needed where the log starts behind offset 0."""
+    """The data records, those of ``snapshot`` first, or of the oldest one needed where the log
+    starts behind offset 0.
+    """
     segments = sorted(directory.glob("*.log"))
     start = int(segments[0].name[:20])
     rows: list[Row] = []
@@ -24,7 +26,9 @@ def rows_of(directory: Path, snapshot: Path | None = None) -> list[Row]:
         snapshot = min(p for p in directory.glob("*.checkpoint") if int(p.name[:20]) >= start)
     if snapshot is not None:
         end = int(snapshot.name[:20])
-        count = max(record.offset for _, records in read_log_file(snapshot) for record in records) + 1
+        count = (
+            max(record.offset for _, records in read_log_file(snapshot) for record in records) + 1
+        )
         rows = [row._replace(offset=end - count + row.offset) for row in _records(snapshot)]
     return rows + [row for segment in segments for row in _records(segment) if row.offset >= end]
 
@@ -45,15 +49,20 @@ def load(loader: Loader, row: Row) -> None:
 Entity = tuple[tuple[str, str], Any]
 
 
-def contents(image: Image, known: dict[int, tuple[Message, Entity]] | None = None) -> dict[tuple[str, str], Any]:
+def contents(
+    image: Image, known: dict[int, tuple[Message, Entity]] | None = None
+) -> dict[tuple[str, str], Any]:
     """Every entity of ``image``: (kind, key) -> columns.
 
-    ``known`` remembers partitions between calls on one image: a record in an image is never changed, but replaced.
+    ``known`` remembers partitions between calls on one image: a record in an image is never
+    changed, but replaced.
     """
     return dict(_entity(kind, image, key, known) for kind in KINDS for key in kind.keys(image))
 
 
-def _entity(kind: Kind, image: Image, key: Key, known: dict[int, tuple[Message, Entity]] | None) -> Entity:
+def _entity(
+    kind: Kind, image: Image, key: Key, known: dict[int, tuple[Message, Entity]] | None
+) -> Entity:
     if known is None or kind.entity != "partition":
         return (kind.entity, kind.text(key)), kind.at(image, key)
     record = image.partitions[key[0]][key[1]]

@@ -23,13 +23,17 @@ from tests.kwire.spark.frames import METADATA, batch, every_record, frame
 TOPIC = frame(TopicRecord(name="orders", topic_id=Uuid(b"\1" * 16)), 0)
 
 
-def decoded(values: list[bytes | None], keep: tuple[str, ...] = (), fail_fast: bool = False) -> list[dict[str, Any]]:
+def decoded(
+    values: list[bytes | None], keep: tuple[str, ...] = (), fail_fast: bool = False
+) -> list[dict[str, Any]]:
     (out,) = decode_batches(iter([batch(values)]), keep=keep, fail_fast=fail_fast, secrets=True)
     return list(out.to_pylist())
 
 
 def typed(name: str, values: list[bytes | None], fail_fast: bool = False) -> list[dict[str, Any]]:
-    (out,) = typed_batches(iter([batch(values)]), name=name, keep=(), fail_fast=fail_fast, secrets=True)
+    (out,) = typed_batches(
+        iter([batch(values)]), name=name, keep=(), fail_fast=fail_fast, secrets=True
+    )
     return list(out.to_pylist())
 
 
@@ -96,7 +100,16 @@ def test_no_row_is_lost_in_an_empty_batch() -> None:
         (b"\x01\x02\x63", ""),
         (b"\xff" * 40, ""),
     ],
-    ids=["null", "empty", "cut", "trailing", "frame-version", "unknown-type", "unknown-version", "noise"],
+    ids=[
+        "null",
+        "empty",
+        "cut",
+        "trailing",
+        "frame-version",
+        "unknown-type",
+        "unknown-version",
+        "noise",
+    ],
 )
 def test_what_cannot_be_read_is_a_row_that_says_why(value: bytes | None, words: str) -> None:
     rows = decoded([TOPIC, value, TOPIC])

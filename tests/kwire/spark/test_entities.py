@@ -1,4 +1,6 @@
-"""What a record is about, and its key: for every type, and the same for what sets a thing and what takes it back."""
+"""What a record is about, and its key: for every type, and the same for what sets a thing and what
+takes it back.
+"""
 
 from __future__ import annotations
 
@@ -48,6 +50,13 @@ def test_keys(name: str, data: dict[str, Any], key: str | None) -> None:
 
 
 def test_the_key_of_a_quota_does_not_know_the_order_of_its_parts() -> None:
-    user, client = {"entityType": "user", "entityName": "eve"}, {"entityType": "client-id", "entityName": None}
-    assert key_of("CLIENT_QUOTA_RECORD", {"entity": [user, client]}) == "client-id=<default>,user=eve"
-    assert key_of("CLIENT_QUOTA_RECORD", {"entity": [client, user]}) == "client-id=<default>,user=eve"
+    user, client = (
+        {"entityType": "user", "entityName": "eve"},
+        {"entityType": "client-id", "entityName": None},
+    )
+    assert (
+        key_of("CLIENT_QUOTA_RECORD", {"entity": [user, client]}) == "client-id=<default>,user=eve"
+    )
+    assert (
+        key_of("CLIENT_QUOTA_RECORD", {"entity": [client, user]}) == "client-id=<default>,user=eve"
+    )

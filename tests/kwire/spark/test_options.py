@@ -14,11 +14,17 @@ from kwire.spark.options import kafka_options
 
 
 def test_the_least() -> None:
-    assert kafka_options("a:1,b:2") == {"kafka.bootstrap.servers": "a:1,b:2", "subscribe": "__cluster_metadata"}
+    assert kafka_options("a:1,b:2") == {
+        "kafka.bootstrap.servers": "a:1,b:2",
+        "subscribe": "__cluster_metadata",
+    }
 
 
 def test_by_pattern_and_by_assignment() -> None:
-    assert kafka_options("a:1", by="subscribePattern", topic="__cluster.*")["subscribePattern"] == "__cluster.*"
+    assert (
+        kafka_options("a:1", by="subscribePattern", topic="__cluster.*")["subscribePattern"]
+        == "__cluster.*"
+    )
     assert json.loads(kafka_options("a:1", by="assign")["assign"]) == {"__cluster_metadata": [0]}
 
 
@@ -30,7 +36,11 @@ def test_by_pattern_and_by_assignment() -> None:
         (0, "startingOffsets", '{"__cluster_metadata": {"0": 0}}'),
         (17, "startingOffsets", '{"__cluster_metadata": {"0": 17}}'),
         (datetime(2026, 11, 21, 5, 0, 0, 123_999, UTC), "startingTimestamp", "1795237200123"),
-        (datetime(2026, 11, 21, 7, 0, tzinfo=timezone(timedelta(hours=2))), "startingTimestamp", "1795237200000"),
+        (
+            datetime(2026, 11, 21, 7, 0, tzinfo=timezone(timedelta(hours=2))),
+            "startingTimestamp",
+            "1795237200000",
+        ),
     ],
 )
 def test_start(start: Any, name: str, value: str) -> None:
@@ -39,7 +49,10 @@ def test_start(start: Any, name: str, value: str) -> None:
 
 def test_end_of_a_batch() -> None:
     assert kafka_options("a:1", end=9)["endingOffsets"] == '{"__cluster_metadata": {"0": 9}}'
-    assert kafka_options("a:1", end=datetime(1970, 1, 1, 0, 0, 1, tzinfo=UTC))["endingTimestamp"] == "1000"
+    assert (
+        kafka_options("a:1", end=datetime(1970, 1, 1, 0, 0, 1, tzinfo=UTC))["endingTimestamp"]
+        == "1000"
+    )
 
 
 def test_everything_else_by_its_own_name() -> None:

@@ -1,4 +1,6 @@
-"""Batches as columns are what ``kwire.records`` says of every record: random batches, damaged bytes, and real logs."""
+"""Batches as columns are what ``kwire.records`` says of every record: random batches, damaged
+bytes, and real logs.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kwire.errors import DecodeError
-from kwire.records import Compression, Record, TimestampType, decode_records, encode_batch, iter_batches
+from kwire.records import (
+    Compression,
+    Record,
+    TimestampType,
+    decode_records,
+    encode_batch,
+    iter_batches,
+)
 from kwire.spark import record_columns
 from kwire.spark.record_columns import columns_of
 from tests.shared import needs_shared
@@ -24,14 +33,19 @@ T = 1_795_237_200_000
 
 def plain(values: Sequence[bytes | None], offset: int = 0, step: int = 1, **how: Any) -> bytes:
     """A batch as a controller writes it: no keys, no headers, times a little apart."""
-    records = [Record(offset=offset + n, timestamp=T + n * step, value=value) for n, value in enumerate(values)]
+    records = [
+        Record(offset=offset + n, timestamp=T + n * step, value=value)
+        for n, value in enumerate(values)
+    ]
     return encode_batch(records, base_offset=offset, partition_leader_epoch=3, **how)
 
 
 def together(data: bytes) -> Found:
     found: Found = []
     for columns in columns_of(data, iter_batches(data)):
-        numbers = zip(columns.offsets.tolist(), columns.times.tolist(), columns.epochs.tolist(), strict=True)
+        numbers = zip(
+            columns.offsets.tolist(), columns.times.tolist(), columns.epochs.tolist(), strict=True
+        )
         found += [(*three, columns.values[row]) for row, three in enumerate(numbers)]
     return found
 
@@ -52,17 +66,31 @@ def without_the_exact_way(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(record_columns, "_exact", never)
 
 
-VALUES = st.lists(st.none() | st.binary(max_size=20) | st.sampled_from([b"", b"x" * 63, b"x" * 64, b"y" * 9000]), min_size=1)
+VALUES = st.lists(
+    st.none() | st.binary(max_size=20) | st.sampled_from([b"", b"x" * 63, b"x" * 64, b"y" * 9000]),
+    min_size=1,
+)
 
 
 @settings(max_examples=200, deadline=None)
-@given(st.lists(VALUES, min_size=1, max_size=4), st.sampled_from([0, 1, 64, 10_000, 3_000_000]), st.data())
-def test_random_batches_whole_and_damaged(batches: list[list[bytes | None]], step: int, data: st.DataObject) -> None:
+@given(
+    st.lists(VALUES, min_size=1, max_size=4),
+    st.sampled_from([0, 1, 64, 10_000, 3_000_000]),
+    st.data(),
+)
+def test_random_batches_whole_and_damaged(
+    batches: list[list[bytes | None]], step: int, data: st.DataObject
+) -> None:
     offset, parts = 5, []
     for values in batches:
         how: dict[str, Any] = data.draw(
             st.sampled_from(
-                [{}, {"is_control": True}, {"timestamp_type": TimestampType.LOG_APPEND_TIME}, {"compression": Compression.GZIP}]
+                [
+                    {},
+                    {"is_control": True},
+                    {"timestamp_type": TimestampType.LOG_APPEND_TIME},
+                    {"compression": Compression.GZIP},
+                ]
             )
         )
         parts.append(plain(values, offset, step, **how))
@@ -76,7 +104,9 @@ def test_random_batches_whole_and_damaged(batches: list[list[bytes | None]], ste
 
 
 def same(data: bytes) -> None:
-    """The same records, or refused by both. One changed byte may be two faults (a length ends this batch and begins the next)."""
+    """The same records, or refused by both. One changed byte may be two faults (a length ends this
+    batch and begins the next).
+    """
     expected: Found | None
     try:
         expected = alone(data)
@@ -98,7 +128,11 @@ def test_every_byte_of_a_batch_changed() -> None:
 
 def test_what_a_controller_writes_is_read_together(monkeypatch: pytest.MonkeyPatch) -> None:
     without_the_exact_way(monkeypatch)
-    data = plain([b"a" * 200] * 200, step=50) + plain([b"z"], 200, is_control=True) + plain([None, b"\0" * 20_000], 201)
+    data = (
+        plain([b"a" * 200] * 200, step=50)
+        + plain([b"z"], 200, is_control=True)
+        + plain([None, b"\0" * 20_000], 201)
+    )
     found = together(data)
     assert found == alone(data)
     assert [row[0] for row in found] == [*range(200), 201, 202]

@@ -21,10 +21,16 @@ def test_what_is_supported(version: str) -> None:
 
 @pytest.mark.parametrize("version", ["3.5.6", "4.1.0", "4.20.0", "5.0.0"])
 def test_what_is_refused(version: str) -> None:
-    with pytest.raises(ImportError, match=f"PySpark 4.2 and 4.3, and this is {version}: pip install"):
+    with pytest.raises(
+        ImportError, match=f"PySpark 4.2 and 4.3, and this is {version}: pip install"
+    ):
         check_release(version)
 
 
 def test_it_is_looked_at_first() -> None:
-    done = subprocess.run([sys.executable, "-c", _OTHER], capture_output=True, text=True, check=False)
-    assert "ImportError: kwire.spark runs with PySpark 4.2 and 4.3, and this is 4.1.2" in done.stderr
+    done = subprocess.run(
+        [sys.executable, "-c", _OTHER], capture_output=True, text=True, check=False
+    )
+    assert (
+        "ImportError: kwire.spark runs with PySpark 4.2 and 4.3, and this is 4.1.2" in done.stderr
+    )

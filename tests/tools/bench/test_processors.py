@@ -10,7 +10,9 @@ import pytest
 
 from tools.bench.processors import apart
 
-pytestmark = pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="processors can be chosen on Linux only")
+pytestmark = pytest.mark.skipif(
+    not hasattr(os, "sched_setaffinity"), reason="processors can be chosen on Linux only"
+)
 
 
 def test_clients_and_servers_on_processors_of_their_own() -> None:
@@ -20,7 +22,10 @@ def test_clients_and_servers_on_processors_of_their_own() -> None:
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as server:
         with apart(server.pid):
             client = subprocess.run(
-                [sys.executable, "-c", "import os; print(*os.sched_getaffinity(0))"], capture_output=True, text=True, check=True
+                [sys.executable, "-c", "import os; print(*os.sched_getaffinity(0))"],
+                capture_output=True,
+                text=True,
+                check=True,
             )
             assert {int(client.stdout)} == os.sched_getaffinity(0)
             assert len(os.sched_getaffinity(server.pid)) == 1

@@ -24,7 +24,10 @@ def test_the_page_has_every_row_and_the_machine() -> None:
     ]  # fmt: skip
     page = markdown(rows, "a machine, commit 1234567").splitlines()
     assert "Measured on: a machine, commit 1234567" in page
-    assert page[-2] == r"| codec | decode a\|b | µs | 12.3 | x | 24,690 | 2,000 | 2 | yes | bytes 428 |"
+    assert (
+        page[-2]
+        == r"| codec | decode a\|b | µs | 12.3 | x | 24,690 | 2,000 | 2 | yes | bytes 428 |"
+    )
     assert page[-1] == "| serving | start |  | 0.7 |  |  |  |  | NO | below 0.5 s |"
 
 

@@ -1,4 +1,6 @@
-"""What is timed is the same work: every library reads our bytes and writes them back, and the long log is what it says."""
+"""What is timed is the same work: every library reads our bytes and writes them back, and the long
+log is what it says.
+"""
 
 from __future__ import annotations
 
@@ -13,14 +15,21 @@ from tools.bench import largelog
 from tools.bench.messages import Sample, samples
 from tools.bench.peers import ours, peers
 
-_CASES: list[tuple[Sample, tuple[str, ...]]] = [(sample, ("kafka-python", "kio")) for sample in samples(flexible=True)]
+_CASES: list[tuple[Sample, tuple[str, ...]]] = [
+    (sample, ("kafka-python", "kio")) for sample in samples(flexible=True)
+]
 _CASES += [(sample, ("aiokafka",)) for sample in samples(flexible=False)]
 
 
-@pytest.mark.parametrize(("sample", "names"), _CASES, ids=lambda case: case.title if isinstance(case, Sample) else "")
+@pytest.mark.parametrize(
+    ("sample", "names"), _CASES, ids=lambda case: case.title if isinstance(case, Sample) else ""
+)
 def test_the_libraries_agree_on_the_bytes(sample: Sample, names: tuple[str, ...]) -> None:
     data = sample.message.encode(sample.version)
-    codecs = [ours(type(sample.message), sample.version), *peers(type(sample.message), sample.version, names)]
+    codecs = [
+        ours(type(sample.message), sample.version),
+        *peers(type(sample.message), sample.version, names),
+    ]
     assert len(codecs) > 1, "no other library is installed"
     for codec in codecs:
         assert codec.encode(codec.decode(data)) == data, codec.name
@@ -36,5 +45,7 @@ def test_the_long_log_repeats_the_batches_at_growing_offsets(logs: Any, tmp_path
     headers = list(iter_batches(data, check_crc=True))
     assert len(headers) == 3 * len(batches)
     assert headers[-1].end == len(data)
-    assert [header.base_offset for header in headers[1:]] == [header.next_offset for header in headers[:-1]]
+    assert [header.base_offset for header in headers[1:]] == [
+        header.next_offset for header in headers[:-1]
+    ]
     assert not any(header.is_control for header in headers)

@@ -1,4 +1,6 @@
-"""What the Spark bench makes of its passes: ratios of turns that followed each other, and the CPU of a tree of processes."""
+"""What the Spark bench makes of its passes: ratios of turns that followed each other, and the CPU
+of a tree of processes.
+"""
 
 from __future__ import annotations
 
@@ -20,9 +22,15 @@ def test_bars_are_of_turns_and_not_of_the_whole() -> None:
         ALONE: Passes([20.0], [20.0]),
     }
     rows = list(spark._rows(passes))
-    assert [(round(row["ratio"], 2), holds(row)) for row in rows[:3]] == [(1.1, True), (10.0, True), (0.8, False)]
+    assert [(round(row["ratio"], 2), holds(row)) for row in rows[:3]] == [
+        (1.1, True),
+        (10.0, True),
+        (0.8, False),
+    ]
     assert rows[0]["ours"] == RECORDS
-    assert {row["what"]: row["ours"] for row in rows[3:]}[f"{BULK}, CPU for 1,000,000 records"] == 3.0
+    assert {row["what"]: row["ours"] for row in rows[3:]}[
+        f"{BULK}, CPU for 1,000,000 records"
+    ] == 3.0
 
 
 def test_ticks_of_a_child_that_ended_are_its_parents() -> None:

@@ -14,7 +14,9 @@ def page(tmp_path: Path, text: str) -> Path:
 
 
 def test_files_and_headings_are_looked_for(tmp_path: Path) -> None:
-    (tmp_path / "other.md").write_text("# Two words, `code` & more\n## Again\n## Again\n", encoding="utf-8")
+    (tmp_path / "other.md").write_text(
+        "# Two words, `code` & more\n## Again\n## Again\n", encoding="utf-8"
+    )
     text = (
         "[a](other.md) [b](other.md#two-words-code--more) [c](other.md#again-1) [d](#here)\n# Here\n"
         "[e](gone.md) [f](other.md#nothing) ![g](gone.png)\n"

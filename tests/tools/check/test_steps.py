@@ -21,7 +21,15 @@ def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     names = ("ApiVersionsRequest.json", "FetchRequest.json", "NoOpRecord.json")
     for name in names:
         shutil.copy(steps.SCHEMAS / "kafka" / name, kafka / name)
-    (tmp_path / "schemas/ORIGIN.json").write_text(json.dumps({f"kafka/{name}": origin[f"kafka/{name}"] for name in names}))
+    (tmp_path / "schemas/facts").mkdir()
+    shutil.copy(steps.SCHEMAS / "facts/4.4.0.json", tmp_path / "schemas/facts")
+    files = [*(f"kafka/{name}" for name in names), "facts/4.4.0.json"]
+    (tmp_path / "schemas/ORIGIN.json").write_text(
+        json.dumps({name: origin[name] for name in files})
+    )
+    (tmp_path / "kwire/protocol").mkdir(parents=True)
+    (tmp_path / "docs").mkdir()
+    shutil.copy(steps.ROOT / "docs/operations.md", tmp_path / "docs")
     monkeypatch.setattr(steps, "ROOT", tmp_path)
     monkeypatch.setattr(steps, "SCHEMAS", tmp_path / "schemas")
     steps.generated(True)
@@ -29,8 +37,8 @@ def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_a_fresh_tree_passes(tree: Path) -> None:
-    assert steps.generated(False) == "4 modules"
-    assert steps.schema_hashes(False) == "3 schemas"
+    assert steps.generated(False) == "13 modules"
+    assert steps.schema_hashes(False) == "4 files"
 
 
 def test_generated_files_are_compared_both_ways(tree: Path) -> None:
@@ -39,11 +47,17 @@ def test_generated_files_are_compared_both_ways(tree: Path) -> None:
     (package / "no_op_record.py").unlink()
     with (package / "fetch_request.py").open("a") as module:
         module.write("# by hand\n")
+    (tree / "kwire/protocol/acl.py").unlink()
     with pytest.raises(steps.Failed) as failure:
         steps.generated(False)
-    for problem in ("changed fetch_request.py", "missing no_op_record.py", "left over by_hand.py"):
+    for problem in (
+        "changed fetch_request.py",
+        "missing no_op_record.py",
+        "left over by_hand.py",
+        "missing acl.py",
+    ):
         assert problem in str(failure.value)
-    assert steps.generated(True) == "4 modules"
+    assert steps.generated(True) == "13 modules"
     assert not (package / "by_hand.py").exists()
 
 
@@ -55,15 +69,23 @@ def test_schemas_are_compared_with_their_origin(tree: Path) -> None:
         schema.write("\n")
     with pytest.raises(steps.Failed) as failure:
         steps.schema_hashes(False)
-    for problem in ("missing kafka/NoOpRecord.json", "without origin kafka/Other.json", "changed kafka/FetchRequest.json"):
+    for problem in (
+        "missing kafka/NoOpRecord.json",
+        "without origin kafka/Other.json",
+        "changed kafka/FetchRequest.json",
+    ):
         assert problem in str(failure.value)
 
 
-def test_the_command_names_its_steps_and_its_failures(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_command_names_its_steps_and_its_failures(
+    tree: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from click.testing import CliRunner
 
     listed = CliRunner().invoke(main, ["--list"])
-    assert [line.split()[0] for line in listed.output.splitlines()] == [step.name for step in steps.STEPS]
+    assert [line.split()[0] for line in listed.output.splitlines()] == [
+        step.name for step in steps.STEPS
+    ]
     assert CliRunner().invoke(main, ["nonsense"]).exit_code == 2
     (tree / "schemas/kafka/NoOpRecord.json").unlink()
     failed = CliRunner().invoke(main, ["schemas"])

@@ -1,4 +1,6 @@
-"""The checker of histories: a right one passes, and every rule is broken by a history with the fault that it is for."""
+"""The checker of histories: a right one passes, and every rule is broken by a history with the
+fault that it is for.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,8 @@ def acknowledged(id: int, sent: float) -> Attempt:
     return Attempt(id, sent, Outcome.ACKNOWLEDGED, sent + 0.5, node=1)
 
 
-#: Node 1 leads epoch 1 and appends 11 and 12; node 2 leads epoch 2: 13, acknowledged, and 14, of which nobody heard.
+#: Node 1 leads epoch 1 and appends 11 and 12; node 2 leads epoch 2: 13, acknowledged, and 14, of
+#: which nobody heard.
 _LOG = (
     leader_change(0, 1, leader=1),
     data(1, 1, 11, 12),
@@ -53,9 +56,13 @@ def right() -> History:
         reads=[LogRead(3, _LOG[:3]), *(LogRead(node, _LOG, final=True) for node in _NODES)],
         leaders=[
             Leadership("node 1", 1, 1, asked=2.0, high_watermark=3),
-            Leadership("node 1", 1, 1, asked=5.4, high_watermark=3),  # before 13 was acknowledged: it may not know
+            Leadership(
+                "node 1", 1, 1, asked=5.4, high_watermark=3
+            ),  # before 13 was acknowledged: it may not know
             Leadership("node 2", 2, 2, asked=5.6, high_watermark=5),
-            Leadership("node 2", 2, 2, asked=5.7),  # it has just been elected, and tells no high watermark
+            Leadership(
+                "node 2", 2, 2, asked=5.7
+            ),  # it has just been elected, and tells no high watermark
             Leadership("quorum-state of node 3", 2, 2),
             Leadership("quorum-state of node 3", 3, -1),
         ],
@@ -65,7 +72,8 @@ def right() -> History:
 def with_log(history: History, log: Sequence[SeenBatch], nodes: Sequence[int] = _NODES) -> None:
     """These nodes have another log in the end."""
     history.reads = [
-        dataclasses.replace(read, batches=log) if read.final and read.node in nodes else read for read in history.reads
+        dataclasses.replace(read, batches=log) if read.final and read.node in nodes else read
+        for read in history.reads
     ]
 
 
@@ -207,23 +215,34 @@ def test_a_rule_broken_everywhere_is_told_a_few_times() -> None:
 
 
 def test_an_empty_history_is_not_a_proof() -> None:
-    assert {violation.rule for violation in check(History(nodes=_NODES))} == {"the same log on all nodes", "enough happened"}
+    assert {violation.rule for violation in check(History(nodes=_NODES))} == {
+        "the same log on all nodes",
+        "enough happened",
+    }
 
 
 @settings(max_examples=200, deadline=None)
 @given(st.data())
 def test_the_pass_over_the_order_agrees_with_looking_at_all_pairs(draw: st.DataObject) -> None:
-    """Answers and sendings at small random times: the rule fires exactly when some pair contradicts the offsets."""
+    """Answers and sendings at small random times: the rule fires exactly when some pair contradicts
+    the offsets.
+    """
     count = draw.draw(st.integers(2, 7))
-    times = [sorted(draw.draw(st.tuples(st.integers(0, 20), st.integers(0, 20)))) for _ in range(count)]
+    times = [
+        sorted(draw.draw(st.tuples(st.integers(0, 20), st.integers(0, 20)))) for _ in range(count)
+    ]
     known = [draw.draw(st.booleans()) for _ in range(count)]
     attempts = [
-        Attempt(id, float(sent), Outcome.ACKNOWLEDGED, float(answered)) if known[id] else Attempt(id, float(sent))
+        Attempt(id, float(sent), Outcome.ACKNOWLEDGED, float(answered))
+        if known[id]
+        else Attempt(id, float(sent))
         for id, (sent, answered) in enumerate(times)
     ]
     log = [leader_change(0, 1, leader=1), *(data(1 + id, 1, id) for id in range(count))]
     contradicted = any(
-        known[later] and times[later][1] < times[earlier][0] for earlier in range(count) for later in range(earlier + 1, count)
+        known[pending] and times[pending][1] < times[earlier][0]
+        for earlier in range(count)
+        for pending in range(earlier + 1, count)
     )
     history = History(nodes=[1], attempts=attempts, reads=[LogRead(1, log, final=True)])
     assert ("real-time order" in {violation.rule for violation in check(history)}) == contradicted

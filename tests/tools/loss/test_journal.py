@@ -1,4 +1,6 @@
-"""The journal: what was written is read back, what was not answered is unknown, and what cannot be is refused."""
+"""The journal: what was written is read back, what was not answered is unknown, and what cannot be
+is refused.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,10 @@ def test_lines_of_many_threads_are_whole_and_go_behind_what_is_there(tmp_path: P
                 for id in range(first, first + 200):
                     journal.sent(id, float(id), node=1)
 
-            threads = [threading.Thread(target=write, args=((4 * run + number) * 1000,)) for number in range(4)]
+            threads = [
+                threading.Thread(target=write, args=((4 * run + number) * 1000,))
+                for number in range(4)
+            ]
             for thread in threads:
                 thread.start()
             for thread in threads:

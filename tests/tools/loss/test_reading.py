@@ -15,22 +15,41 @@ from tools.loss.reading import read_files, seen
 
 
 def control(offset: int, epoch: int, leader: int) -> bytes:
-    record = encode_control_record("LEADER_CHANGE", LeaderChangeMessage(leader_id=leader), offset=offset, timestamp=7)
+    record = encode_control_record(
+        "LEADER_CHANGE", LeaderChangeMessage(leader_id=leader), offset=offset, timestamp=7
+    )
     return encode_batch([record], base_offset=offset, partition_leader_epoch=epoch, is_control=True)
 
 
 def appended(offset: int, epoch: int, *ids: int) -> bytes:
-    values = [ConfigRecord(resource_type=4, resource_name="", name="log.cleaner.backoff.ms", value=str(number)) for number in ids]
+    values = [
+        ConfigRecord(
+            resource_type=4, resource_name="", name="log.cleaner.backoff.ms", value=str(number)
+        )
+        for number in ids
+    ]
     records = [
-        Record(offset=offset + number, timestamp=7, value=encode_metadata_record(value, 0)) for number, value in enumerate(values)
+        Record(offset=offset + number, timestamp=7, value=encode_metadata_record(value, 0))
+        for number, value in enumerate(values)
     ]
     return encode_batch(records, base_offset=offset, partition_leader_epoch=epoch)
 
 
 def test_numbers_and_leaders_are_found() -> None:
     first, second = seen(control(0, 4, leader=2) + appended(1, 4, 11, 12))
-    assert (first.base_offset, first.last_offset, first.epoch, first.leader, first.ids) == (0, 0, 4, 2, ())
-    assert (second.base_offset, second.last_offset, second.leader, second.ids) == (1, 2, None, ((1, 11), (2, 12)))
+    assert (first.base_offset, first.last_offset, first.epoch, first.leader, first.ids) == (
+        0,
+        0,
+        4,
+        2,
+        (),
+    )
+    assert (second.base_offset, second.last_offset, second.leader, second.ids) == (
+        1,
+        2,
+        None,
+        ((1, 11), (2, 12)),
+    )
 
 
 def test_the_digest_covers_what_the_crc_does_not() -> None:
@@ -48,5 +67,7 @@ def test_a_changed_byte_is_no_batch() -> None:
 
 def test_files_are_read_to_the_committed_end_although_they_grow(tmp_path: Path) -> None:
     (tmp_path / f"{0:020d}.log").write_bytes(control(0, 1, leader=1) + appended(1, 1, 11))
-    (tmp_path / f"{2:020d}.log").write_bytes(appended(2, 1, 12) + appended(3, 1, 13) + struct.pack(">q", 4))
+    (tmp_path / f"{2:020d}.log").write_bytes(
+        appended(2, 1, 12) + appended(3, 1, 13) + struct.pack(">q", 4)
+    )
     assert [batch.base_offset for batch in read_files(tmp_path, 3)] == [0, 1, 2]

@@ -1,4 +1,6 @@
-"""Writers: an append's number is found again in its record, and every kind of answer is what the journal says it is."""
+"""Writers: an append's number is found again in its record, and every kind of answer is what the
+journal says it is.
+"""
 
 from __future__ import annotations
 
@@ -21,14 +23,24 @@ from kwire.messages.topic_record import TopicRecord
 from tools.admin import AdminError
 from tools.loss.history import Attempt, Outcome
 from tools.loss.journal import Journal, read_journal
-from tools.loss.writers import BEFORE_ANYTHING, CONFIG, NOT_CONTROLLER, TOPIC, Writers, id_of, request
+from tools.loss.writers import (
+    BEFORE_ANYTHING,
+    CONFIG,
+    NOT_CONTROLLER,
+    TOPIC,
+    Writers,
+    id_of,
+    request,
+)
 from tools.process import free_ports
 
 _INVALID_REQUEST, _TIMED_OUT = 42, 7
 
 
 class Server:
-    """Answers CreateTopics with the error codes that it was given, in their order, then with 0; None hangs up instead."""
+    """Answers CreateTopics with the error codes that it was given, in their order, then with 0;
+    None hangs up instead.
+    """
 
     def __init__(self, *codes: int | None) -> None:
         self.codes = list(codes)
@@ -49,13 +61,21 @@ class Server:
             while size := requests.read(4):
                 frame = requests.read(int.from_bytes(size, "big"))
                 header, body = decode_request_header(frame)
-                name = CreateTopicsRequest.decode(frame[body:], header.request_api_version).topics[0].name
+                name = (
+                    CreateTopicsRequest.decode(frame[body:], header.request_api_version)
+                    .topics[0]
+                    .name
+                )
                 code = self.codes.pop(0) if self.codes else 0
                 if code is None:
                     return
-                answer = CreateTopicsResponse(topics=[CreatableTopicResult(name=name, error_code=code)])
+                answer = CreateTopicsResponse(
+                    topics=[CreatableTopicResult(name=name, error_code=code)]
+                )
                 version = header.request_api_version
-                sent = encode_response_header(header.request_api_key, version, header.correlation_id) + answer.encode(version)
+                sent = encode_response_header(
+                    header.request_api_key, version, header.correlation_id
+                ) + answer.encode(version)
                 one.sendall(len(sent).to_bytes(4, "big") + sent)
 
 
@@ -72,10 +92,15 @@ def serve() -> Iterator[Callable[..., Server]]:
         server.listener.close()
 
 
-def attempts(tmp_path: Path, server: Server, acknowledged: int, definite: Collection[int] = BEFORE_ANYTHING) -> list[Attempt]:
+def attempts(
+    tmp_path: Path, server: Server, acknowledged: int, definite: Collection[int] = BEFORE_ANYTHING
+) -> list[Attempt]:
     """What one writer of topics wrote down until so many were acknowledged."""
     path = tmp_path / "journal"
-    with Journal(path) as journal, Writers({1: server.address}, journal, kinds=[TOPIC], definite=definite) as writers:
+    with (
+        Journal(path) as journal,
+        Writers({1: server.address}, journal, kinds=[TOPIC], definite=definite) as writers,
+    ):
         writers.wait_for(acknowledged, timeout_s=10)
     return read_journal(path)
 
@@ -91,16 +116,23 @@ def test_each_answer_is_what_it_means(tmp_path: Path, serve: Callable[..., Serve
     assert len({one.id for one in seen}) == len(seen)
 
 
-def test_not_controller_is_definite_where_it_is_said_to_be(tmp_path: Path, serve: Callable[..., Server]) -> None:
+def test_not_controller_is_definite_where_it_is_said_to_be(
+    tmp_path: Path, serve: Callable[..., Server]
+) -> None:
     seen = attempts(tmp_path, serve(NOT_CONTROLLER), acknowledged=1, definite={NOT_CONTROLLER})
     assert seen[0].outcome is Outcome.FAILED
 
 
-def test_the_next_node_is_asked_where_one_refuses_or_is_down(tmp_path: Path, serve: Callable[..., Server]) -> None:
+def test_the_next_node_is_asked_where_one_refuses_or_is_down(
+    tmp_path: Path, serve: Callable[..., Server]
+) -> None:
     path, refusing, up = tmp_path / "journal", serve(*[NOT_CONTROLLER] * 1000), serve()
     [down] = free_ports(1)
     addresses = {0: up.address, 1: refusing.address, 2: f"127.0.0.1:{down}"}
-    with Journal(path) as journal, Writers(addresses, journal, kinds=[TOPIC]) as writers:  # writer 1 begins with node 1
+    with (
+        Journal(path) as journal,
+        Writers(addresses, journal, kinds=[TOPIC]) as writers,
+    ):  # writer 1 begins with node 1
         writers.wait_for(20, timeout_s=10)
     seen = read_journal(path)
     assert [(one.node, one.outcome) for one in seen[:1]] == [(1, Outcome.UNKNOWN)]
@@ -119,7 +151,10 @@ def test_waiting_in_vain_is_told(tmp_path: Path, serve: Callable[..., Server]) -
 
 def test_nothing_is_sent_while_they_are_held(tmp_path: Path, serve: Callable[..., Server]) -> None:
     path = tmp_path / "journal"
-    with Journal(path) as journal, Writers({1: serve().address}, journal, kinds=[TOPIC] * 3) as writers:
+    with (
+        Journal(path) as journal,
+        Writers({1: serve().address}, journal, kinds=[TOPIC] * 3) as writers,
+    ):
         writers.wait_for(10, timeout_s=10)
         with writers.held():
             before = path.read_bytes()
@@ -137,7 +172,10 @@ def records_of(asked: Message) -> Message:
     resource = asked.resources[0]
     config = resource.configs[0]
     return ConfigRecord(
-        resource_type=resource.resource_type, resource_name=resource.resource_name, name=config.name, value=config.value
+        resource_type=resource.resource_type,
+        resource_name=resource.resource_name,
+        name=config.name,
+        value=config.value,
     )
 
 

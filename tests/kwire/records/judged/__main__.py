@@ -1,4 +1,6 @@
-"""``python -m tests.kwire.records.judged``: ask Kafka again, and write judged.jsonl.xz anew. Needs a JDK and Maven."""
+"""``python -m tests.kwire.records.judged``: ask Kafka again, and write judged.jsonl.xz anew. Needs
+a JDK and Maven.
+"""
 
 from __future__ import annotations
 
@@ -25,11 +27,15 @@ def main() -> None:
         path = os.pathsep.join([*map(str, class_path()), out])
         subprocess.run(["javac", "-cp", path, "-d", out, HERE / "Judge.java"], check=True)
         lines = "".join(batch.hex() + "\n" for batch in batches)
-        done = subprocess.run(["java", "-cp", path, "Judge"], input=lines, capture_output=True, text=True, check=True)
+        done = subprocess.run(
+            ["java", "-cp", path, "Judge"], input=lines, capture_output=True, text=True, check=True
+        )
     verdicts = done.stdout.split("\n")[:-1]
     with lzma.open(HERE / "judged.jsonl.xz", "wt", encoding="utf-8", preset=9) as file:
         for batch, verdict in zip(batches, verdicts, strict=True):
-            file.write(json.dumps({"kafka": KAFKA_VERSION, "hex": batch.hex(), "verdict": verdict}) + "\n")
+            file.write(
+                json.dumps({"kafka": KAFKA_VERSION, "hex": batch.hex(), "verdict": verdict}) + "\n"
+            )
 
 
 if __name__ == "__main__":

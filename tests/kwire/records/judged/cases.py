@@ -1,4 +1,5 @@
-"""Batches that went wrong on the way: built right, then bent in the records, in the compressed bytes, or in both.
+"""Batches that went wrong on the way: built right, then bent in the records, in the compressed
+bytes, or in both.
 
 Checksums are made right afterwards, so that what lies behind them is reached.
 """
@@ -58,7 +59,9 @@ class Cases:
         """Formats 0 and 1, plain or as a wrapper."""
         magic = self.random.randrange(2)
         count = self.random.randrange(1, 4)
-        inner = b"".join(self.message(magic if self.chance(0.97) else 1 - magic, n) for n in range(count))
+        inner = b"".join(
+            self.message(magic if self.chance(0.97) else 1 - magic, n) for n in range(count)
+        )
         if codec == Compression.NONE:
             first = message(value=b"plain", magic=magic, offset=5)
             return framed(self.bent(first[16:]), 5) + inner
@@ -70,11 +73,21 @@ class Cases:
         if self.chance(0.5):
             value = self.bent(value)
         offset = self.random.choice([0, count - 1, count + 5, count + 5, count + 5])
-        return message(value=value, magic=magic, offset=offset, attributes=codec | self.random.choice([0, 0, 0x08, 0x10]))
+        return message(
+            value=value,
+            magic=magic,
+            offset=offset,
+            attributes=codec | self.random.choice([0, 0, 0x08, 0x10]),
+        )
 
     def message(self, magic: int, offset: int) -> bytes:
-        key, value = self.random.choice([None, b"k"]), self.random.choice([None, b"v" * self.random.randrange(30)])
-        return message(key, value, magic=magic, offset=offset, timestamp=self.random.choice([-1, 5, 9]))
+        key, value = (
+            self.random.choice([None, b"k"]),
+            self.random.choice([None, b"v" * self.random.randrange(30)]),
+        )
+        return message(
+            key, value, magic=magic, offset=offset, timestamp=self.random.choice([-1, 5, 9])
+        )
 
     def records(self, count: int) -> bytes:
         return b"".join(self.record(n) for n in range(count))

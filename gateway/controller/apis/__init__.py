@@ -1,0 +1,50 @@
+"""Finds the admin APIs: one module each in this package, named after its key in ``ApiKey``.
+
+A module is imported when the first request of its API arrives, as most servers never get one.
+:func:`load` imports all of them: a node that may become the active controller calls it when it
+starts, because an import would hold the event loop later.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import pkgutil
+
+from gateway.controller.admin_api import AdminApi, Refusal, Resource
+from kwire.message import Message
+from kwire.protocol import ApiKey
+
+
+@functools.cache
+def admin_keys() -> tuple[ApiKey, ...]:
+    """The keys of all admin APIs, ascending. Imports none of them."""
+    return tuple(sorted(ApiKey[module.name.upper()] for module in pkgutil.iter_modules(__path__)))
+
+
+@functools.cache
+def admin_api(key: int) -> AdminApi:
+    """The descriptor of the API with this key. Raises ModuleNotFoundError for another API."""
+    api: AdminApi = importlib.import_module(f"{__name__}.{ApiKey(key).name.lower()}").API
+    return api
+
+
+def load() -> None:
+    """Import the descriptors of all admin APIs."""
+    for key in admin_keys():
+        admin_api(key)
+
+
+def refused(request: Message, version: int, error: int, message: str | None) -> Message:
+    """The response to ``request`` of ``version`` in which everything asked has this error code."""
+    return _api_of(request).refuse(request, Refusal(version, int(error), message))
+
+
+def named_resources(request: Message) -> list[Resource]:
+    """The resources that ``request`` changes, each once, in the order of the request."""
+    return list(dict.fromkeys(_api_of(request).resources(request)))
+
+
+def _api_of(request: Message) -> AdminApi:
+    assert request.API_KEY is not None, "only requests are carried out"
+    return admin_api(request.API_KEY)

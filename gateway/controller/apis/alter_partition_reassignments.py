@@ -1,0 +1,159 @@
+"""AlterPartitionReassignments: moves partitions to other brokers, or cancels a move (KIP-455,
+KIP-860).
+
+During a move a partition has all replicas, old and new. The move is complete when the new replicas
+are in the ISR (``partition_change``), at once where they already are. Follows
+``ReplicationControlManager.alterPartitionReassignments``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+from gateway.controller.admin_api import AdminApi, Refusal, named_topics
+from gateway.controller.assignments import bad_assignment, check_by_hand
+from gateway.controller.errors import ApiError
+from gateway.controller.partition_change import Election, Target, is_reassigning
+from gateway.controller.partition_changes import PartitionChanges
+from gateway.controller.request_context import ControllerRequestContext, ControllerResult
+from kwire.message import Message
+from kwire.messages.alter_partition_reassignments_response import (
+    AlterPartitionReassignmentsResponse,
+    ReassignablePartitionResponse,
+    ReassignableTopicResponse,
+)
+from kwire.protocol import ApiKey, ErrorCode
+
+if TYPE_CHECKING:
+    from kwire.messages.alter_partition_reassignments_request import (
+        AlterPartitionReassignmentsRequest,
+        ReassignablePartition,
+    )
+    from kwire.messages.partition_record import PartitionRecord
+
+
+def alter_partition_reassignments(
+    request: AlterPartitionReassignmentsRequest, context: ControllerRequestContext
+) -> ControllerResult:
+    """The records, and a result for each partition."""
+    may_resize = request.allow_replication_factor_change
+    changes = PartitionChanges(context)
+    responses = [
+        ReassignableTopicResponse(
+            name=topic.name,
+            partitions=[
+                _result(topic.name, one, may_resize, changes, context) for one in topic.partitions
+            ],
+        )
+        for topic in request.topics
+    ]
+    answer = AlterPartitionReassignmentsResponse(
+        error_message=None, allow_replication_factor_change=may_resize, responses=responses
+    )
+    return ControllerResult(changes.records, answer)
+
+
+def _result(
+    name: str,
+    asked: ReassignablePartition,
+    may_resize: bool,
+    changes: PartitionChanges,
+    context: ControllerRequestContext,
+) -> ReassignablePartitionResponse:
+    result = ReassignablePartitionResponse(
+        partition_index=asked.partition_index, error_message=None
+    )
+    try:
+        index = asked.partition_index
+        before = changes.named(
+            name,
+            index,
+            f"Unable to find a topic named {name}.",
+            f"Unable to find partition {name}:{index}.",
+        )
+        if asked.replicas is None:
+            changes.make(before, _cancelled(name, before, changes.election(before.topic_id)))
+        else:
+            changes.make(before, _moved(asked.replicas, before, may_resize, context))
+    except ApiError as refusal:
+        result.error_code, result.error_message = refusal.error, refusal.message
+    return result
+
+
+def _moved(
+    wanted: Sequence[int],
+    before: PartitionRecord,
+    may_resize: bool,
+    context: ControllerRequestContext,
+) -> Target:
+    """The partition during its move to ``wanted``, which replaces a move that is in progress."""
+    check_by_hand(wanted, None, context.nodes)
+    size = len({*before.replicas, *before.adding_replicas} - set(before.removing_replicas))
+    if not may_resize and len(wanted) != size:
+        raise ApiError(
+            ErrorCode.INVALID_REPLICATION_FACTOR,
+            f"The replication factor is changed from {size} to {len(wanted)}",
+        )
+    removing = sorted(set(before.replicas) - set(wanted))
+    adding = sorted(set(wanted) - set(before.replicas))
+    if not adding:
+        # The move waits for replicas that were being added and are still wanted. Kafka 4.3.1 also
+        # waits, for ever, for those that are no longer wanted, and removes replicas that the move
+        # before was to remove although this one wants them.
+        adding = [node_id for node_id in before.adding_replicas if node_id in wanted]
+    replicas = [*wanted, *removing]
+    # Nodes of a quorum without brokers hold no records, so any of them is in sync at once.
+    isr = None if context.image.brokers else replicas
+    return Target(isr=isr, replicas=replicas, removing=removing, adding=adding)
+
+
+def _cancelled(name: str, before: PartitionRecord, election: Election) -> Target:
+    """The partition as it was before the move (``PartitionReassignmentRevert``)."""
+    if not is_reassigning(before):
+        raise ApiError(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS)
+    replicas = [node_id for node_id in before.replicas if node_id not in before.adding_replicas]
+    isr = [node_id for node_id in before.isr if node_id not in before.adding_replicas]
+    if not replicas:
+        raise bad_assignment("Invalid replica assignment: addingReplicas contains all replicas.")
+    if not isr:
+        # All replicas in the ISR are new: an old replica that leads now may lack records.
+        if election is not Election.UNCLEAN:
+            raise bad_assignment(
+                f"Unable to revert partition assignment for {name}:{before.partition_id} because "
+                "it would require an unclean leader election."
+            )
+        isr = replicas[:1]
+    return Target(isr=isr, replicas=replicas, removing=[], adding=[], election=election)
+
+
+def _refuse(request: AlterPartitionReassignmentsRequest, refusal: Refusal) -> Message:
+    return AlterPartitionReassignmentsResponse(
+        error_code=refusal.error,
+        error_message=refusal.message,
+        allow_replication_factor_change=request.allow_replication_factor_change,
+        responses=[
+            ReassignableTopicResponse(
+                name=topic.name,
+                partitions=[
+                    ReassignablePartitionResponse(
+                        partition_index=partition.partition_index,
+                        error_code=refusal.error,
+                        error_message=refusal.message,
+                    )
+                    for partition in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ],
+    )
+
+
+API: Final = AdminApi(
+    key=ApiKey.ALTER_PARTITION_REASSIGNMENTS,
+    operation="alterPartitionReassignments",
+    decide=alter_partition_reassignments,
+    refuse=_refuse,
+    cluster_operation="ALTER",
+    resources=named_topics,
+)

@@ -1,0 +1,153 @@
+"""AlterUserScramCredentials: sets and deletes the SCRAM credentials of users (KIP-554;
+``ScramControlManager``).
+
+A client sends the salted password. The record has keys that are derived from it, with which a
+server verifies a login, and which are no use to log in (RFC 5802).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from gateway.controller.admin_api import AdminApi, Refusal
+from gateway.controller.errors import ApiError
+from gateway.controller.request_context import ControllerRequestContext, ControllerResult
+from gateway.security.scram import HASHES, ITERATIONS_MAX, ITERATIONS_MIN
+from kwire.message import Message
+from kwire.messages.alter_user_scram_credentials_response import (
+    AlterUserScramCredentialsResponse,
+    AlterUserScramCredentialsResult,
+)
+from kwire.messages.remove_user_scram_credential_record import RemoveUserScramCredentialRecord
+from kwire.messages.user_scram_credential_record import UserScramCredentialRecord
+from kwire.protocol import ApiKey, ErrorCode
+from kwire.protocol.metadata_version import is_scram_supported
+
+if TYPE_CHECKING:
+    from kwire.messages.alter_user_scram_credentials_request import (
+        AlterUserScramCredentialsRequest,
+        ScramCredentialDeletion,
+        ScramCredentialUpsertion,
+    )
+
+#: ``ScramMechanism``: the number in requests and records, and the hash.
+_HASH_OF: Final = {1: HASHES["SCRAM-SHA-256"], 2: HASHES["SCRAM-SHA-512"]}
+
+
+def alter_user_scram_credentials(
+    request: AlterUserScramCredentialsRequest, context: ControllerRequestContext
+) -> ControllerResult:
+    """One result for each user, and the record of its one change."""
+    outcomes: dict[str, Message | ApiError] = {}
+    for deletion in request.deletions:
+        _alter(deletion.name, partial(_removal, deletion, context), outcomes, context)
+    for upsertion in request.upsertions:
+        _alter(upsertion.name, partial(_credential, upsertion), outcomes, context)
+    records = [one for one in outcomes.values() if isinstance(one, Message)]
+    return ControllerResult(
+        records,
+        AlterUserScramCredentialsResponse(results=[_result(*item) for item in outcomes.items()]),
+    )
+
+
+def _alter(
+    user: str,
+    change: Callable[[], Message],
+    outcomes: dict[str, Message | ApiError],
+    context: ControllerRequestContext,
+) -> None:
+    """Add a change of ``user`` to ``outcomes``: its first error stands, and a second change is
+    refused.
+    """
+    if isinstance(outcomes.get(user), ApiError):
+        return
+    try:
+        if user in outcomes:
+            raise ApiError(
+                ErrorCode.DUPLICATE_RESOURCE,
+                "A user credential cannot be altered twice in the same request",
+            )
+        if not is_scram_supported(context.level):
+            raise ApiError(
+                ErrorCode.UNSUPPORTED_VERSION, "The current metadata.version does not support SCRAM"
+            )
+        outcomes[user] = change()
+    except ApiError as refusal:
+        outcomes[user] = refusal
+
+
+def _removal(asked: ScramCredentialDeletion, context: ControllerRequestContext) -> Message:
+    _check(asked.name, asked.mechanism)
+    if (asked.mechanism, asked.name) not in context.image.scram:
+        raise ApiError(
+            ErrorCode.RESOURCE_NOT_FOUND, "Attempt to delete a user credential that does not exist"
+        )
+    return RemoveUserScramCredentialRecord(name=asked.name, mechanism=asked.mechanism)
+
+
+def _credential(asked: ScramCredentialUpsertion) -> Message:
+    _check(asked.name, asked.mechanism)
+    if asked.iterations < ITERATIONS_MIN:
+        raise ApiError(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Too few iterations")
+    if asked.iterations > ITERATIONS_MAX:
+        raise ApiError(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Too many iterations")
+    if not asked.salted_password:
+        raise ApiError(ErrorCode.UNACCEPTABLE_CREDENTIAL, "The salted password must not be empty")
+    algorithm = _HASH_OF[asked.mechanism]
+    client_key = hmac.digest(asked.salted_password, b"Client Key", algorithm)
+    return UserScramCredentialRecord(
+        name=asked.name,
+        mechanism=asked.mechanism,
+        salt=asked.salt,
+        stored_key=hashlib.new(algorithm, client_key).digest(),
+        server_key=hmac.digest(asked.salted_password, b"Server Key", algorithm),
+        iterations=asked.iterations,
+    )
+
+
+def _check(user: str, mechanism: int) -> None:
+    if not user:
+        raise ApiError(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Username must not be empty")
+    if mechanism not in _HASH_OF:
+        raise ApiError(ErrorCode.UNSUPPORTED_SASL_MECHANISM, "Unknown SCRAM mechanism")
+
+
+def _result(user: str, decision: Message | ApiError) -> AlterUserScramCredentialsResult:
+    if isinstance(decision, ApiError):
+        return AlterUserScramCredentialsResult(
+            user=user, error_code=decision.error, error_message=decision.message
+        )
+    return AlterUserScramCredentialsResult(user=user, error_message=None)
+
+
+def _refuse(request: AlterUserScramCredentialsRequest, refusal: Refusal) -> Message:
+    users = dict.fromkeys(name for _, name in _resources(request))  # one result for each user
+    return AlterUserScramCredentialsResponse(
+        results=[
+            AlterUserScramCredentialsResult(
+                user=user, error_code=refusal.error, error_message=refusal.message
+            )
+            for user in users
+        ]
+    )
+
+
+def _resources(request: AlterUserScramCredentialsRequest) -> Iterator[tuple[str, str]]:
+    for deletion in request.deletions:
+        yield "USER", deletion.name
+    for upsertion in request.upsertions:
+        yield "USER", upsertion.name
+
+
+API: Final = AdminApi(
+    key=ApiKey.ALTER_USER_SCRAM_CREDENTIALS,
+    operation="alterUserScramCredentials",
+    decide=alter_user_scram_credentials,
+    refuse=_refuse,
+    cluster_operation="ALTER",
+    resources=_resources,
+)

@@ -1,0 +1,199 @@
+"""BrokerHeartbeat: keeps the session of a broker, and moves it between its states
+(``BrokerHeartbeatManager``, KIP-631).
+
+There are four states. A broker is fenced until it has read its own registration and wants to serve.
+A broker that wants to shut down may do so when it leads no partition any more, and the other
+brokers have read that.
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import TYPE_CHECKING, Final
+
+from gateway.controller.admin_api import AdminApi, Refusal
+from gateway.controller.brokers import (
+    IN_CONTROLLED_SHUTDOWN,
+    UNFENCE,
+    change,
+    check_broker_epoch,
+    fence,
+    registered,
+    unfenced,
+)
+from gateway.controller.leader_election import (
+    leads_any,
+    on_controlled_shutdown,
+    on_directories_offline,
+    on_unfenced,
+)
+from gateway.controller.request_context import ControllerRequestContext, ControllerResult
+from kwire.message import Message
+from kwire.messages.broker_heartbeat_response import BrokerHeartbeatResponse
+from kwire.protocol import ApiKey
+from kwire.protocol.metadata_version import (
+    is_cordoned_log_dirs_supported,
+    is_directory_assignment_supported,
+)
+
+if TYPE_CHECKING:
+    from kwire.message import Message
+    from kwire.messages.broker_heartbeat_request import BrokerHeartbeatRequest
+    from kwire.messages.register_broker_record import RegisterBrokerRecord
+
+
+class BrokerState(enum.Enum):
+    """``BrokerControlState``."""
+
+    FENCED = enum.auto()
+    UNFENCED = enum.auto()
+    CONTROLLED_SHUTDOWN = enum.auto()
+    SHUTDOWN_NOW = enum.auto()
+
+    @property
+    def is_fenced(self) -> bool:
+        """Whether a broker in this state serves no clients."""
+        return self in (BrokerState.FENCED, BrokerState.SHUTDOWN_NOW)
+
+
+def broker_heartbeat(
+    request: BrokerHeartbeatRequest, context: ControllerRequestContext
+) -> ControllerResult:
+    """The new state of the broker, with its records. Raises ApiError for another broker epoch."""
+    broker = check_broker_epoch(request.broker_id, request.broker_epoch, context.image)
+    session, sessions = registered(broker), context.sessions
+    sessions.touch(session, context.steady_ms)
+    before = _state(broker, context)
+    after = _next_state(before, broker, request, context)
+    records = _moves(broker, after, context) if after is not before else []
+    records += _failed(broker, request, context)
+    records += _cordoned(broker, request, context)
+
+    def written(last_offset: int) -> None:
+        sessions.has_read(session, request.current_metadata_offset)
+        if after is BrokerState.CONTROLLED_SHUTDOWN:
+            sessions.leave(session, last_offset)
+        elif after.is_fenced:
+            sessions.stay(session)
+
+    answer = BrokerHeartbeatResponse(
+        is_caught_up=request.current_metadata_offset >= sessions.registered_at(session),
+        is_fenced=after.is_fenced,
+        should_shut_down=after is BrokerState.SHUTDOWN_NOW,
+    )
+    # A deposed leader may send a stale response; the next leader corrects it at the next heartbeat.
+    return ControllerResult(
+        records, answer, atomic=False, written=written, needs_confirmation=False
+    )
+
+
+def _state(broker: RegisterBrokerRecord, context: ControllerRequestContext) -> BrokerState:
+    if context.sessions.leaving_at(registered(broker)) is not None:
+        return BrokerState.CONTROLLED_SHUTDOWN
+    return BrokerState.FENCED if broker.fenced else BrokerState.UNFENCED
+
+
+def _next_state(
+    state: BrokerState,
+    broker: RegisterBrokerRecord,
+    request: BrokerHeartbeatRequest,
+    context: ControllerRequestContext,
+) -> BrokerState:
+    """``calculateNextBrokerState``."""
+    match state:
+        case BrokerState.FENCED:
+            if request.want_shut_down:
+                return BrokerState.SHUTDOWN_NOW
+            caught_up = request.current_metadata_offset >= context.sessions.registered_at(
+                registered(broker)
+            )
+            return (
+                BrokerState.UNFENCED if caught_up and not request.want_fence else BrokerState.FENCED
+            )
+        case BrokerState.UNFENCED:
+            if request.want_fence:
+                return BrokerState.SHUTDOWN_NOW if request.want_shut_down else BrokerState.FENCED
+            if not request.want_shut_down:
+                return BrokerState.UNFENCED
+            return (
+                BrokerState.CONTROLLED_SHUTDOWN
+                if leads_any(broker.broker_id, context.state)
+                else BrokerState.SHUTDOWN_NOW
+            )
+        case _:
+            return (
+                BrokerState.SHUTDOWN_NOW
+                if _may_go(broker, context)
+                else BrokerState.CONTROLLED_SHUTDOWN
+            )
+
+
+def _may_go(broker: RegisterBrokerRecord, context: ControllerRequestContext) -> bool:
+    """Whether the broker leads no partition and every broker that stays has read so: their metadata
+    does not send clients to it any more.
+    """
+    if leads_any(broker.broker_id, context.state):
+        return False
+    leaving_at, lowest = (
+        context.sessions.leaving_at(registered(broker)),
+        context.sessions.lowest_read(unfenced(context.image)),
+    )
+    assert leaving_at is not None, "a broker in controlled shutdown without its offset"
+    return lowest is None or leaving_at <= lowest
+
+
+def _moves(
+    broker: RegisterBrokerRecord, after: BrokerState, context: ControllerRequestContext
+) -> list[Message]:
+    match after:
+        case BrokerState.UNFENCED:
+            return [change(broker, fenced=UNFENCE), *on_unfenced(broker.broker_id, context)]
+        case BrokerState.CONTROLLED_SHUTDOWN:
+            marked: list[Message] = []
+            if not broker.in_controlled_shutdown:
+                marked.append(change(broker, in_controlled_shutdown=IN_CONTROLLED_SHUTDOWN))
+            return [*marked, *on_controlled_shutdown(broker.broker_id, context)]
+        case _:
+            return fence(broker, context)
+
+
+def _failed(
+    broker: RegisterBrokerRecord, request: BrokerHeartbeatRequest, context: ControllerRequestContext
+) -> list[Message]:
+    """Take failed log directories, and the replicas in them, offline (KIP-858)."""
+    failed = [one for one in broker.log_dirs if one in request.offline_log_dirs]
+    if not is_directory_assignment_supported(context.level) or not failed:
+        return []
+    online = change(broker)
+    online.log_dirs = [one for one in broker.log_dirs if one not in failed]
+    return [*on_directories_offline(broker.broker_id, failed, context), online]
+
+
+def _cordoned(
+    broker: RegisterBrokerRecord, request: BrokerHeartbeatRequest, context: ControllerRequestContext
+) -> list[Message]:
+    """Record the cordoned log directories, in which no new replicas are placed (KIP-1066)."""
+    known, reported = broker.cordoned_log_dirs, request.cordoned_log_dirs
+    if (
+        not is_cordoned_log_dirs_supported(context.level)
+        or reported is None
+        or (known is not None and set(known) == set(reported))
+    ):
+        return []
+    cordoned = change(broker)
+    cordoned.cordoned_log_dirs = list(reported)
+    return [cordoned]
+
+
+def _refuse(request: BrokerHeartbeatRequest, refusal: Refusal) -> Message:
+    return BrokerHeartbeatResponse(error_code=refusal.error)
+
+
+API: Final = AdminApi(
+    key=ApiKey.BROKER_HEARTBEAT,
+    operation="processBrokerHeartbeat",
+    decide=broker_heartbeat,
+    refuse=_refuse,
+    cluster_operation="CLUSTER_ACTION",
+    timeout_ms=1_000,  # half of broker.heartbeat.interval.ms, after which the broker asks again
+)

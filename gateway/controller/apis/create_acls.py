@@ -1,0 +1,86 @@
+"""CreateAcls: rules of who may do what, kept in the log for every authorizer of the cluster
+(``AclControlManager``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final
+
+from gateway.controller.acl_filters import Acl, resource_type_name
+from gateway.controller.admin_api import AdminApi, Refusal, Requirement, Resource
+from gateway.controller.errors import ApiError
+from gateway.controller.request_context import ControllerRequestContext, ControllerResult
+from kwire.message import Message
+from kwire.messages.access_control_entry_record import AccessControlEntryRecord
+from kwire.messages.create_acls_response import AclCreationResult, CreateAclsResponse
+from kwire.protocol import ApiKey
+
+if TYPE_CHECKING:
+    from kwire.messages.create_acls_request import AclCreation, CreateAclsRequest
+    from kwire.uuid import Uuid
+
+
+def create_acls(request: CreateAclsRequest, context: ControllerRequestContext) -> ControllerResult:
+    """Each fares on its own; one that is there already is a success without a record. Raises
+    ApiError.
+    """
+    made: dict[Acl, Uuid] = {}
+    results = [_create(creation, made, context) for creation in request.creations]
+    records: list[Message] = [
+        AccessControlEntryRecord(id=id, **acl._asdict()) for acl, id in made.items()
+    ]
+    return ControllerResult(records, CreateAclsResponse(results=results))
+
+
+def _create(
+    creation: AclCreation, made: dict[Acl, Uuid], context: ControllerRequestContext
+) -> AclCreationResult:
+    acl = Acl(
+        creation.resource_type,
+        creation.resource_name,
+        creation.resource_pattern_type,
+        creation.principal,
+        creation.host,
+        creation.operation,
+        creation.permission_type,
+    )
+    try:
+        acl.check()
+        acl.check_host(context.level)
+    except ApiError as refusal:
+        return AclCreationResult(error_code=refusal.error, error_message=refusal.message)
+    if acl not in made and not context.state.has_acl(acl):
+        made[acl] = _new_id(context)
+    return AclCreationResult()
+
+
+def _new_id(context: ControllerRequestContext) -> Uuid:
+    while (made := context.new_id()) in context.image.acls:
+        pass
+    return made
+
+
+def _refuse(request: CreateAclsRequest, refusal: Refusal) -> Message:
+    return CreateAclsResponse(
+        results=[
+            AclCreationResult(error_code=refusal.error, error_message=refusal.message)
+            for _ in request.creations
+        ]
+    )
+
+
+def _resources(request: CreateAclsRequest) -> Iterator[Resource]:
+    for acl in request.creations:
+        yield resource_type_name(acl.resource_type), acl.resource_name
+
+
+API: Final = AdminApi(
+    key=ApiKey.CREATE_ACLS,
+    operation="createAcls",
+    decide=create_acls,
+    refuse=_refuse,
+    cluster_operation="ALTER",
+    resources=_resources,
+    requirement=Requirement.AUTHORIZER,
+)

@@ -1,0 +1,136 @@
+"""CreatePartitions: adds partitions to existing topics
+(``ReplicationControlManager.createPartitions``).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Final
+
+from gateway.controller.admin_api import AdminApi, Refusal, named_topics
+from gateway.controller.assignments import by_hand_partition, check_by_hand, placed_partitions
+from gateway.controller.errors import ApiError
+from gateway.controller.records import OPERATION_RECORDS_MAX
+from gateway.controller.request_context import ControllerRequestContext, ControllerResult
+from gateway.controller.topic_names import METADATA_TOPIC
+from gateway.ports import AUDIT_TOPIC
+from kwire.message import Message
+from kwire.messages.create_partitions_response import (
+    CreatePartitionsResponse,
+    CreatePartitionsTopicResult,
+)
+from kwire.messages.partition_record import PartitionRecord
+from kwire.protocol import ApiKey, ErrorCode
+
+if TYPE_CHECKING:
+    from kwire.messages.create_partitions_request import (
+        CreatePartitionsRequest,
+        CreatePartitionsTopic,
+    )
+
+
+def create_partitions(
+    request: CreatePartitionsRequest, context: ControllerRequestContext
+) -> ControllerResult:
+    """The records, and a result for each topic named. Raises ApiError where the request as a whole
+    is too large.
+    """
+    count = Counter(topic.name for topic in request.topics)
+    records: list[Message] = []
+    results = []
+    for topic in {topic.name: topic for topic in request.topics}.values():
+        result = CreatePartitionsTopicResult(name=topic.name, error_message=None)
+        try:
+            _check_request(topic, count[topic.name], context)
+            records += _add(topic, OPERATION_RECORDS_MAX - len(records), context)
+        except _TooMany as refusal:
+            raise ApiError(refusal.error, refusal.message) from None
+        except ApiError as refusal:
+            result.error_code, result.error_message = refusal.error, refusal.message
+        results.append(result)
+    return ControllerResult(records, CreatePartitionsResponse(results=results))
+
+
+class _TooMany(ApiError):
+    """The request as a whole makes more records than one operation may have."""
+
+
+def _check_request(
+    topic: CreatePartitionsTopic, times: int, context: ControllerRequestContext
+) -> None:
+    if times > 1:
+        raise ApiError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
+    if not context.may_on_topic("ALTER", topic.name):
+        raise ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+    if topic.name == METADATA_TOPIC:
+        raise ApiError(
+            ErrorCode.INVALID_REQUEST, f"{METADATA_TOPIC} has one partition and cannot have more."
+        )
+    if topic.name == AUDIT_TOPIC:
+        raise ApiError(
+            ErrorCode.INVALID_REQUEST,
+            f"{AUDIT_TOPIC} has one partition for each node of the quorum.",
+        )
+
+
+def _add(
+    topic: CreatePartitionsTopic, records_max: int, context: ControllerRequestContext
+) -> list[PartitionRecord]:
+    topic_id = context.image.topic_ids.get(topic.name)
+    if topic_id is None:
+        raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    partitions = context.image.partitions[topic_id]
+    additional = _additional(topic, len(partitions))
+    if additional > records_max:
+        raise _TooMany(
+            ErrorCode.POLICY_VIOLATION,
+            f"Excessively large number of partitions per request: {OPERATION_RECORDS_MAX} are "
+            "the most.",
+        )
+    factor = len(partitions[min(partitions)].replicas)
+    if topic.assignments is None:
+        return placed_partitions(topic_id, len(partitions), additional, factor, context)
+    made = []
+    for index, assignment in enumerate(topic.assignments, len(partitions)):
+        check_by_hand(assignment.broker_ids, factor, context.nodes)
+        made.append(by_hand_partition(topic_id, index, assignment.broker_ids, context))
+    return made
+
+
+def _additional(topic: CreatePartitionsTopic, existing: int) -> int:
+    if topic.count == existing:
+        raise ApiError(ErrorCode.INVALID_PARTITIONS, f"Topic already has {existing} partition(s).")
+    if topic.count < existing:
+        raise ApiError(
+            ErrorCode.INVALID_PARTITIONS,
+            f"The topic {topic.name} currently has {existing} partition(s); {topic.count} would "
+            "not be an increase.",
+        )
+    additional = topic.count - existing
+    if topic.assignments is not None and len(topic.assignments) != additional:
+        raise ApiError(
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+            f"Attempted to add {additional} additional partition(s), but only "
+            f"{len(topic.assignments)} assignment(s) were specified.",
+        )
+    return additional
+
+
+def _refuse(request: CreatePartitionsRequest, refusal: Refusal) -> Message:
+    return CreatePartitionsResponse(
+        results=[
+            CreatePartitionsTopicResult(
+                name=topic.name, error_code=refusal.error, error_message=refusal.message
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+API: Final = AdminApi(
+    key=ApiKey.CREATE_PARTITIONS,
+    operation="createPartitions",
+    decide=create_partitions,
+    refuse=_refuse,
+    resources=named_topics,
+)

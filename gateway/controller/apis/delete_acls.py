@@ -1,0 +1,166 @@
+"""DeleteAcls: removes all ACLs that filters match (``AclControlManager.deleteAcls``)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Final
+
+from gateway.controller.acl_filters import MATCH, Acl, AclFilter, resource_type_name
+from gateway.controller.admin_api import AdminApi, Refusal, Requirement, Resource, SlicedDecision
+from gateway.controller.errors import ApiError
+from gateway.controller.records import OPERATION_RECORDS_MAX
+from gateway.controller.request_context import ControllerRequestContext, ControllerResult
+from gateway.controller.slices import Slices, pieces
+from gateway.security.acls import WILDCARD
+from kwire.message import Message
+from kwire.messages.delete_acls_response import (
+    DeleteAclsFilterResult,
+    DeleteAclsMatchingAcl,
+    DeleteAclsResponse,
+)
+from kwire.messages.remove_access_control_entry_record import RemoveAccessControlEntryRecord
+from kwire.protocol import ApiKey, ErrorCode
+
+if TYPE_CHECKING:
+    from kwire.messages.access_control_entry_record import AccessControlEntryRecord
+    from kwire.messages.delete_acls_request import DeleteAclsRequest
+    from kwire.uuid import Uuid
+
+#: How many ACLs one request may have looked at: about a second of work. It is done in slices, but
+#: no other request is decided in the meantime.
+_LOOKS_MAX: Final = 2_000_000
+#: How many ACLs are looked at between two slices: less than 1 ms.
+_LOOKS_PER_SLICE: Final = 256
+
+#: Those that a filter finds, by id.
+_Found = dict["Uuid", Acl]
+
+
+def delete_acls(request: DeleteAclsRequest, context: ControllerRequestContext) -> SlicedDecision:
+    """Each filter has a result with all ACLs that match it, those of filters before it too.
+
+    Raises ApiError where the filters match, or look at, more ACLs than one request may.
+    """
+    search = _Search(context.image.acls)
+    yield from search.index()
+    doomed: _Found = {}
+    results, matches = [], 0
+    for asked in request.filters:
+        result = yield from _result(AclFilter.of(asked), search, doomed)
+        yield
+        matches += len(result.matching_acls)
+        if matches > OPERATION_RECORDS_MAX:
+            raise _too_many_matches()
+        results.append(result)
+    records: list[Message] = [RemoveAccessControlEntryRecord(id=id) for id in doomed]
+    return ControllerResult(records, DeleteAclsResponse(filter_results=results))
+
+
+def _result(wanted: AclFilter, search: _Search, doomed: _Found) -> Slices[DeleteAclsFilterResult]:
+    try:
+        wanted.check()
+    except ApiError as refusal:
+        return DeleteAclsFilterResult(error_code=refusal.error, error_message=refusal.message)
+    found = yield from search.find(wanted)
+    doomed.update(found)
+    result = DeleteAclsFilterResult(error_message=None)
+    for some in pieces(found.values(), _LOOKS_PER_SLICE):
+        result.matching_acls += [
+            DeleteAclsMatchingAcl(error_message=None, **acl._asdict()) for acl in some
+        ]
+        yield
+    return result
+
+
+class _Search:
+    """Finds ACLs for many filters, by resource name where a filter gives one. Works in slices."""
+
+    def __init__(self, acls: Mapping[Uuid, AccessControlEntryRecord]) -> None:
+        self._acls = acls
+        self._by_name: dict[str, list[AccessControlEntryRecord]] = {}
+        self._found: dict[AclFilter, _Found] = {}
+        self._looks = 0
+        self._longest = 0
+
+    def index(self) -> Slices[None]:
+        """Sort all ACLs by resource name. To be run once, before :meth:`find`."""
+        for count, acl in enumerate(self._acls.values()):
+            self._by_name.setdefault(acl.resource_name, []).append(acl)
+            if count % _LOOKS_PER_SLICE == 0:
+                yield
+        self._longest = max(map(len, self._by_name), default=0)
+
+    def find(self, wanted: AclFilter) -> Slices[_Found]:
+        """The ACLs that ``wanted`` matches. Raises ApiError when too many were looked at."""
+        if wanted not in self._found:
+            found: _Found = {}
+            for count, acl in enumerate(self._candidates(wanted)):
+                if wanted.matches(acl):
+                    found[acl.id] = Acl.of(acl)
+                if len(found) > OPERATION_RECORDS_MAX:
+                    raise _too_many_matches()
+                if count % _LOOKS_PER_SLICE == 0:
+                    yield
+            self._found[wanted] = found
+        return self._found[wanted]
+
+    def _candidates(self, wanted: AclFilter) -> Iterator[AccessControlEntryRecord]:
+        name = wanted.resource_name_filter
+        if name is None:
+            self._look(len(self._acls))
+            yield from self._acls.values()
+            return
+        names = {name}
+        if wanted.pattern_type_filter == MATCH:  # what covers the name: its prefixes, or all names
+            names |= {
+                WILDCARD,
+                *(name[:length] for length in range(1, min(len(name), self._longest + 1))),
+            }
+        self._look(len(names))
+        for one in names:
+            acls = self._by_name.get(one, [])
+            self._look(len(acls))
+            yield from acls
+
+    def _look(self, count: int) -> None:
+        self._looks += count
+        if self._looks > _LOOKS_MAX:
+            raise _too_much(
+                f"have more than {_LOOKS_MAX} ACLs looked at, the most that one request may; "
+                "name resources"
+            )
+
+
+def _too_many_matches() -> ApiError:
+    return _too_much(
+        f"find more than {OPERATION_RECORDS_MAX} ACLs, the most that one request may delete"
+    )
+
+
+def _too_much(what: str) -> ApiError:
+    return ApiError(ErrorCode.POLICY_VIOLATION, f"These filters {what}. Split it.")
+
+
+def _refuse(request: DeleteAclsRequest, refusal: Refusal) -> Message:
+    return DeleteAclsResponse(
+        filter_results=[
+            DeleteAclsFilterResult(error_code=refusal.error, error_message=refusal.message)
+            for _ in request.filters
+        ]
+    )
+
+
+def _resources(request: DeleteAclsRequest) -> Iterator[Resource]:
+    for wanted in request.filters:
+        yield resource_type_name(wanted.resource_type_filter), wanted.resource_name_filter
+
+
+API: Final = AdminApi(
+    key=ApiKey.DELETE_ACLS,
+    operation="deleteAcls",
+    decide=delete_acls,
+    refuse=_refuse,
+    cluster_operation="ALTER",
+    resources=_resources,
+    requirement=Requirement.AUTHORIZER,
+)

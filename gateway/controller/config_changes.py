@@ -1,0 +1,227 @@
+"""Changes configurations of resources, for IncrementalAlterConfigs and AlterConfigs.
+
+A resource's changes are made all or not at all; each resource of a request has its own result. This
+module does not know which keys exist: that is in ``configs``. Follows
+``ConfigurationControlManager``.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from gateway.controller.admin_api import Resource as NamedResource
+from gateway.controller.configs.config_def import ConfigType
+from gateway.controller.configs.config_records import MIN_ISR, clear_elr
+from gateway.controller.configs.resource_configs import (
+    KEYS,
+    Resource,
+    ResourceType,
+    check_allowed,
+    check_configs,
+    check_exists,
+)
+from gateway.controller.errors import ApiError
+from gateway.controller.features import has_elr
+from gateway.controller.request_context import ControllerRequestContext
+from kwire.message import Message
+from kwire.messages.config_record import ConfigRecord
+from kwire.protocol import ConfigResourceType, ErrorCode
+
+if TYPE_CHECKING:
+    from kwire.messages.incremental_alter_configs_request import AlterableConfig
+
+_TYPE_NAMES: Final = {int(one): one.name for one in ConfigResourceType}
+#: Bytes of a value at most: a string of Kafka's schemas has a length of 16 bits.
+_VALUE_BYTES_MAX: Final = 32767
+
+#: The resource types whose lists can be extended: of the others Kafka's controller does not know
+#: which keys are lists.
+_WITH_LISTS: Final = (ResourceType.TOPIC, ResourceType.BROKER)
+
+#: The changes of one resource: name -> new value, None to unset it, in the order of the records.
+_Changes = dict[str, str | None]
+
+
+class Operation(enum.IntEnum):
+    """``AlterConfigOp.OpType``."""
+
+    SET = 0
+    DELETE = 1
+    APPEND = 2
+    SUBTRACT = 3
+
+
+def alter_configs(
+    resources: Iterable[Any],
+    changes_of: Callable[[Resource, Any, Mapping[str, str]], _Changes],
+    result_type: Callable[..., Any],
+    context: ControllerRequestContext,
+) -> tuple[list[Message], list[Any]]:
+    """The records that change ``resources``, and a ``result_type`` for each of them.
+
+    ``changes_of`` is :func:`increments` or :func:`replacement`: what a resource's entries change,
+    given the keys that are set before.
+    """
+    asked = [(Resource(one.resource_type, one.resource_name), one.configs) for one in resources]
+    count = Counter(resource for resource, _ in asked)
+    records: list[Message] = []
+    results = []
+    for resource, configs in asked:
+        result = result_type(
+            resource_type=resource.type, resource_name=resource.name, error_message=None
+        )
+        try:
+            if count[resource] > 1:
+                raise ApiError(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
+            records += _alter_one(resource, configs, changes_of, context)
+        except ApiError as refusal:
+            result.error_code, result.error_message = refusal.error, refusal.message
+        results.append(result)
+    return [*records, *clear_elr(records, context.image)], results
+
+
+def _alter_one(
+    resource: Resource,
+    configs: Any,
+    changes_of: Callable[[Resource, Any, Mapping[str, str]], _Changes],
+    context: ControllerRequestContext,
+) -> list[ConfigRecord]:
+    if resource.type not in KEYS:
+        raise ApiError(
+            ErrorCode.INVALID_REQUEST,
+            f"Configurations of resource type {resource.type} cannot be changed here.",
+        )
+    check_allowed(resource, context)
+    if len({config.name for config in configs}) < len(configs):
+        raise ApiError(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
+    before = context.image.configs.get(resource, {})
+    changes = changes_of(resource, configs, before)
+    after = {name: value for name, value in {**before, **changes}.items() if value is not None}
+    _check_sizes(changes)
+    _check_min_isr(resource, changes, context)
+    check_configs(resource, after)
+    check_exists(resource, context)
+    return [
+        ConfigRecord(
+            resource_type=resource.type, resource_name=resource.name, name=name, value=value
+        )
+        for name, value in changes.items()
+    ]
+
+
+def increments(
+    resource: Resource, configs: Iterable[AlterableConfig], before: Mapping[str, str]
+) -> _Changes:
+    """Change the keys named, and leave the others as they are (KIP-339)."""
+    unset = [
+        config.name
+        for config in configs
+        if config.value is None and config.config_operation != Operation.DELETE
+    ]
+    if unset:
+        raise ApiError(
+            ErrorCode.INVALID_REQUEST, f"Null value not supported for : {', '.join(unset)}"
+        )
+    changes = {
+        config.name: _incremented(resource, config, before.get(config.name)) for config in configs
+    }
+    return _worth_a_record(resource, changes, before)
+
+
+def replacement(resource: Resource, configs: Iterable[Any], before: Mapping[str, str]) -> _Changes:
+    """Set the keys named and unset all others: what KIP-339 was made to replace."""
+    unset = [config.name for config in configs if config.value is None]
+    if unset:
+        raise ApiError(
+            ErrorCode.INVALID_REQUEST, f"Null value not supported for : {', '.join(unset)}"
+        )
+    given: _Changes = {config.name: config.value for config in configs}
+    left_out: _Changes = dict.fromkeys(name for name in before if name not in given)
+    return _worth_a_record(resource, given, before) | left_out
+
+
+def _worth_a_record(resource: Resource, changes: _Changes, before: Mapping[str, str]) -> _Changes:
+    if resource.type == ResourceType.BROKER:
+        # the same value again tells a broker to read again what it names, such as a key store
+        return changes
+    return {name: value for name, value in changes.items() if value != before.get(name)}
+
+
+def _incremented(resource: Resource, config: AlterableConfig, current: str | None) -> str | None:
+    match config.config_operation:
+        case Operation.SET:
+            return config.value
+        case Operation.DELETE:
+            return None
+        case Operation.APPEND | Operation.SUBTRACT as operation:
+            return _listed(resource, config, Operation(operation), current)
+        case unknown:
+            raise ApiError(ErrorCode.INVALID_REQUEST, f"Unknown operations type {unknown}")
+
+
+def _listed(
+    resource: Resource, config: AlterableConfig, operation: Operation, current: str | None
+) -> str:
+    key = KEYS[resource.type].get(config.name) if resource.type in _WITH_LISTS else None
+    if key is None or key.type is not ConfigType.LIST:
+        raise ApiError(
+            ErrorCode.INVALID_CONFIG,
+            f"Can't {operation.name} to key {config.name} because its type is not LIST.",
+        )
+    text = key.default if current is None else current
+    parts = [part for part in (text or "").split(",") if part]
+    for value in _split(config.value or ""):
+        if operation is Operation.SUBTRACT:
+            if value in parts:
+                parts.remove(value)
+        elif value not in parts:
+            parts.append(value)
+    return ",".join(parts)
+
+
+def _split(text: str) -> list[str]:
+    """As Java splits: without the empty parts at the end, but the empty text is one part."""
+    parts = text.split(",")
+    while len(parts) > 1 and not parts[-1]:
+        parts.pop()
+    return parts if text == "" or parts != [""] else []
+
+
+def _check_sizes(changes: _Changes) -> None:
+    for name, value in changes.items():
+        if value is not None and len(value.encode()) > _VALUE_BYTES_MAX:
+            raise ApiError(
+                ErrorCode.INVALID_CONFIG,
+                f"The value of {name} would have {len(value.encode())} bytes, "
+                f"{_VALUE_BYTES_MAX} are the most.",
+            )
+
+
+def _check_min_isr(
+    resource: Resource, changes: _Changes, context: ControllerRequestContext
+) -> None:
+    """KIP-966: with eligible leader replicas all brokers have one ``min.insync.replicas``, and
+    there always is one.
+    """
+    if resource.type != ResourceType.BROKER or MIN_ISR not in changes or not has_elr(context.image):
+        return
+    if resource.name:
+        raise ApiError(
+            ErrorCode.INVALID_CONFIG,
+            f"Broker-level {MIN_ISR} cannot be altered while ELR is enabled.",
+        )
+    if changes[MIN_ISR] is None:
+        raise ApiError(
+            ErrorCode.INVALID_CONFIG,
+            f"Cluster-level {MIN_ISR} cannot be removed while ELR is enabled.",
+        )
+
+
+def named_resources(request: Any) -> Iterator[NamedResource]:
+    """The resources whose configuration ``request`` changes, as the audit topic names them."""
+    for resource in request.resources:
+        kind = _TYPE_NAMES.get(resource.resource_type, ConfigResourceType.UNKNOWN.name)
+        yield kind, resource.resource_name or None

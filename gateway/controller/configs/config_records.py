@@ -1,0 +1,33 @@
+"""Records that set and unset configuration, and those that must go with them. Knows no request."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from gateway.controller.features import has_elr
+from kwire.cluster import Image
+from kwire.cluster.image import TOPIC_RESOURCE
+from kwire.message import Message
+from kwire.messages.clear_elr_record import ClearElrRecord
+from kwire.messages.config_record import ConfigRecord
+
+MIN_ISR: Final = "min.insync.replicas"
+
+
+def clear_elr(records: Iterable[Message], image: Image) -> list[Message]:
+    """What must follow ``records`` of configuration: whoever was eligible under another
+    ``min.insync.replicas`` no longer is.
+
+    KIP-966; ``ConfigurationControlManager.createClearElrRecordsAsNeeded``. Without a topic's name
+    it is for all topics.
+    """
+    if not has_elr(image):
+        return []
+    return [
+        ClearElrRecord(
+            topic_name=record.resource_name if record.resource_type == TOPIC_RESOURCE else ""
+        )
+        for record in records
+        if isinstance(record, ConfigRecord) and record.name == MIN_ISR
+    ]

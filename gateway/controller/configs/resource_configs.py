@@ -1,0 +1,201 @@
+"""What has a configuration, and which it may have: topics, brokers, client metrics subscriptions,
+groups.
+
+``ControllerConfigurationValidator``, and for brokers what a broker itself checks before it passes a
+change on (``DynamicBrokerConfig.validateConfigs``). Knows no request.
+"""
+
+from __future__ import annotations
+
+import enum
+import re
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
+from typing import Final, NamedTuple
+
+from gateway.controller.configs.broker_keys import BROKER_KEYS, LISTENER_KEYS, STATIC_BROKER_KEYS
+from gateway.controller.configs.client_metrics_keys import CLIENT_METRICS_KEYS, INTERVAL_MS
+from gateway.controller.configs.config_def import ConfigError, ConfigKey, Value
+from gateway.controller.configs.group_keys import GROUP_KEYS
+from gateway.controller.configs.topic_configs import check_topic_configs
+from gateway.controller.configs.topic_keys import TOPIC_KEYS
+from gateway.controller.errors import ApiError
+from gateway.controller.request_context import ControllerRequestContext
+from gateway.controller.topic_names import METADATA_TOPIC, name_fault
+from gateway.ports import AUDIT_TOPIC
+from kwire.protocol import ErrorCode
+
+
+class ResourceType(enum.IntEnum):
+    """``ConfigResource.Type``."""
+
+    TOPIC = 2
+    BROKER = 4
+    BROKER_LOGGER = 8
+    CLIENT_METRICS = 16
+    GROUP = 32
+
+
+class Resource(NamedTuple):
+    """One thing with a configuration. A broker without a name stands for all brokers."""
+
+    type: int
+    name: str
+
+
+#: The keys of each type; a broker may have others too.
+KEYS: Final[Mapping[int, Mapping[str, ConfigKey]]] = MappingProxyType({
+    ResourceType.TOPIC: TOPIC_KEYS,
+    ResourceType.BROKER: BROKER_KEYS,
+    ResourceType.CLIENT_METRICS: CLIENT_METRICS_KEYS,
+    ResourceType.GROUP: GROUP_KEYS,
+})  # fmt: skip
+_OF_LISTENER: Final = re.compile(r"listener\.name\.[^.]*\.(.*)", re.DOTALL)
+_INT_MAX: Final = 2**31 - 1
+
+
+def check_allowed(resource: Resource, context: ControllerRequestContext) -> None:
+    """Raise ApiError unless who asked may change the configuration of ``resource``."""
+    match resource.type:
+        case ResourceType.TOPIC:
+            allowed, error = (
+                context.may_on_topic("ALTER_CONFIGS", resource.name),
+                ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+            )
+        case ResourceType.GROUP:
+            allowed, error = (
+                context.allows("ALTER_CONFIGS", "GROUP", resource.name),
+                ErrorCode.GROUP_AUTHORIZATION_FAILED,
+            )
+        case _:
+            allowed, error = (
+                context.may_on_cluster("ALTER_CONFIGS"),
+                ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+            )
+    if not allowed:
+        raise ApiError(error, "Authorization failed.")
+
+
+def check_configs(resource: Resource, configs: Mapping[str, str]) -> None:
+    """Raise ApiError unless ``resource`` can be there and may have ``configs``, all of them."""
+    match resource.type:
+        case ResourceType.TOPIC:
+            _check_topic(resource.name, configs)
+        case ResourceType.BROKER:
+            _check_broker(resource.name, configs)
+        case ResourceType.CLIENT_METRICS:
+            _check_client_metrics(resource.name, configs)
+        case ResourceType.GROUP:
+            _check_group(resource.name, configs)
+        case _:
+            raise ApiError(ErrorCode.INVALID_REQUEST, f"Unknown resource type {resource.type}.")
+
+
+def check_exists(resource: Resource, context: ControllerRequestContext) -> None:
+    """Raise ApiError for a topic or broker that there is not; groups and subscriptions need not be
+    there.
+    """
+    if resource.type == ResourceType.TOPIC and resource.name not in context.image.topic_ids:
+        raise ApiError(
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{resource.name}' does not exist."
+        )
+    if resource.type == ResourceType.BROKER and resource.name:
+        image, node_id = context.image, int(resource.name)
+        if (
+            node_id not in image.brokers
+            and node_id not in image.controllers
+            and node_id not in context.settings.serving_nodes
+        ):
+            raise ApiError(
+                ErrorCode.BROKER_ID_NOT_REGISTERED, f"No broker with id {node_id} found."
+            )
+
+
+def _check_topic(name: str, configs: Mapping[str, str]) -> None:
+    if not name:
+        raise ApiError(ErrorCode.INVALID_REQUEST, "Default topic resources are not allowed.")
+    fault = name_fault(name)
+    if fault is not None:
+        raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, fault)
+    if name == METADATA_TOPIC:
+        raise ApiError(
+            ErrorCode.INVALID_REQUEST,
+            f"The configuration of {METADATA_TOPIC} is fixed: it is the metadata log itself.",
+        )
+    if name == AUDIT_TOPIC:
+        why = (
+            f"The configuration of {AUDIT_TOPIC} is each node's own: metadata.audit.* in its file."
+        )
+        raise ApiError(ErrorCode.INVALID_REQUEST, why)
+    try:
+        check_topic_configs(configs)
+    except ConfigError as error:
+        raise ApiError(ErrorCode.INVALID_CONFIG, str(error)) from None
+
+
+def _check_broker(name: str, configs: Mapping[str, str]) -> None:
+    if name:
+        if re.fullmatch(r"[+-]?[0-9]{1,10}", name) is None or abs(int(name)) > _INT_MAX:
+            raise ApiError(
+                ErrorCode.INVALID_REQUEST, "Unable to parse broker name as a base 10 number."
+            )
+        if int(name) < 0:
+            raise ApiError(ErrorCode.INVALID_REQUEST, "Invalid negative broker ID.")
+    _refuse_some(configs.keys() & STATIC_BROKER_KEYS, "Cannot update these configs dynamically")
+    _refuse_some(
+        configs.keys() & LISTENER_KEYS,
+        "These security configs can be dynamically updated only per-listener using the listener prefix",
+    )
+    try:
+        for key, value in configs.items():
+            if key in BROKER_KEYS:
+                BROKER_KEYS[key].parse(value)
+    except ConfigError as error:
+        raise ApiError(ErrorCode.INVALID_REQUEST, str(error)) from None
+    if not name:
+        of_one = {
+            key
+            for key in configs
+            if _OF_LISTENER.fullmatch(key) or (key in BROKER_KEYS and BROKER_KEYS[key].per_broker)
+        }
+        _refuse_some(
+            of_one,
+            "Cannot update these configs at default cluster level, broker id must be specified",
+        )
+
+
+def _refuse_some(names: Iterable[str], why: str) -> None:
+    if found := sorted(names):
+        raise ApiError(ErrorCode.INVALID_REQUEST, f"{why}: [{', '.join(found)}]")
+
+
+def _check_client_metrics(name: str, configs: Mapping[str, str]) -> None:
+    if not name:
+        raise ApiError(ErrorCode.INVALID_REQUEST, "Subscription name can't be empty")
+    for key in configs:
+        if key not in CLIENT_METRICS_KEYS:
+            raise ApiError(
+                ErrorCode.INVALID_REQUEST, f"Unknown client metrics configuration: {key}"
+            )
+    interval_ms = _parse_all(CLIENT_METRICS_KEYS, configs).get("interval.ms")
+    if interval_ms is not None and interval_ms not in INTERVAL_MS:
+        raise ApiError(
+            ErrorCode.INVALID_REQUEST,
+            f"Invalid value {interval_ms} for interval.ms, it must be between {INTERVAL_MS[0]} and {INTERVAL_MS[-1]} ms",
+        )
+
+
+def _check_group(name: str, configs: Mapping[str, str]) -> None:
+    if not name:
+        raise ApiError(ErrorCode.INVALID_REQUEST, "Default group resources are not allowed.")
+    for key in configs:
+        if key not in GROUP_KEYS:
+            raise ApiError(ErrorCode.INVALID_CONFIG, f"Unknown group config name: {key}")
+    _parse_all(GROUP_KEYS, configs)
+
+
+def _parse_all(keys: Mapping[str, ConfigKey], configs: Mapping[str, str]) -> dict[str, Value]:
+    try:
+        return {name: keys[name].parse(value) for name, value in configs.items()}
+    except ConfigError as error:
+        raise ApiError(ErrorCode.INVALID_CONFIG, str(error)) from None

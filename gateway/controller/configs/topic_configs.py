@@ -1,0 +1,83 @@
+"""What configuration a topic may have, and which it has when defaults are counted in. Knows no
+request.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+from gateway.controller.configs.config_def import ConfigError, ConfigKey, ConfigSource, Synonym
+from gateway.controller.configs.topic_keys import TOPIC_KEYS
+from kwire.cluster import Image
+from kwire.cluster.image import BROKER_RESOURCE
+
+
+class Effective(NamedTuple):
+    """A key of a topic with the value that holds, as it was written, and where that was."""
+
+    key: ConfigKey
+    value: str | None
+    source: ConfigSource
+
+
+def check_topic_configs(configs: Mapping[str, str]) -> None:
+    """Raise ConfigError unless a topic may have these (``LogConfig.validate``)."""
+    for name in configs:
+        if name not in TOPIC_KEYS:
+            raise ConfigError(f"Unknown topic config name: {name}")
+    values = {name: TOPIC_KEYS[name].parse(value) for name, value in configs.items()}
+    low, high = (
+        values.get(name, TOPIC_KEYS[name].parse(TOPIC_KEYS[name].default or ""))
+        for name in ("min.compaction.lag.ms", "max.compaction.lag.ms")
+    )
+    if int(low) > int(high):  # type: ignore[arg-type]
+        raise ConfigError(
+            f"conflict topic config setting min.compaction.lag.ms ({low}) > max.compaction.lag.ms ({high})"
+        )
+    if values.get("remote.storage.enable"):
+        raise ConfigError(
+            "Tiered storage is disabled: a topic cannot be configured with remote.storage.enable here."
+        )
+
+
+def effective_topic_configs(
+    image: Image, configs: Mapping[str, str], node_id: int
+) -> Iterator[Effective]:
+    """Every key in the order of the names, as ``node_id`` sees it: the topic's own value, else a
+    broker's, else the default.
+    """
+    return (effective_topic_config(image, configs, node_id, name) for name in TOPIC_KEYS)
+
+
+def effective_topic_config(
+    image: Image, configs: Mapping[str, str], node_id: int, name: str
+) -> Effective:
+    """The value of one key, as in :func:`effective_topic_configs`."""
+    key = TOPIC_KEYS[name]
+    if name in configs:
+        return Effective(key, configs[name], ConfigSource.TOPIC_CONFIG)
+    return (
+        _inherited(
+            key,
+            image.configs.get((BROKER_RESOURCE, str(node_id)), {}),
+            ConfigSource.DYNAMIC_BROKER_CONFIG,
+        )
+        or _inherited(
+            key,
+            image.configs.get((BROKER_RESOURCE, ""), {}),
+            ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG,
+        )
+        or Effective(key, key.default, ConfigSource.DEFAULT_CONFIG)
+    )
+
+
+def _inherited(
+    key: ConfigKey, configs: Mapping[str, str], source: ConfigSource
+) -> Effective | None:
+    found = next((synonym for synonym in key.synonyms if synonym.name in configs), None)
+    return None if found is None else Effective(key, _converted(configs[found.name], found), source)
+
+
+def _converted(value: str, synonym: Synonym) -> str:
+    return value if synonym.factor == 1 else str(int(value) * synonym.factor)

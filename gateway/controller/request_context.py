@@ -1,0 +1,100 @@
+"""Holds what a decision of the controller depends on, and what it comes to. It knows no API."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from gateway.controller.kraft import KRaft
+from gateway.controller.nodes import Nodes
+from gateway.controller.placement import RandomBelow
+from gateway.controller.sessions import Sessions
+from gateway.controller.settings import ControllerSettings
+from gateway.controller.state import State
+from kwire.cluster import Image
+from kwire.message import Message
+from kwire.uuid import Uuid
+
+#: Whether the requester may do an operation on a resource: (operation, resource type, resource
+#: name), as ``Authorizer`` names them.
+Allows = Callable[[str, str, str], bool]
+#: The principal of a connection without authentication (``KafkaPrincipal.ANONYMOUS``).
+ANONYMOUS: Final = "User:ANONYMOUS"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ControllerRequestContext:
+    """One request, and what its decision may depend on.
+
+    ``version`` is the request's. ``principal`` (type and name) sent it, and ``allows`` asks the
+    authorizer about that principal. ``now_ms`` is since the epoch; ``steady_ms`` is the same moment
+    on the clock of ``sessions``, which are those of the brokers. The first record of the decision
+    will be at ``next_offset`` of the log, or a little later. ``kraft`` is the quorum, and
+    ``kraft_proposed`` the kraft.version that was proposed to it before. ``random_below`` gives a
+    random number below its argument, ``new_id`` an id that no topic has.
+    """
+
+    version: int
+    allows: Allows
+    now_ms: int
+    state: State
+    settings: ControllerSettings
+    random_below: RandomBelow
+    new_id: Callable[[], Uuid]
+    sessions: Sessions
+    steady_ms: int
+    next_offset: int
+    kraft: KRaft
+    kraft_proposed: int
+    principal: str = ANONYMOUS
+
+    @property
+    def image(self) -> Image:
+        """The cluster, with what was proposed and is not committed yet."""
+        return self.state.image
+
+    @property
+    def level(self) -> int:
+        """The finalized metadata.version."""
+        return self.state.image.metadata_version
+
+    @property
+    def kraft_version(self) -> int:
+        """The kraft.version of the quorum, with what was proposed."""
+        return max(self.kraft.kraft_version, self.kraft_proposed)
+
+    @property
+    def nodes(self) -> Nodes:
+        """The nodes that replicas can be placed on."""
+        return Nodes(self.state.image, self.settings.serving_nodes)
+
+    def may_on_cluster(self, operation: str) -> bool:
+        """Whether the requester may do the operation on the cluster."""
+        return self.allows(operation, "CLUSTER", "kafka-cluster")
+
+    def may_on_topic(self, operation: str, name: str) -> bool:
+        """Whether the requester may do the operation on the topic of that name."""
+        return self.allows(operation, "TOPIC", name)
+
+
+def _nothing(last_offset: int) -> None:
+    pass
+
+
+class ControllerResult(NamedTuple):
+    """The records that a request makes, if any, and the response for when they are committed.
+
+    Atomic records take effect together or not at all. Records that are not ``atomic`` may be any
+    number, and each leaves a good state. The controller calls ``written`` with the offset of the
+    last of them, or of the log's last record if there are none. A response that changes nothing
+    ``needs_confirmation`` that this node still led when it was decided. ``kraft_version`` is what
+    the quorum must raise its own version to before the records.
+    """
+
+    records: list[Message]
+    answer: Message
+    atomic: bool = True
+    written: Callable[[int], None] = _nothing
+    needs_confirmation: bool = True
+    kraft_version: int | None = None

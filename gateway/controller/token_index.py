@@ -1,0 +1,51 @@
+"""Finds delegation tokens by their HMACs, which are not in the log.
+
+A record has the id of a token. Its HMAC, which a client names it by, is computed from the id and
+the cluster's secret key when a request first needs it (``DelegationTokenCache`` computes all of
+them when records are applied).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from gateway.controller.slices import Slices
+from gateway.security.delegation_tokens import token_hmac
+
+if TYPE_CHECKING:
+    from gateway.security.secret import Secret
+
+
+class TokenIndex:
+    """The tokens of one image: :meth:`add` and :meth:`remove` follow its records."""
+
+    def __init__(self, token_ids: Iterable[str]) -> None:
+        self._not_computed = dict.fromkeys(token_ids)
+        self._ids: dict[bytes, str] = {}
+        self._hmacs: dict[str, bytes] = {}
+
+    def add(self, token_id: str) -> None:
+        """A record of the token was applied: a new token, or one whose expiry moved."""
+        if token_id not in self._hmacs:
+            self._not_computed[token_id] = None
+
+    def remove(self, token_id: str) -> None:
+        """The token was removed."""
+        self._not_computed.pop(token_id, None)
+        hmac = self._hmacs.pop(token_id, None)
+        if hmac is not None:
+            del self._ids[hmac]
+
+    def find(self, secret: Secret, hmac: bytes) -> Slices[str | None]:
+        """The id of the token with this HMAC, or None. Yields after each HMAC that it computes.
+
+        Each is computed once: a client that asks for unknown tokens again and again costs no more
+        than the first time. The newest tokens come first.
+        """
+        while hmac not in self._ids and self._not_computed:
+            token_id, _ = self._not_computed.popitem()
+            computed = self._hmacs[token_id] = token_hmac(secret, token_id)
+            self._ids[computed] = token_id
+            yield
+        return self._ids.get(hmac)

@@ -1,0 +1,136 @@
+"""Holds the state that all parts of the group coordinator share: groups, timers and effects.
+
+It does no I/O: effects are collected here during one event or timer, and the driver
+(``gateway.server.groups.group_driver``) carries them out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+
+from gateway.groups.effects import (
+    Answer,
+    Asked,
+    Effect,
+    Failure,
+    LimitExceeded,
+    Moment,
+    Persist,
+    Record,
+)
+from gateway.groups.events import Result
+from gateway.groups.group import Group, group_size
+from gateway.groups.records import group_tombstone
+from gateway.groups.settings import Settings
+from gateway.groups.timers import Timer, Timers
+from gateway.groups.usage import (
+    Held,
+    Usage,
+    exceeded_by_group,
+    exceeded_by_members,
+    exceeded_by_offsets,
+)
+
+
+class CoordinatorState:
+    """``moment`` is the time of the event or timer that is being handled."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.groups: dict[str, Group] = {}
+        self.usage = Usage()
+        self.timers = Timers()
+        self.moment = Moment(0.0, 0)
+        self._effects: list[Effect] = []
+        self._persisted = 0
+
+    def drain_effects(self) -> list[Effect]:
+        """The effects since the last call, in order."""
+        effects, self._effects = self._effects, []
+        return effects
+
+    def answer(self, asked: Asked, result: Result, *seen: Group) -> None:
+        """Answer ``asked`` once the records of the groups in ``seen`` are on disk."""
+        self._effects.append(
+            Answer(asked, result, max((group.persisted for group in seen), default=0))
+        )
+
+    def is_answered(self, asked: Asked) -> bool:
+        """True if ``asked`` was answered while this event was handled."""
+        return any(isinstance(effect, Answer) and effect.asked is asked for effect in self._effects)
+
+    def report_failure(self, what: str, group_id: str, error: Exception) -> None:
+        """Tell the driver of an exception that was contained."""
+        self._effects.append(Failure(what, group_id, error))
+
+    def persist(
+        self,
+        group: Group,
+        records: Sequence[Record],
+        owners: Mapping[bytes, str] = MappingProxyType({}),
+    ) -> None:
+        if records:
+            self._persisted += 1
+            group.persisted = self._persisted
+            self._effects.append(Persist(self._persisted, tuple(records), owners))
+
+    def schedule(self, kind: str, group: Group, delay_ms: int, member_id: str = "") -> None:
+        self.timers.schedule(
+            Timer(kind, group.group_id, member_id), self.moment.now + delay_ms / 1000
+        )
+
+    def cancel(self, kind: str, group: Group, member_id: str = "") -> None:
+        self.timers.cancel(Timer(kind, group.group_id, member_id))
+
+    def create(self, group_id: str, owner: str) -> Group | None:
+        """A new group of that id; None where ``owner`` may not have one more."""
+        exceeded = exceeded_by_group(self.usage, self.settings, owner) or exceeded_by_members(
+            self.usage, self.settings, Held(), {owner: group_size(group_id)}
+        )
+        if not self._is_within(exceeded, owner, group_id):
+            return None
+        group = self.groups[group_id] = Group(group_id, self.usage, self.moment.wall_ms, owner)
+        return group
+
+    def has_room_for_members(
+        self, group: Group, growth: Mapping[str, int], *, members: int = 0
+    ) -> bool:
+        """May ``group`` have so many more members, and its members take so many more bytes (owner
+        -> bytes)?
+        """
+        exceeded = exceeded_by_members(self.usage, self.settings, group.held, growth, members)
+        return self._is_within(exceeded, next(iter(growth), ""), group.group_id)
+
+    def has_room_for_offsets(
+        self, group: Group, owner: str, growth: int, owner_growth: int
+    ) -> bool:
+        """May the group's offsets take ``growth`` more bytes, of which ``owner`` is charged
+        ``owner_growth``?
+        """
+        held = group.held.offset_bytes
+        exceeded = exceeded_by_offsets(self.usage, self.settings, held, owner, growth, owner_growth)
+        return self._is_within(exceeded, owner, group.group_id)
+
+    def _is_within(self, exceeded: str | None, owner: str, group_id: str) -> bool:
+        if exceeded is not None:
+            self._effects.append(LimitExceeded(exceeded, owner, group_id))
+        return exceeded is None
+
+    def forget(self, group: Group, records: list[Record]) -> None:
+        """Drop a group without members; ``records`` gets its tombstone if it was ever written."""
+        for member_id in group.pending_members:
+            self.cancel("heartbeat", group, member_id)
+        group.discard()
+        del self.groups[group.group_id]
+        if group.is_stored:
+            records.append(group_tombstone(group.group_id))
+
+    def forget_if_blank(self, group: Group) -> None:
+        """Remove an empty group that was never written to disk.
+
+        Kafka writes a record of every new group and keeps it until the next expiry, ten minutes
+        later: a client that asks for member ids in ever new groups would fill the table.
+        """
+        if group.is_blank and not group.is_stored and group.generation == 0:
+            self.forget(group, [])

@@ -1,0 +1,135 @@
+"""Defines a response that is too large for one step: its elements are made one by one, in slices of
+time.
+
+A handler whose work grows with the cluster or with the request returns a :class:`Streamed`
+response. The server takes elements from it in short slices, encodes them, and runs other tasks in
+between. The handler stays pure: it knows neither the clock nor the event loop. A small response is
+returned whole, which costs less.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Hashable, Iterable, Iterator
+from itertools import chain, islice
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from kwire.protocol import ErrorCode
+
+if TYPE_CHECKING:
+    from gateway.handlers.context import Context
+    from kwire.message import Message, Struct
+
+_S = TypeVar("_S", bound="Struct")
+#: A response of at most so many elements (partitions, configuration keys, group members) is built
+#: in one step: 1 to 2 ms.
+WHOLE_MAX: Final = 500
+#: A response that is complete is encoded in one step up to so many structs of its longest array:
+#: each may hold some ten more, as a created topic does with its configs.
+_ENCODED_WHOLE_MAX: Final = 200
+
+
+class Streamed:
+    """``message``, or a struct in one, whose array ``attr`` gets the structs that ``elements``
+    yields.
+
+    ``elements`` yields structs of the array, :class:`Streamed` structs whose own array is long, and
+    None where it made no element but may be interrupted. It reads the image of the cluster lazily.
+    The image changes between two slices, so everything that must be consistent is taken from it
+    first.
+
+    ``share_key``: concurrent requests with an equal key share one response; None shares nothing.
+    ``size_limit``: the server sets ``is_full`` once so many bytes are encoded, and ``elements``
+    must answer the rest with an error.
+    """
+
+    __slots__ = ("attr", "elements", "is_full", "message", "share_key", "size_limit")
+
+    def __init__(
+        self,
+        message: Struct,
+        attr: str,
+        elements: Iterable[Struct | Streamed | None] = (),
+        *,
+        share_key: Hashable = None,
+        size_limit: int | None = None,
+    ) -> None:
+        self.message: Any = message
+        self.attr = attr
+        self.elements: Iterator[Struct | Streamed | None] = iter(elements)
+        self.share_key = share_key
+        self.size_limit = size_limit
+        self.is_full = False
+
+    def whole(self) -> Any:
+        """Return the message with all its elements, built in one step."""
+        made = [
+            one.whole() if isinstance(one, Streamed) else one
+            for one in self.elements
+            if one is not None
+        ]
+        setattr(self.message, self.attr, made)
+        return self.message
+
+
+def filled(struct: _S, attr: str, elements: Iterable[Struct]) -> _S | Streamed:
+    """Return ``struct`` with ``elements`` in its array ``attr``; streamed if they are many."""
+    rest = iter(elements)
+    taken = list(islice(rest, WHOLE_MAX))
+    if len(taken) == WHOLE_MAX:
+        return Streamed(struct, attr, chain(taken, rest))
+    setattr(struct, attr, taken)
+    return struct
+
+
+def stream_long(message: Message) -> Message | Streamed:
+    """``message``, streamed where its longest array of structs is long: encoding is sliced."""
+    attrs = _struct_arrays(type(message))
+    attr = max(attrs, key=lambda one: len(getattr(message, one) or ()), default=None)
+    if attr is None or len(getattr(message, attr) or ()) <= _ENCODED_WHOLE_MAX:
+        return message
+    return Streamed(message, attr, getattr(message, attr))
+
+
+@functools.cache
+def _struct_arrays(cls: type[Message]) -> tuple[str, ...]:
+    return tuple(field.attr for field in cls.fields() if field.array and field.is_struct)
+
+
+def respond(
+    message: Message,
+    attr: str,
+    elements: Iterable[Struct | Streamed | None],
+    size: int,
+    *,
+    share_key: Hashable = None,
+) -> Message | Streamed:
+    """Return ``message`` with ``elements``: whole if ``size``, their maximum number, allows it,
+    else streamed.
+    """
+    streamed = Streamed(message, attr, elements, share_key=share_key)
+    whole: Message = streamed.whole() if size <= WHOLE_MAX else None  # type: ignore[assignment]
+    return streamed if whole is None else whole
+
+
+def limited(
+    message: Message,
+    attr: str,
+    asked: Iterable[Any],
+    make: Callable[[Any], Struct | Streamed | None],
+    refuse: Callable[[Any, ErrorCode, str], Struct],
+    context: Context,
+) -> Streamed:
+    """Yield ``make(one)`` for each ``one`` of ``asked``, and beyond ``response.max.bytes`` an error
+    that names the remedy.
+    """
+    limit = context.gateway.config.response_max_bytes
+    streamed = Streamed(message, attr, size_limit=limit)
+    why = f"The response has reached response.max.bytes ({limit}): ask for fewer at a time."
+
+    def elements() -> Iterator[Struct | Streamed | None]:
+        for one in asked:
+            yield refuse(one, ErrorCode.INVALID_REQUEST, why) if streamed.is_full else make(one)
+
+    streamed.elements = elements()
+    return streamed

@@ -1,0 +1,217 @@
+"""Keeps what an observer of another quorum has on disk: its copy of the log, the newest epoch, the
+high watermark, snapshots.
+
+Follows ``KafkaMetadataLog`` and ``FileQuorumStateStore`` for a node that never votes. It has the
+interface of :class:`gateway.log.raft_store.RaftStore` and other promises: no node counts on an
+observer's disk, so a directory without a ``quorum-state`` is no danger, a full disk may be tried
+again, and a damaged copy is fetched anew. The high watermark is durable here, because what clients
+saw must be seen again after a restart; Kafka's observers do not keep it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import uuid
+from pathlib import Path
+from typing import ClassVar, Final
+
+from gateway.log.control_records import read_snapshot_head
+from gateway.log.disk import doing
+from gateway.log.errors import LogError
+from gateway.log.listing import list_directory
+from gateway.log.local_log import LocalLog, LogSettings, SnapshotWriter
+from gateway.log.raft_store import Election, StoredFacts
+from gateway.snapshot_id import SnapshotId
+from kwire.messages.quorum_state_data import QuorumStateData
+from kwire.messages.voters_record import VotersRecord
+from kwire.uuid import ZERO_UUID, Uuid
+
+#: The form of ``quorum-state`` without the voters: an observer learns them from the log (KIP-853).
+_QUORUM_STATE_VERSION: Final = 1
+
+
+class WrongCluster(LogError):
+    """The directory holds the log of another cluster than the configuration names."""
+
+
+class ObserverStore:
+    """The files in ``data_dir``; made by :meth:`open`. One thread at a time.
+
+    ``append`` raises DecodeError for bytes that are no good batches and leaves the log as it was.
+    Every other change raises DiskFailed, after which it may be tried again, or another LogError,
+    after which only a new start helps.
+    """
+
+    observes: ClassVar[bool] = True
+
+    def __init__(self, log: LocalLog, *, node_id: int) -> None:
+        """``node_id`` stands in meta.properties, which Kafka's own tools want to be whole."""
+        self.directory = log.directory
+        self.problems = log.problems
+        self._log = log
+        self._node_id = node_id
+        self._closed = False
+        known = log.meta_properties
+        self.cluster_id = (known.cluster_id if known else None) or ""
+        #: Identity of this copy (KIP-853): made up once, kept in meta.properties for ever.
+        self.directory_id = (known.directory_id if known else None) or Uuid(uuid.uuid4().bytes)
+
+    @classmethod
+    def open(
+        cls, data_dir: Path, settings: LogSettings, *, node_id: int, cluster_id: str | None
+    ) -> ObserverStore:
+        """Open ``data_dir``, or make it. ``cluster_id``: the cluster it has to belong to, None
+        where any will do.
+
+        Raises WrongCluster, LogLocked, LogDamaged, DiskFailed.
+        """
+        log = LocalLog.open(data_dir, settings)
+        store = cls(log, node_id=node_id)
+        try:
+            if cluster_id is not None and store.cluster_id not in ("", cluster_id):
+                raise WrongCluster(
+                    f"{data_dir} holds the log of cluster {store.cluster_id}, not of {cluster_id}: give another directory, or "
+                    "that cluster's id"
+                )
+            if cluster_id is not None and not store.cluster_id:
+                store.learn_cluster_id(cluster_id)
+        except BaseException:
+            with contextlib.suppress(LogError):
+                store.close()
+            raise
+        return store
+
+    @property
+    def start_offset(self) -> int:
+        """As ``LocalLog.start_offset``."""
+        return self._log.start_offset
+
+    @property
+    def end_offset(self) -> int:
+        """Where the next batch goes."""
+        return self._log.end_offset
+
+    @property
+    def last_epoch(self) -> int:
+        """Epoch of the last batch, else of the snapshot at which the log starts, else 0."""
+        return self._log.last_epoch
+
+    @property
+    def flushed_offset(self) -> int:
+        """Everything before it is known to be on disk."""
+        return self._log.flushed_offset
+
+    @property
+    def high_watermark(self) -> int:
+        """The last one set; at least the log start."""
+        return self._log.high_watermark
+
+    @property
+    def election(self) -> Election:
+        """The newest epoch known, also where ``quorum-state`` was lost, and its leader."""
+        state = (
+            self._log.quorum_state[1]
+            if self._log.quorum_state
+            else QuorumStateData(leader_id=-1, leader_epoch=0)
+        )
+        if state.leader_epoch < self._log.last_epoch:
+            return Election(self._log.last_epoch)
+        return Election(state.leader_epoch, state.leader_id)
+
+    def stored(self) -> StoredFacts:
+        """Everything that the core has to know at its start. Raises DiskFailed.
+
+        Without voters: an observer obeys no voter set, and hears of the voters from the leader.
+        """
+        log = self._log
+        with doing("read", self.directory):
+            snapshots = list_directory(str(self.directory)).snapshots
+        return StoredFacts(
+            self.election,
+            log.start_offset,
+            log.start_epoch,
+            log.end_offset,
+            log.epochs,
+            snapshots,
+            log.high_watermark,
+            (),
+            (),
+        )
+
+    def persist(
+        self,
+        epoch: int,
+        leader_id: int = -1,
+        voted_id: int = -1,
+        voted_directory_id: Uuid = ZERO_UUID,
+        *,
+        kraft_version: int,
+    ) -> None:
+        """Replace ``quorum-state``, durable when this returns. Raises LogError."""
+        assert voted_id == -1, "an observer gives no vote"
+        state = QuorumStateData(leader_id=leader_id, leader_epoch=epoch, voted_id=-1)
+        self._log.write_quorum_state(state, _QUORUM_STATE_VERSION)
+
+    def learn_cluster_id(self, cluster_id: str) -> None:
+        """Write the cluster's id to meta.properties, durable when this returns. Raises LogError."""
+        self._log.write_meta_properties(cluster_id, self._node_id, self.directory_id)
+        self.cluster_id = cluster_id
+
+    def append(self, base_offset: int, data: bytes | memoryview) -> int:
+        """Append whole batches verbatim; returns the new end. Raises ValueError, DecodeError,
+        LogError.
+        """
+        if base_offset != self._log.end_offset:
+            raise ValueError(
+                f"a batch for offset {base_offset}: {self.directory} ends at {self._log.end_offset}"
+            )
+        return self._log.append(data)
+
+    def sync(self) -> int:
+        """Return the log's end, once everything before it is on disk. Raises LogError."""
+        self._log.flush()
+        return self._log.end_offset
+
+    def truncate(self, offset: int) -> None:
+        """Drop everything from ``offset`` on. Raises BelowHighWatermark, and nothing is changed;
+        LogError.
+        """
+        self._log.truncate_to(offset)
+
+    def set_high_watermark(self, offset: int) -> None:
+        """Remember that everything below ``offset`` is committed; it and the log below it are
+        durable when this returns.
+        """
+        self._log.set_high_watermark(offset)
+
+    def new_snapshot(self, snapshot_id: SnapshotId) -> SnapshotWriter:
+        """Begin a snapshot, the leader's or one of this node; no reader sees it before it is
+        frozen. Raises LogError.
+        """
+        return self._log.new_snapshot(snapshot_id)
+
+    def install(self, snapshot_id: SnapshotId) -> tuple[VotersRecord | None, int]:
+        """Let the log begin anew, empty, at the end of a frozen snapshot, which is committed
+        (KIP-630).
+
+        Returns voters and kraft.version as its head has them. Raises SnapshotNotNewer, LogError.
+        """
+        self._log.truncate_to_snapshot(snapshot_id)
+        self._log.set_high_watermark(snapshot_id.end_offset)
+        with doing("read", self.directory):
+            version, voters = read_snapshot_head(self.directory, snapshot_id)
+        return voters, version
+
+    def clean(self, *, now_ms: int) -> list[str]:
+        """Delete old snapshots and the segments before them; the names of what went. Raises
+        LogError.
+        """
+        return self._log.clean(now_ms=now_ms)
+
+    def close(self) -> None:
+        """Let another process have the directory. Harmless a second time. Raises LogError; it is
+        free then, too.
+        """
+        if not self._closed:
+            self._closed = True
+            self._log.close()

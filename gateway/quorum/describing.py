@@ -1,0 +1,145 @@
+"""DescribeQuorum: how far every replica is, as the leader sees it (KIP-595, 836, 853). Changes
+nothing.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from gateway.quorum import responses
+from gateway.quorum.errors import ErrorCode
+from gateway.quorum.events import Requested
+from gateway.quorum.node import Node
+from gateway.quorum.partition import PARTITION, TOPIC_NAME
+from gateway.quorum.roles import Leader, Progress
+from kwire.messages.describe_quorum_request import DescribeQuorumRequest
+from kwire.messages.describe_quorum_response import (
+    DescribeQuorumResponse,
+    Listener,
+    PartitionData,
+    ReplicaState,
+    TopicData,
+)
+from kwire.messages.describe_quorum_response import Node as DescribedNode
+from kwire.uuid import ZERO_UUID, Uuid
+
+#: Observers that did not fetch for so long are not told of any more
+#: (``LeaderState.OBSERVER_SESSION_TIMEOUT_MS``).
+_OBSERVER_S: Final = 300.0
+
+_MESSAGES = {
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "This server does not host this topic-partition.",
+    ErrorCode.NOT_LEADER_OR_FOLLOWER: "For requests intended only for the leader, this error indicates that the broker is not "
+    "the current leader. For requests intended for any replica, this error indicates that the broker is not a replica of the "
+    "topic partition.",
+}
+
+
+def describe_quorum(node: Node, asked: Requested) -> None:
+    """Answer a DescribeQuorum; who does not lead knows nothing worth telling, not even who does, as
+    Kafka has it.
+    """
+    request = asked.message
+    assert isinstance(request, DescribeQuorumRequest), request
+    role = node.role
+    named = [
+        (topic.topic_name, [one.partition_index for one in topic.partitions])
+        for topic in request.topics
+    ]
+    if named != [(TOPIC_NAME, [PARTITION])]:
+        return responses.reply(
+            node, asked.number, _refusal(named, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, asked.version)
+        )
+    if not isinstance(role, Leader):
+        return responses.reply(
+            node, asked.number, _refusal(named, ErrorCode.NOT_LEADER_OR_FOLLOWER, asked.version)
+        )
+    answer = DescribeQuorumResponse(
+        topics=[
+            TopicData(topic_name=TOPIC_NAME, partitions=[_partition(node, role, asked.version)])
+        ]
+    )
+    if asked.version >= 2:
+        answer.nodes = _nodes(node)
+    return responses.reply(node, asked.number, answer)
+
+
+def observers_of(leader: Leader, now: float) -> list[Progress]:
+    """Who copies the leader's log without a vote, and did so lately; by id."""
+    return [
+        seen for _, seen in sorted(leader.observers.items()) if now - seen.fetched_at < _OBSERVER_S
+    ]
+
+
+def _refusal(
+    named: list[tuple[str, list[int]]], error: ErrorCode, version: int
+) -> DescribeQuorumResponse:
+    def partition(index: int) -> PartitionData:
+        refused = PartitionData(partition_index=index, error_code=error)
+        if version >= 2:
+            refused.error_message = _MESSAGES[error]
+        return refused
+
+    return DescribeQuorumResponse(
+        topics=[
+            TopicData(topic_name=name, partitions=[partition(index) for index in indexes])
+            for name, indexes in named
+        ]
+    )
+
+
+def _partition(node: Node, leader: Leader, version: int) -> PartitionData:
+    me = node.settings
+    ourselves = _state(
+        me.node_id, me.directory_id, node.log.flushed, node.wall_ms, node.wall_ms, version
+    )
+    voters = [
+        _replica(leader.progress[voter.id], version) if voter.id in leader.progress else ourselves
+        for voter in node.voters
+    ]
+    observers = [_replica(observer, version) for observer in observers_of(leader, node.now)]
+    if not node.is_voter:
+        observers.append(ourselves)  # a leader that is about to be none, as it was removed
+    return PartitionData(
+        partition_index=PARTITION,
+        leader_id=me.node_id,
+        leader_epoch=leader.epoch,
+        high_watermark=leader.high_watermark,
+        current_voters=voters,
+        observers=observers,
+    )
+
+
+def _replica(replica: Progress, version: int) -> ReplicaState:
+    return _state(
+        replica.id,
+        replica.directory_id,
+        replica.offset,
+        replica.fetched_ms,
+        replica.caught_up_ms,
+        version,
+    )
+
+
+def _state(
+    id: int, directory_id: Uuid, offset: int, fetched_ms: int, caught_up_ms: int, version: int
+) -> ReplicaState:
+    state = ReplicaState(replica_id=id, log_end_offset=offset)
+    if version >= 1:
+        state.last_fetch_timestamp, state.last_caught_up_timestamp = fetched_ms, caught_up_ms
+    if version >= 2 and directory_id != ZERO_UUID:
+        state.replica_directory_id = directory_id
+    return state
+
+
+def _nodes(node: Node) -> list[DescribedNode]:
+    return [
+        DescribedNode(
+            node_id=voter.id,
+            listeners=[
+                Listener(name=name, host=at.host, port=at.port)
+                for name, at in voter.endpoints.items()
+            ],
+        )
+        for voter in node.voters
+    ]

@@ -1,0 +1,341 @@
+"""Elections: who gets this node's vote, and how it stands for election itself (KIP-595, with the
+pre-vote of KIP-996).
+
+Kafka's ``handleVoteRequest``, ``pollUnattachedAsVoter``, ``pollProspective``, ``pollCandidate``.
+Knows no log but where it ends.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from gateway.quorum import checks, requests, responses, transitions
+from gateway.quorum.effects import ElectionState, Failure, FailureKind
+from gateway.quorum.errors import ErrorCode
+from gateway.quorum.events import Requested
+from gateway.quorum.node import EPOCH_MAX, NOBODY, Node
+from gateway.quorum.partition import Position
+from gateway.quorum.roles import (
+    Candidate,
+    Follower,
+    Leader,
+    Nominee,
+    Prospective,
+    Resigned,
+    Unattached,
+)
+from kwire.messages.vote_request import VoteRequest
+from kwire.messages.vote_response import VoteResponse
+from kwire.uuid import ZERO_UUID, Uuid
+
+#: The first rest after a lost election in seconds; each further one is twice as long, up to
+#: ``election_backoff_max_s``.
+_REST_S = 0.1
+
+
+class Election:
+    """The part of a node that votes and is voted for."""
+
+    def __init__(self, node: Node, elected: Callable[[Candidate], None]) -> None:
+        self._node = node
+        self._elected = elected  #: told when a majority voted for this node
+
+    # --- being asked ---
+
+    def on_vote_request(self, asked: Requested) -> None:
+        """Answer a Vote. A newer epoch is taken over whether its candidate gets the vote or not."""
+        node = self._node
+        request = asked.message
+        assert isinstance(request, VoteRequest), request
+        if checks.is_other_cluster(node, request.cluster_id):
+            return responses.refuse(node, asked, VoteResponse, ErrorCode.INCONSISTENT_CLUSTER_ID)
+        partition = checks.only_partition(request.topics)
+        if partition is None:
+            return responses.refuse(node, asked, VoteResponse, ErrorCode.INVALID_REQUEST)
+        error = self._vote_error(partition)
+        if error:
+            return responses.vote(node, asked, error)
+        epoch, candidate_id = partition.replica_epoch, partition.replica_id
+        if epoch > node.epoch:
+            node.become_unattached(epoch)
+        if not checks.is_meant_for(node, request.voter_id, partition.voter_directory_id):
+            return responses.vote(node, asked, ErrorCode.INVALID_VOTER_KEY)
+        directory_id = partition.replica_directory_id
+        granted = self._grants(
+            candidate_id,
+            directory_id,
+            Position(partition.last_offset, partition.last_offset_epoch),
+            partition.pre_vote,
+        )
+        if granted and not partition.pre_vote:
+            self._grant(candidate_id, directory_id)
+        return responses.vote(node, asked, ErrorCode.NONE, granted)
+
+    def _vote_error(self, partition: Any) -> ErrorCode:
+        """Is it a question at all? A log cannot hold the epoch that its owner is only about to
+        begin.
+        """
+        epoch, last_epoch = partition.replica_epoch, partition.last_offset_epoch
+        if partition.last_offset < 0 or last_epoch < 0 or epoch > EPOCH_MAX:
+            return ErrorCode.INVALID_REQUEST
+        if last_epoch > epoch or (last_epoch == epoch and not partition.pre_vote):
+            return ErrorCode.INVALID_REQUEST
+        if (
+            partition.replica_id == self._node.settings.node_id
+        ):  # whoever that is, it is not this node
+            return ErrorCode.INVALID_REQUEST
+        return checks.voter_only(self._node, partition.replica_id, epoch)
+
+    def _grants(
+        self, candidate_id: int, directory_id: Uuid, theirs: Position, pre_vote: bool
+    ) -> bool:
+        """The rule of each role (``EpochState.canGrantVote``)."""
+        node, role = self._node, self._node.role
+        if not _is_up_to_date(theirs, node.log.end):
+            return False
+        if isinstance(role, Leader):
+            return pre_vote and role.high_watermark < 0
+        if isinstance(role, Follower):
+            # It hears its leader, unless that never answered, has fallen silent or said that its
+            # epoch ends.
+            return pre_vote and (not role.fetched or role.ended or node.now >= role.fetch_until)
+        if pre_vote:
+            return True
+        if isinstance(role, Candidate | Resigned):
+            return False
+        state = node.election
+        if state.voted_id != NOBODY:
+            same_directory = (
+                ZERO_UUID in (state.voted_directory_id, directory_id)
+                or state.voted_directory_id == directory_id
+            )
+            return state.voted_id == candidate_id and same_directory
+        return state.leader_id == NOBODY
+
+    def _grant(self, candidate_id: int, directory_id: Uuid) -> None:
+        """The vote is given, and the candidate gets the time to win."""
+        node, role = self._node, self._node.role
+        assert isinstance(role, Unattached | Prospective), "only who knows no leader votes"
+        if node.election.voted_id == candidate_id:
+            # a second copy of the question; the vote is on disk, and the candidate may have led
+            # since
+            return
+        node.vote(candidate_id, directory_id)
+        if isinstance(role, Unattached):
+            role.election_at = node.election_at()
+        else:
+            node.become_unattached(node.epoch, afresh=True)
+
+    # --- standing for election ---
+
+    def poll_unattached(self, role: Unattached) -> None:
+        """Stand for election when it is time."""
+        if self._node.now >= role.election_at:
+            self.campaign()
+
+    def poll_follower(self, role: Follower) -> None:
+        """The leader has been silent for too long, or has asked this node to take over."""
+        if self._node.now >= role.fetch_until and self._node.may_campaign:
+            self.campaign()
+
+    def poll_nominee(self, role: Nominee) -> None:
+        """Ask those that have not answered yet; go on when the time is up."""
+        node = self._node
+        if node.now >= role.give_up_at:
+            self._time_is_up(role)
+            return
+        for id in node.others():
+            if id not in role.votes:
+                self._ask_for_vote(role, id)
+
+    def nominee_deadline(self, role: Nominee) -> float:
+        """When :meth:`poll_nominee` has something to do next."""
+        node, deadline = self._node, role.give_up_at
+        for id in node.others():
+            if id not in role.votes:
+                address = node.address_of(id)
+                if address is not None:
+                    deadline = min(deadline, node.peers.ready_at(address))
+        return deadline
+
+    def campaign(self) -> None:
+        """Ask for pre-votes; at once for votes where the leader itself wants this node to be
+        elected.
+
+        A leader that ends its epoch names who should follow: others may not have heard that yet,
+        and would refuse the pre-vote (KAFKA-20895). What pre-votes protect, a leader at work, is
+        not there any more.
+        """
+        node = self._node
+        if not node.may_campaign:
+            self._wait()
+            return
+        node.election_began = min(node.election_began, node.now)
+        role = node.role
+        if isinstance(role, Follower) and role.successor:
+            self._become_candidate(0)
+            return
+        retries = role.retries if isinstance(role, Unattached | Candidate) else 0
+        prospective = Prospective(
+            {node.settings.node_id: True}, node.now + node.election_patience(), retries
+        )
+        node.enter(prospective, node.election)
+        self._count(prospective)
+
+    def _wait(self) -> None:
+        role = self._node.role
+        if isinstance(role, Unattached):
+            role.election_at = self._node.election_at()
+        elif isinstance(role, Prospective | Candidate):
+            self._lost(role)
+
+    def _become_candidate(self, retries: int) -> None:
+        """A new epoch, in which this node has voted for itself."""
+        node = self._node
+        assert node.may_campaign and node.epoch < EPOCH_MAX, "may not stand for election"
+        me = node.settings
+        state = ElectionState(node.epoch + 1, NOBODY, me.node_id, me.directory_id)
+        candidate = Candidate({me.node_id: True}, node.now + node.election_patience(), retries)
+        node.enter(candidate, state)
+        self._count(candidate)
+
+    def _ask_for_vote(self, role: Nominee, id: int) -> None:
+        node = self._node
+        address = node.address_of(id)
+        if address is None or node.now < node.peers.ready_at(address):
+            return
+        pre_vote = isinstance(role, Prospective)
+        request = partial(
+            requests.vote,
+            cluster_id=node.cluster_id,
+            epoch=node.epoch,
+            candidate=(node.settings.node_id, node.settings.directory_id),
+            voter=node.voters.nodes[id],
+            log_end=node.log.end,
+            pre_vote=pre_vote,
+        )
+        versions = requests.PRE_VOTE_VERSIONS if pre_vote else requests.VOTE_VERSIONS
+        on_answer = partial(self._on_vote_answer, role, id)
+        # What it says of its log must be as true after a crash as what it says of its vote.
+        on_failed = partial(self._on_vote_failed, role, id)
+        node.ask(
+            address,
+            id,
+            VoteRequest.API_KEY,
+            versions,
+            request,
+            on_answer,
+            after=node.token,
+            on_failed=on_failed,
+        )
+
+    def _on_vote_failed(self, requester: Nominee, voter_id: int, failure: Failure) -> None:
+        """Who does not know pre-votes cannot be asked for one, and must not keep an election from
+        being held (KIP-996).
+        """
+        if self._node.role is not requester:
+            return
+        if failure.kind == FailureKind.UNSUPPORTED_VERSION and isinstance(requester, Prospective):
+            requester.votes[voter_id] = True
+        else:
+            requester.silent.add(voter_id)
+        self._count(requester)
+
+    def _on_vote_answer(
+        self, requester: Nominee, voter_id: int, message: Any, version: int
+    ) -> bool | None:
+        node, sender = self._node, f"voter {voter_id}"
+        late = node.role is not requester
+        assert isinstance(message, VoteResponse), message
+        partition = checks.only_partition(message.topics)
+        if message.error_code or partition is None:
+            node.protocol_violation(
+                sender,
+                f"a Vote answer with error {message.error_code} and {len(message.topics)} topics",
+            )
+            return False
+        usable = transitions.answer_says(
+            node,
+            sender,
+            partition.error_code,
+            partition.leader_epoch,
+            partition.leader_id,
+            message.node_endpoints,
+        )
+        if late:
+            return None
+        if not usable or node.role is not requester or voter_id not in node.voters:
+            return False
+        requester.votes[voter_id] = bool(partition.vote_granted)
+        self._count(requester)
+        return True
+
+    def _count(self, role: Nominee) -> None:
+        """Has it won, or can it not win any more?"""
+        node = self._node
+        voters = node.voters
+        granted = sum(role.votes.get(id, False) for id in voters.nodes)
+        refused = sum(not role.votes.get(id, True) for id in voters.nodes)
+        assert granted + refused <= len(voters), "more votes than voters"
+        if granted >= voters.majority:
+            if isinstance(role, Candidate):
+                self._elected(role)
+            else:
+                self._become_candidate(role.retries)
+        elif refused > len(voters) - voters.majority or self._has_asked_all(role):
+            if isinstance(role, Prospective):
+                self._lost(role)
+            else:
+                role.give_up_at = min(role.give_up_at, node.now + self._rest(role))
+
+    def _has_asked_all(self, role: Nominee) -> bool:
+        """Has everybody answered, or been found to be away? Then waiting longer brings nothing, and
+        asking anew may.
+        """
+        return all(id in role.votes or id in role.silent for id in self._node.others())
+
+    def _rest(self, role: Nominee) -> float:
+        """Exponential, with chance also at the cap: rivals that rest equally long would meet again
+        (KAFKA-18345).
+        """
+        longest = self._node.settings.election_backoff_max_s
+        whole = min(longest, _REST_S * 2.0 ** min(role.retries, 30))
+        return whole * (0.5 + 0.5 * self._node.dice())
+
+    def _time_is_up(self, role: Nominee) -> None:
+        if isinstance(role, Candidate):
+            role.retries += 1
+            self.campaign()  # a pre-vote first: who cannot be elected does not make epochs
+        else:
+            self._lost(role)
+
+    def _lost(self, role: Nominee) -> None:
+        """Back to the leader if there was one, else wait, for another election. Not for a whole
+        fetch timeout: the leader was silent for that long already, and others may be ready to vote
+        by now that were not yet.
+        """
+        node = self._node
+        rest_s = node.settings.election_timeout_s * (0.5 + 0.5 * node.dice())
+        leader_id, epoch = node.leader_id, node.epoch
+        address = (
+            node.address_of(leader_id) if leader_id not in (NOBODY, node.settings.node_id) else None
+        )
+        if address is None:
+            node.become_unattached(epoch, leader_id, afresh=True)
+            if isinstance(node.role, Unattached):
+                node.role.election_at = (
+                    min(node.role.election_at, node.now + rest_s) if node.stands else math.inf
+                )
+        else:
+            endpoints = {**node.leader_endpoints, node.settings.listener: address}
+            node.become_follower(epoch, leader_id, endpoints, within_s=rest_s)
+
+
+def _is_up_to_date(theirs: Position, ours: Position) -> bool:
+    """Is their log at least as good as ours: a later last epoch, or the same one and no fewer
+    records (Raft, 5.4.1)?
+    """
+    return (theirs.epoch, theirs.offset) >= (ours.epoch, ours.offset)

@@ -1,0 +1,94 @@
+"""Asks the leader what an observer needs besides the log: the cluster's id and the ids of the
+voters (KIP-919, KIP-836).
+
+A controller wants Alter on the cluster for DescribeCluster and Describe for DescribeQuorum. A
+principal that may only follow gets neither: each question is then put off, and following goes on
+without the answer. Kafka has no such step: its nodes read the cluster's id from ``meta.properties``
+and are configured with an id of their own.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import partial
+from typing import Any, Final
+
+from gateway.address import Address
+from gateway.quorum import error_messages, requests, voters
+from gateway.quorum.errors import ErrorCode
+from gateway.quorum.node import Node
+from gateway.quorum.roles import Follower
+from kwire.messages.describe_cluster_request import DescribeClusterRequest
+from kwire.messages.describe_quorum_request import DescribeQuorumRequest
+
+#: Seconds until a question without an answer is asked again.
+_REPEAT_S: Final = 30.0
+
+
+class Handshake:
+    """The questions of one observer, each due at its own time."""
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+        self._cluster_due = self._voters_due = -math.inf
+
+    def poll(self, role: Follower) -> None:
+        """Ask the leader before the next Fetch, if something is not known and due."""
+        node = self._node
+        address = role.endpoints[node.settings.listener]
+        if node.installing is not None or node.now < node.peers.ready_at(address):
+            return
+        if node.cluster_id is None and node.now >= self._cluster_due:
+            self._cluster_due = node.now + _REPEAT_S
+            key, versions = DescribeClusterRequest.API_KEY, requests.DESCRIBE_CLUSTER_VERSIONS
+            on_answer = partial(self._on_cluster, address)
+            node.ask(
+                address,
+                role.leader_id,
+                key,
+                versions,
+                lambda version: requests.describe_cluster(),
+                on_answer,
+                after=0,
+            )
+        elif (
+            node.settings.node_id >= 0 and not node.reported_voters and node.now >= self._voters_due
+        ):
+            self._voters_due = node.now + _REPEAT_S
+            key, versions = DescribeQuorumRequest.API_KEY, requests.DESCRIBE_QUORUM_VERSIONS
+            on_answer = partial(self._on_quorum, address)
+            node.ask(
+                address,
+                role.leader_id,
+                key,
+                versions,
+                lambda version: requests.describe_quorum(),
+                on_answer,
+                after=0,
+            )
+
+    def _on_cluster(self, address: Address, message: Any, version: int) -> bool | None:
+        if message.error_code or not message.cluster_id:
+            reason = error_messages.no_cluster_id(address, message.error_code)
+            self._node.tell_once("cluster id unknown", reason=reason)
+        else:
+            self._node.learn_cluster_id(message.cluster_id)
+        return None  # the Fetch that follows need not wait
+
+    def _on_quorum(self, address: Address, message: Any, version: int) -> bool | None:
+        node = self._node
+        ids = voters.voters_described(message)
+        if ids is None:
+            error = message.error_code or ErrorCode.NOT_LEADER_OR_FOLLOWER
+            node.tell_once(
+                "voters unknown",
+                reason=error_messages.no_voters(address, error, node.settings.node_id),
+            )
+            return None
+        for id, host, port in voters.endpoints_described(message):
+            if (
+                id not in node.addresses
+            ):  # a known address may be where the node was found, not what it advertises
+                node.learn_address(id, host, port)
+        node.learn_voters(ids)
+        return None

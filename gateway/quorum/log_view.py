@@ -1,0 +1,181 @@
+"""The log as the core of the quorum sees it: where it begins and ends, which epochs it holds, how
+much of it is durable.
+
+It changes the moment an effect is given out; the disk follows. Knows no records, only their offsets
+and epochs.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from typing import Final, NamedTuple
+
+from gateway.leader_epochs import LeaderEpochs
+from gateway.quorum.partition import Position
+from gateway.quorum.settings import Stored
+from gateway.snapshot_id import SnapshotId
+
+#: The snapshot of formatting (``Snapshots.BOOTSTRAP_SNAPSHOT_ID``): never given to anybody.
+BOOTSTRAP: Final = SnapshotId(0, 0)
+
+
+class Verdict(NamedTuple):
+    """What a leader says to a fetch position (``ValidOffsetAndEpoch``): valid when neither is
+    given.
+    """
+
+    snapshot: SnapshotId | None = None
+    diverging: Position | None = None
+
+
+VALID: Final = Verdict()
+
+
+class LogView:
+    """Offsets and epochs of one log (``ReplicatedLog``). ``flushed``: everything below is durable."""
+
+    __slots__ = (
+        "_epochs",
+        "_start_epoch",
+        "_unsynced",
+        "end_offset",
+        "flushed",
+        "snapshots",
+        "start_offset",
+    )
+
+    def __init__(self, stored: Stored) -> None:
+        assert 0 <= stored.start_offset <= stored.end_offset, "a log ends before it begins"
+        self.start_offset = stored.start_offset
+        self.end_offset = stored.end_offset
+        self.flushed = stored.end_offset  #: what a node finds at its birth is on its disk
+        self.snapshots = [id for id in stored.snapshots if id != BOOTSTRAP]
+        self._start_epoch = stored.start_epoch
+        self._epochs = LeaderEpochs(stored.epochs)
+        self._unsynced: deque[tuple[int, int]] = deque()  # (token of an append, log end after it)
+
+    @property
+    def epochs(self) -> tuple[tuple[int, int], ...]:
+        """(epoch, its first offset), ascending."""
+        return self._epochs.entries
+
+    @property
+    def last_epoch(self) -> int:
+        """Epoch of the last record, else of the snapshot at which the log begins, else 0."""
+        latest = self._epochs.latest
+        return self._start_epoch if latest is None else latest
+
+    @property
+    def end(self) -> Position:
+        """Where the log ends: the offset to come, and the epoch before it."""
+        return Position(self.end_offset, self.last_epoch)
+
+    @property
+    def latest_snapshot(self) -> tuple[int, int] | None:
+        """The newest complete snapshot, None without one."""
+        return self.snapshots[-1] if self.snapshots else None
+
+    def append(self, token: int, end_offset: int, batches: Iterable[tuple[int, int]]) -> None:
+        """The append with ``token`` makes the log end at ``end_offset``; ``batches``: (epoch, base
+        offset) of each.
+        """
+        assert end_offset > self.end_offset, "an append of nothing"
+        expected = self.end_offset
+        for epoch, base_offset in batches:
+            assert expected <= base_offset < end_offset, (
+                "a batch that is not appended at the log's end"
+            )  # KAFKA-12331
+            assert epoch >= self.last_epoch, "epochs of a log never fall"
+            self._epochs.assign(epoch, base_offset)
+        self.end_offset = end_offset
+        self._unsynced.append((token, end_offset))
+
+    def truncate(self, offset: int) -> None:
+        """Everything from ``offset`` on is gone. What was on its way to the disk counts only up to
+        there.
+        """
+        assert self.start_offset <= offset < self.end_offset, "a truncation outside of the log"
+        self.end_offset = offset
+        self.flushed = min(self.flushed, offset)
+        self._unsynced = deque((token, min(end, offset)) for token, end in self._unsynced)
+        self._epochs.truncate_from_end(offset)
+
+    def synced(self, token: int) -> bool:
+        """Every effect on the disk up to ``token`` is durable. Did that make more of the log
+        durable?
+        """
+        before = self.flushed
+        unsynced = self._unsynced
+        while unsynced and unsynced[0][0] <= token:
+            self.flushed = max(self.flushed, unsynced.popleft()[1])
+        assert self.flushed <= self.end_offset, "more is durable than was appended"
+        return self.flushed > before
+
+    def install(self, id: SnapshotId) -> None:
+        """The log begins anew, empty and durable, at the end of a snapshot
+        (``truncateToLatestSnapshot``).
+        """
+        self.start_offset = self.end_offset = self.flushed = id.end_offset
+        self._start_epoch = id.epoch
+        self._epochs.clear()
+        self._unsynced.clear()
+        self.snapshots = [id]
+
+    def add_snapshot(self, id: SnapshotId) -> None:
+        """A snapshot of the log is complete."""
+        assert self.start_offset <= id.end_offset <= self.end_offset, (
+            "a snapshot of records that are not there"
+        )
+        if id != BOOTSTRAP and id not in self.snapshots:
+            self.snapshots = sorted([*self.snapshots, id])
+
+    def clean(self, start_offset: int, snapshots: Iterable[SnapshotId]) -> None:
+        """Records below ``start_offset`` and all other snapshots were deleted."""
+        assert self.start_offset <= start_offset <= self.end_offset, "cleaned beyond the log"
+        self.snapshots = [id for id in snapshots if id != BOOTSTRAP]
+        before = self._epochs.epoch_before(start_offset)
+        if before is not None:
+            self._start_epoch = before
+        if start_offset < self.end_offset:
+            self._epochs.truncate_from_start(start_offset)
+        else:
+            self._epochs.clear()
+        self.start_offset = start_offset
+
+    def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
+        """As ``gateway.leader_epochs.end_offset_for``."""
+        return self._epochs.end_offset_for(epoch, self.end_offset)
+
+    def validate(self, offset: int, epoch: int) -> Verdict:
+        """What to say to a replica whose log ends at ``offset`` with ``epoch``
+        (``validateOffsetAndEpoch``, KIP-595, 630).
+
+        Offset 0 is sent to the newest snapshot even where the log still begins there: that is
+        always the shorter way.
+        """
+        snapshots = self.snapshots
+        if snapshots:
+            if offset == 0:
+                return Verdict(snapshot=snapshots[-1])
+            earliest = snapshots[0]
+            below = offset < self.start_offset
+            other = offset == self.start_offset > 0 and epoch != earliest.epoch
+            if below or other or epoch < earliest.epoch:
+                return Verdict(snapshot=snapshots[-1])
+        elif offset == epoch == 0:
+            return VALID
+        agreed, end = self.end_offset_for_epoch(epoch)
+        if agreed < 0:  # newer than all epochs, or no records at all
+            agreed, end = self.last_epoch, self.end_offset
+        elif (
+            snapshots
+            and (agreed, end) == (epoch, snapshots[0].end_offset)
+            and epoch < self._epochs.entries[0][0]
+        ):
+            agreed = snapshots[
+                0
+            ].epoch  # older than all that is left: the snapshot's own epoch is what we know of it
+        if agreed != epoch or end < offset:
+            return Verdict(diverging=Position(end, agreed))
+        return VALID

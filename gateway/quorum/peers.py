@@ -1,0 +1,130 @@
+"""Requests to other nodes: one in flight for each address, a rest after each that brought nothing
+(``RequestManager``).
+
+An answer belongs to the one request that has its number; late and second ones are nobody's. Knows
+nothing of what is asked.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, Final
+
+from gateway.address import Address
+from gateway.quorum.backoff import Backoff
+from gateway.quorum.effects import Failure
+
+#: What an answer is given to: (message, version) -> was it of any use? None: of none, and no rest
+#: is needed for it either.
+OnAnswer = Callable[[Any, int], bool | None]
+OnFailed = Callable[[Failure], None]
+
+#: Addresses remembered. A quorum has three or five voters; more come only from those who make them
+#: up.
+_PEERS_MAX: Final = 64
+
+
+class Peer:
+    """One address. ``number``: of the request in flight, 0 for none. ``ready_at``: no request goes
+    out before.
+    """
+
+    __slots__ = ("address", "backoff", "number", "ready_at", "until")
+
+    def __init__(self, address: Address, backoff: Backoff) -> None:
+        self.address = address
+        self.backoff = backoff
+        self.number = 0
+        self.ready_at = -math.inf
+        self.until = math.inf  #: when the driver must have said how the request in flight ended
+
+
+class Peers:
+    """All of them, by address."""
+
+    def __init__(
+        self, retry_backoff_s: float, retry_backoff_max_s: float, dice: Callable[[], float]
+    ) -> None:
+        self._low, self._high = retry_backoff_s, retry_backoff_max_s
+        self._dice = dice
+        self._by_address: dict[Address, Peer] = {}
+        self._asked: dict[int, tuple[Peer, OnAnswer, OnFailed | None]] = {}
+        self._number = 0
+
+    def at(self, address: Address) -> Peer:
+        """The peer there, known or new."""
+        peer = self._by_address.get(address)
+        if peer is None:
+            if len(self._by_address) >= _PEERS_MAX:
+                self._by_address = {
+                    at: peer for at, peer in self._by_address.items() if peer.number
+                }
+            backoff = Backoff(self._low, self._high, self._dice)
+            peer = self._by_address[address] = Peer(address, backoff)
+        return peer
+
+    def ready_at(self, address: Address) -> float:
+        """When it may be asked next: infinite while a request is in flight, whose end is an
+        event.
+        """
+        peer = self.at(address)
+        return peer.until if peer.number else peer.ready_at
+
+    def begin(
+        self,
+        address: Address,
+        timeout_s: float,
+        now: float,
+        on_answer: OnAnswer,
+        on_failed: OnFailed | None = None,
+    ) -> int:
+        """A request goes out to ``address``: its number."""
+        peer = self.at(address)
+        if peer.number:  # it was due long ago: the driver owes its end no more
+            self._asked.pop(peer.number, None)
+        self._number += 1
+        peer.number = self._number
+        peer.until = now + 2 * timeout_s
+        self._asked[self._number] = peer, on_answer, on_failed
+        return self._number
+
+    def answered(self, number: int, message: Any, version: int, now: float) -> None:
+        """The answer to request ``number``, if that is still in flight."""
+        asked = self._asked.pop(number, None)
+        if asked is None:
+            return
+        peer, on_answer, _ = asked
+        self._ended(peer, number)
+        useful = on_answer(message, version)
+        if useful:
+            peer.backoff.progress()
+        elif useful is not None:
+            self._rest(peer, now)
+
+    def failed(self, number: int, failure: Failure, now: float) -> None:
+        """Request ``number`` got no answer."""
+        asked = self._asked.pop(number, None)
+        if asked is None:
+            return
+        peer, _, on_failed = asked
+        self._ended(peer, number)
+        self._rest(peer, now)
+        if on_failed is not None:
+            on_failed(failure)
+
+    def rest(self, address: Address, now: float, at_least_s: float = 0.0) -> None:
+        """What came from there was of no use after all: no request goes there for ``at_least_s``
+        seconds.
+        """
+        peer = self.at(address)
+        self._rest(peer, now)
+        peer.ready_at = max(peer.ready_at, now + at_least_s)
+
+    def _ended(self, peer: Peer, number: int) -> None:
+        assert peer.number == number, "two requests were in flight to one peer"
+        peer.number = 0
+        peer.until = math.inf
+
+    def _rest(self, peer: Peer, now: float) -> None:
+        peer.ready_at = max(peer.ready_at, now + peer.backoff.failed())

@@ -1,0 +1,138 @@
+"""BeginQuorumEpoch and EndQuorumEpoch, as a voter takes them (KIP-595): who leads now, and who
+leads no more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Final
+
+from gateway.quorum import checks, responses, transitions
+from gateway.quorum.errors import ErrorCode
+from gateway.quorum.events import Requested
+from gateway.quorum.node import EPOCH_MAX, Node
+from gateway.quorum.roles import Follower, Nominee
+from gateway.quorum.voter_set import VoterNode
+from kwire.messages.begin_quorum_epoch_request import BeginQuorumEpochRequest
+from kwire.messages.begin_quorum_epoch_response import BeginQuorumEpochResponse
+from kwire.messages.end_quorum_epoch_request import EndQuorumEpochRequest
+from kwire.messages.end_quorum_epoch_response import EndQuorumEpochResponse
+from kwire.uuid import ZERO_UUID
+
+#: Successors looked at: no quorum has more voters.
+_SUCCESSORS_MAX: Final = 1024
+
+
+class QuorumRequests:
+    """The part of a node that leaders announce themselves to."""
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+
+    def on_begin(self, asked: Requested) -> None:
+        """A leader says that its epoch has begun, or is still on."""
+        node, request = self._node, asked.message
+        assert isinstance(request, BeginQuorumEpochRequest), request
+        if checks.is_other_cluster(node, request.cluster_id):
+            return responses.refuse(
+                node, asked, BeginQuorumEpochResponse, ErrorCode.INCONSISTENT_CLUSTER_ID
+            )
+        partition = checks.only_partition(request.topics)
+        if partition is None:
+            return responses.refuse(
+                node, asked, BeginQuorumEpochResponse, ErrorCode.INVALID_REQUEST
+            )
+        error = self._take_over(partition, request.leader_endpoints)
+        if not error and not checks.is_meant_for(
+            node, request.voter_id, partition.voter_directory_id
+        ):
+            error = ErrorCode.INVALID_VOTER_KEY
+        if not error:
+            self._reassured(partition.leader_id, request.leader_endpoints)
+        return responses.begin_quorum_epoch(node, asked, error)
+
+    def on_end(self, asked: Requested) -> None:
+        """A leader says that its epoch is over, and who should be elected."""
+        node, request = self._node, asked.message
+        assert isinstance(request, EndQuorumEpochRequest), request
+        if checks.is_other_cluster(node, request.cluster_id):
+            return responses.refuse(
+                node, asked, EndQuorumEpochResponse, ErrorCode.INCONSISTENT_CLUSTER_ID
+            )
+        partition = checks.only_partition(request.topics)
+        if partition is None:
+            return responses.refuse(node, asked, EndQuorumEpochResponse, ErrorCode.INVALID_REQUEST)
+        error = self._take_over(partition, request.leader_endpoints)
+        role = node.role
+        if not error and isinstance(role, Follower) and role.leader_id == partition.leader_id:
+            self._ended(role, partition)
+        return responses.end_quorum_epoch(node, asked, error)
+
+    def _take_over(self, partition: Any, endpoints: Iterable[Any]) -> ErrorCode:
+        """The epoch and its leader, unless that cannot be: then nothing changes (Kafka throws, and
+        stops).
+        """
+        node, leader_id, epoch = self._node, partition.leader_id, partition.leader_epoch
+        error = checks.voter_only(node, leader_id, epoch)
+        if error:
+            return error
+        if epoch > EPOCH_MAX or not transitions.hear(
+            node, epoch, leader_id, checks.addresses(endpoints)
+        ):
+            node.protocol_violation(
+                f"node {leader_id}",
+                f"it says that it leads epoch {epoch}, which {node.leader_id} leads",
+            )
+            return ErrorCode.INVALID_REQUEST
+        return ErrorCode.NONE
+
+    def _reassured(self, leader_id: int, endpoints: Iterable[Any]) -> None:
+        """The leader itself is there: whoever is about to stand for election in its place need
+        not.
+        """
+        node, role = self._node, self._node.role
+        if isinstance(role, Nominee) and node.leader_id == leader_id:
+            given = checks.addresses(endpoints)
+            address = given.get(node.settings.listener) or node.address_of(leader_id)
+            if address is not None:
+                node.become_follower(
+                    node.epoch, leader_id, {**given, node.settings.listener: address}
+                )
+        elif isinstance(role, Follower) and role.leader_id == leader_id:
+            role.fetch_until = node.now + role.patience_s
+            role.ended = role.successor = False
+
+    def _ended(self, role: Follower, partition: Any) -> None:
+        """Stand for election soon: at once as the first choice, later the further down the list
+        (strict back-off).
+        """
+        node = self._node
+        position, count = self._position(partition)
+        role.ended = True
+        role.successor = position == 0
+        longest = node.settings.election_backoff_max_s
+        if position < 0:
+            rest_s = longest
+        elif position == 0:
+            rest_s = 0.0
+        else:
+            rest_s = min(
+                longest, longest / 2.0 ** min(count - 1, 60) * 2.0 ** min(position - 1, 60)
+            )
+        role.fetch_until = node.now + rest_s
+
+    def _position(self, partition: Any) -> tuple[int, int]:
+        """(this node's place in the list of successors or -1, its length)."""
+        me = self._node.settings
+        named = [
+            (one.candidate_id, one.candidate_directory_id)
+            for one in partition.preferred_candidates[:_SUCCESSORS_MAX]
+        ]
+        named = named or [
+            (id, ZERO_UUID) for id in partition.preferred_successors[:_SUCCESSORS_MAX]
+        ]
+        mine = VoterNode(me.node_id, me.directory_id)
+        places = (
+            place for place, (id, directory_id) in enumerate(named) if mine.is_key(id, directory_id)
+        )
+        return next(places, -1), len(named)

@@ -1,0 +1,184 @@
+"""The answers of a voter at each of their versions, as ``RaftUtil`` builds them. Every one says who
+leads which epoch.
+
+Knows no rule: who answers decides what.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gateway.quorum.effects import LogRange, Reply, SnapshotRange
+from gateway.quorum.errors import ErrorCode
+from gateway.quorum.events import Requested
+from gateway.quorum.node import Node
+from gateway.quorum.partition import PARTITION, TOPIC_NAME, Position
+from gateway.quorum.roles import Parked
+from gateway.snapshot_id import SnapshotId
+from kwire.message import Message
+from kwire.messages import (
+    begin_quorum_epoch_response,
+    end_quorum_epoch_response,
+    fetch_response,
+    fetch_snapshot_response,
+    vote_response,
+)
+from kwire.messages.begin_quorum_epoch_response import BeginQuorumEpochResponse
+from kwire.messages.end_quorum_epoch_response import EndQuorumEpochResponse
+from kwire.messages.fetch_response import FetchResponse
+from kwire.messages.fetch_snapshot_response import FetchSnapshotResponse
+from kwire.messages.vote_response import VoteResponse
+from kwire.uuid import METADATA_TOPIC_ID
+
+#: Kafka's raft fills the endpoints of a Fetch answer from this version on, though version 16 has a
+#: place for them.
+_FETCH_ENDPOINTS_FROM = 17
+
+
+def reply(
+    node: Node, number: int, message: Message, read: LogRange | SnapshotRange | None = None
+) -> None:
+    """Answer request ``number``: what the answer says of epochs and votes is durable before it
+    leaves.
+    """
+    node.emit(Reply(number, message, read, node.state_token))
+
+
+def refuse(node: Node, asked: Requested, answer: Any, error: ErrorCode) -> None:
+    """Answer with an error for the request as a whole; ``answer``: the response's class."""
+    reply(node, asked.number, answer(error_code=error))
+
+
+def vote(node: Node, asked: Requested, error: ErrorCode, granted: bool = False) -> None:
+    """Answer a Vote."""
+    partition = vote_response.PartitionData(
+        partition_index=PARTITION,
+        error_code=error,
+        leader_id=node.leader_id,
+        leader_epoch=node.epoch,
+        vote_granted=granted,
+    )
+    answer = VoteResponse(
+        topics=[vote_response.TopicData(topic_name=TOPIC_NAME, partitions=[partition])]
+    )
+    if asked.version >= 1:
+        answer.node_endpoints = _endpoints(node, asked.listener, vote_response.NodeEndpoint)
+    reply(node, asked.number, answer)
+
+
+def begin_quorum_epoch(node: Node, asked: Requested, error: ErrorCode) -> None:
+    """Answer a BeginQuorumEpoch."""
+    partition = begin_quorum_epoch_response.PartitionData(
+        partition_index=PARTITION,
+        error_code=error,
+        leader_id=node.leader_id,
+        leader_epoch=node.epoch,
+    )
+    topic = begin_quorum_epoch_response.TopicData(topic_name=TOPIC_NAME, partitions=[partition])
+    answer = BeginQuorumEpochResponse(topics=[topic])
+    if asked.version >= 1:
+        answer.node_endpoints = _endpoints(
+            node, asked.listener, begin_quorum_epoch_response.NodeEndpoint
+        )
+    reply(node, asked.number, answer)
+
+
+def end_quorum_epoch(node: Node, asked: Requested, error: ErrorCode) -> None:
+    """Answer an EndQuorumEpoch."""
+    partition = end_quorum_epoch_response.PartitionData(
+        partition_index=PARTITION,
+        error_code=error,
+        leader_id=node.leader_id,
+        leader_epoch=node.epoch,
+    )
+    topic = end_quorum_epoch_response.TopicData(topic_name=TOPIC_NAME, partitions=[partition])
+    answer = EndQuorumEpochResponse(topics=[topic])
+    if asked.version >= 1:
+        answer.node_endpoints = _endpoints(
+            node, asked.listener, end_quorum_epoch_response.NodeEndpoint
+        )
+    reply(node, asked.number, answer)
+
+
+def fetch(
+    node: Node,
+    asked: Requested | Parked,
+    error: ErrorCode = ErrorCode.NONE,
+    *,
+    high_watermark: int = -1,
+    read: LogRange | None = None,
+    diverging: Position | None = None,
+    snapshot: SnapshotId | None = None,
+) -> None:
+    """Answer a Fetch: with records, with the point where logs part, with the snapshot to take, or
+    with an error.
+    """
+    partition = fetch_response.PartitionData(
+        partition_index=PARTITION,
+        error_code=error,
+        high_watermark=high_watermark,
+        log_start_offset=node.log.start_offset,
+        current_leader=fetch_response.LeaderIdAndEpoch(
+            leader_id=node.leader_id, leader_epoch=node.epoch
+        ),
+        records=b"",  # never null, as Kafka's clients of old take that badly
+    )
+    if diverging is not None:
+        partition.diverging_epoch = fetch_response.EpochEndOffset(
+            epoch=diverging.epoch, end_offset=diverging.offset
+        )
+    if snapshot is not None:
+        partition.snapshot_id = fetch_response.SnapshotId(
+            end_offset=snapshot.end_offset, epoch=snapshot.epoch
+        )
+    topic = fetch_response.FetchableTopicResponse(partitions=[partition])
+    if asked.version >= 13:
+        topic.topic_id = METADATA_TOPIC_ID
+    else:
+        topic.topic = TOPIC_NAME
+    answer = FetchResponse(responses=[topic])
+    if asked.version >= _FETCH_ENDPOINTS_FROM:
+        answer.node_endpoints = _endpoints(node, asked.listener, fetch_response.NodeEndpoint)
+    reply(node, asked.number, answer, read)
+
+
+def fetch_snapshot(
+    node: Node,
+    asked: Requested,
+    topic_name: str,
+    index: int,
+    error: ErrorCode = ErrorCode.NONE,
+    *,
+    id: SnapshotId | None = None,
+    read: SnapshotRange | None = None,
+) -> None:
+    """Answer a FetchSnapshot. Bytes are empty beside an error, never null: Kafka's own leader
+    cannot send that.
+    """
+    partition = fetch_snapshot_response.PartitionSnapshot(
+        index=index,
+        error_code=error,
+        current_leader=fetch_snapshot_response.LeaderIdAndEpoch(
+            leader_id=node.leader_id, leader_epoch=node.epoch
+        ),
+        unaligned_records=b"",
+    )
+    if id is not None:
+        partition.snapshot_id = fetch_snapshot_response.SnapshotId(
+            end_offset=id.end_offset, epoch=id.epoch
+        )
+    if read is not None:
+        partition.position = read.position
+    topic = fetch_snapshot_response.TopicSnapshot(name=topic_name, partitions=[partition])
+    answer = FetchSnapshotResponse(topics=[topic])
+    if asked.version >= 1:
+        answer.node_endpoints = _endpoints(
+            node, asked.listener, fetch_snapshot_response.NodeEndpoint
+        )
+    reply(node, asked.number, answer, read)
+
+
+def _endpoints(node: Node, listener: str, endpoint: Any) -> list[Any]:
+    """Where the leader listens, if that is known."""
+    at = node.leader_endpoint(listener)
+    return [endpoint(node_id=node.leader_id, host=at.host, port=at.port)] if at is not None else []

@@ -1,0 +1,75 @@
+"""Who votes, by the log: KRAFT_VOTERS and KRAFT_VERSION records take effect when appended and end
+when cut off (KIP-853).
+
+Kafka's ``VoterSetHistory`` and ``KRaftVersionHistory``. Knows nothing of what such a record looks
+like.
+"""
+
+from __future__ import annotations
+
+from gateway.quorum.settings import RaftSettings, Stored
+from gateway.quorum.voter_set import VoterNode, VoterSet
+from gateway.snapshot_id import SnapshotId
+
+
+class VoterHistory:
+    """``voters`` and ``kraft_version`` are those that count now; ``offset``: of the record that
+    says so, -1 for none.
+
+    ``previous``: the voters before that record. ``is_voter``: is this node one now?
+    """
+
+    __slots__ = (
+        "_me",
+        "_sets",
+        "_static",
+        "_versions",
+        "is_voter",
+        "kraft_version",
+        "offset",
+        "previous",
+        "voters",
+    )
+
+    def __init__(self, settings: RaftSettings, stored: Stored) -> None:
+        self._static = VoterSet.of(
+            VoterNode(id, endpoints={settings.listener: address})
+            for id, address in settings.static_voters.items()
+        )
+        self._me = settings.node_id, settings.directory_id
+        self._sets = list(stored.voters)
+        self._versions = list(stored.kraft_versions)
+        self.voters = self.previous = self._static
+        self.kraft_version = 0
+        self.offset = -1
+        self.is_voter = False
+        self._settle()
+
+    def add_voters(self, offset: int, voters: VoterSet) -> None:
+        """A KRAFT_VOTERS record was appended at ``offset``."""
+        assert not self._sets or offset > self._sets[-1][0], "voter sets are not appended in order"
+        self._sets.append((offset, voters))
+        self._settle()
+
+    def add_version(self, offset: int, kraft_version: int) -> None:
+        """A KRAFT_VERSION record was appended at ``offset``."""
+        self._versions.append((offset, kraft_version))
+        self._settle()
+
+    def truncate(self, offset: int) -> None:
+        """Records from ``offset`` on are gone, and what they said."""
+        self._sets = [entry for entry in self._sets if entry[0] < offset]
+        self._versions = [entry for entry in self._versions if entry[0] < offset]
+        self._settle()
+
+    def install(self, id: SnapshotId, voters: VoterSet | None, kraft_version: int) -> None:
+        """The log begins anew at the end of a snapshot with this head."""
+        self._sets = [(id.end_offset - 1, voters)] if voters is not None else []
+        self._versions = [(id.end_offset - 1, kraft_version)]
+        self._settle()
+
+    def _settle(self) -> None:
+        self.kraft_version = self._versions[-1][1] if self._versions else 0
+        self.offset, self.voters = self._sets[-1] if self._sets else (-1, self._static)
+        self.previous = self._sets[-2][1] if len(self._sets) > 1 else self._static
+        self.is_voter = self.voters.has(*self._me)

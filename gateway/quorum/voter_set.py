@@ -1,0 +1,117 @@
+"""Who votes: ids with directory ids and endpoints (KIP-853), or ids and addresses alone (static).
+Arithmetic of majorities.
+
+Follows Kafka's ``VoterSet``. Values: every change gives a new set.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from gateway.address import Address
+from kwire.messages.voters_record import Endpoint, KRaftVersionFeature, Voter, VotersRecord
+from kwire.uuid import ZERO_UUID, Uuid
+
+
+@dataclass(frozen=True, slots=True)
+class VoterNode:
+    """One voter. ``directory_id`` is ZERO_UUID where it is not known (static quorums);
+    ``kraft_versions``: what it supports.
+    """
+
+    id: int
+    directory_id: Uuid = ZERO_UUID
+    endpoints: Mapping[str, Address] = field(default_factory=dict)
+    kraft_versions: tuple[int, int] = (0, 0)
+
+    def is_key(self, id: int, directory_id: Uuid) -> bool:
+        """Is this the voter meant by that id and directory id? An unknown directory id, on either
+        side, means any.
+        """
+        return self.id == id and (
+            ZERO_UUID in (directory_id, self.directory_id) or self.directory_id == directory_id
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class VoterSet:
+    """The voters by id."""
+
+    nodes: Mapping[int, VoterNode]
+
+    @classmethod
+    def of(cls, nodes: Iterable[VoterNode]) -> VoterSet:
+        """Raises ValueError when an id is there twice."""
+        ordered = sorted(nodes, key=lambda node: node.id)
+        found = {node.id: node for node in ordered}
+        if len(found) != len(ordered):
+            raise ValueError("a voter id is there twice")
+        return cls(found)
+
+    @classmethod
+    def of_record(cls, record: VotersRecord) -> VoterSet:
+        """From a KRAFT_VOTERS record. Raises ValueError when an id is there twice."""
+        return cls.of(
+            VoterNode(
+                voter.voter_id,
+                voter.voter_directory_id,
+                {
+                    endpoint.name: Address(endpoint.host, endpoint.port)
+                    for endpoint in voter.endpoints
+                },
+                (
+                    voter.k_raft_version_feature.min_supported_version,
+                    voter.k_raft_version_feature.max_supported_version,
+                ),
+            )
+            for voter in record.voters
+        )
+
+    def record(self) -> VotersRecord:
+        """As a KRAFT_VOTERS record, version 0."""
+        return VotersRecord(
+            version=0,
+            voters=[
+                Voter(
+                    voter_id=node.id,
+                    voter_directory_id=node.directory_id,
+                    endpoints=[
+                        Endpoint(name=name, host=at.host, port=at.port)
+                        for name, at in node.endpoints.items()
+                    ],
+                    k_raft_version_feature=KRaftVersionFeature(
+                        min_supported_version=node.kraft_versions[0],
+                        max_supported_version=node.kraft_versions[1],
+                    ),
+                )
+                for node in self
+            ],
+        )
+
+    def __iter__(self) -> Iterator[VoterNode]:
+        return iter(self.nodes.values())
+
+    def __len__(self) -> int:
+        return len(self.nodes)
+
+    def __contains__(self, id: object) -> bool:
+        return id in self.nodes
+
+    @property
+    def majority(self) -> int:
+        """The least number of voters that is more than half of them."""
+        return len(self.nodes) // 2 + 1
+
+    def has(self, id: int, directory_id: Uuid) -> bool:
+        """Is the node with that id and directory id a voter?"""
+        node = self.nodes.get(id)
+        return node is not None and node.is_key(id, directory_id)
+
+    def with_node(self, node: VoterNode) -> VoterSet:
+        """With ``node``, in place of the one with its id if there is one."""
+        return VoterSet.of([*(other for other in self if other.id != node.id), node])
+
+    def without(self, id: int) -> VoterSet:
+        """Without the voter of that id."""
+        return VoterSet.of(other for other in self if other.id != id)

@@ -1,0 +1,1 @@
+"""Connections of Kafka clients: listeners, framing, dispatch, pending responses, output."""

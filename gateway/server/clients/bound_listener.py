@@ -1,0 +1,98 @@
+"""Listening sockets: opening them, and accepting from them for as long as the server wants
+connections.
+"""
+
+from __future__ import annotations
+
+import errno
+import socket
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import trio
+
+from gateway.config import ConfigError
+
+if TYPE_CHECKING:
+    from gateway.config import Config, Listener
+    from gateway.server.clients.connections import Connections
+    from gateway.server.logs import Reports
+
+#: The system, or this process, has no room for another connection just now.
+_FULL: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS})
+_FULL_WAIT_S: Final = 0.1
+#: Connections accepted before others get their turn.
+_ACCEPTS_MAX: Final = 64
+
+
+@dataclass(frozen=True, slots=True)
+class BoundListener:
+    """An open listener: its name, socket, and the address it really has."""
+
+    name: str
+    sock: socket.socket
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+def bind_listeners(config: Config) -> list[BoundListener]:
+    """Listen on every listener of the configuration. Raises ConfigError naming the one that cannot
+    be had.
+    """
+    bound_listeners: list[BoundListener] = []
+    try:
+        for listener in config.listeners:
+            bound_listeners.append(_open(listener, config.socket_listen_backlog_size))
+    except (OSError, UnicodeError) as error:  # a host that IDNA refuses is a UnicodeError
+        for bound_listener in bound_listeners:
+            bound_listener.sock.close()
+        reason = getattr(error, "strerror", None) or error
+        raise ConfigError(f"listeners: cannot listen at {listener}: {reason}") from None
+    return bound_listeners
+
+
+def _open(listener: Listener, backlog: int) -> BoundListener:
+    addresses = socket.getaddrinfo(
+        listener.host or None, listener.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+    )
+    family, kind, protocol, _, address = addresses[0]
+    sock = socket.socket(family, kind, protocol)
+    try:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        sock.setblocking(False)
+        sock.bind(address)
+        sock.listen(backlog)
+    except OSError:
+        sock.close()
+        raise
+    host, port = sock.getsockname()[:2]
+    return BoundListener(listener.name, sock, host, port)
+
+
+async def accept(bound_listener: BoundListener, connections: Connections, reports: Reports) -> None:
+    """Accept for ever. What goes wrong with one connection costs that one; a full system is waited
+    out.
+    """
+    accepted = 0
+    while True:
+        try:
+            sock, address = bound_listener.sock.accept()
+        except BlockingIOError:
+            await trio.lowlevel.wait_readable(bound_listener.sock)
+        except OSError as error:
+            if error.errno in _FULL:
+                reports.report(
+                    "connections not accepted", listener=bound_listener.name, error=error.strerror
+                )
+                await trio.sleep(_FULL_WAIT_S)
+            else:  # the peer is gone again (ECONNABORTED and others of accept(2))
+                reports.counts["accept failed"] += 1
+                await trio.lowlevel.checkpoint()
+        else:
+            connections.admit(sock, bound_listener.name, address[:2])
+            accepted += 1
+            if accepted % _ACCEPTS_MAX == 0:
+                await trio.lowlevel.checkpoint()

@@ -1,0 +1,237 @@
+"""From a frame to a handler, from its answer to bytes. No sockets: what cannot be served raises,
+and the connection closes.
+
+As in Kafka an unknown API or version has no answer but the end of the connection, except that an
+ApiVersions request of any version is told which ones there are (KIP-511).
+"""
+
+from __future__ import annotations
+
+import struct
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final
+
+from gateway.handlers.access import Operation, may_on_cluster
+from gateway.handlers.api_versions import unsupported_version_response
+from gateway.handlers.context import HEADER_TAGS_MAX, Context
+from gateway.handlers.element_budget import elements_of_node
+from gateway.server.logs import escape
+from kwire.errors import DecodeError
+from kwire.header import API_VERSIONS, decode_request_header, encode_response_header, peek
+from kwire.messages.sasl_authenticate_request import SaslAuthenticateRequest
+from kwire.protocol import ApiKey
+
+if TYPE_CHECKING:
+    from gateway.handlers.context import Peer, PendingResponse
+    from gateway.handlers.streamed import Streamed
+    from gateway.handlers.table import Handler
+    from gateway.ports import Gateway
+    from gateway.security.sasl_session import SaslSession
+    from gateway.server.response_scheduler import EncodedResponse
+    from kwire.message import Message
+
+_SASL_AUTHENTICATE: Final = ApiKey.SASL_AUTHENTICATE
+#: The first version of ApiVersions in which clients say what software they are (KIP-511).
+_NAMES_SOFTWARE: Final = 3
+_size = struct.Struct(">i")
+
+
+class Refusal(Exception):
+    """A request that this server does not serve. ``rule`` is a short stable name, ``fields`` say
+    more.
+    """
+
+    def __init__(self, rule: str, **fields: Any) -> None:
+        self.rule = rule
+        self.fields = fields
+        super().__init__(rule, fields)
+
+
+class Malformed(Exception):
+    """A request whose body does not follow the protocol. ``error`` is why, ``fields`` say which
+    request it was.
+    """
+
+    def __init__(self, error: DecodeError, fields: dict[str, Any]) -> None:
+        self.error = error
+        self.fields = fields
+        super().__init__(error, fields)
+
+
+@dataclass(slots=True)
+class InFlightRequest:
+    """One request that was read: what its answer needs, and what a log line says about it."""
+
+    api_key: int
+    api: str
+    version: int  #: that the answer is encoded at
+    correlation_id: int
+    client_id: str | None
+    software: str | None = None  #: name/version, where this request told it
+    notes: dict[str, Any] | None = None  #: what the handler wants the log to say
+    is_bare: bool = False  #: a token of SASL without a header, answered likewise
+    is_old: bool = (
+        False  #: of a version that newer Kafka dropped: the answer's class says which header it has
+    )
+
+    def fields(self) -> dict[str, Any]:
+        """For the log."""
+        return {
+            "api": self.api,
+            "version": self.version,
+            "correlation_id": self.correlation_id,
+            "client_id": escape(self.client_id),
+        }
+
+
+class Dispatcher:
+    """Finds and calls handlers. ``element_budget`` bounds array elements and unknown tags of one
+    request.
+
+    ``by_listener``: the tables of those listeners that do not serve ``handlers``.
+    """
+
+    def __init__(
+        self,
+        handlers: Mapping[int, Handler],
+        gateway: Gateway,
+        *,
+        element_budget: int,
+        by_listener: Mapping[str, Mapping[int, Handler]] = MappingProxyType({}),
+    ) -> None:
+        self._handlers = handlers
+        self._by_listener = by_listener
+        self._gateway = gateway
+        self._budget = element_budget
+
+    def tables(self) -> tuple[Mapping[int, Handler], ...]:
+        """The tables of all listeners."""
+        return (self._handlers, *self._by_listener.values())
+
+    def handle(
+        self, frame: bytes, peer: Peer, now: float, session: SaslSession | None = None
+    ) -> tuple[InFlightRequest, Message | PendingResponse | Streamed | None]:
+        """Carry out the request in ``frame``; ``now`` is the loop's clock, s. Raises DecodeError,
+        Malformed, Refusal.
+
+        ``session``: where the connection has to authenticate. Until it has, little more than its
+        requests are read.
+        """
+        if session is not None and session.takes_bare_tokens:
+            return self._token(frame, peer, now, session)
+        api_key, version, correlation_id = peek(frame)
+        if session is not None and (rule := session.refusal(api_key, now)):
+            raise Refusal(rule, api_key=api_key, version=version, correlation_id=correlation_id)
+        apis = self._by_listener.get(peer.listener)
+        handler = (self._handlers if apis is None else apis).get(api_key)
+        if handler is None:
+            raise Refusal(
+                "unknown-api", api_key=api_key, version=version, correlation_id=correlation_id
+            )
+        old = handler.old_requests.get(version)
+        header, body_at = decode_request_header(frame, budget=HEADER_TAGS_MAX, form=old)
+        in_flight = InFlightRequest(
+            api_key,
+            handler.api(version),
+            version,
+            correlation_id,
+            header.client_id,
+            is_old=old is not None,
+        )
+        if not handler.serves(version):
+            if api_key == API_VERSIONS:
+                in_flight.version = 0
+                return in_flight, unsupported_version_response(apis)
+            raise Refusal("unknown-version", **in_flight.fields())
+        context = self._context(version, header.client_id, peer, now, session)
+        context.apis = apis
+        budget = self._elements(handler, len(frame), context)
+        # Bytes behind the body are ignored, as Kafka does: librdkafka's Metadata of all topics has
+        # three.
+        try:
+            request, _ = handler.request_type(version).decode_from(
+                frame, version, body_at, budget=budget
+            )
+        except DecodeError as error:
+            raise Malformed(error, in_flight.fields()) from None
+        if api_key == API_VERSIONS and version >= _NAMES_SOFTWARE:
+            in_flight.software = _software(request)
+        in_flight.notes = context.notes
+        answer = handler.handle(request, context)
+        if session is not None and api_key == API_VERSIONS and not getattr(answer, "error_code", 0):
+            session.versions_told()
+        return in_flight, answer
+
+    def _elements(self, handler: Handler, size: int, context: Context) -> int:
+        """How many elements the request may have: of a node that has CLUSTER_ACTION as many as its
+        bytes can hold.
+        """
+        if handler.elements_max is not None:
+            return min(self._budget, handler.elements_max)
+        more = elements_of_node(self._budget, size)
+        if (
+            not handler.for_nodes
+            or more == self._budget
+            or not may_on_cluster(context, Operation.CLUSTER_ACTION)
+        ):
+            return self._budget
+        return more
+
+    def _token(
+        self, frame: bytes, peer: Peer, now: float, session: SaslSession
+    ) -> tuple[InFlightRequest, Message | PendingResponse | Streamed | None]:
+        """A frame that is a token and nothing else, as clients send them after SaslHandshake 0."""
+        handler = self._handlers[_SASL_AUTHENTICATE]
+        context = self._context(0, None, peer, now, session)
+        in_flight = InFlightRequest(
+            _SASL_AUTHENTICATE, handler.name, 0, 0, None, notes=context.notes, is_bare=True
+        )
+        return in_flight, handler.handle(SaslAuthenticateRequest(auth_bytes=frame), context)
+
+    def _context(
+        self,
+        version: int,
+        client_id: str | None,
+        peer: Peer,
+        now: float,
+        session: SaslSession | None,
+    ) -> Context:
+        wall_ms = time.time_ns() // 1_000_000
+        return Context(
+            version,
+            client_id,
+            peer,
+            self._gateway,
+            now,
+            wall_ms,
+            element_budget=self._budget,
+            sasl=session,
+        )
+
+
+def encode_answer(in_flight: InFlightRequest, response: Message | EncodedResponse) -> list[Any]:
+    """The frame of an answer, in parts: bytes-like, Spliced as the handler left it, SharedBytes.
+    Raises EncodeError.
+    """
+    if in_flight.is_bare:
+        return _bare_token(response)
+    form: Any = type(response) if in_flight.is_old else None
+    head = encode_response_header(
+        in_flight.api_key, in_flight.version, in_flight.correlation_id, form=form
+    )
+    parts = response.encode_parts(in_flight.version)
+    size = len(head) + sum(map(len, parts))
+    parts.insert(0, _size.pack(size) + head)
+    return parts
+
+
+def _bare_token(answer: Any) -> list[Any]:
+    """A token in nothing but a frame. Of a failure there is nothing to say: the connection ends."""
+    return [] if answer.error_code else [_size.pack(len(answer.auth_bytes)) + answer.auth_bytes]
+
+
+def _software(request: Any) -> str | None:
+    return escape(f"{request.client_software_name}/{request.client_software_version}")

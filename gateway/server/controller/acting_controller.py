@@ -1,0 +1,403 @@
+"""Runs the active controller while this node leads, and forwards requests to the leader otherwise.
+
+The controller lives as long as this node leads an epoch of the quorum. A response waits until its
+records are committed and in this node's image, and one that changes nothing until the node is known
+to have led when it was decided. Decisions are those of ``gateway.controller``, in the order of
+``decisions``; ``waiting_requests`` forwards.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Final
+
+import trio
+
+from gateway.controller.brokers import fenced_by, unfenced
+from gateway.quorum.events import Propose
+from gateway.server.controller.controller_forwarder import ControllerForwarder
+from gateway.server.controller.controller_metrics import ControllerFacts
+from gateway.server.controller.decisions import Decisions
+from gateway.server.controller.envelopes import ForwardingMeasures
+from gateway.server.controller.proposals import (
+    Proposal,
+    Proposals,
+    QueuedRequest,
+    answer,
+    refuse,
+)
+from gateway.server.controller.waiting_requests import WaitingRequests
+from gateway.server.running_clock import RunningClock
+from kwire.protocol import ErrorCode
+
+if TYPE_CHECKING:
+    from gateway.address import Address
+    from gateway.controller.controller import Controller, Decision
+    from gateway.controller.records import Operation
+    from gateway.controller.slices import Slices
+    from gateway.handlers.context import PendingResponse
+    from gateway.ports import Authorizer, Requester
+    from gateway.server.controller.changes import Changes
+    from gateway.server.logs import Reports
+    from gateway.server.quorum_peer import Connecting
+    from gateway.server.raft_driver import RaftDriver
+    from gateway.sources.metadata_loader import MetadataLoader
+    from kwire.message import Message
+
+#: Between two looks at the leader, and at whether the log has been idle for long enough, s.
+_LOOK_S: Final = 0.1
+_UNKNOWN: Final = (
+    "This node lost the leadership before the change was committed: whether it was made is not "
+    "known. Look, and ask again."
+)
+
+
+class ActingController:
+    """``gateway.ports.Controllers`` for handlers, ``raft_driver.Leadership`` for the driver of the
+    quorum's node. :meth:`run` is a task.
+    """
+
+    def __init__(
+        self,
+        make: Callable[[Sequence[int]], Controller],
+        driver: RaftDriver,
+        keeper: MetadataLoader,
+        authorizer: Authorizer,
+        leader_address: Callable[[], Address | None],
+        how: Connecting,
+        reports: Reports,
+        changes: Changes,
+    ) -> None:
+        """``make`` builds a controller, which places partitions on the nodes with these ids while no
+        broker is registered.
+        """
+        self._make = make
+        self._driver = driver
+        self._keeper = keeper
+        self._authorizer = authorizer
+        self._leader_address = leader_address
+        self._reports = reports
+        self._changes = changes
+        self._forwarder = ControllerForwarder(how)
+        self._controller: Controller | None = None
+        self._epoch = -1  # that this node leads; -1: none
+        self._start_offset = 0
+        self._proposals = Proposals()
+        self._clock = RunningClock()  # of the sessions of brokers
+        self._decisions = Decisions(self._begin, self._decided, self._undecided)
+        self._waiting = WaitingRequests(self._forwarder, reports, self._again)
+        self._awaiting_image: deque[Proposal] = deque()  # committed, and not in the image yet
+        # Callbacks of an elected node whose controller is not active yet.
+        self._awaiting_confirmation: list[Callable[[], None]] = []
+        self._nursery: trio.Nursery | None = None
+        self.activations = 0
+        self.facts = ControllerFacts(keeper, lambda: self._controller)
+
+    @property
+    def forwarding(self) -> ForwardingMeasures:
+        """Metrics of forwarded requests."""
+        return self._forwarder.measures
+
+    # --- requests
+
+    @property
+    def is_active(self) -> bool:
+        """Whether this node decides on requests."""
+        return self._controller is not None
+
+    def submit(
+        self, request: Message, version: int, requester: Requester, pending: PendingResponse
+    ) -> None:
+        """Have ``request`` carried out, here or by the leader; its response completes ``pending``."""
+        self._again(QueuedRequest(request, version, requester, pending))
+
+    def _again(self, queued: QueuedRequest) -> None:
+        if not queued.is_wanted:
+            return
+        if self._controller is not None:
+            self._decisions.submit(queued)
+        elif self._waiting.add(queued):
+            self._place()
+
+    def confirm(self, then: Callable[[], None]) -> None:
+        """Call ``then`` when a majority has followed this leader since now, or when this node does
+        not lead; before this returns, if that is known already.
+        """
+        if self._epoch < 0 or self._is_alone:
+            then()
+        elif self._controller is None:
+            self._awaiting_confirmation.append(then)
+        else:
+            proposal = self._confirming(self._controller)
+            assert proposal is not None, "there are others"
+            proposal.then.append(then)
+
+    def _place(self) -> None:
+        """Decide on waiting requests, or forward them, if a leader is known."""
+        if self._controller is not None:
+            for queued in self._waiting.take():
+                self._again(queued)
+            return
+        address = self._leader_address()
+        leads = self._epoch >= 0 or self._driver.raft.leader_id == self._driver.raft.node_id
+        if not leads and address is not None and self._nursery is not None:
+            self._waiting.forward(address, self._nursery)
+
+    # --- decisions
+
+    def _begin(self, queued: QueuedRequest) -> Slices[Decision]:
+        controller, requester = self._controller, queued.requester
+        assert controller is not None, "decisions are dropped with the leadership"
+
+        def allows(operation: str, resource_type: str, name: str) -> bool:
+            return self._authorizer.allows(
+                requester.principal, requester.host, operation, resource_type, name
+            )
+
+        controller.log_ends(self._next_offset)
+        decision = yield from controller.decide(
+            queued.request,
+            queued.version,
+            allows,
+            _wall_ms(),
+            requester.principal,
+            steady_ms=self._clock.read(),
+        )
+        return decision
+
+    def _decided(self, queued: QueuedRequest, decision: Decision, seconds: float) -> None:
+        assert self._controller is not None, "decisions are dropped with the leadership"
+        self.facts.measures.decided(seconds)
+        if decision.operation is not None:
+            proposal: Proposal | None = self._propose(decision.operation, queued)
+        elif decision.needs_confirmation:
+            proposal = self._confirming(self._controller)
+        else:
+            proposal = self._proposals.last
+        if proposal is None:
+            queued.pending.complete(decision.answer)
+        else:
+            proposal.answers.append((queued, decision.answer))
+
+    def _undecided(self, queued: QueuedRequest, error: Exception) -> None:
+        # A bug: the state of the controller may be half changed, so another node has to lead.
+        self._reports.bug("controller request failed", error, api=queued.request.NAME)
+        refuse(queued, ErrorCode.UNKNOWN_SERVER_ERROR, "This server failed; its log says why.")
+        self._resign(f"a bug of this server: {error!r}")
+
+    def _confirming(self, controller: Controller) -> Proposal | None:
+        """The proposal that a response without a change waits for; None in a quorum of one node
+        without proposals.
+
+        The response may depend on records that are not committed yet, and another node may have
+        been elected without this one knowing. A record that is appended now and committed later
+        excludes both. A record that was appended before does not: followers may have acknowledged
+        it before an election.
+        """
+        last = self._proposals.last
+        if last is not None and (last.end_offset is None or self._is_alone):
+            return last
+        return None if self._is_alone else self._propose(controller.confirmation(_wall_ms()))
+
+    @property
+    def _next_offset(self) -> int:
+        """Where the next record will be, unless the quorum writes one of its own (a change of
+        voters) before.
+        """
+        return self._driver.raft.log.end_offset + self._proposals.queued
+
+    @property
+    def _is_alone(self) -> bool:
+        return self._driver.raft.leads_until == math.inf
+
+    def _propose(self, operation: Operation, change: QueuedRequest | None = None) -> Proposal:
+        number = self._driver.number()
+        proposal = self._proposals.add(number, operation.offsets, change)
+        self._driver.submit(
+            Propose(number, self._epoch, operation.batches, operation.kraft_version)
+        )
+        return proposal
+
+    # --- leadership
+
+    def leading(self, epoch: int, start_offset: int) -> None:
+        """This node was elected; it decides once the image has everything before its epoch."""
+        self._epoch, self._start_offset = epoch, start_offset
+        self.folded()
+
+    def folded(self) -> None:
+        """The image has more records. The controller becomes active when the image has all records
+        up to the first one of this epoch (KAFKA-15345).
+        """
+        self._answer_in_image()
+        keeper = self._keeper
+        if (
+            self._epoch < 0
+            or self._controller is not None
+            or not keeper.loaded
+            or keeper.read_offset <= self._start_offset
+        ):
+            return
+        try:
+            controller = self._make(sorted(self._driver.raft.voters.nodes))
+            operations = controller.activate(
+                keeper.image,
+                _wall_ms(),
+                steady_ms=self._clock.read(),
+                transaction_open=keeper.in_transaction,
+            )
+        except Exception as error:
+            self._reports.bug("controller activation failed", error)
+            self._resign(f"a bug of this server: {error!r}")
+            return
+        self._controller = controller
+        self.activations += 1
+        for operation in operations:
+            self._propose(operation)
+        self._reports.report("controller active", epoch=self._epoch, offset=keeper.read_offset)
+        confirming, self._awaiting_confirmation = self._awaiting_confirmation, []
+        for then in confirming:
+            self.confirm(then)
+        self._place()
+
+    def not_leading(self, epoch: int) -> None:
+        """This node does not lead ``epoch`` any more. Another leader may commit records that were
+        appended and are not committed.
+        """
+        if epoch != self._epoch:
+            return
+        if self._controller is not None:
+            self.facts.measures.leads_no_more(self._controller.elections)
+        proposals, undecided = self._proposals.forget(), self._decisions.drop()
+        self._changes.left(proposals, epoch)
+        self._epoch, self._controller = -1, None
+        for proposal in proposals:
+            for queued, _ in proposal.answers:
+                if proposal.end_offset is None:
+                    self._again(queued)
+                else:
+                    refuse(queued, ErrorCode.REQUEST_TIMED_OUT, _UNKNOWN)
+        for queued in undecided:
+            self._again(queued)
+        confirming, self._awaiting_confirmation = self._awaiting_confirmation, []
+        for then in (*confirming, *(then for proposal in proposals for then in proposal.then)):
+            then()
+
+    def accepted(self, number: int, end_offset: int) -> None:
+        """A proposal was appended."""
+        self._proposals.accepted(number, end_offset)
+
+    def refused(self, number: int, not_leader: bool, reason: str) -> None:
+        """A proposal was not appended. Later decisions depend on it, so this leader resigns.
+
+        Unless ``not_leader``, the proposal itself is at fault: the next leader would fail with it
+        as well, so its request is refused and not decided again.
+        """
+        if number not in self._proposals:
+            return
+        if not_leader:
+            self.not_leading(self._epoch)
+            return
+        self._reports.report("proposal refused", error=reason)
+        proposal = self._proposals.take(number)
+        for queued, _ in proposal.answers:
+            refuse(
+                queued,
+                ErrorCode.UNKNOWN_SERVER_ERROR,
+                f"This cannot be written to the metadata log: {reason}",
+            )
+        self._awaiting_confirmation += proposal.then
+        self._resign(reason)
+
+    def _resign(self, reason: str) -> None:
+        """Give up the leadership: the next leader decides on requests that were not appended."""
+        self._driver.resign(self._epoch, reason)
+        self.not_leading(self._epoch)
+
+    def committed(self, high_watermark: int) -> None:
+        """Records below ``high_watermark`` are committed: their responses are sent in order, after
+        the audit log has an entry for each change.
+        """
+        done = list(self._proposals.committed(high_watermark))
+        self.facts.measures.too_late(
+            queued.request for one in done for queued, _ in one.answers if queued.pending.done
+        )
+        self._changes.committed(
+            done, self._epoch, high_watermark, _wall_ms(), lambda: self._answer(done)
+        )
+
+    def _answer(self, done: Iterable[Proposal]) -> None:
+        self._awaiting_image += done
+        self._answer_in_image()
+
+    def _answer_in_image(self) -> None:
+        """Send responses whose changes are in the image, so that a client reads its own write.
+
+        An image that has stopped loading is not waited for.
+        """
+        keeper, waiting = self._keeper, self._awaiting_image
+        while waiting and (
+            keeper.problem is not None or (waiting[0].end_offset or 0) <= keeper.next_offset
+        ):
+            answer([waiting.popleft()])
+
+    async def run(self) -> None:
+        """Continue long decisions, run periodic tasks, write NoOpRecords while the log is idle, and
+        find a leader for waiting requests; for ever.
+        """
+        try:
+            async with trio.open_nursery() as self._nursery:
+                self._nursery.start_soon(self._decisions.run)
+                while True:
+                    await trio.sleep(_LOOK_S)
+                    self.facts.measures.leader_is(
+                        self._driver.raft.epoch, self._driver.raft.leader_id
+                    )
+                    await self._forwarder.leader_is(self._leader_address())
+                    self._clock.read()
+                    if self._waiting:
+                        self._place()
+                    if self._controller is not None:
+                        self._decisions.run_periodic(self._poll)
+                    if self._controller is not None and not self._proposals:
+                        self._write_no_op(self._controller)
+        finally:
+            self._nursery = None
+            with trio.CancelScope(shield=True):
+                await self._forwarder.close()
+
+    def _poll(self) -> None:
+        """Run the periodic tasks of the controller that are due, such as fencing brokers."""
+        controller = self._controller
+        assert controller is not None, "periodic work is dropped with the leadership"
+        now_ms = self._clock.read()
+        if controller.deadline_ms is None or now_ms < controller.deadline_ms:
+            return
+        assert controller.image is not None, "the controller of a leader is active"
+        serving = set(unfenced(controller.image))
+        try:
+            controller.log_ends(self._next_offset)
+            with self.facts.measures.deciding():
+                operations = controller.poll(_wall_ms(), steady_ms=now_ms)
+        except Exception as error:
+            self._reports.bug("periodic task failed", error)
+            self._resign(f"a bug of this server: {error!r}")
+            return
+        for operation in operations:
+            self._propose(operation)
+            for broker_id, epoch in serving.intersection(fenced_by(operation)):
+                self._reports.report(
+                    "broker session expired", broker_id=broker_id, broker_epoch=epoch
+                )
+
+    def _write_no_op(self, controller: Controller) -> None:
+        idle = controller.idle(_wall_ms())
+        if idle is not None:
+            self._propose(idle)
+
+
+def _wall_ms() -> int:
+    return time.time_ns() // 1_000_000

@@ -1,0 +1,344 @@
+"""Runs the group coordinator: passes it events and time, writes its records, delivers its results.
+
+A result waits until the records that it acknowledges are on disk; one sync serves all records that
+came during the sync before. Requests and responses are the business of ``gateway.handlers``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Final, TypeVar
+
+import trio
+
+from gateway.config import Config
+from gateway.groups import (
+    Answer,
+    Effect,
+    Error,
+    Failure,
+    GroupCoordinator,
+    LimitExceeded,
+    Moment,
+    Persist,
+    Settings,
+    Usage,
+)
+from gateway.groups.events import Event, Result
+from gateway.log.offset_store import DIRECTORY, OffsetStore
+from gateway.ports import Completable
+from gateway.server.logs import Reports, escape
+from kwire.errors import DecodeError
+
+#: Between attempts to open the store again after a write failed, seconds: first and longest.
+_RETRY_S: Final = (0.1, 10.0)
+#: Between attempts to rewrite a store that could not be rewritten, seconds.
+_COMPACT_RETRY_S: Final = 60.0
+
+_T = TypeVar("_T")
+
+
+class GroupsUnreadableError(Exception):
+    """The store can be opened, but holds what this version cannot read. Nothing was changed."""
+
+
+def settings_of(config: Config) -> Settings:
+    """The coordinator's settings out of the server's configuration."""
+    return Settings(
+        initial_rebalance_delay_ms=config.group_initial_rebalance_delay_ms,
+        min_session_timeout_ms=config.group_min_session_timeout_ms,
+        max_session_timeout_ms=config.group_max_session_timeout_ms,
+        max_size=config.group_max_size,
+        offset_metadata_max=config.offset_metadata_max_bytes,
+        offsets_retention_ms=config.offsets_retention_minutes * 60_000,
+        retention_check_interval_ms=config.offsets_retention_check_interval_ms,
+        groups_max=config.groups_max,
+        groups_max_per_principal=config.groups_max_per_principal,
+        members_max=config.groups_members_max,
+        members_max_per_principal=config.groups_members_max_per_principal,
+        bytes_max=config.groups_bytes_max,
+        bytes_max_per_principal=config.groups_bytes_max_per_principal,
+        bytes_max_per_group=config.groups_bytes_max_per_group,
+        bytes_reserved_per_group=config.groups_bytes_reserved_per_group,
+    )
+
+
+class GroupDriver:
+    """``gateway.ports.Groups``. ``state_dir``: where the store's directory is, or is made.
+
+    Until ``run`` has read the store, requests are answered COORDINATOR_LOAD_IN_PROGRESS, and after
+    its end COORDINATOR_NOT_AVAILABLE; clients try both again by themselves.
+    """
+
+    def __init__(
+        self,
+        state_dir: Path,
+        settings: Settings,
+        *,
+        node_id: int,
+        reports: Reports | None = None,
+        wall_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
+        dice: Callable[[], bytes] = lambda: os.urandom(16),
+    ) -> None:
+        self._directory = state_dir / DIRECTORY
+        self._settings = settings
+        self._node_id = node_id
+        self._reports = Reports() if reports is None else reports
+        #: How many requests each limit refused, by its key.
+        self.refusals: Counter[str] = Counter()
+        self._wall_ms = wall_ms
+        self._dice = dice
+        self._coordinator: GroupCoordinator | None = None
+        self._unavailable = Error.COORDINATOR_LOAD_IN_PROGRESS
+        self._store: OffsetStore | None = None
+        self._threads = trio.CapacityLimiter(1)
+        self._unwritten: list[Persist] = []
+        self._written = 0  # number of the newest Persist on disk
+        self._waiting: dict[
+            int, list[Answer]
+        ] = {}  # number of a Persist -> answers that wait for it
+        self._work = trio.Event()
+        self._sleeper = trio.Event()
+        self._wakes_at = -math.inf
+        self._compact_not_before = -math.inf
+
+    @property
+    def coordinator_node_id(self) -> int:
+        """This node: it coordinates every group."""
+        return self._node_id
+
+    def count_by_state(self) -> Counter[str]:
+        """How many groups there are in each state, by Kafka's names (``Stable``, ``Empty`` ...)."""
+        groups = self._coordinator.groups.values() if self._coordinator is not None else ()
+        return Counter(group.state.value for group in groups)
+
+    @property
+    def usage(self) -> Usage:
+        """The memory that groups hold; empty before the store was read."""
+        return Usage() if self._coordinator is None else self._coordinator.usage
+
+    def submit(self, event: Event, pending: Completable[Result]) -> None:
+        """Carry out one request; ``pending.complete(result)`` is called once, perhaps before this
+        returns.
+        """
+        if self._coordinator is None:
+            self._deliver(pending, event.failed(self._unavailable))
+            return
+        try:
+            effects = self._coordinator.handle(event, pending, self._moment())
+        except Exception as error:
+            self._break_off(error, event_type=type(event).__name__)
+            self._deliver(pending, event.failed(Error.UNKNOWN_SERVER_ERROR))
+            return
+        self._carry_out(effects)
+        self._rearm()
+
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Serve until cancelled; then everything that was carried out is written, and who still
+        waits is told.
+
+        Raises StoreLockedError and OSError if the store cannot be opened, GroupsUnreadableError if
+        it cannot be read.
+        """
+        try:
+            await self._open(rewrite=False)
+            task_status.started()
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._keep_time)
+                nursery.start_soon(self._keep_writing)
+        finally:
+            with trio.CancelScope(shield=True):
+                await self._close()
+
+    # Effects.
+
+    def _carry_out(self, effects: Sequence[Effect]) -> None:
+        for effect in effects:
+            if isinstance(effect, Persist):
+                self._unwritten.append(effect)
+                self._work.set()
+            elif isinstance(effect, Failure):
+                self._reports.bug(
+                    "group request failed",
+                    effect.error,
+                    operation=effect.what,
+                    group=escape(effect.group_id),
+                )
+            elif isinstance(effect, LimitExceeded):
+                self._refused(effect)
+            elif effect.after <= self._written:
+                self._deliver(effect.asked.token, effect.result)
+            else:
+                self._waiting.setdefault(effect.after, []).append(effect)
+
+    def _deliver(self, pending: Completable[Result], result: Result) -> None:
+        try:
+            pending.complete(result)
+        except Exception as error:  # one response that fails must not fail the other groups
+            self._reports.bug("group response failed", error, result=type(result).__name__)
+
+    def _refused(self, effect: LimitExceeded) -> None:
+        self.refusals[effect.limit] += 1
+        self._reports.report(
+            "group limit reached",
+            limit=effect.limit, principal=escape(effect.owner), group=escape(effect.group_id),
+        )  # fmt: skip
+
+    def _moment(self) -> Moment:
+        return Moment(trio.current_time(), self._wall_ms(), self._dice())
+
+    # Time.
+
+    async def _keep_time(self) -> None:
+        while True:
+            self._sleeper = trio.Event()
+            self._wakes_at = self._next_deadline()
+            with trio.move_on_at(self._wakes_at):
+                await self._sleeper.wait()
+            if self._coordinator is not None and trio.current_time() >= self._next_deadline():
+                try:
+                    effects = self._coordinator.on_timer(self._moment())
+                except Exception as error:
+                    self._break_off(error, event_type="timer")
+                    continue
+                self._carry_out(effects)
+                await trio.lowlevel.checkpoint()
+
+    def _next_deadline(self) -> float:
+        deadline = None if self._coordinator is None else self._coordinator.next_deadline()
+        return math.inf if deadline is None else deadline
+
+    def _rearm(self) -> None:
+        """Wake the sleeper if something is due earlier than it knows. Later is no matter: it looks
+        again when it wakes.
+        """
+        if self._next_deadline() < self._wakes_at:
+            self._sleeper.set()
+
+    # The disk.
+
+    async def _keep_writing(self) -> None:
+        while True:
+            await self._work.wait()
+            self._work = trio.Event()
+            if self._coordinator is None:
+                await self._begin_again()
+                continue
+            try:
+                await self._write()
+            except OSError as error:
+                self._reports.report("offset store write failed", error=str(error))
+                self._give_up(Error.COORDINATOR_LOAD_IN_PROGRESS, Error.NOT_COORDINATOR)
+                await self._begin_again()
+            else:
+                await self._compact()
+
+    async def _write(self) -> None:
+        """Write what there is with one sync, and release the answers that waited for it."""
+        if not self._unwritten:
+            return
+        assert self._store is not None
+        store, batch = self._store, list(self._unwritten)
+        records = [record for persist in batch for record in persist.records]
+        owners = {key: owner for persist in batch for key, owner in persist.owners.items()}
+        await self._in_thread(lambda: store.append(records, self._wall_ms(), owners=owners))
+        # Only now: a cancellation on the way in leaves it for the last write.
+        del self._unwritten[: len(batch)]
+        newest = batch[-1].number
+        for number in range(self._written + 1, newest + 1):
+            for answer in self._waiting.pop(number, ()):
+                self._deliver(answer.asked.token, answer.result)
+        self._written = newest
+
+    async def _compact(self) -> None:
+        store, now = self._store, trio.current_time()
+        if store is None or not store.needs_compaction or now < self._compact_not_before:
+            return
+        try:
+            await self._in_thread(store.compact)
+        except OSError as error:
+            self._compact_not_before = now + _COMPACT_RETRY_S
+            self._reports.report(
+                "offset store rewrite failed", error=str(error), retry_s=_COMPACT_RETRY_S
+            )
+
+    async def _open(self, *, rewrite: bool) -> None:
+        store = await self._in_thread(lambda: OffsetStore(self._directory, rewrite=rewrite))
+        for problem in store.problems:
+            self._reports.report("offset store damaged", error=problem)
+        coordinator = GroupCoordinator(self._settings)
+        try:
+            effects = coordinator.load(store.records(), self._moment(), store.owners())
+        except DecodeError as error:
+            store.close()
+            raise GroupsUnreadableError(
+                f"{self._directory}: a record cannot be read ({error}); was it written by a newer version?"
+            ) from error
+        self._store, self._coordinator, self._written = store, coordinator, 0
+        self._carry_out(effects)
+        self._rearm()
+
+    def _break_off(self, error: Exception, *, event_type: str) -> None:
+        """Drop the coordinator after an exception that it could not contain.
+
+        Its state is not to be trusted; that on disk is.
+        """
+        self._reports.bug("group coordinator failed", error, event_type=event_type)
+        self._give_up(Error.COORDINATOR_LOAD_IN_PROGRESS, Error.NOT_COORDINATOR)
+        self._work.set()
+
+    async def _begin_again(self) -> None:
+        """Load the coordinator again from disk after it was given up.
+
+        For clients the coordinator has moved: they were answered with NOT_COORDINATOR and look for
+        it. The store is written to a new file.
+        """
+        wait_s, longest_s = _RETRY_S
+        while True:
+            await self._close_store()
+            try:
+                await self._open(rewrite=True)
+            except (OSError, GroupsUnreadableError) as error:
+                self._reports.report("offset store unavailable", error=str(error), retry_s=wait_s)
+                await trio.sleep(wait_s)
+                wait_s = min(wait_s * 2, longest_s)
+            else:
+                self._reports.report("offset store available")
+                return
+
+    def _give_up(self, unavailable: Error, error: Error) -> None:
+        """Forget the coordinator. New requests get ``unavailable``; answers that will not be kept
+        become ``error``.
+        """
+        self._unavailable = unavailable
+        coordinator, self._coordinator = self._coordinator, None
+        waiting, self._waiting = self._waiting, {}
+        self._unwritten = []
+        for answers in waiting.values():
+            for answer in answers:
+                self._deliver(answer.asked.token, answer.asked.event.failed(error))
+        for effect in [] if coordinator is None else coordinator.unload():
+            assert isinstance(effect, Answer)
+            self._deliver(effect.asked.token, effect.result)
+
+    async def _close(self) -> None:
+        """Write what is left, tell those who still wait, and let the store go."""
+        if self._store is not None and self._unwritten:
+            with contextlib.suppress(OSError):  # the answers that waited for it say so
+                await self._write()
+        self._give_up(Error.COORDINATOR_NOT_AVAILABLE, Error.NOT_COORDINATOR)
+        await self._close_store()
+
+    async def _close_store(self) -> None:
+        store, self._store = self._store, None
+        if store is not None:
+            await self._in_thread(store.close)
+
+    async def _in_thread(self, work: Callable[[], _T]) -> _T:
+        return await trio.to_thread.run_sync(work, limiter=self._threads)

@@ -1,0 +1,374 @@
+"""Lists the events that the server logs: name, level, fields and meaning of each.
+
+``gateway.server.logs.Reports`` takes the level of an event from here. The tables of
+docs/operations.md are written from here by ``python -m tools.check generated --fix``. A name is a
+few lower case words; a field has the same name and unit in every event.
+"""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+from typing import Final, NamedTuple
+
+#: Fields of an event that concerns a client's connection.
+CONNECTION: Final = "connection listener peer principal"
+#: Fields that identify a request.
+REQUEST: Final = "api version correlation_id client_id"
+
+
+class LogEvent(NamedTuple):
+    """``level`` is a key of ``gateway.server.logs.LEVELS``; ``meaning`` is Markdown."""
+
+    name: str
+    level: str
+    meaning: str
+    fields: frozenset[str]
+
+
+def _event(name: str, level: str, fields: str, meaning: str) -> LogEvent:
+    return LogEvent(name, level, meaning, frozenset(fields.split()))
+
+
+def _bug(name: str, meaning: str, fields: str = "") -> LogEvent:
+    """An exception that no code expected; the line has its traceback."""
+    text = f"A bug of this server, with its traceback. {meaning}"
+    return _event(name, "error", f"error exc_info {fields}", text)
+
+
+_CLIENTS: Final = (
+    _event(
+        "request",
+        "debug",
+        f"{CONNECTION} {REQUEST} waits failed forwarded for_principal for_host for_client",
+        "A request, without limit in number. `waits`: the response waits, as that of a long poll; "
+        "`forwarded` and `for_...`: the request in an Envelope, and its client.",
+    ),
+    _event(
+        "bad request",
+        "warning",
+        f"{CONNECTION} {REQUEST} software rule error",
+        "A client sent bytes that do not follow the protocol. `rule` and `error` say why.",
+    ),
+    _event(
+        "unsupported request",
+        "warning",
+        f"{CONNECTION} {REQUEST} api_key software error",
+        "A client asked for an API or version that this server does not have, or sent a request "
+        "before it authenticated. Logged once for each `software` and API.",
+    ),
+    _event(
+        "authentication failed",
+        "warning",
+        f"{CONNECTION} software error",
+        "`error` is the reason that the client was given.",
+    ),
+    _event(
+        "handshake failed",
+        "warning",
+        f"{CONNECTION} software error",
+        "TLS: no common version or cipher, or a certificate that is not trusted.",
+    ),
+    _event(
+        "connection refused",
+        "warning",
+        "listener peer error",
+        "A new connection was closed. `error` is the key of the limit.",
+    ),
+    _event(
+        "connection cut",
+        "info",
+        f"{CONNECTION} software error",
+        "The server closed a connection. `error` is the key of the limit.",
+    ),
+    _event(
+        "idle connection closed",
+        "debug",
+        f"{CONNECTION} software error",
+        "Nothing moved on a connection for `connections.max.idle.ms`.",
+    ),
+    _event(
+        "peer disconnected",
+        "debug",
+        f"{CONNECTION} software error",
+        "The client closed the connection while the server read from it or wrote to it.",
+    ),
+    _event(
+        "response truncated",
+        "warning",
+        f"{CONNECTION} software error",
+        "The log lost bytes that a Fetch response had announced. The connection is closed.",
+    ),
+    _event(
+        "connections not accepted",
+        "error",
+        "listener error",
+        "The system is out of file descriptors or memory. Accepting goes on when there is room.",
+    ),
+    _event(
+        "source problem",
+        "warning",
+        "error",
+        "A corrupt batch, a torn tail or an unreachable directory: file and position.",
+    ),
+    _event("source recovered", "info", "", "The source has no problem any more."),
+    _event(
+        "event loop held",
+        "warning",
+        f"{CONNECTION} {REQUEST} milliseconds task",
+        "A step of this server took 50 ms of processor time or longer, while every other client "
+        "waited: `milliseconds`, `task`, and the request where there was one. Decoding a request "
+        "of `request.max.elements` is one step of 10 to 20 ms.",
+    ),
+    _bug("internal error", "It costs one connection.", f"{CONNECTION} {REQUEST} path"),
+    _bug("source not read", "The log is read again."),
+)
+
+_GROUPS: Final = (
+    _event(
+        "offset store damaged",
+        "warning",
+        "error",
+        "At start: the files of the last run are damaged. `error` names the file and what is done.",
+    ),
+    _event(
+        "offset store write failed",
+        "error",
+        "error",
+        "The disk refused commits. They are answered with an error, and groups are loaded again "
+        "from disk.",
+    ),
+    _event(
+        "offset store rewrite failed",
+        "warning",
+        "error retry_s",
+        "The file of offsets could not be compacted. Tried again after `retry_s`.",
+    ),
+    _event(
+        "offset store unavailable",
+        "error",
+        "error retry_s",
+        "No group is served. Tried again after `retry_s`.",
+    ),
+    _event("offset store available", "info", "", "Groups are served again."),
+    _event(
+        "group limit reached",
+        "warning",
+        "limit principal group",
+        "A request was refused: `limit` is the key, `principal` is charged.",
+    ),
+    _bug(
+        "group request failed",
+        "It costs one request; members of `group` may have to join again.",
+        "group operation",
+    ),
+    _bug("group coordinator failed", "Groups are loaded again from disk.", "event_type"),
+    _bug("group response failed", "One response is lost.", "result"),
+)
+
+_QUORUM: Final = (
+    _event(
+        "leader changed",
+        "info",
+        "epoch leader_id",
+        "The leader of the quorum. `leader_id` is -1 while there is none.",
+    ),
+    _event("leader resigns", "warning", "epoch reason", "This node stops leading."),
+    _event(
+        "request failed",
+        "warning",
+        "address kind reason",
+        "A node did not answer. `kind` is `unreachable`, `closed`, `timeout`, `undecodable`, "
+        "`unsupported_version` or `unauthorized`.",
+    ),
+    _event(
+        "request refused",
+        "warning",
+        "sender error",
+        "A node answered with an error, most often because it does not lead. Another is tried.",
+    ),
+    _event(
+        "access denied",
+        "warning",
+        "address reason",
+        "A node does not let this one read the log; `reason` says who has to allow what. Tried "
+        "again after 5 s.",
+    ),
+    _event(
+        "protocol violation",
+        "warning",
+        "sender reason",
+        "A node sent what the protocol does not allow. The message is counted and not used.",
+    ),
+    _event("cluster id unknown", "info", "reason", "A controller does not tell the cluster id."),
+    _event("voters unknown", "info", "reason", "A controller does not tell the voters."),
+    _event(
+        "log truncated",
+        "info",
+        "at to epoch leader_epoch leader below",
+        "Records that were never committed are dropped, from the old end `at` back `to` the new one.",
+    ),
+    _event("snapshot begun", "info", "snapshot leader", "A download of a snapshot began."),
+    _event(
+        "snapshot installed",
+        "info",
+        "snapshot bytes",
+        "The leader's snapshot replaces the log up to its end.",
+    ),
+    _event("snapshot given up", "warning", "snapshot leader reason", "The download ended."),
+    _event(
+        "history tried",
+        "info",
+        "below at leader",
+        "The leader offers a snapshot; its log is asked for instead (`quorum.history`).",
+    ),
+    _event("history found", "info", "below leader", "The leader still has the log from offset 0."),
+    _event("voter updated", "info", "error", "The leader has this voter's addresses and versions."),
+    _event("voter not updated", "info", "error", "The leader did not take them."),
+    _event("voter added", "info", "error", "This node made itself a voter."),
+    _event("voter not added", "info", "error", "This node tried to make itself a voter."),
+    _event(
+        "former voter removed",
+        "info",
+        "error",
+        "This node removed the voter that its id had with another directory.",
+    ),
+    _event(
+        "former voter not removed",
+        "info",
+        "error",
+        "This node tried to remove the voter that its id had with another directory.",
+    ),
+    _event("log repaired", "warning", "error", "At start: an unfinished write was cut off."),
+    _event("log not written", "error", "error", "The disk is full or fails. Tried again."),
+    _event("log not cleaned", "error", "error", "Retention could not delete files."),
+    _event("log cleaned", "info", "deleted", "Retention `deleted` these files."),
+    _event("log not closed", "error", "error", "At the end. The next start checks the log."),
+    _event("snapshot written", "info", "snapshot bytes records", "This node wrote a snapshot."),
+    _event("snapshot not written", "warning", "error", "`error` says why there is no snapshot."),
+    _event(
+        "image behind",
+        "warning",
+        "error",
+        "The metadata image, from which snapshots and some responses are made, lacks changes.",
+    ),
+    _event("record not applied", "warning", "error", "The metadata image ignores a record."),
+    _event(
+        "weak security",
+        "warning",
+        "error",
+        "The client properties ask for less security than they could.",
+    ),
+    _event(
+        "node not registered",
+        "warning",
+        "error",
+        "The controller refused this node's registration. Tried again.",
+    ),
+    _event("following stopped", "error", "error", "`error` is why the server ends with status 1."),
+    _bug("quorum description failed", "DescribeQuorum is answered with an error."),
+    _bug("quorum response not delivered", "One response is lost."),
+    _bug("image update failed", "Tried again after a moment."),
+    _bug("log cleaning failed", "Tried again after a moment."),
+    _bug(
+        "quorum core failed",
+        "A voter ends with status 1; an observer's core starts again from the disk.",
+        "at",
+    ),
+    _bug(
+        "log write failed",
+        "A voter ends with status 1, and the next start checks the log. An observer tries again.",
+    ),
+)
+
+_CONTROLLER: Final = (
+    _event(
+        "controller active",
+        "info",
+        "epoch offset",
+        "This node is the active controller and decides on requests from `offset` on.",
+    ),
+    _event(
+        "metadata changed",
+        "info",
+        "api principal host client_id offset last_offset",
+        "At the active controller, for each change of a client that is committed: the request and "
+        "its client, and the offsets of its records. Never suppressed; also in the "
+        "[audit topic](audit.md).",
+    ),
+    _event(
+        "change not recorded",
+        "error",
+        "api principal offset last_offset error",
+        "An entry is missing in the audit topic because it could not be written. The change itself "
+        "is made and answered.",
+    ),
+    _event(
+        "audit log repaired",
+        "warning",
+        "error",
+        "At start or after a failed write: entries that were cut off, lost or set aside (file, "
+        "position, offsets).",
+    ),
+    _event("audit log not synced", "error", "error", "The disk refused. Tried again."),
+    _event("audit log not cleaned", "error", "error", "The disk refused. Tried again."),
+    _event("audit log not opened", "error", "error", "The disk refused. Tried again."),
+    _event("audit log cleaned", "info", "deleted", "Retention `deleted` these segments."),
+    _bug("audit log failed", "Changes are made and answered all the same."),
+    _event(
+        "broker session expired",
+        "warning",
+        "broker_id broker_epoch",
+        "The active controller fences a broker that sent no heartbeat for "
+        "`broker.session.timeout.ms`.",
+    ),
+    _event(
+        "request not forwarded",
+        "warning",
+        "api error",
+        "The active controller could not be reached. Tried again.",
+    ),
+    _event(
+        "forwarding refused",
+        "error",
+        "api controller error",
+        "The active controller does not accept forwarded requests: `CLUSTER_AUTHORIZATION_FAILED` "
+        "where this node's principal lacks CLUSTER_ACTION.",
+    ),
+    _event(
+        "proposal refused",
+        "error",
+        "error",
+        "Records of a request cannot be appended to the log. Its client gets an error.",
+    ),
+    _bug("controller request failed", "This node resigns; another one takes over.", "api"),
+    _bug("controller activation failed", "This node resigns; another one takes over."),
+    _bug("periodic task failed", "This node resigns; another one takes over."),
+)
+
+#: The tables of docs/operations.md, by the name in their markers.
+SECTIONS: Final = MappingProxyType(
+    {
+        "connections and requests": _CLIENTS,
+        "groups": _GROUPS,
+        "quorum and log": _QUORUM,
+        "controller and audit": _CONTROLLER,
+    }
+)
+#: Every event by its name.
+EVENTS: Final = MappingProxyType(
+    {event.name: event for events in SECTIONS.values() for event in events}
+)
+
+#: Names that the quorum's core gives to events, and the name in the log where it differs.
+_CORE_NAMES: Final = MappingProxyType(
+    {
+        "former voter removed refused": "former voter not removed",
+        "voter added refused": "voter not added",
+        "voter updated refused": "voter not updated",
+    }
+)
+
+
+def core_event(name: str) -> str:
+    """The name in the log of an event of ``gateway.quorum``."""
+    return _CORE_NAMES.get(name, name)

@@ -1,0 +1,1 @@
+"""The management port: /metrics, /livez, /readyz and /status over HTTP."""

@@ -1,0 +1,211 @@
+"""HTTP/1.1 connections of the management port: how many, how long, and what h11 makes of their
+bytes. Knows no page.
+
+Whoever holds a connection without asking anything is the first to go when another comes, so that
+slow or silent peers keep nobody out.
+"""
+
+from __future__ import annotations
+
+import email.utils
+from collections.abc import Awaitable, Callable
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import h11
+import trio
+
+if TYPE_CHECKING:
+    from gateway.server.logs import Reports
+
+#: Connections at one time: a few scrapers, probes and people. Beyond it the one that waited longest
+#: for a request goes.
+CONNECTIONS_MAX: Final = 32
+#: Bytes of a request's line and headers together.
+HEAD_MAX: Final = 8 * 1024
+#: From the first byte of a request to its end; between requests (scrapes are a minute apart at
+#: most); for an answer, s.
+HEAD_TIMEOUT_S: Final = 5.0
+IDLE_TIMEOUT_S: Final = 75.0
+SEND_TIMEOUT_S: Final = 10.0
+#: After the last answer what the peer still sends is thrown away for so long, s, lest a reset
+#: overtake the answer.
+_LINGER_S: Final = 1.0
+_LINGER_BYTES: Final = 256 * 1024
+_RECEIVE_BYTES: Final = 4096
+
+
+class Answer(NamedTuple):
+    """What is said to a request."""
+
+    status: int
+    body: bytes
+    content_type: str = "text/plain; charset=utf-8"
+    more: tuple[tuple[str, str], ...] = ()  #: further headers
+
+
+#: Gives the answer to a request's head; told whether a body follows, which nobody reads.
+Answering = Callable[[h11.Request, bool], Awaitable[Answer]]
+
+
+class HttpConnections:
+    """The open connections, each served by a task in ``nursery``."""
+
+    def __init__(self, nursery: trio.Nursery, answer: Answering, reports: Reports) -> None:
+        self._nursery = nursery
+        self._answer = answer
+        self._reports = reports
+        self._all: dict[HttpConnection, None] = {}  # the oldest first
+        self._waiting: dict[
+            HttpConnection, None
+        ] = {}  # those between two requests, who waits longest first
+
+    def __len__(self) -> int:
+        return len(self._all)
+
+    def admit(self, stream: trio.SocketStream) -> None:
+        """Serve one more; if there are too many, in the place of one that asks nothing, or else
+        takes no answer.
+        """
+        if len(self._all) >= CONNECTIONS_MAX:
+            leaves = next(iter(self._waiting or self._all))
+            leaves.scope.cancel()
+            self._forget(leaves)
+        http_connection = HttpConnection(stream, self._waits)
+        self._all[http_connection] = None
+        self._nursery.start_soon(self._serve, http_connection)
+
+    async def _serve(self, http_connection: HttpConnection) -> None:
+        try:
+            with http_connection.scope:
+                await http_connection.converse(self._answer)
+        except trio.BrokenResourceError:
+            pass  # the peer is gone
+        except Exception as error:
+            self._reports.bug("internal error", error, listener="management")
+        finally:
+            self._forget(http_connection)
+            http_connection.stream.socket.close()
+
+    def _waits(self, http_connection: HttpConnection, waits: bool) -> None:
+        self._waiting.pop(http_connection, None)
+        if waits:
+            self._waiting[http_connection] = None
+
+    def _forget(self, http_connection: HttpConnection) -> None:
+        self._all.pop(http_connection, None)
+        self._waiting.pop(http_connection, None)
+
+
+class HttpConnection:
+    """One connection: request, answer, and again for as long as both sides want. Whoever made it
+    closes the stream.
+
+    ``waits`` is told when it begins, and ends, to wait for a request.
+    """
+
+    def __init__(
+        self, stream: trio.SocketStream, waits: Callable[[HttpConnection, bool], None]
+    ) -> None:
+        self.stream = stream
+        self.scope = trio.CancelScope()
+        self._waits = waits
+        self._http = h11.Connection(h11.SERVER, max_incomplete_event_size=HEAD_MAX)
+
+    async def converse(self, answer: Answering) -> None:
+        """Answer requests. Raises trio.BrokenResourceError if the peer goes away before its answer
+        is sent.
+        """
+        goes_on = True
+        while goes_on:
+            self._waits(self, True)
+            try:
+                request = await self._next_request()
+                self._waits(self, False)
+                if request is None:
+                    return
+                goes_on = await self._send(
+                    await answer(request, self._has_body()), with_body=request.method != b"HEAD"
+                )
+            except h11.RemoteProtocolError as error:
+                self._waits(self, False)
+                goes_on = await self._send(_refusal(error), with_body=True)
+
+    async def _next_request(self) -> h11.Request | None:
+        """The head of the next request; None if the peer has enough, or takes too long. Raises
+        h11.RemoteProtocolError.
+        """
+        began = bool(self._http.trailing_data[0])
+        deadline = trio.current_time() + (HEAD_TIMEOUT_S if began else IDLE_TIMEOUT_S)
+        while True:
+            event = self._http.next_event()
+            if isinstance(event, h11.Request):
+                if not event.http_version.startswith(b"1."):
+                    raise h11.RemoteProtocolError(
+                        "only HTTP/1 is spoken here", error_status_hint=505
+                    )
+                return event
+            if event is not h11.NEED_DATA:
+                return None
+            with trio.move_on_at(deadline) as waiting:
+                data = await self.stream.receive_some(_RECEIVE_BYTES)
+            if waiting.cancelled_caught:
+                return None
+            self._http.receive_data(data)
+            if not began:
+                began, deadline = True, trio.current_time() + HEAD_TIMEOUT_S
+
+    def _has_body(self) -> bool:
+        try:
+            return not isinstance(self._http.next_event(), h11.EndOfMessage)
+        except h11.RemoteProtocolError:
+            return True
+
+    async def _send(self, answer: Answer, *, with_body: bool) -> bool:
+        """Send a whole answer; true if another request may follow it."""
+        http = self._http
+        headers = [
+            ("Content-Type", answer.content_type),
+            ("Content-Length", str(len(answer.body))),
+            ("Date", email.utils.formatdate(usegmt=True)),
+            ("Cache-Control", "no-store"),
+            ("X-Content-Type-Options", "nosniff"),
+            *answer.more,
+        ]
+        if http.their_state is not h11.DONE:
+            headers.append(
+                ("Connection", "close")
+            )  # what follows is a body, or worse, and nobody will read it
+        phrase = HTTPStatus(answer.status).phrase
+        events = [
+            h11.Response(status_code=answer.status, reason=phrase, headers=headers),
+            h11.EndOfMessage(),
+        ]
+        if with_body:
+            events.insert(1, h11.Data(data=answer.body))
+        with trio.move_on_after(SEND_TIMEOUT_S) as sending:
+            await self.stream.send_all(b"".join([http.send(event) or b"" for event in events]))
+        if sending.cancelled_caught:
+            return False
+        if http.our_state is h11.DONE and http.their_state is h11.DONE:
+            http.start_next_cycle()
+            return True
+        await self._see_off()
+        return False
+
+    async def _see_off(self) -> None:
+        """Close in such a way that the answer arrives: unread bytes would make a reset of it, which
+        may overtake the answer.
+        """
+        await self.stream.send_eof()
+        left = _LINGER_BYTES
+        with trio.move_on_after(_LINGER_S):
+            while left > 0 and (data := await self.stream.receive_some(_RECEIVE_BYTES)):
+                left -= len(data)
+
+
+def _refusal(error: h11.RemoteProtocolError) -> Answer:
+    """What is said to bytes that are no request."""
+    if error.error_status_hint == 431:
+        return Answer(431, f"A request's line and headers may have {HEAD_MAX} bytes.\n".encode())
+    return Answer(error.error_status_hint, b"This is no request of HTTP/1.1.\n")

@@ -1,0 +1,108 @@
+"""``/metrics`` as text: looks at everything when it is asked, in a registry of its own. Knows no
+HTTP.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from itertools import accumulate
+from typing import TYPE_CHECKING, Final
+
+from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
+from prometheus_client.openmetrics import exposition as openmetrics
+
+from gateway.server.counts import TIME_BOUNDS_S
+from gateway.server.management.metrics_table import TABLE
+
+if TYPE_CHECKING:
+    from prometheus_client.metrics_core import Metric as Family
+
+    from gateway.server.management.facts import Facts
+
+#: The fetch rate is a mean over at least so long, s, where the server has run that long: a window
+#: of Kafka's own rates.
+RATE_WINDOW_S: Final = 30.0
+_RATE_EVERY_S: Final = 1.0
+_OPENMETRICS: Final = "application/openmetrics-text"
+_PLAIN: Final = "text/plain; version=0.0.4; charset=utf-8"
+
+
+class Metrics:
+    """The metrics of one server."""
+
+    def __init__(self, facts: Facts) -> None:
+        self._registry = CollectorRegistry()
+        self._registry.register(_Collector(facts))
+        ProcessCollector(registry=self._registry)
+
+    def render(self, accept: str = "") -> tuple[str, bytes]:
+        """(content type, text) for who accepts this: OpenMetrics where it is named, else
+        Prometheus's own format.
+        """
+        if _OPENMETRICS in [kind.split(";")[0].strip().lower() for kind in accept.split(",")]:
+            return openmetrics.CONTENT_TYPE_LATEST, openmetrics.generate_latest(self._registry)  # type: ignore[no-untyped-call]
+        return _PLAIN, generate_latest(self._registry)
+
+
+class Rate:
+    """How fast a number grows that only ever grows, from what it was at earlier looks."""
+
+    def __init__(self) -> None:
+        self._looks: deque[tuple[float, float]] = deque()  # (when, the number then), oldest first
+
+    def per_second(self, number: float, now: float) -> float:
+        """The mean over RATE_WINDOW_S or longer; 0 at the first look. ``now``: s, never less than
+        before.
+        """
+        looks = self._looks
+        while len(looks) > 1 and now - looks[1][0] >= RATE_WINDOW_S:
+            looks.popleft()
+        if not looks or now - looks[-1][0] >= _RATE_EVERY_S:
+            looks.append((now, number))
+        then, was = looks[0]
+        return max(0.0, number - was) / (now - then) if now > then else 0.0
+
+
+class _Collector:
+    """Reads the table, and what does not fit into it."""
+
+    def __init__(self, facts: Facts) -> None:
+        self._facts = facts
+        self._fetched = Rate()
+
+    def collect(self) -> Iterator[Family]:
+        facts = self._facts
+        for metric in TABLE:
+            make = GaugeMetricFamily if metric.kind == "gauge" else CounterMetricFamily
+            family = make(metric.name, metric.help, labels=metric.labels)
+            for labels, value in metric.samples(facts):
+                family.add_metric(labels, value)
+            if family.samples:
+                yield family
+        yield _request_seconds(facts)
+        if facts.upstream is not None:
+            yield self._fetch_rate(facts.upstream.fetched_records, facts.clock())
+
+    def _fetch_rate(self, records: int, now: float) -> Family:
+        help = "Records fetched from the leader per second, over the last 30 s or longer."
+        return GaugeMetricFamily(
+            "kafka_server_raft_metrics_fetch_records_rate",
+            help,
+            value=self._fetched.per_second(records, now),
+        )
+
+
+def _request_seconds(facts: Facts) -> Family:
+    family = HistogramMetricFamily(
+        "kwire_request_seconds",
+        "How long requests kept this server busy, without what they waited for.",
+        labels=("api",),
+    )
+    bounds = [*map(str, TIME_BOUNDS_S), "+Inf"]
+    for api in facts.server_context.counts.apis.values():
+        family.add_metric(
+            (api.name,), list(zip(bounds, accumulate(api.buckets), strict=True)), api.seconds
+        )
+    return family

@@ -1,0 +1,238 @@
+"""Opens and runs the source of the metadata partition: one class for each kind.
+
+``ControllerSource`` is a node of its own KRaft quorum, ``ObserverSource`` follows another quorum,
+``LogSource`` reads files of Kafka. Each says what it needs before the server starts, what it offers
+to handlers and in which order it starts. The partition's content is the business of
+``gateway.sources``, the quorums' that of ``own_quorum`` and ``observed_quorum``.
+"""
+
+from __future__ import annotations
+
+import abc
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar, Final
+from urllib.parse import quote
+
+import trio
+
+from gateway.config import ConfigError, SourceKind
+from gateway.security.authorizer import AllowAll
+from gateway.server.follow import follow
+from gateway.sources import LogDirectory, SourceError, open_log
+from kwire.cluster.image import Image
+
+if TYPE_CHECKING:
+    import contextlib
+    from collections.abc import Callable, Mapping
+
+    from gateway.config import Config
+    from gateway.ports import Authorizer, Endpoint
+    from gateway.server.logs import Reports
+    from gateway.server.observed_quorum import ObservedQuorum
+    from gateway.server.own_quorum import OwnQuorum
+    from gateway.sources.chain_partition import ChainPartition
+
+#: The log of ``source=sample``: see the README beside it.
+SAMPLE: Final = Path(__file__).parent.parent / "sample"
+
+
+class MetadataSource(abc.ABC):
+    """A source: made from the configuration, opened once, run until the server ends."""
+
+    #: True: the listeners accept connections before the partition is loaded. Voters have to reach
+    #: each other before anything can be committed.
+    listens_before_loaded: ClassVar[bool] = False
+
+    def __init__(self, config: Config) -> None:
+        self.config = config
+        self._partition: ChainPartition | None = None
+
+    @property
+    def partition(self) -> ChainPartition:
+        """The partition, once :meth:`open` has returned."""
+        assert self._partition is not None
+        return self._partition
+
+    @property
+    def quorum(self) -> ObservedQuorum | OwnQuorum | None:
+        """The quorum behind the partition; None where it comes from files."""
+        return None
+
+    @property
+    def own_quorum(self) -> OwnQuorum | None:
+        """The quorum that this node is part of."""
+        return None
+
+    @property
+    def image(self) -> Image:
+        """The committed state of the cluster; empty where there is no quorum."""
+        return Image() if self.quorum is None else self.quorum.image
+
+    @property
+    def authorizer(self) -> Authorizer:
+        """Decides by the ACLs of the log; allows everything where there is no quorum."""
+        return AllowAll() if self.quorum is None else self.quorum.authorizer
+
+    def default_state_dir(self) -> Path:
+        """The directory for committed offsets where ``state.dir`` is not set.
+
+        There is one for each cluster: offsets of one log mean nothing in another.
+        """
+        if self.config.data_dir is not None:
+            return self.config.data_dir / "kwire"
+        home = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
+        # The id comes from a file: quoted it is one name and no path; the prefix keeps "." and ".."
+        # from being directories.
+        return Path(home) / "kwire" / f"cluster-{quote(self.partition.cluster_id, safe='')}"
+
+    @abc.abstractmethod
+    def check(self) -> None:
+        """Check what can be checked without serving or connecting. Raises ConfigError."""
+
+    @abc.abstractmethod
+    def open(
+        self, endpoints: Mapping[str, Endpoint], reports: Reports, stack: contextlib.ExitStack
+    ) -> None:
+        """Open files and make ``partition`` available; ``stack`` closes them. Raises ConfigError.
+
+        ``endpoints``: the advertised address of each listener of this node.
+        """
+
+    @abc.abstractmethod
+    async def run(self, started: Callable[[], None]) -> None:
+        """Keep the partition up to date until cancelled.
+
+        ``started`` is called when the partition is loaded, or was waited for long enough. Raises
+        SourceStopped, in a group, when following cannot go on.
+        """
+
+    @abc.abstractmethod
+    async def hand_over(self, timeout_s: float) -> None:
+        """Give up leadership before the server stops, where this node leads."""
+
+
+class LogSource(MetadataSource):
+    """``log.dirs`` or the sample log: files that Kafka writes, or wrote. Read only."""
+
+    def check(self) -> None:
+        """Raise ConfigError if there is no metadata log."""
+        self._open_directory()
+
+    def open(
+        self, endpoints: Mapping[str, Endpoint], reports: Reports, stack: contextlib.ExitStack
+    ) -> None:
+        """Find the log; :meth:`run` reads it."""
+        self._directory = self._partition = self._open_directory()
+        self._reports = reports
+
+    async def run(self, started: Callable[[], None]) -> None:
+        """Read the log, and what is appended to it."""
+        async with trio.open_nursery() as nursery:
+            await nursery.start(follow, self._directory, self._reports)
+            started()
+
+    async def hand_over(self, timeout_s: float) -> None:
+        """Return at once: Kafka writes these files."""
+
+    def _open_directory(self) -> LogDirectory:
+        config = self.config
+        is_sample = config.source_kind is SourceKind.SAMPLE
+        place = SAMPLE if is_sample else str(config.log_dirs)
+        try:
+            return open_log(place, snapshot_prefix=config.snapshot_prefix)
+        except SourceError as error:
+            raise ConfigError(f"{'source' if is_sample else 'log.dirs'}: {error}") from None
+
+
+class ObserverSource(MetadataSource):
+    """A copy of the log of a quorum that this node observes. Read only."""
+
+    _quorum: ObservedQuorum | None = None
+
+    @property
+    def quorum(self) -> ObservedQuorum | None:
+        """The observed quorum; None before :meth:`open`."""
+        return self._quorum
+
+    def check(self) -> None:
+        """Raise ConfigError if the client properties cannot be used."""
+        from gateway.server.observed_quorum import upstream_security
+
+        upstream_security(self.config)
+
+    def open(
+        self, endpoints: Mapping[str, Endpoint], reports: Reports, stack: contextlib.ExitStack
+    ) -> None:
+        """Open the copy in ``data.dir``."""
+        from gateway.server.observed_quorum import open_quorum  # imports TLS: a part of the start
+
+        self._partition, self._quorum = open_quorum(self.config, reports, stack)
+
+    async def run(self, started: Callable[[], None]) -> None:
+        """Follow the quorum."""
+        assert self._quorum is not None
+        await self._quorum.run(started)
+
+    async def hand_over(self, timeout_s: float) -> None:
+        """Return at once: an observer never leads."""
+
+
+class ControllerSource(MetadataSource):
+    """The log of a quorum that this node is part of, as voter or as observer."""
+
+    listens_before_loaded = True
+    _quorum: OwnQuorum | None = None
+
+    @property
+    def quorum(self) -> OwnQuorum | None:
+        """The quorum; None before :meth:`open`."""
+        return self._quorum
+
+    @property
+    def own_quorum(self) -> OwnQuorum | None:
+        """The quorum; None before :meth:`open`."""
+        return self._quorum
+
+    def default_state_dir(self) -> Path:
+        """``kwire/`` in the node's data directory."""
+        from gateway.server.own_quorum import data_dir
+
+        return data_dir(self.config) / "kwire"
+
+    def check(self) -> None:
+        """Raise ConfigError if nodes could not connect to each other."""
+        from gateway.server.own_quorum import security_among_nodes
+
+        security_among_nodes(self.config)
+
+    def open(
+        self, endpoints: Mapping[str, Endpoint], reports: Reports, stack: contextlib.ExitStack
+    ) -> None:
+        """Open the node's log; format it if the directory is empty."""
+        from gateway.server.own_quorum import open_own_quorum
+
+        self._partition, self._quorum = open_own_quorum(self.config, endpoints, reports, stack)
+
+    async def run(self, started: Callable[[], None]) -> None:
+        """Take part in the quorum."""
+        assert self._quorum is not None
+        await self._quorum.run(started)
+
+    async def hand_over(self, timeout_s: float) -> None:
+        """Let the other voters elect a leader while this node can still be reached."""
+        assert self._quorum is not None
+        await self._quorum.driver.shut_down(timeout_s)
+
+
+_CLASSES: Final[dict[SourceKind, type[MetadataSource]]] = {
+    SourceKind.CONTROLLER: ControllerSource,
+    SourceKind.OBSERVER: ObserverSource,
+    SourceKind.LOG: LogSource,
+    SourceKind.SAMPLE: LogSource,
+}
+
+
+def metadata_source(config: Config) -> MetadataSource:
+    """The source that ``config`` selects, not opened."""
+    return _CLASSES[config.source_kind](config)

@@ -1,0 +1,198 @@
+"""Builds streamed responses beside everything else: a slice of one, then every other task, then a
+slice of the next.
+
+One task runs them all. Equal requests that are under construction at the same time share one
+response. The bytes of a response count in ``buffers.max.bytes`` from the first one encoded until
+the last connection has sent them.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Hashable
+from typing import TYPE_CHECKING, Any, Final
+
+import trio
+
+from gateway.server.clients.output import SharedBytes
+from gateway.server.loop_watchdog import NOTED_S
+from gateway.server.streamed_encoder import StreamedEncoder
+
+if TYPE_CHECKING:
+    from gateway.handlers.streamed import Streamed
+    from gateway.server.counts import Counts
+    from gateway.server.server_context import Memory
+
+#: How long one slice takes, s. A single element may take longer; what makes elements bounds them.
+SLICE_S: Final = 0.005
+#: A response of fewer bytes is never given up for the common limit.
+_FREE_BYTES: Final = 64 * 1024
+
+
+class EncodedResponse:
+    """A response whose body is encoded already. ``errors``: the error codes in it."""
+
+    __slots__ = ("_body", "errors")
+
+    def __init__(self, body: SharedBytes, errors: Counter[int]) -> None:
+        self._body = body
+        self.errors = errors
+
+    def encode_parts(self, version: int) -> list[Any]:
+        """As ``Message.encode_parts``."""
+        return [self._body]
+
+
+class Waiter:
+    """Waits for a response: exactly one of its callbacks is called, unless it is cancelled before."""
+
+    __slots__ = ("complete", "failed", "response", "too_large")
+
+    def __init__(
+        self,
+        complete: Callable[[EncodedResponse], None],
+        failed: Callable[[Exception], None],
+        too_large: Callable[[], None],
+    ) -> None:
+        self.complete = complete
+        self.failed = failed
+        self.too_large = too_large
+        self.response: _Response | None = None
+
+    def cancel(self) -> None:
+        """The connection is gone. A response for which no other connection waits is given up."""
+        if self.response is not None:
+            self.response.fetch_purgatory.pop(self, None)
+            self.response = None
+
+
+class _Response:
+    """One that is under construction."""
+
+    def __init__(self, streamed: Streamed, api_key: int, version: int, key: Hashable) -> None:
+        self.encoder = StreamedEncoder(streamed, version)
+        self.api_key = api_key
+        self.version = version
+        self.key = key
+        self.fetch_purgatory: dict[Waiter, None] = {}
+        self.held = 0  # its share of Memory.held
+
+    def take_waiters(self) -> list[Waiter]:
+        fetch_purgatory, self.fetch_purgatory = list(self.fetch_purgatory), {}
+        for waiter in fetch_purgatory:
+            waiter.response = None
+        return fetch_purgatory
+
+
+class ResponseScheduler:
+    """All streamed responses that are under construction. One task runs :meth:`run`."""
+
+    def __init__(
+        self,
+        memory: Memory,
+        counts: Counts,
+        max_bytes: int,
+        took: Callable[[float, dict[str, Any]], None],
+    ) -> None:
+        """``max_bytes``: beyond so many in ``memory`` large responses are given up. ``took`` is
+        told of long slices.
+        """
+        self._memory = memory
+        self._counts = counts
+        self._max_bytes = max_bytes
+        self._took = took
+        self._new: deque[_Response] = deque()  # that had no slice yet
+        self._begun: deque[_Response] = deque()
+        self._shared: dict[Hashable, _Response] = {}
+        self._wake = trio.Event()
+        self._turn_of_begun = False
+
+    def __len__(self) -> int:
+        return len(self._new) + len(self._begun)
+
+    def submit(self, streamed: Streamed, api_key: int, version: int, waiter: Waiter) -> None:
+        """Build ``streamed`` for ``waiter``, or let it wait for an equal one that is under
+        construction.
+        """
+        key = None if streamed.share_key is None else (api_key, version, streamed.share_key)
+        response = None if key is None else self._shared.get(key)
+        if response is None:
+            response = _Response(streamed, api_key, version, key)
+            if key is not None:
+                self._shared[key] = response
+            self._new.append(response)
+            self._wake.set()
+        response.fetch_purgatory[waiter] = None
+        waiter.response = response
+
+    async def run(self) -> None:
+        """Build, for ever."""
+        while True:
+            if not self._new and not self._begun:
+                self._wake = trio.Event()
+                await self._wake.wait()
+            self._run_slice()
+            await trio.lowlevel.checkpoint()
+
+    def _next(self) -> _Response:
+        """Whose turn it is: new ones and begun ones alternate, so that a short response does not
+        wait behind long ones.
+        """
+        self._turn_of_begun = not self._turn_of_begun
+        first, second = (
+            (self._begun, self._new) if self._turn_of_begun else (self._new, self._begun)
+        )
+        return (first or second).popleft()
+
+    def _run_slice(self) -> None:
+        response = self._next()
+        if not response.fetch_purgatory:
+            self._forget(response)
+            return
+        began = time.perf_counter()
+        try:
+            done = response.encoder.run(time.perf_counter, SLICE_S)
+        except Exception as error:  # a bug of a handler: it costs the connections, not the server
+            self._forget(response)
+            for waiter in response.take_waiters():
+                waiter.failed(error)
+            return
+        self._count(response, time.perf_counter() - began)
+        self._memory.held += response.encoder.size - response.held
+        response.held = response.encoder.size
+        if response.held > _FREE_BYTES and self._memory.held > self._max_bytes:
+            self._forget(response)
+            for waiter in response.take_waiters():
+                waiter.too_large()
+        elif done:
+            self._complete(response)
+        else:
+            self._begun.append(response)
+
+    def _count(self, response: _Response, seconds: float) -> None:
+        counts = self._counts.apis[response.api_key]
+        counts.seconds += seconds
+        if seconds >= NOTED_S:
+            self._took(seconds, {"api": counts.name, "version": response.version})
+
+    def _complete(self, response: _Response) -> None:
+        body = SharedBytes(response.encoder.take(), self._freed)
+        response.held = 0  # counted as long as the bytes are held
+        self._forget(response)
+        encoded = EncodedResponse(body, response.encoder.errors)
+        body.hold()
+        try:
+            for waiter in response.take_waiters():
+                waiter.complete(encoded)
+        finally:
+            body.release()
+
+    def _forget(self, response: _Response) -> None:
+        self._memory.held -= response.held
+        response.held = 0
+        if response.key is not None and self._shared.get(response.key) is response:
+            del self._shared[response.key]
+
+    def _freed(self, size: int) -> None:
+        self._memory.held -= size

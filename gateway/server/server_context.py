@@ -1,0 +1,54 @@
+"""What all connections of the server share."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from gateway.server.counts import Counts
+from gateway.server.loop_watchdog import LoopWatchdog
+from gateway.server.response_scheduler import ResponseScheduler
+from gateway.server.turns import Turns
+
+if TYPE_CHECKING:
+    from gateway.config import Config
+    from gateway.server.clients.dispatch import Dispatcher
+    from gateway.server.clients.listener_auth import ListenerAuth
+    from gateway.server.clients.purgatory import Purgatory
+    from gateway.server.logs import Reports
+
+
+@dataclass(slots=True)
+class Memory:
+    """Bytes that all connections hold: unfinished requests and unsent answers."""
+
+    held: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ServerContext:
+    """What all connections share."""
+
+    config: Config
+    dispatcher: Dispatcher
+    purgatory: Purgatory
+    reports: Reports
+    memory: Memory = field(default_factory=Memory)
+    counts: Counts = field(default_factory=Counts)
+    turns: Turns = field(default_factory=Turns)
+    listener_auths: Mapping[str, ListenerAuth] = field(
+        default_factory=dict
+    )  #: of listeners that are not PLAINTEXT
+    responses: ResponseScheduler = field(
+        init=False
+    )  #: streamed responses that are under construction
+
+    watchdog: LoopWatchdog = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "watchdog", LoopWatchdog(self.reports))
+        made = ResponseScheduler(
+            self.memory, self.counts, self.config.buffers_max_bytes, self.watchdog.took
+        )
+        object.__setattr__(self, "responses", made)

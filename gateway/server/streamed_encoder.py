@@ -1,0 +1,182 @@
+"""Encodes a streamed response a few elements at a time, so that neither its structs nor its bytes
+are ever made at once.
+
+It knows neither connections nor the event loop: :meth:`StreamedEncoder.run` stops at the time it is
+given. The generated encoders write an array as its length and then its elements one by one;
+:class:`_Window` stands for an array and notes where the elements begin and end among the encoded
+parts. So any array of any message at any version can be encoded in pieces.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from gateway.handlers.answer_errors import count_errors
+from gateway.handlers.streamed import Streamed
+
+if TYPE_CHECKING:
+    from kwire.message import Struct
+
+#: Elements that are encoded with one call: the fields around the array are encoded again with each.
+_BATCH_MAX: Final = 500
+#: Encoded pieces are joined up to this size, bytes: few objects, and no large copy.
+_CHUNK_MIN: Final = 64 * 1024
+
+
+class _Window:
+    """An array of ``count`` elements as an encoder sees it, of which only ``elements`` are encoded.
+
+    After encoding, ``parts[begin:end]`` are the elements, and what is before and behind them
+    belongs to the struct around.
+    """
+
+    __slots__ = ("begin", "count", "elements", "end", "parts")
+
+    def __init__(self, count: int, elements: Sequence[Struct], parts: list[Any]) -> None:
+        self.count = count
+        self.elements = elements
+        self.parts = parts
+        self.begin = self.end = 0
+
+    def __len__(self) -> int:
+        return self.count
+
+    def __iter__(self) -> Iterator[Struct]:
+        self.begin = len(self.parts)
+        yield from self.elements
+        self.end = len(self.parts)
+
+
+class _Array:
+    """A streamed array that is under construction. ``slot`` is where the fields before it belong
+    among the chunks.
+    """
+
+    __slots__ = ("attr", "count", "elements", "slot", "struct")
+
+    def __init__(self, streamed: Streamed, slot: int) -> None:
+        self.struct: Any = streamed.message
+        self.attr = streamed.attr
+        self.elements = streamed.elements
+        self.count = 0
+        self.slot = slot
+
+
+class StreamedEncoder:
+    """The body of one streamed response, at one version. ``size`` is the number of bytes encoded so
+    far.
+    """
+
+    def __init__(self, streamed: Streamed, version: int) -> None:
+        self.size = 0
+        self.errors: Counter[int] = (
+            Counter()
+        )  #: error codes in the response, each as often as it stands there
+        self._streamed = streamed
+        self._version = version
+        self._chunks: list[Any] = []
+        self._loose: list[bytes] = []  # encoded and not yet joined to a chunk
+        self._loose_bytes = 0
+        self._open: list[_Array] = []  # from the outermost array to the innermost
+        self._enter(streamed)
+
+    def run(self, clock: Callable[[], float], seconds: float) -> bool:
+        """Go on for about ``seconds``; true when the response is complete. Raises what the elements
+        raise, EncodeError.
+        """
+        began = clock()
+        while self._open:
+            batch, following = self._gather(clock, clock() + seconds / 2)
+            if batch:
+                self._encode(batch)
+            if isinstance(following, Streamed):
+                self._open[-1].count += 1
+                self._enter(following)
+            elif following is _END:
+                self._leave()
+            limit = self._streamed.size_limit
+            if limit is not None and self.size >= limit:
+                self._streamed.is_full = True
+            if clock() - began >= seconds:
+                break
+        return not self._open
+
+    def take(self) -> list[bytes]:
+        """The bytes of the complete response, in order."""
+        self._join()
+        chunks, self._chunks = self._chunks, []
+        return [chunk for chunk in chunks if chunk]
+
+    def _gather(self, clock: Callable[[], float], until: float) -> tuple[list[Struct], Any]:
+        """Elements of the innermost array, and what follows them: a streamed one, _END, or None:
+        time for a batch is over.
+        """
+        batch: list[Struct] = []
+        for element in self._open[-1].elements:
+            if isinstance(element, Streamed):
+                return batch, element
+            if element is not None:
+                batch.append(element)
+            if len(batch) >= _BATCH_MAX or clock() >= until:
+                return batch, None
+        return batch, _END
+
+    def _encode(self, batch: list[Struct]) -> None:
+        array = self._open[-1]
+        array.count += len(batch)
+        for element in batch:
+            count_errors(element, self.errors)
+        parts, windows = self._encoded(len(batch), batch)
+        self._add(parts[windows[-1].begin : windows[-1].end])
+
+    def _enter(self, streamed: Streamed) -> None:
+        self._join()
+        self._chunks.append(b"")
+        self._open.append(_Array(streamed, len(self._chunks) - 1))
+
+    def _leave(self) -> None:
+        """The innermost array has all its elements: only now is its length known, which stands
+        before them.
+        """
+        array = self._open[-1]
+        parts, windows = self._encoded(array.count, ())
+        inner = windows[-1]
+        begin, end = (windows[-2].begin, windows[-2].end) if len(windows) > 1 else (0, len(parts))
+        before = b"".join(parts[begin : inner.begin])
+        self._chunks[array.slot] = before
+        self.size += len(before)
+        self._add(parts[inner.end : end])
+        setattr(array.struct, array.attr, [])
+        count_errors(array.struct, self.errors)
+        self._open.pop()
+
+    def _encoded(self, count: int, elements: Sequence[Struct]) -> tuple[list[Any], list[_Window]]:
+        """The whole message with ``elements`` alone in the innermost array, which says that it has
+        ``count``.
+        """
+        parts: list[Any] = []
+        windows = [_Window(1, (below.struct,), parts) for below in self._open[1:]]
+        windows.append(_Window(count, elements, parts))
+        for array, window in zip(self._open, windows, strict=True):
+            setattr(array.struct, array.attr, window)
+        self._open[0].struct.encode_parts(self._version, parts)
+        return parts, windows
+
+    def _add(self, parts: list[Any]) -> None:
+        data = b"".join(parts)
+        self._loose.append(data)
+        self._loose_bytes += len(data)
+        self.size += len(data)
+        if self._loose_bytes >= _CHUNK_MIN:
+            self._join()
+
+    def _join(self) -> None:
+        if self._loose:
+            self._chunks.append(b"".join(self._loose))
+            self._loose.clear()
+            self._loose_bytes = 0
+
+
+_END: Final = object()

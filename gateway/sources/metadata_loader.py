@@ -1,0 +1,247 @@
+"""Keeps an image of the cluster up to date with its log: folds in a thread, publishes on the event
+loop.
+
+It starts no thread and knows neither trio nor clients. The caller runs
+
+    more = await trio.to_thread.run_sync(loader.decode_step, high_watermark)
+    loader.apply_step()
+
+again at once if there is ``more``, else when the high watermark has moved, or after a second while
+there is a ``problem``. ``PIECE_BYTES`` bounds the work of a step in the thread. The loop only
+adopts what the thread prepared, the first image as a whole and later changes as a ``Delta``, so
+that readers on the loop never see half of a batch or transaction. Source: ``MetadataLoader``.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections import Counter, deque
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from gateway.log.log_cursor import LogGap
+from gateway.log.problem import Problem
+from gateway.snapshot_id import SnapshotId
+from gateway.sources.image_memory import collector_paused, freeze, release_incrementally
+from gateway.sources.replay import NoUsableSnapshot, Replay
+from kwire.cluster import Delta, Image
+from kwire.errors import DecodeError
+
+if TYPE_CHECKING:
+    from kwire.messages.access_control_entry_record import AccessControlEntryRecord
+    from kwire.uuid import Uuid
+
+#: New records after which they are frozen for the garbage collector: a full collection over so many
+#: takes some ms.
+LOOSE_RECORDS_MAX: Final = 2000
+#: Steps whose changed ACLs are remembered for the authorizer. After more steps it indexes all ACLs
+#: again.
+_ACL_CHANGES_MAX: Final = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class _Prepared:
+    """The result of a step in the thread: counts, and a new image or changes to the current one."""
+
+    log_bytes: int
+    records: Counter[str]
+    skipped: Counter[str]
+    notices: list[str]
+    image: Image | None
+    snapshot: SnapshotId | None  #: what ``image`` began with
+    delta: Delta | None
+    read_offset: int
+    in_transaction: bool
+
+
+class MetadataLoader:
+    """The image of the committed records in a ``__cluster_metadata-0`` directory.
+
+    ``decode_step`` may run in any thread, one at a time and never during ``apply_step``; everything
+    else belongs to the event loop. The image is changed in place: a reader on the loop keeps no
+    part of it over an await.
+    """
+
+    def __init__(self, directory: str | os.PathLike[str]) -> None:
+        self.directory: Final = os.fspath(directory)
+        #: The state up to ``next_offset``; empty until ``loaded``.
+        self.image = Image()
+        self.loaded = False
+        self.acl_changes = 0  #: how often ``image.acls`` became another
+        # Ids of the ACLs that each of the last ``acl_changes`` changed.
+        self._changed_acls: deque[list[Uuid]] = deque(maxlen=_ACL_CHANGES_MAX)
+        self.high_watermark = 0  #: as last given
+        #: Records of the log by type since the start, control records too, by Kafka's names:
+        #: ``PARTITION_RECORD``.
+        self.records: Counter[str] = Counter()
+        #: Records skipped, by reason (see ``batch_fold``); their sum is Kafka's
+        #: ``metadata-load-error-count``.
+        self.skipped: Counter[str] = Counter()
+        self.snapshot_loads = (
+            0  #: how often an image began with a snapshot (``HandleLoadSnapshotCount``)
+        )
+        #: Everything before it was read, control records and what an open transaction holds back
+        #: too.
+        self.read_offset = 0
+        self.in_transaction = False  #: Was a metadata transaction open there?
+        self.log_bytes = (
+            0  #: of the log's batches in the image, from the snapshot on that it began with
+        )
+        #: The fault that keeps the image below the high watermark, if any.
+        self.problem: Problem | None = None
+        self._notices: list[str] = []
+        self._replay = Replay(self.directory)
+        self._rebuilding = True  # the replay folds into an unpublished image
+        self._prepared: _Prepared | None = None
+        self._retired: list[Any] = []  # objects that the thread releases
+        self._loose = 0  # records that are not frozen yet
+
+    @property
+    def next_offset(self) -> int:
+        """The first offset that is not in the image."""
+        return self.image.next_offset
+
+    @property
+    def behind(self) -> int:
+        """Offsets below the high watermark that are not in the image, those of an open transaction
+        included.
+        """
+        return max(0, self.high_watermark - self.image.next_offset)
+
+    def take_notices(self) -> list[str]:
+        """Return a sentence for each record skipped since the last call; ``skipped`` also counts
+        those without one.
+        """
+        notices, self._notices = self._notices, []
+        return notices
+
+    def acls(self) -> tuple[int, dict[Uuid, AccessControlEntryRecord] | None]:
+        """Return ``acl_changes``, and the committed ACLs, None until they are known. For an
+        authorizer.
+        """
+        return self.acl_changes, self.image.acls if self.loaded else None
+
+    def acls_changed_since(self, number: int) -> list[Uuid] | None:
+        """Return the ids of the ACLs that changed since ``acl_changes`` was ``number``; None if
+        that is too long ago. For an authorizer.
+        """
+        missed = self.acl_changes - number
+        if missed > len(self._changed_acls):
+            return None
+        return [id for ids in itertools.islice(reversed(self._changed_acls), missed) for id in ids]
+
+    # --- in the thread
+    # ---------------------------------------------------------------------------------------------
+
+    def decode_step(self, high_watermark: int) -> bool:
+        """Read, decode and fold one piece below ``high_watermark``. True if there is more to do at
+        once.
+
+        Faults of the directory raise nothing: see ``problem``.
+        """
+        if self._prepared is not None:
+            return True  # the previous step was not applied yet
+        release_incrementally(self._retired)
+        self.high_watermark = high_watermark
+        try:
+            with collector_paused():
+                more = self._step(high_watermark)
+        except (NoUsableSnapshot, LogGap) as error:
+            return self._stop(Problem(self.directory, -1, str(error)))
+        except DecodeError as error:
+            return self._stop(Problem(error.path, error.offset, error.reason))
+        except OSError as error:
+            return self._stop(
+                Problem(str(error.filename or self.directory), -1, error.strerror or str(error))
+            )
+        except BaseException:
+            self._restart()  # some records of the piece may be folded and others not
+            raise
+        self.problem = None
+        return more
+
+    def _step(self, high_watermark: int) -> bool:
+        replay, image, delta = self._replay, None, None
+        before, taken = replay.read_offset, replay.fold.taken
+        if self._rebuilding:
+            more = self._advance(high_watermark)
+            if not more and high_watermark > 0:
+                image, self._rebuilding = replay.fold.image, False
+        else:
+            delta = Delta(self.image)
+            replay.fold.image = delta.image
+            more = self._advance(high_watermark)
+        if image is not None or replay.read_offset != before:
+            self._prepare(replay, image, delta)
+        self._loose += replay.fold.taken - taken
+        if self._loose >= LOOSE_RECORDS_MAX:
+            freeze()
+            self._loose = 0
+        return more
+
+    def _advance(self, high_watermark: int) -> bool:
+        """Do one step of the replay; begin another one if the log continues behind a newer
+        snapshot.
+        """
+        try:
+            return self._replay.step(high_watermark)
+        except LogGap:
+            if not self._replay.can_restart(high_watermark):
+                raise
+            self._restart()
+            return True
+
+    def _prepare(self, replay: Replay, image: Image | None, delta: Delta | None) -> None:
+        fold = replay.fold
+        records, skipped, notices = fold.take_counts()
+        snapshot = replay.snapshot if image else None
+        self._prepared = _Prepared(
+            replay.log_bytes,
+            records,
+            skipped,
+            notices,
+            image,
+            snapshot,
+            delta,
+            replay.read_offset,
+            fold.in_transaction,
+        )
+
+    def _stop(self, problem: Problem) -> bool:
+        self.problem = problem
+        return False
+
+    def _restart(self) -> None:
+        """Begin again with the newest snapshot. The current image is served until the new one is
+        complete.
+        """
+        self._replay, self._rebuilding = Replay(self.directory), True
+
+    # --- on the event loop
+    # ---------------------------------------------------------------------------------------------
+
+    def apply_step(self) -> bool:
+        """Publish what the last step prepared; True if the image changed."""
+        prepared, self._prepared = self._prepared, None
+        if prepared is None:
+            return False
+        self.records.update(prepared.records)
+        self.skipped.update(prepared.skipped)
+        self._notices += prepared.notices
+        if prepared.image is not None:
+            self._retired.append(self.image)
+            self.image, self.loaded = prepared.image, True
+            self.acl_changes += 1
+            self._changed_acls.clear()
+            self.snapshot_loads += prepared.snapshot is not None
+        elif prepared.delta is not None:
+            if prepared.delta.changes("acls"):
+                self.acl_changes += 1
+                self._changed_acls.append(prepared.delta.changed_keys("acls"))
+            self._retired += prepared.delta.commit()
+        else:
+            return False
+        self.log_bytes, self.read_offset = prepared.log_bytes, prepared.read_offset
+        self.in_transaction = prepared.in_transaction
+        return True

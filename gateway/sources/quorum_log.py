@@ -1,0 +1,358 @@
+"""Serves the log of a quorum's node as far as it is committed: that of a voter, and the copy of
+another quorum's log.
+
+The core (``gateway.quorum``) decides what happens to the files. :meth:`QuorumLog.perform` does it
+in a thread, and everything else runs on the event loop. Clients see nothing that is not committed
+and on disk; peers are given what is durable, committed or not. A voter whose files cannot be read
+back stops, because it has promised them to others. An observer goes on: it serves what it has shown
+before, and reports the damage (``store.observes``).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from gateway.log.chain import Chain
+from gateway.log.errors import LogError, SnapshotNotNewer
+from gateway.log.follower import DirectoryFollower
+from gateway.log.observer_store import ObserverStore
+from gateway.log.problem import Problem
+from gateway.ports import State
+from gateway.quorum.effects import (
+    AbandonSnapshot,
+    Advance,
+    Append,
+    BeginSnapshot,
+    DiskEffect,
+    InstallSnapshot,
+    LearnClusterId,
+    LogRange,
+    Persist,
+    SnapshotChunk,
+    SnapshotRange,
+    Truncate,
+)
+from gateway.quorum.events import Installed, NotInstalled
+from gateway.quorum.voter_set import VoterSet
+from gateway.sources import chain_reader
+from gateway.sources.chain_partition import EMPTY_LOG, ChainPartition
+from gateway.sources.committed_view import up_to_high_watermark
+from gateway.sources.snapshot_locks import LockedSnapshotWriter, SnapshotBusy, SnapshotLocks
+from kwire.errors import DecodeError
+
+if TYPE_CHECKING:
+    from gateway.log.raft_store import RaftStore
+    from gateway.ports import Read
+    from gateway.snapshot_id import SnapshotId
+
+
+class NotShown(LogError):
+    """What is committed cannot be read back from the files."""
+
+
+class BatchesRefused(LogError):
+    """The leader's bytes are no batches that a log can hold. The log is as it was."""
+
+
+class QuorumLog(ChainPartition):
+    """``gateway.ports.Partition`` over a store.
+
+    Only one thread at a time changes the log: the caller of ``perform``, ``remember`` or ``clean``
+    holds a lock. Only ``new_snapshot`` and its result may be used beside it. ``in_touch``: there is
+    a leader, and it answers; ``caught_up``: the log has once been where the leader's high watermark
+    was. The driver sets both.
+    """
+
+    def __init__(self, store: RaftStore | ObserverStore, *, snapshot_prefix: bool) -> None:
+        """Raises NotShown: nothing of it is served then."""
+        super().__init__(cluster_id=store.cluster_id, log_dir=str(store.directory.parent))
+        self.store = store
+        self.in_touch = False
+        self.caught_up = False
+        self.epoch = 0  #: of the newest leader known
+        #: The newest epoch that an observer has on disk: what clients were shown of epochs does not
+        #: go back in a crash.
+        self._durable_epoch = self._shown_epoch = (
+            store.election.epoch if isinstance(store, ObserverStore) else 0
+        )
+        self.leader_id = -1
+        self.committed = store.high_watermark  #: one past what is committed, and durable here
+        self._knows_end = self.committed > 0
+        self._remembered = self.committed
+        self._follower = DirectoryFollower(str(store.directory), snapshot_prefix=snapshot_prefix)
+        self._writer: LockedSnapshotWriter | None = None
+        self._names = SnapshotLocks()
+        self._damage: Problem | None = None
+        self._look()
+        if (
+            self._damage is not None
+            or self._follower.chain is None
+            or self._follower.unreachable is not None
+        ):
+            why = self._damage or self._follower.unreachable or "the log cannot be read"
+            advice = (
+                "restore it from a copy, or remove the whole data directory: it is fetched anew from the quorum"
+                if store.observes
+                else f"restore {store.directory} from a copy of this node"
+            )
+            raise NotShown(f"{why}; {advice}")
+        self.publish()
+
+    # --- what the core wants done (in a thread)
+    # -----------------------------------------------------------------------
+
+    def perform(self, effects: Sequence[DiskEffect | Advance]) -> list[Installed | NotInstalled]:
+        """Do all of it, in order; durable when this returns.
+
+        Raises LogError, after which a voter may acknowledge nothing more; an observer may start
+        again from what is on disk.
+        """
+        outcome: list[Installed | NotInstalled] = []
+        try:
+            for effect in effects:
+                self._perform(effect, outcome)
+            self.store.sync()
+        except LogError:
+            self._abandon()
+            raise
+        finally:
+            self._look()
+        if self._damage is not None and not self.store.observes:
+            raise NotShown(str(self._damage))
+        return outcome
+
+    def _perform(
+        self, effect: DiskEffect | Advance, outcome: list[Installed | NotInstalled]
+    ) -> None:
+        match effect:
+            case Append(_, base_offset, data):
+                self._append(base_offset, data)
+            case Advance(high_watermark):
+                if high_watermark > self.committed:
+                    self.store.set_high_watermark(high_watermark)
+                    self.committed = self._remembered = high_watermark
+            case Persist(_, state, kraft_version):
+                self.store.persist(
+                    state.epoch,
+                    state.leader_id,
+                    state.voted_id,
+                    state.voted_directory_id,
+                    kraft_version=kraft_version,
+                )
+                self._durable_epoch = state.epoch
+            case Truncate(_, offset):
+                self.store.truncate(offset)
+                self._look()  # before anything new stands where the old did
+                if self.store.observes and self.store.end_offset != offset:
+                    # No leader's epoch ends inside a batch of the same epoch here: the core has to
+                    # look at the log again.
+                    raise BatchesRefused(
+                        f"offset {offset} lies inside a batch of {self.store.directory}"
+                    )
+            case BeginSnapshot(snapshot_id):
+                self._abandon()
+                self._writer = LockedSnapshotWriter(
+                    self._names, snapshot_id, self.store.new_snapshot
+                )
+            case SnapshotChunk(position, data, _):
+                assert self._writer is not None
+                self._writer.write(position, data)
+            case InstallSnapshot(_, snapshot_id):
+                outcome.append(self._install(snapshot_id))
+            case AbandonSnapshot():
+                self._abandon()
+            case LearnClusterId(_, cluster_id):
+                assert isinstance(self.store, ObserverStore), (
+                    "a voter's directory is formatted for a cluster"
+                )
+                self.store.learn_cluster_id(cluster_id)
+                self.cluster_id = cluster_id
+
+    def _append(self, base_offset: int, data: bytes | memoryview) -> None:
+        try:
+            self.store.append(base_offset, data)
+        except DecodeError as error:
+            raise BatchesRefused(
+                f"{self.store.directory} does not take what came for offset {base_offset}: {error}"
+            ) from None
+
+    def _install(self, snapshot_id: SnapshotId) -> Installed | NotInstalled:
+        assert self._writer is not None
+        try:
+            self._writer.freeze()
+            self._writer = None
+            voters, kraft_version = self.store.install(snapshot_id)
+            if self.store.observes:
+                self.committed = self._remembered = max(self.committed, snapshot_id.end_offset)
+            return Installed(
+                snapshot_id,
+                VoterSet.of_record(voters) if voters is not None else None,
+                kraft_version,
+            )
+        except (DecodeError, SnapshotNotNewer, SnapshotBusy, ValueError) as error:
+            self._abandon()
+            return NotInstalled(snapshot_id, str(error))
+
+    def _abandon(self) -> None:
+        writer, self._writer = self._writer, None
+        if writer is not None:
+            writer.abandon()
+
+    def _look(self) -> None:
+        """Read what was written, as the serving side does. What cannot be read changes nothing of
+        what is shown.
+        """
+        follower = self._follower
+        while follower.step():
+            pass
+        chain = follower.chain
+        if follower.unreachable is not None or chain is None:
+            self._damage = self._damage if self.store.observes else follower.unreachable
+            return
+        # An observer promises no records beyond its high watermark to any node.
+        needed = self.committed if self.store.observes else self.store.end_offset
+        self._damage = None
+        if chain.end_offset < needed:
+            self._damage = chain.broken
+            if chain.broken is None and not self.store.observes:
+                self._damage = Problem(self.log_dir, -1, "less can be read back than was written")
+
+    def remember(self) -> None:
+        """Write down what is committed. Raises LogError."""
+        committed = self.committed
+        self.store.set_high_watermark(committed)
+        self._remembered = committed
+
+    def clean(self, now_ms: int) -> list[str]:
+        """Delete what is too old or too much and stands in a later snapshot; the names of what
+        went. Raises LogError.
+        """
+        try:
+            self.remember()
+            return self.store.clean(now_ms=now_ms)
+        finally:
+            self._look()
+
+    def new_snapshot(self, snapshot_id: SnapshotId) -> LockedSnapshotWriter:
+        """For a snapshot of our own, written in any thread while ``perform`` goes on. Raises
+        SnapshotBusy, LogError.
+        """
+        return LockedSnapshotWriter(self._names, snapshot_id, self.store.new_snapshot)
+
+    def close(self) -> None:
+        """Let go of the directory, what is committed written down. Raises LogError; it is free
+        then, too.
+        """
+        try:
+            self._abandon()
+            if self.owes_high_watermark:
+                self.remember()
+        finally:
+            self.store.close()
+
+    # --- what clients see (on the loop)
+    # -------------------------------------------------------------------------------
+
+    def commit(self, high_watermark: int) -> None:
+        """Everything below is committed and durable: clients see it from now on. A voter's; an
+        observer performs Advance.
+        """
+        if high_watermark > self.committed:
+            self.committed = high_watermark
+            self.publish()
+
+    def lead(self, epoch: int, leader_id: int) -> None:
+        """Note the leader of ``epoch``, -1 for none."""
+        self.epoch, self.leader_id = epoch, leader_id
+        if not self.store.observes:
+            self.in_touch = leader_id >= 0
+            self.serve(self.served, notify=True)
+
+    @property
+    def owes_high_watermark(self) -> bool:
+        """Is more committed than was written down?"""
+        return self.committed > self._remembered
+
+    def publish(self) -> None:
+        """Show what there is now, up to the high watermark."""
+        chain = self._follower.chain
+        if chain is None or self._follower.unreachable is not None:
+            return
+        try:
+            shown = up_to_high_watermark(chain, self.committed)
+        except OSError as error:
+            self._damage = Problem(
+                str(error.filename or self.log_dir), -1, error.strerror or str(error)
+            )
+            return
+        old, epoch_moved = (
+            self.served,
+            self.store.observes and self._shown_epoch != self._durable_epoch,
+        )
+        self._shown_epoch = self._durable_epoch
+        if shown.end_offset >= old.end_offset:
+            moved = (shown.start_offset, shown.end_offset) != (old.start_offset, old.end_offset)
+            self.serve(shown, notify=moved or epoch_moved)
+
+    @property
+    def state(self) -> State:
+        """LOADING until the end is known: from before the last stop, or because the log was where
+        the leader's was.
+        """
+        if self._damage is not None:
+            return (
+                State.BROKEN
+                if self._knows_end or self.caught_up or not self.store.observes
+                else State.LOADING
+            )
+        known = self._knows_end or self.caught_up if self.store.observes else self.committed > 0
+        if not known:
+            return State.LOADING
+        return State.READY if self.in_touch else State.STALE
+
+    @property
+    def problems(self) -> tuple[Problem, ...]:
+        """The problems of the log."""
+        found = (self._follower.unreachable, self._damage, *self.served.notices)
+        return tuple(dict.fromkeys(problem for problem in found if problem))
+
+    @property
+    def leader_epoch(self) -> int:
+        """The quorum's, also before its first record of that epoch is committed. It never goes
+        back.
+        """
+        return max(self._shown_epoch if self.store.observes else self.epoch, self.served.epoch)
+
+    def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
+        """As in Kafka; an epoch that has begun but committed nothing yet ends where the log
+        does.
+        """
+        epochs = self.served.epochs
+        if epochs and epochs[-1][0] < epoch <= self.leader_epoch:
+            return epochs[-1][0], self.served.end_offset
+        return self.served.end_offset_for_epoch(epoch)
+
+    def committed_epoch_at(self, offset: int) -> int:
+        """In which epoch the record there was written; -1 where it is not committed, or a snapshot
+        stands for it.
+        """
+        return self.epoch_at(offset) if self.store.start_offset <= offset < self.committed else -1
+
+    # --- what peers are given
+    # -----------------------------------------------------------------------------------------
+
+    def read_range(self, wanted: LogRange) -> Read:
+        """Whole batches from the one that holds the offset. Raises OSError."""
+        chain: Chain = self._follower.chain or EMPTY_LOG
+        return chain_reader.read(
+            up_to_high_watermark(chain, wanted.end), wanted.offset, wanted.max_bytes
+        )
+
+    def read_snapshot(self, wanted: SnapshotRange) -> tuple[int, bytes]:
+        """(size of the file, its bytes from the position on). Raises OSError."""
+        with open(Path(self.store.directory) / wanted.id.file_name, "rb") as file:
+            size = os.fstat(file.fileno()).st_size
+            return size, os.pread(file.fileno(), wanted.max_bytes, wanted.position)

@@ -1,0 +1,156 @@
+"""Reads segments and snapshots straight from their files, for audits of copies. It needs no server.
+
+A damaged batch is a row that says where; the rest of the file is read on where it can be found.
+"""
+
+from __future__ import annotations
+
+import glob
+import os
+import re
+from collections.abc import Iterator, Sequence
+from typing import BinaryIO, Final
+
+import pyarrow as pa
+
+from kwire.errors import DecodeError
+from kwire.protocol import CLUSTER_METADATA_PARTITION
+from kwire.records import BATCH_OVERHEAD, BatchHeader, read_header, verify_crc
+from kwire.spark.record_columns import Columns, columns_of
+from kwire.spark.source.options import Files, Settings
+from kwire.spark.source.rows import Rows, damaged
+
+_NAMES: Final[dict[str, str]] = {
+    "segments": r"[0-9]{20}\.log",
+    "snapshots": r"[0-9]{20}-[0-9]{10}\.checkpoint",
+    "all": r"[0-9]{20}\.log|[0-9]{20}-[0-9]{10}\.checkpoint",
+}
+_PARTITION: Final = CLUSTER_METADATA_PARTITION
+#: Largest batch held in memory: KRaft writes at most 8 MiB.
+_BATCH_BYTES_MAX: Final = 128 * 1024 * 1024
+#: Bytes of batches that are read together, about.
+_BLOCK_BYTES: Final = 1024 * 1024
+
+
+def find_files(paths: Sequence[str], files: Files) -> list[str]:
+    """The files that ``paths`` mean: files, log directories, ``__cluster_metadata-0`` directories,
+    and patterns of these.
+
+    Of a directory only names that Kafka gives to complete files count, of the kind that ``files``
+    names. Raises FileNotFoundError when a path means nothing.
+    """
+    found: dict[str, None] = {}
+    for path in paths:
+        plain = re.sub(r"^file:(//)?(?=/)", "", path)
+        matches = [plain] if os.path.exists(plain) else sorted(glob.glob(plain))
+        here = [file for match in matches for file in _files_at(match, files)]
+        if not here:
+            raise FileNotFoundError(
+                f"path {path}: no {'files' if files == 'all' else files} of a metadata log are there"
+            )
+        found.update(dict.fromkeys(here))
+    return list(found)
+
+
+def _files_at(path: str, files: Files) -> list[str]:
+    if not os.path.isdir(path):
+        return [path]
+    inner = os.path.join(path, _PARTITION)
+    directory = inner if os.path.isdir(inner) else path
+    return [
+        os.path.join(directory, name)
+        for name in sorted(os.listdir(directory))
+        if re.fullmatch(_NAMES[files], name)
+    ]
+
+
+def read_file(path: str, settings: Settings, offsets: range) -> Iterator[pa.RecordBatch]:
+    """The data records of one file with an offset in ``offsets``, as columns; memory holds some
+    megabytes, or one batch.
+
+    What is damaged, or cut off at the end as a copy of a running log may be, is a row with an
+    ``error``; with ``fail_fast`` it raises DecodeError. Raises OSError.
+    """
+    rows = Rows(settings)
+    with open(path, "rb") as file:
+        for found in _parts(file):
+            if isinstance(found, _Damage):
+                if settings.fail_fast:
+                    raise DecodeError(
+                        found.error.reason, path=path, offset=found.position, rule=found.error.rule
+                    )
+                error = f"{path}: {found.error.reason} (at byte {found.position})"
+                yield damaged(error, settings, offset=found.offset, file=path)
+            else:
+                yield from rows.of(found.within(offsets.start, offsets.stop), path)
+
+
+class _Damage:
+    """A place in a file where no batch can be read; ``offset`` is Kafka's there, None where not
+    even that is known.
+    """
+
+    def __init__(self, error: DecodeError, position: int, offset: int | None) -> None:
+        self.error, self.position, self.offset = error, position, offset
+
+
+def _parts(file: BinaryIO) -> Iterator[Columns | _Damage]:
+    """The records in file order. Behind a batch whose header cannot be trusted nothing can be
+    found, so that it is the last.
+    """
+    at, size, broken = 0, os.fstat(file.fileno()).st_size, None
+    while at < size and broken is None:
+        data, headers, broken = _block(file, at, size)
+        yield from _records(data, headers, at)
+        at += len(data)
+    if broken is not None:
+        yield broken
+
+
+def _block(file: BinaryIO, at: int, size: int) -> tuple[bytes, list[BatchHeader], _Damage | None]:
+    """Whole batches from ``at`` on, about as many bytes as a block has, and what keeps from going
+    on behind them.
+    """
+    data, headers = bytearray(), list[BatchHeader]()
+    while at + len(data) < size and len(data) < _BLOCK_BYTES:
+        left = size - at - len(data)
+        head = file.read(min(BATCH_OVERHEAD, left))
+        try:
+            header = read_header(head)
+            _check_size(header, left)
+        except DecodeError as error:
+            return bytes(data), headers, _Damage(error, at + len(data), None)
+        headers.append(header._replace(position=len(data)))
+        data += head + file.read(header.size - BATCH_OVERHEAD)
+    return bytes(data), headers, None
+
+
+def _records(data: bytes, headers: Sequence[BatchHeader], at: int) -> Iterator[Columns | _Damage]:
+    """All batches at once, or if one of them is damaged, each by itself."""
+    try:
+        yield from _checked(data, headers)
+    except DecodeError as error:
+        if len(headers) == 1:
+            yield _Damage(error, at + headers[0].position, headers[0].base_offset)
+            return
+        for header in headers:
+            yield from _records(data, [header], at)
+
+
+def _checked(data: bytes, headers: Sequence[BatchHeader]) -> list[Columns]:
+    for header in headers:
+        verify_crc(data, header)
+    return list(columns_of(data, headers))
+
+
+def _check_size(header: BatchHeader, left: int) -> None:
+    if header.size > _BATCH_BYTES_MAX:
+        raise DecodeError(
+            f"a batch of {header.size} bytes, more than the {_BATCH_BYTES_MAX} allowed",
+            rule="batch-length",
+        )
+    if header.size > left:
+        raise DecodeError(
+            f"the file ends inside a batch: it takes {header.size} bytes, {left} are left",
+            rule="truncated",
+        )

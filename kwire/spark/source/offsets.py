@@ -1,0 +1,162 @@
+"""Positions that a checkpoint holds, and whether the log they are of is the log that is there.
+Knows no server and no Spark.
+
+An offset alone says nothing about a log that was replaced. With it go the cluster's id, the topic's
+id and the epoch of the record before it, by which KIP-320 sees that a log was cut back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+#: Asked for an epoch: (the largest epoch up to it, where that ends), (-1, -1) for one still to
+#: come, None where it is unknown.
+EndOfEpoch = Callable[[int], tuple[int, int] | None]
+
+
+class DataLossError(RuntimeError):
+    """Records that a query still had to read are gone, or belong to another log."""
+
+
+@dataclass(frozen=True)
+class LogState:
+    """A log at one moment: whose it is, its first offset and the one behind its last."""
+
+    cluster_id: str
+    topic_id: str
+    start: int
+    end: int
+    leader_epoch: int = -1
+
+
+@dataclass(frozen=True)
+class Position:
+    """Everything before ``offset`` was read; ``epoch`` is that of the record before it, -1 if there
+    is none or it is unknown.
+
+    ``first`` is where the query began, and goes into the positions up to the end of its first
+    micro-batch. Spark does not keep where a Python source began: if that micro-batch is run again,
+    it asks for the initial offset anew, and ``latest`` has moved on by then.
+    """
+
+    cluster_id: str
+    topic_id: str
+    epoch: int
+    offset: int
+    first: int | None = None
+
+    @property
+    def initial(self) -> bool:
+        """Whether nothing was read yet."""
+        return self.first == self.offset
+
+    @classmethod
+    def of(cls, checkpoint: dict[str, Any]) -> Position:
+        """From the JSON of a checkpoint. Raises ValueError where another source wrote it."""
+        first = checkpoint.get("first")
+        try:
+            return cls(
+                str(checkpoint["clusterId"]),
+                str(checkpoint["topicId"]),
+                int(checkpoint["epoch"]),
+                int(checkpoint["offset"]),
+                None if first is None else int(first),
+            )
+        except (KeyError, TypeError, ValueError):
+            raise ValueError(
+                f'the checkpoint was not written by format("kwire"): {checkpoint}'
+            ) from None
+
+    def to_json(self) -> dict[str, Any]:
+        """For the checkpoint."""
+        position = {
+            "clusterId": self.cluster_id,
+            "topicId": self.topic_id,
+            "epoch": self.epoch,
+            "offset": self.offset,
+        }
+        return position if self.first is None else {**position, "first": self.first}
+
+
+@dataclass(frozen=True)
+class Loss:
+    """The reason why a position is invalid, and the first offset from which a query can go on."""
+
+    sentence: str
+    resume: int
+
+
+def loss_at(position: Position, state: LogState, end_of_epoch: EndOfEpoch) -> Loss | None:
+    """The loss if a query goes on at ``position`` in the log of ``state``; None if nothing is
+    lost.
+    """
+    for what, theirs, ours in (
+        ("cluster", state.cluster_id, position.cluster_id),
+        ("topic id", state.topic_id, position.topic_id),
+    ):
+        if theirs and ours and theirs != ours:
+            return Loss(
+                f"the checkpoint is of {what} {ours} and the server now has {what} {theirs}: it is another log",
+                state.start,
+            )
+    if position.offset < state.start:
+        return Loss(
+            f"the log now starts at offset {state.start}: {position.offset} to {state.start - 1} are gone",
+            state.start,
+        )
+    common = _common_end(position, state, end_of_epoch)
+    if position.offset > state.end:
+        return Loss(
+            f"the log ends at offset {state.end}, before offset {position.offset} of the checkpoint",
+            common,
+        )
+    if common < position.offset:
+        return Loss(
+            f"the log was replaced: of epoch {position.epoch} it has nothing up to offset {position.offset} of the checkpoint",
+            common,
+        )
+    return None
+
+
+def _common_end(position: Position, state: LogState, end_of_epoch: EndOfEpoch) -> int:
+    """How far the log and what was read can be the same: up to ``position.offset`` if nothing
+    speaks against it.
+    """
+    if position.epoch < 0 or position.offset <= state.start:
+        return min(position.offset, state.end)
+    answer = end_of_epoch(position.epoch)
+    if answer is None:
+        return min(position.offset, state.end)
+    found, end = answer
+    # The log has not reached this epoch: it began anew, and how much it shares with the old one is
+    # unknown.
+    return state.start if found < 0 else max(state.start, min(end, position.offset, state.end))
+
+
+def epoch_before(offset: int, state: LogState, end_of_epoch: EndOfEpoch) -> int:
+    """The epoch of the record before ``offset``, -1 if there is none or the server cannot say."""
+    if offset <= state.start or state.leader_epoch < 0:
+        return -1
+    low, high = 0, state.leader_epoch
+    while low < high:
+        # The newest epoch is the likeliest, so it is the first to be ruled out.
+        middle = high - 1 if high == state.leader_epoch else (low + high) // 2
+        answer = end_of_epoch(middle)
+        if answer is None:
+            return -1
+        if answer[1] >= offset:
+            high = middle
+        else:
+            low = middle + 1
+    return low
+
+
+def slices(start: int, end: int, count: int) -> list[tuple[int, int]]:
+    """``start`` to ``end`` in at most ``count`` parts of about the same size, none of them
+    empty.
+    """
+    total = end - start
+    count = max(0, min(count, total))
+    return [(start + total * n // count, start + total * (n + 1) // count) for n in range(count)]

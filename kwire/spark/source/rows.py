@@ -1,0 +1,81 @@
+"""Kafka's records in, the columns of ``kwire.spark.decode`` out: what ``format("kwire")`` gives.
+Knows no source.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+import pyarrow as pa
+
+from kwire.spark.arrow import DECODED, Decoder
+from kwire.spark.record_columns import Columns
+from kwire.spark.source.options import Settings
+
+_SOURCE: Final = {"offset": "bigint", "timestamp": "timestamp"}
+_KEPT: Final = {"value": "binary", "file": "string"}
+_ARROW: Final[dict[str, pa.DataType]] = {
+    "bigint": pa.int64(), "timestamp": pa.timestamp("us", tz="UTC"), "string": pa.string(), "int": pa.int32(),
+    "binary": pa.binary(),
+}  # fmt: skip
+
+
+def schema_of(keep: Sequence[str]) -> str:
+    """The columns as Spark's DDL."""
+    return ", ".join(f"`{name}` {kind}" for name, kind in _columns(keep).items())
+
+
+class Rows:
+    """Records of a task's share as batches of columns. Layouts that were met are known to all of
+    them.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._decoder = Decoder(fail_fast=settings.fail_fast, secrets=settings.secrets)
+
+    def of(self, records: Columns, file: str = "") -> Iterator[pa.RecordBatch]:
+        """The batch for those of ``records`` that are of the types asked for, nothing for none of
+        them.
+
+        What is not asked for is dropped by the first bytes of its value. Raises DecodeError if it
+        is to fail fast.
+        """
+        records = self._wanted(records)
+        if not len(records):
+            return
+        offsets = pa.array(records.offsets)
+        columns = {
+            "offset": offsets,
+            "timestamp": pa.array(records.times * 1000, _ARROW["timestamp"]),
+            **self._decoder.columns(records.values, offsets),
+            "epoch": pa.array(records.epochs.astype("int32")),
+        }
+        for name in self._settings.keep:
+            columns[name] = (
+                records.values.to_arrow()
+                if name == "value"
+                else pa.repeat(pa.scalar(file), len(records))
+            )
+        yield pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
+
+    def _wanted(self, records: Columns) -> Columns:
+        only, without = self._settings.only, self._settings.without
+        if only is not None:
+            records = records.where(records.values.begin_with(only))
+        return records.where(~records.values.begin_with(without)) if without else records
+
+
+def damaged(error: str, settings: Settings, *, offset: int | None, file: str) -> pa.RecordBatch:
+    """One row that says what could not be read; ``offset`` is the first that was meant to be
+    there.
+    """
+    columns = _columns(settings.keep)
+    row: dict[str, Any] = {"offset": offset, "error": error, "file": file}
+    arrays = [pa.array([row.get(name)], _ARROW[kind]) for name, kind in columns.items()]
+    return pa.RecordBatch.from_arrays(arrays, names=list(columns))
+
+
+def _columns(keep: Sequence[str]) -> dict[str, str]:
+    return {**_SOURCE, **DECODED, **{name: _KEPT[name] for name in keep}}

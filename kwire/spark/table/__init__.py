@@ -1,0 +1,1 @@
+"""Tables of changes, current state and history, built from the metadata topic."""

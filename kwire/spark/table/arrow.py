@@ -1,0 +1,154 @@
+"""Converts the result of a fold to Arrow tables, and reads the current state back from them. It
+opens no files.
+
+The current state of a kind carries, in a column of its own, the record of each entity: it is the
+durable state of the fold as well, so that there are no two things to keep the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+import pyarrow as pa
+
+from kwire.cluster import apply
+from kwire.records import decode_metadata_record, encode_metadata_record
+from kwire.spark.table.fold import Change, Closed, Folded, Moment, Row, State, Trouble, current
+from kwire.spark.table.kinds import BY_ENTITY, Fields, Kind
+
+_TIME: Final = pa.timestamp("us", tz="UTC")
+#: The column of the current state that only the fold reads.
+RECORD: Final = "_record"
+SINCE: Final = {"validFromOffset": pa.int64(), "validFromTime": _TIME}
+UNTIL: Final = {"validToOffset": pa.int64(), "validToTime": _TIME}
+CHANGES: Final = {
+    "offset": pa.int64(), "effectiveOffset": pa.int64(), "n": pa.int32(), "epoch": pa.int32(), "timestamp": _TIME,
+    "type": pa.string(), "entity": pa.string(), "key": pa.string(), "topic": pa.string(), "op": pa.string(),
+    "before": pa.string(), "after": pa.string(),
+}  # fmt: skip
+ERRORS: Final = {
+    "offset": pa.int64(),
+    "timestamp": _TIME,
+    "type": pa.string(),
+    "error": pa.string(),
+}
+LOAD: Final = {"minute": _TIME, "type": pa.string(), "records": pa.int64(), "bytes": pa.int64()}
+HELD: Final = {
+    "offset": pa.int64(),
+    "timestamp": pa.int64(),
+    "value": pa.binary(),
+    "epoch": pa.int32(),
+}
+
+
+def changes_table(changes: Sequence[Change]) -> pa.Table:
+    """Changes in their order."""
+    return _table(CHANGES, [one._replace(timestamp=one.timestamp * 1000) for one in changes])
+
+
+def errors_table(errors: Sequence[Trouble]) -> pa.Table:
+    """Records that did not count."""
+    return _table(ERRORS, [one._replace(timestamp=one.timestamp * 1000) for one in errors])
+
+
+def load_table(folded: Folded) -> pa.Table:
+    """How many records there were of each type in each minute, and how large they were together."""
+    return _table(
+        LOAD,
+        [
+            (minute * 1000, name, n, folded.load_bytes[minute, name])
+            for (minute, name), n in folded.load.items()
+        ],
+    )
+
+
+def held_table(rows: Sequence[Row]) -> pa.Table:
+    """The records of a transaction that is open."""
+    return _table(HELD, [row[:4] for row in rows])
+
+
+def held_rows(table: pa.Table) -> list[Row]:
+    """The same back."""
+    return [Row(**row) for row in table.to_pylist()]
+
+
+def closed_table(kind: Kind, closed: Sequence[Closed]) -> pa.Table:
+    """Rows of the history that ended."""
+    columns = _columns(kind, [one.fields for one in closed])
+    columns |= _moments(SINCE, [one.since for one in closed]) | _moments(
+        UNTIL, [one.until for one in closed]
+    )
+    return pa.table(columns)
+
+
+def current_table(state: State, kind: Kind, bucket: int) -> pa.Table:
+    """The entities that there are, each with its record."""
+    here = current(state, kind.entity, bucket)
+    records: list[Any] = [kind.record(state.image, key) for key, _ in here]
+    columns = _columns(kind, [kind.fields(state.image, record) for record in records])
+    columns |= _moments(SINCE, [since for _, since in here])
+    values = [encode_metadata_record(record, record.VERSIONS[-1]) for record in records]
+    return pa.table({**columns, RECORD: pa.array(values, pa.binary())})
+
+
+def restore(state: State, kind: Kind, tables: Iterable[pa.Table]) -> None:
+    """Put the entities of ``current_table`` back into ``state``; kinds in their order, as
+    partitions need their topics.
+    """
+    rows: list[tuple[int, int, bytes]] = []
+    for table in tables:
+        since = [table.column(name).cast(pa.int64()).to_pylist() for name in SINCE]
+        rows += zip(since[0], since[1], table.column(RECORD).to_pylist(), strict=True)
+    # A topic that was made anew under its name is the one that the name means.
+    for offset, micros, value in sorted(rows, key=lambda row: row[0]):
+        record = decode_metadata_record(value)[2]
+        apply(state.image, record)
+        state.since[kind.entity][kind.key(record)] = Moment(offset, micros // 1000)
+
+
+def empty(columns: Mapping[str, pa.DataType]) -> pa.Table:
+    """No rows of these columns."""
+    return pa.schema(list(columns.items())).empty_table()
+
+
+def table_columns(name: str) -> dict[str, pa.DataType]:
+    """The columns of a table without its validity: ``changes``, ``errors``, ``load`` or that of a
+    kind. Raises KeyError.
+    """
+    by_table = {kind.table: kind.columns for kind in BY_ENTITY.values()}
+    return {"changes": CHANGES, "errors": ERRORS, "load": LOAD, **by_table}[name]
+
+
+def _columns(kind: Kind, rows: Sequence[Fields]) -> dict[str, pa.Array]:
+    return {name: _array(rows, name, of) for name, of in kind.columns.items()}
+
+
+def _array(rows: Sequence[Fields], name: str, of: pa.DataType) -> pa.Array:
+    values = [row[name] for row in rows]
+    if pa.types.is_map(of):
+        values = [list(value.items()) for value in values]
+    elif pa.types.is_string(of):
+        # A type newer than this code has a number in place of a word.
+        values = [value if value is None else str(value) for value in values]
+    elif pa.types.is_list(of) and pa.types.is_struct(of.value_type):
+        values = [
+            [{**one, "securityProtocol": str(one["securityProtocol"])} for one in value]
+            for value in values
+        ]
+    return pa.array(values, of)
+
+
+def _moments(columns: Mapping[str, pa.DataType], moments: Sequence[Moment]) -> dict[str, pa.Array]:
+    offset, time = columns
+    return {
+        offset: pa.array([one.offset for one in moments], pa.int64()),
+        time: pa.array([one.timestamp * 1000 for one in moments], pa.int64()).cast(_TIME),
+    }
+
+
+def _table(columns: Mapping[str, pa.DataType], rows: Sequence[Sequence[Any]]) -> pa.Table:
+    sides = list(zip(*rows, strict=True)) if rows else [()] * len(columns)
+    return pa.table(
+        {name: pa.array(side, of) for (name, of), side in zip(columns.items(), sides, strict=True)}
+    )

@@ -1,0 +1,180 @@
+"""Writes each commit of ``store`` on into Delta tables. It does not know the fold or the records.
+
+Delta has no commit over several tables. So the commit is the one that Parquet has: files, and a
+manifest in one move. Its new rows are then an outbox that is delivered to Delta before the next
+commit, and once more by the next writer after a crash. Delivery may be repeated: an append carries
+the number of the commit as Delta's ``txnVersion``, and one that Delta has seen is skipped; a kind's
+rows are merged by key and ``validFromOffset``, which no two have in common.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from pyspark.sql import functions as F
+
+from kwire.spark.table.arrow import RECORD, SINCE, UNTIL, empty, table_columns
+from kwire.spark.table.kinds import KINDS, Kind
+from kwire.spark.table.store import Store, TablesError
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+#: By release of PySpark, the release of Delta that is built for it: another one fails in the middle
+#: of a query.
+BUILT_FOR: Final = {"4.2": "4.4"}
+_EXTENSION: Final = "io.delta.sql.DeltaSparkSessionExtension"
+_CATALOG: Final = "org.apache.spark.sql.delta.catalog.DeltaCatalog"
+_APPENDED: Final = ("changes", "errors", "load")
+#: The columns that tell an entity from the others of its kind.
+_KEYS: Final = {
+    "feature": ("name",), "topic": ("topicId",), "partition": ("topicId", "partition"),
+    "config": ("resourceType", "resourceName", "name"), "broker": ("id",), "controller": ("id",), "acl": ("id",),
+    "quota": ("entity", "name"), "user": ("name", "mechanism"), "token": ("tokenId",), "producer_ids": (),
+}  # fmt: skip
+
+
+def check_delta(spark: SparkSession) -> None:
+    """Raises ValueError, in a sentence, where ``spark`` has no Delta, or none that is built for
+    it.
+    """
+    release = ".".join(spark.version.split(".")[:2])
+    wanted = BUILT_FOR.get(release)
+    if wanted is None:
+        runs = ", ".join(
+            f"PySpark {spark_release} with Delta {delta}"
+            for spark_release, delta in BUILT_FOR.items()
+        )
+        raise ValueError(
+            f'format="delta" runs with {runs}, and this is PySpark {spark.version}, for which no Delta is built:'
+            " take one of these, or format=\"parquet\""
+        )  # fmt: skip
+    found = _delta_version(spark)
+    if found is None:
+        raise ValueError(
+            f'format="delta" needs Delta {wanted}, and this session has none: give spark.jars its jars, spark.sql.extensions'
+            f" {_EXTENSION} and spark.sql.catalog.spark_catalog {_CATALOG} before the session starts"
+        )
+    if ".".join(found.split(".")[:2]) != wanted:
+        raise ValueError(
+            f'format="delta" with PySpark {spark.version} needs Delta {wanted}, and this session has {found}'
+        )
+
+
+def _delta_version(spark: SparkSession) -> str | None:
+    configured = (
+        spark.conf.get("spark.sql.extensions", "") or "",
+        spark.conf.get("spark.sql.catalog.spark_catalog", ""),
+    )
+    if _EXTENSION not in configured[0].split(",") or configured[1] != _CATALOG:
+        return None
+    jvm: Any = spark._jvm
+    package = getattr(jvm.io.delta, "package$")
+    # py4j takes a name that is no class for one of a package.
+    return (
+        str(getattr(package, "MODULE$").VERSION())
+        if type(package).__name__ == "JavaClass"
+        else None
+    )
+
+
+def delta_rows(spark: SparkSession, store: Store, name: str) -> DataFrame:
+    """The rows of a Delta table; those of a kind with their whole history."""
+    if not _is_there(store, name):
+        return spark.createDataFrame(empty(_columns(name)))
+    return spark.read.format("delta").load(store.uri(name))
+
+
+class Delivery:
+    """Writes the outbox of ``store`` into Delta tables, one for each name, beside its manifest."""
+
+    def __init__(self, spark: SparkSession, store: Store) -> None:
+        """Deliver what may not have been. Raises TablesError where there are Delta tables that the
+        manifest did not make.
+        """
+        self._spark, self._store = spark, store
+        if store.manifest.commit:
+            self.deliver()
+        elif names := [
+            name for name in (*_APPENDED, *(kind.table for kind in KINDS)) if _is_there(store, name)
+        ]:
+            raise TablesError(
+                f"{store.uri('')}: {', '.join(names)} are there, without a manifest; take an empty directory"
+            )
+
+    def deliver(self) -> None:
+        """Bring every table to the store's last commit."""
+        manifest = self._store.manifest
+        new = {
+            name: self._read(file for file, _ in files)
+            for name, files in manifest.appended.items()
+            if files
+        }
+        for name in _APPENDED:
+            if name in new:
+                transaction = {
+                    "txnAppId": f"kwire-{manifest.outbox.id}",
+                    "txnVersion": str(manifest.commit),
+                }
+                writer = new[name].write.format("delta").mode("append").options(**transaction)
+                writer.save(self._store.uri(name))
+        for kind in KINDS:
+            parts = [new[kind.table]] if kind.table in new else []
+            files = manifest.current.get(kind.entity, {})
+            if touched := [
+                files[bucket]
+                for bucket in manifest.outbox.dirty.get(kind.entity, ())
+                if bucket in files
+            ]:
+                now = (
+                    self._read(touched)
+                    .drop(RECORD)
+                    .where(F.col("validFromOffset") >= manifest.outbox.since)
+                )
+                parts.append(now.withColumns({column: F.lit(None) for column in UNTIL}))
+            if parts:
+                self._merge(kind, parts)
+
+    def _merge(self, kind: Kind, parts: list[DataFrame]) -> None:
+        """Open rows that were closed become so, and new ones are added; what is there already is
+        written as it is.
+        """
+        wanted = spark_columns(self._spark, kind.table)
+        rows = parts[0].select(*wanted)
+        for part in parts[1:]:
+            rows = rows.unionByName(part.select(*wanted))
+        if not _is_there(self._store, kind.table):
+            rows.write.format("delta").save(self._store.uri(kind.table))
+            return
+        rows.createOrReplaceTempView(view := f"kwire_{kind.table}")
+        same = " AND ".join(
+            f"old.`{name}` <=> new.`{name}`" for name in (*_KEYS[kind.entity], "validFromOffset")
+        )
+        # Rows that ended before are not looked at: Delta knows from its statistics which files have
+        # none but these.
+        open_then = f"(old.validToOffset IS NULL OR old.validToOffset >= {self._store.manifest.outbox.since})"
+        path = self._store.uri(kind.table).replace("`", "``")
+        try:
+            self._spark.sql(
+                f"MERGE INTO delta.`{path}` AS old USING {view} AS new ON {same} AND {open_then}"
+                " WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *"
+            )
+        finally:
+            self._spark.catalog.dropTempView(view)
+
+    def _read(self, files: Any) -> DataFrame:
+        return self._spark.read.parquet(*self._store.uris(files))
+
+
+def spark_columns(spark: SparkSession, name: str) -> list[Any]:
+    """The columns of a kind's Delta table, each as the type that it has when nothing is in it."""
+    schema = spark.createDataFrame(empty(_columns(name))).schema
+    return [F.col(field.name).cast(field.dataType).alias(field.name) for field in schema]
+
+
+def _columns(name: str) -> dict[str, Any]:
+    return table_columns(name) if name in _APPENDED else {**table_columns(name), **SINCE, **UNTIL}
+
+
+def _is_there(store: Store, name: str) -> bool:
+    return store.exists(f"{name}/_delta_log")

@@ -1,0 +1,273 @@
+"""The tables as files: Parquet beside a manifest that says which of them count. Knows no Spark; one
+writer, many readers.
+
+A commit writes new files under names that never were, then puts a new manifest in the old one's
+place. A writer that is killed before that leaves files that no manifest lists, and the next writer
+deletes them. A reader uses the files of the manifest it read: replaced files stay for a while.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import time
+import uuid
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass, field
+from typing import Any, Final, Literal
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyarrow import fs
+
+from kwire.spark.table.arrow import (
+    changes_table,
+    closed_table,
+    current_table,
+    errors_table,
+    held_rows,
+    held_table,
+    load_table,
+    restore,
+)
+from kwire.spark.table.fold import Folded, State
+from kwire.spark.table.kinds import KINDS
+
+MANIFEST: Final = "manifest.json"
+_FORMAT: Final = 1
+#: How long a file that was replaced is kept for those who are reading it.
+_KEEP_S: Final = 600
+#: So many files of a size are made into one.
+_FANOUT: Final = 12
+_DATA: Final = re.compile(r"data/[a-z_]+-[0-9]{12}-[0-9]+\.parquet")
+
+#: The form that readers use: the Parquet files themselves, or Delta tables that are written from
+#: them (``delta``).
+Format = Literal["parquet", "delta"]
+
+
+class TablesError(RuntimeError):
+    """The directory is not as it should be, or another writer uses it."""
+
+
+@dataclass
+class Outbox:
+    """Of Delta tables: what the last commit brought, beside ``appended``, which has that commit's
+    files alone.
+
+    ``id`` is that of the tables, ``since`` the offset up to which the commit before had come,
+    ``dirty`` the buckets that changed.
+    """
+
+    id: str = ""
+    since: int = 0
+    dirty: dict[str, list[str]] = field(default_factory=dict)
+
+
+@dataclass
+class Manifest:
+    """The files of the current commit. ``appended`` lists (file, level) of tables that only grow,
+    ``current`` the file of each bucket of a kind.
+    """
+
+    commit: int = 0
+    next_offset: int = 0
+    appended: dict[str, list[tuple[str, int]]] = field(default_factory=dict)
+    current: dict[str, dict[str, str]] = field(default_factory=dict)
+    held: str | None = None
+    replaced: list[tuple[float, str]] = field(default_factory=list)
+    kept: Format = "parquet"
+    outbox: Outbox = field(default_factory=Outbox)
+
+    def files(self) -> set[str]:
+        """Everything that counts, or may still be read."""
+        found = {file for files in self.appended.values() for file, _ in files} | {
+            file for _, file in self.replaced
+        }
+        found |= {file for buckets in self.current.values() for file in buckets.values()}
+        return found | ({self.held} if self.held else set())
+
+
+class Store:
+    """The directory of the tables; ``path`` is one of this machine, or a URI of a file system that
+    pyarrow knows.
+    """
+
+    def __init__(self, path: str, kept: Format | None = None) -> None:
+        """``kept`` is what a writer makes of the directory, None for a reader. Raises TablesError
+        where it is something else.
+        """
+        self._prefix = path.rstrip("/") if "://" in path else os.path.abspath(path)
+        self._fs, self.root = fs.FileSystem.from_uri(self._prefix)
+        self.manifest = self.read_manifest()
+        if kept is not None and not self.manifest.commit:
+            self.manifest.kept = kept
+        elif kept not in (None, self.manifest.kept):
+            raise TablesError(
+                f"{self._prefix} has tables as {self.manifest.kept}: ask for that, or take another directory"
+            )
+
+    def read_manifest(self) -> Manifest:
+        """The manifest of the last commit; an empty one where nothing was written yet. Raises
+        TablesError.
+        """
+        try:
+            with self._fs.open_input_stream(f"{self.root}/{MANIFEST}") as file:
+                text = file.read()
+        except FileNotFoundError:
+            return Manifest()
+        try:
+            read = json.loads(text)
+            if read.pop("format") != _FORMAT:
+                raise ValueError("it was written by another version of kwire")
+            return Manifest(**{**read, "outbox": Outbox(**read.get("outbox", {}))})
+        except (ValueError, KeyError, TypeError) as error:
+            raise TablesError(
+                f"{self._prefix}/{MANIFEST} cannot be read: {error}; build the tables anew"
+            ) from None
+
+    def uri(self, name: str) -> str:
+        """A file or directory in here as Spark names it."""
+        return f"{self._prefix}/{name}"
+
+    def uris(self, files: Iterable[str]) -> list[str]:
+        """Files of the manifest as Spark reads them."""
+        return list(map(self.uri, files))
+
+    def exists(self, name: str) -> bool:
+        """Is there such a file or directory?"""
+        return bool(self._fs.get_file_info(f"{self.root}/{name}").type != fs.FileType.NotFound)
+
+    def load(self) -> State:
+        """The state that the last commit stands for; what a killed writer left is taken away."""
+        self._sweep()
+        state = State(next_offset=self.manifest.next_offset)
+        for kind in KINDS:
+            files = self.manifest.current.get(kind.entity, {}).values()
+            restore(state, kind, (self._read(file) for file in files))
+        if self.manifest.held:
+            state.held = held_rows(self._read(self.manifest.held))
+        return state
+
+    def commit(self, state: State, folded: Folded) -> None:
+        """Make ``folded`` part of the tables, all of it or, if this is cut off, nothing. Raises
+        TablesError, OSError.
+        """
+        commit = _Commit(self)
+        if folded.changes:
+            commit.append("changes", changes_table(folded.changes))
+        if folded.errors:
+            commit.append("errors", errors_table(folded.errors))
+        if folded.load:
+            commit.append("load", load_table(folded))
+        for kind in KINDS:
+            if folded.closed[kind.entity]:
+                commit.append(kind.table, closed_table(kind, folded.closed[kind.entity]))
+            for bucket in sorted(
+                bucket for entity, bucket in folded.dirty if entity == kind.entity
+            ):
+                commit.replace_current(
+                    kind.entity, kind.table, bucket, current_table(state, kind, bucket)
+                )
+        commit.hold(held_table(state.held) if state.held else None)
+        self._publish(commit.done(state.next_offset))
+
+    def _publish(self, manifest: Manifest) -> None:
+        if self.read_manifest().commit != self.manifest.commit:
+            raise TablesError(
+                f"{self._prefix}: somebody else writes these tables; let one query do that"
+            )
+        text = json.dumps({"format": _FORMAT, **asdict(manifest)})
+        temporary = f"{self.root}/{MANIFEST}.tmp"
+        with self._fs.open_output_stream(temporary) as file:
+            file.write(text.encode())
+        self._fs.move(temporary, f"{self.root}/{MANIFEST}")
+        gone = self.manifest.files() - manifest.files()
+        self.manifest = manifest
+        for file in gone:
+            with contextlib.suppress(FileNotFoundError):
+                self._fs.delete_file(f"{self.root}/{file}")
+
+    def _sweep(self) -> None:
+        """Delete what no manifest knows."""
+        self._fs.create_dir(f"{self.root}/data", recursive=True)
+        known = self.manifest.files()
+        for info in self._fs.get_file_info(fs.FileSelector(f"{self.root}/data")):
+            name = f"data/{info.base_name}"
+            if name not in known and _DATA.fullmatch(name):
+                self._fs.delete_file(info.path)
+
+    def _read(self, file: str) -> pa.Table:
+        return pq.read_table(f"{self.root}/{file}", filesystem=self._fs)
+
+    def _write(self, file: str, table: pa.Table) -> None:
+        pq.write_table(table, f"{self.root}/{file}", filesystem=self._fs)
+
+
+class _Commit:
+    """A manifest in the making."""
+
+    def __init__(self, store: Store) -> None:
+        old = store.manifest
+        self._store, self._number, self._files, self._now = store, old.commit + 1, 0, time.time()
+        self._appended = {name: list(map(tuple, files)) for name, files in old.appended.items()}
+        self._current = {entity: dict(files) for entity, files in old.current.items()}
+        self._replaced = [
+            (since, file) for since, file in old.replaced if since > self._now - _KEEP_S
+        ]
+        self._held = old.held
+        self._outbox = Outbox(old.outbox.id or uuid.uuid4().hex, old.next_offset)
+        if old.kept == "delta":  # what was in it is delivered
+            self._let_go(str(file) for files in self._appended.values() for file, _ in files)
+            self._appended = {}
+
+    def append(self, name: str, table: pa.Table) -> None:
+        files: list[Any] = self._appended.setdefault(name, [])
+        files.append((self._write(name, table), 0))
+        while len(files) >= _FANOUT and len({level for _, level in files[-_FANOUT:]}) == 1:
+            together, level = files[-_FANOUT:], files[-1][1] + 1
+            merged = pa.concat_tables(self._read_all(file for file, _ in together))
+            files[-_FANOUT:] = [(self._write(name, merged), level)]
+            self._let_go(file for file, _ in together)
+
+    def replace_current(self, entity: str, name: str, bucket: int, table: pa.Table) -> None:
+        buckets = self._current.setdefault(entity, {})
+        before = buckets.pop(str(bucket), None)
+        self._outbox.dirty.setdefault(entity, []).append(str(bucket))
+        self._let_go([before] if before else [])
+        if table.num_rows:
+            buckets[str(bucket)] = self._write(f"{name}_current", table)
+
+    def hold(self, table: pa.Table | None) -> None:
+        self._let_go([self._held] if self._held else [])
+        self._held = None if table is None else self._write("held", table)
+
+    def done(self, next_offset: int) -> Manifest:
+        appended: Any = self._appended
+        kept = self._store.manifest.kept
+        outbox = self._outbox if kept == "delta" else Outbox()
+        return Manifest(
+            self._number,
+            next_offset,
+            appended,
+            self._current,
+            self._held,
+            self._replaced,
+            kept,
+            outbox,
+        )
+
+    def _let_go(self, files: Iterable[str]) -> None:
+        self._replaced += [(self._now, file) for file in files]
+
+    def _write(self, name: str, table: pa.Table) -> str:
+        file = f"data/{name}-{self._number:012d}-{self._files}.parquet"
+        self._files += 1
+        self._store._write(file, table)
+        return file
+
+    def _read_all(self, files: Iterable[str]) -> list[pa.Table]:
+        read: Callable[[str], pa.Table] = self._store._read
+        return [read(file) for file in files]

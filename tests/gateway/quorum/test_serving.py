@@ -1,0 +1,420 @@
+"""What a leader says to Fetch and FetchSnapshot, version by version, and to those that wait."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from gateway.quorum import effects as fx
+from gateway.quorum import requests
+from gateway.quorum.errors import ErrorCode
+from gateway.quorum.events import Cleaned, Gone, Propose, Requested, Resign, SnapshotWritten
+from gateway.quorum.partition import Position
+from gateway.quorum.requests import describe_quorum
+from gateway.snapshot_id import SnapshotId
+from kwire.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
+from kwire.uuid import METADATA_TOPIC_ID, Uuid
+from tests.gateway.quorum.world import CLUSTER, LISTENER, Member, World, directory
+from tests.gateway.quorum.worldly import run_out, take_snapshot
+
+
+def leading(*voters: int, proposals: int = 3) -> tuple[World, Member]:
+    """Node 1 leads ``voters``, of which only it has booted when there are more; so many records are
+    proposed.
+    """
+    world = World()
+    for id in voters:
+        world.add(id, static=voters)
+    for member in world.members.values():
+        member.boot()
+    leader = world.members[1]
+    assert leader.raft is not None
+    if len(voters) > 1:
+        run_out(leader.raft, world.now)
+        world.tick()
+    for number in range(proposals):
+        leader.step(Propose(number, leader.raft.epoch, [[b"record %d" % number]]))
+    world.settle()
+    assert leader.raft.role == "leader"
+    return world, leader
+
+
+def fetch(
+    version: int = 18,
+    *,
+    epoch: int = 1,
+    offset: int = 0,
+    last: int = 0,
+    replica: int = 9,
+    **more: Any,
+) -> FetchRequest:
+    given = {
+        "cluster_id": CLUSTER,
+        "high_watermark": -1,
+        "max_wait_ms": 0,
+        "max_bytes": 1 << 20,
+    } | more
+    who = (replica, directory(max(replica, 0)))
+    return requests.fetch(
+        version, replica=who, epoch=epoch, log_end=Position(offset, last), **given
+    )
+
+
+def partition(answer: Any) -> Any:
+    assert answer.error_code == 0
+    return answer.responses[0].partitions[0]
+
+
+@pytest.mark.parametrize("version", range(13, 19))
+def test_every_version_with_topic_ids(version: int) -> None:
+    world, _ = leading(1)
+    answer = world.request(1, fetch(version), version)
+    data = partition(answer)
+    assert answer.responses[0].topic_id == METADATA_TOPIC_ID
+    assert (
+        data.error_code,
+        data.high_watermark,
+        data.last_stable_offset,
+        data.log_start_offset,
+    ) == (0, 4, -1, 0)
+    assert (data.current_leader.leader_id, data.current_leader.leader_epoch) == (1, 1)
+    assert data.records and data.aborted_transactions == [] and data.preferred_read_replica == -1
+    assert bool(answer.node_endpoints) == (version >= 17)
+
+
+def _by_name(name: str = "__cluster_metadata") -> FetchRequest:
+    part = FetchPartition(partition=0, current_leader_epoch=1, fetch_offset=0, last_fetched_epoch=0)
+    return FetchRequest(cluster_id=None, topics=[FetchTopic(topic=name, partitions=[part])])
+
+
+def test_version_12_names_the_topic_as_kip_595_has_it() -> None:
+    world, _ = leading(1)
+    answer = world.request(1, _by_name(), 12)
+    assert answer.responses[0].topic == "__cluster_metadata" and partition(answer).records
+    assert world.request(1, _by_name("other"), 12).error_code == ErrorCode.INVALID_REQUEST
+
+
+@pytest.mark.parametrize("version", [7, 11])
+def test_versions_without_epochs_are_refused(version: int) -> None:
+    world, _ = leading(1)
+    part = FetchPartition(
+        partition=0, fetch_offset=0, current_leader_epoch=1 if version >= 9 else -1
+    )
+    request = FetchRequest(topics=[FetchTopic(topic="__cluster_metadata", partitions=[part])])
+    assert world.request(1, request, version).error_code == ErrorCode.INVALID_REQUEST
+
+
+def test_max_bytes_is_obeyed_and_one_batch_comes_always() -> None:
+    world, _ = leading(1)
+    one = partition(world.request(1, fetch(max_bytes=1), 18)).records
+    few = partition(world.request(1, fetch(max_bytes=250), 18)).records
+    everything = partition(world.request(1, fetch(), 18)).records
+    assert 0 < len(one) < len(few) <= 250 < len(everything)
+    none_asked = fetch()
+    none_asked.topics[0].partitions[0].partition_max_bytes = 0  # what Kafka's own nodes say
+    assert partition(world.request(1, none_asked, 18)).records == everything
+
+
+def test_cluster_ids() -> None:
+    world, _ = leading(1)
+    assert partition(world.request(1, fetch(cluster_id=None), 18)).error_code == 0
+    for wrong in ("", "other"):
+        assert (
+            world.request(1, fetch(cluster_id=wrong), 18).error_code
+            == ErrorCode.INCONSISTENT_CLUSTER_ID
+        )
+
+
+@pytest.mark.parametrize(
+    ("change", "error"),
+    [
+        ({"last": -1}, ErrorCode.INVALID_REQUEST),
+        ({"last": 2}, ErrorCode.INVALID_REQUEST),
+        ({"offset": -1}, ErrorCode.INVALID_REQUEST),
+        ({"epoch": -1, "last": -1}, ErrorCode.INVALID_REQUEST),
+        ({"max_wait_ms": -1}, ErrorCode.INVALID_REQUEST),
+        ({"epoch": 0}, ErrorCode.FENCED_LEADER_EPOCH),
+        ({"epoch": 2}, ErrorCode.UNKNOWN_LEADER_EPOCH),
+        ({"replica": 1}, ErrorCode.UNKNOWN_SERVER_ERROR),
+        ({"replica": -2}, ErrorCode.NONE),
+    ],
+)
+def test_fields(change: dict[str, int], error: ErrorCode) -> None:
+    world, _ = leading(1)
+    assert partition(world.request(1, fetch(**change), 18)).error_code == error  # type: ignore[arg-type]
+
+
+def _waiting(world: World, version: int = 18, **more: Any) -> list[Any]:
+    answers: list[Any] = []
+    at = world.members[1].raft
+    assert at is not None
+    given = {"offset": at.log.end_offset, "last": 1, "max_wait_ms": 500} | more
+    world.request(1, fetch(version, **given), version, answers.append)
+    return answers
+
+
+def test_a_fetch_waits_for_its_time_and_gets_nothing() -> None:
+    world, _ = leading(1)
+    answers = _waiting(world)
+    world.run(0.4)
+    assert not answers
+    world.run(0.2)
+    assert partition(answers[0]).records == b"" and partition(answers[0]).error_code == 0
+
+
+@pytest.mark.parametrize("version", range(13, 19))
+def test_a_fetch_waits_for_records_and_another_for_the_high_watermark(version: int) -> None:
+    """Both come, whatever the version, and without any tag: as measured."""
+    world, leader = leading(1, 2)
+    world.members[2].kill()
+    answers = _waiting(world, version)
+    leader.step(Propose(9, 1, [[b"more"]]))
+    assert partition(answers[0]).records and partition(answers[0]).high_watermark == 4
+    pending = _waiting(world, version, offset=5)
+    follower = fetch(offset=5, last=1, replica=2)
+    world.request(1, follower, 18)
+    assert partition(pending[0]).records == b"" and partition(pending[0]).high_watermark == 5
+
+
+@pytest.mark.parametrize(("tag", "waits"), [(3, False), (4, True), (-2, False), (None, True)])
+def test_the_high_watermark_tag_says_what_is_news(tag: int | None, waits: bool) -> None:
+    """KIP-1166. Our own requests leave the tag out when they know none; -1 of others is answered at
+    once.
+    """
+    world, _ = leading(1)
+    request = fetch(offset=4, last=1, max_wait_ms=500)
+    if tag is not None:
+        request.topics[0].partitions[0].high_watermark = tag
+    answers: list[Any] = []
+    world.request(1, request, 18, answers.append)
+    assert bool(answers) == (not waits)
+
+
+def test_diverging_answers_do_not_wait() -> None:
+    world, _ = leading(1)
+    data = partition(world.request(1, fetch(offset=9, last=1, max_wait_ms=500), 18))
+    assert (data.diverging_epoch.epoch, data.diverging_epoch.end_offset, data.records) == (
+        1,
+        4,
+        b"",
+    )
+
+
+def test_who_waits_is_answered_when_the_leader_resigns() -> None:
+    world, leader = leading(1, 2, 3)
+    answers = [_waiting(world) for _ in range(3)]
+    leader.step(Resign(1, "the controller failed"))
+    for waiting in answers:
+        assert partition(waiting[0]).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+def test_resigning_an_older_epoch_changes_nothing() -> None:
+    _, leader = leading(1, 2, 3)
+    leader.step(Resign(0, "late"))
+    assert leader.raft is not None and leader.raft.role == "leader"
+
+
+def test_who_has_gone_is_not_answered() -> None:
+    world, leader = leading(1)
+    number = 10_000
+    world.requests[number] = -1, 0, 18
+    request = fetch(offset=4, last=1, max_wait_ms=500)
+    leader.step(Requested(number, request, 18, LISTENER))
+    leader.step(Gone(number))
+    before = len(world.seen)
+    world.run(2)
+    assert not any(isinstance(effect, fx.Reply) for _, effect in world.seen[before:])
+
+
+def test_waiting_fetches_are_bounded() -> None:
+    world, leader = leading(1)
+    answers: list[Any] = []
+    for replica in range(1500):
+        world.request(
+            1,
+            fetch(offset=4, last=1, max_wait_ms=2**31 - 1, replica=100 + replica),
+            18,
+            answers.append,
+        )
+    assert len(answers) == 1500 - 1024
+    assert leader.raft is not None
+    assert len(leader.raft.replicas[1]) == 256
+
+
+def test_fetch_that_wants_to_wait_for_weeks_is_answered_within_five_minutes() -> None:
+    world, leader = leading(1)
+    world.request(
+        1, fetch(offset=4, last=1, max_wait_ms=2**31 - 1, replica=100), 18, lambda _: None
+    )
+    assert leader.raft is not None
+    node = leader.raft._node
+    (waiting,) = node.role.parked.values()  # type: ignore[union-attr]
+    assert waiting.until - node.now == 300
+
+
+def test_observers_and_strangers_never_move_the_high_watermark() -> None:
+    world, leader = leading(1, 2, 3)
+    for id in (2, 3):
+        world.members[id].kill()
+    leader.step(Propose(9, 1, [[b"more"]]))
+    for replica in (4, 5, 77, -1):
+        partition(world.request(1, fetch(offset=5, last=1, replica=replica), 18))
+    assert leader.raft is not None and leader.raft.high_watermark == 4
+
+
+def test_a_voter_with_another_disk_is_an_observer() -> None:
+    """KIP-853: id and directory id, where both are known."""
+    world = World()
+    for id in (1, 2):
+        world.add(id, formatted=(1, 2))
+        world.members[id].boot()
+    world.run(3)
+    leader = next(member for member in world.up() if member.raft and member.raft.role == "leader")
+    other = 3 - leader.id
+    world.members[other].kill()
+    raft = leader.raft
+    assert raft is not None
+    leader.step(Propose(9, raft.epoch, [[b"more"]]))
+    before, end = raft.high_watermark, raft.log.end_offset
+    stranger = fetch(offset=end, last=raft.epoch, epoch=raft.epoch, replica=other)
+    stranger.topics[0].partitions[0].replica_directory_id = Uuid(b"another disk....")
+    world.request(leader.id, stranger, 18)
+    assert raft.high_watermark == before
+    world.request(
+        leader.id, fetch(offset=end, last=raft.epoch, epoch=raft.epoch, replica=other), 18
+    )
+    assert raft.high_watermark == end
+
+
+@pytest.mark.parametrize("version", [0, 1])
+def test_a_snapshot_in_pages(version: int) -> None:
+    world, leader = leading(1)
+    id = take_snapshot(leader, 4)
+    leader.step(SnapshotWritten(id))
+    leader.step(Cleaned(4, (id,)))
+    told = partition(world.request(1, fetch(), 18)).snapshot_id
+    assert (told.end_offset, told.epoch) == id
+    whole = leader.disk.snapshots[id]
+    got = b""
+    while len(got) < len(whole):
+        request = requests.fetch_snapshot(
+            version,
+            cluster_id=CLUSTER,
+            replica=(9, directory(9)),
+            epoch=1,
+            id=id,
+            position=len(got),
+            max_bytes=100,
+        )
+        answer = world.request(1, request, version)
+        page = answer.topics[0].partitions[0]
+        assert (page.error_code, page.size, page.position) == (0, len(whole), len(got))
+        assert bool(answer.node_endpoints) == (version >= 1)
+        got += page.unaligned_records
+    assert got == whole
+
+
+@pytest.mark.parametrize(
+    ("change", "error"),
+    [
+        ({"id": SnapshotId(9, 9)}, ErrorCode.SNAPSHOT_NOT_FOUND),
+        ({"id": SnapshotId(0, 0)}, ErrorCode.SNAPSHOT_NOT_FOUND),
+        ({"epoch": 0}, ErrorCode.FENCED_LEADER_EPOCH),
+        ({"epoch": 5}, ErrorCode.UNKNOWN_LEADER_EPOCH),
+    ],
+)
+def test_snapshots_refused_have_empty_bytes_and_not_none(
+    change: dict[str, Any], error: ErrorCode
+) -> None:
+    world, _ = leading(1)
+    given = {
+        "replica": (9, directory(9)),
+        "epoch": 1,
+        "id": SnapshotId(2, 1),
+        "position": 0,
+        "max_bytes": 100,
+    } | change
+    answer = world.request(1, requests.fetch_snapshot(1, cluster_id=CLUSTER, **given), 1)
+    page = answer.topics[0].partitions[0]
+    assert (page.error_code, page.unaligned_records) == (error, b"")
+
+
+def test_snapshots_of_other_topics_clusters_and_followers() -> None:
+    world, _ = leading(1, 2, 3)
+    given: dict[str, Any] = {
+        "replica": (9, directory(9)),
+        "epoch": 1,
+        "id": SnapshotId(2, 1),
+        "position": 0,
+        "max_bytes": 100,
+    }
+    request = requests.fetch_snapshot(1, cluster_id=CLUSTER, **given)
+    request.topics[0].name = "other"
+    page = world.request(1, request, 1).topics[0].partitions[0]
+    assert page.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert (
+        world.request(1, requests.fetch_snapshot(1, cluster_id="other", **given), 1).error_code
+        == 104
+    )
+    follower = (
+        world.request(2, requests.fetch_snapshot(1, cluster_id=CLUSTER, **given), 1)
+        .topics[0]
+        .partitions[0]
+    )
+    assert (
+        follower.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+        and follower.current_leader.leader_id == 1
+    )
+
+
+@pytest.mark.parametrize("version", range(3))
+def test_describe_quorum(version: int) -> None:
+    world, leader = leading(1, 2, 3)
+    world.add(7, static=(1, 2, 3)).boot()
+    world.run(1)
+    answer = world.request(1, describe_quorum(), version)
+    data = answer.topics[0].partitions[0]
+    assert (data.error_code, data.leader_id, data.leader_epoch, data.high_watermark) == (0, 1, 1, 4)
+    assert {(one.replica_id, one.log_end_offset) for one in data.current_voters} == {
+        (1, 4),
+        (2, 4),
+        (3, 4),
+    }
+    assert [one.replica_id for one in data.observers] == [7]
+    times = {
+        one.last_caught_up_timestamp > 0 and one.last_fetch_timestamp > 0
+        for one in data.current_voters
+    }
+    assert times == {version >= 1}
+    assert {one.replica_directory_id for one in data.current_voters if version >= 2} in (
+        set(),
+        {directory(n) for n in (1, 2, 3)},
+    )
+    assert [(one.node_id, one.listeners[0].name) for one in answer.nodes] == [
+        (n, LISTENER) for n in (1, 2, 3) if version >= 2
+    ]
+    world.members[7].kill()
+    world.run(400)
+    assert (
+        world.request(leader.id, describe_quorum(), version).topics[0].partitions[0].observers == []
+    )
+
+
+@pytest.mark.parametrize("version", range(3))
+def test_describe_quorum_elsewhere(version: int) -> None:
+    """As measured: who does not lead says neither who does nor who votes."""
+    world, _ = leading(1, 2, 3)
+    data = world.request(2, describe_quorum(), version).topics[0].partitions[0]
+    assert (data.error_code, data.leader_id, data.leader_epoch, data.current_voters) == (
+        6,
+        0,
+        0,
+        [],
+    )
+    request = describe_quorum()
+    request.topics[0].topic_name = "other"
+    assert (
+        world.request(1, request, version).topics[0].partitions[0].error_code
+        == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    )

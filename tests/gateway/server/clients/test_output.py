@@ -1,0 +1,148 @@
+"""The queue of one connection against a socket that takes what the test says."""
+
+from __future__ import annotations
+
+import random
+import socket
+import tempfile
+from typing import Any, cast
+
+import pytest
+
+from gateway.ports import FileRange, FileRecords, Read
+from gateway.server.clients.output import FileTooShort, Output
+
+
+class Sink:
+    """A socket for bytes: takes at most ``room`` of each send, and nothing when ``full``."""
+
+    def __init__(self, room: int = 1 << 30) -> None:
+        self.room = room
+        self.full = False
+        self.sends: list[bytes] = []
+
+    def send(self, data: Any, flags: int) -> int:
+        if self.full:
+            raise BlockingIOError
+        self.sends.append(bytes(data[: self.room]))
+        return len(self.sends[-1])
+
+    def output(self) -> Output:
+        return Output(cast(socket.socket, self))
+
+
+def test_answers_that_are_there_together_go_out_together() -> None:
+    sink = Sink()
+    output = sink.output()
+    for number in range(100):
+        output.add([b"size", b"body %d" % number])
+    assert output.unsent == sum(len(b"sizebody %d" % number) for number in range(100))
+    assert output.send() is True
+    assert len(sink.sends) == 1
+    assert (bool(output), output.unsent, output.progress) == (False, 0, len(sink.sends[0]))
+
+
+def test_what_the_socket_does_not_take_stays_in_order() -> None:
+    sink = Sink(room=7)
+    output = sink.output()
+    for number in range(10):
+        output.add([b"answer %d;" % number])
+    while not output.send():
+        pass
+    assert b"".join(sink.sends) == b"".join(b"answer %d;" % number for number in range(10))
+    assert output.unsent == 0
+
+
+def test_a_full_socket_loses_nothing() -> None:
+    sink = Sink()
+    output = sink.output()
+    output.add([b"abc"])
+    sink.full = True
+    assert output.send() is False
+    assert (output.unsent, output.progress) == (3, 0)
+    sink.full = False
+    assert output.send() is True
+    assert sink.sends == [b"abc"]
+
+
+def test_a_fast_reader_does_not_keep_the_turn() -> None:
+    sink = Sink()
+    output = sink.output()
+    for _ in range(100):
+        output.add([bytes(200_000)])
+    turns = 1
+    while not output.send():
+        turns += 1
+    assert turns >= 8
+    assert output.progress == 20_000_000
+
+
+def test_reads_are_released_once_when_discarded() -> None:
+    released: list[int] = []
+    output = Sink().output()
+    for number in range(3):
+        chunk = FileRange(0, 0, 1 << 20)
+        output.add(
+            [
+                b"head",
+                FileRecords(Read([chunk], 1 << 20, lambda number=number: released.append(number))),  # type: ignore[misc]
+            ]
+        )
+    output.discard()
+    output.discard()
+    assert released == [0, 1, 2]
+    assert (bool(output), output.unsent) == (False, 0)
+
+
+def test_a_read_that_cannot_be_read_is_released_too() -> None:
+    released: list[bool] = []
+    with tempfile.TemporaryFile() as file:
+        chunk = FileRange(file.fileno(), 0, 10)
+        with pytest.raises(FileTooShort):
+            Sink().output().add([FileRecords(Read([chunk], 10, lambda: released.append(True)))])
+    assert released == [True]
+
+
+def test_memory_that_a_read_lends_is_kept_until_it_is_sent() -> None:
+    released: list[bool] = []
+    sink = Sink()
+    output = sink.output()
+    output.add(
+        [
+            b"head",
+            FileRecords(Read([memoryview(b"lent")], 4, lambda: released.append(True))),
+            b"tail",
+        ]
+    )
+    assert released == []
+    output.send()
+    assert b"".join(sink.sends) == b"headlenttail"
+    assert released == [True]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_bytes_and_ranges_of_any_sizes_arrive_in_order(seed: int) -> None:
+    dice = random.Random(seed)
+    ours, theirs = socket.socketpair()
+    with ours, theirs, tempfile.TemporaryFile() as file:
+        content = dice.randbytes(400_000)
+        file.write(content)
+        file.flush()
+        ours.setblocking(False)
+        theirs.setblocking(False)
+        output, expected, got = Output(ours), b"", b""
+        for _ in range(30):
+            size = dice.choice([1, 100, 16_384, 16_385, 100_000])
+            at = dice.randrange(len(content) - size)
+            read = Read([FileRange(file.fileno(), at, size), b"!"], size + 1, lambda: None)
+            output.add([b"head", FileRecords(read), b"tail"])
+            expected += b"head" + content[at : at + size] + b"!tail"
+        done = False
+        while not done or len(got) < len(expected):
+            done = output.send()
+            while True:
+                try:
+                    got += theirs.recv(1 << 20)
+                except BlockingIOError:
+                    break
+        assert got == expected

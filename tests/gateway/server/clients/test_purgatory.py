@@ -1,0 +1,202 @@
+"""The purgatory: deadlines, waiters, forgetting, and how much a wake-up costs."""
+
+from __future__ import annotations
+
+import gc
+import time
+import weakref
+from typing import Any
+
+import trio
+import trio.testing
+
+from gateway.handlers.context import PendingResponse
+from gateway.server.clients.purgatory import SLICE, Purgatory
+from kwire.messages.heartbeat_response import HeartbeatResponse
+from tests.gateway.server.harness import handler, heartbeat, run, serving, until
+
+ANSWER = HeartbeatResponse(error_code=1)
+LATE = HeartbeatResponse(error_code=2)
+
+
+class Waiting:
+    """A Later as a connection holds it; ``got`` is what it was answered."""
+
+    def __init__(self, purgatory: Purgatory, *, deadline: float | None = None) -> None:
+        self.got: list[Any] = []
+        self.errors: list[Exception] = []
+        self.pending = PendingResponse(deadline=deadline, expire=lambda: LATE)
+        self._purgatory = purgatory
+        purgatory.watch(self.pending, self.errors.append)
+        self.pending.attach(self._deliver)
+
+    def _deliver(self, answer: Any) -> None:
+        self.got.append(answer)
+        self._purgatory.forget(self.pending)
+
+
+def with_clock(main: Any) -> None:
+    """Run ``main(purgatory)`` with its task, on a clock that jumps."""
+
+    async def whole() -> None:
+        purgatory = Purgatory()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(purgatory.run)
+            await main(purgatory)
+            nursery.cancel_scope.cancel()
+
+    trio.run(whole, clock=trio.testing.MockClock(autojump_threshold=0))
+
+
+def test_deadlines_are_met_in_their_order_and_on_time() -> None:
+    async def main(purgatory: Purgatory) -> None:
+        now = trio.current_time()
+        late, early = Waiting(purgatory, deadline=now + 10), Waiting(purgatory, deadline=now + 5)
+        await trio.sleep(4.9)
+        earliest = Waiting(purgatory, deadline=now + 4.95)  # earlier than what the task waits for
+        await trio.sleep(0.06)
+        assert (earliest.got, early.got) == ([LATE], [])
+        await trio.sleep(0.05)
+        assert (early.got, late.got) == ([LATE], [])
+        await trio.sleep(5)
+        assert late.got == [LATE]
+        assert purgatory.parked == 0
+
+    with_clock(main)
+
+
+def test_waiters_are_asked_when_the_partition_advances_and_only_then() -> None:
+    async def main(purgatory: Purgatory) -> None:
+        asked: list[int] = []
+        high_watermarks = [0]
+
+        def ready() -> Any:
+            asked.append(high_watermarks[-1])
+            return ANSWER if high_watermarks[-1] >= 2 else None
+
+        waiting = Waiting(purgatory)
+        purgatory.park(waiting.pending, ready)
+        await trio.testing.wait_all_tasks_blocked()
+        for moved_to in (1, 2, 3):
+            high_watermarks.append(moved_to)
+            purgatory.advanced()
+            await trio.testing.wait_all_tasks_blocked()
+        assert asked == [1, 2]
+        assert waiting.got == [ANSWER]
+        assert purgatory.parked == 0
+
+    with_clock(main)
+
+
+def test_who_is_cancelled_is_not_asked_and_not_kept() -> None:
+    async def main(purgatory: Purgatory) -> None:
+        def ready() -> Any:
+            raise AssertionError("asked although nobody waits")
+
+        waiting = Waiting(purgatory, deadline=trio.current_time() + 5)
+        purgatory.park(waiting.pending, ready)
+        waiting.pending.cancel()
+        purgatory.forget(waiting.pending)
+        purgatory.advanced()
+        await trio.sleep(6)
+        assert (waiting.got, waiting.errors, purgatory.parked) == ([], [], 0)
+
+    with_clock(main)
+
+
+def test_answered_requests_with_far_deadlines_do_not_pile_up() -> None:
+    async def main(purgatory: Purgatory) -> None:
+        alive = [Waiting(purgatory, deadline=trio.current_time() + 1e6) for _ in range(10)]
+        expirers = weakref.WeakSet[Any]()
+        for _ in range(20_000):
+            waiting = Waiting(purgatory, deadline=trio.current_time() + 1e6)
+            expirers.add(waiting.pending.expire)
+            waiting.pending.complete(ANSWER)
+        gc.collect()
+        assert len(expirers) == 0, (
+            "the heap of deadlines holds nothing of a request that was answered"
+        )
+        assert purgatory.parked == len(alive)
+
+    with_clock(main)
+
+
+def test_what_a_waiter_raises_is_told_to_its_connection_and_hurts_nobody_else() -> None:
+    async def main(purgatory: Purgatory) -> None:
+        bad, good = Waiting(purgatory), Waiting(purgatory)
+        error = RuntimeError("a bug")
+
+        def fail() -> Any:
+            raise error
+
+        purgatory.park(bad.pending, fail)
+        purgatory.park(good.pending, lambda: ANSWER)
+        purgatory.advanced()
+        await trio.testing.wait_all_tasks_blocked()
+        assert (bad.errors, good.got) == ([error], [ANSWER])
+
+    with_clock(main)
+
+
+def test_one_who_asks_again_and_again_keeps_nobody_from_being_asked() -> None:
+    async def main(purgatory: Purgatory) -> None:
+        crowd = [Waiting(purgatory) for _ in range(3 * SLICE)]
+        for waiting in crowd:
+            purgatory.park(waiting.pending, lambda: None)
+        last = Waiting(purgatory)
+        purgatory.park(last.pending, lambda: ANSWER)
+        for _ in range(4):
+            purgatory.advanced()  # each time before the crowd was through
+            await trio.lowlevel.checkpoint()
+            await trio.lowlevel.checkpoint()
+        assert last.got == [ANSWER]
+
+    with_clock(main)
+
+
+def test_expire_all_answers_everybody_who_has_an_answer() -> None:
+    async def main(purgatory: Purgatory) -> None:
+        waiting = [Waiting(purgatory, deadline=trio.current_time() + 100) for _ in range(5)]
+        purgatory.expire_all()
+        assert all(one.got == [LATE] for one in waiting)
+        assert purgatory.parked == 0
+
+    with_clock(main)
+
+
+def test_a_thousand_parked_polls_cost_no_task_and_wake_together() -> None:
+    count = 1000
+    laters: list[PendingResponse] = []
+
+    async def main() -> None:
+        purgatory = Purgatory()
+        arrived = False
+
+        def handle(asked: Any, context: Any) -> PendingResponse:
+            pending = PendingResponse(deadline=context.now + 60, expire=lambda: LATE)
+            context.gateway.fetch_purgatory.park(pending, lambda: ANSWER if arrived else None)
+            laters.append(pending)
+            return pending
+
+        async with serving(handler(handle), purgatory=purgatory) as server:
+            tasks_before = trio.lowlevel.current_statistics().tasks_living
+            clients = [await server.connect() for _ in range(count)]
+            for number, client in enumerate(clients):
+                await client.send(heartbeat(number))
+            await until(lambda: purgatory.parked == count)
+            assert (
+                trio.lowlevel.current_statistics().tasks_living == tasks_before + count
+            )  # one a connection
+            arrived = True
+            began = time.perf_counter()
+            purgatory.advanced()
+            await until(lambda: not purgatory.parked)
+            took = time.perf_counter() - began
+            for number, client in enumerate(clients):
+                assert (await client.answer())[0] == number
+                await client.stream.aclose()
+            # 15 ms where this was written, with sending; generous for busy machines.
+            assert took < 0.5, f"waking {count} took {took * 1000:.1f} ms"
+            print(f"woke {count} parked requests, answers sent, in {took * 1000:.1f} ms")
+
+    run(main)

@@ -1,0 +1,177 @@
+"""What is told of the controller: figures of the committed cluster, and of what one node decided
+while it led.
+"""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from gateway.controller.partition_index import Elections
+from gateway.server.controller.controller_metrics import (
+    ClusterCounts,
+    ControllerFacts,
+    ControllerMeasures,
+    Counting,
+)
+from gateway.sources.metadata_loader import MetadataLoader
+from kwire.cluster import Delta, Image, apply
+from kwire.messages.broker_heartbeat_request import BrokerHeartbeatRequest
+from kwire.messages.create_topics_request import CreateTopicsRequest
+from kwire.messages.partition_record import PartitionRecord
+from kwire.messages.register_broker_record import RegisterBrokerRecord
+from kwire.messages.remove_topic_record import RemoveTopicRecord
+from kwire.messages.topic_record import TopicRecord
+from kwire.uuid import Uuid
+from tests.gateway.controller.broker_cluster import TOPIC, BrokerCluster
+from tests.gateway.server.harness import run, until
+from tests.gateway.server.own_nodes import lone_node
+from tests.gateway.server.test_alter_isr import scene
+from tests.gateway.server.test_own_quorum import metric
+
+PREFIX = "kafka_controller_kafkacontroller_"
+
+
+def test_brokers_and_partitions_are_counted() -> None:
+    it = BrokerCluster((1, 2, 3, 4))
+    it.create([1, 2], [2, 1], topic="a")
+    it.create([3], topic="b")
+    it.create([1, 4])
+    assert Counting().count(it.image) == ClusterCounts(4, 0, 0, 3, 4, 0, 0)
+    it.heartbeat(1, want_shut_down=True)
+    assert Counting().count(it.image) == ClusterCounts(4, 0, 1, 3, 4, 0, 2), (
+        "a broker that is about to leave is active, and leads nothing"
+    )
+    it.fence(3)
+    assert Counting().count(it.image) == ClusterCounts(3, 1, 1, 3, 4, 1, 3), (
+        "who is led by nobody is not led by its first replica"
+    )
+
+
+def test_only_what_changes_counts_is_counted_again() -> None:
+    image, looks = Image(), []
+
+    class Brokers(dict[int, RegisterBrokerRecord]):
+        def values(self) -> Any:
+            looks.append(1)
+            return super().values()
+
+    image.brokers = Brokers()
+    keeper = SimpleNamespace(
+        image=image,
+        records={},
+        snapshot_loads=0,
+        skipped={"damaged": 2, "does not fit": 1},
+        next_offset=8,
+    )
+    told = ControllerFacts(cast(MetadataLoader, keeper), lambda: None)
+    assert told.cluster.partitions == 0
+    at_first = len(looks)
+    keeper.records = {"NO_OP_RECORD": 9, "CONFIG_RECORD": 1}
+    assert told.cluster.partitions == 0 and len(looks) == at_first
+    keeper.records["PARTITION_RECORD"] = 1
+    topic_id = bytes(16)
+    image.partitions = {topic_id: {0: PartitionRecord(leader=-1, replicas=[1])}}  # type: ignore[dict-item]
+    assert (
+        told.cluster.partitions,
+        told.cluster.offline_partitions,
+        told.cluster.imbalanced_partitions,
+    ) == (1, 1, 1)
+    image.partitions = {}
+    keeper.snapshot_loads = 1
+    assert told.cluster.partitions == 0, "a snapshot has no records of the log"
+    assert (told.errors, told.applied_offset, told.is_active) == (3, 7, False)
+
+
+def test_counting_again_counts_what_changed_alone() -> None:
+    """As the image of a node changes: in a delta, taken over in one move."""
+    image, dice, counting = Image(), random.Random(1), Counting()
+    topics = [Uuid(bytes([number]) * 16) for number in range(1, 6)]
+    for _ in range(200):
+        delta = Delta(image)
+        for topic_id in dice.sample(topics, 2):
+            if topic_id not in delta.image.topics:
+                apply(delta.image, TopicRecord(name=str(topic_id), topic_id=topic_id))
+            elif dice.random() < 0.1:
+                apply(delta.image, RemoveTopicRecord(topic_id=topic_id))
+                continue
+            leader, replicas = dice.choice((-1, 1, 2)), dice.choice(([1, 2], [2, 1]))
+            index = dice.randrange(4)
+            apply(
+                delta.image,
+                PartitionRecord(
+                    topic_id=topic_id, partition_id=index, leader=leader, replicas=replicas
+                ),
+            )
+        delta.commit()
+        assert counting.count(image) == Counting().count(image)
+
+
+def test_what_was_decided_is_measured() -> None:
+    measures = ControllerMeasures()
+    with measures.deciding():
+        pass
+    with pytest.raises(ValueError, match="a bug"), measures.deciding():
+        raise ValueError("a bug")
+    measures.too_late([CreateTopicsRequest(), BrokerHeartbeatRequest()])
+    assert (measures.started, measures.timed_out, measures.heartbeats_timed_out) == (1, 2, 1)
+    assert 0 < (measures.processing.percentile(0.99) or 0) < 1
+    for epoch, leader_id in ((-1, -1), (1, 2), (1, 2), (2, -1), (3, 2), (4, 1)):
+        measures.leader_is(epoch, leader_id)
+    assert measures.new_controllers == 3, (
+        "the same one in another epoch is a new one, and nobody is none"
+    )
+
+
+def test_elections_outlive_the_leader_that_held_them() -> None:
+    measures, told = ControllerMeasures(), Elections(2, 1)
+    assert measures.elections(told) == told
+    measures.leads_no_more(told)
+    assert measures.elections(Elections()) == told
+    assert measures.elections(Elections(1, 1)) == (3, 2)
+
+
+def test_unclean_elections_and_those_of_eligible_replicas_are_told_apart() -> None:
+    it = BrokerCluster((1, 2, 3))
+    it.create([1, 2, 3], min_insync_replicas="2")
+    assert it.controller.elections == Elections()
+    it.alter([1, 2])
+    it.alter([1])
+    it.fence(1)
+    assert (it.partition().leader, it.controller.elections) == (2, Elections(unclean=0, eligible=1))
+    it = BrokerCluster((1, 2), level=15)
+    it.create([1, 2], topic=TOPIC, unclean_leader_election_enable="true")
+    it.alter([1])
+    it.fence(1)
+    assert (it.partition().leader, it.controller.elections) == (2, Elections(unclean=1, eligible=0))
+
+
+def test_a_running_controller_tells_under_kafkas_names(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with lone_node(tmp_path / "data", management_listener="127.0.0.1:0") as node:
+            await scene(node)
+            seen = node.quorum.controller.facts.measures
+            await until(lambda: seen.new_controllers == 1)
+            told = {
+                name: (await metric(node, PREFIX + name))[""]
+                for name in (
+                    "activecontrollercount", "activebrokercount", "fencedbrokercount", "globaltopiccount", "globalpartitioncount",
+                    "offlinepartitionscount", "preferredreplicaimbalancecount", "metadataerrorcount", "newactivecontrollerscount",
+                    "eventqueueoperationstimedoutcount",
+                )
+            }  # fmt: skip
+            assert list(told.values()) == [1, 2, 0, 1, 1, 0, 0, 0, 1, 0]
+            [started] = (await metric(node, PREFIX + "eventqueueoperationsstartedcount")).values()
+            assert started >= 5, "two registrations, two heartbeats, a topic"
+            [took_ms] = (
+                await metric(
+                    node, "kafka_controller_controllereventmanager_eventqueueprocessingtimems_p99"
+                )
+            ).values()
+            assert 0 < took_ms < 5000
+
+    run(main)

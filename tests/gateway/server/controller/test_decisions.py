@@ -1,0 +1,127 @@
+"""Decisions are made one after another, long ones in slices between which other tasks run."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import Any, cast
+
+import pytest
+import trio
+import trio.testing
+
+from gateway.server.controller import decisions
+from gateway.server.controller.decisions import Decisions
+from tests.gateway.server.harness import run
+
+
+class Request:
+    """A queued request whose decision takes ``slices`` slices."""
+
+    def __init__(self, name: str, slices: int = 0, fails: bool = False) -> None:
+        self.name, self.slices, self.fails = name, slices, fails
+        self.is_wanted = True
+
+
+class Controller:
+    """Begins the decisions of requests and writes down what becomes of them."""
+
+    def __init__(self) -> None:
+        self.log: list[str] = []
+        self.decisions = Decisions(self._begin, self._complete, self._failed)
+
+    def submit(self, name: str, slices: int = 0, *, fails: bool = False) -> Request:
+        request = Request(name, slices, fails)
+        self.decisions.submit(cast(Any, request))
+        return request
+
+    def _begin(self, queued: Any) -> Generator[None, None, Any]:
+        self.log.append(f"{queued.name} begins")
+        for _ in range(queued.slices):
+            yield
+        if queued.fails:
+            raise KeyError(queued.name)
+        return queued.name
+
+    def _complete(self, queued: Any, decision: Any, seconds: float) -> None:
+        assert seconds >= 0
+        self.log.append(f"{decision} decided")
+
+    def _failed(self, queued: Any, error: Exception) -> None:
+        self.log.append(f"{queued.name} failed")
+
+
+@pytest.fixture(autouse=True)
+def a_slice_is_one_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The clock moves with every look, so that each slice has one step."""
+    ticks = iter(range(10**9))
+    monkeypatch.setattr(decisions, "SLICE_S", 3.5)
+    monkeypatch.setattr("gateway.server.controller.decisions.time.thread_time", lambda: next(ticks))
+
+
+def test_short_decision_is_made_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(decisions, "SLICE_S", 1000)
+    controller = Controller()
+    controller.submit("a")
+    controller.submit("b", fails=True)
+    controller.submit("c", slices=5)
+    assert controller.log == [
+        "a begins", "a decided", "b begins", "b failed", "c begins", "c decided",
+    ]  # fmt: skip
+
+
+def test_requests_and_periodic_work_wait_for_a_decision_in_progress() -> None:
+    async def main() -> None:
+        controller = Controller()
+        controller.submit("long", slices=20)
+        controller.submit("short")
+        controller.decisions.run_periodic(lambda: controller.log.append("periodic"))
+        assert controller.log == ["long begins"]
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(controller.decisions.run)
+            await trio.testing.wait_all_tasks_blocked()
+            nursery.cancel_scope.cancel()
+        assert controller.log == [
+            "long begins", "long decided", "periodic", "short begins", "short decided",
+        ]  # fmt: skip
+
+    run(main)
+
+
+def test_other_tasks_run_between_two_slices() -> None:
+    async def main() -> None:
+        controller = Controller()
+        controller.submit("long", slices=200)
+        passes = 0
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(controller.decisions.run)
+            while "long decided" not in controller.log:
+                await trio.lowlevel.checkpoint()
+                passes += 1
+            nursery.cancel_scope.cancel()
+        assert passes >= 50
+
+    run(main)
+
+
+def test_request_of_a_client_that_is_gone_is_not_decided() -> None:
+    controller = Controller()
+    controller.submit("long", slices=20)
+    controller.submit("gone").is_wanted = False
+
+    async def main() -> None:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(controller.decisions.run)
+            await trio.testing.wait_all_tasks_blocked()
+            nursery.cancel_scope.cancel()
+
+    run(main)
+    assert controller.log == ["long begins", "long decided"]
+
+
+def test_dropped_decisions_are_returned_in_order_and_never_complete() -> None:
+    controller = Controller()
+    first, second = controller.submit("first", slices=20), controller.submit("second")
+    controller.decisions.run_periodic(lambda: controller.log.append("periodic"))
+    assert controller.decisions.drop() == cast(Any, [first, second])
+    assert controller.decisions.drop() == []
+    assert controller.log == ["first begins"]

@@ -1,0 +1,80 @@
+"""Envelopes as they leave and come back, and the figures of forwarding."""
+
+from __future__ import annotations
+
+import pytest
+
+from gateway.ports import Requester
+from gateway.security.principal import Principal, decode_principal
+from gateway.server.controller.envelopes import (
+    ForwardingMeasures,
+    ForwardingRefused,
+    put_in,
+    take_out,
+)
+from gateway.server.upstream_errors import BadAnswer
+from kwire.header import decode_request_header, encode_response_header
+from kwire.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
+from kwire.messages.create_topics_response import CreatableTopicResult, CreateTopicsResponse
+from kwire.messages.envelope_response import EnvelopeResponse
+from kwire.protocol import ErrorCode
+
+CREATE_TOPICS = 19
+REQUEST = CreateTopicsRequest(
+    topics=[CreatableTopic(name="orders", num_partitions=1, replication_factor=1)], timeout_ms=7955
+)
+
+
+@pytest.mark.parametrize("version", CreateTopicsRequest.VERSIONS)
+@pytest.mark.parametrize(
+    ("host", "address"), [("10.0.0.7", bytes([10, 0, 0, 7])), ("::1", bytes(15) + b"\1")]
+)
+def test_what_is_put_in(version: int, host: str, address: bytes) -> None:
+    requester = Requester("User:CN=alice,O=a:b", host, None, token_authenticated=True)
+    envelope = put_in(REQUEST, version, requester)
+    header, at = decode_request_header(bytes(envelope.request_data))
+    assert (header.request_api_key, header.request_api_version, header.client_id) == (
+        CREATE_TOPICS,
+        version,
+        None,
+    )
+    assert CreateTopicsRequest.decode(envelope.request_data[at:], version) == REQUEST
+    assert decode_principal(envelope.request_principal) == Principal("User:CN=alice,O=a:b", True)
+    assert envelope.client_host_address == address
+
+
+@pytest.mark.parametrize("version", CreateTopicsResponse.VERSIONS)
+def test_what_is_taken_out(version: int) -> None:
+    answer = CreateTopicsResponse(topics=[CreatableTopicResult(name="orders", error_code=36)])
+    data = encode_response_header(CREATE_TOPICS, version, 0) + answer.encode(version)
+    assert (
+        take_out(CREATE_TOPICS, version, EnvelopeResponse(response_data=data), "node 2").topics  # type: ignore[attr-defined]
+        == answer.topics
+    )
+
+
+@pytest.mark.parametrize(
+    "code", [ErrorCode.NOT_CONTROLLER, ErrorCode.PRINCIPAL_DESERIALIZATION_FAILURE]
+)
+def test_an_envelope_that_was_not_opened(code: ErrorCode) -> None:
+    with pytest.raises(ForwardingRefused, match=code.name) as refused:
+        take_out(CREATE_TOPICS, 7, EnvelopeResponse(error_code=code), "node 2")
+    assert refused.value.error == code
+
+
+@pytest.mark.parametrize(
+    "data", [None, b"", b"\0\0\0", bytes(4), bytes(7) + b"\xff\xff\xff\xff\x7f"]
+)
+def test_an_answer_that_is_none(data: bytes | None) -> None:
+    with pytest.raises(BadAnswer, match="node 2"):
+        take_out(CREATE_TOPICS, 7, EnvelopeResponse(response_data=data), "node 2")
+
+
+def test_clients_are_counted_while_they_wait() -> None:
+    measures = ForwardingMeasures()
+    for client in ("a", "a", None):
+        measures.begins(client)
+    assert (measures.queue_length, len(measures.waiting)) == (3, 2)
+    for client in ("a", "a", None):
+        measures.ends(client)
+    assert measures.queue_length == 0 and not measures.waiting

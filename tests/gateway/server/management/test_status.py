@@ -1,0 +1,91 @@
+"""``/status``: everything a person asks first, and nothing that JSON cannot say."""
+
+from __future__ import annotations
+
+import json
+
+from gateway.server.management.facts import SnapshotProgress
+from gateway.server.management.status import status
+from tests.gateway.server.watched import FakePartition, FakeUpstream, a_hub, facts
+
+
+def test_the_partition() -> None:
+    assert status(facts())["partition"] == {
+        "topic": "__cluster_metadata",
+        "state": "ready",
+        "log_start_offset": 10,
+        "high_watermark": 500,
+        "leader_epoch": 3,
+        "newest_record": "2023-11-14T22:13:19Z",
+        "size_bytes": 12_345,
+        "log_dir": "/data",
+    }
+
+
+def test_the_quorum() -> None:
+    upstream = FakeUpstream(
+        snapshot=SnapshotProgress("x.checkpoint", 1, 2), problem="ctl2:9093 does not answer."
+    )
+    upstream.fetch_errors["timeout"] += 3
+    said = status(facts(upstream=upstream))["quorum"]
+    assert (said["leader_id"], said["leader_address"], said["epoch"], said["voters"]) == (
+        2,
+        "ctl2:9093",
+        7,
+        [1, 2, 3],
+    )
+    assert (said["high_watermark"], said["own_high_watermark"], said["log_end_offset"]) == (
+        503,
+        500,
+        504,
+    )
+    assert (said["lag_offsets"], said["lag_ms"], said["last_answer_s_ago"]) == (3, 400, 0.2)
+    assert said["snapshot"] == {
+        "name": "x.checkpoint",
+        "position": 1,
+        "size": 2,
+        "progress": "1 of 2 bytes, 50 %",
+    }
+    assert (said["problem"], said["fetch_errors"]) == ("ctl2:9093 does not answer.", {"timeout": 3})
+
+
+def test_what_is_not_known_is_none() -> None:
+    said = status(
+        facts(
+            FakePartition(newest_ms=None),
+            FakeUpstream(last_answer_at=None, leader_high_watermark=-1),
+        )
+    )
+    assert said["partition"]["newest_record"] is None
+    assert (
+        said["quorum"]["last_answer_s_ago"],
+        said["quorum"]["lag_offsets"],
+        said["quorum"]["snapshot"],
+    ) == (None, None, None)
+    assert status(facts())["quorum"] is None
+
+
+def test_clients_and_what_they_ask() -> None:
+    server_context = a_hub()
+    fetch = server_context.counts.apis[1]
+    fetch.carried_out(0.001)
+    fetch.carried_out(0.003)
+    fetch.waited(1)
+    fetch.errors[1] += 5
+    server_context.counts.connections["CLIENTS"] = 30
+    server_context.counts.software.update({f"client/{number}": number for number in range(1, 31)})
+    server_context.reports.counts["connection accepted"] = 31
+    said = status(facts(server_context=server_context))
+    assert said["requests"] == {
+        "Fetch": {"count": 2, "mean_ms": 2.0, "waited": 1, "errors": {"OFFSET_OUT_OF_RANGE": 5}}
+    }
+    assert said["connections"]["open"] == {"PLAINTEXT": 0, "CLIENTS": 30}
+    assert said["connections"]["accepted"] == 31
+    assert list(said["connections"]["software"])[:2] == ["client/30", "client/29"]
+    assert len(said["connections"]["software"]) == 20  # peers choose these names
+
+
+def test_it_is_json_and_the_versions_of_a_page_differ_only_where_they_should() -> None:
+    told = facts(upstream=FakeUpstream(), problems=lambda: [OSError("gone")])
+    assert json.loads(json.dumps(status(told))) == status(told)
+    assert status(told)["problems"] == ["gone"]

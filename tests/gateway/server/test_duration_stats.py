@@ -1,0 +1,14 @@
+"""Percentiles of the last times."""
+
+from __future__ import annotations
+
+from gateway.server.duration_stats import DurationStats
+
+
+def test_percentiles_are_of_the_last_times() -> None:
+    times = DurationStats()
+    assert times.percentile(0.99) is None
+    for seconds in range(2000):
+        times.add(float(seconds))
+    assert times.percentile(0) == 976.0, "1,024 of them are kept"
+    assert (times.percentile(0.5), times.percentile(1)) == (1487.0, 1999.0)

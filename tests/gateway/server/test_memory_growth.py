@@ -1,0 +1,105 @@
+"""Topics, groups and connections that come and go leave no object behind, and no reference cycle
+for the collector to find.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import trio
+
+from gateway.handlers.context import Context, PendingResponse
+from gateway.server.clients.connection import Connection
+from kwire.message import Struct
+from kwire.messages.delete_groups_request import DeleteGroupsRequest
+from kwire.messages.delete_topics_request import DeleteTopicsRequest, DeleteTopicState
+from kwire.messages.join_group_request import JoinGroupRequest, JoinGroupRequestProtocol
+from kwire.messages.leave_group_request import LeaveGroupRequest, MemberIdentity
+from tests.gateway.server.harness import run
+from tests.gateway.server.own_nodes import OwnNode, cluster, lone_node
+
+#: One that can be read, with one topic, and one that is cut off.
+SUBSCRIPTIONS = (b"\0\0\0\0\0\1\0\1x\xff\xff\xff\xff", b"\0\0\0\0\0\1\0\7")
+
+
+async def churn(node: OwnNode, count: int, *, groups: bool = True) -> None:
+    for number in range(count):
+        name = f"churned-{number}"
+        assert await node.create(name, timeout_ms=600_000) == 0
+        doomed = DeleteTopicsRequest(topics=[DeleteTopicState(name=name)], timeout_ms=600_000)
+        assert (await node.ask(doomed, 6)).responses[0].error_code == 0
+        if groups:
+            await join_and_leave(node, name, SUBSCRIPTIONS[number % len(SUBSCRIPTIONS)])
+
+
+async def join_and_leave(node: OwnNode, group_id: str, subscription: bytes) -> None:
+    protocol = JoinGroupRequestProtocol(name="range", metadata=subscription)
+    join = JoinGroupRequest(
+        group_id=group_id, session_timeout_ms=10_000, rebalance_timeout_ms=600_000, protocol_type="consumer",
+        protocols=[protocol],
+    )  # fmt: skip
+    member_id = (await node.ask(join, 3)).member_id
+    leave = LeaveGroupRequest(group_id=group_id, members=[MemberIdentity(member_id=member_id)])
+    assert (await node.ask(leave, 3)).members[0].error_code == 0
+    assert (await node.ask(DeleteGroupsRequest(groups_names=[group_id]), 1)).results[
+        0
+    ].error_code == 0
+
+
+def held() -> Counter[str]:
+    """How many messages, parts of messages, contexts and connections there are, by type."""
+    kept = (Struct, Context, Connection)
+    return Counter(type(one).__name__ for one in gc.get_objects() if isinstance(one, kept))
+
+
+async def check_nothing_stays(node: OwnNode, *, groups: bool = True) -> None:
+    await churn(node, 5, groups=groups)
+    await trio.sleep(0.2)
+    gc.collect()
+    gc.disable()
+    try:
+        before = held()
+        await churn(node, 30, groups=groups)
+        await trio.sleep(0.2)
+        grown: dict[str, Any] = {
+            name: count for name, count in (held() - before).items() if count >= 10
+        }
+        cycles = gc.collect()
+    finally:
+        gc.enable()
+    assert grown == {}, (
+        "answered requests and closed connections are kept, although their deadlines are far"
+    )
+    assert cycles < 30, (
+        "each topic or group leaves reference cycles, which only a full pass of the collector finds"
+    )
+
+
+def test_topics_and_groups_that_come_and_go_leave_no_objects(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with lone_node(tmp_path, group_initial_rebalance_delay_ms=0) as node:
+            await check_nothing_stays(node)
+
+    run(main, within_s=60)
+
+
+def test_topics_that_come_and_go_leave_no_objects_at_a_leader_with_followers(
+    tmp_path: Path,
+) -> None:
+    async def main() -> None:
+        async with cluster(tmp_path) as nodes:
+            await nodes.start()
+            await check_nothing_stays(await nodes.leader(), groups=False)
+
+    run(main, within_s=60)
+
+
+def test_answered_request_is_released_before_its_deadline() -> None:
+    pending = PendingResponse(deadline=1e9, expire=lambda: (_ for _ in ()).throw(AssertionError))
+    pending.on_cancel = lambda: None
+    pending.attach(lambda response: None)
+    pending.complete(DeleteGroupsRequest())
+    assert pending.expire is pending.on_cancel is pending._deliver is None  # type: ignore[comparison-overlap]

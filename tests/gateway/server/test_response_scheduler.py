@@ -1,0 +1,234 @@
+"""Streamed responses on live connections: others are served meanwhile, memory is counted, equal
+ones are shared.
+"""
+
+from __future__ import annotations
+
+import gc
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import trio
+
+from gateway.handlers.context import Context, PendingResponse
+from gateway.handlers.streamed import Streamed
+from gateway.handlers.table import Handler
+from kwire.messages.list_groups_request import ListGroupsRequest
+from kwire.messages.list_groups_response import ListedGroup, ListGroupsResponse
+from tests.gateway.server.harness import ECHO, Client, request, run, serving, until
+
+LIST_GROUPS = 16
+
+
+class Many:
+    """Answers ListGroups with ``count`` groups, each of which takes ``seconds``."""
+
+    def __init__(self, count: int, seconds: float = 0.0, *, share: object = None) -> None:
+        self.count = count
+        self.seconds = seconds
+        self.share = share
+        self.begun = self.made = 0
+        self.handler = Handler(LIST_GROUPS, "list_groups", range(6), self.handle)
+
+    def handle(self, request: Any, context: Context) -> Streamed:
+        return Streamed(ListGroupsResponse(), "groups", self.groups(), share_key=self.share)
+
+    def groups(self) -> Iterator[ListedGroup]:
+        self.begun += 1
+        for number in range(self.count):
+            until = time.perf_counter() + self.seconds
+            while time.perf_counter() < until:
+                pass
+            self.made += 1
+            yield ListedGroup(group_id=f"group-{number}")
+
+
+async def ask(client: Client, correlation_id: int = 1) -> None:
+    await client.send(request(LIST_GROUPS, 4, ListGroupsRequest().encode(4), correlation_id))
+
+
+async def answer(client: Client, correlation_id: int = 1) -> int:
+    found, response = await client.answer(LIST_GROUPS, 4)
+    assert found == correlation_id
+    return len(response.groups)  # type: ignore[attr-defined]
+
+
+def test_a_long_response_lets_other_connections_be_served() -> None:
+    async def main() -> None:
+        many = Many(400, 0.002)
+        async with (
+            serving(many.handler, ECHO) as server,
+            await server.connect() as slow,
+            await server.connect() as other,
+        ):
+            await ask(slow)
+            await until(lambda: many.made > 0)
+            times = []
+            for number in range(20):
+                began = time.perf_counter()
+                await other.ask(number)
+                times.append(time.perf_counter() - began)
+            assert many.made < 400, "the long response was done before the others were answered"
+            assert sorted(times)[10] < 0.1
+            assert await answer(slow) == 400
+
+    run(main)
+
+
+def test_answers_stay_in_order_behind_a_long_response() -> None:
+    async def main() -> None:
+        many = Many(2000)
+        async with serving(many.handler, ECHO) as server, await server.connect() as client:
+            await ask(client, 1)
+            await ask(client, 2)
+            assert [await answer(client, 1), await answer(client, 2)] == [2000, 2000]
+            await client.ask(3)
+
+    run(main)
+
+
+def test_equal_requests_at_one_time_share_a_response_and_its_memory() -> None:
+    async def main() -> None:
+        many = Many(20_000, share="all")
+        async with serving(many.handler, ECHO) as server:
+            clients = [await server.connect() for _ in range(20)]
+            for number, client in enumerate(clients):
+                await ask(client, number)
+            for number, client in enumerate(clients):
+                assert await answer(client, number) == 20_000
+            assert many.begun < 20
+            await until(lambda: server.server_context.memory.held == 0)
+            for client in clients:
+                await trio.aclose_forcefully(client.stream)
+
+    run(main)
+
+
+def test_a_response_is_given_up_when_its_connection_is_gone() -> None:
+    async def main() -> None:
+        many = Many(1_000_000, 0.0001)
+        async with serving(many.handler, ECHO) as server:
+            async with await server.connect() as client:
+                await ask(client)
+                await until(lambda: many.made > 100)
+                assert len(server.server_context.responses) == 1
+            await until(lambda: len(server.server_context.responses) == 0)
+            await until(lambda: server.server_context.memory.held == 0)
+            assert many.made < 1_000_000
+
+    run(main)
+
+
+def test_a_response_beyond_the_common_limit_costs_its_connection() -> None:
+    async def main() -> None:
+        many = Many(1_000_000)
+        async with (
+            serving(many.handler, ECHO, buffers_max_bytes=1 << 20) as server,
+            await server.connect() as client,
+            await server.connect() as other,
+        ):
+            await ask(client)
+            assert await client.closed() == b""
+            await other.ask(1)
+            assert server.server_context.counts.cuts["buffers.max.bytes"] == 1
+            await until(lambda: server.server_context.memory.held == 0)
+            assert many.made < 1_000_000
+
+    run(main)
+
+
+def test_a_failing_element_costs_its_connection_alone() -> None:
+    def broken() -> Iterator[ListedGroup]:
+        yield ListedGroup()
+        raise ValueError("a bug")
+
+    async def main() -> None:
+        handler = Handler(
+            LIST_GROUPS,
+            "list_groups",
+            range(6),
+            lambda request, context: Streamed(ListGroupsResponse(), "groups", broken()),
+        )
+        async with (
+            serving(handler, ECHO) as server,
+            await server.connect() as client,
+            await server.connect() as other,
+        ):
+            await ask(client)
+            assert await client.closed() == b""
+            await other.ask(1)
+            assert server.counts["internal error"] == 1
+
+    run(main)
+
+
+def test_a_result_that_was_waited_for_may_be_streamed() -> None:
+    async def main() -> None:
+        many, laters = Many(3000), []
+
+        def handle(request: Any, context: Context) -> PendingResponse:
+            laters.append(PendingResponse())
+            return laters[-1]
+
+        async with (
+            serving(Handler(LIST_GROUPS, "list_groups", range(6), handle), ECHO) as server,
+            await server.connect() as client,
+        ):
+            await ask(client)
+            await until(lambda: bool(laters))
+            laters[0].complete(many.handle(None, None))  # type: ignore[arg-type]
+            assert await answer(client) == 3000
+
+    run(main)
+
+
+def test_a_short_response_does_not_wait_behind_long_ones() -> None:
+    async def main() -> None:
+        gc.collect()
+        long, short = Many(100_000, 0.001), Many(1)
+        choose = [long] * 5 + [short]
+
+        def handle(request: Any, context: Context) -> Streamed:
+            return choose.pop(0).handle(request, context)
+
+        async with serving(Handler(LIST_GROUPS, "list_groups", range(6), handle), ECHO) as server:
+            clients = [await server.connect() for _ in range(6)]
+            for client in clients[:5]:
+                await ask(client)
+            await until(lambda: long.begun == 5)
+            before = long.made
+            await ask(clients[5])
+            assert await answer(clients[5]) == 1
+            assert long.made - before < 60, "more than a few slices of others"
+            for client in clients:
+                await trio.aclose_forcefully(client.stream)
+
+    run(main)
+
+
+def test_long_response_that_was_waited_for_is_encoded_in_slices() -> None:
+    async def main() -> None:
+        groups = [ListedGroup(group_id=f"group-{number}") for number in range(1000)]
+        waiting: list[PendingResponse] = []
+
+        def handle(asked: Any, context: Context) -> PendingResponse:
+            waiting.append(PendingResponse())
+            return waiting[-1]
+
+        async with (
+            serving(Handler(LIST_GROUPS, "list_groups", range(6), handle)) as server,
+            await server.connect() as client,
+        ):
+            await ask(client)
+            await until(lambda: len(waiting) == 1)
+            waiting[0].complete(ListGroupsResponse(groups=groups))
+            assert len(server.server_context.responses) == 1
+            assert await answer(client) == 1000
+            await ask(client, 2)
+            await until(lambda: len(waiting) == 2)
+            waiting[1].complete(ListGroupsResponse(groups=groups[:10]))
+            assert len(server.server_context.responses) == 0
+            assert await answer(client, 2) == 10
+
+    run(main)

@@ -1,0 +1,237 @@
+"""What an attack does to others: a quorum of three processes, and the measurements of a client that
+takes no part in it.
+
+::
+
+    with attacked_quorum() as cluster:
+        with bystander(cluster) as seen:
+            attack(cluster.wait_for_leader().broker_address)
+        seen.assert_undisturbed()
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tests.hostile.probe import check_groups
+from tools.gateway_process import ready_line
+from tools.kafka_files import Node
+from tools.own_quorum import OwnCluster, own_quorum
+from tools.process import memory_mib
+
+#: How soon after an attack connections and buffers must be what they were, s.
+_SETTLE_S = 10.0
+#: Raft's own requests are parked and buffered at any moment: so many more than before mean nothing.
+_PARKED_NOISE, _BUFFERED_NOISE = 4, 64 * 1024
+
+
+@contextlib.contextmanager
+def attacked_quorum(
+    properties: Mapping[str, str] | None = None, **options: Any
+) -> Iterator[OwnCluster]:
+    """Three ``kwire serve`` processes that vote, with a management port each, and a leader.
+
+    ``properties`` are every node's; ``options`` as :func:`tools.own_quorum.own_quorum` takes them.
+    """
+    given = {
+        "management.listener": "127.0.0.1:0",
+        "group.initial.rebalance.delay.ms": "10",
+        "drain.timeout.ms": "500",
+        **(properties or {}),
+    }
+    with own_quorum(3, properties=given, **options) as cluster:
+        cluster.wait_for_leader()
+        for node in cluster.nodes:
+            wait_until_ready(node)
+        yield cluster
+
+
+def status(node: Node) -> dict[str, Any]:
+    """The document ``/status`` of the node's management port. Raises OSError."""
+    return dict(json.loads(_management(node, "/status")))
+
+
+def wait_until_ready(node: Node, timeout_s: float = 30) -> None:
+    """Return when the node's ``/readyz`` says that it is ready. Raises TimeoutError."""
+    deadline = time.monotonic() + timeout_s
+    while True:
+        with contextlib.suppress(OSError):
+            _management(node, "/readyz")
+            return
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"node {node.node_id} is not ready after {timeout_s} s")
+        time.sleep(0.05)
+
+
+def listener_port(node: Node, listener: str) -> int:
+    """The port that the node's listener really has."""
+    line = ready_line(node.running_process())
+    assert line is not None, f"node {node.node_id} is not ready"
+    return int(line["listeners"][listener].rpartition(":")[2])
+
+
+def _management(node: Node, path: str) -> bytes:
+    line = ready_line(node.running_process())
+    if line is None:
+        raise ConnectionError(f"node {node.node_id} is not ready")
+    with urllib.request.urlopen(f"http://{line['management']}{path}", timeout=10) as answer:
+        return bytes(answer.read())
+
+
+@dataclass
+class Seen:
+    """What the bystander measured; complete after the block of :func:`bystander`."""
+
+    latencies_s: dict[int, list[float]] = field(default_factory=dict)  #: of ApiVersions, by node id
+    done: dict[str, int] = field(
+        default_factory=dict
+    )  #: rounds that succeeded: ApiVersions, connect, group
+    failures: list[str] = field(default_factory=list)  #: requests that failed or were refused
+    epochs: tuple[int, int] = (-1, -1)  #: before and after; they differ after an election
+    growth_mib: dict[int, float] = field(
+        default_factory=dict
+    )  #: peak resident memory over that before, by node id
+    unsettled: list[str] = field(
+        default_factory=list
+    )  #: what was not as before soon after the attack
+
+    @property
+    def worst_ms(self) -> float:
+        """The longest latency at any node, ms."""
+        return 1000 * max(
+            (max(found, default=0.0) for found in self.latencies_s.values()), default=0.0
+        )
+
+    @property
+    def p99_ms(self) -> float:
+        """The latency that one request in a hundred exceeds at the worst node, ms."""
+        return 1000 * max(
+            (_percentile(found, 0.99) for found in self.latencies_s.values()), default=0.0
+        )
+
+    def disturbances(
+        self,
+        *,
+        latency_ms: float = 100,
+        memory_mib: float = 64,
+        new_connections: bool = True,
+        elections: bool = False,
+    ) -> list[str]:
+        """A sentence for each way in which others suffered.
+
+        ``latency_ms`` bounds each ApiVersions, ``memory_mib`` the growth of a process.
+        ``new_connections`` false allows that new connections are refused, ``elections`` true allows
+        a change of leader.
+        """
+        allowed = () if new_connections else ("connect",)
+        found = [failure for failure in self.failures if not failure.startswith(allowed or ("\0",))]
+        for name in {"ApiVersions", "connect", "group"} - {*allowed} - self.done.keys():
+            found.append(f"no {name} succeeded")
+        if self.worst_ms > latency_ms:
+            found.append(
+                f"ApiVersions took {self.worst_ms:.0f} ms at worst, p99 {self.p99_ms:.0f} ms"
+            )
+        if self.epochs[0] != self.epochs[1] and not elections:
+            found.append(f"an election: the epoch went from {self.epochs[0]} to {self.epochs[1]}")
+        for node_id, grown in self.growth_mib.items():
+            if grown > memory_mib:
+                found.append(f"node {node_id} grew by {grown:.0f} MiB")
+        return found + self.unsettled
+
+    def assert_undisturbed(self, **limits: Any) -> None:
+        """Fail with all that :meth:`disturbances` finds, which takes the same arguments."""
+        found = self.disturbances(**limits)
+        assert not found, "\n".join(found[:20])
+
+
+@contextlib.contextmanager
+def bystander(cluster: OwnCluster, nodes: Sequence[Node] | None = None) -> Iterator[Seen]:
+    """Measure clients of ``nodes`` (all by default) while the block runs, then wait until the
+    cluster is as it was before.
+
+    Nodes that the block restarts must not be among ``nodes``. Measuring begins before the block and
+    needs a quiet cluster.
+    """
+    watched = list(cluster.nodes if nodes is None else nodes)
+    seen = Seen()
+    named = [f"{node.node_id}={node.broker_address}={node.pid}" for node in watched]
+    child = subprocess.Popen(
+        [sys.executable, "-m", "tests.hostile.probe", *named],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert child.stdout is not None and child.stdout.readline() == "ready\n", (
+            "the bystander cannot be served"
+        )
+        before = {node.node_id: status(node) for node in watched}
+        memory = {node.node_id: _restart_peak(node) for node in watched}
+        yield seen
+        said, _ = child.communicate(timeout=60)
+    finally:
+        child.kill()
+        child.wait()
+    report = json.loads(said)
+    seen.latencies_s = {int(node_id): found for node_id, found in report["latencies"].items()}
+    seen.done, seen.failures = report["done"], report["failures"]
+    seen.unsettled = _settle(watched, before)
+    seen.growth_mib = {
+        node.node_id: memory_mib(node.pid, "VmHWM") - memory[node.node_id] for node in watched
+    }
+    seen.epochs = (max(map(_epoch, before.values())), max(_epoch(status(node)) for node in watched))
+
+
+def _restart_peak(node: Node) -> float:
+    """Let the kernel measure the peak of the node's resident memory anew; what is resident now,
+    MiB.
+    """
+    Path(f"/proc/{node.pid}/clear_refs").write_text("5")
+    return memory_mib(node.pid)
+
+
+def _settle(nodes: Sequence[Node], before: Mapping[int, Mapping[str, Any]]) -> list[str]:
+    deadline = time.monotonic() + _SETTLE_S
+    while found := [text for node in nodes for text in _differences(node, before[node.node_id])]:
+        if time.monotonic() > deadline:
+            return found
+        time.sleep(0.1)
+    for node in nodes:
+        try:
+            check_groups(node.broker_address)
+        except Exception as error:
+            found.append(f"afterwards at node {node.node_id}: {type(error).__name__}: {error}")
+    return found
+
+
+def _differences(node: Node, before: Mapping[str, Any]) -> list[str]:
+    old, now = before["connections"], status(node)["connections"]
+    found = [
+        f"node {node.node_id} has {now['open'][name]} connections at {name}, {count} before"
+        for name, count in old["open"].items()
+        if now["open"][name] > count
+    ]
+    for key, noise in (("parked_requests", _PARKED_NOISE), ("buffered_bytes", _BUFFERED_NOISE)):
+        if now[key] > old[key] + noise:
+            found.append(f"node {node.node_id}: {key} is {now[key]}, {old[key]} before")
+    for key in ("internal_errors",):
+        if now[key] > old[key]:
+            found.append(f"node {node.node_id} had {now[key] - old[key]} internal errors")
+    return found
+
+
+def _epoch(document: Mapping[str, Any]) -> int:
+    return int(document["quorum"]["epoch"])
+
+
+def _percentile(values: Sequence[float], part: float) -> float:
+    return sorted(values)[min(len(values) - 1, int(part * len(values)))] if values else 0.0

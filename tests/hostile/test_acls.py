@@ -1,0 +1,76 @@
+"""A principal without any right asks about many names, in a cluster with many ACLs, while others go
+on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from gateway.security.acls import ALLOW, LITERAL, RESOURCE_TYPES
+from gateway.security.standard_authorizer import OPERATIONS, STANDARD_AUTHORIZER
+from kwire.messages.create_acls_request import AclCreation, CreateAclsRequest
+from kwire.messages.metadata_request import MetadataRequest, MetadataRequestTopic
+from kwire.messages.sasl_authenticate_request import SaslAuthenticateRequest
+from kwire.messages.sasl_handshake_request import SaslHandshakeRequest
+from tests.hostile.bystander import attacked_quorum, bystander, listener_port
+from tools.kafka_files import Node
+from tools.own_quorum import OwnCluster
+from tools.wire_client import WireClient
+
+ACLS, NAMES = 10_000, 14_000
+PROPERTIES = {
+    "listener.security.protocol.map": "BROKER:PLAINTEXT,CONTROLLER:PLAINTEXT,SASL:SASL_PLAINTEXT",
+    "listener.name.sasl.sasl.enabled.mechanisms": "PLAIN",
+    "listener.name.sasl.plain.sasl.jaas.config": (
+        'org.apache.kafka.common.security.plain.PlainLoginModule required user_eve="secret";'
+    ),
+    "authorizer.class.name": STANDARD_AUTHORIZER,
+    "super.users": "User:ANONYMOUS",
+}
+
+
+def listeners(node: Node) -> dict[str, str]:
+    named = (
+        f"BROKER://{node.broker_address},CONTROLLER://{node.controller_address},SASL://127.0.0.1:0"
+    )
+    return {"listeners": named}
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[OwnCluster]:
+    with attacked_quorum(PROPERTIES, node_properties=listeners) as cluster:
+        with WireClient(cluster.wait_for_leader().broker_address) as admin:
+            for first in range(0, ACLS, 2_500):
+                creations = [
+                    _on_every_topic(f"User:u{number}") for number in range(first, first + 2_500)
+                ]
+                answer = admin.call(CreateAclsRequest(creations=creations), 3)
+                assert {result.error_code for result in answer.results} == {0}  # type: ignore[attr-defined]
+        yield cluster
+
+
+def _on_every_topic(principal: str) -> AclCreation:
+    return AclCreation(
+        resource_type=RESOURCE_TYPES["TOPIC"], resource_name="*", resource_pattern_type=LITERAL, principal=principal,
+        host="*", operation=OPERATIONS["READ"], permission_type=ALLOW,
+    )  # fmt: skip
+
+
+def _authenticated(node: Node) -> WireClient:
+    client = WireClient(f"127.0.0.1:{listener_port(node, 'SASL')}")
+    client.call(SaslHandshakeRequest(mechanism="PLAIN"), 1)
+    answer = client.call(SaslAuthenticateRequest(auth_bytes=b"\0eve\0secret"), 2)
+    assert answer.error_code == 0  # type: ignore[attr-defined]
+    return client
+
+
+def test_metadata_of_many_names_under_many_acls_disturbs_nobody(cluster: OwnCluster) -> None:
+    names = [MetadataRequestTopic(name=f"t-{number}") for number in range(NAMES)]
+    request = MetadataRequest(topics=names, allow_auto_topic_creation=False)
+    with bystander(cluster) as seen, _authenticated(cluster.wait_for_leader()) as eve:
+        for _ in range(5):
+            answer = eve.call(request, 12)
+            assert {topic.error_code for topic in answer.topics} == {29}  # type: ignore[attr-defined]
+    seen.assert_undisturbed()

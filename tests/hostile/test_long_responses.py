@@ -1,0 +1,99 @@
+"""Requests whose responses are long: everything in a large cluster, and the configurations of many
+invented names.
+"""
+
+from __future__ import annotations
+
+import socket
+import struct
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from kwire.frame import frame
+from kwire.header import encode_request_header
+from kwire.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
+from kwire.messages.describe_configs_request import DescribeConfigsRequest, DescribeConfigsResource
+from kwire.messages.metadata_request import MetadataRequest
+from tests.hostile.bystander import attacked_quorum, bystander
+from tools.own_quorum import OwnCluster
+from tools.wire_client import WireClient
+
+TOPICS, PARTITIONS = 2000, 100
+NAMES = 19_000
+GROUP = 32
+#: What a client waits at most for one ApiVersions, ms, on a machine that also runs the attacker and
+#: three nodes.
+LATENCY_MS = 300
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[OwnCluster]:
+    with attacked_quorum() as cluster:
+        with WireClient(cluster.wait_for_leader().broker_address) as admin:
+            for first in range(0, TOPICS, 10):  # 1,000 partitions are created in one step
+                topics = [
+                    CreatableTopic(
+                        name=f"topic-{number}", num_partitions=PARTITIONS, replication_factor=1
+                    )
+                    for number in range(first, first + 10)
+                ]
+                answer = admin.call(CreateTopicsRequest(topics=topics, timeout_ms=30_000), 7)
+                assert {topic.error_code for topic in answer.topics} == {0}  # type: ignore[attr-defined]
+        yield cluster
+
+
+def bytes_of_all(address: str) -> int:
+    """The size of a Metadata response of all topics, which is read and not decoded."""
+    host, _, port = address.rpartition(":")
+    with socket.create_connection((host, int(port)), timeout=60) as sock:
+        sock.sendall(
+            frame(
+                encode_request_header(3, 12, 1, "attacker"), MetadataRequest(topics=None).encode(12)
+            )
+        )
+        stream = sock.makefile("rb")
+        (size,) = struct.unpack(">i", stream.read(4))
+        left = size
+        while left:
+            left -= len(stream.read(min(left, 1 << 20)))
+        return int(size)
+
+
+def test_metadata_of_all_topics_disturbs_nobody(cluster: OwnCluster) -> None:
+    address = cluster.wait_for_leader().broker_address
+    with bystander(cluster) as seen, WireClient(address) as client:
+        answer = client.call(MetadataRequest(topics=None), 12)
+    assert sum(len(topic.partitions) for topic in answer.topics) >= TOPICS * PARTITIONS  # type: ignore[attr-defined, misc]
+    seen.assert_undisturbed(latency_ms=LATENCY_MS)
+
+
+def test_metadata_of_all_topics_for_fifty_clients_at_once_disturbs_nobody(
+    cluster: OwnCluster,
+) -> None:
+    address = cluster.wait_for_leader().broker_address
+    with bystander(cluster) as seen, ThreadPoolExecutor(50) as clients:
+        sizes = list(clients.map(bytes_of_all, [address] * 50))
+    assert min(sizes) == max(sizes) > 20 * TOPICS * PARTITIONS
+    seen.assert_undisturbed(latency_ms=LATENCY_MS)
+
+
+def test_configurations_of_many_invented_names_disturb_nobody(cluster: OwnCluster) -> None:
+    asked = [
+        DescribeConfigsResource(resource_type=GROUP, resource_name=f"group-{number}")
+        for number in range(NAMES)
+    ]
+    request = DescribeConfigsRequest(
+        resources=asked, include_synonyms=True, include_documentation=True
+    )
+    with (
+        bystander(cluster) as seen,
+        WireClient(cluster.wait_for_leader().broker_address, timeout_s=60) as client,
+    ):
+        answer = client.call(request, 4)
+    refused = [result for result in answer.results if result.error_code]  # type: ignore[attr-defined]
+    assert len(answer.results) == NAMES  # type: ignore[attr-defined]
+    assert 0 < len(refused) < NAMES
+    assert "response.max.bytes" in refused[0].error_message
+    seen.assert_undisturbed(latency_ms=LATENCY_MS)

@@ -1,0 +1,74 @@
+"""Many clients wait with requests that are as large as may be: what waits is small, or it is
+counted.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import struct
+from collections.abc import Iterator
+
+import pytest
+
+from kwire.header import encode_request_header
+from kwire.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
+from kwire.messages.list_offsets_request import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+)
+from tests.hostile.bystander import attacked_quorum, bystander, status
+from tools.own_quorum import OwnCluster
+from tools.wire_client import WireClient
+
+CONNECTIONS, REPEATS = 30, 19_000
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[OwnCluster]:
+    with attacked_quorum({"metadata.max.idle.interval.ms": "0"}) as cluster:
+        yield cluster
+
+
+def _fetch_of_one_partition_many_times(client: WireClient) -> bytes:
+    """The frame of a Fetch at the end of the log, which waits for a minute."""
+    asked = ListOffsetsTopic(
+        name="__cluster_metadata",
+        partitions=[ListOffsetsPartition(partition_index=0, timestamp=-1)],
+    )
+    answer = client.call(ListOffsetsRequest(replica_id=-1, topics=[asked]), 7)
+    end = answer.topics[0].partitions[0].offset  # type: ignore[attr-defined]
+    partition = FetchPartition(partition=0, fetch_offset=end, partition_max_bytes=1 << 20)
+    topic = FetchTopic(topic="__cluster_metadata", partitions=[partition] * REPEATS)
+    body = FetchRequest(max_wait_ms=60_000, min_bytes=1, topics=[topic]).encode(12)
+    data = encode_request_header(1, 12, 2, "attacker") + body
+    return struct.pack(">i", len(data)) + data
+
+
+def test_parked_fetches_of_one_partition_named_many_times_keep_no_memory(
+    cluster: OwnCluster,
+) -> None:
+    leader = cluster.wait_for_leader()
+    with bystander(cluster, [leader]) as seen, contextlib.ExitStack() as stack:
+        clients = [
+            stack.enter_context(WireClient(leader.broker_address)) for _ in range(CONNECTIONS)
+        ]
+        frame = _fetch_of_one_partition_many_times(clients[0])
+        before = status(leader)["connections"]["parked_fetches"]
+        for _ in clients:
+            waiting = stack.enter_context(
+                socket.create_connection(("127.0.0.1", leader.broker_port))
+            )
+            waiting.sendall(_api_versions() + frame)
+        while (parked := status(leader)["connections"]["parked_fetches"]) < before + CONNECTIONS:
+            assert parked >= before
+    seen.assert_undisturbed(
+        latency_ms=200, memory_mib=40
+    )  # decoding one such request takes 30 ms, on a slow machine 80
+
+
+def _api_versions() -> bytes:
+    """A first valid request: larger ones are taken behind it."""
+    data = encode_request_header(18, 0, 1, "attacker")
+    return struct.pack(">i", len(data)) + data

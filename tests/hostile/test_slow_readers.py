@@ -1,0 +1,79 @@
+"""Clients ask for long responses, again and again, and read nothing or almost nothing of them."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import struct
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from kwire.header import encode_request_header
+from kwire.messages.metadata_request import MetadataRequest, MetadataRequestTopic
+from tests.hostile.bystander import attacked_quorum, bystander, status
+from tools.own_quorum import OwnCluster
+
+READERS, NAMES, REPEATS = 60, 5_000, 8
+BUFFERS_MIB = 16
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[OwnCluster]:
+    limits = {
+        "buffers.max.bytes": str(BUFFERS_MIB << 20),
+        "socket.send.buffer.bytes": "65536",
+        "response.send.timeout.ms": "1500",
+    }
+    with attacked_quorum(limits) as cluster:
+        yield cluster
+
+
+def metadata_of_many_names() -> bytes:
+    """A request of 100 KB whose response is twice as long."""
+    topics = [MetadataRequestTopic(name=f"there-is-no-such-{number}") for number in range(NAMES)]
+    body = MetadataRequest(topics=topics, allow_auto_topic_creation=False).encode(12)
+    data = encode_request_header(3, 12, 1, "attacker") + body
+    return struct.pack(">i", len(data)) + data
+
+
+def slow_reader(stack: contextlib.ExitStack, port: int) -> socket.socket:
+    """A connection that the kernel receives little for."""
+    one = stack.enter_context(socket.socket())
+    one.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    one.connect(("127.0.0.1", port))
+    one.setblocking(False)
+    return one
+
+
+def test_readers_of_nothing_hold_no_more_than_the_limit_and_are_cut(cluster: OwnCluster) -> None:
+    leader = cluster.wait_for_leader()
+    asked = metadata_of_many_names() * REPEATS
+    with bystander(cluster, [leader]) as seen, contextlib.ExitStack() as stack:
+        readers = [slow_reader(stack, leader.broker_port) for _ in range(READERS)]
+        left = dict.fromkeys(readers, asked)
+        ends_at = time.monotonic() + 3
+        while time.monotonic() < ends_at:
+            for one, rest in left.items():
+                with contextlib.suppress(BlockingIOError, ConnectionError):
+                    left[one] = rest[one.send(rest) :]
+            time.sleep(0.02)
+        cut = status(leader)["connections"]["cut"]
+        assert cut.get("buffers.max.bytes", 0) + cut.get("response.send.timeout.ms", 0) > 0, cut
+    seen.assert_undisturbed(memory_mib=BUFFERS_MIB + 48, latency_ms=200)
+
+
+def test_readers_that_take_a_little_at_a_time_disturb_nobody(cluster: OwnCluster) -> None:
+    leader = cluster.wait_for_leader()
+    with bystander(cluster, [leader]) as seen, contextlib.ExitStack() as stack:
+        readers = [slow_reader(stack, leader.broker_port) for _ in range(READERS // 2)]
+        for one in readers:
+            with contextlib.suppress(BlockingIOError):
+                one.send(metadata_of_many_names())
+        for _ in range(30):
+            time.sleep(0.1)
+            for one in readers:
+                with contextlib.suppress(BlockingIOError, ConnectionError):
+                    one.recv(100)
+    seen.assert_undisturbed(memory_mib=BUFFERS_MIB + 48, latency_ms=200)

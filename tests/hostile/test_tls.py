@@ -1,0 +1,106 @@
+"""A TLS listener under attack by peers that never finish a handshake, send garbage, or do nothing
+but handshakes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import ssl
+import threading
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from tests.hostile.bystander import attacked_quorum, bystander, listener_port
+from tools.kafka_files import Node
+from tools.kafka_security import Authority, key_store_properties
+from tools.own_quorum import OwnCluster
+
+CROWD, FLOOD_S, FLOODERS = 300, 2.0, 4
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OwnCluster]:
+    keys = key_store_properties(
+        tmp_path_factory.mktemp("keys") / "node.pem", Authority().issue("node")
+    )
+    properties = {f"listener.name.tls.{key}": value for key, value in keys.items()}
+    properties["listener.security.protocol.map"] = "BROKER:PLAINTEXT,CONTROLLER:PLAINTEXT,TLS:SSL"
+    properties["request.receive.timeout.ms"] = "2000"
+    with attacked_quorum(properties, node_properties=_listeners) as cluster:
+        yield cluster
+
+
+def _listeners(node: Node) -> dict[str, str]:
+    named = (
+        f"BROKER://{node.broker_address},CONTROLLER://{node.controller_address},TLS://127.0.0.1:0"
+    )
+    return {"listeners": named}
+
+
+def client_hello() -> bytes:
+    """What a client sends first."""
+    context, incoming, outgoing = ssl.create_default_context(), ssl.MemoryBIO(), ssl.MemoryBIO()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    with contextlib.suppress(ssl.SSLWantReadError):
+        context.wrap_bio(incoming, outgoing).do_handshake()
+    return outgoing.read()
+
+
+@pytest.mark.parametrize(
+    "opening",
+    [
+        lambda: client_hello()[:50],
+        client_hello,
+        lambda: os.urandom(2000),
+        lambda: b"GET / HTTP/1.1\r\n\r\n",
+    ],
+    ids=["half a hello", "hello and no more", "garbage", "http"],
+)
+def test_handshakes_that_do_not_end_disturb_nobody(
+    cluster: OwnCluster, opening: Callable[[], bytes]
+) -> None:
+    leader = cluster.wait_for_leader()
+    with bystander(cluster) as seen, contextlib.ExitStack() as stack:
+        port, first = listener_port(leader, "TLS"), opening()
+        crowd = [
+            stack.enter_context(socket.create_connection(("127.0.0.1", port))) for _ in range(CROWD)
+        ]
+        for one in crowd:
+            with contextlib.suppress(ConnectionError):
+                one.sendall(first)
+        deadline = time.monotonic() + 8
+        for one in (
+            crowd
+        ):  # each is closed by the server, garbage at once and the others when their time is over
+            one.settimeout(max(0.1, deadline - time.monotonic()))
+            with contextlib.suppress(ConnectionError):
+                while one.recv(65536):
+                    pass
+    seen.assert_undisturbed()
+
+
+def test_flood_of_handshakes_disturbs_nobody(cluster: OwnCluster) -> None:
+    leader = cluster.wait_for_leader()
+    port = listener_port(leader, "TLS")
+    context = ssl.create_default_context()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    done = [0] * FLOODERS
+
+    def flood(number: int) -> None:
+        ends_at = time.monotonic() + FLOOD_S
+        while time.monotonic() < ends_at:
+            with socket.create_connection(("127.0.0.1", port)) as plain, context.wrap_socket(plain):
+                done[number] += 1
+
+    with bystander(cluster) as seen:
+        threads = [threading.Thread(target=flood, args=(number,)) for number in range(FLOODERS)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert sum(done) > 5 * FLOODERS
+    seen.assert_undisturbed()

@@ -1,0 +1,13 @@
+"""Brokers of the newest Kafka release under our controllers at its levels; older ones: ``python -m
+tools.broker_releases``.
+"""
+
+from __future__ import annotations
+
+from tests.interop.clients import need_java
+from tools.broker_releases import RELEASES, attempt
+
+
+def test_brokers_of_the_newest_release_serve_at_its_newest_levels() -> None:
+    need_java()
+    attempt(*RELEASES[0])

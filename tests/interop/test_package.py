@@ -1,0 +1,183 @@
+"""The package as users install it: built, checked, put into a fresh environment, and run away from
+the checkout.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+import venv
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.interop
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+_NOT_SOURCE = shutil.ignore_patterns(
+    ".git", ".venv", "build", "*.egg-info", "__pycache__", ".*_cache", ".hypothesis"
+)
+#: A user's program: what the type checker of a user must understand of the package.
+PROGRAM = """
+from kwire.errors import DecodeError
+from kwire.messages.fetch_request import FetchRequest
+from kwire.records import RecordBatch, decode_batches
+
+
+def round_trip(version: int) -> FetchRequest:
+    data: bytes = FetchRequest(max_wait_ms=500).encode(version)
+    return FetchRequest.decode(data, version)
+
+
+def offsets(data: bytes) -> list[int]:
+    try:
+        batches: list[RecordBatch] = list(decode_batches(data))
+    except DecodeError as error:
+        raise SystemExit(f"byte {error.offset}: {error.reason}") from None
+    return [record.offset for batch in batches for record in batch.records]
+
+
+assert round_trip(13).max_wait_ms == 500 and offsets(b"") == []
+"""
+
+
+def run(command: Sequence[str | Path], where: Path) -> str:
+    """Standard output of a program that ends with 0, started in ``where`` with an environment of
+    its own.
+    """
+    environment = {"PATH": "/usr/bin:/bin", "HOME": str(where), "LC_ALL": "C.UTF-8"}
+    done = subprocess.run(
+        list(map(str, command)),
+        cwd=where,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=600,
+    )
+    assert done.returncode == 0, f"{command}\n{done.stdout[-3000:]}\n{done.stderr[-3000:]}"
+    return done.stdout
+
+
+def environment(path: Path, *packages: str | Path) -> Path:
+    """The programs of a new environment that holds ``packages``."""
+    venv.create(path, with_pip=True)
+    run(
+        [
+            path / "bin/python",
+            "-m",
+            "pip",
+            "install",
+            "-q",
+            "--disable-pip-version-check",
+            *packages,
+        ],
+        path,
+    )
+    return path / "bin"
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory with the source distribution, and the wheel that was built from it."""
+    scratch = tmp_path_factory.mktemp("package")
+    shutil.copytree(ROOT, scratch / "source", ignore=_NOT_SOURCE)
+    tools = environment(scratch / "tools", "build>=1.2,<2", "twine>=6,<7")
+    run(
+        [tools / "python", "-m", "build", "--outdir", scratch / "dist", scratch / "source"], scratch
+    )
+    run(
+        [tools / "python", "-m", "twine", "check", "--strict", *(scratch / "dist").iterdir()],
+        scratch,
+    )
+    return scratch / "dist"
+
+
+@pytest.fixture(scope="module")
+def installed(built: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The programs of an environment that holds the wheel, and nothing of the checkout."""
+    return environment(tmp_path_factory.mktemp("user") / "venv", *built.glob("*.whl"))
+
+
+def test_build_makes_a_wheel_and_a_source_distribution(built: Path) -> None:
+    assert sorted(path.suffix for path in built.iterdir()) == [".gz", ".whl"]
+
+
+def test_installed_package_is_imported_from_its_environment(
+    installed: Path, tmp_path: Path
+) -> None:
+    said = run(
+        [
+            installed / "python",
+            "-c",
+            "import kwire, gateway; print(kwire.__file__); print(gateway.__file__)",
+        ],
+        tmp_path,
+    )
+    assert all(line.startswith(str(installed.parent)) for line in said.splitlines())
+
+
+def test_python_m_gateway_is_kwire(installed: Path, tmp_path: Path) -> None:
+    kwire, module = [installed / "kwire"], [installed / "python", "-m", "gateway"]
+    for arguments in (["--version"], ["--help"], ["serve", "--help"]):
+        assert run([*kwire, *arguments], tmp_path) == run([*module, *arguments], tmp_path)  # type: ignore[list-item]
+
+
+def test_installed_command_decodes_the_log_that_the_package_brings(
+    installed: Path, tmp_path: Path
+) -> None:
+    place = run(
+        [installed / "python", "-c", "import gateway; print(gateway.__path__[0])"], tmp_path
+    ).strip()
+    lines = run([installed / "kwire", "decode", f"{place}/sample"], tmp_path).splitlines()
+    assert len(lines) > 900 and json.loads(lines[0])["offset"] == 0
+
+
+def test_installed_command_serves_the_log_to_itself(installed: Path, tmp_path: Path) -> None:
+    command = [
+        str(installed / "kwire"),
+        "serve",
+        "--source",
+        "sample",
+        "--listeners",
+        "PLAINTEXT://127.0.0.1:0",
+    ]
+    server = subprocess.Popen(
+        command,
+        cwd=tmp_path,
+        env={"HOME": str(tmp_path)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
+    try:
+        assert server.stdout is not None
+        ready = json.loads(server.stdout.readline())
+        address = ready["listeners"]["PLAINTEXT"]
+        lines = run(
+            [installed / "kwire", "tail", "-b", address, "--until-end"], tmp_path
+        ).splitlines()
+        assert len(lines) > 900
+    finally:
+        server.terminate()
+        server.communicate(timeout=30)
+    assert server.returncode == 0
+
+
+def test_program_of_a_user_passes_mypy_strict_and_runs(installed: Path, tmp_path: Path) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(PROGRAM)
+    mypy = [
+        sys.executable,
+        "-m",
+        "mypy",
+        "--strict",
+        "--config-file=",
+        "--no-incremental",
+        f"--cache-dir={tmp_path / 'cache'}",
+    ]
+    run([*mypy, "--python-executable", installed / "python", program], tmp_path)
+    run([installed / "python", program], tmp_path)

@@ -1,0 +1,59 @@
+"""Whether the value of a config is secret: every name of the table, and names that nobody knows,
+put to Kafka's own code.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from kwire.records.redact import is_secret_config
+from kwire.records.secret_table import BROKER, BROKER_PASSWORDS, GROUP, PUBLIC_CONFIGS, TOPIC
+from tests.interop.clients import need_java
+from tools import java
+
+pytestmark = pytest.mark.interop
+
+PROGRAM = Path(__file__).with_name("AskSecrets.java")
+UNKNOWN = (
+    "my.plugin.password",
+    "password.encoder.secret",
+    "retention.msx",
+    "x",
+    "zookeeper.connect",
+)
+LISTENER = "listener.name.external."
+OF_LISTENERS = (
+    *BROKER_PASSWORDS, "ssl.keystore.location", "ssl.client.auth", "max.connections", "my.plugin.password",
+    "scram-sha-256.sasl.jaas.config", "plain.connections.max.reauth.ms", "plain.sasl.server.callback.handler.class",
+)  # fmt: skip
+
+
+def test_kafka_hides_what_the_table_hides() -> None:
+    need_java()
+    asked = [
+        (kind, name)
+        for kind in (TOPIC, BROKER, GROUP)
+        for name in (*sorted(PUBLIC_CONFIGS[kind]), *UNKNOWN)
+    ]
+    asked += [(BROKER, name) for name in sorted(BROKER_PASSWORDS)] + [
+        (BROKER, LISTENER + name) for name in OF_LISTENERS
+    ]
+    class_path = os.pathsep.join(map(str, java.class_path()))
+    done = subprocess.run(
+        [java.java(), *java.QUICK_START, "-cp", class_path, str(PROGRAM)],
+        input="".join(f"{kind} {name}\n" for kind, name in asked), capture_output=True, text=True, timeout=120, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    said = [line == "true" for line in done.stdout.split()]
+    shown = [(kind, name) for (kind, name), secret in zip(asked, said, strict=True) if not secret]
+    assert not [one for one in shown if is_secret_config(*one)], "Kafka shows what is hidden here"
+    hidden = [(kind, name) for (kind, name), secret in zip(asked, said, strict=True) if secret]
+    not_hidden = [(kind, name) for kind, name in hidden if not is_secret_config(kind, name)]
+    assert len(shown) > 380 and len(hidden) > 30
+    assert len(not_hidden) < 100, "those of other releases, which this one does not know"
+    endings = ("password", "secret", "passphrase", "jaas.config", ".key")
+    assert not [name for _, name in not_hidden if name.endswith(endings)]

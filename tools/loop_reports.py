@@ -1,0 +1,65 @@
+"""Collects what the event loop watchdog reported in the logs of server processes, so that a test in
+which a process held its event loop can fail.
+
+A log is read to its end even after its process has ended and the file is removed, because it is
+kept open. The watchdog of servers in the test's own process is not read here (tests/conftest.py).
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, BinaryIO, Final
+
+if TYPE_CHECKING:
+    from tools.process import Process
+
+#: The event of ``gateway.server.loop_watchdog`` that is looked for in each line.
+EVENT: Final = b"event loop held"
+#: The time in such a line, in JSON or in the form for terminals.
+_MILLISECONDS: Final = re.compile(rb"milliseconds\"?[=:]\s*(\d+)")
+
+
+class LoopReports:
+    """The logs of the server processes that :meth:`watch` was called with."""
+
+    def __init__(self) -> None:
+        self._logs: list[tuple[Process, BinaryIO]] = []
+
+    def watch(self, process: Process) -> None:
+        """Read the log of ``process``, which was just started, from what is in it now."""
+        log = process.log.open("rb")
+        log.seek(0, 2)
+        self._logs.append((process, log))
+
+    def take(self, at_least_ms: int = 0) -> list[str]:
+        """The reports since the last call of steps of ``at_least_ms``, with the name of the
+        process.
+
+        Logs of processes that have ended are closed.
+        """
+        found, left = [], []
+        for process, log in self._logs:
+            running = process.running()  # before the log is read: nothing is written after it
+            lines = log.readlines()
+            if running and lines and not lines[-1].endswith(b"\n"):
+                log.seek(-len(lines.pop()), 1)  # it is written at this moment
+            found += [
+                f"{process.name}: {line.decode(errors='replace').strip()}"
+                for line in lines
+                if EVENT in line and _milliseconds(line) >= at_least_ms
+            ]
+            if running:
+                left.append((process, log))
+            else:
+                log.close()
+        self._logs = left
+        return found
+
+
+def _milliseconds(line: bytes) -> int:
+    found = _MILLISECONDS.search(line)
+    return int(found[1]) if found else 0
+
+
+#: The reports of all servers that tools.own_quorum and tools.gateway_process start.
+loop_reports: Final = LoopReports()
