@@ -8,7 +8,8 @@ import hashlib
 import os
 import shutil
 import subprocess
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from tools.maven import MavenError, cache_dir, resolve
@@ -146,3 +147,18 @@ def run_tool(
             f"{main_class} {' '.join(arguments)} ended with {done.returncode}:\n{done.stdout}{done.stderr[-4000:]}"
         )
     return done.stdout
+
+
+def retried(run: Callable[[], str], timeout_s: float = 30) -> str:
+    """Standard output of a tool once it succeeds. Raises the last JavaError after ``timeout_s``.
+
+    A controller that has just become active, or has not read its log yet, refuses an admin client
+    for a moment: voters report their features within seconds of an election, not at once.
+    """
+    deadline = time.monotonic() + timeout_s
+    while True:
+        try:
+            return run()
+        except JavaError:
+            if time.monotonic() > deadline:
+                raise

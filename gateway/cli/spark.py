@@ -154,10 +154,8 @@ def _check_server(source: str) -> None:
     """Raises click.UsageError where ``source`` is not HOST:PORT."""
     try:
         parse_address(source)
-    except ValueError as error:
-        raise click.UsageError(
-            f"{shown(source)} is neither a directory nor HOST:PORT: {error}"
-        ) from None
+    except ValueError:
+        raise click.UsageError(f"{shown(source)} is neither a directory nor HOST:PORT") from None
 
 
 def _last_sentence(error: Exception) -> str:

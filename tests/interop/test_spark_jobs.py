@@ -207,7 +207,7 @@ def test_the_command(built: Built, logs: Any, tmp_path: Path) -> None:
     assert text.exit_code == 0 and "shutting down" in text.stdout and "until" in text.stdout
     assert CliRunner().invoke(main, ["spark", "load", kept]).exit_code == 0
     for arguments, sentence in (
-        (["topics", "nowhere"], "nowhere is neither a directory nor HOST:PORT"),
+        (["topics", "nowhere"], "'nowhere' is neither a directory nor HOST:PORT"),
         (["topics", str(tmp_path)], "no segments of a metadata log are there"),
         (["topics", kept, "--tables", str(tmp_path / "b")], "holds tables already"),
         (["weather", kept], "is not one of 'isr'"),
