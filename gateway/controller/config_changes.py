@@ -1,8 +1,7 @@
 """Changes configurations of resources, for IncrementalAlterConfigs and AlterConfigs.
 
-A resource's changes are made all or not at all; each resource of a request has its own result. This
-module does not know which keys exist: that is in ``configs``. Follows
-``ConfigurationControlManager``.
+The changes of one resource are made as a whole or not at all; each resource of a request has its
+own result. The keys and their limits are in ``configs``. Follows ``ConfigurationControlManager``.
 """
 
 from __future__ import annotations
@@ -34,14 +33,15 @@ if TYPE_CHECKING:
     from kwire.messages.incremental_alter_configs_request import AlterableConfig
 
 _TYPE_NAMES: Final = {int(one): one.name for one in ConfigResourceType}
-#: Bytes of a value at most: a string of Kafka's schemas has a length of 16 bits.
+#: Bytes of a value at most: an APPEND makes a value that no request could hold, and the length of
+#: a string in a ConfigRecord has 16 bits.
 _VALUE_BYTES_MAX: Final = 32767
 
-#: The resource types whose lists can be extended: of the others Kafka's controller does not know
-#: which keys are lists.
+#: The resource types whose lists can be extended. ``KafkaConfigSchema.isSplittable`` knows the key
+#: types of these only, so APPEND and SUBTRACT fail for all others.
 _WITH_LISTS: Final = (ResourceType.TOPIC, ResourceType.BROKER)
 
-#: The changes of one resource: name -> new value, None to unset it, in the order of the records.
+#: The changes of one resource in the order of the records: name -> new value, None to unset it.
 _Changes = dict[str, str | None]
 
 
@@ -60,10 +60,10 @@ def alter_configs(
     result_type: Callable[..., Any],
     context: ControllerRequestContext,
 ) -> tuple[list[Message], list[Any]]:
-    """The records that change ``resources``, and a ``result_type`` for each of them.
+    """Return the records that change ``resources``, and a ``result_type`` for each of them.
 
-    ``changes_of`` is :func:`increments` or :func:`replacement`: what a resource's entries change,
-    given the keys that are set before.
+    ``changes_of`` is :func:`increments` or :func:`replacement`. It turns the entries of a resource
+    into changes, given the keys that are set now.
     """
     asked = [(Resource(one.resource_type, one.resource_name), one.configs) for one in resources]
     count = Counter(resource for resource, _ in asked)
@@ -75,6 +75,7 @@ def alter_configs(
         )
         try:
             if count[resource] > 1:
+                # None of them is carried out: their order would decide (ControllerApis).
                 raise ApiError(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
             records += _alter_one(resource, configs, changes_of, context)
         except ApiError as refusal:
@@ -102,6 +103,8 @@ def _alter_one(
     after = {name: value for name, value in {**before, **changes}.items() if value is not None}
     _check_sizes(changes)
     _check_min_isr(resource, changes, context)
+    # The whole configuration after the change is checked, not the changed keys: keys limit one
+    # another. Existence comes last, as in ConfigurationControlManager.validateAlterConfig.
     check_configs(resource, after)
     check_exists(resource, context)
     return [
@@ -115,7 +118,7 @@ def _alter_one(
 def increments(
     resource: Resource, configs: Iterable[AlterableConfig], before: Mapping[str, str]
 ) -> _Changes:
-    """Change the keys named, and leave the others as they are (KIP-339)."""
+    """Change the keys of the request, and keep all others (KIP-339). Raises ApiError."""
     unset = [
         config.name
         for config in configs
@@ -132,7 +135,11 @@ def increments(
 
 
 def replacement(resource: Resource, configs: Iterable[Any], before: Mapping[str, str]) -> _Changes:
-    """Set the keys named and unset all others: what KIP-339 was made to replace."""
+    """Set the keys of the request, and unset all others. Raises ApiError.
+
+    A client that changes one key must read and send all others, which loses the change of another
+    client in between: KIP-339 replaced this form.
+    """
     unset = [config.name for config in configs if config.value is None]
     if unset:
         raise ApiError(
@@ -145,7 +152,8 @@ def replacement(resource: Resource, configs: Iterable[Any], before: Mapping[str,
 
 def _worth_a_record(resource: Resource, changes: _Changes, before: Mapping[str, str]) -> _Changes:
     if resource.type == ResourceType.BROKER:
-        # the same value again tells a broker to read again what it names, such as a key store
+        # A record with the same value makes the broker reload the file that the value names, such
+        # as a key store (KAFKA-14136).
         return changes
     return {name: value for name, value in changes.items() if value != before.get(name)}
 
@@ -171,6 +179,8 @@ def _listed(
             ErrorCode.INVALID_CONFIG,
             f"Can't {operation.name} to key {config.name} because its type is not LIST.",
         )
+    # A key that is not set is extended from its default, and has a record of its own from then on
+    # (ConfigurationControlManager.getParts).
     text = key.default if current is None else current
     parts = [part for part in (text or "").split(",") if part]
     for value in _split(config.value or ""):
@@ -183,7 +193,10 @@ def _listed(
 
 
 def _split(text: str) -> list[str]:
-    """As Java splits: without the empty parts at the end, but the empty text is one part."""
+    """Split ``text`` at commas as Java's ``String.split`` does.
+
+    Empty parts at the end are dropped, except that the empty text is one empty part.
+    """
     parts = text.split(",")
     while len(parts) > 1 and not parts[-1]:
         parts.pop()
@@ -203,8 +216,11 @@ def _check_sizes(changes: _Changes) -> None:
 def _check_min_isr(
     resource: Resource, changes: _Changes, context: ControllerRequestContext
 ) -> None:
-    """KIP-966: with eligible leader replicas all brokers have one ``min.insync.replicas``, and
-    there always is one.
+    """Keep one ``min.insync.replicas`` for all brokers while the cluster has eligible leader
+    replicas (KIP-966).
+
+    The controller decides with that value whether a replica is eligible, so it must not depend on
+    the broker that leads. Raises ApiError.
     """
     if resource.type != ResourceType.BROKER or MIN_ISR not in changes or not has_elr(context.image):
         return
@@ -221,7 +237,7 @@ def _check_min_isr(
 
 
 def named_resources(request: Any) -> Iterator[NamedResource]:
-    """The resources whose configuration ``request`` changes, as the audit topic names them."""
+    """Yield the resources that ``request`` configures, as the audit topic names them."""
     for resource in request.resources:
         kind = _TYPE_NAMES.get(resource.resource_type, ConfigResourceType.UNKNOWN.name)
         yield kind, resource.resource_name or None

@@ -36,8 +36,7 @@ if TYPE_CHECKING:
 
 API_KEY: Final = ApiKey.LIST_OFFSETS
 VERSIONS: Final = range(12)
-#: Version 0 answers with a list of offsets; it left Kafka with 4.0 (KIP-896), and its schema with
-#: it.
+#: Version 0 answers with a list of offsets. Kafka 4.0 removed it and its schema (KIP-896).
 OLD_REQUESTS: Final = {0: OldListOffsetsRequest}
 
 LATEST: Final = -1
@@ -56,7 +55,7 @@ _SINCE: Final = {
     LATEST_TIERED: 9,  # KIP-1005
     EARLIEST_PENDING_UPLOAD: 11,  # KIP-1023
 }
-#: From here on OFFSET_NOT_AVAILABLE is known to clients (KIP-207).
+#: The first version whose clients know OFFSET_NOT_AVAILABLE (KIP-207).
 _OFFSET_NOT_AVAILABLE: Final = 5
 _NOWHERE: Final = OffsetAt(-1, -1, -1)
 
@@ -129,7 +128,8 @@ def _log(name: str, asked: ListOffsetsPartition, context: Context) -> Partition 
     if isinstance(log, ErrorCode):
         return log
     if log.state is State.LOADING:
-        # Never 0: a client that believes in an end that goes backwards loses data or stops (Spark).
+        # An error rather than offset 0: a client that takes an end below its own position for true
+        # loses data, or stops (Spark).
         since = _OFFSET_NOT_AVAILABLE
         return (
             ErrorCode.OFFSET_NOT_AVAILABLE

@@ -1,8 +1,8 @@
-"""ListOffsets version 0, of consumers of Kafka 0.8 and 0.9: a list of offsets. Kafka 4.0 dropped
-it.
+"""ListOffsets version 0, which consumers of Kafka 0.8 and 0.9 send: returns a list of offsets.
 
-Kafka answered with the base offsets of segments and the log end, newest first, by the time of each
-file's last change (``legacyFetchOffsetsBefore``). Here the whole log is one segment.
+Kafka 4.0 removed it (KIP-896). Kafka returned the base offsets of segments and the log end, newest
+first, by the time of each file's last change (``legacyFetchOffsetsBefore``). Here the whole log is
+one segment.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""OffsetCommit: a group remembers how far it has read, on disk before it is answered.
+"""OffsetCommit (key 8): stores the offsets that a group has read up to.
 
-Topics by name up to version 9, by id from 10 on. Only partitions that exist can be committed, so
-what a group can make this server keep is bounded.
+They are on disk before the response. Requests name topics up to version 9, and give their ids from
+version 10 on. Offsets of partitions that do not exist are refused, which bounds the memory that one
+group can occupy.
 """
 
 from __future__ import annotations
@@ -27,14 +28,14 @@ API_KEY: Final = ApiKey.OFFSET_COMMIT
 VERSIONS: Final = range(2, 11)
 
 _FIRST_WITH_TOPIC_IDS: Final = 10
-#: KIP-848: from here on clients understand GROUP_ID_NOT_FOUND.
+#: The first version whose clients know GROUP_ID_NOT_FOUND (KIP-848).
 _FIRST_WITH_GROUP_ID_NOT_FOUND: Final = 9
 
 
 def handle(
     request: OffsetCommitRequest, context: Context
 ) -> OffsetCommitResponse | PendingResponse:
-    """Put what may be committed to the coordinator; the rest is answered with its error."""
+    """Send the offsets that the client may commit to the coordinator; others get their error."""
     if not may_on_group(context, Operation.READ, request.group_id):
         faults = [
             [ErrorCode.GROUP_AUTHORIZATION_FAILED] * len(topic.partitions)
@@ -76,7 +77,8 @@ def _fault(topic: Any, said: Any, context: Context) -> ErrorCode:
     found = _topic(topic, context)
     if found is None and context.version >= _FIRST_WITH_TOPIC_IDS:
         return ErrorCode.UNKNOWN_TOPIC_ID
-    # By name, who may not read the topic is not told whether it exists.
+    # Authorization comes before existence: a client without READ must not learn from the error
+    # whether the topic exists.
     if not may(context, Operation.READ, topic.name if found is None else found.name):
         return ErrorCode.TOPIC_AUTHORIZATION_FAILED
     if found is None or not has_partition(found, said.partition_index):
@@ -92,7 +94,7 @@ def _topic(topic: Any, context: Context) -> Topic | None:
 def _merge(
     request: OffsetCommitRequest, faults: list[list[ErrorCode]], result: CommitResult
 ) -> OffsetCommitResponse:
-    """The coordinator's errors, in the places of the offsets that were put to it."""
+    """Return the response with the coordinator's errors in the places of the offsets it got."""
     left = iter(result.errors)
     merged = [
         [next(left) if error is ErrorCode.NONE else error for error in errors] for errors in faults

@@ -1,7 +1,8 @@
-"""Produce (key 0), advertised and always refused: only Kafka's controllers write the log.
+"""Produce (key 0): advertised, and always refused, because only controllers write the log.
 
-librdkafka derives the server's record format from it, and without it sends no Fetch at all (kcat,
-confluent-kafka and everything built on them would read nothing, without an error).
+librdkafka derives the record format of the server from the versions of Produce. If they are
+missing, it sends no Fetch: kcat, confluent-kafka and all clients built on it read nothing, without
+an error.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ NO_DATA: Final = (
     "This server keeps the metadata of topics and no records of theirs: "
     "nothing can be produced to them."
 )
+#: The first version with topic ids (KIP-516).
 _BY_ID: Final = 13
 
 

@@ -1,10 +1,10 @@
-"""Transactions, of which a server without writers has none: DescribeProducers 61, ListTransactions
-66 (KIP-664).
+"""DescribeProducers (key 61) and ListTransactions (key 66) of a server without transactions
+(KIP-664).
 
-The answers are those of a Kafka broker that coordinates no transaction and holds partitions without
-an active producer, so that `kafka-transactions list` and `find-hanging` show nothing instead of
-failing. DescribeTransactions is not offered: a client asks the coordinator of a transactional id
-for it, and FindCoordinator says that there is none.
+The responses are those of a Kafka broker that coordinates no transaction and whose partitions have
+no active producer, so that ``kafka-transactions list`` and ``find-hanging`` show nothing instead of
+failing. DescribeTransactions is not served: clients send it to the coordinator of a transactional
+id, and FindCoordinator returns none.
 """
 
 from __future__ import annotations
@@ -27,8 +27,7 @@ if TYPE_CHECKING:
     from kwire.messages.describe_producers_request import DescribeProducersRequest
     from kwire.messages.list_transactions_request import ListTransactionsRequest
 
-#: ``org.apache.kafka.coordinator.transaction.TransactionState``, by the names that clients filter
-#: with.
+#: The names by which clients filter (``TransactionState``).
 _STATES: Final = frozenset(
     {
         "Ongoing",
@@ -46,7 +45,7 @@ _STATES: Final = frozenset(
 def list_transactions(
     request: ListTransactionsRequest, context: Context
 ) -> ListTransactionsResponse:
-    """No transaction, and which of the state filters name no state."""
+    """Return no transaction, and the state filters that name no state."""
     unknown = dict.fromkeys(name for name in request.state_filters if name not in _STATES)
     return ListTransactionsResponse(unknown_state_filters=list(unknown))
 
@@ -54,7 +53,7 @@ def list_transactions(
 def describe_producers(
     request: DescribeProducersRequest, context: Context
 ) -> DescribeProducersResponse:
-    """No active producer for each partition that exists; its error for each other one."""
+    """Return each partition without an active producer, or with its error if it is not here."""
     topics = [
         TopicResponse(
             name=topic.name,

@@ -1,7 +1,7 @@
 """AlterConfigs: replaces the whole configuration of a resource.
 
-What a change may be, and what it makes, is in ``config_changes``. Follows
-``ConfigurationControlManager``.
+The rules and the records of a change are in ``config_changes``. Follows
+``ConfigurationControlManager.legacyAlterConfigs``.
 """
 
 from __future__ import annotations

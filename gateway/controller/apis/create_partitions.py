@@ -32,8 +32,9 @@ if TYPE_CHECKING:
 def create_partitions(
     request: CreatePartitionsRequest, context: ControllerRequestContext
 ) -> ControllerResult:
-    """The records, and a result for each topic named. Raises ApiError where the request as a whole
-    is too large.
+    """Return the records of the new partitions, and a result for each topic of the request.
+
+    Raises ApiError if the request as a whole is too large.
     """
     count = Counter(topic.name for topic in request.topics)
     records: list[Message] = []
@@ -87,6 +88,8 @@ def _add(
             f"Excessively large number of partitions per request: {OPERATION_RECORDS_MAX} are "
             "the most.",
         )
+    # New partitions get as many replicas as the first one has, as in Kafka: a reassignment may have
+    # given others a different number.
     factor = len(partitions[min(partitions)].replicas)
     if topic.assignments is None:
         return placed_partitions(topic_id, len(partitions), additional, factor, context)

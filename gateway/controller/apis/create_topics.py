@@ -41,7 +41,7 @@ from kwire.uuid import Uuid
 if TYPE_CHECKING:
     from kwire.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
 
-#: The count that asks for the default.
+#: The count that asks for the broker's default (KIP-464).
 UNSET: Final = -1
 #: From this version on the response has the topic's configuration (KIP-525).
 _WITH_CONFIGS: Final = 5
@@ -50,11 +50,13 @@ _WITH_CONFIGS: Final = 5
 def create_topics(
     request: CreateTopicsRequest, context: ControllerRequestContext
 ) -> ControllerResult:
-    """The records, and a result for each name asked. Raises ApiError where the request as a whole
-    is too large.
+    """Return the records of all topics that can be created, and a result for each name.
+
+    Raises ApiError if the request as a whole is too large.
     """
     count = Counter(topic.name for topic in request.topics)
     asked = {topic.name: topic for topic in request.topics}
+    # CREATE on the cluster implies CREATE on every topic (ControllerApis.createTopics).
     may_all = context.may_on_cluster("CREATE")
     creatable = [
         topic
@@ -117,6 +119,7 @@ def _create(
     _check_name(topic.name, context.state)
     configs = _configs(topic)
     topic_id = context.new_id()
+    # Assignments replace both counts, which must be unset then (ReplicationControlManager).
     partitions = (
         _by_hand(topic, topic_id, context)
         if topic.assignments
@@ -187,6 +190,8 @@ def _by_hand(
         )
     nodes = context.nodes
     found: dict[int, PartitionRecord] = {}
+    # Every partition must have as many replicas as the first one: a topic has one replication
+    # factor when it is created.
     replicas_count: int | None = None
     for assignment in topic.assignments:
         index, replicas = assignment.partition_index, assignment.broker_ids
@@ -225,6 +230,7 @@ def _placed(
     try:
         return placed_partitions(topic_id, 0, count, factor, context)
     except ApiError as refusal:
+        # ReplicationControlManager.createTopic puts these words before the placer's reason.
         why = f"Unable to replicate the partition {factor} time(s): {refusal.message}"
         raise ApiError(refusal.error, why) from None
 
@@ -238,6 +244,8 @@ def _result(
 ) -> CreatableTopicResult:
     result = CreatableTopicResult(name=name, topic_id=topic_id, error_message=None)
     if not context.may_on_topic("DESCRIBE_CONFIGS", name):
+        # The topic is created all the same: only its counts and configuration are withheld
+        # (KIP-525).
         result.topic_config_error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
         return result
     result.num_partitions = len(partitions)

@@ -29,7 +29,7 @@ _BY_ID: Final = 6
 
 
 class _Asked(NamedTuple):
-    """One topic of the request. Either may be missing: no name is None, no id the zero id."""
+    """One topic of the request: ``name`` is None, or ``topic_id`` the zero id, if not given."""
 
     name: str | None
     topic_id: Uuid
@@ -38,10 +38,15 @@ class _Asked(NamedTuple):
 def delete_topics(
     request: DeleteTopicsRequest, context: ControllerRequestContext
 ) -> ControllerResult:
-    """The records, and a result for each topic asked, in the order of the request."""
+    """Return the records, and a result for each topic of the request in its order.
+
+    Kafka shuffles the results, so that a client does not tell absent topics from forbidden ones by
+    their places; here a result depends on its own topic alone.
+    """
     asked = _asked(request, context.version)
     deletion = _Deletion(context, Counter(asked))
-    # Ids first: where a name stands for one of them too, the name is refused.
+    # Ids are looked up before names: if a name and an id stand for one topic, the name is refused
+    # (ControllerApis.deleteTopics).
     results = {
         topic: deletion.result(topic)
         for topic in sorted(set(asked), key=lambda topic: topic.name is not None)
@@ -59,7 +64,7 @@ def _asked(request: DeleteTopicsRequest, version: int) -> list[_Asked]:
 
 
 class _Deletion:
-    """One request while its topics are looked at one after another."""
+    """Decides on the topics of one request, one after the other."""
 
     def __init__(self, context: ControllerRequestContext, count: Counter[_Asked]) -> None:
         self._context = context
@@ -109,11 +114,14 @@ class _Deletion:
         if name is None:
             raise ApiError(ErrorCode.UNKNOWN_TOPIC_ID, "This server does not host this topic ID.")
         if not self._may("DELETE", name):
+            # The name of an id is not revealed to a requester without DESCRIBE.
             result.name = name if self._may("DESCRIBE", name) else None
             raise ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Topic authorization failed.")
         return name, topic_id
 
     def _by_name(self, name: str) -> tuple[str, Uuid]:
+        # Before the lookup: the error of a requester without DESCRIBE must not depend on whether
+        # the topic exists.
         if not self._may("DESCRIBE", name):
             raise ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Topic authorization failed.")
         topic_id = self._context.image.topic_ids.get(name)

@@ -1,7 +1,7 @@
 """IncrementalAlterConfigs: sets, unsets and extends configuration keys (KIP-339).
 
-What a change may be, and what it makes, is in ``config_changes``. Follows
-``ConfigurationControlManager``.
+The rules and the records of a change are in ``config_changes``. Follows
+``ConfigurationControlManager.incrementalAlterConfigs``.
 """
 
 from __future__ import annotations
