@@ -648,7 +648,6 @@ def test_47_yesterdays_requests_change_nothing(tmp_path: Path) -> None:
 
 
 # --- votes that depose: a newer epoch is taken over, as Kafka does
-# --------------------------------------------------------
 
 
 def test_35_the_last_epoch_of_all_is_never_followed_by_a_negative_one(tmp_path: Path) -> None:
@@ -697,7 +696,6 @@ def test_a_stranger_that_votes_in_a_newer_epoch_costs_an_election_and_nothing_el
 
 
 # --- a follower
-# -----------------------------------------------------------------------------------------------------------
 
 
 FOLLOWER_ROWS = [

@@ -89,7 +89,6 @@ class Life:
         return ours, real
 
     # --- what happens
-    # -------------------------------------------------------------------------------------------------
 
     def register(self, broker_id: int | None = None) -> None:
         who = self.rng.choice(BROKERS) if broker_id is None else broker_id

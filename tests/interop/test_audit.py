@@ -176,7 +176,6 @@ def _check_partitions(cluster: OwnCluster, told: list[dict[str, Any]]) -> None:
 
 
 # --- one node, every client, and the page
-# ---------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")

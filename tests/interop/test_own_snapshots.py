@@ -57,7 +57,6 @@ def write(directory: Path, high_watermark: int) -> Written:
 
 
 # --- its tools
-# --------------------------------------------------------------------------------------------------------
 
 
 def dump(path: Path) -> tuple[Counter[str], list[str]]:
@@ -129,7 +128,6 @@ def without_voters(records: Counter[str]) -> Counter[str]:
 
 
 # --- a controller
-# -----------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture(params=[False, True], ids=["dynamic voters", "static voters"])

@@ -195,7 +195,6 @@ def hand_over(world: World, rng: random.Random) -> None:
 
 
 # --- requests of clients
-# ------------------------------------------------------------------------------------------------------
 
 
 def describe(world: World, rng: random.Random) -> None:
@@ -275,7 +274,6 @@ def _endpoints(node: Node) -> list[tuple[str, Address]]:
 
 
 # --- requests of nobody
-# -------------------------------------------------------------------------------------------------------
 
 
 def forge(world: World, rng: random.Random) -> None:

@@ -86,7 +86,6 @@ class Checker:
         self._lost_disks.append((node.id, node.disk))
 
     # --- the log
-    # ----------------------------------------------------------------------------------------------------------
 
     def name(self, before: int, batch: Batch) -> int:
         """The name of a log that consists of the one named ``before`` and ``batch``."""
@@ -251,7 +250,6 @@ class Checker:
         return len(self._leaders)
 
     # --- elections
-    # --------------------------------------------------------------------------------------------------------
 
     def leading(self, node: Node, effect: Leading) -> None:
         """A node was elected, 1, 6: the only one of the epoch ever, and it has all that leaders of
@@ -438,7 +436,6 @@ class Checker:
         )
 
     # --- what is committed
-    # ------------------------------------------------------------------------------------------------
 
     def high_watermark(self, node: Node, before: int, after: int) -> None:
         """A node's high watermark moved, 7, 8: never back; a leader's only with what a majority has
@@ -537,7 +534,6 @@ class Checker:
         )
 
     # --- clients
-    # ----------------------------------------------------------------------------------------------------------
 
     def proposed(
         self,
@@ -609,7 +605,6 @@ class Checker:
         self.acked += 1
 
     # --- time
-    # -------------------------------------------------------------------------------------------------------------
 
     def still_leads(self, node: Node, why: str) -> None:
         """14, 12: a leader that a majority did not fetch from for that long has stepped down, and

@@ -41,7 +41,8 @@ def mutant(source: str) -> Callable[[Make], Make]:
 
 def patched(owner: Any, **new: Any) -> AbstractContextManager[Any]:
     """``owner`` with other attributes, for a while."""
-    return mock.patch.multiple(owner, **new)
+    patch: AbstractContextManager[Any] = mock.patch.multiple(owner, **new)
+    return patch
 
 
 @contextlib.contextmanager

@@ -187,7 +187,9 @@ def votes_of_an_older_election_count() -> Context:
     """An answer to a candidate counts for the candidate that the node is by now."""
     on_answer = Election._on_vote_answer
 
-    def counted(self: Election, requester: Any, voter_id: int, message: Any, version: int) -> bool:
+    def counted(
+        self: Election, requester: Any, voter_id: int, message: Any, version: int
+    ) -> bool | None:
         role = self._node.role
         return on_answer(
             self, role if isinstance(role, Candidate) else requester, voter_id, message, version

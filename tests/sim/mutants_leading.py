@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -24,18 +25,21 @@ from tests.sim.mutants import mutant, patched, together
 Context = AbstractContextManager[Any]
 
 
+def _offsets(leader: Leader) -> list[int]:
+    return [progress.offset for progress in leader.progress.values()]
+
+
 def _commits(
     reached: Any = lambda offsets, voters, flushed: min(offsets[voters.majority - 1], flushed),
     own: Any = lambda node, leader: node.log.flushed,
     past: Any = lambda reached, leader: reached > leader.start_offset,
-    offsets: Any = lambda leader: [progress.offset for progress in leader.progress.values()],
-    voters: Any = lambda node, leader: node.voters,
+    offsets: Callable[[Leader], list[int]] = _offsets,
 ) -> Context:
-    """``LeaderRole.advance`` with one of its parts another one."""
+    """``LeaderRole.advance`` with one of its parts replaced."""
 
     def advance(self: LeaderRole, leader: Leader) -> None:
         node = self._node
-        mine, those = own(node, leader), voters(node, leader)
+        mine, those = own(node, leader), node.voters
         found = offsets(leader)
         if len(found) < len(those) or node.settings.node_id not in those:
             found.append(mine)
@@ -89,7 +93,7 @@ def observers_count() -> Context:
     """What observers have counts for the high watermark."""
 
     def all_of_them(leader: Leader) -> list[int]:
-        offsets = [progress.offset for progress in leader.progress.values()]
+        offsets = _offsets(leader)
         seen = [progress.offset for progress in leader.observers.values()]
         most = max(seen, default=-1)
         return [*sorted(offsets)[1:], max(min(offsets), most)] if offsets else []
@@ -278,15 +282,8 @@ def voters_are_old_after_a_snapshot() -> Context:
 
 @mutant("KIP-853")
 def a_removed_leader_counts_itself() -> Context:
-    """A leader that is no voter any more still counts its own log."""
-
-    def everybody(leader: Leader) -> list[int]:
-        return [progress.offset for progress in leader.progress.values()]
-
-    def reached(offsets: list[int], voters: VoterSet, flushed: int) -> int:
-        return min(offsets[voters.majority - 1], flushed)
-
-    return _commits(offsets=everybody, reached=reached)
+    """A leader that is no longer a voter still counts its own log."""
+    return _commits()  # which counts it always
 
 
 @mutant("KIP-853")

@@ -9,7 +9,8 @@ from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Any
 
-from gateway.quorum import batches, following
+from gateway.leader_epochs import LeaderEpochs
+from gateway.quorum import batches, following, response_checks
 from gateway.quorum.effects import Advance, Send, Truncate
 from gateway.quorum.following import Following
 from gateway.quorum.log_view import LogView
@@ -17,6 +18,7 @@ from gateway.quorum.node import Node
 from gateway.quorum.partition import Position
 from gateway.quorum.peers import Peers
 from gateway.quorum.roles import Follower
+from kwire.records import iter_batches
 from tests.sim.mutants import mutant, patched, together
 
 Context = AbstractContextManager[Any]
@@ -217,11 +219,11 @@ def appends_late_answers() -> Context:
         )
         return given(partition, Position(begin, 0), leader_epoch)
 
-    given = following.response_checks.given_batches
+    given = response_checks.given_batches
     return together(
         patched(Following, _on_fetch_answer=anyhow),
         patched(transitions, answer_says=usable),
-        patched(following.response_checks, given_batches=anywhere),
+        patched(response_checks, given_batches=anywhere),
     )
 
 
@@ -252,7 +254,6 @@ def a_snapshot_has_no_epoch() -> Context:
 @mutant("KAFKA-18723")
 def crcs_are_not_checked() -> Context:
     """Records that a leader gave are appended as they came."""
-    iter_batches = batches.iter_batches
     return patched(batches, iter_batches=lambda data, check_crc: iter_batches(data))
 
 
@@ -273,9 +274,9 @@ def truncation_keeps_epochs() -> Context:
     """Epochs of records that were cut off are still those of the log."""
 
     def truncate(self: LogView, offset: int) -> None:
-        epochs = list(self._epochs)
+        epochs = self.epochs
         really(self, offset)
-        self._epochs = [entry for entry in epochs if entry[1] <= offset] or epochs[:1]
+        self._epochs = LeaderEpochs([one for one in epochs if one[1] <= offset] or epochs[:1])
 
     really = LogView.truncate
     return patched(LogView, truncate=truncate)
@@ -293,7 +294,7 @@ def truncation_forgets_what_is_on_disk() -> Context:
     def append(self: LogView, token: int, end_offset: int, batches: Any) -> None:
         before = self.flushed == self.end_offset and not self._unsynced
         add(self, token, end_offset, batches)
-        if before and len(self._epochs) > 2:
+        if before and len(self.epochs) > 2:
             self.flushed = end_offset
 
     really, add = LogView.truncate, LogView.append

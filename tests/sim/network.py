@@ -45,7 +45,6 @@ class Network:
         self._on_link: dict[tuple[int, int], int] = {}
 
     # --- a request
-    # --------------------------------------------------------------------------------------------------------
 
     def send(self, node: Node, send: Send) -> None:
         """A request leaves ``node``; it ends in one ``Answered`` or ``Failed``, which may be
@@ -108,7 +107,6 @@ class Network:
         )
 
     # --- its answer
-    # -------------------------------------------------------------------------------------------------------
 
     def reply(self, node: Node, reply: Reply) -> None:
         """An answer leaves ``node``, with the bytes it is to carry."""
@@ -186,7 +184,6 @@ class Network:
         return True
 
     # --- no answer
-    # --------------------------------------------------------------------------------------------------------
 
     def died(self, node: Node) -> None:
         """Who waited for an answer of ``node`` may notice at once."""
@@ -229,7 +226,6 @@ class Network:
         self._world.at(self._world.now + 0.01, gone)
 
     # --- delivery
-    # ---------------------------------------------------------------------------------------------------------
 
     def deliver(self, node: Node, event: Event) -> None:
         """``event`` happens to ``node``, when it is not paused any more."""
@@ -251,7 +247,6 @@ class Network:
         return 0.0005 + world.faults.latency * world.chance.number(-2, a, b, n)
 
     # --- what a message promises
-    # ------------------------------------------------------------------------------------------
 
     def _check_request(self, node: Node, request: Any) -> None:
         checker = self._world.checker

@@ -100,7 +100,6 @@ class Node:
         self._voters_moved = False  # a record said who votes
 
     # --- life
-    # -------------------------------------------------------------------------------------------------------------
 
     @property
     def up(self) -> bool:
@@ -181,8 +180,9 @@ class Node:
         message = event.message
         if not isinstance(message, FetchRequest | FetchSnapshotRequest) or not self.leads:
             return
-        by_state = isinstance(message, FetchRequest) and event.version >= 15
-        replica_id = message.replica_state.replica_id if by_state else message.replica_id
+        replica_id = message.replica_id
+        if isinstance(message, FetchRequest) and event.version >= 15:
+            replica_id = message.replica_state.replica_id
         if any(
             one.current_leader_epoch == self.raft.epoch
             for topic in message.topics
@@ -275,7 +275,6 @@ class Node:
         require(self._ticks < _TICKS_MAX, "17: node {} wants ticks without end", self.id)
 
     # --- effects
-    # ----------------------------------------------------------------------------------------------------------
 
     def _do(self, effects: list[Effect]) -> None:
         """In their order; the process may be killed before each, and after the last."""
@@ -386,7 +385,6 @@ class Node:
         """What only people or the controller hear."""
 
     # --- the disk
-    # ---------------------------------------------------------------------------------------------------------
 
     def _write(self) -> None:
         world, life, share = self.world, self.life, 1.0

@@ -34,6 +34,15 @@ class Kill(NamedTuple):
         return self.seed + 1
 
 
+#: A seeded bug raises one of these when the code that it patches has changed: nothing was found.
+_STALE: Final = ("0: AttributeError", "0: ImportError", "0: NameError", "0: TypeError")
+
+
+def require_bug(failed: Failed) -> None:
+    """Raises AssertionError where the schedule failed because the bug no longer fits the core."""
+    assert not failed.invariant.startswith(_STALE), f"the bug does not fit the core: {failed}"
+
+
 def find(name: str, schedules: int = SCHEDULES_MAX, first: int = 0) -> Kill | None:
     """The first schedule that the bug makes fail."""
     with mutants.put_in(name):
@@ -41,6 +50,7 @@ def find(name: str, schedules: int = SCHEDULES_MAX, first: int = 0) -> Kill | No
             try:
                 run(seed)
             except Failed as failed:
+                require_bug(failed)
                 return Kill(seed, failed.family, failed.invariant)
     return None
 

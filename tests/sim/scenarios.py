@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from gateway.quorum.events import Resign, ShutDown
+from gateway.quorum.partition import TOPIC_NAME
 from kwire.messages import vote_request
 from kwire.messages.vote_request import VoteRequest
 from tests.sim import acts
@@ -129,7 +130,6 @@ def _with(tweak: Tweak, **values: float) -> Tweak:
 
 
 # --- words of the stories
-# -----------------------------------------------------------------------------------------------------
 
 
 def until(
@@ -169,7 +169,6 @@ def busy(world: World, seconds: float) -> Iterator[float]:
 
 
 # --- stories
-# ------------------------------------------------------------------------------------------------------------------
 
 
 def _as_drawn(_rng: random.Random, _shape: Shape, _faults: Faults) -> None:
@@ -617,7 +616,7 @@ def last_epoch(world: World) -> Iterator[float]:
             replica_epoch=(1 << 31) - 1 - world.rng.randint(0, 2),
             replica_id=acts.OUTSIDER,
         )
-        topic = vote_request.TopicData(topic_name=acts.TOPIC_NAME, partitions=[part])
+        topic = vote_request.TopicData(topic_name=TOPIC_NAME, partitions=[part])
         world.ask(
             node,
             VoteRequest(cluster_id=world.cluster_id, topics=[topic]),

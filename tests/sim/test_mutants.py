@@ -26,8 +26,8 @@ def test_a_bug_is_found(name: str) -> None:
     with mutants.put_in(name):
         try:
             run(kill.seed, kill.family)
-        except Failed:
-            pass
+        except Failed as failed:
+            power.require_bug(failed)
         else:
             assert power.find(name, _SCHEDULES_MAX), (
                 f"{_SCHEDULES_MAX} schedules do not find it: {mutants.MUTANTS[name].sentence}"

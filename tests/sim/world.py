@@ -12,6 +12,7 @@ import heapq
 import itertools
 import random
 from collections.abc import Callable, Collection, Iterator
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gateway.address import Address
@@ -100,9 +101,7 @@ class World:
     def run(self) -> Outcome:
         """All of it."""
         for node in self.nodes:
-            self.at(
-                self.rng.random() * self.scenario.births_s, lambda node=node: self.restart(node)
-            )
+            self.at(self.rng.random() * self.scenario.births_s, partial(self.restart, node))
         self._go(self.scenario.play(self))
         while self._heap and not self._over:
             if self.events > EVENTS_MAX:
@@ -121,7 +120,6 @@ class World:
         )
 
     # --- how it is built
-    # --------------------------------------------------------------------------------------------------
 
     def _build(self) -> None:
         shape, rng = self.shape, self.rng
@@ -196,7 +194,6 @@ class World:
         self.network.by_address[node.address] = node
 
     # --- time
-    # -------------------------------------------------------------------------------------------------------------
 
     def at(self, time: float, happen: Callable[[], None]) -> None:
         """Let ``happen`` at ``time``, after what was to happen then already."""
@@ -222,7 +219,6 @@ class World:
         return 0.001 + 0.003 * self.chance.number(-3, node.place, node.life, self.events)
 
     # --- who there is
-    # -----------------------------------------------------------------------------------------------------
 
     @property
     def leader(self) -> Node | None:
@@ -261,7 +257,6 @@ class World:
         return [one for one in self.voters() if one is not node and one.up]
 
     # --- what may be done
-    # -------------------------------------------------------------------------------------------------
 
     def may_act(self, text: str, *values: object) -> bool:
         """May the next act of the scenario be done? A smaller schedule leaves some out."""
@@ -402,7 +397,6 @@ class World:
         self.at(self.now + 0.5, lambda: self.restart(node))
 
     # --- what nodes and network tell
-    # --------------------------------------------------------------------------------------
 
     def died(self, node: Node) -> None:
         self.network.died(node)
