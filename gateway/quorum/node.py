@@ -32,6 +32,7 @@ from gateway.quorum.log_view import LogView
 from gateway.quorum.measures import Measures
 from gateway.quorum.peers import OnAnswer, OnFailed, Peers
 from gateway.quorum.retry_policy import RetryPolicy
+from gateway.quorum.role_table import can_follow
 from gateway.quorum.roles import (
     Candidate,
     Follower,
@@ -432,6 +433,7 @@ class Node:
 
     def _enter(self, role: Role, state: ElectionState) -> None:
         left, self.role = self.role, role
+        assert can_follow(left, role), f"{type(role).__name__} after {type(left).__name__}"
         if state.leader_id != self.election.leader_id and role.__class__ is not Follower:
             self.leader_endpoints = {}
         self._persist(state)

@@ -17,7 +17,7 @@ from kwire.codegen import protocol
 from kwire.codegen.generate import stale, tree, write
 from kwire.codegen.model import SchemaError
 from kwire.codegen.protocol import newest, protocol_files
-from tools.check import log_event_tables, tidy
+from tools.check import log_event_tables, state_diagrams, tidy
 from tools.check.links import broken_links
 from tools.site.build import SiteError, build
 
@@ -49,7 +49,7 @@ class Step:
 
 def generated(fix: bool) -> str:
     """The committed packages are exactly what the generator writes: nothing changed, missing or
-    left over. So are the tables of log events in docs/operations.md.
+    left over. So are the tables of log events and the state diagrams in the documents.
     """
     try:
         packages = tree(SCHEMAS)
@@ -70,7 +70,7 @@ def generated(fix: bool) -> str:
     problems += [
         f"  kwire/protocol: {problem}" for problem in protocol.stale(facts, ROOT / "kwire/protocol")
     ]
-    problems += _log_events(fix)
+    problems += _log_events(fix) + _state_diagrams(fix)
     if problems:
         raise Failed("\n".join([*problems, "  python -m tools.check --fix writes them anew"]))
     return f"{sum(map(len, packages.values())) + len(facts)} modules"
@@ -88,6 +88,23 @@ def _log_events(fix: bool) -> list[str]:
     elif page != written:
         return [f"  {log_event_tables.PAGE}: its tables of log events differ from log_events.py"]
     return []
+
+
+def _state_diagrams(fix: bool) -> list[str]:
+    problems = []
+    for name in state_diagrams.PAGES:
+        path = ROOT / name
+        page = path.read_text(encoding="utf-8")
+        try:
+            written = state_diagrams.written(name, page)
+        except state_diagrams.UnknownDiagramError as error:
+            problems.append(f"  {name}: {error}")
+            continue
+        if fix:
+            path.write_text(written, encoding="utf-8")
+        elif page != written:
+            problems.append(f"  {name}: its state diagrams differ from the tables of the code")
+    return problems
 
 
 def schema_hashes(_fix: bool) -> str:

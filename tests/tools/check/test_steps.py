@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tools.check import steps
+from tools.check import log_event_tables, state_diagrams, steps
 from tools.check.__main__ import main
 
 
@@ -29,7 +29,8 @@ def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     )
     (tmp_path / "kwire/protocol").mkdir(parents=True)
     (tmp_path / "docs").mkdir()
-    shutil.copy(steps.ROOT / "docs/operations.md", tmp_path / "docs")
+    for page in (log_event_tables.PAGE, *state_diagrams.PAGES):
+        shutil.copy(steps.ROOT / page, tmp_path / "docs")
     monkeypatch.setattr(steps, "ROOT", tmp_path)
     monkeypatch.setattr(steps, "SCHEMAS", tmp_path / "schemas")
     steps.generated(True)
