@@ -107,21 +107,6 @@ def test_arrays_of_fixed_elements_of_any_length(count: int) -> None:
         keys[tagged].unknown_tags = ()
 
 
-def test_every_truncation_is_a_decode_error() -> None:
-    """Cut at every length (at most 200 places a message): DecodeError with a path, or a shorter but
-    whole message.
-    """
-    rng = random.Random(2)
-    for name, version in ALL:
-        cls = kwire.message_type(name)
-        data = random_message(cls, version, rng).encode(version)
-        for size in sorted(rng.sample(range(len(data)), min(len(data), 200))):
-            with pytest.raises(DecodeError) as caught:
-                cls.decode(data[:size], version)
-            assert caught.value.path.startswith(name)
-            assert 0 <= caught.value.offset <= size
-
-
 def test_mutated_bytes_raise_nothing_else() -> None:
     rng = random.Random(3)
     for name, version in ALL:

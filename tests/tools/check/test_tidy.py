@@ -26,12 +26,19 @@ def rules(tmp_path: Path, text: str, name: str = "gateway/one.py") -> list[str]:
         ("x = 1  # who: a stranger\n", "word"),
         ('"""Closes the connection of whoever is idle."""\n', "word"),
         ("x = 1 or True\n", "or-true"),
+        ("x = (\n    1\n    or (True)\n)\n", "or-true"),
+        ("x = True or y\n", "or-true"),
         ('exec("x = 1")\n', "exec"),
         ('import sys\nsys.modules["rich"] = None\n', "hidden-module"),
         (f"x = '{'y' * 100}'\n", "width"),
         ("x = 1\n" * 401, "file-length"),
         ("def f():\n" + "    x = 1\n" * 60, "function-length"),
         ("class Hub:\n    pass\n", "name"),
+        ("x = [Hub]\n", "name"),
+        ('if x:\n    try:\n        y = "#"  # Who asks\n    finally:\n        pass\n', "head"),
+        ('def f():\n    for x in y:\n        def g():\n            r"""Who asks."""\n', "head"),
+        ('x = "# no \\" comment"  # the witness\n', "word"),
+        ("def f():  # tidy: width: not this rule\n" + "    x = 1\n" * 60, "function-length"),
     ],
 )
 def test_a_rule_finds_what_it_is_for(tmp_path: Path, text: str, rule: str) -> None:
@@ -46,6 +53,8 @@ def test_a_rule_finds_what_it_is_for(tmp_path: Path, text: str, rule: str) -> No
         '"""Uses ``Whoever`` as a name in code."""\n',
         "x = y or False\n",
         "def f():\n" + "    x = 1\n" * 59,
+        "# tidy: function-length: a reason\ndef f():\n" + "    x = 1\n" * 60,
+        'x = "# Who asks", \'# Who "asks"\', """\n# Who asks\n""", lambda: 1 if x else 2\n',
     ],
 )
 def test_plain_text_has_no_findings(tmp_path: Path, text: str) -> None:
