@@ -28,7 +28,7 @@ from gateway.server.logs import Reports
 from gateway.server.metadata_source import MetadataSource, metadata_source
 from gateway.server.server import run_server
 from gateway.server.server_context import ServerContext
-from gateway.sources.chain_partition import ChainPartition
+from gateway.sources.log_partition import LogPartition
 from gateway.version import installed_version
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ class GatewayServices:
         return self.config.node_id
 
     @property
-    def partition(self) -> ChainPartition:
+    def partition(self) -> LogPartition:
         """The metadata partition."""
         return self.source.partition
 

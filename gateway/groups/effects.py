@@ -22,12 +22,12 @@ class Moment:
     """When a step happens, and its luck.
 
     ``now``: monotonic seconds, for timers. ``wall_ms``: milliseconds since the epoch, for what is
-    kept. ``dice``: 16 random bytes, from which at most one member id is made.
+    kept. ``random_bytes``: 16 random bytes, from which at most one member id is made.
     """
 
     now: float
     wall_ms: int
-    dice: bytes = bytes(16)
+    random_bytes: bytes = bytes(16)
 
 
 @dataclass(frozen=True, slots=True)

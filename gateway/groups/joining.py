@@ -229,7 +229,7 @@ class Joining:
 
     def _new_member_id(self, event: JoinGroup) -> str:
         prefix = event.client_id if event.instance_id is None else event.instance_id
-        return f"{prefix[:_PREFIX_MAX]}-{_uuid_text(self._state.moment.dice)}"
+        return f"{prefix[:_PREFIX_MAX]}-{_uuid_text(self._state.moment.random_bytes)}"
 
     def _refuse(self, asked: Asked, event: JoinGroup, error: Error) -> None:
         self._state.answer(asked, event.failed(error))
@@ -245,9 +245,9 @@ def _size(event: JoinGroup) -> int:
     )
 
 
-def _uuid_text(dice: bytes) -> str:
+def _uuid_text(random_bytes: bytes) -> str:
     """16 bytes in the form of ``java.util.UUID.toString``, marked as random (version 4)."""
-    marked = bytearray(dice)
+    marked = bytearray(random_bytes)
     marked[6] = marked[6] & 0x0F | 0x40
     marked[8] = marked[8] & 0x3F | 0x80
     text = marked.hex()

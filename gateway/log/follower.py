@@ -1,6 +1,6 @@
 """Follows a metadata log that another process or thread writes, in bounded steps, without a lock.
 
-A step lists the directory if it changed, scans what is new, and publishes the result as ``chain``.
+A step lists the directory if it changed, scans what is new, and publishes the result as ``view``.
 Steps may run in any thread, one at a time: a published chain never changes. Every file is opened
 for reading only. It knows neither clients nor high watermarks.
 
@@ -16,9 +16,9 @@ from collections.abc import Sequence
 from typing import Final
 
 from gateway.log.batch_index import TICK_NS, BatchIndex, Status
-from gateway.log.chain import Chain, Part, epochs_of, part_of
 from gateway.log.file_names import segment_name
 from gateway.log.listing import Listing, LogStart, list_directory, log_start, superseding_snapshot
+from gateway.log.log_view import LogView, SegmentSlice, epochs_of, slice_of
 from gateway.log.open_file import OpenFile
 from gateway.log.problem import Problem
 from gateway.log.snapshot import has_footer
@@ -34,13 +34,13 @@ _RESCAN_INTERVAL_NS: Final = 1_000_000_000
 class DirectoryFollower:
     """Follows a ``__cluster_metadata-0`` directory.
 
-    ``chain`` is the newest complete view, None until the first scan has finished. ``unreachable``
+    ``view`` is the newest complete view, None until the first scan has finished. ``unreachable``
     says why the last step could not read, None if it could. ``snapshot_prefix``: serve the records
     of the snapshot at the log start as offsets below it.
     """
 
     def __init__(self, directory: str, *, snapshot_prefix: bool) -> None:
-        self.chain: Chain | None = None
+        self.view: LogView | None = None
         self.unreachable: Problem | None = None
         self._directory = directory
         self._snapshot_prefix = snapshot_prefix
@@ -50,9 +50,9 @@ class DirectoryFollower:
         self._snapshots: dict[SnapshotId, BatchIndex] = {}
         # Change time of the directory, and monotonic time of the listing.
         self._listed: tuple[int, int] | None = None
-        self._dirty = True  # something changed since ``chain`` was made
+        self._dirty = True  # something changed since ``view`` was made
         self._raced = False  # a listed file was gone when it was opened
-        self._truncated = False  # ``chain`` has batches that are no longer in the files
+        self._truncated = False  # ``view`` has batches that are no longer in the files
 
     def rescan(self) -> None:
         """List the directory, and open the files of the log. Raises OSError."""
@@ -197,34 +197,34 @@ class DirectoryFollower:
     # ---------------------------------------------------------------------------------------------
 
     def _publish(self, behind: bool) -> None:
-        """Replace ``chain``. During a scan only by growth or a truncation, so that clients never
+        """Replace ``view``. During a scan only by growth or a truncation, so that clients never
         see less without cause.
         """
-        chain = self._compose()
-        old = self.chain
+        view = self._compose()
+        old = self.view
         grown = (
             old is not None
-            and chain.end_offset >= old.end_offset
-            and chain.start_offset == old.start_offset
+            and view.end_offset >= old.end_offset
+            and view.start_offset == old.start_offset
         )
         if not behind or grown or (old is not None and self._truncated):
-            self.chain, self._truncated = chain, False
+            self.view, self._truncated = view, False
         self._dirty = behind
 
-    def _compose(self) -> Chain:
+    def _compose(self) -> LogView:
         start = self._start()
         segments = self._segments if start == self._log_start else []
-        parts, broken, notices = _join(segments, start.offset)
-        end = max(start.offset, parts[-1].end_offset if parts else 0)
+        slices, broken, notices = _join(segments, start.offset)
+        end = max(start.offset, slices[-1].end_offset if slices else 0)
         prefix, notice = self._prefix(start)
         if prefix:
-            parts.insert(0, prefix)
+            slices.insert(0, prefix)
         first = prefix.start_offset if prefix else start.offset
-        epochs = epochs_of(parts)
+        epochs = epochs_of(slices)
         epoch = epochs[-1][0] if epochs else start.snapshot.epoch if start.snapshot else 0
-        return Chain(tuple(parts), first, end, epochs, epoch, broken, (*notices, *notice))
+        return LogView(tuple(slices), first, end, epochs, epoch, broken, (*notices, *notice))
 
-    def _prefix(self, start: LogStart) -> tuple[Part | None, list[Problem]]:
+    def _prefix(self, start: LogStart) -> tuple[SegmentSlice | None, list[Problem]]:
         """Return the snapshot as the part that ends at the log start, or the reason why it cannot
         be.
         """
@@ -240,7 +240,7 @@ class DirectoryFollower:
                 "not served as a prefix"
             )
             return None, [Problem(index.file.path, -1, reason)]
-        return part_of(index, start.offset - count, 0), []
+        return slice_of(index, start.offset - count, 0), []
 
 
 class FileFollower:
@@ -249,7 +249,7 @@ class FileFollower:
     """
 
     def __init__(self, path: str) -> None:
-        self.chain: Chain | None = None
+        self.view: LogView | None = None
         self.unreachable: Problem | None = None
         self._path = path
         self._index: BatchIndex | None = None
@@ -278,10 +278,10 @@ class FileFollower:
         except OSError as error:
             self.unreachable = Problem(self._path, -1, error.strerror or str(error))
             return False
-        chain = self._compose()
-        grown = self.chain is not None and chain.end_offset >= self.chain.end_offset
-        if not behind or grown or (cut and self.chain is not None):
-            self.chain = self.chain if chain == self.chain else chain
+        view = self._compose()
+        grown = self.view is not None and view.end_offset >= self.view.end_offset
+        if not behind or grown or (cut and self.view is not None):
+            self.view = self.view if view == self.view else view
         return behind
 
     def _scan(self, index: BatchIndex, budget: int) -> tuple[bool, bool]:
@@ -294,14 +294,20 @@ class FileFollower:
         index.scan(budget)
         return index.status is Status.BEHIND, cut
 
-    def _compose(self) -> Chain:
+    def _compose(self) -> LogView:
         segments = [self._index] if self._index else []
         start = segments[0].offsets[0] if segments and segments[0].offsets else 0
-        parts, broken, notices = _join(segments, start)
-        epochs = epochs_of(parts)
-        end = parts[-1].end_offset if parts else start
-        return Chain(
-            tuple(parts), start, end, epochs, epochs[-1][0] if epochs else 0, broken, tuple(notices)
+        slices, broken, notices = _join(segments, start)
+        epochs = epochs_of(slices)
+        end = slices[-1].end_offset if slices else start
+        return LogView(
+            tuple(slices),
+            start,
+            end,
+            epochs,
+            epochs[-1][0] if epochs else 0,
+            broken,
+            tuple(notices),
         )
 
 
@@ -320,12 +326,12 @@ def _bytes_changed(index: BatchIndex) -> bool:
 
 def _join(
     segments: Sequence[BatchIndex], start: int
-) -> tuple[list[Part], Problem | None, list[Problem]]:
+) -> tuple[list[SegmentSlice], Problem | None, list[Problem]]:
     """Return (parts, what ends the log early, notices) for ``segments``.
 
     The parts end at the first segment that is not whole or does not continue the one before it.
     """
-    parts: list[Part] = []
+    slices: list[SegmentSlice] = []
     expected, epoch = None, -1
     for at, index in enumerate(segments):
         if expected is not None and index.base_offset != expected:
@@ -333,20 +339,20 @@ def _join(
                 f"the log before it ends at offset {expected}: "
                 "what is between is missing or twice there"
             )
-            return parts, Problem(index.file.path, 0, reason), []
+            return slices, Problem(index.file.path, 0, reason), []
         if index.epochs and index.epochs[0][0] < epoch:
             return (
-                parts,
+                slices,
                 Problem(index.file.path, 0, f"epoch {index.epochs[0][0]} follows epoch {epoch}"),
                 [],
             )
-        if part := part_of(index, 0, start):
-            parts.append(part)
+        if piece := slice_of(index, 0, start):
+            slices.append(piece)
         if index.status is Status.BEHIND:
-            return parts, None, []
+            return slices, None, []
         if index.problem:
             torn = index.status is Status.TORN and at + 1 == len(segments)
-            return (parts, None, [index.problem]) if torn else (parts, index.problem, [])
+            return (slices, None, [index.problem]) if torn else (slices, index.problem, [])
         expected = index.next_offset
         epoch = index.epochs[-1][0] if index.epochs else epoch
-    return parts, None, []
+    return slices, None, []

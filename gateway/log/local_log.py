@@ -224,7 +224,7 @@ class LocalLog(UnifiedLog):
         """(data version, state) as last written; None if there is none.
 
         None is safe for an observer, which never votes. A voter checks before it trusts None
-        (``gateway.log.admission``).
+        (``gateway.log.voter_directory_check``).
         """
         return self._files.quorum_state
 

@@ -167,12 +167,12 @@ class ObserverStore:
             )
         return self._log.append(data)
 
-    def sync(self) -> int:
+    def flush(self) -> int:
         """Return the log's end, once everything before it is on disk. Raises LogError."""
         self._log.flush()
         return self._log.end_offset
 
-    def truncate(self, offset: int) -> None:
+    def truncate_to(self, offset: int) -> None:
         """Drop everything from ``offset`` on. Raises BelowHighWatermark, and nothing is changed;
         LogError.
         """
@@ -190,7 +190,7 @@ class ObserverStore:
         """
         return self._log.new_snapshot(snapshot_id)
 
-    def install(self, snapshot_id: SnapshotId) -> tuple[VotersRecord | None, int]:
+    def truncate_to_snapshot(self, snapshot_id: SnapshotId) -> tuple[VotersRecord | None, int]:
         """Let the log begin anew, empty, at the end of a frozen snapshot, which is committed
         (KIP-630).
 

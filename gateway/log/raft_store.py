@@ -20,7 +20,6 @@ from pathlib import Path
 from typing import ClassVar, NamedTuple
 
 from gateway.log import meta_properties, quorum_state
-from gateway.log.admission import Admission, check_epoch, for_a_voter, not_formatted
 from gateway.log.control_records import read_control_records, read_snapshot_head
 from gateway.log.disk import Disk, doing
 from gateway.log.errors import (
@@ -35,6 +34,12 @@ from gateway.log.listing import list_directory
 from gateway.log.local_log import LocalLog, LogSettings, SnapshotWriter
 from gateway.log.meta_properties import MetaProperties
 from gateway.log.recovery_point import RecoveryPoint, RecoveryPointFile
+from gateway.log.voter_directory_check import (
+    VoterDirectoryCheck,
+    check_epoch,
+    not_formatted,
+    with_voter_advice,
+)
 from gateway.snapshot_id import SnapshotId
 from kwire.messages.quorum_state_data import QuorumStateData, Voter
 from kwire.messages.voters_record import VotersRecord
@@ -122,7 +127,7 @@ class RaftStore:
                 data_dir,
                 settings,
                 disk=disk,
-                durable_end=Admission(node_id, cluster_id, point).durable_end,
+                durable_end=VoterDirectoryCheck(node_id, cluster_id, point).durable_end,
             )
             store = cls(log, point, static_voters)
             try:
@@ -132,7 +137,7 @@ class RaftStore:
                     store.close()
                 raise
         except LogDamaged as error:
-            raise for_a_voter(error) from None
+            raise with_voter_advice(error) from None
         return store
 
     # --- what is there
@@ -252,7 +257,7 @@ class RaftStore:
             self._failed = str(error)
             raise
 
-    def sync(self) -> int:
+    def flush(self) -> int:
         """Return the log's end, once everything before it is on disk: one fsync for all that was
         appended since the last.
 
@@ -266,7 +271,7 @@ class RaftStore:
                 self._point.note(self._here())
         return self._log.end_offset
 
-    def truncate(self, offset: int) -> None:
+    def truncate_to(self, offset: int) -> None:
         """Drop everything from ``offset`` on, with the batch it lies in; durable when this returns.
 
         Raises BelowHighWatermark, and nothing is changed; DiskFailed, LogFailed.
@@ -309,7 +314,7 @@ class RaftStore:
         self._ready()
         return self._log.new_snapshot(snapshot_id, before_freeze=self._make_way)
 
-    def install(self, snapshot_id: SnapshotId) -> tuple[VotersRecord | None, int]:
+    def truncate_to_snapshot(self, snapshot_id: SnapshotId) -> tuple[VotersRecord | None, int]:
         """Let the log begin anew, empty, at the end of a snapshot that was frozen; durable when
         this returns.
 

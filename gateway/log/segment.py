@@ -97,8 +97,8 @@ def _find(file: Readable, index: SegmentIndex, offset: int, size: int) -> Batch 
 
 
 class Segment:
-    """An open segment. ``size`` and ``end_offset`` count what was written, ``synced`` the bytes
-    known to be on disk.
+    """An open segment. ``size`` and ``end_offset`` count what was written, ``flushed_size`` the
+    bytes known to be on disk.
 
     After DiskFailed from ``append`` it is as before the call, unless ``torn`` is set.
     """
@@ -110,8 +110,8 @@ class Segment:
         self.base_offset = scan.base_offset
         self.size = scan.size
         self.end_offset = scan.tail.next_offset
-        self.synced = 0
-        self.synced_offset = scan.base_offset  #: the end offset of that
+        self.flushed_size = 0
+        self.flushed_offset = scan.base_offset  #: the end offset of that
         self.torn = False
         self._disk = disk
         self._index = scan.index
@@ -172,7 +172,7 @@ class Segment:
             raise
         self.size += end - start
         self.end_offset = batches[-1].last_offset + 1
-        assert self.synced <= self.size and self.synced_offset <= self.end_offset
+        assert self.flushed_size <= self.size and self.flushed_offset <= self.end_offset
 
     def locate(self, offset: int) -> tuple[int, int]:
         """Return size and end offset of what precedes the batch that holds ``offset``; of
@@ -192,8 +192,8 @@ class Segment:
         # sanityCheck), a batch without entry would be too. Neither loses a record.
         self._disk.truncate(self._log, size)
         self._disk.sync(self._log)
-        self.size = self.synced = size
-        self.end_offset = self.synced_offset = end_offset
+        self.size = self.flushed_size = size
+        self.end_offset = self.flushed_offset = end_offset
         assert self.base_offset <= self.end_offset and self.size >= 0
         self._rewind_index()
 
@@ -201,17 +201,17 @@ class Segment:
         """Cut off the bytes that a failed sync left in doubt, for the next process that opens the
         segment. Raises DiskFailed.
         """
-        self._disk.truncate(self._log, self.synced)
+        self._disk.truncate(self._log, self.flushed_size)
 
     def flush(self) -> None:
         """Sync the batches. Raises SyncFailed.
 
         The indexes are not synced: recovery rebuilds them from the batches.
         """
-        if self.synced < self.size:
+        if self.flushed_size < self.size:
             self._disk.sync(self._log)
-            self.synced, self.synced_offset = self.size, self.end_offset
-        assert self.base_offset <= self.synced_offset
+            self.flushed_size, self.flushed_offset = self.size, self.end_offset
+        assert self.base_offset <= self.flushed_offset
 
     def seal(self) -> None:
         """Complete and sync the segment, which gets no more batches. Raises DiskFailed."""

@@ -100,7 +100,7 @@ class UnifiedLog(abc.ABC):
     @property
     def flushed_offset(self) -> int:
         """Everything before it is known to be on disk."""
-        return max(self._start.offset, self._active.synced_offset)
+        return max(self._start.offset, self._active.flushed_offset)
 
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
         """Return the largest known epoch not above ``epoch``, and its end offset.

@@ -243,7 +243,7 @@ class Stop:
 
 
 @dataclass(frozen=True, slots=True)
-class Tell:
+class Report:
     """A line for the log of the server."""
 
     event: str
@@ -277,5 +277,5 @@ Effect = (
     | Refused
     | ShutDownComplete
     | Stop
-    | Tell
+    | Report
 )

@@ -16,7 +16,7 @@ from gateway.quorum import checks, requests, responses, transitions
 from gateway.quorum.effects import ElectionState, Failure, FailureKind
 from gateway.quorum.errors import ErrorCode
 from gateway.quorum.events import Requested
-from gateway.quorum.node import EPOCH_MAX, NOBODY, Node
+from gateway.quorum.node import EPOCH_MAX, NO_NODE, Node
 from gateway.quorum.partition import Position
 from gateway.quorum.roles import (
     Candidate,
@@ -107,13 +107,13 @@ class Election:
         if isinstance(role, Candidate | Resigned):
             return False
         state = node.election
-        if state.voted_id != NOBODY:
+        if state.voted_id != NO_NODE:
             same_directory = (
                 ZERO_UUID in (state.voted_directory_id, directory_id)
                 or state.voted_directory_id == directory_id
             )
             return state.voted_id == candidate_id and same_directory
-        return state.leader_id == NOBODY
+        return state.leader_id == NO_NODE
 
     def _grant(self, candidate_id: int, directory_id: Uuid) -> None:
         """The vote is given, and the candidate gets the time to win."""
@@ -180,7 +180,7 @@ class Election:
             return
         retries = role.retries if isinstance(role, Unattached | Candidate) else 0
         prospective = Prospective(
-            {node.settings.node_id: True}, node.now + node.election_patience(), retries
+            {node.settings.node_id: True}, node.now + node.random_election_timeout(), retries
         )
         node.enter(prospective, node.election)
         self._count(prospective)
@@ -197,8 +197,10 @@ class Election:
         node = self._node
         assert node.may_campaign and node.epoch < EPOCH_MAX, "may not stand for election"
         me = node.settings
-        state = ElectionState(node.epoch + 1, NOBODY, me.node_id, me.directory_id)
-        candidate = Candidate({me.node_id: True}, node.now + node.election_patience(), retries)
+        state = ElectionState(node.epoch + 1, NO_NODE, me.node_id, me.directory_id)
+        candidate = Candidate(
+            {me.node_id: True}, node.now + node.random_election_timeout(), retries
+        )
         node.enter(candidate, state)
         self._count(candidate)
 
@@ -257,7 +259,7 @@ class Election:
                 f"a Vote answer with error {message.error_code} and {len(message.topics)} topics",
             )
             return False
-        usable = transitions.answer_says(
+        usable = transitions.handle_common_response(
             node,
             sender,
             partition.error_code,
@@ -303,7 +305,7 @@ class Election:
         """
         longest = self._node.settings.election_backoff_max_s
         whole = min(longest, _REST_S * 2.0 ** min(role.retries, 30))
-        return whole * (0.5 + 0.5 * self._node.dice())
+        return whole * (0.5 + 0.5 * self._node.random())
 
     def _time_is_up(self, role: Nominee) -> None:
         if isinstance(role, Candidate):
@@ -318,16 +320,18 @@ class Election:
         by now that were not yet.
         """
         node = self._node
-        rest_s = node.settings.election_timeout_s * (0.5 + 0.5 * node.dice())
+        rest_s = node.settings.election_timeout_s * (0.5 + 0.5 * node.random())
         leader_id, epoch = node.leader_id, node.epoch
         address = (
-            node.address_of(leader_id) if leader_id not in (NOBODY, node.settings.node_id) else None
+            node.address_of(leader_id)
+            if leader_id not in (NO_NODE, node.settings.node_id)
+            else None
         )
         if address is None:
             node.become_unattached(epoch, leader_id, afresh=True)
             if isinstance(node.role, Unattached):
                 node.role.election_at = (
-                    min(node.role.election_at, node.now + rest_s) if node.stands else math.inf
+                    min(node.role.election_at, node.now + rest_s) if node.is_electable else math.inf
                 )
         else:
             endpoints = {**node.leader_endpoints, node.settings.listener: address}

@@ -33,7 +33,7 @@ class Requested:
 
 
 @dataclass(frozen=True, slots=True)
-class Gone:
+class Cancelled:
     """Nobody waits for the answer to request ``number`` any more."""
 
     number: int
@@ -147,7 +147,7 @@ class ShutDown:
 
 Event = (
     Requested
-    | Gone
+    | Cancelled
     | Answered
     | Failed
     | Tick

@@ -72,7 +72,7 @@ def only_partition(node: Node, address: Address, sender: str, message: Any) -> P
         return response_checks.fetched_partition(message)
     except InvalidResponse as problem:
         node.protocol_violation(sender, str(problem))
-        node.fruitless()
+        node.back_off()
         return None
 
 
@@ -83,7 +83,7 @@ def refused(node: Node, address: Address, sender: str, error: int) -> None:
     missing permission makes it wait. A voter goes on asking, because its other peers may be right.
     """
     observer = node.settings.observer
-    node.fruitless()
+    node.back_off()
     if (
         observer is not None
         and error == ErrorCode.INCONSISTENT_CLUSTER_ID
@@ -98,11 +98,11 @@ def refused(node: Node, address: Address, sender: str, error: int) -> None:
 
 def failed(node: Node, address: Address, failure: Failure) -> None:
     """No response came to a request of an observer."""
-    node.fruitless()
+    node.back_off()
     if failure.kind is FailureKind.UNAUTHORIZED:
         denied(node, address, error_messages.not_authenticated(address, failure.text))
     else:
-        node.tell_once(
+        node.report_once(
             "request failed", address=str(address), kind=failure.kind.value, reason=failure.text
         )
 
@@ -110,18 +110,18 @@ def failed(node: Node, address: Address, failure: Failure) -> None:
 def denied(node: Node, address: Address, reason: str) -> None:
     """An administrator has to allow it first: the address is left alone for a while."""
     assert node.settings.observer is not None, "only an observer waits for an administrator"
-    node.tell_once("access denied", address=str(address), reason=reason)
+    node.report_once("access denied", address=str(address), reason=reason)
     node.peers.rest(address, node.now, node.settings.observer.denied_backoff_s)
 
 
-def hear(
+def handle_leader_and_epoch(
     node: Node, sender: str, partition: Any, message: Any, asked: Address | None = None
 ) -> bool:
     """Take over epoch and leader of a Fetch or FetchSnapshot response. May the rest of it be
     used?
     """
     leader = partition.current_leader
-    return transitions.answer_says(
+    return transitions.handle_common_response(
         node,
         sender,
         partition.error_code,

@@ -121,9 +121,9 @@ class Following:
 
     def _on_failed(self, role: Follower, address: Address, failure: Failure) -> None:
         fetching.failed(self._node, address, failure)
-        self._doubt(role)
+        self._suspect_leader(role)
 
-    def _doubt(self, role: Follower) -> None:
+    def _suspect_leader(self, role: Follower) -> None:
         """The leader was of no help: an observer looks for another one at once, and goes on asking
         this one.
 
@@ -156,7 +156,9 @@ class Following:
         follower = node.role
         late = not isinstance(follower, Follower) or follower.leader_id != role.leader_id
         partition = fetching.only_partition(node, address, sender, message)
-        usable = partition is not None and fetching.hear(node, sender, partition, message)
+        usable = partition is not None and fetching.handle_leader_and_epoch(
+            node, sender, partition, message
+        )
         if late:
             return None
         if (
@@ -166,9 +168,9 @@ class Following:
             or not isinstance(follower, Follower)
         ):
             if isinstance(follower, Follower):
-                self._doubt(follower)
+                self._suspect_leader(follower)
             return False
-        return self._use(follower, partition, below, asked, sent_at, sender)
+        return self._handle_partition(follower, partition, below, asked, sent_at, sender)
 
     def _on_leader_found(
         self,
@@ -181,11 +183,11 @@ class Following:
         """The response in which discovery found the leader is used like any other of that
         leader.
         """
-        return self._use(
+        return self._handle_partition(
             role, partition, None, asked, sent_at, f"leader {role.leader_id} ({address})"
         )
 
-    def _use(
+    def _handle_partition(
         self,
         follower: Follower,
         partition: PartitionData,
@@ -205,8 +207,8 @@ class Following:
             news = self._take(follower, partition, below, sender)
         except InvalidResponse as problem:
             node.protocol_violation(sender, str(problem))
-            node.fruitless()
-            self._doubt(follower)
+            node.back_off()
+            self._suspect_leader(follower)
             return False
         if node.settings.observer is not None:
             news = self._reached(follower) != before  # whatever else it says may be made up
@@ -216,7 +218,7 @@ class Following:
         if news or node.now - sent_at >= _EARLY * node.settings.fetch_max_wait_ms / 1000.0:
             node.progressed()
             return True
-        node.fruitless()
+        node.back_off()
         return False
 
     def _reached(self, role: Follower) -> tuple[int, int, int, int]:
@@ -228,7 +230,7 @@ class Following:
     def _leader_answered(self, role: Follower) -> None:
         """The leader works: this node stays with it, and does not vote for others meanwhile."""
         role.fetched, role.ended, role.successor = True, False, False
-        role.fetch_until = self._node.now + role.patience_s
+        role.fetch_until = self._node.now + role.timeout_s
         self._node.leader_answered_at = self._node.now
         self._discovery.found()
 
@@ -242,10 +244,10 @@ class Following:
         if below is not None:
             return self._take_history(role, partition, below, snapshot_id, diverging, sender)
         if diverging is not None:
-            self._diverged(diverging, sender)
+            self._truncate_diverged(diverging, sender)
             return True
         if snapshot_id is not None:
-            self._pointed_to(role, snapshot_id, partition, sender)
+            self._on_snapshot_offered(role, snapshot_id, partition, sender)
             return True
         given = response_checks.given_batches(partition, node.log.end, node.epoch)
         before = role.leader_high_watermark
@@ -309,7 +311,7 @@ class Following:
         """
         return max(self._node.high_watermark, self._node.log.start_offset)
 
-    def _diverged(self, leaders: Position, sender: str) -> None:
+    def _truncate_diverged(self, leaders: Position, sender: str) -> None:
         """Cut back what was never committed."""
         node = self._node
         end, committed = node.log.end, self._committed
@@ -322,8 +324,8 @@ class Following:
                 f"logs that diverge at epoch {leaders.epoch}, offset {leaders.offset}, which the local log "
                 f"(end {end.offset}, epoch {end.epoch}) does not contradict"
             )
-        node.truncate(target)
-        node.tell(
+        node.truncate_to(target)
+        node.report(
             "log truncated",
             to=target,
             at=end.offset,
@@ -332,7 +334,7 @@ class Following:
             leader=sender,
         )
 
-    def _pointed_to(
+    def _on_snapshot_offered(
         self, role: Follower, id: SnapshotId, partition: PartitionData, sender: str
     ) -> None:
         """The leader no longer gives what follows the log's end, but a snapshot of it."""
@@ -352,8 +354,8 @@ class Following:
         elif end.offset > committed:
             # Below a snapshot the leader cannot see whether the logs agree. They do as far as this
             # one is committed.
-            node.truncate(committed)
-            node.tell(
+            node.truncate_to(committed)
+            node.report(
                 "log truncated",
                 to=committed,
                 at=end.offset,
@@ -364,7 +366,7 @@ class Following:
         else:
             self._history.below = id
             if id != self._history.found:
-                node.tell("history tried", below=str(id), at=end.offset, leader=sender)
+                node.report("history tried", below=str(id), at=end.offset, leader=sender)
 
     def _take_history(
         self,
@@ -392,7 +394,7 @@ class Following:
             return True
         self._continue(role, given, partition.high_watermark)
         if below != self._history.found:
-            node.tell("history found", below=str(below), leader=sender)
+            node.report("history found", below=str(below), leader=sender)
         self._history.read(below, given.end.offset, role.leader_high_watermark)
         return True
 
@@ -401,7 +403,7 @@ class Following:
         self._history.below = None
         role.download = Download(id)
         node.emit(BeginSnapshot(id))
-        node.tell("snapshot begun", snapshot=str(id), leader=sender)
+        node.report("snapshot begun", snapshot=str(id), leader=sender)
 
     # --- snapshots ---
 
@@ -417,7 +419,7 @@ class Following:
             partition = response_checks.snapshot_partition(message)
         except InvalidResponse as problem:
             return self._give_up(role, download, sender, str(problem))
-        if not fetching.hear(node, sender, partition, message):
+        if not fetching.handle_leader_and_epoch(node, sender, partition, message):
             return self._give_up(role, download, sender, error_name(partition.error_code))
         if node.role is not role or role.download is not download:
             return False
@@ -427,7 +429,7 @@ class Following:
             return self._give_up(role, download, sender, str(problem))
         self._leader_answered(role)
         if chunk is None:
-            node.fruitless()
+            node.back_off()
             return False
         node.emit(chunk)
         if download.complete:
@@ -446,11 +448,11 @@ class Following:
     def _give_up(self, role: Follower, download: Download, sender: str, why: str) -> bool:
         """Back to Fetch, which says what there is now (KIP-630)."""
         node = self._node
-        node.fruitless()
+        node.back_off()
         if node.role is role and role.download is download:
             role.download = None
             node.emit(AbandonSnapshot(download.id))
-            node.tell("snapshot given up", snapshot=str(download.id), leader=sender, reason=why)
+            node.report("snapshot given up", snapshot=str(download.id), leader=sender, reason=why)
         return False
 
     def on_installed(self, event: Installed) -> None:
@@ -458,8 +460,8 @@ class Following:
         node = self._node
         assert node.installing == event.id, "a snapshot was installed that nobody wanted"
         node.installing = None
-        node.log.install(event.id)
-        node.history.install(event.id, event.voters, event.kraft_version)
+        node.log.truncate_to_snapshot(event.id)
+        node.history.truncate_to_snapshot(event.id, event.voters, event.kraft_version)
         if event.voters is not None:
             self._recorded_voters = frozenset(event.voters.nodes)
         node.voters_changed()
@@ -467,7 +469,7 @@ class Following:
             node.high_watermark = event.id.end_offset
             node.emit(Advance(event.id.end_offset))
         node.progressed()
-        node.tell("snapshot installed", snapshot=str(event.id))
+        node.report("snapshot installed", snapshot=str(event.id))
 
     def on_not_installed(self, event: NotInstalled) -> None:
         """The snapshot was bad: the leader is asked again, after a rest."""
@@ -475,7 +477,7 @@ class Following:
         assert node.installing == event.id, "a snapshot was refused that nobody wanted"
         node.installing = None
         node.protocol_violation(f"leader {node.leader_id}", f"snapshot {event.id}: {event.reason}")
-        node.fruitless()
+        node.back_off()
         if isinstance(role, Follower):
-            self._doubt(role)
+            self._suspect_leader(role)
             node.peers.rest(role.endpoints[node.settings.listener], node.now)

@@ -70,7 +70,7 @@ class Handshake:
     def _on_cluster(self, address: Address, message: Any, version: int) -> bool | None:
         if message.error_code or not message.cluster_id:
             reason = error_messages.no_cluster_id(address, message.error_code)
-            self._node.tell_once("cluster id unknown", reason=reason)
+            self._node.report_once("cluster id unknown", reason=reason)
         else:
             self._node.learn_cluster_id(message.cluster_id)
         return None  # the Fetch that follows need not wait
@@ -80,7 +80,7 @@ class Handshake:
         ids = voters.voters_described(message)
         if ids is None:
             error = message.error_code or ErrorCode.NOT_LEADER_OR_FOLLOWER
-            node.tell_once(
+            node.report_once(
                 "voters unknown",
                 reason=error_messages.no_voters(address, error, node.settings.node_id),
             )

@@ -16,7 +16,7 @@ from gateway.address import Address
 from gateway.quorum import fetching
 from gateway.quorum.backoff import Backoff
 from gateway.quorum.effects import Failure
-from gateway.quorum.node import NOBODY, Node
+from gateway.quorum.node import NO_NODE, Node
 from gateway.quorum.partition import Position
 from gateway.quorum.roles import Follower
 from kwire.messages.fetch_response import PartitionData
@@ -28,7 +28,7 @@ class LeaderDiscovery:
     def __init__(self, node: Node) -> None:
         self._node = node
         settings = node.settings
-        self._backoff = Backoff(settings.retry_backoff_s, settings.retry_backoff_max_s, node.dice)
+        self._backoff = Backoff(settings.retry_backoff_s, settings.retry_backoff_max_s, node.random)
         self._at = -math.inf
         self._asked: Address | None = None
         #: Takes the first response of an observer's leader, as
@@ -36,20 +36,20 @@ class LeaderDiscovery:
         self.on_found: Callable[
             [Follower, Address, Position, float, PartitionData], bool | None
         ] = _not_used
-        self._turn = int(node.dice() * 16)
+        self._turn = int(node.random() * 16)
 
     def poll(self) -> None:
         """Ask somebody, one at a time."""
         node = self._node
         if node.now < self.deadline():
             return
-        address = self._somebody()
+        address = self._next_address()
         if address is None:
             self._at = node.now + self._backoff.failed()
             return
         self._asked = address
         on_answer, on_failed = partial(self._on_answer, address), partial(self._on_failed, address)
-        fetching.fetch(node, address, NOBODY, on_answer, max_wait_ms=0, on_failed=on_failed)
+        fetching.fetch(node, address, NO_NODE, on_answer, max_wait_ms=0, on_failed=on_failed)
 
     def deadline(self) -> float:
         """When :meth:`poll` asks next."""
@@ -60,7 +60,7 @@ class LeaderDiscovery:
         """A leader answers: the next search begins without a rest."""
         self._backoff.progress()
 
-    def _somebody(self) -> Address | None:
+    def _next_address(self) -> Address | None:
         """The next in turn that can be asked now, not this node itself and not the leader that does
         not answer.
         """
@@ -73,7 +73,9 @@ class LeaderDiscovery:
         configured = (*node.settings.bootstrap, *named)
         every = dict.fromkeys((*configured, *known, *node.addresses.values()))
         leader = (
-            node.address_of(node.leader_id) if node.leader_id != NOBODY and len(every) > 2 else None
+            node.address_of(node.leader_id)
+            if node.leader_id != NO_NODE and len(every) > 2
+            else None
         )
         found = [at for at in every if at is not None and at not in own and at != leader]
         for _ in found:
@@ -95,7 +97,7 @@ class LeaderDiscovery:
         if partition is None:
             return False
         node = self._node
-        usable = fetching.hear(node, sender, partition, message, address)
+        usable = fetching.handle_leader_and_epoch(node, sender, partition, message, address)
         if (
             usable
             and node.settings.observer is not None

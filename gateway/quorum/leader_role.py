@@ -16,7 +16,7 @@ from gateway.quorum import batches, checks, requests, transitions
 from gateway.quorum.effects import Accepted, Advance, ElectionState, Leading, Refused
 from gateway.quorum.errors import error_name
 from gateway.quorum.events import Propose
-from gateway.quorum.node import NOBODY, Node
+from gateway.quorum.node import NO_NODE, Node
 from gateway.quorum.roles import Candidate, Leader, Progress, Resigned
 from gateway.quorum.upgrading import UpgradeRefused, upgraded_voters
 from gateway.quorum.voter_set import VoterSet
@@ -223,7 +223,7 @@ class LeaderRole:
 
     # --- the other voters ---
 
-    def heard_from(self, leader: Leader, voter: Progress) -> None:
+    def voter_fetched(self, leader: Leader, voter: Progress) -> None:
         """A voter fetched: it follows."""
         voter.fetched_at = self._node.now
         voter.begun = True
@@ -233,16 +233,16 @@ class LeaderRole:
         """When a majority will not have been heard for too long (KAFKA-15489). Never where this
         node is a majority (16144).
         """
-        heard = self._majority_heard_at(leader, leader.began_at)
+        heard = self._majority_fetched_at(leader, leader.began_at)
         return heard + CHECK_QUORUM_FACTOR * self._node.settings.fetch_timeout_s
 
     def leads_until(self, leader: Leader) -> float:
         """Up to when others probably still follow: their patience with a leader, after a majority's
         last Fetches.
         """
-        return self._majority_heard_at(leader, -math.inf) + self._node.settings.fetch_timeout_s
+        return self._majority_fetched_at(leader, -math.inf) + self._node.settings.fetch_timeout_s
 
-    def _majority_heard_at(self, leader: Leader, at_least: float) -> float:
+    def _majority_fetched_at(self, leader: Leader, at_least: float) -> float:
         """Since when a majority of the voters has been heard, this node included; infinite where it
         is one by itself.
         """
@@ -264,7 +264,7 @@ class LeaderRole:
                 if leader.removed
                 else "no majority of the voters fetched in time"
             )
-            node.tell("leader resigns", epoch=leader.epoch, reason=reason)
+            node.report("leader resigns", epoch=leader.epoch, reason=reason)
             self.resign()
             return
         if node.now >= leader.begin_at:
@@ -311,11 +311,11 @@ class LeaderRole:
         self, leader: Leader, voter: Progress, message: Any, version: int
     ) -> bool | None:
         late = self._node.role is not leader
-        heeded = self._heeded(f"voter {voter.id}", message)
-        voter.begun = voter.begun or heeded
-        return None if late else heeded
+        acknowledged = self._acknowledged(f"voter {voter.id}", message)
+        voter.begun = voter.begun or acknowledged
+        return None if late else acknowledged
 
-    def _heeded(self, sender: str, message: Any) -> bool:
+    def _acknowledged(self, sender: str, message: Any) -> bool:
         """Is it the answer, without error, of one who knows of no newer epoch?"""
         partition = checks.only_partition(message.topics)
         if message.error_code or partition is None:
@@ -324,7 +324,7 @@ class LeaderRole:
                 f"an answer with {error_name(message.error_code)} and {len(message.topics)} topics",
             )
             return False
-        return transitions.answer_says(
+        return transitions.handle_common_response(
             self._node,
             sender,
             partition.error_code,
@@ -353,7 +353,7 @@ class LeaderRole:
         """
         node = self._node
         if node.now >= role.election_at:
-            node.become_unattached(node.epoch + 1, NOBODY, afresh=True)
+            node.become_unattached(node.epoch + 1, NO_NODE, afresh=True)
             return
         for id in sorted(role.unaware):
             self._end(role, id)
@@ -386,7 +386,7 @@ class LeaderRole:
 
     def _on_end_answer(self, role: Resigned, id: int, message: Any, version: int) -> bool | None:
         late = self._node.role is not role
-        heeded = self._heeded(f"voter {id}", message)
-        if heeded:
+        acknowledged = self._acknowledged(f"voter {id}", message)
+        if acknowledged:
             role.unaware.discard(id)
-        return None if late else heeded
+        return None if late else acknowledged

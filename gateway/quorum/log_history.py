@@ -10,8 +10,8 @@ alone.
 
 from __future__ import annotations
 
-from gateway.quorum.log_view import LogView
 from gateway.quorum.partition import Position
+from gateway.quorum.replicated_log import ReplicatedLog
 from gateway.snapshot_id import SnapshotId
 
 
@@ -29,7 +29,7 @@ class LogHistory:
         self.tried: SnapshotId | None = None
         self.found: SnapshotId | None = None
 
-    def position(self, log: LogView) -> Position | None:
+    def position(self, log: ReplicatedLog) -> Position | None:
         """Where to fetch from below the snapshot; None for an ordinary Fetch.
 
         Offset 0 is always diverted: at offset 1 the leader gives the batch that this offset lies

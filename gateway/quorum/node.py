@@ -23,14 +23,14 @@ from gateway.quorum.effects import (
     LearnClusterId,
     NotLeading,
     Persist,
+    Report,
     Send,
     Stop,
-    Tell,
     Truncate,
 )
-from gateway.quorum.log_view import LogView
 from gateway.quorum.measures import Measures
 from gateway.quorum.peers import OnAnswer, OnFailed, Peers
+from gateway.quorum.replicated_log import ReplicatedLog
 from gateway.quorum.retry_policy import RetryPolicy
 from gateway.quorum.role_table import can_follow
 from gateway.quorum.roles import (
@@ -49,7 +49,7 @@ from gateway.snapshot_id import SnapshotId
 from kwire.message import Message
 from kwire.uuid import ZERO_UUID, Uuid
 
-NOBODY: Final = -1
+NO_NODE: Final = -1
 #: An epoch is an int32, and nothing follows the last one: whoever is in it stays as it is (Kafka
 #: would go on below zero).
 EPOCH_MAX: Final = (1 << 31) - 1
@@ -68,17 +68,17 @@ class Node:
         settings: RaftSettings,
         stored: Stored,
         *,
-        dice: Callable[[], float],
+        random: Callable[[], float],
         now: float,
         wall_ms: int,
     ) -> None:
         self.settings = settings
-        self.dice = dice
+        self.random = random
         self.now = now
         self.wall_ms = wall_ms
-        self.log = LogView(stored)
+        self.log = ReplicatedLog(stored)
         self.history = VoterHistory(settings, stored)
-        self.peers = Peers(settings.retry_backoff_s, settings.retry_backoff_max_s, dice)
+        self.peers = Peers(settings.retry_backoff_s, settings.retry_backoff_max_s, random)
         self.cluster_id = (
             settings.cluster_id or None
         )  #: None until an observer has learned it; an empty one would be refused
@@ -88,7 +88,7 @@ class Node:
         self.leader_high_watermark = -1  #: as a leader last told, in whatever epoch
         self.leader_answered_at: float | None = None  #: when a leader last answered as one
         self.retry = RetryPolicy(
-            settings.retry_backoff_s, settings.retry_backoff_max_s, dice
+            settings.retry_backoff_s, settings.retry_backoff_max_s, random
         )  #: of an observer alone
         self.measures = Measures()
         self.leader_endpoints: Mapping[str, Address] = {}  #: of the leader last followed
@@ -117,7 +117,7 @@ class Node:
         self.role: Role = Unattached(math.inf)
         self.election_began = math.inf  #: when this node first stood for the election that goes on
         self._stored = stored.election or ElectionState(0)  # which is what no file means
-        self._told: tuple[int, int] | None = None
+        self._announced: tuple[int, int] | None = None
         self._effects: list[Effect] = []
         self._reported: set[tuple[str, ...]] = (
             set()
@@ -161,11 +161,11 @@ class Node:
         """
         settings = self.settings
         if settings.observer is not None and (settings.node_id < 0 or not self.reported_voters):
-            return NOBODY, ZERO_UUID
+            return NO_NODE, ZERO_UUID
         return settings.node_id, settings.directory_id
 
     @property
-    def stands(self) -> bool:
+    def is_electable(self) -> bool:
         """Does it stand for election when nobody leads? Not as an observer, not as a witness, not
         after the last epoch.
         """
@@ -193,7 +193,7 @@ class Node:
         """May it stand for election now? Not while its log is about to be replaced by a
         snapshot.
         """
-        return self.installing is None and self.stands
+        return self.installing is None and self.is_electable
 
     def others(self) -> list[int]:
         """The ids of the other voters."""
@@ -215,7 +215,7 @@ class Node:
         leader_id = self.election.leader_id
         if self.is_self(leader_id):
             return self.settings.endpoints.get(listener)
-        if leader_id == NOBODY:
+        if leader_id == NO_NODE:
             return None
         if listener in self.leader_endpoints:
             return self.leader_endpoints[listener]
@@ -261,18 +261,18 @@ class Node:
         """Send a request, once everything up to the token ``after`` is durable."""
         timeout_s = self.settings.request_timeout_s
         if (
-            node_id != NOBODY
+            node_id != NO_NODE
         ):  # a known leader has the fetch timeout at most: its silence is enough sooner
             timeout_s = min(timeout_s, self.settings.fetch_timeout_s)
         number = self.peers.begin(address, timeout_s, self.now, on_answer, on_failed)
         self.emit(Send(number, node_id, address, api_key, versions, timeout_s, request, after))
 
-    def tell(self, event: str, **fields: Any) -> None:
+    def report(self, event: str, **fields: Any) -> None:
         """A line for the log of the server."""
-        self.emit(Tell(event, fields))
+        self.emit(Report(event, fields))
 
-    def tell_once(self, event: str, **fields: Any) -> None:
-        """As :meth:`tell`, but not again before :meth:`progressed`: what fails does so every
+    def report_once(self, event: str, **fields: Any) -> None:
+        """As :meth:`report`, but not again before :meth:`progressed`: what fails does so every
         second.
         """
         line = (event, *map(str, fields.values()))
@@ -280,7 +280,7 @@ class Node:
             if len(self._reported) >= _REPORTED_MAX:
                 self._reported.clear()
             self._reported.add(line)
-            self.tell(event, **fields)
+            self.report(event, **fields)
 
     def progressed(self) -> None:
         """The log, the high watermark or a leader's answer moved on: what is wrong from here on is
@@ -289,15 +289,15 @@ class Node:
         self._reported.clear()
         self.retry.progress()
 
-    def fruitless(self) -> None:
+    def back_off(self) -> None:
         """A request brought nothing: an observer pauses before the next one to any address."""
         if self.settings.observer is not None:
-            self.retry.fruitless(self.now)
+            self.retry.back_off(self.now)
 
     def protocol_violation(self, sender: str, reason: str) -> None:
         """A peer sent what the protocol does not allow: it is counted and logged, not used."""
         self.measures.protocol_violations += 1
-        self.tell_once("protocol violation", sender=sender, reason=reason)
+        self.report_once("protocol violation", sender=sender, reason=reason)
 
     def stop(self, reason: str) -> None:
         """Going on would be wrong: a person has to look."""
@@ -332,21 +332,21 @@ class Node:
         if refusal is not None:
             self.stop(refusal)
 
-    def truncate(self, offset: int) -> None:
+    def truncate_to(self, offset: int) -> None:
         """Drop what was never committed, and the voters it named."""
         assert offset >= self.high_watermark, "what is committed is never cut"
         token = self.next_token()
-        self.log.truncate(offset)
+        self.log.truncate_to(offset)
         self.emit(Truncate(token, offset))
         before = self.history.voters
-        self.history.truncate(offset)
+        self.history.truncate_to(offset)
         if self.history.voters != before:
             self.voters_changed()
 
     # --- from role to role ---
 
     def become_unattached(
-        self, epoch: int, leader_id: int = NOBODY, *, afresh: bool = False
+        self, epoch: int, leader_id: int = NO_NODE, *, afresh: bool = False
     ) -> None:
         """Nobody can be followed in ``epoch``; ``leader_id`` may be known all the same, without an
         address.
@@ -378,9 +378,9 @@ class Node:
         if that is given.
         """
         assert self.epoch <= epoch <= EPOCH_MAX, "epochs never fall"
-        assert leader_id != NOBODY and not self.is_self(leader_id), "a node follows another node"
+        assert leader_id != NO_NODE and not self.is_self(leader_id), "a node follows another node"
         same = epoch == self.epoch
-        assert not same or self.leader_id in (NOBODY, leader_id), "two leaders of one epoch"
+        assert not same or self.leader_id in (NO_NODE, leader_id), "two leaders of one epoch"
         if self.election_began < math.inf:
             self.measures.election.add(self.now - self.election_began)
             self.election_began = math.inf
@@ -388,9 +388,9 @@ class Node:
             replace(self.election, leader_id=leader_id) if same else ElectionState(epoch, leader_id)
         )
         self.leader_endpoints = endpoints
-        patience_s = self.fetch_patience()
-        first_s = patience_s if within_s is None else within_s
-        self._enter(Follower(leader_id, endpoints, self.now + first_s, patience_s), state)
+        timeout_s = self.random_fetch_timeout()
+        first_s = timeout_s if within_s is None else within_s
+        self._enter(Follower(leader_id, endpoints, self.now + first_s, timeout_s), state)
 
     def become_resigned(
         self, unaware: set[int], successors: tuple[tuple[int, Uuid], ...] = ()
@@ -398,7 +398,7 @@ class Node:
         """Give up leading, or come back as one who led: the epoch stays, its leader is gone."""
         assert self.is_self(self.leader_id), "only a leader resigns"
         stays = self.leaving or self.epoch >= EPOCH_MAX
-        election_at = math.inf if stays else self.now + self.election_patience()
+        election_at = math.inf if stays else self.now + self.random_election_timeout()
         self._enter(Resigned(election_at, unaware, successors), self.election)
 
     def enter(self, role: Role, state: ElectionState) -> None:
@@ -409,27 +409,29 @@ class Node:
     def vote(self, candidate_id: int, directory_id: Uuid) -> None:
         """Grant this epoch's vote: it is on disk before the answer leaves."""
         state = self.election
-        assert state.voted_id in (NOBODY, candidate_id), "one vote an epoch"
-        assert state.leader_id == NOBODY or self.role.__class__ is Resigned, (
+        assert state.voted_id in (NO_NODE, candidate_id), "one vote an epoch"
+        assert state.leader_id == NO_NODE or self.role.__class__ is Resigned, (
             "no vote where there is a leader"
         )
         self._persist(replace(state, voted_id=candidate_id, voted_directory_id=directory_id))
 
-    def election_patience(self) -> float:
+    def random_election_timeout(self) -> float:
         """Seconds until an election, once and up to twice ``election_timeout_s``: nodes must not
         stand in step.
         """
-        return self.settings.election_timeout_s * (1.0 + self.dice())
+        return self.settings.election_timeout_s * (1.0 + self.random())
 
-    def fetch_patience(self) -> float:
+    def random_fetch_timeout(self) -> float:
         """Seconds that a leader may be silent: at least ``fetch_timeout_s``, drawn anew for each,
         so that not all followers of a dead one ask for votes at the same moment.
         """
-        return self.settings.fetch_timeout_s + 0.25 * self.settings.election_timeout_s * self.dice()
+        return (
+            self.settings.fetch_timeout_s + 0.25 * self.settings.election_timeout_s * self.random()
+        )
 
     def election_at(self) -> float:
         """When an unattached node with all its time before it stands for election."""
-        return self.now + self.election_patience() if self.stands else math.inf
+        return self.now + self.random_election_timeout() if self.is_electable else math.inf
 
     def _enter(self, role: Role, state: ElectionState) -> None:
         left, self.role = self.role, role
@@ -439,16 +441,16 @@ class Node:
         self._persist(state)
         if left.__class__ is Follower and left.download is not None:
             self.emit(AbandonSnapshot(left.download.id))
-        self.tell_leader()
+        self.announce_leader()
         if left.__class__ is Leader:
             self.emit(NotLeading(left.epoch))
         self.left(left)
 
-    def tell_leader(self) -> None:
+    def announce_leader(self) -> None:
         """Say who leads which epoch, unless that was said."""
         told = self.election.epoch, self.election.leader_id
-        if told != self._told:
-            self._told = told
+        if told != self._announced:
+            self._announced = told
             self.emit(LeaderChanged(*told))
 
     def _persist(self, state: ElectionState) -> None:

@@ -44,10 +44,10 @@ class Peers:
     """All of them, by address."""
 
     def __init__(
-        self, retry_backoff_s: float, retry_backoff_max_s: float, dice: Callable[[], float]
+        self, retry_backoff_s: float, retry_backoff_max_s: float, random: Callable[[], float]
     ) -> None:
         self._low, self._high = retry_backoff_s, retry_backoff_max_s
-        self._dice = dice
+        self._random = random
         self._by_address: dict[Address, Peer] = {}
         self._asked: dict[int, tuple[Peer, OnAnswer, OnFailed | None]] = {}
         self._number = 0
@@ -60,7 +60,7 @@ class Peers:
                 self._by_address = {
                     at: peer for at, peer in self._by_address.items() if peer.number
                 }
-            backoff = Backoff(self._low, self._high, self._dice)
+            backoff = Backoff(self._low, self._high, self._random)
             peer = self._by_address[address] = Peer(address, backoff)
         return peer
 

@@ -76,7 +76,7 @@ class QuorumRequests:
         error = checks.voter_only(node, leader_id, epoch)
         if error:
             return error
-        if epoch > EPOCH_MAX or not transitions.hear(
+        if epoch > EPOCH_MAX or not transitions.maybe_transition(
             node, epoch, leader_id, checks.addresses(endpoints)
         ):
             node.protocol_violation(
@@ -99,7 +99,7 @@ class QuorumRequests:
                     node.epoch, leader_id, {**given, node.settings.listener: address}
                 )
         elif isinstance(role, Follower) and role.leader_id == leader_id:
-            role.fetch_until = node.now + role.patience_s
+            role.fetch_until = node.now + role.timeout_s
             role.ended = role.successor = False
 
     def _ended(self, role: Follower, partition: Any) -> None:

@@ -18,11 +18,11 @@ from gateway.quorum.effects import Effect, ShutDownComplete
 from gateway.quorum.election import Election
 from gateway.quorum.events import (
     Answered,
+    Cancelled,
     Cleaned,
     Durable,
     Event,
     Failed,
-    Gone,
     Installed,
     NotInstalled,
     Propose,
@@ -33,13 +33,12 @@ from gateway.quorum.events import (
     Tick,
 )
 from gateway.quorum.following import Following
-from gateway.quorum.joining import Joining
 from gateway.quorum.leader_discovery import LeaderDiscovery
 from gateway.quorum.leader_role import LeaderRole
-from gateway.quorum.log_view import LogView
 from gateway.quorum.measures import Measures
-from gateway.quorum.node import NOBODY, Node
+from gateway.quorum.node import NO_NODE, Node
 from gateway.quorum.quorum_requests import QuorumRequests
+from gateway.quorum.replicated_log import ReplicatedLog
 from gateway.quorum.roles import (
     Candidate,
     Follower,
@@ -54,6 +53,7 @@ from gateway.quorum.serving import Serving
 from gateway.quorum.settings import RaftSettings, Stored
 from gateway.quorum.upgrading import UpgradeRefused, upgraded_voters
 from gateway.quorum.voter_changes import VoterChanges
+from gateway.quorum.voter_registration import VoterRegistration
 from gateway.quorum.voter_set import VoterSet
 from kwire.messages.add_raft_voter_request import AddRaftVoterRequest
 from kwire.messages.begin_quorum_epoch_request import BeginQuorumEpochRequest
@@ -70,7 +70,7 @@ class Raft:
     """One node. What must outlive it is in its effects; it is born again from what they left on its
     disk.
 
-    ``dice`` gives numbers from 0 to 1. ``now``: monotonic seconds; ``wall_ms``: for timestamps of
+    ``random`` gives numbers from 0 to 1. ``now``: monotonic seconds; ``wall_ms``: for timestamps of
     records and nothing else.
     """
 
@@ -79,11 +79,11 @@ class Raft:
         settings: RaftSettings,
         stored: Stored,
         *,
-        dice: Callable[[], float],
+        random: Callable[[], float],
         now: float,
         wall_ms: int,
     ) -> None:
-        node = self._node = Node(settings, stored, dice=dice, now=now, wall_ms=wall_ms)
+        node = self._node = Node(settings, stored, random=random, now=now, wall_ms=wall_ms)
         self._election = Election(node, self._elected)
         self._discovery = LeaderDiscovery(node)
         self._following = Following(node, self._discovery)
@@ -91,14 +91,14 @@ class Raft:
         self._serving = Serving(node, self._leader_role)
         self._quorum_requests = QuorumRequests(node)
         self._voter_changes = VoterChanges(node, self._leader_role)
-        self._joining = Joining(node)
+        self._registration = VoterRegistration(node)
         self._shut_down_by = math.inf
         self._done = False
         node.left = self._left
         node.voters_changed = self._voters_changed
         self._events: dict[type[Any], Callable[[Any], None]] = {
             Requested: self._requested,
-            Gone: self._gone,
+            Cancelled: self._cancelled,
             Answered: self._answered,
             Failed: self._failed,
             Tick: self._ticked,
@@ -140,10 +140,10 @@ class Raft:
         if node.is_self(state.leader_id):
             node.become_resigned(set(node.others()))
         elif (
-            state.leader_id != NOBODY and (address := node.address_of(state.leader_id)) is not None
+            state.leader_id != NO_NODE and (address := node.address_of(state.leader_id)) is not None
         ):
             node.become_follower(state.epoch, state.leader_id, {node.settings.listener: address})
-        node.tell_leader()
+        node.announce_leader()
         if len(node.voters) == 1 and node.is_voter and node.may_campaign:
             # at once: whoever led this epoch is remembered until the next one begins
             self._election.campaign()
@@ -181,7 +181,7 @@ class Raft:
         if isinstance(role, Leader):
             return min(
                 self._leader_role.deadline(role),
-                role.parked_until,
+                role.delayed_until,
                 self._voter_changes.deadline(role),
             )
         if isinstance(role, Prospective | Candidate):
@@ -213,7 +213,7 @@ class Raft:
         if isinstance(role, Follower):
             self._election.poll_follower(role)
             if self._node.role is role:
-                self._joining.poll(role)
+                self._registration.poll(role)
                 self._following.poll(role)
         elif isinstance(role, Leader):
             self._leader_role.poll(role)
@@ -234,9 +234,9 @@ class Raft:
     def _requested(self, event: Requested) -> None:
         self._requests[event.message.__class__](event)
 
-    def _gone(self, event: Gone) -> None:
-        self._serving.gone(event.number)
-        self._voter_changes.gone(event.number)
+    def _cancelled(self, event: Cancelled) -> None:
+        self._serving.cancel(event.number)
+        self._voter_changes.cancel(event.number)
 
     def _answered(self, event: Answered) -> None:
         self._node.peers.answered(event.number, event.message, event.version, self._node.now)
@@ -275,7 +275,7 @@ class Raft:
     def _resign(self, event: Resign) -> None:
         node, role = self._node, self._node.role
         if isinstance(role, Leader) and role.epoch == event.epoch:
-            node.tell("leader resigns", epoch=role.epoch, reason=event.reason)
+            node.report("leader resigns", epoch=role.epoch, reason=event.reason)
             self._leader_role.resign()
 
     def _shut_down(self, event: ShutDown) -> None:
@@ -321,7 +321,7 @@ class Raft:
             self._leader_role.voters_changed(role)
         elif isinstance(role, Unattached):
             role.election_at = (
-                min(role.election_at, node.election_at()) if node.stands else math.inf
+                min(role.election_at, node.election_at()) if node.is_electable else math.inf
             )
 
     # --- facts, for metrics and status ---
@@ -377,7 +377,7 @@ class Raft:
     def leader_address(self) -> Address | None:
         """Where the leader listens for this node, if both are known."""
         return (
-            self._node.address_of(self._node.leader_id) if self._node.leader_id != NOBODY else None
+            self._node.address_of(self._node.leader_id) if self._node.leader_id != NO_NODE else None
         )
 
     @property
@@ -391,7 +391,7 @@ class Raft:
         return self._node.reported_voters
 
     @property
-    def log(self) -> LogView:
+    def log(self) -> ReplicatedLog:
         """Where the log begins and ends, which epochs and snapshots there are. To be read only."""
         return self._node.log
 

@@ -13,7 +13,7 @@ from gateway.quorum.errors import ErrorCode
 from gateway.quorum.events import Requested
 from gateway.quorum.node import Node
 from gateway.quorum.partition import PARTITION, TOPIC_NAME, Position
-from gateway.quorum.roles import Parked
+from gateway.quorum.roles import DelayedFetch
 from gateway.snapshot_id import SnapshotId
 from kwire.message import Message
 from kwire.messages import (
@@ -102,7 +102,7 @@ def end_quorum_epoch(node: Node, asked: Requested, error: ErrorCode) -> None:
 
 def fetch(
     node: Node,
-    asked: Requested | Parked,
+    asked: Requested | DelayedFetch,
     error: ErrorCode = ErrorCode.NONE,
     *,
     high_watermark: int = -1,

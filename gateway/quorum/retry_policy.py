@@ -25,8 +25,8 @@ class RetryPolicy:
 
     __slots__ = ("_backoff", "_named", "not_before")
 
-    def __init__(self, backoff_s: float, backoff_max_s: float, rng: Callable[[], float]) -> None:
-        self._backoff = Backoff(backoff_s, backoff_max_s, rng)
+    def __init__(self, backoff_s: float, backoff_max_s: float, random: Callable[[], float]) -> None:
+        self._backoff = Backoff(backoff_s, backoff_max_s, random)
         self._named = 0
         self.not_before = -math.inf
 
@@ -36,7 +36,7 @@ class RetryPolicy:
         self._named = 0
         self.not_before = -math.inf
 
-    def fruitless(self, now: float) -> None:
+    def back_off(self, now: float) -> None:
         """The last request brought nothing: pause."""
         self.not_before = max(self.not_before, now + self._backoff.failed())
 
@@ -47,4 +47,4 @@ class RetryPolicy:
             self._backoff.progress()
             self.not_before = now
         else:
-            self.fruitless(now)
+            self.back_off(now)

@@ -55,7 +55,7 @@ class Candidate(Nominee):
 class Follower:
     """Follows ``leader_id``. ``endpoints``: the leader's, by listener name.
 
-    ``fetch_until``: when the leader has been silent for too long, ``patience_s`` after it was last
+    ``fetch_until``: when the leader has been silent for too long, ``timeout_s`` after it was last
     heard. ``fetched``: it has answered a Fetch of this follower. ``ended``: it has said that its
     epoch ends (EndQuorumEpoch). ``successor``: and that this node is to be elected next.
     """
@@ -63,7 +63,7 @@ class Follower:
     leader_id: int
     endpoints: Mapping[str, Address]
     fetch_until: float
-    patience_s: float
+    timeout_s: float
     fetched: bool = False
     ended: bool = False
     successor: bool = False
@@ -73,7 +73,7 @@ class Follower:
         math.inf
     )  #: when to compare what the quorum knows of this node with what it is
     #: as a voter of the configuration it has told this leader what it is, and was understood
-    introduced: bool = False
+    update_accepted: bool = False
 
 
 @dataclass(slots=True, eq=False)
@@ -94,7 +94,7 @@ class Progress:
 
 
 @dataclass(slots=True, eq=False)
-class Parked:
+class DelayedFetch:
     """A Fetch that waits for something new (KIP-595, fetch purgatory)."""
 
     number: int
@@ -139,8 +139,8 @@ class Leader:
     silent_at: float
     high_watermark: int = -1
     observers: dict[tuple[int, Uuid], Progress] = field(default_factory=dict)
-    parked: dict[int, Parked] = field(default_factory=dict)
-    parked_until: float = math.inf  #: never later than the first of them
+    delayed: dict[int, DelayedFetch] = field(default_factory=dict)
+    delayed_until: float = math.inf  #: never later than the first of them
     change: VoterChange | None = None
     registered: dict[int, VoterNode] = field(
         default_factory=dict

@@ -15,10 +15,10 @@ from gateway.quorum.effects import LogRange, SnapshotRange
 from gateway.quorum.errors import ErrorCode
 from gateway.quorum.events import Requested
 from gateway.quorum.leader_role import LeaderRole
-from gateway.quorum.log_view import BOOTSTRAP
 from gateway.quorum.node import Node
 from gateway.quorum.partition import PARTITION, TOPIC_NAME
-from gateway.quorum.roles import Leader, Parked, Progress
+from gateway.quorum.replicated_log import BOOTSTRAP
+from gateway.quorum.roles import DelayedFetch, Leader, Progress
 from gateway.quorum.settings import MIB
 from gateway.snapshot_id import SnapshotId
 from kwire.messages.fetch_request import FetchRequest
@@ -36,7 +36,7 @@ _ANSWER_MAX_BYTES: Final = 8 * MIB  # ``KafkaRaftClient.MAX_FETCH_SIZE_BYTES``
 #: Replicas that do not vote, remembered for DescribeQuorum.
 _OBSERVERS_MAX: Final = 256
 #: Fetches that may wait at one time; beyond, the oldest is answered as it is.
-_PARKED_MAX: Final = 1024
+_DELAYED_MAX: Final = 1024
 #: Longest wait of a parked Fetch, ms: max_wait_ms may say 24 days.
 _WAIT_MS_MAX: Final = 300_000
 
@@ -72,11 +72,11 @@ class Serving:
             responses.fetch(node, asked, ErrorCode.UNKNOWN_SERVER_ERROR)
             return
         replica = self._replica(role, replica_id, partition.replica_directory_id)
-        waiting = Parked(
+        waiting = DelayedFetch(
             asked.number, replica, request, partition, asked.version, asked.listener, math.inf
         )
         if not self._answer(role, waiting, now_or_never=False):
-            self._park(role, waiting)
+            self._delay(role, waiting)
 
     def _fetch_error(self, request: FetchRequest, partition: Any) -> ErrorCode:
         epoch, last_epoch = partition.current_leader_epoch, partition.last_fetched_epoch
@@ -89,7 +89,7 @@ class Serving:
             ErrorCode.INVALID_REQUEST if error is ErrorCode.NONE and last_epoch > epoch else error
         )
 
-    def _answer(self, leader: Leader, asked: Parked, now_or_never: bool) -> bool:
+    def _answer(self, leader: Leader, asked: DelayedFetch, now_or_never: bool) -> bool:
         """Answer if there is anything to say, or ``now_or_never``. False: it should wait."""
         node, partition = self._node, asked.partition
         verdict = node.log.validate(partition.fetch_offset, partition.last_fetched_epoch)
@@ -130,7 +130,7 @@ class Serving:
             replica.caught_up_at, replica.caught_up_ms = replica.fetched_at, replica.fetched_ms
         replica.offset, replica.leader_end, replica.fetched_ms = offset, end, node.wall_ms
         if leader.progress.get(replica.id) is replica:
-            self._leader_role.heard_from(leader, replica)
+            self._leader_role.voter_fetched(leader, replica)
             if offset > before:
                 self._leader_role.advance(leader)
         else:
@@ -160,54 +160,54 @@ class Serving:
 
     # --- waiting ---
 
-    def _park(self, leader: Leader, waiting: Parked) -> None:
+    def _delay(self, leader: Leader, waiting: DelayedFetch) -> None:
         now = self._node.now
-        if len(leader.parked) >= _PARKED_MAX:
-            oldest = next(iter(leader.parked))
-            self._answer(leader, leader.parked.pop(oldest), now_or_never=True)
+        if len(leader.delayed) >= _DELAYED_MAX:
+            oldest = next(iter(leader.delayed))
+            self._answer(leader, leader.delayed.pop(oldest), now_or_never=True)
         waiting.until = now + min(waiting.request.max_wait_ms, _WAIT_MS_MAX) / 1000.0
-        leader.parked[waiting.number] = waiting
-        leader.parked_until = min(leader.parked_until, waiting.until)
+        leader.delayed[waiting.number] = waiting
+        leader.delayed_until = min(leader.delayed_until, waiting.until)
 
-    def gone(self, number: int) -> None:
+    def cancel(self, number: int) -> None:
         """Nobody waits for that answer any more."""
         if isinstance(self._node.role, Leader):
-            self._node.role.parked.pop(number, None)
+            self._node.role.delayed.pop(number, None)
 
     def log_grew(self, leader: Leader) -> None:
         """More is durable: who waits at the old end gets it."""
         end = self._node.log.flushed
         for waiting in [
-            waiting for waiting in leader.parked.values() if waiting.partition.fetch_offset < end
+            waiting for waiting in leader.delayed.values() if waiting.partition.fetch_offset < end
         ]:
             self._release(leader, waiting)
 
     def committed(self, leader: Leader) -> None:
         """The high watermark rose: whoever waits is told, whatever version it speaks."""
-        for waiting in list(leader.parked.values()):
+        for waiting in list(leader.delayed.values()):
             self._release(leader, waiting)
 
-    def _release(self, leader: Leader, waiting: Parked) -> None:
+    def _release(self, leader: Leader, waiting: DelayedFetch) -> None:
         if (
-            leader.parked.pop(waiting.number, None) is not None
+            leader.delayed.pop(waiting.number, None) is not None
         ):  # not answered on the way, by what an earlier one brought about
             self._answer(leader, waiting, now_or_never=True)
 
     def poll(self, leader: Leader) -> None:
         """Those that waited long enough get what there is: nothing."""
         now = self._node.now
-        if now < leader.parked_until:
+        if now < leader.delayed_until:
             return
-        for waiting in [waiting for waiting in leader.parked.values() if now >= waiting.until]:
+        for waiting in [waiting for waiting in leader.delayed.values() if now >= waiting.until]:
             self._release(leader, waiting)
-        leader.parked_until = min(
-            (waiting.until for waiting in leader.parked.values()), default=math.inf
+        leader.delayed_until = min(
+            (waiting.until for waiting in leader.delayed.values()), default=math.inf
         )
 
     def stopped_leading(self, leader: Leader) -> None:
         """Whoever waits is told at once who leads now (KAFKA-10677)."""
-        node, waiting = self._node, list(leader.parked.values())
-        leader.parked.clear()
+        node, waiting = self._node, list(leader.delayed.values())
+        leader.delayed.clear()
         for one in waiting:
             responses.fetch(node, one, checks.leader_only(node, one.partition.current_leader_epoch))
 
@@ -235,7 +235,7 @@ class Serving:
         if request.replica_id in role.progress:  # it takes its time, but it follows
             voter = role.progress[request.replica_id]
             if node.voters.nodes[voter.id].is_key(voter.id, partition.replica_directory_id):
-                self._leader_role.heard_from(role, voter)
+                self._leader_role.voter_fetched(role, voter)
         most = min(max(request.max_bytes, 1), _ANSWER_MAX_BYTES)
         read = SnapshotRange(id, partition.position, most)
         return responses.fetch_snapshot(node, asked, name, PARTITION, id=id, read=read)

@@ -13,13 +13,15 @@ from typing import Any
 from gateway.address import Address
 from gateway.quorum.checks import is_consistent_leader
 from gateway.quorum.errors import ErrorCode, error_name
-from gateway.quorum.node import EPOCH_MAX, NOBODY, Node
+from gateway.quorum.node import EPOCH_MAX, NO_NODE, Node
 from gateway.quorum.roles import Follower, Leader, Unattached
 
 _REFUSALS = (ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
 
-def hear(node: Node, epoch: int, leader_id: int, endpoints: Mapping[str, Address]) -> bool:
+def maybe_transition(
+    node: Node, epoch: int, leader_id: int, endpoints: Mapping[str, Address]
+) -> bool:
     """Take over an epoch and its leader (-1: unknown) that a peer named. False, and nothing
     happens, when neither can be.
 
@@ -27,22 +29,22 @@ def hear(node: Node, epoch: int, leader_id: int, endpoints: Mapping[str, Address
     """
     if (
         not 0 <= epoch <= EPOCH_MAX
-        or leader_id < NOBODY
+        or leader_id < NO_NODE
         or not is_consistent_leader(node, epoch, leader_id)
     ):
         return False
     if epoch < node.epoch or node.is_self(leader_id):
         return True
     if epoch > node.epoch or (
-        leader_id != NOBODY
-        and (node.leader_id == NOBODY or _finds_address(node, leader_id, endpoints))
+        leader_id != NO_NODE
+        and (node.leader_id == NO_NODE or _finds_address(node, leader_id, endpoints))
     ):
         _follow(node, epoch, leader_id, endpoints)
     assert epoch <= node.epoch, "an epoch heard of is not forgotten"
     return True
 
 
-def answer_says(
+def handle_common_response(
     node: Node,
     sender: str,
     error: int,
@@ -67,13 +69,13 @@ def answer_says(
             given[listener] = node.addresses[leader_id]
     if epoch < node.epoch:
         if error and node.settings.observer is not None:
-            node.tell_once("request refused", sender=sender, error=error_name(error))
-        node.fruitless()
+            node.report_once("request refused", sender=sender, error=error_name(error))
+        node.back_off()
         return False
     if node.settings.observer is not None and node.is_self(leader_id):
         node.learn_voters(frozenset({leader_id}))  # it stops: the replica id belongs to a voter
         return False
-    if asked is not None and error == ErrorCode.NONE and leader_id != NOBODY:
+    if asked is not None and error == ErrorCode.NONE and leader_id != NO_NODE:
         given[listener] = asked
         if (
             node.settings.observer is not None
@@ -83,26 +85,26 @@ def answer_says(
             node.role.endpoints = node.leader_endpoints = given
     moved = epoch > node.epoch
     before = node.epoch, node.leader_id
-    if not hear(node, epoch, leader_id, given):
+    if not maybe_transition(node, epoch, leader_id, given):
         node.protocol_violation(
             sender,
             f"it says that {leader_id} leads epoch {epoch}: here {node.leader_id} leads {node.epoch}",
         )
         if node.settings.observer is not None and epoch == node.epoch:
-            node.fruitless()
+            node.back_off()
             node.become_unattached(
                 epoch
             )  # it votes for neither: whichever responds as the leader is followed
         return False
     if node.settings.observer is not None and before != (node.epoch, node.leader_id):
-        if node.leader_id == NOBODY:
-            node.retry.fruitless(node.now)
+        if node.leader_id == NO_NODE:
+            node.retry.back_off(node.now)
         else:
             node.retry.leader_named(node.now)
     elif error:
-        node.fruitless()
+        node.back_off()
     if error in _REFUSALS and not moved and node.settings.observer is not None:
-        node.tell_once("request refused", sender=sender, error=error_name(error))
+        node.report_once("request refused", sender=sender, error=error_name(error))
     if error not in (
         ErrorCode.NONE,
         *_REFUSALS,
@@ -115,7 +117,7 @@ def answer_says(
 
 def _follow(node: Node, epoch: int, leader_id: int, endpoints: Mapping[str, Address]) -> None:
     assert not node.is_self(leader_id), "a node does not follow itself"
-    if leader_id == NOBODY:
+    if leader_id == NO_NODE:
         node.become_unattached(epoch)
         return
     found = _endpoints(node, leader_id, endpoints)

@@ -313,7 +313,7 @@ class VoterChanges:
         """When :meth:`poll` has something to do next."""
         return leader.change.until if leader.change is not None else math.inf
 
-    def gone(self, number: int) -> None:
+    def cancel(self, number: int) -> None:
         """Nobody waits for that answer any more; the change goes on."""
         leader = self._node.role
         if (

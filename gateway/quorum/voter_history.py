@@ -56,13 +56,15 @@ class VoterHistory:
         self._versions.append((offset, kraft_version))
         self._settle()
 
-    def truncate(self, offset: int) -> None:
+    def truncate_to(self, offset: int) -> None:
         """Records from ``offset`` on are gone, and what they said."""
         self._sets = [entry for entry in self._sets if entry[0] < offset]
         self._versions = [entry for entry in self._versions if entry[0] < offset]
         self._settle()
 
-    def install(self, id: SnapshotId, voters: VoterSet | None, kraft_version: int) -> None:
+    def truncate_to_snapshot(
+        self, id: SnapshotId, voters: VoterSet | None, kraft_version: int
+    ) -> None:
         """The log begins anew at the end of a snapshot with this head."""
         self._sets = [(id.end_offset - 1, voters)] if voters is not None else []
         self._versions = [(id.end_offset - 1, kraft_version)]

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from gateway.server.logs import Reports
     from gateway.snapshot_id import SnapshotId
     from gateway.sources.metadata_loader import MetadataLoader
-    from gateway.sources.own_snapshots import OwnSnapshots
+    from gateway.sources.snapshot_generator import SnapshotGenerator
 
 #: Between two looks at whether a snapshot is due, s.
 _LOOK_S: Final = 1.0
@@ -47,7 +47,7 @@ class LogCleaner:
 
     def __init__(
         self,
-        snapshots: OwnSnapshots,
+        snapshots: SnapshotGenerator,
         keeper: MetadataLoader,
         source: KeptLog,
         disk: trio.Lock,

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from gateway.server.logs import Reports
     from gateway.server.observed_quorum import ObservedQuorum
     from gateway.server.own_quorum import OwnQuorum
-    from gateway.sources.chain_partition import ChainPartition
+    from gateway.sources.log_partition import LogPartition
 
 #: The log of ``source=sample``: see the README beside it.
 SAMPLE: Final = Path(__file__).parent.parent / "sample"
@@ -46,10 +46,10 @@ class MetadataSource(abc.ABC):
 
     def __init__(self, config: Config) -> None:
         self.config = config
-        self._partition: ChainPartition | None = None
+        self._partition: LogPartition | None = None
 
     @property
-    def partition(self) -> ChainPartition:
+    def partition(self) -> LogPartition:
         """The partition, once :meth:`open` has returned."""
         assert self._partition is not None
         return self._partition

@@ -37,8 +37,8 @@ from gateway.server.raft_driver import RaftDriver
 from gateway.server.raft_facts import RaftFacts
 from gateway.server.stored import stored
 from gateway.sources.metadata_loader import MetadataLoader
-from gateway.sources.own_snapshots import OwnSnapshots, SnapshotSettings
 from gateway.sources.quorum_log import QuorumLog
+from gateway.sources.snapshot_generator import SnapshotGenerator, SnapshotSettings
 
 if TYPE_CHECKING:
     import contextlib
@@ -89,7 +89,7 @@ class ObservedQuorum:
             config.metadata_log_max_record_bytes_between_snapshots,
             config.metadata_log_max_snapshot_interval_ms,
         )
-        snapshots = OwnSnapshots(
+        snapshots = SnapshotGenerator(
             store.directory, how_often, log.new_snapshot, now=trio.current_time()
         )
         self._log_cleaner = LogCleaner(
@@ -225,7 +225,7 @@ def _core(settings: RaftSettings, store: ObserverStore, now: float, wall_ms: int
     settings = replace(
         settings, cluster_id=store.cluster_id or None
     )  # it may have been learned since
-    return Raft(settings, stored(store.stored()), dice=random.random, now=now, wall_ms=wall_ms)
+    return Raft(settings, stored(store.stored()), random=random.random, now=now, wall_ms=wall_ms)
 
 
 def _cleaned(store: ObserverStore) -> Cleaned:

@@ -52,8 +52,8 @@ from gateway.server.registering import keep_registered, registration
 from gateway.server.stored import stored
 from gateway.sources.audit_partition import AuditPartition
 from gateway.sources.metadata_loader import MetadataLoader
-from gateway.sources.own_snapshots import OwnSnapshots, SnapshotSettings
 from gateway.sources.quorum_log import QuorumLog
+from gateway.sources.snapshot_generator import SnapshotGenerator, SnapshotSettings
 from kwire.cluster.image import METADATA_VERSION
 from kwire.messages.feature_level_record import FeatureLevelRecord
 from kwire.records import decode_metadata_record
@@ -110,7 +110,7 @@ class OwnQuorum:
             config.metadata_log_max_record_bytes_between_snapshots,
             config.metadata_log_max_snapshot_interval_ms,
         )
-        snapshots = OwnSnapshots(
+        snapshots = SnapshotGenerator(
             log.store.directory, how_often, log.new_snapshot, now=trio.current_time()
         )
         self._log_cleaner = LogCleaner(
@@ -251,7 +251,7 @@ def open_own_quorum(
     raft = Raft(
         settings,
         facts,
-        dice=random.random,
+        random=random.random,
         now=trio.current_time(),
         wall_ms=time.time_ns() // 1_000_000,
     )

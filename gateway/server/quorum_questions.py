@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from gateway.server.logs import Reports
     from kwire.messages.describe_quorum_response import DescribeQuorumResponse
 
-    Tell = Callable[[DescribeQuorumResponse | str], None]
+    Report = Callable[[DescribeQuorumResponse | str], None]
 
 #: So many may wait for the same answer; more are refused at once.
 _WAITING_MAX: Final = 10_000
@@ -45,10 +45,10 @@ class QuorumQuestions:
         self._how = how
         self._timeout_s = timeout_s
         self._reports = reports
-        self._waiting: list[Tell] = []
+        self._waiting: list[Report] = []
         self._asked = trio.Event()
 
-    def describe(self, tell: Tell) -> None:
+    def describe(self, tell: Report) -> None:
         """Ask the leader who votes and who follows; ``tell`` is called once, with its answer or why
         there is none.
         """
@@ -106,7 +106,7 @@ class QuorumQuestions:
                 if not used:
                     raise
 
-    def _forward(self, tell: Tell, answer: DescribeQuorumResponse | str) -> None:
+    def _forward(self, tell: Report, answer: DescribeQuorumResponse | str) -> None:
         try:
             tell(answer)
         except Exception as error:  # a bug of a handler: the others are told all the same

@@ -36,19 +36,19 @@ from gateway.quorum.effects import (
     Persist,
     Refused,
     Reply,
+    Report,
     Send,
     ShutDownComplete,
     SnapshotChunk,
     Stop,
-    Tell,
     Truncate,
 )
 from gateway.quorum.events import (
     Answered,
+    Cancelled,
     Durable,
     Event,
     Failed,
-    Gone,
     Installed,
     NotInstalled,
     Requested,
@@ -189,7 +189,7 @@ class RaftDriver:
     def ask(self, request: Message, version: int, listener: str, pending: PendingResponse) -> None:
         """A peer's request; ``pending`` gets the answer (``gateway.ports.RaftPeers``)."""
         number = self.number()
-        pending.on_cancel = lambda: self._gone(number)
+        pending.on_cancel = lambda: self._cancelled(number)
         self.question(request, version, listener, pending.complete, number)
 
     def question(
@@ -380,7 +380,7 @@ class RaftDriver:
                         self._held.append(effect)
                     else:
                         self._let_go(effect)
-                case Tell():
+                case Report():
                     self._say(effect)
                 case Stop(reason):
                     raise SourceStopped(reason)
@@ -432,7 +432,7 @@ class RaftDriver:
             case Append(_, _, data) if self.raft.leader_id != self.raft.node_id:
                 self.fetched_bytes += len(data)
 
-    def _say(self, told: Tell) -> None:
+    def _say(self, told: Report) -> None:
         # Hosts and reasons may be a peer's words.
         fields = {
             name: escape(one, limit=ERROR_MAX) if isinstance(one, str) else one
@@ -510,7 +510,7 @@ class RaftDriver:
             if self._log.owes_high_watermark:
                 try:
                     async with self.disk:
-                        await trio.to_thread.run_sync(self._log.remember)
+                        await trio.to_thread.run_sync(self._log.write_high_watermark)
                 except LogError as error:
                     raise SourceStopped(f"{error}; {_AGAIN}") from None
 
@@ -531,9 +531,9 @@ class RaftDriver:
                 raise SourceStopped(f"the log cannot be read: {error}") from None
         tell(effect.message)
 
-    def _gone(self, number: int) -> None:
+    def _cancelled(self, number: int) -> None:
         if self._asking.pop(number, None) is not None:
-            self.submit(Gone(number))
+            self.submit(Cancelled(number))
 
     async def _send(self, send: Send) -> None:
         try:

@@ -16,15 +16,15 @@ from gateway.log.errors import LogError
 from gateway.log.follower import DirectoryFollower
 from gateway.log.problem import Problem
 from gateway.ports import AUDIT_TOPIC, State
-from gateway.sources.chain_partition import EMPTY_LOG, ChainPartition
 from gateway.sources.committed_view import up_to_high_watermark
+from gateway.sources.log_partition import EMPTY_LOG, LogPartition
 
 #: Below the node's data directory. The number is always 0: the partition's number in the topic may
 #: change with the voters.
 DIRECTORY: Final = f"{AUDIT_TOPIC}-0"
 
 
-class AuditPartition(ChainPartition):
+class AuditPartition(LogPartition):
     """``gateway.ports.Partition`` over an ``AuditLog``.
 
     ``append``, ``roll``, ``clean`` and ``reopen`` are for one thread at a time; ``rescan`` too, and
@@ -39,14 +39,14 @@ class AuditPartition(ChainPartition):
         self._log = AuditLog(self._directory, settings)
         self.repairs = list(self._log.problems)  #: what was repaired since the start, as sentences
         self._follower = DirectoryFollower(str(self._directory), snapshot_prefix=False)
-        self._shown = self._log.end_offset  # below it everything is on disk, or was given up
+        self._visible_end = self._log.end_offset  # below it everything is on disk, or was given up
         try:
             self.rescan()
             self._repair()
         except BaseException:
             self._log.close()
             raise
-        self.publish(self._shown)
+        self.publish(self._visible_end)
 
     # --- files
     # ---------------------------------------------------------------------------------------------
@@ -95,10 +95,8 @@ class AuditPartition(ChainPartition):
         """Repair damage in the middle and missing segments, so that the records on both sides are
         served.
         """
-        while (chain := self._follower.chain) is not None and chain.broken is not None:
-            self.repairs += [
-                f"{chain.broken}; {done}" for done in self._log.repair(chain.end_offset)
-            ]
+        while (view := self._follower.view) is not None and view.broken is not None:
+            self.repairs += [f"{view.broken}; {done}" for done in self._log.repair(view.end_offset)]
             self.rescan()
 
     # --- on the event loop
@@ -128,15 +126,15 @@ class AuditPartition(ChainPartition):
     def publish(self, end_offset: int) -> None:
         """Serve everything below ``end_offset``, which is on disk and was scanned."""
         self._log.on_flushed(end_offset)
-        self._shown = max(self._shown, end_offset)
+        self._visible_end = max(self._visible_end, end_offset)
         try:
-            shown = up_to_high_watermark(self._follower.chain or EMPTY_LOG, self._shown)
+            visible = up_to_high_watermark(self._follower.view or EMPTY_LOG, self._visible_end)
         except OSError:
             return  # the records published before stay served; the next scan reports the fault
         old = self.served
         self.serve(
-            shown,
-            notify=(shown.start_offset, shown.end_offset) != (old.start_offset, old.end_offset),
+            visible,
+            notify=(visible.start_offset, visible.end_offset) != (old.start_offset, old.end_offset),
         )
 
     @property

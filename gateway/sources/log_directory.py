@@ -10,11 +10,11 @@ import time
 from collections.abc import Iterable
 from typing import Final
 
-from gateway.log.chain import Chain
 from gateway.log.follower import DirectoryFollower, FileFollower
+from gateway.log.log_view import LogView
 from gateway.log.problem import Problem
 from gateway.ports import State
-from gateway.sources.chain_partition import ChainPartition
+from gateway.sources.log_partition import LogPartition
 
 #: Seconds between two scans: half of the 100 ms within which a write is served, for less than one
 #: percent of a core.
@@ -23,7 +23,7 @@ _DELAY_S: Final = 0.05
 _NOTICE_AFTER_S: Final = 1.0
 
 
-class LogDirectory(ChainPartition):
+class LogDirectory(LogPartition):
     """A metadata log on disk as ``gateway.ports.Partition``.
 
     A simple caller needs ``refresh`` only. A server that keeps slow disks off its event loop calls
@@ -36,7 +36,7 @@ class LogDirectory(ChainPartition):
     ) -> None:
         super().__init__(cluster_id=cluster_id, log_dir=log_dir)
         self._follower = follower
-        self._chain: Chain | None = None
+        self._view: LogView | None = None
         self._behind = True
         self._noticed_at = time.monotonic()
 
@@ -64,18 +64,18 @@ class LogDirectory(ChainPartition):
 
     def publish(self) -> bool:
         """Do the part of ``refresh`` for the event loop: serve what the last scan found."""
-        chain = self._follower.chain
-        if chain is None or chain is self._chain:
+        view = self._follower.view
+        if view is None or view is self._view:
             return False
-        first, old = self._chain is None, self.served
-        if chain.notices != old.notices:
+        first, old = self._view is None, self.served
+        if view.notices != old.notices:
             self._noticed_at = time.monotonic()
-        moved = first or (chain.start_offset, chain.end_offset) != (
+        moved = first or (view.start_offset, view.end_offset) != (
             old.start_offset,
             old.end_offset,
         )
-        self._chain = chain
-        self.serve(chain, notify=moved)
+        self._view = view
+        self.serve(view, notify=moved)
         return moved
 
     @property
@@ -106,7 +106,7 @@ class LogDirectory(ChainPartition):
     @property
     def state(self) -> State:
         """LOADING until everything was scanned once: before that the log end is unknown."""
-        if self._chain is None:
+        if self._view is None:
             return State.LOADING
         if self._follower.unreachable:
             return State.STALE

@@ -15,9 +15,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gateway.log.chain import Chain
 from gateway.log.errors import LogError, SnapshotNotNewer
 from gateway.log.follower import DirectoryFollower
+from gateway.log.log_view import LogView
 from gateway.log.observer_store import ObserverStore
 from gateway.log.problem import Problem
 from gateway.ports import State
@@ -37,9 +37,9 @@ from gateway.quorum.effects import (
 )
 from gateway.quorum.events import Installed, NotInstalled
 from gateway.quorum.voter_set import VoterSet
-from gateway.sources import chain_reader
-from gateway.sources.chain_partition import EMPTY_LOG, ChainPartition
+from gateway.sources import log_reader
 from gateway.sources.committed_view import up_to_high_watermark
+from gateway.sources.log_partition import EMPTY_LOG, LogPartition
 from gateway.sources.snapshot_locks import LockedSnapshotWriter, SnapshotBusy, SnapshotLocks
 from kwire.errors import DecodeError
 
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from gateway.snapshot_id import SnapshotId
 
 
-class NotShown(LogError):
+class LogUnreadable(LogError):
     """What is committed cannot be read back from the files."""
 
 
@@ -57,13 +57,13 @@ class BatchesRefused(LogError):
     """The leader's bytes are no batches that a log can hold. The log is as it was."""
 
 
-class QuorumLog(ChainPartition):
+class QuorumLog(LogPartition):
     """``gateway.ports.Partition`` over a store.
 
-    Only one thread at a time changes the log: the caller of ``perform``, ``remember`` or ``clean``
-    holds a lock. Only ``new_snapshot`` and its result may be used beside it. ``in_touch``: there is
-    a leader, and it answers; ``caught_up``: the log has once been where the leader's high watermark
-    was. The driver sets both.
+    Only one thread at a time changes the log: the caller of ``perform``, ``write_high_watermark``
+    or ``clean`` holds a lock. Only ``new_snapshot`` and its result may be used beside it.
+    ``in_touch``: there is a leader, and it answers; ``caught_up``: the log has once been where the
+    leader's high watermark was. The driver sets both.
     """
 
     def __init__(self, store: RaftStore | ObserverStore, *, snapshot_prefix: bool) -> None:
@@ -75,21 +75,21 @@ class QuorumLog(ChainPartition):
         self.epoch = 0  #: of the newest leader known
         #: The newest epoch that an observer has on disk: what clients were shown of epochs does not
         #: go back in a crash.
-        self._durable_epoch = self._shown_epoch = (
+        self._durable_epoch = self._visible_epoch = (
             store.election.epoch if isinstance(store, ObserverStore) else 0
         )
         self.leader_id = -1
         self.committed = store.high_watermark  #: one past what is committed, and durable here
         self._knows_end = self.committed > 0
-        self._remembered = self.committed
+        self._stored_high_watermark = self.committed
         self._follower = DirectoryFollower(str(store.directory), snapshot_prefix=snapshot_prefix)
         self._writer: LockedSnapshotWriter | None = None
         self._names = SnapshotLocks()
         self._damage: Problem | None = None
-        self._look()
+        self._rescan()
         if (
             self._damage is not None
-            or self._follower.chain is None
+            or self._follower.view is None
             or self._follower.unreachable is not None
         ):
             why = self._damage or self._follower.unreachable or "the log cannot be read"
@@ -98,7 +98,7 @@ class QuorumLog(ChainPartition):
                 if store.observes
                 else f"restore {store.directory} from a copy of this node"
             )
-            raise NotShown(f"{why}; {advice}")
+            raise LogUnreadable(f"{why}; {advice}")
         self.publish()
 
     # --- what the core wants done (in a thread)
@@ -114,14 +114,14 @@ class QuorumLog(ChainPartition):
         try:
             for effect in effects:
                 self._perform(effect, outcome)
-            self.store.sync()
+            self.store.flush()
         except LogError:
             self._abandon()
             raise
         finally:
-            self._look()
+            self._rescan()
         if self._damage is not None and not self.store.observes:
-            raise NotShown(str(self._damage))
+            raise LogUnreadable(str(self._damage))
         return outcome
 
     def _perform(
@@ -133,7 +133,7 @@ class QuorumLog(ChainPartition):
             case Advance(high_watermark):
                 if high_watermark > self.committed:
                     self.store.set_high_watermark(high_watermark)
-                    self.committed = self._remembered = high_watermark
+                    self.committed = self._stored_high_watermark = high_watermark
             case Persist(_, state, kraft_version):
                 self.store.persist(
                     state.epoch,
@@ -144,8 +144,8 @@ class QuorumLog(ChainPartition):
                 )
                 self._durable_epoch = state.epoch
             case Truncate(_, offset):
-                self.store.truncate(offset)
-                self._look()  # before anything new stands where the old did
+                self.store.truncate_to(offset)
+                self._rescan()  # before anything new stands where the old did
                 if self.store.observes and self.store.end_offset != offset:
                     # No leader's epoch ends inside a batch of the same epoch here: the core has to
                     # look at the log again.
@@ -184,9 +184,11 @@ class QuorumLog(ChainPartition):
         try:
             self._writer.freeze()
             self._writer = None
-            voters, kraft_version = self.store.install(snapshot_id)
+            voters, kraft_version = self.store.truncate_to_snapshot(snapshot_id)
             if self.store.observes:
-                self.committed = self._remembered = max(self.committed, snapshot_id.end_offset)
+                self.committed = self._stored_high_watermark = max(
+                    self.committed, snapshot_id.end_offset
+                )
             return Installed(
                 snapshot_id,
                 VoterSet.of_record(voters) if voters is not None else None,
@@ -201,40 +203,40 @@ class QuorumLog(ChainPartition):
         if writer is not None:
             writer.abandon()
 
-    def _look(self) -> None:
+    def _rescan(self) -> None:
         """Read what was written, as the serving side does. What cannot be read changes nothing of
         what is shown.
         """
         follower = self._follower
         while follower.step():
             pass
-        chain = follower.chain
-        if follower.unreachable is not None or chain is None:
+        view = follower.view
+        if follower.unreachable is not None or view is None:
             self._damage = self._damage if self.store.observes else follower.unreachable
             return
         # An observer promises no records beyond its high watermark to any node.
         needed = self.committed if self.store.observes else self.store.end_offset
         self._damage = None
-        if chain.end_offset < needed:
-            self._damage = chain.broken
-            if chain.broken is None and not self.store.observes:
+        if view.end_offset < needed:
+            self._damage = view.broken
+            if view.broken is None and not self.store.observes:
                 self._damage = Problem(self.log_dir, -1, "less can be read back than was written")
 
-    def remember(self) -> None:
+    def write_high_watermark(self) -> None:
         """Write down what is committed. Raises LogError."""
         committed = self.committed
         self.store.set_high_watermark(committed)
-        self._remembered = committed
+        self._stored_high_watermark = committed
 
     def clean(self, now_ms: int) -> list[str]:
         """Delete what is too old or too much and stands in a later snapshot; the names of what
         went. Raises LogError.
         """
         try:
-            self.remember()
+            self.write_high_watermark()
             return self.store.clean(now_ms=now_ms)
         finally:
-            self._look()
+            self._rescan()
 
     def new_snapshot(self, snapshot_id: SnapshotId) -> LockedSnapshotWriter:
         """For a snapshot of our own, written in any thread while ``perform`` goes on. Raises
@@ -249,7 +251,7 @@ class QuorumLog(ChainPartition):
         try:
             self._abandon()
             if self.owes_high_watermark:
-                self.remember()
+                self.write_high_watermark()
         finally:
             self.store.close()
 
@@ -274,15 +276,15 @@ class QuorumLog(ChainPartition):
     @property
     def owes_high_watermark(self) -> bool:
         """Is more committed than was written down?"""
-        return self.committed > self._remembered
+        return self.committed > self._stored_high_watermark
 
     def publish(self) -> None:
         """Show what there is now, up to the high watermark."""
-        chain = self._follower.chain
-        if chain is None or self._follower.unreachable is not None:
+        view = self._follower.view
+        if view is None or self._follower.unreachable is not None:
             return
         try:
-            shown = up_to_high_watermark(chain, self.committed)
+            visible = up_to_high_watermark(view, self.committed)
         except OSError as error:
             self._damage = Problem(
                 str(error.filename or self.log_dir), -1, error.strerror or str(error)
@@ -290,12 +292,12 @@ class QuorumLog(ChainPartition):
             return
         old, epoch_moved = (
             self.served,
-            self.store.observes and self._shown_epoch != self._durable_epoch,
+            self.store.observes and self._visible_epoch != self._durable_epoch,
         )
-        self._shown_epoch = self._durable_epoch
-        if shown.end_offset >= old.end_offset:
-            moved = (shown.start_offset, shown.end_offset) != (old.start_offset, old.end_offset)
-            self.serve(shown, notify=moved or epoch_moved)
+        self._visible_epoch = self._durable_epoch
+        if visible.end_offset >= old.end_offset:
+            moved = (visible.start_offset, visible.end_offset) != (old.start_offset, old.end_offset)
+            self.serve(visible, notify=moved or epoch_moved)
 
     @property
     def state(self) -> State:
@@ -324,7 +326,7 @@ class QuorumLog(ChainPartition):
         """The quorum's, also before its first record of that epoch is committed. It never goes
         back.
         """
-        return max(self._shown_epoch if self.store.observes else self.epoch, self.served.epoch)
+        return max(self._visible_epoch if self.store.observes else self.epoch, self.served.epoch)
 
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
         """As in Kafka; an epoch that has begun but committed nothing yet ends where the log
@@ -346,9 +348,9 @@ class QuorumLog(ChainPartition):
 
     def read_range(self, wanted: LogRange) -> Read:
         """Whole batches from the one that holds the offset. Raises OSError."""
-        chain: Chain = self._follower.chain or EMPTY_LOG
-        return chain_reader.read(
-            up_to_high_watermark(chain, wanted.end), wanted.offset, wanted.max_bytes
+        view: LogView = self._follower.view or EMPTY_LOG
+        return log_reader.read(
+            up_to_high_watermark(view, wanted.end), wanted.offset, wanted.max_bytes
         )
 
     def read_snapshot(self, wanted: SnapshotRange) -> tuple[int, bytes]:

@@ -17,10 +17,10 @@ from tools.check.log_event_tables import table
 ROOT = Path(gateway.__file__).parent
 #: Methods whose first argument is the name of an event: those of ``Reports``, and of the quorum's
 #: core.
-LOGGING = frozenset({"audit", "bug", "report", "report_once", "trace", "tell", "tell_once"})
-CORE = frozenset({"Tell", "_tell", "tell", "tell_once"})
+LOGGING = frozenset({"audit", "bug", "report", "report_once", "trace"})
+CORE = frozenset({"Report", "_tell", "report", "report_once"})
 NAME = re.compile("[a-z][a-z ]+")
-#: The core appends a word to these names: ``gateway.quorum.joining``.
+#: The core appends a word to these names: ``gateway.quorum.voter_registration``.
 JOINING = (
     "voter updated",
     "voter not updated",

@@ -25,7 +25,7 @@ EDGES = (0, 1, 0x7F, 0x80, 0xFE, 0xFF)
 PATIENCE_S = 0.15
 
 
-def filled(kind: type[Struct], version: int, dice: random.Random) -> Struct:
+def filled(kind: type[Struct], version: int, rand: random.Random) -> Struct:
     """A struct with one element in every array and something in every field that exists at
     ``version``.
     """
@@ -33,52 +33,52 @@ def filled(kind: type[Struct], version: int, dice: random.Random) -> Struct:
     for field in kind.fields():
         if not field.at(version):
             continue
-        made = value_of(kind, field.type, field.is_struct, version, dice)
+        made = value_of(kind, field.type, field.is_struct, version, rand)
         values[field.attr] = [made] if field.array else made
     return kind(**values)
 
 
 def value_of(
-    kind: type[Struct], name: str, is_struct: bool, version: int, dice: random.Random
+    kind: type[Struct], name: str, is_struct: bool, version: int, rand: random.Random
 ) -> object:
     if is_struct:
-        return filled(kind.struct_class(name), version, dice)
+        return filled(kind.struct_class(name), version, rand)
     if name == "string":
-        return dice.choice(["__cluster_metadata", "g", ""])
+        return rand.choice(["__cluster_metadata", "g", ""])
     if name in ("bytes", "records"):
-        return dice.randbytes(dice.randrange(20))
+        return rand.randbytes(rand.randrange(20))
     if name == "bool":
-        return dice.random() < 0.5
+        return rand.random() < 0.5
     if name == "uuid":
-        return bytes(15) + bytes([dice.randrange(2)])
+        return bytes(15) + bytes([rand.randrange(2)])
     if name == "float64":
-        return dice.choice([0.0, float("nan"), float("inf")])
-    return dice.choice([0, 1, 2, 100])
+        return rand.choice([0.0, float("nan"), float("inf")])
+    return rand.choice([0, 1, 2, 100])
 
 
 def mutations(api_key: int) -> Iterator[tuple[int, bytes]]:
     """(version, body): whole ones first, then with bytes changed, cut off or put in."""
     handler = handlers()[api_key]
-    dice = random.Random(api_key)
+    rand = random.Random(api_key)
     for number in range(MUTATIONS):
         version = handler.versions[number % len(handler.versions)]
         kind = handler.request_type(version)
-        message = filled(kind, version, dice)
+        message = filled(kind, version, rand)
         assert isinstance(message, Message)
         body = bytearray(message.encode(version))
         for _ in range(min(number // WHOLE, 4)):
             if not body:
                 break
-            at = dice.randrange(len(body))
-            match dice.randrange(4):
+            at = rand.randrange(len(body))
+            match rand.randrange(4):
                 case 0:
-                    body[at] = dice.choice(EDGES)
+                    body[at] = rand.choice(EDGES)
                 case 1:
                     del body[at:]
                 case 2:
-                    body[at:at] = dice.randbytes(3)
+                    body[at:at] = rand.randbytes(3)
                 case _:
-                    body[at] ^= 1 << dice.randrange(8)
+                    body[at] ^= 1 << rand.randrange(8)
         yield version, bytes(body)
 
 

@@ -64,7 +64,7 @@ class Restarted:
         """Everything that all its processes printed."""
         return "".join(path.read_text(errors="replace") for path in self._outputs)
 
-    def kill_at_random(self, times: int, dice: random.Random, longest_s: float = 3) -> None:
+    def kill_at_random(self, times: int, rand: random.Random, longest_s: float = 3) -> None:
         """In a thread: so often let it live for a random time, perhaps too short for it to become
         ready, and kill it.
         """
@@ -72,7 +72,7 @@ class Restarted:
         def run() -> None:
             try:
                 for _ in range(times):
-                    time.sleep(dice.uniform(0.05, longest_s))
+                    time.sleep(rand.uniform(0.05, longest_s))
                     assert self._process is not None
                     assert self._process.running(), f"it ended by itself:\n{self._process.said()}"
                     self.kill()

@@ -40,13 +40,13 @@ HOSTS = ["10.0.0.1", "10.0.0.2", "::1"]
 class Life:
     """One authorizer of ours and the lines that make Kafka's live the same."""
 
-    def __init__(self, dice: random.Random) -> None:
+    def __init__(self, rand: random.Random) -> None:
         self.lines: list[str] = []
         self.answers: list[bool] = []
-        self._dice = dice
+        self._rand = rand
         self._acls: dict[Uuid, AccessControlEntryRecord] = {}
         self._changed: list[Uuid] = []
-        allow_everyone = dice.random() < 0.4
+        allow_everyone = rand.random() < 0.4
         self._say("NEW", str(allow_everyone).lower())
         self._ours = StandardAuthorizer(
             lambda: (len(self._changed), self._acls),
@@ -57,11 +57,11 @@ class Life:
 
     def step(self) -> None:
         """Perhaps another ACL, perhaps one less, and questions."""
-        chance = self._dice.random()
+        chance = self._rand.random()
         if chance < 0.5:
             self._add()
         elif chance < 0.6 and self._acls:
-            id = self._dice.choice(list(self._acls))
+            id = self._rand.choice(list(self._acls))
             del self._acls[id]
             self._changed.append(id)
             self._say("REMOVE", int.from_bytes(id[8:], "big"))
@@ -69,10 +69,10 @@ class Life:
             self._ask()
 
     def _add(self) -> None:
-        pick, number = self._dice.choice, len(self._changed) + 1
+        pick, number = self._rand.choice, len(self._changed) + 1
         kind, name = (
             RESOURCE_TYPES[pick(["TOPIC", "GROUP"])],
-            self._name() if self._dice.random() < 0.8 else "*",
+            self._name() if self._rand.random() < 0.8 else "*",
         )
         acl = AccessControlEntryRecord(
             id=Uuid((1 << 64 | number).to_bytes(16, "big")), resource_type=kind, resource_name=name,
@@ -99,7 +99,7 @@ class Life:
         self._say("ADD", number, *about)
 
     def _ask(self) -> None:
-        pick = self._dice.choice
+        pick = self._rand.choice
         user, host, operation, kind, name = (
             pick("xyz"),
             pick(HOSTS),
@@ -107,14 +107,14 @@ class Life:
             pick(["TOPIC", "GROUP"]),
             self._name(),
         )
-        user = "root" if self._dice.random() < 0.05 else user
+        user = "root" if self._rand.random() < 0.05 else user
         self._say("ASK", user, host, operation, kind, name)
         self.answers.append(self._ours.allows(f"User:{user}", host, operation, kind, name))
 
     def _name(self) -> str:
         """Not one that begins with "*", where Kafka does not heed the ACLs of every resource."""
-        return self._dice.choice("ab-") + "".join(
-            self._dice.choice("ab*-") for _ in range(self._dice.randint(0, 3))
+        return self._rand.choice("ab-") + "".join(
+            self._rand.choice("ab*-") for _ in range(self._rand.randint(0, 3))
         )
 
     def _say(self, *fields: Any) -> None:
@@ -123,10 +123,10 @@ class Life:
 
 def test_kafkas_authorizer_says_the_same(tmp_path: Path) -> None:
     need_java()
-    dice = random.Random(20)
-    lives = [Life(dice) for _ in range(AUTHORIZERS)]
+    rand = random.Random(20)
+    lives = [Life(rand) for _ in range(AUTHORIZERS)]
     for life in lives:
-        for _ in range(dice.randint(1, STEPS)):
+        for _ in range(rand.randint(1, STEPS)):
             life.step()
     questions = tmp_path / "questions.tsv"
     questions.write_text("".join(f"{line}\n" for life in lives for line in life.lines))

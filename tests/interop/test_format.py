@@ -221,7 +221,7 @@ def _lead_for_a_moment(node: Node, cluster_id: str, static: bool) -> None:
     store.append(
         stored.end_offset, encode_batch([record], partition_leader_epoch=epoch, is_control=True)
     )
-    assert store.sync() == stored.end_offset + 1
+    assert store.flush() == stored.end_offset + 1
     store.set_high_watermark(stored.end_offset + 1)
     assert store.stored().election == Election(
         epoch, 1, 1, store.directory_id if not static else store.stored().election[3]

@@ -32,13 +32,13 @@ def test_kill_at_any_moment_loses_nothing(tmp_path: Path) -> None:
     """A quorum of one: its disk is all there is. Killed at random moments, some before it is ready
     again.
     """
-    dice = random.Random(_SEED)
+    rand = random.Random(_SEED)
     with own_quorum(1) as cluster:
         [node] = cluster.nodes
         with under_load(cluster, tmp_path / "journal") as load:
             load.writers.wait_for(20)
             for number in range(_KILLS):
-                time.sleep(dice.uniform(0.02, 1.0))
+                time.sleep(rand.uniform(0.02, 1.0))
                 since = time.monotonic()
                 cluster.kill_node(node)
                 cluster.start_node(node)

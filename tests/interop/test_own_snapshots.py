@@ -19,7 +19,7 @@ from gateway.log.disk import Disk
 from gateway.log.snapshot_writer import SnapshotWriter
 from gateway.snapshot_id import SnapshotId
 from gateway.sources.metadata_loader import MetadataLoader
-from gateway.sources.own_snapshots import OwnSnapshots, SnapshotSettings, Written
+from gateway.sources.snapshot_generator import SnapshotGenerator, SnapshotSettings, Written
 from kwire.cluster import Image
 from kwire.messages.alter_user_scram_credentials_request import (
     AlterUserScramCredentialsRequest,
@@ -31,7 +31,7 @@ from kwire.messages.incremental_alter_configs_request import (
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
-from tests.gateway.sources.test_own_snapshots import before
+from tests.gateway.sources.test_snapshot_generator import before
 from tests.interop.clients import need_java
 from tests.interop.quorum import make_topics
 from tests.kwire.cluster.kafka_state import state_of
@@ -50,7 +50,7 @@ def write(directory: Path, high_watermark: int) -> Written:
     def new_writer(snapshot_id: SnapshotId) -> SnapshotWriter:
         return SnapshotWriter(Disk(), directory, snapshot_id)
 
-    snapshots = OwnSnapshots(directory, SnapshotSettings(), new_writer, now=0.0)
+    snapshots = SnapshotGenerator(directory, SnapshotSettings(), new_writer, now=0.0)
     written = snapshots.write(high_watermark, 0, 0.0)
     assert written is not None, snapshots.problem
     return written
@@ -163,8 +163,8 @@ def end_of(directory: Path) -> int:
     follower = DirectoryFollower(str(directory), snapshot_prefix=False)
     while follower.step():
         pass
-    assert follower.chain is not None
-    return follower.chain.end_offset
+    assert follower.view is not None
+    return follower.view.end_offset
 
 
 def image_of(directory: Path, high_watermark: int) -> Image:

@@ -12,7 +12,7 @@ from gateway.quorum import node as raft_node
 from gateway.quorum.effects import ElectionState, Reply, Send
 from gateway.quorum.election import Election
 from gateway.quorum.leader_role import LeaderRole
-from gateway.quorum.node import NOBODY, Node
+from gateway.quorum.node import NO_NODE, Node
 from gateway.quorum.peers import Peers
 from gateway.quorum.quorum_requests import QuorumRequests
 from gateway.quorum.roles import Candidate, Follower, Leader, Resigned, Unattached
@@ -49,7 +49,7 @@ def votes_for_everybody() -> Context:
         self: Election, candidate_id: int, directory_id: Any, theirs: Any, pre_vote: bool
     ) -> bool:
         node, state = self._node, self._node.election
-        if not pre_vote and isinstance(node.role, Unattached) and state.leader_id == NOBODY:
+        if not pre_vote and isinstance(node.role, Unattached) and state.leader_id == NO_NODE:
             return election._is_up_to_date(theirs, node.log.end)
         return grants(self, candidate_id, directory_id, theirs, pre_vote)
 
@@ -95,7 +95,7 @@ def own_vote_is_not_written() -> Context:
     def forgetful(self: Node, state: ElectionState) -> None:
         persist(
             self,
-            replace(state, voted_id=NOBODY) if state.voted_id == self.settings.node_id else state,
+            replace(state, voted_id=NO_NODE) if state.voted_id == self.settings.node_id else state,
         )
         self.election = state
 
@@ -116,9 +116,9 @@ def epoch_and_vote_are_written_apart() -> Context:
     persist = Node._persist
 
     def twice(self: Node, state: ElectionState) -> None:
-        if state == self._stored or state.voted_id == NOBODY or state.leader_id != NOBODY:
+        if state == self._stored or state.voted_id == NO_NODE or state.leader_id != NO_NODE:
             return persist(self, state)
-        persist(self, replace(state, voted_id=NOBODY))
+        persist(self, replace(state, voted_id=NO_NODE))
         waits_for = self.state_token
         persist(self, state)
         self.state_token = waits_for
@@ -146,7 +146,7 @@ def leads_on_after_a_restart() -> Context:
         start = epochs.get(self.epoch, self.log.end_offset)
         # Not by _enter, which asserts that a node does not lead after a restart.
         self.role = Leader(self.epoch, start, self.now, voters, self.now, self.now + 3.0)
-        self.tell_leader()
+        self.announce_leader()
         return None
 
     return patched(Node, become_resigned=lead_on)
@@ -158,7 +158,7 @@ def epochs_are_not_written() -> Context:
     persist = Node._persist
 
     def lazy(self: Node, state: ElectionState) -> None:
-        if state.voted_id == NOBODY and state.leader_id == NOBODY:
+        if state.voted_id == NO_NODE and state.leader_id == NO_NODE:
             self.election = state
         else:
             persist(self, state)
@@ -175,8 +175,8 @@ def a_vote_is_forgotten_by_who_stands_itself() -> Context:
 
     def forgetful(self: Election) -> None:
         node = self._node
-        if node.election.leader_id == NOBODY:
-            node.election = replace(node.election, voted_id=NOBODY)
+        if node.election.leader_id == NO_NODE:
+            node.election = replace(node.election, voted_id=NO_NODE)
         campaign(self)
 
     return patched(Election, campaign=forgetful)
@@ -195,7 +195,7 @@ def votes_of_an_older_election_count() -> Context:
             self, role if isinstance(role, Candidate) else requester, voter_id, message, version
         )
 
-    says = transitions.answer_says
+    says = transitions.handle_common_response
 
     def usable(
         node: Any,
@@ -210,7 +210,8 @@ def votes_of_an_older_election_count() -> Context:
         return found or (epoch < node.epoch and isinstance(node.role, Candidate))
 
     return together(
-        patched(Election, _on_vote_answer=counted), patched(transitions, answer_says=usable)
+        patched(Election, _on_vote_answer=counted),
+        patched(transitions, handle_common_response=usable),
     )
 
 
@@ -263,7 +264,7 @@ def a_vote_for_a_newer_epoch_does_not_move_ours() -> Context:
         unattached = Node.become_unattached
 
         def no_move(
-            self: Node, epoch: int, leader_id: int = NOBODY, *, afresh: bool = False
+            self: Node, epoch: int, leader_id: int = NO_NODE, *, afresh: bool = False
         ) -> None:
             if epoch == self.epoch:
                 unattached(self, epoch, leader_id, afresh=afresh)
@@ -312,17 +313,17 @@ def anybody_leads_who_says_so() -> Context:
     def follow(node: Any, epoch: int, leader_id: int, endpoints: Any) -> bool:
         if (
             epoch == node.epoch
-            and leader_id not in (NOBODY, node.settings.node_id, node.leader_id)
+            and leader_id not in (NO_NODE, node.settings.node_id, node.leader_id)
             and node.leader_id >= 0
         ):
-            node.election = replace(node.election, leader_id=NOBODY)
+            node.election = replace(node.election, leader_id=NO_NODE)
             if not isinstance(node.role, Leader):
                 transitions._follow(node, epoch, leader_id, endpoints)
                 return True
         return hear(node, epoch, leader_id, endpoints)
 
-    hear = transitions.hear
-    return patched(transitions, hear=follow)
+    hear = transitions.maybe_transition
+    return patched(transitions, maybe_transition=follow)
 
 
 @mutant("reading of QuorumState.transitionToCandidate")
@@ -364,15 +365,15 @@ def parked_fetches_are_forgotten() -> Context:
     """Who waits for a leader that resigns gets no answer."""
     from gateway.quorum.serving import Serving
 
-    return patched(Serving, stopped_leading=lambda self, leader: leader.parked.clear())
+    return patched(Serving, stopped_leading=lambda self, leader: leader.delayed.clear())
 
 
 @mutant("KAFKA-18345, 14280")
 def rivals_rest_equally_long() -> Context:
     """Nothing about elections is left to chance."""
     return together(
-        patched(Node, election_patience=lambda self: self.settings.election_timeout_s),
-        patched(Node, fetch_patience=lambda self: self.settings.fetch_timeout_s),
+        patched(Node, random_election_timeout=lambda self: self.settings.election_timeout_s),
+        patched(Node, random_fetch_timeout=lambda self: self.settings.fetch_timeout_s),
         patched(Election, _rest=lambda self, role: 0.0),
     )
 
@@ -424,7 +425,7 @@ def voters_outlive_their_leader() -> Context:
         return math.inf
 
     return together(
-        patched(Node, fetch_patience=patience),
+        patched(Node, random_fetch_timeout=patience),
         patched(Follower, __init__=_patient(Follower.__init__)),
     )
 
@@ -432,7 +433,7 @@ def voters_outlive_their_leader() -> Context:
 def _patient(init: Any) -> Any:
     def made(self: Follower, *values: Any, **named: Any) -> None:
         init(self, *values, **named)
-        self.fetch_until = self.patience_s = math.inf
+        self.fetch_until = self.timeout_s = math.inf
 
     return made
 

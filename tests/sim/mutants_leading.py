@@ -12,10 +12,10 @@ from gateway.quorum.effects import Accepted, Advance, LogRange, NotLeading, Refu
 from gateway.quorum.errors import ErrorCode
 from gateway.quorum.events import Tick
 from gateway.quorum.leader_role import LeaderRole
-from gateway.quorum.log_view import LogView
 from gateway.quorum.node import Node
 from gateway.quorum.raft import Raft
-from gateway.quorum.roles import Leader, Parked
+from gateway.quorum.replicated_log import ReplicatedLog
+from gateway.quorum.roles import DelayedFetch, Leader
 from gateway.quorum.serving import Serving
 from gateway.quorum.voter_changes import VoterChanges
 from gateway.quorum.voter_history import VoterHistory
@@ -207,9 +207,9 @@ def acknowledges_when_appended() -> Context:
 @mutant("a mistake that lies near")
 def logs_are_not_compared() -> Context:
     """A leader gives its records to whoever asks, wherever their log ends."""
-    from gateway.quorum.log_view import VALID
+    from gateway.quorum.replicated_log import VALID
 
-    return patched(LogView, validate=lambda self, offset, epoch: VALID)
+    return patched(ReplicatedLog, validate=lambda self, offset, epoch: VALID)
 
 
 @mutant("the text of KIP-595, FetchRequest step 3")
@@ -217,43 +217,43 @@ def diverging_epoch_as_the_text_has_it() -> Context:
     """The leader answers with the largest epoch that is less than the fetcher's, where "not above"
     is meant.
     """
-    end_offset_for_epoch = LogView.end_offset_for_epoch
+    end_offset_for_epoch = ReplicatedLog.end_offset_for_epoch
 
-    def less(self: LogView, epoch: int) -> tuple[int, int]:
+    def less(self: ReplicatedLog, epoch: int) -> tuple[int, int]:
         found, end = end_offset_for_epoch(self, epoch - 1)
         return (found, end) if found >= 0 else (0, self.start_offset)
 
-    validate = LogView.validate
+    validate = ReplicatedLog.validate
 
-    def literal(self: LogView, offset: int, epoch: int) -> Any:
+    def literal(self: ReplicatedLog, offset: int, epoch: int) -> Any:
         verdict = validate(self, offset, epoch)
         if verdict.diverging is None:
             return verdict
         found, end = less(self, epoch)
         return type(verdict)(diverging=type(verdict.diverging)(end, found))
 
-    return patched(LogView, validate=literal)
+    return patched(ReplicatedLog, validate=literal)
 
 
 @mutant("KIP-595")
 def offsets_are_compared_and_not_epochs() -> Context:
     """A log that is not longer than the leader's agrees with it."""
-    from gateway.quorum.log_view import VALID
+    from gateway.quorum.replicated_log import VALID
 
-    validate = LogView.validate
+    validate = ReplicatedLog.validate
 
-    def by_offset(self: LogView, offset: int, epoch: int) -> Any:
+    def by_offset(self: ReplicatedLog, offset: int, epoch: int) -> Any:
         verdict = validate(self, offset, epoch)
         return VALID if verdict.diverging is not None and offset <= self.end_offset else verdict
 
-    return patched(LogView, validate=by_offset)
+    return patched(ReplicatedLog, validate=by_offset)
 
 
 @mutant("KIP-595")
 def a_fetch_counts_before_logs_are_compared() -> Context:
     """The offset of a Fetch counts although the logs part before it."""
 
-    def answer(self: Serving, leader: Leader, asked: Parked, now_or_never: bool) -> bool:
+    def answer(self: Serving, leader: Leader, asked: DelayedFetch, now_or_never: bool) -> bool:
         offset = asked.partition.fetch_offset
         if asked.replica is not None and offset <= self._node.log.end_offset:
             self._follow(leader, asked.replica, offset)
@@ -266,18 +266,20 @@ def a_fetch_counts_before_logs_are_compared() -> Context:
 @mutant("KIP-853")
 def cut_off_voters_still_vote() -> Context:
     """A KRAFT_VOTERS record that is truncated stays in force."""
-    return patched(VoterHistory, truncate=lambda self, offset: None)
+    return patched(VoterHistory, truncate_to=lambda self, offset: None)
 
 
 @mutant("Raft 4.1, KIP-853")
 def voters_are_old_after_a_snapshot() -> Context:
     """The voters of a snapshot are not read."""
 
-    def install(self: VoterHistory, id: Any, voters: VoterSet | None, kraft_version: int) -> None:
+    def truncate_to_snapshot(
+        self: VoterHistory, id: Any, voters: VoterSet | None, kraft_version: int
+    ) -> None:
         really(self, id, self.voters, kraft_version)
 
-    really = VoterHistory.install
-    return patched(VoterHistory, install=install)
+    really = VoterHistory.truncate_to_snapshot
+    return patched(VoterHistory, truncate_to_snapshot=truncate_to_snapshot)
 
 
 @mutant("KIP-853")
@@ -360,16 +362,16 @@ def the_controller_is_not_told() -> Context:
 def diverging_answers_wait() -> Context:
     """A Fetch that finds the logs apart is parked like one that finds nothing new."""
 
-    def answer(self: Serving, leader: Leader, asked: Parked, now_or_never: bool) -> bool:
+    def answer(self: Serving, leader: Leader, asked: DelayedFetch, now_or_never: bool) -> bool:
         partition = asked.partition
         verdict = self._node.log.validate(partition.fetch_offset, partition.last_fetched_epoch)
         if verdict.diverging is not None and not now_or_never:
             return False
         return really(self, leader, asked, now_or_never)
 
-    def park(self: Serving, leader: Leader, waiting: Parked) -> None:
+    def park(self: Serving, leader: Leader, waiting: DelayedFetch) -> None:
         store(self, leader, waiting)
         waiting.until = math.inf
 
-    really, store = Serving._answer, Serving._park
-    return patched(Serving, _answer=answer, _park=park)
+    really, store = Serving._answer, Serving._delay
+    return patched(Serving, _answer=answer, _delay=park)

@@ -13,10 +13,10 @@ from gateway.leader_epochs import LeaderEpochs
 from gateway.quorum import batches, following, response_checks
 from gateway.quorum.effects import Advance, Send, Truncate
 from gateway.quorum.following import Following
-from gateway.quorum.log_view import LogView
 from gateway.quorum.node import Node
 from gateway.quorum.partition import Position
 from gateway.quorum.peers import Peers
+from gateway.quorum.replicated_log import ReplicatedLog
 from gateway.quorum.roles import Follower
 from kwire.records import iter_batches
 from tests.sim.mutants import mutant, patched, together
@@ -72,17 +72,17 @@ def truncates_what_is_committed() -> Context:
         )
         if target < node.log.end_offset:
             token = node.next_token()
-            node.log.truncate(target)
+            node.log.truncate_to(target)
             node.emit(Truncate(token, target))
-            node.history.truncate(target)
+            node.history.truncate_to(target)
 
-    return patched(Following, _diverged=diverged)
+    return patched(Following, _truncate_diverged=diverged)
 
 
 @mutant("KIP-595")
 def nothing_is_cut_off() -> Context:
     """A follower whose log differs from the leader's keeps its own."""
-    return patched(Following, _diverged=lambda self, leaders, sender: None)
+    return patched(Following, _truncate_diverged=lambda self, leaders, sender: None)
 
 
 @mutant("a mistake that lies near")
@@ -198,7 +198,7 @@ def appends_late_answers() -> Context:
     really = Following._on_fetch_answer
     from gateway.quorum import transitions
 
-    says = transitions.answer_says
+    says = transitions.handle_common_response
 
     def usable(
         node: Any,
@@ -222,7 +222,7 @@ def appends_late_answers() -> Context:
     given = response_checks.given_batches
     return together(
         patched(Following, _on_fetch_answer=anyhow),
-        patched(transitions, answer_says=usable),
+        patched(transitions, handle_common_response=usable),
         patched(response_checks, given_batches=anywhere),
     )
 
@@ -231,24 +231,24 @@ def appends_late_answers() -> Context:
 def a_snapshot_ends_one_record_early() -> Context:
     """The end offset of a snapshot is taken for its last record."""
 
-    def install(self: LogView, id: Any) -> None:
+    def truncate_to_snapshot(self: ReplicatedLog, id: Any) -> None:
         really(self, id)
         self.start_offset = self.end_offset = self.flushed = id.end_offset - 1
 
-    really = LogView.install
-    return patched(LogView, install=install)
+    really = ReplicatedLog.truncate_to_snapshot
+    return patched(ReplicatedLog, truncate_to_snapshot=truncate_to_snapshot)
 
 
 @mutant("KIP-630")
 def a_snapshot_has_no_epoch() -> Context:
     """After a snapshot the epoch of the last record is not known."""
 
-    def install(self: LogView, id: Any) -> None:
+    def truncate_to_snapshot(self: ReplicatedLog, id: Any) -> None:
         really(self, id)
         self._start_epoch = 0
 
-    really = LogView.install
-    return patched(LogView, install=install)
+    really = ReplicatedLog.truncate_to_snapshot
+    return patched(ReplicatedLog, truncate_to_snapshot=truncate_to_snapshot)
 
 
 @mutant("KAFKA-18723")
@@ -260,42 +260,42 @@ def crcs_are_not_checked() -> Context:
 @mutant("KIP-630")
 def nobody_is_sent_to_a_snapshot() -> Context:
     """A leader answers a Fetch below its log's start with nothing."""
-    validate = LogView.validate
+    validate = ReplicatedLog.validate
 
-    def log_only(self: LogView, offset: int, epoch: int) -> Any:
+    def log_only(self: ReplicatedLog, offset: int, epoch: int) -> Any:
         verdict = validate(self, offset, epoch)
         return type(verdict)() if verdict.snapshot is not None else verdict
 
-    return patched(LogView, validate=log_only)
+    return patched(ReplicatedLog, validate=log_only)
 
 
 @mutant("invariant 3")
 def truncation_keeps_epochs() -> Context:
     """Epochs of records that were cut off are still those of the log."""
 
-    def truncate(self: LogView, offset: int) -> None:
+    def truncate_to(self: ReplicatedLog, offset: int) -> None:
         epochs = self.epochs
         really(self, offset)
         self._epochs = LeaderEpochs([one for one in epochs if one[1] <= offset] or epochs[:1])
 
-    really = LogView.truncate
-    return patched(LogView, truncate=truncate)
+    really = ReplicatedLog.truncate_to
+    return patched(ReplicatedLog, truncate_to=truncate_to)
 
 
 @mutant("KAFKA-10533")
 def truncation_forgets_what_is_on_disk() -> Context:
     """After a truncation everything counts as durable that was given out before."""
 
-    def truncate(self: LogView, offset: int) -> None:
+    def truncate_to(self: ReplicatedLog, offset: int) -> None:
         really(self, offset)
         self.flushed = offset
         self._unsynced.clear()
 
-    def append(self: LogView, token: int, end_offset: int, batches: Any) -> None:
+    def append(self: ReplicatedLog, token: int, end_offset: int, batches: Any) -> None:
         before = self.flushed == self.end_offset and not self._unsynced
         add(self, token, end_offset, batches)
         if before and len(self.epochs) > 2:
             self.flushed = end_offset
 
-    really, add = LogView.truncate, LogView.append
-    return patched(LogView, truncate=truncate, append=append)
+    really, add = ReplicatedLog.truncate_to, ReplicatedLog.append
+    return patched(ReplicatedLog, truncate_to=truncate_to, append=append)

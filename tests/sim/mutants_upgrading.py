@@ -10,11 +10,11 @@ from typing import Any
 
 from gateway.quorum import leader_role, upgrading
 from gateway.quorum.following import Following
-from gateway.quorum.joining import Joining
 from gateway.quorum.leader_role import LeaderRole
 from gateway.quorum.node import Node
 from gateway.quorum.roles import Follower, Leader
 from gateway.quorum.voter_history import VoterHistory
+from gateway.quorum.voter_registration import VoterRegistration
 from gateway.quorum.voter_set import VoterNode, VoterSet
 from tests.sim.mutants import mutant, patched
 
@@ -94,15 +94,15 @@ def a_truncated_upgrade_stays() -> Context:
     again.
     """
 
-    def truncate(self: VoterHistory, offset: int) -> None:
+    def truncate_to(self: VoterHistory, offset: int) -> None:
         first = self._sets[:1], self._versions[:1]
         really(self, offset)
         if not self._sets and len(self._static):
             self._sets, self._versions = first
             self._settle()
 
-    really = VoterHistory.truncate
-    return patched(VoterHistory, truncate=truncate)
+    really = VoterHistory.truncate_to
+    return patched(VoterHistory, truncate_to=truncate_to)
 
 
 @mutant("KIP-853")
@@ -126,25 +126,27 @@ def the_configuration_wins_after_a_restart() -> Context:
 def the_version_of_a_snapshot_is_not_read() -> Context:
     """After a snapshot kraft.version is what it was before."""
 
-    def install(self: VoterHistory, id: Any, voters: VoterSet | None, kraft_version: int) -> None:
+    def truncate_to_snapshot(
+        self: VoterHistory, id: Any, voters: VoterSet | None, kraft_version: int
+    ) -> None:
         really(self, id, voters, self.kraft_version)
 
-    really = VoterHistory.install
-    return patched(VoterHistory, install=install)
+    really = VoterHistory.truncate_to_snapshot
+    return patched(VoterHistory, truncate_to_snapshot=truncate_to_snapshot)
 
 
 @mutant("a mistake that lies near")
 def voters_tell_what_they_are_only_once() -> Context:
     """A voter that told a leader what it is does not tell the next one."""
 
-    def poll(self: Joining, role: Follower) -> None:
+    def poll(self: VoterRegistration, role: Follower) -> None:
         node: Any = self._node
-        role.introduced = role.introduced or getattr(node, "_introduced", False)
+        role.update_accepted = role.update_accepted or getattr(node, "_introduced", False)
         really(self, role)
-        node._introduced = role.introduced
+        node._introduced = role.update_accepted
 
-    really = Joining.poll
-    return patched(Joining, poll=poll)
+    really = VoterRegistration.poll
+    return patched(VoterRegistration, poll=poll)
 
 
 @mutant("a mistake that lies near")

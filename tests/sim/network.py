@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from gateway.quorum.effects import Failure, FailureKind, LogRange, Reply, Send
-from gateway.quorum.events import Answered, Event, Failed, Gone, Requested
+from gateway.quorum.events import Answered, Cancelled, Event, Failed, Requested
 from kwire.message import Message
 from kwire.messages.api_versions_request import ApiVersionsRequest
 from kwire.messages.fetch_request import FetchRequest
@@ -69,16 +69,16 @@ class Network:
         if target is None or not target.up:
             self._pending(node, life, send.number, FailureKind.UNREACHABLE)
             return
-        dice, faults, a, b = world.chance, world.faults, node.place, target.place
-        if (a, b) in self.cut or dice.happens(chance.LOSE, a, b, faults.lose):
+        chances, faults, a, b = world.chance, world.faults, node.place, target.place
+        if (a, b) in self.cut or chances.happens(chance.LOSE, a, b, faults.lose):
             return
         asked = Asked(node, life, send.number, version, request)
         world.at(world.now + self._latency(a, b), lambda: self._arrive(target, asked))
-        if dice.happens(chance.TWICE, a, b, faults.twice):
+        if chances.happens(chance.TWICE, a, b, faults.twice):
             again = (
                 world.now
                 + self._latency(a, b)
-                + 2.0 * dice.number(chance.TWICE, a, b, world.events, 1)
+                + 2.0 * chances.number(chance.TWICE, a, b, world.events, 1)
             )
             world.at(again, lambda: self._arrive(target, asked))
 
@@ -124,21 +124,24 @@ class Network:
         if origin is None:
             world.answered(node, asked.message, answer)
             return
-        dice, faults, a, b = world.chance, world.faults, node.place, origin.place
-        if (a, b) in self.cut or dice.happens(chance.LOSE_ANSWER, a, b, faults.lose):
+        chances, faults, a, b = world.chance, world.faults, node.place, origin.place
+        if (a, b) in self.cut or chances.happens(chance.LOSE_ANSWER, a, b, faults.lose):
             return
-        if dice.happens(chance.RESET, a, b, faults.reset):
+        if chances.happens(chance.RESET, a, b, faults.reset):
             self._pending(origin, asked.life, asked.number, FailureKind.CLOSED)
             return
         late = (
-            4.0 * dice.number(chance.LATE, a, b, world.events, 1)
-            if dice.happens(chance.LATE, a, b, faults.late)
+            4.0 * chances.number(chance.LATE, a, b, world.events, 1)
+            if chances.happens(chance.LATE, a, b, faults.late)
             else 0.0
         )
         self._answer(origin, asked, answer, late + self._latency(a, b))
-        if dice.happens(chance.ANSWER_TWICE, a, b, faults.answer_twice):
+        if chances.happens(chance.ANSWER_TWICE, a, b, faults.answer_twice):
             self._answer(
-                origin, asked, answer, 3.0 * dice.number(chance.ANSWER_TWICE, a, b, world.events, 1)
+                origin,
+                asked,
+                answer,
+                3.0 * chances.number(chance.ANSWER_TWICE, a, b, world.events, 1),
             )
 
     def _answer(self, origin: Node, asked: Asked, answer: Message, delay: float) -> None:
@@ -221,7 +224,7 @@ class Network:
 
         def gone() -> None:
             if node.up and node.asked.pop(number, None) is not None:
-                self.deliver(node, Gone(number))
+                self.deliver(node, Cancelled(number))
 
         self._world.at(self._world.now + 0.01, gone)
 

@@ -26,11 +26,11 @@ from gateway.quorum.effects import (
     Persist,
     Refused,
     Reply,
+    Report,
     Send,
     ShutDownComplete,
     SnapshotChunk,
     Stop,
-    Tell,
     Truncate,
 )
 from gateway.quorum.events import Event, Installed, Requested, Tick
@@ -121,11 +121,11 @@ class Node:
         numbers = iter(range(1 << 62))
         place = self.place
 
-        def dice() -> float:
+        def random_fraction() -> float:
             return world.chance.number(-1, place, life, next(numbers))
 
         now, wall_ms = self._clocks()
-        self.raft = Raft(self.settings, stored, dice=dice, now=now, wall_ms=wall_ms)
+        self.raft = Raft(self.settings, stored, random=random_fraction, now=now, wall_ms=wall_ms)
         self.epoch, self.high_watermark = self.raft.epoch, self.raft.high_watermark
         require(
             stored.election is None or self.epoch >= stored.election.epoch,
@@ -282,7 +282,7 @@ class Node:
         for effect in effects:
             if self._killed():
                 return
-            if self.world.noting and not isinstance(effect, Tell):
+            if self.world.noting and not isinstance(effect, Report):
                 self.world.note("node %d -> %s", self.id, wire.effect_text(effect))
             _DO[type(effect)](self, effect)
             if self.life != life or self.raft is None:
@@ -442,5 +442,5 @@ _DO: Final[dict[type, Callable[[Node, Any], None]]] = {
     Refused: Node._refused,
     ShutDownComplete: Node._over,
     Stop: Node._stop,
-    Tell: Node._nothing,
+    Report: Node._nothing,
 }

@@ -84,7 +84,7 @@ class GroupDriver:
         node_id: int,
         reports: Reports | None = None,
         wall_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
-        dice: Callable[[], bytes] = lambda: os.urandom(16),
+        random_bytes: Callable[[], bytes] = lambda: os.urandom(16),
     ) -> None:
         self._directory = state_dir / DIRECTORY
         self._settings = settings
@@ -93,7 +93,7 @@ class GroupDriver:
         #: How many requests each limit refused, by its key.
         self.refusals: Counter[str] = Counter()
         self._wall_ms = wall_ms
-        self._dice = dice
+        self._random_bytes = random_bytes
         self._coordinator: GroupCoordinator | None = None
         self._unavailable = Error.COORDINATOR_LOAD_IN_PROGRESS
         self._store: OffsetStore | None = None
@@ -191,7 +191,7 @@ class GroupDriver:
         )  # fmt: skip
 
     def _moment(self) -> Moment:
-        return Moment(trio.current_time(), self._wall_ms(), self._dice())
+        return Moment(trio.current_time(), self._wall_ms(), self._random_bytes())
 
     # Time.
 

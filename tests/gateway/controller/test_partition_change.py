@@ -268,38 +268,38 @@ def test_who_simply_leaves_an_isr_leaves_it_as_any_other_way(seed: int) -> None:
     """The short way that thousands of partitions go at once, beside the long one: the same record,
     or none to be had.
     """
-    dice = random.Random(seed)
+    rand = random.Random(seed)
     short = 0
     for _ in range(500):
-        replicas = dice.sample(range(1, 7), dice.randint(1, 4))
-        isr = dice.sample(replicas, dice.randint(1, len(replicas)))
+        replicas = rand.sample(range(1, 7), rand.randint(1, 4))
+        isr = rand.sample(replicas, rand.randint(1, len(replicas)))
         others = [one for one in replicas if one not in isr]
         before = PartitionRecord(
             partition_id=3,
             topic_id=UNASSIGNED,
             replicas=replicas,
             isr=isr,
-            leader=dice.choice([NO_LEADER, *isr]),
+            leader=rand.choice([NO_LEADER, *isr]),
             directories=[DIRECTORY[one] for one in replicas],
-            eligible_leader_replicas=dice.choice(
-                [None, sorted(dice.sample(others, dice.randint(0, len(others)))) or None]
+            eligible_leader_replicas=rand.choice(
+                [None, sorted(rand.sample(others, rand.randint(0, len(others)))) or None]
             ),
-            last_known_elr=dice.choice([None, None, None, [replicas[0]]]),
-            adding_replicas=dice.choice([[], [], [], replicas[-1:]]),
-            removing_replicas=dice.choice([[], [], [], replicas[:1]]),
-            leader_recovery_state=dice.choice([RECOVERED, RECOVERED, RECOVERING]),
+            last_known_elr=rand.choice([None, None, None, [replicas[0]]]),
+            adding_replicas=rand.choice([[], [], [], replicas[-1:]]),
+            removing_replicas=rand.choice([[], [], [], replicas[:1]]),
+            leader_recovery_state=rand.choice([RECOVERED, RECOVERED, RECOVERING]),
         )
         away, node_id, elr = (
-            dice.sample(range(1, 7), dice.randint(0, 3)),
-            dice.choice(replicas),
-            dice.random() < 0.5,
+            rand.sample(range(1, 7), rand.randint(0, 3)),
+            rand.choice(replicas),
+            rand.random() < 0.5,
         )
-        min_isr, election = dice.randint(1, 3), dice.choice((Election.ONLINE, Election.UNCLEAN))
+        min_isr, election = rand.randint(1, 3), rand.choice((Election.ONLINE, Election.UNCLEAN))
 
         def accepts(other: int, away: list[int] = away, node_id: int = node_id) -> bool:
             return other not in (*away, node_id)
 
-        rules = Rules(accepts, min_isr, elr, dice.choice((12, *LEVELS)), lambda _: UNASSIGNED)
+        rules = Rules(accepts, min_isr, elr, rand.choice((12, *LEVELS)), lambda _: UNASSIGNED)
         target = Target(isr=[one for one in isr if one != node_id], election=election)
         found = leave_isr(before, node_id, lambda _, other: accepts(other), min_isr, elr=elr)
         if found is not None:

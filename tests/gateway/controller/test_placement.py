@@ -23,13 +23,13 @@ def test_every_partition_has_its_replicas_and_a_leader_that_is_up(
     nodes: list[UsableNode], partitions: int, replicas: int, seed: int
 ) -> None:
     up = {node.node_id for node in nodes if not node.fenced}
-    dice = random.Random(seed).randrange
+    rand = random.Random(seed).randrange
     if not up or replicas > len(nodes):
         with pytest.raises(ApiError) as refusal:
-            place(nodes, partitions, replicas, dice)
+            place(nodes, partitions, replicas, rand)
         assert refusal.value.error is ErrorCode.INVALID_REPLICATION_FACTOR
         return
-    placed = place(nodes, partitions, replicas, dice)
+    placed = place(nodes, partitions, replicas, rand)
     assert len(placed) == partitions
     for chosen in placed:
         assert len(chosen) == len(set(chosen)) == replicas

@@ -28,7 +28,7 @@ class Coordinator(RuleBasedStateMachine):
             bytes_reserved_per_group=0, offsets_retention_ms=40_000, retention_check_interval_ms=15_000,
         )  # fmt: skip
         self.now = 50.0
-        self.dice = 0
+        self.random_bytes = 0
         self.tokens = 0
         self.disk: dict[bytes, bytes] = {}
         self.persisted = 0
@@ -44,7 +44,9 @@ class Coordinator(RuleBasedStateMachine):
         self.core.load([], self.moment())
 
     def moment(self) -> Moment:
-        return Moment(self.now, 1_000_000 + round(self.now * 1000), self.dice.to_bytes(16, "big"))
+        return Moment(
+            self.now, 1_000_000 + round(self.now * 1000), self.random_bytes.to_bytes(16, "big")
+        )
 
     # What can happen.
 
@@ -198,7 +200,7 @@ class Coordinator(RuleBasedStateMachine):
         return int(data.draw(st.sampled_from([now, now, now, now - 1, -1])))
 
     def ask(self, event: e.Event) -> None:
-        self.dice += 1
+        self.random_bytes += 1
         self.tokens += 1
         self.open[self.tokens] = event
         self.take(self.core.handle(event, self.tokens, self.moment()))

@@ -155,7 +155,7 @@ class CrashDisk:
         if op.kind == "write" and len(op.value) > 1:
             yield self._state(self.names, torn=(op, 1 + op.position % (len(op.value) - 1)))
 
-    def lost_power(self, dice: random.Random) -> Iterator[State]:
+    def lost_power(self, rand: random.Random) -> Iterator[State]:
         """The machine stopped: of what was not synced anything may be missing, bytes and names, in
         any order.
         """
@@ -165,9 +165,9 @@ class CrashDisk:
         yield self._state(self.synced_names)
         names = dict(self.synced_names)
         for change, inode in self.renames:
-            if dice.random() < 0.5:
+            if rand.random() < 0.5:
                 _rename(names, change, inode)
-        yield self._state(names, keep=lambda change: dice.random() < 0.5)
+        yield self._state(names, keep=lambda change: rand.random() < 0.5)
 
     def _state(
         self,

@@ -25,7 +25,7 @@ SourceSupervisor = int
 class CrashStates(CrashDisk):
     """A disk with something to lose."""
 
-    def legal(self, dice: random.Random, most: int) -> Iterator[State]:
+    def legal(self, rand: random.Random, most: int) -> Iterator[State]:
         """What may be there after a loss of power now: all of it if that is no more than ``most``
         states, else so many drawn.
         """
@@ -41,7 +41,7 @@ class CrashStates(CrashDisk):
                 yield self._left(pending, drawn[: len(pending)], drawn[len(pending) :])  # type: ignore[arg-type]
             return
         for number in range(most):
-            yield self._drawn(dice, pending, choices, number)
+            yield self._drawn(rand, pending, choices, number)
 
     def everything(self) -> State:
         """What is there when only the process was killed."""
@@ -49,7 +49,7 @@ class CrashStates(CrashDisk):
 
     def _drawn(
         self,
-        dice: random.Random,
+        rand: random.Random,
         pending: Sequence[Op],
         choices: Sequence[Sequence[SourceSupervisor]],
         number: int,
@@ -59,12 +59,12 @@ class CrashStates(CrashDisk):
         """
         keep = (0.0, 1.0, 0.5, 0.9, 0.1)[number % 5]
         fates = [
-            (_KEPT if dice.random() < keep else _DROPPED)
-            if dice.random() < 0.6
-            else dice.choice(fates)
+            (_KEPT if rand.random() < keep else _DROPPED)
+            if rand.random() < 0.6
+            else rand.choice(fates)
             for fates in choices
         ]
-        return self._left(pending, fates, [dice.random() < (keep or 0.3) for _ in self.renames])
+        return self._left(pending, fates, [rand.random() < (keep or 0.3) for _ in self.renames])
 
     def _pending(self) -> list[Op]:
         inodes = {id(inode): inode for inode in (*self.names.values(), *self.synced_names.values())}

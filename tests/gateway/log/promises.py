@@ -60,9 +60,9 @@ def follows(follower: DirectoryFollower, log: LocalLog) -> None:
     follower.rescan()
     while follower.step():
         pass
-    chain = follower.chain
+    chain = follower.view
     assert chain is not None
     assert chain.broken is None
     assert (chain.end_offset, chain.epoch) == (log.end_offset, log.last_epoch)
-    prefix = chain.parts[0].shift != 0 if chain.parts else False
-    assert (chain.parts[0].end_offset if prefix else chain.start_offset) == log.start_offset
+    prefix = chain.slices[0].shift != 0 if chain.slices else False
+    assert (chain.slices[0].end_offset if prefix else chain.start_offset) == log.start_offset

@@ -143,9 +143,9 @@ def test_the_process_is_killed_behind_every_operation(ops: list[Op], tmp_path: P
 
 
 def test_the_power_is_lost_behind_every_operation(ops: list[Op], tmp_path: Path) -> None:
-    dice, tried = random.Random(7), 0
+    rand, tried = random.Random(7), 0
     for promise, disk, _ in instants(ops):
-        for state in disk.lost_power(dice):
+        for state in disk.lost_power(rand):
             tried += 1
             check(tmp_path / "state", state, promise.start, promise.flushed)
     assert tried > 300
@@ -161,8 +161,8 @@ def test_the_power_is_lost_behind_every_operation(ops: list[Op], tmp_path: Path)
 def test_a_log_that_forgot_to_sync_would_be_found_out(
     ops: list[Op], forgotten: Callable[[Op], bool], tmp_path: Path
 ) -> None:
-    dice = random.Random(8)
+    rand = random.Random(8)
     with pytest.raises(AssertionError):
         for promise, disk, _ in instants([op for op in ops if not forgotten(op)]):
-            for state in disk.lost_power(dice):
+            for state in disk.lost_power(rand):
                 check(tmp_path / "state", state, promise.start, promise.flushed)

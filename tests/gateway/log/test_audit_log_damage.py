@@ -124,12 +124,12 @@ def test_damaged_checkpoint_costs_only_its_protection(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("seed", range(20))
 def test_any_damage_leaves_every_other_record_in_its_place(tmp_path: Path, seed: int) -> None:
-    dice = random.Random(seed)
+    rand = random.Random(seed)
     path = filled(tmp_path)
     data = bytearray(path.read_bytes())
-    for _ in range(dice.randint(1, 4)):
-        at, length = dice.randrange(len(data)), dice.choice((1, 10, 500))
-        data[at : at + length] = dice.choice((b"", bytes(length), dice.randbytes(length)))
+    for _ in range(rand.randint(1, 4)):
+        at, length = rand.randrange(len(data)), rand.choice((1, 10, 500))
+        data[at : at + length] = rand.choice((b"", bytes(length), rand.randbytes(length)))
     path.write_bytes(data)
     records, end_offset, said = served(tmp_path)
     assert end_offset == RECORDS and said
@@ -149,10 +149,10 @@ def test_crash_during_the_repair_leads_to_the_same_end(tmp_path: Path, damage: s
     recording = RecordingDisk(tmp_path / "damaged")
     AuditLog(tmp_path / "damaged" / DIRECTORY, SETTINGS, recording).close()
     wanted, end_offset, _ = served(tmp_path / "damaged")
-    disk, dice, tried = CrashDisk(before), random.Random(5), 0
+    disk, rand, tried = CrashDisk(before), random.Random(5), 0
     for op in recording.ops:
         disk.apply(op)
-        for state in [*disk.killed(op), *disk.lost_power(dice)]:
+        for state in [*disk.killed(op), *disk.lost_power(rand)]:
             shutil.rmtree(tmp_path / "state", ignore_errors=True)
             write_state(tmp_path / "state", state)
             assert served(tmp_path / "state")[:2] == (wanted, end_offset)

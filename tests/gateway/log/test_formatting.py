@@ -124,7 +124,7 @@ def test_directory_with_a_log_and_no_meta_properties_is_refused(kept: str, tmp_p
     store = new_store(tmp_path)
     store.persist(1, kraft_version=1)
     store.append(0, batch(0, 1, 1).data)
-    store.sync()
+    store.flush()
     store.set_high_watermark(1)
     download(store, SnapshotId(1, 1))
     store.close()
@@ -164,10 +164,10 @@ def test_a_crash_at_any_instant(dynamic: bool, root: Path) -> None:
     (root / f"whole {dynamic}").mkdir()
     disk = RecordingDisk(root / f"whole {dynamic}")
     format_directory(disk.root / "data", first, disk=disk)
-    dice, crash, tried = random.Random(2), CrashDisk(), 0
+    rand, crash, tried = random.Random(2), CrashDisk(), 0
     for op in disk.ops:
         crash.apply(op)
-        for state in itertools.chain(crash.killed(op), *(crash.lost_power(dice) for _ in range(6))):
+        for state in itertools.chain(crash.killed(op), *(crash.lost_power(rand) for _ in range(6))):
             tried += 1
             write_state(root / "state", state)
             formatted = _is_formatted(root / "state" / "data")

@@ -64,10 +64,10 @@ def test_process_killed_behind_every_operation(recorded: Recording, root: Path) 
 
 def test_power_lost_behind_every_operation(recorded: Recording, root: Path) -> None:
     ops, written = recorded
-    dice = random.Random(4)
+    rand = random.Random(4)
     tried = 0
     for number, promise, disk, _ in _instants(ops):
-        for way, state in enumerate(disk.lost_power(dice)):
+        for way, state in enumerate(disk.lost_power(rand)):
             if (number + way) % _POWER_STEP == 0:
                 tried += 1
                 _check(root / "state", state, promise, written, tried % _THOROUGH_STEP == 0)
@@ -88,7 +88,7 @@ def test_a_log_that_forgot_to_sync_would_be_found_out(
     kind: str, suffixes: set[str], recorded: Recording, root: Path
 ) -> None:
     ops, written = recorded
-    dice = random.Random(6)
+    rand = random.Random(6)
     forgetful = [
         op
         for op in ops
@@ -97,37 +97,37 @@ def test_a_log_that_forgot_to_sync_would_be_found_out(
     assert len(forgetful) < len(ops)
     with pytest.raises((AssertionError, DecodeError, LogDamaged)):
         for _, promise, disk, _ in _instants(forgetful):
-            for state in disk.lost_power(dice):
+            for state in disk.lost_power(rand):
                 _check(root / "forgetful", state, promise, written, False)
 
 
 @pytest.mark.parametrize("seed", range(4))
 def test_crashes_of_lives_in_any_order(seed: int, root: Path) -> None:
-    dice = random.Random(seed)
+    rand = random.Random(seed)
     (root / f"life {seed}").mkdir()
     disk = RecordingDisk(root / f"life {seed}")
     workload = Workload(root / f"life {seed}", disk, disk.ack)
-    workload.run_at_random(dice, 25)
+    workload.run_at_random(rand, 25)
     workload.log.close()
     for _, promise, crash, op in _instants(disk.ops):
-        for state in itertools.chain(crash.killed(op), crash.lost_power(dice)):
-            if dice.random() < _RANDOM_SHARE:
+        for state in itertools.chain(crash.killed(op), crash.lost_power(rand)):
+            if rand.random() < _RANDOM_SHARE:
                 _check(
                     root / "state",
                     state,
                     promise,
                     workload.written,
-                    dice.random() < 1 / _THOROUGH_STEP,
+                    rand.random() < 1 / _THOROUGH_STEP,
                 )
 
 
 def test_crash_while_recovering_from_a_crash(recorded: Recording, root: Path) -> None:
     ops, written = recorded
-    dice = random.Random(5)
+    rand = random.Random(5)
     states = (
         (promise, state)
         for _, promise, disk, op in _instants(ops)
-        for state in itertools.chain(disk.killed(op), disk.lost_power(dice))
+        for state in itertools.chain(disk.killed(op), disk.lost_power(rand))
     )
     tried = 0
     for promise, state in itertools.islice(states, 0, None, _NESTED_STEP):
@@ -138,7 +138,7 @@ def test_crash_while_recovering_from_a_crash(recorded: Recording, root: Path) ->
         nested = CrashDisk(state)
         for op in recording.ops:
             nested.apply(op)
-            for left in (next(nested.killed(op)), next(nested.lost_power(dice))):
+            for left in (next(nested.killed(op)), next(nested.lost_power(rand))):
                 tried += 1
                 _check(root / "second", left, promise, written, False)
     assert tried > 100

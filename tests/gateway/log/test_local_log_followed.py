@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from gateway.log.chain import Chain
 from gateway.log.follower import DirectoryFollower
 from gateway.log.local_log import LocalLog, LogSettings
+from gateway.log.log_view import LogView
 from gateway.snapshot_id import SnapshotId
 from tests.gateway.log.crash_disk import QuietDisk
 from tests.gateway.log.kafka_files import batch, snapshot_bytes
@@ -36,7 +36,7 @@ class Watched(QuietDisk):
         self.follower.rescan()
         while self.follower.step():
             pass
-        chain = self.follower.chain
+        chain = self.follower.view
         assert chain is not None
         assert chain.broken is None
         assert self.follower.unreachable is None
@@ -64,7 +64,7 @@ class Model:
     """The log that a reader must see, and random things that happen to it."""
 
     def __init__(self, root: Path, seed: int) -> None:
-        self.dice = random.Random(seed)
+        self.rand = random.Random(seed)
         self.disk = Watched()
         self.log = LocalLog.open(root, _SMALL, disk=self.disk)
         self.follower = DirectoryFollower(str(self.log.directory), snapshot_prefix=bool(seed % 2))
@@ -72,23 +72,23 @@ class Model:
         self.batches: list[tuple[int, int, bytes]] = []  # offset, next offset, bytes
 
     def happen(self) -> None:
-        self.dice.choices(  # type: ignore[operator]
+        self.rand.choices(  # type: ignore[operator]
             [self.append, self.truncate, self.commit, self.snapshot, self.install, self.clean],
             [8, 3, 2, 1, 0.3, 0.5],
         )[0]()
 
     def append(self) -> None:
-        for _ in range(self.dice.randint(1, 3)):
+        for _ in range(self.rand.randint(1, 3)):
             # Records of the same size at the same place: only their content differs from what was
             # truncated.
-            one = batch(self.log.end_offset, self.dice.randint(1, 2), self.epoch)
+            one = batch(self.log.end_offset, self.rand.randint(1, 2), self.epoch)
             self.log.append(one.data)
             self.batches.append((one.offset, one.next_offset, one.data))
 
     def truncate(self) -> None:
         low, high = self.log.high_watermark, self.log.end_offset
         self.log.truncate_to(
-            self.dice.choice([low, *(end for _, end, _ in self.batches if end >= low), high])
+            self.rand.choice([low, *(end for _, end, _ in self.batches if end >= low), high])
         )
         self.batches = [one for one in self.batches if one[1] <= self.log.end_offset]
         self.epoch += 1
@@ -96,12 +96,12 @@ class Model:
     def commit(self) -> None:
         ends = [end for _, end, _ in self.batches if end >= self.log.high_watermark]
         if ends:
-            self.log.set_high_watermark(self.dice.choice(ends))
+            self.log.set_high_watermark(self.rand.choice(ends))
         self.disk.committed = self.log.high_watermark
 
     def snapshot(self, end_offset: int | None = None, epoch: int | None = None) -> SnapshotId:
         ends = [end for _, end, _ in self.batches if end <= self.log.high_watermark]
-        end = end_offset or (self.dice.choice(ends) if ends else 0)
+        end = end_offset or (self.rand.choice(ends) if ends else 0)
         snapshot = SnapshotId(end, epoch or self.epoch_before(end))
         latest = self.log.latest_snapshot
         if end > 0 and (latest is None or snapshot > latest):
@@ -112,7 +112,7 @@ class Model:
 
     def install(self) -> None:
         self.epoch += 1
-        snapshot = self.snapshot(self.log.end_offset + self.dice.randint(1, 50), self.epoch)
+        snapshot = self.snapshot(self.log.end_offset + self.rand.randint(1, 50), self.epoch)
         self.log.truncate_to_snapshot(snapshot)
         self.batches.clear()
 
@@ -136,7 +136,7 @@ class Model:
         self.follower.rescan()
         while self.follower.step():
             pass
-        chain = self.follower.chain
+        chain = self.follower.view
         assert chain is not None
         assert chain.broken is None
         assert not chain.notices
@@ -146,14 +146,14 @@ class Model:
         assert content_of(chain, start) == expected
         for epoch in range(self.epoch + 1):
             found = chain.end_offset_for_epoch(epoch)
-            if found[1] > start and not any(part.shift for part in chain.parts):
+            if found[1] > start and not any(part.shift for part in chain.slices):
                 assert found == self.log.end_offset_for_epoch(epoch)
 
 
-def content_of(chain: Chain, start: int) -> bytes:
+def content_of(chain: LogView, start: int) -> bytes:
     """The bytes of the log's own batches, as a Fetch would send them."""
     pieces = []
-    for part in chain.parts:
+    for part in chain.slices:
         if part.shift == 0:
             for block in range(part.blocks):
                 for slot in part.index.slots(block, part.end):
@@ -166,7 +166,7 @@ def content_of(chain: Chain, start: int) -> bytes:
 def test_a_follower_sees_what_the_owner_does(tmp_path: Path, seed: int) -> None:
     model = Model(tmp_path, seed)
     for _ in range(60):
-        for _ in range(model.dice.randint(1, 4)):
+        for _ in range(model.rand.randint(1, 4)):
             model.happen()
         model.rescan()
     model.log.close()
@@ -191,12 +191,12 @@ def test_a_truncation_and_an_append_of_the_same_size_between_two_looks(tmp_path:
     for offset in range(5):
         log.append(batch(offset, 1, 1).data)
     follower.step()
-    assert follower.chain is not None
-    assert follower.chain.epoch == 1
+    assert follower.view is not None
+    assert follower.view.epoch == 1
     log.truncate_to(3)
     log.append(batch(3, 1, 2).data + batch(4, 1, 2).data)
     follower.rescan()
     follower.step()
-    assert (follower.chain.end_offset, follower.chain.epoch) == (5, 2)
-    assert follower.chain.end_offset_for_epoch(1) == (1, 3)
+    assert (follower.view.end_offset, follower.view.epoch) == (5, 2)
+    assert follower.view.end_offset_for_epoch(1) == (1, 3)
     log.close()

@@ -59,13 +59,13 @@ def test_a_copy_of_kafkas_directory_is_opened_and_goes_on(copy: Path) -> None:
     kafka = DirectoryFollower(str(copy / _PARTITION), snapshot_prefix=False)
     while kafka.step():
         pass
-    assert kafka.chain is not None
+    assert kafka.view is not None
     log = LocalLog.open(copy, LogSettings())
     assert log.problems == []
-    assert (log.start_offset, log.end_offset) == (kafka.chain.start_offset, kafka.chain.end_offset)
-    assert log.last_epoch == kafka.chain.epoch
+    assert (log.start_offset, log.end_offset) == (kafka.view.start_offset, kafka.view.end_offset)
+    assert log.last_epoch == kafka.view.epoch
     for epoch in range(-1, log.last_epoch + 2):
-        assert log.end_offset_for_epoch(epoch) == kafka.chain.end_offset_for_epoch(epoch)
+        assert log.end_offset_for_epoch(epoch) == kafka.view.end_offset_for_epoch(epoch)
     assert log.meta_properties is not None
     assert log.quorum_state is not None
     assert log.high_watermark == log.start_offset, "Kafka does not write it down"

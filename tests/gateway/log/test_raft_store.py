@@ -67,7 +67,7 @@ def test_a_restart_finds_everything(tmp_path: Path) -> None:
     assert store.append(0, changed) == 2
     assert store.append(2, batch(2, 3, 3).data) == 5
     assert (store.end_offset, store.flushed_offset) == (5, 0)
-    assert store.sync() == 5
+    assert store.flush() == 5
     store.set_high_watermark(4)
     store.close()
     again = open_store(tmp_path)
@@ -85,7 +85,7 @@ def test_what_the_process_knew_survives_its_kill(tmp_path: Path) -> None:
     store = new_store(tmp_path)
     store.persist(1, 1, 1, DIRECTORY_ID, kraft_version=1)
     store.append(0, batch(0, 4, 1).data)
-    store.sync()
+    store.flush()
     store.set_high_watermark(3)
     store.append(4, batch(4, 1, 1).data)
     again = _reopened_as_it_is(tmp_path, store)
@@ -154,8 +154,8 @@ def test_one_sync_covers_all_appends(tmp_path: Path) -> None:
     for offset in range(1, 4):
         store.append(offset, batch(offset, 1, 1).data)
     assert store.flushed_offset == 0
-    assert store.sync() == store.flushed_offset == 4
-    assert store.sync() == 4
+    assert store.flush() == store.flushed_offset == 4
+    assert store.flush() == 4
     done = [(op.kind, op.path.name) for op in disk.ops[before:]]
     assert done == [
         *[("write", "00000000000000000000.log")] * 3,
@@ -183,15 +183,15 @@ def test_what_was_never_committed_can_be_dropped_and_is_not_missed(tmp_path: Pat
     store.persist(1, 1, 1, DIRECTORY_ID, kraft_version=1)
     for offset in range(30):
         store.append(offset, batch(offset, 1, 1).data)
-    store.sync()
+    store.flush()
     store.set_high_watermark(5)
     with pytest.raises(
         BelowHighWatermark, match="truncate to offset 4: what lies below the high watermark 5"
     ):
-        store.truncate(4)
-    store.truncate(99)
+        store.truncate_to(4)
+    store.truncate_to(99)
     assert store.end_offset == 30
-    store.truncate(6)
+    store.truncate_to(6)
     again = _reopened_as_it_is(tmp_path, store)
     assert (again.end_offset, again.high_watermark) == (6, 5)
     assert again.append(6, batch(6, 1, 2).data) == 7
@@ -211,7 +211,7 @@ def test_the_high_watermark_stays_within_what_is_on_disk_and_never_falls(tmp_pat
     store.append(0, batch(0, 3, 1).data)
     with pytest.raises(ValueError, match="the high watermark 2 lies beyond what is on disk, 0"):
         store.set_high_watermark(2)
-    store.sync()
+    store.flush()
     store.set_high_watermark(3)
     store.set_high_watermark(1)
     assert store.high_watermark == 3
@@ -224,7 +224,7 @@ def test_readers_of_the_directory_see_what_is_appended(tmp_path: Path) -> None:
     store.append(0, batch(0, 3, 1).data)
     while follower.step():
         pass
-    assert follower.chain is not None and follower.chain.end_offset == 3
+    assert follower.view is not None and follower.view.end_offset == 3
     store.close()
 
 
@@ -237,7 +237,7 @@ def test_one_process_at_a_time_and_nothing_after_the_end(tmp_path: Path) -> None
     with pytest.raises(LogFailed, match="it was closed"):
         store.append(0, batch(0, 1, 1).data)
     with pytest.raises(LogFailed):
-        store.sync()
+        store.flush()
 
 
 # --- snapshots
@@ -249,7 +249,7 @@ def test_a_leaders_snapshot_takes_the_logs_place(tmp_path: Path) -> None:
     store.persist(4, 2, kraft_version=1)
     for offset in range(20):
         store.append(offset, batch(offset, 1, 1).data)
-    store.sync()
+    store.flush()
     store.set_high_watermark(3)
     snapshot = SnapshotId(
         12, 3
@@ -258,10 +258,10 @@ def test_a_leaders_snapshot_takes_the_logs_place(tmp_path: Path) -> None:
     download(
         store, snapshot, head + control_batch(3, 3, ("SNAPSHOT_FOOTER", SnapshotFooterRecord()))
     )
-    assert store.install(snapshot) == (voters(1, 3), 1)
+    assert store.truncate_to_snapshot(snapshot) == (voters(1, 3), 1)
     assert (store.start_offset, store.end_offset, store.high_watermark) == (12, 12, 12)
     store.append(12, batch(12, 1, 4).data)
-    store.sync()
+    store.flush()
     store.close()
     again = open_store(tmp_path)
     stored = again.stored()
@@ -287,7 +287,7 @@ def test_a_snapshot_below_what_is_committed_is_never_taken(tmp_path: Path) -> No
     store = new_store(tmp_path)
     store.persist(4, 2, kraft_version=1)
     store.append(0, batch(0, 9, 1).data)
-    store.sync()
+    store.flush()
     store.set_high_watermark(9)
     with pytest.raises(
         BelowHighWatermark, match=r"take 00000000000000000005-0000000003.checkpoint"
@@ -300,10 +300,10 @@ def test_a_snapshot_below_what_is_committed_is_never_taken(tmp_path: Path) -> No
 def test_a_snapshot_that_is_not_beyond_the_log_is_refused(tmp_path: Path) -> None:
     store = new_store(tmp_path)
     store.append(0, batch(0, 9, 4).data)
-    store.sync()
+    store.flush()
     download(store, SnapshotId(5, 3))
     with pytest.raises(SnapshotNotNewer):
-        store.install(SnapshotId(5, 3))
+        store.truncate_to_snapshot(SnapshotId(5, 3))
     assert store.append(9, batch(9, 1, 4).data) == 10
     store.close()
 
@@ -312,7 +312,7 @@ def test_cleaning_keeps_what_is_newest(tmp_path: Path) -> None:
     store = new_store(tmp_path)
     for offset in range(60):
         store.append(offset, batch(offset, 1, 2).data)
-    store.sync()
+    store.flush()
     store.set_high_watermark(60)
     store.persist(2, 1, kraft_version=1)
     for end in (20, 50):

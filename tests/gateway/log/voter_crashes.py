@@ -131,7 +131,7 @@ def crash_life(
 
     ``forgotten``: what the disk was not told to do, for telling whether that would be found out.
     """
-    counts, dice = Counts(lives=1), random.Random(seed)
+    counts, rand = Counts(lives=1), random.Random(seed)
     known: dict[int, Outcome | None] = {}
     with tempfile.TemporaryDirectory(
         dir=_IN_MEMORY if os.access(_IN_MEMORY, os.W_OK) else None
@@ -143,7 +143,7 @@ def crash_life(
         worlds = Worlds()
         counts.operations = sum(op.kind != "ack" for op in ops)
         for at in instants(ops, seed, most, only):
-            if share < 1.0 and dice.random() > share:
+            if share < 1.0 and rand.random() > share:
                 continue
             counts.states += 1
             key = state_key(at.state)
@@ -298,7 +298,7 @@ def _goes_on(root: Path, settings: LogSettings) -> None:
     epoch = store.stored().election.epoch + 1
     store.persist(epoch, 1, 1, store.directory_id, kraft_version=1)
     one = batch(store.end_offset, 2, epoch)
-    assert store.append(store.end_offset, one.data) == store.sync() == one.next_offset
+    assert store.append(store.end_offset, one.data) == store.flush() == one.next_offset
     store.close()
 
 

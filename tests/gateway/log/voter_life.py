@@ -71,35 +71,35 @@ class Life:
         self._promise(formatted=True)
         self.store = open_store(root, settings, disk=disk)
 
-    def run(self, dice: random.Random, steps: int) -> None:
+    def run(self, rand: random.Random, steps: int) -> None:
         """Whatever a voter may live through, in any order; then a clean end."""
-        self.elect(dice)
+        self.elect(rand)
         for _ in range(steps):
-            match dice.choice("aaaaaassshhettocrdi"):
+            match rand.choice("aaaaaassshhettocrdi"):
                 case "a":
-                    self.append(dice)
+                    self.append(rand)
                 case "s":
                     self.sync()
                 case "h":
-                    self.commit(dice)
+                    self.commit(rand)
                 case "e":
-                    self.elect(dice)
+                    self.elect(rand)
                 case "t":
-                    self.truncate(dice)
+                    self.truncate(rand)
                 case "o":
-                    self.own_snapshot(dice)
+                    self.own_snapshot(rand)
                 case "c":
                     self.clean()
                 case "r":
                     self.reopen()
-                case "d" if dice.random() < 0.3:
+                case "d" if rand.random() < 0.3:
                     self.reopen()
-                    self.download(dice)
+                    self.download(rand)
                 case "i":
-                    self.elect(dice)
-                    self.download(dice)
+                    self.elect(rand)
+                    self.download(rand)
                 case _:
-                    self.append(dice)
+                    self.append(rand)
                     self.sync()
         self.reopen()
         self.store.close()
@@ -107,15 +107,15 @@ class Life:
     # --- elections
     # ----------------------------------------------------------------------------------------------------
 
-    def elect(self, dice: random.Random) -> None:
+    def elect(self, rand: random.Random) -> None:
         """A vote, or a leader; now and then more about the same epoch."""
         known = self._elected
-        if known.leader_id < 0 and known.epoch and dice.random() < 0.5:
-            new = known._replace(leader_id=dice.randint(1, 3))
+        if known.leader_id < 0 and known.epoch and rand.random() < 0.5:
+            new = known._replace(leader_id=rand.randint(1, 3))
         else:
             new = Election(
                 self._epoch + 1,
-                *dice.choice([(-1, 2, DIRECTORY_ID), (1, 1, DIRECTORY_ID), (3,)]),  # type: ignore[arg-type]
+                *rand.choice([(-1, 2, DIRECTORY_ID), (1, 1, DIRECTORY_ID), (3,)]),  # type: ignore[arg-type]
             )
         self._promise(elections=(known, new))
         self.store.persist(*new, kraft_version=1)
@@ -125,53 +125,53 @@ class Life:
     # --- the log
     # ------------------------------------------------------------------------------------------------------
 
-    def append(self, dice: random.Random) -> None:
+    def append(self, rand: random.Random) -> None:
         """One to three calls, of one to three batches each."""
-        for _ in range(dice.randint(1, 3)):
+        for _ in range(rand.randint(1, 3)):
             base = self.store.end_offset
             data, new = b"", []  # type: ignore[var-annotated]
-            for _ in range(dice.randint(1, 3)):
-                one = self._batch(base + sum(_count(each) for _, each in new), dice)  # type: ignore[misc]
+            for _ in range(rand.randint(1, 3)):
+                one = self._batch(base + sum(_count(each) for _, each in new), rand)  # type: ignore[misc]
                 new.append((int.from_bytes(one[:8], "big"), one))
                 data += one
             self._log += new
             self._promise_log()
             self.store.append(base, data)
 
-    def _batch(self, offset: int, dice: random.Random) -> bytes:
-        if dice.random() < 0.15:
+    def _batch(self, offset: int, rand: random.Random) -> bytes:
+        if rand.random() < 0.15:
             said = (
                 ("KRAFT_VERSION", KRaftVersionRecord(k_raft_version=1)),
                 ("KRAFT_VOTERS", voters(1, offset + 2)),
             )
             return control_batch(offset, self._epoch, *said)
         return batch(
-            offset, dice.randint(1, 3), self._epoch, size=dice.choice([1, 20, 60, 600])
+            offset, rand.randint(1, 3), self._epoch, size=rand.choice([1, 20, 60, 600])
         ).data
 
     def sync(self) -> None:
         """What was appended is durable from now on."""
-        self._synced = self.store.sync()
+        self._synced = self.store.flush()
         self._promise_log()
 
-    def commit(self, dice: random.Random) -> None:
+    def commit(self, rand: random.Random) -> None:
         """The high watermark goes on, not beyond what is synced."""
-        new = dice.randint(
+        new = rand.randint(
             self.promise.high_watermark, max(self.promise.high_watermark, self._synced)
         )
         self._promise(high_watermark=new)
         self.store.set_high_watermark(new)
         self._promise(noted=new)
 
-    def truncate(self, dice: random.Random) -> None:
+    def truncate(self, rand: random.Random) -> None:
         """Drop an end that is not committed, at a batch's beginning."""
         ends = [offset for offset, _ in self._log if offset >= self.promise.high_watermark]
         if not ends:
             return
-        offset = dice.choice(ends)
+        offset = rand.choice(ends)
         self._synced = min(self._synced, offset)
         self._promise_log()
-        self.store.truncate(offset)
+        self.store.truncate_to(offset)
         self._log = [one for one in self._log if one[0] < offset]
         self._synced = offset
         self._promise_log(settled=self.promise.high_watermark)
@@ -179,33 +179,33 @@ class Life:
     # --- snapshots
     # ----------------------------------------------------------------------------------------------------
 
-    def own_snapshot(self, dice: random.Random) -> None:
+    def own_snapshot(self, rand: random.Random) -> None:
         """Of what is committed, written while the log goes on."""
         ends = [offset + _count(data) for offset, data in self._log]
         newest = max((one.end_offset for one in self.store.snapshots), default=0)
         ends = [end for end in ends if newest < end <= self.promise.high_watermark]
         if not ends:
             return
-        end = dice.choice(ends)
+        end = rand.choice(ends)
         epochs = [int.from_bytes(data[12:16], "big") for offset, data in self._log if offset < end]
         snapshot = SnapshotId(end, epochs[-1])
         writer = self.store.new_snapshot(snapshot)
         for position, piece in _pieces(snapshot_of_voters(snapshot.epoch)):
             writer.write(position, piece)
-            self.append(dice)
+            self.append(rand)
         writer.freeze()
 
-    def download(self, dice: random.Random) -> None:
+    def download(self, rand: random.Random) -> None:
         """A leader's snapshot takes the log's place; it may be shorter, where the log's end was
         never committed.
         """
         least = self.promise.high_watermark + 1
         most = (
             self._synced
-            if self._synced >= least and dice.random() < 0.6
+            if self._synced >= least and rand.random() < 0.6
             else max(self.store.end_offset, least) + 30
         )
-        snapshot = SnapshotId(dice.randint(least, most), self._epoch)
+        snapshot = SnapshotId(rand.randint(least, most), self._epoch)
         last = int.from_bytes(self._log[-1][1][12:16], "big") if self._log else 0
         if (snapshot.epoch, snapshot.end_offset) <= (last, self.store.end_offset):
             return
@@ -218,7 +218,7 @@ class Life:
         old = World(self._starts, high_watermark, tuple(self._log))
         self._promise(worlds=(old, new), high_watermark=snapshot.end_offset)
         writer.freeze()
-        self.store.install(snapshot)
+        self.store.truncate_to_snapshot(snapshot)
         self._log, self._starts, self._synced = [], new.starts, snapshot.end_offset
         self._promise(worlds=(new,), noted=snapshot.end_offset, settled=snapshot.end_offset)
 

@@ -84,30 +84,30 @@ class Workload:
         self.reopen()
         self.fill(9, 2)
 
-    def run_at_random(self, dice: random.Random, steps: int) -> None:
+    def run_at_random(self, rand: random.Random, steps: int) -> None:
         """Whatever an observer's log can live through, in any order."""
         self.meta()
         self.epoch(1)
         for _ in range(steps):
             epoch = self.promise.leader_epochs[-1] or 1
-            match dice.choice("ffffftttccssdaa"):
+            match rand.choice("ffffftttccssdaa"):
                 case "f":
-                    self.fill(epoch, dice.randint(1, 5), flush=dice.random() < 0.6)
+                    self.fill(epoch, rand.randint(1, 5), flush=rand.random() < 0.6)
                 case "t":
                     self.truncate(
-                        dice.choice([end for end in self._ends() if end >= self.log.high_watermark])
+                        rand.choice([end for end in self._ends() if end >= self.log.high_watermark])
                     )
                     self.epoch(epoch + 1)
                 case "c":
                     self.commit()
                 case "s":
-                    self._snapshot_at(dice.choice(self._ends()))
+                    self._snapshot_at(rand.choice(self._ends()))
                 case "d":
                     self.clean()
-                case "a" if dice.random() < 0.7:
+                case "a" if rand.random() < 0.7:
                     self.reopen()
                 case "a":
-                    self.install(SnapshotId(self.log.end_offset + dice.randint(1, 40), epoch + 1))
+                    self.install(SnapshotId(self.log.end_offset + rand.randint(1, 40), epoch + 1))
                     self.epoch(epoch + 1)
 
     def _ends(self) -> list[int]:

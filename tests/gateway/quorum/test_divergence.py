@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 from gateway.quorum.divergence import truncation_offset
-from gateway.quorum.log_view import LogView
 from gateway.quorum.partition import Position
+from gateway.quorum.replicated_log import ReplicatedLog
 from gateway.quorum.response_checks import InvalidResponse
 from gateway.quorum.settings import Stored
 
 #: Epoch 1 from offset 0, epoch 3 from offset 10, end 20.
-LOG = LogView(Stored(end_offset=20, epochs=((1, 0), (3, 10))))
+LOG = ReplicatedLog(Stored(end_offset=20, epochs=((1, 0), (3, 10))))
 
 
 @pytest.mark.parametrize(
@@ -40,6 +40,6 @@ def test_diverging_epoch_above_the_fetched_one_is_refused() -> None:
 
 
 def test_log_without_records_is_cut_to_its_start() -> None:
-    log = LogView(Stored(start_offset=30, start_epoch=4, end_offset=30))
+    log = ReplicatedLog(Stored(start_offset=30, start_epoch=4, end_offset=30))
     assert truncation_offset(log, Position(30, 4)) == 30
     assert truncation_offset(log, Position(12, 2)) == 30

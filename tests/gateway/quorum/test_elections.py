@@ -211,8 +211,8 @@ def test_a_log_may_hold_the_epoch_of_a_pre_vote() -> None:
 # --- standing for election ---
 
 
-def of(*ids: int, dice: Any = None, **more: Any) -> World:
-    world = World(dice)
+def of(*ids: int, random: Any = None, **more: Any) -> World:
+    world = World(random)
     for id in ids:
         world.add(id, static=ids, **more)
     for member in world.members.values():
@@ -257,7 +257,7 @@ def test_a_clean_shutdown_takes_one_election_whatever_the_size(size: int) -> Non
 def test_five_that_stand_in_step_agree_soon(seed: int) -> None:
     """KAFKA-18345: rivals whose rests grow to the same cap must not meet for ever."""
     rng = random.Random(seed)
-    world = of(1, 2, 3, 4, 5, dice=lambda id: rng.random)
+    world = of(1, 2, 3, 4, 5, random=lambda id: rng.random)
     world.settle()
     for member in world.members.values():
         assert member.raft is not None

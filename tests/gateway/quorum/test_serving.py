@@ -9,7 +9,7 @@ import pytest
 from gateway.quorum import effects as fx
 from gateway.quorum import requests
 from gateway.quorum.errors import ErrorCode
-from gateway.quorum.events import Cleaned, Gone, Propose, Requested, Resign, SnapshotWritten
+from gateway.quorum.events import Cancelled, Cleaned, Propose, Requested, Resign, SnapshotWritten
 from gateway.quorum.partition import Position
 from gateway.quorum.requests import describe_quorum
 from gateway.snapshot_id import SnapshotId
@@ -221,7 +221,7 @@ def test_who_has_gone_is_not_answered() -> None:
     world.requests[number] = -1, 0, 18
     request = fetch(offset=4, last=1, max_wait_ms=500)
     leader.step(Requested(number, request, 18, LISTENER))
-    leader.step(Gone(number))
+    leader.step(Cancelled(number))
     before = len(world.seen)
     world.run(2)
     assert not any(isinstance(effect, fx.Reply) for _, effect in world.seen[before:])
@@ -249,7 +249,7 @@ def test_fetch_that_wants_to_wait_for_weeks_is_answered_within_five_minutes() ->
     )
     assert leader.raft is not None
     node = leader.raft._node
-    (waiting,) = node.role.parked.values()  # type: ignore[union-attr]
+    (waiting,) = node.role.delayed.values()  # type: ignore[union-attr]
     assert waiting.until - node.now == 300
 
 

@@ -146,7 +146,7 @@ def test_every_leader_is_told_anew() -> None:
     assert isinstance(upgrade(leader), fx.Accepted)
 
 
-def tell(world: World, row: VoterNode) -> int:
+def update_voter(world: World, row: VoterNode) -> int:
     leader = leader_of(world)
     assert leader.raft is not None
     return ask(world, requests.update_voter(CLUSTER, leader.raft.epoch, row), 0, seconds=0.1)
@@ -155,7 +155,9 @@ def tell(world: World, row: VoterNode) -> int:
 def test_a_voter_that_does_not_support_it() -> None:
     world = static(1, 2, 3)
     one = others(world)[0].id
-    assert tell(world, VoterNode(one, directory(one), {LISTENER: address(one)}, (0, 0))) == 0
+    assert (
+        update_voter(world, VoterNode(one, directory(one), {LISTENER: address(one)}, (0, 0))) == 0
+    )
     assert refusal(leader_of(world)).endswith(f"voter {one} supports versions 0 to 0")
 
 
@@ -163,7 +165,9 @@ def test_a_voter_that_fetches_for_another_directory_than_it_said() -> None:
     world = static(1, 2, 3)
     one = others(world)[0].id
     assert (
-        tell(world, VoterNode(one, Uuid(b"another disk...."), {LISTENER: address(one)}, (0, 1)))
+        update_voter(
+            world, VoterNode(one, Uuid(b"another disk...."), {LISTENER: address(one)}, (0, 1))
+        )
         == 0
     )
     said = refusal(leader_of(world))
@@ -180,7 +184,7 @@ def test_a_voter_that_fetches_for_another_directory_than_it_said() -> None:
     ],
 )
 def test_what_cannot_be_a_voter_of_the_log_is_not_heard(row: VoterNode, error: ErrorCode) -> None:
-    assert tell(static(1, 2, 3), row) == error
+    assert update_voter(static(1, 2, 3), row) == error
 
 
 def test_nobody_upgrades_who_does_not_lead() -> None:

@@ -32,7 +32,7 @@ from typing import Any
 
 from gateway.quorum import effects as fx
 from gateway.quorum import requests
-from gateway.quorum.effects import Tell
+from gateway.quorum.effects import Report
 from gateway.quorum.events import Cleaned, Propose, ShutDown, SnapshotWritten, Tick
 from gateway.quorum.partition import Position
 from gateway.quorum.requests import describe_quorum
@@ -284,7 +284,7 @@ class Script:
 
     def _write_changes(self) -> None:
         for id, effect in self.world.seen:
-            if isinstance(effect, Tell):
+            if isinstance(effect, Report):
                 fields = ", ".join(f"{name}={value}" for name, value in effect.fields.items())
                 self.written.append(f"! {id} {effect.event}: {fields}")
         self.world.seen.clear()

@@ -13,7 +13,7 @@ from typing import Any
 
 from gateway.address import Address
 from gateway.quorum import effects as fx
-from gateway.quorum.effects import BeginSnapshot, Failure, FailureKind, SnapshotChunk, Stop, Tell
+from gateway.quorum.effects import BeginSnapshot, Failure, FailureKind, Report, SnapshotChunk, Stop
 from gateway.quorum.events import Answered, Durable, Event, Failed, Installed, Requested, Tick
 from gateway.quorum.raft import Raft
 from gateway.quorum.settings import RaftSettings, Stored
@@ -166,7 +166,7 @@ class Member:
         self.raft = Raft(
             self.settings,
             self.disk.stored(),
-            dice=self.world.dice(self.id),
+            random=self.world.random(self.id),
             now=self.world.now,
             wall_ms=WALL_MS,
         )
@@ -231,7 +231,7 @@ class Member:
                 self.stopped = reason
             case fx.ShutDownComplete():
                 self.done = True
-            case Tell(event, fields):
+            case Report(event, fields):
                 self.told.append(
                     f"{event}: {', '.join(f'{name}={value}' for name, value in fields.items())}"
                 )
@@ -259,7 +259,7 @@ class World:
     what is dropped.
     """
 
-    def __init__(self, dice: Callable[[int], Callable[[], float]] | None = None) -> None:
+    def __init__(self, random: Callable[[int], Callable[[], float]] | None = None) -> None:
         self.now = 100.0
         self.members: dict[int, Member] = {}
         self.cut: set[tuple[int, int]] = set()
@@ -270,7 +270,7 @@ class World:
             int, tuple[int, int, int]
         ] = {}  #: number -> (asker, its number, version)
         self._number = 0
-        self._dice = dice or (lambda id: lambda: (id % 4) / 4)
+        self._random = random or (lambda id: lambda: (id % 4) / 4)
         self.leaders: dict[int, int] = {}
         self.edit: Callable[[int, Message], Message] = lambda requester, answer: answer
         self.spy: Callable[[str, int, int, Any], None] = lambda kind, sender, receiver, message: (
@@ -282,8 +282,8 @@ class World:
     def wall_ms(self) -> int:
         return WALL_MS + int((self.now - 100.0) * 1000)
 
-    def dice(self, id: int) -> Callable[[], float]:
-        return self._dice(id)
+    def random(self, id: int) -> Callable[[], float]:
+        return self._random(id)
 
     def add(
         self,

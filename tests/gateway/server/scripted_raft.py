@@ -81,7 +81,7 @@ class ScriptedLog:
         decision, self.decision = self.decision, []
         return decision
 
-    def remember(self) -> None:
+    def write_high_watermark(self) -> None:
         if self.fails is not None:
             raise self.fails
         self.remembered, self.owes_high_watermark = self.committed, False

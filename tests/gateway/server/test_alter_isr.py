@@ -192,7 +192,7 @@ def test_topics_by_name_in_version_1(tmp_path: Path) -> None:
 
 
 def test_nonsense_ends_its_connection_and_nothing_else(tmp_path: Path) -> None:
-    dice = random.Random(56)
+    rand = random.Random(56)
 
     async def main() -> None:
         async with lone_node(tmp_path / "data") as node:
@@ -201,14 +201,14 @@ def test_nonsense_ends_its_connection_and_nothing_else(tmp_path: Path) -> None:
             for number in range(300):
                 data = bytearray(whole)
                 for _ in range(1 + number % 4):
-                    at = dice.randrange(4, len(data))
-                    match dice.randrange(3):
+                    at = rand.randrange(4, len(data))
+                    match rand.randrange(3):
                         case 0:
-                            data[at] = dice.choice((0, 1, 0x7F, 0x80, 0xFF))
+                            data[at] = rand.choice((0, 1, 0x7F, 0x80, 0xFF))
                         case 1:
                             del data[max(at, 8) :]
                         case _:
-                            data[at:at] = dice.randbytes(3)
+                            data[at:at] = rand.randbytes(3)
                 async with await connect(node.ports["CONTROLLER"]) as client:
                     await client.send(frame(bytes(data)))
                     with trio.move_on_after(1):

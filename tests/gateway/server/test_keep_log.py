@@ -19,7 +19,7 @@ from gateway.server.keep_image import keep_image
 from gateway.server.keep_log import LogCleaner
 from gateway.server.logs import Reports
 from gateway.snapshot_id import SnapshotId
-from gateway.sources.own_snapshots import Written
+from gateway.sources.snapshot_generator import Written
 
 
 @dataclass

@@ -259,7 +259,7 @@ def test_a_leader_whose_disk_fails_ends_and_acknowledges_nothing_more(tmp_path: 
             await three.start()
             leader = await three.leader()
             others = [id for id in three.nodes if three.nodes[id] is not leader]
-            leader.log.store.sync = fails
+            leader.log.store.flush = fails
             answers: list[int] = []
 
             async def create() -> None:

@@ -36,18 +36,18 @@ from gateway.quorum.effects import (
     NotLeading,
     Persist,
     Refused,
+    Report,
     Send,
     ShutDownComplete,
     SnapshotChunk,
     SnapshotRange,
     Stop,
-    Tell,
 )
 from gateway.quorum.events import (
     Answered,
+    Cancelled,
     Durable,
     Failed,
-    Gone,
     Installed,
     Requested,
     Resign,
@@ -296,7 +296,7 @@ def test_an_asker_that_is_gone_is_told_to_the_core_and_gets_nothing_read() -> No
             driven.log.gate.set()
             await until(lambda: bool(driven.raft.of(Durable)))
             [asked] = driven.raft.of(Requested)
-            assert driven.raft.of(Gone) == [Gone(asked.number)]
+            assert driven.raft.of(Cancelled) == [Cancelled(asked.number)]
             assert (read, pending.done) == ([], False)
 
     run(main)
@@ -311,7 +311,7 @@ def test_an_asker_that_was_answered_is_not_told_to_be_gone() -> None:
             await until(lambda: pending.done)
             pending.cancel()
             await settled()
-            assert driven.raft.of(Gone) == []
+            assert driven.raft.of(Cancelled) == []
 
     run(main)
 
@@ -728,7 +728,7 @@ def test_what_the_core_tells_is_reported_with_a_peers_words_escaped(
         async with driving() as driven:
             driven.reply(
                 0,
-                Tell(
+                Report(
                     "protocol violation",
                     {"sender": "node 2", "reason": "a\nb" + "x" * 1000},
                 ),

@@ -31,7 +31,7 @@ class Append(NamedTuple):
     data: bytes
 
 
-def remember(epoch: int, leader_id: int) -> fx.Persist:
+def persisted(epoch: int, leader_id: int) -> fx.Persist:
     return fx.Persist(_TOKEN, fx.ElectionState(epoch, leader_id), 1)
 
 

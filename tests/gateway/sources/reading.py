@@ -7,8 +7,8 @@ from __future__ import annotations
 import os
 
 from gateway.ports import FileRange, Read, State
-from gateway.sources.chain_partition import ChainPartition
 from gateway.sources.log_directory import LogDirectory
+from gateway.sources.log_partition import LogPartition
 from kwire.records.batch import decode_batch
 from kwire.records.header import iter_batches
 
@@ -36,7 +36,7 @@ def joined(read: Read) -> bytes:
 
 
 def batches_from(
-    source: ChainPartition, offset: int, max_bytes: int = 1 << 20
+    source: LogPartition, offset: int, max_bytes: int = 1 << 20
 ) -> list[tuple[int, int, bytes]]:
     """Every batch from ``offset`` to the end as (base offset, next offset, bytes), each with the
     right CRC.

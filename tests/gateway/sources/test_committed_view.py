@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 
 from gateway.ports import State
-from gateway.sources import chain_reader, open_log
-from gateway.sources.chain_partition import ChainPartition
+from gateway.sources import log_reader, open_log
 from gateway.sources.committed_view import up_to_high_watermark
+from gateway.sources.log_partition import LogPartition
 from tests.gateway.sources.reading import batches_from, caught_up, records_of
 from tests.shared import needs_shared
 
 
-class Clipped(ChainPartition):
+class Clipped(LogPartition):
     """A chain as a partition."""
 
     @property
@@ -41,12 +41,12 @@ def test_every_high_watermark_of_a_real_log(logs: Any, name: str) -> None:
     directory = next(logs(name).glob("**/__cluster_metadata-0"))
     source = caught_up(open_log(directory))
     start, batches = source.log_start_offset, batches_from(source, source.log_start_offset)
-    dice = random.Random(name)
+    rand = random.Random(name)
     ends = sorted(
         {
             0,
             start,
-            *dice.sample(range(start, source.high_watermark + 1), 150),
+            *rand.sample(range(start, source.high_watermark + 1), 150),
             source.high_watermark + 5,
         }
     )
@@ -58,7 +58,7 @@ def test_every_high_watermark_of_a_real_log(logs: Any, name: str) -> None:
         records = records_of(wanted)
         assert partition.served.epoch == (records[-1][2] if records else 0)
         largest = max((timestamp for _, timestamp, _ in records), default=None)
-        found = chain_reader.max_timestamp(partition.served)
+        found = log_reader.max_timestamp(partition.served)
         assert (found.timestamp if found else None) == largest
         assert partition.bytes_available(start, 1 << 40) == sum(len(data) for _, _, data in wanted)
 

@@ -18,9 +18,9 @@ from gateway.log.local_log import LocalLog, LogSettings
 from gateway.log.reader import read_log_file
 from gateway.snapshot_id import SnapshotId
 from gateway.sources.metadata_loader import MetadataLoader
-from gateway.sources.own_snapshots import OwnSnapshots, SnapshotSettings
+from gateway.sources.snapshot_generator import SnapshotGenerator, SnapshotSettings
 from tests.gateway.sources.metadata_files import batch, topic
-from tests.gateway.sources.test_own_snapshots import snapshots_of
+from tests.gateway.sources.test_snapshot_generator import snapshots_of
 from tests.kwire.cluster.kafka_state import state_of, truth
 from tests.shared import needs_shared
 
@@ -50,7 +50,7 @@ class Follower:
         """Start, or start again."""
         self.log = LocalLog.open(self.data_dir, SETTINGS)
         self.keeper = MetadataLoader(self.log.directory)
-        self.snapshots = OwnSnapshots(
+        self.snapshots = SnapshotGenerator(
             self.log.directory, SnapshotSettings(), self.log.new_snapshot, now=0.0
         )
 

@@ -20,7 +20,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from gateway.log import follower
 from gateway.ports import OffsetAt, OffsetOutOfRange, State
 from gateway.snapshot_id import SnapshotId
-from gateway.sources import LogDirectory, chain_reader, log_directory, open_log
+from gateway.sources import LogDirectory, log_directory, log_reader, open_log
 from tests.gateway.log.kafka_files import KafkaLog, WrittenBatch, batch, snapshot_bytes
 from tests.gateway.sources.reading import batches_from, caught_up, joined, records_of
 from tests.shared import LOG_NAMES, needs_shared
@@ -528,7 +528,7 @@ def test_a_prefix_of_many_batches_comes_in_several_reads(
     log = KafkaLog(tmp_path / "__cluster_metadata-0", start=100)
     log.append(20)
     snapshot = log.snapshot(100, (1,) * 40)
-    monkeypatch.setattr(chain_reader, "_PREFIX_BATCHES_MAX", 7)
+    monkeypatch.setattr(log_reader, "_PREFIX_BATCHES_MAX", 7)
     source = caught_up(open_log(tmp_path))
     served = batches_from(source, source.log_start_offset)
     assert (

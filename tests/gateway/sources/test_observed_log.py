@@ -28,7 +28,7 @@ from tests.gateway.sources.observing import (
     fill,
     learn,
     observer_store,
-    remember,
+    persisted,
     reopened,
     truncate,
 )
@@ -101,7 +101,7 @@ def test_who_waits_is_told_when_there_is_something_new_and_only_then(source: Quo
     assert told == [2]
     do(source, Advance(2))
     assert told == [2]
-    do(source, remember(1, 3))
+    do(source, persisted(1, 3))
     assert told == [2, 2], "a new epoch is something new"
     source.publish()
     assert told == [2, 2]
@@ -117,7 +117,7 @@ def test_truncation_takes_away_only_what_nobody_saw(source: QuorumLog) -> None:
     assert do(source, truncate(kept)) is None
     assert (source.store.end_offset, source.high_watermark) == (kept, kept)
     other = [batch(kept, 1, 2), batch(kept + 1, lost - kept - 1, 2)]
-    do(source, remember(2, 2), Append(other[0].data), Append(other[1].data), Advance(lost))
+    do(source, persisted(2, 2), Append(other[0].data), Append(other[1].data), Advance(lost))
     assert batches_from(source, kept) == [(one.offset, one.next_offset, one.data) for one in other]
     assert source.end_offset_for_epoch(1) == (1, kept)
 
@@ -151,7 +151,7 @@ def test_batches_that_are_refused_leave_everything_as_it_was(
     source: QuorumLog, data: Any, reason: str
 ) -> None:
     fill(source, 2)
-    do(source, remember(3, 1))
+    do(source, persisted(3, 1))
     before = (
         batches_from(source, 0),
         edge(source),
@@ -184,7 +184,7 @@ def test_what_stood_before_a_refused_effect_is_done_and_shown(source: QuorumLog)
 
 def test_a_restart_shows_the_same(root: Path, source: QuorumLog) -> None:
     fill(source, 5)
-    do(source, remember(4, 2), appended(source, 3, epoch=4))
+    do(source, persisted(4, 2), appended(source, 3, epoch=4))
     before = batches_from(source, 0), edge(source), source.leader_epoch
     source.close()
     again = reopened(root)
@@ -198,7 +198,7 @@ def test_the_leader_epoch_never_goes_back_not_even_without_its_file(
     root: Path, source: QuorumLog
 ) -> None:
     fill(source, 2, epoch=3)
-    do(source, remember(5, 1))
+    do(source, persisted(5, 1))
     assert source.leader_epoch == 5
     source.close()
     again = reopened(root)
@@ -212,7 +212,7 @@ def test_the_leader_epoch_never_goes_back_not_even_without_its_file(
 
 def test_an_epoch_that_has_committed_nothing_yet_ends_where_the_log_does(source: QuorumLog) -> None:
     fill(source, 2, epoch=3)
-    do(source, remember(5, 1))
+    do(source, persisted(5, 1))
     assert source.end_offset_for_epoch(3) == (3, 4)
     assert source.end_offset_for_epoch(5) == (3, 4)
     assert source.end_offset_for_epoch(6) == (-1, -1)

@@ -25,7 +25,7 @@ from tests.gateway.sources.observing import (
     fill,
     on,
     perform,
-    remember,
+    persisted,
     reopened,
     truncate,
 )
@@ -55,7 +55,7 @@ def test_a_full_disk_is_tried_again_wherever_it_was_full(root: Path) -> None:
         disk = FaultyDisk()
         source = on(root / str(fails_at), disk)
         fill(source, 1)
-        effects = (remember(2, 1), appended(source, 2, epoch=2), Advance(4))
+        effects = (persisted(2, 1), appended(source, 2, epoch=2), Advance(4))
         disk.fails_at = disk.count + fails_at
         try:
             perform(source, effects)
@@ -66,7 +66,7 @@ def test_a_full_disk_is_tried_again_wherever_it_was_full(root: Path) -> None:
             source.publish()
             assert source.high_watermark == 2
             ends = source.store.end_offset
-            assert perform(source, effects if ends == 2 else (remember(2, 1), Advance(4))) is None
+            assert perform(source, effects if ends == 2 else (persisted(2, 1), Advance(4))) is None
             assert source.store.end_offset == 4
         else:
             count += 1
@@ -160,7 +160,7 @@ def test_a_truncation_that_cannot_be_looked_at_shows_nothing_wrong(
     monkeypatch.setattr("gateway.log.follower.list_directory", refuse)
     do(
         source,
-        remember(2, 2),
+        persisted(2, 2),
         truncate(4),
         Append(batch(4, 3, 2).data),
         Append(batch(7, 2, 2).data),

@@ -22,7 +22,7 @@ from tests.gateway.sources.observing import (
     Append,
     do,
     install_snapshot,
-    remember,
+    persisted,
     reopened,
     truncate,
 )
@@ -51,7 +51,7 @@ class Copy(RuleBasedStateMachine):
     def open(self, prefix: bool) -> None:
         self.prefix = prefix
         self.source = self.opened()
-        self.do(remember(1, 1))
+        self.do(persisted(1, 1))
 
     def opened(self) -> QuorumLog:
         source = reopened(
@@ -87,7 +87,7 @@ class Copy(RuleBasedStateMachine):
     def lose_an_election(self, part: float, count: int) -> None:
         """A new leader, with another log behind what is committed."""
         self.epoch += 1
-        self.do(remember(self.epoch, self.epoch % 3))
+        self.do(persisted(self.epoch, self.epoch % 3))
         low, high = self.source.committed, self.source.store.end_offset
         offset = max(low, self.batch_start(low + round(part * (high - low))))
         if self.batch_start(offset) == offset:
@@ -117,7 +117,7 @@ class Copy(RuleBasedStateMachine):
         data = snapshot_bytes(self.epoch, tuple(counts))
         if damaged:
             data = data[:-1] + bytes([data[-1] ^ 1])
-        self.do(remember(self.epoch, 1), BeginSnapshot(id), SnapshotChunk(0, data[:40], len(data)))
+        self.do(persisted(self.epoch, 1), BeginSnapshot(id), SnapshotChunk(0, data[:40], len(data)))
         refused = do(self.source, SnapshotChunk(40, data[40:], len(data)), install_snapshot(id))
         assert (refused is not None) == damaged
 
@@ -132,7 +132,9 @@ class Copy(RuleBasedStateMachine):
         assert do(self.source, Append(bytes(data))) is not None
         assert self.source.store.end_offset == end
 
-    @precondition(lambda self: self.source.served.parts and self.source.served.parts[-1].shift == 0)
+    @precondition(
+        lambda self: self.source.served.slices and self.source.served.slices[-1].shift == 0
+    )
     @rule(back=st.integers(0, 3), clean=st.booleans())
     def snapshot(self, back: int, clean: bool) -> None:
         """One of our own, at the end of a committed batch; what is before it may go."""

@@ -20,7 +20,7 @@ from tests.gateway.sources.observing import (
     fill,
     install,
     install_snapshot,
-    remember,
+    persisted,
     reopened,
 )
 from tests.gateway.sources.reading import batches_from, joined
@@ -52,7 +52,7 @@ def test_a_snapshot_takes_the_logs_place_and_its_records_are_a_prefix(
     assert edge(source) == (95, 100), "header, three records, footer"
     assert source.committed == source.store.start_offset == source.store.end_offset == 100
     assert b"".join(data for _, _, data in batches_from(source, 100)) == b""
-    do(source, remember(4, 1), appended(source, 2, epoch=4), Advance(102))
+    do(source, persisted(4, 1), appended(source, 2, epoch=4), Advance(102))
     assert edge(source) == (95, 102)
     source.close()
     for prefix, start in ((True, 95), (False, 100)):

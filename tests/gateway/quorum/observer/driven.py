@@ -53,7 +53,9 @@ class Driven:
         self.cluster_id = settings.cluster_id
         self.open: list[Send] = []
         self.sent: list[float] = []
-        self.install: Callable[[InstallSnapshot], None] = lambda effect: log.install(effect.id)
+        self.install: Callable[[InstallSnapshot], None] = lambda effect: log.truncate_to_snapshot(
+            effect.id
+        )
         self.spy: Callable[[Effect], None] = lambda effect: None
         self._settings = settings
         self.raft = self._core(leader_id)
@@ -71,7 +73,7 @@ class Driven:
             high_watermark=self.shown,
         )
         settings = replace(self._settings, cluster_id=self.cluster_id)
-        return Raft(settings, stored, dice=lambda: 0.0, now=self.now, wall_ms=0)
+        return Raft(settings, stored, random=lambda: 0.0, now=self.now, wall_ms=0)
 
     def restart(self) -> None:
         """As the driver does after a failure of the log: a new core from what the log holds, a
@@ -103,7 +105,7 @@ class Driven:
                     self.log.flush()
                 case Truncate(_, offset):
                     assert self.shown <= offset < self.log.end_offset
-                    self.log.truncate(offset)
+                    self.log.truncate_to(offset)
                     if self.log.end_offset != offset:
                         self.restart()
                         return

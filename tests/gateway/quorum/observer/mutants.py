@@ -20,7 +20,7 @@ from gateway.quorum.effects import Advance, Persist, Truncate
 from gateway.quorum.fetching import only_partition
 from gateway.quorum.following import Following
 from gateway.quorum.leader_discovery import LeaderDiscovery
-from gateway.quorum.node import NOBODY, Node
+from gateway.quorum.node import NO_NODE, Node
 from gateway.quorum.partition import Position
 from gateway.quorum.peers import Peers
 from gateway.quorum.raft import Raft
@@ -70,12 +70,12 @@ def late_answers_count() -> Any:
 @mutant
 def old_epochs_are_believed() -> Any:
     """A node that is behind may name a leader of its epoch."""
-    said = transitions.answer_says
+    said = transitions.handle_common_response
 
     def believed(node: Node, sender: str, error: int, epoch: int, *rest: Any) -> bool:
         return said(node, sender, error, max(epoch, node.epoch), *rest)
 
-    return _patched(transitions, "answer_says", believed)
+    return _patched(transitions, "handle_common_response", believed)
 
 
 @mutant
@@ -91,8 +91,8 @@ def leader_of_the_last_epoch_stays() -> Any:
     """A new epoch without a leader keeps the old one's."""
     become = Node.become_unattached
 
-    def keep(self: Node, epoch: int, leader_id: int = NOBODY, *, afresh: bool = False) -> None:
-        become(self, epoch, self.leader_id if leader_id == NOBODY else leader_id, afresh=afresh)
+    def keep(self: Node, epoch: int, leader_id: int = NO_NODE, *, afresh: bool = False) -> None:
+        become(self, epoch, self.leader_id if leader_id == NO_NODE else leader_id, afresh=afresh)
 
     return _patched(Node, "become_unattached", keep)
 
@@ -378,13 +378,13 @@ _deadline = LeaderDiscovery.deadline
 def others_are_asked_for_ever() -> Any:
     """Once the leader was of no help it is never asked again."""
     ask = Following._ask_leader
-    doubt = Following._doubt
+    doubt = Following._suspect_leader
 
     def remember(self: Following, role: Follower) -> None:
         doubt(self, role)
         self._node.peers.at(role.endpoints[""]).ready_at = 1e9
 
-    return mock.patch.multiple(Following, _doubt=remember, _ask_leader=ask)
+    return mock.patch.multiple(Following, _suspect_leader=remember, _ask_leader=ask)
 
 
 @mutant

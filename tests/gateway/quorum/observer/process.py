@@ -24,9 +24,9 @@ from gateway.quorum.effects import (
     LeaderChanged,
     LearnClusterId,
     Persist,
+    Report,
     SnapshotChunk,
     Stop,
-    Tell,
     Truncate,
 )
 from gateway.quorum.events import Installed
@@ -129,11 +129,11 @@ class ModelLog:
                 Batch(header.base_offset, header.next_offset, header.partition_leader_epoch, batch)
             )
 
-    def truncate(self, offset: int) -> None:
+    def truncate_to(self, offset: int) -> None:
         self.batches = [batch for batch in self.batches if batch.next <= offset]
         self.flushed = min(self.flushed, len(self.batches))
 
-    def install(self, id: SnapshotId) -> None:
+    def truncate_to_snapshot(self, id: SnapshotId) -> None:
         self.batches, self.flushed, self.start, self.snapshot = [], 0, id, id
 
     def flush(self) -> None:
@@ -195,7 +195,7 @@ class Process:
             high_watermark=self.shown,
         )
         settings = replace(self.settings, cluster_id=self.cluster_id)
-        self.raft = Raft(settings, stored, dice=self.rng.random, now=now, wall_ms=0)
+        self.raft = Raft(settings, stored, random=self.rng.random, now=now, wall_ms=0)
         return self.raft.start(now, 0)
 
     def perform(self, effect: Effect) -> None:
@@ -217,7 +217,7 @@ class Process:
                     self.shown <= offset < self.log.end_offset,
                     f"truncation to {offset} never below {self.shown}",
                 )
-                self.log.truncate(offset)
+                self.log.truncate_to(offset)
                 require(self.log.end_offset == offset, "a truncation ends where a batch begins")
             case BeginSnapshot(id):
                 self.part = (id, bytearray(), 0)
@@ -246,7 +246,7 @@ class Process:
                 raise Violation(f"stopped without need: {reason}")
             case _:
                 require(
-                    isinstance(effect, Tell | LeaderChanged), f"an observer never wants {effect}"
+                    isinstance(effect, Report | LeaderChanged), f"an observer never wants {effect}"
                 )
 
     def check(self) -> None:
@@ -288,7 +288,7 @@ class Process:
             "a snapshot stands for committed records",
         )
         require(id.end_offset >= self.shown, "a snapshot never ends below what is shown")
-        self.log.install(id)
+        self.log.truncate_to_snapshot(id)
         self.part = None
         self.installed = Installed(id, None, 0)
 

@@ -20,7 +20,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import NamedTuple
 
-from gateway.quorum.effects import Advance, DiskEffect, Effect, Failure, FailureKind, Send, Tell
+from gateway.quorum.effects import Advance, DiskEffect, Effect, Failure, FailureKind, Report, Send
 from gateway.quorum.events import Answered, Durable, Event, Failed, Tick
 from kwire.message import Message
 from kwire.messages.fetch_request import FetchRequest
@@ -157,9 +157,9 @@ class Simulation:
         self.world.heal(away)
 
     def _died(self, id: int) -> None:
-        for parked in [parked for parked in self._parked if parked[4].id == id]:
-            self._parked.remove(parked)
-            self._fail(parked[0], parked[1], FailureKind.CLOSED)
+        for delayed in [delayed for delayed in self._parked if delayed[4].id == id]:
+            self._parked.remove(delayed)
+            self._fail(delayed[0], delayed[1], FailureKind.CLOSED)
 
     # The observer's life.
 
@@ -347,23 +347,23 @@ class Simulation:
             self._fail(life, send, FailureKind.CLOSED)
             return
         if isinstance(request, FetchRequest) and controller.must_wait(voter, request, made, None):
-            parked = (life, send, request, version, voter, voter.high_watermark)
-            self._parked.append(parked)
-            self._at(self.now + request.max_wait_ms / 1000, lambda: self._wake(parked))
+            delayed = (life, send, request, version, voter, voter.high_watermark)
+            self._parked.append(delayed)
+            self._at(self.now + request.max_wait_ms / 1000, lambda: self._wake(delayed))
             return
         self._reply(life, send, made, version)
 
     def _complete_parked(self) -> None:
-        for parked in list(self._parked):
-            _, _, request, version, voter, high_watermark = parked
+        for delayed in list(self._parked):
+            _, _, request, version, voter, high_watermark = delayed
             made = controller.answer(self.quorum, voter, request, version)
             if not controller.must_wait(voter, request, made, high_watermark):
-                self._wake(parked)
+                self._wake(delayed)
 
-    def _wake(self, parked: tuple[int, Send, FetchRequest, int, Voter, int]) -> None:
-        if parked in self._parked:
-            self._parked.remove(parked)
-            life, send, request, version, voter, _ = parked
+    def _wake(self, delayed: tuple[int, Send, FetchRequest, int, Voter, int]) -> None:
+        if delayed in self._parked:
+            self._parked.remove(delayed)
+            life, send, request, version, voter, _ = delayed
             self._reply(
                 life, send, controller.answer(self.quorum, voter, request, version), version
             )
@@ -409,7 +409,7 @@ class Simulation:
 
     def _before_effect(self, effect: Effect) -> None:
         self._note(f"   {effect_text(effect)}")
-        self.seen[effect.event if isinstance(effect, Tell) else type(effect).__name__] += 1
+        self.seen[effect.event if isinstance(effect, Report) else type(effect).__name__] += 1
         if isinstance(effect, DiskEffect | Advance) and self._happens(self.faults.crash_at_effect):
             raise Crash
         if isinstance(effect, DiskEffect) and self._happens(self.faults.disk_fails):

@@ -65,7 +65,7 @@ def test_logs_are_cut_back_to_what_both_have_and_no_further(
             break
         target = truncation_offset(follower, Position(end, known))
         assert target < offset, "every answer takes something away"
-        follower.truncate(target)
+        follower.truncate_to(target)
     assert follower.end_offset == len(common)
     assert follower.batches == leader.batches[: follower.end_offset]
 
@@ -85,10 +85,10 @@ def test_a_log_that_begins_at_a_snapshot_is_never_cut_below_it() -> None:
 
 
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=80))
-def test_pauses_double_up_to_the_most_and_are_never_less_than_half(dice: list[float]) -> None:
-    rolls = iter(dice)
+def test_pauses_double_up_to_the_most_and_are_never_less_than_half(fractions: list[float]) -> None:
+    rolls = iter(fractions)
     backoff = Backoff(0.02, 1.0, lambda: next(rolls))
-    for n in range(len(dice)):
+    for n in range(len(fractions)):
         whole = min(1.0, 0.02 * 2**n)
         assert whole / 2 <= backoff.failed() <= whole
     backoff.progress()

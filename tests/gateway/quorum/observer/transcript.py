@@ -88,7 +88,7 @@ class _Script:
     def _fill(self, parts: list[str]) -> None:
         for part in parts:
             if part.startswith("snapshot="):
-                self.log.install(_snapshot_id(part[9:]))
+                self.log.truncate_to_snapshot(_snapshot_id(part[9:]))
             else:
                 self.log.append(_records(part))
 
@@ -121,7 +121,7 @@ class _Script:
         if self.refused:
             self.written.append("= ... which the log refuses")
             raise DecodeError("its CRC is wrong")
-        self.log.install(effect.id)
+        self.log.truncate_to_snapshot(effect.id)
 
     def _answered(self, word: str, kind: str, given: dict[str, str]) -> None:
         assert self.driven.open, "nothing was asked"

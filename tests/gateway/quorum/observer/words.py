@@ -12,9 +12,9 @@ from gateway.quorum.effects import (
     LeaderChanged,
     LearnClusterId,
     Persist,
+    Report,
     SnapshotChunk,
     Stop,
-    Tell,
     Truncate,
 )
 from kwire.message import Message
@@ -73,7 +73,7 @@ def effect_text(effect: Effect) -> str:
             return f"LeaderChanged epoch={epoch} leader={leader_id}"
         case LearnClusterId(_, id) | Stop(id):
             return f"{type(effect).__name__} {id}"
-        case Tell(event, said):
+        case Report(event, said):
             return f"Tell {event}: {', '.join(f'{name}={value}' for name, value in said.items())}"
         case _:
             raise AssertionError(effect)

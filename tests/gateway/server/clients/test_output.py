@@ -122,18 +122,18 @@ def test_memory_that_a_read_lends_is_kept_until_it_is_sent() -> None:
 
 @pytest.mark.parametrize("seed", range(20))
 def test_bytes_and_ranges_of_any_sizes_arrive_in_order(seed: int) -> None:
-    dice = random.Random(seed)
+    rand = random.Random(seed)
     ours, theirs = socket.socketpair()
     with ours, theirs, tempfile.TemporaryFile() as file:
-        content = dice.randbytes(400_000)
+        content = rand.randbytes(400_000)
         file.write(content)
         file.flush()
         ours.setblocking(False)
         theirs.setblocking(False)
         output, expected, got = Output(ours), b"", b""
         for _ in range(30):
-            size = dice.choice([1, 100, 16_384, 16_385, 100_000])
-            at = dice.randrange(len(content) - size)
+            size = rand.choice([1, 100, 16_384, 16_385, 100_000])
+            at = rand.randrange(len(content) - size)
             read = Read([FileRange(file.fileno(), at, size), b"!"], size + 1, lambda: None)
             output.add([b"head", FileRecords(read), b"tail"])
             expected += b"head" + content[at : at + size] + b"!tail"

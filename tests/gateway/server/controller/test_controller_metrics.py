@@ -89,18 +89,18 @@ def test_only_what_changes_counts_is_counted_again() -> None:
 
 def test_counting_again_counts_what_changed_alone() -> None:
     """As the image of a node changes: in a delta, taken over in one move."""
-    image, dice, counting = Image(), random.Random(1), Counting()
+    image, rand, counting = Image(), random.Random(1), Counting()
     topics = [Uuid(bytes([number]) * 16) for number in range(1, 6)]
     for _ in range(200):
         delta = Delta(image)
-        for topic_id in dice.sample(topics, 2):
+        for topic_id in rand.sample(topics, 2):
             if topic_id not in delta.image.topics:
                 apply(delta.image, TopicRecord(name=str(topic_id), topic_id=topic_id))
-            elif dice.random() < 0.1:
+            elif rand.random() < 0.1:
                 apply(delta.image, RemoveTopicRecord(topic_id=topic_id))
                 continue
-            leader, replicas = dice.choice((-1, 1, 2)), dice.choice(([1, 2], [2, 1]))
-            index = dice.randrange(4)
+            leader, replicas = rand.choice((-1, 1, 2)), rand.choice(([1, 2], [2, 1]))
+            index = rand.randrange(4)
             apply(
                 delta.image,
                 PartitionRecord(

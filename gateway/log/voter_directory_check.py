@@ -30,7 +30,7 @@ _VOTE_ADVICE: Final = f"it holds this voter's vote, which must not be forgotten:
 _LOG_ADVICE: Final = f"this voter has told others that it has them: {_RESTORE}"
 
 
-class Admission:
+class VoterDirectoryCheck:
     """What the node that wants to vote says of itself. ``cluster_id`` None: whatever
     meta.properties says.
     """
@@ -97,7 +97,7 @@ def check_epoch(directory: Path, state: QuorumStateData, last_epoch: int) -> Non
         )
 
 
-def for_a_voter(error: LogDamaged) -> LogDamaged:
+def with_voter_advice(error: LogDamaged) -> LogDamaged:
     """The same with advice to a voter, which unlike an observer cannot fetch everything anew."""
     name = Path(error.file).name
     if name == quorum_state.FILE_NAME:

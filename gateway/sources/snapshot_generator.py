@@ -68,7 +68,7 @@ class _NotNow(Exception):
         self.retry_s = retry_s
 
 
-class OwnSnapshots:
+class SnapshotGenerator:
     """Decides on the event loop (``due``) and writes in a thread (``write``), one call at a time.
 
     ``new_writer`` makes the file, as ``LocalLog.new_snapshot`` does. Times (``now``) are in s on

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from gateway.log.batch_index import Slot
-from gateway.log.chain import Chain, Part
+from gateway.log.log_view import LogView, SegmentSlice
 from gateway.log.open_file import OpenFile
 from gateway.ports import Chunk, FileRange, OffsetAt, OffsetOutOfRange, Read
 from kwire.errors import DecodeError
@@ -37,60 +37,60 @@ class _FileHolder:
         self._files = []
 
 
-def read(chain: Chain, offset: int, max_bytes: int) -> Read:
+def read(view: LogView, offset: int, max_bytes: int) -> Read:
     """Return whole batches from the one that holds ``offset``, as ``gateway.ports.Partition.read``.
 
     Raises OffsetOutOfRange, OSError.
     """
-    if not chain.start_offset <= offset <= chain.end_offset:
-        raise OffsetOutOfRange(f"{offset} is not within {chain.start_offset} to {chain.end_offset}")
+    if not view.start_offset <= offset <= view.end_offset:
+        raise OffsetOutOfRange(f"{offset} is not within {view.start_offset} to {view.end_offset}")
     chunks: list[Chunk] = []
     files: list[OpenFile] = []
     size = 0
-    at = chain.part_at(offset) if offset < chain.end_offset else len(chain.parts)
-    for part in chain.parts[at:]:
-        first = _slot_of(part, offset) if not files else None
+    at = view.slice_at(offset) if offset < view.end_offset else len(view.slices)
+    for piece in view.slices[at:]:
+        first = _slot_of(piece, offset) if not files else None
         if not files and first is None:
             break  # the file was just truncated: return nothing until the next scan
-        start = first.position if first else part.start
+        start = first.position if first else piece.start
         least = start + first.size if first else start
-        end = max(least, _last_boundary(part, start + max_bytes - size))
-        taken = _take(part, start, end, chunks)
+        end = max(least, _last_boundary(piece, start + max_bytes - size))
+        taken = _take(piece, start, end, chunks)
         size += taken
-        files.append(part.index.file)
-        if start + taken < part.end:
+        files.append(piece.index.file)
+        if start + taken < piece.end:
             break
     return Read(chunks, size, _FileHolder(files))
 
 
-def bytes_available(chain: Chain, offset: int, limit: int) -> int:
+def bytes_available(view: LogView, offset: int, limit: int) -> int:
     """Return the number of record bytes from ``offset`` to the end, at most ``limit``."""
-    if not chain.start_offset <= offset < chain.end_offset:
+    if not view.start_offset <= offset < view.end_offset:
         return 0
-    at = chain.part_at(offset)
-    first = _slot_of(chain.parts[at], offset)
+    at = view.slice_at(offset)
+    first = _slot_of(view.slices[at], offset)
     if first is None:
         return 0
-    size = chain.parts[at].end - first.position
-    for part in chain.parts[at + 1 :]:
+    size = view.slices[at].end - first.position
+    for piece in view.slices[at + 1 :]:
         if size >= limit:
             break
-        size += part.end - part.start
+        size += piece.end - piece.start
     return min(size, limit)
 
 
-def offset_for_timestamp(chain: Chain, timestamp: int) -> OffsetAt | None:
+def offset_for_timestamp(view: LogView, timestamp: int) -> OffsetAt | None:
     """Return the first record with a timestamp of at least ``timestamp`` ms
     (``UnifiedLog.fetchOffsetByTimestamp``).
     """
-    return _first_record(chain, timestamp, lambda slot: slot.max_timestamp >= timestamp)
+    return _first_record(view, timestamp, lambda slot: slot.max_timestamp >= timestamp)
 
 
-def max_timestamp(chain: Chain) -> OffsetAt | None:
+def max_timestamp(view: LogView) -> OffsetAt | None:
     """Return the first record with the largest timestamp (KIP-734)."""
-    largest = max((part.max_timestamp for part in chain.parts), default=-1)
+    largest = max((piece.max_timestamp for piece in view.slices), default=-1)
     return (
-        _first_record(chain, largest, lambda slot: slot.max_timestamp >= largest)
+        _first_record(view, largest, lambda slot: slot.max_timestamp >= largest)
         if largest >= 0
         else None
     )
@@ -100,53 +100,53 @@ def max_timestamp(chain: Chain) -> OffsetAt | None:
 # ------------------------------------------------------------------------------------------------
 
 
-def _slot_of(part: Part, offset: int) -> Slot | None:
+def _slot_of(piece: SegmentSlice, offset: int) -> Slot | None:
     """Return the batch that holds ``offset``; None if the file no longer has it."""
-    wanted = offset - part.shift
-    block = bisect.bisect_right(part.index.offsets, wanted, 0, part.blocks) - 1
-    return part.index.slot_of(wanted, max(block, 0), part.end)
+    wanted = offset - piece.shift
+    block = bisect.bisect_right(piece.index.offsets, wanted, 0, piece.blocks) - 1
+    return piece.index.slot_of(wanted, max(block, 0), piece.end)
 
 
-def _last_boundary(part: Part, position: int) -> int:
-    """Return the end of the last batch of ``part`` that ends at or before ``position``; the part's
+def _last_boundary(piece: SegmentSlice, position: int) -> int:
+    """Return the end of the last batch of ``piece`` that ends at or before ``position``; the part's
     start without one.
     """
-    if position >= part.end:
-        return part.end
-    if position <= part.start:
-        return part.start
-    block = bisect.bisect_right(part.index.positions, position, 0, part.blocks) - 1
-    return part.index.boundary(position, block, part.end)
+    if position >= piece.end:
+        return piece.end
+    if position <= piece.start:
+        return piece.start
+    block = bisect.bisect_right(piece.index.positions, position, 0, piece.blocks) - 1
+    return piece.index.boundary(position, block, piece.end)
 
 
-def _take(part: Part, start: int, end: int, chunks: list[Chunk]) -> int:
-    """Add the bytes of ``part`` from ``start`` to ``end``, both between batches; return their
+def _take(piece: SegmentSlice, start: int, end: int, chunks: list[Chunk]) -> int:
+    """Add the bytes of ``piece`` from ``start`` to ``end``, both between batches; return their
     number.
     """
     if end <= start:
         return 0
-    if part.shift == 0:
-        chunks.append(FileRange(part.index.file.fd, start, end - start))
+    if piece.shift == 0:
+        chunks.append(FileRange(piece.index.file.fd, start, end - start))
         return end - start
     taken = 0
-    for number, slot in enumerate(_slots(part, start)):
+    for number, slot in enumerate(_slots(piece, start)):
         if slot.position + slot.size > end or number == _PREFIX_BATCHES_MAX:
             break
         # The CRC does not cover the base offset: replacing these eight bytes moves a batch of the
         # snapshot to its offset in the log.
-        chunks.append(_OFFSET.pack(slot.offset + part.shift))
+        chunks.append(_OFFSET.pack(slot.offset + piece.shift))
         chunks.append(
-            FileRange(part.index.file.fd, slot.position + _OFFSET.size, slot.size - _OFFSET.size)
+            FileRange(piece.index.file.fd, slot.position + _OFFSET.size, slot.size - _OFFSET.size)
         )
         taken += slot.size
     return taken
 
 
-def _slots(part: Part, start: int) -> Iterator[Slot]:
-    """Yield the batches of ``part`` from position ``start`` on."""
-    first = bisect.bisect_right(part.index.positions, start, 0, part.blocks) - 1
-    for block in range(first, part.blocks):
-        for slot in part.index.slots(block, part.end):
+def _slots(piece: SegmentSlice, start: int) -> Iterator[Slot]:
+    """Yield the batches of ``piece`` from position ``start`` on."""
+    first = bisect.bisect_right(piece.index.positions, start, 0, piece.blocks) - 1
+    for block in range(first, piece.blocks):
+        for slot in piece.index.slots(block, piece.end):
             if slot.position >= start:
                 yield slot
 
@@ -155,51 +155,51 @@ def _slots(part: Part, start: int) -> Iterator[Slot]:
 # ------------------------------------------------------------------------------------------------
 
 
-def _first_record(chain: Chain, timestamp: int, wanted: Callable[[Slot], bool]) -> OffsetAt | None:
+def _first_record(view: LogView, timestamp: int, wanted: Callable[[Slot], bool]) -> OffsetAt | None:
     """Return the first record at or after ``timestamp`` in the batches for which ``wanted`` is
     true.
     """
-    for part in chain.parts:
-        if part.max_timestamp < timestamp:
+    for piece in view.slices:
+        if piece.max_timestamp < timestamp:
             continue
-        block = bisect.bisect_left(part.index.running_max, timestamp, 0, part.blocks)
-        while block < part.blocks:
-            if part.index.block_max[block] >= timestamp:
-                for slot in filter(wanted, part.index.slots(block, part.end)):
-                    found = _record_in(part, slot, timestamp)
+        block = bisect.bisect_left(piece.index.running_max, timestamp, 0, piece.blocks)
+        while block < piece.blocks:
+            if piece.index.block_max[block] >= timestamp:
+                for slot in filter(wanted, piece.index.slots(block, piece.end)):
+                    found = _record_in(piece, slot, timestamp)
                     if found:
                         return found
             block += 1
     return None
 
 
-def _record_in(part: Part, slot: Slot, timestamp: int) -> OffsetAt | None:
+def _record_in(piece: SegmentSlice, slot: Slot, timestamp: int) -> OffsetAt | None:
     """Return the first record of a batch at or after ``timestamp`` and not below the part's start.
 
     The base timestamp is that of the first record (``DefaultRecordBatch``), and all records of a
     metadata batch share it, so that usually no record is decoded.
     """
-    head = part.index.file.read(slot.position, BATCH_OVERHEAD)
+    head = piece.index.file.read(slot.position, BATCH_OVERHEAD)
     if len(head) < BATCH_OVERHEAD:
         return None
     header = read_header(head)
-    first = slot.offset + part.shift
+    first = slot.offset + piece.shift
     if (
         header.base_timestamp >= timestamp
         and header.delete_horizon_ms is None
-        and first >= part.start_offset
+        and first >= piece.start_offset
     ):
         return OffsetAt(first, header.base_timestamp, header.partition_leader_epoch)
     try:
-        records = decode_batch(part.index.file.read(slot.position, slot.size)).records
+        records = decode_batch(piece.index.file.read(slot.position, slot.size)).records
     except DecodeError:
         # The CRC is right, but the records cannot be decoded (an unknown compression): the batch as
         # a whole is the best answer.
         return OffsetAt(
-            max(first, part.start_offset), header.max_timestamp, header.partition_leader_epoch
+            max(first, piece.start_offset), header.max_timestamp, header.partition_leader_epoch
         )
     for record in records:
-        offset = record.offset + part.shift
-        if record.timestamp >= timestamp and offset >= part.start_offset:
+        offset = record.offset + piece.shift
+        if record.timestamp >= timestamp and offset >= piece.start_offset:
             return OffsetAt(offset, record.timestamp, header.partition_leader_epoch)
     return None

@@ -1,7 +1,7 @@
 """Implements what all sources over log files share: ``gateway.ports.Partition`` over a chain.
 
 A subclass defines the state and the problems, and replaces the chain. Reading bytes is in
-``gateway.sources.chain_reader``.
+``gateway.sources.log_reader``.
 """
 
 from __future__ import annotations
@@ -10,15 +10,15 @@ import abc
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from gateway.log.chain import Chain
+from gateway.log.log_view import LogView
 from gateway.log.problem import Problem
 from gateway.ports import OffsetAt, OffsetOutOfRange, Read, State
-from gateway.sources import chain_reader
+from gateway.sources import log_reader
 
-EMPTY_LOG: Final = Chain((), 0, 0, (), 0)
+EMPTY_LOG: Final = LogView((), 0, 0, (), 0)
 
 
-class ChainPartition(abc.ABC):
+class LogPartition(abc.ABC):
     """Serves ``served``. A subclass replaces the chain with :meth:`serve`, on the event loop."""
 
     def __init__(self, *, cluster_id: str, log_dir: str) -> None:
@@ -27,11 +27,11 @@ class ChainPartition(abc.ABC):
         self.served = EMPTY_LOG
         self._callbacks: list[Callable[[], None]] = []
 
-    def serve(self, chain: Chain, *, notify: bool) -> None:
-        """Serve ``chain`` from now on. ``notify``: run the callbacks of ``on_advance``, because
+    def serve(self, view: LogView, *, notify: bool) -> None:
+        """Serve ``view`` from now on. ``notify``: run the callbacks of ``on_advance``, because
         clients see a change.
         """
-        self.served = chain
+        self.served = view
         if notify:
             for callback in tuple(self._callbacks):
                 callback()
@@ -76,25 +76,25 @@ class ChainPartition(abc.ABC):
     @property
     def size_bytes(self) -> int:
         """Bytes of the segments from the log start on."""
-        return sum(part.end - part.start for part in self.served.parts if part.shift == 0)
+        return sum(piece.end - piece.start for piece in self.served.slices if piece.shift == 0)
 
     def read(self, offset: int, max_bytes: int) -> Read:
         """As in ``gateway.ports.Partition``. While loading every offset is out of range."""
         if self.state is State.LOADING:
             raise OffsetOutOfRange("the log is still being loaded")
-        return chain_reader.read(self.served, offset, max_bytes)
+        return log_reader.read(self.served, offset, max_bytes)
 
     def bytes_available(self, offset: int, limit: int) -> int:
         """As in ``gateway.ports.Partition``."""
-        return chain_reader.bytes_available(self.served, offset, limit)
+        return log_reader.bytes_available(self.served, offset, limit)
 
     def offset_for_timestamp(self, timestamp: int) -> OffsetAt | None:
         """As in ``gateway.ports.Partition``."""
-        return chain_reader.offset_for_timestamp(self.served, timestamp)
+        return log_reader.offset_for_timestamp(self.served, timestamp)
 
     def max_timestamp(self) -> OffsetAt | None:
         """As in ``gateway.ports.Partition``."""
-        return chain_reader.max_timestamp(self.served)
+        return log_reader.max_timestamp(self.served)
 
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
         """As in Kafka: for an epoch older than all, itself and the start of the first known one."""

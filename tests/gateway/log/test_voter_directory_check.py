@@ -30,7 +30,7 @@ def used(tmp_path: Path) -> Path:
     store.persist(3, 1, 1, DIRECTORY_ID, kraft_version=1)
     for offset in range(6):
         store.append(offset, batch(offset, 1, 3).data)
-    store.sync()
+    store.flush()
     store.set_high_watermark(2)
     store.close()
     return tmp_path
@@ -155,7 +155,7 @@ def test_a_vote_that_is_lost_beside_a_snapshot(tmp_path: Path) -> None:
     store = new_store(tmp_path)
     store.persist(2, 3, kraft_version=1)
     download(store, SnapshotId(9, 2))
-    store.install(SnapshotId(9, 2))
+    store.truncate_to_snapshot(SnapshotId(9, 2))
     store.close()
     (tmp_path / PARTITION / "quorum-state").unlink()
     (tmp_path / "recovery-point").unlink()

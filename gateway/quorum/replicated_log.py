@@ -20,7 +20,7 @@ from gateway.snapshot_id import SnapshotId
 BOOTSTRAP: Final = SnapshotId(0, 0)
 
 
-class Verdict(NamedTuple):
+class ValidOffsetAndEpoch(NamedTuple):
     """What a leader says to a fetch position (``ValidOffsetAndEpoch``): valid when neither is
     given.
     """
@@ -29,10 +29,10 @@ class Verdict(NamedTuple):
     diverging: Position | None = None
 
 
-VALID: Final = Verdict()
+VALID: Final = ValidOffsetAndEpoch()
 
 
-class LogView:
+class ReplicatedLog:
     """Offsets and epochs of one log (``ReplicatedLog``). ``flushed``: everything below is durable."""
 
     __slots__ = (
@@ -91,7 +91,7 @@ class LogView:
         self.end_offset = end_offset
         self._unsynced.append((token, end_offset))
 
-    def truncate(self, offset: int) -> None:
+    def truncate_to(self, offset: int) -> None:
         """Everything from ``offset`` on is gone. What was on its way to the disk counts only up to
         there.
         """
@@ -112,7 +112,7 @@ class LogView:
         assert self.flushed <= self.end_offset, "more is durable than was appended"
         return self.flushed > before
 
-    def install(self, id: SnapshotId) -> None:
+    def truncate_to_snapshot(self, id: SnapshotId) -> None:
         """The log begins anew, empty and durable, at the end of a snapshot
         (``truncateToLatestSnapshot``).
         """
@@ -147,7 +147,7 @@ class LogView:
         """As ``gateway.leader_epochs.end_offset_for``."""
         return self._epochs.end_offset_for(epoch, self.end_offset)
 
-    def validate(self, offset: int, epoch: int) -> Verdict:
+    def validate(self, offset: int, epoch: int) -> ValidOffsetAndEpoch:
         """What to say to a replica whose log ends at ``offset`` with ``epoch``
         (``validateOffsetAndEpoch``, KIP-595, 630).
 
@@ -157,12 +157,12 @@ class LogView:
         snapshots = self.snapshots
         if snapshots:
             if offset == 0:
-                return Verdict(snapshot=snapshots[-1])
+                return ValidOffsetAndEpoch(snapshot=snapshots[-1])
             earliest = snapshots[0]
             below = offset < self.start_offset
             other = offset == self.start_offset > 0 and epoch != earliest.epoch
             if below or other or epoch < earliest.epoch:
-                return Verdict(snapshot=snapshots[-1])
+                return ValidOffsetAndEpoch(snapshot=snapshots[-1])
         elif offset == epoch == 0:
             return VALID
         agreed, end = self.end_offset_for_epoch(epoch)
@@ -177,5 +177,5 @@ class LogView:
                 0
             ].epoch  # older than all that is left: the snapshot's own epoch is what we know of it
         if agreed != epoch or end < offset:
-            return Verdict(diverging=Position(end, agreed))
+            return ValidOffsetAndEpoch(diverging=Position(end, agreed))
         return VALID

@@ -24,7 +24,7 @@ from kwire.messages.update_raft_voter_request import UpdateRaftVoterRequest
 from kwire.uuid import ZERO_UUID
 
 
-class Joining:
+class VoterRegistration:
     """The part of a follower that keeps its own row in the voter set right."""
 
     def __init__(self, node: Node) -> None:
@@ -35,7 +35,7 @@ class Joining:
         node = self._node
         if not role.fetched or node.installing is not None:
             return
-        if node.history.kraft_version < 1 and (role.introduced or not node.is_voter):
+        if node.history.kraft_version < 1 and (role.update_accepted or not node.is_voter):
             return
         role.update_at = min(role.update_at, node.now + node.settings.fetch_timeout_s)
         address = role.endpoints[node.settings.listener]
@@ -58,11 +58,11 @@ class Joining:
         static = node.history.kraft_version < 1
         request = requests.update_voter(node.cluster_id, node.epoch, myself)
         on_answer = (
-            partial(self._on_introduced, role)
+            partial(self._on_update_answer, role)
             if static
             else partial(self._on_answer, "voter updated")
         )
-        on_failed = partial(self._on_not_introduced, role) if static else None
+        on_failed = partial(self._on_update_failed, role) if static else None
         key, versions = UpdateRaftVoterRequest.API_KEY, requests.UPDATE_VOTER_VERSIONS
         node.ask(
             address,
@@ -75,19 +75,21 @@ class Joining:
             on_failed=on_failed,
         )
 
-    def _on_introduced(self, role: Follower, message: Any, version: int) -> bool:
+    def _on_update_answer(self, role: Follower, message: Any, version: int) -> bool:
         """The leader has heard it, or is one that does not want to: Kafka before 4.1 has no use for
         it in such a quorum.
         """
         error = message.error_code
-        role.introduced = role.introduced or error in (
+        role.update_accepted = role.update_accepted or error in (
             ErrorCode.NONE,
             ErrorCode.UNSUPPORTED_VERSION,
         )
         return bool(error == ErrorCode.NONE)
 
-    def _on_not_introduced(self, role: Follower, failure: Failure) -> None:
-        role.introduced = role.introduced or failure.kind is FailureKind.UNSUPPORTED_VERSION
+    def _on_update_failed(self, role: Follower, failure: Failure) -> None:
+        role.update_accepted = (
+            role.update_accepted or failure.kind is FailureKind.UNSUPPORTED_VERSION
+        )
 
     def _join(self, role: Follower, address: Address) -> None:
         """Become a voter; one with this id and another disk has to go first."""
@@ -127,7 +129,7 @@ class Joining:
     def _on_answer(self, event: str, message: Any, version: int) -> bool:
         """Whatever it is: the log says what became of it, and the next try comes in its time."""
         error = message.error_code
-        self._node.tell(
+        self._node.report(
             event if error == ErrorCode.NONE else f"{event} refused",
             error=error_name(error) if error else "",
         )

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.quorum.following import truncation_offset
-from gateway.quorum.log_view import LogView, Verdict
 from gateway.quorum.partition import Position
+from gateway.quorum.replicated_log import ReplicatedLog, ValidOffsetAndEpoch
 from gateway.quorum.response_checks import InvalidResponse
 from gateway.quorum.settings import Stored
 from gateway.snapshot_id import SnapshotId
@@ -19,18 +19,18 @@ from gateway.snapshot_id import SnapshotId
 STORED = Stored(end_offset=15, epochs=((1, 0), (3, 5), (6, 10)))
 
 
-def diverging(epoch: int, offset: int) -> Verdict:
-    return Verdict(diverging=Position(offset, epoch))
+def diverging(epoch: int, offset: int) -> ValidOffsetAndEpoch:
+    return ValidOffsetAndEpoch(diverging=Position(offset, epoch))
 
 
 @pytest.mark.parametrize(
     ("offset", "epoch", "verdict"),
     [
-        (0, 0, Verdict()),
-        (15, 6, Verdict()),
-        (12, 6, Verdict()),
-        (5, 1, Verdict()),
-        (5, 3, Verdict()),
+        (0, 0, ValidOffsetAndEpoch()),
+        (15, 6, ValidOffsetAndEpoch()),
+        (12, 6, ValidOffsetAndEpoch()),
+        (5, 1, ValidOffsetAndEpoch()),
+        (5, 3, ValidOffsetAndEpoch()),
         (16, 6, diverging(6, 15)),  # more than there is
         (6, 1, diverging(1, 5)),  # longer in an epoch than the leader
         (8, 2, diverging(1, 5)),  # an epoch that the leader does not have: the one before
@@ -39,8 +39,8 @@ def diverging(epoch: int, offset: int) -> Verdict:
         (3, 0, diverging(0, 0)),
     ],
 )
-def test_positions_without_snapshots(offset: int, epoch: int, verdict: Verdict) -> None:
-    assert LogView(STORED).validate(offset, epoch) == verdict
+def test_positions_without_snapshots(offset: int, epoch: int, verdict: ValidOffsetAndEpoch) -> None:
+    assert ReplicatedLog(STORED).validate(offset, epoch) == verdict
 
 
 #: The same with everything below 7 gone, and a second, newer snapshot.
@@ -56,49 +56,55 @@ CLEANED = Stored(
 @pytest.mark.parametrize(
     ("offset", "epoch", "verdict"),
     [
-        (0, 0, Verdict(snapshot=SnapshotId(12, 6))),
-        (6, 3, Verdict(snapshot=SnapshotId(12, 6))),  # below the log
+        (0, 0, ValidOffsetAndEpoch(snapshot=SnapshotId(12, 6))),
+        (6, 3, ValidOffsetAndEpoch(snapshot=SnapshotId(12, 6))),  # below the log
         (
             7,
             1,
-            Verdict(snapshot=SnapshotId(12, 6)),
+            ValidOffsetAndEpoch(snapshot=SnapshotId(12, 6)),
         ),  # at its start, with another epoch than the snapshot there
-        (8, 2, Verdict(snapshot=SnapshotId(12, 6))),  # an epoch older than the oldest snapshot
-        (7, 3, Verdict()),
-        (9, 3, Verdict()),
+        (
+            8,
+            2,
+            ValidOffsetAndEpoch(snapshot=SnapshotId(12, 6)),
+        ),  # an epoch older than the oldest snapshot
+        (7, 3, ValidOffsetAndEpoch()),
+        (9, 3, ValidOffsetAndEpoch()),
         (11, 3, diverging(3, 10)),
-        (15, 6, Verdict()),
+        (15, 6, ValidOffsetAndEpoch()),
         (16, 6, diverging(6, 15)),
     ],
 )
-def test_positions_with_snapshots(offset: int, epoch: int, verdict: Verdict) -> None:
-    assert LogView(CLEANED).validate(offset, epoch) == verdict
+def test_positions_with_snapshots(offset: int, epoch: int, verdict: ValidOffsetAndEpoch) -> None:
+    assert ReplicatedLog(CLEANED).validate(offset, epoch) == verdict
 
 
 def test_offset_zero_goes_to_the_snapshot_even_where_the_log_is_whole() -> None:
-    log = LogView(Stored(end_offset=15, epochs=((1, 0), (3, 5)), snapshots=(SnapshotId(5, 1),)))
-    assert log.validate(0, 0) == Verdict(snapshot=SnapshotId(5, 1))
-    assert log.validate(1, 1) == Verdict()
+    log = ReplicatedLog(
+        Stored(end_offset=15, epochs=((1, 0), (3, 5)), snapshots=(SnapshotId(5, 1),))
+    )
+    assert log.validate(0, 0) == ValidOffsetAndEpoch(snapshot=SnapshotId(5, 1))
+    assert log.validate(1, 1) == ValidOffsetAndEpoch()
 
 
 def test_the_snapshot_of_formatting_is_none() -> None:
-    log = LogView(Stored(end_offset=3, epochs=((1, 0),), snapshots=(SnapshotId(0, 0),)))
+    log = ReplicatedLog(Stored(end_offset=3, epochs=((1, 0),), snapshots=(SnapshotId(0, 0),)))
     assert log.latest_snapshot is None
-    assert log.validate(0, 0) == Verdict()
+    assert log.validate(0, 0) == ValidOffsetAndEpoch()
 
 
 def test_an_empty_log_after_a_snapshot() -> None:
-    log = LogView(
+    log = ReplicatedLog(
         Stored(start_offset=9, start_epoch=4, end_offset=9, snapshots=(SnapshotId(9, 4),))
     )
     assert log.last_epoch == 4
-    assert log.validate(9, 4) == Verdict()
+    assert log.validate(9, 4) == ValidOffsetAndEpoch()
     assert log.validate(10, 4) == diverging(4, 9)
-    assert log.validate(0, 0) == Verdict(snapshot=SnapshotId(9, 4))
+    assert log.validate(0, 0) == ValidOffsetAndEpoch(snapshot=SnapshotId(9, 4))
 
 
 def test_what_is_durable() -> None:
-    log = LogView(STORED)
+    log = ReplicatedLog(STORED)
     log.append(1, 18, [(6, 15)])
     log.append(2, 20, [(7, 18)])
     assert (log.flushed, log.end_offset, log.last_epoch) == (15, 20, 7)
@@ -111,9 +117,9 @@ def test_what_was_cut_is_not_durable_when_its_append_is() -> None:
     """An append that is still on its way when the log is cut behind it counts up to the cut,
     however long it grows then.
     """
-    log = LogView(STORED)
+    log = ReplicatedLog(STORED)
     log.append(1, 18, [(6, 15)])
-    log.truncate(16)
+    log.truncate_to(16)
     log.append(3, 25, [(8, 16)])
     log.synced(1)
     assert (log.flushed, log.end_offset) == (16, 25)
@@ -123,31 +129,31 @@ def test_what_was_cut_is_not_durable_when_its_append_is() -> None:
 
 
 def test_cutting_forgets_epochs() -> None:
-    log = LogView(STORED)
-    log.truncate(10)
+    log = ReplicatedLog(STORED)
+    log.truncate_to(10)
     assert (log.epochs, log.last_epoch, log.flushed) == (((1, 0), (3, 5)), 3, 10)
 
 
 def test_cleaning() -> None:
-    log = LogView(STORED)
+    log = ReplicatedLog(STORED)
     log.add_snapshot(SnapshotId(10, 3))
     log.clean(7, [SnapshotId(10, 3)])
     assert (log.start_offset, log.epochs) == (7, ((3, 7), (6, 10)))
     log.clean(10, [SnapshotId(10, 3)])
     assert (log.start_offset, log.epochs) == (10, ((6, 10),))
-    assert log.validate(10, 3) == Verdict()
+    assert log.validate(10, 3) == ValidOffsetAndEpoch()
 
 
 def test_cleaning_everything() -> None:
-    log = LogView(STORED)
+    log = ReplicatedLog(STORED)
     log.clean(15, [SnapshotId(15, 6)])
     assert (log.epochs, log.last_epoch, log.end) == ((), 6, Position(15, 6))
 
 
 def test_installing() -> None:
-    log = LogView(STORED)
+    log = ReplicatedLog(STORED)
     log.append(1, 18, [(6, 15)])
-    log.install(SnapshotId(100, 9))
+    log.truncate_to_snapshot(SnapshotId(100, 9))
     assert (log.start_offset, log.end, log.flushed, log.epochs) == (100, Position(100, 9), 100, ())
     log.synced(1)
     assert log.flushed == 100
@@ -169,12 +175,12 @@ def test_installing() -> None:
     ],
 )
 def test_where_a_log_is_cut(leaders: Position, target: int) -> None:
-    assert truncation_offset(LogView(STORED), leaders) == target
+    assert truncation_offset(ReplicatedLog(STORED), leaders) == target
 
 
 def test_nobody_says_where_logs_part_in_an_epoch_not_asked_about() -> None:
     with pytest.raises(InvalidResponse):
-        truncation_offset(LogView(STORED), Position(15, 7))
+        truncation_offset(ReplicatedLog(STORED), Position(15, 7))
 
 
 _BATCHES = st.lists(st.tuples(st.integers(1, 3), st.integers(1, 4)), max_size=8)
@@ -182,7 +188,7 @@ _BATCHES = st.lists(st.tuples(st.integers(1, 3), st.integers(1, 4)), max_size=8)
 
 def _log(
     shared: list[tuple[int, int]], own: list[tuple[int, int]], odd: int
-) -> tuple[LogView, list[int]]:
+) -> tuple[ReplicatedLog, list[int]]:
     """A log of batches (epoch step, records): the shared ones, then its own, whose epochs are odd
     or even.
     """
@@ -199,7 +205,7 @@ def _log(
         offset += count
         boundaries.append(offset)
     firsts = [entry for n, entry in enumerate(epochs) if not n or epochs[n - 1][0] != entry[0]]
-    return LogView(Stored(end_offset=offset, epochs=tuple(firsts))), boundaries
+    return ReplicatedLog(Stored(end_offset=offset, epochs=tuple(firsts))), boundaries
 
 
 @given(_BATCHES, _BATCHES, _BATCHES)
@@ -220,7 +226,7 @@ def test_two_logs_always_meet_at_what_they_share(
         target = truncation_offset(follower, verdict.diverging)
         assert common <= target < follower.end_offset
         assert target in boundaries
-        follower.truncate(target)
+        follower.truncate_to(target)
     else:
         raise AssertionError("it never ends")
     assert follower.end_offset <= common or not followers

@@ -21,7 +21,7 @@ from gateway.log.reader import read_log_file
 from gateway.log.snapshot_writer import SnapshotWriter
 from gateway.snapshot_id import SnapshotId
 from gateway.sources.metadata_loader import MetadataLoader
-from gateway.sources.own_snapshots import RETRY_S, OwnSnapshots, SnapshotSettings
+from gateway.sources.snapshot_generator import RETRY_S, SnapshotGenerator, SnapshotSettings
 from kwire.message import Message
 from kwire.messages.abort_transaction_record import AbortTransactionRecord
 from kwire.messages.begin_transaction_record import BeginTransactionRecord
@@ -40,11 +40,11 @@ from tests.shared import LOG_NAMES, needs_shared
 LEVEL = FeatureLevelRecord(name="metadata.version", feature_level=25)
 
 
-def own(directory: Path, settings: SnapshotSettings | None = None) -> OwnSnapshots:
+def own(directory: Path, settings: SnapshotSettings | None = None) -> SnapshotGenerator:
     def new_writer(snapshot_id: SnapshotId) -> SnapshotWriter:
         return SnapshotWriter(Disk(fsync=False), directory, snapshot_id)
 
-    return OwnSnapshots(directory, settings or SnapshotSettings(), new_writer, now=0.0)
+    return SnapshotGenerator(directory, settings or SnapshotSettings(), new_writer, now=0.0)
 
 
 def content(path: Path) -> list[tuple[str, str]]:

@@ -14,7 +14,7 @@ from gateway.log.problem import Problem
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class SegmentSlice:
     """The batches of one file up to a position. ``start_offset`` to ``end_offset`` are offsets of
     the log.
     """
@@ -34,12 +34,12 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True)
-class Chain:
+class LogView:
     """Everything served from ``start_offset`` (inclusive) to ``end_offset`` (exclusive), and what
     keeps it from being more.
     """
 
-    parts: tuple[Part, ...]
+    slices: tuple[SegmentSlice, ...]
     start_offset: int  #: with the snapshot's records below the log start, where they are served
     end_offset: int
     epochs: tuple[tuple[int, int], ...]  #: (epoch, start offset), oldest first
@@ -47,9 +47,9 @@ class Chain:
     broken: Problem | None = None  #: what ends the log although more follows
     notices: tuple[Problem, ...] = ()  #: a torn tail, a snapshot that cannot be used
 
-    def part_at(self, offset: int) -> int:
+    def slice_at(self, offset: int) -> int:
         """Which part holds ``offset``, which must lie within the log."""
-        return bisect.bisect_right(self.parts, offset, key=lambda part: part.start_offset) - 1
+        return bisect.bisect_right(self.slices, offset, key=lambda piece: piece.start_offset) - 1
 
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
         """As ``gateway.leader_epochs.end_offset_for``, for what is served."""
@@ -63,11 +63,11 @@ class Chain:
         return self.epochs[at - 1][0] if at else -1
 
 
-def part_of(index: BatchIndex, shift: int, log_start: int) -> Part | None:
+def slice_of(index: BatchIndex, shift: int, log_start: int) -> SegmentSlice | None:
     """The part that everything indexed so far makes; None if that is no batch."""
     if not index.positions:
         return None
-    return Part(
+    return SegmentSlice(
         index=index,
         shift=shift,
         start_offset=max(index.offsets[0] + shift, log_start),
@@ -78,11 +78,11 @@ def part_of(index: BatchIndex, shift: int, log_start: int) -> Part | None:
     )
 
 
-def epochs_of(parts: Sequence[Part]) -> tuple[tuple[int, int], ...]:
+def epochs_of(slices: Sequence[SegmentSlice]) -> tuple[tuple[int, int], ...]:
     """The epochs of all parts, each once, where it begins; the first begins with the first part."""
     found: list[tuple[int, int]] = []
-    for part in parts:
-        for epoch, offset in part.index.epochs:
+    for piece in slices:
+        for epoch, offset in piece.index.epochs:
             if not found or epoch > found[-1][0]:
-                found.append((epoch, max(offset + part.shift, part.start_offset)))
+                found.append((epoch, max(offset + piece.shift, piece.start_offset)))
     return tuple(found)
