@@ -12,6 +12,7 @@ from gateway.controller.errors import ApiError
 from gateway.controller.nodes import Nodes
 from gateway.controller.placement import place
 from gateway.controller.request_context import ControllerRequestContext
+from gateway.controller.slices import Slices
 from kwire.messages.partition_record import PartitionRecord
 from kwire.protocol import ErrorCode
 from kwire.protocol.metadata_version import is_directory_assignment_supported
@@ -20,7 +21,7 @@ from kwire.uuid import Uuid
 
 def placed_partitions(
     topic_id: Uuid, first: int, count: int, factor: int, context: ControllerRequestContext
-) -> list[PartitionRecord]:
+) -> Slices[list[PartitionRecord]]:
     """``count`` new partitions from index ``first`` on, placed by the controller. Raises ApiError."""
     nodes = context.nodes
     partitions = []
@@ -33,6 +34,7 @@ def placed_partitions(
             f"partition {index} was placed on {replicas}, none of which is active"
         )
         partitions.append(partition)
+        yield
     return partitions
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 from gateway.controller.errors import ApiError
 from gateway.controller.leader_election import on_fenced
 from gateway.controller.sessions import Registered
+from gateway.controller.slices import Slices
 from kwire.messages.broker_registration_change_record import BrokerRegistrationChangeRecord
 from kwire.protocol import ErrorCode
 
@@ -67,11 +68,12 @@ def change(
     )
 
 
-def fence(broker: RegisterBrokerRecord, context: ControllerRequestContext) -> list[Message]:
+def fence(broker: RegisterBrokerRecord, context: ControllerRequestContext) -> Slices[list[Message]]:
     """The records by which a broker stops to serve (``handleBrokerFenced``): its partitions first,
     so that a leader that has written only some of them leaves it to the next one to go on.
     """
-    return [*on_fenced(broker.broker_id, context), change(broker, fenced=FENCE)]
+    records = yield from on_fenced(broker.broker_id, context)
+    return [*records, change(broker, fenced=FENCE)]
 
 
 def fenced_by(operation: Operation) -> Iterator[Registered]:
@@ -81,7 +83,7 @@ def fenced_by(operation: Operation) -> Iterator[Registered]:
             yield Registered(message.broker_id, message.broker_epoch)
 
 
-def expire_one(context: ControllerRequestContext) -> list[Message]:
+def expire_one(context: ControllerRequestContext) -> Slices[list[Message]]:
     """Fence the broker that has been silent longest, if that is too long; none where nobody is. Who
     came again since is passed over.
 
@@ -92,5 +94,6 @@ def expire_one(context: ControllerRequestContext) -> list[Message]:
         context.sessions.forget(silent)
         broker = context.image.brokers.get(silent.broker_id)
         if broker is not None and broker.broker_epoch == silent.epoch:
-            return fence(broker, context)
+            records = yield from fence(broker, context)
+            return records
     return []

@@ -24,7 +24,9 @@ from gateway.controller.configs.resource_configs import (
 )
 from gateway.controller.errors import ApiError
 from gateway.controller.features import has_elr
+from gateway.controller.records import check_count
 from gateway.controller.request_context import ControllerRequestContext
+from gateway.controller.slices import Slices
 from kwire.message import Message
 from kwire.messages.config_record import ConfigRecord
 from kwire.protocol import ConfigResourceType, ErrorCode
@@ -59,8 +61,9 @@ def alter_configs(
     changes_of: Callable[[Resource, Any, Mapping[str, str]], _Changes],
     result_type: Callable[..., Any],
     context: ControllerRequestContext,
-) -> tuple[list[Message], list[Any]]:
-    """Return the records that change ``resources``, and a ``result_type`` for each of them.
+) -> Slices[tuple[list[Message], list[Any]]]:
+    """Return the records that change ``resources``, and a ``result_type`` for each of them. Raises
+    ApiError for more records than one request may make.
 
     ``changes_of`` is :func:`increments` or :func:`replacement`. It turns the entries of a resource
     into changes, given the keys that are set now.
@@ -77,10 +80,14 @@ def alter_configs(
             if count[resource] > 1:
                 # None of them is carried out: their order would decide (ControllerApis).
                 raise ApiError(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
-            records += _alter_one(resource, configs, changes_of, context)
+            made = _alter_one(resource, configs, changes_of, context)
         except ApiError as refusal:
             result.error_code, result.error_message = refusal.error, refusal.message
+        else:
+            records += made
+            check_count(records)
         results.append(result)
+        yield
     return [*records, *clear_elr(records, context.image)], results
 
 

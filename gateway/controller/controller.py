@@ -114,18 +114,36 @@ class Controller:
         steady_ms: int | None = None,
         transaction_open: bool = False,
     ) -> list[Operation]:
-        """Become active with the ``image`` of everything before this epoch. Returns the operations
-        to append first, in order.
+        """Become active without an interruption; the arguments are those of
+        :meth:`become_active`."""
+        return run(
+            self.become_active(
+                image, now_ms, steady_ms=steady_ms, transaction_open=transaction_open
+            )
+        )
+
+    def become_active(
+        self,
+        image: Image,
+        now_ms: int,
+        *,
+        steady_ms: int | None = None,
+        transaction_open: bool = False,
+    ) -> Slices[list[Operation]]:
+        """Become active, in slices, with the ``image`` of everything before this epoch. Returns the
+        operations to append first, in order.
 
         ``transaction_open``: the log before ended inside a metadata transaction. ``image`` is
-        copied, not kept. The caller waits until the image has the whole log up to this epoch's start
+        copied, not kept; it must not change until this is complete. The caller waits until the image has the whole log up to this epoch's start
         (KAFKA-15345): a request would be decided on less. The session of each unfenced broker
         begins now, so that it has a full session timeout to find this node.
 
         Here and below ``now_ms`` is since the epoch, and ``steady_ms`` is the same moment on a clock
         that never jumps.
         """
-        self._state = State(image)
+        state = State()
+        yield from state.copy(image)
+        self._state = state
         self._idle_since_ms = now_ms
         self._next_offset = image.next_offset
         self._kraft_proposed = 0
@@ -136,7 +154,7 @@ class Controller:
         self._periodic = Periodic(self.settings, steady_ms)
         operations = activation(image, self.settings, transaction_open=transaction_open)
         for one in operations:
-            run(self._apply(one))
+            yield from self._apply(one)
         return operations
 
     def deactivate(self) -> None:
@@ -176,7 +194,7 @@ class Controller:
     ) -> Slices[Decision]:
         """Decide on ``request`` of ``principal``, who may do what ``allows`` says, in slices.
 
-        Until the decision is complete no other may begin, and none of :meth:`poll`; the owner drops
+        Until the decision is complete no other may begin, and no :meth:`periodic`; the owner drops
         the generator when the node loses leadership. The response has NOT_CONTROLLER while this
         controller is inactive.
         """
@@ -203,16 +221,26 @@ class Controller:
         return None if self._state is None else self._periodic.deadline_ms
 
     def poll(self, now_ms: int, *, steady_ms: int | None = None) -> list[Operation]:
-        """Run the periodic tasks that are due, such as fencing a broker whose session ended."""
+        """Run the periodic tasks that are due without an interruption."""
+        return run(self.periodic(now_ms, steady_ms=steady_ms))
+
+    def periodic(self, now_ms: int, *, steady_ms: int | None = None) -> Slices[list[Operation]]:
+        """Run the periodic tasks that are due, such as fencing a broker whose session ended, in
+        slices.
+
+        Until they are complete no decision may begin, as in :meth:`decide`.
+        """
         operations: list[Operation] = []
         state, moment = self._state, now_ms if steady_ms is None else steady_ms
         for task in self._periodic.due(moment) if state is not None else ():
             assert state is not None
             context = self._context(state, 0, _allow_all, now_ms, moment, ANONYMOUS)
-            records = task.run(context)
+            records = yield from task.run(context)
             if records:
-                decided = operation(task.name, records, context.level, atomic=False)
-                run(self._apply(decided))
+                decided = yield from operation_in_slices(
+                    task.name, records, context.level, atomic=False
+                )
+                yield from self._apply(decided)
                 self._idle_since_ms = now_ms
                 operations.append(decided)
             self._periodic.done(task, moment, found=bool(records))

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from gateway.controller.errors import ApiError
 from gateway.controller.records import OPERATION_RECORDS_MAX
 from gateway.controller.request_context import ControllerRequestContext
-from gateway.controller.slices import Slices
+from gateway.controller.slices import Slices, pieces
 from kwire.message import Message
 from kwire.messages.remove_delegation_token_record import RemoveDelegationTokenRecord
 from kwire.protocol import ErrorCode
@@ -27,6 +27,8 @@ NO_TIMESTAMP: Final = -1
 #: From this version on requests can name an owner, and responses name the requester (KIP-373).
 REQUESTER_VERSION: Final = 3
 _LONG_MAX: Final = 2**63 - 1
+#: How many tokens are looked at between two slices: less than 1 ms.
+_LOOKS_PER_SLICE: Final = 1_000
 
 
 def token_secret(context: ControllerRequestContext) -> Secret:
@@ -46,17 +48,19 @@ def find_token(hmac: bytes, context: ControllerRequestContext) -> Slices[Delegat
     return context.image.tokens[token_id]
 
 
-def sweep_expired_tokens(context: ControllerRequestContext) -> list[Message]:
+def sweep_expired_tokens(context: ControllerRequestContext) -> Slices[list[Message]]:
     """Remove expired tokens, as many as one operation holds (``sweepExpiredDelegationTokens``)."""
     if not is_delegation_token_supported(context.level):
         return []
-    expired = (
-        token.token_id for token in context.image.tokens.values() if _is_expired(token, context)
-    )
-    return [
-        RemoveDelegationTokenRecord(token_id=token_id)
-        for token_id in islice(expired, OPERATION_RECORDS_MAX)
-    ]
+    records: list[Message] = []
+    for some in pieces(context.image.tokens.values(), _LOOKS_PER_SLICE):
+        expired = (token.token_id for token in some if _is_expired(token, context))
+        room = OPERATION_RECORDS_MAX - len(records)
+        records += [
+            RemoveDelegationTokenRecord(token_id=token_id) for token_id in islice(expired, room)
+        ]
+        yield
+    return records
 
 
 def check_may_renew(token: DelegationTokenRecord, context: ControllerRequestContext) -> None:

@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterable
 from typing import Final, NamedTuple
 
 from gateway.controller.partition_change import NO_LEADER, RECOVERING, is_reassigning
+from gateway.controller.slices import Slices, pieces
 from kwire.cluster import Image, apply
 from kwire.cluster.fold import merge
 from kwire.message import Message
@@ -20,6 +21,8 @@ from kwire.messages.partition_record import PartitionRecord
 from kwire.messages.remove_topic_record import RemoveTopicRecord
 from kwire.uuid import Uuid
 
+#: How many partitions are taken in between two slices: less than 1 ms.
+_PARTITIONS_PER_SLICE: Final = 200
 #: A partition: the id of its topic, and its number.
 PartitionKey = tuple[Uuid, int]
 
@@ -34,7 +37,8 @@ class Elections(NamedTuple):
 
 
 class PartitionIndex:
-    """Of the partitions of ``image``, as long as it is changed by :meth:`apply` alone.
+    """Of the partitions of ``image``, once they are in it (:meth:`fill`), as long as the image is
+    changed by :meth:`apply` alone.
 
     Everything that it gives is in the order in which it came to be so.
     """
@@ -51,9 +55,14 @@ class PartitionIndex:
         self._in_isr: dict[int, dict[PartitionKey, None]] = {}
         self._eligible: dict[int, dict[PartitionKey, None]] = {}
         self._image = image
-        for partitions in image.partitions.values():
-            for partition in partitions.values():
-                self._put(None, partition)
+
+    def fill(self) -> Slices[None]:
+        """Take in the partitions of the image; once, before anything else."""
+        for partitions in self._image.partitions.values():
+            for some in pieces(partitions.values(), _PARTITIONS_PER_SLICE):
+                for partition in some:
+                    self._put(None, partition)
+                yield
 
     def leads_any(self, node_id: int) -> bool:
         """Does the node lead a partition (``hasLeaderships``)?"""

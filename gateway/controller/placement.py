@@ -8,7 +8,7 @@ not know topics.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -32,13 +32,13 @@ class UsableNode:
 
 def place(
     nodes: Iterable[UsableNode], partitions: int, replicas: int, random_below: RandomBelow
-) -> list[list[int]]:
-    """The replicas of each new partition, the leader first. Raises ApiError where the nodes are too
-    few.
+) -> Iterator[list[int]]:
+    """Yield the replicas of each new partition, the leader first. Raises ApiError where the nodes
+    are too few, before it yields.
     """
     racks = _Racks(list(nodes), random_below)
     racks.check(replicas)
-    return [racks.next(replicas) for _ in range(partitions)]
+    return (racks.next(replicas) for _ in range(partitions))
 
 
 @dataclass(slots=True)

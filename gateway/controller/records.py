@@ -7,7 +7,7 @@ node of a cluster that may still run at that level can read it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Sized
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
@@ -114,12 +114,8 @@ def operation_in_slices(
     good state. Raises ApiError where the records are too many, too large, or cannot be encoded.
     """
     messages = list(messages)
-    if atomic and len(messages) > OPERATION_RECORDS_MAX:
-        raise ApiError(
-            ErrorCode.POLICY_VIOLATION,
-            f"This makes {len(messages)} records; {OPERATION_RECORDS_MAX} are the most that one "
-            "request may make. Split it.",
-        )
+    if atomic:
+        check_count(messages)
     # Looked up once for changes of partitions: there may be thousands.
     of_change = partition_change_record_version(level)
     records: list[Record] = []
@@ -139,6 +135,20 @@ def operation_in_slices(
         yield
     batches = _batches(name, values, level) if atomic else tuple(_packed(values))
     return Operation(name, tuple(records), batches)
+
+
+def check_count(messages: Sized) -> None:
+    """Raise ApiError where these are more records than an atomic operation may have.
+
+    A request that makes a record or more for each of its elements checks while it makes them: there
+    may be three times as many elements.
+    """
+    if len(messages) > OPERATION_RECORDS_MAX:
+        raise ApiError(
+            ErrorCode.POLICY_VIOLATION,
+            f"This makes more than {OPERATION_RECORDS_MAX} records, the most that one request may "
+            "make. Split it.",
+        )
 
 
 def encode(records: Sequence[Record]) -> list[bytes]:

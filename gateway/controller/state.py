@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from gateway.controller.acl_filters import Acl
 from gateway.controller.partition_index import Elections, PartitionIndex
+from gateway.controller.slices import Slices, pieces
 from gateway.controller.token_index import TokenIndex
 from kwire.cluster import Image, apply
 from kwire.cluster.image import BROKER_RESOURCE
@@ -26,25 +27,44 @@ from kwire.messages.remove_delegation_token_record import RemoveDelegationTokenR
 from kwire.messages.remove_topic_record import RemoveTopicRecord
 from kwire.messages.topic_record import TopicRecord
 
+#: How many elements of the image are taken over between two slices: less than 1 ms.
+_ELEMENTS_PER_SLICE: Final = 256
 _COLLIDING: Final = str.maketrans(".", "_")
 
 
 class State:
-    """``image`` is the working copy; nobody but :meth:`apply` changes it, nor the committed one it
-    was made from.
-    """
+    """``image`` is the working copy. After :meth:`copy`, only :meth:`apply` changes it."""
 
-    def __init__(self, committed: Image) -> None:
-        self.image: Final = copy_of(committed)
+    def __init__(self) -> None:
+        self.image: Final = Image()
         #: What was worked out of the brokers' configuration and of nothing else, by who did; empty
         #: when that changes.
         self.memo: Final[dict[str, Any]] = {}
-        self.token_index: Final = TokenIndex(self.image.tokens)
-        self._acls = Counter(map(Acl.of, self.image.acls.values()))
+        self.token_index: Final = TokenIndex()
+        self._acls: Counter[Acl] = Counter()
         self._partitions: PartitionIndex | None = None
         self._unified: dict[str, set[str]] = {}
-        for name in self.image.topic_ids:
-            self._note(name)
+
+    def copy(self, committed: Image) -> Slices[None]:
+        """Take over the ``committed`` image, which must not change meanwhile; once, before anything
+        else. Records are never changed, so both images hold the same ones.
+        """
+        for one in fields(committed):
+            value = getattr(committed, one.name)
+            if isinstance(value, dict):
+                yield from _copy(value, getattr(self.image, one.name))
+            else:
+                setattr(self.image, one.name, value)
+        for acls in pieces(self.image.acls.values(), _ELEMENTS_PER_SLICE):
+            self._acls.update(map(Acl.of, acls))
+            yield
+        for token_ids in pieces(self.image.tokens, _ELEMENTS_PER_SLICE):
+            self.token_index.add_all(token_ids)
+            yield
+        for names in pieces(self.image.topic_ids, _ELEMENTS_PER_SLICE):
+            for name in names:
+                self._note(name)
+            yield
 
     def apply(self, message: Message) -> None:
         """Make the change that a record makes. Raises FoldError for one that does not fit: our own
@@ -84,12 +104,18 @@ class State:
 
     @property
     def partitions(self) -> PartitionIndex:
-        """Which partitions a node leads or may lead. Made when first asked for: a cluster without
-        brokers never needs it.
+        """Which partitions a node leads or may lead; :meth:`index_partitions` makes it first."""
+        assert self._partitions is not None, "index_partitions comes first"
+        return self._partitions
+
+    def index_partitions(self) -> Slices[None]:
+        """Make :attr:`partitions`, in slices. It is made by the first decision or task that needs
+        it, since there may be a hundred thousand partitions.
         """
         if self._partitions is None:
-            self._partitions = PartitionIndex(self.image)
-        return self._partitions
+            index = PartitionIndex(self.image)
+            yield from index.fill()
+            self._partitions = index
 
     @property
     def elections(self) -> Elections:
@@ -134,14 +160,10 @@ def unified(name: str) -> str:
     return name.translate(_COLLIDING)
 
 
-def copy_of(image: Image) -> Image:
-    """An image of its own with the same records. Records are never changed, so both hold the same
-    ones.
-    """
-    return Image(**{one.name: _copy(getattr(image, one.name)) for one in fields(image)})
-
-
-def _copy(value: Any) -> Any:
-    if not isinstance(value, dict):
-        return value
-    return {key: inner.copy() if isinstance(inner, dict) else inner for key, inner in value.items()}
+def _copy(source: dict[Any, Any], target: dict[Any, Any]) -> Slices[None]:
+    """Put what is in ``source`` into ``target``; of dictionaries in it, copies."""
+    for some in pieces(source.items(), _ELEMENTS_PER_SLICE):
+        target.update(
+            (key, inner.copy() if isinstance(inner, dict) else inner) for key, inner in some
+        )
+        yield

@@ -20,10 +20,14 @@ if TYPE_CHECKING:
 class TokenIndex:
     """The tokens of one image: :meth:`add` and :meth:`remove` follow its records."""
 
-    def __init__(self, token_ids: Iterable[str]) -> None:
-        self._not_computed = dict.fromkeys(token_ids)
+    def __init__(self) -> None:
+        self._not_computed: dict[str, None] = {}
         self._ids: dict[bytes, str] = {}
         self._hmacs: dict[str, bytes] = {}
+
+    def add_all(self, token_ids: Iterable[str]) -> None:
+        """Tokens that the image has from the beginning."""
+        self._not_computed.update(dict.fromkeys(token_ids))
 
     def add(self, token_id: str) -> None:
         """A record of the token was applied: a new token, or one whose expiry moved."""

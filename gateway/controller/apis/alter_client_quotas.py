@@ -10,8 +10,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
-from gateway.controller.admin_api import AdminApi, Refusal, Resource
+from gateway.controller.admin_api import AdminApi, Refusal, Resource, SlicedDecision
 from gateway.controller.errors import ApiError
+from gateway.controller.records import check_count
 from gateway.controller.request_context import ControllerRequestContext, ControllerResult
 from kwire.cluster.image import QuotaEntity
 from kwire.message import Message
@@ -51,7 +52,7 @@ _Changes = dict[str, float | None]
 
 def alter_client_quotas(
     request: AlterClientQuotasRequest, context: ControllerRequestContext
-) -> ControllerResult:
+) -> SlicedDecision:
     """The records, and one result for each entity.
 
     As in Kafka the second entry for an entity is refused: the first one is carried out, and the
@@ -65,12 +66,18 @@ def alter_client_quotas(
             if entity in results:
                 raise _invalid(f"Ignoring duplicate entity {dict(entity)}")
             results[entity] = None
-            records += _alter(entity, entry.ops, context)
+            made = _alter(entity, entry.ops, context)
         except ApiError as refusal:
             results[entity] = refusal
-    return ControllerResult(
-        records, AlterClientQuotasResponse(entries=[_result(*item) for item in results.items()])
-    )
+        else:
+            records += made
+            check_count(records)
+        yield
+    entries = []
+    for entity, refused in results.items():
+        entries.append(_result(entity, refused))
+        yield
+    return ControllerResult(records, AlterClientQuotasResponse(entries=entries))
 
 
 def _alter(

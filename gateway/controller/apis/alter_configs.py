@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from gateway.controller.admin_api import AdminApi, Refusal
+from gateway.controller.admin_api import AdminApi, Refusal, SlicedDecision
 from gateway.controller.config_changes import alter_configs, named_resources, replacement
 from gateway.controller.request_context import ControllerRequestContext, ControllerResult
 from kwire.message import Message
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from kwire.messages.alter_configs_request import AlterConfigsRequest
 
 
-def _decide(request: AlterConfigsRequest, context: ControllerRequestContext) -> ControllerResult:
+def _decide(request: AlterConfigsRequest, context: ControllerRequestContext) -> SlicedDecision:
     """Set the keys named and unset the others; each resource has its own result."""
-    records, results = alter_configs(
+    records, results = yield from alter_configs(
         request.resources, replacement, AlterConfigsResourceResponse, context
     )
     return ControllerResult(records, AlterConfigsResponse(responses=results))

@@ -11,11 +11,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
-from gateway.controller.admin_api import AdminApi, Refusal, named_topics
+from gateway.controller.admin_api import AdminApi, Refusal, SlicedDecision, named_topics
 from gateway.controller.assignments import bad_assignment, check_by_hand
 from gateway.controller.errors import ApiError
 from gateway.controller.partition_change import Election, Target, is_reassigning
 from gateway.controller.partition_changes import PartitionChanges
+from gateway.controller.records import check_count
 from gateway.controller.request_context import ControllerRequestContext, ControllerResult
 from kwire.message import Message
 from kwire.messages.alter_partition_reassignments_response import (
@@ -35,19 +36,18 @@ if TYPE_CHECKING:
 
 def alter_partition_reassignments(
     request: AlterPartitionReassignmentsRequest, context: ControllerRequestContext
-) -> ControllerResult:
+) -> SlicedDecision:
     """The records, and a result for each partition."""
     may_resize = request.allow_replication_factor_change
     changes = PartitionChanges(context)
-    responses = [
-        ReassignableTopicResponse(
-            name=topic.name,
-            partitions=[
-                _result(topic.name, one, may_resize, changes, context) for one in topic.partitions
-            ],
-        )
-        for topic in request.topics
-    ]
+    responses = []
+    for topic in request.topics:
+        partitions = []
+        for one in topic.partitions:
+            partitions.append(_result(topic.name, one, may_resize, changes, context))
+            check_count(changes.records)
+            yield
+        responses.append(ReassignableTopicResponse(name=topic.name, partitions=partitions))
     answer = AlterPartitionReassignmentsResponse(
         error_message=None, allow_replication_factor_change=may_resize, responses=responses
     )

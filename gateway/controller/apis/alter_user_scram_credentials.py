@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from gateway.controller.admin_api import AdminApi, Refusal
+from gateway.controller.admin_api import AdminApi, Refusal, SlicedDecision
 from gateway.controller.errors import ApiError
 from gateway.controller.request_context import ControllerRequestContext, ControllerResult
 from gateway.security.scram import HASHES, ITERATIONS_MAX, ITERATIONS_MIN
@@ -40,18 +40,21 @@ _HASH_OF: Final = {1: HASHES["SCRAM-SHA-256"], 2: HASHES["SCRAM-SHA-512"]}
 
 def alter_user_scram_credentials(
     request: AlterUserScramCredentialsRequest, context: ControllerRequestContext
-) -> ControllerResult:
+) -> SlicedDecision:
     """One result for each user, and the record of its one change."""
     outcomes: dict[str, Message | ApiError] = {}
     for deletion in request.deletions:
         _alter(deletion.name, partial(_removal, deletion, context), outcomes, context)
+        yield
     for upsertion in request.upsertions:
         _alter(upsertion.name, partial(_credential, upsertion), outcomes, context)
+        yield
     records = [one for one in outcomes.values() if isinstance(one, Message)]
-    return ControllerResult(
-        records,
-        AlterUserScramCredentialsResponse(results=[_result(*item) for item in outcomes.items()]),
-    )
+    results = []
+    for user, outcome in outcomes.items():
+        results.append(_result(user, outcome))
+        yield
+    return ControllerResult(records, AlterUserScramCredentialsResponse(results=results))
 
 
 def _alter(

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from gateway.controller.admin_api import AdminApi, Refusal
+from gateway.controller.admin_api import AdminApi, Refusal, SlicedDecision
 from gateway.controller.brokers import check_broker_epoch
 from gateway.controller.errors import ApiError
 from gateway.controller.leader_election import remove_from_isr
@@ -14,6 +14,7 @@ from gateway.controller.partition_change import Target
 from gateway.controller.partition_changes import PartitionChanges
 from gateway.controller.partition_index import PartitionKey
 from gateway.controller.request_context import ControllerRequestContext, ControllerResult
+from gateway.controller.slices import Slices
 from kwire.message import Message
 from kwire.messages.assign_replicas_to_dirs_response import (
     AssignReplicasToDirsResponse,
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 
 def assign_replicas_to_dirs(
     request: AssignReplicasToDirsRequest, context: ControllerRequestContext
-) -> ControllerResult:
+) -> SlicedDecision:
     """A record for each replica that moved; a replica in an offline directory also leaves the ISR.
 
     Raises ApiError where the broker is not registered with this epoch, or the level is too old.
@@ -44,24 +45,21 @@ def assign_replicas_to_dirs(
     directories = []
     for directory in request.directories:
         is_online = context.nodes.has_directory(request.broker_id, directory.id)
-        topics = [
-            TopicData(
-                topic_id=topic.topic_id,
-                partitions=[
-                    PartitionData(
-                        partition_index=one.partition_index,
-                        error_code=assignment.assign(
-                            (topic.topic_id, one.partition_index), directory.id, is_online
-                        ),
-                    )
-                    for one in topic.partitions
-                ],
-            )
-            for topic in directory.topics
-        ]
+        topics = []
+        for topic in directory.topics:
+            partitions = []
+            for one in topic.partitions:
+                key = topic.topic_id, one.partition_index
+                error = assignment.assign(key, directory.id, is_online)
+                partitions.append(
+                    PartitionData(partition_index=one.partition_index, error_code=error)
+                )
+                yield
+            topics.append(TopicData(topic_id=topic.topic_id, partitions=partitions))
         directories.append(DirectoryData(id=directory.id, topics=topics))
+    records = yield from assignment.records()
     return ControllerResult(
-        assignment.records(), AssignReplicasToDirsResponse(directories=directories), atomic=False
+        records, AssignReplicasToDirsResponse(directories=directories), atomic=False
     )
 
 
@@ -89,9 +87,9 @@ class _Assignment:
             self._offline[key] = None
         return ErrorCode.NONE
 
-    def records(self) -> list[Message]:
+    def records(self) -> Slices[list[Message]]:
         """The records of all assignments, and of new leaders in place of offline replicas."""
-        remove_from_isr(self._changes, self._broker_id, self._offline)
+        yield from remove_from_isr(self._changes, self._broker_id, self._offline)
         return self._changes.records
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import enum
 from typing import TYPE_CHECKING, Final
 
-from gateway.controller.admin_api import AdminApi, Refusal
+from gateway.controller.admin_api import AdminApi, Refusal, SlicedDecision
 from gateway.controller.brokers import (
     IN_CONTROLLED_SHUTDOWN,
     UNFENCE,
@@ -28,6 +28,7 @@ from gateway.controller.leader_election import (
     on_unfenced,
 )
 from gateway.controller.request_context import ControllerRequestContext, ControllerResult
+from gateway.controller.slices import Slices
 from kwire.message import Message
 from kwire.messages.broker_heartbeat_response import BrokerHeartbeatResponse
 from kwire.protocol import ApiKey
@@ -58,15 +59,18 @@ class BrokerState(enum.Enum):
 
 def broker_heartbeat(
     request: BrokerHeartbeatRequest, context: ControllerRequestContext
-) -> ControllerResult:
+) -> SlicedDecision:
     """The new state of the broker, with its records. Raises ApiError for another broker epoch."""
     broker = check_broker_epoch(request.broker_id, request.broker_epoch, context.image)
     session, sessions = registered(broker), context.sessions
     sessions.touch(session, context.steady_ms)
+    yield from context.state.index_partitions()
     before = _state(broker, context)
     after = _next_state(before, broker, request, context)
-    records = _moves(broker, after, context) if after is not before else []
-    records += _failed(broker, request, context)
+    records: list[Message] = []
+    if after is not before:
+        records += yield from _moves(broker, after, context)
+    records += yield from _failed(broker, request, context)
     records += _cordoned(broker, request, context)
 
     def written(last_offset: int) -> None:
@@ -144,29 +148,33 @@ def _may_go(broker: RegisterBrokerRecord, context: ControllerRequestContext) -> 
 
 def _moves(
     broker: RegisterBrokerRecord, after: BrokerState, context: ControllerRequestContext
-) -> list[Message]:
+) -> Slices[list[Message]]:
     match after:
         case BrokerState.UNFENCED:
-            return [change(broker, fenced=UNFENCE), *on_unfenced(broker.broker_id, context)]
+            changes = yield from on_unfenced(broker.broker_id, context)
+            return [change(broker, fenced=UNFENCE), *changes]
         case BrokerState.CONTROLLED_SHUTDOWN:
             marked: list[Message] = []
             if not broker.in_controlled_shutdown:
                 marked.append(change(broker, in_controlled_shutdown=IN_CONTROLLED_SHUTDOWN))
-            return [*marked, *on_controlled_shutdown(broker.broker_id, context)]
+            changes = yield from on_controlled_shutdown(broker.broker_id, context)
+            return [*marked, *changes]
         case _:
-            return fence(broker, context)
+            changes = yield from fence(broker, context)
+            return changes
 
 
 def _failed(
     broker: RegisterBrokerRecord, request: BrokerHeartbeatRequest, context: ControllerRequestContext
-) -> list[Message]:
+) -> Slices[list[Message]]:
     """Take failed log directories, and the replicas in them, offline (KIP-858)."""
     failed = [one for one in broker.log_dirs if one in request.offline_log_dirs]
     if not is_directory_assignment_supported(context.level) or not failed:
         return []
     online = change(broker)
     online.log_dirs = [one for one in broker.log_dirs if one not in failed]
-    return [*on_directories_offline(broker.broker_id, failed, context), online]
+    changes = yield from on_directories_offline(broker.broker_id, failed, context)
+    return [*changes, online]
 
 
 def _cordoned(

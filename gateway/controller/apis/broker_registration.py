@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from gateway.controller.admin_api import AdminApi, Refusal
+from gateway.controller.admin_api import AdminApi, Refusal, SlicedDecision
 from gateway.controller.brokers import registered
 from gateway.controller.errors import ApiError
 from gateway.controller.leader_election import on_restart
@@ -41,7 +41,7 @@ _RESERVED_BELOW: Final = 100
 
 def register_broker(
     request: BrokerRegistrationRequest, context: ControllerRequestContext
-) -> ControllerResult:
+) -> SlicedDecision:
     """The broker epoch, and the records.
 
     A new incarnation gets a new epoch, the offset at which its registration begins; the same
@@ -64,7 +64,8 @@ def register_broker(
         record.broker_epoch = context.next_offset
         # The registration comes last: a leader that dies halfway leaves the broker to register, and
         # clean up, again.
-        records = [*on_restart(request.broker_id, context, clean=clean), record]
+        changes = yield from on_restart(request.broker_id, context, clean=clean)
+        records = [*changes, record]
 
     def written(last_offset: int) -> None:
         if before is not None and not same:

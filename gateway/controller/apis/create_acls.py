@@ -8,8 +8,9 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 from gateway.controller.acl_filters import Acl, resource_type_name
-from gateway.controller.admin_api import AdminApi, Refusal, Requirement, Resource
+from gateway.controller.admin_api import AdminApi, Refusal, Requirement, Resource, SlicedDecision
 from gateway.controller.errors import ApiError
+from gateway.controller.records import check_count
 from gateway.controller.request_context import ControllerRequestContext, ControllerResult
 from kwire.message import Message
 from kwire.messages.access_control_entry_record import AccessControlEntryRecord
@@ -21,15 +22,20 @@ if TYPE_CHECKING:
     from kwire.uuid import Uuid
 
 
-def create_acls(request: CreateAclsRequest, context: ControllerRequestContext) -> ControllerResult:
+def create_acls(request: CreateAclsRequest, context: ControllerRequestContext) -> SlicedDecision:
     """Each fares on its own; one that is there already is a success without a record. Raises
     ApiError.
     """
     made: dict[Acl, Uuid] = {}
-    results = [_create(creation, made, context) for creation in request.creations]
-    records: list[Message] = [
-        AccessControlEntryRecord(id=id, **acl._asdict()) for acl, id in made.items()
-    ]
+    results = []
+    for creation in request.creations:
+        results.append(_create(creation, made, context))
+        check_count(made)
+        yield
+    records: list[Message] = []
+    for acl, id in made.items():
+        records.append(AccessControlEntryRecord(id=id, **acl._asdict()))
+        yield
     return ControllerResult(records, CreateAclsResponse(results=results))
 
 

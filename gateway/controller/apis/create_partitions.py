@@ -7,11 +7,12 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Final
 
-from gateway.controller.admin_api import AdminApi, Refusal, named_topics
+from gateway.controller.admin_api import AdminApi, Refusal, SlicedDecision, named_topics
 from gateway.controller.assignments import by_hand_partition, check_by_hand, placed_partitions
 from gateway.controller.errors import ApiError
 from gateway.controller.records import OPERATION_RECORDS_MAX
 from gateway.controller.request_context import ControllerRequestContext, ControllerResult
+from gateway.controller.slices import Slices
 from gateway.controller.topic_names import METADATA_TOPIC
 from gateway.ports import AUDIT_TOPIC
 from kwire.message import Message
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 
 def create_partitions(
     request: CreatePartitionsRequest, context: ControllerRequestContext
-) -> ControllerResult:
+) -> SlicedDecision:
     """Return the records of the new partitions, and a result for each topic of the request.
 
     Raises ApiError if the request as a whole is too large.
@@ -43,12 +44,13 @@ def create_partitions(
         result = CreatePartitionsTopicResult(name=topic.name, error_message=None)
         try:
             _check_request(topic, count[topic.name], context)
-            records += _add(topic, OPERATION_RECORDS_MAX - len(records), context)
+            records += yield from _add(topic, OPERATION_RECORDS_MAX - len(records), context)
         except _TooMany as refusal:
             raise ApiError(refusal.error, refusal.message) from None
         except ApiError as refusal:
             result.error_code, result.error_message = refusal.error, refusal.message
         results.append(result)
+        yield
     return ControllerResult(records, CreatePartitionsResponse(results=results))
 
 
@@ -76,7 +78,7 @@ def _check_request(
 
 def _add(
     topic: CreatePartitionsTopic, records_max: int, context: ControllerRequestContext
-) -> list[PartitionRecord]:
+) -> Slices[list[PartitionRecord]]:
     topic_id = context.image.topic_ids.get(topic.name)
     if topic_id is None:
         raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
@@ -92,11 +94,15 @@ def _add(
     # given others a different number.
     factor = len(partitions[min(partitions)].replicas)
     if topic.assignments is None:
-        return placed_partitions(topic_id, len(partitions), additional, factor, context)
+        placed = yield from placed_partitions(
+            topic_id, len(partitions), additional, factor, context
+        )
+        return placed
     made = []
     for index, assignment in enumerate(topic.assignments, len(partitions)):
         check_by_hand(assignment.broker_ids, factor, context.nodes)
         made.append(by_hand_partition(topic_id, index, assignment.broker_ids, context))
+        yield
     return made
 
 

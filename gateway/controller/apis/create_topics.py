@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Final
 
-from gateway.controller.admin_api import AdminApi, Refusal, named_topics
+from gateway.controller.admin_api import AdminApi, Refusal, SlicedDecision, named_topics
 from gateway.controller.assignments import (
     bad_assignment,
     by_hand_partition,
@@ -21,8 +21,9 @@ from gateway.controller.configs.config_def import ConfigError, ConfigSource
 from gateway.controller.configs.config_records import clear_elr
 from gateway.controller.configs.topic_configs import check_topic_configs, effective_topic_configs
 from gateway.controller.errors import ApiError
-from gateway.controller.records import OPERATION_RECORDS_MAX
+from gateway.controller.records import OPERATION_RECORDS_MAX, check_count
 from gateway.controller.request_context import ControllerRequestContext, ControllerResult
+from gateway.controller.slices import Slices
 from gateway.controller.state import State
 from gateway.controller.topic_names import RESERVED_TOPICS, name_fault
 from kwire.cluster.image import TOPIC_RESOURCE
@@ -49,34 +50,38 @@ _WITH_CONFIGS: Final = 5
 
 def create_topics(
     request: CreateTopicsRequest, context: ControllerRequestContext
-) -> ControllerResult:
+) -> SlicedDecision:
     """Return the records of all topics that can be created, and a result for each name.
 
     Raises ApiError if the request as a whole is too large.
     """
     count = Counter(topic.name for topic in request.topics)
     asked = {topic.name: topic for topic in request.topics}
+    yield
     # CREATE on the cluster implies CREATE on every topic (ControllerApis.createTopics).
     may_all = context.may_on_cluster("CREATE")
-    creatable = [
-        topic
-        for name, topic in asked.items()
-        if count[name] == 1 and _is_allowed(name, may_all, context)
-    ]
+    creatable = []
+    for name, topic in asked.items():
+        if count[name] == 1 and _is_allowed(name, may_all, context):
+            creatable.append(topic)
+        yield
     _check_size(creatable, context)
+    yield
     records: list[Message] = []
     results = []
     for topic in asked.values():
         try:
             _check_request(topic.name, count[topic.name], may_all, context)
-            made, result = _create(topic, context)
+            made, result = yield from _create(topic, context)
         except ApiError as refusal:
             result = CreatableTopicResult(
                 name=topic.name, error_code=refusal.error, error_message=refusal.message
             )
         else:
             records += made
+            check_count(records)
         results.append(result)
+        yield
     return ControllerResult(records, CreateTopicsResponse(topics=results))
 
 
@@ -115,12 +120,12 @@ def _check_size(topics: list[CreatableTopic], context: ControllerRequestContext)
 
 def _create(
     topic: CreatableTopic, context: ControllerRequestContext
-) -> tuple[list[Message], CreatableTopicResult]:
+) -> Slices[tuple[list[Message], CreatableTopicResult]]:
     _check_name(topic.name, context.state)
     configs = _configs(topic)
     topic_id = context.new_id()
     # Assignments replace both counts, which must be unset then (ReplicationControlManager).
-    partitions = (
+    partitions = yield from (
         _by_hand(topic, topic_id, context)
         if topic.assignments
         else _placed(topic, topic_id, context)
@@ -176,7 +181,7 @@ def _configs(topic: CreatableTopic) -> dict[str, str]:
 
 def _by_hand(
     topic: CreatableTopic, topic_id: Uuid, context: ControllerRequestContext
-) -> list[PartitionRecord]:
+) -> Slices[list[PartitionRecord]]:
     if topic.replication_factor != UNSET:
         raise ApiError(
             ErrorCode.INVALID_REQUEST,
@@ -202,6 +207,7 @@ def _by_hand(
         check_by_hand(replicas, replicas_count, nodes)
         replicas_count = len(replicas)
         found[index] = by_hand_partition(topic_id, index, replicas, context)
+        yield
     if any(index not in found for index in range(len(found))):
         raise bad_assignment("partitions should be a consecutive 0-based integer sequence")
     return [found[index] for index in range(len(found))]
@@ -209,7 +215,7 @@ def _by_hand(
 
 def _placed(
     topic: CreatableTopic, topic_id: Uuid, context: ControllerRequestContext
-) -> list[PartitionRecord]:
+) -> Slices[list[PartitionRecord]]:
     if topic.replication_factor < UNSET or topic.replication_factor == 0:
         raise ApiError(
             ErrorCode.INVALID_REPLICATION_FACTOR,
@@ -228,11 +234,12 @@ def _placed(
         else topic.replication_factor
     )
     try:
-        return placed_partitions(topic_id, 0, count, factor, context)
+        placed = yield from placed_partitions(topic_id, 0, count, factor, context)
     except ApiError as refusal:
         # ReplicationControlManager.createTopic puts these words before the placer's reason.
         why = f"Unable to replicate the partition {factor} time(s): {refusal.message}"
         raise ApiError(refusal.error, why) from None
+    return placed
 
 
 def _result(

@@ -10,8 +10,9 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from gateway.controller.admin_api import AdminApi, Refusal, Resource
+from gateway.controller.admin_api import AdminApi, Refusal, Resource, SlicedDecision
 from gateway.controller.errors import ApiError
+from gateway.controller.records import check_count
 from gateway.controller.request_context import ControllerRequestContext, ControllerResult
 from gateway.controller.topic_names import METADATA_TOPIC
 from gateway.ports import AUDIT_TOPIC, AUDIT_TOPIC_ID
@@ -37,20 +38,23 @@ class _Asked(NamedTuple):
 
 def delete_topics(
     request: DeleteTopicsRequest, context: ControllerRequestContext
-) -> ControllerResult:
-    """Return the records, and a result for each topic of the request in its order.
+) -> SlicedDecision:
+    """Return the records, and a result for each topic of the request in its order. Raises ApiError
+    for more records than one request may make.
 
     Kafka shuffles the results, so that a client does not tell absent topics from forbidden ones by
     their places; here a result depends on its own topic alone.
     """
     asked = _asked(request, context.version)
     deletion = _Deletion(context, Counter(asked))
+    yield
     # Ids are looked up before names: if a name and an id stand for one topic, the name is refused
     # (ControllerApis.deleteTopics).
-    results = {
-        topic: deletion.result(topic)
-        for topic in sorted(set(asked), key=lambda topic: topic.name is not None)
-    }
+    results = {}
+    for topic in sorted(set(asked), key=lambda topic: topic.name is not None):
+        results[topic] = deletion.result(topic)
+        check_count(deletion.records)
+        yield
     return ControllerResult(
         deletion.records,
         DeleteTopicsResponse(responses=[results[topic] for topic in dict.fromkeys(asked)]),

@@ -8,10 +8,11 @@ import enum
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
-from gateway.controller.admin_api import AdminApi, Refusal, Resource
+from gateway.controller.admin_api import AdminApi, Refusal, Resource, SlicedDecision
 from gateway.controller.errors import ApiError
 from gateway.controller.partition_change import NO_LEADER, Election, Target
 from gateway.controller.partition_changes import PartitionChanges
+from gateway.controller.records import check_count
 from gateway.controller.request_context import ControllerRequestContext, ControllerResult
 from gateway.controller.topic_names import METADATA_TOPIC
 from kwire.message import Message
@@ -44,7 +45,7 @@ _ELECTIONS: Final = {
 
 def elect_leaders(
     request: ElectLeadersRequest, context: ControllerRequestContext
-) -> ControllerResult:
+) -> SlicedDecision:
     """A record for each new leader. Raises ApiError for an unknown election type."""
     try:
         kind = ElectionType(request.election_type)
@@ -56,9 +57,14 @@ def elect_leaders(
     changes = PartitionChanges(context)
     results = []
     for name, indexes in _asked(request, context):
-        answers = [_elect(name, index, kind, changes) for index in indexes]
-        if of_all:  # as in Kafka, without those that need no election
-            answers = [one for one in answers if one.error_code != ErrorCode.ELECTION_NOT_NEEDED]
+        answers = []
+        for index in indexes:
+            answer = _elect(name, index, kind, changes)
+            check_count(changes.records)
+            # As in Kafka, all partitions are without those that need no election.
+            if not of_all or answer.error_code != ErrorCode.ELECTION_NOT_NEEDED:
+                answers.append(answer)
+            yield
         results.append(ReplicaElectionResult(topic=name, partition_result=answers))
     return ControllerResult(changes.records, ElectLeadersResponse(replica_election_results=results))
 

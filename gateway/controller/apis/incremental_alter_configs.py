@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from gateway.controller.admin_api import AdminApi, Refusal
+from gateway.controller.admin_api import AdminApi, Refusal, SlicedDecision
 from gateway.controller.config_changes import alter_configs, increments, named_resources
 from gateway.controller.request_context import ControllerRequestContext, ControllerResult
 from kwire.message import Message
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 
 def _decide(
     request: IncrementalAlterConfigsRequest, context: ControllerRequestContext
-) -> ControllerResult:
+) -> SlicedDecision:
     """Change the keys named; each resource has its own result."""
-    records, results = alter_configs(
+    records, results = yield from alter_configs(
         request.resources, increments, AlterConfigsResourceResponse, context
     )
     return ControllerResult(records, IncrementalAlterConfigsResponse(responses=results))

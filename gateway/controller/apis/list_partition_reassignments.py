@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from gateway.controller.admin_api import AdminApi, Refusal
+from gateway.controller.admin_api import AdminApi, Refusal, SlicedDecision
 from gateway.controller.partition_change import is_reassigning
 from gateway.controller.request_context import ControllerRequestContext, ControllerResult
 from kwire.message import Message
@@ -28,13 +28,17 @@ if TYPE_CHECKING:
 
 def list_partition_reassignments(
     request: ListPartitionReassignmentsRequest, context: ControllerRequestContext
-) -> ControllerResult:
+) -> SlicedDecision:
     """The moves of the partitions asked, or of all; one that does not exist is left out."""
+    yield from context.state.index_partitions()
     topics = []
     for topic_id, indexes in _asked(request, context):
-        partitions = [
-            one for index in indexes if (one := _ongoing(topic_id, index, context)) is not None
-        ]
+        partitions = []
+        for index in indexes:
+            one = _ongoing(topic_id, index, context)
+            if one is not None:
+                partitions.append(one)
+            yield
         if partitions:
             topics.append(
                 OngoingTopicReassignment(name=context.image.topics[topic_id], partitions=partitions)

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
-from gateway.controller.admin_api import AdminApi, Refusal, Resource
+from gateway.controller.admin_api import AdminApi, Refusal, Resource, SlicedDecision
 from gateway.controller.brokers import registered
 from gateway.controller.errors import ApiError
 from gateway.controller.leader_election import on_unregistered
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 def unregister_broker(
     request: UnregisterBrokerRequest, context: ControllerRequestContext
-) -> ControllerResult:
+) -> SlicedDecision:
     """The broker leaves the ISR of its partitions; it stays among their replicas.
 
     Raises ApiError BROKER_ID_NOT_REGISTERED.
@@ -34,9 +34,10 @@ def unregister_broker(
             ErrorCode.BROKER_ID_NOT_REGISTERED,
             f"Broker ID {request.broker_id} is not currently registered",
         )
+    records = yield from on_unregistered(broker.broker_id, context)
     record = UnregisterBrokerRecord(broker_id=broker.broker_id, broker_epoch=broker.broker_epoch)
     return ControllerResult(
-        [*on_unregistered(broker.broker_id, context), record],
+        [*records, record],
         UnregisterBrokerResponse(),
         written=lambda last_offset: context.sessions.forget(registered(broker)),
     )

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from gateway.address import Address
     from gateway.controller.controller import Controller, Decision
     from gateway.controller.records import Operation
+    from gateway.controller.sessions import Registered
     from gateway.controller.slices import Slices
     from gateway.handlers.context import PendingResponse
     from gateway.ports import Authorizer, Requester
@@ -83,6 +84,7 @@ class ActingController:
         self._changes = changes
         self._forwarder = ControllerForwarder(how)
         self._controller: Controller | None = None
+        self._activates = False  # the controller of this epoch is becoming active
         self._epoch = -1  # that this node leads; -1: none
         self._start_offset = 0
         self._proposals = Proposals()
@@ -237,27 +239,42 @@ class ActingController:
         if (
             self._epoch < 0
             or self._controller is not None
+            or self._activates
             or not keeper.loaded
             or keeper.read_offset <= self._start_offset
         ):
             return
-        try:
-            controller = self._make(sorted(self._driver.raft.voters.nodes))
-            operations = controller.activate(
-                keeper.image,
-                _wall_ms(),
-                steady_ms=self._clock.read(),
-                transaction_open=keeper.in_transaction,
-            )
-        except Exception as error:
-            self._reports.bug("controller activation failed", error)
-            self._resign(f"a bug of this server: {error!r}")
-            return
-        self._controller = controller
+        self._activates = True
+        self._decisions.run_between(self._activation(), self._active, self._not_active)
+
+    def _activation(self) -> Slices[tuple[Controller, list[Operation]]]:
+        """A controller with the image, and what it writes first.
+
+        The image does not change meanwhile: no other node appends records in this epoch, and this
+        one has none to append yet. When the node loses leadership, the work is dropped.
+        """
+        controller = self._make(sorted(self._driver.raft.voters.nodes))
+        operations = yield from controller.become_active(
+            self._keeper.image,
+            _wall_ms(),
+            steady_ms=self._clock.read(),
+            transaction_open=self._keeper.in_transaction,
+        )
+        return controller, operations
+
+    def _not_active(self, error: Exception) -> None:
+        self._reports.bug("controller activation failed", error)
+        self._resign(f"a bug of this server: {error!r}")
+
+    def _active(self, made: tuple[Controller, list[Operation]], seconds: float) -> None:
+        self._controller, operations = made
+        self._activates = False
         self.activations += 1
         for operation in operations:
             self._propose(operation)
-        self._reports.report("controller active", epoch=self._epoch, offset=keeper.read_offset)
+        self._reports.report(
+            "controller active", epoch=self._epoch, offset=self._keeper.read_offset
+        )
         confirming, self._awaiting_confirmation = self._awaiting_confirmation, []
         for then in confirming:
             self.confirm(then)
@@ -273,7 +290,7 @@ class ActingController:
             self.facts.measures.leads_no_more(self._controller.elections)
         proposals, undecided = self._proposals.forget(), self._decisions.drop()
         self._changes.left(proposals, epoch)
-        self._epoch, self._controller = -1, None
+        self._epoch, self._controller, self._activates = -1, None, False
         for proposal in proposals:
             for queued, _ in proposal.answers:
                 if proposal.end_offset is None:
@@ -361,7 +378,7 @@ class ActingController:
                     if self._waiting:
                         self._place()
                     if self._controller is not None:
-                        self._decisions.run_periodic(self._poll)
+                        self._run_periodic_tasks(self._controller)
                     if self._controller is not None and not self._proposals:
                         self._write_no_op(self._controller)
         finally:
@@ -369,29 +386,35 @@ class ActingController:
             with trio.CancelScope(shield=True):
                 await self._forwarder.close()
 
-    def _poll(self) -> None:
+    def _run_periodic_tasks(self, controller: Controller) -> None:
         """Run the periodic tasks of the controller that are due, such as fencing brokers."""
-        controller = self._controller
-        assert controller is not None, "periodic work is dropped with the leadership"
-        now_ms = self._clock.read()
-        if controller.deadline_ms is None or now_ms < controller.deadline_ms:
-            return
+        due_ms = controller.deadline_ms
+        if due_ms is not None and self._clock.read() >= due_ms:
+            self._decisions.run_between(
+                self._periodic(controller), self._periodic_done, self._periodic_failed
+            )
+
+    def _periodic(self, controller: Controller) -> Slices[tuple[list[Operation], set[Registered]]]:
+        """The operations of periodic tasks, and the brokers that served before them."""
         assert controller.image is not None, "the controller of a leader is active"
         serving = set(unfenced(controller.image))
-        try:
-            controller.log_ends(self._next_offset)
-            with self.facts.measures.deciding():
-                operations = controller.poll(_wall_ms(), steady_ms=now_ms)
-        except Exception as error:
-            self._reports.bug("periodic task failed", error)
-            self._resign(f"a bug of this server: {error!r}")
-            return
+        controller.log_ends(self._next_offset)
+        operations = yield from controller.periodic(_wall_ms(), steady_ms=self._clock.read())
+        return operations, serving
+
+    def _periodic_done(self, done: tuple[list[Operation], set[Registered]], seconds: float) -> None:
+        operations, serving = done
+        self.facts.measures.decided(seconds)
         for operation in operations:
             self._propose(operation)
             for broker_id, epoch in serving.intersection(fenced_by(operation)):
                 self._reports.report(
                     "broker session expired", broker_id=broker_id, broker_epoch=epoch
                 )
+
+    def _periodic_failed(self, error: Exception) -> None:
+        self._reports.bug("periodic task failed", error)
+        self._resign(f"a bug of this server: {error!r}")
 
     def _write_no_op(self, controller: Controller) -> None:
         idle = controller.idle(_wall_ms())

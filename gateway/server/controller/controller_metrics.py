@@ -7,8 +7,6 @@ Knows no Prometheus. Nothing is counted for the first kind until somebody looks.
 
 from __future__ import annotations
 
-import contextlib
-import time
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from gateway.controller.partition_index import Elections
@@ -44,15 +42,10 @@ class ControllerMeasures:
         self._elections = Elections()  # by controllers that lead no more
         self._seen = (-1, -1)
 
-    @contextlib.contextmanager
-    def deciding(self) -> Iterator[None]:
-        """Around what decides on one request, or does what is due."""
-        began = time.perf_counter()
-        yield
-        self.decided(time.perf_counter() - began)
-
     def decided(self, seconds: float) -> None:
-        """A decision was made in ``seconds`` of processing, slices together."""
+        """A decision, or the periodic tasks that were due, took ``seconds`` of processing, slices
+        together.
+        """
         self.started += 1
         self.processing.add(seconds)
 

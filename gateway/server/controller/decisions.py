@@ -2,9 +2,9 @@
 
 A request is decided at once where no other decision is in progress and its own is short. A decision
 that takes longer goes on in the task :meth:`Decisions.run`, and every other task runs between two
-slices. Requests and periodic work wait in a queue meanwhile, so that each decision sees one state:
-this is the single event queue of Kafka's ``QuorumController``. The rules are in
-``gateway.controller``.
+slices. Requests wait in a queue meanwhile, so that each decision sees one state: this is the single
+event queue of Kafka's ``QuorumController``. Its other work, activation and periodic tasks, takes
+its turn in the same queue. The rules are in ``gateway.controller``.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import trio
 
@@ -21,8 +22,22 @@ if TYPE_CHECKING:
     from gateway.controller.slices import Slices
     from gateway.server.controller.proposals import QueuedRequest
 
+_T = TypeVar("_T")
 #: How long one slice takes, s.
 SLICE_S: Final = 0.005
+
+
+@dataclass(slots=True)
+class _Job:
+    """A decision on ``queued``, or other work of the controller, where it is None. ``spent_s`` is
+    its time so far.
+    """
+
+    queued: QueuedRequest | None
+    slices: Slices[Any]
+    complete: Callable[[Any, float], None]
+    failed: Callable[[Exception], None]
+    spent_s: float = 0.0
 
 
 class Decisions:
@@ -40,9 +55,8 @@ class Decisions:
         self._complete = complete
         self._failed = failed
         self._queue: deque[QueuedRequest] = deque()
-        self._periodic: Callable[[], None] | None = None  # to be called between two decisions
-        self._current: tuple[QueuedRequest, Slices[Decision]] | None = None
-        self._spent_s = 0.0  # on the current decision
+        self._next: _Job | None = None  # work that begins before the next decision
+        self._current: _Job | None = None
         self._in_slice = False
         self._wake_up = trio.Event()
 
@@ -51,16 +65,25 @@ class Decisions:
         self._queue.append(queued)
         self._advance_if_idle()
 
-    def run_periodic(self, work: Callable[[], None]) -> None:
-        """Call ``work`` before the next decision; now, if none is in progress."""
-        self._periodic = work
+    def run_between(
+        self,
+        work: Slices[_T],
+        complete: Callable[[_T, float], None],
+        failed: Callable[[Exception], None],
+    ) -> None:
+        """Run ``work`` of the controller before the next decision; now, if none is in progress.
+
+        ``complete`` gets its result with the seconds it took. Work that has not begun when more
+        is given is dropped.
+        """
+        self._next = _Job(None, work, complete, failed)
         self._advance_if_idle()
 
     def drop(self) -> list[QueuedRequest]:
         """Give up all decisions: the node has lost leadership. Returns their requests."""
-        dropped = [] if self._current is None else [self._current[0]]
-        dropped += self._queue
-        self._current, self._periodic = None, None
+        current = None if self._current is None else self._current.queued
+        dropped = ([] if current is None else [current]) + list(self._queue)
+        self._current = self._next = None
         self._queue.clear()
         return dropped
 
@@ -75,7 +98,7 @@ class Decisions:
 
     @property
     def _has_work(self) -> bool:
-        return bool(self._current or self._queue or self._periodic)
+        return bool(self._current or self._queue or self._next)
 
     def _advance_if_idle(self) -> None:
         # A completed decision may submit the next request from its callback.
@@ -95,25 +118,32 @@ class Decisions:
 
     def _step(self, end: float) -> None:
         """Continue the current decision until ``end``, or begin the next one."""
-        if self._current is None and self._periodic is not None:
-            work, self._periodic = self._periodic, None
-            work()
-            return
-        if self._current is None:
+        job = self._current
+        if job is None and self._next is not None:
+            job, self._next = self._next, None
+        elif job is None:
             queued = self._queue.popleft()
             if not queued.is_wanted:
                 return
-            self._current, self._spent_s = (queued, self._begin(queued)), 0.0
-        queued, slices = self._current
+            job = self._job(queued)
+        self._current = job
         began = time.thread_time()
         try:
             while time.thread_time() < end:
-                next(slices)
+                next(job.slices)
         except StopIteration as stop:
             self._current = None
-            self._complete(queued, stop.value, self._spent_s + time.thread_time() - began)
+            job.complete(stop.value, job.spent_s + time.thread_time() - began)
         except Exception as error:  # a bug: the state of the controller may be half changed
             self._current = None
-            self._failed(queued, error)
+            job.failed(error)
         else:
-            self._spent_s += time.thread_time() - began
+            job.spent_s += time.thread_time() - began
+
+    def _job(self, queued: QueuedRequest) -> _Job:
+        return _Job(
+            queued,
+            self._begin(queued),
+            lambda decision, seconds: self._complete(queued, decision, seconds),
+            lambda error: self._failed(queued, error),
+        )

@@ -215,7 +215,8 @@ def test_index_forgets_the_hmacs_of_removed_tokens() -> None:
 
 def test_unknown_hmac_is_looked_up_in_slices_and_hashes_each_token_once() -> None:
     secret = Secret("key")
-    index = TokenIndex(f"token-{number}" for number in range(100))
+    index = TokenIndex()
+    index.add_all(f"token-{number}" for number in range(100))
     assert sum(1 for _ in index.find(secret, b"unknown")) == 100
     assert sum(1 for _ in index.find(secret, b"unknown")) == 0
     assert run(index.find(secret, token_hmac(secret, "token-7"))) == "token-7"

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from gateway.controller import slices
 from gateway.controller.partition_change import NO_LEADER
 from gateway.controller.partition_index import PartitionIndex
 from kwire.cluster import Image
@@ -77,7 +78,9 @@ def check_index(it: BrokerCluster) -> None:
     """What the controller keeps beside the image is what is found in it."""
     state = it.controller._state
     assert state is not None
+    slices.run(state.index_partitions())
     kept, found = state.partitions, PartitionIndex(state.image)
+    slices.run(found.fill())
     for name in ("leaderless", "imbalanced", "reassigning", "_led_by", "_in_isr", "_eligible"):
         assert getattr(kept, name) == getattr(found, name), name
 

@@ -26,10 +26,10 @@ def test_every_partition_has_its_replicas_and_a_leader_that_is_up(
     rand = random.Random(seed).randrange
     if not up or replicas > len(nodes):
         with pytest.raises(ApiError) as refusal:
-            place(nodes, partitions, replicas, rand)
+            list(place(nodes, partitions, replicas, rand))
         assert refusal.value.error is ErrorCode.INVALID_REPLICATION_FACTOR
         return
-    placed = place(nodes, partitions, replicas, rand)
+    placed = list(place(nodes, partitions, replicas, rand))
     assert len(placed) == partitions
     for chosen in placed:
         assert len(chosen) == len(set(chosen)) == replicas
@@ -56,7 +56,7 @@ def test_with_racks_each_partition_is_in_all_of_them(seed: int) -> None:
 
 def test_stripes_as_kafka_describes_them() -> None:
     nodes = [UsableNode(rack * 10 + one, "ABC"[rack]) for rack in range(3) for one in range(3)]
-    assert place(nodes, 3, 3, lambda below: 0) == [[0, 10, 20], [11, 21, 1], [22, 2, 12]]
+    assert list(place(nodes, 3, 3, lambda below: 0)) == [[0, 10, 20], [11, 21, 1], [22, 2, 12]]
 
 
 def test_fenced_nodes_come_last() -> None:

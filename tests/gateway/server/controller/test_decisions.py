@@ -34,6 +34,14 @@ class Controller:
         self.decisions.submit(cast(Any, request))
         return request
 
+    def run_periodic(self, slices: int = 0, *, fails: bool = False) -> None:
+        work = self._begin(Request("periodic", slices, fails))
+        self.decisions.run_between(
+            work,
+            lambda name, seconds: self._complete(None, name, seconds),
+            lambda error: self.log.append(f"{error} failed"),
+        )
+
     def _begin(self, queued: Any) -> Generator[None, None, Any]:
         self.log.append(f"{queued.name} begins")
         for _ in range(queued.slices):
@@ -74,14 +82,15 @@ def test_requests_and_periodic_work_wait_for_a_decision_in_progress() -> None:
         controller = Controller()
         controller.submit("long", slices=20)
         controller.submit("short")
-        controller.decisions.run_periodic(lambda: controller.log.append("periodic"))
+        controller.run_periodic()
         assert controller.log == ["long begins"]
         async with trio.open_nursery() as nursery:
             nursery.start_soon(controller.decisions.run)
             await trio.testing.wait_all_tasks_blocked()
             nursery.cancel_scope.cancel()
         assert controller.log == [
-            "long begins", "long decided", "periodic", "short begins", "short decided",
+            "long begins", "long decided", "periodic begins", "periodic decided",
+            "short begins", "short decided",
         ]  # fmt: skip
 
     run(main)
@@ -121,7 +130,40 @@ def test_request_of_a_client_that_is_gone_is_not_decided() -> None:
 def test_dropped_decisions_are_returned_in_order_and_never_complete() -> None:
     controller = Controller()
     first, second = controller.submit("first", slices=20), controller.submit("second")
-    controller.decisions.run_periodic(lambda: controller.log.append("periodic"))
+    controller.run_periodic()
     assert controller.decisions.drop() == cast(Any, [first, second])
     assert controller.decisions.drop() == []
     assert controller.log == ["first begins"]
+
+
+def test_periodic_work_is_done_in_slices_while_requests_wait() -> None:
+    async def main() -> None:
+        controller = Controller()
+        controller.run_periodic(slices=200)
+        controller.submit("short")
+        assert controller.log == ["periodic begins"]
+        passes = 0
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(controller.decisions.run)
+            while "short decided" not in controller.log:
+                await trio.lowlevel.checkpoint()
+                passes += 1
+            nursery.cancel_scope.cancel()
+        assert passes >= 50
+        assert controller.log[1:] == ["periodic decided", "short begins", "short decided"]
+
+    run(main)
+
+
+def test_periodic_work_that_fails_is_told_to_its_owner_alone() -> None:
+    controller = Controller()
+    controller.run_periodic(fails=True)
+    assert controller.log == ["periodic begins", "'periodic' failed"]
+    assert controller.decisions.drop() == []
+
+
+def test_dropped_periodic_work_is_not_among_the_requests() -> None:
+    controller = Controller()
+    controller.run_periodic(slices=20)
+    waiting = controller.submit("waiting")
+    assert controller.decisions.drop() == cast(Any, [waiting])

@@ -1,0 +1,209 @@
+"""A decision on thousands of elements is interrupted after each few of them."""
+
+from __future__ import annotations
+
+import random
+import sys
+from collections.abc import Callable, Generator
+from types import FrameType
+from typing import Any
+
+import pytest
+
+from gateway.controller.controller import Controller
+from gateway.controller.records import OPERATION_RECORDS_MAX
+from gateway.controller.settings import ControllerSettings
+from kwire.cluster import Image
+from kwire.message import Message
+from kwire.messages.access_control_entry_record import AccessControlEntryRecord
+from kwire.messages.delegation_token_record import DelegationTokenRecord
+from kwire.protocol import ErrorCode
+from kwire.uuid import Uuid
+from tests.gateway.controller.broker_cluster import BrokerCluster
+from tests.gateway.controller.cluster import Cluster, allowing, create, made
+
+COUNT = 2_000
+#: Calls of functions in one step. Encoding or applying the records of a slice makes 7,000, in about
+#: 1 ms, and counting the elements or packing their records into batches makes up to six for each.
+#: A decision on an element makes ten or more.
+CALLS_MAX = 2_000 + 7 * COUNT
+
+
+def calls_per_step(work: Generator[Any, Any, Any]) -> tuple[Any, int]:
+    """The result of ``work``, and the number of calls in its longest step. A count, unlike a time,
+    is the same on every machine.
+    """
+    calls = longest = 0
+
+    def count(frame: FrameType, event: str, argument: object) -> None:
+        nonlocal calls
+        calls += event in ("call", "c_call")
+
+    while True:
+        calls = 0
+        sys.setprofile(count)
+        try:
+            next(work)
+        except StopIteration as end:
+            sys.setprofile(None)
+            return end.value, max(longest, calls)
+        finally:
+            sys.setprofile(None)
+        longest = max(longest, calls)
+
+
+def topics() -> list[dict[str, Any]]:
+    return [{"name": f"t{number}", "num_partitions": 1} for number in range(COUNT)]
+
+
+def configured(name: str, **entry: Any) -> Message:
+    entries = [{"name": "retention.ms", "value": "1000", **entry}]
+    resources = [
+        {"resource_type": 2, "resource_name": f"t{number}", "configs": entries}
+        for number in range(COUNT)
+    ]
+    return made(name, resources=resources)  # type: ignore[no-any-return]
+
+
+def acl(name: str) -> dict[str, Any]:
+    return {
+        "resource_type": 2,
+        "resource_name": name,
+        "resource_pattern_type": 3,
+        "principal": "User:ann",
+        "host": "*",
+        "operation": 3,
+        "permission_type": 3,
+    }
+
+
+def quota(user: str) -> dict[str, Any]:
+    return {
+        "entity": [{"entity_type": "user", "entity_name": user}],
+        "ops": [{"key": "producer_byte_rate", "value": 1.0, "remove": False}],
+    }
+
+
+def credential(user: str) -> dict[str, Any]:
+    return {
+        "name": user,
+        "mechanism": 1,
+        "iterations": 4096,
+        "salt": b"salt",
+        "salted_password": b"password",
+    }
+
+
+NUMBERS = range(COUNT)
+REQUESTS: dict[str, Callable[[], Any]] = {
+    "CreateTopics": lambda: create(
+        *({"name": f"new{number}", "num_partitions": 1} for number in NUMBERS)
+    ),
+    "CreateTopics of one topic": lambda: create({"name": "new", "num_partitions": COUNT}),
+    "CreateTopics by hand": lambda: create(
+        {
+            "name": "new",
+            "assignments": [{"partition_index": index, "broker_ids": [1]} for index in NUMBERS],
+        }
+    ),
+    "CreateTopics, refused": lambda: create(*({"name": f"a#{number}"} for number in NUMBERS)),
+    "CreatePartitions": lambda: made(
+        "CreatePartitionsRequest",
+        topics=[{"name": f"t{number}", "count": 2, "assignments": None} for number in NUMBERS],
+    ),
+    "CreatePartitions of one topic": lambda: made(
+        "CreatePartitionsRequest", topics=[{"name": "t0", "count": COUNT, "assignments": None}]
+    ),
+    "DeleteTopics": lambda: made(
+        "DeleteTopicsRequest", topics=[{"name": f"t{number}"} for number in NUMBERS]
+    ),
+    "IncrementalAlterConfigs": lambda: configured(
+        "IncrementalAlterConfigsRequest", config_operation=0
+    ),
+    "AlterConfigs": lambda: configured("AlterConfigsRequest"),
+    "CreateAcls": lambda: made(
+        "CreateAclsRequest", creations=[acl(f"t{number}") for number in NUMBERS]
+    ),
+    "AlterClientQuotas": lambda: made(
+        "AlterClientQuotasRequest", entries=[quota(f"u{number}") for number in NUMBERS]
+    ),
+    "AlterUserScramCredentials": lambda: made(
+        "AlterUserScramCredentialsRequest",
+        deletions=[],
+        upsertions=[credential(f"u{number}") for number in NUMBERS],
+    ),
+    "ElectLeaders": lambda: made(
+        "ElectLeadersRequest",
+        topic_partitions=[{"topic": f"t{number}", "partitions": [0]} for number in NUMBERS],
+    ),
+    "AlterPartitionReassignments": lambda: made(
+        "AlterPartitionReassignmentsRequest",
+        topics=[
+            {"name": f"t{number}", "partitions": [{"partition_index": 0, "replicas": [1]}]}
+            for number in NUMBERS
+        ],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REQUESTS)
+def test_a_decision_on_many_elements_yields_between_them(name: str) -> None:
+    cluster = Cluster()
+    cluster.commit(cluster.decide(create(*topics()), 7).operation)  # type: ignore[arg-type]
+    request = REQUESTS[name]()
+    work = cluster.controller.decide(request, type(request).VERSIONS[-1], allowing(), 0)
+    decision, calls = calls_per_step(work)
+    assert calls <= CALLS_MAX
+    if decision.operation is not None:
+        cluster.commit(decision.operation)
+    cluster.check()
+
+
+def test_a_request_that_makes_too_many_records_is_refused_before_they_are_all_made() -> None:
+    cluster = Cluster()
+    names = [f"t{number}" for number in range(OPERATION_RECORDS_MAX)]
+    request = create(*({"name": name, "num_partitions": 1} for name in names))
+    ids = 0
+    new_id = cluster.controller._new_id
+
+    def counted() -> Uuid:
+        nonlocal ids
+        ids += 1
+        return new_id()
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(cluster.controller, "_new_id", counted)
+        answer: Any = cluster.decide(request, 7).answer
+    assert {topic.error_code for topic in answer.topics} == {ErrorCode.POLICY_VIOLATION}
+    assert "more than 10000 records" in answer.topics[0].error_message
+    assert ids <= OPERATION_RECORDS_MAX / 2 + 1  # a topic of one partition makes two records
+
+
+def test_fencing_a_broker_with_many_partitions_yields_between_them() -> None:
+    it = BrokerCluster([1, 2], broker_session_timeout_ms=100)
+    it.create(*([1, 2] for _ in NUMBERS))
+    it.now_ms += 50
+    it.heartbeat(2)
+    it.now_ms += 75
+    (operation,), calls = calls_per_step(it.controller.periodic(it.now_ms))
+    assert calls <= CALLS_MAX
+    it.commit(operation)
+    it.check()
+    assert {
+        partition.leader for partition in it.image.partitions[it.image.topic_ids["orders"]].values()
+    } == {2}
+
+
+def test_becoming_active_with_a_large_image_yields_while_it_is_copied() -> None:
+    image = Image()
+    for number in range(COUNT):
+        topic_id, principal = Uuid(number.to_bytes(16, "big")), f"User:{number}"
+        image.topics[topic_id], image.topic_ids[f"a.{number}"] = f"a.{number}", topic_id
+        image.partitions[topic_id] = {}
+        image.acls[topic_id] = AccessControlEntryRecord(id=topic_id, principal=principal)
+        image.tokens[principal] = DelegationTokenRecord(token_id=principal)
+    one = Controller(ControllerSettings(1, (1,)), random=random.Random(1).randbytes)
+    _, calls = calls_per_step(one.become_active(image, 0))
+    assert calls <= CALLS_MAX
+    assert one.is_active and one.image is not None
+    assert one.image.acls == image.acls and one.image.tokens == image.tokens
