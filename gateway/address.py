@@ -1,6 +1,4 @@
-"""Addresses of nodes: their text form, and which host names a resolver can be asked for. Resolves
-nothing itself.
-"""
+"""Parses and checks addresses of nodes, ``HOST:PORT``. Resolves no name."""
 
 from __future__ import annotations
 
@@ -8,12 +6,13 @@ import re
 from typing import Final, NamedTuple
 
 _ADDRESS: Final = re.compile(
-    r"(?:\[(?P<v6>[0-9a-fA-F:.]+(?:%[\w.-]+)?)\]|(?P<host>[^:@\[\]\s,/]+))(?::(?P<port>[0-9]{1,5}))?"
+    r"(?:\[(?P<v6>[0-9a-fA-F:.]+(?:%[\w.-]+)?)\]|(?P<host>[^:@\[\]\s,/]+))"
+    r"(?::(?P<port>[0-9]{1,5}))?"
 )
 #: RFC 1035 2.3.4: octets of a label, and of a name.
 _LABEL_MAX: Final = 63
 _NAME_MAX: Final = 253
-#: How much of a refused text an error repeats.
+#: Characters of a refused text that an error message repeats.
 _SHOWN: Final = 80
 
 
@@ -28,10 +27,10 @@ class Address(NamedTuple):
 
 
 def parse_address(text: str, default_port: int | None = None, *, least_port: int = 1) -> Address:
-    """``HOST:PORT`` or ``[IPV6]:PORT``; also without a port where there is a ``default_port``.
-    Raises ValueError.
+    """Parse ``HOST:PORT`` or ``[IPV6]:PORT``. The port is optional if there is a ``default_port``.
 
-    ``least_port`` is 0 for the address of a listener, whose port the system may pick.
+    ``least_port`` is 0 for the address of a listener, whose port the system may pick. Raises
+    ValueError.
     """
     match = _ADDRESS.fullmatch(text)
     port = match and (match["port"] or default_port)
@@ -42,9 +41,11 @@ def parse_address(text: str, default_port: int | None = None, *, least_port: int
 
 
 def check_host(host: str) -> str:
-    """``host`` if a resolver can be asked for it, as text or through IDNA. Raises ValueError.
+    """Return ``host`` if it is a valid name for a resolver, as ASCII or through IDNA. Raises
+    ValueError.
 
-    ``getaddrinfo`` raises UnicodeError, which is no OSError, for a name that fails here.
+    ``getaddrinfo`` raises UnicodeError, which is no OSError, for a name that fails here, so every
+    name from outside is checked before it is resolved.
     """
     name = host.removesuffix(".")
     if not host.isprintable() or "\\" in host:
@@ -57,11 +58,12 @@ def check_host(host: str) -> str:
         raise ValueError(f"{shown(host)} is not a host name: {error.__cause__ or error}") from None
     if len(octets) > _NAME_MAX or any(len(label) > _LABEL_MAX for label in octets.split(b".")):
         raise ValueError(
-            f"{shown(host)} is not a host name: a part has at most {_LABEL_MAX} letters, all of it {_NAME_MAX}"
+            f"{shown(host)} is not a host name: a part has at most {_LABEL_MAX} letters, all of it "
+            f"{_NAME_MAX}"
         )
     return host
 
 
 def shown(text: str) -> str:
-    """A refused text in quotes for an error message, cut where it is long."""
+    """Quote a refused text for an error message; a long one is cut."""
     return repr(text if len(text) <= _SHOWN else text[:_SHOWN] + "...")

@@ -16,7 +16,7 @@ import trio
 from gateway.config import Config, ConfigError
 from gateway.handlers.table import controller_handlers, handlers
 from gateway.log.offset_store import StoreLockedError
-from gateway.ports import TOPIC_NAME, Authorizer, Endpoint, Groups, SourceStopped
+from gateway.ports import TOPIC_NAME, Authorizer, Endpoint, Groups
 from gateway.security.delegation_tokens import token_secret
 from gateway.security.listeners import read_listeners
 from gateway.server.clients.bound_listener import BoundListener, bind_listeners
@@ -28,6 +28,7 @@ from gateway.server.logs import Reports
 from gateway.server.metadata_source import MetadataSource, metadata_source
 from gateway.server.server import run_server
 from gateway.server.server_context import ServerContext
+from gateway.server.source_supervisor import SourceSupervisor
 from gateway.sources.log_partition import LogPartition
 from gateway.version import installed_version
 
@@ -46,7 +47,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class GatewayServices:
-    """Implements ``gateway.ports.Gateway``, what handlers reach."""
+    """Implements ``gateway.ports.Gateway``, through which handlers reach the rest."""
 
     config: Config
     source: MetadataSource
@@ -71,7 +72,7 @@ class GatewayServices:
 
     @property
     def authorizer(self) -> Authorizer:
-        """Decides who may do what."""
+        """Decides which principal may do which operation."""
         return self.source.authorizer
 
     @property
@@ -140,7 +141,9 @@ class RunningServer:
 
 
 def check(config: Config) -> None:
-    """Check everything that can be checked without serving or connecting. Raises ConfigError."""
+    """Check the configuration as far as possible without serving or connecting. Raises
+    ConfigError.
+    """
     source = metadata_source(config)
     _listener_auths(config, source)
     if config.management_listener is not None:
@@ -156,11 +159,10 @@ async def serve(
     *,
     task_status: trio.TaskStatus[RunningServer] = trio.TASK_STATUS_IGNORED,
 ) -> None:
-    """Serve until ``stop`` is set, then hand over leadership, and drain. Started (with a
-    RunningServer) when ready.
+    """Serve until ``stop`` is set, then hand over leadership and drain.
 
-    Raises ConfigError before that; SourceStopped, once drained, when the quorum cannot be followed
-    any further.
+    ``task_status.started`` gets a RunningServer when the server is ready. Raises ConfigError before
+    that. Raises SourceStopped, after the drain, if the source cannot be followed any further.
     """
     source = metadata_source(config)
     listener_auths = _listener_auths(config, source)
@@ -195,7 +197,11 @@ async def _run(
     stop: trio.Event,
     task_status: trio.TaskStatus[RunningServer],
 ) -> None:
-    """Start the tasks in the order that the source needs. Raises as :func:`serve`."""
+    """Start the tasks in the order that the source needs. Raises as :func:`serve`.
+
+    Files are loaded before the listeners accept, so that the first response is right. A voter
+    accepts first: the other voters have to reach it before anything can be committed.
+    """
     source, draining = ready.services.source, trio.Event()
     supervisor = SourceSupervisor(draining, ready.reports)
     async with trio.open_nursery() as nursery:
@@ -247,44 +253,6 @@ def _dispatcher(config: Config, services: GatewayServices) -> Dispatcher:
     )
 
 
-class SourceSupervisor:
-    """Runs the source, and drains the server when the source stops by itself."""
-
-    def __init__(self, draining: trio.Event, reports: Reports) -> None:
-        self.stopped: SourceStopped | None = None
-        self._draining = draining
-        self._reports = reports
-
-    async def follow(self, source: MetadataSource, *, task_status: trio.TaskStatus[None]) -> None:
-        """Run ``source``. Started when it is. Raises SourceStopped when it stops before that."""
-        ready, reason = False, None
-
-        def started() -> None:
-            nonlocal ready
-            ready = True
-            task_status.started()
-
-        try:
-            await source.run(started)
-        except* SourceStopped as group:
-            reason = _first(group)
-        if reason is None:
-            return
-        if not ready:  # not raised in there: before Python 3.11.4 it would come out in a group
-            raise reason
-        self._reports.report("following stopped", error=str(reason))
-        self.stopped = reason
-        self._draining.set()
-
-
-def _first(group: BaseExceptionGroup[SourceStopped]) -> SourceStopped:
-    error: BaseException = group
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
-    assert isinstance(error, SourceStopped)
-    return error
-
-
 async def _start_groups(
     nursery: trio.Nursery, groups: GroupDriver, scope: trio.CancelScope
 ) -> None:
@@ -308,7 +276,8 @@ def _listener_auths(config: Config, source: MetadataSource) -> dict[str, Listene
     listeners = read_listeners(config)
     if all(one.protocol == "PLAINTEXT" for one in listeners.values()):
         return {}
-    # Imports TLS: a part of the start that plaintext listeners do not need.
+    # Imports ssl and cryptography, which plaintext listeners do not need, on first use: they take
+    # a noticeable part of the start.
     from gateway.server.clients.listener_auth import listener_auths_of
 
     try:
@@ -325,7 +294,7 @@ def _listener_auths(config: Config, source: MetadataSource) -> dict[str, Listene
 def _open_management(config: Config, stack: contextlib.ExitStack) -> BoundListener | None:
     if config.management_listener is None:
         return None
-    # Imports HTTP and metrics: a part of the start that is not needed without it.
+    # Imports h11 and prometheus_client on first use: a server without this listener starts faster.
     from gateway.server.management.management import open_management
 
     bound_listener = open_management(config.management_listener)

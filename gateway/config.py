@@ -1,8 +1,8 @@
 """The configuration of ``kwire serve``: one frozen value, checked once.
 
 The keys are in ``config_listeners``, ``config_quorum`` and ``config_limits``; ``config_loading``
-reads their texts from flags, environment and file. What a security protocol needs, and whether a
-directory can be read, is checked by the packages that use them.
+reads their texts from flags, environment and file. The packages that use a security protocol or a
+directory check that it can be used.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from gateway import config_checks
-from gateway.config_key import INT_MAX, KIB, MIB, key
+from gateway.config_key import INT_MAX, key
 from gateway.config_limits import LimitKeys
 from gateway.config_listeners import client_listener
 from gateway.config_security import of_listener
@@ -29,6 +29,7 @@ from gateway.config_values import (
     SourceKind,
     parse_log_dir,
 )
+from gateway.sizes import KIB, MIB
 
 __all__ = [
     "ALIASES", "ENVIRONMENT_PREFIX", "INT_MAX", "KEYS", "KIB", "MIB", "SECURITY_PROTOCOLS",
@@ -117,7 +118,7 @@ class Config(LimitKeys):
 def _keys() -> dict[str, Key]:
     keys = {}
     for attribute in dataclasses.fields(Config):
-        if not attribute.metadata:  # ``security``: config_loading puts it together
+        if not attribute.metadata:  # ``security``, which config_loading fills with many keys
             continue
         name, about = attribute.name.replace("_", "."), attribute.metadata
         keys[name] = Key(

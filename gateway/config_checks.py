@@ -61,11 +61,12 @@ def _listener_problems(config: Config) -> list[str]:
     for name in advertised.keys() - set(names):
         problems.append(f"advertised.listeners: there is no listener {name}")
     for listener in config.listeners:
-        told = advertised.get(listener.name, listener)
-        if told.host in ("", "0.0.0.0", "::"):
+        shown = advertised.get(listener.name, listener)
+        if shown.host in ("", "0.0.0.0", "::"):
             key = "advertised.listeners" if listener.name in advertised else "listeners"
             problems.append(
-                f"{key}: clients cannot connect to {told}: give a host that they can reach in advertised.listeners"
+                f"{key}: clients cannot connect to {shown}: give a host that they can reach in "
+                "advertised.listeners"
             )
     return problems
 
@@ -163,7 +164,8 @@ def _controller_problems(config: Config) -> list[str]:
             for listener in (*config.controller_listeners, *config.advertised_listeners)
         ):
             problems.append(
-                f"controller.quorum.voters: the others look for node {config.node_id} at port {port}, and no listener of "
-                f"controller.listener.names ({', '.join(config.controller_listener_names)}) is there"
+                f"controller.quorum.voters: the others look for node {config.node_id} at port "
+                f"{port}, and no listener of controller.listener.names "
+                f"({', '.join(config.controller_listener_names)}) is there"
             )
     return problems

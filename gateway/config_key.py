@@ -9,8 +9,6 @@ from __future__ import annotations
 from dataclasses import field
 from typing import Any, Final
 
-KIB: Final = 1024
-MIB: Final = 1024 * KIB
 INT_MAX: Final = 2**31 - 1
 LONG_MAX: Final = 2**63 - 1
 

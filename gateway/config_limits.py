@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from gateway.config_key import INT_MAX, KIB, LONG_MAX, MIB, key
+from gateway.config_key import INT_MAX, LONG_MAX, key
 from gateway.config_quorum import QuorumKeys
+from gateway.sizes import KIB, MIB
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -24,7 +24,7 @@ def load_config(
     every problem found.
     """
     problems: list[str] = []
-    texts: dict[str, tuple[str, str]] = {}  # key -> (where it was said, text)
+    texts: dict[str, tuple[str, str]] = {}  # key -> (flag, variable or file that gave it, text)
     if file is not None:
         texts.update(_from_file(file, problems))
     texts.update(_from_environment(environment or {}, problems))
@@ -52,7 +52,7 @@ def load_config(
 
 
 def nearest_key(name: str) -> str | None:
-    """The known key most like ``name``, or None if none is near."""
+    """The known key that is most similar to ``name``, or None if none is similar."""
     near = difflib.get_close_matches(
         name, [*KEYS, *ALIASES, *LISTENER_KEYS, *NODE_KEYS], n=1, cutoff=0.75
     )

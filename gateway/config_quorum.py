@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gateway.address import Address
-from gateway.config_key import KIB, LONG_MAX, MIB, key
+from gateway.config_key import LONG_MAX, key
 from gateway.config_listeners import ListenerKeys
+from gateway.sizes import KIB, MIB
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -33,7 +33,7 @@ LISTENER_KEYS: Final = (
     "sasl.enabled.mechanisms",
     "connections.max.reauth.ms",
 )
-#: Behind the listener's prefix and a mechanism's (``listener.name.NAME.plain.``).
+#: After the prefixes of a listener and a mechanism (``listener.name.NAME.plain.``).
 MECHANISM_KEYS: Final = ("sasl.jaas.config", "connections.max.reauth.ms")
 #: Keys of the node, not of a listener: its credentials at other nodes, and the secret of delegation
 #: tokens.
@@ -73,8 +73,8 @@ def of_listener(values: Mapping[str, str], listener: str) -> dict[str, str]:
 
 
 def key_of_variable(variable: str) -> str | None:
-    """The key that an environment variable stands for; a listener's name may hold underscores
-    itself.
+    """The key that an environment variable sets, or None. The name of a listener may contain
+    underscores, so the longest key that fits the end is tried first.
     """
     if not variable.startswith(ENVIRONMENT_PREFIX):
         return None

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from gateway.address import Address, check_host, parse_address, shown
+from gateway.sizes import MIB
 
 ENVIRONMENT_PREFIX: Final = "KWIRE_"
 #: A listener's own limit: this key behind ``listener.name.NAME.``, for any security protocol.
@@ -27,8 +28,8 @@ _LISTENER: Final = re.compile(
 )
 
 
-#: Longest properties file: certificates may stand in one. A device such as /dev/zero never ends.
-_FILE_BYTES_MAX: Final = 16 * 1024 * 1024
+#: Longest properties file. It may hold certificates; a device such as /dev/zero never ends.
+_FILE_BYTES_MAX: Final = 16 * MIB
 
 
 def read_properties_text(path: Path, encoding: str) -> str:
@@ -129,10 +130,12 @@ def _parse_path(text: str) -> Path:
 
 
 def parse_log_dir(text: str) -> Path:
+    """Parse ``log.dirs``, of which Kafka allows a list and kwire one path. Raises ValueError."""
     path = _parse_path(text)
     if "," in text and not path.exists():
         raise ValueError(
-            f"{text!r} is a list; the metadata log is in one directory: metadata.log.dir, else the first of log.dirs"
+            f"{text!r} is a list; the metadata log is in one directory: metadata.log.dir, else the "
+            "first of log.dirs"
         )
     return path
 
@@ -196,7 +199,8 @@ def _parse_protocol_map(text: str) -> dict[str, str]:
         name, colon, protocol = part.strip().partition(":")
         if not colon or protocol.upper() not in SECURITY_PROTOCOLS:
             raise ValueError(
-                f"{part.strip()!r} is not NAME:PROTOCOL with a protocol of {', '.join(SECURITY_PROTOCOLS)}"
+                f"{part.strip()!r} is not NAME:PROTOCOL with a protocol of "
+                f"{', '.join(SECURITY_PROTOCOLS)}"
             )
         pairs[name.upper()] = protocol.upper()
     return pairs

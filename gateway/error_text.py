@@ -1,4 +1,4 @@
-"""Error messages for clients, cut to a bounded length. Pure; it knows no message that carries them.
+"""Cuts error messages for clients to a bounded length.
 
 An error message often quotes a name from the request. A string of the protocol holds 32,767 bytes,
 so that a message which quotes a name of that size would not fit the answer.
@@ -18,9 +18,7 @@ def error_text(text: str) -> str: ...
 @overload
 def error_text(text: None) -> None: ...
 def error_text(text: str | None) -> str | None:
-    """``text`` without its middle where it is long; beginning and end are kept, as they say what
-    the error is.
-    """
+    """Return ``text``, without its middle if it is long: beginning and end name the error."""
     if text is None or len(text) <= HEAD + TAIL:
         return text
     left_out = len(text) - HEAD - TAIL

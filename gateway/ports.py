@@ -240,9 +240,9 @@ class Quorum(Protocol):
         """The committed state of the cluster; never within a metadata transaction (KIP-868)."""
         ...
 
-    def describe(self, tell: Callable[[DescribeQuorumResponse | str], None]) -> None:
-        """Send DescribeQuorum to the leader. ``tell`` is called once, with the response, or with
-        the reason why there is none.
+    def describe(self, on_response: Callable[[DescribeQuorumResponse | str], None]) -> None:
+        """Send DescribeQuorum to the leader. ``on_response`` is called once, with the response, or
+        with the reason why there is none.
         """
         ...
 

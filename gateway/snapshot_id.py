@@ -1,6 +1,4 @@
-"""How a snapshot of the metadata log is named, wherever one is spoken of. A lowest stone, like
-``address``.
-"""
+"""Names a snapshot of the metadata log, as Kafka's ``OffsetAndEpoch`` and ``Snapshots`` do."""
 
 from __future__ import annotations
 
@@ -8,8 +6,8 @@ from typing import NamedTuple
 
 
 class SnapshotId(NamedTuple):
-    """A snapshot by the end of the log that it stands for: offset (exclusive) and epoch of the
-    record before it (KIP-630).
+    """A snapshot that replaces the log below ``end_offset`` (KIP-630). ``epoch`` is that of the
+    last record below it.
     """
 
     end_offset: int
@@ -20,5 +18,5 @@ class SnapshotId(NamedTuple):
 
     @property
     def file_name(self) -> str:
-        """Its name on disk (``Snapshots.filenameFromSnapshotId``)."""
+        """The name of the snapshot's file (``Snapshots.filenameFromSnapshotId``)."""
         return f"{self}.checkpoint"

@@ -1,4 +1,4 @@
-"""Which version of this software runs."""
+"""Reads the version of this software from the installed package."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ import functools
 @functools.cache
 def installed_version() -> str:
     """The version of the installed package; ``unknown`` in a checkout that was not installed."""
-    import importlib.metadata  # with what it needs itself a twentieth of a server's start
+    # Imported on first use: with its own imports it takes a twentieth of a server's start.
+    import importlib.metadata
 
     try:
         return importlib.metadata.version("kwire")

@@ -1,10 +1,10 @@
-"""How many connections there may be, and which one makes room for another. Follows Kafka's
-``ConnectionQuotas``. No sockets.
+"""Limits the number of connections and picks the connection that is closed for a new one. Opens
+and closes no socket.
 
-As in Kafka there are limits for the whole server, for one listener and for one address, and a
-controller listener is open however many clients there are: the connection that was idle for longest
-makes room there. Beyond Kafka, a connection that has not proved itself makes room for any other:
-its peer has neither authenticated nor, where nobody has to, sent a valid request.
+Follows Kafka's ``ConnectionQuotas``: there are limits for the whole server, for one listener and
+for one address, and a new connection to a controller listener displaces the one that was idle for
+longest (KIP-402). Beyond Kafka, any new connection displaces an unproven one: its peer has neither
+authenticated nor, on a listener without authentication, sent a valid request.
 """
 
 from __future__ import annotations
@@ -19,18 +19,19 @@ if TYPE_CHECKING:
     from gateway.config import Config
     from gateway.server.clients.connection import Connection
 
-#: Unproven connections at controller listeners may be so many, or the limit of all divided by the
-#: other number if that is more: a flood of them displaces its own connections and keeps no clients
-#: out.
+#: Maximum number of unproven connections at a controller listener: ``limit // _UNPROVEN_PART``, but
+#: at least ``_UNPROVEN_MIN``. A flood of them then displaces its own connections, not clients.
 _UNPROVEN_MIN: Final = 16
 _UNPROVEN_PART: Final = 10
-#: So many idle connections are found by one look at all of them.
+#: Number of idle connections that one scan of all connections collects.
 _IDLE_FOUND: Final = 64
 
 
 class ConnectionQuotas:
-    """Counts connections. ``limit`` bounds all of them, ``controller_listeners`` are those for
-    nodes of the quorum.
+    """Counts connections by listener, address and proof.
+
+    ``limit`` bounds all connections; ``controller_listeners`` are the listeners for nodes of the
+    quorum.
     """
 
     def __init__(self, config: Config, limit: int, controller_listeners: Container[str]) -> None:
@@ -46,12 +47,11 @@ class ConnectionQuotas:
         self._per_host: Counter[str] = Counter()
         self._by_listener: Counter[str] = Counter()
         self._unproven: dict[str, dict[Connection, None]] = {}  # by listener, the oldest first
-        self._idle: deque[Connection] = (
-            deque()
-        )  # found by the last look at all, idle for longest first
+        # Found by the last scan of all connections, idle for longest first.
+        self._idle: deque[Connection] = deque()
 
     def add(self, connection: Connection) -> None:
-        """Count a connection that has not proved itself yet."""
+        """Count a new connection, which is unproven."""
         peer = connection.peer
         self._all.add(connection)
         self._per_host[peer.host] += 1
@@ -68,10 +68,13 @@ class ConnectionQuotas:
         self._by_listener[listener] -= 1
         self._per_host[host] -= 1
         if not self._per_host[host]:
-            del self._per_host[host]  # addresses are for peers to choose: keep none that is gone
+            # Peers choose their addresses: an entry that stays would be a leak that they control.
+            del self._per_host[host]
 
     def proved(self, connection: Connection) -> None:
-        """Its peer has authenticated, or sent a valid request where that is all there is."""
+        """Note that the peer has authenticated, or sent a valid request on a listener without
+        authentication.
+        """
         self._unproven.get(connection.peer.listener, {}).pop(connection, None)
 
     def exceeded(self, listener: str, host: str) -> str | None:
@@ -88,11 +91,11 @@ class ConnectionQuotas:
         )
 
     def victim(self, limit: str, listener: str) -> Connection | None:
-        """The connection to be closed so that one at ``listener`` can be served although ``limit``
-        is reached; None: none.
+        """The connection to close for a new one at ``listener`` when ``limit`` is reached; None if
+        the new one has to be closed.
 
-        Clients displace unproven clients. A node of the quorum displaces the oldest unproven
-        connection, else the connection that was idle for longest, a client's if there are any.
+        A client displaces unproven clients only. A node of the quorum displaces the oldest unproven
+        connection, else the client connection that was idle for longest, else any such connection.
         """
         if limit == "max.connections.per.ip":
             return None

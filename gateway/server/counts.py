@@ -1,8 +1,7 @@
-"""What the hot path counts for ``/metrics``: plain integers, incremented in place. Knows no
-Prometheus, and nobody waits here.
+"""Counts requests, errors and bytes for ``/metrics`` in plain integers, incremented in place.
 
-Whoever wants to see them looks when asked (``gateway.server.management.metrics``); a request pays
-for nothing but a few additions.
+A request costs a few additions. ``gateway.server.management.metrics`` reads the counts when it is
+scraped; this module does not import Prometheus.
 """
 
 from __future__ import annotations
@@ -18,8 +17,7 @@ from kwire.registry import request_type
 if TYPE_CHECKING:
     from kwire.message import Message
 
-#: Upper bounds, s, of the buckets in which the time of a request is counted; one more takes what is
-#: longer.
+#: Upper bounds of the buckets of request times, s. One more bucket counts longer requests.
 TIME_BOUNDS_S: Final = (
     0.00005,
     0.0001,
@@ -36,34 +34,30 @@ TIME_BOUNDS_S: Final = (
 
 
 class ApiCounts:
-    """One API: how many requests, how long they kept this server busy, how long they waited, which
-    errors they got.
-    """
+    """Counts of one API: requests by processing time, waiting responses, and error codes."""
 
     __slots__ = ("buckets", "errors", "name", "seconds", "wait_seconds", "waits")
 
     def __init__(self, api_key: int) -> None:
-        self.name = request_type(api_key).__name__.removesuffix("Request")  #: as Kafka writes it
-        self.buckets = [0] * (len(TIME_BOUNDS_S) + 1)  #: requests by time, as TIME_BOUNDS_S has it
-        self.seconds = 0.0  #: sum of those times
-        self.waits = 0  #: answers that came later than their request was carried out
-        self.wait_seconds = 0.0  #: from those requests to their answers
-        self.errors: Counter[int] = (
-            Counter()
-        )  #: error codes in answers, each as often as it stands there
+        self.name = request_type(api_key).__name__.removesuffix("Request")  #: Kafka's spelling
+        self.buckets = [0] * (len(TIME_BOUNDS_S) + 1)  #: requests by processing time
+        self.seconds = 0.0  #: sum of the processing times
+        self.waits = 0  #: responses that were completed after the request was handled
+        self.wait_seconds = 0.0  #: sum of the times that these responses waited
+        self.errors: Counter[int] = Counter()  #: occurrences of each error code in responses
 
     def carried_out(self, seconds: float) -> None:
-        """A request kept the server busy for so long."""
+        """Count a request that took ``seconds`` of processing."""
         self.buckets[bisect_left(TIME_BOUNDS_S, seconds)] += 1
         self.seconds += seconds
 
     def waited(self, seconds: float) -> None:
-        """A request's answer came so long after it."""
+        """Count a response that was completed ``seconds`` after its request was handled."""
         self.waits += 1
         self.wait_seconds += seconds
 
     def answered(self, response: Message) -> None:
-        """Count the errors that ``response`` tells."""
+        """Count the error codes in ``response``."""
         count_errors(response, self.errors)
 
 
@@ -75,19 +69,17 @@ class _Apis(dict[int, ApiCounts]):
 
 @dataclass(slots=True)
 class Counts:
-    """What all connections count together. Keys that peers choose are kept only while their
-    connections are open.
+    """Counts of all connections together. Keys that peers choose are kept only while their
+    connections are open, so that peers cannot make the tables grow.
     """
 
-    apis: dict[int, ApiCounts] = field(
-        default_factory=_Apis
-    )  #: by api key, those that were asked for
+    #: By API key, for the APIs that were requested.
+    apis: dict[int, ApiCounts] = field(default_factory=_Apis)
     received: int = 0  #: bytes
     sent: int = 0  #: bytes, those of files included
-    connections: Counter[str] = field(default_factory=Counter)  #: open now, by listener
-    software: Counter[str] = field(
-        default_factory=Counter
-    )  #: open connections by what client they say they are
-    cuts: Counter[str] = field(
-        default_factory=Counter
-    )  #: connections that this server ended, by why
+    #: Open connections by listener.
+    connections: Counter[str] = field(default_factory=Counter)
+    #: Open connections by the client software name that ApiVersions gave (KIP-511).
+    software: Counter[str] = field(default_factory=Counter)
+    #: Connections that this server closed, by reason.
+    cuts: Counter[str] = field(default_factory=Counter)

@@ -1,4 +1,4 @@
-"""How long things took lately, for percentiles. Knows nothing of what they are."""
+"""Keeps the most recent durations of an operation and computes their percentiles."""
 
 from __future__ import annotations
 
@@ -6,22 +6,22 @@ import math
 from collections import deque
 from typing import Final
 
-#: Times that percentiles are of: the last so many.
+#: Number of durations that are kept.
 _TIMES_MAX: Final = 1024
 
 
 class DurationStats:
-    """How long something took, s: the last of it."""
+    """The last ``_TIMES_MAX`` durations of an operation, s."""
 
     def __init__(self) -> None:
         self._last: deque[float] = deque(maxlen=_TIMES_MAX)
 
     def add(self, seconds: float) -> None:
-        """One more."""
+        """Add a duration; the oldest one is dropped if there are too many."""
         self._last.append(seconds)
 
     def percentile(self, share: float) -> float | None:
-        """The time within which ``share`` (0 to 1) of them were over; None where there is none."""
+        """The smallest duration that ``share`` (0 to 1) of them do not exceed; None without any."""
         if not self._last:
             return None
         ordered = sorted(self._last)

@@ -1,5 +1,6 @@
-"""Keeps a source that has to be looked at up to date: files are read in a thread, what they hold is
-shown on the loop.
+"""Polls a source of files: scans them in a thread and publishes the result on the event loop.
+
+It does not know what the files hold: ``gateway.sources.LogDirectory`` does.
 """
 
 from __future__ import annotations
@@ -15,15 +16,15 @@ if TYPE_CHECKING:
 
     from gateway.server.logs import Reports
 
-#: The server says that it is ready when the log is loaded, or after so long, s: its answers then
-#: say LEADER_NOT_AVAILABLE.
+#: The server reports that it is ready when the log is loaded, or after this time, s. It then
+#: answers LEADER_NOT_AVAILABLE until the log is loaded.
 LOADING_MAX_S: Final = 0.25
-#: After a failure that nobody foresaw, s.
+#: Delay after an unexpected exception, s.
 _FAILED_DELAY_S: Final = 1.0
 
 
 class Followed(Protocol):
-    """What is needed of a source (``gateway.sources.LogDirectory``)."""
+    """A source that :func:`follow` can poll."""
 
     @property
     def state(self) -> State: ...
@@ -42,14 +43,16 @@ async def follow(
     *,
     task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
 ) -> None:
-    """Look, show, wait, for ever. Started once the source is loaded, or LOADING_MAX_S is over."""
+    """Scan, publish and wait, for ever. Started once the source is loaded, or after
+    ``LOADING_MAX_S``.
+    """
     started, began = False, trio.current_time()
-    told: Sequence[object] = ()
+    reported: Sequence[object] = ()
     while True:
         try:
             if source.maybe_changed():
-                # In a thread, because a disk may take its time, and the loop has none; but going
-                # there costs ten times the look that finds nothing new.
+                # In a thread, because a slow disk would block the loop. The switch to a thread
+                # costs ten times as much as maybe_changed(), so it is made only for a change.
                 await trio.to_thread.run_sync(source.scan)
             source.publish()
         except Exception as error:
@@ -60,15 +63,19 @@ async def follow(
         ):
             started = True
             task_status.started()
-        told = _tell(source.problems, told, reports)
+        reported = _report(source.problems, reported, reports)
         await trio.sleep(source.refresh_delay_s)
 
 
-def _tell(problems: Sequence[object], told: Sequence[object], reports: Reports) -> Sequence[object]:
-    """Log what is wrong on disk when that changes."""
-    if problems != told:
+def _report(
+    problems: Sequence[object], reported: Sequence[object], reports: Reports
+) -> Sequence[object]:
+    """Log the problems that were not ``reported`` yet, and the end of all problems. Returns
+    ``problems``.
+    """
+    if problems != reported:
         for problem in problems:
-            if problem not in told:
+            if problem not in reported:
                 reports.report("source problem", error=str(problem))
         if not problems:
             reports.report("source recovered")

@@ -1,9 +1,8 @@
-"""Which hosts a request to the management port may be addressed to: the defence against DNS
-rebinding.
+"""Checks the host that a request to the management port names, as a defence against DNS rebinding.
 
-A page in a browser can make its own name resolve to 127.0.0.1 and read what is served there, but
-its requests carry that name in ``Host``. An IP address in ``Host`` is the page's own origin, which
-no resolver can change, so addresses are always accepted.
+A web page can make its own name resolve to 127.0.0.1 and then read from a server there, but its
+requests carry that name in ``Host``. An IP address in ``Host`` is the page's own origin, which no
+resolver can change, so addresses are always accepted.
 """
 
 from __future__ import annotations
@@ -23,8 +22,10 @@ _ANY: Final = "*"
 
 
 class AllowedHosts:
-    """``names``: host names beside localhost and IP addresses; ``.example`` stands for all names
-    below it, ``*`` for any host.
+    """The host names that requests may name.
+
+    ``names`` are allowed in addition to localhost and IP addresses; ``.example`` stands for all
+    names below it, ``*`` for any host.
     """
 
     def __init__(self, names: Iterable[str] = ()) -> None:
@@ -34,11 +35,11 @@ class AllowedHosts:
         self._suffixes = (".localhost", *(name for name in normal if name.startswith(".")))
 
     def refused(self, request: h11.Request) -> str | None:
-        """The host that ``request`` may not be addressed to, as it was written; None if it may be
-        served.
+        """The host that ``request`` names and that is not allowed, as it was written; None if the
+        request may be served.
 
-        The authority of an absolute target counts as well as ``Host`` (RFC 9112 3.2.2). HTTP/1.0
-        without either is served: no browser sends it.
+        The authority of an absolute target is checked as well as ``Host`` (RFC 9112 3.2.2). An
+        HTTP/1.0 request without either is served: no browser sends one.
         """
         given = [value.decode("latin-1") for name, value in request.headers if name == b"host"]
         target = request.target.decode("latin-1")

@@ -1,5 +1,8 @@
-"""Keeps the image of an observed cluster: what is committed is decoded in a thread, piece by piece,
-and applied on the loop.
+"""Keeps the image of the cluster up to date: decodes committed records in a thread, in steps, and
+applies them on the event loop.
+
+``gateway.sources.metadata_loader`` decodes and applies, as Kafka's ``MetadataLoader``; this module
+runs it.
 """
 
 from __future__ import annotations
@@ -14,12 +17,14 @@ if TYPE_CHECKING:
     from gateway.server.logs import Reports
     from gateway.sources.metadata_loader import MetadataLoader
 
-#: While something keeps the image from going on, it is tried again after so long, s.
+#: Delay before the loader is tried again after a problem, s.
 _PROBLEM_DELAY_S: Final = 1.0
 
 
 class Committed(Protocol):
-    """A log of which everything below ``committed`` is, told on the loop whenever that moves."""
+    """A log that is committed below ``committed``. It calls ``callback`` on the event loop whenever
+    that offset moves.
+    """
 
     @property
     def committed(self) -> int: ...
@@ -27,16 +32,16 @@ class Committed(Protocol):
 
 
 async def keep_image(
-    keeper: MetadataLoader,
+    loader: MetadataLoader,
     source: Committed,
     reports: Reports,
-    folded: Callable[[], None] = lambda: None,
+    applied: Callable[[], None] = lambda: None,
 ) -> None:
-    """Fold what is committed, for ever. ``folded`` is called on the loop whenever there is more in
-    the image.
+    """Apply committed records to the image, for ever. ``applied`` is called on the event loop after
+    each step.
     """
     moved = trio.Event()
-    told: object = None
+    reported: object = None
 
     def wake() -> None:
         moved.set()
@@ -46,28 +51,28 @@ async def keep_image(
         while True:
             moved = trio.Event()
             try:
-                more = await _fold(keeper, source.committed, reports)
-                folded()
-            except Exception as error:  # a bug of ours: the log is served all the same
+                more = await _step(loader, source.committed, reports)
+                applied()
+            except Exception as error:  # a bug; clients can still fetch the log
                 reports.bug("image update failed", error)
                 await trio.sleep(_PROBLEM_DELAY_S)
                 continue
-            if keeper.problem != told:
-                told = keeper.problem
-                if told is not None:
-                    reports.report("image behind", error=str(told))
+            if loader.problem != reported:
+                reported = loader.problem
+                if reported is not None:
+                    reports.report("image behind", error=str(reported))
             if more:
                 continue
-            with trio.move_on_after(_PROBLEM_DELAY_S if keeper.problem else float("inf")):
+            with trio.move_on_after(_PROBLEM_DELAY_S if loader.problem else float("inf")):
                 await moved.wait()
     finally:
         unsubscribe()
 
 
-async def _fold(keeper: MetadataLoader, committed: int, reports: Reports) -> bool:
-    """One step; true if there is more to do at once."""
-    more = await trio.to_thread.run_sync(keeper.decode_step, committed)
-    keeper.apply_step()
-    for notice in keeper.take_notices():
+async def _step(loader: MetadataLoader, committed: int, reports: Reports) -> bool:
+    """Decode and apply one step; True if there is more to do at once."""
+    more = await trio.to_thread.run_sync(loader.decode_step, committed)
+    loader.apply_step()
+    for notice in loader.take_notices():
         reports.report("record not applied", error=notice)
     return more

@@ -1,10 +1,13 @@
-"""Keeps the local copy of a quorum's log from growing for ever: snapshots when due, and what they
-make obsolete goes.
+"""Bounds the size of a quorum's local log: writes snapshots when they are due and deletes the
+segments and snapshots that they replace.
+
+When a snapshot is due is decided as by Kafka's ``SnapshotGenerator``, and cleaning runs as often as
+its ``RaftMetadataLogCleanerManager``. The files are the business of ``gateway.sources`` and
+``gateway.log``.
 """
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING, Final, Protocol
 
 import trio
@@ -13,6 +16,7 @@ from gateway.log.errors import LogError
 from gateway.ports import SourceStopped
 from gateway.server.log_failures import may_pass, stopped_by
 from gateway.server.management.facts import OwnSnapshot
+from gateway.wall_clock import wall_ms
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -22,18 +26,17 @@ if TYPE_CHECKING:
     from gateway.sources.metadata_loader import MetadataLoader
     from gateway.sources.snapshot_generator import SnapshotGenerator
 
-#: Between two looks at whether a snapshot is due, s.
-_LOOK_S: Final = 1.0
-#: Between two looks for what is too old or too much (``RaftMetadataLogCleanerManager`` looks as
-#: often), s.
+#: Interval at which the cleaner checks whether a snapshot is due, s.
+_CHECK_S: Final = 1.0
+#: Interval between two cleanings (that of ``RaftMetadataLogCleanerManager``), s.
 _CLEAN_S: Final = 60.0
-#: After a failure that nobody foresaw, s: a snapshot may take minutes to fail.
+#: Delay after an unexpected exception, s: a snapshot may take minutes to fail.
 _BUG_DELAY_S: Final = 60.0
 
 
 class KeptLog(Protocol):
-    """The local log of a quorum: ``clean`` runs in a thread, ``publish`` shows on the loop what it
-    left.
+    """The local log of a quorum. ``clean`` runs in a thread and returns the names of deleted files;
+    ``publish`` makes the result visible to readers, on the event loop.
     """
 
     @property
@@ -43,12 +46,14 @@ class KeptLog(Protocol):
 
 
 class LogCleaner:
-    """One task, :meth:`run`. ``disk`` is held by who changes the log."""
+    """Writes snapshots and cleans the log in one task, :meth:`run`. A task that changes the log
+    holds ``disk``.
+    """
 
     def __init__(
         self,
         snapshots: SnapshotGenerator,
-        keeper: MetadataLoader,
+        loader: MetadataLoader,
         source: KeptLog,
         disk: trio.Lock,
         reports: Reports,
@@ -56,12 +61,12 @@ class LogCleaner:
         written: Callable[[SnapshotId], None] = lambda snapshot_id: None,
         cleaned: Callable[[], None] = lambda: None,
     ) -> None:
-        """``written`` and ``cleaned`` are called on the loop when a snapshot is complete, when
-        something was deleted.
+        """``written`` is called on the event loop when a snapshot is complete, ``cleaned`` when
+        files were deleted.
         """
-        self.own_snapshot: OwnSnapshot | None = None  #: the newest one made here since the start
+        self.own_snapshot: OwnSnapshot | None = None  #: the newest one written since the start
         self._snapshots = snapshots
-        self._image = keeper
+        self._loader = loader
         self._source = source
         self._disk = disk
         self._reports = reports
@@ -69,14 +74,14 @@ class LogCleaner:
         self._cleaned = cleaned
 
     async def run(self) -> None:
-        """Write and clean for ever. Raises SourceStopped when the log is beyond repair."""
+        """Write snapshots and clean, for ever. Raises SourceStopped if the log cannot be repaired."""
         clean_at = trio.current_time()
         while True:
             try:
                 now = trio.current_time()
                 if (
-                    self._image.loaded
-                    and self._snapshots.due(self._image.log_bytes, now)
+                    self._loader.loaded
+                    and self._snapshots.due(self._loader.log_bytes, now)
                     and await self._write(now)
                 ):
                     clean_at = now
@@ -85,16 +90,16 @@ class LogCleaner:
                     await self._clean()
             except SourceStopped:
                 raise
-            except Exception as error:  # a bug of ours: the log is served all the same, and grows
+            except Exception as error:  # a bug; clients can still fetch the log, which grows
                 self._reports.bug("log cleaning failed", error)
                 await trio.sleep(_BUG_DELAY_S)
-            await trio.sleep(_LOOK_S)
+            await trio.sleep(_CHECK_S)
 
     async def _write(self, now: float) -> bool:
-        """A snapshot; false if there is none to be written now."""
+        """Write a snapshot; False if it was not written."""
         snapshots = self._snapshots
         written = await trio.to_thread.run_sync(
-            snapshots.write, self._source.committed, self._image.log_bytes, now
+            snapshots.write, self._source.committed, self._loader.log_bytes, now
         )
         if written is None:
             self._reports.report(
@@ -113,9 +118,7 @@ class LogCleaner:
         try:
             async with self._disk:
                 try:
-                    deleted = await trio.to_thread.run_sync(
-                        self._source.clean, time.time_ns() // 1_000_000
-                    )
+                    deleted = await trio.to_thread.run_sync(self._source.clean, wall_ms())
                 finally:
                     self._source.publish()
         except LogError as error:

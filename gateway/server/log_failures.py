@@ -1,5 +1,5 @@
-"""Decides what follows from a failure of a quorum's log: another try, or the end of the process.
-Touches no file.
+"""Decides whether a failed operation on a quorum's log is tried again or ends the process. Touches
+no file.
 """
 
 from __future__ import annotations
@@ -10,14 +10,16 @@ from gateway.sources.quorum_log import BatchesRefused
 
 
 def may_pass(error: LogError) -> bool:
-    """Is another try worth it? Not after a failed sync: the kernel has marked the lost pages clean
-    by then.
+    """True if another try may succeed.
+
+    A failed fsync is never tried again: the kernel marks the pages clean although they were lost,
+    so that a second fsync would succeed without having written them.
     """
     return isinstance(error, DiskFailed | BatchesRefused) and not isinstance(error, SyncFailed)
 
 
 def stopped_by(error: LogError) -> SourceStopped:
-    """The reason why the log cannot be written any further."""
+    """The SourceStopped for ``error``, with advice where a restart reads the disk anew."""
     again = (
         "; start again: what is on disk is then looked at anew"
         if isinstance(error, SyncFailed | LogFailed)

@@ -1,10 +1,9 @@
-"""Notices steps that hold the event loop: how long a task runs before others may, in processor time
-of the loop's thread.
+"""Reports steps of a task that hold the event loop for too long, in processor time of its thread.
 
-A machine that is busy with other things does not count. Trio's instruments are called around every
-step of every task, so they are cheap: the wall clock, which costs 50 ns, is read around each step,
-and the clock of the thread's processor time, a system call, only every few ms and when a step took
-long.
+Processor time leaves out the time in which the machine ran other processes. Trio calls an
+instrument around every step of every task, so the instrument has to be cheap: it reads the wall
+clock, which costs 50 ns, around each step, and the clock of the thread's processor time, a system
+call, only every few ms and after a long step.
 """
 
 from __future__ import annotations
@@ -19,20 +18,18 @@ import trio
 if TYPE_CHECKING:
     from gateway.server.logs import Reports
 
-#: A step that takes so much processor time is reported, s.
+#: A step that takes this much processor time is reported, s.
 HELD_S: Final = 0.05
-#: A request that takes so long is told to the watchdog, s.
+#: A request that takes this long is passed to :meth:`LoopWatchdog.took`, s.
 NOTED_S: Final = 0.01
-#: How old the last look at the processor time may be when a step begins, s: the error of what is
-#: measured.
-_LOOK_S: Final = 0.002
+#: Maximum age of the last reading of the processor time when a step begins, s. This is also the
+#: maximum error of the measurement.
+_READING_AGE_MAX_S: Final = 0.002
 
 
 @dataclass(slots=True)
 class Measures:
-    """What ``/metrics`` tells. Only steps of at least ``HELD_S`` are counted; ``longest_s`` is the
-    longest of them.
-    """
+    """Figures for ``/metrics``: number, sum and maximum of the steps of at least ``HELD_S``."""
 
     held: int = 0
     held_s: float = 0.0
@@ -40,9 +37,7 @@ class Measures:
 
 
 class LoopWatchdog(trio.abc.Instrument):
-    """Measures the steps of all tasks of the trio run that it is added to, and reports those that
-    take long.
-    """
+    """A trio instrument that measures the steps of all tasks and reports the long ones."""
 
     def __init__(
         self,
@@ -55,27 +50,27 @@ class LoopWatchdog(trio.abc.Instrument):
         self._reports = reports
         self._wall = wall
         self._processor = processor
-        self._began = self._looked_at = wall()
+        self._began = self._read_at = wall()
         self._processor_then = processor()
-        self._request: dict[str, Any] = {}  # what took longest in this step, where that is known
+        self._request: dict[str, Any] = {}  # the request that took longest in this step, if any
         self._request_s = 0.0
 
     def before_task_step(self, task: trio.lowlevel.Task) -> None:
-        """Trio calls it before a task runs."""
+        """Called by trio before a task runs."""
         self._began = now = self._wall()
         self._request_s = 0.0
-        if now - self._looked_at > _LOOK_S:
-            self._looked_at = now
+        if now - self._read_at > _READING_AGE_MAX_S:
+            self._read_at = now
             self._processor_then = self._processor()
 
     def after_task_step(self, task: trio.lowlevel.Task) -> None:
-        """Trio calls it when a task waits, or is done."""
+        """Called by trio when a task waits or ends."""
         if self._wall() - self._began >= HELD_S:
             self._examine(task)
 
     def took(self, seconds: float, fields: dict[str, Any]) -> None:
-        """A request took ``seconds`` of the step that runs now. Only those of at least ``NOTED_S``
-        are worth a call.
+        """Note a request that took ``seconds`` of the current step. Callers leave out requests
+        shorter than ``NOTED_S``.
         """
         if seconds > self._request_s:
             self._request_s, self._request = seconds, fields

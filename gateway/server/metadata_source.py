@@ -2,8 +2,8 @@
 
 ``ControllerSource`` is a node of its own KRaft quorum, ``ObserverSource`` follows another quorum,
 ``LogSource`` reads files of Kafka. Each says what it needs before the server starts, what it offers
-to handlers and in which order it starts. The partition's content is the business of
-``gateway.sources``, the quorums' that of ``own_quorum`` and ``observed_quorum``.
+to handlers and in which order it starts. ``gateway.sources`` reads the partition; ``own_quorum``
+and ``observed_quorum`` run the quorums.
 """
 
 from __future__ import annotations
@@ -82,8 +82,8 @@ class MetadataSource(abc.ABC):
         if self.config.data_dir is not None:
             return self.config.data_dir / "kwire"
         home = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
-        # The id comes from a file: quoted it is one name and no path; the prefix keeps "." and ".."
-        # from being directories.
+        # The id comes from a file: quoting makes it one name, not a path; with the prefix "." and
+        # ".." are names, too.
         return Path(home) / "kwire" / f"cluster-{quote(self.partition.cluster_id, safe='')}"
 
     @abc.abstractmethod
@@ -165,7 +165,8 @@ class ObserverSource(MetadataSource):
         self, endpoints: Mapping[str, Endpoint], reports: Reports, stack: contextlib.ExitStack
     ) -> None:
         """Open the copy in ``data.dir``."""
-        from gateway.server.observed_quorum import open_quorum  # imports TLS: a part of the start
+        # Imported on first use: it imports TLS, which the other sources do not need.
+        from gateway.server.observed_quorum import open_quorum
 
         self._partition, self._quorum = open_quorum(self.config, reports, stack)
 

@@ -1,14 +1,13 @@
-"""Runs an observer of another quorum: the driver of a core that never votes, questions to the
-leader, the image, snapshots.
+"""Runs an observer of another quorum: the driver of a raft core that never votes, DescribeQuorum,
+the image, snapshots and cleaning.
 
-The counterpart of ``own_quorum`` for ``source=quorum``: no controller, and no listener for other
-nodes.
+The counterpart of ``own_quorum`` for ``source=observer``: there is no controller, and no listener
+for other nodes.
 """
 
 from __future__ import annotations
 
 import random
-import time
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Final
@@ -39,6 +38,7 @@ from gateway.server.stored import stored
 from gateway.sources.metadata_loader import MetadataLoader
 from gateway.sources.quorum_log import QuorumLog
 from gateway.sources.snapshot_generator import SnapshotGenerator, SnapshotSettings
+from gateway.wall_clock import wall_ms
 
 if TYPE_CHECKING:
     import contextlib
@@ -50,13 +50,13 @@ if TYPE_CHECKING:
     from kwire.cluster.image import Image
     from kwire.messages.describe_quorum_response import DescribeQuorumResponse
 
-#: The server says that it is ready when the log is where the leader's is, or after so long, s: it
-#: then answers LEADER_NOT_AVAILABLE.
+#: The server reports that it is ready when the log has caught up with the leader's, or after this
+#: time, s. It then answers LEADER_NOT_AVAILABLE until the high watermark is known.
 LOADING_MAX_S: Final = 2.0
-#: The same where the last run left behind what is committed, s.
+#: The same where the last run has stored a high watermark, s: there are records to serve already.
 _KNOWN_MAX_S: Final = 0.5
-#: Other nodes' listeners have names that an observer does not know: it takes the addresses that
-#: responses give.
+#: An observer does not know the names of the other nodes' listeners: it takes the addresses in
+#: responses.
 _LISTENER: Final = ""
 
 
@@ -80,11 +80,11 @@ class ObservedQuorum:
         core = partial(_core, observer_settings(config, store, security), store)
         # Nothing below refers to this object: no cycle keeps the files of a closed log open.
         driver = self.driver = RaftDriver(
-            core(trio.current_time(), _wall_ms()), log, how, reports, restart=core
+            core(trio.current_time(), wall_ms()), log, how, reports, restart=core
         )
         self.observation = RaftFacts(log, driver, lambda: driver.raft.leader_address)
-        self._keeper = MetadataLoader(store.directory)
-        self.authorizer = authorizer_of(config, self._keeper.acls, self._keeper.acls_changed_since)
+        self._loader = MetadataLoader(store.directory)
+        self.authorizer = authorizer_of(config, self._loader.acls, self._loader.acls_changed_since)
         how_often = SnapshotSettings(
             config.metadata_log_max_record_bytes_between_snapshots,
             config.metadata_log_max_snapshot_interval_ms,
@@ -94,7 +94,7 @@ class ObservedQuorum:
         )
         self._log_cleaner = LogCleaner(
             snapshots,
-            self._keeper,
+            self._loader,
             log,
             driver.disk,
             reports,
@@ -106,14 +106,14 @@ class ObservedQuorum:
         )
 
     async def run(self, started: Callable[[], None]) -> None:
-        """Follow until it cannot go on. ``started`` is called when the log can be served, or was
-        waited for.
+        """Run all tasks until cancelled.
 
-        Raises SourceStopped, in a group.
+        ``started`` is called when the log can be served, or was waited for long enough. Raises
+        SourceStopped, in a group, when following cannot go on.
         """
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._questions.run)
-            nursery.start_soon(keep_image, self._keeper, self._log, self._reports)
+            nursery.start_soon(keep_image, self._loader, self._log, self._reports)
             nursery.start_soon(self._log_cleaner.run)
             nursery.start_soon(self.driver.run)
             await self.driver.loaded(_KNOWN_MAX_S if self._log.committed else LOADING_MAX_S)
@@ -121,28 +121,31 @@ class ObservedQuorum:
 
     @property
     def leader_id(self) -> int:
-        """The node that leads the quorum, -1 while nobody knows."""
+        """The node that leads the quorum, -1 while no leader is known."""
         return self.driver.raft.leader_id
 
     @property
     def image(self) -> Image:
-        """The cluster as the committed records say, as far as they are folded."""
-        return self._keeper.image
+        """The state of the cluster by the committed records that have been applied."""
+        return self._loader.image
 
     @property
     def own_snapshot(self) -> OwnSnapshot | None:
-        """The newest snapshot made here since the start."""
+        """The newest snapshot that this node has written since its start."""
         return self._log_cleaner.own_snapshot
 
-    def describe(self, tell: Callable[[DescribeQuorumResponse | str], None]) -> None:
-        """Ask the leader who votes and who follows; ``tell`` is called once."""
-        self._questions.describe(tell)
+    def describe(self, on_response: Callable[[DescribeQuorumResponse | str], None]) -> None:
+        """As in ``gateway.ports.Quorum``."""
+        self._questions.describe(on_response)
 
 
 def open_quorum(
-    config: Config, reports: Reports, held: contextlib.ExitStack
+    config: Config, reports: Reports, stack: contextlib.ExitStack
 ) -> tuple[QuorumLog, ObservedQuorum]:
-    """The local copy and its quorum, which was not asked anything yet. Raises ConfigError."""
+    """Open the local copy of the log and make its quorum, not started. Raises ConfigError.
+
+    ``stack`` closes the files.
+    """
     security = upstream_security(config)
     assert config.data_dir is not None
     try:
@@ -152,9 +155,9 @@ def open_quorum(
             node_id=config.node_id,
             cluster_id=config.cluster_id,
         )
-        held.callback(_close, store, reports)
+        stack.callback(_close, store, reports)
         log = QuorumLog(store, snapshot_prefix=config.snapshot_prefix)
-        held.callback(_close, log, reports)
+        stack.callback(_close, log, reports)
         quorum = ObservedQuorum(config, log, store, security, reports)
     except LogError as error:
         raise ConfigError(f"data.dir: {error}") from None
@@ -165,16 +168,16 @@ def open_quorum(
     return log, quorum
 
 
-def _close(what: ObserverStore | QuorumLog, reports: Reports) -> None:
-    """The last thing of all: that the disk is full must not hide why the server ends."""
+def _close(store: ObserverStore | QuorumLog, reports: Reports) -> None:
+    """Close a store. A failure is reported, not raised: it must not hide why the server ends."""
     try:
-        what.close()
+        store.close()
     except LogError as error:
         reports.report("log not closed", error=str(error))
 
 
 def upstream_security(config: Config) -> ClientSecurity:
-    """How controllers are connected to, as ``command.config`` says. Raises ConfigError."""
+    """Security of connections to controllers, from ``command.config``. Raises ConfigError."""
     if config.command_config is None:
         return ClientSecurity()
     try:
@@ -184,7 +187,7 @@ def upstream_security(config: Config) -> ClientSecurity:
 
 
 def log_settings(config: Config) -> LogSettings:
-    """What the configuration says about the local copy."""
+    """Settings of the local log, from the configuration."""
     return LogSettings(
         segment_bytes=config.metadata_log_segment_bytes,
         segment_ms=config.metadata_log_segment_ms,
@@ -197,7 +200,7 @@ def log_settings(config: Config) -> LogSettings:
 def observer_settings(
     config: Config, store: ObserverStore, security: ClientSecurity
 ) -> RaftSettings:
-    """What the configuration and the local copy say about how to observe."""
+    """Settings of a raft core that observes, from the configuration and the local log."""
     backoff_s = config.controller_quorum_retry_backoff_ms / 1000
     return RaftSettings(
         node_id=config.replica_id,
@@ -221,16 +224,11 @@ def observer_settings(
 
 
 def _core(settings: RaftSettings, store: ObserverStore, now: float, wall_ms: int) -> Raft:
-    """A core from what the disk holds. Raises LogError."""
-    settings = replace(
-        settings, cluster_id=store.cluster_id or None
-    )  # it may have been learned since
+    """A raft core that starts from the state on disk. Raises LogError."""
+    # Not fixed in ``settings``: an observer learns the cluster id from the leader's first response.
+    settings = replace(settings, cluster_id=store.cluster_id or None)
     return Raft(settings, stored(store.stored()), random=random.random, now=now, wall_ms=wall_ms)
 
 
 def _cleaned(store: ObserverStore) -> Cleaned:
     return Cleaned(store.start_offset, list_directory(str(store.directory)).snapshots)
-
-
-def _wall_ms() -> int:
-    return time.time_ns() // 1_000_000

@@ -1,5 +1,8 @@
-"""Everything that runs for this node's part in its own quorum: the core's driver, the image of what
-is committed, the controller where this node leads, snapshots and what they make obsolete.
+"""Runs a node of its own quorum: the raft driver, the image, the active controller, snapshots,
+cleaning, and the registration of this node.
+
+Opens the node's log and formats an empty directory where that is safe. ``observed_quorum`` is the
+counterpart for an observer of another quorum.
 """
 
 from __future__ import annotations
@@ -7,7 +10,6 @@ from __future__ import annotations
 import os
 import random
 import secrets
-import time
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -54,7 +56,9 @@ from gateway.sources.audit_partition import AuditPartition
 from gateway.sources.metadata_loader import MetadataLoader
 from gateway.sources.quorum_log import QuorumLog
 from gateway.sources.snapshot_generator import SnapshotGenerator, SnapshotSettings
+from gateway.wall_clock import wall_ms
 from kwire.cluster.image import METADATA_VERSION
+from kwire.messages.describe_quorum_response import DescribeQuorumResponse
 from kwire.messages.feature_level_record import FeatureLevelRecord
 from kwire.records import decode_metadata_record
 
@@ -69,18 +73,20 @@ if TYPE_CHECKING:
     from gateway.server.management.facts import OwnSnapshot
     from gateway.snapshot_id import SnapshotId
     from kwire.cluster.image import Image
-    from kwire.messages.describe_quorum_response import DescribeQuorumResponse
+    from kwire.message import Message
 
-#: The server says that it is ready when something is committed, or after so long, s: it then
-#: answers LEADER_NOT_AVAILABLE.
+#: The server reports that it is ready when the high watermark is known, or after this time, s. It
+#: then answers LEADER_NOT_AVAILABLE until it is known.
 _LOADING_MAX_S: Final = 2.0
 _DESCRIBE_VERSION: Final = 2
-#: Who asks the controller when its own node does: no client can be called that.
+#: Principal of requests that this node sends to its own controller. It is not a client's: those
+#: begin with ``User:``. A node that may forward requests could claim it, but such a node is trusted
+#: to name any principal.
 _THIS_NODE: Final = Requester("Node:itself", "127.0.0.1", None)
 
 
 class OwnQuorum:
-    """``gateway.ports.Quorum`` of which this node is a part; :meth:`run` is the task."""
+    """``gateway.ports.Quorum`` for a node of that quorum; :meth:`run` is the task."""
 
     def __init__(
         self,
@@ -93,18 +99,18 @@ class OwnQuorum:
         bootstrap: Mapping[str, int],
         audit: AuditPartition | None = None,
     ) -> None:
-        """``endpoints`` of this node, those for controllers first. ``bootstrap``: the features that
-        the first controller finalizes, metadata.version among them. ``audit``: where changes are
-        accounted for, if they are.
+        """``endpoints`` of this node, those of controller listeners first. ``bootstrap``: the
+        levels of features that the first controller finalizes, metadata.version among them.
+        ``audit``: the partition of the audit topic, None without ``metadata.audit.enable``.
         """
         self.raft = raft
         self.driver = RaftDriver(raft, log, how, reports)
         self.listener = config.controller_listener_names[0]
         self._log = log
         self._reports = reports
-        self._keeper = MetadataLoader(log.store.directory)
+        self._loader = MetadataLoader(log.store.directory)
         self.authorizer = authorizer_of(
-            config, self._keeper.acls, self._keeper.acls_changed_since, itself=_THIS_NODE.principal
+            config, self._loader.acls, self._loader.acls_changed_since, itself=_THIS_NODE.principal
         )
         how_often = SnapshotSettings(
             config.metadata_log_max_record_bytes_between_snapshots,
@@ -115,7 +121,7 @@ class OwnQuorum:
         )
         self._log_cleaner = LogCleaner(
             snapshots,
-            self._keeper,
+            self._loader,
             log,
             self.driver.disk,
             reports,
@@ -128,7 +134,7 @@ class OwnQuorum:
         self.controller = ActingController(
             lambda serving: _controller(config, serving, bootstrap, log.cluster_id, raft),
             self.driver,
-            self._keeper,
+            self._loader,
             self.authorizer,
             self.leader_address,
             how,
@@ -143,15 +149,15 @@ class OwnQuorum:
         )
 
     async def run(self, started: Callable[[], None]) -> None:
-        """Take part until it cannot go on. ``started`` is called when the log can be served, or was
-        waited for.
+        """Run all tasks until cancelled.
 
-        Raises SourceStopped, in a group.
+        ``started`` is called when the log can be served, or after ``_LOADING_MAX_S``. Raises
+        SourceStopped, in a group, when this node cannot go on.
         """
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._questions.run)
             nursery.start_soon(
-                keep_image, self._keeper, self._log, self._reports, self.controller.folded
+                keep_image, self._loader, self._log, self._reports, self.controller.image_advanced
             )
             nursery.start_soon(self.controller.run)
             nursery.start_soon(
@@ -171,34 +177,35 @@ class OwnQuorum:
 
     @property
     def leader_id(self) -> int:
-        """The node that leads the quorum, -1 while nobody knows."""
+        """The node that leads the quorum, -1 while no leader is known."""
         return self.raft.leader_id
 
     def leader_address(self) -> Address | None:
-        """Where the leader's controllers' listener is, as far as it is known; None where this node
-        leads.
-        """
+        """The address of the leader's controller listener; None while it is not known."""
         node = self.raft.voters.nodes.get(self.raft.leader_id)
         return None if node is None else node.endpoints.get(self.listener)
 
     @property
     def image(self) -> Image:
-        """The cluster as the committed records say, as far as they are folded."""
-        return self._keeper.image
+        """The state of the cluster by the committed records that have been applied."""
+        return self._loader.image
 
     @property
     def own_snapshot(self) -> OwnSnapshot | None:
-        """The newest snapshot made here since the start."""
+        """The newest snapshot that this node has written since its start."""
         return self._log_cleaner.own_snapshot
 
-    def describe(self, tell: Callable[[DescribeQuorumResponse | str], None]) -> None:
-        """Who votes and who follows, of the leader, which may be this node; ``tell`` is called
-        once.
-        """
+    def describe(self, on_response: Callable[[DescribeQuorumResponse | str], None]) -> None:
+        """As in ``gateway.ports.Quorum``; the leader may be this node."""
         if self.raft.leader_id != self.raft.node_id:
-            self._questions.describe(tell)
+            self._questions.describe(on_response)
             return
-        self.driver.question(describe_quorum(), _DESCRIBE_VERSION, self.listener, tell)  # type: ignore[arg-type]
+
+        def respond(response: Message) -> None:
+            assert isinstance(response, DescribeQuorumResponse), "the core answers the request"
+            on_response(response)
+
+        self.driver.question(describe_quorum(), _DESCRIBE_VERSION, self.listener, respond)
 
     def _written(self, snapshot_id: SnapshotId) -> None:
         self.driver.submit(SnapshotWritten(snapshot_id))
@@ -211,10 +218,11 @@ class OwnQuorum:
 
 
 def open_own_quorum(
-    config: Config, endpoints: Mapping[str, Endpoint], reports: Reports, held: contextlib.ExitStack
+    config: Config, endpoints: Mapping[str, Endpoint], reports: Reports, stack: contextlib.ExitStack
 ) -> tuple[QuorumLog, OwnQuorum]:
-    """This node's log, formatted if it is fresh, and its part in the quorum, which has not begun
-    yet. Raises ConfigError.
+    """Open this node's log, formatted if the directory is empty, and make its quorum, not started.
+
+    ``stack`` closes the files. Raises ConfigError.
     """
     security = security_among_nodes(config)
     where = data_dir(config)
@@ -232,13 +240,13 @@ def open_own_quorum(
             cluster_id=config.cluster_id,
             static_voters=sorted(config.controller_quorum_voters),
         )
-        held.callback(_close, store, reports)
+        stack.callback(_close, store, reports)
         log = QuorumLog(store, snapshot_prefix=config.snapshot_prefix)
-        held.callback(_close, log, reports)
+        stack.callback(_close, log, reports)
         audit = None
         if config.metadata_audit_enable:
             audit = AuditPartition(where, _audit_settings(config), cluster_id=store.cluster_id)
-            held.callback(_close, audit, reports)
+            stack.callback(_close, audit, reports)
         facts = stored(store.stored())
         bootstrap = _bootstrap(where)
     except LogError as error:
@@ -253,20 +261,19 @@ def open_own_quorum(
         facts,
         random=random.random,
         now=trio.current_time(),
-        wall_ms=time.time_ns() // 1_000_000,
+        wall_ms=wall_ms(),
     )
     how = Connecting(security, f"raft-client-{config.node_id}", settings.request_timeout_s)
-    ours = sorted(
+    # Sorted: keep_registered registers the first endpoint as the one for other controllers.
+    own_endpoints = sorted(
         endpoints.values(), key=lambda one: one.listener not in config.controller_listener_names
     )
-    return log, OwnQuorum(raft, log, config, ours, how, reports, bootstrap, audit)
+    return log, OwnQuorum(raft, log, config, own_endpoints, how, reports, bootstrap, audit)
 
 
 def security_among_nodes(config: Config) -> ClientSecurity:
-    """How the other nodes are connected to: as ``command.config`` says, else as their listener for
-    controllers wants it.
-
-    Raises ConfigError.
+    """Security of connections to the other nodes: that of ``command.config``, else that of the
+    controller listener, which all nodes configure alike. Raises ConfigError.
     """
     security = (
         upstream_security(config) if config.command_config is not None else node_security(config)
@@ -276,7 +283,7 @@ def security_among_nodes(config: Config) -> ClientSecurity:
 
 
 def data_dir(config: Config) -> Path:
-    """``data.dir``, else a directory of the user's for this node."""
+    """``data.dir``, else a directory for ``node.id`` in the user's data directory."""
     if config.data_dir is not None:
         return config.data_dir
     home = os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share"
@@ -286,7 +293,7 @@ def data_dir(config: Config) -> Path:
 def raft_settings(
     config: Config, store: RaftStore, controllers: Mapping[str, Address]
 ) -> RaftSettings:
-    """What the configuration and meta.properties say about this node and its peers."""
+    """Settings of the raft core, from the configuration and meta.properties."""
     return RaftSettings(
         node_id=config.node_id,
         directory_id=store.directory_id,
@@ -308,11 +315,11 @@ def raft_settings(
 
 
 def _format_if_fresh(config: Config, where: Path, controllers: Mapping[str, Address]) -> None:
-    """A quorum of one needs no ``kwire format``, nor do static voters that are told their cluster's
-    id: all have the same then.
+    """Format an empty directory of a quorum of one, or of static voters that configure a cluster
+    id.
 
-    No other quorum is begun by chance: a fresh node of one that has no id yet would be another
-    cluster's.
+    Any other quorum has to be formatted by ``kwire format``: each of its nodes would make up a
+    cluster id of its own, and so belong to another cluster.
     """
     voters = config.controller_quorum_voters
     if voters and (config.cluster_id is not None or list(voters) == [config.node_id]):
@@ -328,7 +335,9 @@ def _format_if_fresh(config: Config, where: Path, controllers: Mapping[str, Addr
 
 
 def _bootstrap(where: Path) -> dict[str, int]:
-    """The features that formatting chose. Raises LogError."""
+    """Levels of features in ``bootstrap.checkpoint`` (KIP-778), which formatting wrote. Raises
+    LogError.
+    """
     records = [decode_metadata_record(value)[2] for value in read_bootstrap(where) or ()]
     return {
         record.name: record.feature_level
@@ -367,7 +376,9 @@ def _controller(
 
 
 def _audit_settings(config: Config) -> AuditSettings:
-    """A segment lasts no longer than its records are kept."""
+    """Settings of the audit log. A segment is rolled within the retention time, because only whole
+    segments are deleted.
+    """
     keep_ms = config.metadata_audit_retention_ms
     settings = AuditSettings(
         segment_bytes=config.metadata_audit_segment_bytes,
@@ -380,9 +391,9 @@ def _audit_settings(config: Config) -> AuditSettings:
     )
 
 
-def _close(what: RaftStore | QuorumLog | AuditPartition, reports: Reports) -> None:
-    """The last thing of all: that the disk fails must not hide why the server ends."""
+def _close(store: RaftStore | QuorumLog | AuditPartition, reports: Reports) -> None:
+    """Close a store. A failure is reported, not raised: it must not hide why the server ends."""
     try:
-        what.close()
+        store.close()
     except LogError as error:
         reports.report("log not closed", error=str(error))

@@ -1,5 +1,5 @@
-"""Who of a quorum is asked at the moment, over one connection; what went wrong there, in the
-observer's words and Kafka's.
+"""Holds a connection to one node of a quorum at a time, and maps its errors to those of the raft
+core and to Kafka's names.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _KINDS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Connecting:
-    """How controllers are connected to."""
+    """Parameters of connections to controllers."""
 
     security: ClientSecurity
     client_id: str
@@ -39,8 +39,10 @@ class Connecting:
 
 
 class Peer:
-    """At most one connection, to whoever is asked at the moment. ``used``: the caller's mark on it,
-    gone with it.
+    """At most one connection, to one address at a time.
+
+    The caller sets ``used`` when it has sent a request; a new connection resets it. A request that
+    fails with ConnectionClosed on a used connection is worth another try.
     """
 
     def __init__(self, how: Connecting) -> None:
@@ -49,7 +51,9 @@ class Peer:
         self._upstream: Upstream | None = None
 
     async def at(self, address: Address) -> Upstream:
-        """The connection to ``address``; one to anybody else is closed. Raises UpstreamError."""
+        """Return the connection to ``address``; one to another address is closed. Raises
+        UpstreamError.
+        """
         upstream = self._upstream
         if upstream is not None and upstream.is_open and upstream.address == address:
             return upstream
@@ -62,20 +66,20 @@ class Peer:
         return self._upstream
 
     async def close(self) -> None:
-        """Hang up."""
+        """Close the connection, if there is one."""
         upstream, self._upstream = self._upstream, None
         if upstream is not None:
             await upstream.aclose()
 
 
 def failure(error: UpstreamError) -> Failure:
-    """Why there is no answer, as the observer wants to know it."""
+    """Convert an error into the raft core's event data."""
     return Failure(_KINDS[error.kind], str(error))
 
 
 def error_of(answer: Message) -> str | None:
-    """Kafka's name of the first error code in an answer of the quorum; "OTHER" for a code without
-    one. None: no error.
+    """Kafka's name of the first error code in a response of a quorum API, "OTHER" for an unknown
+    code, None without an error. The names become labels of a metric, so peers must not choose them.
     """
     topics: Sequence[Any] = (
         getattr(answer, "responses", None) or getattr(answer, "topics", None) or ()

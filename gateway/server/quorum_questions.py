@@ -1,7 +1,7 @@
-"""Asks the quorum's leader what a client here wants to know of it: one question at a time, answered
-to all who wait for it.
+"""Sends DescribeQuorum to the quorum's leader for clients: one request at a time, whose response
+goes to all clients that wait.
 
-It has a connection of its own: over the other one a Fetch may wait for half a second.
+It has a connection of its own, because a Fetch may wait for half a second on the other one.
 """
 
 from __future__ import annotations
@@ -23,15 +23,16 @@ if TYPE_CHECKING:
     from gateway.server.logs import Reports
     from kwire.messages.describe_quorum_response import DescribeQuorumResponse
 
-    Report = Callable[[DescribeQuorumResponse | str], None]
+    OnResponse = Callable[[DescribeQuorumResponse | str], None]
 
-#: So many may wait for the same answer; more are refused at once.
+#: Maximum number of requests that wait for a response; more are refused at once.
 _WAITING_MAX: Final = 10_000
 
 
 class QuorumQuestions:
-    """``describe`` of ``gateway.ports.Quorum``; :meth:`run` is the task. ``leader`` tells where the
-    leader is, if known.
+    """Implements ``describe`` of ``gateway.ports.Quorum``; :meth:`run` is the task.
+
+    ``leader`` returns the address of the leader, or None while no leader is known.
     """
 
     def __init__(
@@ -45,51 +46,53 @@ class QuorumQuestions:
         self._how = how
         self._timeout_s = timeout_s
         self._reports = reports
-        self._waiting: list[Report] = []
-        self._asked = trio.Event()
+        self._waiting: list[OnResponse] = []
+        self._requested = trio.Event()
 
-    def describe(self, tell: Report) -> None:
-        """Ask the leader who votes and who follows; ``tell`` is called once, with its answer or why
-        there is none.
+    def describe(self, on_response: OnResponse) -> None:
+        """Send DescribeQuorum to the leader. ``on_response`` is called once, with the response or
+        with the reason why there is none.
         """
         if len(self._waiting) >= _WAITING_MAX:
-            tell("too many wait for an answer of the leader; ask again later")
+            on_response("too many wait for an answer of the leader; ask again later")
             return
-        self._waiting.append(tell)
-        self._asked.set()
+        self._waiting.append(on_response)
+        self._requested.set()
 
     async def run(self) -> None:
-        """Ask whenever somebody wants to know, for ever."""
+        """Send a request whenever clients wait for one, for ever."""
         peer = Peer(self._how)
         try:
             while True:
-                await self._asked.wait()
-                self._asked = trio.Event()
+                await self._requested.wait()
+                self._requested = trio.Event()
                 waiting, self._waiting = self._waiting, []
-                answer = await self._answer(peer)
-                for tell in waiting:
-                    self._forward(tell, answer)
+                response = await self._response(peer)
+                for on_response in waiting:
+                    self._deliver(on_response, response)
         finally:
             with trio.CancelScope(shield=True):
                 await peer.close()
 
-    async def _answer(self, peer: Peer) -> DescribeQuorumResponse | str:
+    async def _response(self, peer: Peer) -> DescribeQuorumResponse | str:
         address = self._leader()
         if address is None:
             return "no leader of the quorum is known at the moment; ask again"
         try:
-            answer = await self._ask(peer, address)
+            response = await self._send(peer, address)
         except UpstreamError as error:
             return str(error)
-        except Exception as error:  # a bug of ours: it costs the answer
+        except Exception as error:  # a bug: the clients get an error, later ones a new connection
             self._reports.bug("quorum description failed", error)
             await peer.close()
             return "this server could not ask the quorum's leader; its log says why"
-        return _refusal(answer, address) or answer
+        return _refusal(response, address) or response
 
-    async def _ask(self, peer: Peer, address: Address) -> DescribeQuorumResponse:
-        """Raises UpstreamError. A connection may have been closed while nobody asked anything: that
-        is tried once more.
+    async def _send(self, peer: Peer, address: Address) -> DescribeQuorumResponse:
+        """Send one request. Raises UpstreamError.
+
+        The peer may have closed an idle connection (``connections.max.idle.ms``): the request is
+        then sent once more over a new one.
         """
         while True:
             upstream, used = await peer.at(address), peer.used
@@ -98,27 +101,32 @@ class QuorumQuestions:
                 DescribeQuorumRequest.API_KEY, DESCRIBE_QUORUM_VERSIONS
             )
             try:
-                answer: DescribeQuorumResponse = await upstream.call(
+                response: DescribeQuorumResponse = await upstream.call(
                     describe_quorum(), version, timeout_s=self._timeout_s
                 )
-                return answer
+                return response
             except ConnectionClosed:
                 if not used:
                     raise
 
-    def _forward(self, tell: Report, answer: DescribeQuorumResponse | str) -> None:
+    def _deliver(self, on_response: OnResponse, response: DescribeQuorumResponse | str) -> None:
         try:
-            tell(answer)
-        except Exception as error:  # a bug of a handler: the others are told all the same
+            on_response(response)
+        except Exception as error:  # a bug of one handler must not fail the other clients
             self._reports.bug("quorum response not delivered", error)
 
 
-def _refusal(answer: DescribeQuorumResponse, address: Address) -> str:
-    """Why the answer is none to pass on; empty if it is one."""
-    if answer.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
-        return f"{address} does not let this gateway describe the quorum: allow its principal to Describe the cluster"
-    partitions = [partition for topic in answer.topics for partition in topic.partitions]
-    codes = [code for code in (answer.error_code, *(one.error_code for one in partitions)) if code]
+def _refusal(response: DescribeQuorumResponse, address: Address) -> str:
+    """The reason why the response cannot be passed on; empty if it can."""
+    if response.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
+        return (
+            f"{address} does not let this gateway describe the quorum: allow its principal to "
+            "Describe the cluster"
+        )
+    partitions = [partition for topic in response.topics for partition in topic.partitions]
+    codes = [
+        code for code in (response.error_code, *(one.error_code for one in partitions)) if code
+    ]
     if codes or not partitions:
         return f"{address} answered with {error_name(codes[0]) if codes else 'nothing'}; ask again"
     return ""

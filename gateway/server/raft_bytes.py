@@ -1,5 +1,7 @@
-"""Puts the bytes of log and snapshots where the core of a quorum left room for them. Knows no rule
-of the quorum.
+"""Fills the record bytes of log and snapshots into responses that the raft core has made.
+
+The core decides which bytes a response gets and never reads a file; this module reads them and
+knows no rule of the quorum.
 """
 
 from __future__ import annotations
@@ -17,10 +19,10 @@ if TYPE_CHECKING:
 
 
 def fill(reply: Reply, log: QuorumLog) -> None:
-    """Complete the message of ``reply``. Raises OSError, LogError.
+    """Fill in the message of ``reply``. Raises OSError, LogError.
 
-    What was cleaned a moment ago is not there any more, which the core is only about to hear: who
-    asked for it gets an answer without records, and is sent to a snapshot when it asks again.
+    The log may have been cleaned after the core made the reply. The follower then gets no records,
+    and its next Fetch, which the core answers knowing of the cleaning, names a snapshot.
     """
     message: Any = reply.message
     if isinstance(reply.read, LogRange):
@@ -30,13 +32,13 @@ def fill(reply: Reply, log: QuorumLog) -> None:
         _fill_snapshot(message.topics[0].partitions[0], reply.read, log)
 
 
-def _fill_snapshot(partition: Any, wanted: SnapshotRange, log: QuorumLog) -> None:
+def _fill_snapshot(partition: Any, part: SnapshotRange, log: QuorumLog) -> None:
     try:
-        size, data = log.read_snapshot(wanted)
+        size, data = log.read_snapshot(part)
     except FileNotFoundError:
         partition.error_code = ErrorCode.SNAPSHOT_NOT_FOUND
         return
-    if wanted.position >= size:
+    if part.position >= size:
         partition.error_code = ErrorCode.POSITION_OUT_OF_RANGE
     else:
         partition.size, partition.unaligned_records = size, data

@@ -1,5 +1,6 @@
-"""Reports the state of a quorum's node, voter or observer, to the management port
-(``UpstreamFacts``). Changes nothing.
+"""Reads the state of a quorum's node, voter or observer, for metrics and status.
+
+Implements ``UpstreamFacts`` of ``gateway.server.management``. Changes nothing.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class RaftFacts:
-    """Of one node; reading costs nothing."""
+    """The state of one node. Every property is read from memory."""
 
     def __init__(
         self, log: QuorumLog, driver: RaftDriver, leader_address: Callable[[], Address | None]
@@ -31,12 +32,13 @@ class RaftFacts:
 
     @property
     def _raft(self) -> Raft:
-        return self._driver.raft  # an observer's may be another one after a failure
+        # Not kept: an observer's driver replaces its core after a failure.
+        return self._driver.raft
 
     @property
     def role(self) -> str:
-        """Kafka's word: leader, candidate, prospective, voted, follower, observer, unattached,
-        resigned.
+        """The state as Kafka's metric ``current-state`` names it: leader, candidate, prospective,
+        voted, follower, observer, unattached, resigned.
         """
         role = self._raft.role
         if role == "follower" and not self._raft.is_voter:
@@ -45,107 +47,107 @@ class RaftFacts:
 
     @property
     def voted_id(self) -> int:
-        """Whom this node voted for in this epoch, -1 nobody."""
+        """The candidate that this node voted for in this epoch; -1: none."""
         return self._raft.voted_id
 
     @property
     def measures(self) -> Measures | None:
-        """Elections, commits, records; None for an observer of another quorum, which elects nobody
-        and commits nothing.
+        """Figures of elections, commits and records; None for an observer of another quorum, which
+        takes no part in either.
         """
         return None if self._observes else self._raft.measures
 
     @property
     def leader_id(self) -> int:
-        """-1 while none is known."""
+        """Id of the leader, -1 while none is known."""
         return self._raft.leader_id
 
     @property
     def leader_address(self) -> str | None:
-        """host:port of the leader's listener for controllers, where it is known."""
+        """HOST:PORT of the leader's controller listener; None while it is not known."""
         address = self._leader_address()
         return None if address is None else str(address)
 
     @property
     def epoch(self) -> int:
-        """Of the quorum, as far as this node knows."""
+        """The newest epoch of the quorum that this node knows."""
         return self._raft.epoch
 
     @property
     def voters(self) -> Sequence[int]:
-        """Ids of the voters."""
+        """Ids of the voters, ascending."""
         return sorted(self._raft.reported_voters if self._observes else self._raft.voters.nodes)
 
     @property
     def leader_high_watermark(self) -> int:
-        """What is committed, as far as this node knows; -1 before."""
+        """The newest high watermark that this node knows of; -1 before the first one."""
         return self._raft.leader_high_watermark if self._observes else self._raft.high_watermark
 
     @property
     def high_watermark(self) -> int:
-        """What clients may see."""
+        """The offset below which clients may read."""
         return self._log.committed
 
     @property
     def log_end_offset(self) -> int:
-        """Of this node's log, what is not committed included."""
+        """The end of this node's log, uncommitted records included."""
         return self._log.store.end_offset
 
     @property
     def log_end_epoch(self) -> int:
-        """Of its last batch."""
+        """Epoch of the last batch of this node's log."""
         return self._raft.log.last_epoch
 
     @property
     def last_answer_at(self) -> float | None:
-        """When there last was a leader, on the loop's clock, s."""
+        """Time at which this node last had a leader, s on the clock of the event loop."""
         if self._observes:
             return self._driver.last_answer_at
         return trio.current_time() if self._raft.leader_id >= 0 else self._driver.led_until
 
     @property
     def last_caught_up_at(self) -> float | None:
-        """When everything known to be committed could be seen here."""
+        """Time at which clients could last read every record known to be committed, s."""
         return self._driver.last_caught_up_at if self._observes else self.last_answer_at
 
     @property
     def fetches(self) -> int:
-        """Answers to Fetch that were taken as a follower, since the start."""
+        """Successful responses to Fetch as a follower, since the start."""
         return self._driver.fetches
 
     @property
     def fetched_records(self) -> int:
-        """Offsets appended as a follower, since the start."""
+        """Records appended as a follower, since the start."""
         return self._driver.fetched_before + self._raft.measures.fetched_records
 
     @property
     def fetched_bytes(self) -> int:
-        """Bytes of batches and snapshots that came from leaders, since the start."""
+        """Bytes of batches and snapshots fetched from leaders, since the start."""
         return self._driver.fetched_bytes
 
     @property
     def fetch_errors(self) -> Mapping[str, int]:
-        """Requests to other nodes that failed, by kind."""
+        """Failed requests to other nodes, by kind of error."""
         return self._driver.request_errors
 
     @property
     def snapshot_downloads(self) -> int:
-        """Snapshots that this node began to fetch, since the start."""
+        """Downloads of snapshots that were begun, since the start."""
         return self._driver.snapshot_downloads
 
     @property
     def snapshot_loads(self) -> int:
-        """Snapshots that the log was begun anew from, since the start."""
+        """Snapshots with which the log was replaced, since the start."""
         return self._driver.snapshot_loads
 
     @property
     def snapshot(self) -> SnapshotProgress | None:
-        """The snapshot that is being fetched."""
+        """The download in progress, if there is one."""
         return self._driver.snapshot
 
     @property
     def problem(self) -> str | None:
-        """Why there is no leader, as far as this node knows."""
+        """The reason why there is no leader or no progress, as far as this node knows."""
         if self._observes:
             return self._driver.disk_problem or self._driver.problem
         return self._driver.problem if self._raft.leader_id < 0 else None

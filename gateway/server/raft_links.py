@@ -1,5 +1,5 @@
-"""Connections to the other nodes of the quorum: one each, with one request at a time on it, as
-between Kafka's nodes.
+"""Connects to the other nodes of the quorum: one connection to each, with one request in flight, as
+Kafka's ``KafkaNetworkChannel``.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from gateway.address import Address
     from gateway.quorum.effects import Send
 
-#: Addresses come from the configuration and from the voters' records; beyond so many the oldest
-#: connection goes.
+#: Maximum number of connections; the one that was unused for longest is closed for a new one. Peers
+#: influence the addresses, which come from the configuration, voters' records and responses.
 _LINKS_MAX: Final = 64
 
 
@@ -28,14 +28,14 @@ class _Link:
 
 
 class RaftLinks:
-    """Opens connections when there is something to ask, and keeps them."""
+    """Opens a connection when there is a request for its address, and keeps it."""
 
     def __init__(self, how: Connecting) -> None:
         self._how = how
         self._links: dict[Address, _Link] = {}
 
     async def ask(self, send: Send) -> tuple[int, Any]:
-        """(version, answer) of the request, within its time. Raises UpstreamError."""
+        """Send a request. Returns (version, response) within its timeout. Raises UpstreamError."""
         link = self._link(send.address)
         with trio.move_on_after(send.timeout_s):
             async with link.turn:
@@ -46,15 +46,13 @@ class RaftLinks:
         raise TimedOut(str(send.address), text, "is the node stopped or overloaded?")
 
     async def close(self) -> None:
-        """Hang up everywhere."""
+        """Close all connections."""
         links, self._links = self._links, {}
         for link in links.values():
             await link.peer.close()
 
     async def _ask(self, peer: Peer, send: Send) -> tuple[int, Any]:
-        """A connection may have been closed while nobody asked anything: that is tried once
-        more.
-        """
+        """Send a request over ``peer``, once more if it had closed an idle connection."""
         while True:
             upstream, used = await peer.at(send.address), peer.used
             peer.used = True
@@ -69,11 +67,14 @@ class RaftLinks:
 
     def _link(self, address: Address) -> _Link:
         link = self._links.pop(address, None) or _Link(self._how)
-        self._links[address] = link  # the last one used is the last to go
+        self._links[address] = link  # at the end: the dict is in order of use
         return link
 
     async def _make_room(self) -> None:
-        """Only connections that nobody uses go; who calls this holds the turn of its own."""
+        """Close the least recently used connection without a request, if there are too many.
+
+        The caller holds the turn of its own link, which is therefore never closed.
+        """
         if len(self._links) > _LINKS_MAX:
             oldest = next(
                 (one for one, other in self._links.items() if not other.turn.locked()), None

@@ -1,7 +1,7 @@
-"""Tells the active controller where this node listens (``ControllerRegistrationManager``, KIP-919),
-once a life.
+"""Registers this node's listeners with the active controller, once per process (KIP-919).
 
-What it said stands in the log, so that every node can name all of them to its clients.
+Follows Kafka's ``ControllerRegistrationManager``. The controller writes a
+RegisterControllerRecord, from which every node answers DescribeCluster with all controllers.
 """
 
 from __future__ import annotations
@@ -29,18 +29,19 @@ if TYPE_CHECKING:
     from gateway.server.logs import Reports
     from kwire.message import Message
 
-#: Between two looks at whether this node is known, before and after it is, s.
-_LOOK_S: Final = 0.1
-_KNOWN_LOOK_S: Final = 1.0
-#: How long an answer is waited for, s.
-_ANSWER_S: Final = 5.0
+#: Interval of the check whether the image has this registration, s: before it has, and after.
+_CHECK_S: Final = 0.1
+_REGISTERED_CHECK_S: Final = 1.0
+#: Maximum time that a response is waited for, s.
+_RESPONSE_S: Final = 5.0
 
 
 def registration(
     node_id: int, incarnation: Uuid, endpoints: Sequence[Endpoint]
 ) -> ControllerRegistrationRequest:
-    """What a node says of itself. The first endpoint is the one that other controllers and their
-    tools are sent to.
+    """The registration of a node. Other controllers and their tools connect to the first endpoint.
+
+    ``incarnation`` is new for each process, as Kafka's, so that a restarted node registers again.
     """
     return ControllerRegistrationRequest(
         controller_id=node_id,
@@ -72,37 +73,38 @@ async def keep_registered(
     requester: Requester,
     reports: Reports,
 ) -> None:
-    """Register, and again should the log say something else of this node; for ever."""
+    """Register this node, and again whenever the image has another registration of it; for ever."""
     while True:
         image = quorum.image
         known = image.controllers.get(request.controller_id)
         if known is not None and known.incarnation_id == request.incarnation_id:
-            await trio.sleep(_KNOWN_LOOK_S)
+            await trio.sleep(_REGISTERED_CHECK_S)
             continue
         if is_controller_registration_supported(image.metadata_version) and quorum.leader_id >= 0:
-            answer = await _ask(request, controllers, requester)
-            if answer is not None and answer.error_code:
+            response = await _send(request, controllers, requester)
+            if response is not None and response.error_code:
                 reports.report(
                     "node not registered",
-                    error=answer.error_message or str(answer.error_code),
+                    error=response.error_message or str(response.error_code),
                 )
-            if answer is not None:  # what was committed is in the image soon
-                await trio.sleep(_KNOWN_LOOK_S)
-        await trio.sleep(_LOOK_S)
+            if response is not None:  # the image has the committed record soon
+                await trio.sleep(_REGISTERED_CHECK_S)
+        await trio.sleep(_CHECK_S)
 
 
-async def _ask(request: Message, controllers: Controllers, requester: Requester) -> Any:
-    answered = trio.Event()
-    answers: list[Any] = []
+async def _send(request: Message, controllers: Controllers, requester: Requester) -> Any:
+    """The response of the active controller, or None after ``_RESPONSE_S``."""
+    completed = trio.Event()
+    responses: list[Any] = []
 
-    def take(answer: Any) -> None:
-        answers.append(answer)
-        answered.set()
+    def take(response: Any) -> None:
+        responses.append(response)
+        completed.set()
 
     pending = PendingResponse()
     controllers.submit(request, 0, requester, pending)
     pending.attach(take)
-    with trio.move_on_after(_ANSWER_S):
-        await answered.wait()
+    with trio.move_on_after(_RESPONSE_S):
+        await completed.wait()
     pending.cancel()
-    return answers[0] if answers else None
+    return responses[0] if responses else None

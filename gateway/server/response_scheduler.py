@@ -1,9 +1,9 @@
-"""Builds streamed responses beside everything else: a slice of one, then every other task, then a
-slice of the next.
+"""Encodes streamed responses in slices: one slice, then every other task of the loop, then a slice
+of the next response.
 
-One task runs them all. Equal requests that are under construction at the same time share one
-response. The bytes of a response count in ``buffers.max.bytes`` from the first one encoded until
-the last connection has sent them.
+One task encodes all of them. Equal requests that arrive while a response is being encoded share
+it. The bytes of a response count in ``buffers.max.bytes`` from the first one encoded until the last
+connection has sent them.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from gateway.server.counts import Counts
     from gateway.server.server_context import Memory
 
-#: How long one slice takes, s. A single element may take longer; what makes elements bounds them.
+#: Duration of one slice, s. A single element may take longer: its handler bounds it.
 SLICE_S: Final = 0.005
-#: A response of fewer bytes is never given up for the common limit.
+#: A smaller response is never given up because of ``buffers.max.bytes``.
 _FREE_BYTES: Final = 64 * 1024
 
 
@@ -45,7 +45,7 @@ class EncodedResponse:
 
 
 class Waiter:
-    """Waits for a response: exactly one of its callbacks is called, unless it is cancelled before."""
+    """Waits for a response: exactly one of its callbacks is called, unless it is cancelled first."""
 
     __slots__ = ("complete", "failed", "response", "too_large")
 
@@ -61,32 +61,32 @@ class Waiter:
         self.response: _Response | None = None
 
     def cancel(self) -> None:
-        """The connection is gone. A response for which no other connection waits is given up."""
+        """The connection is closed. A response without other waiters is not encoded any further."""
         if self.response is not None:
-            self.response.fetch_purgatory.pop(self, None)
+            self.response.waiters.pop(self, None)
             self.response = None
 
 
 class _Response:
-    """One that is under construction."""
+    """A response that is being encoded, and the connections that wait for it."""
 
     def __init__(self, streamed: Streamed, api_key: int, version: int, key: Hashable) -> None:
         self.encoder = StreamedEncoder(streamed, version)
         self.api_key = api_key
         self.version = version
         self.key = key
-        self.fetch_purgatory: dict[Waiter, None] = {}
+        self.waiters: dict[Waiter, None] = {}
         self.held = 0  # its share of Memory.held
 
     def take_waiters(self) -> list[Waiter]:
-        fetch_purgatory, self.fetch_purgatory = list(self.fetch_purgatory), {}
-        for waiter in fetch_purgatory:
+        waiters, self.waiters = list(self.waiters), {}
+        for waiter in waiters:
             waiter.response = None
-        return fetch_purgatory
+        return waiters
 
 
 class ResponseScheduler:
-    """All streamed responses that are under construction. One task runs :meth:`run`."""
+    """All streamed responses that are being encoded. One task runs :meth:`run`."""
 
     def __init__(
         self,
@@ -95,14 +95,14 @@ class ResponseScheduler:
         max_bytes: int,
         took: Callable[[float, dict[str, Any]], None],
     ) -> None:
-        """``max_bytes``: beyond so many in ``memory`` large responses are given up. ``took`` is
-        told of long slices.
+        """Large responses are given up while ``memory`` is above ``max_bytes``. ``took`` is called
+        after each long slice with its seconds and the fields of its request.
         """
         self._memory = memory
         self._counts = counts
         self._max_bytes = max_bytes
         self._took = took
-        self._new: deque[_Response] = deque()  # that had no slice yet
+        self._new: deque[_Response] = deque()  # without a slice so far
         self._begun: deque[_Response] = deque()
         self._shared: dict[Hashable, _Response] = {}
         self._wake = trio.Event()
@@ -112,8 +112,8 @@ class ResponseScheduler:
         return len(self._new) + len(self._begun)
 
     def submit(self, streamed: Streamed, api_key: int, version: int, waiter: Waiter) -> None:
-        """Build ``streamed`` for ``waiter``, or let it wait for an equal one that is under
-        construction.
+        """Encode ``streamed`` for ``waiter``, or let it wait for an equal response that is being
+        encoded.
         """
         key = None if streamed.share_key is None else (api_key, version, streamed.share_key)
         response = None if key is None else self._shared.get(key)
@@ -123,11 +123,11 @@ class ResponseScheduler:
                 self._shared[key] = response
             self._new.append(response)
             self._wake.set()
-        response.fetch_purgatory[waiter] = None
+        response.waiters[waiter] = None
         waiter.response = response
 
     async def run(self) -> None:
-        """Build, for ever."""
+        """Encode slices, for ever."""
         while True:
             if not self._new and not self._begun:
                 self._wake = trio.Event()
@@ -136,8 +136,8 @@ class ResponseScheduler:
             await trio.lowlevel.checkpoint()
 
     def _next(self) -> _Response:
-        """Whose turn it is: new ones and begun ones alternate, so that a short response does not
-        wait behind long ones.
+        """The response whose turn it is. New and begun responses alternate, so that a short one
+        does not wait behind long ones.
         """
         self._turn_of_begun = not self._turn_of_begun
         first, second = (
@@ -147,13 +147,13 @@ class ResponseScheduler:
 
     def _run_slice(self) -> None:
         response = self._next()
-        if not response.fetch_purgatory:
+        if not response.waiters:
             self._forget(response)
             return
         began = time.perf_counter()
         try:
             done = response.encoder.run(time.perf_counter, SLICE_S)
-        except Exception as error:  # a bug of a handler: it costs the connections, not the server
+        except Exception as error:  # a bug of a handler closes its connections, not the server
             self._forget(response)
             for waiter in response.take_waiters():
                 waiter.failed(error)
@@ -178,7 +178,7 @@ class ResponseScheduler:
 
     def _complete(self, response: _Response) -> None:
         body = SharedBytes(response.encoder.take(), self._freed)
-        response.held = 0  # counted as long as the bytes are held
+        response.held = 0  # from now on ``body`` counts the bytes, until _freed
         self._forget(response)
         encoded = EncodedResponse(body, response.encoder.errors)
         body.hold()

@@ -1,5 +1,5 @@
-"""Time that counts only while this process runs: for how long others have been silent can be told
-by who listened.
+"""Measures the time during which this process ran. The clock does not advance while the process is
+suspended, so that brokers are not fenced because of a pause of the controller.
 """
 
 from __future__ import annotations
@@ -8,17 +8,17 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-#: Between two readings no more than this counts, ms: it is read far more often while the event loop
-#: runs.
+#: Longest time between two readings that counts, ms. The event loop reads the clock far more often,
+#: so a longer gap means that the process did not run.
 STEP_MAX_MS: Final = 1_000
 
 
 class RunningClock:
-    """Milliseconds from nowhere in particular; never back, and never forward by what this process
-    slept through.
+    """A monotonic clock in ms, from an arbitrary start.
 
-    A node that was suspended, or could not run for another reason, has heartbeats of all that time
-    waiting in its sockets: it must not take for dead whoever sent them.
+    A controller that was suspended, or starved of processor time, has heartbeats of that time
+    waiting in its sockets: it must not fence the brokers that sent them (``BrokerHeartbeatTracker``
+    uses ``Time.nanoseconds``, which does advance).
     """
 
     def __init__(self, now_ns: Callable[[], int] = time.monotonic_ns) -> None:
@@ -27,7 +27,7 @@ class RunningClock:
         self._ran_ns = 0
 
     def read(self) -> int:
-        """How long this process has run."""
+        """The time that this process has run, ms."""
         now_ns = self._now_ns()
         self._ran_ns += min(now_ns - self._seen_ns, STEP_MAX_MS * 1_000_000)
         self._seen_ns = now_ns

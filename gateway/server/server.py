@@ -1,5 +1,6 @@
-"""The server as a whole: listeners, connections and their helpers, from the first accept to the
-last answer.
+"""Runs listeners and connections, from the first accept to the end of the drain.
+
+``gateway.app`` starts the source, the groups and the controller, which this module does not know.
 """
 
 from __future__ import annotations
@@ -26,11 +27,11 @@ async def run_server(
     *,
     task_status: trio.TaskStatus[Connections] = trio.TASK_STATUS_IGNORED,
 ) -> None:
-    """Serve until ``stop``, then drain: accept no more, answer what waits with what there is,
-    close.
+    """Serve until ``stop``, then drain: accept no connection, complete waiting requests with the
+    data that there is, and close the connections.
 
-    Takes at most ``drain.timeout.ms`` for that. ``last_call`` is called when no more requests are
-    taken: who holds answers back gives them now. Closes the doors in any case.
+    The drain takes at most ``drain.timeout.ms``. ``last_call`` is called when no more requests are
+    read: it has to complete responses that wait for an event. The listeners are closed in any case.
     """
     trio.lowlevel.add_instrument(server_context.turns)
     trio.lowlevel.add_instrument(server_context.watchdog)

@@ -1,4 +1,4 @@
-"""What all connections of the server share."""
+"""Holds the objects that all connections of the server share."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Memory:
-    """Bytes that all connections hold: unfinished requests and unsent answers."""
+    """Bytes that all connections hold: unfinished requests and unsent responses."""
 
     held: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class ServerContext:
-    """What all connections share."""
+    """The objects that all connections share."""
 
     config: Config
     dispatcher: Dispatcher
@@ -37,13 +37,10 @@ class ServerContext:
     memory: Memory = field(default_factory=Memory)
     counts: Counts = field(default_factory=Counts)
     turns: Turns = field(default_factory=Turns)
-    listener_auths: Mapping[str, ListenerAuth] = field(
-        default_factory=dict
-    )  #: of listeners that are not PLAINTEXT
-    responses: ResponseScheduler = field(
-        init=False
-    )  #: streamed responses that are under construction
-
+    #: By listener, for listeners that are not PLAINTEXT.
+    listener_auths: Mapping[str, ListenerAuth] = field(default_factory=dict)
+    #: Streamed responses that are being encoded.
+    responses: ResponseScheduler = field(init=False)
     watchdog: LoopWatchdog = field(init=False)
 
     def __post_init__(self) -> None:

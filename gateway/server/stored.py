@@ -1,5 +1,5 @@
-"""Turns what a store read from its directory into what the core starts from. The log and the quorum
-do not know each other.
+"""Converts the state that a store read from its directory into the state that the raft core starts
+from. ``gateway.log`` and ``gateway.quorum`` do not import each other.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def stored(facts: StoredFacts) -> Stored:
-    """Offsets, epochs, vote and voters of a store."""
+    """Return offsets, epochs, vote and voters of a store."""
     election = facts.election
     return Stored(
         election=ElectionState(

@@ -1,10 +1,10 @@
-"""Encodes a streamed response a few elements at a time, so that neither its structs nor its bytes
-are ever made at once.
+"""Encodes a streamed response a few elements at a time, so that its structs never exist all at
+once.
 
 It knows neither connections nor the event loop: :meth:`StreamedEncoder.run` stops at the time it is
-given. The generated encoders write an array as its length and then its elements one by one;
-:class:`_Window` stands for an array and notes where the elements begin and end among the encoded
-parts. So any array of any message at any version can be encoded in pieces.
+given. The generated encoders write an array as its length and then its elements one by one.
+:class:`_Window` takes the place of an array and notes where the elements begin and end among the
+encoded parts, so that any array of any message can be encoded in pieces, at any version.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from gateway.handlers.streamed import Streamed
 if TYPE_CHECKING:
     from kwire.message import Struct
 
-#: Elements that are encoded with one call: the fields around the array are encoded again with each.
+#: Elements that are encoded with one call. Each call encodes the fields around the array again.
 _BATCH_MAX: Final = 500
-#: Encoded pieces are joined up to this size, bytes: few objects, and no large copy.
+#: Encoded pieces are joined to chunks of this size, bytes: few objects, and no large copy.
 _CHUNK_MIN: Final = 64 * 1024
 
 
 class _Window:
     """An array of ``count`` elements as an encoder sees it, of which only ``elements`` are encoded.
 
-    After encoding, ``parts[begin:end]`` are the elements, and what is before and behind them
-    belongs to the struct around.
+    After encoding, ``parts[begin:end]`` are the elements; the parts before and after belong to the
+    struct that contains the array.
     """
 
     __slots__ = ("begin", "count", "elements", "end", "parts")
@@ -50,8 +50,8 @@ class _Window:
 
 
 class _Array:
-    """A streamed array that is under construction. ``slot`` is where the fields before it belong
-    among the chunks.
+    """A streamed array that is being encoded. ``slot`` is the index of the chunk for the fields
+    before it.
     """
 
     __slots__ = ("attr", "count", "elements", "slot", "struct")
@@ -65,15 +65,11 @@ class _Array:
 
 
 class StreamedEncoder:
-    """The body of one streamed response, at one version. ``size`` is the number of bytes encoded so
-    far.
-    """
+    """Encodes the body of one streamed response at one version. ``size``: bytes encoded so far."""
 
     def __init__(self, streamed: Streamed, version: int) -> None:
         self.size = 0
-        self.errors: Counter[int] = (
-            Counter()
-        )  #: error codes in the response, each as often as it stands there
+        self.errors: Counter[int] = Counter()  #: occurrences of each error code in the response
         self._streamed = streamed
         self._version = version
         self._chunks: list[Any] = []
@@ -83,8 +79,8 @@ class StreamedEncoder:
         self._enter(streamed)
 
     def run(self, clock: Callable[[], float], seconds: float) -> bool:
-        """Go on for about ``seconds``; true when the response is complete. Raises what the elements
-        raise, EncodeError.
+        """Encode for about ``seconds``; True when the response is complete. Raises EncodeError, and
+        any exception that the iterator of elements raises.
         """
         began = clock()
         while self._open:
@@ -110,8 +106,8 @@ class StreamedEncoder:
         return [chunk for chunk in chunks if chunk]
 
     def _gather(self, clock: Callable[[], float], until: float) -> tuple[list[Struct], Any]:
-        """Elements of the innermost array, and what follows them: a streamed one, _END, or None:
-        time for a batch is over.
+        """Collect elements of the innermost array. Returns them with what follows: a nested
+        Streamed, ``_END``, or None if the time for a batch is over.
         """
         batch: list[Struct] = []
         for element in self._open[-1].elements:
@@ -137,8 +133,8 @@ class StreamedEncoder:
         self._open.append(_Array(streamed, len(self._chunks) - 1))
 
     def _leave(self) -> None:
-        """The innermost array has all its elements: only now is its length known, which stands
-        before them.
+        """Complete the innermost array. Its length precedes its elements on the wire and is known
+        only now, so the fields before them go into the chunk that ``_enter`` reserved.
         """
         array = self._open[-1]
         parts, windows = self._encoded(array.count, ())
@@ -153,8 +149,8 @@ class StreamedEncoder:
         self._open.pop()
 
     def _encoded(self, count: int, elements: Sequence[Struct]) -> tuple[list[Any], list[_Window]]:
-        """The whole message with ``elements`` alone in the innermost array, which says that it has
-        ``count``.
+        """Encode the message with ``elements`` alone in the innermost array, and ``count`` as the
+        array's length. Returns the parts, and a window for each open array.
         """
         parts: list[Any] = []
         windows = [_Window(1, (below.struct,), parts) for below in self._open[1:]]

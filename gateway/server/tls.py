@@ -1,9 +1,9 @@
-"""TLS: the contexts that settings make, a client's and a listener's, and a client's handshake with
-its failures in words.
+"""Makes TLS contexts of clients and listeners, and performs a client's handshake, with errors that
+say what to do.
 
-The private key reaches OpenSSL through a file, for which there is no other way in Python's ``ssl``:
-encrypted under a password that is used once, in a directory of our own, and gone before anything is
-connected.
+Python's ``ssl`` loads a private key from a file only. The key is therefore written to a temporary
+directory of mode 0700, encrypted under a password that is used once, and deleted before the first
+connection.
 """
 
 from __future__ import annotations
@@ -34,13 +34,17 @@ _VERIFICATION: Final = {
     **dict.fromkeys((9, 10), "its certificate needs renewing, or a clock is wrong"),
     **dict.fromkeys(
         (62, 64),
-        f"connect by a name that is in its certificate; {ENDPOINT_IDENTIFICATION} set to nothing would check no name at all",
+        f"connect by a name that is in its certificate; {ENDPOINT_IDENTIFICATION} set to nothing "
+        "would check no name at all",
     ),
 }
 _NO_TLS: Final = (
     "does this listener speak TLS? If not, security.protocol is PLAINTEXT or SASL_PLAINTEXT"
 )
-_ENDED: Final = f"{_NO_TLS}; if it does, is it a version of ssl.enabled.protocols? Does it want a client certificate (ssl.keystore.location)?"
+_ENDED: Final = (
+    f"{_NO_TLS}; if it does, is it a version of ssl.enabled.protocols? Does it want a client "
+    "certificate (ssl.keystore.location)?"
+)
 # Parts of OpenSSL's reasons, and what to do about each.
 _REASONS: Final = (
     ("WRONG_VERSION_NUMBER", _NO_TLS),
@@ -49,11 +53,13 @@ _REASONS: Final = (
     ("UNSUPPORTED_PROTOCOL", "ssl.enabled.protocols has none that the node has too"),
     (
         "HANDSHAKE_FAILURE",
-        "the node and we have no cipher, signature or version in common, or it wants a client certificate",
+        "the node and this server have no cipher, signature or version in common, or it wants a "
+        "client certificate",
     ),
     (
         "CERTIFICATE",
-        "the node wants a client certificate that it trusts (ssl.client.auth=required): see ssl.keystore.location",
+        "the node wants a client certificate that it trusts (ssl.client.auth=required): see "
+        "ssl.keystore.location",
     ),
     ("UNKNOWN_CA", "the node does not trust the client certificate in ssl.keystore.location"),
 )
@@ -61,10 +67,9 @@ _REASONS: Final = (
 
 @functools.lru_cache(maxsize=8)
 def client_context(settings: TlsSettings) -> ssl.SSLContext:
-    """The context for ``settings``, which were checked when they were read. Takes tens of ms the
-    first time: files.
+    """Return the client context for ``settings``, which were checked when they were read.
 
-    Raises ssl.SSLError and OSError.
+    Takes tens of ms the first time, because OpenSSL reads files. Raises ssl.SSLError and OSError.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = _VERSIONS[settings.protocols[0]]
@@ -102,10 +107,11 @@ def _verify_as_java_does(context: ssl.SSLContext) -> None:
 
 
 def server_context(settings: TlsSettings, client_auth: str) -> ssl.SSLContext:
-    """The context of a listener, whose settings were checked when they were read: it has a key.
-    Raises ssl.SSLError and OSError.
+    """Return the context of a listener. ``settings`` have a key: that was checked when they were
+    read.
 
-    ``client_auth``: whether clients may, or have to, show a certificate: none, requested, required.
+    ``client_auth`` is the value of ``ssl.client.auth``: none, requested or required. Raises
+    ssl.SSLError and OSError.
     """
     assert settings.own is not None, "a listener without a key"
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -123,8 +129,9 @@ def server_context(settings: TlsSettings, client_auth: str) -> ssl.SSLContext:
 async def secure(
     stream: trio.SocketStream, settings: TlsSettings, host: str, who: str
 ) -> trio.SSLStream[trio.SocketStream]:
-    """TLS over ``stream`` with the node ``host``, its certificate checked. Raises TlsFailed; who
-    opened ``stream`` closes it.
+    """Perform the TLS handshake with the node ``host`` over ``stream``, and check its certificate.
+
+    Raises TlsFailed; the caller then closes ``stream``.
     """
     try:
         context = await trio.to_thread.run_sync(client_context, settings)
@@ -138,17 +145,16 @@ async def secure(
 
 
 def tls_failure(who: str, cause: BaseException | None, what: str) -> TlsFailed:
-    """``what`` happened because of ``cause``, an exception of ssl or the socket, or None: the
-    stream ended.
+    """Return the error for ``what``, which happened because of ``cause``: an exception of ssl or
+    the socket, or None if the stream ended.
     """
     if isinstance(cause, ssl.SSLCertVerificationError):
         why = f"its certificate was refused: {cause.verify_message}"
         return TlsFailed(who, f"{what}: {why}", _VERIFICATION.get(cause.verify_code, ""))
     if not isinstance(cause, ssl.SSLError):
         return TlsFailed(who, f"{what}: it closed the connection", _NO_TLS)
-    if isinstance(
-        cause, ssl.SSLZeroReturnError
-    ):  # what Python before 3.11.4 makes of every alert, and of some other ends
+    # Python before 3.11.4 raises SSLZeroReturnError for every alert, and for some other ends.
+    if isinstance(cause, ssl.SSLZeroReturnError):
         return TlsFailed(who, f"{what}: it ended it", _ENDED)
     reason = (cause.reason or type(cause).__name__).upper()
     advice = next(

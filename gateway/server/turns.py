@@ -14,15 +14,16 @@ from typing import Final
 
 import trio
 
-#: After a pass has taken so long, s, it serves only one more connection with much to read or send.
+#: A pass that has taken this long, s, serves one more connection with much to read or send.
 PASS_S: Final = 0.02
-#: What is no more than this, bytes, is served at once in any pass.
+#: Reads and writes up to this size, bytes, are served at once in any pass.
 SMALL_MAX: Final = 4096
 
 
 class Turns(trio.abc.Instrument):
-    """What requests have taken of the current pass. To be added to the instruments of the run
-    (``trio.lowlevel``).
+    """Counts the time that requests have taken in the current pass.
+
+    A trio instrument: the server adds it to the run (``trio.lowlevel.add_instrument``).
     """
 
     def __init__(self) -> None:
@@ -31,18 +32,18 @@ class Turns(trio.abc.Instrument):
 
     @property
     def is_full(self) -> bool:
-        """Whether a connection with much to read or to send has to :meth:`wait`."""
+        """True if a connection with much to read or send has to :meth:`wait`."""
         return self._spent_s > PASS_S or self._queue.locked()
 
     def spent(self, seconds: float) -> None:
-        """Handling requests or sending responses took so long."""
+        """Add ``seconds`` that handling requests or sending responses took."""
         self._spent_s += seconds
 
     async def wait(self) -> None:
-        """Return in a later pass, in which no other connection comes out of the queue."""
+        """Return in a later pass. Only one waiting connection returns in a pass."""
         async with self._queue:
             await trio.lowlevel.checkpoint()
 
     def after_io_wait(self, timeout: float) -> None:
-        """A pass begins."""
+        """Called by trio when a pass begins."""
         self._spent_s = 0.0

@@ -1,8 +1,7 @@
-"""A connection to a Kafka controller or broker, as a client of it: connected, secured,
-authenticated, versions known.
+"""Connects to a Kafka controller or broker as a client: TCP, TLS, SASL and ApiVersions.
 
-It does not know what is asked over it, and never connects again by itself: after any error but
-UnsupportedByPeer the connection is closed, and who wants another one makes one.
+It does not know the requests that are sent over it, and never reconnects by itself: any error but
+UnsupportedByPeer closes the connection, and the caller opens another one.
 """
 
 from __future__ import annotations
@@ -28,6 +27,7 @@ from gateway.server.upstream_errors import (
 from gateway.server.upstream_link import Link
 from gateway.server.upstream_sasl import Authentication
 from gateway.server.upstream_versions import Offer, ask_versions
+from gateway.sizes import KIB, MIB
 from kwire.registry import request_type
 
 if TYPE_CHECKING:
@@ -36,11 +36,12 @@ if TYPE_CHECKING:
 
 _T = TypeVar("_T")
 
-_MIB: Final = 1024 * 1024
-#: A session is renewed when so much of its life is over: Java's clients do it between 85 and 95 %.
+#: Share of a session's lifetime after which it is renewed. Java's ``SaslClientAuthenticator`` picks
+#: one between 85 and 95 %.
 _RENEW_AFTER: Final = 0.85
-#: Largest answer before we know whom we talk to, bytes: as much as Kafka takes of its clients then.
-_SETUP_ANSWER_MAX: Final = 512 * 1024
+#: Largest response before the peer has authenticated, bytes. Kafka's limit for requests in that
+#: phase is the same (``sasl.server.max.receive.size``).
+_SETUP_RESPONSE_MAX: Final = 512 * KIB
 
 
 class Upstream:
@@ -49,8 +50,8 @@ class Upstream:
     def __init__(
         self, address: Address, link: Link, offer: Offer, client_id: str, session: _Session | None
     ) -> None:
-        """Around a link over which everything before the first request was said; ``session``: what
-        must be renewed in time.
+        """``link`` is ready for requests: TLS, SASL and ApiVersions are done. ``session`` is
+        renewed before it expires.
         """
         self.address = address
         self._link = link
@@ -68,21 +69,22 @@ class Upstream:
         *,
         client_id: str,
         timeout_s: float,
-        response_max_bytes: int = 64 * _MIB,
+        response_max_bytes: int = 64 * MIB,
     ) -> Self:
-        """TCP, TLS, SASL and ApiVersions within ``timeout_s``, as ``security`` says.
+        """Connect within ``timeout_s``, with TLS and SASL as ``security`` says.
 
-        Answers above ``response_max_bytes`` are refused. Raises Unreachable, TlsFailed,
+        Responses above ``response_max_bytes`` are refused. Raises Unreachable, TlsFailed,
         AuthenticationFailed, ConnectionClosed, TimedOut, BadAnswer.
         """
-        who = f"{escape(str(address))} ({security})"  # a host that a peer named may hold anything
+        # Escaped: addresses of voters and leaders come from responses, with any text as host.
+        who = f"{escape(str(address))} ({security})"
         setup = _Setup(
-            address, security, who, client_id, min(_SETUP_ANSWER_MAX, response_max_bytes)
+            address, security, who, client_id, min(_SETUP_RESPONSE_MAX, response_max_bytes)
         )
         try:
             with trio.move_on_after(timeout_s):
                 link, offer, session = await setup.run()
-                link.limit_answers(response_max_bytes)
+                link.limit_responses(response_max_bytes)
                 return cls(address, link, offer, client_id, session)
         except BaseException:
             await setup.undo()
@@ -99,14 +101,14 @@ class Upstream:
 
     @property
     def is_open(self) -> bool:
-        """False once anything went wrong or :meth:`aclose` was called; that the peer is gone shows
-        at the next call.
+        """False after an error or :meth:`aclose`. A connection that the peer closed is still open
+        here until the next call.
         """
         return self._link.is_open
 
     @property
     def versions(self) -> Mapping[int, range]:
-        """What the node offers, by api key."""
+        """The versions that the node offers, by API key."""
         return self._offer.versions
 
     @property
@@ -121,35 +123,36 @@ class Upstream:
 
     @property
     def finalized_features_epoch(self) -> int:
-        """The metadata offset that :attr:`finalized_features` are of; -1 if the node does not know."""
+        """The metadata offset of :attr:`finalized_features`; -1 if the node does not know it."""
         return self._offer.finalized_features_epoch
 
-    def common_version(self, api_key: int, ours: range) -> int:
-        """The newest version that the node offers and ``ours`` holds. Raises UnsupportedByPeer; the
-        connection stays open.
+    def common_version(self, api_key: int, supported: range) -> int:
+        """The newest version that both the node and ``supported`` have.
+
+        Raises UnsupportedByPeer; the connection stays open.
         """
-        theirs = self.versions.get(api_key, range(0))
+        offered = self.versions.get(api_key, range(0))
         low, high = (
-            max(min(theirs, default=0), min(ours, default=0)),
-            min(max(theirs, default=-1), max(ours, default=-1)),
+            max(min(offered, default=0), min(supported, default=0)),
+            min(max(offered, default=-1), max(supported, default=-1)),
         )
         if low <= high:
             return high
         name = request_type(api_key).NAME.removesuffix("Request")
-        offered = f"offers {name} {_span(theirs)}" if theirs else f"does not offer {name}"
+        offer = f"offers {name} {_span(offered)}" if offered else f"does not offer {name}"
         raise UnsupportedByPeer(
             self._link.who,
-            f"it {offered}, {_span(ours)} is needed",
+            f"it {offer}, {_span(supported)} is needed",
             "is this a controller's listener where one is wanted, and Kafka new enough?",
         )
 
     async def call(self, request: Message, version: int, *, timeout_s: float) -> Any:
-        """The answer to ``request``, decoded at ``version``. Callers take turns; ``timeout_s``
-        begins with the turn.
+        """Send ``request`` and return its response, decoded at ``version``.
 
-        Error codes inside the answer are the caller's affair. Raises ConnectionClosed, TimedOut,
-        TlsFailed, BadAnswer, AuthenticationFailed; EncodeError and UnsupportedVersion for a request
-        that cannot be written. When it is cancelled in the middle, the connection is closed.
+        One request is in flight at a time; ``timeout_s`` begins when those before it are done. The
+        caller checks the error codes in the response. A cancelled call closes the connection.
+        Raises ConnectionClosed, TimedOut, TlsFailed, BadAnswer, AuthenticationFailed; EncodeError
+        and UnsupportedVersion for a request that cannot be encoded.
         """
         async with self._turn:
             with trio.move_on_after(timeout_s):
@@ -165,8 +168,8 @@ class Upstream:
             answer = await self._link.ask(request, version, self._client_id)
         except ConnectionClosed as error:
             if self._session is None and not self._answered and not error.advice:
-                # ApiVersions is answered by every listener; whoever wants SASL then closes, without
-                # a word.
+                # Every listener answers ApiVersions; one that requires SASL closes the connection
+                # at the next request, without an error.
                 raise ConnectionClosed(
                     error.who, error.what, "does this listener want SASL (security.protocol)?"
                 ) from None
@@ -175,17 +178,15 @@ class Upstream:
         return answer
 
     async def aclose(self) -> None:
-        """Close the connection, whatever state it is in. May be called again."""
+        """Close the connection, in any state. May be called again."""
         await self._link.close()
 
 
 class _Session:
-    """An authentication that the node may let live for a while only
-    (``connections.max.reauth.ms``).
+    """An authentication whose lifetime the node may limit (``connections.max.reauth.ms``).
 
-    It is renewed on the same connection before a request (KIP-368). If nothing is asked for longer
-    than it lives, no harm is done: the node then closes the connection at the first request that is
-    not a new authentication.
+    It is renewed on the same connection before a request (KIP-368), and not by a timer: the node
+    closes an expired connection only at the first request that is not a new authentication.
     """
 
     def __init__(self, authentication: Authentication, link: Link) -> None:
@@ -194,7 +195,7 @@ class _Session:
         self._due = math.inf
 
     async def begin(self) -> None:
-        """Authenticate. Raises as Authentication.run; the link is closed then."""
+        """Authenticate. Raises as Authentication.run, and then closes the link."""
         began = trio.current_time()
         try:
             lifetime_s = await self._authentication.run()
@@ -204,13 +205,15 @@ class _Session:
         self._due = math.inf if lifetime_s is None else began + lifetime_s * _RENEW_AFTER
 
     async def renew_if_due(self) -> None:
-        """Before each request."""
+        """Authenticate again if the session is about to expire. Called before each request."""
         if trio.current_time() >= self._due:
             await self.begin()
 
 
 class _Setup:
-    """Everything before the first request, step by step; ``waiting_for`` says which one it is at."""
+    """The steps before the first request. ``waiting_for`` names the current one, for the error of a
+    timeout.
+    """
 
     def __init__(
         self,
@@ -218,24 +221,28 @@ class _Setup:
         security: ClientSecurity,
         who: str,
         client_id: str,
-        answer_max_bytes: int,
+        response_max_bytes: int,
     ) -> None:
         self.waiting_for = "no TCP connection"
         self._address = address
         self._security = security
         self._who = who
         self._client_id = client_id
-        self._answer_max_bytes = answer_max_bytes
+        self._response_max_bytes = response_max_bytes
         self._stream: trio.abc.Stream | None = None
         self._link: Link | None = None
 
     async def run(self) -> tuple[Link, Offer, _Session | None]:
-        """TCP, TLS, SASL, ApiVersions."""
+        """Perform all steps. Returns the link, the node's versions, and the session if there is
+        SASL.
+        """
         self._stream = stream = await _open_tcp(self._address, self._who)
         if self._security.tls is not None:
             self.waiting_for = "no end of the TLS handshake"
             self._stream = await secure(stream, self._security.tls, self._address[0], self._who)
-        self._link = link = Link(self._stream, self._who, answer_max_bytes=self._answer_max_bytes)
+        self._link = link = Link(
+            self._stream, self._who, response_max_bytes=self._response_max_bytes
+        )
         session = None
         if self._security.sasl is not None:
             self.waiting_for = "no end of the authentication"
@@ -244,20 +251,25 @@ class _Setup:
         self.waiting_for = "no answer to ApiVersions"
         return link, await self._first(lambda: ask_versions(link, self._client_id)), session
 
-    async def _first(self, talk: Callable[[], Awaitable[_T]]) -> _T:
-        """With TLS 1.3 a node looks at our certificate only after the handshake; not all of them
-        say what they think of it.
+    async def _first(self, exchange: Callable[[], Awaitable[_T]]) -> _T:
+        """Perform the first exchange after the TLS handshake.
+
+        With TLS 1.3 the node checks the client's certificate after the client has completed the
+        handshake (RFC 8446 4.4), and some nodes close the connection without an alert.
         """
         try:
-            return await talk()
+            return await exchange()
         except ConnectionClosed as error:
             if self._security.tls is None or error.advice:
                 raise
-            advice = "does this listener want a client certificate, or another one (ssl.keystore.location)?"
+            advice = (
+                "does this listener want a client certificate, or another one "
+                "(ssl.keystore.location)?"
+            )
             raise ConnectionClosed(error.who, error.what, advice) from None
 
     async def undo(self) -> None:
-        """Close what was opened."""
+        """Close the link or stream, if there is one."""
         if self._link is not None:
             await self._link.close()
         elif self._stream is not None:
@@ -268,18 +280,17 @@ async def _open_tcp(address: Address, who: str) -> trio.SocketStream:
     host, port = address
     try:
         return await trio.open_tcp_stream(host, port)
-    except (
-        OSError,
-        ValueError,
-        OverflowError,
-    ) as error:  # a name that cannot be one, a port that is none
+    # ValueError and OverflowError: a host that is no name, a port out of range.
+    except (OSError, ValueError, OverflowError) as error:
         raise Unreachable(
             who, f"cannot connect: {_reasons(error)}", "is the address right, and the node up?"
         ) from None
 
 
 def _reasons(error: BaseException) -> str:
-    """Why connecting failed: trio tries every address of a name, and puts what it got in a group."""
+    """The reasons why connecting failed. Trio tries every address of a name, and raises the errors
+    as a group.
+    """
     cause = error.__cause__
     if isinstance(cause, BaseExceptionGroup):
         return "; ".join(dict.fromkeys(_reasons(one) for one in cause.exceptions))

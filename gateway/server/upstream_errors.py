@@ -1,8 +1,7 @@
-"""What may go wrong between us and the Kafka node that we are a client of: one class a cause, one
-sentence each.
+"""Errors of a connection to a Kafka node: one class for each cause.
 
-Every sentence says with whom (host:port, protocol, principal), what was wrong, and what to do next;
-never a secret.
+The text of an error names the peer (host:port, protocol, principal), the failure and what to do
+next. It never contains a secret.
 """
 
 from __future__ import annotations
@@ -13,11 +12,11 @@ from gateway.server.logs import ERROR_MAX, TEXT_MAX, escape
 
 
 class UpstreamError(Exception):
-    """A node could not be asked, or its answer not be used. But for UnsupportedByPeer the
-    connection, if any, is closed.
+    """A request to a node failed, or its response cannot be used. The connection is closed, except
+    after UnsupportedByPeer.
 
     ``kind``: the cause in one word, for counters. ``who``: the node as ``host:port (protocol,
-    principal)``.
+    principal)``. ``what`` happened, and ``advice`` on what to do.
     """
 
     kind: ClassVar[str] = "failed"
@@ -33,29 +32,29 @@ class UpstreamError(Exception):
 
 
 class Unreachable(UpstreamError):
-    """No TCP connection: a wrong address, nobody listening, no route."""
+    """No TCP connection: a wrong address, no listener, no route."""
 
     kind = "unreachable"
 
 
 class TlsFailed(UpstreamError):
-    """The TLS handshake failed: their certificate was not trusted, ours was not, or the listener
-    speaks no TLS.
+    """The TLS handshake failed: one side does not trust the other's certificate, or the listener
+    does not speak TLS.
     """
 
     kind = "tls"
 
 
 class AuthenticationFailed(UpstreamError):
-    """The node refused the principal or the mechanism, or did not prove that it knows the password
-    itself.
+    """The node refused the principal or the mechanism, or failed to prove that it knows the
+    password (RFC 5802: the server signature of SCRAM).
     """
 
     kind = "authentication"
 
 
 class ConnectionClosed(UpstreamError):
-    """The node closed the connection, or it was closed on our side before."""
+    """The node closed the connection, or it was closed on this side before the request."""
 
     kind = "closed"
 
@@ -67,24 +66,22 @@ class TimedOut(UpstreamError):
 
 
 class BadAnswer(UpstreamError):
-    """The answer does not follow the protocol: too large, undecodable, or not the one that was
-    asked for.
-    """
+    """The response violates the protocol: it is too large, undecodable, or of another request."""
 
     kind = "undecodable"
 
 
 class UnsupportedByPeer(UpstreamError):
-    """The node offers no version of an API that we speak."""
+    """The node offers no version of the API that kwire supports."""
 
     kind = "unsupported_version"
 
 
 def quoted(text: str | None, limit: int = TEXT_MAX) -> str:
-    """A peer's words in a sentence of ours: on one line, cut, in quotes; nothing if it had none."""
+    """Quote a peer's text for an error message, on one line and cut; empty if there is none."""
     return f"{escape(text, limit=limit)!r}" if text else ""
 
 
 def short(error: BaseException) -> str:
-    """What an exception of a library says, on one line, cut; its class if it says nothing."""
+    """The text of a library's exception on one line, cut; its class if the text is empty."""
     return escape(str(error), limit=ERROR_MAX) or type(error).__name__

@@ -1,9 +1,9 @@
-"""One connected stream to a Kafka node: a request out, its answer in. Knows frames and correlation
-ids, not what is said.
+"""Sends requests to a Kafka node over a connected stream and receives their responses. Knows frames
+and correlation ids, not the meaning of messages.
 
-Memory follows what was received, whatever a size claims. After anything that went wrong in the
-middle of an exchange, a cancellation included, the stream is closed: what would come next on it
-could belong to either request.
+Memory grows with the bytes received, not with the size that a frame claims. An error in the middle
+of an exchange, a cancellation included, closes the stream, because the next bytes on it could
+belong to either request.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import trio
 
 from gateway.server.tls import tls_failure
 from gateway.server.upstream_errors import BadAnswer, ConnectionClosed, TlsFailed, short
+from gateway.sizes import KIB
 from kwire.errors import DecodeError
 from kwire.frame import FrameSplitter, frame
 from kwire.header import decode_response_header, encode_request_header
@@ -25,42 +26,43 @@ if TYPE_CHECKING:
 
     from kwire.message import Message
 
-#: One receive; an answer that is known to be longer is read in larger pieces.
-_RECEIVE_MIN: Final = 16 * 1024
-_RECEIVE_MAX: Final = 256 * 1024
-#: Array elements and unknown tagged fields of one answer: what reading it may cost.
-ANSWER_MAX_ELEMENTS: Final = 30_000
-#: How long a polite end may take, s.
+#: Size of one receive, bytes; a response that is known to be longer is read in larger pieces.
+_RECEIVE_MIN: Final = 16 * KIB
+_RECEIVE_MAX: Final = 256 * KIB
+#: Maximum number of array elements and unknown tagged fields in a response: it bounds the time that
+#: decoding takes.
+RESPONSE_MAX_ELEMENTS: Final = 30_000
+#: Maximum time of an orderly close, s.
 _CLOSE_S: Final = 1.0
 _CORRELATION_MAX: Final = 2**31 - 1
-#: The first bytes of a TLS alert record (RFC 8446 5.1): what a TLS listener says to a client that
-#: speaks none.
+#: The first bytes of a TLS alert record (RFC 8446 5.1), which a TLS listener sends to a client that
+#: does not speak TLS.
 _TLS_ALERT: Final = b"\x15\x03"
 
 
 class Link:
-    """Asks over ``stream``, which it owns. One exchange at a time: the caller sees to that.
+    """Owns ``stream``. The caller ensures that one exchange is in progress at a time.
 
-    ``who`` names the node in errors; answers above ``answer_max_bytes`` (may be changed between
-    exchanges) are refused unread.
+    ``who`` names the node in errors. A response larger than ``response_max_bytes`` is refused
+    before it is read.
     """
 
-    def __init__(self, stream: trio.abc.Stream, who: str, *, answer_max_bytes: int) -> None:
+    def __init__(self, stream: trio.abc.Stream, who: str, *, response_max_bytes: int) -> None:
         self.who = who
         self._stream = stream
-        self._splitter = FrameSplitter(answer_max_bytes)
+        self._splitter = FrameSplitter(response_max_bytes)
         self._correlation_id = 0
         self._closed_because: str | None = None
-        self._first = b""  # what came first of all
+        self._first = b""  # the first two bytes that the node sent
 
     @property
     def is_open(self) -> bool:
-        """Can anything still be asked, as far as is known?"""
+        """True while requests can be sent, as far as this side knows."""
         return self._closed_because is None
 
-    def limit_answers(self, answer_max_bytes: int) -> None:
-        """From the next answer on."""
-        self._splitter.limit = answer_max_bytes
+    def limit_responses(self, response_max_bytes: int) -> None:
+        """Change the limit, from the next response on."""
+        self._splitter.limit = response_max_bytes
 
     async def ask(
         self,
@@ -70,11 +72,11 @@ class Link:
         *,
         answered_in: Callable[[bytes], int] | None = None,
     ) -> Any:
-        """The answer to ``request``, decoded at ``version``, or at what ``answered_in`` makes of
-        the frame of the answer.
+        """Send ``request`` and return its response.
 
-        Raises ConnectionClosed, TlsFailed, BadAnswer; EncodeError and UnsupportedVersion before
-        anything is sent.
+        The response is decoded at ``version``, or at the version that ``answered_in`` returns for
+        its frame. Raises ConnectionClosed, TlsFailed, BadAnswer; EncodeError and UnsupportedVersion
+        before anything is sent.
         """
         if self._closed_because is not None:
             raise ConnectionClosed(self.who, self._closed_because, "connect again")
@@ -97,7 +99,7 @@ class Link:
         return message
 
     async def close(self, because: str = "the connection was closed here") -> None:
-        """End it: politely if that is quick. A second call does nothing."""
+        """Close the stream, in an orderly way if that is quick. A second call does nothing."""
         if self._closed_because is None:
             self._closed_because = because
         with trio.move_on_after(_CLOSE_S):
@@ -153,8 +155,8 @@ class Link:
     def _decode(self, api_key: int, version: int, answer: bytes, about: str) -> Message:
         kind = response_type(api_key)
         try:
-            _, at = decode_response_header(api_key, version, answer, budget=ANSWER_MAX_ELEMENTS)
-            message, end = kind.decode_from(answer, version, at, budget=ANSWER_MAX_ELEMENTS)
+            _, at = decode_response_header(api_key, version, answer, budget=RESPONSE_MAX_ELEMENTS)
+            message, end = kind.decode_from(answer, version, at, budget=RESPONSE_MAX_ELEMENTS)
             if end != len(answer):
                 raise DecodeError(
                     f"{len(answer) - end} bytes left over behind {kind.NAME}", offset=end
@@ -177,7 +179,7 @@ class Link:
         if self._correlation_id == 1 and _TLS_ALERT.startswith(self._first):
             return BadAnswer(
                 self.who,
-                "the listener speaks TLS, we do not",
+                "the listener speaks TLS, this client does not",
                 "set security.protocol to SSL or SASL_SSL",
             )
         return BadAnswer(self.who, f"the answer to {about} is no answer: {error.reason}")

@@ -1,8 +1,7 @@
-"""SASL over a link to a Kafka node, in the order in which Java's clients do it
-(``SaslClientAuthenticator``).
+"""Authenticates a link to a Kafka node by SASL, in the order of Java's ``SaslClientAuthenticator``.
 
-ApiVersions v0, SaslHandshake, SaslAuthenticate until both sides are content. Authenticating again
-on the same connection (KIP-368) begins with the handshake.
+The order is ApiVersions v0, SaslHandshake, and SaslAuthenticate until the mechanism is complete.
+Re-authentication on the same connection (KIP-368) begins with the handshake.
 """
 
 from __future__ import annotations
@@ -25,8 +24,8 @@ if TYPE_CHECKING:
 
 _HANDSHAKE: Final = ApiKey.SASL_HANDSHAKE
 _AUTHENTICATE: Final = ApiKey.SASL_AUTHENTICATE
-#: From version 1 on the tokens travel in SaslAuthenticate requests; before that without any frame
-#: of Kafka's.
+#: After version 1 the tokens are sent in SaslAuthenticate requests (KIP-152); after version 0 they
+#: would follow without a Kafka header.
 _HANDSHAKE_VERSION: Final = 1
 _AUTHENTICATE_NEWEST: Final = 2
 #: Messages that a server may send in one authentication; no mechanism here needs more than two.
@@ -35,7 +34,7 @@ _NONCE_BYTES: Final = 24
 
 
 class Authentication:
-    """Makes a link's other side take us for the user of ``settings``, once and again."""
+    """Authenticates a link as the user of ``settings``, as often as :meth:`run` is called."""
 
     def __init__(self, link: Link, settings: SaslSettings, client_id: str) -> None:
         self._link = link
@@ -44,7 +43,8 @@ class Authentication:
         self._version: int | None = None
 
     async def run(self) -> float | None:
-        """Authenticate. Returns how long the session lives, s; None: as long as the connection.
+        """Authenticate. Returns the lifetime of the session, s; None if it lives as long as the
+        connection.
 
         Raises AuthenticationFailed, UnsupportedByPeer, and what a link raises.
         """
@@ -69,14 +69,14 @@ class Authentication:
 
     async def _learn_version(self) -> int:
         offer = await ask_versions(self._link, None, newest=0)
-        theirs = offer.versions.get(_AUTHENTICATE, range(0))
-        if _HANDSHAKE_VERSION not in offer.versions.get(_HANDSHAKE, range(0)) or not theirs:
+        offered = offer.versions.get(_AUTHENTICATE, range(0))
+        if _HANDSHAKE_VERSION not in offer.versions.get(_HANDSHAKE, range(0)) or not offered:
             raise UnsupportedByPeer(
                 self._link.who,
                 "it offers no SaslHandshake v1 and SaslAuthenticate",
                 "is it a Kafka node?",
             )
-        return min(theirs[-1], _AUTHENTICATE_NEWEST)
+        return min(offered[-1], _AUTHENTICATE_NEWEST)
 
     async def _shake_hands(self) -> None:
         mechanism = self._settings.mechanism
@@ -106,7 +106,10 @@ class Authentication:
         )
         if answer.error_code:
             said = f", saying {quoted(answer.error_message)}" if answer.error_message else ""
-            advice = "check username and password in sasl.jaas.config, and that the user has credentials for this mechanism"
+            advice = (
+                "check username and password in sasl.jaas.config, and that the user has credentials "
+                "for this mechanism"
+            )
             raise self._failed(
                 f"the node refused the user with {_name(answer.error_code)}{said}", advice
             )

@@ -1,6 +1,4 @@
-"""What a Kafka node offers: ApiVersions asked of it as stock clients do, and the answer in a form
-to look things up in.
-"""
+"""Sends ApiVersions to a Kafka node, as Java's ``NetworkClient`` does, and indexes the response."""
 
 from __future__ import annotations
 
@@ -18,17 +16,17 @@ from kwire.protocol import ErrorCode
 if TYPE_CHECKING:
     from gateway.server.upstream_link import Link
 
-#: Newest version that is asked for: from 5 on a request names the cluster it is for (KIP-1242).
+#: Newest version that is sent: from 5 on a request names the cluster it is for (KIP-1242).
 _NEWEST: Final = 4
 _SOFTWARE_NAME: Final = "kwire"
-#: What a server takes as a version (KIP-511).
+#: The form of a software version that a server accepts (KIP-511).
 _SOFTWARE_VERSION: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """Versions by api key, and features by name (KIP-584): levels supported, levels finalized as of
-    an epoch (-1: unknown).
+    """Versions by API key, and features by name (KIP-584): supported levels, and finalized levels
+    as of an epoch (-1: unknown).
     """
 
     versions: Mapping[int, range]
@@ -38,8 +36,8 @@ class Offer:
 
 
 async def ask_versions(link: Link, client_id: str | None, newest: int = _NEWEST) -> Offer:
-    """Ask at version ``newest``, or at what the node then says it has (error 35, KIP-511). Raises
-    as Link.ask, BadAnswer.
+    """Send ApiVersions at version ``newest``, and again at an older one if the node answers with
+    UNSUPPORTED_VERSION (KIP-511). Raises as Link.ask, BadAnswer.
     """
     version, answer = newest, await _ask(link, client_id, newest)
     if answer.error_code == ErrorCode.UNSUPPORTED_VERSION:
@@ -74,8 +72,8 @@ async def _ask(link: Link, client_id: str | None, version: int) -> Any:
 
 
 def _answered_in(frame: bytes, asked: int) -> int:
-    """To a version that it does not know a node answers in version 0; every version begins with the
-    error code.
+    """The version of a response frame. A node answers a version that it does not know in version 0
+    (KIP-511); in every version the body begins with the error code.
     """
     return (
         0
@@ -85,8 +83,8 @@ def _answered_in(frame: bytes, asked: int) -> int:
 
 
 def _fallback(offered: Sequence[Any], asked: int) -> int:
-    """As ``NetworkClient.handleApiVersionsResponse``: the newest version that is offered, else 0;
-    always a lower one.
+    """The version to send after UNSUPPORTED_VERSION: the newest that the node offers, else 0, and
+    always below ``asked`` (``NetworkClient.handleApiVersionsResponse``).
     """
     newest = max((one.max_version for one in offered if one.api_key == API_VERSIONS), default=0)
     return min(max(newest, 0), asked - 1) if asked else 0

@@ -1,1 +1,1 @@
-"""The edge of the active controller: proposals, forwarding in Envelopes (KIP-590), the audit log."""
+"""Runs the active controller: proposals, forwarding in Envelopes (KIP-590), the audit log."""

@@ -1,15 +1,15 @@
 """Runs the active controller while this node leads, and forwards requests to the leader otherwise.
 
-The controller lives as long as this node leads an epoch of the quorum. A response waits until its
-records are committed and in this node's image, and one that changes nothing until the node is known
-to have led when it was decided. Decisions are those of ``gateway.controller``, in the order of
-``decisions``; ``waiting_requests`` forwards.
+The controller is active while this node leads an epoch of the quorum, as Kafka's
+``QuorumController``. A response waits until its records are committed and in this node's image. A
+response without records waits until it is certain that this node led when it was decided. The rules
+are in ``gateway.controller``, the order of decisions in ``decisions``; ``waiting_requests``
+forwards.
 """
 
 from __future__ import annotations
 
 import math
-import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Final
@@ -31,6 +31,7 @@ from gateway.server.controller.proposals import (
 )
 from gateway.server.controller.waiting_requests import WaitingRequests
 from gateway.server.running_clock import RunningClock
+from gateway.wall_clock import wall_ms
 from kwire.protocol import ErrorCode
 
 if TYPE_CHECKING:
@@ -48,8 +49,8 @@ if TYPE_CHECKING:
     from gateway.sources.metadata_loader import MetadataLoader
     from kwire.message import Message
 
-#: Between two looks at the leader, and at whether the log has been idle for long enough, s.
-_LOOK_S: Final = 0.1
+#: Interval of the check for a new leader, due periodic tasks and an idle log, s.
+_CHECK_S: Final = 0.1
 _UNKNOWN: Final = (
     "This node lost the leadership before the change was committed: whether it was made is not "
     "known. Look, and ask again."
@@ -65,19 +66,19 @@ class ActingController:
         self,
         make: Callable[[Sequence[int]], Controller],
         driver: RaftDriver,
-        keeper: MetadataLoader,
+        loader: MetadataLoader,
         authorizer: Authorizer,
         leader_address: Callable[[], Address | None],
         how: Connecting,
         reports: Reports,
         changes: Changes,
     ) -> None:
-        """``make`` builds a controller, which places partitions on the nodes with these ids while no
-        broker is registered.
+        """``make`` builds a controller for the given voters' ids: it places partitions on these
+        nodes while no broker is registered.
         """
         self._make = make
         self._driver = driver
-        self._keeper = keeper
+        self._loader = loader
         self._authorizer = authorizer
         self._leader_address = leader_address
         self._reports = reports
@@ -85,7 +86,7 @@ class ActingController:
         self._forwarder = ControllerForwarder(how)
         self._controller: Controller | None = None
         self._activates = False  # the controller of this epoch is becoming active
-        self._epoch = -1  # that this node leads; -1: none
+        self._epoch = -1  # the epoch that this node leads; -1: none
         self._start_offset = 0
         self._proposals = Proposals()
         self._clock = RunningClock()  # of the sessions of brokers
@@ -96,7 +97,7 @@ class ActingController:
         self._awaiting_confirmation: list[Callable[[], None]] = []
         self._nursery: trio.Nursery | None = None
         self.activations = 0
-        self.facts = ControllerFacts(keeper, lambda: self._controller)
+        self.facts = ControllerFacts(loader, lambda: self._controller)
 
     @property
     def forwarding(self) -> ForwardingMeasures:
@@ -107,13 +108,13 @@ class ActingController:
 
     @property
     def is_active(self) -> bool:
-        """Whether this node decides on requests."""
+        """True if this node decides on requests."""
         return self._controller is not None
 
     def submit(
         self, request: Message, version: int, requester: Requester, pending: PendingResponse
     ) -> None:
-        """Have ``request`` carried out, here or by the leader; its response completes ``pending``."""
+        """Decide on ``request`` here or forward it; its response completes ``pending``."""
         self._again(QueuedRequest(request, version, requester, pending))
 
     def _again(self, queued: QueuedRequest) -> None:
@@ -164,7 +165,7 @@ class ActingController:
             queued.request,
             queued.version,
             allows,
-            _wall_ms(),
+            wall_ms(),
             requester.principal,
             steady_ms=self._clock.read(),
         )
@@ -202,7 +203,7 @@ class ActingController:
         last = self._proposals.last
         if last is not None and (last.end_offset is None or self._is_alone):
             return last
-        return None if self._is_alone else self._propose(controller.confirmation(_wall_ms()))
+        return None if self._is_alone else self._propose(controller.confirmation(wall_ms()))
 
     @property
     def _next_offset(self) -> int:
@@ -228,20 +229,20 @@ class ActingController:
     def leading(self, epoch: int, start_offset: int) -> None:
         """This node was elected; it decides once the image has everything before its epoch."""
         self._epoch, self._start_offset = epoch, start_offset
-        self.folded()
+        self.image_advanced()
 
-    def folded(self) -> None:
+    def image_advanced(self) -> None:
         """The image has more records. The controller becomes active when the image has all records
         up to the first one of this epoch (KAFKA-15345).
         """
         self._answer_in_image()
-        keeper = self._keeper
+        loader = self._loader
         if (
             self._epoch < 0
             or self._controller is not None
             or self._activates
-            or not keeper.loaded
-            or keeper.read_offset <= self._start_offset
+            or not loader.loaded
+            or loader.read_offset <= self._start_offset
         ):
             return
         self._activates = True
@@ -255,10 +256,10 @@ class ActingController:
         """
         controller = self._make(sorted(self._driver.raft.voters.nodes))
         operations = yield from controller.become_active(
-            self._keeper.image,
-            _wall_ms(),
+            self._loader.image,
+            wall_ms(),
             steady_ms=self._clock.read(),
-            transaction_open=self._keeper.in_transaction,
+            transaction_open=self._loader.in_transaction,
         )
         return controller, operations
 
@@ -273,7 +274,7 @@ class ActingController:
         for operation in operations:
             self._propose(operation)
         self._reports.report(
-            "controller active", epoch=self._epoch, offset=self._keeper.read_offset
+            "controller active", epoch=self._epoch, offset=self._loader.read_offset
         )
         confirming, self._awaiting_confirmation = self._awaiting_confirmation, []
         for then in confirming:
@@ -343,7 +344,7 @@ class ActingController:
             queued.request for one in done for queued, _ in one.answers if queued.pending.done
         )
         self._changes.committed(
-            done, self._epoch, high_watermark, _wall_ms(), lambda: self._answer(done)
+            done, self._epoch, high_watermark, wall_ms(), lambda: self._answer(done)
         )
 
     def _answer(self, done: Iterable[Proposal]) -> None:
@@ -355,9 +356,9 @@ class ActingController:
 
         An image that has stopped loading is not waited for.
         """
-        keeper, waiting = self._keeper, self._awaiting_image
+        loader, waiting = self._loader, self._awaiting_image
         while waiting and (
-            keeper.problem is not None or (waiting[0].end_offset or 0) <= keeper.next_offset
+            loader.problem is not None or (waiting[0].end_offset or 0) <= loader.next_offset
         ):
             answer([waiting.popleft()])
 
@@ -369,7 +370,7 @@ class ActingController:
             async with trio.open_nursery() as self._nursery:
                 self._nursery.start_soon(self._decisions.run)
                 while True:
-                    await trio.sleep(_LOOK_S)
+                    await trio.sleep(_CHECK_S)
                     self.facts.measures.leader_is(
                         self._driver.raft.epoch, self._driver.raft.leader_id
                     )
@@ -399,7 +400,7 @@ class ActingController:
         assert controller.image is not None, "the controller of a leader is active"
         serving = set(unfenced(controller.image))
         controller.log_ends(self._next_offset)
-        operations = yield from controller.periodic(_wall_ms(), steady_ms=self._clock.read())
+        operations = yield from controller.periodic(wall_ms(), steady_ms=self._clock.read())
         return operations, serving
 
     def _periodic_done(self, done: tuple[list[Operation], set[Registered]], seconds: float) -> None:
@@ -417,10 +418,6 @@ class ActingController:
         self._resign(f"a bug of this server: {error!r}")
 
     def _write_no_op(self, controller: Controller) -> None:
-        idle = controller.idle(_wall_ms())
+        idle = controller.idle(wall_ms())
         if idle is not None:
             self._propose(idle)
-
-
-def _wall_ms() -> int:
-    return time.time_ns() // 1_000_000

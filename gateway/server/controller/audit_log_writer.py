@@ -1,11 +1,10 @@
-"""Keeps the account of changes: each is written before who asked hears of it, and shown to
-consumers once it is on disk.
+"""Writes an audit entry for each change before the change is answered, and shows it to consumers
+once it is on disk.
 
-The write goes to the page cache, on the loop: for a few hundred bytes a thread would cost more than
-the write, and who asked would wait until it gets its turn. All that takes longer has a thread:
-syncs, which wait for a moment so that many changes share one, and run beside the writes; new
-segments and old ones, during which changes wait. A write that fails costs the account a change, and
-the cluster nothing.
+The event loop writes an entry to the page cache: for a few hundred bytes, handing it to a thread
+would cost more than the write. A thread syncs, rolls and deletes segments. A sync is delayed so
+that many changes share it, and runs beside the writes; changes wait while a segment is rolled or
+deleted. A failed write loses the entry of a change, but does not fail the change.
 """
 
 from __future__ import annotations
@@ -20,6 +19,7 @@ from gateway.log.audit_log import AuditRecord
 from gateway.log.errors import LogError, LogFailed, SyncFailed
 from gateway.server.logs import escape
 from gateway.views.audit import audit_value
+from gateway.wall_clock import wall_ms
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -28,13 +28,13 @@ if TYPE_CHECKING:
     from gateway.sources.audit_partition import AuditPartition
     from gateway.views.audit import Change
 
-#: How long after a change everything so far is synced, s: of hundreds of changes in a row one
-#: shares the disk with a sync.
+#: Delay between a change and the sync of all entries so far, s. In a row of hundreds of changes,
+#: only one in a while then shares the disk with a sync.
 _SYNC_DELAY_S: Final = 0.25
-#: Between two looks for what is too old or too much, s (``log.retention.check.interval.ms`` is 300
+#: Interval of the check for expired segments, s (Kafka's ``log.retention.check.interval.ms`` is 300
 #: s).
 _CLEAN_S: Final = 60.0
-#: Before files that are in doubt are opened anew, s.
+#: Delay before files whose state is not known are opened again, s.
 _REOPEN_S: Final = 1.0
 
 
@@ -49,11 +49,11 @@ class AuditLogWriter:
         self._voters = voters
         self._reports = reports
         self._waiting: list[tuple[list[Change], Callable[[], None]]] = []
-        self._threads = 0  # that change files; changes wait meanwhile
-        self._files = trio.Lock()  # held by whoever changes them in a thread
+        self._threads = 0  # threads that change files; changes wait meanwhile
+        self._files = trio.Lock()  # held while a thread changes files
         self._written = trio.Event()
         self._failed = trio.Event()
-        self._lost = 0  # changes that are missing before the next one
+        self._lost = 0  # changes without an entry since the last entry
 
     @property
     def nodes(self) -> Sequence[int]:
@@ -61,8 +61,9 @@ class AuditLogWriter:
         return sorted(self._voters())
 
     def record(self, changes: list[Change], then: Callable[[], None]) -> None:
-        """These were committed together; ``then`` is called when they are written, or cannot be: at
-        once, as a rule.
+        """Write entries for ``changes``, which were committed together. ``then`` is called when
+        they are written or cannot be written: before this returns, unless a thread changes the
+        files.
         """
         if self._threads:
             self._waiting.append((changes, then))
@@ -71,18 +72,17 @@ class AuditLogWriter:
             then()
 
     async def run(self) -> None:
-        """Sync, clean and mend for ever."""
-        self._tell_of_repairs()
+        """Sync, clean and reopen files, for ever."""
+        self._report_repairs()
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._sync)
             nursery.start_soon(self._clean)
-            nursery.start_soon(self._mend)
+            nursery.start_soon(self._reopen)
 
-    # --- writing
-    # ------------------------------------------------------------------------------------------------------
+    # --- on the event loop
 
     def _write(self, changes: Sequence[Change]) -> None:
-        """All of them, in one write."""
+        """Write entries for all ``changes`` with one write."""
         lost = self._lost
         try:
             made = []
@@ -102,7 +102,7 @@ class AuditLogWriter:
             self.partition.append(made)
         except LogError as error:
             self._not_written(changes, error)
-        except Exception as error:  # a bug of ours: what was committed is answered all the same
+        except Exception as error:  # a bug; the committed changes are answered nevertheless
             self._reports.bug("audit log failed", error)
             self._not_written(changes, error)
         else:
@@ -123,14 +123,14 @@ class AuditLogWriter:
                 error=str(error),
             )
 
-    async def _change_files(self, what: Callable[[], list[str]]) -> list[str]:
-        """Do it in a thread; changes that come meanwhile are written when it is done, together.
-        Raises LogError.
+    async def _change_files(self, operation: Callable[[], list[str]]) -> list[str]:
+        """Run ``operation`` in a thread. Changes that come meanwhile are written together when it
+        is done. Raises LogError.
         """
         async with self._files:
             self._threads += 1
             try:
-                return await trio.to_thread.run_sync(what)
+                return await trio.to_thread.run_sync(operation)
             finally:
                 self._threads -= 1
                 waiting, self._waiting = self._waiting, []
@@ -139,8 +139,7 @@ class AuditLogWriter:
                 for _, then in waiting:
                     then()
 
-    # --- what takes longer
-    # --------------------------------------------------------------------------------------------
+    # --- in threads
 
     async def _sync(self) -> None:
         while True:
@@ -150,13 +149,13 @@ class AuditLogWriter:
                 await trio.sleep(_SYNC_DELAY_S)
             try:
                 await self._sync_once()
-                if self.partition.is_full(_wall_ms()):
+                if self.partition.is_full(wall_ms()):
                     await self._change_files(self.partition.roll)
             except LogFailed:
-                pass  # it is being mended
+                pass  # _reopen is at it
             except LogError as error:
                 self._reports.report("audit log not synced", error=str(error))
-            except Exception as error:  # a bug of ours
+            except Exception as error:  # a bug
                 self._reports.bug("audit log failed", error)
 
     async def _sync_once(self) -> None:
@@ -166,9 +165,8 @@ class AuditLogWriter:
         try:
             if pending_flush is not None:
                 await trio.to_thread.run_sync(pending_flush.flush)
-        except (
-            SyncFailed
-        ) as error:  # it is in the files as long as the machine runs, and who looks should see it
+        except SyncFailed as error:
+            # Shown to consumers nevertheless: the entries are lost only if the machine fails.
             self._reports.report("audit log not synced", error=str(error))
         await trio.to_thread.run_sync(self.partition.rescan)
         self.partition.publish(end_offset)
@@ -176,22 +174,22 @@ class AuditLogWriter:
     async def _clean(self) -> None:
         while True:
             try:
-                deleted = await self._change_files(lambda: self.partition.clean(_wall_ms()))
+                deleted = await self._change_files(lambda: self.partition.clean(wall_ms()))
                 if deleted:
                     self._reports.report("audit log cleaned", deleted=deleted)
-                    self._written.set()  # where the log begins now is shown as what was written is
+                    self._written.set()  # _sync publishes the new log start offset
             except LogFailed:
-                pass  # it is being mended
+                pass  # _reopen is at it
             except LogError as error:
                 self._reports.report("audit log not cleaned", error=str(error))
-            except Exception as error:  # a bug of ours
+            except Exception as error:  # a bug
                 self._reports.bug("audit log failed", error)
             if not self.partition.is_writable:
                 self._failed.set()
             await trio.sleep(_CLEAN_S)
 
-    async def _mend(self) -> None:
-        """Open files anew that are in doubt, until it can be done."""
+    async def _reopen(self) -> None:
+        """Open files again after a failure that left their state unknown, until that succeeds."""
         while True:
             await self._failed.wait()
             self._failed = trio.Event()
@@ -201,21 +199,17 @@ class AuditLogWriter:
                     await self._change_files(self.partition.reopen)
                 except LogError as error:
                     self._reports.report("audit log not opened", error=str(error))
-                except Exception as error:  # a bug of ours
+                except Exception as error:  # a bug
                     self._reports.bug("audit log failed", error)
-            self._tell_of_repairs()
-            self._written.set()  # what was written before is shown in any case
+            self._report_repairs()
+            self._written.set()  # _sync publishes the entries that were written before
 
-    def _tell_of_repairs(self) -> None:
+    def _report_repairs(self) -> None:
         for problem in self.partition.repairs:
             self._reports.report("audit log repaired", error=problem)
         self.partition.repairs.clear()
 
 
-def _wall_ms() -> int:
-    return time.time_ns() // 1_000_000
-
-
 def _utc(ms: int) -> str:
-    """As people and programs read it, with milliseconds."""
+    """The time in ISO 8601, with milliseconds."""
     return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(ms // 1000)) + f".{ms % 1000:03d}Z"

@@ -1,7 +1,8 @@
-"""Which of the proposals that were committed are changes that a client asked for: told to the
-server's log, and to the account.
+"""Reports each committed proposal that a client requested: to the server's log and the audit log.
 
-Knows how a change stands in the log, and nothing of what it is about, nor of who leads.
+The audit entry is written before the response is sent. This module knows the offsets of a change in
+the metadata log; ``gateway.controller.apis`` knows which requests are changes, and
+``audit_log_writer`` writes the entries.
 """
 
 from __future__ import annotations
@@ -20,12 +21,12 @@ if TYPE_CHECKING:
     from gateway.server.logs import Reports
     from kwire.message import Message
 
-#: Changes of unknown fate that are remembered, in case that they come to be committed.
+#: Maximum number of changes that are remembered because another leader may commit them.
 _UNDECIDED_MAX: Final = 10_000
 
 
 class Changes:
-    """Those of one node."""
+    """Reports the changes that this node has carried out as leader."""
 
     def __init__(
         self,
@@ -34,14 +35,15 @@ class Changes:
         audit: AuditLogWriter | None,
         epoch_at: Callable[[int], int],
     ) -> None:
-        """``audit``: who keeps an account, if anybody does. ``epoch_at``: in which epoch what is
-        committed at an offset was written, -1 where nobody knows.
+        """``audit``: the writer of the audit log, if there is one. ``epoch_at`` returns the epoch
+        of the committed record at an offset, -1 if it is not known.
         """
         self._node_id = node_id
         self._reports = reports
         self._audit = audit
         self._epoch_at = epoch_at
-        self._undecided: list[Change] = []  # appended by this node, and not committed while it led
+        # Appended by this node, and not committed while it led.
+        self._undecided: list[Change] = []
 
     def committed(
         self,
@@ -51,24 +53,23 @@ class Changes:
         now_ms: int,
         then: Callable[[], None],
     ) -> None:
-        """These were, of the leader of ``epoch``; ``then`` is called when it is written down who
-        asked, mostly at once.
+        """Report ``proposals``, which are committed; this node leads ``epoch``.
+
+        ``then`` is called when the audit entries are written, usually before this returns.
         """
         changes = self._decided(high_watermark, now_ms) if self._undecided else []
         changes += [
             change for one in proposals if (change := self._change(one, epoch, now_ms)) is not None
         ]
         for change in changes:
-            self._tell_of(change)
+            self._report(change)
         if changes and self._audit is not None:
             self._audit.record(changes, then)
         else:
             then()
 
     def left(self, proposals: Iterable[Proposal], epoch: int) -> None:
-        """The leader of ``epoch`` leads no longer, and has not seen these committed: some may be
-        yet.
-        """
+        """This node leads ``epoch`` no longer. The next leader may still commit ``proposals``."""
         appended = [one for one in proposals if one.end_offset is not None]
         self._undecided += [
             change for one in appended if (change := self._change(one, epoch, 0)) is not None
@@ -76,10 +77,10 @@ class Changes:
         del self._undecided[:-_UNDECIDED_MAX]
 
     def _decided(self, high_watermark: int, now_ms: int) -> list[Change]:
-        """What this node appended in an earlier office, and another leader has committed: nobody
-        else knows who asked for it.
+        """Changes that this node appended in an earlier epoch and a later leader has committed.
 
-        An epoch has one leader, so that its records stand where they were appended, or are gone.
+        The later leader cannot report them: only this node knows their requesters. A record of that
+        epoch at the change's offset is the change itself, because an epoch has one leader.
         """
         decided = [change for change in self._undecided if change.last_offset < high_watermark]
         self._undecided = [
@@ -92,7 +93,7 @@ class Changes:
         ]
 
     def _change(self, proposal: Proposal, epoch: int, now_ms: int) -> Change | None:
-        """What somebody asked for, and where it stands in the log; None for what nobody is told of."""
+        """The change that a proposal carries out; None if no client requested one."""
         assert proposal.end_offset is not None, "it was appended"
         queued = proposal.change
         if queued is None or not _is_audited(queued.request):
@@ -109,7 +110,7 @@ class Changes:
             now_ms,
         )
 
-    def _tell_of(self, change: Change) -> None:
+    def _report(self, change: Change) -> None:
         requester = change.requester
         self._reports.audit(
             "metadata changed",

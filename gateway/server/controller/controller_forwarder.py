@@ -1,7 +1,8 @@
-"""Passes requests for the active controller on to it: over one connection, one after the other.
+"""Forwards requests to the active controller: over one connection, with one request in flight.
 
-What clients may ask of any node goes in an Envelope, and is carried out as theirs; what nodes ask
-for themselves goes bare.
+A client's request goes in an Envelope (KIP-590), and the controller authorizes the client. A node's
+own request, such as ControllerRegistration, goes without one. Follows Kafka's ``ForwardingManager``
+and ``NodeToControllerChannelManager``.
 """
 
 from __future__ import annotations
@@ -30,30 +31,26 @@ if TYPE_CHECKING:
     from gateway.server.upstream import Upstream
     from kwire.message import Message
 
-#: As long as an admin client waits for its answer (``default.api.timeout.ms``), s: who asked may
-#: give up before.
+#: Timeout of a request, s: as long as an admin client waits (``default.api.timeout.ms``).
 _TIMEOUT_S: Final = 60.0
-#: How long the answer of one who does not lead any more is waited for, s: it may just have been
-#: sent.
+#: Timeout for the response of a node that has lost leadership, s: it may be on its way.
 _GRACE_S: Final = 1.0
-#: A connection on which nothing was asked for so long is not used again, s: the other side closes
-#: it some time, without a word, and what was asked then would have an unknown outcome.
+#: Maximum idle time of a connection that is used again, s. The peer closes an idle connection
+#: (``connections.max.idle.ms``), and a request sent at that moment has an unknown outcome.
 _IDLE_S: Final = 60.0
 _ENVELOPE_VERSION: Final = 0
 
 
 class ForwardFailed(Exception):
-    """The request was certainly not seen by the one it was for: it can be passed on again. The text
-    says why.
-    """
+    """The request certainly did not reach an active controller: it can be forwarded again."""
 
 
 class NotController(ForwardFailed):
-    """It does not lead any more, and has done nothing of it."""
+    """The node is not the active controller, and has not carried out the request."""
 
 
-class _Line:
-    """To one address: who has the turn, and all who wait."""
+class _Channel:
+    """The connection to one address, with the request in flight and those that wait."""
 
     def __init__(self, how: Connecting) -> None:
         self.peer = Peer(how)
@@ -63,12 +60,12 @@ class _Line:
 
 
 class ControllerForwarder:
-    """To whoever leads at the moment."""
+    """Forwards requests to the addresses that its caller names, one channel for each."""
 
     def __init__(self, how: Connecting) -> None:
         self.measures = ForwardingMeasures()
         self._how = how
-        self._lines: dict[Address, _Line] = {}
+        self._channels: dict[Address, _Channel] = {}
 
     async def ask(
         self,
@@ -76,18 +73,18 @@ class ControllerForwarder:
         request: Message,
         version: int,
         requester: Requester,
-        wanted: Callable[[], bool],
+        is_wanted: Callable[[], bool],
     ) -> Any:
-        """The leader's answer to ``requester``; ``wanted`` is asked before the request leaves,
-        which may be long after.
+        """Forward a request of ``requester`` and return its response.
 
-        Raises NotPassedOn; UnsupportedByPeer where the leader does not know such requests;
-        ForwardingRefused where it does not want them of this node; another UpstreamError where
-        nobody knows whether it was carried out.
+        ``is_wanted`` is called before the request is sent, which may be long after this call.
+        Raises ForwardFailed if the request was not carried out; UnsupportedByPeer if the leader
+        does not support it; ForwardingRefused if the leader does not accept it from this node;
+        another UpstreamError if its outcome is unknown.
         """
         self.measures.begins(requester.client_id)
         try:
-            return await self._ask(address, request, version, requester, wanted)
+            return await self._ask(address, request, version, requester, is_wanted)
         finally:
             self.measures.ends(requester.client_id)
 
@@ -97,24 +94,24 @@ class ControllerForwarder:
         request: Message,
         version: int,
         requester: Requester,
-        wanted: Callable[[], bool],
+        is_wanted: Callable[[], bool],
     ) -> Any:
         began = trio.current_time()
-        line = self._lines.setdefault(address, _Line(self._how))
+        channel = self._channels.setdefault(address, _Channel(self._how))
         sent = False
         with trio.move_on_after(_TIMEOUT_S) as scope:
-            line.waiting.add(scope)
+            channel.waiting.add(scope)
             try:
-                async with line.turn:
-                    if not wanted():
-                        raise ForwardFailed("nobody waits for the answer any more")
-                    upstream = await self._connected(line, address, request, version)
+                async with channel.turn:
+                    if not is_wanted():
+                        raise ForwardFailed("the client does not wait any longer")
+                    upstream = await self._connected(channel, address, request, version)
                     self.measures.queue.add(trio.current_time() - began)
                     sent = True
                     return await self._in_flight(upstream, request, version, requester)
             finally:
-                line.waiting.discard(scope)
-                line.used_at = trio.current_time()
+                channel.waiting.discard(scope)
+                channel.used_at = trio.current_time()
         if not sent:
             raise ForwardFailed(f"{address}: it was not this request's turn in time")
         raise TimedOut(
@@ -126,7 +123,7 @@ class ControllerForwarder:
     async def _in_flight(
         self, upstream: Upstream, request: Message, version: int, requester: Requester
     ) -> Any:
-        """Bare, or in an Envelope and out of it."""
+        """Send the request, in an Envelope if it is a client's, and return its response."""
         if request.API_KEY not in FORWARDABLE:
             return await upstream.call(request, version, timeout_s=_TIMEOUT_S)
         envelope = put_in(request, version, requester)
@@ -145,35 +142,37 @@ class ControllerForwarder:
             raise
 
     async def leader_is(self, address: Address | None) -> None:
-        """Who waits for the answer of another one waits in vain, soon; connections that nobody
-        needs are closed.
+        """Shorten the deadline of requests to other nodes than the leader at ``address``, and close
+        unused connections to them. ``address`` is None while no leader is known.
         """
         now = trio.current_time()
-        for at, line in list(self._lines.items()):
+        for at, channel in list(self._channels.items()):
             if at == address:
                 continue
-            if not line.waiting:
-                del self._lines[at]
-                await line.peer.close()
+            if not channel.waiting:
+                del self._channels[at]
+                await channel.peer.close()
             elif address is not None:
-                for scope in line.waiting:
+                for scope in channel.waiting:
                     scope.deadline = min(scope.deadline, now + _GRACE_S)
 
     async def close(self) -> None:
-        """Hang up."""
-        lines, self._lines = self._lines, {}
-        for line in lines.values():
-            await line.peer.close()
+        """Close all connections."""
+        channels, self._channels = self._channels, {}
+        for channel in channels.values():
+            await channel.peer.close()
 
     async def _connected(
-        self, line: _Line, address: Address, request: Message, version: int
+        self, channel: _Channel, address: Address, request: Message, version: int
     ) -> Upstream:
-        """The connection, to one who can be asked this. Raises NotPassedOn, UnsupportedByPeer."""
-        assert request.API_KEY is not None, "only requests are passed on"
-        if trio.current_time() - line.used_at > _IDLE_S:
-            await line.peer.close()
+        """The connection to a node that supports ``request``. Raises ForwardFailed,
+        UnsupportedByPeer.
+        """
+        assert request.API_KEY is not None, "only requests are forwarded"
+        if trio.current_time() - channel.used_at > _IDLE_S:
+            await channel.peer.close()
         try:
-            upstream = await line.peer.at(address)
+            upstream = await channel.peer.at(address)
         except UpstreamError as error:
             raise ForwardFailed(str(error)) from None
         upstream.common_version(request.API_KEY, range(version, version + 1))

@@ -1,8 +1,8 @@
-"""What there is to see of the controller of one node of our own quorum, under Kafka's names
-(``ControllerMetadataMetrics``, ``QuorumControllerMetrics``): figures of the committed cluster,
-which every node has, and of what this node decided while it led.
+"""Collects the metrics of the controller: counts of the committed cluster, which every node has,
+and figures of the decisions that this node made while it led.
 
-Knows no Prometheus. Nothing is counted for the first kind until somebody looks.
+Follows Kafka's ``ControllerMetadataMetrics`` and ``QuorumControllerMetrics``. Does not import
+Prometheus. The cluster is counted only when the metrics are read.
 """
 
 from __future__ import annotations
@@ -29,17 +29,15 @@ _FENCED, _LEAVING, _ACTIVE = 10, 20, 30
 
 
 class ControllerMeasures:
-    """What a node's controller has done since the start of the process; another leader's decisions
-    are not in here.
-    """
+    """Figures of this node's controllers since the start of the process."""
 
     def __init__(self) -> None:
-        self.started = 0  #: operations that were decided on, asked for or not
-        self.timed_out = 0  #: requests whose answer came when nobody waited any more
+        self.started = 0  #: decisions on requests, and periodic tasks
+        self.timed_out = 0  #: requests whose records were committed after their client gave up
         self.heartbeats_timed_out = 0  #: those of brokers among them
-        self.processing = DurationStats()  #: deciding, s
-        self.new_controllers = 0  #: leaders that this node has seen come, itself included
-        self._elections = Elections()  # by controllers that lead no more
+        self.processing = DurationStats()  #: of decisions, s
+        self.new_controllers = 0  #: changes of the leader that this node has seen
+        self._elections = Elections()  # by earlier controllers of this node
         self._seen = (-1, -1)
 
     def decided(self, seconds: float) -> None:
@@ -50,33 +48,33 @@ class ControllerMeasures:
         self.processing.add(seconds)
 
     def too_late(self, requests: Iterable[Message]) -> None:
-        """What these asked for is committed, and they have been answered with REQUEST_TIMED_OUT
-        before.
+        """Count requests whose records were committed after they were answered with
+        REQUEST_TIMED_OUT.
         """
         for request in requests:
             self.timed_out += 1
             self.heartbeats_timed_out += isinstance(request, BrokerHeartbeatRequest)
 
     def leader_is(self, epoch: int, leader_id: int) -> None:
-        """As this node sees it now; -1: nobody leads."""
+        """Note the current leader; -1: none is known."""
         if leader_id >= 0 and (epoch, leader_id) != self._seen:
             self._seen = epoch, leader_id
             self.new_controllers += 1
 
-    def elections(self, lately: Elections) -> Elections:
-        """All of them; ``lately`` are those of the controller that leads now."""
+    def elections(self, current: Elections) -> Elections:
+        """Elections since the start; ``current`` are those of the active controller."""
         return Elections(
-            self._elections.unclean + lately.unclean, self._elections.eligible + lately.eligible
+            self._elections.unclean + current.unclean, self._elections.eligible + current.eligible
         )
 
-    def leads_no_more(self, lately: Elections) -> None:
-        """The controller that made these is let go of."""
-        self._elections = self.elections(lately)
+    def leads_no_more(self, current: Elections) -> None:
+        """Keep the elections of a controller that is dropped."""
+        self._elections = self.elections(current)
 
 
 class ClusterCounts(NamedTuple):
-    """Of one image. Brokers in controlled shutdown are counted once more by what they are besides:
-    active, or fenced by now.
+    """Counts of one image. ``leaving_brokers``, those in controlled shutdown, are also counted as
+    active or fenced.
     """
 
     active_brokers: int
@@ -94,22 +92,23 @@ class _TopicCounts(NamedTuple):
     imbalanced: int
 
 
-class Counting:
-    """Counts one image again and again. A topic whose partitions are the same object as before has
-    not changed (``Delta``), so that a look at a large cluster does not hold up the loop for all of
-    it.
+class ImageCounter:
+    """Counts an image repeatedly, and only the topics that have changed since the last time.
+
+    A delta replaces the partitions of each topic that it changes (``kwire.cluster``), so the
+    identity of that object tells. Counting a large cluster in full would hold the event loop.
     """
 
     def __init__(self) -> None:
         self._topics: dict[Uuid, tuple[Mapping[int, PartitionRecord], _TopicCounts]] = {}
 
     def count(self, image: Image) -> ClusterCounts:
-        """Of every broker and partition."""
+        """Count brokers and partitions of ``image``."""
         known = self._topics
         self._topics = {
             topic_id: found
             if (found := known.get(topic_id)) is not None and found[0] is partitions
-            else (partitions, _of(partitions))
+            else (partitions, _topic_counts(partitions))
             for topic_id, partitions in image.partitions.items()
         }
         brokers = image.brokers.values()
@@ -127,7 +126,7 @@ class Counting:
         )
 
 
-def _of(partitions: Mapping[int, PartitionRecord]) -> _TopicCounts:
+def _topic_counts(partitions: Mapping[int, PartitionRecord]) -> _TopicCounts:
     offline = imbalanced = 0
     for partition in partitions.values():
         leader, replicas = partition.leader, partition.replicas
@@ -137,47 +136,45 @@ def _of(partitions: Mapping[int, PartitionRecord]) -> _TopicCounts:
 
 
 class ControllerFacts:
-    """Of one node. ``controller`` gives the active one, where that is this node's."""
+    """Metrics of one node. ``controller`` returns the active controller if it is this node's."""
 
-    def __init__(self, keeper: MetadataLoader, controller: Callable[[], Controller | None]) -> None:
+    def __init__(self, loader: MetadataLoader, controller: Callable[[], Controller | None]) -> None:
         self.measures: Final = ControllerMeasures()
-        self._keeper = keeper
+        self._loader = loader
         self._controller = controller
-        self._counting = Counting()
+        self._counter = ImageCounter()
         self._counted: tuple[tuple[int, ...], ClusterCounts] | None = None
 
     @property
     def is_active(self) -> bool:
-        """Does this node decide?"""
+        """True if this node is the active controller."""
         return self._controller() is not None
 
     @property
     def elections(self) -> Elections:
-        """Decided by this node since its start."""
+        """Elections that this node has made since its start."""
         controller = self._controller()
         return self.measures.elections(Elections() if controller is None else controller.elections)
 
     @property
     def errors(self) -> int:
-        """Records of the log that could not be folded since the start (``MetadataErrorCount``)."""
-        return sum(self._keeper.skipped.values())
+        """Records that could not be applied since the start (``MetadataErrorCount``)."""
+        return sum(self._loader.skipped.values())
 
     @property
     def applied_offset(self) -> int:
-        """Of the last record that the image has; -1: none."""
-        return self._keeper.next_offset - 1
+        """Offset of the last record that is applied to the image; -1: none."""
+        return self._loader.next_offset - 1
 
     @property
     def committed_offset(self) -> int:
-        """Of the last record that is committed, as far as this node knows; -1: none."""
-        return self._keeper.high_watermark - 1
+        """Offset of the last record that this node knows to be committed; -1: none."""
+        return self._loader.high_watermark - 1
 
     @property
     def registrations(self) -> Iterator[tuple[int, int]]:
-        """(broker, what it is as ``BrokerRegistrationState`` has it) of every broker that is
-        registered.
-        """
-        for broker_id, broker in sorted(self._keeper.image.brokers.items()):
+        """(broker id, value of ``BrokerRegistrationState``) of every registered broker."""
+        for broker_id, broker in sorted(self._loader.image.brokers.items()):
             yield (
                 broker_id,
                 _FENCED
@@ -189,18 +186,18 @@ class ControllerFacts:
 
     @property
     def cluster(self) -> ClusterCounts:
-        """Of what is committed. Counted again only when a record has come that may change it."""
-        keeper = self._keeper
-        state = _changes(keeper.records, keeper.snapshot_loads)
-        if self._counted is None or self._counted[0] != state:
-            self._counted = state, self._counting.count(keeper.image)
+        """Counts of the committed cluster; counted again only after a record that may change them."""
+        loader = self._loader
+        version = _image_version(loader.records, loader.snapshot_loads)
+        if self._counted is None or self._counted[0] != version:
+            self._counted = version, self._counter.count(loader.image)
         return self._counted[1]
 
 
-#: Records of the log that change none of the counts, but may be many: as the keeper names them.
-_IDLE: Final = frozenset(("NO_OP_RECORD", "PRODUCER_IDS_RECORD", "CONFIG_RECORD"))
+#: Types of records that change none of the counts and may be frequent.
+_WITHOUT_EFFECT: Final = frozenset(("NO_OP_RECORD", "PRODUCER_IDS_RECORD", "CONFIG_RECORD"))
 
 
-def _changes(records: Mapping[str, int], loads: int) -> tuple[int, ...]:
-    """Another one whenever the counts may be others."""
-    return loads, sum(records.values()) - sum(records.get(name, 0) for name in _IDLE)
+def _image_version(records: Mapping[str, int], loads: int) -> tuple[int, ...]:
+    """A value that differs whenever the counts may differ."""
+    return loads, sum(records.values()) - sum(records.get(name, 0) for name in _WITHOUT_EFFECT)

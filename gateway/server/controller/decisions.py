@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from gateway.server.controller.proposals import QueuedRequest
 
 _T = TypeVar("_T")
-#: How long one slice takes, s.
+#: Duration of one slice, s.
 SLICE_S: Final = 0.005
 
 

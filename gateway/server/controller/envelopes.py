@@ -1,8 +1,7 @@
-"""What a client asked here and the active controller elsewhere is to do, in an Envelope and out of
-it (KIP-590); in figures, too.
+"""Wraps a client's request in an Envelope for the active controller and unwraps the response
+(KIP-590), and counts forwarded requests.
 
-It knows no connection: who asks whom is ``gateway.server.controller.controller_forwarder``'s
-affair.
+It knows no connection: ``controller_forwarder`` sends the envelopes.
 """
 
 from __future__ import annotations
@@ -26,15 +25,17 @@ if TYPE_CHECKING:
     from kwire.message import Message
     from kwire.messages.envelope_response import EnvelopeResponse
 
-#: Array elements and unknown tagged fields of one answer: what reading it may cost.
-_ANSWER_MAX_ELEMENTS: Final = 1_000_000
-#: One request is in one envelope: nobody looks for it by its correlation id.
+#: Maximum number of array elements and unknown tagged fields in a response: it bounds the time that
+#: decoding takes.
+_RESPONSE_MAX_ELEMENTS: Final = 1_000_000
+#: Correlation id of the request inside an envelope. The envelope's own id finds the response, so
+#: that of its content is never looked up.
 _CORRELATION_ID: Final = 0
 
 
 class ForwardingRefused(Exception):
-    """The leader did not carry out what was in the envelope; ``error`` is why, as a code and in
-    Kafka's word for it.
+    """The leader refused the envelope and did not carry out the request in it. ``error``: the code
+    of its response; the text is Kafka's name of it.
     """
 
     def __init__(self, code: int) -> None:
@@ -43,8 +44,8 @@ class ForwardingRefused(Exception):
 
 
 def put_in(request: Message, version: int, requester: Requester) -> EnvelopeRequest:
-    """The envelope around ``request`` of ``requester``. Raises EncodeError, ValueError for an asker
-    who cannot be told of.
+    """Wrap ``request`` of ``requester`` in an envelope. Raises EncodeError; ValueError if the
+    principal or the address of the requester cannot be encoded.
     """
     assert request.API_KEY is not None, "only requests are forwarded"
     head = encode_request_header(request.API_KEY, version, _CORRELATION_ID, requester.client_id)
@@ -58,16 +59,17 @@ def put_in(request: Message, version: int, requester: Requester) -> EnvelopeRequ
 
 
 def take_out(api_key: int, version: int, envelope: EnvelopeResponse, who: str) -> Message:
-    """The answer inside, to a request of ``api_key``. Raises ForwardingRefused; BadAnswer of
-    ``who`` if there is none to read.
+    """Return the response in ``envelope`` to a request of ``api_key``.
+
+    Raises ForwardingRefused; BadAnswer, naming ``who``, if it cannot be decoded.
     """
     if envelope.error_code:
         raise ForwardingRefused(envelope.error_code)
     data = bytes(envelope.response_data or b"")
     try:
-        _, at = decode_response_header(api_key, version, data, budget=_ANSWER_MAX_ELEMENTS)
+        _, at = decode_response_header(api_key, version, data, budget=_RESPONSE_MAX_ELEMENTS)
         answer, _ = response_type(api_key).decode_from(
-            data, version, at, budget=_ANSWER_MAX_ELEMENTS
+            data, version, at, budget=_RESPONSE_MAX_ELEMENTS
         )
     except DecodeError as error:
         raise BadAnswer(who, f"the answer in its envelope cannot be read: {error}") from None
@@ -76,31 +78,29 @@ def take_out(api_key: int, version: int, envelope: EnvelopeResponse, who: str) -
 
 @dataclass(slots=True)
 class ForwardingMeasures:
-    """``ForwardingManagerMetrics``, and what the text of KIP-590 names beside."""
+    """Figures of Kafka's ``ForwardingManagerMetrics``, and further ones that KIP-590 names."""
 
-    queue: DurationStats = field(
-        default_factory=DurationStats
-    )  #: from the client's request to its leaving for the leader
-    remote: DurationStats = field(
-        default_factory=DurationStats
-    )  #: from that to the leader's answer
-    waiting: Counter[str | None] = field(
-        default_factory=Counter
-    )  #: requests that are not answered yet, by client id
-    forwarded: int = 0  #: requests that left for a leader
+    #: Times from a client's request until it was sent to the leader.
+    queue: DurationStats = field(default_factory=DurationStats)
+    #: Times from then until the leader's response.
+    remote: DurationStats = field(default_factory=DurationStats)
+    #: Requests without a response so far, by client id.
+    waiting: Counter[str | None] = field(default_factory=Counter)
+    forwarded: int = 0  #: requests that were sent to a leader
     unauthorized: int = 0  #: of these, refused because this node may not forward
 
     @property
     def queue_length(self) -> int:
-        """Requests that are not answered yet."""
+        """Number of requests without a response so far."""
         return self.waiting.total()
 
     def begins(self, client_id: str | None) -> None:
-        """A client's request is to be forwarded."""
+        """Count a request of a client that is to be forwarded."""
         self.waiting[client_id] += 1
 
     def ends(self, client_id: str | None) -> None:
-        """It is answered, or given up."""
+        """Count it no longer: it was answered or given up."""
         self.waiting[client_id] -= 1
         if not self.waiting[client_id]:
-            del self.waiting[client_id]  # names are for clients to choose: keep none that is gone
+            # Clients choose their ids: an entry that stays would be a leak that they control.
+            del self.waiting[client_id]

@@ -29,9 +29,9 @@ if TYPE_CHECKING:
     from gateway.server.controller.proposals import QueuedRequest
     from gateway.server.logs import Reports
 
-#: Requests that may wait for a leader; more are refused at once.
+#: Maximum number of requests that wait for a leader; more are refused at once.
 _WAITING_MAX: Final = 10_000
-#: Before a request is sent again, s.
+#: Delay before a request is forwarded again, s.
 _RETRY_S: Final = 0.1
 
 
@@ -53,7 +53,7 @@ class WaitingRequests:
         return bool(self._requests)
 
     def add(self, queued: QueuedRequest) -> bool:
-        """Keep a request until a leader is known; False if it was refused, as too many wait."""
+        """Keep a request until a leader is known; False if it was refused because too many wait."""
         if len(self._requests) >= _WAITING_MAX:
             self._requests = deque(one for one in self._requests if one.is_wanted)
         if len(self._requests) >= _WAITING_MAX:
@@ -64,7 +64,7 @@ class WaitingRequests:
         return True
 
     def take(self) -> list[QueuedRequest]:
-        """All of them that a client still waits for; they are not kept any longer."""
+        """Remove and return all requests for which a client still waits."""
         requests, self._requests = self._requests, deque()
         return [queued for queued in requests if queued.is_wanted]
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import math
 import os
-import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -34,6 +33,7 @@ from gateway.groups.events import Event, Result
 from gateway.log.offset_store import DIRECTORY, OffsetStore
 from gateway.ports import Completable
 from gateway.server.logs import Reports, escape
+from gateway.wall_clock import wall_ms
 from kwire.errors import DecodeError
 
 #: Between attempts to open the store again after a write failed, seconds: first and longest.
@@ -49,7 +49,7 @@ class GroupsUnreadableError(Exception):
 
 
 def settings_of(config: Config) -> Settings:
-    """The coordinator's settings out of the server's configuration."""
+    """Settings of the group coordinator, from the server's configuration."""
     return Settings(
         initial_rebalance_delay_ms=config.group_initial_rebalance_delay_ms,
         min_session_timeout_ms=config.group_min_session_timeout_ms,
@@ -70,10 +70,11 @@ def settings_of(config: Config) -> Settings:
 
 
 class GroupDriver:
-    """``gateway.ports.Groups``. ``state_dir``: where the store's directory is, or is made.
+    """``gateway.ports.Groups``. ``state_dir`` contains the store's directory, which is created if
+    it does not exist.
 
-    Until ``run`` has read the store, requests are answered COORDINATOR_LOAD_IN_PROGRESS, and after
-    its end COORDINATOR_NOT_AVAILABLE; clients try both again by themselves.
+    Requests are answered with COORDINATOR_LOAD_IN_PROGRESS until ``run`` has read the store, and
+    with COORDINATOR_NOT_AVAILABLE after its end. Clients retry both.
     """
 
     def __init__(
@@ -83,14 +84,14 @@ class GroupDriver:
         *,
         node_id: int,
         reports: Reports | None = None,
-        wall_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
+        wall_ms: Callable[[], int] = wall_ms,
         random_bytes: Callable[[], bytes] = lambda: os.urandom(16),
     ) -> None:
         self._directory = state_dir / DIRECTORY
         self._settings = settings
         self._node_id = node_id
         self._reports = Reports() if reports is None else reports
-        #: How many requests each limit refused, by its key.
+        #: Number of requests that each limit refused, by its configuration key.
         self.refusals: Counter[str] = Counter()
         self._wall_ms = wall_ms
         self._random_bytes = random_bytes
@@ -100,9 +101,8 @@ class GroupDriver:
         self._threads = trio.CapacityLimiter(1)
         self._unwritten: list[Persist] = []
         self._written = 0  # number of the newest Persist on disk
-        self._waiting: dict[
-            int, list[Answer]
-        ] = {}  # number of a Persist -> answers that wait for it
+        # Number of a Persist -> results that wait until it is on disk.
+        self._waiting: dict[int, list[Answer]] = {}
         self._work = trio.Event()
         self._sleeper = trio.Event()
         self._wakes_at = -math.inf
@@ -114,7 +114,7 @@ class GroupDriver:
         return self._node_id
 
     def count_by_state(self) -> Counter[str]:
-        """How many groups there are in each state, by Kafka's names (``Stable``, ``Empty`` ...)."""
+        """Number of groups in each state, by Kafka's names (``Stable``, ``Empty`` ...)."""
         groups = self._coordinator.groups.values() if self._coordinator is not None else ()
         return Counter(group.state.value for group in groups)
 
@@ -124,7 +124,7 @@ class GroupDriver:
         return Usage() if self._coordinator is None else self._coordinator.usage
 
     def submit(self, event: Event, pending: Completable[Result]) -> None:
-        """Carry out one request; ``pending.complete(result)`` is called once, perhaps before this
+        """Handle one request. ``pending.complete(result)`` is called once, possibly before this
         returns.
         """
         if self._coordinator is None:
@@ -140,11 +140,11 @@ class GroupDriver:
         self._rearm()
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Serve until cancelled; then everything that was carried out is written, and who still
-        waits is told.
+        """Serve until cancelled; then write the records of handled requests, and complete the
+        requests that still wait with an error.
 
-        Raises StoreLockedError and OSError if the store cannot be opened, GroupsUnreadableError if
-        it cannot be read.
+        Started when the store has been read. Raises StoreLockedError and OSError if the store
+        cannot be opened, GroupsUnreadableError if it cannot be read.
         """
         try:
             await self._open(rewrite=False)
@@ -215,8 +215,8 @@ class GroupDriver:
         return math.inf if deadline is None else deadline
 
     def _rearm(self) -> None:
-        """Wake the sleeper if something is due earlier than it knows. Later is no matter: it looks
-        again when it wakes.
+        """Wake ``_keep_time`` if a timer is due earlier than it sleeps. If the next one is due
+        later it wakes, finds nothing due and sleeps again.
         """
         if self._next_deadline() < self._wakes_at:
             self._sleeper.set()
@@ -240,7 +240,7 @@ class GroupDriver:
                 await self._compact()
 
     async def _write(self) -> None:
-        """Write what there is with one sync, and release the answers that waited for it."""
+        """Write all new records with one sync, and deliver the results that waited for them."""
         if not self._unwritten:
             return
         assert self._store is not None
@@ -248,7 +248,7 @@ class GroupDriver:
         records = [record for persist in batch for record in persist.records]
         owners = {key: owner for persist in batch for key, owner in persist.owners.items()}
         await self._in_thread(lambda: store.append(records, self._wall_ms(), owners=owners))
-        # Only now: a cancellation on the way in leaves it for the last write.
+        # Removed only after the write: if it was cancelled, _close writes them.
         del self._unwritten[: len(batch)]
         newest = batch[-1].number
         for number in range(self._written + 1, newest + 1):
@@ -278,16 +278,16 @@ class GroupDriver:
         except DecodeError as error:
             store.close()
             raise GroupsUnreadableError(
-                f"{self._directory}: a record cannot be read ({error}); was it written by a newer version?"
+                f"{self._directory}: a record cannot be read ({error}); was it written by a newer "
+                "version?"
             ) from error
         self._store, self._coordinator, self._written = store, coordinator, 0
         self._carry_out(effects)
         self._rearm()
 
     def _break_off(self, error: Exception, *, event_type: str) -> None:
-        """Drop the coordinator after an exception that it could not contain.
-
-        Its state is not to be trusted; that on disk is.
+        """Drop the coordinator after an exception: its state may be half changed. The next one
+        starts from the state on disk.
         """
         self._reports.bug("group coordinator failed", error, event_type=event_type)
         self._give_up(Error.COORDINATOR_LOAD_IN_PROGRESS, Error.NOT_COORDINATOR)
@@ -296,8 +296,9 @@ class GroupDriver:
     async def _begin_again(self) -> None:
         """Load the coordinator again from disk after it was given up.
 
-        For clients the coordinator has moved: they were answered with NOT_COORDINATOR and look for
-        it. The store is written to a new file.
+        Clients were answered with NOT_COORDINATOR, and find this node again by FindCoordinator. The
+        store is written to a new file: after a failed write or sync it is not known which pages of
+        the old one are on disk.
         """
         wait_s, longest_s = _RETRY_S
         while True:
@@ -313,8 +314,8 @@ class GroupDriver:
                 return
 
     def _give_up(self, unavailable: Error, error: Error) -> None:
-        """Forget the coordinator. New requests get ``unavailable``; answers that will not be kept
-        become ``error``.
+        """Drop the coordinator. New requests get ``unavailable``; requests whose records were not
+        written get ``error``.
         """
         self._unavailable = unavailable
         coordinator, self._coordinator = self._coordinator, None
@@ -328,9 +329,9 @@ class GroupDriver:
             self._deliver(effect.asked.token, effect.result)
 
     async def _close(self) -> None:
-        """Write what is left, tell those who still wait, and let the store go."""
+        """Write the remaining records, complete the requests that still wait, close the store."""
         if self._store is not None and self._unwritten:
-            with contextlib.suppress(OSError):  # the answers that waited for it say so
+            with contextlib.suppress(OSError):  # the requests then get an error from _give_up
                 await self._write()
         self._give_up(Error.COORDINATOR_NOT_AVAILABLE, Error.NOT_COORDINATOR)
         await self._close_store()

@@ -122,7 +122,7 @@ def test_a_heartbeat_waits_for_what_it_may_speak_of_and_writes_nothing(stage: St
 def test_a_silent_broker_is_fenced(
     stage: Stage, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(acting_controller, "_LOOK_S", 0.001)
+    monkeypatch.setattr(acting_controller, "_CHECK_S", 0.001)
     now_ms = 0
     stage.acting._clock = RunningClock(lambda: now_ms * 1_000_000)
     stage.acting.not_leading(1)

@@ -62,7 +62,7 @@ def test_an_answer_may_come_in_any_pieces() -> None:
             [bytes([one]) for one in whole]
         ]
         for pieces in splits:
-            link = Link(Pieces(pieces), "node", answer_max_bytes=1000)
+            link = Link(Pieces(pieces), "node", response_max_bytes=1000)
             assert (await link.ask(heartbeat(), 4, "me")).error_code == 27
             assert link.is_open
 
@@ -75,7 +75,7 @@ def test_an_answer_that_ends_early_at_any_byte() -> None:
     async def main() -> None:
         for end in range(len(whole)):
             stream = Pieces([whole[:end]] if end else [])
-            link = Link(stream, "node", answer_max_bytes=1000)
+            link = Link(stream, "node", response_max_bytes=1000)
             with pytest.raises(ConnectionClosed, match="node: it closed the connection"):
                 await link.ask(heartbeat(), 4, "me")
             assert stream.closed and not link.is_open
@@ -224,7 +224,7 @@ def test_any_bytes_are_an_answer_or_one_of_our_errors(pieces: list[bytes], frame
 
     async def main() -> None:
         stream = Pieces(received)
-        link = Link(stream, "node", answer_max_bytes=1000)
+        link = Link(stream, "node", response_max_bytes=1000)
         try:
             await ask_versions(link, "me")
         except UpstreamError as error:

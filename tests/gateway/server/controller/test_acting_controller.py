@@ -156,7 +156,7 @@ class Stage:
         self.driver.raft.leader_id = 1
         self.acting.leading(epoch, self._end - 1)
         self.keeper.read_offset = self._end
-        self.acting.folded()
+        self.acting.image_advanced()
         self.commit()
 
     def accept(self) -> None:
@@ -217,14 +217,14 @@ def test_nothing_is_decided_before_the_image_has_everything_up_to_the_epochs_sta
     pending = stage.ask("a")
     for read in (0, 9, 10):
         stage.keeper.read_offset = read
-        stage.acting.folded()
+        stage.acting.image_advanced()
         assert (stage.acting.is_active, stage.driver.proposed) == (False, [])
     stage.keeper.read_offset = 11
     stage.keeper.loaded = False
-    stage.acting.folded()
+    stage.acting.image_advanced()
     assert not stage.acting.is_active, "an image that is not whole counts for nothing"
     stage.keeper.loaded = True
-    stage.acting.folded()
+    stage.acting.image_advanced()
     assert stage.acting.is_active
     assert [event.epoch for event in stage.driver.proposed] == [3, 3]
     assert stage.proposed_topics() == ["a"]
@@ -237,7 +237,7 @@ def test_an_image_that_has_everything_is_begun_with_at_once() -> None:
     stage.keeper.read_offset = 1
     stage.acting.leading(1, 0)
     assert (stage.acting.is_active, stage.acting.activations) == (True, 1)
-    stage.acting.folded()
+    stage.acting.image_advanced()
     assert stage.acting.activations == 1
 
 
@@ -284,12 +284,12 @@ def test_whoever_made_a_topic_finds_it_here_when_he_is_told_so() -> None:
     stage.commit()
     assert not first.done, "it is committed, and a list of topics does not have it yet"
     stage.keeper.next_offset = between
-    stage.acting.folded()
+    stage.acting.image_advanced()
     assert (first.done, second.done) == (True, False)
     stage.acting.not_leading(1)
     assert not second.done, "it is committed, whoever leads now"
     stage.keeper.problem = "a record that nobody can read"
-    stage.acting.folded()
+    stage.acting.image_advanced()
     assert (error_of(first), error_of(second)) == (0, 0)
 
 
@@ -943,7 +943,7 @@ def test_who_leads_is_known_when_a_record_that_came_after_the_question_is_commit
     stage.acting.leading(1, 0)
     stage.acting.confirm(lambda: known.append("asked before the controller was active"))
     stage.keeper.read_offset = 1
-    stage.acting.folded()
+    stage.acting.image_advanced()
     stage.acting.confirm(lambda: known.append("asked when it was"))
     stage.accept()
     stage.acting.confirm(lambda: known.append("asked later"))
@@ -983,7 +983,7 @@ def test_alone_there_is_nothing_to_confirm() -> None:
 
 
 def test_an_idle_leader_writes_no_ops_one_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(acting_controller, "_LOOK_S", 0.001)
+    monkeypatch.setattr(acting_controller, "_CHECK_S", 0.001)
 
     async def main() -> None:
         stage = Stage()

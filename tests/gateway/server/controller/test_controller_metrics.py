@@ -14,7 +14,7 @@ from gateway.server.controller.controller_metrics import (
     ClusterCounts,
     ControllerFacts,
     ControllerMeasures,
-    Counting,
+    ImageCounter,
 )
 from gateway.sources.metadata_loader import MetadataLoader
 from kwire.cluster import Delta, Image, apply
@@ -39,13 +39,13 @@ def test_brokers_and_partitions_are_counted() -> None:
     it.create([1, 2], [2, 1], topic="a")
     it.create([3], topic="b")
     it.create([1, 4])
-    assert Counting().count(it.image) == ClusterCounts(4, 0, 0, 3, 4, 0, 0)
+    assert ImageCounter().count(it.image) == ClusterCounts(4, 0, 0, 3, 4, 0, 0)
     it.heartbeat(1, want_shut_down=True)
-    assert Counting().count(it.image) == ClusterCounts(4, 0, 1, 3, 4, 0, 2), (
+    assert ImageCounter().count(it.image) == ClusterCounts(4, 0, 1, 3, 4, 0, 2), (
         "a broker that is about to leave is active, and leads nothing"
     )
     it.fence(3)
-    assert Counting().count(it.image) == ClusterCounts(3, 1, 1, 3, 4, 1, 3), (
+    assert ImageCounter().count(it.image) == ClusterCounts(3, 1, 1, 3, 4, 1, 3), (
         "who is led by nobody is not led by its first replica"
     )
 
@@ -87,18 +87,18 @@ def test_only_what_changes_counts_is_counted_again() -> None:
 
 def test_counting_again_counts_what_changed_alone() -> None:
     """As the image of a node changes: in a delta, taken over in one move."""
-    image, rand, counting = Image(), random.Random(1), Counting()
+    image, generator, counting = Image(), random.Random(1), ImageCounter()
     topics = [Uuid(bytes([number]) * 16) for number in range(1, 6)]
     for _ in range(200):
         delta = Delta(image)
-        for topic_id in rand.sample(topics, 2):
+        for topic_id in generator.sample(topics, 2):
             if topic_id not in delta.image.topics:
                 apply(delta.image, TopicRecord(name=str(topic_id), topic_id=topic_id))
-            elif rand.random() < 0.1:
+            elif generator.random() < 0.1:
                 apply(delta.image, RemoveTopicRecord(topic_id=topic_id))
                 continue
-            leader, replicas = rand.choice((-1, 1, 2)), rand.choice(([1, 2], [2, 1]))
-            index = rand.randrange(4)
+            leader, replicas = generator.choice((-1, 1, 2)), generator.choice(([1, 2], [2, 1]))
+            index = generator.randrange(4)
             apply(
                 delta.image,
                 PartitionRecord(
@@ -106,7 +106,7 @@ def test_counting_again_counts_what_changed_alone() -> None:
                 ),
             )
         delta.commit()
-        assert counting.count(image) == Counting().count(image)
+        assert counting.count(image) == ImageCounter().count(image)
 
 
 def test_what_was_decided_is_measured() -> None:
