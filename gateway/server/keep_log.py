@@ -74,7 +74,7 @@ class LogCleaner:
         self._cleaned = cleaned
 
     async def run(self) -> None:
-        """Write snapshots and clean, for ever. Raises SourceStopped if the log cannot be repaired."""
+        """Write snapshots and clean, for ever. Raises SourceStopped if the log cannot be used."""
         clean_at = trio.current_time()
         while True:
             try:

@@ -186,7 +186,7 @@ class ControllerFacts:
 
     @property
     def cluster(self) -> ClusterCounts:
-        """Counts of the committed cluster; counted again only after a record that may change them."""
+        """Counts of the committed cluster, renewed after a record that may change them."""
         loader = self._loader
         version = _image_version(loader.records, loader.snapshot_loads)
         if self._counted is None or self._counted[0] != version:
